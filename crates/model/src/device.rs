@@ -1,0 +1,192 @@
+//! Devices.
+
+use crate::access::Lineage;
+use crate::check::{Input, Patch};
+use crate::error::Result;
+use crate::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId, ProjectId, UserId};
+use crate::json::{Json, RawJson};
+use crate::project::empty_object;
+use crate::status::Status;
+use crate::time::Timestamp;
+
+/// Most protocols a device lists.
+const PROTOCOLS_MAX: usize = 32;
+
+/// A device as the registry keeps it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Device {
+    /// Its identifier, also shown as `uuid`.
+    pub id: DeviceId,
+    /// Its number in the telemetry store.
+    pub key: DeviceKey,
+    /// 1 to 80 characters.
+    pub name: String,
+    /// The organization that owns it.
+    pub organization: OrganizationId,
+    /// The lineage of that organization.
+    pub lineage: Lineage,
+    /// The name of that organization.
+    pub organization_name: String,
+    /// The project whose design runs on its events.
+    pub project: ProjectId,
+    /// Version of the project, as the client keeps it.
+    pub version: Option<String>,
+    /// Main protocol.
+    pub protocol: Option<String>,
+    /// All protocols.
+    pub protocols: Vec<String>,
+    /// Metadata: an object.
+    pub meta: RawJson,
+    /// Up to 200 characters.
+    pub description: Option<String>,
+    /// Where it stands, by post.
+    pub street_address: Option<StreetAddress>,
+    /// Where it stands, by design or setting; else its metadata may say.
+    pub location: Option<Location>,
+    /// Its status.
+    pub status: Status,
+    /// Who made it.
+    pub created_by: Option<UserId>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was last changed.
+    pub updated_at: Timestamp,
+    /// When its last event came.
+    pub last_active: Option<Timestamp>,
+}
+
+impl Device {
+    /// How the telemetry store addresses it.
+    pub fn reference(&self) -> DeviceRef {
+        DeviceRef { id: self.id, key: self.key }
+    }
+
+    /// Where it stands: set by the design or a setting, or else `latitude` and `longitude` in its metadata.
+    pub fn coordinates(&self) -> Option<Location> {
+        self.location.or_else(|| {
+            let meta = self.meta.tree();
+            Location::new(meta.get("latitude")?.as_f64()?, meta.get("longitude")?.as_f64()?)
+        })
+    }
+}
+
+/// A place on earth, WGS 84.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Location {
+    /// Degrees, -90 to 90.
+    pub latitude: f64,
+    /// Degrees, -180 to 180.
+    pub longitude: f64,
+}
+
+impl Location {
+    /// A place, if the degrees are within their bounds.
+    pub fn new(latitude: f64, longitude: f64) -> Option<Self> {
+        let sound = (-90.0..=90.0).contains(&latitude) && (-180.0..=180.0).contains(&longitude);
+        sound.then_some(Self { latitude, longitude })
+    }
+}
+
+/// A postal address.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StreetAddress {
+    /// Street and number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// City.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub city: Option<String>,
+    /// Region.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// Postal code: a number, as the specification shapes it, or a text, as much of the world writes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub postal_code: Option<PostalCode>,
+    /// Country.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub country: Option<String>,
+}
+
+/// A postal code, kept in the type it was sent in.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(untagged)]
+pub enum PostalCode {
+    /// A number.
+    Number(i64),
+    /// A text.
+    Text(String),
+}
+
+impl StreetAddress {
+    fn read(input: &mut Input<'_>) -> Self {
+        let mut part = |input: &mut Input<'_>, name: &str| input.text_patch(name, 0, 200).over(None);
+        let postal_code = match input.member("postalCode") {
+            Some(Json::Number(number)) if number.as_i64().is_some() => number.as_i64().map(PostalCode::Number),
+            Some(Json::Text(text)) if text.chars().count() <= 20 => Some(PostalCode::Text(text.clone().into_owned())),
+            None | Some(Json::Null) => None,
+            Some(_) => {
+                input.fault("postalCode", "must be a whole number or a string of at most 20 characters");
+                None
+            }
+        };
+        Self {
+            address: part(input, "address"),
+            city: part(input, "city"),
+            region: part(input, "region"),
+            postal_code,
+            country: part(input, "country"),
+        }
+    }
+}
+
+/// The body that creates or updates a device (specification: Device, input).
+#[derive(Clone, Debug)]
+pub struct DeviceInput {
+    /// 1 to 80 characters, required.
+    pub name: String,
+    /// Required; none only beside a fault.
+    pub project: Option<ProjectId>,
+    /// At most 36 characters.
+    pub version: Patch<String>,
+    /// At most 20 characters.
+    pub protocol: Patch<String>,
+    /// All protocols.
+    pub protocols: Option<Vec<String>>,
+    /// Replaced as a whole.
+    pub meta: Option<RawJson>,
+    /// Up to 200 characters.
+    pub description: Patch<String>,
+    /// A postal address.
+    pub street_address: Patch<StreetAddress>,
+    /// The owner; none: the caller's organization, or as it is.
+    pub organization: Option<OrganizationId>,
+}
+
+impl DeviceInput {
+    /// Reads and checks a body.
+    pub fn read(body: &Json<'_>) -> Result<Self> {
+        let mut input = Input::body(body)?;
+        let name = input.required_text("name", 1, 80);
+        if matches!(input.member("projectUuid"), None | Some(Json::Null)) {
+            input.fault("projectUuid", "is required");
+        }
+        let meta = match input.object_patch("meta") {
+            Patch::Set(meta) => Some(meta),
+            Patch::Clear => Some(empty_object()),
+            Patch::Keep => None,
+        };
+        let read = Self {
+            name,
+            project: input.id("projectUuid"),
+            version: input.text_patch("versionUuid", 0, 36),
+            protocol: input.text_patch("protocol", 0, 20),
+            protocols: input.texts("protocols", PROTOCOLS_MAX, 20),
+            meta,
+            description: input.text_patch("description", 0, 200),
+            street_address: input.nested("streetAddress", StreetAddress::read),
+            organization: input.id("organizationId"),
+        };
+        input.unless_any(read)
+    }
+}

@@ -1,0 +1,163 @@
+//! Identifiers: a newtype for each noun, all UUIDv7 (contract: Conventions), and the mint that makes them.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::time::Timestamp;
+
+/// A text that is no identifier.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("is not an identifier")]
+pub struct NotAnId;
+
+macro_rules! id {
+    ($(#[$doc:meta] $name:ident;)*) => {$(
+        #[$doc]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Uuid);
+
+        impl $name {
+            /// The identifier's 16 bytes, big-endian: byte order is time order.
+            pub fn bytes(&self) -> &[u8; 16] {
+                self.0.as_bytes()
+            }
+
+            /// The identifier with these 16 bytes.
+            pub fn from_bytes(bytes: [u8; 16]) -> Self {
+                Self(Uuid::from_bytes(bytes))
+            }
+
+            /// When it was minted, in Unix milliseconds: the first 48 bits of a UUIDv7 (RFC 9562, 5.7).
+            pub fn minted_at(&self) -> Timestamp {
+                let mut wide = [0; 8];
+                wide[2..].copy_from_slice(&self.0.as_bytes()[..6]);
+                Timestamp::from_millis(i64::from_be_bytes(wide))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.as_hyphenated().fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.as_hyphenated().fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = NotAnId;
+
+            fn from_str(text: &str) -> Result<Self, NotAnId> {
+                // Only the canonical 36-character form names a thing; braces, URNs and bare hex do not.
+                if text.len() != 36 {
+                    return Err(NotAnId);
+                }
+                Uuid::try_parse(text).map(Self).map_err(|_| NotAnId)
+            }
+        }
+    )*};
+}
+
+id! {
+    /// Names an organization.
+    OrganizationId;
+    /// Names a user.
+    UserId;
+    /// Names a project; `id` and `uuid` are the same value.
+    ProjectId;
+    /// Names a device; `id` and `uuid` are the same value.
+    DeviceId;
+    /// Names a device event, a cloud event or a stored value.
+    EventId;
+    /// Names a session: one login and what was refreshed from it.
+    SessionId;
+    /// Names an API key.
+    ApiKeyId;
+    /// Names one record of a device setting.
+    SettingId;
+}
+
+/// The registry's number for a device: dense, never reused. It keeps the rows of the telemetry store short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceKey(pub u64);
+
+/// A device as the telemetry store addresses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DeviceRef {
+    /// Its public identifier.
+    pub id: DeviceId,
+    /// Its number.
+    pub key: DeviceKey,
+}
+
+/// Makes identifiers that only grow: 48 bits of milliseconds, 12 bits of a counter, 62 random bits
+/// (RFC 9562, 6.2, method 1). A clock that steps back does not make them step back.
+#[derive(Debug, Default)]
+pub struct IdMint {
+    /// Milliseconds << 12 | counter of the newest identifier.
+    newest: AtomicU64,
+}
+
+impl IdMint {
+    /// A mint that has made nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The next identifier: at `now`, or just after the newest one made.
+    pub fn mint(&self, now: Timestamp, rng: &mut impl Rng) -> Uuid {
+        let floor = (now.millis().max(0) as u64) << 12;
+        let before = self
+            .newest
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |newest| Some(floor.max(newest + 1)))
+            .unwrap_or_else(|newest| newest);
+        let ticket = floor.max(before + 1);
+        let (millis, counter) = (ticket >> 12, ticket & 0xfff);
+        let high = (millis << 16) | 0x7000 | counter;
+        let low = (rng.next_u64() >> 2) | (0b10 << 62);
+        Uuid::from_u64_pair(high, low)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chance::seeded;
+
+    #[test]
+    fn identifiers_grow_even_when_the_clock_steps_back() {
+        let (mint, mut rng) = (IdMint::new(), seeded(1));
+        let mut before = Uuid::nil();
+        for millis in [5_000, 5_000, 4_000, 5_001, 1] {
+            let id = mint.mint(Timestamp::from_millis(millis), &mut rng);
+            assert!(id > before);
+            assert_eq!(id.get_version_num(), 7);
+            before = id;
+        }
+    }
+
+    #[test]
+    fn an_identifier_remembers_its_millisecond() {
+        let id = EventId(IdMint::new().mint(Timestamp::from_millis(1_700_000_000_123), &mut seeded(2)));
+        assert_eq!(id.minted_at().millis(), 1_700_000_000_123);
+    }
+
+    #[test]
+    fn only_the_canonical_form_is_an_identifier() {
+        assert!("01890a5d-ac96-774b-bcce-b302099a8057".parse::<DeviceId>().is_ok());
+        for bad in
+            ["", "01890a5dac96774bbcceb302099a8057", "{01890a5d-ac96-774b-bcce-b302099a8057}", "../../etc/passwd"]
+        {
+            assert_eq!(bad.parse::<DeviceId>(), Err(NotAnId));
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! JSON as devices send it: checked once, kept as it was sent, read without copying.
+//!
+//! Payloads keep their text: a 64-bit integer and a long decimal come back as they were sent.
+//! [`Json`] is the tree over that text; numbers stay text until somebody calculates with them.
+
+mod merge;
+mod number;
+mod order;
+mod parse;
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+pub use merge::merge_last;
+pub use number::{Number, compare_numbers};
+pub use order::{Rank, compare, equal};
+pub use parse::{JsonFault, parse};
+
+/// Deepest nesting of arrays and objects that a payload may have.
+pub const DEPTH_MAX: usize = 64;
+
+/// A JSON text that was checked: UTF-8, well-formed, no duplicate keys, at most [`DEPTH_MAX`] deep, no white space around it.
+/// Cloning shares the bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RawJson(Bytes);
+
+impl RawJson {
+    /// Checks a text and keeps it.
+    pub fn check(text: Bytes) -> Result<Self, JsonFault> {
+        let trimmed = {
+            let source = std::str::from_utf8(&text).map_err(|error| JsonFault::utf8(error.valid_up_to()))?;
+            parse(source)?;
+            text.slice_ref(source.trim_matches(parse::WHITE_SPACE).as_bytes())
+        };
+        Ok(Self(trimmed))
+    }
+
+    /// Takes bytes that were checked before they were stored.
+    pub fn trusted(text: Bytes) -> Self {
+        Self(text)
+    }
+
+    /// The text's bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The text, sharing its bytes.
+    pub fn shared(&self) -> Bytes {
+        self.0.clone()
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        // Checked when it was made; a store that hands back broken bytes shows as null rather than as a panic.
+        std::str::from_utf8(&self.0).unwrap_or("null")
+    }
+
+    /// The tree over the text.
+    pub fn tree(&self) -> Json<'_> {
+        parse(self.text()).unwrap_or(Json::Null)
+    }
+}
+
+impl std::fmt::Debug for RawJson {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl From<&Json<'_>> for RawJson {
+    fn from(tree: &Json<'_>) -> Self {
+        let mut text = Vec::with_capacity(64);
+        tree.write(&mut text);
+        Self(text.into())
+    }
+}
+
+/// A JSON value over somebody's text. Objects keep their order and have no duplicate keys.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Json<'a> {
+    /// `null`
+    Null,
+    /// `true`, `false`
+    Bool(bool),
+    /// A number, as it was written.
+    Number(Number<'a>),
+    /// A string, unescaped.
+    Text(Cow<'a, str>),
+    /// An array.
+    Array(Vec<Json<'a>>),
+    /// An object.
+    Object(Vec<(Cow<'a, str>, Json<'a>)>),
+}
+
+impl<'a> Json<'a> {
+    /// The member of an object.
+    pub fn get(&self, key: &str) -> Option<&Json<'a>> {
+        match self {
+            Json::Object(members) => members.iter().find(|(name, _)| name == key).map(|(_, value)| value),
+            _ => None,
+        }
+    }
+
+    /// What lies at a path of keys; a key that is a number also indexes an array.
+    pub fn at<'p>(&self, path: impl IntoIterator<Item = &'p str>) -> Option<&Json<'a>> {
+        path.into_iter().try_fold(self, |value, key| match value {
+            Json::Array(items) => key.parse::<usize>().ok().and_then(|index| items.get(index)),
+            _ => value.get(key),
+        })
+    }
+
+    /// The text of a string.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Json::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The value of a number.
+    pub fn as_f64(&self) -> Option<f64> {
+        match self {
+            Json::Number(number) => Some(number.as_f64()),
+            _ => None,
+        }
+    }
+
+    /// What kind of value it is, for messages.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Json::Null => "null",
+            Json::Bool(_) => "boolean",
+            Json::Number(_) => "number",
+            Json::Text(_) => "string",
+            Json::Array(_) => "array",
+            Json::Object(_) => "object",
+        }
+    }
+
+    /// Writes the value as compact JSON; numbers as they were written.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Json::Null => out.extend_from_slice(b"null"),
+            Json::Bool(true) => out.extend_from_slice(b"true"),
+            Json::Bool(false) => out.extend_from_slice(b"false"),
+            Json::Number(number) => out.extend_from_slice(number.text().as_bytes()),
+            Json::Text(text) => write_string(text, out),
+            Json::Array(items) => {
+                out.push(b'[');
+                for (index, item) in items.iter().enumerate() {
+                    if index > 0 {
+                        out.push(b',');
+                    }
+                    item.write(out);
+                }
+                out.push(b']');
+            }
+            Json::Object(members) => {
+                out.push(b'{');
+                for (index, (name, value)) in members.iter().enumerate() {
+                    if index > 0 {
+                        out.push(b',');
+                    }
+                    write_string(name, out);
+                    out.push(b':');
+                    value.write(out);
+                }
+                out.push(b'}');
+            }
+        }
+    }
+}
+
+/// Writes a JSON string with its quotes.
+pub fn write_string(text: &str, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    out.push(b'"');
+    let mut plain_from = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        let short = match byte {
+            b'"' => b'"',
+            b'\\' => b'\\',
+            b'\n' => b'n',
+            b'\r' => b'r',
+            b'\t' => b't',
+            0..=0x1f => 0,
+            _ => continue,
+        };
+        out.extend_from_slice(&text.as_bytes()[plain_from..at]);
+        plain_from = at + 1;
+        if short == 0 {
+            out.extend_from_slice(b"\\u00");
+            out.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        } else {
+            out.extend_from_slice(&[b'\\', short]);
+        }
+    }
+    out.extend_from_slice(&text.as_bytes()[plain_from..]);
+    out.push(b'"');
+}

@@ -1,0 +1,21 @@
+//! The nouns of Isobar and their rules: what an organization, a user, a project, a device, an event is,
+//! who may do what, and how JSON, time and pages behave. Nothing here does I/O or awaits anything.
+
+pub mod access;
+pub mod chance;
+pub mod check;
+pub mod device;
+pub mod error;
+pub mod event;
+pub mod ids;
+pub mod json;
+pub mod organization;
+pub mod page;
+pub mod project;
+pub mod role;
+pub mod secret;
+pub mod session;
+pub mod setting;
+pub mod status;
+pub mod time;
+pub mod user;

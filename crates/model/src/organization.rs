@@ -1,0 +1,93 @@
+//! Organizations: a tree; everything belongs to one of them.
+
+use crate::access::Lineage;
+use crate::check::{Input, Patch};
+use crate::error::Result;
+use crate::ids::OrganizationId;
+use crate::json::{Json, RawJson};
+use crate::status::Status;
+use crate::time::Timestamp;
+
+/// Deepest organization tree: it bounds the length of a lineage.
+pub const LEVELS_MAX: usize = 32;
+
+/// An organization as the registry keeps it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Organization {
+    /// Its identifier.
+    pub id: OrganizationId,
+    /// 1 to 80 characters.
+    pub name: String,
+    /// Up to 200 characters.
+    pub description: Option<String>,
+    /// From the top of the tree to itself.
+    pub lineage: Lineage,
+    /// The names of the organizations on its lineage.
+    pub names: Vec<String>,
+    /// Whether organizations lie beneath it.
+    pub has_children: bool,
+    /// The highest status among the devices in its subtree.
+    pub status: Status,
+    /// Devices in its subtree.
+    pub device_count: u64,
+    /// Most devices in its subtree; 0: unlimited.
+    pub device_count_limit: f64,
+    /// Most megabytes of stored data in its subtree; 0: unlimited.
+    pub data_usage_mb_limit: f64,
+    /// Whether organizations beneath it show its dashboard.
+    pub children_inherit_dashboard: bool,
+    /// Configuration of the device table, free-form.
+    pub device_table: Option<RawJson>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was last changed.
+    pub updated_at: Timestamp,
+}
+
+/// The body that creates or updates an organization.
+#[derive(Clone, Debug, Default)]
+pub struct OrganizationInput {
+    /// Required.
+    pub name: String,
+    /// Where it hangs in the tree; `null` or an empty text on creation: the caller's organization decides.
+    pub parent: Patch<OrganizationId>,
+    /// Up to 200 characters.
+    pub description: Patch<String>,
+    /// Default false.
+    pub children_inherit_dashboard: Option<bool>,
+    /// Free-form object.
+    pub device_table: Patch<RawJson>,
+    /// Set only from an organization above.
+    pub device_count_limit: Option<f64>,
+    /// Set only from an organization above.
+    pub data_usage_mb_limit: Option<f64>,
+}
+
+impl OrganizationInput {
+    /// Reads and checks a body.
+    pub fn read(body: &Json<'_>) -> Result<Self> {
+        let mut input = Input::body(body)?;
+        let parent = match input.text_patch("parentId", 0, 36) {
+            Patch::Set(text) if text.is_empty() => Patch::Clear,
+            Patch::Set(text) => text.parse().map_or_else(
+                |_| {
+                    input.fault("parentId", "is not an identifier");
+                    Patch::Keep
+                },
+                Patch::Set,
+            ),
+            Patch::Clear => Patch::Clear,
+            Patch::Keep => Patch::Keep,
+        };
+        let read = Self {
+            name: input.required_text("name", 1, 80),
+            parent,
+            description: input.text_patch("description", 0, 200),
+            children_inherit_dashboard: input.boolean("childrenInheritDashboard"),
+            device_table: input.object_patch("deviceTable"),
+            device_count_limit: input.amount("deviceCountLimit"),
+            data_usage_mb_limit: input.amount("dataUsageMbLimit"),
+        };
+        input.unless_any(read)
+    }
+}

@@ -1,0 +1,127 @@
+//! Pages, sorting and depth of lists (specification: Pagination envelope, shared query parameters).
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::time::Timestamp;
+
+/// Most items of one page.
+pub const LIMIT_MAX: u32 = 10_000;
+/// Items of a page when nothing is asked for.
+pub const LIMIT_DEFAULT: u32 = 100;
+
+/// Which page of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageRequest {
+    /// From 1.
+    pub page: u64,
+    /// Items a page: 1 to [`LIMIT_MAX`].
+    pub limit: u32,
+}
+
+impl Default for PageRequest {
+    fn default() -> Self {
+        Self { page: 1, limit: LIMIT_DEFAULT }
+    }
+}
+
+impl PageRequest {
+    /// How many items come before the page.
+    pub fn offset(&self) -> u64 {
+        self.page.saturating_sub(1).saturating_mul(u64::from(self.limit))
+    }
+}
+
+/// A page of a list, and how long the whole list is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page<T> {
+    /// The items of the page.
+    pub items: Vec<T>,
+    /// Items in the whole list.
+    pub total: u64,
+    /// Which page it is.
+    pub request: PageRequest,
+}
+
+impl<T> Page<T> {
+    /// A page of a list of `total` items.
+    pub fn new(items: Vec<T>, total: u64, request: PageRequest) -> Self {
+        Self { items, total, request }
+    }
+
+    /// The page of a list that is wholly at hand.
+    pub fn of(list: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator>, request: PageRequest) -> Self {
+        let list = list.into_iter();
+        let total = list.len() as u64;
+        let skip = usize::try_from(request.offset()).unwrap_or(usize::MAX);
+        Self { items: list.skip(skip).take(request.limit as usize).collect(), total, request }
+    }
+
+    /// The same page with other items.
+    pub fn map<U>(self, change: impl FnMut(T) -> U) -> Page<U> {
+        Page { items: self.items.into_iter().map(change).collect(), total: self.total, request: self.request }
+    }
+
+    /// Its `meta`.
+    pub fn meta(&self) -> Meta {
+        let limit = u64::from(self.request.limit.max(1));
+        let pages = self.total.div_ceil(limit);
+        Meta {
+            total_docs: self.total,
+            page: self.request.page,
+            limit: self.request.limit,
+            has_prev_page: self.request.page > 1,
+            has_next_page: self.request.page < pages,
+            total_pages: pages,
+        }
+    }
+}
+
+/// `meta` of the pagination envelope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Meta {
+    /// Items in the whole list.
+    pub total_docs: u64,
+    /// This page, from 1.
+    pub page: u64,
+    /// Items a page.
+    pub limit: u32,
+    /// Whether a page comes before it.
+    pub has_prev_page: bool,
+    /// Whether a page comes after it.
+    pub has_next_page: bool,
+    /// How many pages there are.
+    pub total_pages: u64,
+}
+
+/// One key of an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SortKey {
+    /// The field: its name in the API, or a dotted path beneath `payload`.
+    pub field: String,
+    /// Whether the largest comes first.
+    pub descending: bool,
+}
+
+/// From when (inclusive) until when (exclusive).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimeRange {
+    /// Inclusive start.
+    pub from: Option<Timestamp>,
+    /// Exclusive end.
+    pub to: Option<Timestamp>,
+}
+
+/// What a list of registry things is asked for, beside its place in the tree.
+#[derive(Clone, Debug, Default)]
+pub struct ListRequest {
+    /// Which page.
+    pub page: PageRequest,
+    /// Case-insensitive substring of the noun's searched fields.
+    pub search: Option<String>,
+    /// The order; ties are broken by id. Fields are checked against the noun's list before they come here.
+    pub sort: Vec<SortKey>,
+    /// Only these ids, when given.
+    pub ids: Option<Vec<String>>,
+}

@@ -1,0 +1,62 @@
+//! Secrets are shown once and kept as digests (contract: Authentication).
+
+use std::fmt;
+
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::chance::Chance;
+
+/// A secret of 256 random bits as its owner sees it: 64 hexadecimal digits.
+pub struct Secret(String);
+
+impl Secret {
+    /// A new secret.
+    pub fn new(chance: &Chance) -> Self {
+        let mut text = String::with_capacity(64);
+        for byte in chance.bits_256() {
+            text.push(char::from_digit(u32::from(byte >> 4), 16).unwrap_or('0'));
+            text.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));
+        }
+        Self(text)
+    }
+
+    /// The text to show, once.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// What is kept of it.
+    pub fn digest(&self) -> Digest {
+        Digest::of(self.0.as_bytes())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// The SHA-256 digest of a secret: all that is ever stored.
+#[derive(Clone, Copy, Eq, Hash)]
+pub struct Digest(pub [u8; 32]);
+
+impl Digest {
+    /// The digest of what a client sent.
+    pub fn of(sent: &[u8]) -> Self {
+        Self(Sha256::digest(sent).into())
+    }
+}
+
+impl PartialEq for Digest {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Digest(…)")
+    }
+}

@@ -1,0 +1,52 @@
+//! Status of devices and organizations (contract: Resources).
+
+/// A status, in rising priority.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Status {
+    /// Nothing known.
+    #[default]
+    None,
+    /// All is well.
+    Good,
+    /// Worth a look.
+    Info,
+    /// Needs care.
+    Warning,
+    /// Needs care now.
+    Critical,
+    /// Not heard of for too long.
+    Missing,
+}
+
+impl Status {
+    /// Every status, lowest priority first.
+    pub const ALL: [Status; 6] =
+        [Status::None, Status::Good, Status::Info, Status::Warning, Status::Critical, Status::Missing];
+
+    /// `statusInt`.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// `statusText`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Status::None => "none",
+            Status::Good => "good",
+            Status::Info => "info",
+            Status::Warning => "warning",
+            Status::Critical => "critical",
+            Status::Missing => "missing",
+        }
+    }
+
+    /// The status with that `statusInt`.
+    pub fn numbered(number: i64) -> Option<Status> {
+        usize::try_from(number).ok().and_then(|index| Status::ALL.get(index).copied())
+    }
+
+    /// The status with that `statusText`.
+    pub fn named(name: &str) -> Option<Status> {
+        Status::ALL.into_iter().find(|status| status.name() == name)
+    }
+}

@@ -1,0 +1,163 @@
+//! Users and their profiles.
+
+use crate::access::Lineage;
+use crate::check::{Input, Patch};
+use crate::error::Result;
+use crate::ids::{ApiKeyId, OrganizationId, UserId};
+use crate::json::{Json, RawJson};
+use crate::role::Role;
+use crate::time::Timestamp;
+
+/// A user as the registry keeps it, without its password.
+#[derive(Clone, Debug, PartialEq)]
+pub struct User {
+    /// Its identifier.
+    pub id: UserId,
+    /// Globally unique without regard to case.
+    pub username: String,
+    /// Globally unique without regard to case.
+    pub email: String,
+    /// Its rank.
+    pub role: Role,
+    /// Where it belongs.
+    pub organization: OrganizationId,
+    /// The lineage of its organization.
+    pub lineage: Lineage,
+    /// The name of its organization.
+    pub organization_name: String,
+    /// Signature that the Terms of Service were accepted.
+    pub tos_hash: Option<String>,
+    /// First name.
+    pub first_name: String,
+    /// Last name.
+    pub last_name: String,
+    /// Company.
+    pub company: String,
+    /// Job title.
+    pub job_title: Option<String>,
+    /// Language.
+    pub language: Option<String>,
+    /// Notification preferences, as set; none: the defaults.
+    pub preferences: Option<RawJson>,
+    /// Refused with every credential it holds.
+    pub disabled: bool,
+    /// Whether its e-mail address was verified.
+    pub verified: bool,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was last changed.
+    pub updated_at: Timestamp,
+    /// When it last made a call.
+    pub last_active: Option<Timestamp>,
+}
+
+/// The body that registers or creates a user (specification: NewUser).
+#[derive(Clone, Debug)]
+pub struct NewUser {
+    /// 1 to 254 characters.
+    pub username: String,
+    /// An e-mail address.
+    pub email: String,
+    /// Required on registration; a user made without one sets it through a reset.
+    pub password: Option<String>,
+    /// First name.
+    pub first_name: String,
+    /// Last name.
+    pub last_name: String,
+    /// Company.
+    pub company: String,
+    /// The role asked for.
+    pub role: Role,
+    /// The organization; none: see the operation.
+    pub organization: Option<OrganizationId>,
+    /// Signature that the Terms of Service were accepted.
+    pub tos_hash: Option<String>,
+    /// Language.
+    pub language: Option<String>,
+}
+
+impl NewUser {
+    /// Reads and checks a body. Registration demands a password, creation by a user does not.
+    pub fn read(body: &Json<'_>, password_required: bool) -> Result<Self> {
+        let mut input = Input::body(body)?;
+        let password = if password_required {
+            Some(input.required_text("password", 6, 128))
+        } else {
+            input.text("password", 6, 128)
+        };
+        let confirmation = if password_required {
+            Some(input.required_text("passwordConfirmation", 0, 128))
+        } else {
+            input.text("passwordConfirmation", 0, 128)
+        };
+        if password != confirmation
+            && input.member("password").is_some() | input.member("passwordConfirmation").is_some()
+        {
+            input.fault("passwordConfirmation", "must match password");
+        }
+        let role_name = input.required_text("role", 0, 32);
+        let role = Role::named(&role_name).unwrap_or_else(|| {
+            if !role_name.is_empty() {
+                input.fault("role", "is no role");
+            }
+            Role::BasicUser
+        });
+        let email = input.required_text("email", 0, 254);
+        if !email.is_empty() {
+            input.faults.email("email", &email);
+        }
+        let read = Self {
+            username: input.required_text("username", 1, 254),
+            email,
+            password,
+            first_name: input.required_text("firstName", 1, 80),
+            last_name: input.required_text("lastName", 1, 80),
+            company: input.required_text("company", 1, 80),
+            role,
+            organization: input.id("organizationId"),
+            tos_hash: text_of(input.text_patch("tosHash", 0, 512)),
+            language: text_of(input.text_patch("language", 0, 80)),
+        };
+        input.unless_any(read)
+    }
+}
+
+fn text_of(patch: Patch<String>) -> Option<String> {
+    patch.over(None)
+}
+
+/// The body of a login.
+#[derive(Clone)]
+pub struct Login {
+    /// Username or e-mail address.
+    pub name: String,
+    /// The password in clear.
+    pub password: String,
+}
+
+impl Login {
+    /// Reads and checks a body.
+    pub fn read(body: &Json<'_>) -> Result<Self> {
+        let mut input = Input::body(body)?;
+        let read = Self {
+            name: input.required_text("usernameOrEmail", 0, 254),
+            password: input.required_text("password", 0, 1024),
+        };
+        input.unless_any(read)
+    }
+}
+
+/// An API key, without the key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApiKey {
+    /// Its identifier.
+    pub id: ApiKeyId,
+    /// Whose it is.
+    pub user: UserId,
+    /// What its owner calls it, 1 to 80 characters.
+    pub name: String,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was last used, if ever.
+    pub last_used_at: Option<Timestamp>,
+}
