@@ -1,1 +1,147 @@
-fn main() {}
+//! What Isobar can do on this machine, beside what a bare HTTP server can: the figures of docs/performance.md.
+
+mod api;
+mod echo;
+mod load;
+mod page;
+mod process;
+mod sections;
+mod setup;
+mod wire;
+mod wrk;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Why a measurement could not be made.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Measures Isobar
+#[derive(Debug, Parser)]
+#[command(name = "isobar-bench", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Measure, and write the figures into docs/performance.md
+    Run(Options),
+    /// The baseline: an HTTP server that answers each body with itself
+    Echo {
+        /// Threads that serve requests
+        #[arg(long, default_value_t = 1)]
+        threads: usize,
+    },
+}
+
+/// A part of the measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Section {
+    /// Events a second beside a bare echo, at several numbers of connections
+    Road,
+    /// The rate of each million events
+    Flat,
+    /// Reads when much is stored
+    Reads,
+    /// Deletion of a long series, and its space
+    Delete,
+    /// Start, restart after kill -9, memory
+    Start,
+}
+
+/// Flags of `isobar-bench run`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// The isobar program, built for release
+    #[arg(long)]
+    isobar: PathBuf,
+    /// Only these sections
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Section>,
+    /// Small sizes: shows that everything runs, in less than two minutes; writes nothing
+    #[arg(long)]
+    quick: bool,
+    /// Print the figures and leave docs/performance.md alone
+    #[arg(long)]
+    no_write: bool,
+    /// Where temporary data folders go: a real disk
+    #[arg(long, default_value = "/var/tmp")]
+    folder: PathBuf,
+    /// Threads that serve requests, in Isobar and in the baseline [default: processors - 1, at least 1]
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Threads of wrk
+    #[arg(long, default_value_t = 1)]
+    wrk_threads: usize,
+    /// road: numbers of connections
+    #[arg(long, value_delimiter = ',', default_value = "64,256,1024")]
+    connections: Vec<usize>,
+    /// road: rounds, of which the median counts
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// road: seconds of a round
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// road, start: devices
+    #[arg(long, default_value_t = 1_000)]
+    devices: usize,
+    /// flat: devices
+    #[arg(long, default_value_t = 100_000)]
+    flat_devices: usize,
+    /// flat: events
+    #[arg(long, default_value_t = 10_000_000)]
+    flat_events: usize,
+    /// reads, delete: values in the long series
+    #[arg(long, default_value_t = 1_000_000)]
+    series: usize,
+}
+
+impl Options {
+    /// Threads that serve requests.
+    pub fn threads(&self) -> usize {
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+        self.threads.unwrap_or(processors.saturating_sub(1)).max(1)
+    }
+
+    fn includes(&self, section: Section) -> bool {
+        self.only.is_empty() || self.only.contains(&section)
+    }
+
+    fn sized(mut self) -> Self {
+        if self.quick {
+            self.rounds = 1;
+            self.seconds = 3;
+            self.devices = 200;
+            self.flat_devices = 2_000;
+            self.flat_events = 300_000;
+            self.series = 50_000;
+        }
+        self
+    }
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Echo { threads } => echo::run(threads),
+        Command::Run(options) => run(&options.sized()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("bench: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<(), Failure> {
+    process::raise_file_limit();
+    // One thread: it shares the machine with the server that it measures.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let page = page::Page::open(options);
+    tokio::task::LocalSet::new().block_on(&runtime, sections::run(options, &page))
+}

@@ -1,1 +1,183 @@
-//! Isobar.
+//! The hub: the only room where things happen. One file per capability; every door takes the caller and gives
+//! an answer or an [`isobar_model::error::Error`]. Nothing here knows HTTP.
+
+mod accounts;
+mod activity;
+mod api_keys;
+mod data;
+mod devices;
+mod entries;
+mod error;
+mod events;
+mod fresh;
+mod gate;
+mod intake;
+mod live;
+mod organizations;
+mod outbox;
+mod passwords;
+mod projects;
+mod queue;
+mod rate;
+mod retention;
+mod sessions;
+mod settings;
+mod throttle;
+mod tokens;
+
+use std::sync::Arc;
+
+use isobar_model::chance::Chance;
+use isobar_model::error::Result;
+use isobar_model::ids::IdMint;
+use isobar_model::page::Depth;
+use isobar_model::time::Clock;
+use isobar_store::registry::Registry;
+use isobar_store::telemetry::Telemetry;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+pub use data::{StorageElement, StorageList};
+pub use devices::{DeviceView, LastChoice};
+pub use events::{HistoryRequest, StreamScope};
+pub use gate::{Accepts, Credentials, DeviceSession, Principal};
+pub use isobar_store::telemetry::{Filter, FilterField, Operand, Operator, ValueQuery, ValueSort};
+pub use queue::QueueRead;
+pub use sessions::Tokens;
+pub use settings::{RateLimits, Settings};
+
+use crate::error::Told as _;
+
+/// What a hub is made of.
+pub struct Parts {
+    /// Who and what.
+    pub registry: Registry,
+    /// What devices said.
+    pub telemetry: Arc<dyn Telemetry>,
+    /// Tells the time.
+    pub clock: Clock,
+    /// Makes secrets and identifiers.
+    pub chance: Chance,
+    /// What the operator set.
+    pub settings: Settings,
+}
+
+/// A hub that has started.
+pub struct Started {
+    /// Its door.
+    pub hub: Hub,
+    /// The first administrator's password, when one was made up: to be shown once.
+    pub first_password: Option<String>,
+}
+
+/// The door to everything. Clones share one hub.
+#[derive(Clone)]
+pub struct Hub(Arc<Inner>);
+
+struct Inner {
+    registry: Registry,
+    telemetry: Arc<dyn Telemetry>,
+    clock: Clock,
+    chance: Chance,
+    settings: Settings,
+    mint: IdMint,
+    passwords: passwords::Passwords,
+    tokens: tokens::Jwts,
+    throttle: throttle::Throttle,
+    entries: entries::Entries,
+    rates: gate::Rates,
+    live: live::Live,
+    outbox: outbox::Outbox,
+    activity: activity::Activity,
+    stop: watch::Sender<bool>,
+    tasks: parking_lot::Mutex<JoinSet<()>>,
+}
+
+impl Hub {
+    /// Starts a hub: founds the first administrator if there is no user yet, finishes what the outbox still holds,
+    /// and begins the work that goes on beside the calls.
+    pub async fn start(parts: Parts) -> Result<Started> {
+        let signing_key = parts.registry.signing_key(parts.chance.bits_256()).await.told()?;
+        let now = parts.clock.now();
+        let revoked = parts.registry.jwts_revoked(now).await.told()?;
+        let inner = Inner {
+            passwords: passwords::Passwords::new(&parts.chance)?,
+            tokens: tokens::Jwts::new(&signing_key, revoked, now),
+            throttle: throttle::Throttle::default(),
+            entries: entries::Entries::new(),
+            rates: gate::Rates::new(&parts.settings.rate_limit),
+            live: live::Live::new(),
+            outbox: outbox::Outbox::new(),
+            activity: activity::Activity::default(),
+            mint: IdMint::new(),
+            stop: watch::Sender::new(false),
+            tasks: parking_lot::Mutex::new(JoinSet::new()),
+            registry: parts.registry,
+            telemetry: parts.telemetry,
+            clock: parts.clock,
+            chance: parts.chance,
+            settings: parts.settings,
+        };
+        let hub = Hub(Arc::new(inner));
+        let first_password = hub.found_first_administrator().await?;
+        hub.drain_outbox().await?;
+        hub.spawn(|hub, stop| async move { hub.run_outbox(stop).await });
+        hub.spawn(|hub, stop| async move { hub.run_activity(stop).await });
+        hub.spawn(|hub, stop| async move { hub.run_retention(stop).await });
+        Ok(Started { hub, first_password })
+    }
+
+    /// Finishes the work beside the calls. The stores are the caller's to close.
+    pub async fn stop(&self) {
+        self.0.stop.send_replace(true);
+        let mut tasks = std::mem::take(&mut *self.0.tasks.lock());
+        while tasks.join_next().await.is_some() {}
+    }
+
+    fn spawn<F: Future<Output = ()> + Send + 'static>(&self, work: impl FnOnce(Hub, watch::Receiver<bool>) -> F) {
+        let future = work(self.clone(), self.0.stop.subscribe());
+        self.0.tasks.lock().spawn(future);
+    }
+
+    /// Tells the time.
+    pub fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    /// What the operator set.
+    pub fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    /// Whether both stores answer.
+    pub async fn ready(&self) -> Result<()> {
+        self.0.registry.healthy().await.told()?;
+        self.0.telemetry.healthy().await.told()
+    }
+
+    /// A new identifier.
+    fn new_id(&self) -> isobar_model::ids::EventId {
+        let now = self.0.clock.now();
+        isobar_model::ids::EventId(self.0.chance.with(|rng| self.0.mint.mint(now, rng)))
+    }
+}
+
+/// Which part of the organization tree a list looks at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TreeQuery {
+    /// The organization at its top; none: the caller's.
+    pub organization: Option<isobar_model::ids::OrganizationId>,
+    /// How far down.
+    pub depth: Depth,
+}
+
+/// Waits for `duration`, or less when the hub stops. True: it stops.
+async fn pause(stop: &mut watch::Receiver<bool>, duration: std::time::Duration) -> bool {
+    tokio::time::timeout(duration, stopped(stop)).await.is_ok()
+}
+
+/// Waits until the hub stops.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // A hub that is gone has stopped too.
+    let _ = stop.wait_for(|stopped| *stopped).await;
+}

@@ -120,7 +120,7 @@ pub enum PostalCode {
 
 impl StreetAddress {
     fn read(input: &mut Input<'_>) -> Self {
-        let mut part = |input: &mut Input<'_>, name: &str| input.text_patch(name, 0, 200).over(None);
+        let part = |input: &mut Input<'_>, name: &str| input.text_patch(name, 0, 200).over(None);
         let postal_code = match input.member("postalCode") {
             Some(Json::Number(number)) if number.as_i64().is_some() => number.as_i64().map(PostalCode::Number),
             Some(Json::Text(text)) if text.chars().count() <= 20 => Some(PostalCode::Text(text.clone().into_owned())),

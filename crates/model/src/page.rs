@@ -125,3 +125,28 @@ pub struct ListRequest {
     /// Only these ids, when given.
     pub ids: Option<Vec<String>>,
 }
+
+/// How far down the organization tree a list goes (contract: Conventions).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// So many generations; 1 is the base organization alone.
+    Levels(u32),
+    /// The whole subtree.
+    All,
+}
+
+impl Default for Depth {
+    fn default() -> Self {
+        Self::Levels(1)
+    }
+}
+
+impl Depth {
+    /// The number of generations; none: all of them.
+    pub fn levels(self) -> Option<u32> {
+        match self {
+            Self::Levels(levels) => Some(levels),
+            Self::All => None,
+        }
+    }
+}

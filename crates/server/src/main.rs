@@ -1,1 +1,56 @@
-fn main() {}
+//! The binary: configuration, command line, wiring, and a simulated fleet.
+
+mod cli;
+mod config;
+mod folder;
+mod logging;
+mod runtime;
+mod serve;
+mod simulate;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+/// The allocator; remove this line for the system's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Why the program ends without having done what it was asked.
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> ExitCode {
+    let outcome = match cli::Cli::parse().command {
+        cli::Command::Serve(flags) => serve::run(&flags).map(|()| true),
+        cli::Command::Config => print(config::DEFAULT_FILE),
+        cli::Command::CheckConfig(flags) => check_config(&flags),
+        cli::Command::Openapi => serve::openapi().and_then(|document| print(&format!("{document}\n"))),
+        cli::Command::Simulate(options) => simulate::run(options),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(failure) => {
+            eprintln!("isobar: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints a text; a reader that has gone away (`| head`) is no failure.
+fn print(text: &str) -> Result<bool, Failure> {
+    use std::io::{ErrorKind, Write as _};
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(true),
+    }
+}
+
+fn check_config(flags: &config::Flags) -> Result<bool, Failure> {
+    let loaded = config::load(flags)?;
+    println!("The settings are sound.");
+    for (name, place) in &loaded.given {
+        println!("  {name} is given by {place}");
+    }
+    Ok(true)
+}

@@ -7,6 +7,7 @@ mod merge;
 mod number;
 mod order;
 mod parse;
+mod scan;
 
 use std::borrow::Cow;
 
@@ -16,6 +17,7 @@ pub use merge::merge_last;
 pub use number::{Number, compare_numbers};
 pub use order::{Rank, compare, equal};
 pub use parse::{JsonFault, parse};
+pub use scan::{Step, find, number};
 
 /// Deepest nesting of arrays and objects that a payload may have.
 pub const DEPTH_MAX: usize = 64;
@@ -28,12 +30,14 @@ pub struct RawJson(Bytes);
 impl RawJson {
     /// Checks a text and keeps it.
     pub fn check(text: Bytes) -> Result<Self, JsonFault> {
-        let trimmed = {
-            let source = std::str::from_utf8(&text).map_err(|error| JsonFault::utf8(error.valid_up_to()))?;
-            parse(source)?;
-            text.slice_ref(source.trim_matches(parse::WHITE_SPACE).as_bytes())
-        };
-        Ok(Self(trimmed))
+        Self::read(&text).map(|(raw, _)| raw)
+    }
+
+    /// Checks a text and keeps it, and lends the tree that the check has built.
+    pub fn read(text: &Bytes) -> Result<(Self, Json<'_>), JsonFault> {
+        let source = std::str::from_utf8(text).map_err(|error| JsonFault::utf8(error.valid_up_to()))?;
+        let tree = parse(source)?;
+        Ok((Self(text.slice_ref(source.trim_matches(parse::WHITE_SPACE).as_bytes())), tree))
     }
 
     /// Takes bytes that were checked before they were stored.

@@ -1,0 +1,59 @@
+//! The API as the measurements use it: one connection, an API key.
+
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::process::ADMIN_PASSWORD;
+use crate::wire::{Reply, Wire, request};
+
+/// A connection in the administrator's name.
+pub struct Api {
+    wire: Wire,
+    address: String,
+    credential: String,
+}
+
+impl Api {
+    /// Logs in and makes an API key: it outlives every measurement.
+    pub async fn log_in(address: &str) -> Result<Self, Failure> {
+        let mut api = Self { wire: Wire::open(address).await?, address: address.to_owned(), credential: String::new() };
+        let login = json!({"usernameOrEmail": "admin", "password": ADMIN_PASSWORD});
+        let token = api.call("POST", "/v2/auth/login", Some(&login)).await?;
+        api.credential = format!("authorization: Bearer {}", text(&token, "jwtToken")?);
+        let user = api.call("GET", "/v2/auth/user", None).await?;
+        let path = format!("/v2/users/{}/apiKeys", text(&user, "id")?);
+        let key = api.call("POST", &path, Some(&json!({"name": "bench"}))).await?;
+        api.credential = format!("api_auth_token: {}", text(&key, "key")?);
+        Ok(api)
+    }
+
+    /// The same user on a connection of its own.
+    pub async fn again(&self) -> Result<Self, Failure> {
+        let wire = Wire::open(&self.address).await?;
+        Ok(Self { wire, address: self.address.clone(), credential: self.credential.clone() })
+    }
+
+    /// The answer to a call, as it came.
+    pub async fn reply(&mut self, method: &str, target: &str, body: Option<&Value>) -> Result<Reply, Failure> {
+        let body = body.map(Value::to_string);
+        let request = request(method, &self.address, target, &self.credential, body.as_deref());
+        let reply = self.wire.exchange(&request).await?;
+        if !(200..300).contains(&reply.status) {
+            let told = String::from_utf8_lossy(&reply.body);
+            return Err(format!("{method} {target} answers {}: {told}", reply.status).into());
+        }
+        Ok(reply)
+    }
+
+    /// The JSON that answers a call.
+    pub async fn call(&mut self, method: &str, target: &str, body: Option<&Value>) -> Result<Value, Failure> {
+        let reply = self.reply(method, target, body).await?;
+        Ok(serde_json::from_slice(&reply.body).unwrap_or_default())
+    }
+}
+
+/// A text member of an answer.
+pub fn text(answer: &Value, member: &str) -> Result<String, Failure> {
+    let text = answer[member].as_str().map(str::to_owned);
+    text.ok_or_else(|| format!("the answer holds no {member}: {answer}").into())
+}

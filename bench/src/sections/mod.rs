@@ -1,0 +1,132 @@
+//! The measurements, one file each.
+
+mod delete;
+mod flat;
+mod reads;
+mod road;
+mod start;
+
+use std::path::Path;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::api::Api;
+use crate::page::Page;
+use crate::process::Server;
+use crate::setup::{Device, make_devices, make_project};
+use crate::{Failure, Options, Section, load};
+
+/// Connections of the exact load.
+const LOAD_CONNECTIONS: usize = 256;
+
+/// An Isobar with a folder of its own, a project, and someone who may do everything.
+pub struct House {
+    server: Server,
+    folder: TempDir,
+    api: Api,
+    project: String,
+}
+
+impl House {
+    /// A new one.
+    async fn build(options: &Options) -> Result<Self, Failure> {
+        let folder = TempDir::with_prefix_in("isobar-bench-", &options.folder)?;
+        let server = Server::isobar(&options.isobar, folder.path(), options.threads()).await?;
+        let mut api = Api::log_in(&server.address).await?;
+        let project = make_project(&mut api).await?;
+        Ok(Self { server, folder, api, project })
+    }
+
+    async fn devices(&self, count: usize) -> Result<Vec<Device>, Failure> {
+        make_devices(&self.api, &self.project, count).await
+    }
+
+    /// A device with a series of so many values.
+    async fn long_series(&self, length: usize) -> Result<Device, Failure> {
+        let mut devices = self.devices(1).await?;
+        let mark = length.div_ceil(4);
+        load::post(&self.server.address, &devices, length, LOAD_CONNECTIONS, mark).await?;
+        devices.pop().ok_or_else(|| "no device".into())
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// Runs the chosen sections. Those that need much stored share one house.
+pub async fn run(options: &Options, page: &Page) -> Result<(), Failure> {
+    if options.includes(Section::Road) {
+        road::measure(options, page).await?;
+    }
+    if [Section::Flat, Section::Reads, Section::Delete].into_iter().any(|section| options.includes(section)) {
+        let mut house = House::build(options).await?;
+        let devices = house.devices(options.flat_devices).await?;
+        // Reads and deletes are measured among as many events as the flat section leaves behind.
+        flat::measure(options, page, &house, &devices).await?;
+        if options.includes(Section::Reads) || options.includes(Section::Delete) {
+            let device = house.long_series(options.series).await?;
+            if options.includes(Section::Reads) {
+                reads::measure(options, page, &mut house, &devices, &device).await?;
+            }
+            if options.includes(Section::Delete) {
+                delete::measure(options, page, &mut house, &device).await?;
+            }
+        }
+        house.server.stop().await?;
+    }
+    if options.includes(Section::Start) {
+        start::measure(options, page).await?;
+    }
+    Ok(())
+}
+
+/// `12,345`
+fn grouped(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1.23 ms`
+fn millis(duration: Duration) -> String {
+    let millis = duration.as_secs_f64() * 1_000.0;
+    if millis < 10.0 { format!("{millis:.2} ms") } else { format!("{} ms", grouped(millis)) }
+}
+
+/// `12.3 MB`
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
+/// The one in the middle, by `key`.
+fn median<T: Copy>(mut values: Vec<T>, key: impl Fn(&T) -> f64) -> Option<T> {
+    values.sort_by(|a, b| key(a).total_cmp(&key(b)));
+    values.get(values.len() / 2).copied()
+}
+
+fn verdict(holds: bool) -> &'static str {
+    if holds { "holds" } else { "**missed**" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(
+            (grouped(999.4), grouped(1_000.0), grouped(1_234_567.0)),
+            ("999".into(), "1,000".into(), "1,234,567".into())
+        );
+        assert_eq!(millis(Duration::from_micros(1_234)), "1.23 ms");
+        assert_eq!(median(vec![3.0, 1.0, 2.0], |x| *x), Some(2.0));
+    }
+}

@@ -1,0 +1,277 @@
+//! A specification becomes a plan; all its faults are told, each with its path (contract: The project design).
+
+use std::sync::Arc;
+
+use isobar_model::error::Fault;
+use isobar_model::json::{Json, RawJson};
+use rustc_hash::FxHashMap;
+
+use crate::elements::properties::{Faults, Properties};
+use crate::elements::{Ability, Element, Shape, device_setting};
+use crate::expression::{Expression, Names, on_a_large_stack, owned};
+use crate::plan::{Argument, Installed, Link, Plan};
+
+/// Most elements of a cloud plane.
+const ELEMENTS_MAX: usize = 1_000;
+/// Most links of a cloud plane.
+const LINKS_MAX: usize = 10_000;
+/// Longest name of an element, in characters.
+const NAME_CHARS_MAX: usize = 128;
+/// Where the elements are in a specification.
+const ELEMENTS: &str = "planes.cloud.elements";
+
+/// Compiles `planes`.
+pub(crate) fn compile(planes: &Json<'_>) -> Result<Plan, Vec<Fault>> {
+    let fault = |path: &str, message: &str| Err(vec![Fault::new(path, message)]);
+    if !matches!(planes, Json::Object(_)) {
+        return fault("planes", "must be an object");
+    }
+    let elements = match planes.get("cloud") {
+        None => return Ok(Plan::default()),
+        Some(cloud @ Json::Object(_)) => cloud.get("elements"),
+        Some(_) => return fault("planes.cloud", "must be an object"),
+    };
+    let elements = match elements {
+        None => return Ok(Plan::default()),
+        Some(Json::Object(elements)) if elements.is_empty() => return Ok(Plan::default()),
+        Some(Json::Object(elements)) if elements.len() <= ELEMENTS_MAX => elements,
+        Some(Json::Object(_)) => return fault(ELEMENTS, &format!("a cloud plane has at most {ELEMENTS_MAX} elements")),
+        Some(_) => return fault(ELEMENTS, "must be an object"),
+    };
+    let elements: Vec<(&str, &Json<'_>)> = elements.iter().map(|(name, json)| (name.as_ref(), json)).collect();
+    on_a_large_stack(|| Compiler::new(&elements).compile())
+        .unwrap_or_else(|| fault("planes.cloud", "cannot be compiled at present"))
+}
+
+/// An element of the specification, its type known if it is one.
+struct Draft<'p> {
+    name: Arc<str>,
+    json: &'p Json<'p>,
+    path: String,
+    shape: Option<&'static Shape>,
+}
+
+struct Compiler<'p> {
+    drafts: Vec<Draft<'p>>,
+    by_name: FxHashMap<Arc<str>, u32>,
+    names: Names,
+    faults: Faults,
+    links: usize,
+    /// The links of the element being compiled.
+    edges: Vec<Edge>,
+}
+
+/// A link, as the search for cycles sees it.
+struct Edge {
+    target: usize,
+    path: String,
+}
+
+impl<'p> Compiler<'p> {
+    fn new(elements: &[(&str, &'p Json<'p>)]) -> Self {
+        let mut faults = Faults::default();
+        let drafts: Vec<Draft<'p>> = elements.iter().map(|(name, json)| draft(name, json, &mut faults)).collect();
+        let by_name = drafts.iter().zip(0..).map(|(draft, at)| (draft.name.clone(), at)).collect();
+        Self { drafts, by_name, names: Names::default(), faults, links: 0, edges: Vec::new() }
+    }
+
+    fn compile(mut self) -> Result<Plan, Vec<Fault>> {
+        let storages = self.name_storages();
+        let settings = self.define_settings();
+        let drafts = std::mem::take(&mut self.drafts);
+        let mut elements = Vec::with_capacity(drafts.len());
+        let mut edges = Vec::with_capacity(drafts.len());
+        for draft in &drafts {
+            let element = draft.shape.map(|shape| self.element(shape, draft));
+            let triggers = self.triggers(draft, &drafts);
+            edges.push(std::mem::take(&mut self.edges));
+            elements.extend(element.map(|element| Installed { name: draft.name.clone(), element, triggers }));
+        }
+        if self.links > LINKS_MAX {
+            self.faults.add(ELEMENTS, format!("a cloud plane has at most {LINKS_MAX} links"));
+        }
+        refuse_cycles(edges, &drafts, &mut self.faults);
+        if !self.faults.is_empty() {
+            return Err(self.faults.into_vec());
+        }
+        let defaults = settings.iter().map(|setting| owned(&setting.default_value.tree())).collect();
+        let reads_last = self.names.reads_last.get();
+        Ok(Plan { elements, by_name: self.by_name, settings, defaults, storages, reads_last })
+    }
+
+    fn of_type(&self, name: &str) -> Vec<usize> {
+        let is_one = |draft: &Draft<'_>| draft.shape.is_some_and(|shape| shape.name == name);
+        (0..self.drafts.len()).filter(|at| self.drafts.get(*at).is_some_and(is_one)).collect()
+    }
+
+    fn name_storages(&mut self) -> Vec<Arc<str>> {
+        let storages: Vec<Arc<str>> =
+            self.of_type("storage").into_iter().map(|at| self.drafts[at].name.clone()).collect();
+        self.names.storages = storages.iter().zip(0..).map(|(name, at)| (name.to_string(), at)).collect();
+        storages
+    }
+
+    fn define_settings(&mut self) -> Vec<crate::SettingDefinition> {
+        let places = self.of_type("deviceSetting");
+        let mut settings = Vec::with_capacity(places.len());
+        for at in places {
+            let (names, faults) = (&self.names, &mut self.faults);
+            // The faults of `properties` itself are told when the element is read.
+            settings.push(device_setting::define(&mut properties(&self.drafts[at], names, faults)));
+        }
+        settings.sort_by(|left, right| (left.list_order, &left.name).cmp(&(right.list_order, &right.name)));
+        self.names.settings = settings.iter().zip(0..).map(|(setting, at)| (setting.name.to_string(), at)).collect();
+        settings
+    }
+
+    fn element(&mut self, shape: &Shape, draft: &Draft<'_>) -> Element {
+        if !matches!(draft.json.get("properties"), None | Some(Json::Null | Json::Object(_))) {
+            self.faults.add(format!("{}.properties", draft.path), "must be an object");
+        }
+        (shape.read)(&mut properties(draft, &self.names, &mut self.faults))
+    }
+
+    fn triggers(&mut self, draft: &Draft<'_>, drafts: &[Draft<'_>]) -> Vec<Vec<Link>> {
+        let path = format!("{}.triggers", draft.path);
+        let mut triggers: Vec<Vec<Link>> = Vec::new();
+        triggers.resize_with(draft.shape.map_or(0, |shape| shape.triggers.len()), Vec::new);
+        let members = match draft.json.get("triggers") {
+            None | Some(Json::Null) => return triggers,
+            Some(Json::Object(members)) => members,
+            Some(_) => {
+                self.faults.add(path, "must be an object");
+                return triggers;
+            }
+        };
+        for (name, links) in members {
+            let path = format!("{path}.{name}");
+            let at = draft.shape.map(|shape| shape.triggers.iter().position(|trigger| trigger == name));
+            if at == Some(None) {
+                self.faults.add(path.as_str(), "unknown trigger");
+            }
+            let Json::Array(links) = links else {
+                self.faults.add(path, "must be an array of links");
+                continue;
+            };
+            self.links += links.len();
+            if self.links > LINKS_MAX {
+                return triggers;
+            }
+            let links: Vec<Option<Link>> = (links.iter().enumerate())
+                .map(|(index, link)| self.link(link, &format!("{path}[{index}]"), drafts))
+                .collect();
+            if let Some(trigger) = at.flatten().and_then(|at| triggers.get_mut(at)) {
+                trigger.extend(links.into_iter().flatten());
+            }
+        }
+        triggers
+    }
+
+    fn link(&mut self, link: &Json<'_>, path: &str, drafts: &[Draft<'_>]) -> Option<Link> {
+        let Json::Object(_) = link else {
+            self.faults.add(path, "must be an object");
+            return None;
+        };
+        let target = self.text(link, path, "element");
+        let ability = self.text(link, path, "ability");
+        let target = self.by_name.get(target?).copied().or_else(|| {
+            self.faults.add(format!("{path}.element"), "unknown element");
+            None
+        })?;
+        self.edges.push(Edge { target: target as usize, path: format!("{path}.element") });
+        // A fault of the target's type is told there.
+        let shape = drafts.get(target as usize)?.shape?;
+        let Some(at) = shape.abilities.iter().position(|it| Some(it.name) == ability) else {
+            if ability.is_some() {
+                self.faults.add(format!("{path}.ability"), format!("a {} has no such ability", shape.name));
+            }
+            return None;
+        };
+        let arguments = self.arguments(link.get("arguments"), path, &shape.abilities[at]);
+        Some(Link { target, ability: at, arguments })
+    }
+
+    fn text<'j>(&mut self, link: &'j Json<'_>, path: &str, member: &str) -> Option<&'j str> {
+        let text = link.get(member).and_then(Json::as_text);
+        if text.is_none() {
+            let message = if link.get(member).is_some() { "must be a string" } else { "is required" };
+            self.faults.add(format!("{path}.{member}"), message);
+        }
+        text
+    }
+
+    fn arguments(&mut self, given: Option<&Json<'_>>, path: &str, ability: &Ability) -> Vec<Argument> {
+        let path = format!("{path}.arguments");
+        match given {
+            None | Some(Json::Null) => {}
+            Some(Json::Object(members)) => {
+                let unknown = members.iter().filter(|(name, _)| !ability.arguments.contains(&name.as_ref()));
+                unknown.for_each(|(name, _)| self.faults.add(format!("{path}.{name}"), "unknown argument"));
+            }
+            Some(_) => self.faults.add(path.as_str(), "must be an object"),
+        }
+        let mut argument = |name: &str| match given.and_then(|given| given.get(name)) {
+            None => Argument::Incoming,
+            Some(Json::Text(source)) => match Expression::compile(source, &self.names) {
+                Ok(expression) => Argument::Computed(expression),
+                Err(message) => {
+                    self.faults.add(format!("{path}.{name}"), message);
+                    Argument::Incoming
+                }
+            },
+            Some(constant) => Argument::Constant(owned(constant), RawJson::from(constant)),
+        };
+        ability.arguments.iter().map(|name| argument(name)).collect()
+    }
+}
+
+fn draft<'p>(name: &str, json: &'p Json<'p>, faults: &mut Faults) -> Draft<'p> {
+    let path = format!("{ELEMENTS}.{name}");
+    if !(1..=NAME_CHARS_MAX).contains(&name.chars().count()) {
+        faults.add(path.as_str(), format!("a name has 1 to {NAME_CHARS_MAX} characters"));
+    }
+    let shape = match (json, json.get("type")) {
+        (Json::Object(_), Some(Json::Text(kind))) => Shape::named(kind).map_err(|message| (".type", message)),
+        (Json::Object(_), Some(_)) => Err((".type", "must be a string".to_owned())),
+        (Json::Object(_), None) => Err((".type", "is required".to_owned())),
+        _ => Err(("", "must be an object".to_owned())),
+    };
+    let shape = shape.map_err(|(member, message)| faults.add(format!("{path}{member}"), message)).ok();
+    Draft { name: Arc::from(name), json, path, shape }
+}
+
+fn properties<'a>(draft: &'a Draft<'a>, names: &'a Names, faults: &'a mut Faults) -> Properties<'a> {
+    let path = format!("{}.properties", draft.path);
+    Properties { name: &draft.name, json: draft.json.get("properties"), path, names, faults }
+}
+
+/// Refuses links that lead back to where they come from: values would go round for ever.
+fn refuse_cycles(edges: Vec<Vec<Edge>>, drafts: &[Draft<'_>], faults: &mut Faults) {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Seen {
+        Never,
+        OnTheWay,
+        Done,
+    }
+    let mut seen = vec![Seen::Never; drafts.len()];
+    let mut edges: Vec<std::vec::IntoIter<Edge>> = edges.into_iter().map(Vec::into_iter).collect();
+    for start in 0..drafts.len() {
+        let mut way = if seen[start] == Seen::Never { vec![start] } else { Vec::new() };
+        while let Some(at) = way.last().copied() {
+            seen[at] = Seen::OnTheWay;
+            let Some(edge) = edges[at].next() else {
+                seen[at] = Seen::Done;
+                way.pop();
+                continue;
+            };
+            match seen[edge.target] {
+                Seen::Never => way.push(edge.target),
+                Seen::OnTheWay => {
+                    let back_to = &drafts[edge.target].name;
+                    faults.add(edge.path, format!("closes a cycle back to '{back_to}'"));
+                }
+                Seen::Done => {}
+            }
+        }
+    }
+}

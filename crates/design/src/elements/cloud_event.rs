@@ -1,0 +1,42 @@
+//! `cloudEvent`: queues events for the device.
+
+use std::sync::Arc;
+
+use super::{Ability, Element, Shape, properties::Properties};
+use crate::Effect;
+use crate::expression::{Computed, Value};
+use crate::plan::Link;
+use crate::run::{Passed, Run};
+
+pub(crate) const SHAPE: Shape = Shape {
+    name: "cloudEvent",
+    abilities: &[Ability { name: "send", arguments: &["value"] }],
+    triggers: &["sent"],
+    read: CloudEvent::read,
+};
+
+/// A cloudEvent element.
+#[derive(Debug)]
+pub(crate) struct CloudEvent {
+    name: Arc<str>,
+    ttl_minutes: Option<u32>,
+}
+
+impl CloudEvent {
+    fn read(properties: &mut Properties<'_>) -> Element {
+        let ttl_minutes = properties.positive("ttlMinutes").and_then(|minutes| {
+            let whole = (minutes.fract() == 0.0 && minutes <= f64::from(u32::MAX)).then_some(minutes as u32);
+            if whole.is_none() {
+                properties.fault("ttlMinutes", format!("must be a whole number, at most {}", u32::MAX));
+            }
+            whole
+        });
+        Element::CloudEvent(Self { name: properties.name.clone(), ttl_minutes })
+    }
+
+    pub(crate) fn send<'e>(&'e self, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
+        let (value, payload) = run.json_argument(link, 0, incoming)?;
+        run.effect(Effect::Send { element: self.name.clone(), payload, ttl_minutes: self.ttl_minutes });
+        Ok(Passed { trigger: 0, value })
+    }
+}

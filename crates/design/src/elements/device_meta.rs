@@ -1,0 +1,90 @@
+//! `deviceMeta`: the status, the metadata and the place of the device.
+
+use isobar_model::device::Location;
+use isobar_model::status::Status;
+
+use super::{Ability, Element, Shape, properties::Properties};
+use crate::Effect;
+use crate::expression::{Computed, Problem, Value, equal};
+use crate::plan::Link;
+use crate::run::{Passed, Run};
+
+const SET_STATUS: usize = 0;
+const ESCALATE_STATUS: usize = 1;
+const SET_VALUE: usize = 2;
+
+pub(crate) const SHAPE: Shape = Shape {
+    name: "deviceMeta",
+    abilities: &[
+        Ability { name: "setStatus", arguments: &["status"] },
+        Ability { name: "escalateStatus", arguments: &["status"] },
+        Ability { name: "setValue", arguments: &["tag", "value"] },
+        Ability { name: "setLocation", arguments: &["latitude", "longitude"] },
+    ],
+    triggers: &["done"],
+    read,
+};
+
+/// Longest label, in characters.
+const TAG_CHARS_MAX: usize = 128;
+
+fn read(properties: &mut Properties<'_>) -> Element {
+    if properties.positive("missingAfterMinutes").is_some() {
+        properties.fault("missingAfterMinutes", "is not available yet");
+    }
+    Element::DeviceMeta
+}
+
+pub(crate) fn act<'e>(link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
+    match link.ability {
+        SET_STATUS | ESCALATE_STATUS => {
+            let status = status(&run.argument(link, 0, incoming)?)?;
+            let raises_only = link.ability == ESCALATE_STATUS;
+            let differs = if raises_only { status > run.changes.status } else { status != run.changes.status };
+            if differs {
+                run.changes.status = status;
+                run.effect(Effect::SetStatus(status));
+            }
+        }
+        SET_VALUE => set_value(link, incoming, run)?,
+        _ => {
+            let degrees = |index: usize| {
+                let value = run.argument(link, index, incoming)?;
+                let number = value.number().ok_or_else(|| Problem::new("latitude and longitude must be numbers"))?;
+                Ok(number.as_f64())
+            };
+            let location = Location::new(degrees(0)?, degrees(1)?);
+            let location =
+                location.ok_or_else(|| Problem::new("the latitude or the longitude is out of its bounds"))?;
+            run.effect(Effect::SetLocation(location));
+        }
+    }
+    Ok(Passed { trigger: 0, value: incoming.clone() })
+}
+
+/// A statusText or a statusInt.
+fn status(value: &Value<'_>) -> Computed<Status> {
+    let status = match value.as_text() {
+        Some(name) => Status::named(name),
+        None => value.whole().and_then(Status::numbered),
+    };
+    status.ok_or_else(|| Problem::new("a status is none, good, info, warning, critical, missing, or its number 0 to 5"))
+}
+
+fn set_value<'e>(link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<()> {
+    let tag = run.argument(link, 0, incoming)?;
+    let sound = |tag: &&str| (1..=TAG_CHARS_MAX).contains(&tag.chars().count());
+    let Some(tag) = tag.as_text().filter(sound) else {
+        return Err(Problem::new(format!("a tag must be a text of 1 to {TAG_CHARS_MAX} characters")));
+    };
+    let (value, json) = run.json_argument(link, 1, incoming)?;
+    let is_there = match run.meta(tag) {
+        Some(before) => equal(&before, &value, &run.budget)?,
+        None => false,
+    };
+    if !is_there {
+        run.changes.change_meta(tag, value);
+        run.effect(Effect::SetMeta { tag: tag.to_owned(), value: json });
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! `deviceSetting`: a value that people set and designs may change; every change sets off `changed`.
+
+use std::sync::Arc;
+
+use isobar_model::json::Json;
+
+use super::{Ability, Element, Shape, properties::Properties};
+use crate::Effect;
+use crate::expression::{Computed, Problem, Value};
+use crate::plan::Link;
+use crate::run::{Passed, Run};
+use crate::setting::{InputType, SettingDefinition};
+
+const SET: usize = 0;
+
+pub(crate) const SHAPE: Shape = Shape {
+    name: "deviceSetting",
+    abilities: &[Ability { name: "set", arguments: &["value"] }, Ability { name: "reset", arguments: &[] }],
+    triggers: &["changed"],
+    read: DeviceSetting::read,
+};
+
+/// A name that no setting may have: it is a path of the API.
+const RESERVED: &str = "history";
+
+/// A deviceSetting element.
+#[derive(Debug)]
+pub(crate) struct DeviceSetting {
+    name: Arc<str>,
+    /// The index of its definition in the plan.
+    pub(crate) setting: u32,
+}
+
+impl DeviceSetting {
+    pub(crate) fn index(&self) -> usize {
+        self.setting as usize
+    }
+
+    fn read(properties: &mut Properties<'_>) -> Element {
+        let setting = properties.names.settings.get(properties.name.as_ref()).copied().unwrap_or_default();
+        Element::DeviceSetting(Self { name: properties.name.clone(), setting })
+    }
+
+    pub(crate) fn act<'e>(&'e self, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
+        let plan = run.plan;
+        let Some(definition) = plan.settings.get(self.index()) else {
+            return Err(Problem::new("unknown setting"));
+        };
+        let (value, set) = if link.ability == SET {
+            let (value, json) = run.json_argument(link, 0, incoming)?;
+            let checked = definition.check(&json.tree());
+            checked.map_err(|message| Problem::new(format!("the value {message}")))?;
+            (value, Some(json))
+        } else {
+            (plan.defaults.get(self.index()).map_or(Value::Null, Value::from), None)
+        };
+        let json = set.as_ref().unwrap_or(&definition.default_value);
+        let location = definition.location(&json.tree());
+        run.changes.change_setting(self.setting, value.clone());
+        run.effect(Effect::SetSetting { element: self.name.clone(), value: set });
+        // A geolocation moves the device (contract: Resources).
+        if let Some(location) = location {
+            run.effect(Effect::SetLocation(location));
+        }
+        Ok(Passed { trigger: 0, value })
+    }
+}
+
+/// Reads the definition of a setting.
+pub(crate) fn define(properties: &mut Properties<'_>) -> SettingDefinition {
+    let is_words = |value: &Json<'_>| match value {
+        Json::Object(members) => members.iter().all(|(_, text)| matches!(text, Json::Text(_))),
+        _ => matches!(value, Json::Text(_)),
+    };
+    let words = "must be a string, or an object of strings by locale";
+    let input_types = InputType::ALL.map(|kind| (kind.name(), kind));
+    let is_composite = |value: &Json<'_>| matches!(value, Json::Object(_) | Json::Array(_));
+    let definition = SettingDefinition {
+        name: properties.name.clone(),
+        title: properties.kept("title", is_words, words),
+        description: properties.kept("description", is_words, words),
+        input_type: properties.word("inputType", &input_types, InputType::default()),
+        input_type_properties: properties.kept(
+            "inputTypeProperties",
+            is_composite,
+            "must be an object, an array or null",
+        ),
+        default_value: properties.kept("defaultValue", |_| true, ""),
+        list_order: list_order(properties),
+    };
+    if properties.name.as_ref() == RESERVED {
+        properties.faults.add(format!("planes.cloud.elements.{RESERVED}"), "no setting may be called 'history'");
+    }
+    check_bounds(&definition, properties);
+    if let Some(value) = properties.get("defaultValue")
+        && let Err(message) = definition.check(value)
+    {
+        properties.fault("defaultValue", message);
+    }
+    definition
+}
+
+fn list_order(properties: &mut Properties<'_>) -> i64 {
+    match properties.get("listOrder") {
+        None => 0,
+        Some(Json::Number(number)) if number.as_i64().is_some() => number.as_i64().unwrap_or_default(),
+        Some(_) => {
+            properties.fault("listOrder", "must be a whole number");
+            0
+        }
+    }
+}
+
+/// `min` and `max` of a number are numbers, in their order.
+fn check_bounds(definition: &SettingDefinition, properties: &mut Properties<'_>) {
+    if definition.input_type != InputType::Number {
+        return;
+    }
+    let tree = definition.input_type_properties.tree();
+    let mut bound = |name: &str| match tree.get(name) {
+        None | Some(Json::Null) => None,
+        Some(Json::Number(number)) => Some(number.as_f64()),
+        Some(_) => {
+            properties.fault(&format!("inputTypeProperties.{name}"), "must be a number");
+            None
+        }
+    };
+    if let (Some(min), Some(max)) = (bound("min"), bound("max"))
+        && min > max
+    {
+        properties.fault("inputTypeProperties.max", "must be at least min");
+    }
+}

@@ -1,0 +1,105 @@
+//! The element types of a cloud plane: a file each. A type has a shape, a reader of its properties, and its abilities.
+
+pub(crate) mod changed;
+pub(crate) mod cloud_event;
+pub(crate) mod condition;
+pub(crate) mod device_event;
+pub(crate) mod device_meta;
+pub(crate) mod device_setting;
+pub(crate) mod properties;
+pub(crate) mod storage;
+pub(crate) mod transform;
+
+use crate::Trigger;
+use crate::expression::{Computed, Problem, Value};
+use crate::plan::Link;
+use crate::run::{Passed, Run};
+use properties::Properties;
+
+/// What links may ask of an element type, and what it sets off (contract: The project design, the table).
+#[derive(Debug)]
+pub(crate) struct Shape {
+    pub(crate) name: &'static str,
+    pub(crate) abilities: &'static [Ability],
+    pub(crate) triggers: &'static [&'static str],
+    /// Reads the properties of an element of this type.
+    pub(crate) read: fn(&mut Properties<'_>) -> Element,
+}
+
+/// An ability: its name and those of its arguments.
+#[derive(Debug)]
+pub(crate) struct Ability {
+    pub(crate) name: &'static str,
+    pub(crate) arguments: &'static [&'static str],
+}
+
+/// The element types that can be used.
+const SHAPES: [&Shape; 8] = [
+    &device_event::SHAPE,
+    &storage::SHAPE,
+    &cloud_event::SHAPE,
+    &device_setting::SHAPE,
+    &device_meta::SHAPE,
+    &condition::SHAPE,
+    &transform::SHAPE,
+    &changed::SHAPE,
+];
+/// The element types that the contract names besides.
+const NOT_AVAILABLE: [&str; 6] = ["function", "window", "throttle", "notification", "http", "interval"];
+
+impl Shape {
+    /// The shape of that type, or what is wrong with it.
+    pub(crate) fn named(name: &str) -> Result<&'static Shape, String> {
+        match SHAPES.into_iter().find(|shape| shape.name == name) {
+            Some(shape) => Ok(shape),
+            None if NOT_AVAILABLE.contains(&name) => Err(format!("the element type '{name}' is not available yet")),
+            None => Err("unknown element type".to_owned()),
+        }
+    }
+}
+
+/// An element, with its properties.
+#[derive(Debug)]
+pub(crate) enum Element {
+    DeviceEvent(device_event::DeviceEvent),
+    Storage(storage::Storage),
+    CloudEvent(cloud_event::CloudEvent),
+    DeviceSetting(device_setting::DeviceSetting),
+    DeviceMeta,
+    Condition(condition::Condition),
+    Transform(transform::Transform),
+    Changed(changed::Changed),
+}
+
+impl Element {
+    /// Uses the ability that a link names.
+    pub(crate) fn act<'e>(&'e self, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
+        match self {
+            Element::DeviceEvent(_) => Err(Problem::new("a deviceEvent has no abilities")),
+            Element::Storage(storage) => storage.store(link, incoming, run),
+            Element::CloudEvent(event) => event.send(link, incoming, run),
+            Element::DeviceSetting(setting) => setting.act(link, incoming, run),
+            Element::DeviceMeta => device_meta::act(link, incoming, run),
+            Element::Condition(condition) => condition.evaluate(incoming, run),
+            Element::Transform(transform) => transform.evaluate(incoming, run),
+            Element::Changed(changed) => changed.evaluate(link, incoming, run),
+        }
+    }
+
+    /// Whether a run may begin here, at the first trigger.
+    pub(crate) fn begins(&self, trigger: &Trigger<'_>) -> bool {
+        matches!(
+            (self, trigger),
+            (Element::DeviceEvent(_), Trigger::DeviceEvent { .. })
+                | (Element::DeviceSetting(_), Trigger::SettingChanged { .. })
+        )
+    }
+
+    /// The index of the setting that it is.
+    pub(crate) fn setting(&self) -> Option<u32> {
+        match self {
+            Element::DeviceSetting(setting) => Some(setting.setting),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Reads the properties of an element and gathers their faults.
+
+use std::sync::Arc;
+
+use isobar_model::error::Fault;
+use isobar_model::json::{Json, RawJson};
+
+use crate::expression::{Expression, Names};
+
+/// Most faults that are told of one specification.
+const FAULTS_MAX: usize = 1_000;
+
+/// The faults of a specification, each with its path.
+#[derive(Debug, Default)]
+pub(crate) struct Faults(Vec<Fault>);
+
+impl Faults {
+    pub(crate) fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
+        if self.0.len() < FAULTS_MAX {
+            self.0.push(Fault::new(path, message));
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn into_vec(self) -> Vec<Fault> {
+        self.0
+    }
+}
+
+/// The `properties` of one element, being read.
+pub(crate) struct Properties<'p> {
+    /// The element.
+    pub(crate) name: &'p Arc<str>,
+    pub(crate) json: Option<&'p Json<'p>>,
+    /// Where the properties are in the specification.
+    pub(crate) path: String,
+    pub(crate) names: &'p Names,
+    pub(crate) faults: &'p mut Faults,
+}
+
+impl<'p> Properties<'p> {
+    /// A property; null is as good as none.
+    pub(crate) fn get(&self, property: &str) -> Option<&'p Json<'p>> {
+        self.json.and_then(|json| json.get(property)).filter(|value| !matches!(value, Json::Null))
+    }
+
+    pub(crate) fn fault(&mut self, property: &str, message: impl Into<String>) {
+        self.faults.add(format!("{}.{property}", self.path), message);
+    }
+
+    /// An expression that may be left out.
+    pub(crate) fn expression(&mut self, property: &str) -> Option<Expression> {
+        match self.get(property)? {
+            Json::Text(source) => match Expression::compile(source, self.names) {
+                Ok(expression) => return Some(expression),
+                Err(message) => self.fault(property, message),
+            },
+            _ => self.fault(property, "must be an expression, in a string"),
+        }
+        None
+    }
+
+    /// An expression that must be there; beside a fault, any.
+    pub(crate) fn required_expression(&mut self, property: &str) -> Expression {
+        if self.get(property).is_none() {
+            self.fault(property, "is required");
+        }
+        self.expression(property).unwrap_or_else(Expression::payload)
+    }
+
+    /// A positive number.
+    pub(crate) fn positive(&mut self, property: &str) -> Option<f64> {
+        let number = self.get(property)?.as_f64().filter(|number| *number > 0.0);
+        if number.is_none() {
+            self.fault(property, "must be a positive number");
+        }
+        number
+    }
+
+    /// One of several words; the first if it is left out.
+    pub(crate) fn word<T: Copy>(&mut self, property: &str, words: &[(&str, T)], default: T) -> T {
+        let Some(value) = self.get(property) else { return default };
+        let found = value.as_text().and_then(|text| words.iter().find(|(word, _)| *word == text));
+        match found {
+            Some((_, meaning)) => *meaning,
+            None => {
+                let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+                self.fault(property, format!("must be one of {}", known.join(", ")));
+                default
+            }
+        }
+    }
+
+    /// A property as it is; null if it is left out. Otherwise `sound` must hold.
+    pub(crate) fn kept(&mut self, property: &str, sound: impl Fn(&Json<'_>) -> bool, message: &str) -> RawJson {
+        let value = self.get(property).unwrap_or(&Json::Null);
+        if !matches!(value, Json::Null) && !sound(value) {
+            self.fault(property, message);
+        }
+        RawJson::from(value)
+    }
+}

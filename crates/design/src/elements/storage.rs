@@ -1,0 +1,34 @@
+//! `storage`: keeps values.
+
+use std::sync::Arc;
+
+use super::{Ability, Element, Shape, properties::Properties};
+use crate::Effect;
+use crate::expression::{Computed, Value};
+use crate::plan::Link;
+use crate::run::{Passed, Run};
+
+pub(crate) const SHAPE: Shape = Shape {
+    name: "storage",
+    abilities: &[Ability { name: "store", arguments: &["value"] }],
+    triggers: &["stored"],
+    read: Storage::read,
+};
+
+/// A storage element.
+#[derive(Debug)]
+pub(crate) struct Storage {
+    name: Arc<str>,
+}
+
+impl Storage {
+    fn read(properties: &mut Properties<'_>) -> Element {
+        Element::Storage(Self { name: properties.name.clone() })
+    }
+
+    pub(crate) fn store<'e>(&'e self, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
+        let (value, json) = run.json_argument(link, 0, incoming)?;
+        run.effect(Effect::Store { element: self.name.clone(), value: json });
+        Ok(Passed { trigger: 0, value })
+    }
+}

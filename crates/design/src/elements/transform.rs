@@ -1,0 +1,30 @@
+//! `transform`: passes on what its expression gives.
+
+use super::{Ability, Element, Shape, properties::Properties};
+use crate::expression::{Computed, Expression, Value, finite};
+use crate::run::{Passed, Run};
+
+pub(crate) const SHAPE: Shape = Shape {
+    name: "transform",
+    abilities: &[Ability { name: "evaluate", arguments: &[] }],
+    triggers: &["result"],
+    read: Transform::read,
+};
+
+/// A transform element.
+#[derive(Debug)]
+pub(crate) struct Transform {
+    expression: Expression,
+}
+
+impl Transform {
+    fn read(properties: &mut Properties<'_>) -> Element {
+        Element::Transform(Self { expression: properties.required_expression("expression") })
+    }
+
+    pub(crate) fn evaluate<'e>(&'e self, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
+        let value = run.compute(&self.expression, incoming)?;
+        finite(&value)?;
+        Ok(Passed { trigger: 0, value })
+    }
+}

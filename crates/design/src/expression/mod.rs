@@ -1,0 +1,54 @@
+//! Expressions in CEL (contract: The project design), compiled to a tree of their own and evaluated over borrowed JSON.
+//!
+//! The `cel` crate parses; its interpreter is not used, for it copies the payload, and does not let integers and doubles mix.
+
+mod compile;
+mod functions;
+mod machine;
+mod node;
+mod operate;
+mod parse;
+mod text;
+mod time;
+mod value;
+mod world;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use compile::Names;
+pub(crate) use machine::Machine;
+pub(crate) use operate::equal;
+pub(crate) use parse::on_a_large_stack;
+pub(crate) use value::{Budget, Computed, Problem, Value, owned};
+pub(crate) use world::{Changes, LastTexts, World};
+pub(crate) use write::{finite, to_raw};
+
+use node::{Node, Root};
+
+/// A compiled expression.
+#[derive(Debug)]
+pub(crate) struct Expression(Node);
+
+impl Expression {
+    /// Compiles a text; or says what is wrong with it.
+    pub(crate) fn compile(source: &str, names: &Names) -> Result<Self, String> {
+        compile::compile(&parse::parse(source)?, names).map(Self)
+    }
+
+    /// The incoming value, untouched.
+    pub(crate) fn payload() -> Self {
+        Self(Node::Path(Root::Payload, Vec::new()))
+    }
+
+    /// Its value.
+    pub(crate) fn value<'e>(&'e self, machine: &mut Machine<'_, 'e>) -> Computed<Value<'e>> {
+        machine.value(&self.0)
+    }
+
+    /// Its value, which must be a boolean.
+    pub(crate) fn truth<'e>(&'e self, machine: &mut Machine<'_, 'e>) -> Computed<bool> {
+        machine.truth(&self.0)
+    }
+}

@@ -1,0 +1,284 @@
+//! Arithmetic, comparison and equality. Ints and doubles mix freely (contract: The project design).
+
+use std::cmp::Ordering;
+
+use isobar_model::json::compare_numbers;
+
+use super::time::moment;
+use super::value::{Budget, Computed, Num, Problem, TEXT_BYTES_MAX, Value};
+
+/// An operator between two values that are both computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operator {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    Equal,
+    Unequal,
+    In,
+}
+
+impl Operator {
+    /// How it is written.
+    fn sign(self) -> &'static str {
+        match self {
+            Operator::Add => "+",
+            Operator::Subtract => "-",
+            Operator::Multiply => "*",
+            Operator::Divide => "/",
+            Operator::Remainder => "%",
+            Operator::Less => "<",
+            Operator::LessOrEqual => "<=",
+            Operator::Greater => ">",
+            Operator::GreaterOrEqual => ">=",
+            Operator::Equal => "==",
+            Operator::Unequal => "!=",
+            Operator::In => "in",
+        }
+    }
+}
+
+/// Applies an operator.
+pub(crate) fn apply<'e>(
+    operator: Operator,
+    left: &Value<'e>,
+    right: &Value<'e>,
+    budget: &Budget,
+) -> Computed<Value<'e>> {
+    match operator {
+        Operator::Equal => equal(left, right, budget).map(Value::Bool),
+        Operator::Unequal => equal(left, right, budget).map(|equal| Value::Bool(!equal)),
+        Operator::In => contained(left, right, budget).map(Value::Bool),
+        Operator::Less => Ok(Value::Bool(order(operator, left, right)? == Some(Ordering::Less))),
+        Operator::Greater => Ok(Value::Bool(order(operator, left, right)? == Some(Ordering::Greater))),
+        Operator::LessOrEqual => Ok(Value::Bool(order(operator, left, right)?.is_some_and(Ordering::is_le))),
+        Operator::GreaterOrEqual => Ok(Value::Bool(order(operator, left, right)?.is_some_and(Ordering::is_ge))),
+        _ => match (left.number(), right.number()) {
+            (Some(left), Some(right)) => arithmetic(operator, left, right).map(Value::from),
+            _ => combine(operator, left, right, budget),
+        },
+    }
+}
+
+fn no_overload(operator: Operator, left: &Value<'_>, right: &Value<'_>) -> Problem {
+    Problem::new(format!("no such overload: {} {} {}", left.kind(), operator.sign(), right.kind()))
+}
+
+fn arithmetic(operator: Operator, left: Num, right: Num) -> Computed<Num> {
+    if let (Num::Int(left), Num::Int(right)) = (left, right) {
+        if right == 0 && matches!(operator, Operator::Divide | Operator::Remainder) {
+            return Err(Problem::new("division by zero"));
+        }
+        let result = match operator {
+            Operator::Add => left.checked_add(right),
+            Operator::Subtract => left.checked_sub(right),
+            Operator::Multiply => left.checked_mul(right),
+            Operator::Divide => left.checked_div(right),
+            _ => left.checked_rem(right),
+        };
+        return result.map(Num::Int).ok_or_else(|| Problem::new("integer overflow"));
+    }
+    let (left, right) = (left.as_f64(), right.as_f64());
+    Ok(Num::Double(match operator {
+        Operator::Add => left + right,
+        Operator::Subtract => left - right,
+        Operator::Multiply => left * right,
+        Operator::Divide => left / right,
+        _ => left % right,
+    }))
+}
+
+/// Adding and subtracting what is no number.
+fn combine<'e>(operator: Operator, left: &Value<'e>, right: &Value<'e>, budget: &Budget) -> Computed<Value<'e>> {
+    let plus = operator == Operator::Add;
+    match (left, right) {
+        (Value::Time(time), Value::Duration(by)) if plus => moment(time.checked_add(*by)).map(Value::Time),
+        (Value::Duration(by), Value::Time(time)) if plus => moment(time.checked_add(*by)).map(Value::Time),
+        (Value::Time(time), Value::Duration(by)) if operator == Operator::Subtract => {
+            moment(time.checked_sub(*by)).map(Value::Time)
+        }
+        (Value::Time(left), Value::Time(right)) if operator == Operator::Subtract => Ok(Value::Duration(left - right)),
+        (Value::Duration(left), Value::Duration(right)) if plus || operator == Operator::Subtract => {
+            let sum = if plus { left.checked_add(*right) } else { left.checked_sub(*right) };
+            sum.map(Value::Duration).ok_or_else(|| Problem::new("the duration is out of range"))
+        }
+        _ if plus && left.is_list() && right.is_list() => join_lists(left, right, budget),
+        _ => match (left.as_text(), right.as_text()) {
+            (Some(left), Some(right)) if plus => join_texts(&[left, right], budget),
+            _ => Err(no_overload(operator, left, right)),
+        },
+    }
+}
+
+/// One text from several, within the bound of length.
+pub(crate) fn join_texts<'e>(parts: &[&str], budget: &Budget) -> Computed<Value<'e>> {
+    let length = parts.iter().map(|part| part.len()).sum();
+    bounded_text(length)?;
+    budget.spend_bytes(length)?;
+    let mut text = String::with_capacity(length);
+    parts.iter().for_each(|part| text.push_str(part));
+    Ok(Value::text(text))
+}
+
+/// Refuses a text before it is made.
+pub(crate) fn bounded_text(length: usize) -> Computed<()> {
+    if length > TEXT_BYTES_MAX {
+        return Err(Problem::new(format!("a text is longer than {TEXT_BYTES_MAX} bytes")));
+    }
+    Ok(())
+}
+
+fn join_lists<'e>(left: &Value<'e>, right: &Value<'e>, budget: &Budget) -> Computed<Value<'e>> {
+    let (first, second) = (left.len().unwrap_or(0), right.len().unwrap_or(0));
+    budget.spend(first + second)?;
+    let items = (0..first).filter_map(|at| left.item(at)).chain((0..second).filter_map(|at| right.item(at)));
+    Value::list(items.collect())
+}
+
+/// The order of two numbers; none beside NaN.
+pub(crate) fn order_numbers(left: Num, right: Num) -> Option<Ordering> {
+    match (left, right) {
+        (Num::Int(left), Num::Int(right)) => Some(left.cmp(&right)),
+        (Num::Double(left), Num::Double(right)) => left.partial_cmp(&right),
+        (Num::Int(left), Num::Double(right)) => order_mixed(left, right),
+        (Num::Double(left), Num::Int(right)) => order_mixed(right, left).map(Ordering::reverse),
+    }
+}
+
+/// Exact, although not every 64-bit integer is a double.
+fn order_mixed(int: i64, double: f64) -> Option<Ordering> {
+    if double.is_nan() {
+        return None;
+    }
+    if double >= 9_223_372_036_854_775_808.0 {
+        return Some(Ordering::Less);
+    }
+    if double < -9_223_372_036_854_775_808.0 {
+        return Some(Ordering::Greater);
+    }
+    let floor = double.floor();
+    let order = int.cmp(&(floor as i64));
+    // Equal to the whole part: less if the double has a fraction beyond it.
+    Some(if order == Ordering::Equal && double > floor { Ordering::Less } else { order })
+}
+
+fn order(operator: Operator, left: &Value<'_>, right: &Value<'_>) -> Computed<Option<Ordering>> {
+    if let (Some(left), Some(right)) = (left.number(), right.number()) {
+        return Ok(order_numbers(left, right));
+    }
+    match (left, right) {
+        (Value::Bool(left), Value::Bool(right)) => Ok(Some(left.cmp(right))),
+        (Value::Time(left), Value::Time(right)) | (Value::Duration(left), Value::Duration(right)) => {
+            Ok(Some(left.cmp(right)))
+        }
+        _ => match (left.as_text(), right.as_text()) {
+            (Some(left), Some(right)) => Ok(Some(left.cmp(right))),
+            _ => Err(no_overload(operator, left, right)),
+        },
+    }
+}
+
+/// Whether two values are equal; values of different types are not, but numbers are compared by value.
+pub(crate) fn equal(left: &Value<'_>, right: &Value<'_>, budget: &Budget) -> Computed<bool> {
+    budget.spend(1)?;
+    if let (Some(number), Some(other)) = (left.number(), right.number()) {
+        return Ok(match (left, right, number, other) {
+            // Integers beyond 64 bits that nobody has calculated with are compared by their digits.
+            (Value::Number(left), Value::Number(right), Num::Double(_), Num::Double(_)) => {
+                compare_numbers(left, right) == Ordering::Equal
+            }
+            _ => order_numbers(number, other) == Some(Ordering::Equal),
+        });
+    }
+    match (left, right) {
+        (Value::Null, Value::Null) => Ok(true),
+        (Value::Bool(left), Value::Bool(right)) => Ok(left == right),
+        (Value::Time(left), Value::Time(right)) | (Value::Duration(left), Value::Duration(right)) => Ok(left == right),
+        (Value::Type(left), Value::Type(right)) => Ok(left == right),
+        _ if left.is_list() && right.is_list() => equal_lists(left, right, budget),
+        _ if left.is_map() && right.is_map() => equal_maps(left, right, budget),
+        _ => match (left.as_text(), right.as_text()) {
+            (Some(left), Some(right)) => {
+                budget.spend_bytes(left.len().min(right.len()))?;
+                Ok(left == right)
+            }
+            _ => Ok(false),
+        },
+    }
+}
+
+fn equal_lists(left: &Value<'_>, right: &Value<'_>, budget: &Budget) -> Computed<bool> {
+    if left.len() != right.len() {
+        return Ok(false);
+    }
+    let mut at = 0;
+    while let (Some(left), Some(right)) = (left.item(at), right.item(at)) {
+        if !equal(&left, &right, budget)? {
+            return Ok(false);
+        }
+        at += 1;
+    }
+    Ok(true)
+}
+
+fn equal_maps(left: &Value<'_>, right: &Value<'_>, budget: &Budget) -> Computed<bool> {
+    if left.len() != right.len() {
+        return Ok(false);
+    }
+    let mut at = 0;
+    while let Some(key) = left.item(at) {
+        let (mine, other) = (value_at(left, at), lookup(right, &key, budget)?);
+        match (mine, other) {
+            (Some(mine), Some(other)) if equal(&mine, &other, budget)? => at += 1,
+            _ => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+fn value_at<'e>(map: &Value<'e>, at: usize) -> Option<Value<'e>> {
+    match map {
+        Value::Object(members) => members.get(at).map(|(_, value)| Value::from(value)),
+        Value::Map(map) => map.entries.get(at).map(|(_, value)| value.clone()),
+        _ => None,
+    }
+}
+
+/// The member of a map under a key of any type; none also if it is no map.
+pub(crate) fn lookup<'e>(map: &Value<'e>, key: &Value<'_>, budget: &Budget) -> Computed<Option<Value<'e>>> {
+    budget.spend(map.len().unwrap_or(0) / 8 + 1)?;
+    if let Some(key) = key.as_text() {
+        return Ok(map.member(key));
+    }
+    let Value::Map(map) = map else { return Ok(None) };
+    for (other, value) in &map.entries {
+        if equal(other, key, budget)? {
+            return Ok(Some(value.clone()));
+        }
+    }
+    Ok(None)
+}
+
+/// `in`: an item of a list, a key of a map.
+fn contained(value: &Value<'_>, container: &Value<'_>, budget: &Budget) -> Computed<bool> {
+    if container.is_map() {
+        return lookup(container, value, budget).map(|found| found.is_some());
+    }
+    if !container.is_list() {
+        return Err(no_overload(Operator::In, value, container));
+    }
+    let mut at = 0;
+    while let Some(item) = container.item(at) {
+        if equal(value, &item, budget)? {
+            return Ok(true);
+        }
+        at += 1;
+    }
+    Ok(false)
+}

@@ -1,0 +1,278 @@
+//! Values as expressions see them: JSON borrowed where it was picked out untouched, built where it was computed.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::rc::Rc;
+
+use isobar_model::json::{DEPTH_MAX, Json, Number};
+
+/// Longest text, in bytes, and largest JSON that an expression may produce.
+pub(crate) const TEXT_BYTES_MAX: usize = 1 << 20;
+/// Bytes of text that cost one unit of the budget.
+const BYTES_PER_UNIT: usize = 16;
+
+/// Why an expression, or an element, has no result: a sentence for the event's errors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem(pub(crate) Cow<'static, str>);
+
+impl Problem {
+    pub(crate) fn new(message: impl Into<Cow<'static, str>>) -> Self {
+        Self(message.into())
+    }
+}
+
+/// The result of a computation.
+pub(crate) type Computed<T> = Result<T, Problem>;
+
+/// What a run may still compute: one unit is about one node of an expression or [`BYTES_PER_UNIT`] bytes of text.
+#[derive(Debug)]
+pub(crate) struct Budget(Cell<u64>);
+
+impl Budget {
+    pub(crate) fn new(units: u64) -> Self {
+        Self(Cell::new(units))
+    }
+
+    /// Spends units, or refuses.
+    pub(crate) fn spend(&self, units: usize) -> Computed<()> {
+        match self.0.get().checked_sub(units as u64) {
+            Some(left) => {
+                self.0.set(left);
+                Ok(())
+            }
+            None => {
+                self.0.set(0);
+                Err(Problem::new("the expressions of this run take too long"))
+            }
+        }
+    }
+
+    /// Spends what going through a text costs.
+    pub(crate) fn spend_bytes(&self, bytes: usize) -> Computed<()> {
+        self.spend(bytes / BYTES_PER_UNIT + 1)
+    }
+}
+
+/// A value. Cloning is cheap: what is large is shared.
+#[derive(Clone, Debug)]
+pub(crate) enum Value<'e> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Double(f64),
+    /// A number as it was sent; its text survives until somebody calculates with it.
+    Number(&'e Number<'e>),
+    Text(&'e str),
+    Built(Rc<str>),
+    Array(&'e [Json<'e>]),
+    Object(&'e [(Cow<'e, str>, Json<'e>)]),
+    List(Rc<List<'e>>),
+    Map(Rc<Map<'e>>),
+    /// Milliseconds since the epoch.
+    Time(i64),
+    /// Milliseconds.
+    Duration(i64),
+    Type(&'static str),
+}
+
+/// A list that an expression built.
+#[derive(Debug)]
+pub(crate) struct List<'e> {
+    pub(crate) items: Vec<Value<'e>>,
+    depth: usize,
+}
+
+/// A map that an expression built. Keys are texts, ints or booleans, each once.
+#[derive(Debug)]
+pub(crate) struct Map<'e> {
+    pub(crate) entries: Vec<(Value<'e>, Value<'e>)>,
+    depth: usize,
+}
+
+/// A number to calculate with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Num {
+    Int(i64),
+    Double(f64),
+}
+
+impl Num {
+    pub(crate) fn as_f64(self) -> f64 {
+        match self {
+            Num::Int(int) => int as f64,
+            Num::Double(double) => double,
+        }
+    }
+}
+
+impl<'e> From<&'e Json<'e>> for Value<'e> {
+    fn from(json: &'e Json<'e>) -> Self {
+        match json {
+            Json::Null => Value::Null,
+            Json::Bool(truth) => Value::Bool(*truth),
+            Json::Number(number) => Value::Number(number),
+            Json::Text(text) => Value::Text(text),
+            Json::Array(items) => Value::Array(items),
+            Json::Object(members) => Value::Object(members),
+        }
+    }
+}
+
+impl From<Num> for Value<'_> {
+    fn from(number: Num) -> Self {
+        match number {
+            Num::Int(int) => Value::Int(int),
+            Num::Double(double) => Value::Double(double),
+        }
+    }
+}
+
+fn deeper<'v, 'e: 'v>(values: impl Iterator<Item = &'v Value<'e>>) -> Computed<usize> {
+    let depth = 1 + values.map(Value::depth).max().unwrap_or(0);
+    if depth > DEPTH_MAX {
+        return Err(Problem::new(format!("the value is nested deeper than {DEPTH_MAX}")));
+    }
+    Ok(depth)
+}
+
+impl<'e> Value<'e> {
+    /// A text that was made.
+    pub(crate) fn text(text: impl AsRef<str>) -> Self {
+        Value::Built(Rc::from(text.as_ref()))
+    }
+
+    /// A list that was made, within the bounds of nesting.
+    pub(crate) fn list(items: Vec<Value<'e>>) -> Computed<Self> {
+        let depth = deeper(items.iter())?;
+        Ok(Value::List(Rc::new(List { items, depth })))
+    }
+
+    /// A map that was made, within the bounds of nesting. Its keys are known to differ.
+    pub(crate) fn map(entries: Vec<(Value<'e>, Value<'e>)>) -> Computed<Self> {
+        let depth = deeper(entries.iter().map(|(_, value)| value))?;
+        Ok(Value::Map(Rc::new(Map { entries, depth })))
+    }
+
+    /// How deep the part of it that was made is nested.
+    fn depth(&self) -> usize {
+        match self {
+            Value::List(list) => list.depth,
+            Value::Map(map) => map.depth,
+            _ => 0,
+        }
+    }
+
+    /// Its type, as CEL names it.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Value::Null => "null_type",
+            Value::Bool(_) => "bool",
+            Value::Int(_) => "int",
+            Value::Double(_) => "double",
+            Value::Number(number) => match number.as_i64() {
+                Some(_) => "int",
+                None => "double",
+            },
+            Value::Text(_) | Value::Built(_) => "string",
+            Value::Array(_) | Value::List(_) => "list",
+            Value::Object(_) | Value::Map(_) => "map",
+            Value::Time(_) => "timestamp",
+            Value::Duration(_) => "duration",
+            Value::Type(_) => "type",
+        }
+    }
+
+    /// The number it is. An integer beyond 64 bits is a double.
+    pub(crate) fn number(&self) -> Option<Num> {
+        match self {
+            Value::Int(int) => Some(Num::Int(*int)),
+            Value::Double(double) => Some(Num::Double(*double)),
+            Value::Number(number) => Some(match number.as_i64() {
+                Some(int) => Num::Int(int),
+                None => Num::Double(number.as_f64()),
+            }),
+            _ => None,
+        }
+    }
+
+    /// The whole number it is: an int, or a double without a fraction.
+    pub(crate) fn whole(&self) -> Option<i64> {
+        match self.number()? {
+            Num::Int(int) => Some(int),
+            Num::Double(double) => whole(double),
+        }
+    }
+
+    /// The text it is.
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        match self {
+            Value::Text(text) => Some(text),
+            Value::Built(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// How many items or members it has; none if it is neither list nor map.
+    pub(crate) fn len(&self) -> Option<usize> {
+        match self {
+            Value::Array(items) => Some(items.len()),
+            Value::List(list) => Some(list.items.len()),
+            Value::Object(members) => Some(members.len()),
+            Value::Map(map) => Some(map.entries.len()),
+            _ => None,
+        }
+    }
+
+    /// An item of a list, or the key of a map, by its place.
+    pub(crate) fn item(&self, at: usize) -> Option<Value<'e>> {
+        match self {
+            Value::Array(items) => items.get(at).map(Value::from),
+            Value::List(list) => list.items.get(at).cloned(),
+            Value::Object(members) => members.get(at).map(|(name, _)| Value::Text(name)),
+            Value::Map(map) => map.entries.get(at).map(|(key, _)| key.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a list.
+    pub(crate) fn is_list(&self) -> bool {
+        matches!(self, Value::Array(_) | Value::List(_))
+    }
+
+    /// Whether it is a map.
+    pub(crate) fn is_map(&self) -> bool {
+        matches!(self, Value::Object(_) | Value::Map(_))
+    }
+
+    /// The member of a map; none also if it is no map.
+    pub(crate) fn member(&self, key: &str) -> Option<Value<'e>> {
+        match self {
+            Value::Object(members) => members.iter().find(|(name, _)| name == key).map(|(_, value)| Value::from(value)),
+            Value::Map(map) => {
+                map.entries.iter().find(|(name, _)| name.as_text() == Some(key)).map(|(_, value)| value.clone())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The integer that a double is, if it has no fraction and fits.
+pub(crate) fn whole(double: f64) -> Option<i64> {
+    // 2^63 is exact as a double; every double below it that is whole fits.
+    let fits = double.fract() == 0.0 && (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&double);
+    fits.then_some(double as i64)
+}
+
+/// A tree that borrows nothing.
+pub(crate) fn owned(json: &Json<'_>) -> Json<'static> {
+    match json {
+        Json::Null => Json::Null,
+        Json::Bool(truth) => Json::Bool(*truth),
+        Json::Number(number) => Json::Number(number.clone().into_owned()),
+        Json::Text(text) => Json::Text(Cow::Owned(text.clone().into_owned())),
+        Json::Array(items) => Json::Array(items.iter().map(owned).collect()),
+        Json::Object(members) => Json::Object(
+            members.iter().map(|(name, value)| (Cow::Owned(name.clone().into_owned()), owned(value))).collect(),
+        ),
+    }
+}

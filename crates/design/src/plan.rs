@@ -1,0 +1,110 @@
+//! A checked, compiled `planes.cloud`.
+
+use std::sync::Arc;
+
+use isobar_model::error::Fault;
+use isobar_model::json::{Json, RawJson};
+use rustc_hash::FxHashMap;
+
+use crate::elements::Element;
+use crate::elements::device_event::Integration;
+use crate::expression::Expression;
+use crate::setting::SettingDefinition;
+
+/// A checked, compiled `planes.cloud`. Compiled once per specification, shared by all devices of the project.
+#[derive(Debug, Default)]
+pub struct Plan {
+    pub(crate) elements: Vec<Installed>,
+    /// Where an element is, by its name.
+    pub(crate) by_name: FxHashMap<Arc<str>, u32>,
+    /// By listOrder, then name.
+    pub(crate) settings: Vec<SettingDefinition>,
+    /// The trees of their default values.
+    pub(crate) defaults: Vec<Json<'static>>,
+    pub(crate) storages: Vec<Arc<str>>,
+    pub(crate) reads_last: bool,
+}
+
+/// An element in its place.
+#[derive(Debug)]
+pub(crate) struct Installed {
+    pub(crate) name: Arc<str>,
+    pub(crate) element: Element,
+    /// Links by trigger, in the order of the element type's triggers.
+    pub(crate) triggers: Vec<Vec<Link>>,
+}
+
+/// A link to an ability of another element.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// The element, by its index in the plan.
+    pub(crate) target: u32,
+    /// The ability, by its index in the element type's abilities.
+    pub(crate) ability: usize,
+    /// One for each argument of the ability.
+    pub(crate) arguments: Vec<Argument>,
+}
+
+/// What an ability gets for an argument.
+#[derive(Debug)]
+pub(crate) enum Argument {
+    /// The incoming value.
+    Incoming,
+    /// A JSON value that is itself; its tree and its text.
+    Constant(Json<'static>, RawJson),
+    /// What an expression gives.
+    Computed(Expression),
+}
+
+impl Plan {
+    /// Compiles `planes` of a specification. Every fault has its path, as in
+    /// `planes.cloud.elements.high.properties.expression`.
+    pub fn compile(planes: &Json<'_>) -> Result<Plan, Vec<Fault>> {
+        crate::compile::compile(planes)
+    }
+
+    /// Whether the cloud plane has no elements: every event is stored under its own elementName.
+    pub fn is_empty(&self) -> bool {
+        self.elements.is_empty()
+    }
+
+    /// The settings that the design declares, by listOrder, then name.
+    pub fn settings(&self) -> &[SettingDefinition] {
+        &self.settings
+    }
+
+    /// One of them.
+    pub fn setting(&self, name: &str) -> Option<&SettingDefinition> {
+        match &self.element(name)?.element {
+            Element::DeviceSetting(setting) => self.settings.get(setting.index()),
+            _ => None,
+        }
+    }
+
+    /// The names of the storage elements.
+    pub fn storage_elements(&self) -> &[Arc<str>] {
+        &self.storages
+    }
+
+    /// Whether events may be posted to this element name (any name on an empty plane).
+    pub fn accepts(&self, element: &str) -> bool {
+        self.is_empty() || self.element(element).is_some_and(|it| matches!(it.element, Element::DeviceEvent(_)))
+    }
+
+    /// The deviceEvent elements of an integration type, in the order of the specification.
+    pub fn device_events(&self, integration: Integration) -> impl Iterator<Item = &Arc<str>> {
+        self.elements.iter().filter_map(move |it| match &it.element {
+            Element::DeviceEvent(event) if event.integration == integration => Some(&it.name),
+            _ => None,
+        })
+    }
+
+    /// Whether any expression reads `last` (so that last values must be loaded before a run).
+    pub fn reads_last(&self) -> bool {
+        self.reads_last
+    }
+
+    pub(crate) fn element(&self, name: &str) -> Option<&Installed> {
+        self.by_name.get(name).and_then(|at| self.elements.get(*at as usize))
+    }
+}

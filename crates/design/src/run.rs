@@ -1,0 +1,222 @@
+//! A run: an event goes along the links of the plan, and effects come of it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use isobar_model::event::EventError;
+use isobar_model::json::{Json, RawJson};
+use smallvec::SmallVec;
+
+use crate::expression::{Budget, Changes, Computed, Expression, LastTexts, Machine, Problem, Value, World, to_raw};
+use crate::plan::{Argument, Link, Plan};
+use crate::{DeviceView, Effect, EventView, Memory, Outcome, Trigger};
+
+/// Abilities that one run may use.
+const STEPS_MAX: usize = 10_000;
+/// Units that the expressions of one run may take together; a unit is a few nanoseconds.
+const BUDGET: u64 = 1_000_000;
+/// How often the same error is kept, and how many errors in all.
+const REPEATS_MAX: usize = 16;
+const ERRORS_MAX: usize = 256;
+
+/// Runs the plan.
+pub fn run(
+    plan: &Plan,
+    trigger: Trigger<'_>,
+    event: &EventView<'_>,
+    device: &DeviceView,
+    memory: &dyn Memory,
+) -> Outcome {
+    if plan.is_empty() {
+        return stored_as_it_is(trigger, event);
+    }
+    let last_texts = LastTexts::default();
+    let world = World::new(plan, event, device, memory, &last_texts);
+    let mut run = Run {
+        plan,
+        world: &world,
+        event,
+        memory,
+        changes: Changes::none(device.status),
+        budget: Budget::new(BUDGET),
+        outcome: Outcome::default(),
+        remembered: SmallVec::new(),
+    };
+    run.start(trigger);
+    run.outcome
+}
+
+/// An empty cloud plane stores every event under its own elementName (contract: The project design).
+fn stored_as_it_is(trigger: Trigger<'_>, event: &EventView<'_>) -> Outcome {
+    let Trigger::DeviceEvent { element } = trigger else { return Outcome::default() };
+    let effect = Effect::Store { element: Arc::from(element), value: event.payload.clone() };
+    Outcome { effects: vec![effect], errors: Vec::new() }
+}
+
+/// A run under way.
+pub(crate) struct Run<'e> {
+    pub(crate) plan: &'e Plan,
+    world: &'e World<'e>,
+    event: &'e EventView<'e>,
+    memory: &'e dyn Memory,
+    pub(crate) changes: Changes<'e>,
+    pub(crate) budget: Budget,
+    outcome: Outcome,
+    /// The states that elements have left in this run.
+    remembered: SmallVec<[(u32, Bytes); 2]>,
+}
+
+/// What an ability passes on: along which of the element's triggers, and what.
+pub(crate) struct Passed<'e> {
+    pub(crate) trigger: usize,
+    pub(crate) value: Value<'e>,
+}
+
+/// Links that are being followed.
+struct Branch<'e> {
+    links: std::slice::Iter<'e, Link>,
+    value: Value<'e>,
+}
+
+impl<'e> Run<'e> {
+    fn start(&mut self, trigger: Trigger<'_>) {
+        let (Trigger::DeviceEvent { element: name } | Trigger::SettingChanged { name }) = trigger;
+        let plan = self.plan;
+        let Some(start) = plan.element(name) else { return };
+        let value = Value::from(self.event.tree);
+        if let (Trigger::SettingChanged { .. }, Some(setting)) = (trigger, start.element.setting()) {
+            self.changes.change_setting(setting, value.clone());
+        }
+        if start.element.begins(&trigger)
+            && let Some(links) = start.triggers.first()
+        {
+            self.follow(links, value);
+        }
+    }
+
+    /// Follows links in their order, each to its end before the next.
+    fn follow(&mut self, links: &'e [Link], value: Value<'e>) {
+        let mut branches: SmallVec<[Branch<'e>; 4]> = SmallVec::new();
+        branches.push(Branch { links: links.iter(), value });
+        let mut steps = 0;
+        while let Some(branch) = branches.last_mut() {
+            let Some(link) = branch.links.next() else {
+                branches.pop();
+                continue;
+            };
+            let Some(target) = self.plan.elements.get(link.target as usize) else { continue };
+            steps += 1;
+            if steps > STEPS_MAX {
+                self.fail(&target.name, Problem::new(format!("the run takes more than {STEPS_MAX} steps")));
+                return;
+            }
+            match target.element.act(link, &branch.value, self) {
+                Ok(passed) => {
+                    let next = target.triggers.get(passed.trigger).filter(|links| !links.is_empty());
+                    if let Some(links) = next {
+                        branches.push(Branch { links: links.iter(), value: passed.value });
+                    }
+                }
+                Err(problem) => self.fail(&target.name, problem),
+            }
+        }
+    }
+
+    fn fail(&mut self, element: &str, problem: Problem) {
+        let errors = &mut self.outcome.errors;
+        let repeats = errors.iter().filter(|error| error.element == element && error.message == problem.0).count();
+        if repeats < REPEATS_MAX && errors.len() < ERRORS_MAX {
+            errors.push(EventError { element: element.to_owned(), message: problem.0.into_owned() });
+        }
+    }
+
+    /// What an expression gives for an incoming value.
+    pub(crate) fn compute(&self, expression: &'e Expression, incoming: &Value<'e>) -> Computed<Value<'e>> {
+        expression.value(&mut self.machine(incoming))
+    }
+
+    /// Whether a condition holds for an incoming value.
+    pub(crate) fn holds(&self, expression: &'e Expression, incoming: &Value<'e>) -> Computed<bool> {
+        expression.truth(&mut self.machine(incoming))
+    }
+
+    fn machine<'s>(&'s self, incoming: &'s Value<'e>) -> Machine<'s, 'e> {
+        Machine::new(Some((self.world, &self.changes)), incoming, &self.budget)
+    }
+
+    /// The argument of that index.
+    pub(crate) fn argument(&self, link: &'e Link, index: usize, incoming: &Value<'e>) -> Computed<Value<'e>> {
+        match link.arguments.get(index) {
+            None | Some(Argument::Incoming) => Ok(incoming.clone()),
+            Some(Argument::Constant(tree, _)) => Ok(Value::from(tree)),
+            Some(Argument::Computed(expression)) => self.compute(expression, incoming),
+        }
+    }
+
+    /// The argument of that index, and its JSON.
+    pub(crate) fn json_argument(
+        &self,
+        link: &'e Link,
+        index: usize,
+        incoming: &Value<'e>,
+    ) -> Computed<(Value<'e>, RawJson)> {
+        if let Some(Argument::Constant(tree, text)) = link.arguments.get(index) {
+            return Ok((Value::from(tree), text.clone()));
+        }
+        let value = self.argument(link, index, incoming)?;
+        let json = self.json(&value)?;
+        Ok((value, json))
+    }
+
+    /// The JSON of a value; what the device sent keeps its bytes.
+    pub(crate) fn json(&self, value: &Value<'e>) -> Computed<RawJson> {
+        if is_same(value, self.event.tree) {
+            return Ok(self.event.payload.clone());
+        }
+        let json = to_raw(value)?;
+        self.budget.spend_bytes(json.bytes().len())?;
+        Ok(json)
+    }
+
+    /// Something should happen.
+    pub(crate) fn effect(&mut self, effect: Effect) {
+        self.outcome.effects.push(effect);
+    }
+
+    /// The metadata label as this run's expressions see it.
+    pub(crate) fn meta(&self, tag: &str) -> Option<Value<'e>> {
+        self.changes.meta(tag).cloned().or_else(|| self.world.meta().member(tag))
+    }
+
+    /// The state that an element left, in this run or before.
+    pub(crate) fn state(&self, element: u32) -> Option<Bytes> {
+        let here = self.remembered.iter().find(|(other, _)| *other == element).map(|(_, state)| state.clone());
+        here.or_else(|| self.memory.state(&self.plan.elements.get(element as usize)?.name))
+    }
+
+    /// An element leaves a state; its earlier one in this run no longer matters.
+    pub(crate) fn remember(&mut self, element: u32, state: Bytes) {
+        let Some(installed) = self.plan.elements.get(element as usize) else { return };
+        let name = &installed.name;
+        if self.remembered.iter().any(|(other, _)| *other == element) {
+            self.remembered.retain(|(other, _)| *other != element);
+            let is_earlier = |effect: &Effect| matches!(effect, Effect::Remember { element, .. } if element == name);
+            self.outcome.effects.retain(|effect| !is_earlier(effect));
+        }
+        self.remembered.push((element, state.clone()));
+        self.effect(Effect::Remember { element: name.clone(), state });
+    }
+}
+
+/// Whether a value is that very tree, untouched.
+fn is_same(value: &Value<'_>, tree: &Json<'_>) -> bool {
+    match (value, tree) {
+        (Value::Object(members), Json::Object(others)) => std::ptr::eq(*members, others.as_slice()),
+        (Value::Array(items), Json::Array(others)) => std::ptr::eq(*items, others.as_slice()),
+        (Value::Number(number), Json::Number(other)) => std::ptr::eq(*number, other),
+        (Value::Text(text), Json::Text(other)) => std::ptr::eq(*text, other.as_ref()),
+        (Value::Null, Json::Null) => true,
+        (Value::Bool(truth), Json::Bool(other)) => truth == other,
+        _ => false,
+    }
+}

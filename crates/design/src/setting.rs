@@ -1,0 +1,102 @@
+//! Device settings, as a design declares them (contract: Settings; The project design).
+
+use std::sync::Arc;
+
+use isobar_model::device::Location;
+use isobar_model::json::{Json, RawJson, compare_numbers};
+
+/// What kind of value a setting takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum InputType {
+    /// A string.
+    #[default]
+    Text,
+    /// A number, within bounds if the design sets any.
+    Number,
+    /// A boolean.
+    Toggle,
+    /// `{latitude, longitude}`: where the device is.
+    Geolocation,
+}
+
+impl InputType {
+    /// Every input type.
+    pub const ALL: [InputType; 4] = [InputType::Text, InputType::Number, InputType::Toggle, InputType::Geolocation];
+
+    /// Its name in designs and in the API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            InputType::Text => "text",
+            InputType::Number => "number",
+            InputType::Toggle => "toggle",
+            InputType::Geolocation => "geolocation",
+        }
+    }
+
+    /// The input type of that name.
+    pub fn named(name: &str) -> Option<InputType> {
+        InputType::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// A device setting as the design declares it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SettingDefinition {
+    /// Its name: that of its element.
+    pub name: Arc<str>,
+    /// What users call it: a text, an object of texts by locale, or null.
+    pub title: RawJson,
+    /// What it is for: a text, an object of texts by locale, or null.
+    pub description: RawJson,
+    /// What kind of value it takes.
+    pub input_type: InputType,
+    /// How it is entered: `min` and `max` of a number, and what clients keep there.
+    pub input_type_properties: RawJson,
+    /// The value of a device that has none of its own.
+    pub default_value: RawJson,
+    /// Its place in a list of settings.
+    pub list_order: i64,
+}
+
+impl SettingDefinition {
+    /// Whether the setting may have this value (contract: Settings): the message for the client if not.
+    pub fn check(&self, value: &Json<'_>) -> Result<(), String> {
+        match (self.input_type, value) {
+            (InputType::Text, Json::Text(_)) | (InputType::Toggle, Json::Bool(_)) => Ok(()),
+            (InputType::Number, Json::Number(_)) => self.check_bounds(value),
+            (InputType::Geolocation, _) => match location(value) {
+                Some(_) => Ok(()),
+                None => Err("must be {latitude, longitude}, within -90..90 and -180..180 degrees".to_owned()),
+            },
+            (InputType::Text, _) => Err("must be a string".to_owned()),
+            (InputType::Toggle, _) => Err("must be a boolean".to_owned()),
+            (InputType::Number, _) => Err("must be a number".to_owned()),
+        }
+    }
+
+    fn check_bounds(&self, value: &Json<'_>) -> Result<(), String> {
+        let Json::Number(value) = value else { return Ok(()) };
+        let properties = self.input_type_properties.tree();
+        if let Some(Json::Number(min)) = properties.get("min")
+            && compare_numbers(value, min).is_lt()
+        {
+            return Err(format!("must be at least {}", min.text()));
+        }
+        if let Some(Json::Number(max)) = properties.get("max")
+            && compare_numbers(value, max).is_gt()
+        {
+            return Err(format!("must be at most {}", max.text()));
+        }
+        Ok(())
+    }
+
+    /// The place that a value of this setting is, if it is a geolocation.
+    pub(crate) fn location(&self, value: &Json<'_>) -> Option<Location> {
+        if self.input_type == InputType::Geolocation { location(value) } else { None }
+    }
+}
+
+/// The place that `{latitude, longitude}` is.
+fn location(value: &Json<'_>) -> Option<Location> {
+    Location::new(value.get("latitude")?.as_f64()?, value.get("longitude")?.as_f64()?)
+}

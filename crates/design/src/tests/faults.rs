@@ -1,0 +1,197 @@
+//! A bad specification: every fault with its path.
+
+use serde_json::{Value, json};
+
+use super::given::{compile, transforming};
+use super::raw;
+use crate::Plan;
+
+fn faults(elements: Value) -> Vec<String> {
+    let faults = compile(elements).err().unwrap_or_default();
+    faults.into_iter().map(|fault| format!("{}: {}", fault.field, fault.message)).collect()
+}
+
+fn to(element: &str, ability: &str) -> Value {
+    json!({"element": element, "ability": ability})
+}
+
+#[test]
+fn planes_and_the_cloud_plane_are_objects() {
+    for (planes, path) in [
+        ("[]", "planes"),
+        (r#"{"cloud":null}"#, "planes.cloud"),
+        (r#"{"cloud":[]}"#, "planes.cloud"),
+        (r#"{"cloud":{"elements":[]}}"#, "planes.cloud.elements"),
+    ] {
+        let faults = Plan::compile(&raw(planes).tree()).unwrap_err();
+        assert_eq!((faults.len(), faults[0].field.as_str()), (1, path));
+    }
+}
+
+#[test]
+fn an_element_has_a_type_that_is_known_and_available() {
+    let found = faults(json!({"a": {"type": "window"}, "b": {"type": "fridge"}, "c": {}, "d": 1, "e": {"type": 5}}));
+    let expected = [
+        "planes.cloud.elements.a.type: the element type 'window' is not available yet",
+        "planes.cloud.elements.b.type: unknown element type",
+        "planes.cloud.elements.c.type: is required",
+        "planes.cloud.elements.d: must be an object",
+        "planes.cloud.elements.e.type: must be a string",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn every_type_that_comes_later_says_so() {
+    for later in ["function", "window", "throttle", "notification", "http", "interval"] {
+        let message = format!("planes.cloud.elements.a.type: the element type '{later}' is not available yet");
+        assert_eq!(faults(json!({"a": {"type": later}})), [message]);
+    }
+    let missing = json!({"a": {"type": "deviceMeta", "properties": {"missingAfterMinutes": 5}}});
+    assert_eq!(faults(missing), ["planes.cloud.elements.a.properties.missingAfterMinutes: is not available yet"]);
+}
+
+#[test]
+fn links_lead_to_abilities_that_exist() {
+    let found = faults(json!({
+        "in": {"type": "deviceEvent", "triggers": {
+            "eventReceived": [to("nowhere", "store"), to("out", "send"), {"element": "out"}, {"ability": "store"}, 5, to("in", "evaluate"),
+                {"element": "out", "ability": "store", "arguments": {"valeu": 1}}, {"element": "out", "ability": "store", "arguments": []}],
+            "eventRecieved": {}, "sent": []}},
+        "out": {"type": "storage", "triggers": 1},
+    }));
+    let expected = [
+        "planes.cloud.elements.in.triggers.eventReceived[0].element: unknown element",
+        "planes.cloud.elements.in.triggers.eventReceived[1].ability: a storage has no such ability",
+        "planes.cloud.elements.in.triggers.eventReceived[2].ability: is required",
+        "planes.cloud.elements.in.triggers.eventReceived[3].element: is required",
+        "planes.cloud.elements.in.triggers.eventReceived[4]: must be an object",
+        "planes.cloud.elements.in.triggers.eventReceived[5].ability: a deviceEvent has no such ability",
+        "planes.cloud.elements.in.triggers.eventReceived[6].arguments.valeu: unknown argument",
+        "planes.cloud.elements.in.triggers.eventReceived[7].arguments: must be an object",
+        "planes.cloud.elements.in.triggers.eventRecieved: unknown trigger",
+        "planes.cloud.elements.in.triggers.eventRecieved: must be an array of links",
+        "planes.cloud.elements.in.triggers.sent: unknown trigger",
+        "planes.cloud.elements.out.triggers: must be an object",
+        "planes.cloud.elements.in.triggers.eventReceived[5].element: closes a cycle back to 'in'",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_cycle_is_told_at_the_link_that_closes_it() {
+    let found = faults(json!({
+        "a": {"type": "storage", "triggers": {"stored": [to("b", "store")]}},
+        "b": {"type": "storage", "triggers": {"stored": [to("nowhere", "store"), to("c", "store")]}},
+        "c": {"type": "storage", "triggers": {"stored": [to("a", "store"), to("c", "store")]}},
+    }));
+    let expected = [
+        "planes.cloud.elements.b.triggers.stored[0].element: unknown element",
+        "planes.cloud.elements.c.triggers.stored[0].element: closes a cycle back to 'a'",
+        "planes.cloud.elements.c.triggers.stored[1].element: closes a cycle back to 'c'",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn two_ways_to_one_element_are_no_cycle() {
+    let found = faults(json!({
+        "a": {"type": "storage", "triggers": {"stored": [to("b", "store"), to("c", "store")]}},
+        "b": {"type": "storage", "triggers": {"stored": [to("c", "store")]}},
+        "c": {"type": "storage"},
+    }));
+    assert!(found.is_empty());
+}
+
+#[test]
+fn expressions_compile_or_are_told_by_path() {
+    let found = faults(json!({
+        "high": {"type": "condition", "properties": {"expression": "payload.temp >"}},
+        "none": {"type": "condition"},
+        "number": {"type": "transform", "properties": {"expression": 5}},
+        "names": {"type": "transform", "properties": {"expression": "paylod.temp"}},
+        "link": {"type": "deviceEvent", "triggers": {"eventReceived":
+            [{"element": "names", "ability": "evaluate"}, {"element": "out", "ability": "store", "arguments": {"value": "foo(1)"}}]}},
+        "key": {"type": "changed", "properties": {"expression": "settings.nothing"}},
+        "out": {"type": "storage"},
+    }));
+    assert_eq!(found.len(), 6, "{found:#?}");
+    assert!(found.iter().any(|it| it.starts_with("planes.cloud.elements.high.properties.expression: ")));
+    for expected in [
+        "planes.cloud.elements.none.properties.expression: is required",
+        "planes.cloud.elements.number.properties.expression: must be an expression, in a string",
+        "planes.cloud.elements.names.properties.expression: unknown variable 'paylod'",
+        "planes.cloud.elements.link.triggers.eventReceived[1].arguments.value: unknown function 'foo'",
+        "planes.cloud.elements.key.properties.expression: unknown setting 'nothing'",
+    ] {
+        assert!(found.iter().any(|it| it == expected), "{expected} in {found:#?}");
+    }
+}
+
+#[test]
+fn properties_are_checked() {
+    let of = |kind: &str, properties: Value| faults(json!({"a": {"type": kind, "properties": properties}}));
+    for (kind, properties, expected) in [
+        ("storage", json!([]), ": must be an object"),
+        (
+            "deviceEvent",
+            json!({"integration": "mqtt"}),
+            ".integration: must be one of http, custom, ble, lora, sigfox, zigbee",
+        ),
+        ("cloudEvent", json!({"ttlMinutes": 0}), ".ttlMinutes: must be a positive number"),
+        ("cloudEvent", json!({"ttlMinutes": "5"}), ".ttlMinutes: must be a positive number"),
+        ("cloudEvent", json!({"ttlMinutes": 1.5}), ".ttlMinutes: must be a whole number, at most 4294967295"),
+        ("deviceMeta", json!({"missingAfterMinutes": -1}), ".missingAfterMinutes: must be a positive number"),
+        ("deviceSetting", json!({"title": 5}), ".title: must be a string, or an object of strings by locale"),
+        (
+            "deviceSetting",
+            json!({"description": {"en": 1}}),
+            ".description: must be a string, or an object of strings by locale",
+        ),
+        (
+            "deviceSetting",
+            json!({"inputType": "slider"}),
+            ".inputType: must be one of text, number, toggle, geolocation",
+        ),
+        (
+            "deviceSetting",
+            json!({"inputTypeProperties": 5}),
+            ".inputTypeProperties: must be an object, an array or null",
+        ),
+        (
+            "deviceSetting",
+            json!({"inputType": "number", "inputTypeProperties": {"min": "1"}}),
+            ".inputTypeProperties.min: must be a number",
+        ),
+        (
+            "deviceSetting",
+            json!({"inputType": "number", "inputTypeProperties": {"min": 2, "max": 1}}),
+            ".inputTypeProperties.max: must be at least min",
+        ),
+        ("deviceSetting", json!({"defaultValue": 5}), ".defaultValue: must be a string"),
+        ("deviceSetting", json!({"listOrder": 1.5}), ".listOrder: must be a whole number"),
+    ] {
+        assert_eq!(of(kind, properties), [format!("planes.cloud.elements.a.properties{expected}")]);
+    }
+}
+
+#[test]
+fn no_setting_may_be_called_history() {
+    let found = faults(json!({"history": {"type": "deviceSetting"}}));
+    assert_eq!(found, ["planes.cloud.elements.history: no setting may be called 'history'"]);
+    assert!(faults(json!({"history": {"type": "storage"}})).is_empty());
+}
+
+#[test]
+fn names_are_bounded() {
+    assert_eq!(faults(json!({"": {"type": "storage"}})), ["planes.cloud.elements.: a name has 1 to 128 characters"]);
+    assert!(faults(json!({"é".repeat(128): {"type": "storage"}})).is_empty());
+    assert_eq!(faults(json!({"é".repeat(129): {"type": "storage"}})).len(), 1);
+}
+
+#[test]
+fn a_setting_with_a_fault_is_still_known_to_expressions() {
+    let mut elements = transforming("settings.limit");
+    elements["limit"]["properties"]["listOrder"] = json!("x");
+    assert_eq!(faults(elements), ["planes.cloud.elements.limit.properties.listOrder: must be a whole number"]);
+}

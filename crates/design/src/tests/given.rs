@@ -1,0 +1,150 @@
+//! A project with a design, one device, and what its events have left behind.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use isobar_model::error::Fault;
+use isobar_model::ids::{DeviceId, EventId, OrganizationId};
+use isobar_model::json::RawJson;
+use isobar_model::status::Status;
+use isobar_model::time::Timestamp;
+use serde_json::Value;
+
+use crate::{DeviceView, Effect, EventView, Memory, Outcome, Plan, Trigger, run};
+
+pub(crate) fn raw(text: impl AsRef<str>) -> RawJson {
+    RawJson::check(Bytes::copy_from_slice(text.as_ref().as_bytes())).unwrap()
+}
+
+/// Compiles the elements of a cloud plane.
+pub(crate) fn compile(elements: Value) -> Result<Plan, Vec<Fault>> {
+    let planes = raw(serde_json::json!({"cloud": {"elements": elements}}).to_string());
+    Plan::compile(&planes.tree())
+}
+
+#[derive(Default)]
+pub(crate) struct Left {
+    pub(crate) last: HashMap<String, RawJson>,
+    pub(crate) states: HashMap<String, Bytes>,
+}
+
+impl Memory for Left {
+    fn last(&self, element: &str) -> Option<RawJson> {
+        self.last.get(element).cloned()
+    }
+
+    fn state(&self, element: &str) -> Option<Bytes> {
+        self.states.get(element).cloned()
+    }
+}
+
+pub(crate) struct Scene {
+    pub(crate) plan: Plan,
+    pub(crate) device: DeviceView,
+    pub(crate) left: Left,
+}
+
+fn id(text: &str) -> DeviceId {
+    text.parse().unwrap()
+}
+
+pub(crate) const DEVICE: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+pub(crate) const ORGANIZATION: &str = "01890a5d-ac96-774b-bcce-b302099a8058";
+pub(crate) const EVENT: &str = "01890a5d-ac96-774b-bcce-b302099a8059";
+pub(crate) const RECEIVED_AT: &str = "2026-03-04T05:06:07.089Z";
+
+impl Scene {
+    pub(crate) fn new(elements: Value) -> Self {
+        let device = DeviceView {
+            id: id(DEVICE),
+            name: "fridge".to_owned(),
+            organization: OrganizationId(id(ORGANIZATION).0),
+            meta: raw(r#"{"site":"north","floor":3}"#),
+            status: Status::Good,
+            settings: Vec::new(),
+        };
+        Self { plan: compile(elements).unwrap(), device, left: Left::default() }
+    }
+
+    /// `in` leads to a transform with that expression, whose result is stored in `out`.
+    pub(crate) fn transforming(expression: &str) -> Self {
+        Self::new(transforming(expression))
+    }
+
+    pub(crate) fn with_setting(mut self, name: &str, value: &str) -> Self {
+        self.device.settings.push((Arc::from(name), raw(value)));
+        self
+    }
+
+    pub(crate) fn with_last(mut self, element: &str, values: &str) -> Self {
+        self.left.last.insert(element.to_owned(), raw(values));
+        self
+    }
+
+    fn run(&self, trigger: Trigger<'_>, element: &str, payload: &RawJson) -> Outcome {
+        let tree = payload.tree();
+        let event = EventView {
+            id: EventId(id(EVENT).0),
+            element,
+            received_at: RECEIVED_AT.parse::<Timestamp>().unwrap(),
+            payload,
+            tree: &tree,
+        };
+        run(&self.plan, trigger, &event, &self.device, &self.left)
+    }
+
+    /// Posts an event to `in`.
+    pub(crate) fn post(&self, payload: impl AsRef<str>) -> Outcome {
+        self.run(Trigger::DeviceEvent { element: "in" }, "in", &raw(payload))
+    }
+
+    pub(crate) fn post_raw(&self, element: &str, payload: &RawJson) -> Outcome {
+        self.run(Trigger::DeviceEvent { element }, element, payload)
+    }
+
+    /// A setting got a new value by the API.
+    pub(crate) fn setting_changes(&self, name: &str, value: &str) -> Outcome {
+        self.run(Trigger::SettingChanged { name }, name, &raw(value))
+    }
+
+    /// Posts an event and keeps the states that it leaves.
+    pub(crate) fn post_and_keep(&mut self, payload: &str) -> Outcome {
+        let outcome = self.post(payload);
+        for effect in &outcome.effects {
+            if let Effect::Remember { element, state } = effect {
+                self.left.states.insert(element.to_string(), state.clone());
+            }
+        }
+        outcome
+    }
+}
+
+pub(crate) fn transforming(expression: &str) -> Value {
+    serde_json::json!({
+        "in": {"type": "deviceEvent", "triggers": {"eventReceived": [{"element": "t", "ability": "evaluate"}]}},
+        "t": {"type": "transform", "properties": {"expression": expression},
+              "triggers": {"result": [{"element": "out", "ability": "store"}]}},
+        "out": {"type": "storage"},
+        "readings": {"type": "storage"},
+        "limit": {"type": "deviceSetting", "properties": {"inputType": "number", "defaultValue": 8}},
+        "label": {"type": "deviceSetting", "properties": {}},
+    })
+}
+
+/// What effects say, one line each.
+pub(crate) fn told(outcome: &Outcome) -> Vec<String> {
+    let effects = outcome.effects.iter().map(|effect| match effect {
+        Effect::Store { element, value } => format!("store {element} {}", value.text()),
+        Effect::Send { element, payload, ttl_minutes: Some(ttl) } => format!("send {element} {} {ttl}", payload.text()),
+        Effect::Send { element, payload, ttl_minutes: None } => format!("send {element} {}", payload.text()),
+        Effect::SetStatus(status) => format!("status {}", status.name()),
+        Effect::SetMeta { tag, value } => format!("meta {tag} {}", value.text()),
+        Effect::SetLocation(location) => format!("location {} {}", location.latitude, location.longitude),
+        Effect::SetSetting { element, value: Some(value) } => format!("set {element} {}", value.text()),
+        Effect::SetSetting { element, value: None } => format!("reset {element}"),
+        Effect::Remember { element, state } => format!("remember {element} {}", String::from_utf8_lossy(state)),
+    });
+    let errors = outcome.errors.iter().map(|error| format!("error {}: {}", error.element, error.message));
+    effects.chain(errors).collect()
+}

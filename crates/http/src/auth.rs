@@ -1,0 +1,63 @@
+//! Registration, login, refresh, logout.
+
+use axum::http::header::SET_COOKIE;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response;
+use isobar_hub::Tokens;
+use isobar_model::error::Error;
+use isobar_model::session::REFRESH_SECONDS;
+use isobar_model::user::{Login, NewUser};
+
+use crate::call::{Call, REFRESH_COOKIE, after};
+use crate::problem::Problem;
+use crate::reply::{self, Answer};
+use crate::views::{Time, TokensJson, UserJson};
+
+pub(crate) async fn user_register(call: &mut Call) -> Answer {
+    let body = call.json(|body| NewUser::read(body, true)).await;
+    let open = call.hub().settings().registration_open;
+    let new = after(async { if open { Ok(()) } else { Err(Error::Unauthenticated) } }, body).await?;
+    let user = call.hub().user_register(&call.credentials(), new).await?;
+    reply::created(&UserJson::from(user))
+}
+
+pub(crate) async fn session_login(call: &mut Call) -> Answer {
+    let login = call.json(Login::read).await?;
+    let tokens = call.hub().session_login(login, call.peer).await?;
+    tokens_reply(call, tokens)
+}
+
+pub(crate) async fn session_refresh(call: &mut Call) -> Answer {
+    let tokens = call.hub().session_refresh(call.credentials().refresh_cookie).await?;
+    tokens_reply(call, tokens)
+}
+
+pub(crate) async fn session_logout(call: &mut Call) -> Answer {
+    call.hub().session_logout(&call.credentials()).await?;
+    with_cookie(reply::no_content()?, call, "", 0)
+}
+
+pub(crate) async fn user_current(call: &mut Call) -> Answer {
+    let user = call.hub().user_current(call.caller()?).await?;
+    reply::ok(&UserJson::from(user))
+}
+
+fn tokens_reply(call: &Call, tokens: Tokens) -> Answer {
+    let view = TokensJson { jwt_token: tokens.jwt, jwt_token_expiry: Time(tokens.jwt_expiry) };
+    let response = reply::json(StatusCode::CREATED, &view);
+    match tokens.refresh {
+        Some((secret, _)) => with_cookie(response, call, secret.reveal(), REFRESH_SECONDS),
+        None => Ok(response),
+    }
+}
+
+/// Sets the refresh cookie; an age of 0 clears it.
+fn with_cookie(mut response: Response, call: &Call, value: &str, age_seconds: i64) -> Result<Response, Problem> {
+    let secure = if call.hub().settings().public_url.starts_with("https://") { "; Secure" } else { "" };
+    let cookie =
+        format!("{REFRESH_COOKIE}={value}; Max-Age={age_seconds}; Path=/v2/auth; HttpOnly; SameSite=Strict{secure}");
+    let mut cookie = HeaderValue::try_from(cookie).map_err(Error::internal)?;
+    cookie.set_sensitive(true);
+    response.headers_mut().insert(SET_COOKIE, cookie);
+    Ok(response)
+}

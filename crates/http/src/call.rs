@@ -1,0 +1,186 @@
+//! One call as its handler sees it: who calls, what its path names, its parameters and its body.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::RawPathParams;
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, EXPECT};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName};
+use bytes::Bytes;
+use hyper::body::Body as _;
+use isobar_hub::{Credentials, Hub, Principal};
+use isobar_model::access::Caller;
+use isobar_model::error::Error;
+use isobar_model::json::{Json, parse};
+use sync_wrapper::SyncWrapper;
+
+use crate::app::Shared;
+use crate::body;
+use crate::problem::Problem;
+use crate::query::Query;
+
+const CLOUD: HeaderName = HeaderName::from_static("cloud");
+const API_AUTH_TOKEN: HeaderName = HeaderName::from_static("api_auth_token");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Name of the cookie that holds the refresh token.
+pub(crate) const REFRESH_COOKIE: &str = "refreshToken";
+
+/// A call that passed the gate.
+pub(crate) struct Call {
+    /// What the whole room shares.
+    pub shared: Arc<Shared>,
+    /// Who calls.
+    pub principal: Principal,
+    /// From where.
+    pub peer: IpAddr,
+    /// Its request line and headers.
+    pub head: Parts,
+    /// What its path names; none when the path has no variable parts.
+    pub names: Option<RawPathParams>,
+    /// Its body, as far as it is unread; wrapped, for a body cannot be looked at by two threads.
+    pub body: SyncWrapper<Body>,
+}
+
+impl Call {
+    /// The hub.
+    pub fn hub(&self) -> &Hub {
+        &self.shared.hub
+    }
+
+    /// The user who calls.
+    pub fn caller(&self) -> Result<&Caller, Error> {
+        self.principal.user()
+    }
+
+    /// The credentials in its headers.
+    pub fn credentials(&self) -> Credentials<'_> {
+        credentials(&self.head.headers)
+    }
+
+    /// A variable part of its path, percent-decoded.
+    pub fn name(&self, part: &str) -> &str {
+        let names = self.names.iter().flatten();
+        names.into_iter().find(|(name, _)| *name == part).map_or("", |(_, value)| value)
+    }
+
+    /// An identifier in its path; `noun` is what a malformed one does not name.
+    pub fn id<T: FromStr>(&self, part: &str, noun: &'static str) -> Result<T, Error> {
+        self.name(part).parse().map_err(|_| Error::Missing(noun))
+    }
+
+    /// Its parameters.
+    pub fn query(&self) -> Query<'_> {
+        Query::of(self.head.uri.query())
+    }
+
+    /// The key under which a repetition does nothing.
+    pub fn idempotency_key(&self) -> Result<Option<&str>, Error> {
+        let Some(value) = self.head.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+        let key = value.to_str().ok().filter(|key| (1..=64).contains(&key.len()));
+        key.map(Some).ok_or_else(|| Error::invalid("idempotency-key", "must be 1 to 64 visible characters"))
+    }
+
+    /// Its body as it was sent, which must say that it is JSON.
+    pub async fn json_bytes(&mut self) -> Result<Bytes, Problem> {
+        if !is_json(&self.head.headers) {
+            return Err(Error::invalid("body", "must have the content type application/json").into());
+        }
+        body::collect(self.body.get_mut(), self.shared.settings.max_body_bytes).await
+    }
+
+    /// Its JSON body, as `read` makes it out.
+    pub async fn json<T>(&mut self, read: impl FnOnce(&Json<'_>) -> Result<T, Error>) -> Result<T, Problem> {
+        let bytes = self.json_bytes().await?;
+        let text = std::str::from_utf8(&bytes)
+            .map_err(|error| Error::invalid("body", format!("invalid UTF-8 at byte {}", error.valid_up_to())))?;
+        let tree = parse(text).map_err(|fault| Error::invalid("body", fault.to_string()))?;
+        Ok(read(&tree)?)
+    }
+
+    /// Reads away what is left of the body, so that a refusal reaches a client that is still sending.
+    pub async fn drain(&mut self) {
+        // A client that asked before it sends is simply not told to.
+        let body = self.body.get_mut();
+        if !body.is_end_stream() && !self.head.headers.contains_key(EXPECT) {
+            body::drain(body).await;
+        }
+    }
+}
+
+/// The order of refusals: a bad parameter or body is told only to those whom `allowed` does not refuse.
+pub(crate) async fn after<T, E: Into<Problem>>(
+    allowed: impl Future<Output = Result<(), Error>>,
+    input: Result<T, E>,
+) -> Result<T, Problem> {
+    match input {
+        Ok(input) => Ok(input),
+        Err(fault) => {
+            allowed.await?;
+            Err(fault.into())
+        }
+    }
+}
+
+/// The credentials in these headers.
+pub(crate) fn credentials(headers: &HeaderMap) -> Credentials<'_> {
+    let value = |name: HeaderName| headers.get(name).map(|value| value.as_bytes());
+    Credentials {
+        cloud: value(CLOUD),
+        authorization: value(AUTHORIZATION),
+        api_auth_token: value(API_AUTH_TOKEN),
+        refresh_cookie: cookie(headers, REFRESH_COOKIE),
+    }
+}
+
+fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let lines = headers.get_all(COOKIE).into_iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(';')).find_map(|pair| pair.trim().strip_prefix(name)?.strip_prefix('='))
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    const JSON: &[u8] = b"application/json";
+    let Some(sent) = headers.get(CONTENT_TYPE).map(|value| value.as_bytes()) else { return false };
+    let kind = sent.split(|byte| *byte == b';').next().unwrap_or_default();
+    sent == JSON || kind.trim_ascii().eq_ignore_ascii_case(JSON)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn headers(name: HeaderName, value: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(name, HeaderValue::from_static(value))])
+    }
+
+    #[test]
+    fn json_may_have_parameters() {
+        for good in ["application/json", "application/json; charset=utf-8", "Application/JSON ;x=y"] {
+            assert!(is_json(&headers(CONTENT_TYPE, good)), "{good}");
+        }
+        for bad in ["text/plain", "application/jsonp", "application/merge-patch+json", ""] {
+            assert!(!is_json(&headers(CONTENT_TYPE, bad)), "{bad}");
+        }
+        assert!(!is_json(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn a_cookie_is_found_among_others() {
+        let value = |line| cookie(&headers(COOKIE, line), REFRESH_COOKIE).map(str::to_owned);
+        assert_eq!(value("a=b; refreshToken=abc; c=d").as_deref(), Some("abc"));
+        assert_eq!(value("refreshTokens=abc"), None);
+        assert_eq!(value("xrefreshToken=abc"), None);
+    }
+
+    #[tokio::test]
+    async fn faults_are_told_only_to_those_who_may() {
+        let bad = || Err::<(), _>(Error::invalid("body", "is bad"));
+        let told = |result: Result<(), Problem>| result.unwrap_err().status().as_u16();
+        assert_eq!(told(after(async { Err(Error::Missing("device")) }, bad()).await), 404);
+        assert_eq!(told(after(async { Ok(()) }, bad()).await), 400);
+    }
+}

@@ -1,0 +1,62 @@
+//! Stored values, last values and storage elements of a device.
+
+use axum::http::StatusCode;
+use isobar_model::access::Action;
+use isobar_model::event::LastValues;
+use isobar_model::ids::DeviceId;
+
+use crate::call::{Call, after};
+use crate::reply::{self, Answer};
+use crate::views::{StorageElementJson, StorageListJson};
+
+pub(crate) async fn values(call: &mut Call) -> Answer {
+    let (id, element): (DeviceId, &str) = (call.id("id", "device")?, call.name("elementName"));
+    let mut query = call.query();
+    let asked = query.values_list();
+    let allowed = async {
+        call.hub().allow_device(&call.principal, id, Action::DeviceRead).await?;
+        // An unknown element is 404 too, before any fault of the parameters.
+        call.hub().storage_fetch(call.caller()?, id, element).await.map(|_| ())
+    };
+    let asked = after(allowed, query.end(asked)).await?;
+    let page = call.hub().values(call.caller()?, id, element, asked).await?;
+    reply::page_written(&page, |value, out| value.write_json(id, element, out))
+}
+
+pub(crate) async fn last_values(call: &mut Call) -> Answer {
+    let (id, element): (DeviceId, &str) = (call.id("id", "device")?, call.name("elementName"));
+    let last = call.hub().last_values(&call.principal, id, element).await?;
+    let mut body = Vec::with_capacity(256);
+    LastValues::write_json(last.as_ref(), id, element, &mut body);
+    Ok(reply::raw_json(StatusCode::OK, body))
+}
+
+pub(crate) async fn storage_list(call: &mut Call) -> Answer {
+    let id: DeviceId = call.id("id", "device")?;
+    let mut query = call.query();
+    let page = query.page();
+    let allowed = call.hub().allow_device(&call.principal, id, Action::DeviceRead);
+    let page = after(allowed, query.end(page)).await?;
+    let list = call.hub().storage_list(call.caller()?, id, page).await?;
+    reply::ok(&StorageListJson {
+        meta: list.page.meta(),
+        bytes_stored: list.bytes_stored,
+        storage_elements: list.page.items.into_iter().map(StorageElementJson::from).collect(),
+    })
+}
+
+pub(crate) async fn storage_fetch(call: &mut Call) -> Answer {
+    let (id, element) = (call.id("id", "device")?, call.name("elementName"));
+    reply::ok(&StorageElementJson::from(call.hub().storage_fetch(call.caller()?, id, element).await?))
+}
+
+pub(crate) async fn storage_delete(call: &mut Call) -> Answer {
+    let (id, element) = (call.id("id", "device")?, call.name("elementName"));
+    call.hub().storage_delete(call.caller()?, id, Some(element)).await?;
+    reply::no_content()
+}
+
+pub(crate) async fn storage_delete_all(call: &mut Call) -> Answer {
+    call.hub().storage_delete(call.caller()?, call.id("id", "device")?, None).await?;
+    reply::no_content()
+}

@@ -1,0 +1,154 @@
+//! Events: the device channel, the cloud-event queue, history and the live stream.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::http::{HeaderName, StatusCode};
+use axum::response::IntoResponse as _;
+use axum::response::sse::{Event as ServerSent, KeepAlive, Sse};
+use futures::StreamExt as _;
+use isobar_hub::{HistoryRequest, QueueRead, StreamScope};
+use isobar_model::access::Action;
+use isobar_model::error::{Error, Result};
+use isobar_model::event::Event;
+use isobar_model::ids::{DeviceId, EventId};
+use isobar_model::page::PageRequest;
+
+use crate::call::{Call, after};
+use crate::query::Query;
+use crate::reply::{self, Answer};
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// Between the comments that keep an event stream open.
+const STREAM_COMMENT_EVERY: Duration = Duration::from_secs(15);
+
+/// The main road: 201 only after the event and what it caused are durable.
+pub(crate) async fn device_event_create(call: &mut Call) -> Answer {
+    let body = call.json_bytes().await;
+    let query = call.query();
+    let (device, element) = (query.get("deviceId"), query.get("elementName"));
+    // Here an unknown device is a fault of the parameters: only the role comes before the body.
+    let input = body.and_then(|body| Ok((body, call.idempotency_key()?)));
+    let (body, key) = after(allow_queue(call, None, Action::DeviceEventCreate), input).await?;
+    let id = call.hub().event_accept(&call.principal, device, element, body, key).await?;
+    call.shared.meters.events_accepted.increment(1);
+    reply::created_id(id)
+}
+
+pub(crate) async fn cloud_event_send(call: &mut Call) -> Answer {
+    let body = call.json_bytes().await;
+    let query = call.query();
+    let (device, element) = (query.get("deviceId"), query.get("elementName"));
+    let input = body.and_then(|body| Ok((body, call.idempotency_key()?)));
+    let (body, key) = after(allow_queue(call, device, Action::CloudEventCreate), input).await?;
+    let id = call.hub().cloud_event_send(&call.principal, device, element, body, key).await?;
+    reply::created_id(id)
+}
+
+pub(crate) async fn cloud_events(call: &mut Call) -> Answer {
+    let mut query = call.query();
+    let read = queue_read(&mut query);
+    let device = query.text("deviceId");
+    let read = after(allow_queue(call, device.as_deref(), Action::CloudEventRead), query.end(read)).await?;
+    let events = call.hub().cloud_events(&call.principal, device.as_deref(), read).await?;
+    let mut body = Vec::with_capacity(256);
+    reply::array(&events, Event::write_json, &mut body);
+    Ok(reply::raw_json(StatusCode::OK, body))
+}
+
+pub(crate) async fn cloud_event_next(call: &mut Call) -> Answer {
+    let mut query = call.query();
+    let read = QueueRead { page: PageRequest { page: 1, limit: 1 }, ..queue_read(&mut query) };
+    let device = query.text("deviceId");
+    let read = after(allow_queue(call, device.as_deref(), Action::CloudEventRead), query.end(read)).await?;
+    let events = call.hub().cloud_events(&call.principal, device.as_deref(), read).await?;
+    match events.into_iter().next() {
+        Some(event) => Ok(reply::raw_json(StatusCode::OK, event.payload.shared())),
+        None => reply::no_content(),
+    }
+}
+
+pub(crate) async fn cloud_event_delete(call: &mut Call) -> Answer {
+    let id = call.id("id", "cloud event")?;
+    let device = call.query().text("deviceId");
+    call.hub().cloud_event_delete(&call.principal, device.as_deref(), id).await?;
+    reply::no_content()
+}
+
+fn queue_read(query: &mut Query<'_>) -> QueueRead {
+    QueueRead {
+        element: query.text("elementName"),
+        page: query.page(),
+        peek: query.boolean("peek", false),
+        wait: query.wait(),
+    }
+}
+
+/// Whether the caller may touch the queue of the device that it names; without a name there is nothing to hide.
+async fn allow_queue(call: &Call, device: Option<&str>, action: Action) -> Result<()> {
+    if call.caller().is_err() {
+        return Ok(());
+    }
+    match device {
+        Some(device) => {
+            let id: DeviceId = device.parse().map_err(|_| Error::Missing("device"))?;
+            call.hub().allow_device(&call.principal, id, action).await
+        }
+        None => call.hub().allow(call.caller()?, action).await,
+    }
+}
+
+pub(crate) async fn history(call: &mut Call) -> Answer {
+    let id: DeviceId = call.id("deviceId", "device")?;
+    let mut query = call.query();
+    let asked = HistoryRequest {
+        device_events: query.boolean("deviceEvents", true),
+        cloud_events: query.boolean("cloudEvents", true),
+        range: query.range(),
+        page: query.page(),
+    };
+    let allowed = call.hub().allow_device(&call.principal, id, Action::DeviceRead);
+    let asked = after(allowed, query.end(asked)).await?;
+    reply::page_written(&call.hub().history(call.caller()?, id, asked).await?, Event::write_json)
+}
+
+pub(crate) async fn history_event(call: &mut Call) -> Answer {
+    let (device, id) = (call.id("deviceId", "device")?, call.id("id", "event")?);
+    let event = call.hub().history_event(call.caller()?, device, id).await?;
+    let mut body = Vec::with_capacity(256);
+    event.write_json(&mut body);
+    Ok(reply::raw_json(StatusCode::OK, body))
+}
+
+pub(crate) async fn event_stream(call: &mut Call) -> Answer {
+    let mut query = call.query();
+    let (device, organization) = (query.id("deviceId"), query.id("organizationId"));
+    query.end(())?;
+    let scope = device.map_or(StreamScope::Organization(organization), StreamScope::Device);
+    let events = call.hub().event_stream(call.caller()?, scope, last_event_id(call)?).await?;
+    let mut stopping = call.shared.stopping.subscribe();
+    let stopped = async move {
+        // The sender lives as long as the room: an error means the same as a stop.
+        let _ = stopping.wait_for(|stopped| *stopped).await;
+    };
+    let events = events.map(|event| Ok::<_, Infallible>(server_sent(&event))).take_until(Box::pin(stopped));
+    let keep_alive = KeepAlive::new().interval(STREAM_COMMENT_EVERY);
+    Ok(Sse::new(events).keep_alive(keep_alive).into_response())
+}
+
+/// Where a broken stream goes on.
+fn last_event_id(call: &Call) -> Result<Option<EventId>> {
+    let Some(sent) = call.head.headers.get(LAST_EVENT_ID) else { return Ok(None) };
+    let id = sent.to_str().ok().and_then(|text| text.parse().ok());
+    id.map(Some).ok_or_else(|| Error::invalid("last-event-id", "is not an identifier"))
+}
+
+fn server_sent(event: &Event) -> ServerSent {
+    let mut data = Vec::with_capacity(256);
+    event.write_json(&mut data);
+    // A line break in JSON is white space between tokens, but in a stream it ends the line.
+    data.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+    // Payloads were checked to be UTF-8 when they came in.
+    let data = String::from_utf8_lossy(&data);
+    ServerSent::default().event(event.kind.name()).id(event.id.to_string()).data(data)
+}

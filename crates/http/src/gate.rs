@@ -1,0 +1,194 @@
+//! The gate that every call goes through: credentials, rate, then the handler; and what every answer carries.
+
+use std::any::Any;
+use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use axum::extract::{FromRequestParts as _, RawPathParams, Request};
+use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::Response;
+use futures::FutureExt as _;
+use isobar_hub::Principal;
+use isobar_model::error::{Error, RateWindow};
+use isobar_model::time::Timestamp;
+use sync_wrapper::SyncWrapper;
+
+use crate::app::Shared;
+use crate::call::{Call, credentials};
+use crate::meters::RouteMeter;
+use crate::problem::Problem;
+use crate::reply::Answer;
+use crate::routes::{Entry, RouteRow};
+
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const RATE_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+pub(crate) const RATE_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+pub(crate) const RATE_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+/// Longest request id that is taken from a client.
+const REQUEST_ID_CHARACTERS_MAX: usize = 64;
+
+/// The gate of one route.
+pub(crate) struct Gate {
+    row: RouteRow,
+    meter: RouteMeter,
+}
+
+impl Gate {
+    pub fn new(row: RouteRow) -> Self {
+        Self { row, meter: RouteMeter::new(row.method.name(), row.path) }
+    }
+
+    pub fn row(&self) -> &RouteRow {
+        &self.row
+    }
+
+    /// Lets a call through to its handler, or refuses it; the answer is complete.
+    pub async fn pass(&self, shared: &Arc<Shared>, peer: IpAddr, request: Request) -> Response {
+        let mut visit = Visit::begin(shared, request.headers());
+        let (head, body) = request.into_parts();
+        let principal = Principal::Nobody;
+        let mut call =
+            Call { shared: Arc::clone(shared), principal, peer, head, names: None, body: SyncWrapper::new(body) };
+        let passing = AssertUnwindSafe(self.admit(&mut call, &mut visit.window)).catch_unwind();
+        let answer = passing.await.unwrap_or_else(|panic| Err(panicked(self.row.path, &*panic)));
+        if answer.is_err() {
+            call.drain().await;
+        }
+        visit.end(shared, &self.meter, answer)
+    }
+
+    /// The order of refusals (contract: Conventions) begins here: 401, 429; the handler goes on with 404, 403, 400.
+    async fn admit(&self, call: &mut Call, window: &mut Option<RateWindow>) -> Answer {
+        if self.row.entry == Entry::Probe {
+            return (self.row.handler)(call).await;
+        }
+        let hub = &call.shared.hub;
+        let known = hub.authenticate(&credentials(&call.head.headers), self.row.entry.accepts()).await;
+        // Who is not known is counted by its address, so that guessing at credentials is counted too.
+        let counted = hub.count_call(known.as_ref().unwrap_or(&Principal::Nobody), call.peer);
+        *window = match &counted {
+            Ok(window) => *window,
+            Err(Error::RateLimited { window, .. }) => Some(*window),
+            Err(_) => None,
+        };
+        call.principal = known?;
+        counted?;
+        if self.row.path.contains('{') {
+            let names = RawPathParams::from_request_parts(&mut call.head, &()).await;
+            call.names = Some(names.map_err(|_| Problem::NoSuchPath)?);
+        }
+        (self.row.handler)(call).await
+    }
+}
+
+fn panicked(route: &str, panic: &(dyn Any + Send)) -> Problem {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    tracing::error!(route, panic = text.unwrap_or("no text"), "a handler panicked");
+    Problem::Panicked
+}
+
+/// One call from its first byte to its answer.
+pub(crate) struct Visit {
+    id: HeaderValue,
+    began: Instant,
+    window: Option<RateWindow>,
+}
+
+impl Visit {
+    /// A call begins.
+    pub fn begin(shared: &Shared, headers: &HeaderMap) -> Self {
+        let sent = headers.get(REQUEST_ID).filter(|id| is_sane(id.as_bytes()));
+        let id = sent.cloned().unwrap_or_else(|| shared.request_ids.next());
+        Self { id, began: Instant::now(), window: None }
+    }
+
+    /// A call is answered: the headers of every answer, the log line, the numbers.
+    pub fn end(self, shared: &Shared, meter: &RouteMeter, answer: Answer) -> Response {
+        let took = self.began.elapsed();
+        let mut response = match answer {
+            Ok(response) => response,
+            Err(problem) => {
+                self.log(meter, &problem);
+                problem.answer(shared.hub.clock().now())
+            }
+        };
+        let status = response.status().as_u16();
+        meter.note(status, took);
+        tracing::debug!(request_id = ?self.id, method = meter.method, route = meter.path, status, ?took, "answered");
+        let headers = response.headers_mut();
+        headers.insert(REQUEST_ID, self.id);
+        headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+        headers.entry(CACHE_CONTROL).or_insert(NO_STORE);
+        if let Some(window) = self.window {
+            headers.insert(RATE_LIMIT, HeaderValue::from(window.limit));
+            headers.insert(RATE_REMAINING, HeaderValue::from(window.remaining));
+            headers.insert(RATE_RESET, HeaderValue::from(window.reset.seconds()));
+        }
+        response
+    }
+
+    fn log(&self, meter: &RouteMeter, problem: &Problem) {
+        let (method, route, status) = (meter.method, meter.path, problem.status().as_u16());
+        if status >= 500 {
+            let cause = problem.cause();
+            tracing::error!(request_id = ?self.id, method, route, status, cause, "failed");
+        } else {
+            tracing::debug!(request_id = ?self.id, method, route, status, ?problem, "refused");
+        }
+    }
+}
+
+fn is_sane(id: &[u8]) -> bool {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=REQUEST_ID_CHARACTERS_MAX).contains(&id.len()) && id.iter().all(plain)
+}
+
+/// Makes request ids: unlike one another within a run, and most likely between runs. They are no secrets.
+pub(crate) struct RequestIds(AtomicU64);
+
+impl RequestIds {
+    pub fn new(start: Timestamp) -> Self {
+        Self(AtomicU64::new((start.millis() as u64) << 20))
+    }
+
+    fn next(&self) -> HeaderValue {
+        let id = scattered(self.0.fetch_add(1, Ordering::Relaxed));
+        let digits = std::array::from_fn::<u8, 16, _>(|place| {
+            let digit = (id >> (60 - 4 * place) & 15) as u8;
+            if digit < 10 { b'0' + digit } else { b'a' + digit - 10 }
+        });
+        HeaderValue::from_bytes(&digits).unwrap_or(HeaderValue::from_static("0"))
+    }
+}
+
+/// Neighbours become strangers: the finalizer of SplitMix64, which never makes two numbers one.
+fn scattered(mut number: u64) -> u64 {
+    number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sane_request_ids_are_taken() {
+        assert!(is_sane(b"a-Z_0.9") && is_sane(&[b'x'; 64]));
+        assert!(!is_sane(b"") && !is_sane(&[b'x'; 65]) && !is_sane(b"a b") && !is_sane("é".as_bytes()));
+    }
+
+    #[test]
+    fn request_ids_differ() {
+        let ids = RequestIds::new(Timestamp::from_millis(1));
+        let (first, second) = (ids.next(), ids.next());
+        assert_ne!(first, second);
+        assert!(is_sane(first.as_bytes()) && first.len() == 16);
+    }
+}

@@ -1,0 +1,110 @@
+//! The shapes of request bodies, for the document alone: `isobar_model` reads and checks them.
+#![expect(dead_code, reason = "shapes are described, never made")]
+
+use isobar_model::device::StreetAddress;
+use isobar_model::role::Role;
+use utoipa::ToSchema;
+
+use crate::views::{Id, Raw};
+
+/// Registers or creates a user.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct NewUser {
+    #[schema(min_length = 1, max_length = 254)]
+    username: String,
+    /// Required on registration.
+    #[schema(min_length = 6, max_length = 128)]
+    password: Option<String>,
+    /// Must match password.
+    password_confirmation: Option<String>,
+    #[schema(min_length = 1, max_length = 80)]
+    first_name: String,
+    #[schema(min_length = 1, max_length = 80)]
+    last_name: String,
+    #[schema(min_length = 3, max_length = 254)]
+    email: String,
+    #[schema(min_length = 1, max_length = 80)]
+    company: String,
+    role: Role,
+    organization_id: Option<Id>,
+    tos_hash: Option<String>,
+    language: Option<String>,
+}
+
+/// Logs a user in.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct Login {
+    username_or_email: String,
+    password: String,
+}
+
+/// Names an API key.
+#[derive(ToSchema)]
+pub(super) struct ApiKeyInput {
+    #[schema(min_length = 1, max_length = 80)]
+    name: String,
+}
+
+/// Creates an organization.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct OrganizationInput {
+    #[schema(min_length = 1, max_length = 80)]
+    name: String,
+    #[schema(max_length = 36)]
+    parent_id: Option<String>,
+    #[schema(max_length = 200)]
+    description: Option<String>,
+    #[schema(required = false)]
+    children_inherit_dashboard: bool,
+    device_table: Option<Raw>,
+    #[schema(required = false, minimum = 0)]
+    device_count_limit: f64,
+    #[schema(required = false, minimum = 0)]
+    data_usage_mb_limit: f64,
+}
+
+/// Creates or updates a project.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct ProjectInput {
+    #[schema(min_length = 1, max_length = 80)]
+    name: String,
+    organization_id: Option<Id>,
+}
+
+/// Overwrites a specification.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct SpecificationInput {
+    #[schema(min_length = 1, max_length = 80)]
+    name: String,
+    #[schema(required = false, min_length = 1, max_length = 16, default = "2")]
+    create_version: String,
+    #[schema(required = false, max_length = 2000, default = "")]
+    description: String,
+    meta: Option<Raw>,
+    planes: Option<Raw>,
+}
+
+/// Creates or updates a device.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct DeviceInput {
+    #[schema(min_length = 1, max_length = 80)]
+    name: String,
+    project_uuid: Id,
+    #[schema(max_length = 36)]
+    version_uuid: Option<String>,
+    #[schema(max_length = 20)]
+    protocol: Option<String>,
+    protocols: Option<Vec<String>>,
+    /// Deprecated.
+    meta: Option<Raw>,
+    #[schema(max_length = 200)]
+    description: Option<String>,
+    street_address: Option<StreetAddress>,
+    organization_id: Option<Id>,
+}

@@ -1,0 +1,284 @@
+//! The OpenAPI 3.1 document: from the table of routes, the views, and what `operations` adds to them.
+
+mod bodies;
+mod operations;
+mod parameters;
+
+use std::sync::OnceLock;
+
+use axum::http::{HeaderValue, StatusCode};
+use bytes::Bytes;
+use isobar_model::error::Error;
+use isobar_model::page::Meta;
+use isobar_model::role::Role;
+use utoipa::openapi::content::ContentBuilder;
+use utoipa::openapi::header::HeaderBuilder;
+use utoipa::openapi::path::{OperationBuilder, PathItem};
+use utoipa::openapi::request_body::RequestBodyBuilder;
+use utoipa::openapi::response::ResponseBuilder;
+use utoipa::openapi::schema::{ArrayBuilder, ComponentsBuilder, ObjectBuilder, Schema, Type};
+use utoipa::openapi::security::{
+    ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+};
+use utoipa::openapi::{
+    HttpMethod, InfoBuilder, OpenApi, OpenApiBuilder, PathsBuilder, Ref, RefOr, Required, Response, Server,
+};
+
+use self::operations::{OPERATIONS, Operation, Schemas, Success, of};
+use crate::call::{Call, REFRESH_COOKIE};
+use crate::problem::ErrorBody;
+use crate::reply::{self, Answer};
+use crate::routes::{Entry, RouteRow, Verb, table};
+
+const JSON: &str = "application/json";
+/// The version of the interface (specification: Versioning).
+const VERSION: &str = "2.0.0";
+const DOCS: &[u8] = include_bytes!("docs.html");
+const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+
+/// The refusals that the document names, once for all operations.
+const REFUSALS: &[(u16, &str, &str)] = &[
+    (400, "Invalid", "Parameters or the body are invalid; every field that fails is named"),
+    (401, "Unauthenticated", "Credentials are missing or invalid"),
+    (403, "Forbidden", "The caller sees the thing, but its role forbids the operation"),
+    (404, "Missing", "It does not exist, or is out of the caller's reach"),
+    (413, "TooLarge", "The body is over the limit"),
+    (429, "RateLimited", "The rate limit is exceeded; retry-after tells when it ends"),
+    (500, "Broken", "Something broke on the server's side"),
+    (503, "Busy", "Nothing was done; retry-after tells when to try again"),
+];
+
+/// The headers of every counted answer.
+const HEADERS: &[(&str, Type, &str)] = &[
+    ("x-request-id", Type::String, "Names the request in the server's log"),
+    ("x-ratelimit-limit", Type::Integer, "Requests allowed in the period"),
+    ("x-ratelimit-remaining", Type::Integer, "Requests left until it ends"),
+    ("x-ratelimit-reset", Type::Integer, "When it ends, in Unix seconds"),
+];
+
+/// The document.
+pub fn openapi() -> OpenApi {
+    let mut schemas = Schemas::new();
+    let mut paths = PathsBuilder::new();
+    for row in table() {
+        if let Some(operation) = OPERATIONS.iter().find(|said| said.method == row.method && said.path == row.path) {
+            paths = paths.path(row.path, PathItem::new(row.method.openapi(), described(&row, operation, &mut schemas)));
+        }
+    }
+    let refusal = of::<ErrorBody>(&mut schemas);
+    let mut components = ComponentsBuilder::new();
+    for (name, scheme) in security_schemes() {
+        components = components.security_scheme(name, scheme);
+    }
+    for (name, kind, says) in HEADERS {
+        let schema = ObjectBuilder::new().schema_type(kind.clone());
+        components =
+            components.header(*name, HeaderBuilder::new().schema(Some(schema)).description(Some(*says)).build());
+    }
+    for (_, name, says) in REFUSALS {
+        components = components.response(*name, with_headers(content(says, JSON, Some(refusal.clone()))));
+    }
+    let components = components.schemas_from_iter(schemas).build();
+    let info = InfoBuilder::new().title("Isobar").version(VERSION).description(Some("An IoT device platform")).build();
+    OpenApiBuilder::new().info(info).servers(Some([Server::new("/")])).paths(paths).components(Some(components)).build()
+}
+
+fn described(row: &RouteRow, said: &Operation, schemas: &mut Schemas) -> OperationBuilder {
+    let mut operation = OperationBuilder::new()
+        .tag(said.tag)
+        .summary(Some(said.summary))
+        .description(
+            row.action.map(|action| format!("A user needs at least the role {}.", action.minimum_role().name())),
+        )
+        .operation_id(Some(operation_id(row)))
+        .securities(security(row.entry));
+    for parameter in parameters::of_path(row.path).chain(said.parameters.iter().map(|said| said.describe())) {
+        operation = operation.parameter(parameter);
+    }
+    if let Some(shape) = said.body {
+        let body = ContentBuilder::new().schema(Some(shape(schemas))).build();
+        let body = RequestBodyBuilder::new().required(Some(Required::True)).content(JSON, body).build();
+        operation = operation.request_body(Some(body));
+    }
+    for success in said.successes {
+        let (status, response) = succeeded(*success, schemas);
+        operation = operation
+            .response(status.to_string(), if row.entry == Entry::Probe { response } else { with_headers(response) });
+    }
+    for (status, name, _) in REFUSALS.iter().filter(|(status, ..)| may_refuse(row, said, *status)) {
+        operation = operation.response(status.to_string(), RefOr::Ref(Ref::from_response_name(*name)));
+    }
+    operation
+}
+
+/// Whether an operation can be refused with that status.
+fn may_refuse(row: &RouteRow, said: &Operation, status: u16) -> bool {
+    let probe = row.entry == Entry::Probe;
+    let has = |name: &str| said.parameters.iter().any(|parameter| parameter.name == name);
+    match status {
+        400 => said.body.is_some() || !said.parameters.is_empty(),
+        401 => !probe && (row.entry != Entry::Open || said.body.is_some()),
+        403 => row.action.is_some_and(|action| action.minimum_role() > Role::BasicUser),
+        // An unknown device is 400 for a device event (contract: Conventions).
+        404 if row.path == crate::routes::MAIN_ROAD.path => false,
+        404 => row.path.contains('{') || ["deviceId", "organizationId", "parentId"].into_iter().any(has),
+        413 => said.body.is_some(),
+        429 | 500 => !probe,
+        _ => true,
+    }
+}
+
+fn succeeded(success: Success, schemas: &mut Schemas) -> (u16, Response) {
+    match success {
+        Success::Json(status, shape) => (status, content("Success", JSON, Some(shape(schemas)))),
+        Success::Page(status, shape) => {
+            let (meta, list) = (of::<Meta>(schemas), ArrayBuilder::new().items(shape(schemas)));
+            let envelope = ObjectBuilder::new().property("meta", meta).property("data", list);
+            (status, content("Success", JSON, Some(envelope.required("meta").required("data").into())))
+        }
+        Success::Array(status, shape) => {
+            let list = ArrayBuilder::new().items(shape(schemas));
+            (status, content("Success", JSON, Some(list.into())))
+        }
+        Success::Other(status, kind) => {
+            let text = ObjectBuilder::new().schema_type(Type::String);
+            (status, content("Success", kind, Some(text.into())))
+        }
+        Success::Empty(status) => (status, content("Success, without content", JSON, None)),
+    }
+}
+
+fn content(says: &str, kind: &str, schema: Option<RefOr<Schema>>) -> Response {
+    let response = ResponseBuilder::new().description(says);
+    match schema {
+        Some(schema) => response.content(kind, ContentBuilder::new().schema(Some(schema)).build()).build(),
+        None => response.build(),
+    }
+}
+
+fn with_headers(mut response: Response) -> Response {
+    for (name, ..) in HEADERS {
+        response.headers.insert((*name).to_owned(), RefOr::Ref(Ref::new(format!("#/components/headers/{name}"))));
+    }
+    response
+}
+
+fn security_schemes() -> [(&'static str, SecurityScheme); 5] {
+    let in_header = |name: &str| SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new(name)));
+    let jwt = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("JWT").build();
+    [
+        ("jwt", SecurityScheme::Http(jwt)),
+        ("refreshToken", SecurityScheme::ApiKey(ApiKey::Cookie(ApiKeyValue::new(REFRESH_COOKIE)))),
+        ("apiKey", in_header("api_auth_token")),
+        ("apiKeyAlt", in_header("authorization")),
+        ("deviceToken", in_header("cloud")),
+    ]
+}
+
+/// The schemes of an entry, each of which is enough.
+fn security(entry: Entry) -> Option<Vec<SecurityRequirement>> {
+    let schemes: &[&str] = match entry {
+        Entry::Probe | Entry::Open => return None,
+        Entry::Optional => &["", "jwt", "apiKey", "apiKeyAlt"],
+        Entry::Cookie => &["refreshToken"],
+        Entry::JwtOrCookie => &["jwt", "refreshToken"],
+        Entry::User => &["jwt", "apiKey", "apiKeyAlt"],
+        Entry::UserOrDevice => &["jwt", "apiKey", "apiKeyAlt", "deviceToken"],
+    };
+    let requirement = |scheme: &&str| match *scheme {
+        "" => SecurityRequirement::default(),
+        scheme => SecurityRequirement::new(scheme, [] as [&str; 0]),
+    };
+    Some(schemes.iter().map(requirement).collect())
+}
+
+/// `GET /v2/devices/{id}` is `getDevicesId`: unlike any other.
+fn operation_id(row: &RouteRow) -> String {
+    let parts = row.path.trim_start_matches("/v2").split(|c: char| !c.is_ascii_alphanumeric());
+    parts.filter(|part| !part.is_empty()).fold(row.method.name().to_lowercase(), |mut id, part| {
+        id.push_str(&part[..1].to_uppercase());
+        id.push_str(&part[1..]);
+        id
+    })
+}
+
+impl Verb {
+    fn openapi(self) -> HttpMethod {
+        match self {
+            Verb::Get => HttpMethod::Get,
+            Verb::Post => HttpMethod::Post,
+            Verb::Put => HttpMethod::Put,
+            Verb::Delete => HttpMethod::Delete,
+        }
+    }
+}
+
+/// The document, as it is served.
+pub(crate) async fn spec(_call: &mut Call) -> Answer {
+    static WRITTEN: OnceLock<Bytes> = OnceLock::new();
+    if WRITTEN.get().is_none() {
+        let document = serde_json::to_vec(&openapi()).map_err(Error::internal)?;
+        // Another call may have been faster; it wrote the same.
+        let _ = WRITTEN.set(document.into());
+    }
+    Ok(reply::raw_json(StatusCode::OK, WRITTEN.get().cloned().unwrap_or_default()))
+}
+
+/// A page to browse the document with.
+pub(crate) async fn docs(_call: &mut Call) -> Answer {
+    Ok(reply::of_type(StatusCode::OK, HTML, DOCS))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn the_document_and_the_table_name_the_same_operations() {
+        let document = serde_json::to_value(openapi()).unwrap();
+        let described: BTreeSet<String> = document["paths"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .flat_map(|(path, item)| {
+                let methods = item.as_object().unwrap().keys();
+                methods.map(move |method| format!("{} {path}", method.to_uppercase()))
+            })
+            .collect();
+        let routed: BTreeSet<String> =
+            table().iter().map(|row| format!("{} {}", row.method.name(), row.path)).collect();
+        assert_eq!(described, routed);
+        assert_eq!(OPERATIONS.len(), routed.len());
+    }
+
+    #[test]
+    fn nothing_is_referred_to_that_is_not_there() {
+        fn refs<'v>(value: &'v Value, found: &mut Vec<&'v str>) {
+            match value {
+                Value::Object(members) => {
+                    found.extend(members.get("$ref").and_then(Value::as_str));
+                    members.values().for_each(|member| refs(member, found));
+                }
+                Value::Array(items) => items.iter().for_each(|item| refs(item, found)),
+                _ => {}
+            }
+        }
+        let document = serde_json::to_value(openapi()).unwrap();
+        assert_eq!(document["openapi"], "3.1.0");
+        let mut found = Vec::new();
+        refs(&document, &mut found);
+        for reference in found {
+            assert!(document.pointer(&reference[1..]).is_some(), "{reference}");
+        }
+    }
+
+    #[test]
+    fn operation_ids_differ() {
+        let ids: BTreeSet<String> = table().iter().map(operation_id).collect();
+        assert_eq!(ids.len(), table().len());
+    }
+}

@@ -1,0 +1,138 @@
+//! What the document says of each operation, beside what its row in the table says already.
+
+use utoipa::ToSchema;
+use utoipa::openapi::schema::Schema;
+use utoipa::openapi::{Ref, RefOr};
+
+use super::bodies::{ApiKeyInput, DeviceInput, Login, NewUser, OrganizationInput, ProjectInput, SpecificationInput};
+use super::parameters::*;
+use crate::routes::Verb::{self, Delete, Get, Post, Put};
+use crate::views::{
+    AnyJson, ApiKeyJson, DeviceJson, EventJson, IdJson, LastValuesJson, NewApiKeyJson, NewDeviceJson, OrganizationJson,
+    ProjectJson, SpecificationJson, StorageElementJson, StorageListJson, StoredValueJson, TokenJson, TokensJson,
+    UserJson,
+};
+
+/// The schemas of the document, by name.
+pub(super) type Schemas = Vec<(String, RefOr<Schema>)>;
+/// Adds a schema, and all that it is made of, and refers to it.
+pub(super) type Shape = fn(&mut Schemas) -> RefOr<Schema>;
+
+pub(super) fn of<T: ToSchema>(schemas: &mut Schemas) -> RefOr<Schema> {
+    T::schemas(schemas);
+    schemas.push((T::name().into_owned(), T::schema()));
+    Ref::from_schema_name(T::name()).into()
+}
+
+/// A success: its status and what it carries.
+#[derive(Clone, Copy)]
+pub(super) enum Success {
+    Json(u16, Shape),
+    /// The pagination envelope around these.
+    Page(u16, Shape),
+    /// A JSON array of these.
+    Array(u16, Shape),
+    Other(u16, &'static str),
+    Empty(u16),
+}
+
+/// What the document says of one operation.
+pub(super) struct Operation {
+    pub method: Verb,
+    pub path: &'static str,
+    pub tag: &'static str,
+    pub summary: &'static str,
+    pub parameters: &'static [Param],
+    pub body: Option<Shape>,
+    pub successes: &'static [Success],
+}
+
+use Success::{Array, Empty, Json, Other, Page};
+
+/// `operation!(tag, method path, summary, [parameters], body, [successes])`
+macro_rules! operation {
+    ($tag:literal, $method:ident $path:literal, $summary:literal, [$($parameter:ident),*], $body:expr, [$($success:expr),*]) => {
+        Operation {
+            method: $method,
+            path: $path,
+            tag: $tag,
+            summary: $summary,
+            parameters: &[$($parameter),*],
+            body: $body,
+            successes: &[$($success),*],
+        }
+    };
+}
+
+#[rustfmt::skip]
+pub(super) const OPERATIONS: &[Operation] = &[
+    operation!("operations", Get "/health/live", "Whether the process answers", [], None, [Json(200, of::<AnyJson>)]),
+    operation!("operations", Get "/health/ready", "Whether both stores answer too", [], None, [Json(200, of::<AnyJson>)]),
+    operation!("operations", Get "/metrics", "What was measured, for Prometheus", [], None, [Other(200, "text/plain")]),
+    operation!("operations", Get "/v2/spec", "This document", [], None, [Json(200, of::<AnyJson>)]),
+    operation!("operations", Get "/v2/docs", "This document, to be browsed", [], None, [Other(200, "text/html")]),
+
+    operation!("auth", Post "/v2/auth/register", "Register a user", [], Some(of::<NewUser>), [Json(201, of::<UserJson>)]),
+    operation!("auth", Post "/v2/auth/login", "Log in", [], Some(of::<Login>), [Json(201, of::<TokensJson>)]),
+    operation!("auth", Post "/v2/auth/logout", "End the tokens that are given", [], None, [Empty(204)]),
+    operation!("auth", Get "/v2/auth/refreshToken", "Get a new access token", [], None, [Json(201, of::<TokensJson>)]),
+    operation!("auth", Get "/v2/auth/user", "Fetch the current user", [], None, [Json(200, of::<UserJson>)]),
+
+    operation!("organizations", Get "/v2/organizations", "List organizations",
+        [DEPTH, LIMIT, PAGE, PARENT_ID, SEARCH_TEXT, SORT_BY, ENTITY_LIST], None, [Page(200, of::<OrganizationJson>)]),
+    operation!("organizations", Post "/v2/organizations", "Create an organization",
+        [], Some(of::<OrganizationInput>), [Json(201, of::<OrganizationJson>)]),
+    operation!("organizations", Get "/v2/organizations/{id}", "Fetch an organization", [], None, [Json(200, of::<OrganizationJson>)]),
+
+    operation!("projects", Get "/v2/projects", "List projects",
+        [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_BY, ENTITY_LIST, FILTER_TYPE], None, [Page(200, of::<ProjectJson>)]),
+    operation!("projects", Post "/v2/projects", "Create a project", [], Some(of::<ProjectInput>), [Json(201, of::<ProjectJson>)]),
+    operation!("projects", Get "/v2/projects/{id}", "Fetch a project", [], None, [Json(200, of::<ProjectJson>)]),
+    operation!("projects", Put "/v2/projects/{id}", "Update a project", [], Some(of::<ProjectInput>), [Json(200, of::<ProjectJson>)]),
+    operation!("projects", Get "/v2/projects/{id}/specification", "Fetch a project's specification",
+        [], None, [Json(200, of::<SpecificationJson>)]),
+    operation!("projects", Put "/v2/projects/{id}/specification", "Overwrite a project's specification",
+        [], Some(of::<SpecificationInput>), [Json(200, of::<SpecificationJson>)]),
+
+    operation!("users", Get "/v2/users", "List users",
+        [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_BY, ENTITY_LIST], None, [Page(200, of::<UserJson>)]),
+    operation!("users", Post "/v2/users", "Create a user", [], Some(of::<NewUser>), [Json(201, of::<UserJson>)]),
+    operation!("users", Get "/v2/users/{id}", "Fetch a user", [], None, [Json(200, of::<UserJson>)]),
+    operation!("users", Get "/v2/users/{id}/apiKeys", "List a user's API keys", [PAGE, LIMIT], None, [Page(200, of::<ApiKeyJson>)]),
+    operation!("users", Post "/v2/users/{id}/apiKeys", "Create an API key, shown this once",
+        [], Some(of::<ApiKeyInput>), [Json(201, of::<NewApiKeyJson<'static>>)]),
+    operation!("users", Delete "/v2/users/{id}/apiKeys/{keyId}", "Delete an API key", [], None, [Empty(204)]),
+
+    operation!("devices", Get "/v2/devices", "List devices",
+        [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_BY, LAST_VALUES, ENTITY_LIST], None, [Page(200, of::<DeviceJson>)]),
+    operation!("devices", Post "/v2/devices", "Create a device; its token is shown this once",
+        [], Some(of::<DeviceInput>), [Json(201, of::<NewDeviceJson<'static>>)]),
+    operation!("devices", Get "/v2/devices/{id}", "Fetch a device", [LAST_VALUES], None, [Json(200, of::<DeviceJson>)]),
+    operation!("devices", Put "/v2/devices/{id}", "Update a device", [LAST_VALUES], Some(of::<DeviceInput>), [Json(200, of::<DeviceJson>)]),
+    operation!("devices", Delete "/v2/devices/{id}", "Delete a device with everything it said", [], None, [Empty(204)]),
+    operation!("devices", Post "/v2/devices/{id}/token", "Issue a new device token, which ends the old one",
+        [], None, [Json(201, of::<TokenJson<'static>>)]),
+
+    operation!("data", Get "/v2/devices/{id}/data/{elementName}", "List stored values, newest first",
+        [PAGE, LIMIT, FROM, TO, SORT_BY, FILTER], None, [Page(200, of::<StoredValueJson>)]),
+    operation!("data", Get "/v2/devices/{id}/last/{elementName}", "Fetch the last values", [], None, [Json(200, of::<LastValuesJson>)]),
+    operation!("data", Get "/v2/devices/{id}/storage", "List storage elements", [PAGE, LIMIT], None, [Json(200, of::<StorageListJson>)]),
+    operation!("data", Delete "/v2/devices/{id}/storage", "Delete all storage elements, for good", [], None, [Empty(204)]),
+    operation!("data", Get "/v2/devices/{id}/storage/{elementName}", "Fetch a storage element", [], None, [Json(200, of::<StorageElementJson>)]),
+    operation!("data", Delete "/v2/devices/{id}/storage/{elementName}", "Delete a storage element, for good", [], None, [Empty(204)]),
+
+    operation!("events", Get "/v2/devices/{deviceId}/events", "List the event history, newest first",
+        [DEVICE_EVENTS, CLOUD_EVENTS, LIMIT, PAGE, FROM, TO], None, [Page(200, of::<EventJson>)]),
+    operation!("events", Get "/v2/devices/{deviceId}/events/{id}", "Fetch one event of the history", [], None, [Json(200, of::<EventJson>)]),
+    operation!("events", Post "/v2/events/device", "Post a device event; 201 means durable",
+        [DEVICE_ID, ELEMENT_NAME, IDEMPOTENCY_KEY], Some(of::<AnyJson>), [Json(201, of::<IdJson>)]),
+    operation!("events", Get "/v2/events/cloud", "Read the cloud-event queue, oldest first",
+        [DEVICE_ID, PEEK, LIMIT, PAGE, ELEMENT_NAME, WAIT], None, [Array(200, of::<EventJson>)]),
+    operation!("events", Post "/v2/events/cloud", "Queue a cloud event",
+        [DEVICE_ID, ELEMENT_NAME, IDEMPOTENCY_KEY], Some(of::<AnyJson>), [Json(201, of::<IdJson>)]),
+    operation!("events", Get "/v2/events/cloud/next", "Read the payload of the next cloud event",
+        [DEVICE_ID, PEEK, ELEMENT_NAME, WAIT], None, [Json(200, of::<AnyJson>), Empty(204)]),
+    operation!("events", Delete "/v2/events/cloud/{id}", "Remove a queued cloud event", [DEVICE_ID], None, [Empty(204)]),
+    operation!("events", Get "/v2/events/stream", "Follow events as they are committed (Server-Sent Events)",
+        [STREAM_DEVICE_ID, ORGANIZATION_ID, LAST_EVENT_ID], None, [Other(200, "text/event-stream")]),
+];

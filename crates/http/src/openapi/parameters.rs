@@ -1,0 +1,118 @@
+//! Parameters as the document describes them; `query` reads them.
+
+use isobar_model::page::{LIMIT_DEFAULT, LIMIT_MAX};
+use serde_json::json;
+use utoipa::PartialSchema as _;
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn, ParameterStyle};
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
+use utoipa::openapi::{RefOr, Required};
+
+use crate::views::{Id, Time};
+
+/// What a parameter holds.
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    Text,
+    Texts,
+    Id,
+    Time,
+    Boolean(bool),
+    Whole { min: u64, max: Option<u64>, default: u64 },
+    Filter,
+}
+
+/// A query parameter or a header.
+#[derive(Clone, Copy)]
+pub(super) struct Param {
+    pub name: &'static str,
+    kind: Kind,
+    says: &'static str,
+    is_header: bool,
+}
+
+const fn query(name: &'static str, kind: Kind, says: &'static str) -> Param {
+    Param { name, kind, says, is_header: false }
+}
+
+const fn header(name: &'static str, kind: Kind, says: &'static str) -> Param {
+    Param { name, kind, says, is_header: true }
+}
+
+pub(super) const PAGE: Param = query("page", Kind::Whole { min: 1, max: None, default: 1 }, "Which page, from 1");
+pub(super) const LIMIT: Param =
+    query("limit", Kind::Whole { min: 1, max: Some(LIMIT_MAX as u64), default: LIMIT_DEFAULT as u64 }, "Items a page");
+pub(super) const FROM: Param = query("from", Kind::Time, "Start, inclusive");
+pub(super) const TO: Param = query("to", Kind::Time, "End, not inclusive");
+pub(super) const SORT_BY: Param =
+    query("sortBy", Kind::Texts, "Fields, primary first; prefix + ascending (default) or - descending");
+pub(super) const DEPTH: Param =
+    query("depth", Kind::Text, "Generations of the organization tree, from 1 (default), or all");
+pub(super) const ORGANIZATION_ID: Param = query("organizationId", Kind::Id, "Only what belongs to this organization");
+pub(super) const PARENT_ID: Param = query("parentId", Kind::Id, "The organization whose children are listed");
+pub(super) const SEARCH_TEXT: Param = query("searchText", Kind::Text, "Case-insensitive substring");
+pub(super) const LAST_VALUES: Param =
+    query("lastValues", Kind::Text, "all, or comma-separated names of storage elements whose last values are added");
+pub(super) const ENTITY_LIST: Param = query("entityList", Kind::Texts, "Only these ids");
+pub(super) const FILTER: Param = query(
+    "filter",
+    Kind::Filter,
+    "filter[<field>][<operator>]=<value>, all of which must hold. Fields: createdAt, id, payload, payload.<path>. \
+     Operators: eq, ne, lt, lte, gt, gte, in, nin (the last two take a comma-separated list)",
+);
+pub(super) const FILTER_TYPE: Param = query("filter[type]", Kind::Text, "Only projects of this type");
+pub(super) const DEVICE_ID: Param =
+    query("deviceId", Kind::Id, "The device; required unless a device token says which it is");
+pub(super) const STREAM_DEVICE_ID: Param = query("deviceId", Kind::Id, "Only events of this device");
+pub(super) const ELEMENT_NAME: Param = query("elementName", Kind::Text, "The element of the design");
+pub(super) const PEEK: Param = query("peek", Kind::Boolean(false), "Leave what is read in the queue");
+pub(super) const WAIT: Param =
+    query("wait", Kind::Whole { min: 0, max: Some(60), default: 0 }, "Seconds to wait for an event when there is none");
+pub(super) const DEVICE_EVENTS: Param = query("deviceEvents", Kind::Boolean(true), "With device events");
+pub(super) const CLOUD_EVENTS: Param = query("cloudEvents", Kind::Boolean(true), "With cloud events");
+pub(super) const IDEMPOTENCY_KEY: Param =
+    header("Idempotency-Key", Kind::Text, "The same key for the same device within 24 hours does nothing again");
+pub(super) const LAST_EVENT_ID: Param = header("Last-Event-ID", Kind::Id, "Resume after this event");
+
+impl Param {
+    pub(super) fn describe(self) -> Parameter {
+        let place = if self.is_header { ParameterIn::Header } else { ParameterIn::Query };
+        let parameter = ParameterBuilder::new()
+            .name(self.name)
+            .parameter_in(place)
+            .required(Required::False)
+            .description(Some(self.says))
+            .schema(Some(self.kind.schema()));
+        match self.kind {
+            Kind::Filter => parameter.style(Some(ParameterStyle::DeepObject)).explode(Some(true)).build(),
+            _ => parameter.build(),
+        }
+    }
+}
+
+impl Kind {
+    fn schema(self) -> RefOr<Schema> {
+        let of = |kind| ObjectBuilder::new().schema_type(kind);
+        match self {
+            Kind::Text => of(Type::String).into(),
+            Kind::Texts => ArrayBuilder::new().items(of(Type::String)).into(),
+            Kind::Id => Id::schema(),
+            Kind::Time => Time::schema(),
+            Kind::Boolean(default) => of(Type::Boolean).default(Some(json!(default))).into(),
+            Kind::Whole { min, max, default } => of(Type::Integer)
+                .minimum(Some(min as usize))
+                .maximum(max.map(|max| max as usize))
+                .default(Some(json!(default)))
+                .into(),
+            Kind::Filter => of(Type::Object).into(),
+        }
+    }
+}
+
+/// The variable parts of a path.
+pub(super) fn of_path(path: &str) -> impl Iterator<Item = Parameter> {
+    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).map(|name| {
+        let kind = if name == "elementName" { Kind::Text } else { Kind::Id };
+        let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path);
+        parameter.required(Required::True).schema(Some(kind.schema())).build()
+    })
+}

@@ -1,0 +1,29 @@
+//! Organizations.
+
+use isobar_model::access::Action;
+use isobar_model::organization::OrganizationInput;
+
+use crate::call::{Call, after};
+use crate::reply::{self, Answer};
+use crate::views::OrganizationJson;
+
+const SORTED_BY: &[&str] = &["name", "description", "createdAt", "updatedAt"];
+
+pub(crate) async fn organization_list(call: &mut Call) -> Answer {
+    let mut query = call.query();
+    let asked = (query.tree("parentId"), query.list(SORTED_BY));
+    let (tree, list) = query.end(asked)?;
+    reply::page(call.hub().organization_list(call.caller()?, tree, list).await?, OrganizationJson::from)
+}
+
+pub(crate) async fn organization_create(call: &mut Call) -> Answer {
+    let body = call.json(OrganizationInput::read).await;
+    let input = after(call.hub().allow(call.caller()?, Action::OrganizationCreate), body).await?;
+    let organization = call.hub().organization_create(call.caller()?, input).await?;
+    reply::created(&OrganizationJson::from(organization))
+}
+
+pub(crate) async fn organization_fetch(call: &mut Call) -> Answer {
+    let organization = call.hub().organization_fetch(call.caller()?, call.id("id", "organization")?).await?;
+    reply::ok(&OrganizationJson::from(organization))
+}

@@ -1,0 +1,105 @@
+//! A connection that waits without end for the next request, but not for the rest of one that has begun.
+//!
+//! hyper's own header timeout also ends connections that are merely idle; devices keep theirs open for hours.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+
+/// Longest time from the first byte of a request's head to its last.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+
+const IDLE: u8 = 0;
+const HEAD_BEGUN: u8 = 1;
+const ANSWERING: u8 = 2;
+
+/// What a connection is doing, shared by its socket and its service.
+#[derive(Clone, Default)]
+pub(crate) struct Phase(Arc<AtomicU8>);
+
+impl Phase {
+    /// A request's head is complete.
+    pub fn answering(&self) {
+        self.0.store(ANSWERING, Ordering::Relaxed);
+    }
+
+    /// Its answer is made.
+    pub fn answered(&self) {
+        self.0.store(IDLE, Ordering::Relaxed);
+    }
+
+    fn bytes_came(&self) {
+        let _ = self.0.compare_exchange(IDLE, HEAD_BEGUN, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    fn awaits_head(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == HEAD_BEGUN
+    }
+}
+
+/// A socket that gives up on a head that does not end.
+pub(crate) struct Patient {
+    stream: TcpStream,
+    phase: Phase,
+    /// Made only when a head comes in more than one piece.
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl Patient {
+    pub fn new(stream: TcpStream, phase: Phase) -> Self {
+        Self { stream, phase, deadline: None }
+    }
+}
+
+impl AsyncRead for Patient {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if read.is_ready() {
+            if buffer.filled().len() > before {
+                self.phase.bytes_came();
+            }
+            return read;
+        }
+        if !self.phase.awaits_head() {
+            self.deadline = None;
+            return Poll::Pending;
+        }
+        let deadline = self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(HEAD_TIME)));
+        ready!(deadline.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncWrite for Patient {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,193 @@
+//! Every refusal becomes an answer here, in one shape: `{"message", "errors": [{"field", "message"}]}`.
+
+use std::error::Error as _;
+
+use axum::http::header::{CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response;
+use isobar_model::error::{Error, Fault};
+use isobar_model::time::Timestamp;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::reply;
+
+/// Seconds after which a busy service may be asked again.
+const BUSY_RETRY_SECONDS: i64 = 1;
+/// Asks for credentials (RFC 9110, 11.6.1).
+const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"isobar\"");
+
+/// Why a call gets no success: the hub's refusals, and those that only HTTP knows.
+#[derive(Debug)]
+pub(crate) enum Problem {
+    /// The hub, or the reading of an input, refused.
+    Refused(Error),
+    /// No operation has this path.
+    NoSuchPath,
+    /// The path has operations, but none with this method.
+    WrongMethod,
+    /// The body is over the limit.
+    TooLarge {
+        /// Most bytes of a body.
+        limit: usize,
+    },
+    /// The body stalled or broke off; the connection is of no more use.
+    BodyCut,
+    /// A handler panicked.
+    Panicked,
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+/// The error shape of every answer that is no success.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ErrorBody {
+    /// What went wrong, in words.
+    pub message: String,
+    /// The fields of the input that are wrong; may be empty.
+    pub errors: Vec<Fault>,
+}
+
+impl Problem {
+    /// Its status: the one table of refusals.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Problem::Refused(error) => match error {
+                Error::Unauthenticated => StatusCode::UNAUTHORIZED,
+                Error::RateLimited { .. } | Error::Throttled { .. } => StatusCode::TOO_MANY_REQUESTS,
+                Error::Missing(_) => StatusCode::NOT_FOUND,
+                Error::Forbidden(_) => StatusCode::FORBIDDEN,
+                Error::Invalid(_) => StatusCode::BAD_REQUEST,
+                Error::Busy => StatusCode::SERVICE_UNAVAILABLE,
+                Error::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            },
+            Problem::NoSuchPath => StatusCode::NOT_FOUND,
+            Problem::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
+            Problem::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Problem::BodyCut => StatusCode::BAD_REQUEST,
+            Problem::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// What broke on our side, for the log alone.
+    pub fn cause(&self) -> Option<String> {
+        match self {
+            Problem::Refused(error @ Error::Internal(_)) => error.source().map(chain),
+            _ => None,
+        }
+    }
+
+    /// The answer. `now` tells how long to wait.
+    pub fn answer(self, now: Timestamp) -> Response {
+        let (status, retry, cut) = (self.status(), self.retry_seconds(now), matches!(self, Problem::BodyCut));
+        let mut response = reply::json(status, &self.body());
+        let headers = response.headers_mut();
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, CHALLENGE);
+        }
+        if let Some(seconds) = retry {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if cut {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+
+    fn retry_seconds(&self, now: Timestamp) -> Option<i64> {
+        let until = |moment: Timestamp| (moment.millis() - now.millis()).div_euclid(1000).saturating_add(1).max(1);
+        match self {
+            Problem::Refused(Error::RateLimited { window, .. }) => Some(until(window.reset)),
+            Problem::Refused(Error::Throttled { until: moment }) => Some(until(*moment)),
+            Problem::Refused(Error::Busy) => Some(BUSY_RETRY_SECONDS),
+            _ => None,
+        }
+    }
+
+    fn body(self) -> ErrorBody {
+        let of_body = |message: String| vec![Fault::new("body", message)];
+        let (message, errors) = match self {
+            Problem::Refused(error) => {
+                let message = error.to_string();
+                (message, if let Error::Invalid(faults) = error { faults } else { Vec::new() })
+            }
+            Problem::NoSuchPath => ("no such path".to_owned(), Vec::new()),
+            Problem::WrongMethod => ("the path does not take this method".to_owned(), Vec::new()),
+            Problem::TooLarge { limit } => {
+                ("the body is too large".to_owned(), of_body(format!("must be at most {limit} bytes")))
+            }
+            Problem::BodyCut => ("the body did not come".to_owned(), of_body("stalled or broke off".to_owned())),
+            Problem::Panicked => (Error::internal("").to_string(), Vec::new()),
+        };
+        ErrorBody { message, errors }
+    }
+}
+
+/// An error and everything that caused it, in one line.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    std::iter::successors(error.source(), |&cause| cause.source())
+        .fold(error.to_string(), |line, cause| format!("{line}: {cause}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use isobar_model::error::RateWindow;
+
+    use super::*;
+
+    fn answer(problem: impl Into<Problem>) -> Response {
+        problem.into().answer(Timestamp::from_millis(10_500))
+    }
+
+    #[test]
+    fn each_refusal_has_its_status() {
+        let window = RateWindow { limit: 5, remaining: 0, reset: Timestamp::from_millis(60_000) };
+        for (problem, status) in [
+            (Error::Unauthenticated.into(), 401),
+            (Error::RateLimited { subject: "user", window }.into(), 429),
+            (Error::Throttled { until: Timestamp::from_millis(0) }.into(), 429),
+            (Error::Missing("device").into(), 404),
+            (Error::Forbidden("no".into()).into(), 403),
+            (Error::invalid("body", "is bad").into(), 400),
+            (Error::Busy.into(), 503),
+            (Error::internal("broken").into(), 500),
+            (Problem::NoSuchPath, 404),
+            (Problem::WrongMethod, 405),
+            (Problem::TooLarge { limit: 1 }, 413),
+            (Problem::BodyCut, 400),
+            (Problem::Panicked, 500),
+        ] {
+            assert_eq!(answer(problem).status(), status);
+        }
+    }
+
+    #[test]
+    fn waiting_times_are_told_and_never_zero() {
+        let window = RateWindow { limit: 5, remaining: 0, reset: Timestamp::from_millis(60_000) };
+        let limited = answer(Error::RateLimited { subject: "user", window });
+        assert_eq!(limited.headers()[RETRY_AFTER], "50");
+        let over = answer(Error::Throttled { until: Timestamp::from_millis(0) });
+        assert_eq!(over.headers()[RETRY_AFTER], "1");
+        assert_eq!(answer(Error::Busy).headers()[RETRY_AFTER], "1");
+        assert!(answer(Error::Unauthenticated).headers().contains_key(WWW_AUTHENTICATE));
+    }
+
+    #[test]
+    fn the_cause_is_kept_from_the_client() {
+        let problem = Problem::from(Error::internal("the disk is on fire"));
+        assert_eq!(problem.cause().as_deref(), Some("the disk is on fire"));
+        assert!(!problem.body().message.contains("fire"));
+    }
+
+    #[test]
+    fn all_faults_are_told() {
+        let faults = vec![Fault::new("name", "is required"), Fault::new("meta", "must be an object")];
+        let body = Problem::from(Error::Invalid(faults.clone())).body();
+        assert_eq!(body.message, "the request has 2 invalid field(s)");
+        assert_eq!(body.errors, faults);
+    }
+}

@@ -1,0 +1,106 @@
+//! Answers: JSON from a view, JSON written by hand, nothing.
+
+use axum::body::Body;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::Response;
+use bytes::Bytes;
+use isobar_model::error::Error;
+use isobar_model::ids::EventId;
+use isobar_model::page::{Meta, Page};
+use serde::Serialize;
+
+use crate::problem::Problem;
+
+/// What a handler gives.
+pub(crate) type Answer = Result<Response, Problem>;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// Headers that an answer gets on its way out: room for them is made once.
+const HEADERS_ROOM: usize = 12;
+
+/// An answer with a body of the given type.
+pub(crate) fn of_type(status: StatusCode, content_type: HeaderValue, body: impl Into<Bytes>) -> Response {
+    let mut response = Response::new(Body::from(body.into()));
+    *response.status_mut() = status;
+    let mut headers = HeaderMap::with_capacity(HEADERS_ROOM);
+    headers.insert(CONTENT_TYPE, content_type);
+    *response.headers_mut() = headers;
+    response
+}
+
+/// An answer whose body is JSON already.
+pub(crate) fn raw_json(status: StatusCode, body: impl Into<Bytes>) -> Response {
+    of_type(status, JSON, body)
+}
+
+/// An answer with a view as its body.
+pub(crate) fn json(status: StatusCode, view: &impl Serialize) -> Response {
+    match serde_json::to_vec(view) {
+        Ok(body) => raw_json(status, body),
+        Err(error) => {
+            // Views hold texts, numbers and JSON that was checked when it came in.
+            tracing::error!(%error, "a view cannot be written as JSON");
+            raw_json(StatusCode::INTERNAL_SERVER_ERROR, &br#"{"message":"internal error","errors":[]}"#[..])
+        }
+    }
+}
+
+/// 200 with a view.
+pub(crate) fn ok(view: &impl Serialize) -> Answer {
+    Ok(json(StatusCode::OK, view))
+}
+
+/// 201 with a view.
+pub(crate) fn created(view: &impl Serialize) -> Answer {
+    Ok(json(StatusCode::CREATED, view))
+}
+
+/// 204.
+pub(crate) fn no_content() -> Answer {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    Ok(response)
+}
+
+/// 201 with the identifier of an event, from a buffer of fixed size: `{"id":"…"}`.
+pub(crate) fn created_id(id: EventId) -> Answer {
+    const BEFORE: &[u8] = b"{\"id\":\"";
+    let mut body = *b"{\"id\":\"00000000-0000-0000-0000-000000000000\"}";
+    id.0.as_hyphenated().encode_lower(&mut body[BEFORE.len()..BEFORE.len() + 36]);
+    Ok(raw_json(StatusCode::CREATED, Bytes::copy_from_slice(&body)))
+}
+
+#[derive(Serialize)]
+struct Envelope<V> {
+    meta: Meta,
+    data: Vec<V>,
+}
+
+/// 200 with the pagination envelope around a page of views.
+pub(crate) fn page<T, V: Serialize>(page: Page<T>, view: impl FnMut(T) -> V) -> Answer {
+    let meta = page.meta();
+    ok(&Envelope { meta, data: page.items.into_iter().map(view).collect() })
+}
+
+/// 200 with the pagination envelope around items that write themselves, straight into the body.
+pub(crate) fn page_written<T>(page: &Page<T>, write: impl FnMut(&T, &mut Vec<u8>)) -> Answer {
+    let mut body = b"{\"meta\":".to_vec();
+    serde_json::to_writer(&mut body, &page.meta()).map_err(Error::internal)?;
+    body.extend_from_slice(b",\"data\":");
+    array(&page.items, write, &mut body);
+    body.push(b'}');
+    Ok(raw_json(StatusCode::OK, body))
+}
+
+/// Writes a JSON array of items that write themselves.
+pub(crate) fn array<T>(items: &[T], mut write: impl FnMut(&T, &mut Vec<u8>), out: &mut Vec<u8>) {
+    out.push(b'[');
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write(item, out);
+    }
+    out.push(b']');
+}

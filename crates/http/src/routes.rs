@@ -1,0 +1,191 @@
+//! The table of contents: every operation, who may call it, and where it is handled. The router is built from it,
+//! and so is the gate that stands before every handler.
+
+use futures::future::BoxFuture;
+use isobar_hub::Accepts;
+use isobar_model::access::Action;
+
+use crate::call::Call;
+use crate::reply::Answer;
+use crate::{auth, data, devices, events, health, openapi, organizations, projects, users};
+
+/// The method of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// GET (and HEAD).
+    Get,
+    /// POST.
+    Post,
+    /// PUT.
+    Put,
+    /// DELETE.
+    Delete,
+}
+
+impl Verb {
+    /// Its name in HTTP.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Verb::Get => "GET",
+            Verb::Post => "POST",
+            Verb::Put => "PUT",
+            Verb::Delete => "DELETE",
+        }
+    }
+}
+
+/// Which credentials an operation takes (contract: Authentication).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// None are needed, and the call is not counted: for those who watch over the server.
+    Probe,
+    /// None are needed.
+    Open,
+    /// None at the door; those that come are looked at by the operation itself.
+    Optional,
+    /// The refresh cookie alone.
+    Cookie,
+    /// A jwt or the refresh cookie: whatever is to be ended.
+    JwtOrCookie,
+    /// Those of a user: jwt, apiKey or apiKeyAlt.
+    User,
+    /// Those of a user, or a device token for its own device.
+    UserOrDevice,
+}
+
+impl Entry {
+    /// What the gate asks the hub for. Cookies are looked at by the operations that take them.
+    pub(crate) const fn accepts(self) -> Accepts {
+        match self {
+            Entry::Probe | Entry::Open | Entry::Optional | Entry::Cookie | Entry::JwtOrCookie => Accepts::Nobody,
+            Entry::User => Accepts::User,
+            Entry::UserOrDevice => Accepts::UserOrDevice,
+        }
+    }
+}
+
+pub(crate) type Handler = fn(&mut Call) -> BoxFuture<'_, Answer>;
+
+/// One operation.
+#[derive(Clone, Copy)]
+pub struct RouteRow {
+    /// Its method.
+    pub method: Verb,
+    /// Its path, variable parts in braces.
+    pub path: &'static str,
+    /// The credentials that it takes.
+    pub entry: Entry,
+    /// What a user does by it, and so the role that it needs; none: any user, or nobody, may.
+    pub action: Option<Action>,
+    pub(crate) handler: Handler,
+}
+
+impl RouteRow {
+    /// Whether it is the operation with this method and this very path.
+    pub(crate) fn is_for(&self, method: &axum::http::Method, path: &str) -> bool {
+        self.path == path && self.method.name() == method.as_str()
+    }
+}
+
+/// A handler, as a row holds it.
+macro_rules! by {
+    ($handler:path) => {
+        |call| Box::pin($handler(call))
+    };
+}
+
+const fn row(method: Verb, path: &'static str, entry: Entry, action: Option<Action>, handler: Handler) -> RouteRow {
+    RouteRow { method, path, entry, action, handler }
+}
+
+/// The main road: a device event arrives.
+pub(crate) const MAIN_ROAD: RouteRow =
+    row(Post, "/v2/events/device", UserOrDevice, Some(Action::DeviceEventCreate), by!(events::device_event_create));
+
+/// Every operation.
+pub fn table() -> Vec<RouteRow> {
+    TABLE.to_vec()
+}
+
+use Entry::{Cookie, JwtOrCookie, Open, Optional, Probe, User, UserOrDevice};
+use Verb::{Delete, Get, Post, Put};
+
+#[rustfmt::skip]
+const TABLE: &[RouteRow] = &[
+    row(Get,    "/health/live",                          Probe,        None,                            by!(health::live)),
+    row(Get,    "/health/ready",                         Probe,        None,                            by!(health::ready)),
+    row(Get,    "/metrics",                              Probe,        None,                            by!(health::metrics)),
+
+    row(Get,    "/v2/spec",                              Open,         None,                            by!(openapi::spec)),
+    row(Get,    "/v2/docs",                              Open,         None,                            by!(openapi::docs)),
+
+    row(Post,   "/v2/auth/register",                     Optional,     None,                            by!(auth::user_register)),
+    row(Post,   "/v2/auth/login",                        Open,         None,                            by!(auth::session_login)),
+    row(Post,   "/v2/auth/logout",                       JwtOrCookie,  None,                            by!(auth::session_logout)),
+    row(Get,    "/v2/auth/refreshToken",                 Cookie,       None,                            by!(auth::session_refresh)),
+    row(Get,    "/v2/auth/user",                         User,         None,                            by!(auth::user_current)),
+
+    row(Get,    "/v2/organizations",                     User,         Some(Action::OrganizationRead),  by!(organizations::organization_list)),
+    row(Post,   "/v2/organizations",                     User,         Some(Action::OrganizationCreate), by!(organizations::organization_create)),
+    row(Get,    "/v2/organizations/{id}",                User,         Some(Action::OrganizationRead),  by!(organizations::organization_fetch)),
+
+    row(Get,    "/v2/projects",                          User,         Some(Action::ProjectRead),       by!(projects::project_list)),
+    row(Post,   "/v2/projects",                          User,         Some(Action::ProjectCreate),     by!(projects::project_create)),
+    row(Get,    "/v2/projects/{id}",                     User,         Some(Action::ProjectRead),       by!(projects::project_fetch)),
+    row(Put,    "/v2/projects/{id}",                     User,         Some(Action::ProjectUpdate),     by!(projects::project_update)),
+    row(Get,    "/v2/projects/{id}/specification",       User,         Some(Action::ProjectRead),       by!(projects::specification_fetch)),
+    row(Put,    "/v2/projects/{id}/specification",       User,         Some(Action::ProjectUpdate),     by!(projects::specification_write)),
+
+    row(Get,    "/v2/users",                             User,         Some(Action::UserRead),          by!(users::user_list)),
+    row(Post,   "/v2/users",                             User,         Some(Action::UserCreate),        by!(users::user_create)),
+    row(Get,    "/v2/users/{id}",                        User,         Some(Action::UserRead),          by!(users::user_fetch)),
+    // One's own keys need no rank: the action is for the keys of others.
+    row(Get,    "/v2/users/{id}/apiKeys",                User,         Some(Action::ApiKeyManage),      by!(users::api_key_list)),
+    row(Post,   "/v2/users/{id}/apiKeys",                User,         Some(Action::ApiKeyManage),      by!(users::api_key_create)),
+    row(Delete, "/v2/users/{id}/apiKeys/{keyId}",        User,         Some(Action::ApiKeyManage),      by!(users::api_key_delete)),
+
+    row(Get,    "/v2/devices",                           User,         Some(Action::DeviceRead),        by!(devices::device_list)),
+    row(Post,   "/v2/devices",                           User,         Some(Action::DeviceCreate),      by!(devices::device_create)),
+    row(Get,    "/v2/devices/{id}",                      UserOrDevice, Some(Action::DeviceRead),        by!(devices::device_fetch)),
+    row(Put,    "/v2/devices/{id}",                      User,         Some(Action::DeviceUpdate),      by!(devices::device_update)),
+    row(Delete, "/v2/devices/{id}",                      User,         Some(Action::DeviceDelete),      by!(devices::device_delete)),
+    row(Post,   "/v2/devices/{id}/token",                User,         Some(Action::DeviceTokenRotate), by!(devices::device_token_rotate)),
+
+    row(Get,    "/v2/devices/{id}/data/{elementName}",   User,         Some(Action::DeviceRead),        by!(data::values)),
+    row(Get,    "/v2/devices/{id}/last/{elementName}",   UserOrDevice, Some(Action::DeviceRead),        by!(data::last_values)),
+    row(Get,    "/v2/devices/{id}/storage",              User,         Some(Action::DeviceRead),        by!(data::storage_list)),
+    row(Delete, "/v2/devices/{id}/storage",              User,         Some(Action::StorageDelete),     by!(data::storage_delete_all)),
+    row(Get,    "/v2/devices/{id}/storage/{elementName}", User,        Some(Action::DeviceRead),        by!(data::storage_fetch)),
+    row(Delete, "/v2/devices/{id}/storage/{elementName}", User,        Some(Action::StorageDelete),     by!(data::storage_delete)),
+
+    row(Get,    "/v2/devices/{deviceId}/events",         User,         Some(Action::DeviceRead),        by!(events::history)),
+    row(Get,    "/v2/devices/{deviceId}/events/{id}",    User,         Some(Action::DeviceRead),        by!(events::history_event)),
+
+    MAIN_ROAD,
+    row(Get,    "/v2/events/cloud",                      UserOrDevice, Some(Action::CloudEventRead),    by!(events::cloud_events)),
+    row(Post,   "/v2/events/cloud",                      UserOrDevice, Some(Action::CloudEventCreate),  by!(events::cloud_event_send)),
+    row(Get,    "/v2/events/cloud/next",                 UserOrDevice, Some(Action::CloudEventRead),    by!(events::cloud_event_next)),
+    row(Delete, "/v2/events/cloud/{id}",                 UserOrDevice, Some(Action::CloudEventRead),    by!(events::cloud_event_delete)),
+    row(Get,    "/v2/events/stream",                     User,         Some(Action::DeviceRead),        by!(events::event_stream)),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_operation_stands_in_the_table_twice() {
+        let mut seen = HashSet::new();
+        assert!(table().iter().all(|row| seen.insert((row.method.name(), row.path))));
+    }
+
+    #[test]
+    fn what_names_nobody_has_no_action() {
+        for row in table() {
+            let user = matches!(row.entry, User | UserOrDevice);
+            assert!(user || row.action.is_none(), "{} {}", row.method.name(), row.path);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Connections: accepting them, bounding them, and letting them end well.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::body::Body;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+use crate::app::App;
+use crate::meters::OpenConnection;
+use crate::patience::{Patient, Phase};
+
+/// Connections that the kernel holds for us until they are accepted.
+const BACKLOG: u32 = 4096;
+/// Most bytes of a request's head; also the size of a connection's read buffer when it is full.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Longest time that requests under way get when the server stops.
+const STOP_TIME: Duration = Duration::from_secs(10);
+/// Pause after the process ran out of files or memory: accepting at once again would only spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Silence after which the kernel asks whether an idle peer is still there, and between its questions.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
+const KEEPALIVE_BETWEEN: Duration = Duration::from_secs(15);
+/// Longest time that a peer may take none of an answer.
+const UNREAD_TIME: Duration = Duration::from_secs(60);
+/// How often finished durations are folded into the histograms, so that nobody need scrape to keep memory bounded.
+const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// Listens on an address.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Serves connections until `shutdown` is done; then accepts no more and finishes what is under way, within 10 s.
+pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(None::<Duration>) // see `patience`
+        .keep_alive(true)
+        .pipeline_flush(true)
+        .max_buf_size(HEAD_BYTES_MAX);
+    let graceful = GracefulShutdown::new();
+    let mut upkeep = tokio::time::interval(UPKEEP_EVERY);
+    let mut shutdown = std::pin::pin!(shutdown);
+    loop {
+        tokio::select! {
+            () = &mut shutdown => break,
+            _ = upkeep.tick() => app.upkeep(),
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => connection(&http, &graceful, app.clone(), stream, peer),
+                Err(error) => refused(&error).await,
+            },
+        }
+    }
+    drop(listener);
+    app.end_streams();
+    if tokio::time::timeout(STOP_TIME, graceful.shutdown()).await.is_err() {
+        tracing::warn!("some requests did not end in time and were cut off");
+    }
+    Ok(())
+}
+
+/// An accept that failed. A peer that left before it was accepted costs nothing; a lack of files or memory needs time.
+async fn refused(error: &io::Error) {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted) {
+        tracing::error!(%error, "cannot accept connections");
+        tokio::time::sleep(ACCEPT_PAUSE).await;
+    }
+}
+
+fn connection(http: &http1::Builder, graceful: &GracefulShutdown, app: App, stream: TcpStream, peer: SocketAddr) {
+    if let Err(error) = bounded(&stream) {
+        tracing::debug!(%error, "a connection was gone before it began");
+        return;
+    }
+    let open = OpenConnection::new(&app.meters().connections);
+    let phase = Phase::default();
+    let socket = TokioIo::new(Patient::new(stream, phase.clone()));
+    let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+        let (app, phase) = (app.clone(), phase.clone());
+        async move {
+            phase.answering();
+            let response = app.answer(request.map(Body::new), peer.ip().to_canonical()).await;
+            phase.answered();
+            Ok::<_, std::convert::Infallible>(response)
+        }
+    });
+    let served = graceful.watch(http.serve_connection(socket, service));
+    tokio::spawn(async move {
+        let _open = open;
+        if let Err(error) = served.await {
+            tracing::debug!(%error, "a connection broke");
+        }
+    });
+}
+
+/// No delay for small answers; an end for peers that have vanished or read nothing.
+fn bounded(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_BETWEEN))?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(UNREAD_TIME))?;
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! When devices, users and keys were last seen: kept in memory, written to the registry now and then, so that
+//! an event costs no registry write.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use isobar_model::ids::{ApiKeyId, DeviceKey, UserId};
+use isobar_model::time::Timestamp;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::entries::DeviceEntry;
+use crate::{Hub, pause};
+
+/// How often what was seen is written.
+const FLUSH_EVERY: Duration = Duration::from_secs(5);
+/// Devices written at a time: more would hold the registry's writer from others.
+const DEVICES_A_FLUSH: usize = 5_000;
+
+/// What was seen and is not yet written.
+#[derive(Default)]
+pub(crate) struct Activity {
+    devices: Mutex<Vec<Arc<DeviceEntry>>>,
+    users: Mutex<HashMap<UserId, Timestamp>>,
+    api_keys: Mutex<HashMap<ApiKeyId, Timestamp>>,
+}
+
+impl Activity {
+    /// A device sent an event.
+    pub(crate) fn device(&self, entry: &Arc<DeviceEntry>, now: Timestamp) {
+        if entry.active.swap(now.millis(), Ordering::Relaxed) == 0 {
+            self.devices.lock().push(Arc::clone(entry));
+        }
+    }
+
+    /// A user made a call.
+    pub(crate) fn user(&self, user: UserId, now: Timestamp) {
+        self.users.lock().insert(user, now);
+    }
+
+    /// An API key was used.
+    pub(crate) fn api_key(&self, key: ApiKeyId, now: Timestamp) {
+        self.api_keys.lock().insert(key, now);
+    }
+
+    fn take_devices(&self, most: usize) -> Vec<(DeviceKey, Timestamp)> {
+        let mut waiting = self.devices.lock();
+        let count = waiting.len().min(most);
+        let taken = waiting.drain(..count);
+        taken.map(|entry| (entry.device.key, Timestamp::from_millis(entry.active.swap(0, Ordering::Relaxed)))).collect()
+    }
+}
+
+impl Hub {
+    /// When the device was last active, if the registry does not know it yet.
+    pub(crate) fn newest_activity(entry: &DeviceEntry) -> Option<Timestamp> {
+        let millis = entry.active.load(Ordering::Relaxed);
+        (millis > 0).then(|| Timestamp::from_millis(millis))
+    }
+
+    /// Writes what was seen, every few seconds and once more at the end.
+    pub(crate) async fn run_activity(self, mut stop: watch::Receiver<bool>) {
+        loop {
+            let stopping = pause(&mut stop, FLUSH_EVERY).await;
+            self.flush_activity(if stopping { usize::MAX } else { DEVICES_A_FLUSH }).await;
+            if stopping {
+                return;
+            }
+        }
+    }
+
+    async fn flush_activity(&self, devices: usize) {
+        let activity = &self.0.activity;
+        let seen = activity.take_devices(devices);
+        let users: Vec<_> = std::mem::take(&mut *activity.users.lock()).into_iter().collect();
+        let keys: Vec<_> = std::mem::take(&mut *activity.api_keys.lock()).into_iter().collect();
+        let registry = &self.0.registry;
+        // Losing a moment of activity to a registry that is down harms nobody: the next event brings a newer one.
+        let written = async {
+            if !seen.is_empty() {
+                registry.devices_touch(&seen).await?;
+            }
+            if !users.is_empty() {
+                registry.users_touch(&users).await?;
+            }
+            if !keys.is_empty() {
+                registry.api_keys_touch(&keys).await?;
+            }
+            Ok::<_, isobar_store::error::StoreError>(())
+        };
+        if let Err(error) = written.await {
+            tracing::warn!(%error, "last activity could not be written");
+        }
+    }
+}

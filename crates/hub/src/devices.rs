@@ -1,0 +1,209 @@
+//! Devices.
+
+use std::sync::Arc;
+
+use isobar_model::access::{self, Action, Caller, CanRead};
+use isobar_model::check::Faults;
+use isobar_model::device::{Device, DeviceInput};
+use isobar_model::error::{Error, Result};
+use isobar_model::event::LastValues;
+use isobar_model::ids::{DeviceId, DeviceRef, ProjectId};
+use isobar_model::page::{ListRequest, Page};
+use isobar_model::project::empty_object;
+use isobar_model::secret::Secret;
+use isobar_store::registry::{DeviceChange, NewDevice};
+
+use crate::entries::DeviceEntry;
+use crate::error::Told as _;
+use crate::gate::Principal;
+use crate::{Hub, TreeQuery};
+
+/// Which last values are wanted with a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LastChoice {
+    /// None.
+    #[default]
+    None,
+    /// Those of every storage element.
+    All,
+    /// Those of these storage elements.
+    Elements(Vec<String>),
+}
+
+/// A device, with last values if they were asked for.
+#[derive(Clone, Debug)]
+pub struct DeviceView {
+    /// The device.
+    pub device: Device,
+    /// Last values by storage element.
+    pub last: Vec<(Arc<str>, LastValues)>,
+}
+
+impl Hub {
+    /// Creates a device; its token is shown this once.
+    pub async fn device_create(&self, caller: &Caller, input: DeviceInput) -> Result<(Device, Secret)> {
+        let (pass, _) = self.owner_pass(caller, input.organization, Action::DeviceCreate).await?;
+        let project = self.project_of_input(caller, input.project).await?;
+        let token = Secret::new(&self.0.chance);
+        let new = NewDevice {
+            id: DeviceId(self.new_id().0),
+            project,
+            name: input.name,
+            version: input.version.over(None),
+            protocol: input.protocol.over(None),
+            protocols: input.protocols.unwrap_or_default(),
+            meta: input.meta.unwrap_or_else(empty_object),
+            description: input.description.over(None),
+            street_address: input.street_address.over(None),
+            created_by: Some(caller.user),
+            token: token.digest(),
+        };
+        let made = self.0.registry.device_create(&pass, new, self.0.clock.now()).await.told()?;
+        Ok((made, token))
+    }
+
+    /// The project that a body names: one that the caller can see.
+    async fn project_of_input(&self, caller: &Caller, named: Option<ProjectId>) -> Result<ProjectId> {
+        let unknown = || Error::invalid("projectUuid", "no such project");
+        let id = named.ok_or_else(unknown)?;
+        match self.project_read(caller, id).await {
+            Ok(_) => Ok(id),
+            Err(Error::Missing(_)) => Err(unknown()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Lists devices.
+    pub async fn device_list(
+        &self,
+        caller: &Caller,
+        tree: TreeQuery,
+        list: ListRequest,
+        last: LastChoice,
+    ) -> Result<Page<DeviceView>> {
+        let pass = self.list_pass(caller, tree, Action::DeviceRead).await?;
+        self.0.outbox.caught_up().await;
+        let page = self.0.registry.device_list(&pass, &list).await.told()?;
+        let mut views = Vec::with_capacity(page.items.len());
+        for device in page.items {
+            let read = access::read(caller, Action::DeviceRead, device.reference(), &device.lineage);
+            let read = read.map_err(|refusal| refusal.into_error("device"))?;
+            views.push(self.dressed(device, None, &read, &last).await?);
+        }
+        Ok(Page::new(views, page.total, page.request))
+    }
+
+    /// Fetches a device.
+    pub async fn device_fetch(&self, principal: &Principal, id: DeviceId, last: LastChoice) -> Result<DeviceView> {
+        let (pass, entry) = self.device_read(principal, id).await?;
+        self.0.outbox.settled(entry.device.key).await;
+        let device = self.0.registry.device_fetch(&pass).await.told()?.ok_or(Error::Missing("device"))?;
+        self.dressed(device, Some(&entry), &pass, &last).await
+    }
+
+    /// Adds what the registry does not know: last values, and activity that is not written yet.
+    async fn dressed(
+        &self,
+        mut device: Device,
+        entry: Option<&DeviceEntry>,
+        pass: &CanRead<DeviceRef>,
+        last: &LastChoice,
+    ) -> Result<DeviceView> {
+        let seen = match entry {
+            Some(entry) => Hub::newest_activity(entry),
+            None => self.cached_device(device.id).and_then(|entry| Hub::newest_activity(&entry)),
+        };
+        device.last_active = device.last_active.max(seen);
+        let elements: Vec<Arc<str>> = match last {
+            LastChoice::None => Vec::new(),
+            LastChoice::Elements(names) => names.iter().map(|name| Arc::from(name.as_str())).collect(),
+            LastChoice::All => {
+                let series = self.0.telemetry.series(pass).await.told()?;
+                series.into_iter().map(|series| series.element).collect()
+            }
+        };
+        let mut found = Vec::with_capacity(elements.len());
+        for element in elements {
+            if let Some(values) = self.0.telemetry.last(pass, &element).await.told()? {
+                found.push((element, values));
+            }
+        }
+        Ok(DeviceView { device, last: found })
+    }
+
+    /// Changes a device: what the body leaves out keeps its value.
+    pub async fn device_update(
+        &self,
+        caller: &Caller,
+        id: DeviceId,
+        input: DeviceInput,
+        last: LastChoice,
+    ) -> Result<DeviceView> {
+        let principal = Principal::User(Arc::new(caller.clone()));
+        let (pass, entry) = self.device_write(&principal, id, Action::DeviceUpdate).await?;
+        self.0.outbox.settled(entry.device.key).await;
+        let old = self.0.registry.device_fetch(&pass.reading()).await.told()?.ok_or(Error::Missing("device"))?;
+        let change = self.device_change(caller, &old, input).await?;
+        let device = self.0.registry.device_update(&pass, &change, self.0.clock.now()).await.told()?;
+        self.device_changed(id);
+        self.dressed(device, Some(&entry), &pass.reading(), &last).await
+    }
+
+    async fn device_change(&self, caller: &Caller, old: &Device, input: DeviceInput) -> Result<DeviceChange> {
+        let mut faults = Faults::new();
+        let project = match input.project {
+            Some(same) if same == old.project => same,
+            named => match self.project_of_input(caller, named).await {
+                Err(Error::Invalid(found)) => {
+                    faults.extend(found);
+                    old.project
+                }
+                other => other?,
+            },
+        };
+        let organization = match input.organization {
+            Some(other) if other != old.organization => {
+                match self.owner_pass(caller, Some(other), Action::DeviceUpdate).await {
+                    Err(Error::Invalid(found)) => {
+                        faults.extend(found);
+                        old.organization
+                    }
+                    owner => *owner?.0.target(),
+                }
+            }
+            _ => old.organization,
+        };
+        faults.unless_any(DeviceChange {
+            name: input.name,
+            project,
+            organization,
+            version: input.version.over(old.version.clone()),
+            protocol: input.protocol.over(old.protocol.clone()),
+            protocols: input.protocols.unwrap_or_else(|| old.protocols.clone()),
+            meta: input.meta.unwrap_or_else(|| old.meta.clone()),
+            description: input.description.over(old.description.clone()),
+            street_address: input.street_address.over(old.street_address.clone()),
+        })
+    }
+
+    /// Deletes a device with everything it said.
+    pub async fn device_delete(&self, caller: &Caller, id: DeviceId) -> Result<()> {
+        let principal = Principal::User(Arc::new(caller.clone()));
+        let (pass, _) = self.device_write(&principal, id, Action::DeviceDelete).await?;
+        // First the registry: from here on no event of it is accepted. What a crash leaves in the telemetry store
+        // can no longer be reached by anybody.
+        self.0.registry.device_delete(&pass).await.told()?;
+        self.device_changed(id);
+        self.0.telemetry.forget(&pass).await.told()
+    }
+
+    /// Makes a new token for a device; the old one ends at once.
+    pub async fn device_token_rotate(&self, caller: &Caller, id: DeviceId) -> Result<Secret> {
+        let principal = Principal::User(Arc::new(caller.clone()));
+        let (pass, _) = self.device_write(&principal, id, Action::DeviceTokenRotate).await?;
+        let token = Secret::new(&self.0.chance);
+        self.0.registry.device_token_set(&pass, &token.digest()).await.told()?;
+        self.device_changed(id);
+        Ok(token)
+    }
+}

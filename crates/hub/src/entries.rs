@@ -1,0 +1,236 @@
+//! What the main road needs of the registry, in bounded caches. A change is felt by the next request:
+//! whoever changes a thing marks its entries stale and removes them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use isobar_design::{DeviceView, Plan};
+use isobar_model::access::{self, Caller, Lineage};
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::{ApiKeyId, DeviceId, DeviceRef, OrganizationId, ProjectId, SessionId, UserId};
+use isobar_model::secret::Digest;
+use parking_lot::Mutex;
+
+use crate::Hub;
+use crate::error::Told as _;
+use crate::fresh::Fresh;
+
+/// Devices whose entries are kept.
+const DEVICES_MAX: usize = 200_000;
+/// Compiled plans kept.
+const PLANS_MAX: usize = 4_096;
+/// Accounts, sessions and API keys kept, each.
+const ACCOUNTS_MAX: usize = 16_384;
+
+/// A device as the main road needs it.
+pub(crate) struct DeviceEntry {
+    pub device: DeviceRef,
+    pub lineage: Lineage,
+    pub plan: Arc<PlanEntry>,
+    /// What expressions see of it; a run that changes it puts the changed one here.
+    pub view: Mutex<Arc<DeviceView>>,
+    /// When its newest event came, in milliseconds; 0: nothing that the registry does not know.
+    pub active: AtomicI64,
+    /// The registry has something newer.
+    stale: AtomicBool,
+}
+
+impl DeviceEntry {
+    /// Whether what it says still holds.
+    pub fn fresh(&self) -> bool {
+        !self.stale.load(Ordering::Acquire) && !self.plan.stale.load(Ordering::Acquire)
+    }
+}
+
+/// A project's compiled design.
+pub(crate) struct PlanEntry {
+    pub plan: Plan,
+    stale: AtomicBool,
+}
+
+/// A user as the gate needs it.
+pub(crate) struct AccountEntry {
+    /// As a caller, without a session.
+    pub caller: Arc<Caller>,
+    pub disabled: bool,
+    stale: AtomicBool,
+}
+
+/// A session as the gate needs it.
+pub(crate) struct SessionEntry {
+    pub caller: Arc<Caller>,
+    pub account: Arc<AccountEntry>,
+}
+
+/// The caches.
+pub(crate) struct Entries {
+    devices: Fresh<DeviceId, Arc<DeviceEntry>>,
+    tokens: Fresh<Digest, Arc<DeviceEntry>>,
+    plans: Fresh<ProjectId, Arc<PlanEntry>>,
+    accounts: Fresh<UserId, Arc<AccountEntry>>,
+    sessions: Fresh<SessionId, Arc<SessionEntry>>,
+    api_keys: Fresh<Digest, (ApiKeyId, UserId)>,
+    lineages: Fresh<OrganizationId, Lineage>,
+}
+
+impl Entries {
+    pub(crate) fn new() -> Self {
+        Self {
+            devices: Fresh::new(DEVICES_MAX),
+            tokens: Fresh::new(DEVICES_MAX),
+            plans: Fresh::new(PLANS_MAX),
+            accounts: Fresh::new(ACCOUNTS_MAX),
+            sessions: Fresh::new(ACCOUNTS_MAX),
+            api_keys: Fresh::new(ACCOUNTS_MAX),
+            lineages: Fresh::new(ACCOUNTS_MAX),
+        }
+    }
+}
+
+impl Hub {
+    /// The device that a token belongs to.
+    pub(crate) async fn device_by_token(&self, token: &[u8]) -> Result<Arc<DeviceEntry>> {
+        let (digest, entries) = (Digest::of(token), &self.0.entries);
+        if let Some(entry) = entries.tokens.get(&digest) {
+            if entry.fresh() {
+                return Ok(entry);
+            }
+            entries.tokens.invalidate(&digest);
+        }
+        let load = async {
+            let Some(id) = self.0.registry.device_by_token(&digest).await.told()? else { return Ok(None) };
+            self.device_entry(id).await
+        };
+        entries.tokens.get_or_load(&digest, load).await?.ok_or(Error::Unauthenticated)
+    }
+
+    /// The entry of a device; none when there is no such device.
+    pub(crate) async fn device_entry(&self, id: DeviceId) -> Result<Option<Arc<DeviceEntry>>> {
+        let devices = &self.0.entries.devices;
+        if let Some(entry) = devices.get(&id) {
+            if entry.fresh() {
+                return Ok(Some(entry));
+            }
+            devices.invalidate(&id);
+        }
+        devices.get_or_load(&id, self.load_device(id)).await
+    }
+
+    async fn load_device(&self, id: DeviceId) -> Result<Option<Arc<DeviceEntry>>> {
+        let registry = &self.0.registry;
+        let Some((device, lineage)) = registry.device_placement(id).await.told()? else { return Ok(None) };
+        // What its design found out earlier must be in the registry before it is read from there.
+        self.0.outbox.settled(device.key).await;
+        let pass = access::system(device, "the main road runs the device's design").reading();
+        let Some(found) = registry.device_fetch(&pass).await.told()? else { return Ok(None) };
+        let settings = registry.settings_of(&pass).await.told()?;
+        let plan = self.plan_entry(found.project).await?;
+        let own = settings.into_iter().filter_map(|record| Some((Arc::from(record.name), record.value?))).collect();
+        let view = DeviceView {
+            id,
+            name: found.name,
+            organization: found.organization,
+            meta: found.meta,
+            status: found.status,
+            settings: own,
+        };
+        Ok(Some(Arc::new(DeviceEntry {
+            device,
+            lineage,
+            plan,
+            view: Mutex::new(Arc::new(view)),
+            active: AtomicI64::new(0),
+            stale: AtomicBool::new(false),
+        })))
+    }
+
+    /// The compiled design of a project. A stored specification was checked when it was written; one that no longer
+    /// compiles (an older release wrote it) runs nothing, and says so in the log.
+    pub(crate) async fn plan_entry(&self, project: ProjectId) -> Result<Arc<PlanEntry>> {
+        let load = async {
+            let pass = access::system(project, "the main road compiles the project's design").reading();
+            let Some(specification) = self.0.registry.specification_fetch(&pass).await.told()? else { return Ok(None) };
+            let plan = Plan::compile(&specification.planes.tree()).map_err(|faults| {
+                Error::internal(format!("the stored design of project {project} does not compile: {faults:?}"))
+            })?;
+            Ok(Some(Arc::new(PlanEntry { plan, stale: AtomicBool::new(false) })))
+        };
+        self.0.entries.plans.get_or_load(&project, load).await?.ok_or(Error::Missing("project"))
+    }
+
+    /// The account of a user; none when there is no such user.
+    pub(crate) async fn account_entry(&self, user: UserId) -> Result<Option<Arc<AccountEntry>>> {
+        let load = async {
+            let Some(account) = self.0.registry.account(user).await.told()? else { return Ok(None) };
+            let caller = Caller { user, role: account.role, lineage: account.lineage, session: None };
+            let disabled = account.disabled;
+            Ok(Some(Arc::new(AccountEntry { caller: Arc::new(caller), disabled, stale: AtomicBool::new(false) })))
+        };
+        self.0.entries.accounts.get_or_load(&user, load).await
+    }
+
+    /// The session of a jwt, if it is still open.
+    pub(crate) async fn session_entry(&self, session: SessionId, user: UserId) -> Result<Arc<SessionEntry>> {
+        let sessions = &self.0.entries.sessions;
+        if let Some(entry) = sessions.get(&session) {
+            if !entry.account.stale.load(Ordering::Acquire) {
+                return Ok(entry);
+            }
+            sessions.invalidate(&session);
+        }
+        let load = async {
+            let open = self.0.registry.session(session).await.told()?;
+            if open.is_none_or(|open| open.user != user) {
+                return Ok(None);
+            }
+            let Some(account) = self.account_entry(user).await? else { return Ok(None) };
+            let caller = Arc::new(Caller { session: Some(session), ..(*account.caller).clone() });
+            Ok(Some(Arc::new(SessionEntry { caller, account })))
+        };
+        sessions.get_or_load(&session, load).await?.ok_or(Error::Unauthenticated)
+    }
+
+    /// The user that an API key belongs to.
+    pub(crate) async fn user_by_api_key(&self, key: &[u8]) -> Result<(ApiKeyId, UserId)> {
+        let digest = Digest::of(key);
+        let load = async { self.0.registry.user_by_api_key(&digest).await.told() };
+        self.0.entries.api_keys.get_or_load(&digest, load).await?.ok_or(Error::Unauthenticated)
+    }
+
+    /// The lineage of an organization; none when there is no such organization.
+    pub(crate) async fn lineage_of(&self, organization: OrganizationId) -> Result<Option<Lineage>> {
+        let load = async { self.0.registry.organization_lineage(organization).await.told() };
+        self.0.entries.lineages.get_or_load(&organization, load).await
+    }
+
+    /// The device changed: its next event sees the change.
+    pub(crate) fn device_changed(&self, id: DeviceId) {
+        let entries = &self.0.entries;
+        entries.tokens.distrust_loads();
+        if let Some(entry) = entries.devices.invalidate(&id) {
+            entry.stale.store(true, Ordering::Release);
+        }
+    }
+
+    /// The project's design changed: the next event of each of its devices runs the new one.
+    pub(crate) fn design_changed(&self, project: ProjectId) {
+        let entries = &self.0.entries;
+        entries.tokens.distrust_loads();
+        entries.devices.distrust_loads();
+        if let Some(entry) = entries.plans.invalidate(&project) {
+            entry.stale.store(true, Ordering::Release);
+        }
+    }
+
+    /// An API key was deleted. Keys are cached by digest, which nobody knows any more: all are forgotten.
+    pub(crate) fn api_keys_changed(&self) {
+        self.0.entries.api_keys.clear();
+    }
+}
+
+impl Hub {
+    /// The entry of a device, if it is cached.
+    pub(crate) fn cached_device(&self, id: DeviceId) -> Option<Arc<DeviceEntry>> {
+        self.0.entries.devices.get(&id)
+    }
+}

@@ -1,0 +1,32 @@
+//! How a failure of a store sounds to a caller.
+
+use isobar_model::error::Error;
+use isobar_store::error::StoreError;
+
+/// Turns a store's failure into the caller's, in one place.
+pub(crate) fn from_store(error: StoreError) -> Error {
+    match error {
+        StoreError::Taken { field } => Error::invalid(field, "is already taken"),
+        StoreError::Gone(noun) => Error::Missing(noun),
+        StoreError::InUse(why) => Error::invalid("body", why),
+        StoreError::Limit(why) => Error::invalid("organizationId", why),
+        StoreError::Busy => Error::Busy,
+        StoreError::Unavailable(cause) => {
+            tracing::error!(error = %cause, "a store is unavailable");
+            Error::Busy
+        }
+        damaged @ StoreError::Damaged(_) => Error::internal(damaged),
+    }
+}
+
+/// Gives every store result the caller's error.
+pub(crate) trait Told<T> {
+    /// The result with the caller's error.
+    fn told(self) -> Result<T, Error>;
+}
+
+impl<T> Told<T> for Result<T, StoreError> {
+    fn told(self) -> Result<T, Error> {
+        self.map_err(from_store)
+    }
+}

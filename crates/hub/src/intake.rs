@@ -1,0 +1,345 @@
+//! The main road: a device event arrives, its project's design runs, everything it causes is committed at once.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use isobar_design::{Effect, EventView, Outcome, Trigger};
+use isobar_model::access::{Action, CanWrite};
+use isobar_model::check::Faults;
+use isobar_model::error::{Error, Result};
+use isobar_model::event::{Event, EventType};
+use isobar_model::ids::{DeviceRef, EventId, SettingId};
+use isobar_model::json::{Json, RawJson};
+use isobar_model::time::Timestamp;
+use isobar_store::telemetry::{Commit, Idempotency, Memory, NewCloudEvent, NewEvent, NewValue, Ran};
+
+use crate::Hub;
+use crate::entries::DeviceEntry;
+use crate::gate::Principal;
+use crate::live::LiveEvent;
+use crate::outbox::{SettingWork, Work, not_committed};
+
+/// Longest element name, in characters.
+pub(crate) const ELEMENT_NAME_MAX: usize = 128;
+/// Longest idempotency key, in characters (contract: Events).
+const IDEMPOTENCY_KEY_MAX: usize = 64;
+/// How long an idempotency key is remembered, in seconds (contract: Events).
+const IDEMPOTENCY_SECONDS: i64 = 24 * 3600;
+
+/// An event as it came in.
+struct Incoming<'a> {
+    element: Arc<str>,
+    payload: RawJson,
+    tree: Json<'a>,
+    idempotency_key: Option<&'a str>,
+    now: Timestamp,
+}
+
+/// What a run leaves besides its commit.
+#[derive(Default)]
+struct Aftermath {
+    id: Option<EventId>,
+    has_work: bool,
+    queued: bool,
+    /// The events to show to streams, when there are any.
+    shown: Vec<Event>,
+}
+
+impl Hub {
+    /// Accepts a device event: durable, processed and in history when this returns.
+    pub async fn event_accept(
+        &self,
+        principal: &Principal,
+        device: Option<&str>,
+        element: Option<&str>,
+        body: Bytes,
+        idempotency_key: Option<&str>,
+    ) -> Result<EventId> {
+        let mut faults = Faults::new();
+        let target = self.event_device(principal, device, &mut faults).await?;
+        let element = element_name(element, &mut faults);
+        check_idempotency_key(idempotency_key, &mut faults);
+        let (Some((payload, tree)), Some(element)) = (read_payload(&body, &mut faults), element) else {
+            return Err(faults.end().err().unwrap_or(Error::Busy));
+        };
+        let Some((pass, entry)) = target else { return Err(faults.end().err().unwrap_or(Error::Busy)) };
+        if !entry.plan.plan.accepts(element) {
+            faults.add("query.elementName", "is no deviceEvent element of the project's design");
+        }
+        faults.end()?;
+        let now = self.0.clock.now();
+        self.accept(&pass, &entry, &Incoming { element: Arc::from(element), payload, tree, idempotency_key, now }).await
+    }
+
+    async fn accept(
+        &self,
+        pass: &CanWrite<DeviceRef>,
+        entry: &Arc<DeviceEntry>,
+        event: &Incoming<'_>,
+    ) -> Result<EventId> {
+        let mut after = Aftermath::default();
+        let ran = self
+            .0
+            .telemetry
+            .run(pass, event.idempotency_key, event.now, &mut |memory| self.process(entry, event, memory, &mut after))
+            .await
+            .map_err(not_committed(self, entry.device.key, after.has_work))?;
+        self.0.activity.device(entry, event.now);
+        match ran {
+            Ran::Repeated(first) => Ok(first),
+            Ran::Committed { .. } => {
+                self.tell(entry, &mut after);
+                after.id.ok_or_else(|| Error::internal("a run was committed that never ran"))
+            }
+        }
+    }
+
+    /// Runs the design on the event and gathers what must be written. The device's runs are serialised here, so ids
+    /// grow and what expressions see is what the run before has left.
+    fn process(&self, entry: &DeviceEntry, event: &Incoming<'_>, memory: &dyn Memory, after: &mut Aftermath) -> Commit {
+        let id = self.new_id();
+        let view = Arc::clone(&entry.view.lock());
+        let seen = EventView {
+            id,
+            element: &event.element,
+            received_at: id.minted_at(),
+            payload: &event.payload,
+            tree: &event.tree,
+        };
+        let trigger = Trigger::DeviceEvent { element: &event.element };
+        let outcome = isobar_design::run(&entry.plan.plan, trigger, &seen, &view, &Remembered(memory));
+        let mut commit = Commit::default();
+        commit.history.push(NewEvent {
+            id,
+            kind: EventType::DeviceEvent,
+            element: Arc::clone(&event.element),
+            payload: event.payload.clone(),
+            errors: Vec::new(),
+        });
+        commit.idempotency = event.idempotency_key.map(|key| Idempotency {
+            key: key.to_owned(),
+            answer: id,
+            expires_at: event.now.plus_seconds(IDEMPOTENCY_SECONDS),
+        });
+        self.carry_out(entry, id, outcome, &mut commit, after);
+        after.id = Some(id);
+        if self.0.live.has_streams() {
+            after.shown = commit.history.iter().map(|event| shown(entry, event)).collect();
+        }
+        commit
+    }
+
+    /// Turns the effects of a run into rows and into work for the outbox.
+    fn carry_out(
+        &self,
+        entry: &DeviceEntry,
+        id: EventId,
+        outcome: Outcome,
+        commit: &mut Commit,
+        after: &mut Aftermath,
+    ) {
+        let mut work = Work { device: Some(entry.device.id), ..Work::default() };
+        for effect in outcome.effects {
+            match effect {
+                Effect::Store { element, value } => commit.values.push(NewValue { event: id, element, payload: value }),
+                Effect::Remember { element, state } => commit.states.push((element, state)),
+                Effect::Send { element, payload, ttl_minutes } => {
+                    let cloud_event = self.new_cloud_event(element, payload, ttl_minutes);
+                    queue_up(cloud_event, commit);
+                }
+                Effect::SetStatus(status) => {
+                    work.status = Some(status.number());
+                    change_view(entry, |view| view.status = status);
+                }
+                Effect::SetMeta { tag, value } => {
+                    work.meta.push((tag.clone(), value.text().to_owned()));
+                    change_view(entry, |view| view.meta = with_label(&view.meta, &tag, &value));
+                }
+                Effect::SetLocation(place) => work.location = Some((place.latitude, place.longitude)),
+                Effect::SetSetting { element, value } => {
+                    let text = value.as_ref().map(|value| value.text().to_owned());
+                    work.settings.push(SettingWork {
+                        id: SettingId(self.new_id().0),
+                        name: element.to_string(),
+                        value: text,
+                    });
+                    change_view(entry, |view| {
+                        view.settings.retain(|(name, _)| *name != element);
+                        view.settings.extend(value.map(|value| (element, value)));
+                    });
+                }
+            }
+        }
+        if let Some(event) = commit.history.first_mut() {
+            event.errors = outcome.errors;
+        }
+        after.queued = !commit.queue.is_empty();
+        after.has_work = !work.is_empty();
+        if after.has_work {
+            self.0.outbox.expect(entry.device.key);
+            commit.outbox.push(work.bytes());
+        }
+    }
+
+    /// A cloud event, minted now.
+    pub(crate) fn new_cloud_event(
+        &self,
+        element: Arc<str>,
+        payload: RawJson,
+        ttl_minutes: Option<u32>,
+    ) -> NewCloudEvent {
+        let id = self.new_id();
+        let expires_at = ttl_minutes.map(|minutes| id.minted_at().plus_seconds(i64::from(minutes) * 60));
+        NewCloudEvent { id, element, payload, expires_at }
+    }
+
+    fn tell(&self, entry: &DeviceEntry, after: &mut Aftermath) {
+        if after.has_work {
+            self.0.outbox.wake();
+        }
+        if after.queued {
+            self.0.live.ring(entry.device.key);
+        }
+        for event in after.shown.drain(..) {
+            self.0.live.publish(LiveEvent { event: Arc::new(event), lineage: entry.lineage.clone() });
+        }
+    }
+
+    /// Queues a cloud event that somebody sends through the API.
+    pub(crate) async fn queue_cloud_event(
+        &self,
+        pass: &CanWrite<DeviceRef>,
+        entry: &Arc<DeviceEntry>,
+        element: &str,
+        payload: RawJson,
+        idempotency_key: Option<&str>,
+    ) -> Result<EventId> {
+        let now = self.0.clock.now();
+        let mut after = Aftermath { queued: true, ..Aftermath::default() };
+        let mut work = |_: &dyn Memory| {
+            let mut commit = Commit::default();
+            let cloud_event = self.new_cloud_event(Arc::from(element), payload.clone(), None);
+            let id = cloud_event.id;
+            queue_up(cloud_event, &mut commit);
+            commit.idempotency = idempotency_key.map(|key| Idempotency {
+                key: key.to_owned(),
+                answer: id,
+                expires_at: now.plus_seconds(IDEMPOTENCY_SECONDS),
+            });
+            after.id = Some(id);
+            after.shown = commit.history.iter().map(|event| shown(entry, event)).collect();
+            commit
+        };
+        let ran = self.0.telemetry.run(pass, idempotency_key, now, &mut work).await;
+        match ran.map_err(crate::error::from_store)? {
+            Ran::Repeated(first) => Ok(first),
+            Ran::Committed { .. } => {
+                self.tell(entry, &mut after);
+                after.id.ok_or_else(|| Error::internal("a run was committed that never ran"))
+            }
+        }
+    }
+
+    /// The device of a posted event. One that is unknown or out of reach is a fault here, not a 404 (contract: Conventions).
+    async fn event_device(
+        &self,
+        principal: &Principal,
+        device: Option<&str>,
+        faults: &mut Faults,
+    ) -> Result<Option<(CanWrite<DeviceRef>, Arc<DeviceEntry>)>> {
+        if let Principal::Device(session) = principal {
+            return self.device_write(principal, session.device().id, Action::DeviceEventCreate).await.map(Some);
+        }
+        self.allow(principal.user()?, Action::DeviceEventCreate).await?;
+        let Some(text) = device else {
+            faults.add("query.deviceId", "is required");
+            return Ok(None);
+        };
+        let found = match text.parse() {
+            Ok(id) => self.device_write(principal, id, Action::DeviceEventCreate).await,
+            Err(_) => Err(Error::Missing("device")),
+        };
+        match found {
+            Err(Error::Missing(_)) => {
+                faults.add("query.deviceId", "no such device");
+                Ok(None)
+            }
+            found => found.map(Some),
+        }
+    }
+}
+
+/// Puts a cloud event into the queue and the history of a commit.
+fn queue_up(cloud_event: NewCloudEvent, commit: &mut Commit) {
+    commit.history.push(NewEvent {
+        id: cloud_event.id,
+        kind: EventType::CloudEvent,
+        element: Arc::clone(&cloud_event.element),
+        payload: cloud_event.payload.clone(),
+        errors: Vec::new(),
+    });
+    commit.queue.push(cloud_event);
+}
+
+fn shown(entry: &DeviceEntry, event: &NewEvent) -> Event {
+    Event {
+        id: event.id,
+        kind: event.kind,
+        device: entry.device.id,
+        element: Arc::clone(&event.element),
+        payload: event.payload.clone(),
+        errors: event.errors.clone(),
+    }
+}
+
+fn change_view(entry: &DeviceEntry, change: impl FnOnce(&mut isobar_design::DeviceView)) {
+    let mut view = entry.view.lock();
+    change(Arc::make_mut(&mut view));
+}
+
+/// An object with one label set.
+fn with_label(meta: &RawJson, tag: &str, value: &RawJson) -> RawJson {
+    let mut tree = meta.tree();
+    if let Json::Object(members) = &mut tree {
+        members.retain(|(name, _)| name != tag);
+        members.push((tag.into(), value.tree()));
+    }
+    RawJson::from(&tree)
+}
+
+/// What earlier runs left, as the design asks for it.
+struct Remembered<'a>(&'a dyn Memory);
+
+impl isobar_design::Memory for Remembered<'_> {
+    fn last(&self, element: &str) -> Option<RawJson> {
+        self.0.last(element)
+    }
+
+    fn state(&self, element: &str) -> Option<Bytes> {
+        self.0.state(element)
+    }
+}
+
+/// Checks an element name of a query.
+pub(crate) fn element_name<'a>(element: Option<&'a str>, faults: &mut Faults) -> Option<&'a str> {
+    match element {
+        None => faults.add("query.elementName", "is required"),
+        Some(name) => faults.length("query.elementName", name, 1, ELEMENT_NAME_MAX),
+    }
+    element
+}
+
+/// Checks an idempotency key.
+pub(crate) fn check_idempotency_key(key: Option<&str>, faults: &mut Faults) {
+    faults.length_if("header.Idempotency-Key", key, 1, IDEMPOTENCY_KEY_MAX);
+}
+
+/// Reads a payload: any JSON but null.
+pub(crate) fn read_payload<'a>(body: &'a Bytes, faults: &mut Faults) -> Option<(RawJson, Json<'a>)> {
+    match RawJson::read(body) {
+        Ok((_, Json::Null)) => faults.add("body", "must not be null"),
+        Ok(read) => return Some(read),
+        Err(fault) => faults.add("body", format!("is not valid JSON: {fault}")),
+    }
+    None
+}

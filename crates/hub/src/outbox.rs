@@ -1,0 +1,229 @@
+//! The outbox: what a run found out and the registry must learn, done afterwards and until it succeeds.
+//! At least once and in order; every piece of work may be done again without harm.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use isobar_model::access;
+use isobar_model::device::Location;
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, SettingId};
+use isobar_model::json::RawJson;
+use isobar_model::status::Status;
+use isobar_store::error::StoreError;
+use isobar_store::registry::{DeviceReport, SettingWrite};
+use isobar_store::telemetry::OutboxEntry;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Notify, watch};
+
+use crate::error::Told as _;
+use crate::{Hub, pause, stopped};
+
+/// Entries taken from the store at a time.
+const BATCH: usize = 512;
+/// First pause after a failure; it doubles up to [`RETRY_MAX`].
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+/// Longest pause after a failure.
+const RETRY_MAX: Duration = Duration::from_secs(5);
+/// How long a read waits for work that would change its answer.
+const SETTLE_MAX: Duration = Duration::from_secs(1);
+
+/// What one run leaves for the registry. JSON values are kept as text.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Work {
+    pub device: Option<DeviceId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u8>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub meta: Vec<(String, String)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub location: Option<(f64, f64)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<SettingWork>,
+}
+
+/// A setting that a design has set, or reset when there is no value. The record's id was chosen in the run,
+/// so that doing it again makes no second record.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct SettingWork {
+    pub id: SettingId,
+    pub name: String,
+    pub value: Option<String>,
+}
+
+impl Work {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.status.is_none() && self.meta.is_empty() && self.location.is_none() && self.settings.is_empty()
+    }
+
+    /// Its bytes in the store.
+    pub(crate) fn bytes(&self) -> Bytes {
+        // A struct of texts and numbers always serialises.
+        serde_json::to_vec(self).unwrap_or_default().into()
+    }
+}
+
+/// What is waiting to be done.
+pub(crate) struct Outbox {
+    /// Runs by device whose work is not done yet.
+    pending: Mutex<HashMap<DeviceKey, u32>>,
+    wake: Notify,
+    done: Notify,
+}
+
+impl Outbox {
+    pub(crate) fn new() -> Self {
+        Self { pending: Mutex::new(HashMap::new()), wake: Notify::new(), done: Notify::new() }
+    }
+
+    /// A run is about to leave work. Called while the device's runs are serialised.
+    pub(crate) fn expect(&self, device: DeviceKey) {
+        *self.pending.lock().entry(device).or_insert(0) += 1;
+    }
+
+    /// Expected work is done, or will never come because its run was not committed.
+    pub(crate) fn met(&self, device: DeviceKey) {
+        let mut pending = self.pending.lock();
+        if let Some(count) = pending.get_mut(&device) {
+            *count -= 1;
+            if *count == 0 {
+                pending.remove(&device);
+            }
+        }
+        drop(pending);
+        self.done.notify_waiters();
+    }
+
+    /// Work was committed.
+    pub(crate) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Waits until the registry knows what the device's runs have found out so far.
+    pub(crate) async fn settled(&self, device: DeviceKey) {
+        self.wait_until(|pending| !pending.contains_key(&device)).await;
+    }
+
+    /// Waits until the registry knows what all runs have found out.
+    pub(crate) async fn caught_up(&self) {
+        self.wait_until(HashMap::is_empty).await;
+    }
+
+    async fn wait_until(&self, reached: impl Fn(&HashMap<DeviceKey, u32>) -> bool) {
+        let waiting = async {
+            loop {
+                let done = self.done.notified();
+                if reached(&self.pending.lock()) {
+                    return;
+                }
+                done.await;
+            }
+        };
+        // A registry that is down must not hold up reads for ever: they then show what it knows.
+        let _ = tokio::time::timeout(SETTLE_MAX, waiting).await;
+    }
+}
+
+impl Hub {
+    /// Does what an earlier process left.
+    pub(crate) async fn drain_outbox(&self) -> Result<()> {
+        let mut after = 0;
+        loop {
+            let entries = self.0.telemetry.outbox(after, BATCH).await.told()?;
+            let Some(last) = entries.last() else { return Ok(()) };
+            after = last.number;
+            for entry in &entries {
+                self.do_work(entry).await.told()?;
+            }
+            let numbers: Vec<u64> = entries.iter().map(|entry| entry.number).collect();
+            self.0.telemetry.outbox_done(&numbers).await.told()?;
+        }
+    }
+
+    /// Does work as it comes.
+    pub(crate) async fn run_outbox(self, mut stop: watch::Receiver<bool>) {
+        let (mut after, mut retry) = (0, RETRY_FIRST);
+        loop {
+            match self.work_off(&mut after).await {
+                Ok(true) => retry = RETRY_FIRST,
+                Ok(false) => {
+                    tokio::select! {
+                        () = self.0.outbox.wake.notified() => {}
+                        () = stopped(&mut stop) => return,
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the outbox waits for a store");
+                    if pause(&mut stop, retry).await {
+                        return;
+                    }
+                    retry = (retry * 2).min(RETRY_MAX);
+                }
+            }
+        }
+    }
+
+    /// Does the next batch; false when there is none.
+    async fn work_off(&self, after: &mut u64) -> std::result::Result<bool, StoreError> {
+        let entries = self.0.telemetry.outbox(*after, BATCH).await?;
+        if entries.is_empty() {
+            return Ok(false);
+        }
+        let mut done = Vec::with_capacity(entries.len());
+        for entry in &entries {
+            self.do_work(entry).await?;
+            *after = entry.number;
+            done.push(entry.number);
+            self.0.outbox.met(entry.device);
+        }
+        self.0.telemetry.outbox_done(&done).await?;
+        Ok(true)
+    }
+
+    async fn do_work(&self, entry: &OutboxEntry) -> std::result::Result<(), StoreError> {
+        let work: Work = match serde_json::from_slice(&entry.work) {
+            Ok(work) => work,
+            Err(error) => {
+                tracing::error!(%error, number = entry.number, "an outbox entry cannot be read and is dropped");
+                return Ok(());
+            }
+        };
+        let Some(id) = work.device else { return Ok(()) };
+        match self.tell_registry(DeviceRef { id, key: entry.device }, work).await {
+            // The device was deleted in the meantime: there is nobody left to tell about.
+            Err(StoreError::Gone(_)) => Ok(()),
+            result => result,
+        }
+    }
+
+    async fn tell_registry(&self, device: DeviceRef, work: Work) -> std::result::Result<(), StoreError> {
+        let (registry, now) = (&self.0.registry, self.0.clock.now());
+        let pass = access::system(device, "the device's design reports to the registry");
+        let raw = |text: String| RawJson::trusted(text.into());
+        let report = DeviceReport {
+            status: work.status.and_then(|number| Status::numbered(number.into())),
+            meta: work.meta.into_iter().map(|(tag, value)| (tag, raw(value))).collect(),
+            location: work.location.and_then(|(latitude, longitude)| Location::new(latitude, longitude)),
+        };
+        if report.status.is_some() || !report.meta.is_empty() || report.location.is_some() {
+            registry.device_report(&pass, &report, now).await?;
+        }
+        for setting in work.settings {
+            let write = SettingWrite { id: setting.id, name: setting.name, value: setting.value.map(raw) };
+            registry.setting_write(&access::device(device), write, now).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Work that never came to be: what a run expected of the outbox when its commit failed.
+pub(crate) fn not_committed(hub: &Hub, device: DeviceKey, expected: bool) -> impl FnOnce(StoreError) -> Error {
+    move |error| {
+        if expected {
+            hub.0.outbox.met(device);
+        }
+        crate::error::from_store(error)
+    }
+}

@@ -1,0 +1,69 @@
+//! Projects and their specifications.
+
+use isobar_design::Plan;
+use isobar_model::access::{Action, Caller};
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::ProjectId;
+use isobar_model::page::{ListRequest, Page};
+use isobar_model::project::{Project, ProjectInput, Specification, SpecificationInput};
+use isobar_store::registry::NewProject;
+
+use crate::error::Told as _;
+use crate::{Hub, TreeQuery};
+
+impl Hub {
+    /// Creates a project with an empty design.
+    pub async fn project_create(&self, caller: &Caller, input: ProjectInput) -> Result<Project> {
+        let (pass, _) = self.owner_pass(caller, input.organization, Action::ProjectCreate).await?;
+        let new = NewProject { id: ProjectId(self.new_id().0), name: input.name, created_by: Some(caller.user) };
+        self.0.registry.project_create(&pass, new, self.0.clock.now()).await.told()
+    }
+
+    /// Lists projects, of one `kind` if it is named.
+    pub async fn project_list(
+        &self,
+        caller: &Caller,
+        tree: TreeQuery,
+        kind: Option<&str>,
+        list: ListRequest,
+    ) -> Result<Page<Project>> {
+        let pass = self.list_pass(caller, tree, Action::ProjectRead).await?;
+        self.0.registry.project_list(&pass, kind, &list).await.told()
+    }
+
+    /// Fetches a project.
+    pub async fn project_fetch(&self, caller: &Caller, id: ProjectId) -> Result<Project> {
+        let pass = self.project_read(caller, id).await?;
+        self.0.registry.project_fetch(&pass).await.told()?.ok_or(Error::Missing("project"))
+    }
+
+    /// Renames a project, or hands it to another organization in reach.
+    pub async fn project_update(&self, caller: &Caller, id: ProjectId, input: ProjectInput) -> Result<Project> {
+        let pass = self.project_write(caller, id, Action::ProjectUpdate).await?;
+        if input.organization.is_some() {
+            self.owner_pass(caller, input.organization, Action::ProjectUpdate).await?;
+        }
+        let now = self.0.clock.now();
+        self.0.registry.project_update(&pass, &input.name, input.organization, now).await.told()
+    }
+
+    /// Fetches a project's specification.
+    pub async fn specification_fetch(&self, caller: &Caller, id: ProjectId) -> Result<Specification> {
+        let pass = self.project_read(caller, id).await?;
+        self.0.registry.specification_fetch(&pass).await.told()?.ok_or(Error::Missing("project"))
+    }
+
+    /// Overwrites a project's specification, if its design can be executed; else the old one stays in force.
+    pub async fn specification_write(
+        &self,
+        caller: &Caller,
+        id: ProjectId,
+        input: SpecificationInput,
+    ) -> Result<Specification> {
+        let pass = self.project_write(caller, id, Action::ProjectUpdate).await?;
+        Plan::compile(&input.planes.tree()).map_err(Error::Invalid)?;
+        let written = self.0.registry.specification_write(&pass, &input, self.0.clock.now()).await.told()?;
+        self.design_changed(id);
+        Ok(written)
+    }
+}

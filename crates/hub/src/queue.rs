@@ -1,0 +1,116 @@
+//! The cloud-event queue of a device (specification: Events; contract: Events and the cloud-event queue).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use isobar_model::access::{Action, CanWrite};
+use isobar_model::check::Faults;
+use isobar_model::error::{Error, Result};
+use isobar_model::event::Event;
+use isobar_model::ids::{DeviceRef, EventId};
+use isobar_model::page::PageRequest;
+use isobar_store::telemetry::QueueQuery;
+
+use crate::entries::DeviceEntry;
+use crate::error::Told as _;
+use crate::gate::Principal;
+use crate::intake::{check_idempotency_key, element_name, read_payload};
+use crate::{Hub, stopped};
+
+/// What is read of a queue, and how.
+#[derive(Clone, Debug, Default)]
+pub struct QueueRead {
+    /// Only events of this element.
+    pub element: Option<String>,
+    /// Which page, before anything is taken.
+    pub page: PageRequest,
+    /// Leave what is read in the queue.
+    pub peek: bool,
+    /// How long to wait for an event when there is none.
+    pub wait: Duration,
+}
+
+impl Hub {
+    /// Reads queued cloud events, oldest first. What is not peeked at is gone, durably, before this returns.
+    pub async fn cloud_events(
+        &self,
+        principal: &Principal,
+        device: Option<&str>,
+        read: QueueRead,
+    ) -> Result<Vec<Event>> {
+        let (pass, _entry) = self.queue_device(principal, device, Action::CloudEventRead).await?;
+        let bell = self.0.live.queue_bell(pass.target().key);
+        let mut stop = self.0.stop.subscribe();
+        let waited = tokio::time::sleep(read.wait);
+        tokio::pin!(waited);
+        loop {
+            let mut rung = std::pin::pin!(bell.notified());
+            // From here on a ring is heard, so an event that comes during the look is not missed.
+            rung.as_mut().enable();
+            let events = self.look(&pass, &read).await?;
+            if !events.is_empty() || read.wait.is_zero() {
+                return Ok(events);
+            }
+            tokio::select! {
+                () = rung => {}
+                () = &mut waited => return self.look(&pass, &read).await,
+                () = stopped(&mut stop) => return Ok(Vec::new()),
+            }
+        }
+    }
+
+    async fn look(&self, pass: &CanWrite<DeviceRef>, read: &QueueRead) -> Result<Vec<Event>> {
+        let query = QueueQuery { element: read.element.clone(), page: read.page, now: self.0.clock.now() };
+        if read.peek {
+            self.0.telemetry.queue_peek(&pass.reading(), query).await.told()
+        } else {
+            self.0.telemetry.queue_take(pass, query).await.told()
+        }
+    }
+
+    /// Queues a cloud event for a device.
+    pub async fn cloud_event_send(
+        &self,
+        principal: &Principal,
+        device: Option<&str>,
+        element: Option<&str>,
+        body: Bytes,
+        idempotency_key: Option<&str>,
+    ) -> Result<EventId> {
+        let (pass, entry) = self.queue_device(principal, device, Action::CloudEventCreate).await?;
+        let mut faults = Faults::new();
+        let element = element_name(element, &mut faults);
+        check_idempotency_key(idempotency_key, &mut faults);
+        let payload = read_payload(&body, &mut faults);
+        faults.end()?;
+        let (Some(element), Some((payload, _))) = (element, payload) else { return Err(Error::Busy) };
+        self.queue_cloud_event(&pass, &entry, element, payload, idempotency_key).await
+    }
+
+    /// Removes one queued event.
+    pub async fn cloud_event_delete(&self, principal: &Principal, device: Option<&str>, id: EventId) -> Result<()> {
+        let (pass, _) = self.queue_device(principal, device, Action::CloudEventRead).await?;
+        let was_there = self.0.telemetry.queue_delete(&pass, id).await.told()?;
+        if was_there { Ok(()) } else { Err(Error::Missing("cloud event")) }
+    }
+
+    /// The device whose queue is meant: that of the token, or else the one named.
+    pub(crate) async fn queue_device(
+        &self,
+        principal: &Principal,
+        device: Option<&str>,
+        action: Action,
+    ) -> Result<(CanWrite<DeviceRef>, Arc<DeviceEntry>)> {
+        if let Principal::Device(session) = principal {
+            return self.device_write(principal, session.device().id, action).await;
+        }
+        let caller = principal.user()?;
+        let Some(text) = device else {
+            self.allow(caller, action).await?;
+            return Err(Error::invalid("query.deviceId", "is required"));
+        };
+        let id = text.parse().map_err(|_| Error::Missing("device"))?;
+        self.device_write(principal, id, action).await
+    }
+}

@@ -1,0 +1,42 @@
+//! What time takes away: history after six months, sessions after their end (specification: Limits).
+
+use std::time::Duration;
+
+use isobar_model::time::Timestamp;
+use tokio::sync::watch;
+
+use crate::{Hub, pause};
+
+/// How often old things are looked for.
+const LOOK_EVERY: Duration = Duration::from_secs(3600);
+/// Six months: half of a mean Gregorian year, in seconds.
+const HISTORY_SECONDS: i64 = 15_778_476;
+
+impl Hub {
+    /// History before this moment is gone.
+    pub(crate) fn history_begins(&self) -> Timestamp {
+        self.0.clock.now().plus_seconds(-HISTORY_SECONDS)
+    }
+
+    /// Removes what is over, every hour.
+    pub(crate) async fn run_retention(self, mut stop: watch::Receiver<bool>) {
+        loop {
+            if let Err(error) = self.0.telemetry.retain(self.history_begins()).await {
+                tracing::warn!(%error, "old history could not be removed");
+            }
+            if let Err(error) = self.sweep_sessions().await {
+                tracing::warn!(%error, "ended sessions could not be removed");
+            }
+            if pause(&mut stop, LOOK_EVERY).await {
+                return;
+            }
+        }
+    }
+
+    async fn sweep_sessions(&self) -> Result<(), isobar_store::error::StoreError> {
+        let now = self.0.clock.now();
+        self.0.registry.sessions_sweep(now).await?;
+        self.0.tokens.forget_ended(now);
+        Ok(())
+    }
+}

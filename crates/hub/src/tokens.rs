@@ -1,0 +1,118 @@
+//! Access tokens (jwt): made at login and refresh, checked on every call, revoked at once (contract: Authentication).
+
+use std::collections::HashMap;
+
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::{EventId, SessionId, UserId};
+use isobar_model::session::JWT_SECONDS;
+use isobar_model::time::Timestamp;
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
+use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+
+/// What a jwt says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Claims {
+    /// Whose it is.
+    pub sub: UserId,
+    /// The session it was made from.
+    pub sid: SessionId,
+    /// Its own name, by which it is revoked.
+    pub jti: EventId,
+    /// When it was made, Unix seconds.
+    pub iat: i64,
+    /// When it ends, Unix seconds.
+    pub exp: i64,
+}
+
+/// Makes and checks jwts.
+pub(crate) struct Jwts {
+    encoding: EncodingKey,
+    decoding: DecodingKey,
+    validation: Validation,
+    /// Tokens revoked before their end, by name, and when they may be forgotten: at the latest 15 minutes later.
+    revoked: RwLock<HashMap<String, Timestamp>>,
+}
+
+impl Jwts {
+    pub(crate) fn new(key: &[u8], revoked: Vec<String>, now: Timestamp) -> Self {
+        let mut validation = Validation::new(Algorithm::HS256);
+        // The hub's own clock decides whether a token has ended.
+        validation.validate_exp = false;
+        validation.required_spec_claims.clear();
+        Self {
+            encoding: EncodingKey::from_secret(key),
+            decoding: DecodingKey::from_secret(key),
+            validation,
+            revoked: RwLock::new(revoked.into_iter().map(|jti| (jti, now.plus_seconds(JWT_SECONDS))).collect()),
+        }
+    }
+
+    /// A new token of a session, and when it ends.
+    pub(crate) fn issue(
+        &self,
+        user: UserId,
+        session: SessionId,
+        jti: EventId,
+        now: Timestamp,
+    ) -> Result<(String, Timestamp)> {
+        let iat = now.seconds();
+        let claims = Claims { sub: user, sid: session, jti, iat, exp: iat + JWT_SECONDS };
+        let token =
+            jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &self.encoding).map_err(Error::internal)?;
+        Ok((token, Timestamp::from_millis(claims.exp * 1000)))
+    }
+
+    /// What a token says, if it is ours, has not ended and was not revoked.
+    pub(crate) fn check(&self, token: &str, now: Timestamp) -> Result<Claims> {
+        let read = jsonwebtoken::decode::<Claims>(token, &self.decoding, &self.validation);
+        let claims = read.map_err(|_| Error::Unauthenticated)?.claims;
+        let ended = claims.exp <= now.seconds() || self.revoked.read().contains_key(&claims.jti.to_string());
+        if ended { Err(Error::Unauthenticated) } else { Ok(claims) }
+    }
+
+    /// Refuses a token from now on.
+    pub(crate) fn revoke(&self, jti: String, now: Timestamp) {
+        self.revoked.write().insert(jti, now.plus_seconds(JWT_SECONDS));
+    }
+
+    /// Forgets the revocations of tokens that have ended.
+    pub(crate) fn forget_ended(&self, now: Timestamp) {
+        self.revoked.write().retain(|_, until| now < *until);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+    fn ids() -> (UserId, SessionId, EventId) {
+        let id = uuid::Uuid::from_u128(0x0189_0a5d_ac96_774b_bcce_b302_099a_8057);
+        (UserId(id), SessionId(id), EventId(id))
+    }
+
+    #[test]
+    fn a_token_lives_fifteen_minutes() {
+        let (user, session, jti) = ids();
+        let (jwts, now) = (Jwts::new(&[7; 32], Vec::new(), NOW), NOW);
+        let (token, expiry) = jwts.issue(user, session, jti, now).unwrap();
+        assert_eq!(expiry, now.plus_seconds(900));
+        assert_eq!(jwts.check(&token, now.plus_seconds(899)).unwrap().sub, user);
+        assert!(jwts.check(&token, now.plus_seconds(900)).is_err());
+    }
+
+    #[test]
+    fn a_revoked_or_foreign_token_is_refused() {
+        let (user, session, jti) = ids();
+        let (jwts, now) = (Jwts::new(&[7; 32], Vec::new(), NOW), NOW);
+        let (token, _) = jwts.issue(user, session, jti, now).unwrap();
+        assert!(Jwts::new(&[8; 32], Vec::new(), NOW).check(&token, now).is_err());
+        jwts.revoke(jti.to_string(), now);
+        assert!(jwts.check(&token, now).is_err());
+        for rubbish in ["", "a.b.c", "eyJhbGciOiJub25lIn0.e30."] {
+            assert!(jwts.check(rubbish, now).is_err());
+        }
+    }
+}

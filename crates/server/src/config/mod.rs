@@ -1,0 +1,329 @@
+//! The settings (contract: The program). `config.default.toml` is their documentation and their default.
+
+mod layers;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+pub use layers::Fault;
+use layers::Layers;
+use toml::Table;
+
+use crate::logging::LogChoice;
+
+/// The commented default file.
+pub const DEFAULT_FILE: &str = include_str!("config.default.toml");
+
+/// Most threads that serve requests.
+const THREADS_MAX: u32 = 256;
+/// Least and most that a body may be bounded by: 1 KiB to 64 MiB.
+const BODY_BYTES_MIN: u32 = 1024;
+const BODY_BYTES_MAX: u32 = 64 * 1024 * 1024;
+/// Most cloud events that wait for one device.
+const QUEUE_EVENTS_MAX: u32 = 1_000_000;
+
+/// Every setting, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// The data folder.
+    pub data: PathBuf,
+    /// The address by which clients reach us, without a slash at its end; none: where it listens.
+    pub public_url: Option<String>,
+    /// What is logged, and how.
+    pub log: LogChoice,
+    /// `sqlite:PATH` or `postgres://…`.
+    pub registry: String,
+    /// Where RocksDB keeps telemetry.
+    pub telemetry: PathBuf,
+    /// `[http]`
+    pub http: Http,
+    /// `[rate_limit]`
+    pub rate_limit: RateLimit,
+    /// `[registration]`
+    pub registration: Registration,
+    /// `[mail]`
+    pub mail: Mail,
+    /// `[outgoing] allow`
+    pub outgoing_allow: Vec<String>,
+    /// `[queue] max_events`
+    pub queue_max_events: u32,
+}
+
+/// `[http]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Http {
+    /// Threads that serve requests: at least one.
+    pub threads: usize,
+    /// Origins whose pages may call the API.
+    pub cors_origins: Vec<String>,
+    /// Largest body.
+    pub max_body_bytes: usize,
+}
+
+/// `[rate_limit]`: requests a minute, 0 for no limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RateLimit {
+    /// For one user.
+    pub user: u32,
+    /// For one device.
+    pub device: u32,
+    /// For one address without credentials.
+    pub address: u32,
+}
+
+/// `[registration]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Registration {
+    /// Whether anyone may register.
+    pub open: bool,
+    /// Whether logging in waits for a verified e-mail address.
+    pub require_verified_email: bool,
+}
+
+/// `[mail]`
+#[derive(Clone, PartialEq)]
+pub struct Mail {
+    /// The server; none: e-mails become files.
+    pub smtp_url: Option<String>,
+    /// The sender.
+    pub from: String,
+}
+
+impl fmt::Debug for Mail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The address may hold a password.
+        f.debug_struct("Mail").field("from", &self.from).finish_non_exhaustive()
+    }
+}
+
+/// What the command line says about settings.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Flags {
+    /// Settings file (TOML); `isobar config` prints one with all defaults
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Folder that holds all state [default: ./data]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<String>,
+    /// Address and port to listen on [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub listen: Option<String>,
+    /// Address by which clients reach this server [default: http:// and the address it listens on]
+    #[arg(long, value_name = "URL")]
+    pub public_url: Option<String>,
+    /// What is logged: error, warn, info, debug, trace, or targets with levels [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    pub log: Option<String>,
+}
+
+/// Settings that cannot be used: everything that is wrong with them.
+#[derive(Debug, thiserror::Error)]
+pub struct BadSettings(pub Vec<Fault>);
+
+impl fmt::Display for BadSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let many = if self.0.len() == 1 { "setting is" } else { "settings are" };
+        write!(f, "{} {many} wrong:", self.0.len())?;
+        self.0.iter().try_for_each(|fault| write!(f, "\n  {fault}"))
+    }
+}
+
+/// Settings, and where those come from that are not at their default.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The settings.
+    pub settings: Settings,
+    /// Names and places of what was given.
+    pub given: Vec<(String, String)>,
+}
+
+/// Reads the settings of this process: flags, environment, file, defaults.
+pub fn load(flags: &Flags) -> Result<Loaded, BadSettings> {
+    let variables =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    load_from(flags, variables)
+}
+
+/// The same, with the environment passed in.
+pub fn load_from(flags: &Flags, environment: impl Iterator<Item = (String, String)>) -> Result<Loaded, BadSettings> {
+    let defaults: Table = DEFAULT_FILE.parse().map_err(|error: toml::de::Error| {
+        BadSettings(vec![Fault { place: "config.default.toml".to_owned(), message: error.to_string() }])
+    })?;
+    let mut layers = Layers::over(&defaults);
+    if let Some(path) = &flags.config {
+        let name = path.display().to_string();
+        match std::fs::read_to_string(path) {
+            Ok(content) => layers.file(&name, &content),
+            Err(error) => layers.fault(name, format!("cannot be read: {error}")),
+        }
+    }
+    layers.environment(environment);
+    layers.flag("listen", "--listen", flags.listen.clone());
+    layers.flag("data", "--data", flags.data.clone());
+    layers.flag("public_url", "--public-url", flags.public_url.clone());
+    layers.flag("log", "--log", flags.log.clone());
+    let settings = Settings::read(&mut layers);
+    let given = layers.places().map(|(name, place)| (name.to_owned(), place.to_owned())).collect();
+    match (settings, layers.faults()) {
+        (Some(settings), faults) if faults.is_empty() => Ok(Loaded { settings, given }),
+        (_, faults) => Err(BadSettings(faults)),
+    }
+}
+
+impl Settings {
+    /// Reads all settings, noting every fault; none only beside a fault.
+    fn read(layers: &mut Layers) -> Option<Self> {
+        let listen = layers.parsed("listen", |text| {
+            text.parse::<SocketAddr>()
+                .map_err(|_| format!("must be an address and a port like 127.0.0.1:8080, not {text:?}"))
+        });
+        let data = layers.parsed("data", |text| match text {
+            "" => Err("must be the path of a folder".to_owned()),
+            path => Ok(PathBuf::from(path)),
+        });
+        let log = layers.parsed("log", LogChoice::read);
+        let public_url = layers.parsed("public_url", public_url);
+        let registry = layers.parsed("stores.registry", registry);
+        let telemetry = layers.parsed("stores.telemetry", telemetry);
+        let http = Http::read(layers);
+        let rate_limit = RateLimit::read(layers);
+        let registration = Registration::read(layers);
+        let mail = Mail::read(layers);
+        let outgoing_allow = layers.list("outgoing.allow", allowed_target);
+        let queue_max_events = layers.number("queue.max_events", 1, QUEUE_EVENTS_MAX);
+        let (listen, data) = (listen?, data?);
+        Some(Self {
+            public_url: public_url?,
+            registry: registry?.unwrap_or_else(|| format!("sqlite:{}", data.join("registry.db").display())),
+            telemetry: telemetry?.unwrap_or_else(|| data.join("telemetry")),
+            log: log?,
+            listen,
+            data,
+            http,
+            rate_limit,
+            registration,
+            mail,
+            outgoing_allow,
+            queue_max_events,
+        })
+    }
+}
+
+impl Http {
+    fn read(layers: &mut Layers) -> Self {
+        let threads = match layers.number("http.threads", 0, THREADS_MAX) {
+            0 => default_threads(),
+            threads => threads as usize,
+        };
+        let cors_origins = layers.list("http.cors_origins", |origin| match origin_of(origin) {
+            Some(plain) if plain == origin => Ok(()),
+            None if origin == "*" => Ok(()),
+            _ => Err(format!("{origin:?} is no origin like https://app.example.com")),
+        });
+        let max_body_bytes = layers.number("http.max_body_bytes", BODY_BYTES_MIN, BODY_BYTES_MAX) as usize;
+        Self { threads, cors_origins, max_body_bytes }
+    }
+}
+
+impl RateLimit {
+    fn read(layers: &mut Layers) -> Self {
+        let mut limit = |name| layers.number(name, 0, u32::MAX);
+        Self {
+            user: limit("rate_limit.user"),
+            device: limit("rate_limit.device"),
+            address: limit("rate_limit.address"),
+        }
+    }
+}
+
+impl Registration {
+    fn read(layers: &mut Layers) -> Self {
+        let open = layers.parsed("registration.mode", |mode| match mode {
+            "open" => Ok(true),
+            "closed" => Ok(false),
+            other => Err(format!("must be \"open\" or \"closed\", not {other:?}")),
+        });
+        // Should the mode be wrong, nothing starts; closed is the safe side all the same.
+        Self {
+            open: open.unwrap_or(false),
+            require_verified_email: layers.switch("registration.require_verified_email"),
+        }
+    }
+}
+
+impl Mail {
+    fn read(layers: &mut Layers) -> Self {
+        let smtp_url = layers.parsed("mail.smtp_url", |text| match text {
+            "" => Ok(None),
+            url if url.starts_with("smtp://") || url.starts_with("smtps://") => Ok(Some(url.to_owned())),
+            _ => Err("must begin with smtp:// or smtps://".to_owned()),
+        });
+        let from = layers.text("mail.from");
+        if !from.contains('@') {
+            layers.fault_of("mail.from", "must hold an e-mail address");
+        }
+        Self { smtp_url: smtp_url.flatten(), from }
+    }
+}
+
+/// One less than the machine has processors: the stores have threads of their own.
+fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZeroUsize::get).saturating_sub(1).max(1)
+}
+
+fn public_url(text: &str) -> Result<Option<String>, String> {
+    let plain = text.trim_end_matches('/');
+    match origin_of(plain) {
+        _ if text.is_empty() => Ok(None),
+        Some(_) => Ok(Some(plain.to_owned())),
+        None => Err(format!("must be an address like https://iot.example.com, not {text:?}")),
+    }
+}
+
+/// `scheme://host[:port]` of an http address.
+fn origin_of(url: &str) -> Option<&str> {
+    let (scheme, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let sound = matches!(scheme, "http" | "https") && !authority.is_empty() && !authority.contains(['@', ' ']);
+    sound.then(|| &url[..scheme.len() + 3 + authority.len()])
+}
+
+fn registry(text: &str) -> Result<Option<String>, String> {
+    match text {
+        "" => Ok(None),
+        address if address.starts_with("postgres://") || address.starts_with("postgresql://") => {
+            Ok(Some(address.to_owned()))
+        }
+        address if address.strip_prefix("sqlite:").is_some_and(|path| !path.is_empty()) => Ok(Some(address.to_owned())),
+        _ => Err("must be sqlite:PATH or postgres://…".to_owned()),
+    }
+}
+
+fn telemetry(text: &str) -> Result<Option<PathBuf>, String> {
+    match text.strip_prefix("rocksdb:") {
+        _ if text.is_empty() => Ok(None),
+        Some(path) if !path.is_empty() => Ok(Some(Path::new(path).to_owned())),
+        _ => Err("must be rocksdb:PATH".to_owned()),
+    }
+}
+
+fn allowed_target(text: &str) -> Result<(), String> {
+    let (host, prefix) = text.split_once('/').map_or((text, None), |(host, prefix)| (host, Some(prefix)));
+    let address = host.parse::<IpAddr>().ok();
+    let is_network = |most: u8| prefix.is_none_or(|prefix| prefix.parse::<u8>().is_ok_and(|bits| bits <= most));
+    let is_name = !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_'));
+    let sound = match address {
+        Some(IpAddr::V4(_)) => is_network(32),
+        Some(IpAddr::V6(_)) => is_network(128),
+        None => is_name && prefix.is_none(),
+    };
+    sound
+        .then_some(())
+        .ok_or_else(|| format!("{text:?} is neither an IP address, a network like 10.1.0.0/16, nor a host name"))
+}

@@ -1,0 +1,108 @@
+use super::*;
+
+fn load_with(file: Option<&str>, environment: &[(&str, &str)], flags: Flags) -> Result<Settings, Vec<String>> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("isobar.toml");
+    let config = file.map(|content| {
+        std::fs::write(&path, content).unwrap();
+        path.clone()
+    });
+    let variables = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let prefix = format!("{}/", folder.path().display());
+    load_from(&Flags { config, ..flags }, variables)
+        .map(|loaded| loaded.settings)
+        .map_err(|bad| bad.0.iter().map(|fault| fault.to_string().replace(&prefix, "")).collect())
+}
+
+#[test]
+fn the_commented_file_is_the_default() {
+    let settings = load_with(None, &[], Flags::default()).unwrap();
+    assert_eq!(settings, load_with(Some(DEFAULT_FILE), &[], Flags::default()).unwrap());
+    assert_eq!(
+        settings,
+        Settings {
+            listen: "127.0.0.1:8080".parse().unwrap(),
+            data: "./data".into(),
+            public_url: None,
+            log: LogChoice::read("info").unwrap(),
+            registry: "sqlite:./data/registry.db".to_owned(),
+            telemetry: "./data/telemetry".into(),
+            http: Http { threads: default_threads(), cors_origins: vec![], max_body_bytes: 1024 * 1024 },
+            rate_limit: RateLimit { user: 10_000, device: 6_000, address: 600 },
+            registration: Registration { open: true, require_verified_email: false },
+            mail: Mail { smtp_url: None, from: "Isobar <isobar@localhost>".to_owned() },
+            outgoing_allow: vec![],
+            queue_max_events: 10_000,
+        }
+    );
+}
+
+#[test]
+fn a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default() {
+    let file = "listen = '127.0.0.1:1'\ndata = 'a'\nlog = 'warn'\n[rate_limit]\nuser = 1\ndevice = 2\n";
+    let environment = [("ISOBAR_LISTEN", "127.0.0.1:2"), ("ISOBAR_DATA", "b"), ("ISOBAR_RATE_LIMIT__USER", "5")];
+    let flags = Flags { listen: Some("127.0.0.1:3".to_owned()), ..Flags::default() };
+    let settings = load_with(Some(file), &environment, flags).unwrap();
+    assert_eq!(settings.listen.port(), 3);
+    assert_eq!(settings.data, PathBuf::from("b"));
+    assert_eq!(settings.registry, "sqlite:b/registry.db");
+    assert_eq!(settings.rate_limit, RateLimit { user: 5, device: 2, address: 600 });
+    assert_eq!(settings.log, LogChoice::read("warn").unwrap());
+}
+
+#[test]
+fn every_kind_of_setting_can_come_from_the_environment() {
+    let settings = load_with(
+        None,
+        &[
+            ("ISOBAR_REGISTRATION__MODE", "closed"),
+            ("ISOBAR_REGISTRATION__REQUIRE_VERIFIED_EMAIL", "true"),
+            ("ISOBAR_HTTP__CORS_ORIGINS", "https://a.example, http://localhost:5173"),
+            ("ISOBAR_OUTGOING__ALLOW", "10.0.0.0/8,printer.local"),
+            ("ISOBAR_PUBLIC_URL", "https://iot.example.com/"),
+            ("ISOBAR_ADMIN_PASSWORD", "no setting"),
+            ("ISOBAR_PORT", "tcp://10.0.0.1:8080"),
+            ("HOME", "/"),
+        ],
+        Flags::default(),
+    )
+    .unwrap();
+    assert!(!settings.registration.open && settings.registration.require_verified_email);
+    assert_eq!(settings.http.cors_origins, ["https://a.example", "http://localhost:5173"]);
+    assert_eq!(settings.outgoing_allow, ["10.0.0.0/8", "printer.local"]);
+    assert_eq!(settings.public_url.as_deref(), Some("https://iot.example.com"));
+}
+
+#[test]
+fn all_that_is_wrong_is_named_at_once() {
+    let file = "colour = 'red'\nlisten = 8080\n[http]\ntreads = 2\nmax_body_bytes = -1\n[mail]\nfrom = 'nobody'\n";
+    let environment = [
+        ("ISOBAR_RATE_LIMIT__USER", "many"),
+        ("ISOBAR_REGISTRATION__MODE", "ajar"),
+        ("ISOBAR_THREADS", "2"),
+        ("ISOBAR_STORES__REGISTRY", "mysql://x"),
+    ];
+    let flags = Flags { log: Some("loud=very".to_owned()), ..Flags::default() };
+    let faults = load_with(Some(file), &environment, flags).unwrap_err();
+    insta::assert_snapshot!(faults.join("\n"), @r#"
+    isobar.toml: colour: there is no setting colour; `isobar config` lists them all
+    isobar.toml: http.treads: there is no setting http.treads (did you mean http.threads?)
+    ISOBAR_THREADS: there is no setting threads (did you mean http.threads?)
+    isobar.toml: listen: must be a text, not a whole number
+    --log: "loud=very" is no level (error, warn, info, debug, trace, or target=level)
+    ISOBAR_STORES__REGISTRY: must be sqlite:PATH or postgres://…
+    isobar.toml: http.max_body_bytes: must be a whole number from 1024 to 67108864, not -1
+    ISOBAR_RATE_LIMIT__USER: must be a whole number from 0 to 4294967295, not "many"
+    ISOBAR_REGISTRATION__MODE: must be "open" or "closed", not "ajar"
+    isobar.toml: mail.from: must hold an e-mail address
+    "#);
+}
+
+#[test]
+fn a_file_that_is_missing_or_no_toml_is_named() {
+    let faults = load_with(Some("listen = \n"), &[], Flags::default()).unwrap_err();
+    assert!(faults[0].starts_with("isobar.toml: ") && faults.len() == 1, "{faults:?}");
+    let flags = Flags { config: Some("does/not/exist.toml".into()), ..Flags::default() };
+    let bad = load_from(&flags, std::iter::empty()).unwrap_err().to_string();
+    assert!(bad.contains("does/not/exist.toml: cannot be read"), "{bad}");
+}

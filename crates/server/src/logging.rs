@@ -1,0 +1,73 @@
+//! What is logged, and how: lines for people on a terminal, JSON for machines, always to standard error.
+
+use std::io::IsTerminal as _;
+
+use tracing_subscriber::EnvFilter;
+
+/// The `log` setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogChoice {
+    /// Levels by target, as tracing's `EnvFilter` reads them.
+    filter: String,
+    /// JSON or text; none: whatever suits standard error.
+    json: Option<bool>,
+}
+
+impl LogChoice {
+    /// Reads `info`, `info,json`, `warn,isobar_hub=debug`.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let mut json = None;
+        let mut directives = Vec::new();
+        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            match word {
+                "json" => json = Some(true),
+                "text" => json = Some(false),
+                directive => directives.push(check(directive)?),
+            }
+        }
+        let filter = if directives.is_empty() { "info".to_owned() } else { directives.join(",") };
+        Ok(Self { filter, json })
+    }
+}
+
+fn check(directive: &str) -> Result<&str, String> {
+    let level = directive.rsplit('=').next().unwrap_or(directive);
+    let is_level = matches!(level, "error" | "warn" | "info" | "debug" | "trace" | "off");
+    match EnvFilter::try_new(directive) {
+        Ok(_) if is_level => Ok(directive),
+        _ => Err(format!("{directive:?} is no level (error, warn, info, debug, trace, or target=level)")),
+    }
+}
+
+/// Begins logging, panics included. Once per process.
+pub fn start(choice: &LogChoice) {
+    let filter = EnvFilter::try_new(&choice.filter).unwrap_or_else(|_| EnvFilter::new("info"));
+    let is_terminal = std::io::stderr().is_terminal();
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if choice.json.unwrap_or(!is_terminal) {
+        lines.json().flatten_event(true).with_current_span(false).init();
+    } else {
+        lines.with_ansi(is_terminal).with_target(false).init();
+    }
+    std::panic::set_hook(Box::new(|panic| {
+        let message = panic.payload_as_str().unwrap_or("(no text)");
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        let thread = std::thread::current().name().unwrap_or("(no name)").to_owned();
+        let backtrace = std::backtrace::Backtrace::capture();
+        tracing::error!(place, thread, %backtrace, "panic: {message}");
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_targets_and_formats_are_read() {
+        let read = |text| LogChoice::read(text).map(|choice| (choice.filter, choice.json));
+        assert_eq!(read("info"), Ok(("info".to_owned(), None)));
+        assert_eq!(read("json"), Ok(("info".to_owned(), Some(true))));
+        assert_eq!(read("warn, isobar_hub=debug, text"), Ok(("warn,isobar_hub=debug".to_owned(), Some(false))));
+        assert!(read("loud").is_err() && read("isobar=loud").is_err());
+    }
+}

@@ -1,0 +1,142 @@
+//! `isobar serve`: opens the stores, starts the hub, serves until it is told to stop, and closes everything in reverse.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isobar_http::HttpSettings;
+
+use isobar_hub::{Hub, Parts, RateLimits, Started};
+use isobar_model::chance::Chance;
+use isobar_model::time::Clock;
+use isobar_store::registry::Registry;
+use isobar_store::telemetry::Telemetry;
+use isobar_store::telemetry::embedded::{Embedded, Options};
+
+use crate::config::{self, Settings};
+use crate::folder::DataFolder;
+use crate::{Failure, logging, runtime};
+
+/// Sets the first administrator's password.
+const ADMIN_PASSWORD_VARIABLE: &str = "ISOBAR_ADMIN_PASSWORD";
+/// What still blocks a thread when everything is closed gets this long.
+const LAST_THREADS: Duration = Duration::from_secs(5);
+
+/// Runs the platform until it is told to stop.
+pub fn run(flags: &config::Flags) -> Result<(), Failure> {
+    let settings = config::load(flags)?.settings;
+    logging::start(&settings.log);
+    runtime::raise_file_limit();
+    let folder = DataFolder::take(&settings.data)?;
+    let runtime = runtime::start(settings.http.threads)?;
+    let outcome = runtime.block_on(serve(&settings, &folder));
+    runtime.shutdown_timeout(LAST_THREADS);
+    outcome
+}
+
+/// The OpenAPI document.
+pub fn openapi() -> Result<String, Failure> {
+    Ok(serde_json::to_string_pretty(&isobar_http::openapi())?)
+}
+
+async fn serve(settings: &Settings, folder: &DataFolder) -> Result<(), Failure> {
+    let listener = isobar_http::listen(settings.listen)
+        .map_err(|error| format!("cannot listen on {}: {error}", settings.listen))?;
+    let address = listener.local_addr()?;
+    let stores = Stores::open(settings).await?;
+    let metrics = isobar_http::prometheus()?.install_recorder()?;
+    let Started { hub, first_password } = Hub::start(Parts {
+        registry: stores.registry.clone(),
+        telemetry: stores.telemetry.clone(),
+        clock: Clock::System,
+        chance: Chance::from_system(),
+        settings: hub_settings(settings, address),
+    })
+    .await?;
+    folder.stamp()?;
+    warn_of_what_is_not_used(settings);
+    let app = isobar_http::app(hub.clone(), http_settings(settings), metrics);
+    announce(address, first_password.as_deref())?;
+    let served = isobar_http::serve(listener, app, told_to_stop()).await;
+    hub.stop().await;
+    drop(hub);
+    stores.close().await?;
+    tracing::info!("stopped");
+    Ok(served?)
+}
+
+/// What the platform remembers with.
+struct Stores {
+    registry: Registry,
+    telemetry: Arc<dyn Telemetry>,
+}
+
+impl Stores {
+    async fn open(settings: &Settings) -> Result<Self, Failure> {
+        let registry = Registry::open(&settings.registry)
+            .await
+            .map_err(|error| format!("the registry cannot be opened: {error}"))?;
+        let options = Options { queue_max_events: u64::from(settings.queue_max_events), ..Options::default() };
+        let path = settings.telemetry.clone();
+        // Opening replays what was not yet written to tables: it may block for a while.
+        let telemetry =
+            tokio::task::spawn_blocking(move || Embedded::open(&path, options)).await?.map_err(|error| {
+                format!("the telemetry store {} cannot be opened: {error}", settings.telemetry.display())
+            })?;
+        Ok(Self { registry, telemetry: Arc::new(telemetry) })
+    }
+
+    async fn close(self) -> Result<(), Failure> {
+        let telemetry = self.telemetry.close().await;
+        self.registry.close().await?;
+        Ok(telemetry?)
+    }
+}
+
+fn hub_settings(settings: &Settings, address: SocketAddr) -> isobar_hub::Settings {
+    isobar_hub::Settings {
+        public_url: settings.public_url.clone().unwrap_or_else(|| format!("http://{address}")),
+        rate_limit: RateLimits {
+            user: settings.rate_limit.user,
+            device: settings.rate_limit.device,
+            address: settings.rate_limit.address,
+        },
+        registration_open: settings.registration.open,
+        require_verified_email: settings.registration.require_verified_email,
+        admin_password: std::env::var(ADMIN_PASSWORD_VARIABLE).ok().filter(|password| !password.is_empty()),
+    }
+}
+
+fn http_settings(settings: &Settings) -> HttpSettings {
+    HttpSettings { max_body_bytes: settings.http.max_body_bytes, cors_origins: settings.http.cors_origins.clone() }
+}
+
+/// Some settings wait for the capability that they set; whoever gives them is told.
+fn warn_of_what_is_not_used(settings: &Settings) {
+    if settings.mail.smtp_url.is_some() {
+        tracing::warn!("mail.smtp_url is set, but this version sends no e-mail");
+    }
+    if !settings.outgoing_allow.is_empty() {
+        tracing::warn!("outgoing.allow is set, but this version makes no outgoing calls");
+    }
+}
+
+/// Says on standard output that the platform is ready, and the first password if one was made up.
+fn announce(address: SocketAddr, first_password: Option<&str>) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if let Some(password) = first_password {
+        writeln!(out, "The first administrator is admin, the password is {password} (shown only this once)")?;
+    }
+    writeln!(out, "Isobar is ready: http://{address}")?;
+    if out.is_terminal() {
+        writeln!(out, "Ctrl-C stops it.")?;
+    }
+    out.flush()
+}
+
+async fn told_to_stop() {
+    if let Err(error) = runtime::told_to_stop().await {
+        tracing::error!(%error, "cannot listen for signals: stops at once rather than never");
+    }
+}

@@ -1,0 +1,114 @@
+//! The project and the devices of a simulation: made through the API, and deleted through it.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::future::join_all;
+use hyper::Method;
+use hyper::header::HeaderValue;
+use serde_json::{Value, json};
+
+use super::client::ServerUrl;
+use super::profile::Profile;
+use super::session::{CallError, Credentials, Session};
+
+/// How many devices are made or deleted at the same time.
+const SETUP_CONCURRENCY: usize = 16;
+
+/// A device as the simulation needs it.
+pub struct Seat {
+    /// Its identifier.
+    pub id: String,
+    /// Its token, as the `cloud` header carries it.
+    pub token: HeaderValue,
+}
+
+/// What was made. It grows while it is made, so that a broken set-up can be cleaned up too.
+#[derive(Default)]
+pub struct Fleet {
+    project: Mutex<Option<String>>,
+    seats: Mutex<Vec<(usize, Seat)>>,
+}
+
+impl Fleet {
+    /// Makes the project, its design and its devices.
+    pub async fn make(
+        &self,
+        server: &ServerUrl,
+        credentials: &Credentials,
+        profile: Profile,
+        count: usize,
+        progress: &impl Fn(usize),
+    ) -> Result<(), CallError> {
+        let mut session = Session::new(server, credentials);
+        let project = json!({"name": format!("Simulation: {}", profile.name())});
+        let [project] = session.call_for(Method::POST, "/v2/projects", &project, ["id"]).await?;
+        *lock(&self.project) = Some(project.clone());
+        let specification = json!({
+            "name": profile.name(),
+            "description": "Made by isobar simulate.",
+            "planes": {"cloud": {"elements": profile.elements()}},
+        });
+        session.call(Method::PUT, &format!("/v2/projects/{project}/specification"), Some(&specification)).await?;
+        let next = AtomicUsize::new(0);
+        let makers = (0..SETUP_CONCURRENCY.min(count)).map(|_| async {
+            let mut session = Session::new(server, credentials);
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= count {
+                    return Ok(());
+                }
+                let seat = make_device(&mut session, &project, profile, number).await?;
+                let mut seats = lock(&self.seats);
+                seats.push((number, seat));
+                progress(seats.len());
+            }
+        });
+        join_all(makers).await.into_iter().collect()
+    }
+
+    /// The devices, in the order of their numbers.
+    pub fn seats(&self) -> Vec<Seat> {
+        let mut seats: Vec<(usize, Seat)> =
+            lock(&self.seats).iter().map(|(n, s)| (*n, Seat { id: s.id.clone(), token: s.token.clone() })).collect();
+        seats.sort_by_key(|(number, _)| *number);
+        seats.into_iter().map(|(_, seat)| seat).collect()
+    }
+
+    /// Deletes the devices, then the project. What cannot be deleted is told and left.
+    pub async fn delete(&self, server: &ServerUrl, credentials: &Credentials) -> Result<usize, CallError> {
+        let paths =
+            Mutex::new(lock(&self.seats).iter().map(|(_, s)| format!("/v2/devices/{}", s.id)).collect::<Vec<_>>());
+        let count = lock(&paths).len();
+        let deleters = (0..SETUP_CONCURRENCY.min(count)).map(|_| async {
+            let mut session = Session::new(server, credentials);
+            loop {
+                let Some(path) = lock(&paths).pop() else { return Ok(()) };
+                session.call(Method::DELETE, &path, None).await?;
+            }
+        });
+        join_all(deleters).await.into_iter().collect::<Result<(), CallError>>()?;
+        let project = lock(&self.project).clone();
+        if let Some(project) = project {
+            Session::new(server, credentials).call(Method::DELETE, &format!("/v2/projects/{project}"), None).await?;
+        }
+        Ok(count)
+    }
+}
+
+async fn make_device(session: &mut Session, project: &str, profile: Profile, number: usize) -> Result<Seat, CallError> {
+    let body: Value = json!({
+        "name": format!("{} {:05}", profile.name(), number + 1),
+        "projectUuid": project,
+        "protocol": "http",
+        "description": "Simulated device",
+    });
+    let [id, token] = session.call_for(Method::POST, "/v2/devices", &body, ["id", "token"]).await?;
+    let mut token = HeaderValue::from_str(&token).map_err(|_| CallError::NoHeader)?;
+    token.set_sensitive(true);
+    Ok(Seat { id, token })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,195 @@
+//! Calls in the name of a user: logs in, logs in again before the token ends, and waits when the server says so.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use hyper::{Method, StatusCode, Uri};
+use serde_json::Value;
+
+use super::client::{Answer, Connection, NoAnswer, ServerUrl};
+
+/// A token lives 15 minutes; a new one is fetched well before.
+const TOKEN_LIFE: Duration = Duration::from_secs(10 * 60);
+/// How often a call is repeated when the server is busy or out of reach.
+const ATTEMPTS_MAX: u32 = 8;
+/// The longest single wait for a rate window or a busy server.
+const WAIT_SECONDS_MAX: i64 = 120;
+
+/// What to call with.
+#[derive(Clone)]
+pub enum Credentials {
+    /// Username and password.
+    Password { user: String, password: String },
+    /// An API key.
+    ApiKey(String),
+}
+
+/// Why a call could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// The server refuses.
+    #[error("{method} {path} answers {status}: {body}")]
+    Refused {
+        /// The method.
+        method: Method,
+        /// The path.
+        path: String,
+        /// The status.
+        status: StatusCode,
+        /// The body.
+        body: String,
+    },
+    /// No answer.
+    #[error("{server}: {cause}")]
+    NoAnswer {
+        /// Where it was asked.
+        server: String,
+        /// Why there is none.
+        #[source]
+        cause: NoAnswer,
+    },
+    /// The answer lacks something.
+    #[error("{method} {path}: the answer holds no {member}")]
+    Incomplete {
+        /// The method.
+        method: Method,
+        /// The path.
+        path: String,
+        /// What is missing.
+        member: &'static str,
+    },
+    /// A password or key that no header can carry.
+    #[error("the API key or token holds characters that a header cannot carry")]
+    NoHeader,
+    /// An identifier that no path can carry.
+    #[error("{0} is no path")]
+    NoPath(String),
+}
+
+/// A user's connection.
+pub struct Session {
+    server: ServerUrl,
+    connection: Connection,
+    credentials: Credentials,
+    header: Option<(HeaderName, HeaderValue)>,
+    since: Instant,
+}
+
+impl Session {
+    /// A session that logs in with its first call.
+    pub fn new(server: &ServerUrl, credentials: &Credentials) -> Self {
+        Self {
+            server: server.clone(),
+            connection: Connection::to(server),
+            credentials: credentials.clone(),
+            header: None,
+            since: Instant::now(),
+        }
+    }
+
+    /// Calls and reads the JSON of the answer; `null` when it has none. Any status but 2xx is an error.
+    pub async fn call(&mut self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, CallError> {
+        let answer = self.call_patiently(&method, path, body).await?;
+        if answer.status.is_success() {
+            return Ok(serde_json::from_slice(&answer.body).unwrap_or_default());
+        }
+        let body = String::from_utf8_lossy(&answer.body).into_owned();
+        Err(CallError::Refused { method, path: path.to_owned(), status: answer.status, body })
+    }
+
+    /// Calls and takes one text out of the answer.
+    pub async fn call_for<const N: usize>(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: &Value,
+        members: [&'static str; N],
+    ) -> Result<[String; N], CallError> {
+        let answer = self.call(method.clone(), path, Some(body)).await?;
+        let mut found = [const { String::new() }; N];
+        for (member, into) in members.into_iter().zip(&mut found) {
+            let missing = || CallError::Incomplete { method: method.clone(), path: path.to_owned(), member };
+            *into = answer[member].as_str().ok_or_else(missing)?.to_owned();
+        }
+        Ok(found)
+    }
+
+    async fn call_patiently(&mut self, method: &Method, path: &str, body: Option<&Value>) -> Result<Answer, CallError> {
+        let body = body.map(|body| Bytes::from(body.to_string()));
+        let uri: Uri = path.parse().map_err(|_| CallError::NoPath(path.to_owned()))?;
+        for attempt in 1.. {
+            let header = self.credential().await?;
+            let outcome = self.connection.call(method, &uri, Some((&header.0, &header.1)), body.clone()).await;
+            match outcome {
+                Ok(answer) if answer.status == StatusCode::UNAUTHORIZED && attempt == 1 => self.header = None,
+                Ok(answer) if is_temporary(answer.status) && attempt < ATTEMPTS_MAX => wait_for(&answer).await,
+                Ok(answer) => return Ok(answer),
+                // What changes something may have happened: only reading and deleting are repeated.
+                Err(_) if attempt < ATTEMPTS_MAX && *method != Method::POST => pause(attempt).await,
+                Err(cause) => return Err(CallError::NoAnswer { server: self.server.to_string(), cause }),
+            }
+        }
+        Err(CallError::NoAnswer { server: self.server.to_string(), cause: NoAnswer::Late })
+    }
+
+    async fn credential(&mut self) -> Result<(HeaderName, HeaderValue), CallError> {
+        match &self.header {
+            Some(header) if self.since.elapsed() < TOKEN_LIFE => return Ok(header.clone()),
+            _ => {}
+        }
+        let (name, text) = match &self.credentials {
+            Credentials::ApiKey(key) => (HeaderName::from_static("api_auth_token"), key.clone()),
+            Credentials::Password { user, password } => {
+                let body = serde_json::json!({"usernameOrEmail": user, "password": password});
+                (AUTHORIZATION, format!("Bearer {}", log_in(&self.server, &mut self.connection, &body).await?))
+            }
+        };
+        let mut value = HeaderValue::from_str(&text).map_err(|_| CallError::NoHeader)?;
+        value.set_sensitive(true);
+        self.since = Instant::now();
+        Ok(self.header.insert((name, value)).clone())
+    }
+}
+
+async fn log_in(server: &ServerUrl, connection: &mut Connection, body: &Value) -> Result<String, CallError> {
+    const PATH: &str = "/v2/auth/login";
+    let body = Bytes::from(body.to_string());
+    for attempt in 1.. {
+        let answer = connection
+            .call(&Method::POST, &Uri::from_static(PATH), None, Some(body.clone()))
+            .await
+            .map_err(|cause| CallError::NoAnswer { server: server.to_string(), cause })?;
+        if is_temporary(answer.status) && attempt < ATTEMPTS_MAX {
+            wait_for(&answer).await;
+            continue;
+        }
+        if !answer.status.is_success() {
+            let body = String::from_utf8_lossy(&answer.body).into_owned();
+            return Err(CallError::Refused {
+                method: Method::POST,
+                path: PATH.to_owned(),
+                status: answer.status,
+                body,
+            });
+        }
+        let answer: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let token = answer["jwtToken"].as_str().map(str::to_owned);
+        return token.ok_or(CallError::Incomplete { method: Method::POST, path: PATH.to_owned(), member: "jwtToken" });
+    }
+    Err(CallError::NoAnswer { server: server.to_string(), cause: NoAnswer::Late })
+}
+
+fn is_temporary(status: StatusCode) -> bool {
+    matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
+}
+
+/// Waits as long as `retry-after` says.
+async fn wait_for(answer: &Answer) {
+    let seconds = answer.number("retry-after").unwrap_or(1).clamp(1, WAIT_SECONDS_MAX);
+    tokio::time::sleep(Duration::from_secs(seconds.unsigned_abs())).await;
+}
+
+async fn pause(attempt: u32) {
+    tokio::time::sleep(Duration::from_millis(100 << attempt.min(5))).await;
+}

@@ -1,0 +1,168 @@
+//! What was sent, how long it took, and what went wrong.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hdrhistogram::{CreationError, Histogram};
+use serde_json::{Value, json};
+
+/// The longest latency that is told apart: one minute, in microseconds.
+const LATENCY_MAX_MICROS: u64 = 60_000_000;
+/// Latencies are kept to three digits.
+const LATENCY_DIGITS: u8 = 3;
+
+/// Counts of a run, shared by all connections and the view.
+pub struct Stats(Mutex<Tally>);
+
+struct Tally {
+    events: u64,
+    latency: Histogram<u64>,
+    /// Since the view last looked.
+    recent: Histogram<u64>,
+    errors: BTreeMap<String, u64>,
+}
+
+/// How long answers took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Latency {
+    /// Half of the answers came within.
+    pub p50: Duration,
+    /// Nine of ten.
+    pub p90: Duration,
+    /// 99 of 100.
+    pub p99: Duration,
+    /// The slowest.
+    pub max: Duration,
+}
+
+impl Latency {
+    fn of(histogram: &Histogram<u64>) -> Self {
+        let at = |quantile| Duration::from_micros(histogram.value_at_quantile(quantile));
+        Self { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: Duration::from_micros(histogram.max()) }
+    }
+}
+
+/// The counts at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Events that the server acknowledged.
+    pub events: u64,
+    /// Latency of the whole run, or since the last look.
+    pub latency: Latency,
+    /// Errors by kind.
+    pub errors: BTreeMap<String, u64>,
+}
+
+impl Snapshot {
+    /// All errors.
+    pub fn error_count(&self) -> u64 {
+        self.errors.values().sum()
+    }
+}
+
+impl Stats {
+    /// Nothing counted yet.
+    pub fn new() -> Result<Self, CreationError> {
+        let histogram = || Histogram::new_with_bounds(1, LATENCY_MAX_MICROS, LATENCY_DIGITS);
+        Ok(Self(Mutex::new(Tally { events: 0, latency: histogram()?, recent: histogram()?, errors: BTreeMap::new() })))
+    }
+
+    fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts an acknowledged event.
+    pub fn event(&self, took: Duration) {
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let mut tally = self.tally();
+        tally.events += 1;
+        tally.latency.saturating_record(micros);
+        tally.recent.saturating_record(micros);
+    }
+
+    /// Counts an error.
+    pub fn error(&self, kind: String) {
+        *self.tally().errors.entry(kind).or_default() += 1;
+    }
+
+    /// The whole run so far.
+    pub fn whole(&self) -> Snapshot {
+        let tally = self.tally();
+        Snapshot { events: tally.events, latency: Latency::of(&tally.latency), errors: tally.errors.clone() }
+    }
+
+    /// The same counts, with the latency since the last look.
+    pub fn look(&self) -> Snapshot {
+        let mut tally = self.tally();
+        let latency = Latency::of(&tally.recent);
+        tally.recent.reset();
+        Snapshot { events: tally.events, latency, errors: tally.errors.clone() }
+    }
+}
+
+/// What a run came to.
+pub struct Summary {
+    /// The name of the profile.
+    pub profile: &'static str,
+    /// Devices that posted.
+    pub devices: usize,
+    /// How long they did.
+    pub elapsed: Duration,
+    /// The counts.
+    pub counts: Snapshot,
+}
+
+impl Summary {
+    fn rate(&self) -> f64 {
+        self.counts.events as f64 / self.elapsed.as_secs_f64().max(0.001)
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Value {
+        let latency = &self.counts.latency;
+        json!({
+            "profile": self.profile,
+            "devices": self.devices,
+            "seconds": round(self.elapsed.as_secs_f64()),
+            "events": self.counts.events,
+            "eventsPerSecond": round(self.rate()),
+            "latencyMs": {
+                "p50": millis(latency.p50), "p90": millis(latency.p90), "p99": millis(latency.p99), "max": millis(latency.max),
+            },
+            "errors": self.counts.errors,
+        })
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let latency = &self.counts.latency;
+        let mut text = format!(
+            "{} events from {} devices in {:.1} s: {:.0} events/s\nlatency: p50 {} ms, p90 {} ms, p99 {} ms, max {} ms\n",
+            self.counts.events,
+            self.devices,
+            self.elapsed.as_secs_f64(),
+            self.rate(),
+            millis(latency.p50),
+            millis(latency.p90),
+            millis(latency.p99),
+            millis(latency.max),
+        );
+        if self.counts.errors.is_empty() {
+            text.push_str("no errors\n");
+        }
+        for (kind, count) in &self.counts.errors {
+            text.push_str(&format!("errors: {count} x {kind}\n"));
+        }
+        text
+    }
+}
+
+/// Milliseconds, to the hundredth.
+pub fn millis(duration: Duration) -> f64 {
+    round(duration.as_secs_f64() * 1_000.0)
+}
+
+fn round(number: f64) -> f64 {
+    (number * 100.0).round() / 100.0
+}

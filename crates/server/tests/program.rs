@@ -1,0 +1,190 @@
+//! The program as an operator meets it: its commands, its words, its exit codes (contract: The program).
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+/// `isobar` with an environment that holds nothing of ours.
+fn isobar(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_isobar"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ISOBAR_")) {
+        command.env_remove(name);
+    }
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn failure(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    text(&output.stderr)
+}
+
+/// A server that is ready.
+struct Serving {
+    child: Child,
+    output: BufReader<ChildStdout>,
+    address: String,
+    /// What it said before it was ready.
+    before: String,
+}
+
+impl Serving {
+    fn on(folder: &Path, environment: &[(&str, &str)]) -> Self {
+        let mut command = isobar(&["serve", "--listen", "127.0.0.1:0", "--log", "warn", "--data"]);
+        command.arg(folder).envs(environment.iter().copied());
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut before = String::new();
+        loop {
+            let mut line = String::new();
+            assert!(output.read_line(&mut line).unwrap() > 0, "it ended before it was ready: {before}");
+            match line.strip_prefix("Isobar is ready: http://") {
+                Some(address) => return Self { child, output, address: address.trim().to_owned(), before },
+                None => before.push_str(&line),
+            }
+        }
+    }
+
+    fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.address).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// SIGTERM; its exit code.
+    fn stop(mut self) -> Option<i32> {
+        rustix::process::kill_process(self.pid(), rustix::process::Signal::TERM).unwrap();
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_printed_settings_file_is_a_sound_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("isobar.toml");
+    let printed = isobar(&["config"]).output().unwrap();
+    std::fs::write(&file, &printed.stdout).unwrap();
+    let checked = isobar(&["check-config", "--config"]).arg(&file).output().unwrap();
+    assert!(printed.status.success() && checked.status.success(), "{checked:?}");
+    assert!(text(&checked.stdout).starts_with("The settings are sound."));
+}
+
+#[test]
+fn a_bad_setting_is_named_at_start_wherever_it_comes_from() {
+    let folder = tempfile::tempdir().unwrap();
+    for command in ["serve", "check-config"] {
+        let refused = isobar(&[command, "--log", "loud", "--data"])
+            .arg(folder.path())
+            .envs([("ISOBAR_HTTP__TREADS", "2"), ("ISOBAR_QUEUE__MAX_EVENTS", "0")])
+            .output()
+            .unwrap();
+        let told = failure(&refused);
+        for part in ["3 settings", "--log", "ISOBAR_HTTP__TREADS", "http.threads?", "ISOBAR_QUEUE__MAX_EVENTS"] {
+            assert!(told.contains(part), "{command}: {part} is missing in: {told}");
+        }
+    }
+}
+
+#[test]
+fn the_openapi_document_is_json() {
+    let printed = isobar(&["openapi"]).output().unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&printed.stdout).unwrap();
+    assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
+}
+
+#[test]
+fn the_version_is_printed() {
+    let printed = isobar(&["--version"]).output().unwrap();
+    assert_eq!(text(&printed.stdout), format!("isobar {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn it_serves_says_so_and_stops_when_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = Serving::on(folder.path(), &[]);
+    assert!(first.before.contains("admin"), "the first password is shown: {:?}", first.before);
+    assert!(first.get("/health/ready").starts_with("HTTP/1.1 200"));
+    assert_eq!(first.stop(), Some(0));
+    let second = Serving::on(folder.path(), &[]);
+    assert_eq!(second.before, "", "the first password is shown once");
+    assert_eq!(second.stop(), Some(0));
+}
+
+#[test]
+fn a_password_that_was_given_is_not_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let serving = Serving::on(folder.path(), &[("ISOBAR_ADMIN_PASSWORD", "chosen-by-me")]);
+    assert_eq!(serving.before, "");
+    assert_eq!(serving.stop(), Some(0));
+}
+
+#[test]
+fn a_second_process_on_the_same_folder_is_refused_and_told_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = Serving::on(folder.path(), &[]);
+    let second = isobar(&["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder.path()).output().unwrap();
+    let told = failure(&second);
+    assert!(told.contains("in use") && told.contains(&format!("pid {}", first.child.id())), "{told}");
+    assert_eq!(first.stop(), Some(0));
+}
+
+#[test]
+fn a_newer_folder_and_a_taken_port_are_refused_and_told_why() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("VERSION"), "99\n").unwrap();
+    let newer = isobar(&["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder.path()).output().unwrap();
+    assert!(failure(&newer).contains("newer isobar"));
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let other = tempfile::tempdir().unwrap();
+    let refused = isobar(&["serve", "--listen", &address, "--data"]).arg(other.path()).output().unwrap();
+    assert!(failure(&refused).contains(&format!("cannot listen on {address}")));
+}
+
+#[test]
+fn a_simulation_without_a_server_says_so() {
+    let output = isobar(&["simulate", "--url", "http://127.0.0.1:1", "--password", "x"]).output().unwrap();
+    assert!(failure(&output).contains("cannot connect"));
+}
+
+#[test]
+fn every_profile_runs_against_a_server_and_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let serving = Serving::on(folder.path(), &[("ISOBAR_ADMIN_PASSWORD", "chosen-by-me")]);
+    let url = format!("http://{}", serving.address);
+    for profile in ["smart-meter", "smart-tracker", "industrial-plc"] {
+        let run =
+            ["simulate", "--url", &url, "--devices", "5", "--rate", "100", "--duration", "1s", "--json", "--cleanup"];
+        let output = isobar(&run).args(["--profile", profile]).env("ISOBAR_PASSWORD", "chosen-by-me").output().unwrap();
+        let told = text(&output.stderr);
+        assert!(output.status.success(), "{profile}: {told}");
+        assert!(told.contains("deleted the project and 5 devices"), "{profile}: {told}");
+        let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let events = summary["events"].as_u64().unwrap();
+        assert!((50..=150).contains(&events), "{profile}: {summary}");
+        assert_eq!(summary["errors"], serde_json::json!({}), "{profile}");
+    }
+    assert_eq!(serving.stop(), Some(0));
+}

@@ -1,0 +1,40 @@
+//! Why a store could not do what it was asked.
+
+/// A failure of a store.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another row has the same value in a field that must be unique; `field` is its name in the API.
+    #[error("{field} is already taken")]
+    Taken {
+        /// The field, as the API calls it.
+        field: &'static str,
+    },
+    /// The row is gone, or something that it refers to is.
+    #[error("{0} is gone")]
+    Gone(&'static str),
+    /// A limit that somebody set is reached, in words for the client; nothing was done.
+    #[error("{0}")]
+    Limit(&'static str),
+    /// Something still hangs on the row.
+    #[error("{0}")]
+    InUse(&'static str),
+    /// The store has more waiting than it can take; nothing was done.
+    #[error("the store is busy")]
+    Busy,
+    /// The store cannot be reached or has failed; what was asked may or may not have been done.
+    #[error("the store is unavailable")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// What is stored cannot be read.
+    #[error("stored data is damaged: {0}")]
+    Damaged(String),
+}
+
+impl StoreError {
+    /// A store that cannot be reached, with the cause.
+    pub fn unavailable(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Unavailable(cause.into())
+    }
+}
+
+/// The result of everything a store does.
+pub type Result<T> = std::result::Result<T, StoreError>;

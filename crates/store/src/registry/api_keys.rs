@@ -1,0 +1,77 @@
+//! API keys: only their digests are kept.
+
+use isobar_model::access::CanWrite;
+use isobar_model::ids::{ApiKeyId, UserId};
+use isobar_model::page::{Page, PageRequest};
+use isobar_model::secret::Digest;
+use isobar_model::time::Timestamp;
+use isobar_model::user::ApiKey;
+
+use super::lists::{Listing, in_order, request_of};
+use super::sql::{Row, Sql, all, run};
+use super::users::latest;
+use super::{Registry, db};
+use crate::error::{Result, StoreError};
+
+const LISTING: Listing = Listing {
+    from: "api_keys k",
+    id: "k.id",
+    search: None,
+    sorts: &[("createdAt", "k.created_at")],
+    order: "createdAt",
+};
+
+impl Registry {
+    /// Keeps a new key of the pass's user.
+    pub async fn api_key_create(&self, pass: &CanWrite<UserId>, key: &ApiKey, digest: &Digest) -> Result<()> {
+        let insert = Sql::new("INSERT INTO api_keys (id, user_id, name, digest, created_at) VALUES (?, ?, ?, ?, ?)")
+            .bind(key.id)
+            .bind(*pass.target())
+            .bind(key.name.as_str())
+            .bind(*digest)
+            .bind(key.created_at);
+        match run(&self.db.write, insert).await {
+            Err(StoreError::Gone(_)) => Err(StoreError::Gone("user")),
+            other => other.map(|_| ()),
+        }
+    }
+
+    /// A user's keys, oldest first.
+    pub async fn api_key_list(&self, pass: &CanWrite<UserId>, page: PageRequest) -> Result<Page<ApiKey>> {
+        let tx = self.db.snapshot().await?;
+        let condition = Sql::new("k.user_id = ?").bind(*pass.target());
+        let (ids, total) = LISTING.page::<ApiKeyId>(&tx, condition, &request_of(page)).await?;
+        let query = Sql::new("SELECT id, user_id, name, created_at, last_used_at FROM api_keys WHERE id")
+            .among(self.db.dialect, &ids);
+        let keys = all(&tx, query).await?.iter().map(api_key).collect::<Result<Vec<_>>>()?;
+        db::commit(tx).await?;
+        Ok(Page::new(in_order(&ids, keys, |key| key.id), total, page))
+    }
+
+    /// Removes one of a user's keys; false: it has no such key.
+    pub async fn api_key_delete(&self, pass: &CanWrite<UserId>, id: ApiKeyId) -> Result<bool> {
+        let delete = Sql::new("DELETE FROM api_keys WHERE id = ? AND user_id = ?").bind(id).bind(*pass.target());
+        Ok(run(&self.db.write, delete).await? > 0)
+    }
+
+    /// Notes when keys were last used. It never moves backwards.
+    pub async fn api_keys_touch(&self, touched: &[(ApiKeyId, Timestamp)]) -> Result<()> {
+        if touched.is_empty() {
+            return Ok(());
+        }
+        let update = Sql::new("UPDATE api_keys SET last_used_at = t.moment FROM ")
+            .moments(self.db.dialect, latest(touched).map(|(id, at)| (id.to_string().into(), at)))
+            .text(" AS t WHERE api_keys.id = t.item AND coalesce(api_keys.last_used_at, 0) < t.moment");
+        run(&self.db.write, update).await.map(|_| ())
+    }
+}
+
+fn api_key(row: &Row) -> Result<ApiKey> {
+    Ok(ApiKey {
+        id: row.id("id")?,
+        user: row.id("user_id")?,
+        name: row.text("name")?,
+        created_at: row.time("created_at")?,
+        last_used_at: row.time_if("last_used_at")?,
+    })
+}

@@ -1,0 +1,123 @@
+//! The connections: how each dialect is opened, and how it keeps writers apart.
+
+use std::time::Duration;
+
+use sea_orm::sqlx::sqlite::{SqliteJournalMode, SqliteSynchronous};
+use sea_orm::{
+    AccessMode, ConnectOptions, Database, DatabaseConnection, DatabaseTransaction, IsolationLevel,
+    SqliteTransactionMode, TransactionOptions, TransactionTrait,
+};
+
+use super::sql::{Dialect, failure};
+use crate::error::{Result, StoreError};
+
+/// Connections that read SQLite at the same time. Each has a thread of its own.
+const SQLITE_READERS_MAX: u32 = 4;
+/// Connections to PostgreSQL.
+const POSTGRES_CONNECTIONS_MAX: u32 = 16;
+/// How long a call waits for a connection before it is told that the store is busy.
+const ACQUIRE_WAIT: Duration = Duration::from_secs(10);
+/// How long SQLite waits for another process that writes.
+const SQLITE_BUSY_WAIT: Duration = Duration::from_secs(10);
+/// How much of a SQLite file its readers share through the system's page cache, in bytes.
+const SQLITE_MAPPED_BYTES: &str = "268435456";
+
+/// The connections of a registry.
+#[derive(Clone, Debug)]
+pub(super) struct Db {
+    /// For what only reads.
+    pub(super) read: DatabaseConnection,
+    /// For what writes. In SQLite it is a single connection, so writers queue here and never meet a locked database.
+    pub(super) write: DatabaseConnection,
+    pub(super) dialect: Dialect,
+}
+
+impl Db {
+    pub(super) async fn open(address: &str) -> Result<Self> {
+        if let Some(path) = address.strip_prefix("sqlite:") {
+            return Self::open_sqlite(path).await;
+        }
+        if address.starts_with("postgres://") || address.starts_with("postgresql://") {
+            return Self::open_postgres(address).await;
+        }
+        Err(StoreError::unavailable("a registry's address begins with sqlite: or postgres://"))
+    }
+
+    async fn open_sqlite(path: &str) -> Result<Self> {
+        if path.is_empty() || path.contains(":memory:") {
+            return Err(StoreError::unavailable("sqlite: needs the path of a file"));
+        }
+        // The writer first: it makes the file and turns the write-ahead log on.
+        let write = connect(sqlite(path, 1)).await?;
+        let read = connect(sqlite(path, SQLITE_READERS_MAX)).await?;
+        Ok(Self { read, write, dialect: Dialect::Sqlite })
+    }
+
+    async fn open_postgres(address: &str) -> Result<Self> {
+        let mut options = quiet(address);
+        options.max_connections(POSTGRES_CONNECTIONS_MAX);
+        let pool = connect(options).await?;
+        Ok(Self { read: pool.clone(), write: pool, dialect: Dialect::Postgres })
+    }
+
+    /// A transaction that writes. In SQLite it is the only one; in PostgreSQL rows are held one by one.
+    pub(super) async fn begin(&self) -> Result<DatabaseTransaction> {
+        let options = TransactionOptions {
+            sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
+            ..TransactionOptions::default()
+        };
+        self.write.begin_with_options(options).await.map_err(failure)
+    }
+
+    /// A transaction that reads: every question of it is answered as of the same moment.
+    pub(super) async fn snapshot(&self) -> Result<DatabaseTransaction> {
+        let options = match self.dialect {
+            Dialect::Sqlite => TransactionOptions::default(),
+            Dialect::Postgres => TransactionOptions {
+                isolation_level: Some(IsolationLevel::RepeatableRead),
+                access_mode: Some(AccessMode::ReadOnly),
+                ..TransactionOptions::default()
+            },
+        };
+        self.read.begin_with_options(options).await.map_err(failure)
+    }
+
+    pub(super) async fn close(&self) -> Result<()> {
+        // Readers first: the last connection of SQLite folds the write-ahead log into the file.
+        self.read.close_by_ref().await.map_err(failure)?;
+        self.write.close_by_ref().await.map_err(failure)
+    }
+}
+
+/// Makes a transaction's changes durable.
+pub(super) async fn commit(tx: DatabaseTransaction) -> Result<()> {
+    tx.commit().await.map_err(failure)
+}
+
+async fn connect(options: ConnectOptions) -> Result<DatabaseConnection> {
+    Database::connect(options).await.map_err(failure)
+}
+
+/// Without a log line for every statement.
+fn quiet(address: &str) -> ConnectOptions {
+    let mut options = ConnectOptions::new(address);
+    options.sqlx_logging(false).record_stmt_in_spans(false).acquire_timeout(ACQUIRE_WAIT);
+    options
+}
+
+fn sqlite(path: &str, connections: u32) -> ConnectOptions {
+    let path = path.strip_prefix("//").unwrap_or(path).to_owned();
+    // The path goes in beside the address, so that no character of it means anything.
+    let mut options = quiet("sqlite:registry");
+    options.max_connections(connections).map_sqlx_sqlite_opts(move |sqlite| {
+        sqlite
+            .filename(&path)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .foreign_keys(true)
+            .busy_timeout(SQLITE_BUSY_WAIT)
+            .pragma("mmap_size", SQLITE_MAPPED_BYTES)
+    });
+    options
+}

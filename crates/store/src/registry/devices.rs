@@ -1,0 +1,369 @@
+//! Devices: what each one is. How they are listed is next door.
+
+use isobar_model::access::{CanRead, CanWrite, Lineage};
+use isobar_model::device::{Device, Location, StreetAddress};
+use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId, ProjectId, UserId};
+use isobar_model::json::{Json, RawJson};
+use isobar_model::secret::Digest;
+use isobar_model::status::Status;
+use isobar_model::time::Timestamp;
+use sea_orm::ConnectionTrait;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::lists::searched;
+use super::organizations::{count_devices, hold_organization, room_for_a_device};
+use super::sql::{Dialect, Row, Sql, all, one, run};
+use super::users::latest;
+use super::{Registry, db};
+use crate::error::{Result, StoreError};
+
+const SELECT: &str = "SELECT d.id, d.key, d.name, d.organization_id, o.lineage, o.name AS organization, \
+    d.project_id, d.version, d.protocol, d.protocols, d.meta, d.description, d.street_address, d.latitude, \
+    d.longitude, d.status, d.created_by, d.created_at, d.updated_at, a.last_active \
+    FROM devices d JOIN organizations o ON o.id = d.organization_id JOIN device_activity a ON a.key = d.key \
+    WHERE d.id";
+
+/// A device to be made.
+#[derive(Clone, Debug)]
+pub struct NewDevice {
+    /// Its identifier.
+    pub id: DeviceId,
+    /// The project whose design runs on its events.
+    pub project: ProjectId,
+    /// 1 to 80 characters.
+    pub name: String,
+    /// Version of the project.
+    pub version: Option<String>,
+    /// Main protocol.
+    pub protocol: Option<String>,
+    /// All protocols.
+    pub protocols: Vec<String>,
+    /// Metadata: an object.
+    pub meta: RawJson,
+    /// Up to 200 characters.
+    pub description: Option<String>,
+    /// Where it stands, by post.
+    pub street_address: Option<StreetAddress>,
+    /// Who makes it.
+    pub created_by: Option<UserId>,
+    /// What is kept of its token.
+    pub token: Digest,
+}
+
+/// The new values of a device, all of them.
+#[derive(Clone, Debug)]
+pub struct DeviceChange {
+    /// 1 to 80 characters.
+    pub name: String,
+    /// The project whose design runs on its events.
+    pub project: ProjectId,
+    /// The organization that owns it.
+    pub organization: OrganizationId,
+    /// Version of the project.
+    pub version: Option<String>,
+    /// Main protocol.
+    pub protocol: Option<String>,
+    /// All protocols.
+    pub protocols: Vec<String>,
+    /// Metadata: an object.
+    pub meta: RawJson,
+    /// Up to 200 characters.
+    pub description: Option<String>,
+    /// Where it stands, by post.
+    pub street_address: Option<StreetAddress>,
+}
+
+/// What a design found out about a device. What is left out stays as it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeviceReport {
+    /// Its status.
+    pub status: Option<Status>,
+    /// Labels to set in its metadata.
+    pub meta: Vec<(String, RawJson)>,
+    /// Where it stands.
+    pub location: Option<Location>,
+}
+
+impl Registry {
+    /// Where a device belongs, and how the telemetry store addresses it; only for deciding.
+    pub async fn device_placement(&self, id: DeviceId) -> Result<Option<(DeviceRef, Lineage)>> {
+        let query = Sql::new(
+            "SELECT d.key, o.lineage FROM devices d JOIN organizations o ON o.id = d.organization_id WHERE d.id = ?",
+        );
+        let row = one(&self.db.read, query.bind(id)).await?;
+        row.map(|row| Ok((DeviceRef { id, key: row.key("key")? }, row.lineage("lineage")?))).transpose()
+    }
+
+    /// The device of a number.
+    pub async fn device_by_key(&self, key: DeviceKey) -> Result<Option<DeviceRef>> {
+        let row = one(&self.db.read, Sql::new("SELECT id FROM devices WHERE key = ?").bind(key)).await?;
+        row.map(|row| Ok(DeviceRef { id: row.id("id")?, key })).transpose()
+    }
+
+    /// Makes a device in the pass's organization, unless the organization or one above it has all it may have.
+    pub async fn device_create(
+        &self,
+        pass: &CanWrite<OrganizationId>,
+        new: NewDevice,
+        now: Timestamp,
+    ) -> Result<Device> {
+        let organization = *pass.target();
+        let tx = self.db.begin().await?;
+        let lineage = hold_organization(&tx, organization, self.db.dialect.hold_in_place()).await?;
+        room_for_a_device(&tx, &lineage, &[], &[organization]).await?;
+        hold_project(&tx, new.project).await?;
+        let key = insert(&tx, organization, &new, now).await?;
+        insert_beside(&tx, organization, key, &new).await?;
+        count_devices(&tx, organization, 1).await?;
+        let made = read(&tx, &[new.id]).await?.pop().ok_or(StoreError::Gone("device"))?;
+        db::commit(tx).await?;
+        Ok(made)
+    }
+
+    /// A device.
+    pub async fn device_fetch(&self, pass: &CanRead<DeviceRef>) -> Result<Option<Device>> {
+        Ok(read(&self.db.read, &[pass.target().id]).await?.pop())
+    }
+
+    /// Changes a device; another organization takes it in only where it has room.
+    pub async fn device_update(
+        &self,
+        pass: &CanWrite<DeviceRef>,
+        change: &DeviceChange,
+        now: Timestamp,
+    ) -> Result<Device> {
+        let id = pass.target().id;
+        let tx = self.db.begin().await?;
+        let before = hold_device(&tx, id).await?;
+        if before.project != change.project {
+            hold_project(&tx, change.project).await?;
+        }
+        if before.organization != change.organization {
+            move_device(&tx, &before, change.organization).await?;
+        }
+        let update = Sql::new(
+            "UPDATE devices SET name = ?, project_id = ?, organization_id = ?, version = ?, protocol = ?, \
+             protocols = ?, meta = ?, description = ?, street_address = ?, updated_at = ? WHERE id = ?",
+        )
+        .bind(change.name.as_str())
+        .bind(change.project)
+        .bind(change.organization)
+        .bind(change.version.clone())
+        .bind(change.protocol.clone())
+        .bind(written(&change.protocols)?)
+        .bind(change.meta.clone())
+        .bind(change.description.clone())
+        .bind(change.street_address.as_ref().map(written).transpose()?)
+        .bind(now)
+        .bind(id);
+        run(&tx, update).await?;
+        let search = search_of(id, &change.name, change.description.as_deref(), &change.meta);
+        let update = Sql::new("UPDATE device_search SET organization_id = ?, search = ? WHERE key = ?");
+        run(&tx, update.bind(change.organization).bind(search).bind(before.key)).await?;
+        let changed = read(&tx, &[id]).await?.pop().ok_or(StoreError::Gone("device"))?;
+        db::commit(tx).await?;
+        Ok(changed)
+    }
+
+    /// Removes a device with its settings. Its number is never given out again.
+    pub async fn device_delete(&self, pass: &CanWrite<DeviceRef>) -> Result<()> {
+        let tx = self.db.begin().await?;
+        let before = hold_device(&tx, pass.target().id).await?;
+        run(&tx, Sql::new("DELETE FROM devices WHERE id = ?").bind(before.id)).await?;
+        count_devices(&tx, before.organization, -1).await?;
+        db::commit(tx).await
+    }
+
+    /// Gives a device a new token; the old one ends.
+    pub async fn device_token_set(&self, pass: &CanWrite<DeviceRef>, token: &Digest) -> Result<()> {
+        let update = Sql::new("UPDATE devices SET token = ? WHERE id = ?").bind(*token).bind(pass.target().id);
+        match run(&self.db.write, update).await? {
+            0 => Err(StoreError::Gone("device")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes when devices were last heard of, all or none of it. It never moves backwards.
+    pub async fn devices_touch(&self, touched: &[(DeviceKey, Timestamp)]) -> Result<()> {
+        if touched.is_empty() {
+            return Ok(());
+        }
+        let update = Sql::new("UPDATE device_activity SET last_active = t.moment FROM ")
+            .moments(self.db.dialect, latest(touched).map(|(key, at)| (key.0.into(), at)))
+            .text(
+                " AS t WHERE device_activity.key = CAST(t.item AS BIGINT) AND device_activity.last_active < t.moment",
+            );
+        run(&self.db.write, update).await.map(|_| ())
+    }
+
+    /// Keeps what a design found out. The same report again changes nothing.
+    pub async fn device_report(&self, pass: &CanWrite<DeviceRef>, report: &DeviceReport, now: Timestamp) -> Result<()> {
+        let tx = self.db.begin().await?;
+        let before = hold_device(&tx, pass.target().id).await?;
+        let status = report.status.unwrap_or(before.status);
+        let location = report.location.or(before.location);
+        let meta = if report.meta.is_empty() { before.meta.clone() } else { labelled(&before.meta, &report.meta) };
+        if (status, location, &meta) == (before.status, before.location, &before.meta) {
+            return Ok(());
+        }
+        let update = Sql::new(
+            "UPDATE devices SET status = ?, latitude = ?, longitude = ?, meta = ?, updated_at = ? WHERE id = ?",
+        )
+        .bind(i64::from(status.number()))
+        .bind(location.map(|location| location.latitude))
+        .bind(location.map(|location| location.longitude))
+        .bind(meta.clone())
+        .bind(now)
+        .bind(before.id);
+        run(&tx, update).await?;
+        if meta != before.meta {
+            let search = search_of(before.id, &before.name, before.description.as_deref(), &meta);
+            let update = Sql::new("UPDATE device_search SET search = ? WHERE key = ?").bind(search).bind(before.key);
+            run(&tx, update).await?;
+        }
+        db::commit(tx).await
+    }
+}
+
+async fn insert(
+    tx: &impl ConnectionTrait,
+    organization: OrganizationId,
+    new: &NewDevice,
+    now: Timestamp,
+) -> Result<DeviceKey> {
+    let insert = Sql::new(
+        "INSERT INTO devices (id, organization_id, project_id, token, name, version, protocol, protocols, meta, \
+         description, street_address, created_by, created_at, updated_at) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING key",
+    )
+    .bind(new.id)
+    .bind(organization)
+    .bind(new.project)
+    .bind(new.token)
+    .bind(new.name.as_str())
+    .bind(new.version.clone())
+    .bind(new.protocol.clone())
+    .bind(written(&new.protocols)?)
+    .bind(new.meta.clone())
+    .bind(new.description.clone())
+    .bind(new.street_address.as_ref().map(written).transpose()?)
+    .bind(new.created_by)
+    .bind(now)
+    .bind(now);
+    one(tx, insert).await?.ok_or(StoreError::Gone("device"))?.key("key")
+}
+
+/// The rows that lie beside a device's.
+async fn insert_beside(
+    tx: &impl ConnectionTrait,
+    organization: OrganizationId,
+    key: DeviceKey,
+    new: &NewDevice,
+) -> Result<()> {
+    let activity = Sql::new("INSERT INTO device_activity (key, id, organization_id, last_active) VALUES (?, ?, ?, 0)");
+    run(tx, activity.bind(key).bind(new.id).bind(organization)).await?;
+    let search = search_of(new.id, &new.name, new.description.as_deref(), &new.meta);
+    let insert = Sql::new("INSERT INTO device_search (key, organization_id, search) VALUES (?, ?, ?)");
+    run(tx, insert.bind(key).bind(organization).bind(search)).await.map(|_| ())
+}
+
+/// Counts a device in another organization; its own row is the caller's to change.
+async fn move_device(tx: &impl ConnectionTrait, device: &Device, to: OrganizationId) -> Result<()> {
+    let lineage = hold_organization(tx, to, Dialect::of(tx).hold_in_place()).await?;
+    room_for_a_device(tx, &lineage, device.lineage.ids(), &[device.organization, to]).await?;
+    count_devices(tx, device.organization, -1).await?;
+    count_devices(tx, to, 1).await?;
+    let update = Sql::new("UPDATE device_activity SET organization_id = ? WHERE key = ?").bind(to).bind(device.key);
+    run(tx, update).await.map(|_| ())
+}
+
+/// A device that must be there, held until the transaction ends.
+async fn hold_device(tx: &impl ConnectionTrait, id: DeviceId) -> Result<Device> {
+    let hold = Sql::new("SELECT key FROM devices WHERE id = ?").bind(id).text(Dialect::of(tx).hold_for_change());
+    one(tx, hold).await?.ok_or(StoreError::Gone("device"))?;
+    read(tx, &[id]).await?.pop().ok_or(StoreError::Gone("device"))
+}
+
+/// Keeps a project that must be there from being removed.
+async fn hold_project(tx: &impl ConnectionTrait, id: ProjectId) -> Result<()> {
+    let query = Sql::new("SELECT id FROM projects WHERE id = ?").bind(id).text(Dialect::of(tx).hold_in_place());
+    one(tx, query).await?.map(|_| ()).ok_or(StoreError::Gone("project"))
+}
+
+/// What a device is searched by: name, description, id and the values of its metadata, however deep.
+fn search_of(id: DeviceId, name: &str, description: Option<&str>, meta: &RawJson) -> String {
+    fn leaves<'t>(tree: &'t Json<'_>, found: &mut Vec<&'t str>) {
+        match tree {
+            Json::Text(text) => found.push(text),
+            Json::Number(number) => found.push(number.text()),
+            Json::Bool(true) => found.push("true"),
+            Json::Bool(false) => found.push("false"),
+            Json::Null => {}
+            Json::Array(items) => items.iter().for_each(|item| leaves(item, found)),
+            Json::Object(members) => members.iter().for_each(|(_, member)| leaves(member, found)),
+        }
+    }
+    let (id, tree) = (id.to_string(), meta.tree());
+    let mut fields = vec![name, description.unwrap_or_default(), &*id];
+    leaves(&tree, &mut fields);
+    searched(fields)
+}
+
+/// Metadata with labels set: one that is there keeps its place, a new one comes last.
+fn labelled(meta: &RawJson, labels: &[(String, RawJson)]) -> RawJson {
+    let mut members = match meta.tree() {
+        Json::Object(members) => members,
+        _ => Vec::new(),
+    };
+    for (name, value) in labels {
+        match members.iter_mut().find(|(present, _)| present == name) {
+            Some((_, present)) => *present = value.tree(),
+            None => members.push((name.as_str().into(), value.tree())),
+        }
+    }
+    RawJson::from(&Json::Object(members))
+}
+
+fn written(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(StoreError::unavailable)
+}
+
+fn read_json<T: DeserializeOwned>(column: &str, text: &str) -> Result<T> {
+    serde_json::from_str(text).map_err(|error| StoreError::Damaged(format!("column {column}: {error}")))
+}
+
+pub(super) async fn read(connection: &impl ConnectionTrait, ids: &[DeviceId]) -> Result<Vec<Device>> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = all(connection, Sql::new(SELECT).among(Dialect::of(connection), ids)).await?;
+    rows.iter().map(device).collect()
+}
+
+fn device(row: &Row) -> Result<Device> {
+    let status = row.number("status")?;
+    let degrees = (row.float_if("latitude")?, row.float_if("longitude")?);
+    let heard = row.time("last_active")?;
+    Ok(Device {
+        id: row.id("id")?,
+        key: row.key("key")?,
+        name: row.text("name")?,
+        organization: row.id("organization_id")?,
+        lineage: row.lineage("lineage")?,
+        organization_name: row.text("organization")?,
+        project: row.id("project_id")?,
+        version: row.text_if("version")?,
+        protocol: row.text_if("protocol")?,
+        protocols: read_json("protocols", &row.text("protocols")?)?,
+        meta: row.json("meta")?,
+        description: row.text_if("description")?,
+        street_address: row.text_if("street_address")?.map(|text| read_json("street_address", &text)).transpose()?,
+        location: degrees.0.zip(degrees.1).map(|(latitude, longitude)| Location { latitude, longitude }),
+        status: Status::numbered(status).ok_or_else(|| StoreError::Damaged(format!("status {status}")))?,
+        created_by: row.id_if("created_by")?,
+        created_at: row.time("created_at")?,
+        updated_at: row.time("updated_at")?,
+        last_active: (heard > Timestamp::from_millis(0)).then_some(heard),
+    })
+}

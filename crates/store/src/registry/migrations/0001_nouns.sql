@@ -1,0 +1,178 @@
+-- Every noun of the platform. {text} sorts by code point, {bytes} are raw bytes, {key} counts up and is never given
+-- out twice. Times are milliseconds, truth is 0 or 1, JSON is kept as the text it came as.
+
+CREATE TABLE organizations (
+    id {text} PRIMARY KEY,
+    parent_id {text} REFERENCES organizations (id),
+    name {text} NOT NULL,
+    description {text},
+    -- /<id>/<id>/ from the top to itself: a subtree is a range.
+    lineage {text} NOT NULL UNIQUE,
+    level BIGINT NOT NULL,
+    search {text} NOT NULL,
+    -- Devices of its own, kept with every device that comes, goes or moves.
+    device_count BIGINT NOT NULL DEFAULT 0,
+    device_count_limit DOUBLE PRECISION NOT NULL DEFAULT 0,
+    data_usage_mb_limit DOUBLE PRECISION NOT NULL DEFAULT 0,
+    children_inherit_dashboard BIGINT NOT NULL DEFAULT 0,
+    device_table {text},
+    created_at BIGINT NOT NULL,
+    updated_at BIGINT NOT NULL
+);
+CREATE INDEX organizations_parent ON organizations (parent_id);
+CREATE INDEX organizations_tree ON organizations (lineage, level, id, device_count);
+CREATE INDEX organizations_name ON organizations (name, id);
+
+CREATE TABLE users (
+    id {text} PRIMARY KEY,
+    organization_id {text} NOT NULL REFERENCES organizations (id),
+    username {text} NOT NULL,
+    email {text} NOT NULL,
+    -- The place of the role in its rank, lowest first.
+    role BIGINT NOT NULL,
+    first_name {text} NOT NULL,
+    last_name {text} NOT NULL,
+    company {text} NOT NULL,
+    job_title {text},
+    language {text},
+    tos_hash {text},
+    preferences {text},
+    disabled BIGINT NOT NULL DEFAULT 0,
+    verified BIGINT NOT NULL DEFAULT 0,
+    password_hash {text},
+    -- Why it was last changed, for the operator alone.
+    reason {text},
+    search {text} NOT NULL,
+    created_at BIGINT NOT NULL,
+    updated_at BIGINT NOT NULL,
+    last_active BIGINT
+);
+CREATE INDEX users_organization ON users (organization_id, username, id);
+CREATE INDEX users_username ON users (username, id);
+
+-- What a user may call itself at login: its username and its e-mail address, in lower case. One space of names for
+-- both, so that nobody can take another's address as a username.
+CREATE TABLE login_names (
+    name {text} PRIMARY KEY,
+    user_id {text} NOT NULL REFERENCES users (id) ON DELETE CASCADE
+);
+CREATE INDEX login_names_user ON login_names (user_id);
+
+CREATE TABLE sessions (
+    id {text} PRIMARY KEY,
+    user_id {text} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+    refresh {bytes} UNIQUE,
+    created_at BIGINT NOT NULL,
+    expires_at BIGINT NOT NULL
+);
+CREATE INDEX sessions_user ON sessions (user_id);
+CREATE INDEX sessions_end ON sessions (expires_at);
+
+CREATE TABLE revoked_jwts (
+    jti {text} PRIMARY KEY,
+    expires_at BIGINT NOT NULL
+);
+CREATE INDEX revoked_jwts_end ON revoked_jwts (expires_at);
+
+CREATE TABLE secrets (
+    name {text} PRIMARY KEY,
+    secret {bytes} NOT NULL
+);
+
+CREATE TABLE api_keys (
+    id {text} PRIMARY KEY,
+    user_id {text} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+    name {text} NOT NULL,
+    digest {bytes} NOT NULL UNIQUE,
+    created_at BIGINT NOT NULL,
+    last_used_at BIGINT
+);
+CREATE INDEX api_keys_user ON api_keys (user_id, created_at, id);
+
+CREATE TABLE projects (
+    id {text} PRIMARY KEY,
+    organization_id {text} NOT NULL REFERENCES organizations (id),
+    name {text} NOT NULL,
+    kind {text} NOT NULL,
+    created_by {text},
+    search {text} NOT NULL,
+    created_at BIGINT NOT NULL,
+    updated_at BIGINT NOT NULL
+);
+CREATE INDEX projects_organization ON projects (organization_id, name, id);
+CREATE INDEX projects_name ON projects (name, id);
+
+CREATE TABLE specifications (
+    project_id {text} PRIMARY KEY REFERENCES projects (id) ON DELETE CASCADE,
+    name {text} NOT NULL,
+    create_version {text} NOT NULL,
+    description {text} NOT NULL,
+    created BIGINT NOT NULL,
+    last_modified BIGINT NOT NULL,
+    meta {text} NOT NULL,
+    planes {text} NOT NULL
+);
+
+CREATE TABLE devices (
+    key {key},
+    id {text} NOT NULL UNIQUE,
+    organization_id {text} NOT NULL REFERENCES organizations (id),
+    project_id {text} NOT NULL REFERENCES projects (id),
+    token {bytes} NOT NULL UNIQUE,
+    name {text} NOT NULL,
+    version {text},
+    protocol {text},
+    protocols {text} NOT NULL,
+    meta {text} NOT NULL,
+    description {text},
+    street_address {text},
+    latitude DOUBLE PRECISION,
+    longitude DOUBLE PRECISION,
+    status BIGINT NOT NULL DEFAULT 0,
+    created_by {text},
+    created_at BIGINT NOT NULL,
+    updated_at BIGINT NOT NULL
+);
+CREATE INDEX devices_organization ON devices (organization_id, name, id);
+CREATE INDEX devices_worst ON devices (organization_id, status);
+CREATE INDEX devices_project ON devices (project_id);
+-- One for each order of the list, with what the walk along it needs. Where many devices are alike, the ascending id
+-- within them needs one for each direction.
+CREATE INDEX devices_by_name ON devices (name, id, organization_id);
+CREATE INDEX devices_by_description ON devices (coalesce(description, ''), id, organization_id);
+CREATE INDEX devices_by_description_down ON devices (coalesce(description, '') DESC, id, organization_id);
+CREATE INDEX devices_by_creation ON devices (created_at, id, organization_id);
+CREATE INDEX devices_by_update ON devices (updated_at, id, organization_id);
+CREATE INDEX devices_by_status ON devices (status, id, organization_id);
+CREATE INDEX devices_by_status_down ON devices (status DESC, id, organization_id);
+
+-- Beside the devices, because it is written with every event: short rows keep those writes small.
+CREATE TABLE device_activity (
+    key {number} PRIMARY KEY REFERENCES devices (key) ON DELETE CASCADE,
+    id {text} NOT NULL,
+    organization_id {text} NOT NULL,
+    -- 0: never.
+    last_active BIGINT NOT NULL
+);
+CREATE INDEX device_activity_order ON device_activity (last_active DESC, id, organization_id);
+
+-- Beside the devices, because it is read from end to end: what a device is searched by, in lower case.
+CREATE TABLE device_search (
+    key {number} PRIMARY KEY REFERENCES devices (key) ON DELETE CASCADE,
+    organization_id {text} NOT NULL,
+    search {text} NOT NULL
+);
+
+CREATE TABLE settings (
+    id {text} PRIMARY KEY,
+    device_key BIGINT NOT NULL REFERENCES devices (key) ON DELETE CASCADE,
+    name {text} NOT NULL,
+    -- None: the default of the design.
+    value {text},
+    created_at BIGINT NOT NULL,
+    changed_at BIGINT,
+    changed_to {text},
+    changed_by {text}
+);
+CREATE UNIQUE INDEX settings_current ON settings (device_key, name) WHERE changed_at IS NULL;
+CREATE INDEX settings_replaced ON settings (device_key, changed_at, id);

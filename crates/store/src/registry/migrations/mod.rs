@@ -1,0 +1,49 @@
+//! The schema's history: steps of SQL, applied in order, never changed once released.
+
+use sea_orm::{ConnectionTrait, DatabaseTransaction};
+
+use super::sql::{Dialect, Sql, failure, one, run};
+use crate::error::{Result, StoreError};
+
+/// Every step; a step's version is its place in the list, from 1.
+const STEPS: &[&str] = &[include_str!("0001_nouns.sql")];
+
+/// Keeps two processes that start at once from migrating at once: a number that only Isobar locks.
+const POSTGRES_LOCK: i64 = 0x0069_736f_6261_7201;
+
+/// Brings the schema up to date within a transaction that excludes other writers.
+pub(super) async fn migrate(tx: &DatabaseTransaction) -> Result<()> {
+    let dialect = Dialect::of(tx);
+    if dialect == Dialect::Postgres {
+        one(tx, Sql::new("SELECT pg_advisory_xact_lock(?)").bind(POSTGRES_LOCK)).await?;
+    }
+    run(tx, Sql::new("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)")).await?;
+    let row = one(tx, Sql::new("SELECT coalesce(max(version), 0) AS version FROM schema_version")).await?;
+    let found = row.map_or(Ok(0), |row| row.count("version"))?;
+    let known = STEPS.len() as u64;
+    if found > known {
+        return Err(StoreError::Damaged(format!(
+            "the registry has version {found}, and this version of Isobar reads up to {known}"
+        )));
+    }
+    for (version, step) in (1..).zip(STEPS).filter(|(version, _)| *version > found) {
+        tx.execute_unprepared(&spelled(step, dialect)).await.map_err(failure)?;
+        run(tx, Sql::new("INSERT INTO schema_version (version) VALUES (?)").bind(version)).await?;
+    }
+    Ok(())
+}
+
+/// The step in the words of a dialect.
+fn spelled(step: &str, dialect: Dialect) -> String {
+    let words = match dialect {
+        // SQLite numbers rows by an INTEGER PRIMARY KEY alone; its text compares by bytes, which is code points.
+        Dialect::Sqlite => ["TEXT", "BLOB", "INTEGER PRIMARY KEY AUTOINCREMENT", "INTEGER"],
+        Dialect::Postgres => {
+            ["TEXT COLLATE \"C\"", "BYTEA", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "BIGINT"]
+        }
+    };
+    ["{text}", "{bytes}", "{key}", "{number}"]
+        .iter()
+        .zip(words)
+        .fold(step.to_owned(), |text, (mark, word)| text.replace(mark, word))
+}

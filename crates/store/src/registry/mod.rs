@@ -1,0 +1,57 @@
+//! The registry: who and what. One SQL layer over SQLite and PostgreSQL, a file per noun.
+//!
+//! A method that touches a tenant's rows demands a pass. What decides about passes (placements) and what makes callers
+//! (credentials) demands none, and hands out no tenant's data.
+
+mod api_keys;
+mod credentials;
+mod db;
+mod devices;
+mod devices_list;
+mod lists;
+mod migrations;
+mod organizations;
+mod projects;
+mod sessions;
+mod settings;
+mod specifications;
+mod sql;
+mod users;
+
+use db::Db;
+
+pub use credentials::{Account, LoginRecord};
+pub use devices::{DeviceChange, DeviceReport, NewDevice};
+pub use organizations::{NewOrganization, OrganizationChange};
+pub use projects::NewProject;
+pub use settings::SettingWrite;
+pub use users::{NewUserRow, UserChange};
+
+use crate::error::Result;
+
+/// The registry. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    db: Db,
+}
+
+impl Registry {
+    /// Opens the registry at `sqlite:PATH` (made if missing) or `postgres://…`, and brings its schema up to date.
+    pub async fn open(address: &str) -> Result<Self> {
+        let db = Db::open(address).await?;
+        let tx = db.begin().await?;
+        migrations::migrate(&tx).await?;
+        db::commit(tx).await?;
+        Ok(Self { db })
+    }
+
+    /// Lets go of the database; what is under way ends first.
+    pub async fn close(&self) -> Result<()> {
+        self.db.close().await
+    }
+
+    /// Whether the database answers.
+    pub async fn healthy(&self) -> Result<()> {
+        sql::one(&self.db.read, sql::Sql::new("SELECT 1 AS answer")).await.map(|_| ())
+    }
+}

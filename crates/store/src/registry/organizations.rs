@@ -1,0 +1,289 @@
+//! Organizations: the tree that everything hangs on. A lineage is kept as text, so that a subtree is a range.
+
+use isobar_model::access::{CanList, CanRead, CanWrite, Lineage, Scope};
+use isobar_model::ids::OrganizationId;
+use isobar_model::json::RawJson;
+use isobar_model::organization::{LEVELS_MAX, Organization};
+use isobar_model::page::{ListRequest, Page};
+use isobar_model::status::Status;
+use isobar_model::time::Timestamp;
+use sea_orm::ConnectionTrait;
+
+use super::lists::{Listing, end_of, in_order, names_of, searched, within};
+use super::sql::{Dialect, Row, Sql, all, one, run};
+use super::{Registry, db};
+use crate::error::{Result, StoreError};
+
+const LISTING: Listing = Listing {
+    from: "organizations o",
+    id: "o.id",
+    search: Some("o.search"),
+    sorts: &[
+        ("name", "o.name"),
+        ("description", "coalesce(o.description, '')"),
+        ("createdAt", "o.created_at"),
+        ("updatedAt", "o.updated_at"),
+    ],
+    order: "name",
+};
+
+/// An organization with what is summed up over its subtree.
+const SELECT: &str = "SELECT o.id, o.name, o.description, o.lineage, o.device_count_limit, o.data_usage_mb_limit, \
+    o.children_inherit_dashboard, o.device_table, o.created_at, o.updated_at, \
+    (SELECT count(*) FROM organizations c WHERE c.parent_id = o.id) AS children, \
+    (SELECT CAST(coalesce(sum(s.device_count), 0) AS BIGINT) FROM organizations s \
+        WHERE s.lineage >= o.lineage AND s.lineage < o.lineage || '~') AS devices, \
+    (SELECT coalesce(max((SELECT max(d.status) FROM devices d WHERE d.organization_id = s.id)), 0) \
+        FROM organizations s WHERE s.lineage >= o.lineage AND s.lineage < o.lineage || '~') AS status \
+    FROM organizations o WHERE o.id";
+
+/// An organization to be made.
+#[derive(Clone, Debug)]
+pub struct NewOrganization {
+    /// Its identifier.
+    pub id: OrganizationId,
+    /// 1 to 80 characters.
+    pub name: String,
+    /// Up to 200 characters.
+    pub description: Option<String>,
+    /// Whether organizations beneath it show its dashboard.
+    pub children_inherit_dashboard: bool,
+    /// Configuration of the device table.
+    pub device_table: Option<RawJson>,
+}
+
+/// The new values of an organization, all of them. It stays where it hangs.
+#[derive(Clone, Debug)]
+pub struct OrganizationChange {
+    /// 1 to 80 characters.
+    pub name: String,
+    /// Up to 200 characters.
+    pub description: Option<String>,
+    /// Whether organizations beneath it show its dashboard.
+    pub children_inherit_dashboard: bool,
+    /// Configuration of the device table.
+    pub device_table: Option<RawJson>,
+    /// Most devices in its subtree; 0: unlimited.
+    pub device_count_limit: f64,
+    /// Most megabytes of stored data in its subtree; 0: unlimited.
+    pub data_usage_mb_limit: f64,
+}
+
+impl Registry {
+    /// Where an organization hangs; only for deciding.
+    pub async fn organization_lineage(&self, id: OrganizationId) -> Result<Option<Lineage>> {
+        let row = one(&self.db.read, Sql::new("SELECT lineage FROM organizations WHERE id = ?").bind(id)).await?;
+        row.map(|row| row.lineage("lineage")).transpose()
+    }
+
+    /// Makes an organization beneath the pass's, or at the top where it names none.
+    pub async fn organization_create(
+        &self,
+        parent: &CanWrite<Option<OrganizationId>>,
+        new: NewOrganization,
+        now: Timestamp,
+    ) -> Result<Organization> {
+        let tx = self.db.begin().await?;
+        insert(&tx, *parent.target(), &new, now).await?;
+        let made = read(&tx, &[new.id]).await?.pop().ok_or(StoreError::Gone("organization"))?;
+        db::commit(tx).await?;
+        Ok(made)
+    }
+
+    /// An organization, with what is summed up over its subtree.
+    pub async fn organization_fetch(&self, pass: &CanRead<OrganizationId>) -> Result<Option<Organization>> {
+        Ok(read(&self.db.read, &[*pass.target()]).await?.pop())
+    }
+
+    /// The organizations of a part of the tree, its base among them or not.
+    pub async fn organization_list(
+        &self,
+        pass: &CanList,
+        include_base: bool,
+        request: &ListRequest,
+    ) -> Result<Page<Organization>> {
+        let mut condition = within(pass.scope());
+        if let (false, Scope::Beneath { base, .. }) = (include_base, pass.scope()) {
+            condition = condition.text(" AND o.id <> ?").bind(base.own());
+        }
+        let tx = self.db.snapshot().await?;
+        let (ids, total) = LISTING.page(&tx, condition, request).await?;
+        let organizations = read(&tx, &ids).await?;
+        db::commit(tx).await?;
+        Ok(Page::new(in_order(&ids, organizations, |organization| organization.id), total, request.page))
+    }
+
+    /// Changes an organization where it is.
+    pub async fn organization_update(
+        &self,
+        pass: &CanWrite<OrganizationId>,
+        change: &OrganizationChange,
+        now: Timestamp,
+    ) -> Result<Organization> {
+        let id = *pass.target();
+        let tx = self.db.begin().await?;
+        let update = Sql::new(
+            "UPDATE organizations SET name = ?, description = ?, children_inherit_dashboard = ?, device_table = ?, \
+             device_count_limit = ?, data_usage_mb_limit = ?, search = ?, updated_at = ? WHERE id = ?",
+        )
+        .bind(change.name.as_str())
+        .bind(change.description.clone())
+        .bind(change.children_inherit_dashboard)
+        .bind(change.device_table.clone())
+        .bind(change.device_count_limit)
+        .bind(change.data_usage_mb_limit)
+        .bind(search_of(&change.name, change.description.as_deref()))
+        .bind(now)
+        .bind(id);
+        run(&tx, update).await?;
+        let changed = read(&tx, &[id]).await?.pop().ok_or(StoreError::Gone("organization"))?;
+        db::commit(tx).await?;
+        Ok(changed)
+    }
+
+    /// Removes an organization that nothing hangs on.
+    pub async fn organization_delete(&self, pass: &CanWrite<OrganizationId>) -> Result<()> {
+        let tx = self.db.begin().await?;
+        // Held as no lighter lock could: who wants to hang something on it waits, and then finds it gone.
+        let hold = match Dialect::of(&tx) {
+            Dialect::Sqlite => "",
+            Dialect::Postgres => " FOR UPDATE",
+        };
+        hold_organization(&tx, *pass.target(), hold).await?;
+        for (table, column, what) in [
+            ("organizations", "parent_id", "the organization has organizations beneath it"),
+            ("devices", "organization_id", "the organization has devices"),
+            ("projects", "organization_id", "the organization has projects"),
+            ("users", "organization_id", "the organization has users"),
+        ] {
+            let query = Sql::new(format!("SELECT id FROM {table} WHERE {column} = ? LIMIT 1")).bind(*pass.target());
+            if one(&tx, query).await?.is_some() {
+                return Err(StoreError::InUse(what));
+            }
+        }
+        run(&tx, Sql::new("DELETE FROM organizations WHERE id = ?").bind(*pass.target())).await?;
+        db::commit(tx).await
+    }
+}
+
+/// Adds an organization and answers its lineage.
+pub(super) async fn insert(
+    tx: &impl ConnectionTrait,
+    parent: Option<OrganizationId>,
+    new: &NewOrganization,
+    now: Timestamp,
+) -> Result<Lineage> {
+    let lineage = match parent {
+        None => Lineage::new([], new.id),
+        Some(parent) => hold_organization(tx, parent, Dialect::of(tx).hold_in_place()).await?.child(new.id),
+    };
+    if lineage.level() > LEVELS_MAX {
+        return Err(StoreError::Limit("the organization tree may not be deeper than 32 levels"));
+    }
+    let insert = Sql::new(
+        "INSERT INTO organizations (id, parent_id, name, description, lineage, level, search, \
+         children_inherit_dashboard, device_table, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(new.id)
+    .bind(parent)
+    .bind(new.name.as_str())
+    .bind(new.description.clone())
+    .bind(lineage.to_string())
+    .bind(lineage.level() as i64)
+    .bind(search_of(&new.name, new.description.as_deref()))
+    .bind(new.children_inherit_dashboard)
+    .bind(new.device_table.clone())
+    .bind(now)
+    .bind(now);
+    run(tx, insert).await?;
+    Ok(lineage)
+}
+
+fn search_of(name: &str, description: Option<&str>) -> String {
+    searched([name, description.unwrap_or_default()])
+}
+
+/// The lineage of an organization that must be there, held until the transaction ends.
+pub(super) async fn hold_organization(tx: &impl ConnectionTrait, id: OrganizationId, hold: &str) -> Result<Lineage> {
+    let query = Sql::new("SELECT lineage FROM organizations WHERE id = ?").bind(id).text(hold);
+    one(tx, query).await?.ok_or(StoreError::Gone("organization"))?.lineage("lineage")
+}
+
+/// Refuses one more device where an organization on the lineage has all that it may have. `having` are the
+/// organizations that have the device already; `touched` are those whose count will change. All are held, from the top
+/// down: two devices never take the same last place, and two transactions never wait for each other.
+pub(super) async fn room_for_a_device(
+    tx: &impl ConnectionTrait,
+    lineage: &Lineage,
+    having: &[OrganizationId],
+    touched: &[OrganizationId],
+) -> Result<()> {
+    let dialect = Dialect::of(tx);
+    let query =
+        Sql::new("SELECT id, lineage, device_count_limit FROM organizations WHERE (device_count_limit > 0 AND id")
+            .among(dialect, lineage.ids())
+            .text(") OR id")
+            .among(dialect, touched)
+            .text(" ORDER BY lineage")
+            .text(dialect.hold_for_change());
+    for held in all(tx, query).await? {
+        let (id, limit) = (held.id::<OrganizationId>("id")?, held.float("device_count_limit")?);
+        if limit <= 0.0 || having.contains(&id) || !lineage.contains(id) {
+            continue;
+        }
+        let beneath = held.text("lineage")?;
+        let counted = Sql::new(
+            "SELECT CAST(coalesce(sum(device_count), 0) AS BIGINT) AS devices FROM organizations \
+             WHERE lineage >= ? AND lineage < ?",
+        )
+        .bind(beneath.as_str())
+        .bind(end_of(&beneath));
+        let devices = one(tx, counted).await?.map_or(Ok(0), |row| row.count("devices"))?;
+        if (devices + 1) as f64 > limit {
+            return Err(StoreError::Limit("the device limit of the organization is reached"));
+        }
+    }
+    Ok(())
+}
+
+/// Notes that an organization has more or fewer devices of its own.
+pub(super) async fn count_devices(tx: &impl ConnectionTrait, id: OrganizationId, more: i64) -> Result<()> {
+    let update = Sql::new("UPDATE organizations SET device_count = device_count + ? WHERE id = ?").bind(more).bind(id);
+    run(tx, update).await.map(|_| ())
+}
+
+async fn read(connection: &impl ConnectionTrait, ids: &[OrganizationId]) -> Result<Vec<Organization>> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = all(connection, Sql::new(SELECT).among(Dialect::of(connection), ids)).await?;
+    let mut organizations = rows.iter().map(organization).collect::<Result<Vec<_>>>()?;
+    let lineages = organizations.iter().flat_map(|organization| organization.lineage.ids().iter().copied());
+    let names = names_of(connection, lineages).await?;
+    for organization in &mut organizations {
+        let path = organization.lineage.ids().iter();
+        organization.names = path.map(|id| names.get(id).cloned().unwrap_or_default()).collect();
+    }
+    Ok(organizations)
+}
+
+/// A row without the names of its lineage.
+fn organization(row: &Row) -> Result<Organization> {
+    let status = row.number("status")?;
+    Ok(Organization {
+        id: row.id("id")?,
+        name: row.text("name")?,
+        description: row.text_if("description")?,
+        lineage: row.lineage("lineage")?,
+        names: Vec::new(),
+        has_children: row.count("children")? > 0,
+        status: Status::numbered(status).ok_or_else(|| StoreError::Damaged(format!("status {status}")))?,
+        device_count: row.count("devices")?,
+        device_count_limit: row.float("device_count_limit")?,
+        data_usage_mb_limit: row.float("data_usage_mb_limit")?,
+        children_inherit_dashboard: row.truth("children_inherit_dashboard")?,
+        device_table: row.json_if("device_table")?,
+        created_at: row.time("created_at")?,
+        updated_at: row.time("updated_at")?,
+    })
+}

@@ -1,0 +1,360 @@
+//! Plain SQL with bound parameters, the same text for both dialects. Only here is it known which one answers.
+
+use std::str::FromStr;
+
+use bytes::Bytes;
+use isobar_model::access::Lineage;
+use isobar_model::ids::{ApiKeyId, DeviceId, DeviceKey, OrganizationId, ProjectId, SessionId, SettingId, UserId};
+use isobar_model::json::RawJson;
+use isobar_model::secret::Digest;
+use isobar_model::time::Timestamp;
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, RuntimeErr, Statement, TryGetable, Value, sqlx};
+
+use crate::error::{Result, StoreError};
+
+/// The few places where the dialects say one thing in two ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    Sqlite,
+    Postgres,
+}
+
+impl Dialect {
+    pub(super) fn of(connection: &impl ConnectionTrait) -> Self {
+        match connection.get_database_backend() {
+            DbBackend::Postgres => Self::Postgres,
+            _ => Self::Sqlite,
+        }
+    }
+
+    /// Holds the rows read until the transaction ends, for a change. SQLite has one writer: it holds everything.
+    pub(super) fn hold_for_change(self) -> &'static str {
+        match self {
+            Self::Sqlite => "",
+            Self::Postgres => " FOR NO KEY UPDATE",
+        }
+    }
+
+    /// Keeps the rows read from being removed until the transaction ends.
+    pub(super) fn hold_in_place(self) -> &'static str {
+        match self {
+            Self::Sqlite => "",
+            Self::Postgres => " FOR KEY SHARE",
+        }
+    }
+
+    /// Where a text lies in another, from 1; 0 where it does not: a search without wildcards.
+    pub(super) fn position(self) -> &'static str {
+        match self {
+            Self::Sqlite => "instr",
+            Self::Postgres => "strpos",
+        }
+    }
+
+    /// A column that SQLite's planner must not look up in an index; PostgreSQL's has statistics and decides by itself.
+    pub(super) fn unindexed(self, column: &str) -> String {
+        match self {
+            Self::Sqlite => format!("+{column}"),
+            Self::Postgres => column.to_owned(),
+        }
+    }
+
+    /// The texts of one bound JSON array as rows: one parameter, however long the list is.
+    fn rows_of_texts(self) -> &'static str {
+        match self {
+            Self::Sqlite => "(SELECT value FROM json_each(?))",
+            Self::Postgres => "(SELECT jsonb_array_elements_text(?::jsonb))",
+        }
+    }
+
+    /// The pairs of one bound JSON array of arrays as rows of `item` (a text) and `moment` (a number).
+    fn rows_of_moments(self) -> &'static str {
+        match self {
+            Self::Sqlite => {
+                "(SELECT json_extract(value, '$[0]') AS item, json_extract(value, '$[1]') AS moment FROM json_each(?))"
+            }
+            Self::Postgres => {
+                "(SELECT pair->>0 AS item, (pair->>1)::bigint AS moment FROM jsonb_array_elements(?::jsonb) AS pair)"
+            }
+        }
+    }
+}
+
+/// A statement in the making: text with a `?` for each value, and the values in their order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sql {
+    text: String,
+    values: Vec<Value>,
+}
+
+impl Sql {
+    pub(super) fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), values: Vec::new() }
+    }
+
+    /// Binds the next `?`.
+    pub(super) fn bind(mut self, value: impl Bound) -> Self {
+        self.values.push(value.bound());
+        self
+    }
+
+    /// Goes on with more text.
+    pub(super) fn text(mut self, text: &str) -> Self {
+        self.text.push_str(text);
+        self
+    }
+
+    /// Goes on with another piece, its values after those bound so far.
+    pub(super) fn then(mut self, piece: Sql) -> Self {
+        self.text.push_str(&piece.text);
+        self.values.extend(piece.values);
+        self
+    }
+
+    /// `IN` a list of texts.
+    pub(super) fn among<T: ToString>(self, dialect: Dialect, texts: impl IntoIterator<Item = T>) -> Self {
+        let list: Vec<_> = texts.into_iter().map(|text| serde_json::Value::String(text.to_string())).collect();
+        self.text(" IN ").text(dialect.rows_of_texts()).bind(serde_json::Value::Array(list).to_string())
+    }
+
+    /// A relation of `item` and `moment`, from pairs.
+    pub(super) fn moments(
+        self,
+        dialect: Dialect,
+        pairs: impl IntoIterator<Item = (serde_json::Value, Timestamp)>,
+    ) -> Self {
+        let list: Vec<_> = pairs.into_iter().map(|(item, moment)| serde_json::json!([item, moment.millis()])).collect();
+        self.text(dialect.rows_of_moments()).bind(serde_json::Value::Array(list).to_string())
+    }
+
+    fn statement(self, backend: DbBackend) -> Statement {
+        let text = match backend {
+            DbBackend::Postgres => numbered(&self.text),
+            _ => self.text,
+        };
+        Statement::from_sql_and_values(backend, text, self.values)
+    }
+}
+
+/// PostgreSQL counts its parameters: `$1`, `$2`.
+fn numbered(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 32);
+    for (index, part) in text.split('?').enumerate() {
+        if index > 0 {
+            out.push('$');
+            out.push_str(&index.to_string());
+        }
+        out.push_str(part);
+    }
+    out
+}
+
+/// The first row, if there is one.
+pub(super) async fn one(connection: &impl ConnectionTrait, sql: Sql) -> Result<Option<Row>> {
+    let statement = sql.statement(connection.get_database_backend());
+    Ok(connection.query_one_raw(statement).await.map_err(failure)?.map(Row))
+}
+
+/// All rows.
+pub(super) async fn all(connection: &impl ConnectionTrait, sql: Sql) -> Result<Vec<Row>> {
+    let statement = sql.statement(connection.get_database_backend());
+    Ok(connection.query_all_raw(statement).await.map_err(failure)?.into_iter().map(Row).collect())
+}
+
+/// Carries a change out and says how many rows it touched.
+pub(super) async fn run(connection: &impl ConnectionTrait, sql: Sql) -> Result<u64> {
+    let statement = sql.statement(connection.get_database_backend());
+    Ok(connection.execute_raw(statement).await.map_err(failure)?.rows_affected())
+}
+
+/// A failure of the database in this crate's words. Unique names are claimed with `ON CONFLICT` and never fail here; a
+/// foreign key that fails refers to what is gone.
+pub(super) fn failure(error: DbErr) -> StoreError {
+    let (DbErr::Exec(RuntimeErr::SqlxError(cause))
+    | DbErr::Query(RuntimeErr::SqlxError(cause))
+    | DbErr::Conn(RuntimeErr::SqlxError(cause))) = &error
+    else {
+        return match error {
+            DbErr::ConnectionAcquire(sea_orm::ConnAcquireErr::Timeout) => StoreError::Busy,
+            other => StoreError::unavailable(other),
+        };
+    };
+    let Some(database) = cause.as_database_error() else {
+        return match **cause {
+            sqlx::Error::PoolTimedOut => StoreError::Busy,
+            _ => StoreError::unavailable(error),
+        };
+    };
+    if database.is_foreign_key_violation() {
+        return StoreError::Gone("what it refers to");
+    }
+    match database.code().as_deref() {
+        // SQLITE_BUSY and its extended forms; deadlock, serialization failure, lock timeout, too many connections.
+        Some("5" | "261" | "517" | "40P01" | "40001" | "55P03" | "53300") => StoreError::Busy,
+        _ => StoreError::unavailable(error),
+    }
+}
+
+/// A value that a parameter can take.
+pub(super) trait Bound {
+    /// The value.
+    fn bound(self) -> Value;
+    /// No value of this type.
+    fn absent() -> Value;
+}
+
+macro_rules! bound {
+    ($($type:ty => $variant:ident, $read:expr;)*) => {$(
+        impl Bound for $type {
+            fn bound(self) -> Value {
+                let read: fn($type) -> _ = $read;
+                Value::$variant(Some(read(self)))
+            }
+
+            fn absent() -> Value {
+                Value::$variant(None)
+            }
+        }
+    )*};
+}
+
+bound! {
+    String => String, without_nul;
+    i64 => BigInt, |number| number;
+    u64 => BigInt, |number| i64::try_from(number).unwrap_or(i64::MAX);
+    f64 => Double, |number| number;
+    // Truth is kept as a number: SQLite has no boolean, and one way serves both.
+    bool => BigInt, i64::from;
+    Timestamp => BigInt, Timestamp::millis;
+    DeviceKey => BigInt, |key| i64::try_from(key.0).unwrap_or(i64::MAX);
+    Digest => Bytes, |digest| digest.0.to_vec();
+    Vec<u8> => Bytes, |bytes| bytes;
+    RawJson => String, |json| json.text().to_owned();
+    OrganizationId => String, |id| id.to_string();
+    UserId => String, |id| id.to_string();
+    ProjectId => String, |id| id.to_string();
+    DeviceId => String, |id| id.to_string();
+    SessionId => String, |id| id.to_string();
+    ApiKeyId => String, |id| id.to_string();
+    SettingId => String, |id| id.to_string();
+}
+
+impl Bound for &str {
+    fn bound(self) -> Value {
+        Value::String(Some(without_nul(self.to_owned())))
+    }
+
+    fn absent() -> Value {
+        Value::String(None)
+    }
+}
+
+impl<T: Bound> Bound for Option<T> {
+    fn bound(self) -> Value {
+        self.map_or_else(T::absent, T::bound)
+    }
+
+    fn absent() -> Value {
+        T::absent()
+    }
+}
+
+/// U+0000 is no character of a text in PostgreSQL. It is left out in both dialects, so that both keep the same.
+fn without_nul(mut text: String) -> String {
+    if text.contains('\0') {
+        text.retain(|character| character != '\0');
+    }
+    text
+}
+
+/// A row of an answer; what cannot be read is damage, never a panic.
+pub(super) struct Row(QueryResult);
+
+impl Row {
+    fn get<T: TryGetable>(&self, column: &str) -> Result<T> {
+        self.0.try_get_by(column).map_err(|error| StoreError::Damaged(format!("column {column}: {error}")))
+    }
+
+    pub(super) fn text(&self, column: &str) -> Result<String> {
+        self.get(column)
+    }
+
+    pub(super) fn text_if(&self, column: &str) -> Result<Option<String>> {
+        self.get(column)
+    }
+
+    pub(super) fn number(&self, column: &str) -> Result<i64> {
+        self.get(column)
+    }
+
+    pub(super) fn count(&self, column: &str) -> Result<u64> {
+        let number: i64 = self.get(column)?;
+        u64::try_from(number).map_err(|_| StoreError::Damaged(format!("column {column}: {number} is no count")))
+    }
+
+    pub(super) fn truth(&self, column: &str) -> Result<bool> {
+        Ok(self.number(column)? != 0)
+    }
+
+    pub(super) fn float(&self, column: &str) -> Result<f64> {
+        self.get(column)
+    }
+
+    pub(super) fn float_if(&self, column: &str) -> Result<Option<f64>> {
+        self.get(column)
+    }
+
+    pub(super) fn time(&self, column: &str) -> Result<Timestamp> {
+        self.number(column).map(Timestamp::from_millis)
+    }
+
+    pub(super) fn time_if(&self, column: &str) -> Result<Option<Timestamp>> {
+        Ok(self.get::<Option<i64>>(column)?.map(Timestamp::from_millis))
+    }
+
+    pub(super) fn bytes(&self, column: &str) -> Result<Vec<u8>> {
+        self.get(column)
+    }
+
+    pub(super) fn digest_if(&self, column: &str) -> Result<Option<Digest>> {
+        let bytes: Option<Vec<u8>> = self.get(column)?;
+        bytes.map(|bytes| thirty_two(column, bytes).map(Digest)).transpose()
+    }
+
+    /// An identifier, a lineage: whatever is read from its text.
+    pub(super) fn id<T: FromStr>(&self, column: &str) -> Result<T> {
+        parse(column, &self.text(column)?)
+    }
+
+    pub(super) fn id_if<T: FromStr>(&self, column: &str) -> Result<Option<T>> {
+        self.text_if(column)?.map(|text| parse(column, &text)).transpose()
+    }
+
+    pub(super) fn lineage(&self, column: &str) -> Result<Lineage> {
+        let text = self.text(column)?;
+        Lineage::parse(&text).ok_or_else(|| StoreError::Damaged(format!("column {column}: {text:?} is no lineage")))
+    }
+
+    /// JSON that was checked before it was stored.
+    pub(super) fn json(&self, column: &str) -> Result<RawJson> {
+        Ok(RawJson::trusted(Bytes::from(self.text(column)?)))
+    }
+
+    pub(super) fn json_if(&self, column: &str) -> Result<Option<RawJson>> {
+        Ok(self.text_if(column)?.map(|text| RawJson::trusted(Bytes::from(text))))
+    }
+
+    pub(super) fn key(&self, column: &str) -> Result<DeviceKey> {
+        self.count(column).map(DeviceKey)
+    }
+}
+
+fn parse<T: FromStr>(column: &str, text: &str) -> Result<T> {
+    text.parse().map_err(|_| StoreError::Damaged(format!("column {column}: {text:?} is no identifier")))
+}
+
+/// The 32 bytes of a digest or a key.
+pub(super) fn thirty_two(column: &str, bytes: Vec<u8>) -> Result<[u8; 32]> {
+    let length = bytes.len();
+    bytes.try_into().map_err(|_| StoreError::Damaged(format!("column {column}: {length} bytes, not 32")))
+}

@@ -1,0 +1,299 @@
+//! Users and their profiles. What they call themselves at login lies in one table, whose key makes it unique.
+
+use std::collections::BTreeMap;
+
+use isobar_model::access::{CanList, CanRead, CanWrite, Lineage};
+use isobar_model::ids::{OrganizationId, UserId};
+use isobar_model::json::RawJson;
+use isobar_model::page::{ListRequest, Page};
+use isobar_model::role::Role;
+use isobar_model::time::Timestamp;
+use isobar_model::user::User;
+use sea_orm::ConnectionTrait;
+
+use super::lists::{Listing, folded, in_order, searched, within};
+use super::organizations::{self, NewOrganization, hold_organization};
+use super::sql::{Dialect, Row, Sql, all, one, run};
+use super::{Registry, db};
+use crate::error::{Result, StoreError};
+
+const LISTING: Listing = Listing {
+    from: "users u JOIN organizations o ON o.id = u.organization_id",
+    id: "u.id",
+    search: Some("u.search"),
+    sorts: &[
+        ("username", "u.username"),
+        ("email", "u.email"),
+        ("firstName", "u.first_name"),
+        ("lastName", "u.last_name"),
+        ("company", "u.company"),
+        ("role", "u.role"),
+        ("createdAt", "u.created_at"),
+        ("updatedAt", "u.updated_at"),
+        ("lastActive", "coalesce(u.last_active, 0)"),
+    ],
+    order: "username",
+};
+
+const SELECT: &str = "SELECT u.id, u.username, u.email, u.role, u.organization_id, o.lineage, o.name AS organization, \
+    u.tos_hash, u.first_name, u.last_name, u.company, u.job_title, u.language, u.preferences, u.disabled, u.verified, \
+    u.created_at, u.updated_at, u.last_active \
+    FROM users u JOIN organizations o ON o.id = u.organization_id WHERE u.id";
+
+/// A user to be made.
+#[derive(Clone, Debug)]
+pub struct NewUserRow {
+    /// Its identifier.
+    pub id: UserId,
+    /// Unique without regard to case, among e-mail addresses too.
+    pub username: String,
+    /// Unique without regard to case, among usernames too.
+    pub email: String,
+    /// Its rank.
+    pub role: Role,
+    /// First name.
+    pub first_name: String,
+    /// Last name.
+    pub last_name: String,
+    /// Company.
+    pub company: String,
+    /// The hash of its password; none: it sets one through a reset.
+    pub password_hash: Option<String>,
+    /// Signature that the Terms of Service were accepted.
+    pub tos_hash: Option<String>,
+    /// Language.
+    pub language: Option<String>,
+}
+
+/// The new values of a user, all of them but its names and password.
+#[derive(Clone, Debug)]
+pub struct UserChange {
+    /// Its rank.
+    pub role: Role,
+    /// Where it belongs.
+    pub organization: OrganizationId,
+    /// Signature that the Terms of Service were accepted.
+    pub tos_hash: Option<String>,
+    /// First name.
+    pub first_name: String,
+    /// Last name.
+    pub last_name: String,
+    /// Company.
+    pub company: String,
+    /// Job title.
+    pub job_title: Option<String>,
+    /// Language.
+    pub language: Option<String>,
+    /// Notification preferences.
+    pub preferences: Option<RawJson>,
+    /// Refused with every credential it holds.
+    pub disabled: bool,
+    /// Why it was changed, for the operator; none: as it was.
+    pub reason: Option<String>,
+}
+
+impl Registry {
+    /// Where a user belongs and its rank; only for deciding.
+    pub async fn user_placement(&self, id: UserId) -> Result<Option<(Lineage, Role)>> {
+        let query = Sql::new(
+            "SELECT o.lineage, u.role FROM users u JOIN organizations o ON o.id = u.organization_id WHERE u.id = ?",
+        );
+        let row = one(&self.db.read, query.bind(id)).await?;
+        row.map(|row| Ok((row.lineage("lineage")?, role(&row)?))).transpose()
+    }
+
+    /// Whether there is no user yet.
+    pub async fn is_empty(&self) -> Result<bool> {
+        Ok(one(&self.db.read, Sql::new("SELECT id FROM users LIMIT 1")).await?.is_none())
+    }
+
+    /// Makes an organization and its first user, both or neither.
+    pub async fn account_found(
+        &self,
+        parent: &CanWrite<Option<OrganizationId>>,
+        organization: NewOrganization,
+        user: NewUserRow,
+        now: Timestamp,
+    ) -> Result<User> {
+        let tx = self.db.begin().await?;
+        organizations::insert(&tx, *parent.target(), &organization, now).await?;
+        let made = insert(&tx, organization.id, &user, now).await?;
+        db::commit(tx).await?;
+        Ok(made)
+    }
+
+    /// Makes a user in the pass's organization.
+    pub async fn user_create(&self, pass: &CanWrite<OrganizationId>, new: NewUserRow, now: Timestamp) -> Result<User> {
+        let tx = self.db.begin().await?;
+        hold_organization(&tx, *pass.target(), self.db.dialect.hold_in_place()).await?;
+        let made = insert(&tx, *pass.target(), &new, now).await?;
+        db::commit(tx).await?;
+        Ok(made)
+    }
+
+    /// A user.
+    pub async fn user_fetch(&self, pass: &CanRead<UserId>) -> Result<Option<User>> {
+        Ok(read(&self.db.read, &[*pass.target()]).await?.pop())
+    }
+
+    /// The users of a part of the tree.
+    pub async fn user_list(&self, pass: &CanList, request: &ListRequest) -> Result<Page<User>> {
+        let tx = self.db.snapshot().await?;
+        let (ids, total) = LISTING.page(&tx, within(pass.scope()), request).await?;
+        let users = read(&tx, &ids).await?;
+        db::commit(tx).await?;
+        Ok(Page::new(in_order(&ids, users, |user| user.id), total, request.page))
+    }
+
+    /// Changes a user.
+    pub async fn user_update(&self, pass: &CanWrite<UserId>, change: &UserChange, now: Timestamp) -> Result<User> {
+        let tx = self.db.begin().await?;
+        hold_organization(&tx, change.organization, self.db.dialect.hold_in_place()).await?;
+        let names = Sql::new("SELECT username, email FROM users WHERE id = ?").bind(*pass.target());
+        let names = one(&tx, names.text(self.db.dialect.hold_for_change())).await?.ok_or(StoreError::Gone("user"))?;
+        let (username, email) = (names.text("username")?, names.text("email")?);
+        let update = Sql::new(
+            "UPDATE users SET role = ?, organization_id = ?, tos_hash = ?, first_name = ?, last_name = ?, \
+             company = ?, job_title = ?, language = ?, preferences = ?, disabled = ?, reason = coalesce(?, reason), \
+             search = ?, updated_at = ? WHERE id = ?",
+        )
+        .bind(change.role as i64)
+        .bind(change.organization)
+        .bind(change.tos_hash.clone())
+        .bind(change.first_name.as_str())
+        .bind(change.last_name.as_str())
+        .bind(change.company.as_str())
+        .bind(change.job_title.clone())
+        .bind(change.language.clone())
+        .bind(change.preferences.clone())
+        .bind(change.disabled)
+        .bind(change.reason.clone())
+        .bind(searched([&*username, &email, &change.first_name, &change.last_name, &change.company]))
+        .bind(now)
+        .bind(*pass.target());
+        run(&tx, update).await?;
+        let changed = read(&tx, &[*pass.target()]).await?.pop().ok_or(StoreError::Gone("user"))?;
+        db::commit(tx).await?;
+        Ok(changed)
+    }
+
+    /// Notes that a user's e-mail address was verified.
+    pub async fn user_verify(&self, pass: &CanWrite<UserId>, now: Timestamp) -> Result<()> {
+        let update = Sql::new("UPDATE users SET verified = 1, updated_at = ? WHERE id = ?").bind(now);
+        match run(&self.db.write, update.bind(*pass.target())).await? {
+            0 => Err(StoreError::Gone("user")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes a user with its sessions, API keys and login names.
+    pub async fn user_delete(&self, pass: &CanWrite<UserId>) -> Result<()> {
+        match run(&self.db.write, Sql::new("DELETE FROM users WHERE id = ?").bind(*pass.target())).await? {
+            0 => Err(StoreError::Gone("user")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes when users last made a call. It never moves backwards.
+    pub async fn users_touch(&self, touched: &[(UserId, Timestamp)]) -> Result<()> {
+        if touched.is_empty() {
+            return Ok(());
+        }
+        let update = Sql::new("UPDATE users SET last_active = t.moment FROM ")
+            .moments(self.db.dialect, latest(touched).map(|(id, at)| (id.to_string().into(), at)))
+            .text(" AS t WHERE users.id = t.item AND coalesce(users.last_active, 0) < t.moment");
+        run(&self.db.write, update).await.map(|_| ())
+    }
+}
+
+/// The latest moment of each, in the order of their ids.
+pub(super) fn latest<K: Ord + Copy>(touched: &[(K, Timestamp)]) -> impl Iterator<Item = (K, Timestamp)> {
+    let mut latest: BTreeMap<K, Timestamp> = BTreeMap::new();
+    for (id, at) in touched {
+        let newest = latest.entry(*id).or_insert(*at);
+        *newest = (*newest).max(*at);
+    }
+    latest.into_iter()
+}
+
+async fn insert(
+    tx: &impl ConnectionTrait,
+    organization: OrganizationId,
+    new: &NewUserRow,
+    now: Timestamp,
+) -> Result<User> {
+    let insert = Sql::new(
+        "INSERT INTO users (id, organization_id, username, email, role, first_name, last_name, company, tos_hash, \
+         language, password_hash, search, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(new.id)
+    .bind(organization)
+    .bind(new.username.as_str())
+    .bind(new.email.as_str())
+    .bind(new.role as i64)
+    .bind(new.first_name.as_str())
+    .bind(new.last_name.as_str())
+    .bind(new.company.as_str())
+    .bind(new.tos_hash.clone())
+    .bind(new.language.clone())
+    .bind(new.password_hash.clone())
+    .bind(searched([&*new.username, &new.email, &new.first_name, &new.last_name, &new.company]))
+    .bind(now)
+    .bind(now);
+    run(tx, insert).await?;
+    claim(tx, new.id, "username", &new.username).await?;
+    if folded(&new.username) != folded(&new.email) {
+        claim(tx, new.id, "email", &new.email).await?;
+    }
+    read(tx, &[new.id]).await?.pop().ok_or(StoreError::Gone("user"))
+}
+
+/// Takes a login name, unless somebody has it. Of two transactions that claim one name, the second waits and loses.
+async fn claim(tx: &impl ConnectionTrait, user: UserId, field: &'static str, name: &str) -> Result<()> {
+    let insert = Sql::new("INSERT INTO login_names (name, user_id) VALUES (?, ?) ON CONFLICT DO NOTHING")
+        .bind(folded(name))
+        .bind(user);
+    match run(tx, insert).await? {
+        0 => Err(StoreError::Taken { field }),
+        _ => Ok(()),
+    }
+}
+
+pub(super) async fn read(connection: &impl ConnectionTrait, ids: &[UserId]) -> Result<Vec<User>> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = all(connection, Sql::new(SELECT).among(Dialect::of(connection), ids)).await?;
+    rows.iter().map(user).collect()
+}
+
+/// The role of a row, kept as its place in the rank.
+pub(super) fn role(row: &Row) -> Result<Role> {
+    let place = row.number("role")?;
+    let role = usize::try_from(place).ok().and_then(|place| Role::ALL.get(place).copied());
+    role.ok_or_else(|| StoreError::Damaged(format!("role {place}")))
+}
+
+fn user(row: &Row) -> Result<User> {
+    Ok(User {
+        id: row.id("id")?,
+        username: row.text("username")?,
+        email: row.text("email")?,
+        role: role(row)?,
+        organization: row.id("organization_id")?,
+        lineage: row.lineage("lineage")?,
+        organization_name: row.text("organization")?,
+        tos_hash: row.text_if("tos_hash")?,
+        first_name: row.text("first_name")?,
+        last_name: row.text("last_name")?,
+        company: row.text("company")?,
+        job_title: row.text_if("job_title")?,
+        language: row.text_if("language")?,
+        preferences: row.json_if("preferences")?,
+        disabled: row.truth("disabled")?,
+        verified: row.truth("verified")?,
+        created_at: row.time("created_at")?,
+        updated_at: row.time("updated_at")?,
+        last_active: row.time_if("last_active")?,
+    })
+}

@@ -1,0 +1,80 @@
+//! What the registry promises on both dialects. Each scene has a registry of its own.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::missing_panics_doc,
+    reason = "these are tests: a broken promise ends them"
+)]
+
+mod credentials;
+mod devices;
+pub mod given;
+mod lists;
+mod people;
+mod places;
+mod projects;
+mod settings;
+mod tree;
+
+pub use credentials::*;
+pub use devices::*;
+pub use lists::*;
+pub use people::*;
+pub use places::*;
+pub use projects::*;
+pub use settings::*;
+pub use tree::*;
+
+/// Hands every scene to a macro, which makes a test of each.
+#[macro_export]
+macro_rules! registry_scenes {
+    ($test:ident) => {
+        $test! {
+            organizations_know_their_place
+            a_parent_that_is_gone_takes_no_child
+            the_tree_has_a_deepest_level
+            a_subtree_is_summed_up
+            organizations_are_listed_by_level
+            an_organization_is_changed_where_it_is
+            an_organization_in_use_stays
+            two_users_of_one_name
+            two_users_of_one_name_at_the_same_time
+            a_user_is_kept_as_it_was_given
+            an_account_is_founded_whole_or_not_at_all
+            a_user_is_changed_and_removed
+            users_are_touched_forwards_only
+            users_are_listed_and_searched
+            a_login_is_found_by_either_name
+            sessions_live_until_they_end
+            revoked_jwts_are_remembered_until_they_expire
+            the_signing_key_stays
+            api_keys_belong_to_their_user
+            a_project_begins_with_an_empty_specification
+            a_specification_is_kept_byte_for_byte
+            projects_are_listed_by_type
+            a_project_moves_and_goes
+            a_device_is_kept_as_it_was_given
+            a_number_is_never_given_twice
+            fifty_devices_at_the_same_time
+            a_limit_holds_for_the_whole_subtree
+            the_last_place_is_taken_once
+            a_device_moves_where_there_is_room
+            moves_both_ways_at_the_same_time
+            a_rotated_token_ends_the_old_one
+            devices_are_touched_forwards_only
+            a_report_changes_what_it_names
+            what_is_gone_is_said_to_be_gone
+            device_pages_are_exact_in_every_order
+            device_searches_are_exact_however_much_they_find
+            a_search_is_literal_and_without_case
+            a_list_can_be_held_to_ids
+            a_list_sorts_by_what_it_knows_only
+            a_text_with_a_nul_is_no_trouble
+            a_setting_keeps_its_past
+            a_setting_written_twice_is_written_once
+            settings_of_one_name_at_the_same_time
+        }
+    };
+}

@@ -1,0 +1,232 @@
+//! Lists: pages, orders, searches.
+
+use std::cmp::Ordering;
+
+use isobar_model::access::CanList;
+use isobar_model::device::Device;
+use isobar_model::organization::Organization;
+use isobar_model::page::{ListRequest, PageRequest};
+use isobar_model::status::Status;
+
+use super::given::{self, at, fetched, json, lists, lists_all, may, search, sorted};
+use crate::error::StoreError;
+use crate::registry::{DeviceReport, Registry};
+
+/// More than a search takes at once, so that both of its ways are gone.
+const MANY_DEVICES: usize = 560;
+
+/// A tree of six organizations, one of which has most of the devices, and the devices as they are.
+async fn fleet(r: &Registry, devices: usize) -> (Vec<Organization>, Vec<Device>) {
+    let top = given::organization(r, None, "Top").await;
+    let mut tree = vec![top.clone()];
+    for (name, parent) in [("A", 0), ("B", 0), ("AA", 1), ("AB", 1), ("BA", 2)] {
+        let parent: Option<&Organization> = tree.get(parent);
+        tree.push(given::organization(r, parent.map(|parent| parent.id), name).await);
+    }
+    let project = given::project(r, top.id, "p").await.id;
+    let mut made = Vec::new();
+    let mut touched = Vec::new();
+    for number in 0..devices {
+        let mut new = given::new_device(project, ["pump", "Pump", "über", "fan", "zone"][number * 7 % 5]);
+        new.description = [None, Some(""), Some("old"), Some("new")][number * 3 % 4].map(str::to_owned);
+        new.meta = json(&format!(r#"{{"serial":"S-{number}"}}"#));
+        let place = if number % 4 == 0 { number / 4 % 6 } else { 4 };
+        let now = at((number * 31 % 17) as i64);
+        let device = r.device_create(&may(tree[place].id), new, now).await.unwrap();
+        if number % 3 == 0 {
+            let status = Status::ALL[number / 3 % 6];
+            let report = DeviceReport { status: Some(status), ..DeviceReport::default() };
+            r.device_report(&may(device.reference()), &report, at(100 + (number % 5) as i64)).await.unwrap();
+        }
+        if number % 2 == 0 {
+            touched.push((device.key, at((number % 7) as i64)));
+        }
+        made.push(device.reference());
+    }
+    r.devices_touch(&touched).await.unwrap();
+    let mut devices = Vec::new();
+    for device in made {
+        devices.push(fetched(r, device).await);
+    }
+    (tree, devices)
+}
+
+fn by_field(field: &str, a: &Device, b: &Device) -> Ordering {
+    match field {
+        "name" => a.name.cmp(&b.name),
+        "description" => a.description.as_deref().unwrap_or("").cmp(b.description.as_deref().unwrap_or("")),
+        "createdAt" => a.created_at.cmp(&b.created_at),
+        "updatedAt" => a.updated_at.cmp(&b.updated_at),
+        "lastActive" => a.last_active.cmp(&b.last_active),
+        _ => a.status.cmp(&b.status),
+    }
+}
+
+/// What a list must hold, worked out the plain way.
+fn expected<'d>(devices: &'d [Device], request: &ListRequest, fits: impl Fn(&Device) -> bool) -> Vec<&'d Device> {
+    let mut list: Vec<_> = devices.iter().filter(|device| fits(device)).collect();
+    list.sort_by(|a, b| {
+        let by_keys = request.sort.iter().map(|key| {
+            let order = by_field(&key.field, a, b);
+            if key.descending { order.reverse() } else { order }
+        });
+        by_keys.fold(Ordering::Equal, Ordering::then).then(a.id.cmp(&b.id))
+    });
+    list
+}
+
+async fn check_pages(r: &Registry, pass: &CanList, request: &ListRequest, expected: &[&Device], limit: u32) {
+    let pages = expected.chunks(limit as usize).chain([&[][..]]);
+    for (number, wanted) in (1..).zip(pages) {
+        let request = ListRequest { page: PageRequest { page: number, limit }, ..request.clone() };
+        let page = r.device_list(pass, &request).await.unwrap();
+        assert_eq!(page.total, expected.len() as u64, "{request:?}");
+        let (found, wanted): (Vec<_>, Vec<_>) =
+            (page.items.iter().map(|device| device.id).collect(), wanted.iter().map(|device| device.id).collect());
+        assert_eq!(found, wanted, "{request:?}");
+        assert!(page.items.iter().zip(wanted).all(|(device, id)| expected.iter().any(|e| e.id == id && *e == device)));
+    }
+}
+
+/// Every page of every order, from every organization, is what a plain sort gives.
+pub async fn device_pages_are_exact_in_every_order(r: &Registry) {
+    let (tree, devices) = fleet(r, 60).await;
+    let orders: [&[&str]; 15] = [
+        &["name"],
+        &["-name"],
+        &["description"],
+        &["-description"],
+        &["createdAt"],
+        &["-createdAt"],
+        &["updatedAt"],
+        &["-updatedAt"],
+        &["lastActive"],
+        &["-lastActive"],
+        &["statusInt"],
+        &["-statusInt"],
+        &["-statusInt", "name", "-createdAt"],
+        &["lastActive", "-description"],
+        &["name", "-name"],
+    ];
+    for order in orders {
+        let request = sorted(order);
+        let all = expected(&devices, &request, |_| true);
+        check_pages(r, &lists_all(), &request, &all, 7).await;
+        for base in &tree {
+            let beneath = expected(&devices, &request, |device| device.lineage.contains(base.id));
+            check_pages(r, &lists(&base.lineage, None), &request, &beneath, 9).await;
+        }
+    }
+    let request = sorted(&["name"]);
+    for base in &tree {
+        let own = expected(&devices, &request, |device| device.organization == base.id);
+        check_pages(r, &lists(&base.lineage, Some(1)), &request, &own, 10).await;
+        let two = expected(&devices, &request, |device| {
+            device.lineage.contains(base.id) && device.lineage.level() <= base.lineage.level() + 1
+        });
+        check_pages(r, &lists(&base.lineage, Some(2)), &request, &two, 10).await;
+    }
+    check_pages(r, &lists_all(), &request, &expected(&devices, &request, |_| true), 10_000).await;
+}
+
+/// A search is exact whether it finds a handful, more than it takes at once, or nothing; in all of the tree or in little.
+pub async fn device_searches_are_exact_however_much_they_find(r: &Registry) {
+    let (tree, devices) = fleet(r, MANY_DEVICES).await;
+    for (text, limit) in [("s-5", 50), ("S-", 200), ("PUMP", 90), ("nothing of this", 10)] {
+        for order in [&["-createdAt"][..], &["lastActive"], &["description", "-name"]] {
+            let request = ListRequest { search: Some(text.to_owned()), ..sorted(order) };
+            let folded = text.to_lowercase();
+            let fits = |device: &Device| {
+                device.name.to_lowercase().contains(&folded) || device.meta.text().to_lowercase().contains(&folded)
+            };
+            check_pages(r, &lists_all(), &request, &expected(&devices, &request, fits), limit).await;
+            for base in &tree[..3] {
+                let beneath = expected(&devices, &request, |device| device.lineage.contains(base.id) && fits(device));
+                check_pages(r, &lists(&base.lineage, None), &request, &beneath, limit).await;
+            }
+        }
+    }
+}
+
+/// What is searched for is found as it stands: no wildcards, no case, in any alphabet, in any field.
+pub async fn a_search_is_literal_and_without_case(r: &Registry) {
+    let home = given::organization(r, None, "Home").await;
+    let project = given::project(r, home.id, "p").await.id;
+    let odd = given::device(r, home.id, project, r"50%_of\ ÄÖÜ'--").await;
+    let mut new = given::new_device(project, "plain");
+    new.description = Some("ΟΔΟΣ".to_owned());
+    new.meta = json(r#"{"key":"Wert","deep":{"list":[12.50,true,"Ж"]},"quote":"a\"b"}"#);
+    let plain = r.device_create(&may(home.id), new, at(0)).await.unwrap();
+    let found = |text: String| async move {
+        let page = r.device_list(&lists_all(), &search(&text)).await.unwrap();
+        assert_eq!(page.total, page.items.len() as u64);
+        page.items.into_iter().map(|device| device.id).collect::<Vec<_>>()
+    };
+    for text in ["50%", "%_O", r"F\ ", "äöü", "'--", "of\\"] {
+        assert_eq!(found(text.to_owned()).await, [odd.id], "{text}");
+    }
+    for text in ["PLAIN", "οδοσ", "οδο", "wERT", "12.50", "TRUE", "ж", "a\"b", &plain.id.to_string().to_uppercase()]
+    {
+        assert_eq!(found(text.to_owned()).await, [plain.id], "{text}");
+    }
+    for text in ["5_%", "key", "deep", "%%", "null", "plain\u{1f}", "wert12"] {
+        let nothing = found(text.to_owned()).await;
+        assert!(nothing.is_empty() || text.contains('\u{1f}'), "{text}");
+    }
+    assert_eq!(found(String::new()).await.len(), 2);
+}
+
+/// Ids restrict a list to those in reach; nonsense among them finds nothing.
+pub async fn a_list_can_be_held_to_ids(r: &Registry) {
+    let home = given::organization(r, None, "Home").await;
+    let other = given::organization(r, None, "Other").await;
+    let project = given::project(r, home.id, "p").await.id;
+    let [a, b] = [given::device(r, home.id, project, "a").await, given::device(r, home.id, project, "b").await];
+    let c = given::device(r, other.id, project, "c").await;
+    let ids = [&a, &c].map(|device| device.id.to_string().to_uppercase()).to_vec();
+    let request = ListRequest {
+        ids: Some([ids.clone(), vec!["'; DROP TABLE".to_owned(), ids[0].clone()]].concat()),
+        ..sorted(&["-name"])
+    };
+    let all = r.device_list(&lists_all(), &request).await.unwrap();
+    assert_eq!((all.total, all.items.iter().map(|device| device.id).collect::<Vec<_>>()), (2, vec![c.id, a.id]));
+    assert_eq!(r.device_list(&lists(&home.lineage, None), &request).await.unwrap().items, std::slice::from_ref(&a));
+    let both = ListRequest {
+        search: Some("B".to_owned()),
+        ids: Some(vec![a.id.to_string(), b.id.to_string()]),
+        ..sorted(&[])
+    };
+    // "b" is a hexadecimal digit too, but these ids have none.
+    let found = r.device_list(&lists_all(), &both).await.unwrap();
+    assert!(found.items.contains(&b));
+    let none = ListRequest { ids: Some(Vec::new()), ..sorted(&[]) };
+    assert_eq!(r.device_list(&lists_all(), &none).await.unwrap().total, 0);
+    let one = ListRequest { ids: Some(vec![home.id.to_string()]), ..sorted(&[]) };
+    assert_eq!(r.organization_list(&lists_all(), true, &one).await.unwrap().total, 1);
+}
+
+/// A field that no list has is an error, never SQL.
+pub async fn a_list_sorts_by_what_it_knows_only(r: &Registry) {
+    let home = given::organization(r, None, "Home").await;
+    given::user(r, home.id, "ana").await;
+    for field in ["token", "d.token", "name; DROP TABLE users", "1", ""] {
+        let request = sorted(&[field]);
+        assert!(matches!(r.device_list(&lists_all(), &request).await, Err(StoreError::Unavailable(_))), "{field}");
+        assert!(matches!(r.user_list(&lists_all(), &request).await, Err(StoreError::Unavailable(_))), "{field}");
+    }
+    let far = ListRequest { page: PageRequest { page: u64::MAX, limit: 10_000 }, ..sorted(&[]) };
+    let page = r.user_list(&lists_all(), &far).await.unwrap();
+    assert_eq!((page.total, page.items.len()), (1, 0));
+    let page = r.organization_list(&lists_all(), true, &far).await.unwrap();
+    assert_eq!((page.total, page.items.len()), (1, 0));
+    let page = r.device_list(&lists_all(), &far).await.unwrap();
+    assert_eq!((page.total, page.items.len()), (0, 0));
+}
+
+/// U+0000, which one dialect cannot keep, is left out by both.
+pub async fn a_text_with_a_nul_is_no_trouble(r: &Registry) {
+    let home = given::organization(r, None, "Ho\0me").await;
+    assert_eq!(home.name, "Home");
+    assert!(r.login_by_name("\0").await.unwrap().is_none());
+    assert_eq!(r.user_list(&lists_all(), &search("a\0")).await.unwrap().total, 0);
+}

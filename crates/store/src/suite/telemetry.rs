@@ -1,0 +1,48 @@
+//! What every telemetry adapter promises. Each scene has a device of its own, so that they can share a store.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    reason = "these are tests: a broken promise ends them"
+)]
+
+pub mod given;
+mod history;
+mod queue;
+mod runs;
+mod values;
+
+pub use history::*;
+pub use queue::*;
+pub use runs::*;
+pub use values::*;
+
+/// Runs every scene that needs nothing but a store whose queues hold `queue_max` events.
+pub async fn every_promise(t: &dyn crate::telemetry::Telemetry, queue_max: u64) {
+    a_run_is_remembered(t).await;
+    a_run_sees_what_the_one_before_left(t).await;
+    runs_at_the_same_time_lose_nothing(t).await;
+    a_repeated_request_does_nothing(t).await;
+    two_at_once_with_one_key_get_one_answer(t).await;
+    the_outbox_is_in_order_until_it_is_done(t).await;
+    a_forgotten_device_begins_anew(t).await;
+    pages_and_totals_are_exact(t).await;
+    ids_that_step_back_break_nothing(t).await;
+    filters_hold_as_the_contract_says(t).await;
+    orders_are_as_the_contract_says(t).await;
+    last_values_are_merged(t).await;
+    values_of_one_run_have_ids_of_their_own(t).await;
+    a_deleted_series_begins_anew(t).await;
+    a_cloud_event_is_taken_once(t).await;
+    takers_at_the_same_time_share_the_queue(t).await;
+    a_queue_is_read_by_element_and_page(t).await;
+    expired_cloud_events_are_gone(t).await;
+    one_cloud_event_can_be_removed(t).await;
+    a_full_queue_drops_its_oldest(t, queue_max).await;
+    history_has_both_kinds_newest_first(t).await;
+    history_of_others_is_not_shown(t).await;
+    a_stream_resumes_after_an_event(t).await;
+    // Last: it forgets what is old, of every device.
+    history_past_retention_is_gone(t).await;
+}

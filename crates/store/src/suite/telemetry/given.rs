@@ -1,0 +1,134 @@
+//! What a scene begins with.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use isobar_model::access::{self, CanRead, CanWrite};
+use isobar_model::event::{Event, EventType, StoredValue};
+use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, EventId};
+use isobar_model::json::RawJson;
+use isobar_model::page::{Page, PageRequest, TimeRange};
+use isobar_model::time::Timestamp;
+use uuid::Uuid;
+
+use crate::telemetry::{
+    Commit, HistoryQuery, NewCloudEvent, NewEvent, NewValue, QueueQuery, Ran, Telemetry, ValueQuery,
+};
+
+/// When scenes begin: 2026-01-01T00:00:00Z.
+pub const START: i64 = 1_767_225_600_000;
+
+static DEVICES: AtomicU64 = AtomicU64::new(1);
+static IDS: AtomicU64 = AtomicU64::new(1);
+
+/// A moment so many milliseconds into the scene.
+pub fn at(millis: i64) -> Timestamp {
+    Timestamp::from_millis(START + millis)
+}
+
+/// An id minted at that moment; later ones are larger within a millisecond.
+pub fn id(millis: i64) -> EventId {
+    let number = IDS.fetch_add(1, Ordering::Relaxed);
+    let high = ((START + millis) as u64) << 16 | 0x7000 | (number >> 32 & 0xfff);
+    EventId(Uuid::from_u64_pair(high, 1 << 63 | (number & 0xffff_ffff) << 16))
+}
+
+/// JSON of a text.
+pub fn json(text: &str) -> RawJson {
+    RawJson::check(Bytes::copy_from_slice(text.as_bytes())).unwrap()
+}
+
+/// A device that nobody has heard of.
+pub fn device() -> CanWrite<DeviceRef> {
+    let number = DEVICES.fetch_add(1, Ordering::Relaxed);
+    device_with_key(number)
+}
+
+/// The device with this number.
+pub fn device_with_key(number: u64) -> CanWrite<DeviceRef> {
+    let id = DeviceId(Uuid::from_u64_pair(0x7000, 1 << 63 | number));
+    access::device(DeviceRef { id, key: DeviceKey(number) })
+}
+
+/// A device event for the history.
+pub fn device_event(id: EventId, payload: &str) -> NewEvent {
+    NewEvent { id, kind: EventType::DeviceEvent, element: "in".into(), payload: json(payload), errors: Vec::new() }
+}
+
+/// A run that stores values, all of one event.
+pub fn storing(id: EventId, values: &[(&str, &str)]) -> Commit {
+    let values = values.iter().map(|(element, payload)| NewValue {
+        event: id,
+        element: Arc::from(*element),
+        payload: json(payload),
+    });
+    Commit { history: vec![device_event(id, "{}")], values: values.collect(), ..Commit::default() }
+}
+
+/// A run that sends a cloud event.
+pub fn sending(id: EventId, element: &str, payload: &str, expires_at: Option<Timestamp>) -> Commit {
+    let element: Arc<str> = element.into();
+    let event = NewEvent {
+        id,
+        kind: EventType::CloudEvent,
+        element: element.clone(),
+        payload: json(payload),
+        errors: Vec::new(),
+    };
+    let queued = NewCloudEvent { id, element, payload: json(payload), expires_at };
+    Commit { history: vec![event], queue: vec![queued], ..Commit::default() }
+}
+
+/// Commits what is given.
+pub async fn run(t: &dyn Telemetry, device: &CanWrite<DeviceRef>, commit: Commit) -> Ran {
+    let mut commit = Some(commit);
+    t.run(device, None, at(0), &mut |_| commit.take().unwrap_or_default()).await.unwrap()
+}
+
+/// Stores one value.
+pub async fn store(t: &dyn Telemetry, device: &CanWrite<DeviceRef>, millis: i64, element: &str, payload: &str) {
+    run(t, device, storing(id(millis), &[(element, payload)])).await;
+}
+
+/// A page.
+pub fn page(page: u64, limit: u32) -> PageRequest {
+    PageRequest { page, limit }
+}
+
+/// All values of a series that a query gives, as texts, and their total.
+pub async fn texts(
+    t: &dyn Telemetry,
+    device: &CanWrite<DeviceRef>,
+    element: &str,
+    query: ValueQuery,
+) -> (Vec<String>, u64) {
+    let page = t.values(&device.reading(), element, query).await.unwrap().unwrap();
+    (page.items.iter().map(|value: &StoredValue| value.payload.text().to_owned()).collect(), page.total)
+}
+
+/// The first events of a queue that are there at a moment.
+pub fn queued(limit: u32, millis: i64) -> QueueQuery {
+    QueueQuery { element: None, page: page(1, limit), now: at(millis) }
+}
+
+/// A page of the whole history.
+pub fn all_history(request: PageRequest) -> HistoryQuery {
+    HistoryQuery {
+        device_events: true,
+        cloud_events: true,
+        range: TimeRange::default(),
+        not_before: Timestamp::default(),
+        page: request,
+    }
+}
+
+/// Payloads of events.
+pub fn payloads(events: &[Event]) -> Vec<&str> {
+    events.iter().map(|event| event.payload.text()).collect()
+}
+
+/// A device's whole history.
+pub async fn history(t: &dyn Telemetry, device: &CanRead<DeviceRef>) -> Page<Event> {
+    t.history(device, all_history(page(1, 10_000))).await.unwrap()
+}

@@ -1,0 +1,180 @@
+//! Runs, idempotency, the outbox, forgetting.
+
+use bytes::Bytes;
+use futures::future::join_all;
+use isobar_model::event::EventError;
+
+use super::given::{self, at, id, json};
+use crate::telemetry::{Commit, Idempotency, Memory, Ran, Telemetry, ValueQuery};
+
+/// What a run committed is found in history, in its series and in the last values.
+pub async fn a_run_is_remembered(t: &dyn Telemetry) {
+    let device = given::device();
+    let event = id(5);
+    let mut commit = given::storing(event, &[("temps", r#"{"temp":21.5}"#)]);
+    commit.history[0].payload = json(r#"{"raw":"0a"}"#);
+    commit.history[0].errors = vec![EventError { element: "decode".into(), message: "too \"short\"".into() }];
+    assert_eq!(given::run(t, &device, commit).await, Ran::Committed { dropped: 0 });
+
+    let reading = device.reading();
+    let found = t.history_event(&reading, event).await.unwrap().unwrap();
+    assert_eq!((found.id, found.device, &*found.element), (event, device.target().id, "in"));
+    assert_eq!(found.payload.text(), r#"{"raw":"0a"}"#);
+    assert_eq!(found.errors, [EventError { element: "decode".into(), message: "too \"short\"".into() }]);
+    assert_eq!(found.received_at(), at(5));
+    let page = t.values(&reading, "temps", ValueQuery::default()).await.unwrap().unwrap();
+    assert_eq!((page.total, page.items[0].id, page.items[0].created_at()), (1, event, at(5)));
+    let last = t.last(&reading, "temps").await.unwrap().unwrap();
+    assert_eq!((last.updated_at, last.values.text()), (at(5), r#"{"temp":21.5}"#));
+    let series = t.series(&reading).await.unwrap();
+    assert_eq!(series.len(), 1);
+    assert_eq!((&*series[0].element, series[0].count, series[0].bytes), ("temps", 1, 13));
+    assert_eq!((series[0].created_at, series[0].updated_at), (at(5), at(5)));
+    assert!(t.values(&reading, "none", ValueQuery::default()).await.unwrap().is_none());
+    assert!(t.last(&reading, "none").await.unwrap().is_none());
+    assert!(t.history_event(&reading, id(5)).await.unwrap().is_none());
+}
+
+/// Element states and last values are there for the next run.
+pub async fn a_run_sees_what_the_one_before_left(t: &dyn Telemetry) {
+    let device = given::device();
+    for step in 0..3_u8 {
+        let mut work = |memory: &dyn Memory| {
+            assert_eq!(memory.state("count"), step.checked_sub(1).map(|before| Bytes::from(vec![before])));
+            assert_eq!(memory.last("log").is_some(), step > 0);
+            assert!(memory.state("other").is_none() && memory.last("other").is_none());
+            let mut commit = given::storing(id(i64::from(step)), &[("log", &format!("{{\"k{step}\":1}}"))]);
+            commit.states = vec![("count".into(), Bytes::from(vec![step]))];
+            commit
+        };
+        t.run(&device, None, at(0), &mut work).await.unwrap();
+    }
+    let last = t.last(&device.reading(), "log").await.unwrap().unwrap();
+    assert_eq!(last.values.text(), r#"{"k0":1,"k1":1,"k2":1}"#);
+}
+
+/// Runs of one device happen one after the other, also on a first, cold start.
+pub async fn runs_at_the_same_time_lose_nothing(t: &dyn Telemetry) {
+    let device = given::device();
+    let count = |memory: &dyn Memory| memory.state("n").map_or(0, |bytes| bytes[0]);
+    join_all((0..100).map(|_| async {
+        let mut work = |memory: &dyn Memory| {
+            let mut commit = given::storing(id(1), &[("log", "1")]);
+            commit.states = vec![("n".into(), Bytes::from(vec![count(memory) + 1]))];
+            commit
+        };
+        t.run(&device, None, at(0), &mut work).await.unwrap();
+    }))
+    .await;
+    t.run(&device, None, at(0), &mut |memory| {
+        assert_eq!(count(memory), 100);
+        Commit::default()
+    })
+    .await
+    .unwrap();
+    assert_eq!(given::texts(t, &device, "log", ValueQuery::default()).await.1, 100);
+}
+
+fn with_key(key: &str) -> Commit {
+    let event = id(1);
+    let key = Idempotency { key: key.to_owned(), answer: event, expires_at: at(1_000) };
+    Commit { idempotency: Some(key), ..given::storing(event, &[("log", "1")]) }
+}
+
+/// A key that is known answers the first id, until it expires.
+pub async fn a_repeated_request_does_nothing(t: &dyn Telemetry) {
+    let (device, other) = (given::device(), given::device());
+    let mut first = None;
+    let mut work = |_: &dyn Memory| {
+        let commit = with_key("k");
+        first = Some(commit.history[0].id);
+        commit
+    };
+    assert!(matches!(t.run(&device, Some("k"), at(0), &mut work).await.unwrap(), Ran::Committed { .. }));
+    for millis in [0, 999] {
+        let ran = t.run(&device, Some("k"), at(millis), &mut |_| unreachable!("it is known")).await.unwrap();
+        assert_eq!(Some(ran), first.map(Ran::Repeated));
+    }
+    for (device, key, millis) in [(&device, "k", 1_000), (&device, "K", 0), (&other, "k", 0)] {
+        let ran = t.run(device, Some(key), at(millis), &mut |_| with_key(key)).await.unwrap();
+        assert_eq!(ran, Ran::Committed { dropped: 0 }, "{key} at {millis}");
+    }
+    assert_eq!(given::texts(t, &device, "log", ValueQuery::default()).await.1, 3);
+}
+
+/// Requests with one key at the same time: one runs, all hear its id.
+pub async fn two_at_once_with_one_key_get_one_answer(t: &dyn Telemetry) {
+    let device = given::device();
+    let answers = join_all((0..10).map(|_| async {
+        let mut own = None;
+        let mut work = |_: &dyn Memory| {
+            let commit = with_key("k");
+            own = Some(commit.history[0].id);
+            commit
+        };
+        match t.run(&device, Some("k"), at(0), &mut work).await.unwrap() {
+            Ran::Committed { .. } => own.unwrap(),
+            Ran::Repeated(id) => id,
+        }
+    }))
+    .await;
+    assert!(answers.iter().all(|id| *id == answers[0]));
+    assert_eq!(given::texts(t, &device, "log", ValueQuery::default()).await.1, 1);
+}
+
+/// Entries come in the order of their commits, with growing numbers, until they are done.
+pub async fn the_outbox_is_in_order_until_it_is_done(t: &dyn Telemetry) {
+    let device = given::device();
+    let before = t.outbox(0, usize::MAX).await.unwrap().last().map_or(0, |entry| entry.number);
+    for step in 0..10_u8 {
+        let outbox = vec![Bytes::from(vec![step, 0]), Bytes::from(vec![step, 1])];
+        given::run(t, &device, Commit { outbox, ..Commit::default() }).await;
+    }
+    let entries = t.outbox(before, 100).await.unwrap();
+    let work: Vec<_> = entries.iter().map(|entry| (entry.work[0], entry.work[1])).collect();
+    assert_eq!(work, (0..10).flat_map(|step| [(step, 0), (step, 1)]).collect::<Vec<_>>());
+    assert!(entries.iter().all(|entry| entry.device == device.target().key));
+    assert!(entries.is_sorted_by(|left, right| left.number < right.number));
+    assert_eq!(t.outbox(entries[14].number, 3).await.unwrap().len(), 3);
+    let done: Vec<_> = entries[..19].iter().map(|entry| entry.number).collect();
+    t.outbox_done(&done).await.unwrap();
+    // Removal is lazy; a later durable run of anybody carries it.
+    given::run(t, &device, given::storing(id(1), &[])).await;
+    let left = t.outbox(before, 100).await.unwrap();
+    assert_eq!(left.iter().map(|entry| entry.number).collect::<Vec<_>>(), [entries[19].number]);
+    t.outbox_done(&[entries[19].number]).await.unwrap();
+}
+
+/// After forgetting nothing is left, and what comes then is all there is.
+pub async fn a_forgotten_device_begins_anew(t: &dyn Telemetry) {
+    let (device, neighbour) = (given::device(), given::device());
+    given::store(t, &neighbour, 1, "log", "1").await;
+    for round in 0..3_i64 {
+        let event = id(1);
+        given::run(t, &device, given::storing(event, &[("log", "1"), ("other", "2")])).await;
+        given::run(t, &device, given::sending(id(2), "out", "3", None)).await;
+        t.run(&device, Some("k"), at(0), &mut |_| with_key("k")).await.unwrap();
+        let states = vec![("n".into(), Bytes::from_static(b"x"))];
+        given::run(t, &device, Commit { states, ..Commit::default() }).await;
+        t.forget(&device).await.unwrap();
+
+        let reading = device.reading();
+        assert_eq!(given::history(t, &reading).await.total, 0, "round {round}");
+        assert!(t.history_event(&reading, event).await.unwrap().is_none());
+        assert!(t.history_after(std::slice::from_ref(&reading), id(0), 10).await.unwrap().is_empty());
+        assert!(t.series(&reading).await.unwrap().is_empty());
+        assert!(t.values(&reading, "log", ValueQuery::default()).await.unwrap().is_none());
+        assert!(t.queue_peek(&reading, given::queued(10, 0)).await.unwrap().is_empty());
+        t.run(&device, Some("k"), at(0), &mut |memory| {
+            assert!(memory.state("n").is_none() && memory.last("log").is_none());
+            Commit::default()
+        })
+        .await
+        .unwrap();
+    }
+    given::store(t, &device, 9, "log", "5").await;
+    assert_eq!(given::history(t, &device.reading()).await.total, 1);
+    assert_eq!(given::texts(t, &device, "log", ValueQuery::default()).await, (vec!["5".to_owned()], 1));
+    assert_eq!(given::texts(t, &neighbour, "log", ValueQuery::default()).await.1, 1);
+    assert_eq!(given::history(t, &neighbour.reading()).await.total, 1);
+}

@@ -1,0 +1,158 @@
+//! RocksDB as this store uses it: families, settings, the format's version.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use rocksdb::{
+    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, CompactionDecision, DB, DBCompressionType,
+    Options as DbOptions,
+};
+
+use super::Options;
+use super::keys::{self, Family};
+use super::rows::{damaged, failed, read_timeline};
+use crate::error::{Result, StoreError};
+
+const MIB: usize = 1 << 20;
+/// A timeline and a device's small rows are looked through for what has expired at least this often.
+const PERIODIC_COMPACTION_SECONDS: u64 = 3 * 86_400;
+/// Open files; each costs a few KB and a descriptor that a connection could use.
+const OPEN_FILES_MAX: i32 = 256;
+/// Log files of RocksDB itself, and the bytes of each.
+const LOG_FILES_MAX: usize = 4;
+const LOG_FILE_BYTES_MAX: usize = 4 * MIB;
+
+/// What compactions drop by themselves: moments that only grow.
+#[derive(Debug, Default)]
+pub struct Cutoffs {
+    /// History before this millisecond.
+    pub history: AtomicI64,
+    /// Idempotency keys that expired by this millisecond.
+    pub keys: AtomicI64,
+}
+
+/// Opens the database, makes what is missing and checks the format.
+pub fn open(path: &Path, options: &Options, cutoffs: &Arc<Cutoffs>) -> Result<DB> {
+    std::fs::create_dir_all(path).map_err(StoreError::unavailable)?;
+    let cache = Cache::new_lru_cache(options.cache_bytes);
+    let families = Family::ALL
+        .map(|family| ColumnFamilyDescriptor::new(family.name(), family_options(family, options, &cache, cutoffs)));
+    let db = DB::open_cf_descriptors(&database_options(options), path, families).map_err(failed)?;
+    check_format(&db)?;
+    let cutoff = meta(&db, keys::META_CUTOFF)?.unwrap_or(0);
+    cutoffs.history.store(i64::from_be_bytes(cutoff.to_be_bytes()), Ordering::Release);
+    Ok(db)
+}
+
+fn database_options(options: &Options) -> DbOptions {
+    let mut db = DbOptions::default();
+    db.create_if_missing(true);
+    db.create_missing_column_families(true);
+    db.set_db_write_buffer_size(options.memtable_bytes);
+    db.set_max_background_jobs(2);
+    db.set_bytes_per_sync(MIB as u64);
+    db.set_wal_bytes_per_sync(MIB as u64);
+    db.set_max_total_wal_size(options.wal_bytes);
+    // Works with point-in-time recovery, the default: a torn tail after a crash ends the replay, and nothing behind
+    // it was acknowledged.
+    db.set_recycle_log_file_num(4);
+    db.set_max_open_files(OPEN_FILES_MAX);
+    db.set_skip_stats_update_on_db_open(true);
+    db.set_keep_log_file_num(LOG_FILES_MAX);
+    db.set_max_log_file_size(LOG_FILE_BYTES_MAX);
+    db.set_max_manifest_file_size(16 * MIB);
+    db.set_stats_dump_period_sec(0);
+    db.set_stats_persist_period_sec(0);
+    db.set_compaction_readahead_size(2 * MIB);
+    // There is one writer: what many need only costs it.
+    db.set_allow_concurrent_memtable_write(false);
+    db.set_enable_write_thread_adaptive_yield(false);
+    db
+}
+
+fn family_options(family: Family, options: &Options, cache: &Cache, cutoffs: &Arc<Cutoffs>) -> DbOptions {
+    let mut blocks = BlockBasedOptions::default();
+    blocks.set_block_size(8 << 10);
+    blocks.set_block_cache(cache);
+    blocks.set_bloom_filter(10.0, false);
+    blocks.set_cache_index_and_filter_blocks(true);
+    blocks.set_cache_index_and_filter_blocks_with_high_priority(true);
+    blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    let mut rows = DbOptions::default();
+    rows.set_block_based_table_factory(&blocks);
+    rows.set_compression_type(DBCompressionType::Lz4);
+    rows.set_level_compaction_dynamic_level_bytes(true);
+    rows.set_max_write_buffer_number(4);
+    let large = matches!(family, Family::History | Family::Timeline | Family::Values);
+    rows.set_write_buffer_size(if large { options.memtable_bytes / 3 } else { options.memtable_bytes / 12 });
+    rows.set_target_file_size_base(if large { 64 * MIB as u64 } else { 16 * MIB as u64 });
+    match family {
+        Family::Queue | Family::Outbox => {
+            // Rows come and go: files full of removals are compacted early, or reading from the front would crawl.
+            rows.add_compact_on_deletion_collector_factory(4_096, 1_024, 0.5);
+        }
+        Family::Timeline => {
+            let cutoffs = cutoffs.clone();
+            rows.set_periodic_compaction_seconds(PERIODIC_COMPACTION_SECONDS);
+            rows.set_compaction_filter(c"timeline retention", move |_, _, value| {
+                forgotten(
+                    read_timeline(value)
+                        .is_ok_and(|(_, order)| keys::moment(order).millis() < cutoffs.history.load(Ordering::Relaxed)),
+                )
+            });
+        }
+        Family::State => {
+            let cutoffs = cutoffs.clone();
+            rows.set_periodic_compaction_seconds(PERIODIC_COMPACTION_SECONDS);
+            rows.set_compaction_filter(c"expired keys", move |_, key, value| {
+                let expires = value.last_chunk::<8>().map_or(i64::MAX, |bytes| i64::from_be_bytes(*bytes));
+                forgotten(key.get(8) == Some(&keys::STATE_KEY) && expires <= cutoffs.keys.load(Ordering::Relaxed))
+            });
+        }
+        Family::Meta | Family::History | Family::Values => {}
+    }
+    rows
+}
+
+fn forgotten(yes: bool) -> CompactionDecision {
+    if yes { CompactionDecision::Remove } else { CompactionDecision::Keep }
+}
+
+/// The handle of a family.
+pub fn family(db: &DB, family: Family) -> Result<&ColumnFamily> {
+    db.cf_handle(family.name()).ok_or_else(|| damaged("a column family is missing"))
+}
+
+/// The handles of all families, by their number.
+pub fn families(db: &DB) -> Result<[&ColumnFamily; 7]> {
+    let mut handles = [family(db, Family::Meta)?; 7];
+    for each in Family::ALL {
+        handles[each as usize] = family(db, each)?;
+    }
+    Ok(handles)
+}
+
+/// A number among the counters.
+pub fn meta(db: &DB, key: &[u8]) -> Result<Option<u64>> {
+    let value = db.get_cf(family(db, Family::Meta)?, key).map_err(failed)?;
+    value.map(|bytes| keys::trailing(&bytes).ok_or_else(|| damaged("a counter is no number"))).transpose()
+}
+
+/// A new database gets the version; an older one would be upgraded here; a newer one is refused.
+fn check_format(db: &DB) -> Result<()> {
+    let meta = family(db, Family::Meta)?;
+    let found = db.get_cf(meta, keys::META_FORMAT).map_err(failed)?;
+    match found.map(|bytes| <[u8; 4]>::try_from(bytes.as_slice()).map(u32::from_be_bytes)) {
+        None => {
+            db.put_cf(meta, keys::META_FORMAT, keys::FORMAT.to_be_bytes()).map_err(failed)?;
+            db.flush_wal(true).map_err(failed)
+        }
+        Some(Ok(keys::FORMAT)) => Ok(()),
+        Some(Ok(other)) => Err(StoreError::Damaged(format!(
+            "the telemetry store has format {other}, and this version of Isobar reads up to {}",
+            keys::FORMAT
+        ))),
+        Some(Err(_)) => Err(damaged("the telemetry store's format is no number")),
+    }
+}

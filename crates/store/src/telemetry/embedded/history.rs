@@ -1,0 +1,239 @@
+//! The history of devices: a page is two bisected timelines, merged; each event is fetched by its id.
+
+use std::ops::Range;
+
+use isobar_model::event::Event;
+use isobar_model::ids::{DeviceRef, EventId};
+use isobar_model::page::{Page, PageRequest, TimeRange};
+use isobar_model::time::Timestamp;
+use rocksdb::ReadOptions;
+use rustc_hash::FxHashMap;
+
+use super::keys::{self, Family, Order};
+use super::load::{self, current};
+use super::rows::{event_device, failed, read_event, read_timeline};
+use super::seek::Track;
+use super::values::{orders, slice};
+use super::{Cancel, Core, engine};
+use crate::error::Result;
+use crate::telemetry::HistoryQuery;
+
+/// Up to so many devices are asked one by one for what came after an event; for more the whole history is read from there.
+const TIMELINES_MAX: usize = 256;
+/// Events between two looks at whether the caller is still there.
+const STEP: usize = 1_024;
+
+/// A part of a timeline.
+struct Part<'a> {
+    kind: u8,
+    track: Track<'a>,
+    within: Range<u64>,
+}
+
+impl<'a> Part<'a> {
+    /// The part of a device's timeline within a range of time.
+    fn of(core: &'a Core, device: u64, kind: u8, range: Range<Order>) -> Result<Self> {
+        let (from, to) = (keys::timeline(device, kind, 0), keys::timeline(device, kind + 1, 0));
+        let mut track = Track {
+            rows: load::rows(&core.db, Family::Timeline, &from, &to)?,
+            key: Box::new(move |sequence| keys::timeline(device, kind, sequence)),
+            key_length: 17,
+            order: |value| read_timeline(value).map(|(_, order)| order),
+        };
+        let floor = core.reclaim.floors(device)[usize::from(kind)];
+        let next = load::timeline(&core.db, device, kind)?.next.max(floor);
+        // Of a device that was forgotten earlier, and of one whose history is old, the first rows are gone.
+        let all = track.first_from(floor)?.unwrap_or(next)..next;
+        let within = if range.start >= range.end {
+            next..next
+        } else {
+            let low = track.first_at(all.clone(), range.start)?;
+            low..if range.end == Order::MAX { all.end } else { track.first_at(low..all.end, range.end)? }
+        };
+        Ok(Self { kind, track, within })
+    }
+
+    fn len(&self) -> u64 {
+        self.within.end - self.within.start
+    }
+
+    /// The place in time of the n-th event from the newest.
+    fn newest(&mut self, nth: u64) -> Result<(Order, u8)> {
+        let order = self.track.order_at(self.within.end - 1 - nth)?;
+        Ok((order.unwrap_or(Order::MAX), self.kind))
+    }
+
+    /// Events of a page from the newest.
+    fn page(&mut self, request: PageRequest) -> Result<Vec<(Order, u8, EventId)>> {
+        let kind = self.kind;
+        let mut found = Vec::new();
+        let slice = slice(self.within.clone(), request, true);
+        if !slice.is_empty() {
+            self.track.read(slice, |_, value| {
+                let (id, order) = read_timeline(value)?;
+                found.push((order, kind, id));
+                Ok(true)
+            })?;
+        }
+        found.reverse();
+        Ok(found)
+    }
+
+    /// As [`Part::page`], after so many.
+    fn after(&mut self, skipped: u64, limit: u32) -> Result<Vec<(Order, u8, EventId)>> {
+        let within = self.within.clone();
+        self.within.end -= skipped;
+        let found = self.page(PageRequest { page: 1, limit });
+        self.within = within;
+        found
+    }
+}
+
+/// How many of the newest `skipped` events of two timelines are of the first.
+fn split(left: &mut Part<'_>, right: &mut Part<'_>, skipped: u64) -> Result<u64> {
+    let (mut low, mut high) = (skipped.saturating_sub(right.len()), skipped.min(left.len()));
+    while low < high {
+        let middle = low + (high - low) / 2;
+        // The next of the left is newer than the last taken of the right: more of the left belong to it.
+        if left.newest(middle)? > right.newest(skipped - middle - 1)? {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(low)
+}
+
+/// The range of time that is shown.
+fn shown(core: &Core, range: TimeRange, not_before: Timestamp) -> Range<Order> {
+    let cutoff = Timestamp::from_millis(core.cutoffs.history.load(std::sync::atomic::Ordering::Acquire));
+    let range = orders(range);
+    range.start.max(keys::order_at(not_before)).max(keys::order_at(cutoff))..range.end
+}
+
+/// A page of a device's history, newest first.
+pub fn page(core: &Core, device: DeviceRef, query: &HistoryQuery) -> Result<Page<Event>> {
+    let range = shown(core, query.range, query.not_before);
+    let kinds = [(0, query.device_events), (1, query.cloud_events)].into_iter().filter(|(_, wanted)| *wanted);
+    let mut parts = Vec::new();
+    for (kind, _) in kinds {
+        parts.push(Part::of(core, device.key.0, kind, range.clone())?);
+    }
+    let total: u64 = parts.iter().map(Part::len).sum();
+    let found = match parts.as_mut_slice() {
+        [only] => only.page(query.page)?,
+        [left, right] if query.page.offset() < total => {
+            let skipped = query.page.offset();
+            let of_left = split(left, right, skipped)?;
+            let mut found = left.after(of_left, query.page.limit)?;
+            found.extend(right.after(skipped - of_left, query.page.limit)?);
+            found.sort_unstable_by_key(|event| std::cmp::Reverse((event.0, event.1)));
+            found.truncate(query.page.limit as usize);
+            found
+        }
+        _ => Vec::new(),
+    };
+    Ok(Page::new(fetch(core, device, found.into_iter().map(|event| event.2))?, total, query.page))
+}
+
+fn fetch(core: &Core, device: DeviceRef, ids: impl Iterator<Item = EventId>) -> Result<Vec<Event>> {
+    let history = engine::family(&core.db, Family::History)?;
+    let mut events = Vec::new();
+    for id in ids {
+        // None if retention or a deletion was faster.
+        if let Some(value) = core.db.get_pinned_cf(history, id.bytes()).map_err(failed)? {
+            events.push(read_event(device.id, id, &value)?);
+        }
+    }
+    Ok(events)
+}
+
+/// One event of a device.
+pub fn event(core: &Core, device: DeviceRef, id: EventId) -> Result<Option<Event>> {
+    let history = engine::family(&core.db, Family::History)?;
+    let Some(value) = core.db.get_pinned_cf(history, id.bytes()).map_err(failed)? else { return Ok(None) };
+    let shown_from = shown(core, TimeRange::default(), Timestamp::default()).start;
+    if event_device(&value)? != device.key.0 || keys::order_of(id) < shown_from {
+        return Ok(None);
+    }
+    if core.reclaim.floors(device.key.0) != [0, 0] && !stands(core, device.key.0, &value, id)? {
+        return Ok(None);
+    }
+    read_event(device.id, id, &value).map(Some)
+}
+
+/// Whether an event still stands in its timeline.
+fn stands(core: &Core, device: u64, value: &[u8], id: EventId) -> Result<bool> {
+    let kind = value.first().copied().unwrap_or_default();
+    let mut part = Part::of(core, device, kind, keys::order_of(id)..Order::MAX)?;
+    let mut found = false;
+    part.track.read(part.within.clone(), |_, value| {
+        found = read_timeline(value)?.0 == id;
+        Ok(false)
+    })?;
+    Ok(found)
+}
+
+/// At most `limit` events of these devices after one, oldest first.
+pub fn after(core: &Core, devices: &[DeviceRef], after: EventId, limit: usize, cancel: &Cancel) -> Result<Vec<Event>> {
+    let range = shown(core, TimeRange::default(), Timestamp::default());
+    let range = range.start.max(keys::order_of(after).saturating_add(1))..range.end;
+    if devices.len() > TIMELINES_MAX {
+        return scan(core, devices, range, limit, cancel);
+    }
+    let mut found: Vec<(Order, u8, usize, EventId)> = Vec::new();
+    for (index, device) in devices.iter().enumerate() {
+        cancel.check()?;
+        for kind in 0..2 {
+            let mut part = Part::of(core, device.key.0, kind, range.clone())?;
+            let within = part.within.start..part.within.end.min(part.within.start.saturating_add(limit as u64));
+            if !within.is_empty() {
+                part.track.read(within, |_, value| {
+                    let (id, order) = read_timeline(value)?;
+                    found.push((order, kind, index, id));
+                    Ok(true)
+                })?;
+            }
+        }
+        if found.len() > limit.saturating_mul(4) {
+            found.sort_unstable();
+            found.truncate(limit);
+        }
+    }
+    found.sort_unstable();
+    found.truncate(limit);
+    let mut events = Vec::with_capacity(found.len());
+    for (_, _, index, id) in found {
+        events.extend(fetch(core, devices[index], std::iter::once(id))?);
+    }
+    Ok(events)
+}
+
+/// Reads the whole history from a place in time, for what is of these devices.
+fn scan(core: &Core, devices: &[DeviceRef], range: Range<Order>, limit: usize, cancel: &Cancel) -> Result<Vec<Event>> {
+    let devices: FxHashMap<u64, DeviceRef> = devices.iter().map(|device| (device.key.0, *device)).collect();
+    let mut options = ReadOptions::default();
+    options.fill_cache(false);
+    let mut rows =
+        load::rows_with(&core.db, Family::History, &range.start.to_be_bytes(), &range.end.to_be_bytes(), options)?;
+    rows.seek_to_first();
+    let (mut events, mut seen) = (Vec::new(), 0_usize);
+    while events.len() < limit
+        && let Some((key, value)) = current(&rows)?
+    {
+        seen += 1;
+        if seen.is_multiple_of(STEP) {
+            cancel.check()?;
+        }
+        if let Some(device) = devices.get(&event_device(value)?) {
+            let id: [u8; 16] = key.try_into().map_err(|_| super::rows::damaged("an event's key is too short"))?;
+            let id = EventId::from_bytes(id);
+            let forgotten = core.reclaim.floors(device.key.0) != [0, 0] && !stands(core, device.key.0, value, id)?;
+            if !forgotten {
+                events.push(read_event(device.id, id, value)?);
+            }
+        }
+        rows.next();
+    }
+    Ok(events)
+}

@@ -1,0 +1,174 @@
+//! The byte layout of the embedded store. All integers are big-endian, so that byte order is number order.
+//!
+//! | family   | key                                      | value                                                     |
+//! |----------|------------------------------------------|-----------------------------------------------------------|
+//! | default  | `format`                                 | version u32                                               |
+//! |          | `series`, `outbox`                       | the next free series number, outbox number: u64           |
+//! |          | `cutoff`                                 | history before this millisecond is forgotten: i64         |
+//! |          | `gs` series u64                          | a deleted series, to be reclaimed: its bytes u64          |
+//! |          | `gd` device u64                          | a forgotten device: its timelines' floors, 2 x u64        |
+//! | history  | event id 16                              | kind u8, device u64, element u16+n, errors u32+n, payload |
+//! | timeline | device u64, kind u8, sequence u64        | event id 16 [order 16]                                    |
+//! | values   | series u64, sequence u64                 | value id 16 [0x00, order 16] payload                      |
+//! | state    | device u64, 1, element                   | a series record                                           |
+//! |          | device u64, 2, element                   | the element's state                                       |
+//! |          | device u64, 3, idempotency key           | the answer's id 16, expiry i64                            |
+//! | queue    | device u64, sequence u64                 | event id 16, expiry i64, element u16+n, payload           |
+//! | outbox   | number u64                               | device u64, work                                          |
+//!
+//! A series record: series u64, created i64, count u64, bytes u64, order 16, last values (JSON): true for the first
+//! `count` values; the rows after them are replayed over it.
+//!
+//! Sequences of a timeline and of a series are dense, so counting is subtracting. Timelines lose their oldest rows to
+//! retention, one by one and in any order; a series loses none, but goes as a whole, and its number never comes again.
+//!
+//! The *order* of a row is its place in time: its id, or the order before it plus one when ids do not grow (a clock that
+//! stepped back across a restart). It strictly grows along a timeline and a series, so time is found by bisection. It is
+//! only written where it differs from the id; no JSON text begins with a zero byte, which marks it in a value.
+
+use isobar_model::event::EventType;
+use isobar_model::ids::EventId;
+use isobar_model::time::Timestamp;
+use uuid::Uuid;
+
+/// The version of this layout.
+pub const FORMAT: u32 = 1;
+
+/// A column family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Family {
+    /// Counters, the format's version, what is to be reclaimed.
+    Meta = 0,
+    /// Events by id: by time.
+    History = 1,
+    /// Events of a device, in order.
+    Timeline = 2,
+    /// Values of a series, in order.
+    Values = 3,
+    /// Small rows of a device.
+    State = 4,
+    /// Queued cloud events of a device.
+    Queue = 5,
+    /// Work for afterwards.
+    Outbox = 6,
+}
+
+impl Family {
+    /// Every family.
+    pub const ALL: [Family; 7] =
+        [Family::Meta, Family::History, Family::Timeline, Family::Values, Family::State, Family::Queue, Family::Outbox];
+
+    /// Its name in the database.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Family::Meta => "default",
+            Family::History => "history",
+            Family::Timeline => "timeline",
+            Family::Values => "values",
+            Family::State => "state",
+            Family::Queue => "queue",
+            Family::Outbox => "outbox",
+        }
+    }
+}
+
+/// Key of the format's version.
+pub const META_FORMAT: &[u8] = b"format";
+/// Key of the next free series number.
+pub const META_SERIES: &[u8] = b"series";
+/// Key of the next free outbox number.
+pub const META_OUTBOX: &[u8] = b"outbox";
+/// Key of the moment before which history is forgotten.
+pub const META_CUTOFF: &[u8] = b"cutoff";
+/// Prefix of deleted series.
+pub const GARBAGE_SERIES: [u8; 2] = *b"gs";
+/// Prefix of forgotten devices.
+pub const GARBAGE_DEVICE: [u8; 2] = *b"gd";
+
+/// Tag of a series record.
+pub const STATE_SERIES: u8 = 1;
+/// Tag of an element's state.
+pub const STATE_ELEMENT: u8 = 2;
+/// Tag of an idempotency key.
+pub const STATE_KEY: u8 = 3;
+
+/// The place of an event or value in time: see the layout.
+pub type Order = u128;
+
+/// The order of an id that grows.
+pub fn order_of(id: EventId) -> Order {
+    id.0.as_u128()
+}
+
+/// The id with these 128 bits.
+pub fn id_of(bits: u128) -> EventId {
+    EventId(Uuid::from_u128(bits))
+}
+
+/// The moment of an order.
+pub fn moment(order: Order) -> Timestamp {
+    Timestamp::from_millis(i64::try_from(order >> 80).unwrap_or(i64::MAX))
+}
+
+/// The smallest order at that moment.
+pub fn order_at(moment: Timestamp) -> Order {
+    let millis = u128::from(moment.millis().max(0).unsigned_abs());
+    if millis >= 1 << 48 { Order::MAX } else { millis << 80 }
+}
+
+/// A kind of event as a byte.
+pub const fn kind_byte(kind: EventType) -> u8 {
+    match kind {
+        EventType::DeviceEvent => 0,
+        EventType::CloudEvent => 1,
+    }
+}
+
+/// A kind of event from its byte.
+pub const fn kind_of(byte: u8) -> EventType {
+    if byte == 0 { EventType::DeviceEvent } else { EventType::CloudEvent }
+}
+
+/// Two integers after each other: a series or a device, and a sequence.
+pub fn pair(first: u64, second: u64) -> [u8; 16] {
+    (u128::from(first) << 64 | u128::from(second)).to_be_bytes()
+}
+
+/// A row of a timeline.
+pub fn timeline(device: u64, kind: u8, sequence: u64) -> [u8; 17] {
+    let mut key = [kind; 17];
+    key[..8].copy_from_slice(&device.to_be_bytes());
+    key[9..].copy_from_slice(&sequence.to_be_bytes());
+    key
+}
+
+/// A row of a device's state.
+pub fn state(device: u64, tag: u8, name: &str) -> Vec<u8> {
+    let mut key = Vec::with_capacity(9 + name.len());
+    key.extend_from_slice(&device.to_be_bytes());
+    key.push(tag);
+    key.extend_from_slice(name.as_bytes());
+    key
+}
+
+/// A row of the garbage.
+pub fn garbage(prefix: [u8; 2], number: u64) -> [u8; 10] {
+    let mut key = [0; 10];
+    key[..2].copy_from_slice(&prefix);
+    key[2..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// The integer at the end of a key.
+pub fn trailing(key: &[u8]) -> Option<u64> {
+    key.last_chunk::<8>().map(|bytes| u64::from_be_bytes(*bytes))
+}
+
+/// What follows the keys that begin with this number.
+pub fn after(number: u64) -> Vec<u8> {
+    match number.checked_add(1) {
+        Some(next) => next.to_be_bytes().to_vec(),
+        None => vec![0xff; 9],
+    }
+}

@@ -1,0 +1,113 @@
+//! Which sequences of a device's queue are taken up: ranges, for a queue is mostly dense.
+
+use std::collections::VecDeque;
+
+/// Ranges of live sequences, oldest first: `from` inclusive, `to` exclusive; none empty, none touching.
+#[derive(Clone, Debug, Default)]
+pub struct Live {
+    ranges: VecDeque<(u64, u64)>,
+    count: u64,
+    next: u64,
+}
+
+impl Live {
+    /// A queue of these sequences, in growing order.
+    pub fn of(sequences: impl IntoIterator<Item = u64>) -> Self {
+        let mut live = Self::default();
+        for sequence in sequences {
+            live.next = sequence;
+            live.push();
+        }
+        live
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// From the oldest live sequence to just after the newest.
+    pub fn span(&self) -> Option<(u64, u64)> {
+        Some((self.ranges.front()?.0, self.ranges.back()?.1))
+    }
+
+    /// A new one at the end.
+    pub fn push(&mut self) -> u64 {
+        let sequence = self.next;
+        self.next += 1;
+        self.count += 1;
+        match self.ranges.back_mut() {
+            Some((_, to)) if *to == sequence => *to += 1,
+            _ => self.ranges.push_back((sequence, sequence + 1)),
+        }
+        sequence
+    }
+
+    /// Removes the oldest.
+    pub fn pop(&mut self) -> Option<u64> {
+        let oldest = self.ranges.front()?.0;
+        self.remove(oldest);
+        Some(oldest)
+    }
+
+    /// Removes one. False: it was not there.
+    pub fn remove(&mut self, sequence: u64) -> bool {
+        let at = self.ranges.partition_point(|(_, to)| *to <= sequence);
+        let Some((from, to)) = self.ranges.get(at).copied().filter(|(from, _)| *from <= sequence) else {
+            return false;
+        };
+        self.count -= 1;
+        match (from == sequence, sequence + 1 == to) {
+            (true, true) => {
+                self.ranges.remove(at);
+            }
+            (true, false) => self.ranges[at].0 += 1,
+            (false, true) => self.ranges[at].1 -= 1,
+            (false, false) => {
+                self.ranges[at].1 = sequence;
+                self.ranges.insert(at + 1, (sequence + 1, to));
+            }
+        }
+        true
+    }
+
+    /// Bytes beyond its own.
+    pub fn weight(&self) -> usize {
+        self.ranges.capacity() * 16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_is_a_set_of_sequences(steps in prop::collection::vec((0_u8..4, 0_u64..40), 0..200)) {
+            let (mut live, mut model, mut next) = (Live::default(), BTreeSet::new(), 0);
+            for (step, sequence) in steps {
+                match step {
+                    0 | 1 => {
+                        prop_assert_eq!(live.push(), next);
+                        model.insert(next);
+                        next += 1;
+                    }
+                    2 => prop_assert_eq!(live.remove(sequence), model.remove(&sequence)),
+                    _ => prop_assert_eq!(live.pop(), model.pop_first()),
+                }
+                prop_assert_eq!(live.len(), model.len() as u64);
+                prop_assert_eq!(live.span(), model.first().zip(model.last()).map(|(first, last)| (*first, last + 1)));
+                prop_assert_eq!(live.ranges.clone(), Live::of(model.iter().copied()).ranges);
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Reading a device's state from the database: on its first run since the start, or since it left the cache.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions};
+
+use super::device::{DeviceState, SeriesState, Timeline};
+use super::engine;
+use super::keys::{self, Family};
+use super::live::Live;
+use super::rows::{damaged, failed, json, read_timeline, read_value, text};
+use crate::error::Result;
+
+/// An iterator over rows.
+pub type Rows<'a> = DBRawIteratorWithThreadMode<'a, DB>;
+
+/// The rows of a family from a key up to another (exclusive).
+pub fn rows<'a>(db: &'a DB, family: Family, from: &[u8], to: &[u8]) -> Result<Rows<'a>> {
+    rows_with(db, family, from, to, ReadOptions::default())
+}
+
+/// As [`rows`], with options of the caller's.
+pub fn rows_with<'a>(db: &'a DB, family: Family, from: &[u8], to: &[u8], mut options: ReadOptions) -> Result<Rows<'a>> {
+    options.set_iterate_lower_bound(from);
+    options.set_iterate_upper_bound(to);
+    Ok(db.raw_iterator_cf_opt(engine::family(db, family)?, options))
+}
+
+/// The row an iterator stands on; none at its end, an error if it broke off.
+pub fn current<'a>(rows: &'a Rows<'_>) -> Result<Option<(&'a [u8], &'a [u8])>> {
+    match rows.item() {
+        Some(item) => Ok(Some(item)),
+        None => rows.status().map(|()| None).map_err(failed),
+    }
+}
+
+/// The sequence after the last row whose key begins with `number`.
+pub fn count(db: &DB, family: Family, number: u64) -> Result<u64> {
+    let mut rows = rows(db, family, &number.to_be_bytes(), &keys::after(number))?;
+    rows.seek_to_last();
+    let last = current(&rows)?.map(|(key, _)| keys::trailing(key).ok_or_else(|| damaged("a key is too short")));
+    Ok(last.transpose()?.map_or(0, |last| last + 1))
+}
+
+/// All of a device. `floors`: its timelines go on from there at least.
+pub fn device(db: &DB, device: u64, floors: [u64; 2]) -> Result<DeviceState> {
+    let mut state = DeviceState { series: series(db, device)?, ..DeviceState::default() };
+    let tag = |tag: u8| keys::state(device, tag, "");
+    let mut found = rows(db, Family::State, &tag(keys::STATE_ELEMENT), &tag(keys::STATE_ELEMENT + 1))?;
+    found.seek_to_first();
+    while let Some((key, value)) = current(&found)? {
+        state.states.push((text(&key[9..])?.into(), Bytes::copy_from_slice(value)));
+        found.next();
+    }
+    for (kind, timeline) in (0..).zip(&mut state.timelines) {
+        let floor = floors[usize::from(kind)];
+        // What lies below the floor is forgotten, and its place in time with it.
+        *timeline = Some(self::timeline(db, device, kind)?)
+            .filter(|found| found.next > floor)
+            .unwrap_or(Timeline { next: floor, order: 0 });
+    }
+    let mut queued = rows(db, Family::Queue, &device.to_be_bytes(), &keys::after(device))?;
+    queued.seek_to_first();
+    let mut sequences = Vec::new();
+    while let Some((key, _)) = current(&queued)? {
+        sequences.push(keys::trailing(key).ok_or_else(|| damaged("a key is too short"))?);
+        queued.next();
+    }
+    state.queue = Live::of(sequences);
+    Ok(state)
+}
+
+/// The end of a timeline.
+pub fn timeline(db: &DB, device: u64, kind: u8) -> Result<Timeline> {
+    let (from, to) = (keys::timeline(device, kind, 0), keys::timeline(device, kind + 1, 0));
+    let mut rows = rows(db, Family::Timeline, &from, &to)?;
+    rows.seek_to_last();
+    let Some((key, value)) = current(&rows)? else { return Ok(Timeline::default()) };
+    let last = keys::trailing(key).ok_or_else(|| damaged("a key is too short"))?;
+    Ok(Timeline { next: last + 1, order: read_timeline(value)?.1 })
+}
+
+/// All series of a device, by name.
+pub fn series(db: &DB, device: u64) -> Result<Vec<SeriesState>> {
+    let tag = |tag: u8| keys::state(device, tag, "");
+    let mut records = rows(db, Family::State, &tag(keys::STATE_SERIES), &tag(keys::STATE_SERIES + 1))?;
+    records.seek_to_first();
+    let mut found = Vec::new();
+    while let Some((key, record)) = current(&records)? {
+        found.push(replayed(db, SeriesState::read(text(&key[9..])?.into(), record)?)?);
+        records.next();
+    }
+    Ok(found)
+}
+
+/// One series of a device.
+pub fn one_series(db: &DB, device: u64, element: &str) -> Result<Option<SeriesState>> {
+    match record(db, device, element)? {
+        Some(series) => replayed(db, series).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// A series as its record has it: not further than its checkpoint.
+pub fn record(db: &DB, device: u64, element: &str) -> Result<Option<SeriesState>> {
+    let key = keys::state(device, keys::STATE_SERIES, element);
+    let record = db.get_pinned_cf(engine::family(db, Family::State)?, key).map_err(failed)?;
+    record.map(|record| SeriesState::read(Arc::from(element), &record)).transpose()
+}
+
+/// Takes in the values after the checkpoint.
+fn replayed(db: &DB, mut series: SeriesState) -> Result<SeriesState> {
+    let from = keys::pair(series.number, series.count);
+    let mut rows = rows(db, Family::Values, &from, &keys::after(series.number))?;
+    rows.seek_to_first();
+    while let Some((_, value)) = current(&rows)? {
+        let (_, order, payload) = read_value(value)?;
+        series.take(order, &json(payload));
+        rows.next();
+    }
+    Ok(series)
+}

@@ -1,0 +1,376 @@
+//! The embedded adapter: RocksDB in this process, one folder.
+//!
+//! A run locks its device, works on what is in memory, writes its rows into one arena, sends it to the writer while the
+//! lock is still held, and waits until it is durable. Nothing is read from the disk on the way, unless the device was not
+//! in memory. [`keys`] is the byte layout, [`writer`] the group commit.
+
+mod cache;
+mod device;
+mod engine;
+mod history;
+mod keys;
+mod live;
+mod load;
+mod queue;
+mod reclaim;
+mod rows;
+mod scan;
+mod seek;
+mod series;
+mod values;
+mod writer;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use isobar_model::access::{CanRead, CanWrite};
+use isobar_model::event::{Event, LastValues, StoredValue};
+use isobar_model::ids::{DeviceKey, DeviceRef, EventId};
+use isobar_model::page::Page;
+use isobar_model::time::Timestamp;
+use parking_lot::Mutex;
+use rocksdb::{DB, ErrorKind, ReadOptions, ReadTier};
+use tokio::sync::Semaphore;
+
+use self::cache::{Devices, Held};
+use self::device::{DeviceState, Limits, WaitingKey};
+use self::engine::Cutoffs;
+use self::keys::Family;
+use self::reclaim::Reclaim;
+use self::rows::{Parts, Rows, damaged, failed};
+use self::writer::{Permit, Shared, Writer};
+use super::{Commit, HistoryQuery, Memory, OutboxEntry, QueueQuery, Ran, Series, Telemetry, ValueQuery};
+use crate::error::{Result, StoreError};
+
+/// Scans over whole series that run at the same time; further ones wait their turn.
+const SCANS_MAX: usize = 4;
+
+/// What an operator may set.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Cloud events that a device's queue holds; beyond, the oldest is dropped.
+    pub queue_max_events: u64,
+    /// Bytes of the block cache.
+    pub cache_bytes: usize,
+    /// Bytes of all memtables together.
+    pub memtable_bytes: usize,
+    /// Bytes of write-ahead log that a start may have to replay.
+    pub wal_bytes: u64,
+    /// Bytes of devices' states in memory.
+    pub device_bytes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            queue_max_events: 10_000,
+            cache_bytes: 96 << 20,
+            memtable_bytes: 192 << 20,
+            wal_bytes: 256 << 20,
+            device_bytes: 150 << 20,
+        }
+    }
+}
+
+/// What the store's threads and calls share.
+struct Core {
+    db: Arc<DB>,
+    shared: Arc<Shared>,
+    devices: Devices,
+    cutoffs: Arc<Cutoffs>,
+    reclaim: Arc<Reclaim>,
+    options: Options,
+}
+
+/// The embedded telemetry store.
+pub struct Embedded {
+    core: Arc<Core>,
+    threads: Mutex<Option<(Writer, reclaim::Worker)>>,
+    scans: Semaphore,
+}
+
+/// Set when the caller has gone: long reads look at it and stop.
+#[derive(Clone, Default)]
+pub(crate) struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// An error if the caller has gone. Nobody hears it.
+    fn check(&self) -> Result<()> {
+        if self.0.load(Ordering::Relaxed) { Err(StoreError::Gone("the caller")) } else { Ok(()) }
+    }
+}
+
+struct CancelOnDrop(Cancel);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Embedded {
+    /// Opens the store in a folder, which is made if it is not there. Older layouts are upgraded, newer ones refused.
+    pub fn open(path: &Path, options: Options) -> Result<Self> {
+        let cutoffs = Arc::new(Cutoffs::default());
+        let db = Arc::new(engine::open(path, &options, &cutoffs)?);
+        let series = engine::meta(&db, keys::META_SERIES)?.unwrap_or(1);
+        let outbox = engine::meta(&db, keys::META_OUTBOX)?.unwrap_or(1);
+        let shared = Arc::new(Shared::new(series, outbox));
+        let reclaim = Arc::new(Reclaim::load(&db)?);
+        let writer = Writer::start(&db, &shared, outbox)?;
+        let worker = reclaim::Worker::start(&db, &shared, &reclaim)?;
+        let devices = Devices::new(options.device_bytes);
+        let core = Arc::new(Core { db, shared, devices, cutoffs, reclaim, options });
+        Ok(Self { core, threads: Mutex::new(Some((writer, worker))), scans: Semaphore::new(SCANS_MAX) })
+    }
+
+    /// Copies the store as it is now into a folder that must not exist; files that no longer change are linked, not copied.
+    pub async fn backup(&self, to: &Path) -> Result<()> {
+        let to = to.to_owned();
+        self.reading(move |core, _| {
+            let checkpoint = rocksdb::checkpoint::Checkpoint::new(&core.db).map_err(failed)?;
+            checkpoint.create_checkpoint(to).map_err(failed)
+        })
+        .await
+    }
+
+    /// Runs something that may touch the disk on a thread that may wait.
+    async fn reading<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Core, &Cancel) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.core.shared.healthy()?;
+        let core = self.core.clone();
+        let cancel = Cancel::default();
+        let _stop = CancelOnDrop(cancel.clone());
+        tokio::task::spawn_blocking(move || work(&core, &cancel)).await.map_err(StoreError::unavailable)?
+    }
+
+    /// The device, locked and loaded.
+    async fn hold(&self, device: DeviceKey) -> Result<Held> {
+        self.core.shared.healthy()?;
+        let mut held = self.core.devices.lock(device.0, self.core.shared.durable()).await;
+        if held.state.is_some() {
+            return Ok(held);
+        }
+        self.reading(move |core, _| {
+            *held.state = Some(load::device(&core.db, device.0, core.reclaim.floors(device.0))?);
+            core.devices.weigh(&held);
+            Ok(held)
+        })
+        .await
+    }
+
+    /// The answer that an idempotency key has, if it is known at `now`; durable when this returns.
+    async fn answer(&self, held: Held, device: u64, key: &str, now: Timestamp) -> Result<(Held, Option<EventId>)> {
+        self.core.cutoffs.keys.fetch_max(now.millis(), Ordering::Relaxed);
+        let waiting =
+            held.state.as_ref().and_then(|state| state.keys.iter().rev().find(|waiting| waiting.key.key == key));
+        if let Some(WaitingKey { key, .. }) = waiting.filter(|waiting| waiting.key.expires_at > now) {
+            let answer = key.answer;
+            // What is sent now is durable only after the commit that holds the answer.
+            let sent = self.core.shared.reserve()?.send(Rows::default());
+            drop(held);
+            sent.durable(&self.core.shared).await?;
+            return Ok((self.hold(DeviceKey(device)).await?, Some(answer)));
+        }
+        let row = keys::state(device, keys::STATE_KEY, key);
+        let mut in_memory = ReadOptions::default();
+        in_memory.set_read_tier(ReadTier::BlockCache);
+        let state = engine::family(&self.core.db, Family::State)?;
+        let (held, found) = match self.core.db.get_cf_opt(state, &row, &in_memory) {
+            Ok(found) => (held, found),
+            Err(error) if error.kind() == ErrorKind::Incomplete => {
+                let read = move |core: &Core, _: &Cancel| {
+                    let state = engine::family(&core.db, Family::State)?;
+                    Ok((held, core.db.get_cf(state, &row).map_err(failed)?))
+                };
+                self.reading(read).await?
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        let Some(found) = found else { return Ok((held, None)) };
+        let mut parts = Parts(&found);
+        let (answer, expires) = (parts.id()?, parts.i64()?);
+        Ok((held, (expires > now.millis()).then_some(answer)))
+    }
+
+    /// Series of a device: from memory if they are there, else from the database, without making room for them.
+    async fn peek<T: Send + 'static>(
+        &self,
+        device: DeviceKey,
+        look: impl FnOnce(&DeviceState) -> T,
+        read: impl FnOnce(&DB) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.core.shared.healthy()?;
+        if let Some(held) = self.core.devices.lock_if_present(device.0).await
+            && let Some(state) = held.state.as_ref()
+        {
+            return Ok(look(state));
+        }
+        self.reading(move |core, _| read(&core.db)).await
+    }
+}
+
+impl Core {
+    /// Takes a run's commit into a device's state and sends its rows.
+    fn commit(&self, held: &mut Held, device: u64, permit: Permit<'_>, commit: Commit) -> Result<(writer::Sent, u32)> {
+        let state = held.state.as_mut().ok_or_else(|| damaged("a device is not loaded"))?;
+        let limits = Limits { queue_max: self.options.queue_max_events, new_series: &|| self.shared.new_series() };
+        let (rows, dropped) = state.apply(device, &commit, &limits);
+        let sent = permit.send(rows);
+        let durable = self.shared.durable();
+        state.keys.retain(|waiting| waiting.ticket > durable);
+        if let Some(key) = commit.idempotency {
+            state.keys.push(WaitingKey { ticket: sent.ticket, key });
+        }
+        state.ticket = sent.ticket;
+        self.devices.sent(held, sent.ticket);
+        Ok((sent, dropped))
+    }
+}
+
+#[async_trait]
+impl Telemetry for Embedded {
+    async fn run(
+        &self,
+        device: &CanWrite<DeviceRef>,
+        idempotency_key: Option<&str>,
+        now: Timestamp,
+        work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
+    ) -> Result<Ran> {
+        let device = device.target().key;
+        let mut held = self.hold(device).await?;
+        if let Some(key) = idempotency_key {
+            let (again, answer) = self.answer(held, device.0, key, now).await?;
+            if let Some(answer) = answer {
+                return Ok(Ran::Repeated(answer));
+            }
+            held = again;
+        }
+        let permit = self.core.shared.reserve()?;
+        let state = held.state.as_ref().ok_or_else(|| damaged("a device is not loaded"))?;
+        let commit = work(state);
+        let (sent, dropped) = self.core.commit(&mut held, device.0, permit, commit)?;
+        drop(held);
+        sent.durable(&self.core.shared).await?;
+        if dropped > 0 {
+            metrics::counter!("isobar_cloud_events_dropped_total").increment(u64::from(dropped));
+        }
+        Ok(Ran::Committed { dropped })
+    }
+
+    async fn values(
+        &self,
+        device: &CanRead<DeviceRef>,
+        element: &str,
+        query: ValueQuery,
+    ) -> Result<Option<Page<StoredValue>>> {
+        let (device, element) = (device.target().key.0, element.to_owned());
+        let query = values::Plan::of(query);
+        let _turn = match query.scans() {
+            true => Some(self.scans.acquire().await.map_err(StoreError::unavailable)?),
+            false => None,
+        };
+        self.reading(move |core, cancel| values::page(&core.db, device, &element, &query, cancel)).await
+    }
+
+    async fn last(&self, device: &CanRead<DeviceRef>, element: &str) -> Result<Option<LastValues>> {
+        let (key, name) = (device.target().key, element.to_owned());
+        let look = |state: &DeviceState| state.find(element).map(device::SeriesState::last_values);
+        self.peek(key, look, move |db| Ok(load::one_series(db, key.0, &name)?.map(|series| series.last_values()))).await
+    }
+
+    async fn series(&self, device: &CanRead<DeviceRef>) -> Result<Vec<Series>> {
+        let key = device.target().key;
+        let list = |series: &[device::SeriesState]| {
+            let mut list: Vec<_> = series.iter().map(device::SeriesState::series).collect();
+            list.sort_unstable_by(|left, right| left.element.cmp(&right.element));
+            list
+        };
+        self.peek(key, |state| list(&state.series), move |db| Ok(list(&load::series(db, key.0)?))).await
+    }
+
+    async fn series_delete(&self, device: &CanWrite<DeviceRef>, element: Option<&str>) -> Result<bool> {
+        self.delete_series(device.target().key, element).await
+    }
+
+    async fn history(&self, device: &CanRead<DeviceRef>, query: HistoryQuery) -> Result<Page<Event>> {
+        let device = *device.target();
+        self.reading(move |core, _| history::page(core, device, &query)).await
+    }
+
+    async fn history_event(&self, device: &CanRead<DeviceRef>, id: EventId) -> Result<Option<Event>> {
+        let device = *device.target();
+        self.reading(move |core, _| history::event(core, device, id)).await
+    }
+
+    async fn history_after(&self, devices: &[CanRead<DeviceRef>], after: EventId, limit: usize) -> Result<Vec<Event>> {
+        let devices: Vec<_> = devices.iter().map(|device| *device.target()).collect();
+        self.reading(move |core, cancel| history::after(core, &devices, after, limit, cancel)).await
+    }
+
+    async fn queue_peek(&self, device: &CanRead<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>> {
+        self.peek_queue(*device.target(), query).await
+    }
+
+    async fn queue_take(&self, device: &CanWrite<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>> {
+        self.take_from_queue(*device.target(), query).await
+    }
+
+    async fn queue_delete(&self, device: &CanWrite<DeviceRef>, id: EventId) -> Result<bool> {
+        self.delete_from_queue(*device.target(), id).await
+    }
+
+    async fn forget(&self, device: &CanWrite<DeviceRef>) -> Result<()> {
+        self.forget_device(device.target().key).await
+    }
+
+    async fn retain(&self, not_before: Timestamp) -> Result<()> {
+        self.reading(move |core, _| reclaim::retain(core, not_before)).await
+    }
+
+    async fn outbox(&self, after: u64, limit: usize) -> Result<Vec<OutboxEntry>> {
+        self.reading(move |core, _| queue::outbox(core, after, limit)).await
+    }
+
+    async fn outbox_done(&self, numbers: &[u64]) -> Result<()> {
+        let permit = self.core.shared.reserve()?;
+        let mut rows = Rows::default();
+        for number in numbers {
+            rows.delete(Family::Outbox, &number.to_be_bytes());
+        }
+        permit.send(rows);
+        Ok(())
+    }
+
+    async fn healthy(&self) -> Result<()> {
+        self.core.shared.healthy()
+    }
+
+    async fn close(&self) -> Result<()> {
+        let Some((mut writer, mut worker)) = self.threads.lock().take() else { return Ok(()) };
+        let core = self.core.clone();
+        let close = move || {
+            worker.join();
+            let healthy = core.shared.healthy();
+            writer.join();
+            healthy?;
+            let families = engine::families(&core.db)?;
+            let options = rocksdb::FlushOptions::default();
+            core.db.flush_cfs_opt(&families, &options).map_err(failed)
+        };
+        tokio::task::spawn_blocking(close).await.map_err(StoreError::unavailable)?
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        if let Some((mut writer, mut worker)) = self.threads.lock().take() {
+            worker.join();
+            writer.join();
+        }
+    }
+}

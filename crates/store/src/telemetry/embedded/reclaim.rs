@@ -1,0 +1,248 @@
+//! Giving space back, behind everybody's back: deleted series, forgotten devices, history past retention.
+//! What is to be done stands in the database until it is done, so that a restart goes on with it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use isobar_model::time::Timestamp;
+use parking_lot::{Condvar, Mutex};
+use rocksdb::{CompactOptions, DB, WriteBatch};
+use rustc_hash::FxHashMap;
+
+use super::Core;
+use super::engine;
+use super::keys::{self, Family};
+use super::load::{current, rows};
+use super::rows::{Parts, damaged, failed, read_timeline};
+use super::writer::Shared;
+use crate::error::{Result, StoreError};
+
+/// Neighbouring series that held more bytes are compacted away at once; fewer wait for the next ordinary compaction.
+const COMPACT_BYTES_MIN: u64 = 1 << 20;
+/// Events of a forgotten device that are removed in one batch.
+const EVENTS_BATCH: usize = 1_000;
+
+/// A forgotten device.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Forgotten {
+    /// The floors of its timelines: what lies below is not shown.
+    floors: [u64; 2],
+    /// The commit that says so; none until it is sent. Before it is applied nothing may be reclaimed: the row that notes
+    /// the work would come after the work was done, and stay.
+    ticket: Option<u64>,
+}
+
+#[derive(Default)]
+struct Work {
+    /// Deleted series with their bytes.
+    series: Vec<(u64, u64)>,
+    devices: FxHashMap<u64, Forgotten>,
+    /// What must be durable before the work may begin.
+    ticket: u64,
+    fresh: bool,
+    stopping: bool,
+}
+
+/// What is to be reclaimed.
+pub struct Reclaim {
+    work: Mutex<Work>,
+    wake: Condvar,
+}
+
+impl Reclaim {
+    /// What an earlier process left to do.
+    pub fn load(db: &DB) -> Result<Self> {
+        let mut work = Work::default();
+        let mut garbage = rows(db, Family::Meta, b"g", b"h")?;
+        garbage.seek_to_first();
+        while let Some((key, value)) = current(&garbage)? {
+            let number = keys::trailing(key).ok_or_else(|| damaged("a key is too short"))?;
+            let mut parts = Parts(value);
+            if key.starts_with(&keys::GARBAGE_SERIES) {
+                work.series.push((number, parts.u64()?));
+            } else if key.starts_with(&keys::GARBAGE_DEVICE) {
+                let floors = [parts.u64()?, parts.u64()?];
+                work.devices.insert(number, Forgotten { floors, ticket: Some(0) });
+            }
+            garbage.next();
+        }
+        work.fresh = !work.series.is_empty() || !work.devices.is_empty();
+        Ok(Self { work: Mutex::new(work), wake: Condvar::new() })
+    }
+
+    /// Below which sequences a device's timelines are forgotten.
+    pub fn floors(&self, device: u64) -> [u64; 2] {
+        self.work.lock().devices.get(&device).map(|forgotten| forgotten.floors).unwrap_or_default()
+    }
+
+    /// A device is out of sight: before the commit that says so is sent.
+    pub fn hide(&self, device: u64, floors: [u64; 2]) {
+        self.work.lock().devices.insert(device, Forgotten { floors, ticket: None });
+    }
+
+    /// The commit that forgets a hidden device was sent.
+    pub fn forgotten(&self, device: u64, ticket: u64) {
+        if let Some(forgotten) = self.work.lock().devices.get_mut(&device) {
+            forgotten.ticket = Some(ticket);
+        }
+    }
+
+    /// Series were deleted by the commit with this ticket.
+    pub fn series(&self, series: impl Iterator<Item = (u64, u64)>, ticket: u64) {
+        let mut work = self.work.lock();
+        work.series.extend(series);
+        work.ticket = work.ticket.max(ticket);
+        work.fresh = true;
+        self.wake.notify_one();
+    }
+
+    fn stopping(&self) -> bool {
+        self.work.lock().stopping
+    }
+}
+
+/// The thread that does it.
+pub struct Worker {
+    thread: Option<JoinHandle<()>>,
+    reclaim: Arc<Reclaim>,
+}
+
+impl Worker {
+    /// Starts it.
+    pub fn start(db: &Arc<DB>, shared: &Arc<Shared>, reclaim: &Arc<Reclaim>) -> Result<Self> {
+        let (its_db, its_shared, its_work) = (db.clone(), shared.clone(), reclaim.clone());
+        let run = move || {
+            if let Err(error) = work(&its_db, &its_shared, &its_work)
+                && !its_work.stopping()
+            {
+                tracing::error!(%error, "reclaiming space failed; it goes on after a restart");
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("telemetry-free".to_owned())
+            .spawn(run)
+            .map_err(StoreError::unavailable)?;
+        Ok(Self { thread: Some(thread), reclaim: reclaim.clone() })
+    }
+
+    /// Stops it after the step it is at: whole files are gone at once, so what a step compacts is bounded.
+    pub fn join(&mut self) {
+        self.reclaim.work.lock().stopping = true;
+        self.reclaim.wake.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that reclaims space ended unexpectedly");
+        }
+    }
+}
+
+fn work(db: &DB, shared: &Shared, reclaim: &Reclaim) -> Result<()> {
+    loop {
+        let (mut series, devices, ticket) = {
+            let mut work = reclaim.work.lock();
+            while !work.fresh && !work.stopping {
+                reclaim.wake.wait(&mut work);
+            }
+            if work.stopping {
+                return Ok(());
+            }
+            work.fresh = false;
+            let ready = |(_, forgotten): &(&u64, &Forgotten)| forgotten.ticket.is_some();
+            let devices: Vec<_> = work.devices.iter().filter(ready).map(|(key, each)| (*key, *each)).collect();
+            (std::mem::take(&mut work.series), devices, work.ticket)
+        };
+        shared.wait_applied(ticket)?;
+        db.flush_wal(true).map_err(failed)?;
+        reclaim_series(db, reclaim, &mut series)?;
+        for (device, forgotten) in devices {
+            reclaim_device(db, reclaim, device, forgotten)?;
+        }
+    }
+}
+
+fn reclaim_series(db: &DB, reclaim: &Reclaim, series: &mut [(u64, u64)]) -> Result<()> {
+    if series.is_empty() {
+        return Ok(());
+    }
+    let values = engine::family(db, Family::Values)?;
+    series.sort_unstable();
+    for neighbours in series.chunk_by(|left, right| left.0 + 1 == right.0) {
+        let (Some((first, _)), Some((last, _))) = (neighbours.first(), neighbours.last()) else { continue };
+        let (from, to) = (first.to_be_bytes().to_vec(), keys::after(*last));
+        db.delete_range_cf(values, &from, &to).map_err(failed)?;
+        db.delete_file_in_range_cf(values, &from, &to).map_err(failed)?;
+        if neighbours.iter().map(|(_, bytes)| bytes).sum::<u64>() >= COMPACT_BYTES_MIN {
+            let mut options = CompactOptions::default();
+            options.set_exclusive_manual_compaction(false);
+            db.compact_range_cf_opt(values, Some(&from), Some(&to), &options);
+        }
+        if reclaim.stopping() {
+            return Ok(());
+        }
+    }
+    // Many removed ranges in a memtable slow every read; in a file they are cheap.
+    db.flush_cf(values).map_err(failed)?;
+    let mut done = WriteBatch::default();
+    let meta = engine::family(db, Family::Meta)?;
+    for (number, _) in series.iter() {
+        done.delete_cf(meta, keys::garbage(keys::GARBAGE_SERIES, *number));
+    }
+    db.write(done).map_err(failed)
+}
+
+fn reclaim_device(db: &DB, reclaim: &Reclaim, device: u64, forgotten: Forgotten) -> Result<()> {
+    let history = engine::family(db, Family::History)?;
+    let timelines = engine::family(db, Family::Timeline)?;
+    for (kind, floor) in (0..).zip(forgotten.floors) {
+        let (from, to) = (keys::timeline(device, kind, 0), keys::timeline(device, kind, floor));
+        let mut events = rows(db, Family::Timeline, &from, &to)?;
+        events.seek_to_first();
+        let mut batch = WriteBatch::default();
+        while let Some((_, value)) = current(&events)? {
+            batch.delete_cf(history, read_timeline(value)?.0.bytes());
+            events.next();
+            if batch.len() >= EVENTS_BATCH {
+                db.write(std::mem::take(&mut batch)).map_err(failed)?;
+                if reclaim.stopping() {
+                    return Ok(());
+                }
+            }
+        }
+        drop(events);
+        batch.delete_range_cf(timelines, from.as_slice(), to.as_slice());
+        db.write(batch).map_err(failed)?;
+    }
+    db.flush_cfs_opt(
+        &[timelines, engine::family(db, Family::State)?, engine::family(db, Family::Queue)?],
+        &rocksdb::FlushOptions::default(),
+    )
+    .map_err(failed)?;
+    let mut work = reclaim.work.lock();
+    if work.devices.get(&device) != Some(&forgotten) {
+        // It was forgotten once more in the meantime; its turn comes again.
+        return Ok(());
+    }
+    // Under the lock: whoever forgets it again writes its row after this removal.
+    db.delete_cf(engine::family(db, Family::Meta)?, keys::garbage(keys::GARBAGE_DEVICE, device)).map_err(failed)?;
+    work.devices.remove(&device);
+    Ok(())
+}
+
+/// Forgets history before a moment: whole files of it at once, the rest with the next compactions.
+pub fn retain(core: &Core, not_before: Timestamp) -> Result<()> {
+    let before = core.cutoffs.history.fetch_max(not_before.millis(), Ordering::AcqRel);
+    if before >= not_before.millis() {
+        return Ok(());
+    }
+    let meta = engine::family(&core.db, Family::Meta)?;
+    let history = engine::family(&core.db, Family::History)?;
+    let (from, to) = ([0; 16], keys::order_at(not_before).to_be_bytes());
+    let mut batch = WriteBatch::default();
+    batch.put_cf(meta, keys::META_CUTOFF, not_before.millis().to_be_bytes());
+    batch.delete_range_cf(history, from, to);
+    core.db.write(batch).map_err(failed)?;
+    core.db.delete_file_in_range_cf(history, from, to).map_err(failed)?;
+    core.db.flush_cf(history).map_err(failed)
+}

@@ -1,0 +1,297 @@
+//! Rows on their way to the writer: one arena for a commit, and how values are written and read.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use isobar_model::event::{Event, EventError};
+use isobar_model::ids::{DeviceId, EventId};
+use isobar_model::json::RawJson;
+use isobar_model::time::Timestamp;
+
+use super::keys::{self, Family, Order};
+use crate::error::{Result, StoreError};
+use crate::telemetry::{NewCloudEvent, NewEvent};
+
+/// What happens to a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Change {
+    /// It is written.
+    Put = 0,
+    /// It goes.
+    Delete = 1,
+    /// All rows from the key up to the value (as a key, exclusive) go.
+    DeleteRange = 2,
+}
+
+/// The rows of one commit, one after the other in one piece of memory:
+/// change and family in a byte, length of the key (u16), length of the value (u32), key, value.
+#[derive(Debug, Default)]
+pub struct Rows {
+    bytes: Vec<u8>,
+    /// Outbox entries among them: the writer numbers them.
+    pub outbox: u32,
+    /// Whether a series is created: the writer keeps the counter.
+    pub creates: bool,
+}
+
+/// Bytes before the key of a row.
+const HEADER: usize = 7;
+
+/// One row of an arena.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// What happens to it.
+    pub change: Change,
+    /// Index of its family.
+    pub family: u8,
+    /// Its key.
+    pub key: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
+}
+
+impl Rows {
+    /// An arena for so many bytes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), outbox: 0, creates: false }
+    }
+
+    /// Bytes of the rows.
+    pub fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn add(&mut self, change: Change, family: Family, key: &[u8], parts: &[&[u8]]) {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        self.bytes.push((change as u8) << 4 | family as u8);
+        self.bytes.extend_from_slice(&(key.len() as u16).to_le_bytes());
+        self.bytes.extend_from_slice(&(length as u32).to_le_bytes());
+        self.bytes.extend_from_slice(key);
+        for part in parts {
+            self.bytes.extend_from_slice(part);
+        }
+    }
+
+    /// A row is written; its value comes in parts.
+    pub fn put(&mut self, family: Family, key: &[u8], parts: &[&[u8]]) {
+        self.add(Change::Put, family, key, parts);
+    }
+
+    /// A row goes.
+    pub fn delete(&mut self, family: Family, key: &[u8]) {
+        self.add(Change::Delete, family, key, &[]);
+    }
+
+    /// All rows from `from` up to `to` go.
+    pub fn delete_range(&mut self, family: Family, from: &[u8], to: &[u8]) {
+        self.add(Change::DeleteRange, family, from, &[to]);
+    }
+
+    /// Work for afterwards; the writer gives it its number.
+    pub fn outbox(&mut self, device: u64, work: &[u8]) {
+        self.outbox += 1;
+        self.put(Family::Outbox, &[], &[&device.to_be_bytes(), work]);
+    }
+
+    /// An event of a device's history, at a place of its timeline.
+    pub fn event(&mut self, device: u64, event: &NewEvent, sequence: u64, order: Order) {
+        let kind = keys::kind_byte(event.kind);
+        let element = event.element.as_bytes();
+        let errors =
+            if event.errors.is_empty() { Vec::new() } else { serde_json::to_vec(&event.errors).unwrap_or_default() };
+        self.put(
+            Family::History,
+            event.id.bytes(),
+            &[
+                &[kind],
+                &device.to_be_bytes(),
+                &(element.len() as u16).to_be_bytes(),
+                element,
+                &(errors.len() as u32).to_be_bytes(),
+                &errors,
+                event.payload.bytes(),
+            ],
+        );
+        let key = keys::timeline(device, kind, sequence);
+        if order == keys::order_of(event.id) {
+            self.put(Family::Timeline, &key, &[event.id.bytes()]);
+        } else {
+            self.put(Family::Timeline, &key, &[event.id.bytes(), &order.to_be_bytes()]);
+        }
+    }
+
+    /// A value at a place of its series.
+    pub fn value(&mut self, series: u64, sequence: u64, id: EventId, order: Order, payload: &[u8]) {
+        let key = keys::pair(series, sequence);
+        if order == keys::order_of(id) {
+            self.put(Family::Values, &key, &[id.bytes(), payload]);
+        } else {
+            self.put(Family::Values, &key, &[id.bytes(), &[0], &order.to_be_bytes(), payload]);
+        }
+    }
+
+    /// A cloud event at a place of the device's queue.
+    pub fn queued(&mut self, device: u64, sequence: u64, event: &NewCloudEvent) {
+        let expires = event.expires_at.map_or(i64::MAX, Timestamp::millis);
+        let element = event.element.as_bytes();
+        self.put(
+            Family::Queue,
+            &keys::pair(device, sequence),
+            &[
+                event.id.bytes(),
+                &expires.to_be_bytes(),
+                &(element.len() as u16).to_be_bytes(),
+                element,
+                event.payload.bytes(),
+            ],
+        );
+    }
+
+    /// The rows, in the order they came.
+    pub fn iter(&self) -> impl Iterator<Item = Row<'_>> {
+        let mut rest = self.bytes.as_slice();
+        std::iter::from_fn(move || {
+            let (header, body) = rest.split_first_chunk::<HEADER>()?;
+            let key_length = usize::from(u16::from_le_bytes([header[1], header[2]]));
+            let length = u32::from_le_bytes([header[3], header[4], header[5], header[6]]) as usize;
+            let (key, body) = body.split_at_checked(key_length)?;
+            let (value, body) = body.split_at_checked(length)?;
+            rest = body;
+            let change = match header[0] >> 4 {
+                0 => Change::Put,
+                1 => Change::Delete,
+                _ => Change::DeleteRange,
+            };
+            Some(Row { change, family: header[0] & 15, key, value })
+        })
+    }
+}
+
+/// Reads the parts of a value, one after the other.
+pub struct Parts<'a>(pub &'a [u8]);
+
+impl<'a> Parts<'a> {
+    /// The next `length` bytes.
+    pub fn take(&mut self, length: usize) -> Result<&'a [u8]> {
+        let (part, rest) = self.0.split_at_checked(length).ok_or_else(|| damaged("a row is too short"))?;
+        self.0 = rest;
+        Ok(part)
+    }
+
+    fn chunk<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (part, rest) = self.0.split_first_chunk::<N>().ok_or_else(|| damaged("a row is too short"))?;
+        self.0 = rest;
+        Ok(*part)
+    }
+
+    /// The next integer.
+    pub fn u64(&mut self) -> Result<u64> {
+        Ok(u64::from_be_bytes(self.chunk()?))
+    }
+
+    /// The next signed integer.
+    pub fn i64(&mut self) -> Result<i64> {
+        Ok(i64::from_be_bytes(self.chunk()?))
+    }
+
+    /// The next id.
+    pub fn id(&mut self) -> Result<EventId> {
+        Ok(EventId::from_bytes(self.chunk()?))
+    }
+
+    /// The next order.
+    pub fn order(&mut self) -> Result<Order> {
+        Ok(Order::from_be_bytes(self.chunk()?))
+    }
+
+    /// A text with its length before it.
+    pub fn name(&mut self) -> Result<&'a str> {
+        let length = u16::from_be_bytes(self.chunk()?);
+        text(self.take(usize::from(length))?)
+    }
+}
+
+/// Text that was stored.
+pub fn text(bytes: &[u8]) -> Result<&str> {
+    std::str::from_utf8(bytes).map_err(|_| damaged("a name is no text"))
+}
+
+/// What is stored cannot be read.
+pub fn damaged(what: &str) -> StoreError {
+    StoreError::Damaged(what.to_owned())
+}
+
+/// A failure of the database.
+pub fn failed(error: rocksdb::Error) -> StoreError {
+    match error.kind() {
+        rocksdb::ErrorKind::Corruption => StoreError::Damaged(error.into_string()),
+        _ => StoreError::unavailable(error),
+    }
+}
+
+/// Payload and its copy.
+pub fn json(bytes: &[u8]) -> RawJson {
+    RawJson::trusted(Bytes::copy_from_slice(bytes))
+}
+
+/// The device of an event in the history.
+pub fn event_device(value: &[u8]) -> Result<u64> {
+    let mut parts = Parts(value);
+    parts.take(1)?;
+    parts.u64()
+}
+
+/// An event of the history.
+pub fn read_event(device: DeviceId, id: EventId, value: &[u8]) -> Result<Event> {
+    let mut parts = Parts(value);
+    let kind = keys::kind_of(parts.take(1)?[0]);
+    parts.u64()?;
+    let element: Arc<str> = parts.name()?.into();
+    let length = u32::from_be_bytes(parts.chunk()?) as usize;
+    let errors = parts.take(length)?;
+    let errors: Vec<EventError> = if errors.is_empty() {
+        Vec::new()
+    } else {
+        serde_json::from_slice(errors).map_err(|_| damaged("errors of an event cannot be read"))?
+    };
+    Ok(Event { id, kind, device, element, payload: json(parts.0), errors })
+}
+
+/// A row of a timeline: the event's id and its order.
+pub fn read_timeline(value: &[u8]) -> Result<(EventId, Order)> {
+    let mut parts = Parts(value);
+    let id = parts.id()?;
+    let order = if parts.0.is_empty() { keys::order_of(id) } else { parts.order()? };
+    Ok((id, order))
+}
+
+/// A row of a series: the value's id, its order, its payload.
+pub fn read_value(value: &[u8]) -> Result<(EventId, Order, &[u8])> {
+    let mut parts = Parts(value);
+    let id = parts.id()?;
+    if parts.0.first() != Some(&0) {
+        return Ok((id, keys::order_of(id), parts.0));
+    }
+    parts.take(1)?;
+    let order = parts.order()?;
+    Ok((id, order, parts.0))
+}
+
+/// A row of a queue.
+pub struct Queued<'a> {
+    /// The event's id.
+    pub id: EventId,
+    /// When it leaves the queue by itself.
+    pub expires: i64,
+    /// The element that sent it.
+    pub element: &'a str,
+    /// What it carries.
+    pub payload: &'a [u8],
+}
+
+/// Reads a row of a queue.
+pub fn read_queued(value: &[u8]) -> Result<Queued<'_>> {
+    let mut parts = Parts(value);
+    Ok(Queued { id: parts.id()?, expires: parts.i64()?, element: parts.name()?, payload: parts.0 })
+}

@@ -1,0 +1,347 @@
+//! Looking at every value of a range: filters, and the first so many in an order.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use isobar_model::ids::EventId;
+use isobar_model::json::{Json, Number, Step, compare_numbers, find, number, parse};
+use smallvec::SmallVec;
+
+use super::keys::{self, Order};
+use crate::telemetry::{Filter, FilterField, Operand, Operator, ValueSort};
+
+/// A value as a scan sees it.
+#[derive(Clone, Copy)]
+pub struct Row<'a> {
+    /// Its place in its series.
+    pub sequence: u64,
+    /// Its id.
+    pub id: EventId,
+    /// Its place in time.
+    pub order: Order,
+    /// Its payload.
+    pub payload: &'a str,
+}
+
+enum Field {
+    Id,
+    CreatedAt,
+    Payload(Vec<Step>),
+}
+
+impl Field {
+    fn of(field: FilterField) -> Self {
+        match field {
+            FilterField::Id => Field::Id,
+            FilterField::CreatedAt => Field::CreatedAt,
+            FilterField::Payload(path) => Field::Payload(path.into_iter().map(Step::new).collect()),
+        }
+    }
+}
+
+/// How a value stands to an operand.
+enum Relation {
+    Ordered(Ordering),
+    /// Equal, but of a type that has no order.
+    Same,
+    Different,
+}
+
+enum Target {
+    Json(Json<'static>),
+    Moment(i64),
+}
+
+impl Target {
+    fn of(operand: Operand) -> Self {
+        match operand {
+            Operand::Null => Target::Json(Json::Null),
+            Operand::Bool(value) => Target::Json(Json::Bool(value)),
+            Operand::Number(text) => match number(&text).map(Number::into_owned) {
+                Some(number) => Target::Json(Json::Number(number)),
+                None => Target::Json(Json::Text(text.into())),
+            },
+            Operand::Text(text) => Target::Json(Json::Text(text.into())),
+            Operand::Time(moment) => Target::Moment(moment.millis()),
+        }
+    }
+
+    fn relation_to_json(&self, text: &str) -> Relation {
+        match (self, text.as_bytes().first()) {
+            (Target::Json(Json::Number(target)), Some(b'-' | b'0'..=b'9')) => match number(text) {
+                Some(number) => Relation::Ordered(compare_numbers(&number, target)),
+                None => Relation::Different,
+            },
+            (Target::Json(Json::Text(target)), Some(b'"')) => {
+                Relation::Ordered(unquoted(text).as_ref().cmp(target.as_ref()))
+            }
+            (Target::Json(Json::Bool(target)), Some(b't' | b'f')) => Relation::Ordered((text == "true").cmp(target)),
+            (Target::Json(Json::Null), Some(b'n')) => Relation::Same,
+            _ => Relation::Different,
+        }
+    }
+
+    fn relation(&self, row: &Row<'_>, value: Option<&str>, field: &Field) -> Relation {
+        match (field, self) {
+            (Field::CreatedAt, Target::Moment(moment)) => {
+                Relation::Ordered(keys::moment(row.order).millis().cmp(moment))
+            }
+            (Field::Id, Target::Json(Json::Text(text))) => {
+                let mut buffer = [0; uuid::fmt::Hyphenated::LENGTH];
+                let id: &str = row.id.0.as_hyphenated().encode_lower(&mut buffer);
+                Relation::Ordered(id.cmp(text.as_ref()))
+            }
+            (Field::Payload(_), _) => value.map_or(Relation::Different, |text| self.relation_to_json(text)),
+            _ => Relation::Different,
+        }
+    }
+}
+
+/// The text of a JSON string; it is only copied where it has escapes.
+fn unquoted(text: &str) -> Cow<'_, str> {
+    if !text.as_bytes().contains(&b'\\') {
+        return Cow::Borrowed(text.get(1..text.len().saturating_sub(1)).unwrap_or_default());
+    }
+    match parse(text) {
+        Ok(Json::Text(text)) => text,
+        _ => Cow::Borrowed(""),
+    }
+}
+
+/// A filter, made ready.
+pub struct Test {
+    field: Field,
+    operator: Operator,
+    targets: Vec<Target>,
+}
+
+impl Test {
+    /// Makes a filter ready.
+    pub fn of(filter: Filter) -> Self {
+        Self {
+            field: Field::of(filter.field),
+            operator: filter.operator,
+            targets: filter.operands.into_iter().map(Target::of).collect(),
+        }
+    }
+
+    /// Whether it holds for a value.
+    pub fn holds(&self, row: &Row<'_>) -> bool {
+        let value = match &self.field {
+            Field::Payload(path) => {
+                let found = find(row.payload, path);
+                if found.is_none() {
+                    return matches!(self.operator, Operator::Ne | Operator::Nin);
+                }
+                found
+            }
+            Field::Id | Field::CreatedAt => None,
+        };
+        let relation = |target: &Target| target.relation(row, value, &self.field);
+        let any_equal = || {
+            self.targets
+                .iter()
+                .any(|target| matches!(relation(target), Relation::Ordered(Ordering::Equal) | Relation::Same))
+        };
+        let ordered = |allowed: &[Ordering]| match self.targets.first().map(relation) {
+            Some(Relation::Ordered(order)) => allowed.contains(&order),
+            _ => false,
+        };
+        match self.operator {
+            Operator::Eq | Operator::In => any_equal(),
+            Operator::Ne | Operator::Nin => !any_equal(),
+            Operator::Lt => ordered(&[Ordering::Less]),
+            Operator::Lte => ordered(&[Ordering::Less, Ordering::Equal]),
+            Operator::Gt => ordered(&[Ordering::Greater]),
+            Operator::Gte => ordered(&[Ordering::Greater, Ordering::Equal]),
+        }
+    }
+}
+
+/// What a value is sorted by, in the order in which ranks come: numbers, text, booleans, everything else, missing.
+#[derive(Clone, Debug)]
+enum Key<'a> {
+    /// The nearest double, and by how much an integer differs from it: together a total order.
+    Number(f64, i64),
+    Text(Cow<'a, str>),
+    Bool(bool),
+    Other,
+    Missing,
+}
+
+impl<'a> Key<'a> {
+    fn number(text: &str) -> Self {
+        if text.len() < 16
+            && let Ok(integer) = text.parse::<i64>()
+        {
+            return Key::Number(integer as f64, 0);
+        }
+        // Plus zero: a negative zero is a zero.
+        let near = text.parse::<f64>().unwrap_or(0.0) + 0.0;
+        let rest = text.parse::<i128>().map_or(0, |integer| integer.saturating_sub(near as i128));
+        Key::Number(near, rest.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+    }
+
+    fn of(field: &Field, row: &Row<'a>) -> Self {
+        let path = match field {
+            // A moment fits a double exactly; so do the two halves of an order, but ids are compared by sequence anyway.
+            Field::CreatedAt => return Key::Number(keys::moment(row.order).millis() as f64, 0),
+            Field::Id => return Key::Number(row.sequence as f64, 0),
+            Field::Payload(path) => path,
+        };
+        let Some(text) = find(row.payload, path) else { return Key::Missing };
+        match text.as_bytes().first() {
+            Some(b'-' | b'0'..=b'9') => Key::number(text),
+            Some(b'"') => Key::Text(unquoted(text)),
+            Some(b't' | b'f') => Key::Bool(text == "true"),
+            _ => Key::Other,
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Key::Number(..) => 0,
+            Key::Text(_) => 1,
+            Key::Bool(_) => 2,
+            Key::Other => 3,
+            Key::Missing => 4,
+        }
+    }
+
+    fn compare(&self, other: &Key<'_>, descending: bool) -> Ordering {
+        let order = match (self, other) {
+            (Key::Missing, _) | (_, Key::Missing) => return self.rank().cmp(&other.rank()),
+            (Key::Number(near, rest), Key::Number(other, its)) => near.total_cmp(other).then(rest.cmp(its)),
+            (Key::Text(text), Key::Text(other)) => text.cmp(other),
+            (Key::Bool(value), Key::Bool(other)) => value.cmp(other),
+            _ => self.rank().cmp(&other.rank()),
+        };
+        if descending { order.reverse() } else { order }
+    }
+
+    fn into_owned(self) -> Key<'static> {
+        match self {
+            Key::Text(text) => Key::Text(Cow::Owned(text.into_owned())),
+            Key::Number(near, rest) => Key::Number(near, rest),
+            Key::Bool(value) => Key::Bool(value),
+            Key::Other => Key::Other,
+            Key::Missing => Key::Missing,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        if let Key::Text(text) = self { text.len() } else { 0 }
+    }
+}
+
+/// An order of values; ties are broken by their place in the series.
+pub struct Sort {
+    fields: Vec<(Field, bool)>,
+    /// Whether the older of two equal values comes first.
+    oldest_first: bool,
+}
+
+/// A value's place in an order.
+#[derive(Clone, Debug)]
+pub struct Place<'a> {
+    keys: SmallVec<[Key<'a>; 1]>,
+    /// Its place in the series.
+    pub sequence: u64,
+}
+
+impl Place<'_> {
+    fn into_owned(self) -> Place<'static> {
+        Place { keys: self.keys.into_iter().map(Key::into_owned).collect(), sequence: self.sequence }
+    }
+
+    fn bytes(&self) -> usize {
+        self.keys.iter().map(Key::bytes).sum::<usize>()
+            + size_of::<Self>()
+            + self.keys.len().saturating_sub(1) * size_of::<Key<'_>>()
+    }
+}
+
+impl Sort {
+    /// Makes an order ready.
+    pub fn of(sort: Vec<ValueSort>) -> Self {
+        let oldest_first =
+            sort.first().is_some_and(|first| !matches!(first.field, FilterField::Payload(_)) && !first.descending);
+        Self { fields: sort.into_iter().map(|key| (Field::of(key.field), key.descending)).collect(), oldest_first }
+    }
+
+    /// Where a value stands.
+    pub fn place<'a>(&self, row: &Row<'a>) -> Place<'a> {
+        Place { keys: self.fields.iter().map(|(field, _)| Key::of(field, row)).collect(), sequence: row.sequence }
+    }
+
+    fn compare(&self, left: &Place<'_>, right: &Place<'_>) -> Ordering {
+        let fields = self.fields.iter().zip(left.keys.iter().zip(&right.keys));
+        let by_fields = fields.map(|((_, descending), (left, right))| left.compare(right, *descending));
+        let by_sequence = left.sequence.cmp(&right.sequence);
+        let by_sequence = if self.oldest_first { by_sequence } else { by_sequence.reverse() };
+        by_fields.fold(Ordering::Equal, Ordering::then).then(by_sequence)
+    }
+}
+
+/// Bytes that the places kept in one pass may take.
+const PASS_BYTES_MAX: usize = 32 << 20;
+
+/// The first `most` places after `after`, in bounded memory. A pass may give fewer when their texts are long;
+/// the next pass goes on behind the last.
+pub struct First<'s> {
+    sort: &'s Sort,
+    most: usize,
+    after: Option<Place<'static>>,
+    kept: Vec<Place<'static>>,
+    bytes: usize,
+    /// Nothing from here on is wanted.
+    cut: Option<Place<'static>>,
+}
+
+impl<'s> First<'s> {
+    /// Nothing seen yet.
+    pub fn new(sort: &'s Sort, most: usize, after: Option<Place<'static>>) -> Self {
+        Self { sort, most, after, kept: Vec::new(), bytes: 0, cut: None }
+    }
+
+    /// Looks at one more.
+    pub fn offer(&mut self, place: Place<'_>) {
+        let beyond = |edge: &Place<'static>| self.sort.compare(&place, edge);
+        if self.cut.as_ref().is_some_and(|cut| beyond(cut).is_gt())
+            || self.after.as_ref().is_some_and(|after| beyond(after).is_le())
+        {
+            return;
+        }
+        let place = place.into_owned();
+        self.bytes += place.bytes();
+        self.kept.push(place);
+        if self.kept.len() >= self.most.saturating_mul(2) || self.bytes > PASS_BYTES_MAX {
+            self.shrink();
+        }
+    }
+
+    fn shrink(&mut self) {
+        let sort = self.sort;
+        if self.kept.len() > self.most && self.most > 0 {
+            self.kept.select_nth_unstable_by(self.most - 1, |left, right| sort.compare(left, right));
+            self.kept.truncate(self.most);
+            self.cut = self.kept.last().cloned();
+            self.bytes = self.kept.iter().map(Place::bytes).sum();
+        }
+        while self.bytes > PASS_BYTES_MAX && self.kept.len() > 1 {
+            self.kept.sort_unstable_by(|left, right| sort.compare(left, right));
+            self.most = self.kept.len() / 2;
+            self.kept.truncate(self.most);
+            self.cut = self.kept.last().cloned();
+            self.bytes = self.kept.iter().map(Place::bytes).sum();
+        }
+    }
+
+    /// The places, in order.
+    pub fn into_places(mut self) -> Vec<Place<'static>> {
+        let sort = self.sort;
+        self.kept.sort_unstable_by(|left, right| sort.compare(left, right));
+        self.kept.truncate(self.most);
+        self.kept
+    }
+}

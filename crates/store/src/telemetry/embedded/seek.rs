@@ -1,0 +1,67 @@
+//! Finding a moment among dense sequences whose order strictly grows.
+
+use std::ops::Range;
+
+use super::keys::Order;
+use super::load::{Rows, current};
+use super::rows::damaged;
+use crate::error::Result;
+
+/// How rows are found and read: a series' or a timeline's.
+pub struct Track<'a> {
+    /// An iterator over its rows.
+    pub rows: Rows<'a>,
+    /// The key of a sequence.
+    pub key: Box<dyn Fn(u64) -> [u8; 17] + 'a>,
+    /// How many bytes of the key count.
+    pub key_length: usize,
+    /// The order of a row.
+    pub order: fn(&[u8]) -> Result<Order>,
+}
+
+impl Track<'_> {
+    /// Goes to a sequence, or to the next one that is still there.
+    pub fn go(&mut self, sequence: u64) {
+        self.rows.seek(&(self.key)(sequence)[..self.key_length]);
+    }
+
+    /// The order of the row at a sequence, or of the next one that is still there; none beyond the last.
+    pub fn order_at(&mut self, sequence: u64) -> Result<Option<Order>> {
+        self.go(sequence);
+        current(&self.rows)?.map(|(_, value)| (self.order)(value)).transpose()
+    }
+
+    /// The first sequence from here on that is still there.
+    pub fn first_from(&mut self, sequence: u64) -> Result<Option<u64>> {
+        self.go(sequence);
+        Ok(current(&self.rows)?.and_then(|(key, _)| super::keys::trailing(key)))
+    }
+
+    /// The first of these sequences at or after a place in time; the end if there is none.
+    /// Rows that are gone are passed over: they are older than all that are there.
+    pub fn first_at(&mut self, within: Range<u64>, order: Order) -> Result<u64> {
+        let (mut low, mut high) = (within.start, within.end.max(within.start));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.order_at(middle)?.is_some_and(|found| found < order) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// Calls `each` with the values of these sequences, oldest first, until it answers false.
+    pub fn read(&mut self, within: Range<u64>, mut each: impl FnMut(u64, &[u8]) -> Result<bool>) -> Result<()> {
+        self.go(within.start);
+        while let Some((key, value)) = current(&self.rows)? {
+            let sequence = super::keys::trailing(key).ok_or_else(|| damaged("a key is too short"))?;
+            if sequence >= within.end || !each(sequence, value)? {
+                break;
+            }
+            self.rows.next();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,289 @@
+//! Pages of a series. Time is bisected and a page is a seek; filters and orders by payload scan the range, in bounded memory.
+
+use std::ops::Range;
+
+use isobar_model::event::StoredValue;
+use isobar_model::page::{Page, PageRequest, TimeRange};
+use isobar_model::time::Timestamp;
+use rocksdb::{DB, ReadOptions};
+
+use super::keys::{self, Family, Order};
+use super::rows::{failed, json, read_value, text};
+use super::scan::{First, Place, Row, Sort, Test};
+use super::seek::Track;
+use super::{Cancel, engine, load};
+use crate::error::Result;
+use crate::telemetry::{Filter, FilterField, Operand, Operator, ValueQuery, ValueSort};
+
+/// Places that one pass over the range keeps; pages further back take several passes.
+const PASS_PLACES_MAX: u64 = 100_000;
+/// Values between two looks at whether the caller is still there, and of one step of a scan from the newest.
+const STEP: u64 = 8_192;
+/// Read ahead of a scan, in bytes.
+const READAHEAD: usize = 1 << 20;
+
+/// A query, made ready.
+pub struct Plan {
+    request: PageRequest,
+    /// From which place in time, up to which.
+    range: Range<Order>,
+    tests: Vec<Test>,
+    listing: Listing,
+}
+
+enum Listing {
+    OldestFirst,
+    NewestFirst,
+    Sorted(Sort),
+}
+
+impl Plan {
+    /// Makes a query ready.
+    pub fn of(query: ValueQuery) -> Self {
+        let mut range = orders(query.range);
+        let mut tests = Vec::new();
+        for filter in query.filters {
+            match moments(&filter) {
+                Some(narrower) => {
+                    range.start = range.start.max(narrower.start);
+                    range.end = range.end.min(narrower.end);
+                }
+                None => tests.push(Test::of(filter)),
+            }
+        }
+        Self { request: query.page, range, tests, listing: Listing::of(query.sort) }
+    }
+
+    /// Whether every value of the range is looked at.
+    pub fn scans(&self) -> bool {
+        !self.tests.is_empty() || matches!(self.listing, Listing::Sorted(_))
+    }
+
+    fn holds(&self, row: &Row<'_>) -> bool {
+        self.tests.iter().all(|test| test.holds(row))
+    }
+}
+
+impl Listing {
+    fn of(sort: Vec<ValueSort>) -> Self {
+        let by_time = |key: &ValueSort| !matches!(key.field, FilterField::Payload(_));
+        let Some(first) = sort.first() else { return Listing::NewestFirst };
+        // An id decides for good; a moment does when ids go the same way behind it, or nothing does.
+        let decides = by_time(first)
+            && (first.field == FilterField::Id
+                || sort.get(1).is_none_or(|next| by_time(next) && next.descending == first.descending));
+        match (decides, first.descending) {
+            (true, true) => Listing::NewestFirst,
+            (true, false) => Listing::OldestFirst,
+            (false, _) => Listing::Sorted(Sort::of(sort)),
+        }
+    }
+}
+
+/// A range of time as places in time.
+pub fn orders(range: TimeRange) -> Range<Order> {
+    range.from.map_or(0, keys::order_at)..range.to.map_or(Order::MAX, keys::order_at)
+}
+
+/// The range that a filter on `createdAt` stands for, if it is one.
+fn moments(filter: &Filter) -> Option<Range<Order>> {
+    let (FilterField::CreatedAt, [Operand::Time(moment)]) = (&filter.field, filter.operands.as_slice()) else {
+        return None;
+    };
+    let next = Timestamp::from_millis(moment.millis().saturating_add(1));
+    let (at, behind) = (keys::order_at(*moment), keys::order_at(next));
+    // Nothing was stored before 1970.
+    let before_all = moment.millis() < 0;
+    match filter.operator {
+        Operator::Eq | Operator::In if before_all => Some(0..0),
+        Operator::Eq | Operator::In => Some(at..behind),
+        Operator::Lt => Some(0..at),
+        Operator::Lte if before_all => Some(0..0),
+        Operator::Lte => Some(0..behind),
+        Operator::Gt if before_all => Some(0..Order::MAX),
+        Operator::Gt => Some(behind..Order::MAX),
+        Operator::Gte => Some(at..Order::MAX),
+        Operator::Ne | Operator::Nin => None,
+    }
+}
+
+fn track<'a>(db: &'a DB, series: u64, options: ReadOptions) -> Result<Track<'a>> {
+    Ok(Track {
+        rows: load::rows_with(db, Family::Values, &series.to_be_bytes(), &keys::after(series), options)?,
+        key: Box::new(move |sequence| {
+            let mut key = [0; 17];
+            key[..16].copy_from_slice(&keys::pair(series, sequence));
+            key
+        }),
+        key_length: 16,
+        order: |value| read_value(value).map(|(_, order, _)| order),
+    })
+}
+
+/// A page of a series; none when there is no such series.
+pub fn page(db: &DB, device: u64, element: &str, plan: &Plan, cancel: &Cancel) -> Result<Option<Page<StoredValue>>> {
+    let Some(record) = load::record(db, device, element)? else { return Ok(None) };
+    let series = record.number;
+    let count = load::count(db, Family::Values, series)?;
+    let mut seeker = track(db, series, ReadOptions::default())?;
+    let within = match (plan.range.start, plan.range.end) {
+        (start, end) if start >= end => 0..0,
+        (start, end) => {
+            let low = if start == 0 { 0 } else { seeker.first_at(0..count, start)? };
+            low..if end == Order::MAX { count } else { seeker.first_at(low..count, end)? }
+        }
+    };
+    let request = plan.request;
+    if !plan.scans() {
+        let total = within.end - within.start;
+        let items = window(&mut seeker, within, request, matches!(plan.listing, Listing::NewestFirst))?;
+        return Ok(Some(Page::new(items, total, request)));
+    }
+    drop(seeker);
+    let mut options = ReadOptions::default();
+    options.fill_cache(false);
+    options.set_readahead_size(READAHEAD);
+    let mut scan = Scan { track: track(db, series, options)?, plan, cancel };
+    let (sequences, total) = match &plan.listing {
+        Listing::Sorted(sort) => scan.sorted(within, sort)?,
+        Listing::NewestFirst => scan.in_time(within, true)?,
+        Listing::OldestFirst => scan.in_time(within, false)?,
+    };
+    Ok(Some(Page::new(fetch(db, series, &sequences)?, total, request)))
+}
+
+fn stored(value: &[u8]) -> Result<StoredValue> {
+    read_value(value).map(|(id, _, payload)| StoredValue { id, payload: json(payload) })
+}
+
+/// The sequences of a page among dense ones.
+pub fn slice(within: Range<u64>, request: PageRequest, newest_first: bool) -> Range<u64> {
+    let skipped = request.offset().min(within.end - within.start);
+    if newest_first {
+        let end = within.end - skipped;
+        within.start.max(end.saturating_sub(u64::from(request.limit)))..end
+    } else {
+        let start = within.start + skipped;
+        start..within.end.min(start.saturating_add(u64::from(request.limit)))
+    }
+}
+
+fn window(
+    track: &mut Track<'_>,
+    within: Range<u64>,
+    request: PageRequest,
+    newest_first: bool,
+) -> Result<Vec<StoredValue>> {
+    let slice = slice(within, request, newest_first);
+    let mut items = Vec::with_capacity((slice.end - slice.start) as usize);
+    if !slice.is_empty() {
+        track.read(slice, |_, value| {
+            items.push(stored(value)?);
+            Ok(true)
+        })?;
+    }
+    if newest_first {
+        items.reverse();
+    }
+    Ok(items)
+}
+
+fn fetch(db: &DB, series: u64, sequences: &[u64]) -> Result<Vec<StoredValue>> {
+    let values = engine::family(db, Family::Values)?;
+    let mut items = Vec::with_capacity(sequences.len());
+    for sequence in sequences {
+        // None if the series was deleted in the meantime.
+        if let Some(value) = db.get_pinned_cf(values, keys::pair(series, *sequence)).map_err(failed)? {
+            items.push(stored(&value)?);
+        }
+    }
+    Ok(items)
+}
+
+struct Scan<'a> {
+    track: Track<'a>,
+    plan: &'a Plan,
+    cancel: &'a Cancel,
+}
+
+impl Scan<'_> {
+    /// Calls `each` with the values of these sequences that pass the filters.
+    fn each(&mut self, within: Range<u64>, mut each: impl FnMut(&Row<'_>)) -> Result<()> {
+        let (plan, cancel) = (self.plan, self.cancel);
+        if within.is_empty() {
+            return Ok(());
+        }
+        self.track.read(within, |sequence, value| {
+            if sequence.is_multiple_of(STEP) {
+                cancel.check()?;
+            }
+            let (id, order, payload) = read_value(value)?;
+            let row = Row { sequence, id, order, payload: text(payload)? };
+            if plan.holds(&row) {
+                each(&row);
+            }
+            Ok(true)
+        })
+    }
+
+    /// The page's sequences, and how many pass the filters in all. From the newest it goes back step by step,
+    /// each read forwards, which is faster than reading backwards.
+    fn in_time(&mut self, within: Range<u64>, newest_first: bool) -> Result<(Vec<u64>, u64)> {
+        let offset = self.plan.request.offset();
+        let end = offset.saturating_add(u64::from(self.plan.request.limit));
+        let (mut page, mut total) = (Vec::new(), 0);
+        let mut left = within;
+        let mut found = Vec::new();
+        while !left.is_empty() {
+            self.cancel.check()?;
+            let step = if newest_first {
+                let from = left.start.max(left.end.saturating_sub(STEP));
+                from..std::mem::replace(&mut left.end, from)
+            } else {
+                let to = left.end.min(left.start.saturating_add(STEP));
+                std::mem::replace(&mut left.start, to)..to
+            };
+            found.clear();
+            self.each(step, |row| found.push(row.sequence))?;
+            if newest_first {
+                found.reverse();
+            }
+            for sequence in &found {
+                if (offset..end).contains(&total) {
+                    page.push(*sequence);
+                }
+                total += 1;
+            }
+        }
+        Ok((page, total))
+    }
+
+    /// As [`Scan::in_time`], in an order by payload: each pass finds the next places behind those of the pass before.
+    fn sorted(&mut self, within: Range<u64>, sort: &Sort) -> Result<(Vec<u64>, u64)> {
+        let offset = self.plan.request.offset();
+        let end = offset.saturating_add(u64::from(self.plan.request.limit));
+        let (mut page, mut total, mut done) = (Vec::new(), None, 0);
+        let mut after: Option<Place<'static>> = None;
+        loop {
+            let most = (end - done).min(PASS_PLACES_MAX) as usize;
+            let mut first = First::new(sort, most, after.take());
+            let mut seen = 0;
+            self.each(within.clone(), |row| {
+                seen += 1;
+                first.offer(sort.place(row));
+            })?;
+            let total = *total.get_or_insert(seen);
+            let places = first.into_places();
+            for place in &places {
+                if (offset..end).contains(&done) {
+                    page.push(place.sequence);
+                }
+                done += 1;
+            }
+            after = places.into_iter().next_back();
+            if after.is_none() || done >= end.min(total) || offset >= total {
+                return Ok((page, total));
+            }
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! The one writer: it drains what waits, puts it all in one batch and applies it; a second thread makes what was applied
+//! durable while the next batch is applied, and only then are the waiting told.
+//!
+//! Commits are applied in the order in which they were sent, and get growing tickets in that order.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use rocksdb::{DB, WriteBatch, WriteOptions};
+use tokio::sync::oneshot;
+
+use super::engine;
+use super::keys::{self, Family};
+use super::rows::{Change, Rows};
+use crate::error::{Result, StoreError};
+
+/// Commits that may wait; more are refused.
+pub const WAITING_COMMITS_MAX: usize = 16_384;
+/// Commits of one batch.
+const BATCH_COMMITS_MAX: usize = 1_024;
+/// Bytes after which a batch takes no more commits.
+const BATCH_BYTES_MAX: usize = 16 << 20;
+/// Applied batches that may wait to be synced.
+const UNSYNCED_BATCHES_MAX: usize = 2;
+/// A write that takes longer counts as a stall.
+const STALL: Duration = Duration::from_millis(50);
+
+struct Job {
+    rows: Rows,
+    done: oneshot::Sender<()>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    jobs: Vec<Job>,
+    /// Tickets handed out so far.
+    tickets: u64,
+    closed: bool,
+}
+
+/// Why the store takes no more writes.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+struct Failure(Arc<str>);
+
+/// What callers, the writer and the syncer share.
+pub struct Shared {
+    waiting: Mutex<Waiting>,
+    wake: Condvar,
+    reserved: AtomicUsize,
+    /// The newest ticket whose rows can be read.
+    applied: Mutex<u64>,
+    applied_more: Condvar,
+    /// The newest ticket whose rows are durable.
+    durable: AtomicU64,
+    /// Outbox numbers below this one are durable.
+    outbox_durable: AtomicU64,
+    /// The next free series number.
+    series: AtomicU64,
+    failed: AtomicBool,
+    failure: Mutex<Option<Failure>>,
+}
+
+/// A place in the queue.
+pub struct Permit<'a>(&'a Shared);
+
+/// A commit on its way.
+pub struct Sent {
+    /// Its ticket.
+    pub ticket: u64,
+    done: oneshot::Receiver<()>,
+}
+
+impl Shared {
+    /// A writer's shared part, with the counters as the database has them.
+    pub fn new(series: u64, outbox: u64) -> Self {
+        Self {
+            waiting: Mutex::default(),
+            wake: Condvar::new(),
+            reserved: AtomicUsize::new(0),
+            applied: Mutex::new(0),
+            applied_more: Condvar::new(),
+            durable: AtomicU64::new(0),
+            outbox_durable: AtomicU64::new(outbox),
+            series: AtomicU64::new(series),
+            failed: AtomicBool::new(false),
+            failure: Mutex::new(None),
+        }
+    }
+
+    /// Whether writes are taken.
+    pub fn healthy(&self) -> Result<()> {
+        if !self.failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let failure = self.failure.lock().clone();
+        Err(StoreError::unavailable(failure.unwrap_or_else(|| Failure("the store is closed".into()))))
+    }
+
+    /// A place in the queue, before anything is changed in memory.
+    pub fn reserve(&self) -> Result<Permit<'_>> {
+        self.healthy()?;
+        if self.reserved.fetch_add(1, Ordering::AcqRel) >= WAITING_COMMITS_MAX {
+            self.reserved.fetch_sub(1, Ordering::AcqRel);
+            metrics::counter!("isobar_telemetry_refused_total").increment(1);
+            return Err(StoreError::Busy);
+        }
+        Ok(Permit(self))
+    }
+
+    /// The newest durable ticket.
+    pub fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// Outbox numbers below this one are durable.
+    pub fn outbox_durable(&self) -> u64 {
+        self.outbox_durable.load(Ordering::Acquire)
+    }
+
+    /// A number for a new series.
+    pub fn new_series(&self) -> u64 {
+        self.series.fetch_add(1, Ordering::AcqRel)
+    }
+
+    /// Waits on this thread until the rows of a ticket can be read.
+    pub fn wait_applied(&self, ticket: u64) -> Result<()> {
+        let mut applied = self.applied.lock();
+        while *applied < ticket {
+            self.healthy()?;
+            self.applied_more.wait(&mut applied);
+        }
+        Ok(())
+    }
+
+    /// No more commits are taken; those that wait are still written.
+    pub fn close(&self) {
+        self.waiting.lock().closed = true;
+        self.wake.notify_all();
+    }
+
+    fn fail(&self, cause: &str) {
+        tracing::error!(cause, "the telemetry store failed and takes no more writes");
+        self.failure.lock().get_or_insert_with(|| Failure(cause.into()));
+        self.stop();
+    }
+
+    /// Ends everything that waits; nothing is acknowledged afterwards.
+    fn stop(&self) {
+        self.failed.store(true, Ordering::Release);
+        let mut waiting = self.waiting.lock();
+        waiting.closed = true;
+        waiting.jobs.clear();
+        drop(waiting);
+        // Under the lock, so that nobody misses it between looking and waiting.
+        let _applied = self.applied.lock();
+        self.applied_more.notify_all();
+        self.wake.notify_all();
+    }
+}
+
+impl Permit<'_> {
+    /// Sends a commit. In order: what is sent earlier is applied earlier.
+    pub fn send(self, rows: Rows) -> Sent {
+        let (done, receiver) = oneshot::channel();
+        let shared = self.0;
+        let mut waiting = shared.waiting.lock();
+        waiting.tickets += 1;
+        let ticket = waiting.tickets;
+        if !waiting.closed {
+            waiting.jobs.push(Job { rows, done });
+            // The writer takes over the reservation.
+            std::mem::forget(self);
+            let first = waiting.jobs.len() == 1;
+            drop(waiting);
+            if first {
+                shared.wake.notify_one();
+            }
+        }
+        Sent { ticket, done: receiver }
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        self.0.reserved.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Sent {
+    /// Waits until the commit is durable.
+    pub async fn durable(self, shared: &Shared) -> Result<()> {
+        match self.done.await {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                shared.healthy()?;
+                Err(StoreError::unavailable(Failure("the store is closing".into())))
+            }
+        }
+    }
+}
+
+/// A batch that was applied and waits to be synced.
+struct Applied {
+    ticket: u64,
+    outbox: u64,
+    waiters: Vec<oneshot::Sender<()>>,
+}
+
+/// The two threads.
+pub struct Writer {
+    threads: Vec<JoinHandle<()>>,
+    shared: Arc<Shared>,
+}
+
+impl Writer {
+    /// Starts them.
+    pub fn start(db: &Arc<DB>, shared: &Arc<Shared>, outbox: u64) -> Result<Self> {
+        let (applied, to_sync) = sync_channel(UNSYNCED_BATCHES_MAX);
+        let writing = Writing { db: db.clone(), shared: shared.clone(), applied, outbox, ticket: 0 };
+        let (db, syncing) = (db.clone(), shared.clone());
+        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(StoreError::unavailable)
+        };
+        Ok(Self {
+            threads: vec![
+                spawn("telemetry-write", Box::new(move || writing.run()))?,
+                spawn("telemetry-sync", Box::new(move || sync(&db, &syncing, &to_sync)))?,
+            ],
+            shared: shared.clone(),
+        })
+    }
+
+    /// Writes what waits and ends the threads.
+    pub fn join(&mut self) {
+        self.shared.close();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                self.shared.fail("a writer thread ended unexpectedly");
+            }
+        }
+        self.shared.stop();
+    }
+}
+
+struct Writing {
+    db: Arc<DB>,
+    shared: Arc<Shared>,
+    applied: SyncSender<Applied>,
+    /// The next free outbox number.
+    outbox: u64,
+    ticket: u64,
+}
+
+/// A row of a batch: family, first bytes of the key, position among the batch's rows.
+type Place = (u8, u64, u32);
+
+impl Writing {
+    fn run(mut self) {
+        let options = WriteOptions::default();
+        let mut jobs = Vec::new();
+        while self.next_jobs(&mut jobs) {
+            let mut rest = std::mem::take(&mut jobs).into_iter().peekable();
+            while rest.peek().is_some() {
+                let mut bytes = 0;
+                let batch: Vec<Job> = std::iter::from_fn(|| {
+                    let job = rest.next_if(|_| bytes < BATCH_BYTES_MAX)?;
+                    bytes += job.rows.size();
+                    Some(job)
+                })
+                .take(BATCH_COMMITS_MAX)
+                .collect();
+                if let Err(cause) = self.write(batch, bytes, &options) {
+                    return self.shared.fail(&cause);
+                }
+            }
+        }
+    }
+
+    /// Waits for commits. False: there will be none.
+    fn next_jobs(&self, jobs: &mut Vec<Job>) -> bool {
+        let mut waiting = self.shared.waiting.lock();
+        while waiting.jobs.is_empty() {
+            if waiting.closed {
+                return false;
+            }
+            self.shared.wake.wait(&mut waiting);
+        }
+        std::mem::swap(&mut waiting.jobs, jobs);
+        metrics::gauge!("isobar_telemetry_waiting_commits").set(jobs.len() as f64);
+        true
+    }
+
+    fn write(&mut self, jobs: Vec<Job>, bytes: usize, options: &WriteOptions) -> std::result::Result<(), String> {
+        self.shared.reserved.fetch_sub(jobs.len(), Ordering::AcqRel);
+        metrics::histogram!("isobar_telemetry_batch_commits").record(jobs.len() as f64);
+        let batch = self.batch(&jobs, bytes).map_err(|error| error.to_string())?;
+        let start = Instant::now();
+        self.db.write_opt(batch, options).map_err(rocksdb::Error::into_string)?;
+        if start.elapsed() > STALL {
+            metrics::counter!("isobar_telemetry_stalls_total").increment(1);
+        }
+        self.ticket += jobs.len() as u64;
+        *self.shared.applied.lock() = self.ticket;
+        self.shared.applied_more.notify_all();
+        let waiters = jobs.into_iter().map(|job| job.done).collect();
+        let applied = Applied { ticket: self.ticket, outbox: self.outbox, waiters };
+        self.applied.send(applied).map_err(|_| "the syncing thread ended".to_owned())
+    }
+
+    /// One batch of all rows. Sorted: neighbours are then inserted next to each other, which is faster.
+    fn batch(&mut self, jobs: &[Job], bytes: usize) -> Result<WriteBatch> {
+        let outbox_count: u32 = jobs.iter().map(|job| job.rows.outbox).sum();
+        let numbers: Vec<[u8; 8]> =
+            (self.outbox..self.outbox + u64::from(outbox_count)).map(u64::to_be_bytes).collect();
+        let mut unnumbered = numbers.iter();
+        let mut rows = Vec::with_capacity(jobs.len() * 4);
+        for job in jobs {
+            for mut row in job.rows.iter() {
+                if row.family == Family::Outbox as u8 && row.key.is_empty() {
+                    row.key = unnumbered.next().map_or(&[], |number| number.as_slice());
+                }
+                rows.push(row);
+            }
+        }
+        let mut batch = WriteBatch::with_capacity_bytes(bytes + rows.len() * 4 + 64);
+        let families = engine::families(&self.db)?;
+        let mut places: Vec<Place> = Vec::with_capacity(rows.len());
+        let mut from = 0;
+        // A range's removal stays where it is among the other rows.
+        for part in rows.split_inclusive(|row| row.change == Change::DeleteRange) {
+            places.clear();
+            places.extend(part.iter().enumerate().map(|(at, row)| {
+                let last = row.change == Change::DeleteRange;
+                (if last { u8::MAX } else { row.family }, prefix(row.key), (from + at) as u32)
+            }));
+            places.sort_unstable();
+            for (_, _, at) in &places {
+                let row = &rows[*at as usize];
+                let family = families[usize::from(row.family)];
+                match row.change {
+                    Change::Put => batch.put_cf(family, row.key, row.value),
+                    Change::Delete => batch.delete_cf(family, row.key),
+                    Change::DeleteRange => batch.delete_range_cf(family, row.key, row.value),
+                }
+            }
+            from += part.len();
+        }
+        let meta = families[Family::Meta as usize];
+        if outbox_count > 0 {
+            self.outbox += u64::from(outbox_count);
+            batch.put_cf(meta, keys::META_OUTBOX, self.outbox.to_be_bytes());
+        }
+        if jobs.iter().any(|job| job.rows.creates) {
+            // At or above every number in this batch, for they were drawn before it was sent.
+            batch.put_cf(meta, keys::META_SERIES, self.shared.series.load(Ordering::Acquire).to_be_bytes());
+        }
+        Ok(batch)
+    }
+}
+
+/// The first bytes of a key as a number: enough to sort by.
+fn prefix(key: &[u8]) -> u64 {
+    key.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+}
+
+fn sync(db: &DB, shared: &Shared, applied: &Receiver<Applied>) {
+    while let Ok(first) = applied.recv() {
+        let mut batches = vec![first];
+        batches.extend(applied.try_iter());
+        let start = Instant::now();
+        if let Err(error) = db.flush_wal(true) {
+            return shared.fail(&error.into_string());
+        }
+        metrics::histogram!("isobar_telemetry_sync_seconds").record(start.elapsed().as_secs_f64());
+        if shared.failed.load(Ordering::Acquire) {
+            return;
+        }
+        for batch in &batches {
+            shared.outbox_durable.store(batch.outbox, Ordering::Release);
+            shared.durable.store(batch.ticket, Ordering::Release);
+        }
+        for waiter in batches.into_iter().flat_map(|batch| batch.waiters) {
+            // Whoever waited may have gone.
+            let _ = waiter.send(());
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Telemetry: what devices said. The port; its promises are the suite's.
+//!
+//! Promises of every adapter:
+//! - What a future returned `Ok` for is durable, and is there once after the process is killed at any moment.
+//! - A commit is atomic: history, values, last values, queue, element state and outbox together or not at all.
+//! - Runs of one device happen one after the other, each seeing what the one before it left.
+//! - `createdAt` never runs backwards within a series, `totalDocs` is exact.
+
+pub mod embedded;
+mod query;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use isobar_model::access::{CanRead, CanWrite};
+use isobar_model::event::{Event, EventError, LastValues, StoredValue};
+use isobar_model::ids::{DeviceKey, DeviceRef, EventId};
+use isobar_model::json::RawJson;
+use isobar_model::page::{Page, PageRequest, TimeRange};
+use isobar_model::time::Timestamp;
+
+pub use query::{Filter, FilterField, Operand, Operator, ValueQuery, ValueSort};
+
+use crate::error::Result;
+
+/// What one run writes, all of it or nothing.
+#[derive(Debug, Default)]
+pub struct Commit {
+    /// The device event, and the cloud events that the run sent, oldest first. All ids are of this device's run.
+    pub history: Vec<NewEvent>,
+    /// Values to store: their id is that of the event (a second value in the same element gets one derived from it).
+    pub values: Vec<NewValue>,
+    /// Cloud events to queue; they also stand in `history`.
+    pub queue: Vec<NewCloudEvent>,
+    /// New states of elements.
+    pub states: Vec<(Arc<str>, Bytes)>,
+    /// Work for afterwards, opaque to the store.
+    pub outbox: Vec<Bytes>,
+    /// Remember the event's id under this key, so that a repetition does nothing (until `expires_at`).
+    pub idempotency: Option<Idempotency>,
+}
+
+/// An event for the history.
+#[derive(Debug)]
+pub struct NewEvent {
+    /// Its id; its first bits say when.
+    pub id: EventId,
+    /// Which way it went.
+    pub kind: isobar_model::event::EventType,
+    /// The element it was posted to, or sent by.
+    pub element: Arc<str>,
+    /// What it carried.
+    pub payload: RawJson,
+    /// What went wrong.
+    pub errors: Vec<EventError>,
+}
+
+/// A value for a storage element. The element's series is made when its first value comes.
+#[derive(Debug)]
+pub struct NewValue {
+    /// The id of its event.
+    pub event: EventId,
+    /// The storage element.
+    pub element: Arc<str>,
+    /// What to store.
+    pub payload: RawJson,
+}
+
+/// A cloud event for the device's queue.
+#[derive(Debug)]
+pub struct NewCloudEvent {
+    /// Its id.
+    pub id: EventId,
+    /// The element that sent it.
+    pub element: Arc<str>,
+    /// What it carries.
+    pub payload: RawJson,
+    /// When it leaves the queue by itself.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A client's own name for a request, so that its repetition does nothing.
+#[derive(Clone, Debug)]
+pub struct Idempotency {
+    /// The client's key.
+    pub key: String,
+    /// The id to answer to a repetition.
+    pub answer: EventId,
+    /// Until when the key is remembered.
+    pub expires_at: Timestamp,
+}
+
+/// What earlier runs left for a device, as a run sees it.
+pub trait Memory {
+    /// The last values of a storage element.
+    fn last(&self, element: &str) -> Option<RawJson>;
+    /// The state of an element.
+    fn state(&self, element: &str) -> Option<Bytes>;
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ran {
+    /// It was committed and is durable.
+    Committed {
+        /// Queued cloud events that were dropped because the queue was full.
+        dropped: u32,
+    },
+    /// The idempotency key is known: nothing was done; this is the first answer.
+    Repeated(EventId),
+}
+
+/// A storage element as the store knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// The element's name.
+    pub element: Arc<str>,
+    /// When its first value came.
+    pub created_at: Timestamp,
+    /// When its newest value came.
+    pub updated_at: Timestamp,
+    /// Values in it.
+    pub count: u64,
+    /// Bytes of the payloads in it.
+    pub bytes: u64,
+}
+
+/// Which events of a history.
+#[derive(Clone, Copy, Debug)]
+pub struct HistoryQuery {
+    /// With device events.
+    pub device_events: bool,
+    /// With cloud events.
+    pub cloud_events: bool,
+    /// When they were received.
+    pub range: TimeRange,
+    /// Nothing received before this moment is shown: retention.
+    pub not_before: Timestamp,
+    /// Which page.
+    pub page: PageRequest,
+}
+
+/// Which events of a queue.
+#[derive(Clone, Debug)]
+pub struct QueueQuery {
+    /// Only those of this element.
+    pub element: Option<String>,
+    /// Which page of them, before anything is taken.
+    pub page: PageRequest,
+    /// Those that have expired by then are not there.
+    pub now: Timestamp,
+}
+
+/// The port to the telemetry store.
+#[async_trait]
+pub trait Telemetry: Send + Sync + 'static {
+    /// Runs `work` on what earlier runs left, alone for this device, and commits what it returns.
+    /// With an idempotency key that is known (and not expired at `now`) `work` is not called.
+    async fn run(
+        &self,
+        device: &CanWrite<DeviceRef>,
+        idempotency_key: Option<&str>,
+        now: Timestamp,
+        work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
+    ) -> Result<Ran>;
+
+    /// A page of stored values; none when the device has no such series.
+    async fn values(
+        &self,
+        device: &CanRead<DeviceRef>,
+        element: &str,
+        query: ValueQuery,
+    ) -> Result<Option<Page<StoredValue>>>;
+    /// The last values of a series; none when the device has no such series.
+    async fn last(&self, device: &CanRead<DeviceRef>, element: &str) -> Result<Option<LastValues>>;
+    /// The series of a device, by name.
+    async fn series(&self, device: &CanRead<DeviceRef>) -> Result<Vec<Series>>;
+    /// Removes a series (none: all of them) with its values; the space comes back in the background. False: there was none.
+    async fn series_delete(&self, device: &CanWrite<DeviceRef>, element: Option<&str>) -> Result<bool>;
+
+    /// A page of the device's history, newest first.
+    async fn history(&self, device: &CanRead<DeviceRef>, query: HistoryQuery) -> Result<Page<Event>>;
+    /// One event of the device's history.
+    async fn history_event(&self, device: &CanRead<DeviceRef>, id: EventId) -> Result<Option<Event>>;
+    /// At most `limit` events of any of these devices after `after`, oldest first.
+    async fn history_after(&self, devices: &[CanRead<DeviceRef>], after: EventId, limit: usize) -> Result<Vec<Event>>;
+
+    /// Queued cloud events, oldest first; they stay.
+    async fn queue_peek(&self, device: &CanRead<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>>;
+    /// Queued cloud events, oldest first; they are gone, durably, before the answer. No two callers get the same one.
+    async fn queue_take(&self, device: &CanWrite<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>>;
+    /// Removes one queued event. False: it is not there.
+    async fn queue_delete(&self, device: &CanWrite<DeviceRef>, id: EventId) -> Result<bool>;
+
+    /// Forgets everything of a device; the space comes back in the background.
+    async fn forget(&self, device: &CanWrite<DeviceRef>) -> Result<()>;
+    /// Forgets history received before the moment: whole files, never rows one by one.
+    async fn retain(&self, not_before: Timestamp) -> Result<()>;
+
+    /// At most `limit` outbox entries with a number above `after`, in the order they were committed, with their device.
+    async fn outbox(&self, after: u64, limit: usize) -> Result<Vec<OutboxEntry>>;
+    /// Removes entries whose work is done. Lazily durable: after a crash some may come again.
+    async fn outbox_done(&self, numbers: &[u64]) -> Result<()>;
+
+    /// Whether the store takes writes.
+    async fn healthy(&self) -> Result<()>;
+    /// Makes everything durable and closes; later calls fail.
+    async fn close(&self) -> Result<()>;
+}
+
+/// Work that a commit left for afterwards.
+#[derive(Clone, Debug)]
+pub struct OutboxEntry {
+    /// Its number; they only grow.
+    pub number: u64,
+    /// The device whose run left it.
+    pub device: DeviceKey,
+    /// What to do: opaque to the store.
+    pub work: Bytes,
+}

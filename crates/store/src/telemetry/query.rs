@@ -1,0 +1,83 @@
+//! What a list of stored values is asked for (specification: Data and last values; contract: Data).
+
+use isobar_model::page::{PageRequest, TimeRange};
+
+/// A query over one series.
+#[derive(Clone, Debug, Default)]
+pub struct ValueQuery {
+    /// Which page.
+    pub page: PageRequest,
+    /// Inclusive start and exclusive end of `createdAt`.
+    pub range: TimeRange,
+    /// The order; empty: newest first. Ties are broken by id, so pages never overlap.
+    pub sort: Vec<ValueSort>,
+    /// All must hold.
+    pub filters: Vec<Filter>,
+}
+
+/// What a filter or an order looks at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FilterField {
+    /// The value's id.
+    Id,
+    /// When it was stored.
+    CreatedAt,
+    /// What lies at a path of keys beneath the payload; an empty path is the payload.
+    Payload(Vec<String>),
+}
+
+/// One key of an order of values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueSort {
+    /// What to sort by.
+    pub field: FilterField,
+    /// Largest first.
+    pub descending: bool,
+}
+
+/// How a filter compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// Equal.
+    Eq,
+    /// Not equal, or missing.
+    Ne,
+    /// Less.
+    Lt,
+    /// Less or equal.
+    Lte,
+    /// Greater.
+    Gt,
+    /// Greater or equal.
+    Gte,
+    /// Equal to one of the operands.
+    In,
+    /// Equal to none of the operands, or missing.
+    Nin,
+}
+
+/// One filter: `filter[<field>][<operator>]=<value>`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Filter {
+    /// What it looks at.
+    pub field: FilterField,
+    /// How it compares.
+    pub operator: Operator,
+    /// What with: one operand, or several for `in` and `nin`.
+    pub operands: Vec<Operand>,
+}
+
+/// An operand, read as the contract says: JSON if it is a number, a boolean or null, else text; `createdAt` takes a time.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operand {
+    /// `null`
+    Null,
+    /// `true`, `false`
+    Bool(bool),
+    /// A number, as it was written.
+    Number(String),
+    /// Any other text.
+    Text(String),
+    /// A time, for `createdAt`.
+    Time(isobar_model::time::Timestamp),
+}

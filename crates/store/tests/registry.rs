@@ -1,0 +1,136 @@
+//! The registry keeps its promises on SQLite and on PostgreSQL.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "these are tests: a broken promise ends them"
+)]
+
+mod support;
+
+use isobar_store::error::StoreError;
+use isobar_store::registry::Registry;
+use isobar_store::suite::registry::{self as suite, given};
+use sea_orm::{ConnectionTrait, Database};
+use support::OwnDatabase;
+
+macro_rules! on_sqlite {
+    ($($scene:ident)*) => {
+        mod on_sqlite {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $scene() {
+                let folder = tempfile::tempdir().unwrap();
+                let registry = super::Registry::open(&super::sqlite(&folder)).await.unwrap();
+                super::suite::$scene(&registry).await;
+                registry.close().await.unwrap();
+            })*
+        }
+    };
+}
+
+macro_rules! on_postgres {
+    ($($scene:ident)*) => {
+        mod on_postgres {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $scene() {
+                let database = super::OwnDatabase::new().await;
+                let registry = super::Registry::open(&database.address).await.unwrap();
+                super::suite::$scene(&registry).await;
+                registry.close().await.unwrap();
+                database.remove().await;
+            })*
+        }
+    };
+}
+
+isobar_store::registry_scenes!(on_sqlite);
+isobar_store::registry_scenes!(on_postgres);
+
+fn sqlite(folder: &tempfile::TempDir) -> String {
+    format!("sqlite:{}", folder.path().join("odd name?#%20.db").display())
+}
+
+async fn is_kept_when_reopened(address: &str) {
+    let registry = Registry::open(address).await.unwrap();
+    let home = given::organization(&registry, None, "Home").await;
+    registry.healthy().await.unwrap();
+    registry.close().await.unwrap();
+    assert!(registry.healthy().await.is_err());
+    let registry = Registry::open(address).await.unwrap();
+    assert_eq!(given::refetched(&registry, home.id).await, home);
+    registry.close().await.unwrap();
+}
+
+async fn refuses_a_newer_schema(address: &str) {
+    Registry::open(address).await.unwrap().close().await.unwrap();
+    let raw = Database::connect(address).await.unwrap();
+    raw.execute_unprepared("INSERT INTO schema_version (version) VALUES (1000)").await.unwrap();
+    raw.close().await.unwrap();
+    match Registry::open(address).await {
+        Err(StoreError::Damaged(why)) => assert!(why.contains("version 1000"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn shows_damage_as_damage(address: &str) {
+    let registry = Registry::open(address).await.unwrap();
+    let home = given::organization(&registry, None, "Home").await;
+    let project = given::project(&registry, home.id, "p").await.id;
+    let device = given::device(&registry, home.id, project, "d").await.reference();
+    let raw = Database::connect(address).await.unwrap();
+    for damage in [
+        "UPDATE devices SET status = 77",
+        "UPDATE devices SET status = 0, protocols = '{'",
+        "UPDATE devices SET protocols = '[]', street_address = '[1]'",
+        "UPDATE devices SET street_address = NULL, created_by = 'nobody'",
+        "UPDATE devices SET created_by = NULL; UPDATE organizations SET lineage = '/x/'",
+    ] {
+        raw.execute_unprepared(damage).await.unwrap();
+        let fetched = registry.device_fetch(&given::sees(device)).await;
+        assert!(matches!(fetched, Err(StoreError::Damaged(_))), "{damage}: {fetched:?}");
+    }
+    raw.close().await.unwrap();
+    registry.close().await.unwrap();
+}
+
+/// Two processes that start at once on a new database agree on who makes the schema.
+async fn opens_twice_at_once(address: &str) {
+    let (first, second) = tokio::join!(Registry::open(address), Registry::open(address));
+    let (first, second) = (first.unwrap(), second.unwrap());
+    let home = given::organization(&first, None, "Home").await;
+    assert_eq!(given::refetched(&second, home.id).await, home);
+    first.close().await.unwrap();
+    second.close().await.unwrap();
+}
+
+macro_rules! on_both {
+    ($($test:ident)*) => {
+        mod its_file {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $test() {
+                let folder = tempfile::tempdir().unwrap();
+                let path = folder.path().join("registry.db");
+                super::$test(&format!("sqlite:{}", path.display())).await;
+            })*
+        }
+        mod its_database {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $test() {
+                let database = super::OwnDatabase::new().await;
+                super::$test(&database.address).await;
+                database.remove().await;
+            })*
+        }
+    };
+}
+
+on_both! { is_kept_when_reopened refuses_a_newer_schema shows_damage_as_damage opens_twice_at_once }
+
+#[tokio::test]
+async fn an_address_of_neither_kind_is_refused() {
+    for address in ["", "mysql://localhost/isobar", "sqlite:", "sqlite::memory:", "/tmp/registry.db"] {
+        assert!(matches!(Registry::open(address).await, Err(StoreError::Unavailable(_))), "{address}");
+    }
+    assert!(Registry::open("sqlite:/no/such/folder/registry.db").await.is_err());
+}

@@ -1,0 +1,141 @@
+//! The embedded telemetry store keeps every promise of the port, and those of its own.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+use isobar_store::error::StoreError;
+use isobar_store::suite::telemetry::given::{self, at, id, page, queued};
+use isobar_store::suite::telemetry::{self as suite};
+use isobar_store::telemetry::embedded::{Embedded, Options};
+use isobar_store::telemetry::{Commit, Idempotency, Ran, Telemetry, ValueQuery};
+
+fn open(folder: &tempfile::TempDir) -> Embedded {
+    Embedded::open(folder.path(), Options::default()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_keeps_every_promise() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options { queue_max_events: 100, ..Options::default() };
+    let store = Embedded::open(folder.path(), options).unwrap();
+    suite::every_promise(&store, 100).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_keeps_every_promise_when_nothing_fits_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options { queue_max_events: 100, device_bytes: 0, ..Options::default() };
+    let store = Embedded::open(folder.path(), options).unwrap();
+    suite::every_promise(&store, 100).await;
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_there_after_reopening() {
+    let folder = tempfile::tempdir().unwrap();
+    let (device, event) = (given::device(), id(3));
+    for round in 0..3_u64 {
+        let store = open(&folder);
+        let mut work = |_: &dyn isobar_store::telemetry::Memory| {
+            let mut commit = given::sending(id(4), "out", "1", None);
+            commit.outbox = vec![bytes::Bytes::from_static(b"mail")];
+            let key = Idempotency { key: "k".into(), answer: event, expires_at: at(100) };
+            Commit { idempotency: Some(key), ..commit }
+        };
+        let ran = store.run(&device, Some("k"), at(0), &mut work).await.unwrap();
+        assert_eq!(ran, if round == 0 { Ran::Committed { dropped: 0 } } else { Ran::Repeated(event) });
+        for n in 0..50 {
+            given::store(&store, &device, 5 + n, "log", &format!("{{\"k{round}\":{n}}}")).await;
+        }
+        let reading = device.reading();
+        assert_eq!(given::texts(&store, &device, "log", ValueQuery::default()).await.1, 50 * (round + 1));
+        assert_eq!(store.queue_peek(&reading, queued(10, 0)).await.unwrap().len(), 1);
+        assert_eq!(store.outbox(0, 10).await.unwrap().len(), 1);
+        let series = &store.series(&reading).await.unwrap()[0];
+        assert_eq!(series.count, 50 * (round + 1));
+        let last = store.last(&reading, "log").await.unwrap().unwrap();
+        assert!(last.values.text().starts_with("{\"k0\":49"));
+        if round == 1 {
+            store.close().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_closed_store_takes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, device) = (open(&folder), given::device());
+    given::store(&store, &device, 1, "log", "1").await;
+    store.close().await.unwrap();
+    store.close().await.unwrap();
+    let ran = store.run(&device, None, at(0), &mut |_| unreachable!("it is closed")).await;
+    assert!(matches!(ran, Err(StoreError::Unavailable(_))));
+    assert!(store.healthy().await.is_err());
+    assert!(store.values(&device.reading(), "log", ValueQuery::default()).await.is_err());
+    assert!(store.outbox_done(&[1]).await.is_err());
+}
+
+#[tokio::test]
+async fn a_newer_format_is_refused_in_words() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(&folder));
+    let families = rocksdb::DB::list_cf(&rocksdb::Options::default(), folder.path()).unwrap();
+    let db = rocksdb::DB::open_cf(&rocksdb::Options::default(), folder.path(), families).unwrap();
+    db.put(b"format", 2_u32.to_be_bytes()).unwrap();
+    drop(db);
+    let error = Embedded::open(folder.path(), Options::default()).err().unwrap();
+    assert!(error.to_string().contains("format 2"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_deleted_stays_deleted_and_is_reclaimed_after_reopening() {
+    let folder = tempfile::tempdir().unwrap();
+    let (device, other) = (given::device(), given::device());
+    let store = open(&folder);
+    for n in 0..100 {
+        given::store(&store, &device, n, "log", "1").await;
+        given::store(&store, &other, n, "log", "1").await;
+    }
+    store.series_delete(&device, None).await.unwrap();
+    store.forget(&other).await.unwrap();
+    drop(store);
+    let store = open(&folder);
+    assert!(store.series(&device.reading()).await.unwrap().is_empty());
+    assert_eq!(given::history(&store, &other.reading()).await.total, 0);
+    given::store(&store, &other, 200, "log", "2").await;
+    assert_eq!(given::history(&store, &other.reading()).await.total, 1);
+    assert_eq!(given::texts(&store, &other, "log", ValueQuery::default()).await.1, 1);
+}
+
+#[tokio::test]
+async fn a_backup_is_a_store() {
+    let (folder, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (store, device) = (open(&folder), given::device());
+    given::store(&store, &device, 1, "log", "1").await;
+    let copy = copies.path().join("copy");
+    store.backup(&copy).await.unwrap();
+    given::store(&store, &device, 2, "log", "2").await;
+    let copy = Embedded::open(&copy, Options::default()).unwrap();
+    assert_eq!(given::texts(&copy, &device, "log", ValueQuery::default()).await.1, 1);
+    assert_eq!(given::texts(&store, &device, "log", ValueQuery::default()).await.1, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_beyond_what_one_pass_keeps_is_exact() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, device) = (open(&folder), given::device());
+    // Long texts fill a pass before its places do.
+    let long = "x".repeat(400_000);
+    for n in 0..200 {
+        given::store(&store, &device, n, "log", &format!("{{\"t\":\"{long}{:03}\"}}", (n * 7) % 200)).await;
+    }
+    let sort = vec![isobar_store::telemetry::ValueSort {
+        field: isobar_store::telemetry::FilterField::Payload(vec!["t".into()]),
+        descending: false,
+    }];
+    for number in [1, 10, 20] {
+        let query = ValueQuery { sort: sort.clone(), page: page(number, 10), ..ValueQuery::default() };
+        let (found, total) = given::texts(&store, &device, "log", query).await;
+        let ends: Vec<_> = found.iter().map(|text| text[text.len() - 5..text.len() - 2].to_owned()).collect();
+        let first = (number - 1) * 10;
+        assert_eq!((ends, total), ((first..first + 10).map(|n| format!("{n:03}")).collect(), 200));
+    }
+}
