@@ -38,6 +38,8 @@ impl Hub {
             password_hash: Some(self.0.passwords.hash(password, &self.0.chance).await?),
             tos_hash: None,
             language: None,
+            // There is nobody yet who could let it in.
+            verified: true,
         };
         let pass = access::system(None, "the first start founds the first organization");
         let organization = self.new_organization(FIRST_ORGANIZATION.to_owned());
@@ -75,6 +77,7 @@ impl Hub {
             password_hash,
             tos_hash: new.tos_hash,
             language: new.language,
+            verified: false,
         })
     }
 

@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Most threads for work that blocks: registry look-ups, scans, password hashing.
 const BLOCKING_THREADS_MAX: usize = 64;
 /// An idle blocking thread ends after this long.
 const BLOCKING_THREAD_IDLE: Duration = Duration::from_secs(10);
+
+/// The exit code of a process that was told to stop twice.
+const EXIT_WHEN_TOLD_TWICE: i32 = 130;
 
 /// A runtime with so many threads that serve requests.
 pub fn start(threads: usize) -> io::Result<Runtime> {
@@ -37,22 +40,33 @@ pub fn raise_file_limit() {
     }
 }
 
-/// Waits for SIGTERM or Ctrl-C. A second one afterwards ends the process at once.
-pub async fn told_to_stop() -> io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let name = tokio::select! {
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "Ctrl-C",
-    };
-    tracing::info!("{name}: stops accepting, finishes what is under way");
-    tokio::spawn(async move {
+/// SIGTERM and Ctrl-C, caught from the moment this is made.
+pub struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    /// From here on neither signal ends the process by itself.
+    pub fn catch() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Waits for either. A second one afterwards ends the process at once.
+    pub async fn wait(mut self) {
+        let name = self.next().await;
+        tracing::info!("{name}: stops accepting, finishes what is under way");
+        tokio::spawn(async move {
+            let name = self.next().await;
+            tracing::warn!("{name} again: ends now");
+            std::process::exit(EXIT_WHEN_TOLD_TWICE);
+        });
+    }
+
+    async fn next(&mut self) -> &'static str {
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "Ctrl-C",
         }
-        tracing::warn!("told to stop twice: ends now");
-        std::process::exit(130);
-    });
-    Ok(())
+    }
 }

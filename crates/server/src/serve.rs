@@ -57,8 +57,10 @@ async fn serve(settings: &Settings, folder: &DataFolder) -> Result<(), Failure> 
     folder.stamp()?;
     warn_of_what_is_not_used(settings);
     let app = isobar_http::app(hub.clone(), http_settings(settings), metrics);
+    // Whoever reads that we are ready may tell us to stop in the next moment.
+    let stop = runtime::StopSignals::catch()?;
     announce(address, first_password.as_deref())?;
-    let served = isobar_http::serve(listener, app, told_to_stop()).await;
+    let served = isobar_http::serve(listener, app, stop.wait()).await;
     hub.stop().await;
     drop(hub);
     stores.close().await?;
@@ -133,10 +135,4 @@ fn announce(address: SocketAddr, first_password: Option<&str>) -> std::io::Resul
         writeln!(out, "Ctrl-C stops it.")?;
     }
     out.flush()
-}
-
-async fn told_to_stop() {
-    if let Err(error) = runtime::told_to_stop().await {
-        tracing::error!(%error, "cannot listen for signals: stops at once rather than never");
-    }
 }

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::future::join_all;
-use hyper::Method;
 use hyper::header::HeaderValue;
+use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::client::ServerUrl;
@@ -75,11 +75,11 @@ impl Fleet {
         seats.into_iter().map(|(_, seat)| seat).collect()
     }
 
-    /// Deletes the devices, then the project. What cannot be deleted is told and left.
-    pub async fn delete(&self, server: &ServerUrl, credentials: &Credentials) -> Result<usize, CallError> {
-        let paths =
-            Mutex::new(lock(&self.seats).iter().map(|(_, s)| format!("/v2/devices/{}", s.id)).collect::<Vec<_>>());
-        let count = lock(&paths).len();
+    /// Deletes the devices, then the project. What was deleted, in words.
+    pub async fn delete(&self, server: &ServerUrl, credentials: &Credentials) -> Result<String, CallError> {
+        let paths: Vec<String> = lock(&self.seats).iter().map(|(_, seat)| format!("/v2/devices/{}", seat.id)).collect();
+        let count = paths.len();
+        let paths = Mutex::new(paths);
         let deleters = (0..SETUP_CONCURRENCY.min(count)).map(|_| async {
             let mut session = Session::new(server, credentials);
             loop {
@@ -88,11 +88,16 @@ impl Fleet {
             }
         });
         join_all(deleters).await.into_iter().collect::<Result<(), CallError>>()?;
-        let project = lock(&self.project).clone();
-        if let Some(project) = project {
-            Session::new(server, credentials).call(Method::DELETE, &format!("/v2/projects/{project}"), None).await?;
+        let Some(project) = lock(&self.project).clone() else { return Ok("nothing: nothing was made".to_owned()) };
+        let deleted =
+            Session::new(server, credentials).call(Method::DELETE, &format!("/v2/projects/{project}"), None).await;
+        match deleted {
+            Ok(_) => Ok(format!("{count} devices and their project")),
+            Err(CallError::Refused { status: StatusCode::METHOD_NOT_ALLOWED, .. }) => {
+                Ok(format!("{count} devices (this server deletes no projects: {project} stays)"))
+            }
+            Err(error) => Err(error),
         }
-        Ok(count)
     }
 }
 

@@ -104,7 +104,7 @@ async fn simulate(options: &SimulateOptions) -> Result<bool, Failure> {
         eprintln!("simulate: deleting the project and its devices");
         tokio::select! {
             deleted = fleet.delete(&options.url, &credentials) => {
-                eprintln!("simulate: deleted the project and {} devices", deleted?);
+                eprintln!("simulate: deleted {}", deleted?);
             }
             _ = tokio::signal::ctrl_c() => return Err("stopped before everything was deleted".into()),
         }

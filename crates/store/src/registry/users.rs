@@ -63,6 +63,8 @@ pub struct NewUserRow {
     pub tos_hash: Option<String>,
     /// Language.
     pub language: Option<String>,
+    /// Whether its e-mail address needs no verification.
+    pub verified: bool,
 }
 
 /// The new values of a user, all of them but its names and password.
@@ -224,7 +226,8 @@ async fn insert(
 ) -> Result<User> {
     let insert = Sql::new(
         "INSERT INTO users (id, organization_id, username, email, role, first_name, last_name, company, tos_hash, \
-         language, password_hash, search, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         language, verified, password_hash, search, created_at, updated_at) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(new.id)
     .bind(organization)
@@ -236,6 +239,7 @@ async fn insert(
     .bind(new.company.as_str())
     .bind(new.tos_hash.clone())
     .bind(new.language.clone())
+    .bind(new.verified)
     .bind(new.password_hash.clone())
     .bind(searched([&*new.username, &new.email, &new.first_name, &new.last_name, &new.company]))
     .bind(now)

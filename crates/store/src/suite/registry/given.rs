@@ -125,6 +125,7 @@ pub fn new_user(name: &str) -> NewUserRow {
         password_hash: None,
         tos_hash: None,
         language: None,
+        verified: false,
     }
 }
 

@@ -1,0 +1,293 @@
+//! Every operation refuses whom it should: a table over every route.
+
+use std::collections::HashMap;
+
+use isobar_http::{Entry, RouteRow, table};
+use isobar_model::ids::DeviceId;
+use isobar_model::role::Role;
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+
+use crate::support::app::{new_user, with_json};
+use crate::support::person::text;
+use crate::support::{Answer, Device, NOBODY, Person, TestApp};
+
+/// How one operation is called.
+struct Case {
+    /// Its path, with names in it.
+    path: String,
+    body: Option<Value>,
+    /// What somebody hears from whom the named thing is hidden; none: it names nothing.
+    hidden: Option<u16>,
+    /// What somebody hears whose role is high enough.
+    success: u16,
+}
+
+fn case(path: &str, body: Option<Value>, success: u16) -> Case {
+    let names = path.split(['/', '?', '=', '&']).any(|part| part.parse::<DeviceId>().is_ok());
+    let hidden = names.then_some(404);
+    Case { path: path.to_owned(), body, hidden, success }
+}
+
+/// What paths and bodies can name.
+struct Things<'a> {
+    fridge: Device<'a>,
+    project: String,
+    organization: String,
+    /// A user of the lowest rank, and a key of its own.
+    user: String,
+    key: String,
+    event: String,
+    cloud_event: String,
+}
+
+impl<'a> Things<'a> {
+    async fn made_by(ana: &Person<'a>, user: &Person<'a>) -> Self {
+        let fridge = ana.creates_device("fridge").await;
+        let event = text(&fridge.posts("reading", json!({"temp": 9.1})).await.created(), "id").to_owned();
+        let cloud_event = fridge.queues("alarm", json!(1)).await;
+        let keys = format!("/v2/users/{}/apiKeys", user.id);
+        let key = text(&user.post(&keys, json!({"name": "own"})).await.created(), "id").to_owned();
+        let (project, organization) = (ana.project().await.to_owned(), ana.organization.clone());
+        Self { fridge, project, organization, user: user.id.clone(), key, event, cloud_event }
+    }
+
+    /// The case of a row. A row without one fails the scene.
+    fn case(&self, row: &RouteRow) -> Case {
+        let Self { fridge, project, organization, user, key, event, cloud_event } = self;
+        let device = &fridge.id;
+        let new_device = json!({"name": "new", "projectUuid": project});
+        let own = |rest: &str| format!("/v2/devices/{device}{rest}");
+        let named = |body: &str| Some(json!({"name": body}));
+        match (row.method.name(), row.path) {
+            ("GET", "/health/live" | "/health/ready" | "/metrics" | "/v2/spec" | "/v2/docs") => {
+                case(row.path, None, 200)
+            }
+            ("POST", "/v2/auth/register") => case(row.path, Some(new_user(&format!("r{device}"), "basicUser")), 201),
+            ("POST", "/v2/auth/login") => {
+                let body = json!({"usernameOrEmail": "ana", "password": "secret of ana"});
+                case(row.path, Some(body), 201)
+            }
+            ("POST", "/v2/auth/logout") => case(row.path, None, 204),
+            ("GET", "/v2/auth/refreshToken") => case(row.path, None, 201),
+            ("GET", "/v2/auth/user") => case(row.path, None, 200),
+            ("GET", "/v2/organizations") => case(&format!("{}?parentId={organization}", row.path), None, 200),
+            ("POST", "/v2/organizations") => case(row.path, named("new"), 201),
+            ("GET", "/v2/organizations/{id}") => case(&format!("/v2/organizations/{organization}"), None, 200),
+            ("GET", "/v2/projects" | "/v2/users" | "/v2/devices") => {
+                case(&format!("{}?organizationId={organization}", row.path), None, 200)
+            }
+            ("POST", "/v2/projects") => case(row.path, named("new"), 201),
+            ("GET", "/v2/projects/{id}") => case(&format!("/v2/projects/{project}"), None, 200),
+            ("PUT", "/v2/projects/{id}") => case(&format!("/v2/projects/{project}"), named("renamed"), 200),
+            ("GET", "/v2/projects/{id}/specification") => {
+                case(&format!("/v2/projects/{project}/specification"), None, 200)
+            }
+            ("PUT", "/v2/projects/{id}/specification") => {
+                case(&format!("/v2/projects/{project}/specification"), named("designed"), 200)
+            }
+            ("POST", "/v2/users") => {
+                case(row.path, Some(new_user(&format!("u{}{device}", row.method.name()), "basicUser")), 201)
+            }
+            ("GET", "/v2/users/{id}") => case(&format!("/v2/users/{user}"), None, 200),
+            ("GET", "/v2/users/{id}/apiKeys") => case(&format!("/v2/users/{user}/apiKeys"), None, 200),
+            ("POST", "/v2/users/{id}/apiKeys") => case(&format!("/v2/users/{user}/apiKeys"), named("key"), 201),
+            ("DELETE", "/v2/users/{id}/apiKeys/{keyId}") => {
+                case(&format!("/v2/users/{user}/apiKeys/{key}"), None, 204)
+            }
+            ("POST", "/v2/devices") => case(row.path, Some(new_device), 201),
+            ("GET", "/v2/devices/{id}") => case(&own(""), None, 200),
+            ("PUT", "/v2/devices/{id}") => case(&own(""), Some(new_device), 200),
+            ("DELETE", "/v2/devices/{id}") => case(&own(""), None, 204),
+            ("POST", "/v2/devices/{id}/token") => case(&own("/token"), None, 201),
+            ("GET", "/v2/devices/{id}/data/{elementName}") => case(&own("/data/reading"), None, 200),
+            ("GET", "/v2/devices/{id}/last/{elementName}") => case(&own("/last/reading"), None, 200),
+            ("GET", "/v2/devices/{id}/storage") => case(&own("/storage"), None, 200),
+            ("DELETE", "/v2/devices/{id}/storage") => case(&own("/storage"), None, 204),
+            ("GET", "/v2/devices/{id}/storage/{elementName}") => case(&own("/storage/reading"), None, 200),
+            ("DELETE", "/v2/devices/{id}/storage/{elementName}") => case(&own("/storage/reading"), None, 204),
+            ("GET", "/v2/devices/{deviceId}/events") => case(&own("/events"), None, 200),
+            ("GET", "/v2/devices/{deviceId}/events/{id}") => case(&own(&format!("/events/{event}")), None, 200),
+            ("POST", "/v2/events/device") => {
+                // The one operation that lists no 404: what is out of reach is a fault of the parameters.
+                Case { hidden: Some(400), ..case(&fridge.door("reading"), Some(json!({"temp": 4})), 201) }
+            }
+            ("GET", "/v2/events/cloud") => case(&fridge.queue(), None, 200),
+            ("POST", "/v2/events/cloud") => {
+                case(&format!("{}&elementName=alarm", fridge.queue()), Some(json!(2)), 201)
+            }
+            ("GET", "/v2/events/cloud/next") => {
+                case(&format!("/v2/events/cloud/next?deviceId={device}&peek=true"), None, 200)
+            }
+            ("DELETE", "/v2/events/cloud/{id}") => {
+                case(&format!("/v2/events/cloud/{cloud_event}?deviceId={device}"), None, 204)
+            }
+            ("GET", "/v2/events/stream") => case(&format!("/v2/events/stream?deviceId={device}"), None, 200),
+            (method, path) => panic!("{method} {path} has no case: say how it refuses"),
+        }
+    }
+}
+
+/// One user of every role in one organization, and a stranger in another.
+struct Cast<'a> {
+    by_role: HashMap<Role, Person<'a>>,
+    stranger: Person<'a>,
+}
+
+impl<'a> Cast<'a> {
+    async fn of(ana: &Person<'a>) -> Self {
+        let mut by_role = HashMap::new();
+        for role in &Role::ALL[..4] {
+            by_role.insert(*role, ana.invites(role.name(), role.name()).await);
+        }
+        Self { by_role, stranger: ana.app.stranger("bob").await }
+    }
+
+    fn just_below(&self, role: Role) -> Option<&Person<'a>> {
+        Role::ALL.iter().rev().find(|lower| **lower < role).map(|lower| &self.by_role[lower])
+    }
+}
+
+fn request(app: &TestApp, row: &RouteRow, case: &Case) -> RequestBuilder {
+    let method: Method = row.method.name().parse().unwrap();
+    let request = app.request(method, &case.path);
+    case.body.iter().fold(request, with_json)
+}
+
+/// The status of an answer, read to its end unless it is a success, which may have none.
+async fn status(request: RequestBuilder) -> u16 {
+    let response = request.send().await.unwrap();
+    if response.status().is_success() {
+        return response.status().as_u16();
+    }
+    let path = response.url().path().to_owned();
+    Answer::of(path, response).await.status.as_u16()
+}
+
+fn name(row: &RouteRow) -> String {
+    format!("{} {}", row.method.name(), row.path)
+}
+
+#[tokio::test]
+async fn without_credentials_or_with_bad_ones_nothing_is_told() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let user = ana.invites("user", "basicUser").await;
+    let things = Things::made_by(&ana, &user).await;
+    for row in table() {
+        let case = things.case(&row);
+        let ask = || request(&app, &row, &case);
+        let open = matches!(row.entry, Entry::Probe | Entry::Open | Entry::Optional);
+        assert_eq!(status(ask()).await, if open { case.success } else { 401 }, "{}", name(&row));
+        if open {
+            continue;
+        }
+        let mut rubbish = vec![
+            ask().bearer_auth("rubbish"),
+            ask().header("authorization", "Basic YTpi"),
+            ask().header("api_auth_token", "rubbish"),
+            ask().header("authorization", "rubbish"),
+            ask().header("cloud", "rubbish"),
+            // The first credential that is present decides.
+            ask().bearer_auth(&ana.jwt).header("cloud", "rubbish"),
+        ];
+        if matches!(row.entry, Entry::User | Entry::Cookie | Entry::JwtOrCookie) {
+            rubbish.push(ask().header("cloud", &things.fridge.token));
+        }
+        if matches!(row.entry, Entry::Cookie) {
+            rubbish.push(ask().bearer_auth(&ana.jwt));
+        } else {
+            rubbish.push(ask().bearer_auth(&things.fridge.token));
+        }
+        if matches!(row.entry, Entry::User | Entry::UserOrDevice) {
+            rubbish.push(ask().header("cookie", &ana.cookie));
+        } else {
+            rubbish.push(ask().header("cookie", "refreshToken=rubbish"));
+        }
+        for (index, rubbish) in rubbish.into_iter().enumerate() {
+            assert_eq!(status(rubbish).await, 401, "{} with bad credential {index}", name(&row));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_role_too_low_is_forbidden_and_one_that_is_high_enough_is_not() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let user = ana.invites("user", "basicUser").await;
+    let cast = Cast::of(&ana).await;
+    for row in table() {
+        let Some(action) = row.action else { continue };
+        let things = Things::made_by(&ana, &user).await;
+        let case = things.case(&row);
+        let as_person = |person: &Person<'_>| request(&app, &row, &case).bearer_auth(&person.jwt);
+        if let Some(too_low) = cast.just_below(action.minimum_role()) {
+            assert_eq!(status(as_person(too_low)).await, 403, "{} below its role", name(&row));
+        }
+        let enough = as_person(&cast.by_role[&action.minimum_role()]);
+        assert_eq!(status(enough).await, case.success, "{} with its role", name(&row));
+    }
+}
+
+#[tokio::test]
+async fn what_belongs_to_a_sibling_organization_does_not_exist() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let user = ana.invites("user", "basicUser").await;
+    let cast = Cast::of(&ana).await;
+    let things = Things::made_by(&ana, &user).await;
+    for row in table() {
+        let case = things.case(&row);
+        let (Some(hidden), Entry::User | Entry::UserOrDevice) = (case.hidden, row.entry) else { continue };
+        let asked = request(&app, &row, &case).bearer_auth(&cast.stranger.jwt);
+        assert_eq!(status(asked).await, hidden, "{} from a sibling", name(&row));
+    }
+    // Nothing came of it.
+    ana.get(&things.fridge.at("data/reading")).await.ok();
+    assert_eq!(ana.get(&things.fridge.url()).await.ok()["name"], "fridge");
+}
+
+#[tokio::test]
+async fn what_does_not_exist_and_what_is_hidden_look_the_same() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let bob = app.stranger("bob").await;
+    let fridge = ana.creates_device("fridge").await;
+    let project = ana.project().await;
+    for (kind, id) in [
+        ("devices", fridge.id.as_str()),
+        ("projects", project),
+        ("users", ana.id.as_str()),
+        ("organizations", ana.organization.as_str()),
+    ] {
+        let hidden = bob.get(&format!("/v2/{kind}/{id}")).await.is(404);
+        let missing = bob.get(&format!("/v2/{kind}/{NOBODY}")).await.is(404);
+        assert_eq!(hidden.text, missing.text);
+        bob.get(&format!("/v2/{kind}/not-an-id")).await.not_found();
+    }
+}
+
+#[tokio::test]
+async fn the_thing_comes_before_the_role_and_the_role_before_the_body() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let user = ana.invites("user", "basicUser").await;
+    let things = Things::made_by(&ana, &user).await;
+    for row in table().into_iter().filter(|row| matches!(row.entry, Entry::User | Entry::UserOrDevice)) {
+        let mut case = things.case(&row);
+        case.body = case.body.map(|_| json!("no object, and no null"));
+        let is_event = row.path.starts_with("/v2/events/");
+        let Some(action) = row.action.filter(|_| case.body.is_some() && !is_event) else { continue };
+        if action.minimum_role() > Role::BasicUser && row.path != "/v2/users/{id}/apiKeys" {
+            let refused = request(&app, &row, &case).bearer_auth(&user.jwt);
+            assert_eq!(status(refused).await, 403, "{} tells its faults", name(&row));
+        }
+        let refused = request(&app, &row, &case).bearer_auth(&ana.jwt);
+        assert_eq!(status(refused).await, 400, "{} takes anything", name(&row));
+    }
+}
+
+#[test]
+fn the_table_of_roles() {
+    insta::assert_snapshot!(isobar_model::access::table());
+}

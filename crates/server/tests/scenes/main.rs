@@ -1,0 +1,21 @@
+//! Isobar as its clients meet it: real HTTP against a real hub on real stores. A file for each noun.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a scene's helpers fail with the scene")]
+
+mod access;
+mod bad_input;
+mod data;
+mod device_tokens;
+mod devices;
+mod events;
+mod main_road;
+mod organizations;
+mod projects;
+mod queue;
+mod rates;
+mod registration;
+mod rubbish;
+mod sessions;
+mod streams;
+mod support;
+mod users;

@@ -1,0 +1,130 @@
+//! How accounts come to be.
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::app::{new_user, with_json};
+use crate::support::{NOBODY, TestApp};
+
+#[tokio::test]
+async fn who_registers_founds_an_organization() {
+    let app = TestApp::start().await;
+    let user = app.post("/v2/auth/register", new_user("ana", "developer")).await.created();
+    let expected = json!({
+        "id": user["id"],
+        "username": "ana",
+        "email": "ana@example.com",
+        "role": "developer",
+        "tosHash": null,
+        "firstName": "ana",
+        "lastName": "Scene",
+        "company": "ana's company",
+        "jobTitle": null,
+        "language": null,
+        "createdAt": "2027-01-15T08:00:00.000Z",
+        "updatedAt": "2027-01-15T08:00:00.000Z",
+        "lastActive": null,
+        "preferences": {"notifications": {
+            "accountNotifications": {"inapp": true, "email": false},
+            "systemNotification": {"inapp": true, "email": false},
+            "deviceNotification": {"inapp": true, "email": false},
+        }},
+        "imageUrl": format!("/users/{}/image.png", user["id"].as_str().unwrap()),
+        "organizationName": "ana's company",
+        "organizationId": user["organizationId"],
+        "disabled": false,
+    });
+    assert_eq!(user, expected);
+    app.login("ana", "secret of ana").await.created();
+    let ana = app.login("ana@example.com", "secret of ana").await.created();
+    let ask = app.request(Method::GET, "/v2/organizations").bearer_auth(ana["jwtToken"].as_str().unwrap());
+    let organizations = app.send(ask).await.ok();
+    assert_eq!(organizations["data"][0]["name"], "ana's company");
+    assert_eq!(organizations["data"][0]["parentId"], json!(null));
+    assert_eq!(organizations["meta"]["totalDocs"], 1);
+}
+
+#[tokio::test]
+async fn every_role_but_system_admin_may_be_asked_for() {
+    let app = TestApp::start().await;
+    for role in ["basicUser", "technician", "manager", "administrator", "developer"] {
+        assert_eq!(app.post("/v2/auth/register", new_user(role, role)).await.created()["role"], role);
+    }
+    assert_eq!(app.post("/v2/auth/register", new_user("eve", "systemAdmin")).await.faults(), ["role"]);
+    assert_eq!(app.post("/v2/auth/register", new_user("eve", "emperor")).await.faults(), ["role"]);
+    app.login("eve", "secret of eve").await.unauthenticated();
+}
+
+#[tokio::test]
+async fn with_an_organization_it_takes_somebody_who_may_create_that_user() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let tom = ana.invites("tom", "technician").await;
+    let bob = app.stranger("bob").await;
+    let mut body = new_user("new", "manager");
+    body["organizationId"] = json!(ana.organization);
+    app.post("/v2/auth/register", body.clone()).await.unauthenticated();
+    tom.post("/v2/auth/register", body.clone()).await.forbidden();
+    assert_eq!(bob.post("/v2/auth/register", body.clone()).await.faults(), ["organizationId"]);
+    let key = ana.makes_api_key("script").await;
+    let request = app.request(Method::POST, "/v2/auth/register").header("api_auth_token", key);
+    let made = app.send(with_json(request, &body)).await.created();
+    assert_eq!(made["organizationId"], ana.organization.as_str());
+    assert_eq!(ana.post("/v2/auth/register", body.clone()).await.faults().len(), 1, "the name is taken");
+    body["organizationId"] = json!(NOBODY);
+    body["username"] = json!("new2");
+    assert_eq!(ana.post("/v2/auth/register", body).await.faults(), ["organizationId"]);
+}
+
+#[tokio::test]
+async fn all_faults_of_a_registration_are_told_at_once() {
+    let app = TestApp::start().await;
+    let all = ["company", "email", "firstName", "lastName", "password", "passwordConfirmation", "role", "username"];
+    assert_eq!(app.post("/v2/auth/register", json!({})).await.faults(), all);
+    let mut body = new_user("ana", "developer");
+    body["passwordConfirmation"] = json!("something else");
+    body["email"] = json!("no address");
+    body["username"] = json!("");
+    body["firstName"] = json!("x".repeat(81));
+    body["tosHash"] = json!(7);
+    body["organizationId"] = json!("north");
+    let faults = app.post("/v2/auth/register", body).await.faults();
+    assert_eq!(faults, ["email", "firstName", "organizationId", "passwordConfirmation", "tosHash", "username"]);
+    let mut body = new_user("ana", "developer");
+    (body["password"], body["passwordConfirmation"]) = (json!("short"), json!("short"));
+    assert_eq!(app.post("/v2/auth/register", body).await.faults(), ["password"]);
+    // Nothing was written.
+    app.post("/v2/auth/register", new_user("ana", "developer")).await.created();
+}
+
+#[tokio::test]
+async fn a_closed_house_registers_nobody() {
+    let app = TestApp::with(|settings| settings.hub.registration_open = false).await;
+    app.post("/v2/auth/register", new_user("ana", "developer")).await.unauthenticated();
+    app.post("/v2/auth/register", json!({})).await.unauthenticated();
+    // Those who are in may still invite.
+    let admin = app.admin().await;
+    admin.invites("ana", "developer").await.get("/v2/auth/user").await.ok();
+}
+
+#[tokio::test]
+async fn before_its_address_is_verified_a_user_may_have_to_wait() {
+    let app = TestApp::with(|settings| settings.hub.require_verified_email = true).await;
+    app.post("/v2/auth/register", new_user("ana", "developer")).await.created();
+    app.login("ana", "secret of ana").await.unauthenticated();
+    app.admin().await.get("/v2/auth/user").await.ok();
+}
+
+#[tokio::test]
+async fn two_who_want_the_same_name_at_once_get_one_account() {
+    let app = TestApp::start().await;
+    let register = |number: u32| {
+        let mut body = new_user("ana", "developer");
+        body["email"] = json!(format!("ana{number}@example.com"));
+        app.post("/v2/auth/register", body)
+    };
+    let answers = futures::future::join_all((0..6).map(register)).await;
+    let made = answers.iter().filter(|answer| answer.status == 201).count();
+    assert_eq!(made, 1);
+    assert!(answers.iter().all(|answer| matches!(answer.status.as_u16(), 201 | 400)));
+}

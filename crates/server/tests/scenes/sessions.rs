@@ -1,0 +1,185 @@
+//! Login, refresh, logout, and API keys.
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::person::text;
+use crate::support::{NOBODY, Person, TestApp};
+
+async fn me(person: &Person<'_>) -> u16 {
+    person.get("/v2/auth/user").await.status.as_u16()
+}
+
+#[tokio::test]
+async fn a_user_logs_in_by_name_or_address() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    for name in ["ana", "ana@example.com", "ANA"] {
+        let login = app.login(name, &ana.password).await.is(201);
+        let body = login.json();
+        assert_eq!(body["jwtTokenExpiry"], "2027-01-15T08:15:00.000Z");
+        let jwt = text(&body, "jwtToken");
+        let user = app.send(app.request(Method::GET, "/v2/auth/user").bearer_auth(jwt)).await.ok();
+        assert_eq!(user["username"], "ana");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_account_looks_like_a_wrong_password() {
+    let app = TestApp::start().await;
+    app.developer("ana").await;
+    let wrong = app.login("ana", "not it").await.is(401);
+    let unknown = app.login("nobody", "not it").await.is(401);
+    assert_eq!(wrong.text, unknown.text);
+    assert!(!wrong.headers.contains_key("set-cookie"));
+    assert_eq!(app.post("/v2/auth/login", json!({})).await.faults(), ["password", "usernameOrEmail"]);
+}
+
+#[tokio::test]
+async fn the_refresh_cookie_is_kept_from_scripts_and_other_sites() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let attributes = |line: &str| {
+        let mut parts: Vec<String> = line.split("; ").skip(1).map(str::to_owned).collect();
+        parts.sort();
+        parts
+    };
+    let login = app.login("ana", &ana.password).await;
+    let cookie = login.header("set-cookie");
+    assert!(cookie.starts_with("refreshToken="), "{cookie}");
+    assert_eq!(attributes(cookie), ["HttpOnly", "Max-Age=1209600", "Path=/v2/auth", "SameSite=Strict"]);
+    let secure = TestApp::with(|settings| settings.hub.public_url = "https://isobar.example".to_owned()).await;
+    let bob = secure.developer("bob").await;
+    let login = secure.login("bob", &bob.password).await;
+    assert!(attributes(login.header("set-cookie")).contains(&"Secure".to_owned()));
+}
+
+#[tokio::test]
+async fn a_token_ends_after_fifteen_minutes_and_is_refreshed_for_fourteen_days() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let refresh = async || {
+        let request = app.request(Method::GET, "/v2/auth/refreshToken").header("cookie", &ana.cookie);
+        app.send(request).await
+    };
+    app.wait_seconds(14 * 60 + 59);
+    assert_eq!(me(&ana).await, 200);
+    app.wait_seconds(1);
+    assert_eq!(me(&ana).await, 401);
+    let refreshed = refresh().await.is(201);
+    assert!(!refreshed.headers.contains_key("set-cookie"), "its end is not moved");
+    let tokens = refreshed.json();
+    assert_eq!(tokens["jwtTokenExpiry"], "2027-01-15T08:30:00.000Z");
+    let jwt = text(&tokens, "jwtToken");
+    app.send(app.request(Method::GET, "/v2/auth/user").bearer_auth(jwt)).await.ok();
+    app.wait_seconds(14 * 24 * 3600 - 15 * 60 - 1);
+    refresh().await.created();
+    app.wait_seconds(1);
+    refresh().await.unauthenticated();
+}
+
+#[tokio::test]
+async fn a_logout_ends_each_token_that_it_is_given_at_once_and_for_good() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let other = app.login("ana", &ana.password).await.created();
+    let logout = ana.request(Method::POST, "/v2/auth/logout").header("cookie", &ana.cookie);
+    let gone = app.send(logout).await.is(204);
+    let cleared = gone.header("set-cookie");
+    assert!(cleared.starts_with("refreshToken=;") && cleared.contains("Max-Age=0"), "{cleared}");
+    assert_eq!(me(&ana).await, 401);
+    let (jwt, cookie) = (ana.jwt.clone(), ana.cookie.clone());
+    let app = app.restart().await;
+    let ask = |jwt: &str| app.request(Method::GET, "/v2/auth/user").bearer_auth(jwt);
+    app.send(ask(&jwt)).await.unauthenticated();
+    let refresh = app.request(Method::GET, "/v2/auth/refreshToken").header("cookie", &cookie);
+    app.send(refresh).await.unauthenticated();
+    let again = app.request(Method::POST, "/v2/auth/logout").bearer_auth(&jwt);
+    app.send(again).await.unauthenticated();
+    // The other session goes on.
+    app.send(ask(text(&other, "jwtToken"))).await.ok();
+}
+
+#[tokio::test]
+async fn a_logout_with_one_token_leaves_the_other() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let refresh = || app.request(Method::GET, "/v2/auth/refreshToken").header("cookie", &ana.cookie);
+    app.send(ana.request(Method::POST, "/v2/auth/logout")).await.no_content();
+    assert_eq!(me(&ana).await, 401);
+    let jwt = text(&app.send(refresh()).await.created(), "jwtToken").to_owned();
+    let with_cookie = app.request(Method::POST, "/v2/auth/logout").header("cookie", &ana.cookie);
+    app.send(with_cookie).await.no_content();
+    app.send(refresh()).await.unauthenticated();
+    app.send(app.request(Method::GET, "/v2/auth/user").bearer_auth(jwt)).await.ok();
+}
+
+#[tokio::test]
+async fn who_guesses_passwords_waits_even_with_the_right_one() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    for name in ["ana", "nobody"] {
+        for _ in 0..10 {
+            app.login(name, "a guess").await.unauthenticated();
+        }
+        let waits = app.login(&name.to_uppercase(), &ana.password).await.is(429);
+        assert_eq!(waits.header("retry-after"), "901");
+    }
+    // Another name for the same account is another door; and a session that is open stays open.
+    assert_eq!(me(&ana).await, 200);
+    app.wait_seconds(15 * 60);
+    app.login("ana", &ana.password).await.created();
+}
+
+#[tokio::test]
+async fn an_api_key_is_as_good_as_its_user_in_either_header() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let key = ana.makes_api_key("script").await;
+    let keys = format!("/v2/users/{}/apiKeys", ana.id);
+    for header in ["api_auth_token", "authorization"] {
+        let user = app.send(app.request(Method::GET, "/v2/auth/user").header(header, &key)).await.ok();
+        assert_eq!(user["id"], ana.id.as_str());
+    }
+    app.send(app.request(Method::GET, "/v2/auth/user").bearer_auth(&key)).await.unauthenticated();
+    let list = ana.get(&keys).await;
+    assert!(!list.text.contains(&key), "a key is shown once");
+    let listed = list.ok();
+    assert_eq!(listed["data"][0]["name"], "script");
+    let id = text(&listed["data"][0], "id");
+    ana.delete(&format!("{keys}/{id}")).await.no_content();
+    app.send(app.request(Method::GET, "/v2/auth/user").header("api_auth_token", &key)).await.unauthenticated();
+    ana.delete(&format!("{keys}/{id}")).await.not_found();
+    ana.delete(&format!("{keys}/{NOBODY}")).await.not_found();
+}
+
+#[tokio::test]
+async fn the_first_credential_that_is_present_decides() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let key = ana.makes_api_key("script").await;
+    let ask = || app.request(Method::GET, "/v2/auth/user");
+    app.send(ask().bearer_auth("bad").header("api_auth_token", &key)).await.unauthenticated();
+    app.send(ask().header("authorization", "bad").header("api_auth_token", &key)).await.ok();
+    app.send(ask().header("authorization", &key).header("api_auth_token", "bad")).await.unauthenticated();
+    app.send(ask().header("authorization", &key).header("cloud", "bad")).await.unauthenticated();
+    app.send(ask().header("authorization", format!("bearer {}", ana.jwt))).await.ok();
+}
+
+#[tokio::test]
+async fn the_keys_of_others_are_for_those_who_may_change_them() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let (tom, max) = (ana.invites("tom", "technician").await, ana.invites("max", "manager").await);
+    let of = |person: &Person<'_>| format!("/v2/users/{}/apiKeys", person.id);
+    tom.makes_api_key("own").await;
+    assert_eq!(max.get(&of(&tom)).await.names(), ["own"]);
+    tom.get(&of(&max)).await.forbidden();
+    max.post(&of(&ana), json!({"name": "a step up"})).await.forbidden();
+    max.get(&of(&ana)).await.forbidden();
+    assert_eq!(tom.post(&of(&tom), json!({})).await.faults(), ["name"]);
+    // A key of one user is not deleted through another.
+    let id = tom.get(&of(&tom)).await.ok()["data"][0]["id"].as_str().unwrap().to_owned();
+    max.delete(&format!("{}/{id}", of(&max))).await.not_found();
+    assert_eq!(tom.get(&of(&tom)).await.ok()["meta"]["totalDocs"], 1);
+}

@@ -1,0 +1,121 @@
+//! What the server answered, and what a scene may expect of it.
+
+use reqwest::StatusCode;
+use reqwest::header::HeaderMap;
+use serde_json::Value;
+
+/// An answer, with what it answers to.
+#[derive(Debug)]
+pub struct Answer {
+    pub question: String,
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub text: String,
+}
+
+impl Answer {
+    /// Reads an answer to its end. What holds for every answer is checked here.
+    pub async fn of(question: String, response: reqwest::Response) -> Self {
+        let (status, headers) = (response.status(), response.headers().clone());
+        let text = String::from_utf8(response.bytes().await.unwrap().to_vec()).unwrap();
+        let answer = Self { question, status, headers, text };
+        answer.check();
+        answer
+    }
+
+    fn check(&self) {
+        assert!(self.headers.contains_key("x-request-id"), "{self:?}");
+        assert_eq!(self.header("x-content-type-options"), "nosniff", "{self:?}");
+        if !self.status.is_success() && !self.status.is_redirection() {
+            let body = self.json();
+            let members: Vec<&String> = body.as_object().unwrap().keys().collect();
+            assert_eq!(members, ["errors", "message"], "{self:?}");
+            assert!(body["message"].as_str().is_some_and(|message| !message.is_empty()), "{self:?}");
+            for error in body["errors"].as_array().unwrap() {
+                assert!(error["field"].is_string() && error["message"].is_string(), "{self:?}");
+            }
+            let asks = self.headers.contains_key("www-authenticate");
+            assert_eq!(asks, self.status == StatusCode::UNAUTHORIZED, "{self:?}");
+            let waits = matches!(self.status.as_u16(), 429 | 503);
+            assert_eq!(self.headers.contains_key("retry-after"), waits, "{self:?}");
+        }
+    }
+
+    /// A header; empty when it is not there.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// The body as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The status is this one.
+    #[track_caller]
+    pub fn is(self, status: u16) -> Self {
+        assert_eq!(self.status.as_u16(), status, "{} answered {}", self.question, self.text);
+        self
+    }
+
+    /// 200, with the body.
+    #[track_caller]
+    pub fn ok(self) -> Value {
+        self.is(200).json()
+    }
+
+    /// 201, with the body.
+    #[track_caller]
+    pub fn created(self) -> Value {
+        self.is(201).json()
+    }
+
+    /// 204, with no body.
+    #[track_caller]
+    pub fn no_content(self) {
+        let answer = self.is(204);
+        assert_eq!(answer.text, "");
+    }
+
+    /// 401.
+    #[track_caller]
+    pub fn unauthenticated(self) {
+        self.is(401);
+    }
+
+    /// 403.
+    #[track_caller]
+    pub fn forbidden(self) {
+        self.is(403);
+    }
+
+    /// 404.
+    #[track_caller]
+    pub fn not_found(self) {
+        self.is(404);
+    }
+
+    /// 400, with the fields that are at fault, in alphabetical order.
+    #[track_caller]
+    pub fn faults(self) -> Vec<String> {
+        let body = self.is(400).json();
+        let errors = body["errors"].as_array().unwrap();
+        let mut fields: Vec<String> = errors.iter().map(|error| error["field"].as_str().unwrap().to_owned()).collect();
+        fields.sort();
+        fields
+    }
+
+    /// 200 with the envelope: the values of one member of its items, in order.
+    #[track_caller]
+    pub fn list_of(self, pointer: &str) -> Vec<Value> {
+        let body = self.ok();
+        let items = body["data"].as_array().unwrap();
+        items.iter().map(|item| item.pointer(pointer).cloned().unwrap_or(Value::Null)).collect()
+    }
+
+    /// As [`Answer::list_of`], for names.
+    #[track_caller]
+    pub fn names(self) -> Vec<String> {
+        self.list_of("/name").into_iter().map(|name| name.as_str().unwrap().to_owned()).collect()
+    }
+}

@@ -1,0 +1,231 @@
+//! A server of one's own, in this process, on stores in a folder that goes away with it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use isobar_http::HttpSettings;
+use isobar_hub::{Hub, Parts, RateLimits, Settings};
+use isobar_model::chance::Chance;
+use isobar_model::time::{Clock, Timestamp};
+use isobar_store::registry::Registry;
+use isobar_store::telemetry::Telemetry as _;
+use isobar_store::telemetry::embedded::{Embedded, Options};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::postgres::OwnDatabase;
+use super::{Answer, Person};
+
+/// 2027-01-15T08:00:00.000Z: when every scene begins.
+const BEGINNING: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+/// The first administrator's password.
+const ADMIN_PASSWORD: &str = "the-admin's-own";
+
+/// What a scene wants to be otherwise.
+#[derive(Clone)]
+pub struct TestSettings {
+    pub hub: Settings,
+    pub http: HttpSettings,
+    pub queue_max_events: u64,
+}
+
+impl Default for TestSettings {
+    fn default() -> Self {
+        let unlimited = RateLimits { user: 0, device: 0, address: 0 };
+        let hub =
+            Settings { rate_limit: unlimited, admin_password: Some(ADMIN_PASSWORD.to_owned()), ..Settings::default() };
+        Self { hub, http: HttpSettings::default(), queue_max_events: Options::default().queue_max_events }
+    }
+}
+
+/// A server that runs.
+pub struct TestApp {
+    pub clock: Clock,
+    pub address: SocketAddr,
+    client: reqwest::Client,
+    settings: TestSettings,
+    folder: TempDir,
+    database: Option<OwnDatabase>,
+    running: Running,
+}
+
+struct Running {
+    hub: Hub,
+    registry: Registry,
+    telemetry: Arc<Embedded>,
+    stop: oneshot::Sender<()>,
+    served: JoinHandle<()>,
+}
+
+impl TestApp {
+    /// A server on SQLite.
+    pub async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// A server on SQLite with other settings.
+    pub async fn with(change: impl FnOnce(&mut TestSettings)) -> Self {
+        let mut settings = TestSettings::default();
+        change(&mut settings);
+        Self::open(settings, None).await
+    }
+
+    /// A server on a PostgreSQL database of its own.
+    pub async fn on_postgres() -> Self {
+        let database = OwnDatabase::new().await;
+        Self::open(TestSettings::default(), Some(database)).await
+    }
+
+    async fn open(settings: TestSettings, database: Option<OwnDatabase>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Clock::manual(BEGINNING);
+        let (running, address) = run(&settings, &folder, database.as_ref(), &clock).await;
+        let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        Self { clock, address, client, settings, folder, database, running }
+    }
+
+    /// Stops the server and starts it again on the same stores.
+    pub async fn restart(mut self) -> Self {
+        halt(self.running).await;
+        (self.running, self.address) = run(&self.settings, &self.folder, self.database.as_ref(), &self.clock).await;
+        self
+    }
+
+    /// Stops the server and removes what it kept.
+    pub async fn end(self) {
+        halt(self.running).await;
+        if let Some(database) = self.database {
+            database.remove().await;
+        }
+    }
+
+    /// Time goes by.
+    pub fn wait_seconds(&self, seconds: i64) {
+        self.clock.advance_seconds(seconds);
+    }
+
+    /// A request that nothing is known of yet.
+    pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.client.request(method, format!("http://{}{path}", self.address))
+    }
+
+    /// Sends a request.
+    pub async fn send(&self, request: reqwest::RequestBuilder) -> Answer {
+        let request = request.build().unwrap();
+        let question = format!("{} {}", request.method(), request.url());
+        Answer::of(question, self.client.execute(request).await.unwrap()).await
+    }
+
+    /// GET without credentials.
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(self.request(Method::GET, path)).await
+    }
+
+    /// POST without credentials.
+    pub async fn post(&self, path: &str, body: Value) -> Answer {
+        self.send(with_json(self.request(Method::POST, path), &body)).await
+    }
+
+    /// Somebody who registers, in the role of a developer, and founds an organization of its own.
+    pub async fn developer(&self, name: &str) -> Person<'_> {
+        self.founder(name, "developer").await
+    }
+
+    /// A developer of another organization, who should not see anything.
+    pub async fn stranger(&self, name: &str) -> Person<'_> {
+        self.founder(name, "developer").await
+    }
+
+    /// Somebody who registers in a role and founds an organization of its own.
+    pub async fn founder(&self, name: &str, role: &str) -> Person<'_> {
+        let user = self.post("/v2/auth/register", new_user(name, role)).await.created();
+        Person::known(self, user, password_of(name)).await
+    }
+
+    /// The first administrator.
+    pub async fn admin(&self) -> Person<'_> {
+        let tokens = self.login("admin", ADMIN_PASSWORD).await.created();
+        let jwt = tokens["jwtToken"].as_str().unwrap();
+        let me = self.request(Method::GET, "/v2/auth/user").bearer_auth(jwt);
+        let user = self.send(me).await.ok();
+        Person::known(self, user, ADMIN_PASSWORD.to_owned()).await
+    }
+
+    /// Logs in, or tries to.
+    pub async fn login(&self, name: &str, password: &str) -> Answer {
+        self.post("/v2/auth/login", json!({"usernameOrEmail": name, "password": password})).await
+    }
+}
+
+/// The body that registers or creates a user.
+pub fn new_user(name: &str, role: &str) -> Value {
+    json!({
+        "username": name,
+        "password": password_of(name),
+        "passwordConfirmation": password_of(name),
+        "firstName": name,
+        "lastName": "Scene",
+        "email": format!("{name}@example.com"),
+        "company": format!("{name}'s company"),
+        "role": role,
+    })
+}
+
+/// The password that a person of that name has.
+pub fn password_of(name: &str) -> String {
+    format!("secret of {name}")
+}
+
+/// A request with a JSON body.
+pub fn with_json(request: reqwest::RequestBuilder, body: &Value) -> reqwest::RequestBuilder {
+    request.header("content-type", "application/json").body(body.to_string())
+}
+
+async fn run(
+    settings: &TestSettings,
+    folder: &TempDir,
+    database: Option<&OwnDatabase>,
+    clock: &Clock,
+) -> (Running, SocketAddr) {
+    let file = format!("sqlite:{}", folder.path().join("registry.db").display());
+    let registry = Registry::open(database.map_or(&file, |database| &database.address)).await.unwrap();
+    let options = Options {
+        queue_max_events: settings.queue_max_events,
+        cache_bytes: 4 << 20,
+        memtable_bytes: 8 << 20,
+        ..Options::default()
+    };
+    let telemetry = Arc::new(Embedded::open(&folder.path().join("telemetry"), options).unwrap());
+    let parts = Parts {
+        registry: registry.clone(),
+        telemetry: telemetry.clone(),
+        clock: clock.clone(),
+        chance: Chance::from_system(),
+        settings: settings.hub.clone(),
+    };
+    let hub = Hub::start(parts).await.unwrap().hub;
+    let listener = isobar_http::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = listener.local_addr().unwrap();
+    // Never installed: every scene has a server of its own, but a process has one recorder.
+    let metrics = isobar_http::prometheus().unwrap().build_recorder().handle();
+    let app = isobar_http::app(hub.clone(), settings.http.clone(), metrics);
+    let (stop, stopped) = oneshot::channel();
+    let served = tokio::spawn(async move {
+        let told = async { stopped.await.unwrap_or_default() };
+        isobar_http::serve(listener, app, told).await.unwrap();
+    });
+    (Running { hub, registry, telemetry, stop, served }, address)
+}
+
+async fn halt(running: Running) {
+    let Running { hub, registry, telemetry, stop, served } = running;
+    let _ = stop.send(());
+    served.await.unwrap();
+    hub.stop().await;
+    drop(hub);
+    telemetry.close().await.unwrap();
+    registry.close().await.unwrap();
+}

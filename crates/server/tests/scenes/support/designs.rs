@@ -1,0 +1,57 @@
+//! Designs that scenes run.
+
+use serde_json::{Value, json};
+
+/// A link to an ability that takes the incoming value.
+pub fn to(element: &str, ability: &str) -> Value {
+    json!({"element": element, "ability": ability})
+}
+
+/// A link to an ability with arguments.
+pub fn to_with(element: &str, ability: &str, arguments: Value) -> Value {
+    json!({"element": element, "ability": ability, "arguments": arguments})
+}
+
+/// A refrigerated truck: readings are stored; one that is too warm warns the device and its people; a new alarm limit
+/// arrives as an event; and what is stored last counts only when the temperature has changed.
+pub fn fridge() -> Value {
+    json!({
+        "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [
+            to("store", "store"), to("warm", "evaluate"), to("fahrenheit", "evaluate"), to("moved", "evaluate"),
+        ]}},
+        "store": {"type": "storage"},
+        "warm": {
+            "type": "condition",
+            "properties": {"expression": "payload.temp > settings.limit"},
+            "triggers": {
+                "true": [
+                    to_with("status", "setStatus", json!({"status": "critical"})),
+                    to_with("status", "setValue", json!({"tag": "'lastAlarm'", "value": "payload.temp"})),
+                    to_with("alarm", "send", json!({"value": "{'temp': payload.temp, 'limit': settings.limit}"})),
+                ],
+                "false": [to_with("status", "setStatus", json!({"status": "good"}))],
+            },
+        },
+        "fahrenheit": {
+            "type": "transform",
+            "properties": {"expression": "{'tempF': payload.temp * 9 / 5 + 32}"},
+            "triggers": {"result": [to("converted", "store")]},
+        },
+        "converted": {"type": "storage"},
+        "moved": {
+            "type": "changed",
+            "properties": {"expression": "payload.temp"},
+            "triggers": {"changed": [to("moves", "store")]},
+        },
+        "moves": {"type": "storage"},
+        "status": {"type": "deviceMeta"},
+        "alarm": {"type": "cloudEvent"},
+        "newLimit": {"type": "deviceEvent", "triggers": {"eventReceived": [
+            to_with("limit", "set", json!({"value": "payload"})),
+        ]}},
+        "limit": {
+            "type": "deviceSetting",
+            "properties": {"inputType": "number", "inputTypeProperties": {"min": -40, "max": 40}, "defaultValue": 8},
+        },
+    })
+}

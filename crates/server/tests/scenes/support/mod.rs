@@ -1,0 +1,40 @@
+//! The stage: a server of its own for each scene, and the people and devices who call it.
+
+pub mod answer;
+pub mod app;
+pub mod designs;
+pub mod device;
+pub mod person;
+#[path = "../../../../store/tests/support/mod.rs"]
+mod postgres;
+pub mod stream;
+
+pub use answer::Answer;
+pub use app::{TestApp, TestSettings};
+pub use device::Device;
+pub use person::Person;
+pub use serde_json::{Value, json};
+
+/// An identifier that names nothing.
+pub const NOBODY: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+
+/// Plays each scene on SQLite and on PostgreSQL.
+macro_rules! on_both_registries {
+    ($($scene:ident),+ $(,)?) => {
+        mod on_sqlite {
+            $(#[tokio::test] async fn $scene() {
+                let app = crate::support::TestApp::start().await;
+                super::$scene(&app).await;
+                app.end().await;
+            })+
+        }
+        mod on_postgres {
+            $(#[tokio::test] async fn $scene() {
+                let app = crate::support::TestApp::on_postgres().await;
+                super::$scene(&app).await;
+                app.end().await;
+            })+
+        }
+    };
+}
+pub(crate) use on_both_registries;

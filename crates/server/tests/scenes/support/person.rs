@@ -1,0 +1,135 @@
+//! Somebody with an account.
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use super::app::{new_user, password_of, with_json};
+use super::{Answer, Device, TestApp};
+
+/// Somebody who is logged in.
+pub struct Person<'a> {
+    pub app: &'a TestApp,
+    pub id: String,
+    pub organization: String,
+    pub password: String,
+    pub jwt: String,
+    /// The refresh token.
+    pub cookie: String,
+    project: OnceCell<String>,
+}
+
+impl<'a> Person<'a> {
+    /// Logs in an account that is there.
+    pub async fn known(app: &'a TestApp, user: Value, password: String) -> Self {
+        let login = app.login(text(&user, "username"), &password).await.is(201);
+        let cookie = login.header("set-cookie").split(';').next().unwrap().to_owned();
+        Self {
+            app,
+            id: text(&user, "id").to_owned(),
+            organization: text(&user, "organizationId").to_owned(),
+            password,
+            jwt: text(&login.json(), "jwtToken").to_owned(),
+            cookie,
+            project: OnceCell::new(),
+        }
+    }
+
+    /// A request with this person's token.
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.app.request(method, path).bearer_auth(&self.jwt)
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.app.send(self.request(Method::GET, path)).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Answer {
+        self.app.send(self.request(Method::DELETE, path)).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Answer {
+        self.app.send(with_json(self.request(Method::POST, path), &body)).await
+    }
+
+    pub async fn put(&self, path: &str, body: Value) -> Answer {
+        self.app.send(with_json(self.request(Method::PUT, path), &body)).await
+    }
+
+    /// Posts a text that need not be JSON, as JSON.
+    pub async fn post_text(&self, path: &str, body: impl Into<reqwest::Body>) -> Answer {
+        let request = self.request(Method::POST, path).header("content-type", "application/json");
+        self.app.send(request.body(body)).await
+    }
+
+    /// Creates a user in its own organization, who logs in.
+    pub async fn invites(&self, name: &str, role: &str) -> Person<'a> {
+        let user = self.post("/v2/users", new_user(name, role)).await.created();
+        Person::known(self.app, user, password_of(name)).await
+    }
+
+    /// Creates a user in another organization, who logs in.
+    pub async fn invites_into(&self, organization: &str, name: &str, role: &str) -> Person<'a> {
+        let mut body = new_user(name, role);
+        body["organizationId"] = json!(organization);
+        let user = self.post("/v2/users", body).await.created();
+        Person::known(self.app, user, password_of(name)).await
+    }
+
+    /// Founds an organization beneath another; its id.
+    pub async fn founds(&self, name: &str, parent: &str) -> String {
+        let made = self.post("/v2/organizations", json!({"name": name, "parentId": parent})).await.created();
+        text(&made, "id").to_owned()
+    }
+
+    /// Creates a project; its id.
+    pub async fn creates_project(&self, name: &str) -> String {
+        let made = self.post("/v2/projects", json!({"name": name})).await.created();
+        text(&made, "id").to_owned()
+    }
+
+    /// Creates a project that runs this cloud plane; its id.
+    pub async fn designs(&self, elements: Value) -> String {
+        let project = self.creates_project("designed").await;
+        self.redesigns(&project, elements).await.ok();
+        project
+    }
+
+    /// Overwrites the design of a project.
+    pub async fn redesigns(&self, project: &str, elements: Value) -> Answer {
+        let body = json!({"name": "designed", "planes": {"cloud": {"elements": elements}}});
+        self.put(&format!("/v2/projects/{project}/specification"), body).await
+    }
+
+    /// The project that this person's devices are of, unless a scene says otherwise: an empty design.
+    pub async fn project(&self) -> &str {
+        self.project.get_or_init(|| self.creates_project("everyday")).await
+    }
+
+    /// Creates a device of its everyday project.
+    pub async fn creates_device(&self, name: &str) -> Device<'a> {
+        self.creates_device_of(self.project().await, name).await
+    }
+
+    /// Creates a device of a project.
+    pub async fn creates_device_of(&self, project: &str, name: &str) -> Device<'a> {
+        self.creates_device_as(json!({"name": name, "projectUuid": project})).await
+    }
+
+    /// Creates a device from a whole body.
+    pub async fn creates_device_as(&self, body: Value) -> Device<'a> {
+        Device::of(self.app, &self.post("/v2/devices", body).await.created())
+    }
+
+    /// Makes an API key for itself; its secret.
+    pub async fn makes_api_key(&self, name: &str) -> String {
+        let path = format!("/v2/users/{}/apiKeys", self.id);
+        text(&self.post(&path, json!({"name": name})).await.created(), "key").to_owned()
+    }
+}
+
+/// A member that is a text.
+#[track_caller]
+pub fn text<'v>(value: &'v Value, member: &str) -> &'v str {
+    value[member].as_str().unwrap_or_else(|| panic!("no text {member} in {value}"))
+}
