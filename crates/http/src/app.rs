@@ -108,8 +108,9 @@ impl App {
         self.0.shared.metrics.run_upkeep();
     }
 
-    /// Ends the answers that have no end of their own.
+    /// Ends the answers that have no end of their own, and those that wait for something to tell.
     pub(crate) fn end_streams(&self) {
+        self.0.shared.hub.end_waits();
         self.0.shared.stopping.send_replace(true);
     }
 }

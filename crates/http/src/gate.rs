@@ -19,10 +19,11 @@ use sync_wrapper::SyncWrapper;
 
 use crate::app::Shared;
 use crate::call::{Call, credentials};
+use crate::completed::Completed;
 use crate::meters::RouteMeter;
 use crate::problem::Problem;
 use crate::reply::Answer;
-use crate::routes::{Entry, RouteRow};
+use crate::routes::{Entry, RouteRow, Verb};
 
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub(crate) const RATE_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
@@ -48,19 +49,25 @@ impl Gate {
         &self.row
     }
 
-    /// Lets a call through to its handler, or refuses it; the answer is complete.
-    pub async fn pass(&self, shared: &Arc<Shared>, peer: IpAddr, request: Request) -> Response {
-        let mut visit = Visit::begin(shared, request.headers());
+    /// Lets a call through to its handler, or refuses it; the answer is complete. A read ends when its client hangs
+    /// up; what may change something goes on to its end.
+    pub async fn pass(self: &Arc<Self>, shared: &Arc<Shared>, peer: IpAddr, request: Request) -> Response {
+        let answering = Arc::clone(self).answer(Arc::clone(shared), peer, request);
+        if self.row.method == Verb::Get { answering.await } else { Completed::new(answering).await }
+    }
+
+    async fn answer(self: Arc<Self>, shared: Arc<Shared>, peer: IpAddr, request: Request) -> Response {
+        let mut visit = Visit::begin(&shared, request.headers());
         let (head, body) = request.into_parts();
         let principal = Principal::Nobody;
         let mut call =
-            Call { shared: Arc::clone(shared), principal, peer, head, names: None, body: SyncWrapper::new(body) };
+            Call { shared: Arc::clone(&shared), principal, peer, head, names: None, body: SyncWrapper::new(body) };
         let passing = AssertUnwindSafe(self.admit(&mut call, &mut visit.window)).catch_unwind();
         let answer = passing.await.unwrap_or_else(|panic| Err(panicked(self.row.path, &*panic)));
         if answer.is_err() {
             call.drain().await;
         }
-        visit.end(shared, &self.meter, answer)
+        visit.end(&shared, &self.meter, answer)
     }
 
     /// The order of refusals (contract: Conventions) begins here: 401, 429; the handler goes on with 404, 403, 400.

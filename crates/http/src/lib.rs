@@ -6,6 +6,7 @@ mod app;
 mod auth;
 mod body;
 mod call;
+mod completed;
 mod data;
 mod devices;
 mod events;

@@ -35,8 +35,9 @@ impl Phase {
         self.0.store(IDLE, Ordering::Relaxed);
     }
 
-    fn bytes_came(&self) {
-        let _ = self.0.compare_exchange(IDLE, HEAD_BEGUN, Ordering::Relaxed, Ordering::Relaxed);
+    /// Whether a head begins with them.
+    fn bytes_came(&self) -> bool {
+        self.0.compare_exchange(IDLE, HEAD_BEGUN, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     fn awaits_head(&self) -> bool {
@@ -63,8 +64,8 @@ impl AsyncRead for Patient {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if read.is_ready() {
-            if buffer.filled().len() > before {
-                self.phase.bytes_came();
+            if buffer.filled().len() > before && self.phase.bytes_came() {
+                self.deadline = None; // that of an earlier head
             }
             return read;
         }

@@ -1,6 +1,7 @@
 //! Accounts: registration, the first administrator, users.
 
 use isobar_model::access::{self, Action, Caller};
+use isobar_model::check::Faults;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{OrganizationId, UserId};
 use isobar_model::page::{ListRequest, Page};
@@ -110,10 +111,13 @@ impl Hub {
 
     /// Creates a user in the caller's reach, up to the caller's own rank.
     pub async fn user_create(&self, caller: &Caller, new: NewUser) -> Result<User> {
-        let (pass, _) = self.owner_pass(caller, new.organization, Action::UserCreate).await?;
+        let mut faults = Faults::new();
+        let owner = faults.gather(self.owner_pass(caller, new.organization, Action::UserCreate).await)?;
         if new.role > caller.role {
-            return Err(Error::invalid("role", "is above your own"));
+            faults.add("role", "is above your own");
         }
+        let Some((pass, _)) = owner else { return Err(faults.end().err().unwrap_or(Error::Busy)) };
+        faults.end()?;
         let row = self.user_row(new).await?;
         self.0.registry.user_create(&pass, row, self.0.clock.now()).await.told()
     }

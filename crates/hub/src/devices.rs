@@ -42,8 +42,13 @@ pub struct DeviceView {
 impl Hub {
     /// Creates a device; its token is shown this once.
     pub async fn device_create(&self, caller: &Caller, input: DeviceInput) -> Result<(Device, Secret)> {
-        let (pass, _) = self.owner_pass(caller, input.organization, Action::DeviceCreate).await?;
-        let project = self.project_of_input(caller, input.project).await?;
+        let mut faults = Faults::new();
+        let owner = self.owner_pass(caller, input.organization, Action::DeviceCreate).await;
+        let owner = faults.gather(owner)?;
+        let project = faults.gather(self.project_of_input(caller, input.project).await)?;
+        let (Some((pass, _)), Some(project)) = (owner, project) else {
+            return Err(faults.end().err().unwrap_or(Error::Busy));
+        };
         let token = Secret::new(&self.0.chance);
         let new = NewDevice {
             id: DeviceId(self.new_id().0),
@@ -153,23 +158,12 @@ impl Hub {
         let mut faults = Faults::new();
         let project = match input.project {
             Some(same) if same == old.project => same,
-            named => match self.project_of_input(caller, named).await {
-                Err(Error::Invalid(found)) => {
-                    faults.extend(found);
-                    old.project
-                }
-                other => other?,
-            },
+            named => faults.gather(self.project_of_input(caller, named).await)?.unwrap_or(old.project),
         };
         let organization = match input.organization {
             Some(other) if other != old.organization => {
-                match self.owner_pass(caller, Some(other), Action::DeviceUpdate).await {
-                    Err(Error::Invalid(found)) => {
-                        faults.extend(found);
-                        old.organization
-                    }
-                    owner => *owner?.0.target(),
-                }
+                let owner = self.owner_pass(caller, Some(other), Action::DeviceUpdate).await;
+                faults.gather(owner)?.map_or(old.organization, |(pass, _)| *pass.target())
             }
             _ => old.organization,
         };

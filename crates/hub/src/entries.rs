@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use crate::Hub;
 use crate::error::Told as _;
 use crate::fresh::Fresh;
+use crate::in_force::DeviceEntries;
 
 /// Devices whose entries are kept.
 const DEVICES_MAX: usize = 200_000;
@@ -31,14 +32,22 @@ pub(crate) struct DeviceEntry {
     pub view: Mutex<Arc<DeviceView>>,
     /// When its newest event came, in milliseconds; 0: nothing that the registry does not know.
     pub active: AtomicI64,
-    /// The registry has something newer.
-    stale: AtomicBool,
+    /// The one entry of its device that runs go by.
+    in_force: AtomicBool,
 }
 
 impl DeviceEntry {
     /// Whether what it says still holds.
     pub fn fresh(&self) -> bool {
-        !self.stale.load(Ordering::Acquire) && !self.plan.stale.load(Ordering::Acquire)
+        self.in_force.load(Ordering::Acquire) && !self.plan.stale.load(Ordering::Acquire)
+    }
+
+    pub fn put_in_force(&self) {
+        self.in_force.store(true, Ordering::Release);
+    }
+
+    pub fn retire(&self) {
+        self.in_force.store(false, Ordering::Release);
     }
 }
 
@@ -64,7 +73,7 @@ pub(crate) struct SessionEntry {
 
 /// The caches.
 pub(crate) struct Entries {
-    devices: Fresh<DeviceId, Arc<DeviceEntry>>,
+    devices: DeviceEntries,
     tokens: Fresh<Digest, Arc<DeviceEntry>>,
     plans: Fresh<ProjectId, Arc<PlanEntry>>,
     accounts: Fresh<UserId, Arc<AccountEntry>>,
@@ -76,7 +85,7 @@ pub(crate) struct Entries {
 impl Entries {
     pub(crate) fn new() -> Self {
         Self {
-            devices: Fresh::new(DEVICES_MAX),
+            devices: DeviceEntries::new(DEVICES_MAX),
             tokens: Fresh::new(DEVICES_MAX),
             plans: Fresh::new(PLANS_MAX),
             accounts: Fresh::new(ACCOUNTS_MAX),
@@ -107,20 +116,20 @@ impl Hub {
     /// The entry of a device; none when there is no such device.
     pub(crate) async fn device_entry(&self, id: DeviceId) -> Result<Option<Arc<DeviceEntry>>> {
         let devices = &self.0.entries.devices;
-        if let Some(entry) = devices.get(&id) {
-            if entry.fresh() {
-                return Ok(Some(entry));
-            }
-            devices.invalidate(&id);
+        if let Some(entry) = devices.get(id) {
+            return Ok(Some(entry));
         }
-        devices.get_or_load(&id, self.load_device(id)).await
+        let epoch = devices.epoch();
+        Ok(self.load_device(id).await?.map(|entry| devices.install(entry, epoch)))
     }
 
     async fn load_device(&self, id: DeviceId) -> Result<Option<Arc<DeviceEntry>>> {
         let registry = &self.0.registry;
         let Some((device, lineage)) = registry.device_placement(id).await.told()? else { return Ok(None) };
         // What its design found out earlier must be in the registry before it is read from there.
-        self.0.outbox.settled(device.key).await;
+        if !self.0.outbox.done_with(device.key).await {
+            return Err(Error::Busy);
+        }
         let pass = access::system(device, "the main road runs the device's design").reading();
         let Some(found) = registry.device_fetch(&pass).await.told()? else { return Ok(None) };
         let settings = registry.settings_of(&pass).await.told()?;
@@ -140,7 +149,7 @@ impl Hub {
             plan,
             view: Mutex::new(Arc::new(view)),
             active: AtomicI64::new(0),
-            stale: AtomicBool::new(false),
+            in_force: AtomicBool::new(false),
         })))
     }
 
@@ -207,9 +216,7 @@ impl Hub {
     pub(crate) fn device_changed(&self, id: DeviceId) {
         let entries = &self.0.entries;
         entries.tokens.distrust_loads();
-        if let Some(entry) = entries.devices.invalidate(&id) {
-            entry.stale.store(true, Ordering::Release);
-        }
+        entries.devices.retire(id);
     }
 
     /// The project's design changed: the next event of each of its devices runs the new one.
@@ -231,6 +238,6 @@ impl Hub {
 impl Hub {
     /// The entry of a device, if it is cached.
     pub(crate) fn cached_device(&self, id: DeviceId) -> Option<Arc<DeviceEntry>> {
-        self.0.entries.devices.get(&id)
+        self.0.entries.devices.get(id)
     }
 }

@@ -1,12 +1,14 @@
 //! How a failure of a store sounds to a caller.
 
-use isobar_model::error::Error;
+use isobar_model::error::{Error, Fault};
 use isobar_store::error::StoreError;
 
 /// Turns a store's failure into the caller's, in one place.
 pub(crate) fn from_store(error: StoreError) -> Error {
     match error {
-        StoreError::Taken { field } => Error::invalid(field, "is already taken"),
+        StoreError::Taken { fields } => {
+            Error::Invalid(fields.into_iter().map(|field| Fault::new(field, "is already taken")).collect())
+        }
         StoreError::Gone(noun) => Error::Missing(noun),
         StoreError::InUse(why) => Error::invalid("body", why),
         StoreError::Limit(why) => Error::invalid("organizationId", why),

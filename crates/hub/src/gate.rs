@@ -263,6 +263,8 @@ impl Hub {
         named: Option<OrganizationId>,
         action: Action,
     ) -> Result<(CanWrite<OrganizationId>, Lineage)> {
+        // The role comes before the body.
+        self.allow(caller, action).await?;
         let lineage = match named {
             None => Some(caller.lineage.clone()),
             Some(id) => self.lineage_of(id).await?,

@@ -26,6 +26,9 @@ const IDEMPOTENCY_KEY_MAX: usize = 64;
 /// How long an idempotency key is remembered, in seconds (contract: Events).
 const IDEMPOTENCY_SECONDS: i64 = 24 * 3600;
 
+/// Runs of one event, when its device changes under it again and again.
+const RUNS_MAX: usize = 32;
+
 /// An event as it came in.
 struct Incoming<'a> {
     element: Arc<str>,
@@ -41,6 +44,8 @@ struct Aftermath {
     id: Option<EventId>,
     has_work: bool,
     queued: bool,
+    /// The run went by an entry that no longer holds, and left nothing.
+    outdated: bool,
     /// The events to show to streams, when there are any.
     shown: Vec<Event>,
 }
@@ -62,21 +67,30 @@ impl Hub {
         let (Some((payload, tree)), Some(element)) = (read_payload(&body, &mut faults), element) else {
             return Err(faults.end().err().unwrap_or(Error::Busy));
         };
-        let Some((pass, entry)) = target else { return Err(faults.end().err().unwrap_or(Error::Busy)) };
-        if !entry.plan.plan.accepts(element) {
-            faults.add("query.elementName", "is no deviceEvent element of the project's design");
-        }
-        faults.end()?;
+        let Some((pass, mut entry)) = target else { return Err(faults.end().err().unwrap_or(Error::Busy)) };
         let now = self.0.clock.now();
-        self.accept(&pass, &entry, &Incoming { element: Arc::from(element), payload, tree, idempotency_key, now }).await
+        let event = Incoming { element: Arc::from(element), payload, tree, idempotency_key, now };
+        for _ in 0..RUNS_MAX {
+            if !entry.plan.plan.accepts(element) {
+                faults.add("query.elementName", "is no deviceEvent element of the project's design");
+            }
+            std::mem::take(&mut faults).end()?;
+            if let Some(id) = self.accept(&pass, &entry, &event).await? {
+                return Ok(id);
+            }
+            let newer = self.device_entry(entry.device.id).await?;
+            entry = newer.ok_or_else(|| Error::invalid("query.deviceId", "no such device"))?;
+        }
+        Err(Error::Busy)
     }
 
+    /// None: the entry no longer holds, and nothing happened.
     async fn accept(
         &self,
         pass: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
-    ) -> Result<EventId> {
+    ) -> Result<Option<EventId>> {
         let mut after = Aftermath::default();
         let ran = self
             .0
@@ -84,12 +98,16 @@ impl Hub {
             .run(pass, event.idempotency_key, event.now, &mut |memory| self.process(entry, event, memory, &mut after))
             .await
             .map_err(not_committed(self, entry.device.key, after.has_work))?;
-        self.0.activity.device(entry, event.now);
         match ran {
-            Ran::Repeated(first) => Ok(first),
+            Ran::Repeated(first) => {
+                self.0.activity.device(entry, event.now);
+                Ok(Some(first))
+            }
+            Ran::Committed { .. } if after.outdated => Ok(None),
             Ran::Committed { .. } => {
+                self.0.activity.device(entry, event.now);
                 self.tell(entry, &mut after);
-                after.id.ok_or_else(|| Error::internal("a run was committed that never ran"))
+                after.id.map(Some).ok_or_else(|| Error::internal("a run was committed that never ran"))
             }
         }
     }
@@ -97,6 +115,10 @@ impl Hub {
     /// Runs the design on the event and gathers what must be written. The device's runs are serialised here, so ids
     /// grow and what expressions see is what the run before has left.
     fn process(&self, entry: &DeviceEntry, event: &Incoming<'_>, memory: &dyn Memory, after: &mut Aftermath) -> Commit {
+        if !entry.fresh() {
+            after.outdated = true;
+            return Commit::default();
+        }
         let id = self.new_id();
         let view = Arc::clone(&entry.view.lock());
         let seen = EventView {
@@ -122,6 +144,13 @@ impl Hub {
             expires_at: event.now.plus_seconds(IDEMPOTENCY_SECONDS),
         });
         self.carry_out(entry, id, outcome, &mut commit, after);
+        // Whoever loads a newer entry from here on waits for the work that is expected now. If one was loaded before,
+        // it knows nothing of this run: then this one has never been.
+        if after.has_work && !entry.fresh() {
+            self.0.outbox.met(entry.device.key);
+            *after = Aftermath { outdated: true, ..Aftermath::default() };
+            return Commit::default();
+        }
         after.id = Some(id);
         if self.0.live.has_streams() {
             after.shown = commit.history.iter().map(|event| shown(entry, event)).collect();

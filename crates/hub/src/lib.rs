@@ -11,6 +11,7 @@ mod error;
 mod events;
 mod fresh;
 mod gate;
+mod in_force;
 mod intake;
 mod live;
 mod organizations;
@@ -89,6 +90,8 @@ struct Inner {
     live: live::Live,
     outbox: outbox::Outbox,
     activity: activity::Activity,
+    /// Becomes true when calls no longer wait for what may come.
+    closing: watch::Sender<bool>,
     stop: watch::Sender<bool>,
     tasks: parking_lot::Mutex<JoinSet<()>>,
 }
@@ -101,7 +104,7 @@ impl Hub {
         let now = parts.clock.now();
         let revoked = parts.registry.jwts_revoked(now).await.told()?;
         let inner = Inner {
-            passwords: passwords::Passwords::new(&parts.chance)?,
+            passwords: passwords::Passwords::new(),
             tokens: tokens::Jwts::new(&signing_key, revoked, now),
             throttle: throttle::Throttle::default(),
             entries: entries::Entries::new(),
@@ -110,6 +113,7 @@ impl Hub {
             outbox: outbox::Outbox::new(),
             activity: activity::Activity::default(),
             mint: IdMint::new(),
+            closing: watch::Sender::new(false),
             stop: watch::Sender::new(false),
             tasks: parking_lot::Mutex::new(JoinSet::new()),
             registry: parts.registry,
@@ -120,15 +124,21 @@ impl Hub {
         };
         let hub = Hub(Arc::new(inner));
         let first_password = hub.found_first_administrator().await?;
-        hub.drain_outbox().await?;
-        hub.spawn(|hub, stop| async move { hub.run_outbox(stop).await });
+        let place = hub.drain_outbox().await?;
+        hub.spawn(|hub, stop| async move { hub.run_outbox(place, stop).await });
         hub.spawn(|hub, stop| async move { hub.run_activity(stop).await });
         hub.spawn(|hub, stop| async move { hub.run_retention(stop).await });
         Ok(Started { hub, first_password })
     }
 
+    /// From here on no call waits for what may come: each answers what there is.
+    pub fn end_waits(&self) {
+        self.0.closing.send_replace(true);
+    }
+
     /// Finishes the work beside the calls. The stores are the caller's to close.
     pub async fn stop(&self) {
+        self.end_waits();
         self.0.stop.send_replace(true);
         let mut tasks = std::mem::take(&mut *self.0.tasks.lock());
         while tasks.join_next().await.is_some() {}

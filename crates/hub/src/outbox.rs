@@ -29,6 +29,8 @@ const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 /// How long a read waits for work that would change its answer.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
+/// How long runs of a device wait for the work of earlier ones, when they must know what it changed.
+const WORK_MAX: Duration = Duration::from_secs(10);
 
 /// What one run leaves for the registry. JSON values are kept as text.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -103,15 +105,21 @@ impl Outbox {
 
     /// Waits until the registry knows what the device's runs have found out so far.
     pub(crate) async fn settled(&self, device: DeviceKey) {
-        self.wait_until(|pending| !pending.contains_key(&device)).await;
+        // A registry that is down must not hold up reads for ever: they then show what it knows.
+        self.wait_until(SETTLE_MAX, |pending| !pending.contains_key(&device)).await;
+    }
+
+    /// The same, for those who cannot go by what the registry knew before; false: it takes too long.
+    pub(crate) async fn done_with(&self, device: DeviceKey) -> bool {
+        self.wait_until(WORK_MAX, |pending| !pending.contains_key(&device)).await
     }
 
     /// Waits until the registry knows what all runs have found out.
     pub(crate) async fn caught_up(&self) {
-        self.wait_until(HashMap::is_empty).await;
+        self.wait_until(SETTLE_MAX, HashMap::is_empty).await;
     }
 
-    async fn wait_until(&self, reached: impl Fn(&HashMap<DeviceKey, u32>) -> bool) {
+    async fn wait_until(&self, most: Duration, reached: impl Fn(&HashMap<DeviceKey, u32>) -> bool) -> bool {
         let waiting = async {
             loop {
                 let done = self.done.notified();
@@ -121,32 +129,33 @@ impl Outbox {
                 done.await;
             }
         };
-        // A registry that is down must not hold up reads for ever: they then show what it knows.
-        let _ = tokio::time::timeout(SETTLE_MAX, waiting).await;
+        tokio::time::timeout(most, waiting).await.is_ok()
     }
 }
 
+/// How far the work has come.
+#[derive(Default)]
+pub(crate) struct Place {
+    /// The newest entry that was done. An older one must not be done again after it: it would bring the past back.
+    after: u64,
+    /// Entries that are done and still in the store. They leave it in their order, so that whatever is found there
+    /// at the next start is the newest part, whole.
+    done: Vec<u64>,
+}
+
 impl Hub {
-    /// Does what an earlier process left.
-    pub(crate) async fn drain_outbox(&self) -> Result<()> {
-        let mut after = 0;
-        loop {
-            let entries = self.0.telemetry.outbox(after, BATCH).await.told()?;
-            let Some(last) = entries.last() else { return Ok(()) };
-            after = last.number;
-            for entry in &entries {
-                self.do_work(entry).await.told()?;
-            }
-            let numbers: Vec<u64> = entries.iter().map(|entry| entry.number).collect();
-            self.0.telemetry.outbox_done(&numbers).await.told()?;
-        }
+    /// Does what an earlier process left. Where the work that comes begins.
+    pub(crate) async fn drain_outbox(&self) -> Result<Place> {
+        let mut place = Place::default();
+        while self.work_off(&mut place).await.told()? {}
+        Ok(place)
     }
 
     /// Does work as it comes.
-    pub(crate) async fn run_outbox(self, mut stop: watch::Receiver<bool>) {
-        let (mut after, mut retry) = (0, RETRY_FIRST);
+    pub(crate) async fn run_outbox(self, mut place: Place, mut stop: watch::Receiver<bool>) {
+        let mut retry = RETRY_FIRST;
         loop {
-            match self.work_off(&mut after).await {
+            match self.work_off(&mut place).await {
                 Ok(true) => retry = RETRY_FIRST,
                 Ok(false) => {
                     tokio::select! {
@@ -166,20 +175,23 @@ impl Hub {
     }
 
     /// Does the next batch; false when there is none.
-    async fn work_off(&self, after: &mut u64) -> std::result::Result<bool, StoreError> {
-        let entries = self.0.telemetry.outbox(*after, BATCH).await?;
-        if entries.is_empty() {
-            return Ok(false);
-        }
-        let mut done = Vec::with_capacity(entries.len());
-        for entry in &entries {
-            self.do_work(entry).await?;
-            *after = entry.number;
-            done.push(entry.number);
+    async fn work_off(&self, place: &mut Place) -> std::result::Result<bool, StoreError> {
+        let entries = self.0.telemetry.outbox(place.after, BATCH).await?;
+        let mut outcome = Ok(!entries.is_empty());
+        for entry in entries {
+            if let Err(error) = self.do_work(&entry).await {
+                outcome = Err(error);
+                break;
+            }
+            place.after = entry.number;
+            place.done.push(entry.number);
             self.0.outbox.met(entry.device);
         }
-        self.0.telemetry.outbox_done(&done).await?;
-        Ok(true)
+        if !place.done.is_empty() {
+            self.0.telemetry.outbox_done(&place.done).await?;
+            place.done.clear();
+        }
+        outcome
     }
 
     async fn do_work(&self, entry: &OutboxEntry) -> std::result::Result<(), StoreError> {

@@ -41,7 +41,7 @@ impl Hub {
     ) -> Result<Vec<Event>> {
         let (pass, _entry) = self.queue_device(principal, device, Action::CloudEventRead).await?;
         let bell = self.0.live.queue_bell(pass.target().key);
-        let mut stop = self.0.stop.subscribe();
+        let mut stop = self.0.closing.subscribe();
         let waited = tokio::time::sleep(read.wait);
         tokio::pin!(waited);
         loop {

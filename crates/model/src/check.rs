@@ -59,6 +59,18 @@ impl Faults {
         }
     }
 
+    /// Takes over the faults of a result and goes on without its value; any other error ends the input's reading.
+    pub fn gather<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(Error::Invalid(found)) => {
+                self.extend(found);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// The value, unless faults were noted.
     pub fn unless_any<T>(self, value: T) -> Result<T> {
         self.end().map(|()| value)

@@ -13,6 +13,8 @@ const BLOCKING_THREADS_MAX: usize = 64;
 /// An idle blocking thread ends after this long.
 const BLOCKING_THREAD_IDLE: Duration = Duration::from_secs(10);
 
+/// Between two looks for freed memory.
+const TIDY_EVERY: Duration = Duration::from_secs(10);
 /// The exit code of a process that was told to stop twice.
 const EXIT_WHEN_TOLD_TWICE: i32 = 130;
 
@@ -38,6 +40,21 @@ pub fn raise_file_limit() {
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::warn!(%error, "cannot raise the limit of open files: the number of connections stays bounded by it");
     }
+}
+
+/// Gives freed memory back to the system every now and then. The allocator does it when more is asked for, which a
+/// process that has become idle does not do: it would hold what its busiest moment took.
+pub async fn tidy_memory() {
+    loop {
+        tokio::time::sleep(TIDY_EVERY).await;
+        tidy();
+    }
+}
+
+#[allow(unsafe_code, reason = "the allocator's crate has no safe door to this")]
+fn tidy() {
+    // SAFETY: mi_collect has no preconditions; any thread may call it at any time.
+    unsafe { libmimalloc_sys::mi_collect(true) }
 }
 
 /// SIGTERM and Ctrl-C, caught from the moment this is made.

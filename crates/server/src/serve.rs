@@ -46,6 +46,7 @@ async fn serve(settings: &Settings, folder: &DataFolder) -> Result<(), Failure> 
     let address = listener.local_addr()?;
     let stores = Stores::open(settings).await?;
     let metrics = isobar_http::prometheus()?.install_recorder()?;
+    tokio::spawn(runtime::tidy_memory());
     let Started { hub, first_password } = Hub::start(Parts {
         registry: stores.registry.clone(),
         telemetry: stores.telemetry.clone(),

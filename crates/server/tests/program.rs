@@ -2,83 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
-use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+mod program_support;
 
-/// `isobar` with an environment that holds nothing of ours.
-fn isobar(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_isobar"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ISOBAR_")) {
-        command.env_remove(name);
-    }
-    command.args(arguments).stdin(Stdio::null());
-    command
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-fn failure(output: &Output) -> String {
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    text(&output.stderr)
-}
-
-/// A server that is ready.
-struct Serving {
-    child: Child,
-    output: BufReader<ChildStdout>,
-    address: String,
-    /// What it said before it was ready.
-    before: String,
-}
-
-impl Serving {
-    fn on(folder: &Path, environment: &[(&str, &str)]) -> Self {
-        let mut command = isobar(&["serve", "--listen", "127.0.0.1:0", "--log", "warn", "--data"]);
-        command.arg(folder).envs(environment.iter().copied());
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut output = BufReader::new(child.stdout.take().unwrap());
-        let mut before = String::new();
-        loop {
-            let mut line = String::new();
-            assert!(output.read_line(&mut line).unwrap() > 0, "it ended before it was ready: {before}");
-            match line.strip_prefix("Isobar is ready: http://") {
-                Some(address) => return Self { child, output, address: address.trim().to_owned(), before },
-                None => before.push_str(&line),
-            }
-        }
-    }
-
-    fn pid(&self) -> rustix::process::Pid {
-        rustix::process::Pid::from_child(&self.child)
-    }
-
-    fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.address).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    }
-
-    /// SIGTERM; its exit code.
-    fn stop(mut self) -> Option<i32> {
-        rustix::process::kill_process(self.pid(), rustix::process::Signal::TERM).unwrap();
-        let mut rest = String::new();
-        self.output.read_to_string(&mut rest).unwrap();
-        self.child.wait().unwrap().code()
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use program_support::{Serving, failure, isobar, text};
 
 #[test]
 fn the_printed_settings_file_is_a_sound_one() {
@@ -146,7 +72,8 @@ fn a_second_process_on_the_same_folder_is_refused_and_told_why() {
     let first = Serving::on(folder.path(), &[]);
     let second = isobar(&["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder.path()).output().unwrap();
     let told = failure(&second);
-    assert!(told.contains("in use") && told.contains(&format!("pid {}", first.child.id())), "{told}");
+    assert!(told.contains("in use") && told.contains(&format!("pid {}", first.id())), "{told}");
+    assert!(first.get("/health/ready").starts_with("HTTP/1.1 200"), "the first one goes on");
     assert_eq!(first.stop(), Some(0));
 }
 

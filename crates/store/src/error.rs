@@ -3,11 +3,11 @@
 /// A failure of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Another row has the same value in a field that must be unique; `field` is its name in the API.
-    #[error("{field} is already taken")]
+    /// Another row has the same value in a field that must be unique.
+    #[error("{} already taken", fields.join(", "))]
     Taken {
-        /// The field, as the API calls it.
-        field: &'static str,
+        /// The fields, as the API calls them; at least one.
+        fields: Vec<&'static str>,
     },
     /// The row is gone, or something that it refers to is.
     #[error("{0} is gone")]

@@ -40,6 +40,22 @@ pub fn number(text: &str) -> Option<Number<'_>> {
     matches!(text.as_bytes().first(), Some(b'-' | b'0'..=b'9')).then(|| Number::written(text))
 }
 
+/// Whether two checked texts are objects with the same keys in the same order, written alike: mostly the payloads that a
+/// device sends one after the other are.
+pub(super) fn same_keys(left: &str, right: &str) -> bool {
+    let (mut left, mut right) = (Scanner { text: left, at: 0 }, Scanner { text: right, at: 0 });
+    if left.peek() != Some(b'{') || right.peek() != Some(b'{') {
+        return false;
+    }
+    loop {
+        match (left.next_key(), right.next_key()) {
+            (Some(a), Some(b)) if a == b => {}
+            (None, None) => return true,
+            _ => return false,
+        }
+    }
+}
+
 struct Scanner<'a> {
     text: &'a str,
     at: usize,
@@ -75,6 +91,23 @@ impl<'a> Scanner<'a> {
                 return None;
             }
         }
+    }
+
+    /// The next key of an object, with its quotes, and past its value; none at the end. Stands before `{` or `,` at first.
+    fn next_key(&mut self) -> Option<&'a str> {
+        if !matches!(self.peek()?, b'{' | b',') {
+            return None;
+        }
+        self.at += 1;
+        self.skip_white_space();
+        let from = self.at;
+        self.skip_string()?;
+        let name = self.text.get(from..self.at)?;
+        self.skip_white_space();
+        self.at += 1;
+        self.skip_value()?;
+        self.skip_white_space();
+        Some(name)
     }
 
     /// Goes to an item of an array.

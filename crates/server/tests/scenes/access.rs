@@ -92,9 +92,7 @@ impl<'a> Things<'a> {
             ("GET", "/v2/users/{id}") => case(&format!("/v2/users/{user}"), None, 200),
             ("GET", "/v2/users/{id}/apiKeys") => case(&format!("/v2/users/{user}/apiKeys"), None, 200),
             ("POST", "/v2/users/{id}/apiKeys") => case(&format!("/v2/users/{user}/apiKeys"), named("key"), 201),
-            ("DELETE", "/v2/users/{id}/apiKeys/{keyId}") => {
-                case(&format!("/v2/users/{user}/apiKeys/{key}"), None, 204)
-            }
+            ("DELETE", "/v2/users/{id}/apiKeys/{keyId}") => case(&format!("/v2/users/{user}/apiKeys/{key}"), None, 204),
             ("POST", "/v2/devices") => case(row.path, Some(new_device), 201),
             ("GET", "/v2/devices/{id}") => case(&own(""), None, 200),
             ("PUT", "/v2/devices/{id}") => case(&own(""), Some(new_device), 200),
@@ -113,9 +111,7 @@ impl<'a> Things<'a> {
                 Case { hidden: Some(400), ..case(&fridge.door("reading"), Some(json!({"temp": 4})), 201) }
             }
             ("GET", "/v2/events/cloud") => case(&fridge.queue(), None, 200),
-            ("POST", "/v2/events/cloud") => {
-                case(&format!("{}&elementName=alarm", fridge.queue()), Some(json!(2)), 201)
-            }
+            ("POST", "/v2/events/cloud") => case(&format!("{}&elementName=alarm", fridge.queue()), Some(json!(2)), 201),
             ("GET", "/v2/events/cloud/next") => {
                 case(&format!("/v2/events/cloud/next?deviceId={device}&peek=true"), None, 200)
             }

@@ -1,1 +1,325 @@
-//! Soon.
+//! What is wrong is refused, every field of it is named, and nothing is written.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::app::{new_user, with_json};
+use crate::support::{Device, NOBODY, Person, TestApp};
+
+/// Nothing was stored, kept in history, or created.
+async fn nothing_came_of_it(ana: &Person<'_>, device: &Device<'_>) {
+    assert_eq!(ana.get(&device.at("events")).await.ok()["meta"]["totalDocs"], 0);
+    assert_eq!(ana.get(&device.at("storage")).await.ok()["meta"]["totalDocs"], 0);
+    assert_eq!(ana.get("/v2/devices").await.ok()["meta"]["totalDocs"], 1);
+}
+
+#[tokio::test]
+async fn all_failing_fields_are_named_at_once() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    assert_eq!(ana.post("/v2/devices", json!({})).await.faults(), ["name", "projectUuid"]);
+    let wrong = json!({
+        "name": 7,
+        "projectUuid": "short",
+        "versionUuid": "x".repeat(37),
+        "protocol": "x".repeat(21),
+        "protocols": ["http", 5, "y".repeat(21)],
+        "meta": [],
+        "description": "x".repeat(201),
+        "streetAddress": {"city": 1, "postalCode": 1.5, "country": []},
+        "organizationId": {},
+    });
+    let all = [
+        "description",
+        "meta",
+        "name",
+        "organizationId",
+        "projectUuid",
+        "protocol",
+        "protocols[1]",
+        "protocols[2]",
+        "streetAddress.city",
+        "streetAddress.country",
+        "streetAddress.postalCode",
+        "versionUuid",
+    ];
+    assert_eq!(ana.post("/v2/devices", wrong.clone()).await.faults(), all);
+    assert_eq!(ana.put(&device.url(), wrong).await.faults(), all);
+    let wrong =
+        json!({"name": "", "parentId": "up", "description": 1, "childrenInheritDashboard": 1, "deviceTable": 1});
+    let all = ["childrenInheritDashboard", "description", "deviceTable", "name", "parentId"];
+    assert_eq!(ana.post("/v2/organizations", wrong).await.faults(), all);
+    let wrong = json!({"name": null, "organizationId": 5});
+    assert_eq!(ana.post("/v2/projects", wrong).await.faults(), ["name", "organizationId"]);
+    let wrong = json!({"createVersion": "x".repeat(17), "description": "x".repeat(2001), "meta": 1, "planes": []});
+    let place = format!("/v2/projects/{}/specification", ana.project().await);
+    assert_eq!(ana.put(&place, wrong).await.faults(), ["createVersion", "description", "meta", "name", "planes"]);
+    nothing_came_of_it(&ana, &device).await;
+}
+
+#[tokio::test]
+async fn the_bounds_themselves_are_allowed() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let project = ana.project().await.to_owned();
+    // Characters are counted, not bytes.
+    let device = ana
+        .creates_device_as(json!({
+            "name": "é".repeat(80), "projectUuid": project, "description": "ü".repeat(200),
+            "versionUuid": "x".repeat(36), "protocol": "p".repeat(20),
+        }))
+        .await;
+    assert_eq!(ana.get(&device.url()).await.ok()["name"], "é".repeat(80));
+    let long = json!({"name": "é".repeat(81), "projectUuid": project});
+    assert_eq!(ana.post("/v2/devices", long).await.faults(), ["name"]);
+    device.posts(&"x".repeat(128), json!(1)).await.created();
+    assert_eq!(device.posts(&"x".repeat(129), json!(1)).await.faults(), ["query.elementName"]);
+    device.posts_once(&"k".repeat(64), "e", json!(1)).await.created();
+    assert_eq!(device.posts_once(&"k".repeat(65), "e", json!(1)).await.faults().len(), 1);
+}
+
+#[tokio::test]
+async fn what_a_body_names_must_exist_within_reach() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let bob = app.stranger("bob").await;
+    let device = ana.creates_device("fridge").await;
+    let project = ana.project().await;
+    for (organization, fault) in [(NOBODY, "organizationId"), (bob.organization.as_str(), "organizationId")] {
+        let body = json!({"name": "x", "projectUuid": project, "organizationId": organization});
+        assert_eq!(ana.post("/v2/devices", body.clone()).await.faults(), [fault]);
+        assert_eq!(ana.put(&device.url(), body).await.faults(), [fault]);
+        let body = json!({"name": "x", "organizationId": organization});
+        assert_eq!(ana.post("/v2/projects", body).await.faults(), [fault]);
+        assert_eq!(
+            ana.post("/v2/organizations", json!({"name": "x", "parentId": organization})).await.faults(),
+            ["parentId"]
+        );
+    }
+    for unknown in [NOBODY, bob.project().await] {
+        let body = json!({"name": "x", "projectUuid": unknown});
+        assert_eq!(ana.post("/v2/devices", body.clone()).await.faults(), ["projectUuid"]);
+        assert_eq!(ana.put(&device.url(), body).await.faults(), ["projectUuid"]);
+        let both = json!({"name": "x", "projectUuid": unknown, "organizationId": NOBODY});
+        assert_eq!(ana.post("/v2/devices", both.clone()).await.faults(), ["organizationId", "projectUuid"]);
+        assert_eq!(ana.put(&device.url(), both).await.faults(), ["organizationId", "projectUuid"]);
+    }
+    nothing_came_of_it(&ana, &device).await;
+    // Whose role is too low hears of that, not of what the body names.
+    let basic = ana.invites("basic", "basicUser").await;
+    let mut user = new_user("x", "basicUser");
+    user["organizationId"] = json!(NOBODY);
+    basic.post("/v2/users", user).await.forbidden();
+    for place in ["/v2/devices", "/v2/projects", "/v2/organizations"] {
+        let body = json!({"name": "x", "projectUuid": NOBODY, "organizationId": NOBODY, "parentId": NOBODY});
+        basic.post(place, body).await.forbidden();
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_no_json_is_refused_wherever_it_comes() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    let deep = format!("{}{}", "[".repeat(65), "]".repeat(65));
+    let huge = format!("1{}", "0".repeat(400));
+    let bodies: [&[u8]; 18] = [
+        b"",
+        b"{",
+        b"{\"name\":\"a\",}",
+        b"{'name':'a'}",
+        b"{\"name\":\"a\"} x",
+        b"{\"a\":1,\"a\":2}",
+        b"{\"a\":{\"\\u0061\":1,\"a\":2}}",
+        b"NaN",
+        b"-Infinity",
+        b"01",
+        b"1e",
+        b"\"\xff\xfe\"",
+        b"\"\\ud800\"",
+        b"\"tab\tinside\"",
+        b"nul",
+        b"{\"name\":1e400}",
+        huge.as_bytes(),
+        deep.as_bytes(),
+    ];
+    let places =
+        ["/v2/devices", "/v2/organizations", "/v2/projects", "/v2/users", "/v2/auth/login", "/v2/auth/register"];
+    for body in bodies {
+        assert_eq!(device.posts_text("reading", body.to_vec()).await.faults(), ["body"], "{}", body.escape_ascii());
+        for place in places {
+            assert_eq!(ana.post_text(place, body.to_vec()).await.faults(), ["body"], "{place} {}", body.escape_ascii());
+        }
+    }
+    for other in [json!([]), json!("text"), json!(1), json!(true)] {
+        for place in places {
+            assert_eq!(ana.post(place, other.clone()).await.faults(), ["body"], "{place} {other}");
+        }
+    }
+    nothing_came_of_it(&ana, &device).await;
+}
+
+#[tokio::test]
+async fn unusual_json_is_taken_as_it_is() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    let (deep, long) = (format!("{}{}", "[".repeat(64), "]".repeat(64)), format!("{}.5", "9".repeat(300)));
+    for payload in [
+        "0",
+        "-0",
+        "false",
+        "\"\"",
+        "[]",
+        "{}",
+        "{\"\":null}",
+        "1E-400",
+        &long,
+        &deep,
+        "\"\\u0000 \\ud83d\\ude00 é\"",
+        "\"null\"",
+    ] {
+        device.posts_text("odd", payload.to_owned()).await.created();
+        let newest = ana.get(&device.at("data/odd?limit=1")).await.is(200);
+        assert!(newest.text.contains(&format!("\"payload\":{payload}}}")), "{payload} became {}", newest.text);
+    }
+    // White space around a payload is no part of it.
+    device.posts_text("odd", " \r\n{ \"a\" : 1 }\t\n").await.created();
+    assert_eq!(ana.get(&device.at("last/odd")).await.ok()["values"], json!({"a": 1}));
+}
+
+#[tokio::test]
+async fn json_must_say_that_it_is_json() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "application/xml", ""] {
+        let body = json!({"name": "x", "projectUuid": ana.project().await}).to_string();
+        let request = ana.request(Method::POST, "/v2/devices").header("content-type", kind).body(body);
+        assert_eq!(app.send(request).await.faults(), ["body"], "{kind}");
+        let request = device.request(Method::POST, "/v2/events/device?elementName=reading");
+        assert_eq!(app.send(request.header("content-type", kind).body("1")).await.faults(), ["body"], "{kind}");
+    }
+    let bare = device.request(Method::POST, "/v2/events/device?elementName=reading").body("1");
+    assert_eq!(app.send(bare).await.faults(), ["body"]);
+    nothing_came_of_it(&ana, &device).await;
+    let spelled = device.request(Method::POST, "/v2/events/device?elementName=reading");
+    app.send(spelled.header("content-type", "application/json; charset=utf-8").body("1")).await.created();
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_is_refused_and_one_at_the_limit_is_not() {
+    let app = TestApp::with(|settings| settings.http.max_body_bytes = 1000).await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    let text = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
+    device.posts_text("reading", text(1001)).await.is(413);
+    // Nor does it help to keep the length to oneself.
+    let pieces = (0..200).map(|_| Ok::<_, std::io::Error>("x".repeat(100)));
+    let stream = http_body_util::StreamBody::new(futures::stream::iter(
+        pieces.map(|piece| piece.map(|text| hyper::body::Frame::data(bytes::Bytes::from(text)))),
+    ));
+    device.posts_text("reading", reqwest::Body::wrap(stream)).await.is(413);
+    ana.post("/v2/devices", json!({"name": "x".repeat(1000)})).await.is(413);
+    nothing_came_of_it(&ana, &device).await;
+    device.posts_text("reading", text(1000)).await.created();
+    // 404 comes before 413, and so do 401 and 403.
+    let basic = ana.invites("basic", "basicUser").await;
+    let door = device.door("reading");
+    basic.post_text(&door, text(1001)).await.forbidden();
+    app.send(with_json(app.request(Method::POST, &door), &json!("x".repeat(2000)))).await.unauthenticated();
+    ana.put(&format!("/v2/devices/{NOBODY}"), json!("x".repeat(2000))).await.not_found();
+}
+
+#[tokio::test]
+async fn bad_parameters_are_all_named() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    device.posts("reading", json!(1)).await.created();
+    let bad =
+        "page=0&limit=10001&from=soon&to=2026-02-30&sortBy=size&filter[payload.a][like]=1&filter[createdAt][lt]=x";
+    let all = [
+        "query.filter[createdAt][lt]",
+        "query.filter[payload.a][like]",
+        "query.from",
+        "query.limit",
+        "query.page",
+        "query.sortBy",
+        "query.to",
+    ];
+    assert_eq!(ana.get(&device.at(&format!("data/reading?{bad}"))).await.faults(), all);
+    let bad = "page=x&limit=0&depth=-1&organizationId=here&sortBy=payload";
+    let all = ["query.depth", "query.limit", "query.organizationId", "query.page", "query.sortBy"];
+    for list in ["devices", "projects", "users"] {
+        assert_eq!(ana.get(&format!("/v2/{list}?{bad}")).await.faults(), all);
+    }
+    let all = ["query.cloudEvents", "query.deviceEvents", "query.limit"];
+    assert_eq!(ana.get(&device.at("events?deviceEvents=1&cloudEvents=&limit=-5")).await.faults(), all);
+    let bad = format!("{}&peek=maybe&wait=61&limit=ten", device.queue());
+    assert_eq!(ana.get(&bad).await.faults(), ["query.limit", "query.peek", "query.wait"]);
+    assert_eq!(ana.get("/v2/events/cloud").await.faults(), ["query.deviceId"]);
+    assert_eq!(ana.post("/v2/events/device", json!(1)).await.faults(), ["query.deviceId", "query.elementName"]);
+    let nowhere = format!("/v2/events/device?deviceId={NOBODY}&elementName=");
+    assert_eq!(ana.post_text(&nowhere, "{").await.faults(), ["body", "query.deviceId", "query.elementName"]);
+    // An unknown thing is told before what is wrong with the parameters.
+    ana.get(&device.at("data/unheard?limit=0")).await.not_found();
+    ana.get(&format!("/v2/devices/{NOBODY}/events?limit=0")).await.not_found();
+}
+
+#[tokio::test]
+async fn unknown_paths_and_wrong_methods_answer_in_the_error_shape() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    for path in ["/v2", "/v2/nothing", "/v2/devices/", "/v1/devices", "/v2/devices/%ff", "/v2//devices"] {
+        ana.get(path).await.is(404);
+        app.get(path).await;
+    }
+    for (method, path, allow) in [
+        (Method::DELETE, "/v2/devices", "GET,HEAD,POST"),
+        (Method::PATCH, "/v2/devices/x", "GET,HEAD,PUT,DELETE"),
+        (Method::GET, "/v2/events/device", "POST"),
+        (Method::POST, "/v2/auth/user", "GET,HEAD"),
+    ] {
+        let refused = ana.app.send(ana.request(method, path)).await.is(405);
+        let mut allowed: Vec<&str> = refused.header("allow").split(',').map(str::trim).collect();
+        let mut expected: Vec<&str> = allow.split(',').collect();
+        allowed.sort();
+        expected.sort();
+        assert_eq!(allowed, expected, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_hangs_up_midway_leaves_nothing_and_harms_nobody() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    let head = format!(
+        "POST /v2/events/device?elementName=reading HTTP/1.1\r\nhost: isobar\r\ncloud: {}\r\n\
+         content-type: application/json\r\ncontent-length: 20\r\n\r\n",
+        device.token
+    );
+    for sent in [&head[..10], &head[..head.len() - 2], &head, &format!("{head}{{\"temp\":")] {
+        for _ in 0..5 {
+            let mut socket = TcpStream::connect(app.address).unwrap();
+            socket.write_all(sent.as_bytes()).unwrap();
+            drop(socket);
+        }
+    }
+    // One that says it is done before it is hears why it is refused.
+    let mut socket = TcpStream::connect(app.address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.write_all(format!("{head}{{\"temp\":").as_bytes()).unwrap();
+    socket.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    let _ = socket.read_to_string(&mut answer);
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer}");
+    nothing_came_of_it(&ana, &device).await;
+    device.posts("reading", json!({"temp": 9.1})).await.created();
+}

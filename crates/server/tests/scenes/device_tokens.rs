@@ -1,1 +1,79 @@
-//! Soon.
+//! What a device may do with its token: its own channel, its own things, nothing else.
+
+use isobar_http::{Entry, table};
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::person::text;
+use crate::support::{Device, TestApp};
+
+#[tokio::test]
+async fn a_device_sees_its_own_things() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    device.posts("reading", json!({"temp": 4})).await.created();
+    assert_eq!(device.get(&device.url()).await.ok()["name"], "fridge");
+    assert_eq!(device.get(&device.at("last/reading")).await.ok()["values"], json!({"temp": 4}));
+    device.takes().await.no_content();
+    let id = device.queues("alarm", json!(1)).await;
+    let delete = device.request(Method::DELETE, &format!("/v2/events/cloud/{id}"));
+    app.send(delete).await.no_content();
+}
+
+#[tokio::test]
+async fn another_device_is_hidden_from_it() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let (one, other) = (ana.creates_device("one").await, ana.creates_device("other").await);
+    other.posts("reading", json!(1)).await.created();
+    one.get(&other.url()).await.not_found();
+    one.get(&other.at("last/reading")).await.not_found();
+    // On the channel the token says which device it is, whatever is named.
+    let request = one.request(Method::POST, &other.door("reading")).header("content-type", "application/json");
+    app.send(request.body("2")).await.created();
+    assert_eq!(ana.get(&one.at("data/reading")).await.list_of("/payload"), [2]);
+    assert_eq!(ana.get(&other.at("data/reading")).await.list_of("/payload"), [1]);
+    other.queues("alarm", json!("for other")).await;
+    one.get(&format!("/v2/events/cloud/next?deviceId={}", other.id)).await.no_content();
+    other.takes().await.ok();
+}
+
+#[tokio::test]
+async fn whatever_is_a_users_alone_refuses_it() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    device.posts("reading", json!(1)).await.created();
+    for row in table().into_iter().filter(|row| row.entry == Entry::User) {
+        let path =
+            row.path.replace("{id}", &device.id).replace("{deviceId}", &device.id).replace("{elementName}", "reading");
+        let method: Method = row.method.name().parse().unwrap();
+        app.send(device.request(method, &path)).await.unauthenticated();
+    }
+    // A token is a device's in its own header only.
+    let jwt = app.request(Method::GET, &device.url()).bearer_auth(&device.token);
+    app.send(jwt).await.unauthenticated();
+    let key = app.request(Method::GET, &device.url()).header("api_auth_token", &device.token);
+    app.send(key).await.unauthenticated();
+}
+
+#[tokio::test]
+async fn a_new_token_ends_the_old_one_at_once_and_for_good() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let old = ana.creates_device("fridge").await;
+    old.posts("reading", json!(1)).await.created();
+    let rotated = ana.post(&old.at("token"), json!({})).await.created();
+    let new = Device { app: &app, id: old.id.clone(), token: text(&rotated, "token").to_owned() };
+    assert_eq!(rotated.as_object().unwrap().len(), 1);
+    old.posts("reading", json!(2)).await.unauthenticated();
+    old.get(&old.url()).await.unauthenticated();
+    new.posts("reading", json!(3)).await.created();
+    assert_eq!(ana.get(&new.at("data/reading")).await.list_of("/payload"), [3, 1]);
+    let (id, old, new) = (new.id, old.token, new.token);
+    let app = app.restart().await;
+    let device = |token: &str| Device { app: &app, id: id.clone(), token: token.to_owned() };
+    device(&old).posts("reading", json!(4)).await.unauthenticated();
+    device(&new).posts("reading", json!(5)).await.created();
+}

@@ -1,1 +1,229 @@
-//! Soon.
+//! Devices: created, listed, changed, deleted.
+
+use serde_json::json;
+
+use crate::support::person::text;
+use crate::support::{NOBODY, TestApp, on_both_registries};
+
+on_both_registries!(
+    a_device_is_created_and_fetched,
+    what_a_change_leaves_out_keeps_its_value_and_null_clears,
+    a_list_is_searched_sorted_and_narrowed,
+    a_list_comes_in_pages_that_never_overlap,
+    last_values_come_with_devices_when_they_are_asked_for,
+    a_deleted_device_is_gone_with_everything_it_said,
+    a_device_moves_to_another_organization,
+);
+
+async fn a_device_is_created_and_fetched(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let project = ana.project().await.to_owned();
+    let body = json!({
+        "name": "fridge",
+        "projectUuid": project,
+        "versionUuid": "1.2",
+        "protocol": "http",
+        "protocols": ["http", "lora"],
+        "meta": {"floor": 3, "big": 12345678901234567890123456789_u128.to_string()},
+        "description": "cold",
+        "streetAddress": {"address": "Main Street 1", "city": "Delft", "region": "ZH", "postalCode": 2600, "country": "NL"},
+        "id": "a read-only member",
+        "unknown": "ignored",
+    });
+    let mut made = ana.post("/v2/devices", body).await.created();
+    let (id, token) = (text(&made, "id").to_owned(), text(&made, "token").to_owned());
+    assert!(token.len() >= 43, "256 bits");
+    made.as_object_mut().unwrap().remove("token");
+    let expected = json!({
+        "id": id,
+        "uuid": id,
+        "name": "fridge",
+        "projectUuid": project,
+        "versionUuid": "1.2",
+        "protocol": "http",
+        "protocols": ["http", "lora"],
+        "meta": {"floor": 3, "big": "12345678901234567890123456789"},
+        "description": "cold",
+        "streetAddress": {"address": "Main Street 1", "city": "Delft", "region": "ZH", "postalCode": 2600, "country": "NL"},
+        "organizationId": ana.organization,
+        "organizationName": "ana's company",
+        "createdBy": ana.id,
+        "lastValues": [],
+        "lastActive": null,
+        "createdAt": "2027-01-15T08:00:00.000Z",
+        "updatedAt": "2027-01-15T08:00:00.000Z",
+        "statusText": "none",
+        "statusInt": 0,
+        "imageUrl": format!("/v2/devices/{id}/image.png"),
+    });
+    assert_eq!(made, expected);
+    let fetched = ana.get(&format!("/v2/devices/{id}")).await;
+    assert!(!fetched.text.contains(&token), "the token is shown once");
+    assert_eq!(fetched.ok(), expected);
+    assert_eq!(ana.get("/v2/devices").await.ok()["data"], json!([expected]));
+    assert_eq!(ana.get(&format!("/v2/organizations/{}", ana.organization)).await.ok()["deviceCount"], 1);
+}
+
+async fn what_a_change_leaves_out_keeps_its_value_and_null_clears(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let project = ana.project().await.to_owned();
+    let full = json!({
+        "name": "fridge", "projectUuid": project, "versionUuid": "1", "protocol": "http", "protocols": ["http"],
+        "meta": {"floor": 3, "wing": "b"}, "description": "cold", "streetAddress": {"city": "Delft", "country": "NL"},
+    });
+    let device = ana.creates_device_as(full).await;
+    let before = ana.get(&device.url()).await.ok();
+    app.wait_seconds(5);
+    let mut expected = before.clone();
+    let bare = json!({"name": "icebox", "projectUuid": project});
+    (expected["name"], expected["updatedAt"]) = (json!("icebox"), json!("2027-01-15T08:00:05.000Z"));
+    assert_eq!(ana.put(&device.url(), bare).await.ok(), expected);
+    // What was read can be sent back.
+    assert_eq!(ana.put(&device.url(), expected.clone()).await.ok(), expected);
+    let cleared = json!({
+        "name": "icebox", "projectUuid": project, "versionUuid": null, "protocol": null, "description": null,
+        "streetAddress": null, "meta": {"floor": 4},
+    });
+    for (member, value) in cleared.as_object().unwrap() {
+        expected[member] = value.clone();
+    }
+    assert_eq!(ana.put(&device.url(), cleared).await.ok(), expected);
+    assert_eq!(ana.get(&device.url()).await.ok(), expected);
+    assert_eq!(ana.put(&device.url(), json!({})).await.faults(), ["name", "projectUuid"]);
+    assert_eq!(ana.get(&device.url()).await.ok(), expected);
+}
+
+async fn a_list_is_searched_sorted_and_narrowed(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let project = ana.project().await.to_owned();
+    let mut ids = Vec::new();
+    for (name, description, place) in
+        [("beta", "Kitchen 100%", "north"), ("Alpha", "cellar", "SOUTH"), ("gamma", "kitchen_2", "Ünder")]
+    {
+        app.wait_seconds(1);
+        let body = json!({"name": name, "projectUuid": project, "description": description, "meta": {"place": place}});
+        ids.push(ana.creates_device_as(body).await.id);
+    }
+    let list = async |query: &str| ana.get(&format!("/v2/devices?{query}")).await.names();
+    assert_eq!(list("searchText=KITCHEN").await, ["beta", "gamma"]);
+    assert_eq!(list("searchText=south").await, ["Alpha"]);
+    assert_eq!(list("searchText=%C3%BCnder").await, ["gamma"]);
+    assert_eq!(list("searchText=100%25").await, ["beta"]);
+    assert_eq!(list("searchText=n_2").await, ["gamma"]);
+    assert_eq!(list("searchText=_").await, ["gamma"]);
+    assert_eq!(list("searchText=%27").await, [""; 0]);
+    assert_eq!(list(&format!("searchText={}", ids[1])).await, ["Alpha"]);
+    assert_eq!(list("searchText=nowhere").await, [""; 0]);
+    assert_eq!(list("sortBy=-createdAt").await, ["gamma", "Alpha", "beta"]);
+    assert_eq!(list("sortBy=%2BcreatedAt").await, ["beta", "Alpha", "gamma"]);
+    assert_eq!(list("sortBy=statusInt,-description").await, ["gamma", "Alpha", "beta"]);
+    let names = list("").await;
+    assert_eq!(list("sortBy=name").await, names, "by name, unless something else is asked for");
+    assert_eq!(list("sortBy=-name").await, names.into_iter().rev().collect::<Vec<_>>());
+    assert_eq!(list(&format!("entityList={},{NOBODY}&entityList={}", ids[0], ids[2])).await, ["beta", "gamma"]);
+    assert_eq!(list("entityList=").await, [""; 0]);
+    assert_eq!(list(&format!("entityList={}&searchText=cellar", ids[0])).await, [""; 0]);
+    let bob = app.stranger("bob").await;
+    assert_eq!(bob.get(&format!("/v2/devices?entityList={}", ids[0])).await.names(), [""; 0]);
+    bob.get(&format!("/v2/devices?organizationId={}", ana.organization)).await.not_found();
+}
+
+async fn a_list_comes_in_pages_that_never_overlap(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    for number in 0..7 {
+        ana.creates_device(if number % 2 == 0 { "even" } else { "odd" }).await;
+    }
+    let mut seen = Vec::new();
+    for page in 1..=3 {
+        let body = ana.get(&format!("/v2/devices?sortBy=-name&limit=3&page={page}")).await.ok();
+        let meta = json!({
+            "totalDocs": 7, "page": page, "limit": 3, "hasPrevPage": page > 1, "hasNextPage": page < 3, "totalPages": 3,
+        });
+        assert_eq!(body["meta"], meta);
+        seen.extend(body["data"].as_array().unwrap().iter().map(|device| text(device, "id").to_owned()));
+    }
+    assert_eq!(seen.len(), 7);
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), 7);
+    let past = ana.get("/v2/devices?limit=3&page=4").await.ok();
+    assert_eq!((&past["data"], &past["meta"]["totalDocs"]), (&json!([]), &json!(7)));
+    assert_eq!(past["meta"]["hasNextPage"], false);
+    ana.get("/v2/devices?page=18446744073709551615&limit=10000").await.ok();
+    ana.get("/v2/devices?page=99999999999999999999999").await.ok();
+}
+
+async fn last_values_come_with_devices_when_they_are_asked_for(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let (one, other) = (ana.creates_device("a").await, ana.creates_device("b").await);
+    one.posts("climate", json!({"temp": 1, "hum": 2})).await.created();
+    one.posts("climate", json!({"temp": 3})).await.created();
+    one.posts("door%20one", json!("open")).await.created();
+    other.posts("climate", json!({"temp": 4})).await.created();
+    let last = async |query: &str| ana.get(&format!("/v2/devices?{query}")).await.list_of("/lastValues");
+    assert_eq!(last("").await, [json!([]), json!([])]);
+    let all = last("lastValues=all").await;
+    assert_eq!(all[0][0]["values"], json!({"temp": 3, "hum": 2}));
+    assert_eq!(all[0][1]["values"], json!("open"));
+    assert_eq!(all[1][0]["values"], json!({"temp": 4}));
+    let named = last("lastValues=door%20one,unheard").await;
+    assert_eq!(named[0][0]["elementName"], "door one");
+    assert_eq!(named[1], json!([]));
+    let single = ana.get(&format!("{}?lastValues=climate", one.url())).await.ok();
+    assert_eq!(single["lastValues"].as_array().unwrap().len(), 1);
+    let body = json!({"name": "a", "projectUuid": ana.project().await});
+    let changed = ana.put(&format!("{}?lastValues=climate", one.url()), body).await.ok();
+    assert_eq!(changed["lastValues"], single["lastValues"]);
+}
+
+async fn a_deleted_device_is_gone_with_everything_it_said(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    let event = device.posts("reading", json!(1)).await.created();
+    device.queues("alarm", json!(1)).await;
+    ana.delete(&device.url()).await.no_content();
+    for place in [
+        device.url(),
+        device.at("data/reading"),
+        device.at("last/reading"),
+        device.at("storage"),
+        device.at("events"),
+        device.at(&format!("events/{}", text(&event, "id"))),
+        device.queue(),
+    ] {
+        ana.get(&place).await.not_found();
+    }
+    ana.delete(&device.url()).await.not_found();
+    device.posts("reading", json!(2)).await.unauthenticated();
+    device.takes().await.unauthenticated();
+    assert_eq!(ana.post(&device.door("reading"), json!(1)).await.faults(), ["query.deviceId"]);
+    assert_eq!(ana.get("/v2/devices").await.ok()["meta"]["totalDocs"], 0);
+    assert_eq!(ana.get(&format!("/v2/organizations/{}", ana.organization)).await.ok()["deviceCount"], 0);
+}
+
+async fn a_device_moves_to_another_organization(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let (north, south) = (ana.founds("North", &ana.organization).await, ana.founds("South", &ana.organization).await);
+    let nora = ana.invites_into(&north, "nora", "manager").await;
+    let sven = ana.invites_into(&south, "sven", "manager").await;
+    let project = ana.project().await.to_owned();
+    let device = nora.creates_device_of(&project, "truck").await;
+    device.posts("reading", json!(1)).await.created();
+    sven.get(&device.url()).await.not_found();
+    let to = |organization: &str| json!({"name": "truck", "projectUuid": project, "organizationId": organization});
+    // Nobody moves a thing out of its own reach.
+    assert_eq!(nora.put(&device.url(), to(&south)).await.faults(), ["organizationId"]);
+    assert_eq!(ana.put(&device.url(), to(&south)).await.ok()["organizationName"], "South");
+    nora.get(&device.url()).await.not_found();
+    nora.get(&device.at("data/reading")).await.not_found();
+    assert_eq!(nora.post(&device.door("reading"), json!(1)).await.faults(), ["query.deviceId"]);
+    assert_eq!(sven.get(&device.at("data/reading")).await.list_of("/payload"), [1]);
+    device.posts("reading", json!(2)).await.created();
+    let count = async |organization: &str| {
+        ana.get(&format!("/v2/organizations/{organization}")).await.ok()["deviceCount"].clone()
+    };
+    assert_eq!(
+        (count(&north).await, count(&south).await, count(&ana.organization).await),
+        (json!(0), json!(1), json!(1))
+    );
+}

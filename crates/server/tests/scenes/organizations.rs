@@ -1,1 +1,108 @@
-//! Soon.
+//! Organizations: a tree.
+
+use serde_json::json;
+
+use crate::support::designs::fridge;
+use crate::support::person::text;
+use crate::support::{NOBODY, TestApp, on_both_registries};
+
+on_both_registries!(
+    an_organization_is_founded_beneath_its_parent,
+    a_list_goes_as_deep_as_it_is_asked,
+    an_organization_shows_the_highest_status_beneath_it,
+);
+
+async fn an_organization_is_founded_beneath_its_parent(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let body = json!({
+        "name": "North", "description": "cold", "childrenInheritDashboard": true, "deviceTable": {"columns": ["a"]},
+    });
+    let made = ana.post("/v2/organizations", body).await.created();
+    let id = text(&made, "id");
+    let expected = json!({
+        "id": id,
+        "name": "North",
+        "parentId": ana.organization,
+        "description": "cold",
+        "path": [{"id": ana.organization, "name": "ana's company"}, {"id": id, "name": "North"}],
+        "imageUrl": format!("/v2/organizations/{id}/image.png"),
+        "parentName": "ana's company",
+        "createdAt": "2027-01-15T08:00:00.000Z",
+        "updatedAt": "2027-01-15T08:00:00.000Z",
+        "hasChildren": false,
+        "statusText": "none",
+        "statusInt": 0,
+        "deviceCount": 0,
+        "dataUsageMb": 0.0,
+        "deviceCountLimit": 0.0,
+        "dataUsageMbLimit": 0.0,
+        "childrenInheritDashboard": true,
+        "deviceTable": {"columns": ["a"]},
+    });
+    assert_eq!(made, expected);
+    assert_eq!(ana.get(&format!("/v2/organizations/{id}")).await.ok(), expected);
+    let own = ana.get(&format!("/v2/organizations/{}", ana.organization)).await.ok();
+    assert_eq!((&own["hasChildren"], &own["parentId"], &own["parentName"]), (&json!(true), &json!(null), &json!(null)));
+    // Names are taken as often as they are given.
+    ana.post("/v2/organizations", json!({"name": "North"})).await.created();
+    // At the top of the tree only the system's administrator founds; anybody else's lie beneath their own.
+    let beneath = ana.post("/v2/organizations", json!({"name": "x", "parentId": null})).await.created();
+    assert_eq!(beneath["parentId"], ana.organization.as_str());
+    let top = app.admin().await.post("/v2/organizations", json!({"name": "Top", "parentId": null})).await.created();
+    assert_eq!((&top["parentId"], top["path"].as_array().unwrap().len()), (&json!(null), 1));
+}
+
+async fn a_list_goes_as_deep_as_it_is_asked(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let b = ana.founds("b", &ana.organization).await;
+    let a = ana.founds("a", &ana.organization).await;
+    let c = ana.founds("c", &b).await;
+    ana.founds("d 100%", &c).await;
+    app.stranger("bob").await;
+    let list = async |query: &str| ana.get(&format!("/v2/organizations?{query}")).await.names();
+    assert_eq!(list("").await, ["a", "ana's company", "b"]);
+    assert_eq!(list("depth=2").await, ["a", "ana's company", "b", "c"]);
+    assert_eq!(list("depth=all").await, ["a", "ana's company", "b", "c", "d 100%"]);
+    assert_eq!(list(&format!("parentId={b}")).await, ["c"]);
+    assert_eq!(list(&format!("parentId={b}&depth=4294967295")).await, ["c", "d 100%"]);
+    assert_eq!(list(&format!("parentId={a}&depth=all")).await, [""; 0]);
+    assert_eq!(list("depth=all&searchText=D%20100%25").await, ["d 100%"]);
+    assert_eq!(list("depth=all&sortBy=-name&limit=2&page=2").await, ["b", "ana's company"]);
+    assert_eq!(list(&format!("depth=all&entityList={a},{c},{NOBODY}")).await, ["a", "c"]);
+    ana.get(&format!("/v2/organizations?parentId={NOBODY}")).await.not_found();
+    // From below, the tree begins at one's own organization.
+    let cleo = ana.invites_into(&c, "cleo", "administrator").await;
+    assert_eq!(cleo.get("/v2/organizations?depth=all").await.names(), ["c", "d 100%"]);
+    cleo.get(&format!("/v2/organizations?parentId={b}")).await.not_found();
+    assert_eq!(cleo.post("/v2/organizations", json!({"name": "x", "parentId": a})).await.faults(), ["parentId"]);
+}
+
+async fn an_organization_shows_the_highest_status_beneath_it(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let north = ana.founds("North", &ana.organization).await;
+    let project = ana.designs(fridge()).await;
+    let body = json!({"name": "f", "projectUuid": project, "organizationId": north});
+    let device = ana.creates_device_as(body).await;
+    let status =
+        async |id: &str| text(&ana.get(&format!("/v2/organizations/{id}")).await.ok(), "statusText").to_owned();
+    for (temp, expected) in [(20, "critical"), (4, "good")] {
+        device.posts("reading", json!({"temp": temp})).await.created();
+        // What the device shows, its organizations show.
+        assert_eq!(text(&ana.get(&device.url()).await.ok(), "statusText"), expected);
+        assert_eq!(status(&north).await, expected);
+        assert_eq!(status(&ana.organization).await, expected);
+    }
+    ana.delete(&device.url()).await.no_content();
+    assert_eq!(status(&ana.organization).await, "none");
+}
+
+#[tokio::test]
+async fn the_tree_is_bounded() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let mut lowest = ana.organization.clone();
+    for level in 2..=32 {
+        lowest = ana.founds(&format!("level {level}"), &lowest).await;
+    }
+    assert_eq!(ana.post("/v2/organizations", json!({"name": "x", "parentId": lowest})).await.faults(), ["parentId"]);
+}

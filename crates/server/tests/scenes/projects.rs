@@ -1,1 +1,177 @@
-//! Soon.
+//! Projects and their specifications.
+
+use serde_json::{Value, json};
+
+use crate::support::designs::{fridge, to};
+use crate::support::person::text;
+use crate::support::{Person, TestApp, on_both_registries};
+
+on_both_registries!(
+    a_project_is_created_renamed_and_listed,
+    a_specification_is_kept_as_it_is,
+    a_design_with_faults_is_refused_and_the_old_one_stays_in_force,
+);
+
+fn place(project: &str) -> String {
+    format!("/v2/projects/{project}/specification")
+}
+
+async fn a_project_is_created_renamed_and_listed(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let made = ana.post("/v2/projects", json!({"name": "cold", "type": "ignored"})).await.created();
+    let id = text(&made, "id");
+    let mut expected = json!({
+        "id": id,
+        "name": "cold",
+        "type": "api",
+        "uuid": id,
+        "organizationId": ana.organization,
+        "organizationName": "ana's company",
+        "createdBy": ana.id,
+        "createdAt": "2027-01-15T08:00:00.000Z",
+        "updatedAt": "2027-01-15T08:00:00.000Z",
+    });
+    assert_eq!(made, expected);
+    app.wait_seconds(1);
+    let north = ana.founds("North", &ana.organization).await;
+    let url = format!("/v2/projects/{id}");
+    (expected["name"], expected["updatedAt"]) = (json!("colder"), json!("2027-01-15T08:00:01.000Z"));
+    assert_eq!(ana.put(&url, json!({"name": "colder"})).await.ok(), expected);
+    (expected["organizationId"], expected["organizationName"]) = (json!(north), json!("North"));
+    assert_eq!(ana.put(&url, json!({"name": "colder", "organizationId": north})).await.ok(), expected);
+    assert_eq!(ana.get(&url).await.ok(), expected);
+    assert_eq!(ana.put(&url, json!({})).await.faults(), ["name"]);
+    ana.creates_project("warm").await;
+    let list = async |query: &str| ana.get(&format!("/v2/projects?{query}")).await.names();
+    assert_eq!(list("").await, ["warm"]);
+    assert_eq!(list("depth=all").await, ["colder", "warm"]);
+    assert_eq!(list("depth=all&sortBy=-name").await, ["warm", "colder"]);
+    assert_eq!(list("depth=all&searchText=COLD").await, ["colder"]);
+    assert_eq!(list(&format!("depth=all&searchText={id}")).await, ["colder"]);
+    assert_eq!(list("depth=all&filter[type]=api").await, ["colder", "warm"]);
+    assert_eq!(list("depth=all&filter[type]=other").await, [""; 0]);
+}
+
+async fn a_specification_is_kept_as_it_is(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let project = ana.creates_project("cold").await;
+    let first = ana.get(&place(&project)).await.ok();
+    assert_eq!((&first["planes"], &first["createVersion"]), (&json!({}), &json!("2")));
+    app.wait_seconds(5);
+    let mut elements = fridge();
+    elements["reading"]["position"] = json!({"x": 1.50, "y": 2});
+    let body = json!({
+        "name": "cold design", "createVersion": "2.1", "description": "keeps cold", "meta": {"author": "ana"},
+        "planes": {"cloud": {"elements": elements}, "edge": {"anything": ["goes", {"here": null}]}},
+    });
+    let mut expected = body.clone();
+    (expected["created"], expected["lastModified"]) = (first["created"].clone(), json!("2027-01-15T08:00:05.000Z"));
+    assert_eq!(ana.put(&place(&project), body).await.ok(), expected);
+    assert_eq!(ana.get(&place(&project)).await.ok(), expected);
+    // It is overwritten: what is left out takes its default.
+    let bare = ana.put(&place(&project), json!({"name": "bare"})).await.ok();
+    assert_eq!((&bare["planes"], &bare["meta"], &bare["description"]), (&json!({}), &json!({}), &json!("")));
+    assert_eq!(bare["createVersion"], "2");
+}
+
+/// The faults of a cloud plane.
+async fn faults(ana: &Person<'_>, project: &str, elements: Value) -> Vec<String> {
+    let prefix = "planes.cloud.elements.";
+    let found = ana.redesigns(project, elements).await.faults();
+    found.into_iter().map(|path| path.strip_prefix(prefix).unwrap_or(&path).to_owned()).collect()
+}
+
+async fn a_design_with_faults_is_refused_and_the_old_one_stays_in_force(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let project = ana.designs(fridge()).await;
+    let device = ana.creates_device_of(&project, "fridge").await;
+    let before = ana.get(&place(&project)).await.ok();
+    let all_wrong = json!({
+        "a": {"type": "teleport"},
+        "b": {"type": "condition", "properties": {"expression": "payload >"}},
+        "c": {"type": "deviceEvent", "triggers": {"arrived": [], "eventReceived": [to("nobody", "store"), to("d", "fly")]}},
+        "d": {"type": "storage"},
+        "e": {"type": "transform", "properties": {"expression": "payload"}, "triggers": {"result": [to("f", "evaluate")]}},
+        "f": {"type": "transform", "properties": {"expression": "payload"}, "triggers": {"result": [to("e", "evaluate")]}},
+        "g": {"type": "cloudEvent", "properties": {"ttlMinutes": -1}},
+        "h": {"type": "deviceSetting", "properties": {"inputType": "number", "defaultValue": "eight"}},
+        "i": 5,
+        "": {"type": "storage"},
+    });
+    let found = faults(&ana, &project, all_wrong).await;
+    for expected in [
+        "a.type",
+        "b.properties.expression",
+        "c.triggers.arrived",
+        "c.triggers.eventReceived[0].element",
+        "c.triggers.eventReceived[1].ability",
+        "f.triggers.result[0].element",
+        "g.properties.ttlMinutes",
+        "h.properties.defaultValue",
+        "i",
+        "",
+    ] {
+        assert!(found.contains(&expected.to_owned()), "{expected} is missing among {found:?}");
+    }
+    assert_eq!(found.len(), 10, "{found:?}");
+    let history =
+        json!({"history": {"type": "deviceSetting", "properties": {"inputType": "text", "defaultValue": ""}}});
+    assert_eq!(faults(&ana, &project, history).await, ["history"]);
+    let both = json!({"description": 5, "planes": {"cloud": {"elements": []}}});
+    assert_eq!(ana.put(&place(&project), both).await.faults(), ["description", "name"]);
+    let plane = json!({"name": "x", "planes": {"cloud": {"elements": []}}});
+    assert_eq!(ana.put(&place(&project), plane).await.faults(), ["planes.cloud.elements"]);
+
+    assert_eq!(ana.get(&place(&project)).await.ok(), before);
+    device.posts("reading", json!({"temp": 20})).await.created();
+    assert_eq!(ana.get(&device.url()).await.ok()["statusText"], "critical");
+}
+
+#[tokio::test]
+async fn a_new_design_runs_on_the_very_next_event_of_every_device() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let project = ana.creates_project("turns").await;
+    let mut devices = Vec::new();
+    for number in 0..3 {
+        devices.push(ana.creates_device_of(&project, &format!("{number}")).await);
+    }
+    for version in 0..10 {
+        let elements = json!({
+            "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [to("version", "evaluate")]}},
+            "version": {"type": "transform", "properties": {"expression": version.to_string()},
+                "triggers": {"result": [to("out", "store")]}},
+            "out": {"type": "storage"},
+        });
+        ana.redesigns(&project, elements).await.ok();
+        for device in &devices {
+            device.posts("reading", json!(0)).await.created();
+            assert_eq!(ana.get(&device.at("last/out")).await.ok()["values"], version);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_device_follows_its_project_and_its_name_at_once() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let telling = |words: &str| {
+        json!({
+            "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [to("tell", "evaluate")]}},
+            "tell": {"type": "transform", "properties": {"expression": words}, "triggers": {"result": [to("out", "store")]}},
+            "out": {"type": "storage"},
+        })
+    };
+    let one = ana.designs(telling("'one ' + device.name")).await;
+    let other = ana.designs(telling("'other ' + device.meta.floor")).await;
+    let device = ana.creates_device_of(&one, "fridge").await;
+    let says = async || {
+        device.posts("reading", json!(0)).await.created();
+        ana.get(&device.at("last/out")).await.ok()["values"].clone()
+    };
+    assert_eq!(says().await, "one fridge");
+    ana.put(&device.url(), json!({"name": "icebox", "projectUuid": one})).await.ok();
+    assert_eq!(says().await, "one icebox");
+    ana.put(&device.url(), json!({"name": "icebox", "projectUuid": other, "meta": {"floor": "3"}})).await.ok();
+    assert_eq!(says().await, "other 3");
+}

@@ -1,1 +1,228 @@
-//! Soon.
+//! The cloud-event queue: oldest first, each event once.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::app::with_json;
+use crate::support::designs::{fridge, to};
+use crate::support::person::text;
+use crate::support::{Device, NOBODY, TestApp};
+
+/// Longest wait for an answer that should come by itself: a bound for a poll that hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+async fn payloads(device: &Device<'_>, query: &str) -> Vec<Value> {
+    let events = device.get(&format!("/v2/events/cloud?{query}")).await.ok();
+    events.as_array().unwrap().iter().map(|event| event["payload"].clone()).collect()
+}
+
+#[tokio::test]
+async fn the_oldest_event_comes_first_and_each_one_once() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    device.takes().await.no_content();
+    assert_eq!(payloads(&device, "").await, [""; 0]);
+    for number in 1..=5 {
+        device.queues("alarm", json!({"n": number})).await;
+    }
+    assert_eq!(device.takes().await.ok(), json!({"n": 1}));
+    assert_eq!(payloads(&device, "limit=2").await, [json!({"n": 2}), json!({"n": 3})]);
+    assert_eq!(payloads(&device, "").await, [json!({"n": 4}), json!({"n": 5})]);
+    device.takes().await.no_content();
+    // History keeps what the queue has given away.
+    assert_eq!(ana.get(&device.at("events?deviceEvents=false")).await.ok()["meta"]["totalDocs"], 5);
+}
+
+#[tokio::test]
+async fn what_is_peeked_at_stays() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    let id = device.queues("alarm", json!("wake up")).await;
+    for _ in 0..2 {
+        let events = device.get("/v2/events/cloud?peek=true").await.ok();
+        let expected = json!([{
+            "id": id,
+            "type": "cloudEvent",
+            "deviceId": device.id,
+            "elementName": "alarm",
+            "payload": "wake up",
+            "receivedAt": "2027-01-15T08:00:00.000Z",
+        }]);
+        assert_eq!(events, expected);
+        assert_eq!(device.get("/v2/events/cloud/next?peek=true").await.ok(), "wake up");
+    }
+    assert_eq!(device.takes().await.ok(), "wake up");
+    device.get("/v2/events/cloud/next?peek=true").await.no_content();
+}
+
+#[tokio::test]
+async fn an_element_is_read_for_itself_and_a_page_before_anything_is_taken() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    for (element, payload) in [("a", 1), ("b", 2), ("a", 3), ("b", 4), ("a", 5)] {
+        device.queues(element, json!(payload)).await;
+    }
+    assert_eq!(payloads(&device, "elementName=b&peek=true").await, [2, 4]);
+    assert_eq!(device.get("/v2/events/cloud/next?elementName=b").await.ok(), 2);
+    device.get("/v2/events/cloud/next?elementName=unheard").await.no_content();
+    assert_eq!(payloads(&device, "elementName=a&limit=1&page=2").await, [3]);
+    assert_eq!(payloads(&device, "limit=2&page=9").await, [""; 0]);
+    assert_eq!(payloads(&device, "").await, [1, 4, 5]);
+}
+
+#[tokio::test]
+async fn a_user_reads_it_in_the_devices_name() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let tom = ana.invites("tom", "technician").await;
+    let device = ana.creates_device("fridge").await;
+    let send = format!("{}&elementName=alarm", device.queue());
+    tom.post(&send, json!([1, 2])).await.created();
+    assert_eq!(tom.get(&format!("{}&peek=true", device.queue())).await.ok()[0]["payload"], json!([1, 2]));
+    assert_eq!(device.takes().await.ok(), json!([1, 2]));
+    assert_eq!(tom.post(&device.queue(), json!(1)).await.faults(), ["query.elementName"]);
+    assert_eq!(tom.post(&send, json!(null)).await.faults(), ["body"]);
+    assert_eq!(tom.post("/v2/events/cloud?elementName=a", json!(1)).await.faults(), ["query.deviceId"]);
+    tom.post(&format!("/v2/events/cloud?elementName=a&deviceId={NOBODY}"), json!(1)).await.not_found();
+    tom.get("/v2/events/cloud/next?deviceId=nonsense").await.not_found();
+    device.takes().await.no_content();
+}
+
+#[tokio::test]
+async fn peek_and_delete_deliver_at_least_once() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let (device, other) = (ana.creates_device("fridge").await, ana.creates_device("other").await);
+    let (first, second) = (device.queues("alarm", json!(1)).await, device.queues("alarm", json!(2)).await);
+    let delete =
+        |device: &Device<'_>, id: &str| app.send(device.request(Method::DELETE, &format!("/v2/events/cloud/{id}")));
+    delete(&other, &first).await.not_found();
+    delete(&device, &second).await.no_content();
+    delete(&device, &second).await.not_found();
+    delete(&device, NOBODY).await.not_found();
+    delete(&device, "nonsense").await.not_found();
+    assert_eq!(payloads(&device, "").await, [1]);
+    delete(&device, &first).await.not_found();
+    ana.delete(&format!("/v2/events/cloud/{first}")).await.is(400);
+}
+
+#[tokio::test]
+async fn the_same_key_twice_does_nothing_the_second_time() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let (device, other) = (ana.creates_device("fridge").await, ana.creates_device("other").await);
+    let first = device.posts_once("k1", "reading", json!(1)).await.created();
+    assert_eq!(device.posts_once("k1", "reading", json!(2)).await.created(), first);
+    assert_ne!(device.posts_once("k2", "reading", json!(3)).await.created(), first);
+    assert_ne!(other.posts_once("k1", "reading", json!(4)).await.created(), first);
+    assert_eq!(ana.get(&device.at("data/reading")).await.list_of("/payload"), [3, 1]);
+    let queue = async |payload: i64| {
+        let request =
+            device.request(Method::POST, "/v2/events/cloud?elementName=alarm").header("idempotency-key", "q1");
+        app.send(with_json(request, &json!(payload))).await.created()
+    };
+    let queued = queue(1).await;
+    assert_eq!(queue(2).await, queued);
+    assert_eq!(payloads(&device, "").await, [1]);
+    assert_eq!(queue(3).await, queued, "it was taken, and is not sent again");
+    device.takes().await.no_content();
+    // A refusal is not remembered.
+    assert_eq!(device.posts_once("k3", "reading", json!(null)).await.faults(), ["body"]);
+    device.posts_once("k3", "reading", json!(5)).await.created();
+    app.wait_seconds(24 * 3600);
+    assert_ne!(device.posts_once("k1", "reading", json!(6)).await.created(), first);
+}
+
+#[tokio::test]
+async fn a_full_queue_drops_its_oldest() {
+    let app = TestApp::with(|settings| settings.queue_max_events = 3).await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    for number in 1..=5 {
+        device.queues("alarm", json!(number)).await;
+    }
+    assert_eq!(payloads(&device, "").await, [3, 4, 5]);
+}
+
+#[tokio::test]
+async fn an_event_of_a_design_expires() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let project = ana
+        .designs(json!({
+            "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [to("soon", "send"), to("ever", "send")]}},
+            "soon": {"type": "cloudEvent", "properties": {"ttlMinutes": 5}},
+            "ever": {"type": "cloudEvent"},
+        }))
+        .await;
+    let device = ana.creates_device_of(&project, "fridge").await;
+    device.posts("reading", json!(1)).await.created();
+    app.wait_seconds(299);
+    assert_eq!(payloads(&device, "peek=true").await.len(), 2);
+    app.wait_seconds(1);
+    let left = device.get("/v2/events/cloud").await.ok();
+    assert_eq!((left.as_array().unwrap().len(), text(&left[0], "elementName")), (1, "ever"));
+}
+
+#[tokio::test]
+async fn no_two_readers_get_the_same_event() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    for number in 0..40 {
+        device.queues("alarm", json!(number)).await;
+    }
+    let readers = (0..50).map(|_| device.takes());
+    let answers = futures::future::join_all(readers).await;
+    let mut taken: Vec<i64> =
+        answers.iter().filter(|answer| answer.status == 200).map(|answer| answer.json().as_i64().unwrap()).collect();
+    taken.sort_unstable();
+    assert_eq!(taken, (0..40).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn who_waits_is_woken_by_an_event() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device_of(&ana.designs(fridge()).await, "fridge").await;
+    for round in 0..8 {
+        let waiting = async {
+            let path = if round % 2 == 0 { "/v2/events/cloud/next?wait=60" } else { "/v2/events/cloud?wait=60" };
+            tokio::time::timeout(PATIENCE, device.get(path)).await.expect("an event ends the wait")
+        };
+        let calling = async {
+            // A round trip gives the poll time to be in its place; either order must do.
+            device.get(&device.url()).await.ok();
+            device.posts("reading", json!({"temp": 20 + round})).await.created();
+        };
+        let (answer, ()) = tokio::join!(waiting, calling);
+        let body = answer.ok();
+        let payload = if round % 2 == 0 { &body } else { &body[0]["payload"] };
+        assert_eq!(payload["temp"], 20 + round);
+    }
+    device.takes().await.no_content();
+    // Sent through the API it wakes as well; what is peeked at stays.
+    let waiting = device.get("/v2/events/cloud/next?wait=60&peek=true&elementName=note");
+    let calling = async {
+        device.queues("other", json!(1)).await;
+        device.queues("note", json!(2)).await;
+    };
+    let (answer, ()) = tokio::join!(async { tokio::time::timeout(PATIENCE, waiting).await.unwrap() }, calling);
+    assert_eq!(answer.ok(), 2);
+    assert_eq!(payloads(&device, "").await, [1, 2]);
+}
+
+#[tokio::test]
+async fn who_waits_in_vain_hears_so() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    device.get("/v2/events/cloud/next?wait=1").await.no_content();
+    assert_eq!(payloads(&device, "wait=0").await, [""; 0]);
+    assert_eq!(device.get("/v2/events/cloud/next?wait=61").await.faults(), ["query.wait"]);
+}

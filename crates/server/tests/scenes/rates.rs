@@ -1,1 +1,79 @@
-//! Soon.
+//! Rate limits: a fixed window of a minute, told in the headers.
+
+use isobar_hub::RateLimits;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::{Answer, TestApp};
+
+async fn limited(user: u32, device: u32, address: u32) -> TestApp {
+    TestApp::with(|settings| settings.hub.rate_limit = RateLimits { user, device, address }).await
+}
+
+fn window(answer: &Answer) -> (&str, &str, &str) {
+    (answer.header("x-ratelimit-limit"), answer.header("x-ratelimit-remaining"), answer.header("x-ratelimit-reset"))
+}
+
+#[tokio::test]
+async fn a_user_has_one_window_whatever_it_shows() {
+    let app = limited(4, 0, 0).await;
+    let ana = app.developer("ana").await;
+    let first = ana.get("/v2/auth/user").await;
+    assert_eq!(window(&first), ("4", "3", "1800000060"));
+    app.wait_seconds(59);
+    let key = ana.makes_api_key("script").await;
+    let with_key = || app.request(Method::GET, "/v2/auth/user").header("api_auth_token", &key);
+    assert_eq!(window(&app.send(with_key()).await), ("4", "1", "1800000060"));
+    // A refusal counts as well, and says so.
+    let refused = ana.post("/v2/devices", json!({})).await.is(400);
+    assert_eq!(window(&refused), ("4", "0", "1800000060"));
+    for spent in [ana.get("/v2/auth/user").await, app.send(with_key()).await] {
+        let spent = spent.is(429);
+        assert_eq!(window(&spent), ("4", "0", "1800000060"));
+        assert_eq!(spent.header("retry-after"), "2");
+    }
+    // Another user has a window of its own.
+    app.stranger("bob").await.get("/v2/auth/user").await.ok();
+    app.wait_seconds(1);
+    assert_eq!(window(&ana.get("/v2/auth/user").await.is(200)), ("4", "3", "1800000120"));
+}
+
+#[tokio::test]
+async fn a_device_has_a_window_of_its_own() {
+    let app = limited(0, 2, 0).await;
+    let ana = app.developer("ana").await;
+    let (one, other) = (ana.creates_device("one").await, ana.creates_device("other").await);
+    one.posts("reading", json!(1)).await.created();
+    assert_eq!(window(&one.posts("reading", json!(2)).await.is(201)), ("2", "0", "1800000060"));
+    one.posts("reading", json!(3)).await.is(429);
+    one.takes().await.is(429);
+    other.posts("reading", json!(1)).await.created();
+    assert_eq!(ana.get(&one.at("data/reading")).await.list_of("/payload"), [2, 1]);
+    app.wait_seconds(60);
+    one.posts("reading", json!(4)).await.created();
+}
+
+#[tokio::test]
+async fn an_address_is_counted_when_it_shows_nothing_or_nothing_good() {
+    let app = limited(0, 0, 5).await;
+    app.login("nobody", "a guess").await.unauthenticated();
+    app.get("/v2/spec").await.is(200);
+    app.get("/v2/devices").await.unauthenticated();
+    let guess = || app.request(Method::GET, "/v2/devices").bearer_auth("a guess");
+    app.send(guess()).await.unauthenticated();
+    assert_eq!(window(&app.send(guess()).await.is(401)), ("5", "0", "1800000060"));
+    // First the credentials, then the rate: who shows none that are good hears so.
+    let bad = app.send(guess()).await;
+    assert_eq!((bad.status.as_u16(), window(&bad).1), (401, "0"));
+    app.get("/v2/spec").await.is(429);
+    // Those who watch over the server are not counted.
+    let live = app.get("/health/live").await.is(200);
+    assert_eq!(window(&live), ("", "", ""));
+}
+
+#[tokio::test]
+async fn a_limit_that_is_off_tells_nothing() {
+    let app = limited(0, 0, 0).await;
+    let ana = app.developer("ana").await;
+    assert_eq!(window(&ana.get("/v2/auth/user").await), ("", "", ""));
+}

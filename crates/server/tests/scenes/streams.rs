@@ -1,1 +1,101 @@
-//! Soon.
+//! Events as they are committed: Server-Sent Events.
+
+use serde_json::json;
+
+use crate::support::designs::fridge;
+use crate::support::person::text;
+use crate::support::stream::Stream;
+use crate::support::{NOBODY, TestApp};
+
+#[tokio::test]
+async fn events_of_a_device_come_live_both_ways() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let project = ana.designs(fridge()).await;
+    let (device, other) =
+        (ana.creates_device_of(&project, "one").await, ana.creates_device_of(&project, "other").await);
+    device.posts("reading", json!({"temp": 1})).await.created();
+    let mut stream = Stream::open(&ana, &format!("?deviceId={}", device.id), None).await;
+    other.posts("reading", json!({"temp": 2})).await.created();
+    let made = device.posts_text("reading", "{\"temp\":\r\n9}").await.created();
+    let sent = stream.next().await;
+    assert_eq!((sent.event.as_str(), sent.id.as_str()), ("deviceEvent", text(&made, "id")));
+    assert_eq!(sent.data, ana.get(&device.at(&format!("events/{}", sent.id))).await.ok());
+    let sent = stream.next().await;
+    assert_eq!((sent.event.as_str(), &sent.data["payload"]["temp"]), ("cloudEvent", &json!(9)));
+    let queued = device.queues("note", json!("by hand")).await;
+    assert_eq!(stream.next().await.id, queued);
+}
+
+#[tokio::test]
+async fn a_stream_resumes_after_the_event_it_had_last() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    let mut ids = Vec::new();
+    for number in 0..4 {
+        ids.push(text(&device.posts("reading", json!(number)).await.created(), "id").to_owned());
+    }
+    let mut stream = Stream::open(&ana, &format!("?deviceId={}", device.id), Some(&ids[1])).await;
+    assert_eq!(stream.next().await.data["payload"], 2);
+    assert_eq!(stream.next().await.data["payload"], 3);
+    device.posts("reading", json!(4)).await.created();
+    assert_eq!(stream.next().await.data["payload"], 4);
+    let bad = ana.request(reqwest::Method::GET, "/v2/events/stream").header("last-event-id", "nonsense");
+    assert_eq!(app.send(bad).await.faults(), ["last-event-id"]);
+}
+
+#[tokio::test]
+async fn an_organization_hears_everything_beneath_it_and_nothing_beside_it() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let bob = app.stranger("bob").await;
+    let north = ana.founds("North", &ana.organization).await;
+    let project = ana.project().await.to_owned();
+    let top = ana.creates_device("top").await;
+    let below = ana.creates_device_as(json!({"name": "b", "projectUuid": project, "organizationId": north})).await;
+    let foreign = bob.creates_device("foreign").await;
+    let mut all = Stream::open(&ana, "", None).await;
+    let mut northern = Stream::open(&ana, &format!("?organizationId={north}"), None).await;
+    foreign.posts("reading", json!(0)).await.created();
+    top.posts("reading", json!(1)).await.created();
+    below.posts("reading", json!(2)).await.created();
+    assert_eq!(all.next().await.data["payload"], 1);
+    assert_eq!(all.next().await.data["payload"], 2);
+    assert_eq!(northern.next().await.data["payload"], 2);
+    for hidden in [format!("?deviceId={}", top.id), format!("?organizationId={north}"), format!("?deviceId={NOBODY}")] {
+        bob.get(&format!("/v2/events/stream{hidden}")).await.not_found();
+    }
+    assert_eq!(
+        bob.get("/v2/events/stream?deviceId=x&organizationId=y").await.faults(),
+        ["query.deviceId", "query.organizationId"]
+    );
+}
+
+#[tokio::test]
+async fn a_device_that_moves_out_of_reach_is_heard_no_more() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let (north, south) = (ana.founds("North", &ana.organization).await, ana.founds("South", &ana.organization).await);
+    let nora = ana.invites_into(&north, "nora", "manager").await;
+    let project = ana.project().await.to_owned();
+    let (stays, moves) = (nora.creates_device_of(&project, "s").await, nora.creates_device_of(&project, "m").await);
+    let mut stream = Stream::open(&nora, "", None).await;
+    moves.posts("reading", json!(1)).await.created();
+    assert_eq!(stream.next().await.data["payload"], 1);
+    let body = json!({"name": "m", "projectUuid": project, "organizationId": south});
+    ana.put(&moves.url(), body).await.ok();
+    moves.posts("reading", json!(2)).await.created();
+    stays.posts("reading", json!(3)).await.created();
+    assert_eq!(stream.next().await.data["payload"], 3);
+}
+
+#[tokio::test]
+async fn a_stream_ends_when_the_server_stops() {
+    let app = TestApp::start().await;
+    let mut stream = {
+        let ana = app.developer("ana").await;
+        Stream::open(&ana, "", None).await
+    };
+    let (_, ()) = tokio::join!(app.restart(), stream.ends());
+}

@@ -1,1 +1,78 @@
-//! Soon.
+//! Users of an organization.
+
+use serde_json::json;
+
+use crate::support::app::new_user;
+use crate::support::{NOBODY, TestApp, on_both_registries};
+
+on_both_registries!(a_user_is_created_and_listed, nobody_is_made_above_its_makers_own_rank);
+
+async fn a_user_is_created_and_listed(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let north = ana.founds("North", &ana.organization).await;
+    let tom = ana.invites("tom", "technician").await;
+    ana.invites_into(&north, "nora", "manager").await;
+    app.stranger("bob").await;
+    let fetched = tom.get(&format!("/v2/users/{}", tom.id)).await;
+    assert!(!fetched.text.contains("secret") && !fetched.text.contains("argon2"), "a password is never told");
+    let fetched = fetched.ok();
+    assert_eq!((&fetched["username"], &fetched["role"]), (&json!("tom"), &json!("technician")));
+    assert_eq!(fetched["organizationId"], ana.organization.as_str());
+    let list = async |query: &str| ana.get(&format!("/v2/users?{query}")).await.list_of("/username");
+    assert_eq!(list("").await, ["ana", "tom"]);
+    assert_eq!(list("depth=all").await, ["ana", "nora", "tom"]);
+    assert_eq!(list(&format!("organizationId={north}")).await, ["nora"]);
+    assert_eq!(list("depth=all&searchText=NORA%40example").await, ["nora"]);
+    assert_eq!(list("depth=all&sortBy=-username&limit=2").await, ["tom", "nora"]);
+    assert_eq!(list("depth=all&sortBy=role").await, ["tom", "nora", "ana"]);
+    assert_eq!(list(&format!("depth=all&entityList={},{NOBODY}", tom.id)).await, ["tom"]);
+}
+
+async fn nobody_is_made_above_its_makers_own_rank(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let max = ana.invites("max", "manager").await;
+    let bob = app.stranger("bob").await;
+    for (role, status) in [("basicUser", 201), ("manager", 201), ("administrator", 400), ("systemAdmin", 400)] {
+        let answer = max.post("/v2/users", new_user(role, role)).await.is(status);
+        if status == 400 {
+            assert_eq!(answer.faults(), ["role"]);
+        }
+    }
+    let mut outside = new_user("out", "basicUser");
+    outside["organizationId"] = json!(bob.organization);
+    assert_eq!(max.post("/v2/users", outside.clone()).await.faults(), ["organizationId"]);
+    outside["role"] = json!("systemAdmin");
+    assert_eq!(max.post("/v2/users", outside).await.faults(), ["organizationId", "role"], "all faults at once");
+    let mut both = new_user("MAX", "basicUser");
+    both["email"] = json!("ANA@example.com");
+    assert_eq!(max.post("/v2/users", both).await.faults(), ["email", "username"], "both are taken");
+}
+
+#[tokio::test]
+async fn a_user_without_a_password_cannot_log_in_yet() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let mut body = new_user("tom", "technician");
+    let members = body.as_object_mut().unwrap();
+    members.remove("password");
+    assert_eq!(ana.post("/v2/users", json!(members)).await.faults(), ["passwordConfirmation"]);
+    members.remove("passwordConfirmation");
+    ana.post("/v2/users", json!(members)).await.created();
+    for guess in ["", "secret of tom"] {
+        app.login("tom", guess).await.unauthenticated();
+    }
+}
+
+#[tokio::test]
+async fn the_last_activity_is_seen_after_a_restart() {
+    let app = TestApp::start().await;
+    let jwt = {
+        let ana = app.developer("ana").await;
+        app.wait_seconds(30);
+        ana.get("/v2/devices").await.ok();
+        ana.jwt
+    };
+    let app = app.restart().await;
+    let me = app.request(reqwest::Method::GET, "/v2/auth/user").bearer_auth(&jwt);
+    assert_eq!(app.send(me).await.ok()["lastActive"], "2027-01-15T08:00:30.000Z");
+}

@@ -101,7 +101,7 @@ async fn extent(connection: &impl ConnectionTrait, scope: &Scope) -> Result<Exte
 /// A walk passes devices that it leaves out, up to the page; from whichever end is nearer. Only a single key has an
 /// index to walk along.
 fn walking_is_cheaper(keys: &Keys, extent: &Extent, page: PageRequest) -> bool {
-    let last = (page.offset() + u64::from(page.limit)).min(extent.within);
+    let last = page.offset().saturating_add(u64::from(page.limit)).min(extent.within);
     let steps = last.min(extent.within.saturating_sub(page.offset()));
     let passed = steps as f64 * extent.everywhere as f64 / extent.within as f64;
     keys.len() == 2 && passed * WALK_STEP <= extent.within as f64 * GATHER_STEP

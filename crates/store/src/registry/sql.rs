@@ -113,7 +113,9 @@ impl Sql {
 
     /// `IN` a list of texts.
     pub(super) fn among<T: ToString>(self, dialect: Dialect, texts: impl IntoIterator<Item = T>) -> Self {
-        let list: Vec<_> = texts.into_iter().map(|text| serde_json::Value::String(text.to_string())).collect();
+        // No row has a text with U+0000 in it, and PostgreSQL would refuse the whole question.
+        let texts = texts.into_iter().map(|text| text.to_string()).filter(|text| !text.contains('\0'));
+        let list: Vec<_> = texts.map(serde_json::Value::String).collect();
         self.text(" IN ").text(dialect.rows_of_texts()).bind(serde_json::Value::Array(list).to_string())
     }
 

@@ -245,22 +245,25 @@ async fn insert(
     .bind(now)
     .bind(now);
     run(tx, insert).await?;
-    claim(tx, new.id, "username", &new.username).await?;
-    if folded(&new.username) != folded(&new.email) {
-        claim(tx, new.id, "email", &new.email).await?;
+    let mut taken = Vec::new();
+    if !claim(tx, new.id, &new.username).await? {
+        taken.push("username");
+    }
+    if folded(&new.username) != folded(&new.email) && !claim(tx, new.id, &new.email).await? {
+        taken.push("email");
+    }
+    if !taken.is_empty() {
+        return Err(StoreError::Taken { fields: taken });
     }
     read(tx, &[new.id]).await?.pop().ok_or(StoreError::Gone("user"))
 }
 
-/// Takes a login name, unless somebody has it. Of two transactions that claim one name, the second waits and loses.
-async fn claim(tx: &impl ConnectionTrait, user: UserId, field: &'static str, name: &str) -> Result<()> {
+/// Takes a login name; false when somebody has it. Of two transactions that claim one name, the second waits and loses.
+async fn claim(tx: &impl ConnectionTrait, user: UserId, name: &str) -> Result<bool> {
     let insert = Sql::new("INSERT INTO login_names (name, user_id) VALUES (?, ?) ON CONFLICT DO NOTHING")
         .bind(folded(name))
         .bind(user);
-    match run(tx, insert).await? {
-        0 => Err(StoreError::Taken { field }),
-        _ => Ok(()),
-    }
+    Ok(run(tx, insert).await? > 0)
 }
 
 pub(super) async fn read(connection: &impl ConnectionTrait, ids: &[UserId]) -> Result<Vec<User>> {

@@ -111,7 +111,9 @@ impl Model {
 
     pub fn last(&self, element: &str) -> Option<RawJson> {
         let values = self.series.get(element)?.iter();
-        values.fold(None, |merged, value| Some(merge_last(merged.as_ref(), &value.what.payload)))
+        values.fold(None, |merged: Option<RawJson>, value| {
+            Some(merge_last(merged.as_ref().map(RawJson::text), &value.what.payload))
+        })
     }
 
     pub fn counts(&self) -> Vec<(u64, u64)> {

@@ -10,10 +10,9 @@ mod postgres;
 pub mod stream;
 
 pub use answer::Answer;
-pub use app::{TestApp, TestSettings};
+pub use app::TestApp;
 pub use device::Device;
 pub use person::Person;
-pub use serde_json::{Value, json};
 
 /// An identifier that names nothing.
 pub const NOBODY: &str = "01890a5d-ac96-774b-bcce-b302099a8057";

@@ -78,10 +78,14 @@ impl SeriesState {
         self.count += 1;
         self.bytes += payload.bytes().len() as u64;
         self.order = order;
-        let older = RawJson::trusted(Bytes::copy_from_slice(&self.last));
-        let merged = merge_last((!self.last.is_empty()).then_some(&older), payload);
+        let older = std::str::from_utf8(&self.last).ok().filter(|text| !text.is_empty());
+        let merged = merge_last(older, payload);
         // A copy of its own: the payload's bytes may be a small part of a large buffer.
-        self.last = merged.bytes().into();
+        if self.last.len() == merged.bytes().len() {
+            self.last.copy_from_slice(merged.bytes());
+        } else {
+            self.last = merged.bytes().into();
+        }
     }
 
     /// The last values.

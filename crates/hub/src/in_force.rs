@@ -1,0 +1,82 @@
+//! The cache of device entries: of each device at most one is in force.
+//!
+//! A run changes what its entry says of the device (status, meta, settings), so two entries of one device would each
+//! miss what the other learns. An entry is out of force until it is installed, and again when it is taken out.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use isobar_model::ids::DeviceId;
+use parking_lot::Mutex;
+use quick_cache::sync::Cache;
+use quick_cache::{DefaultHashBuilder, Lifecycle, UnitWeighter};
+
+use crate::entries::DeviceEntry;
+
+/// Whatever the cache pushes out is no longer in force.
+#[derive(Clone)]
+struct Retire;
+
+impl Lifecycle<DeviceId, Arc<DeviceEntry>> for Retire {
+    type RequestState = ();
+
+    fn on_evict(&self, (): &mut (), _: DeviceId, entry: Arc<DeviceEntry>) {
+        entry.retire();
+    }
+}
+
+/// The entries of devices.
+pub(crate) struct DeviceEntries {
+    cache: Cache<DeviceId, Arc<DeviceEntry>, UnitWeighter, DefaultHashBuilder, Retire>,
+    /// Grows with every change: what was loaded before it is not installed.
+    epoch: AtomicU64,
+    changing: Mutex<()>,
+}
+
+impl DeviceEntries {
+    pub(crate) fn new(capacity: usize) -> Self {
+        let cache = Cache::with(capacity, capacity as u64, UnitWeighter, DefaultHashBuilder::default(), Retire);
+        Self { cache, epoch: AtomicU64::new(0), changing: Mutex::new(()) }
+    }
+
+    /// The entry in force.
+    pub(crate) fn get(&self, id: DeviceId) -> Option<Arc<DeviceEntry>> {
+        self.cache.get(&id).filter(|entry| entry.fresh())
+    }
+
+    /// To be asked before a load begins.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::SeqCst)
+    }
+
+    /// Puts an entry in force that was loaded since `epoch`, unless another load was faster: then that one's is
+    /// answered. One that was overtaken by a change shows its asker what it found, and stays out of force.
+    pub(crate) fn install(&self, loaded: Arc<DeviceEntry>, epoch: u64) -> Arc<DeviceEntry> {
+        let _turn = self.changing.lock();
+        let id = loaded.device.id;
+        match self.cache.get(&id) {
+            Some(entry) if entry.fresh() => return entry,
+            Some(entry) => entry.retire(),
+            None => {}
+        }
+        if self.epoch() == epoch {
+            loaded.put_in_force();
+            self.cache.insert(id, Arc::clone(&loaded));
+        }
+        loaded
+    }
+
+    /// The device changed.
+    pub(crate) fn retire(&self, id: DeviceId) {
+        let _turn = self.changing.lock();
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        if let Some((_, entry)) = self.cache.remove(&id) {
+            entry.retire();
+        }
+    }
+
+    /// Something changed that loads under way may have read before.
+    pub(crate) fn distrust_loads(&self) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+    }
+}

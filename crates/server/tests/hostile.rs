@@ -1,0 +1,413 @@
+//! Clients that mean harm, or have bugs, or bad networks: they get what they deserve, and everybody else is served.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
+
+mod program_support;
+
+use std::time::Duration;
+
+use program_support::Serving;
+use program_support::site::{Api, Device, ENVIRONMENT, everything};
+use reqwest::Method;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// Only hanging tests wait so long.
+const BOUND: Duration = Duration::from_secs(60);
+/// Between two looks at something that becomes true by itself.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+const CONNECTIONS: &str = "isobar_http_connections";
+
+/// A server with one good client and one device.
+struct House {
+    _folder: TempDir,
+    serving: Serving,
+    api: Api,
+    device: Device,
+}
+
+impl House {
+    async fn open() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let serving = Serving::on(folder.path(), &ENVIRONMENT);
+        let api = Api::of(&serving).await;
+        let device = api.found(&everything(), 1).await.remove(0);
+        let api = api.without_keeping_connections();
+        Self { _folder: folder, serving, api, device }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.serving.address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream
+    }
+
+    /// The head of a post by the device, without its end.
+    fn head(&self, more: &str) -> String {
+        let (token, address) = (&self.device.token, &self.serving.address);
+        format!(
+            "POST /v2/events/device?elementName=reading HTTP/1.1\r\nhost: {address}\r\ncloud: {token}\r\n\
+             content-type: application/json\r\n{more}\r\n"
+        )
+    }
+
+    /// A whole post by the device.
+    fn post(&self, body: &str) -> String {
+        format!("{}{body}", self.head(&format!("content-length: {}\r\n", body.len())))
+    }
+
+    /// The good client is served.
+    async fn serves(&self, number: u64) {
+        self.api.post(&self.device, "reading", &json!({"n": number})).await.created();
+    }
+
+    /// Numbers of the events in history, newest first.
+    async fn history(&self) -> Vec<u64> {
+        let path = format!("/v2/devices/{}/events?limit=10000&cloudEvents=false", self.device.id);
+        let events = self.api.list(&path).await;
+        events.iter().map(|event| event["payload"]["n"].as_u64().unwrap()).collect()
+    }
+
+    async fn connections(&self) -> f64 {
+        self.api.metric(CONNECTIONS).await
+    }
+
+    /// All connections end but the one that asks.
+    async fn is_left_alone(&self) {
+        self.becomes("a connection leaks", || async { self.connections().await <= 1.0 }).await;
+    }
+
+    async fn becomes<F: Future<Output = bool>>(&self, otherwise: &str, is: impl Fn() -> F) {
+        let reached = async {
+            while !is().await {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        };
+        tokio::time::timeout(BOUND, reached).await.unwrap_or_else(|_| panic!("{otherwise}"));
+    }
+}
+
+/// Everything that comes until the connection ends, however it ends.
+async fn rest(stream: &mut TcpStream) -> String {
+    let (mut all, mut piece) = (Vec::new(), [0; 4096]);
+    let reading = async {
+        while let Ok(count @ 1..) = stream.read(&mut piece).await {
+            all.extend_from_slice(&piece[..count]);
+        }
+    };
+    tokio::time::timeout(BOUND, reading).await.expect("the connection does not end");
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+/// What comes until it holds `end`.
+async fn until(stream: &mut TcpStream, end: &str) -> String {
+    let mut all = Vec::new();
+    let reading = async {
+        while !String::from_utf8_lossy(&all).contains(end) {
+            let mut piece = [0; 4096];
+            let count = stream.read(&mut piece).await.unwrap();
+            assert!(count > 0, "it ended: {}", String::from_utf8_lossy(&all));
+            all.extend_from_slice(&piece[..count]);
+        }
+    };
+    tokio::time::timeout(BOUND, reading).await.expect("no answer");
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+/// Ends a connection with a reset.
+fn reset(stream: &TcpStream) {
+    stream.set_zero_linger().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hanging_up_midway_costs_nothing() {
+    let house = House::open().await;
+    let whole = house.post(r#"{"n":999999,"text":"never heard in full"}"#);
+    let body_at = whole.find("\r\n\r\n").unwrap() + 4;
+    for round in 0..400 {
+        let part = if round % 2 == 0 { 1 + round * 7 % body_at } else { body_at + round % (whole.len() - body_at) };
+        let mut stream = house.connect().await;
+        stream.write_all(&whole.as_bytes()[..part]).await.unwrap();
+        if round % 3 == 0 {
+            reset(&stream);
+        }
+        drop(stream);
+        if round % 20 == 0 {
+            house.serves(round as u64).await;
+        }
+    }
+    house.is_left_alone().await;
+    assert_eq!(house.history().await, (0..20).rev().map(|turn| turn * 20).collect::<Vec<u64>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_client_did_not_wait_for_happens_whole_or_not_at_all() {
+    let house = House::open().await;
+    let devices = house.api.found(&everything(), 60).await;
+    for (number, device) in devices.iter().enumerate() {
+        let post = house.post(r#"{"n":2}"#).replace(&house.device.token, &device.token);
+        let mut stream = house.connect().await;
+        stream.write_all(post.as_bytes()).await.unwrap();
+        if number % 2 == 0 {
+            reset(&stream);
+        }
+    }
+    house.is_left_alone().await;
+    // No other event of the device comes to help: what belongs to this one comes by itself.
+    for Device { id, .. } in &devices {
+        let is_whole = || async {
+            let history = house.api.list(&format!("/v2/devices/{id}/events?cloudEvents=false")).await;
+            let values = house.api.list(&format!("/v2/devices/{id}/data/log")).await;
+            let queue = house.api.get(&format!("/v2/events/cloud?deviceId={id}&peek=true")).await;
+            let status = house.api.get(&format!("/v2/devices/{id}")).await["statusInt"].as_u64().unwrap();
+            let counts = [history.len(), values.len(), queue.as_array().unwrap().len()];
+            (counts == [0; 3] && status == 0) || (counts == [1; 3] && status == 3)
+        };
+        house.becomes("an event stays half-done", is_whole).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_hung_up_while_it_waited_takes_nothing() {
+    let house = House::open().await;
+    let (token, address) = (&house.device.token, &house.serving.address);
+    let path = "/v2/events/cloud?wait=60";
+    let waits = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\ncloud: {token}\r\n\r\n");
+    for _ in 0..50 {
+        house.connect().await.write_all(waits.as_bytes()).await.unwrap();
+    }
+    house.is_left_alone().await;
+    house.serves(7).await;
+    let taken = house.api.send(Method::GET, path, &[("cloud", token)], None).await.unwrap();
+    assert_eq!(taken.json()[0]["payload"]["n"], 7);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_that_does_not_end_is_cut_while_others_are_served() {
+    let house = House::open().await;
+    let mut slow = tokio::task::JoinSet::new();
+    for _ in 0..40 {
+        let (mut stream, head) = (house.connect().await, format!("{}{}", house.head(""), "x".repeat(5_000)));
+        slow.spawn(async move {
+            let (mut reader, mut writer) = stream.split();
+            let trickle = async {
+                for byte in head.trim_end().bytes() {
+                    // One more line and no empty one: the head never ends.
+                    let sent = if byte == b'\n' { b"\nx" } else { std::slice::from_ref(&byte) as &[u8] };
+                    if writer.write_all(sent).await.is_err() {
+                        break;
+                    }
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            };
+            let mut heard = Vec::new();
+            tokio::select! {
+                () = trickle => {}
+                _ = reader.read_to_end(&mut heard) => {}
+            }
+            assert!(heard.is_empty(), "{}", String::from_utf8_lossy(&heard));
+        });
+    }
+    let mut served = 0;
+    while !slow.is_empty() {
+        house.serves(served).await;
+        served += 1;
+        tokio::select! {
+            cut = slow.join_next() => cut.unwrap().unwrap(),
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+    }
+    house.is_left_alone().await;
+    assert_eq!(house.history().await.len() as u64, served);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_line_is_no_crime() {
+    let house = House::open().await;
+    let mut stream = house.connect().await;
+    for byte in house.post(r#"{"n":3}"#).bytes() {
+        stream.write_all(&[byte]).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(until(&mut stream, "}").await.starts_with("HTTP/1.1 201"));
+    assert_eq!(house.history().await, [3]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_idle_connections_are_held_while_others_are_served() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    const WANTED: u64 = 10_000;
+    /// What else this process and the server have open.
+    const OTHERS: u64 = 1_000;
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let count = limit.current.map_or(WANTED, |most| most.saturating_sub(OTHERS).min(WANTED));
+    assert!(count >= 3_000, "the limit of open files is too low for this test: {limit:?}");
+
+    let house = House::open().await;
+    let mut idle = Vec::new();
+    for number in 0..count {
+        idle.push(house.connect().await);
+        if number % 500 == 0 {
+            house.serves(number).await;
+        }
+    }
+    house.becomes("not all are held", || async { house.connections().await > count as f64 }).await;
+    for number in 0..200 {
+        house.serves(count + number).await;
+    }
+    // They are no less alive for having waited.
+    for stream in idle.iter_mut().step_by(500) {
+        stream.write_all(house.post(r#"{"n":1}"#).as_bytes()).await.unwrap();
+        assert!(until(stream, "}").await.starts_with("HTTP/1.1 201"));
+    }
+    drop(idle);
+    house.is_left_alone().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_finishes_what_is_under_way() {
+    let house = House::open().await;
+    let (body, idle) = (r#"{"n":5}"#, house.connect().await);
+    let whole = house.post(body);
+    let (first, last) = whole.split_at(whole.len() - 3);
+    let mut under_way = house.connect().await;
+    under_way.write_all(first.as_bytes()).await.unwrap();
+    let mut waiting = house.connect().await;
+    let (token, address) = (&house.device.token, &house.serving.address);
+    let waits = format!("GET /v2/events/cloud?wait=60 HTTP/1.1\r\nhost: {address}\r\ncloud: {token}\r\n\r\n");
+    waiting.write_all(waits.as_bytes()).await.unwrap();
+    house.becomes("the connections never come", || async { house.connections().await >= 4.0 }).await;
+
+    house.serving.tell_to_stop();
+    let closed = || async { TcpStream::connect(address).await.is_err() };
+    house.becomes("it goes on accepting", closed).await;
+    let answer = rest(&mut waiting).await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("[]"), "{answer}");
+    under_way.write_all(last.as_bytes()).await.unwrap();
+    let answer = rest(&mut under_way).await;
+    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    let House { _folder: folder, serving, api, device } = house;
+    assert_eq!(serving.ended(), Some(0));
+    drop(idle);
+
+    let serving = Serving::on(folder.path(), &ENVIRONMENT);
+    let house = House { _folder: folder, api: api.at(&serving), serving, device };
+    assert_eq!(house.history().await, [5]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_http_is_refused_and_the_connection_ends() {
+    let house = House::open().await;
+    let huge = "x".repeat(200_000);
+    let head = house.head("");
+    let head = head.trim_end();
+    let many: String = (0..500).map(|number| format!("x-{number}: 1\r\n")).collect();
+    for (sent, answer) in [
+        ("rubbish\r\n\r\n".to_owned(), "HTTP/1.1 400"),
+        ("\x16\x03\x01\x02\0\x01\0\x01\u{7f}\x03\x03\r\n\r\n".to_owned(), "HTTP/1.1 400"),
+        ("GET / HTTP/9.9\r\n\r\n".to_owned(), "HTTP/1.1 400"),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), ""),
+        (format!("{head}\r\nx-huge: {huge}\r\n\r\n"), "HTTP/1.1 431"),
+        (format!("{head}\r\n{many}\r\n"), "HTTP/1.1 431"),
+        (format!("GET /{huge} HTTP/1.1\r\n\r\n"), "HTTP/1.1 414"),
+        (format!("{head}\r\ncontent-length: 7\r\ncontent-length: 8\r\n\r\n{{\"n\":1}}"), "HTTP/1.1 400"),
+        (format!("{head}\r\ncontent-length: -7\r\n\r\n{{\"n\":1}}"), "HTTP/1.1 400"),
+        (format!("{head}\r\ntransfer-encoding: magic\r\n\r\n{{\"n\":1}}"), "HTTP/1.1 400"),
+        (format!("{head}\r\ntransfer-encoding: chunked\r\n\r\nseven\r\n{{\"n\":1}}\r\n0\r\n\r\n"), "HTTP/1.1 400"),
+        (format!("{head}\r\nx\0y: 1\r\n\r\n"), "HTTP/1.1 400"),
+    ] {
+        let mut stream = house.connect().await;
+        // The server may end the connection before it has heard everything.
+        let _ = stream.write_all(sent.as_bytes()).await;
+        let heard = rest(&mut stream).await;
+        let told = &sent[..sent.len().min(300)];
+        assert!(heard.starts_with(answer), "{told}: {heard}");
+        assert!(!heard.contains(" 20"), "{told}: {heard}");
+        house.serves(1).await;
+    }
+    house.is_left_alone().await;
+    assert!(house.history().await.len() == 12);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pipelined_requests_are_answered_in_their_order() {
+    let house = House::open().await;
+    let mut stream = house.connect().await;
+    let mut all: String = (0..50).map(|number| house.post(&format!(r#"{{"n":{number}}}"#))).collect();
+    all += &house.post("no json");
+    all += &house.post(r#"{"n":50}"#).replace("\r\ncloud", "\r\nconnection: close\r\ncloud");
+    stream.write_all(all.as_bytes()).await.unwrap();
+    let heard = rest(&mut stream).await;
+    let statuses: Vec<&str> = heard.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
+    assert_eq!(statuses, [vec!["201"; 50], vec!["400", "201"]].concat());
+    assert_eq!(house.history().await, (0..=50).rev().collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_over_the_limit_is_refused_however_it_comes() {
+    let house = House::open().await;
+    let chunk = format!("10000\r\n{}\r\n", "1".repeat(0x1_0000));
+    let ended = format!("{}{}0\r\n\r\n", house.head("transfer-encoding: chunked\r\n"), chunk.repeat(17));
+    let mut stream = house.connect().await;
+    stream.write_all(ended.as_bytes()).await.unwrap();
+    assert!(until(&mut stream, "]}").await.starts_with("HTTP/1.1 413"));
+    // The connection is as good as before.
+    stream.write_all(house.post(r#"{"n":1}"#).as_bytes()).await.unwrap();
+    assert!(until(&mut stream, "}").await.starts_with("HTTP/1.1 201"));
+
+    // One that never ends, from a client that never stops to listen.
+    let mut stream = house.connect().await;
+    stream.write_all(house.head("transfer-encoding: chunked\r\n").as_bytes()).await.unwrap();
+    let (mut reader, mut writer) = stream.split();
+    let mut heard = Vec::new();
+    let sending = async { while writer.write_all(chunk.as_bytes()).await.is_ok() {} };
+    tokio::time::timeout(BOUND, async { tokio::join!(sending, reader.read_to_end(&mut heard)) })
+        .await
+        .expect("it listens without end")
+        .1
+        .ok();
+    let heard = String::from_utf8_lossy(&heard);
+    assert!(heard.is_empty() || heard.starts_with("HTTP/1.1 413"), "{heard}");
+    house.is_left_alone().await;
+    assert_eq!(house.history().await, [1]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_asks_before_it_sends_is_told() {
+    let house = House::open().await;
+    let asking = house.head("expect: 100-continue\r\ncontent-length: 7\r\n");
+    let mut stream = house.connect().await;
+    stream.write_all(asking.as_bytes()).await.unwrap();
+    assert_eq!(until(&mut stream, "\r\n\r\n").await, "HTTP/1.1 100 Continue\r\n\r\n");
+    stream.write_all(br#"{"n":4}"#).await.unwrap();
+    assert!(until(&mut stream, "}").await.starts_with("HTTP/1.1 201"));
+
+    let stranger = asking.replace(&house.device.token, "nobody's");
+    let too_large = asking.replace("content-length: 7", "content-length: 7000000");
+    for (refused, status) in [(stranger, "HTTP/1.1 401"), (too_large, "HTTP/1.1 413")] {
+        let mut stream = house.connect().await;
+        stream.write_all(refused.as_bytes()).await.unwrap();
+        assert!(until(&mut stream, "]}").await.starts_with(status));
+    }
+    assert_eq!(house.history().await, [4]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_ends_too_soon_is_no_event() {
+    let house = House::open().await;
+    for _ in 0..20 {
+        let mut stream = house.connect().await;
+        // What came would be an event, if it were all.
+        let short = format!("{}{}", house.head("content-length: 20\r\n"), r#"{"n":6}"#);
+        stream.write_all(short.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let heard = rest(&mut stream).await;
+        assert!(heard.is_empty() || heard.starts_with("HTTP/1.1 400"), "{heard}");
+    }
+    house.is_left_alone().await;
+    assert_eq!(house.history().await, [0; 0]);
+}

@@ -1,0 +1,218 @@
+//! The process is killed under load, again and again: whatever a client was told holds afterwards, and holds once.
+//! (What the machine itself loses when the power fails is not shown here: a killed process leaves its written pages.)
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
+
+mod program_support;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures::future::join_all;
+use program_support::Serving;
+use program_support::site::{Api, Device, ENVIRONMENT, everything};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::sync::{Mutex, Notify};
+use tokio::task::JoinSet;
+
+const SEED: u64 = 0x15_0b_a4;
+const ROUNDS: u64 = 12;
+const DEVICES: usize = 20;
+const POSTERS_A_DEVICE: usize = 2;
+/// The process is killed after this many acknowledged events at most.
+const ACKNOWLEDGED_MAX: u64 = 600;
+/// Most cloud events that are taken at once.
+const TAKEN_AT_ONCE: usize = 5;
+const POST: &str = "/v2/events/device?elementName=reading";
+
+/// The finalizer of SplitMix64: the same numbers on every run.
+fn chance(round: u64) -> u64 {
+    let mut number = SEED.wrapping_add((round + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+/// What the clients of one device know. Each event carries a number that no other has.
+#[derive(Default)]
+struct Known {
+    /// Events that were answered with 201: number and id.
+    acknowledged: HashMap<u64, String>,
+    /// Events that never got an answer, posted under a key: to be repeated.
+    unanswered: Vec<u64>,
+    /// Cloud events that were received in full.
+    taken: HashSet<u64>,
+}
+
+struct Customer {
+    device: Device,
+    known: Mutex<Known>,
+}
+
+struct Site {
+    customers: Vec<Arc<Customer>>,
+    next_number: AtomicU64,
+}
+
+/// Counts acknowledgements, and says when there are enough.
+struct Fuse {
+    left: AtomicU64,
+    burnt: Notify,
+}
+
+/// Every second event carries a key, by which it can be repeated without happening twice.
+fn key(number: u64) -> Option<String> {
+    number.is_multiple_of(2).then(|| format!("event-{number}"))
+}
+
+impl Customer {
+    /// Posts an event. Its id; none when the server was gone before it answered.
+    async fn post(&self, api: &Api, number: u64) -> Option<String> {
+        let key = key(number);
+        let mut headers = vec![("cloud", self.device.token.as_str())];
+        headers.extend(key.as_deref().map(|key| ("idempotency-key", key)));
+        let payload = json!({"n": number});
+        let answer = api.send(Method::POST, POST, &headers, Some(&payload)).await;
+        let mut known = self.known.lock().await;
+        let Ok(answer) = answer else {
+            known.unanswered.extend(key.map(|_| number));
+            return None;
+        };
+        let id = answer.created();
+        if let Some(before) = known.acknowledged.insert(number, id.clone()) {
+            assert_eq!(before, id, "event {number} was repeated under its key");
+        }
+        Some(id)
+    }
+
+    /// Takes cloud events until the server is gone: now one, now several.
+    async fn take(&self, api: &Api) {
+        let credential = [("cloud", self.device.token.as_str())];
+        let several = format!("/v2/events/cloud?wait=5&limit={TAKEN_AT_ONCE}");
+        loop {
+            for path in [several.as_str(), "/v2/events/cloud/next?wait=5"] {
+                let Ok(answer) = api.send(Method::GET, path, &credential, None).await else { return };
+                let payloads = match answer.status {
+                    200 if answer.body.starts_with('[') => numbers(answer.json().as_array().unwrap(), None),
+                    200 => vec![answer.json()["n"].as_u64().unwrap()],
+                    204 => Vec::new(),
+                    status => panic!("{path}: {status} {}", answer.body),
+                };
+                let mut known = self.known.lock().await;
+                for number in payloads {
+                    assert!(known.taken.insert(number), "cloud event {number} was given out twice");
+                }
+            }
+        }
+    }
+
+    /// Compares what the clients know with what the server says after `kills`.
+    async fn check(&self, api: &Api, kills: usize) {
+        let (id, known) = (&self.device.id, self.known.lock().await);
+        let history = api.list(&format!("/v2/devices/{id}/events?limit=10000")).await;
+        let values = api.list(&format!("/v2/devices/{id}/data/log?limit=10000")).await;
+        let events = numbers(&history, Some("deviceEvent"));
+        let ids: HashMap<u64, &str> = history
+            .iter()
+            .filter(|event| event["type"] == "deviceEvent")
+            .map(|event| (event["payload"]["n"].as_u64().unwrap(), event["id"].as_str().unwrap()))
+            .collect();
+        assert_eq!(ids.len(), events.len(), "an event is in history twice: {events:?}");
+        for (number, id) in &known.acknowledged {
+            assert_eq!(ids.get(number), Some(&id.as_str()), "event {number} was acknowledged");
+        }
+        assert!(history.iter().all(|event| event.get("errors").is_none()));
+
+        // Whole or not at all: the event, its value, its cloud event, in one order.
+        assert_eq!(numbers(&values, None), events, "values and history");
+        assert!(values.iter().zip(&events).all(|(value, number)| value["id"] == ids[number]));
+        assert_eq!(numbers(&history, Some("cloudEvent")), events, "cloud events and device events");
+
+        // What was taken stays taken; the rest waits in its order, but for what was on its way when the process died.
+        let path = format!("/v2/events/cloud?deviceId={id}&peek=true&limit=10000");
+        let waiting = numbers(api.get(&path).await.as_array().unwrap(), None);
+        let returned: Vec<_> = waiting.iter().filter(|number| known.taken.contains(number)).collect();
+        assert!(returned.is_empty(), "taken and in the queue again: {returned:?}");
+        let mut oldest_first = events.iter().rev();
+        assert!(waiting.iter().all(|number| oldest_first.any(|event| event == number)), "{waiting:?} is out of order");
+        assert!(known.taken.iter().all(|number| ids.contains_key(number)), "taken, but not in history");
+        let lost = events.len() - waiting.len() - known.taken.len();
+        assert!(lost <= kills * TAKEN_AT_ONCE, "{lost} cloud events were taken by nobody");
+
+        // What the newest event found out, whoever was told of it.
+        if let Some(newest) = events.first() {
+            assert_eq!(api.get(&format!("/v2/devices/{id}/last/log")).await["values"]["n"], *newest);
+            assert_eq!(api.get(&format!("/v2/devices/{id}")).await["statusInt"], newest % 4 + 1, "event {newest}");
+        }
+    }
+
+    /// Repeats what got no answer; and what got one, which changes nothing.
+    async fn repeat(&self, api: &Api) {
+        let (unanswered, answered) = {
+            let mut known = self.known.lock().await;
+            let newest = known.acknowledged.keys().copied().filter(|number| key(*number).is_some()).max();
+            (std::mem::take(&mut known.unanswered), newest)
+        };
+        for number in unanswered.into_iter().chain(answered) {
+            assert!(self.post(api, number).await.is_some());
+        }
+    }
+}
+
+/// The numbers of events of one type (none: of all) or of values, in their order.
+fn numbers(items: &[Value], kind: Option<&str>) -> Vec<u64> {
+    let wanted = items.iter().filter(|item| kind.is_none_or(|kind| item["type"] == kind));
+    wanted.map(|item| item["payload"]["n"].as_u64().unwrap()).collect()
+}
+
+impl Site {
+    /// Everybody is at work until the process is killed.
+    async fn work_until_killed(self: &Arc<Self>, api: &Api, serving: Serving, acknowledgements: u64) {
+        let fuse = Arc::new(Fuse { left: AtomicU64::new(acknowledgements), burnt: Notify::new() });
+        let mut clients = JoinSet::new();
+        for customer in &self.customers {
+            for _ in 0..POSTERS_A_DEVICE {
+                let (site, customer, api, fuse) = (self.clone(), customer.clone(), api.clone(), fuse.clone());
+                clients.spawn(async move {
+                    while customer.post(&api, site.next_number.fetch_add(1, Ordering::Relaxed)).await.is_some() {
+                        if fuse.left.fetch_sub(1, Ordering::Relaxed) == 1 {
+                            fuse.burnt.notify_one();
+                        }
+                    }
+                });
+            }
+            let (customer, api) = (customer.clone(), api.clone());
+            clients.spawn(async move { customer.take(&api).await });
+        }
+        fuse.burnt.notified().await;
+        tokio::task::spawn_blocking(|| serving.kill()).await.unwrap();
+        while let Some(client) = clients.join_next().await {
+            client.unwrap();
+        }
+    }
+
+    async fn check(&self, api: &Api, kills: usize) {
+        join_all(self.customers.iter().map(|customer| customer.check(api, kills))).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_client_was_told_survives_kills_under_load() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut serving = Serving::on(folder.path(), &ENVIRONMENT);
+    let mut api = Api::of(&serving).await;
+    let devices = api.found(&everything(), DEVICES).await;
+    let customers = devices.into_iter().map(|device| Customer { device, known: Mutex::default() });
+    let site = Arc::new(Site { customers: customers.map(Arc::new).collect(), next_number: AtomicU64::new(0) });
+    for round in 0..ROUNDS {
+        site.work_until_killed(&api, serving, 1 + chance(round) % ACKNOWLEDGED_MAX).await;
+        serving = Serving::on(folder.path(), &ENVIRONMENT);
+        api = api.at(&serving);
+        site.check(&api, round as usize + 1).await;
+        join_all(site.customers.iter().map(|customer| customer.repeat(&api))).await;
+    }
+    site.check(&api, ROUNDS as usize).await;
+    assert_eq!(serving.stop(), Some(0));
+}

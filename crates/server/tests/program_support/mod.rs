@@ -1,0 +1,103 @@
+//! The program as its tests start it: the real binary, on a folder of the test's own.
+
+#![allow(dead_code, reason = "each test program uses a part of this")]
+
+pub mod site;
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal};
+
+/// `isobar` with an environment that holds nothing of ours.
+pub fn isobar(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_isobar"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ISOBAR_")) {
+        command.env_remove(name);
+    }
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// What a program that failed said about it.
+pub fn failure(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    text(&output.stderr)
+}
+
+/// A server that is ready.
+pub struct Serving {
+    child: Child,
+    output: BufReader<ChildStdout>,
+    pub address: String,
+    /// What it said before it was ready.
+    pub before: String,
+}
+
+impl Serving {
+    pub fn on(folder: &Path, environment: &[(&str, &str)]) -> Self {
+        let mut command = isobar(&["serve", "--listen", "127.0.0.1:0", "--log", "warn", "--data"]);
+        command.arg(folder).envs(environment.iter().copied());
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut before = String::new();
+        loop {
+            let mut line = String::new();
+            assert!(output.read_line(&mut line).unwrap() > 0, "it ended before it was ready: {before}");
+            match line.strip_prefix("Isobar is ready: http://") {
+                Some(address) => return Self { child, output, address: address.trim().to_owned(), before },
+                None => before.push_str(&line),
+            }
+        }
+    }
+
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.address).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// SIGTERM, and on with the test.
+    pub fn tell_to_stop(&self) {
+        rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+    }
+
+    /// Its exit code, when it ends.
+    pub fn ended(mut self) -> Option<i32> {
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).unwrap();
+        self.child.wait().unwrap().code()
+    }
+
+    /// SIGTERM; its exit code.
+    pub fn stop(self) -> Option<i32> {
+        self.tell_to_stop();
+        self.ended()
+    }
+
+    /// SIGKILL, and nothing of it is left when this returns.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,152 @@
+//! A project with devices, made and looked at through the API alone.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::Serving;
+
+/// The first administrator's password.
+const PASSWORD: &str = "chosen-by-me";
+/// What a server of these tests is started with: many calls come from one place.
+pub const ENVIRONMENT: [(&str, &str); 4] = [
+    ("ISOBAR_ADMIN_PASSWORD", PASSWORD),
+    ("ISOBAR_RATE_LIMIT__USER", "0"),
+    ("ISOBAR_RATE_LIMIT__DEVICE", "0"),
+    ("ISOBAR_RATE_LIMIT__ADDRESS", "0"),
+];
+
+pub struct Device {
+    pub id: String,
+    pub token: String,
+}
+
+/// An answer, received in full.
+pub struct Answer {
+    pub status: u16,
+    pub body: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+
+    /// The `id` of something that was created.
+    pub fn created(&self) -> String {
+        assert_eq!(self.status, 201, "{}", self.body);
+        self.json()["id"].as_str().unwrap().to_owned()
+    }
+}
+
+/// The API of a server, as the administrator and the devices call it.
+#[derive(Clone)]
+pub struct Api {
+    client: reqwest::Client,
+    base: String,
+    /// What the administrator shows. It outlives the server.
+    jwt: String,
+}
+
+impl Api {
+    /// Logs the administrator in.
+    pub async fn of(serving: &Serving) -> Self {
+        let mut api = Self { client: reqwest::Client::new(), base: String::new(), jwt: String::new() }.at(serving);
+        let login = json!({"usernameOrEmail": "admin", "password": PASSWORD});
+        let answer = api.send(Method::POST, "/v2/auth/login", &[], Some(&login)).await.unwrap();
+        api.jwt = answer.json()["jwtToken"].as_str().unwrap().to_owned();
+        api
+    }
+
+    /// The same administrator at another server, over connections of its own.
+    pub fn at(&self, serving: &Serving) -> Self {
+        let base = format!("http://{}", serving.address);
+        Self { client: reqwest::Client::new(), base, jwt: self.jwt.clone() }
+    }
+
+    /// The same, with a connection for each call that ends with it.
+    pub fn without_keeping_connections(self) -> Self {
+        Self { client: reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap(), ..self }
+    }
+
+    /// A call as it comes: it may break off.
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> reqwest::Result<Answer> {
+        let mut request = self.client.request(method, format!("{}{path}", self.base));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if let Some(body) = body {
+            request = request.header("content-type", "application/json").body(body.to_string());
+        }
+        let response = request.send().await?;
+        Ok(Answer { status: response.status().as_u16(), body: response.text().await? })
+    }
+
+    /// A call of the administrator that must succeed.
+    pub async fn admin(&self, method: Method, path: &str, body: Option<&Value>) -> Value {
+        let credential = format!("Bearer {}", self.jwt);
+        let answer = self.send(method, path, &[("authorization", &credential)], body).await.unwrap();
+        assert!((200..300).contains(&answer.status), "{path}: {} {}", answer.status, answer.body);
+        answer.json()
+    }
+
+    pub async fn get(&self, path: &str) -> Value {
+        self.admin(Method::GET, path, None).await
+    }
+
+    /// The whole of a list, which fits into one page and knows its own length.
+    pub async fn list(&self, path: &str) -> Vec<Value> {
+        let page = self.get(path).await;
+        let items = page["data"].as_array().unwrap().clone();
+        assert_eq!(page["meta"]["totalDocs"], items.len(), "{path}");
+        items
+    }
+
+    /// A device posts an event.
+    pub async fn post(&self, device: &Device, element: &str, payload: &Value) -> Answer {
+        let path = format!("/v2/events/device?elementName={element}");
+        self.send(Method::POST, &path, &[("cloud", &device.token)], Some(payload)).await.unwrap()
+    }
+
+    /// Makes a project with this design, and so many devices in it.
+    pub async fn found(&self, elements: &Value, devices: usize) -> Vec<Device> {
+        let project = self.admin(Method::POST, "/v2/projects", Some(&json!({"name": "Site"}))).await;
+        let project = project["id"].as_str().unwrap();
+        let design = json!({"name": "Site", "planes": {"cloud": {"elements": elements}}});
+        self.admin(Method::PUT, &format!("/v2/projects/{project}/specification"), Some(&design)).await;
+        let mut made = Vec::with_capacity(devices);
+        for number in 0..devices {
+            let device = json!({"name": format!("Device {number}"), "projectUuid": project});
+            let device = self.admin(Method::POST, "/v2/devices", Some(&device)).await;
+            let member = |name: &str| device[name].as_str().unwrap().to_owned();
+            made.push(Device { id: member("id"), token: member("token") });
+        }
+        made
+    }
+
+    /// What /metrics says of a metric without labels.
+    pub async fn metric(&self, name: &str) -> f64 {
+        let answer = self.send(Method::GET, "/metrics", &[], None).await.unwrap();
+        let line = answer.body.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map_or(0.0, |value| value.trim().parse().unwrap())
+    }
+}
+
+/// A design in which an event is stored, queued for its device, and sets the device's status to `payload.n % 4 + 1`.
+pub fn everything() -> Value {
+    json!({
+        "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [
+            {"element": "log", "ability": "store"},
+            {"element": "order", "ability": "send"},
+            {"element": "state", "ability": "setStatus", "arguments": {"status": "payload.n % 4 + 1"}},
+        ]}},
+        "log": {"type": "storage"},
+        "order": {"type": "cloudEvent"},
+        "state": {"type": "deviceMeta"},
+    })
+}
