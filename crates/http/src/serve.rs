@@ -46,7 +46,9 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
     http.timer(TokioTimer::new())
         .header_read_timeout(None::<Duration>) // see `patience`
         .keep_alive(true)
-        .pipeline_flush(true)
+        // Answers must not wait in a buffer because more than their request has come.
+        .pipeline_flush(false)
+        .writev(false)
         .max_buf_size(HEAD_BYTES_MAX);
     let graceful = GracefulShutdown::new();
     let mut upkeep = tokio::time::interval(UPKEEP_EVERY);

@@ -1,6 +1,6 @@
 //! Clients that mean harm, or have bugs, or bad networks: they get what they deserve, and everybody else is served.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
 mod program_support;
 
@@ -148,22 +148,23 @@ async fn what_a_client_did_not_wait_for_happens_whole_or_not_at_all() {
     let devices = house.api.found(&everything(), 60).await;
     for (number, device) in devices.iter().enumerate() {
         let post = house.post(r#"{"n":2}"#).replace(&house.device.token, &device.token);
+        house.api.post(device, "reading", &json!({"n": 1})).await.created();
         let mut stream = house.connect().await;
         stream.write_all(post.as_bytes()).await.unwrap();
-        if number % 2 == 0 {
-            reset(&stream);
-        }
-    }
-    house.is_left_alone().await;
-    // No other event of the device comes to help: what belongs to this one comes by itself.
-    for Device { id, .. } in &devices {
+        // Hardly a moment, and each time another one.
+        std::thread::sleep(Duration::from_micros(number as u64 * 50));
+        reset(&stream);
+        drop(stream);
+        house.is_left_alone().await;
+        // No other event comes to help: what belongs to this one comes by itself.
+        let id = &device.id;
         let is_whole = || async {
             let history = house.api.list(&format!("/v2/devices/{id}/events?cloudEvents=false")).await;
             let values = house.api.list(&format!("/v2/devices/{id}/data/log")).await;
             let queue = house.api.get(&format!("/v2/events/cloud?deviceId={id}&peek=true")).await;
             let status = house.api.get(&format!("/v2/devices/{id}")).await["statusInt"].as_u64().unwrap();
             let counts = [history.len(), values.len(), queue.as_array().unwrap().len()];
-            (counts == [0; 3] && status == 0) || (counts == [1; 3] && status == 3)
+            (counts == [1; 3] && status == 2) || (counts == [2; 3] && status == 3)
         };
         house.becomes("an event stays half-done", is_whole).await;
     }
@@ -313,7 +314,7 @@ async fn what_is_no_http_is_refused_and_the_connection_ends() {
         ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), ""),
         (format!("{head}\r\nx-huge: {huge}\r\n\r\n"), "HTTP/1.1 431"),
         (format!("{head}\r\n{many}\r\n"), "HTTP/1.1 431"),
-        (format!("GET /{huge} HTTP/1.1\r\n\r\n"), "HTTP/1.1 414"),
+        (format!("GET /{huge} HTTP/1.1\r\n\r\n"), "HTTP/1.1 431"),
         (format!("{head}\r\ncontent-length: 7\r\ncontent-length: 8\r\n\r\n{{\"n\":1}}"), "HTTP/1.1 400"),
         (format!("{head}\r\ncontent-length: -7\r\n\r\n{{\"n\":1}}"), "HTTP/1.1 400"),
         (format!("{head}\r\ntransfer-encoding: magic\r\n\r\n{{\"n\":1}}"), "HTTP/1.1 400"),
@@ -325,8 +326,10 @@ async fn what_is_no_http_is_refused_and_the_connection_ends() {
         let _ = stream.write_all(sent.as_bytes()).await;
         let heard = rest(&mut stream).await;
         let told = &sent[..sent.len().min(300)];
-        assert!(heard.starts_with(answer), "{told}: {heard}");
-        assert!(!heard.contains(" 20"), "{told}: {heard}");
+        // A refusal may be lost when it is given before everything was read.
+        let is_lost = heard.is_empty() && sent.len() > huge.len();
+        assert!(heard.starts_with(answer) || is_lost, "{told}: {heard}");
+        assert!(!heard.contains("HTTP/1.1 20"), "{told}: {heard}");
         house.serves(1).await;
     }
     house.is_left_alone().await;
@@ -345,6 +348,14 @@ async fn pipelined_requests_are_answered_in_their_order() {
     let statuses: Vec<&str> = heard.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
     assert_eq!(statuses, [vec!["201"; 50], vec!["400", "201"]].concat());
     assert_eq!(house.history().await, (0..=50).rev().collect::<Vec<_>>());
+
+    // Half a request behind a whole one holds nothing up.
+    let (mut stream, next) = (house.connect().await, house.post(r#"{"n":52}"#));
+    let (first, last) = next.split_at(40);
+    stream.write_all(format!("{}{first}", house.post(r#"{"n":51}"#)).as_bytes()).await.unwrap();
+    assert!(until(&mut stream, "}").await.starts_with("HTTP/1.1 201"));
+    stream.write_all(last.as_bytes()).await.unwrap();
+    assert!(until(&mut stream, "}").await.starts_with("HTTP/1.1 201"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -359,6 +370,8 @@ async fn a_body_over_the_limit_is_refused_however_it_comes() {
     stream.write_all(house.post(r#"{"n":1}"#).as_bytes()).await.unwrap();
     assert!(until(&mut stream, "}").await.starts_with("HTTP/1.1 201"));
 
+    drop(stream);
+
     // One that never ends, from a client that never stops to listen.
     let mut stream = house.connect().await;
     stream.write_all(house.head("transfer-encoding: chunked\r\n").as_bytes()).await.unwrap();
@@ -370,6 +383,7 @@ async fn a_body_over_the_limit_is_refused_however_it_comes() {
         .expect("it listens without end")
         .1
         .ok();
+    drop(stream);
     let heard = String::from_utf8_lossy(&heard);
     assert!(heard.is_empty() || heard.starts_with("HTTP/1.1 413"), "{heard}");
     house.is_left_alone().await;

@@ -9,6 +9,7 @@ mod device_tokens;
 mod devices;
 mod events;
 mod main_road;
+mod manners;
 mod organizations;
 mod projects;
 mod queue;

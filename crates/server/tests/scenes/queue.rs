@@ -226,3 +226,15 @@ async fn who_waits_in_vain_hears_so() {
     assert_eq!(payloads(&device, "wait=0").await, [""; 0]);
     assert_eq!(device.get("/v2/events/cloud/next?wait=61").await.faults(), ["query.wait"]);
 }
+
+#[tokio::test]
+async fn the_same_key_many_times_at_once_is_one_event() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    let answers = futures::future::join_all((0..20).map(|n| device.posts_once("k", "reading", json!(n)))).await;
+    let ids: std::collections::HashSet<String> =
+        answers.into_iter().map(|answer| answer.created().to_string()).collect();
+    assert_eq!(ids.len(), 1);
+    assert_eq!(ana.get(&device.at("data/reading")).await.ok()["meta"]["totalDocs"], 1);
+}

@@ -183,3 +183,28 @@ async fn the_keys_of_others_are_for_those_who_may_change_them() {
     max.delete(&format!("{}/{id}", of(&max))).await.not_found();
     assert_eq!(tom.get(&of(&tom)).await.ok()["meta"]["totalDocs"], 1);
 }
+
+#[tokio::test]
+async fn a_token_that_was_tampered_with_is_no_token() {
+    let app = TestApp::start().await;
+    let (ana, bob) = (app.developer("ana").await, app.stranger("bob").await);
+    let parts = |jwt: &str| jwt.split('.').map(str::to_owned).collect::<Vec<_>>();
+    let (own, other) = (parts(&ana.jwt), parts(&bob.jwt));
+    // {"typ":"JWT","alg":"none"}
+    let none = "eyJ0eXAiOiJKV1QiLCJhbGciOiJub25lIn0";
+    for forged in [
+        format!("{}.{}.{}", own[0], other[1], own[2]),
+        format!("{none}.{}.", own[1]),
+        format!("{none}.{}.{}", own[1], own[2]),
+        format!("{}.{}.", own[0], own[1]),
+        format!("{}.{}", own[0], own[1]),
+        format!("{}A", ana.jwt),
+        "..".to_owned(),
+    ] {
+        app.send(app.request(Method::GET, "/v2/auth/user").bearer_auth(forged)).await.unauthenticated();
+    }
+    // A token of another server, with a key of its own, is none either.
+    let elsewhere = TestApp::start().await;
+    let eve = elsewhere.developer("ana").await;
+    app.send(app.request(Method::GET, "/v2/auth/user").bearer_auth(&eve.jwt)).await.unauthenticated();
+}

@@ -1,0 +1,74 @@
+//! What every answer carries, and what is told without being asked.
+
+use isobar_http::table;
+use reqwest::Method;
+
+use crate::support::TestApp;
+
+#[tokio::test]
+async fn a_sane_request_id_comes_back_and_any_other_is_replaced() {
+    let app = TestApp::start().await;
+    let ask = |id: &str| app.request(Method::GET, "/v2/auth/user").header("x-request-id", id);
+    assert_eq!(app.send(ask("trace-1.a_B")).await.header("x-request-id"), "trace-1.a_B");
+    for odd in ["", "two words", "<script>", &"x".repeat(65)] {
+        assert_ne!(app.send(ask(odd)).await.header("x-request-id"), odd);
+    }
+    assert_eq!(app.send(ask("a")).await.header("cache-control"), "no-store");
+}
+
+#[tokio::test]
+async fn other_origins_may_call_only_when_they_are_named() {
+    let closed = TestApp::start().await;
+    let open = TestApp::with(|settings| settings.http.cors_origins = vec!["https://console.example".to_owned()]).await;
+    let preflight = async |app: &TestApp, origin: &str| {
+        let request = app.request(Method::OPTIONS, "/v2/devices").header("origin", origin);
+        let asked = request.header("access-control-request-method", "POST");
+        asked.header("access-control-request-headers", "authorization,content-type").send().await.unwrap()
+    };
+    const ALLOWED: &str = "access-control-allow-origin";
+    assert_eq!(preflight(&closed, "https://console.example").await.status(), 405);
+    assert!(!preflight(&open, "https://elsewhere.example").await.headers().contains_key(ALLOWED));
+    let allowed = preflight(&open, "https://console.example").await;
+    assert_eq!(
+        (allowed.status().as_u16(), &allowed.headers()[ALLOWED]),
+        (200, &"https://console.example".parse().unwrap())
+    );
+    let asked = open.request(Method::GET, "/v2/auth/user").header("origin", "https://console.example");
+    let refused = open.send(asked).await.is(401);
+    assert_eq!(refused.header(ALLOWED), "https://console.example");
+    let plain = closed.request(Method::GET, "/v2/auth/user").header("origin", "https://console.example");
+    assert_eq!(closed.send(plain).await.header(ALLOWED), "");
+}
+
+#[tokio::test]
+async fn the_openapi_document_knows_every_operation() {
+    let app = TestApp::start().await;
+    let document = app.get("/v2/spec").await.ok();
+    assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
+    for row in table().into_iter().filter(|row| row.path.starts_with("/v2/")) {
+        let paths = &document["paths"];
+        let found = [row.path, row.path.trim_start_matches("/v2")]
+            .iter()
+            .any(|path| paths[*path][row.method.name().to_lowercase()].is_object());
+        assert!(found, "{} {} is not in the document", row.method.name(), row.path);
+    }
+    assert!(app.get("/v2/docs").await.is(200).header("content-type").starts_with("text/html"));
+}
+
+#[tokio::test]
+async fn a_head_is_a_get_without_its_body() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let get = ana.get("/v2/devices").await.is(200);
+    let head = ana.app.send(ana.request(Method::HEAD, "/v2/devices")).await.is(200);
+    assert_eq!(head.text, "");
+    assert_eq!(head.header("content-length"), get.text.len().to_string());
+}
+
+#[tokio::test]
+async fn the_server_says_that_it_is_well() {
+    let app = TestApp::start().await;
+    assert_eq!(app.get("/health/live").await.ok()["status"], "up");
+    assert_eq!(app.get("/health/ready").await.ok()["status"], "up");
+    assert!(app.get("/metrics").await.is(200).header("content-type").starts_with("text/plain"));
+}
