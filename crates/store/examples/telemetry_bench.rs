@@ -201,11 +201,12 @@ async fn main() {
     let events: u64 = arguments.next().map_or(2_000_000, |text| text.parse().unwrap());
     let tasks: Vec<u64> = arguments.next().map_or(vec![256, 1024], |text| vec![text.parse().unwrap()]);
     let folder = arguments.next().map_or_else(|| std::env::temp_dir().join("telemetry_bench"), Into::into);
+    let devices: u64 = arguments.next().map_or(DEVICES, |text| text.parse().unwrap());
     let _ = std::fs::remove_dir_all(&folder);
     let store = Arc::new(Embedded::open(&folder, Options::default()).unwrap());
     println!("idle: {} MB resident", proc_figure("status", "VmRSS") / 1024);
     for tasks in tasks {
-        ingest(&store, events, tasks, DEVICES).await;
+        ingest(&store, events, tasks, devices).await;
     }
     drop(store);
     let start = Instant::now();
