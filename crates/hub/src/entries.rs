@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use isobar_design::{DeviceView, Plan};
 use isobar_model::access::{self, Caller, Lineage};
-use isobar_model::error::{Error, Result};
+use isobar_model::error::{Error, Fault, Result};
 use isobar_model::ids::{ApiKeyId, DeviceId, DeviceRef, OrganizationId, ProjectId, SessionId, UserId};
+use isobar_model::json::RawJson;
 use isobar_model::secret::Digest;
 use parking_lot::Mutex;
 
@@ -69,6 +70,11 @@ pub(crate) struct AccountEntry {
 pub(crate) struct SessionEntry {
     pub caller: Arc<Caller>,
     pub account: Arc<AccountEntry>,
+}
+
+/// Compiles a design on a thread that may block: a large one takes longer than other calls should wait.
+pub(crate) async fn compiled(planes: RawJson) -> Result<std::result::Result<Plan, Vec<Fault>>> {
+    tokio::task::spawn_blocking(move || Plan::compile(&planes.tree())).await.map_err(Error::internal)
 }
 
 /// The caches.
@@ -159,7 +165,7 @@ impl Hub {
         let load = async {
             let pass = access::system(project, "the main road compiles the project's design").reading();
             let Some(specification) = self.0.registry.specification_fetch(&pass).await.told()? else { return Ok(None) };
-            let plan = Plan::compile(&specification.planes.tree()).map_err(|faults| {
+            let plan = compiled(specification.planes).await?.map_err(|faults| {
                 Error::internal(format!("the stored design of project {project} does not compile: {faults:?}"))
             })?;
             Ok(Some(Arc::new(PlanEntry { plan, stale: AtomicBool::new(false) })))

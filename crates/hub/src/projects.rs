@@ -1,6 +1,5 @@
 //! Projects and their specifications.
 
-use isobar_design::Plan;
 use isobar_model::access::{Action, Caller};
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::ProjectId;
@@ -8,6 +7,7 @@ use isobar_model::page::{ListRequest, Page};
 use isobar_model::project::{Project, ProjectInput, Specification, SpecificationInput};
 use isobar_store::registry::NewProject;
 
+use crate::entries::compiled;
 use crate::error::Told as _;
 use crate::{Hub, TreeQuery};
 
@@ -61,7 +61,7 @@ impl Hub {
         input: SpecificationInput,
     ) -> Result<Specification> {
         let pass = self.project_write(caller, id, Action::ProjectUpdate).await?;
-        Plan::compile(&input.planes.tree()).map_err(Error::Invalid)?;
+        compiled(input.planes.clone()).await?.map_err(Error::Invalid)?;
         let written = self.0.registry.specification_write(&pass, &input, self.0.clock.now()).await.told()?;
         self.design_changed(id);
         Ok(written)
