@@ -24,7 +24,9 @@ async fn next(body: &mut Body) -> Result<Option<Bytes>, Problem> {
         // Mostly the piece is here already: then no timer is needed.
         let frame = match poll!(&mut frame) {
             std::task::Poll::Ready(frame) => frame,
-            std::task::Poll::Pending => tokio::time::timeout(STALL, frame).await.map_err(|_| Problem::BodyCut)?,
+            std::task::Poll::Pending => {
+                Box::pin(tokio::time::timeout(STALL, frame)).await.map_err(|_| Problem::BodyCut)?
+            }
         };
         match frame {
             None => return Ok(None),
@@ -47,6 +49,11 @@ pub(crate) async fn collect(body: &mut Body, limit: usize) -> Result<Bytes, Prob
     if body.is_end_stream() && first.len() <= limit {
         return Ok(first);
     }
+    Box::pin(rest(first, body, limit)).await
+}
+
+/// The first piece and what comes after it.
+async fn rest(first: Bytes, body: &mut Body, limit: usize) -> Result<Bytes, Problem> {
     let mut whole = BytesMut::from(first);
     while whole.len() <= limit {
         match next(body).await? {

@@ -8,11 +8,11 @@ use futures::future::BoxFuture;
 use tokio::runtime::Handle;
 
 /// A future that goes on by itself when nobody waits for it any more.
-pub(crate) struct Completed<T: Send + 'static>(Option<BoxFuture<'static, T>>);
+pub struct Completed<T: Send + 'static>(Option<BoxFuture<'static, T>>);
 
 impl<T: Send + 'static> Completed<T> {
-    pub fn new(future: impl Future<Output = T> + Send + 'static) -> Self {
-        Self(Some(Box::pin(future)))
+    pub(crate) fn new(future: BoxFuture<'static, T>) -> Self {
+        Self(Some(future))
     }
 }
 
@@ -48,10 +48,10 @@ mod tests {
     async fn it_goes_on_when_nobody_waits() {
         let (go, told) = oneshot::channel::<()>();
         let (done, outcome) = oneshot::channel();
-        let mut work = Completed::new(async move {
+        let mut work = Completed::new(Box::pin(async move {
             told.await.unwrap();
             done.send(1).unwrap();
-        });
+        }));
         assert!(futures::poll!(&mut work).is_pending());
         drop(work);
         go.send(()).unwrap();
@@ -60,6 +60,6 @@ mod tests {
 
     #[tokio::test]
     async fn it_answers_whoever_waits() {
-        assert_eq!(Completed::new(async { 1 }).await, 1);
+        assert_eq!(Completed::new(Box::pin(async { 1 })).await, 1);
     }
 }

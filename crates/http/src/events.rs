@@ -29,7 +29,10 @@ pub(crate) async fn device_event_create(call: &mut Call) -> Answer {
     let (device, element) = (query.get("deviceId"), query.get("elementName"));
     // Here an unknown device is a fault of the parameters: only the role comes before the body.
     let input = body.and_then(|body| Ok((body, call.idempotency_key()?)));
-    let (body, key) = after(allow_queue(call, None, Action::DeviceEventCreate), input).await?;
+    let (body, key) = match input {
+        Ok(input) => input,
+        faulty => Box::pin(after(allow_queue(call, None, Action::DeviceEventCreate), faulty)).await?,
+    };
     let id = call.hub().event_accept(&call.principal, device, element, body, key).await?;
     call.shared.meters.events_accepted.increment(1);
     reply::created_id(id)

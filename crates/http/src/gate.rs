@@ -17,7 +17,7 @@ use isobar_model::error::{Error, RateWindow};
 use isobar_model::time::Timestamp;
 use sync_wrapper::SyncWrapper;
 
-use crate::app::Shared;
+use crate::app::{Answering, Shared};
 use crate::call::{Call, credentials};
 use crate::completed::Completed;
 use crate::meters::RouteMeter;
@@ -51,9 +51,12 @@ impl Gate {
 
     /// Lets a call through to its handler, or refuses it; the answer is complete. A read ends when its client hangs
     /// up; what may change something goes on to its end.
-    pub async fn pass(self: &Arc<Self>, shared: &Arc<Shared>, peer: IpAddr, request: Request) -> Response {
-        let answering = Arc::clone(self).answer(Arc::clone(shared), peer, request);
-        if self.row.method == Verb::Get { answering.await } else { Completed::new(answering).await }
+    pub fn pass(self: &Arc<Self>, shared: &Arc<Shared>, peer: IpAddr, request: Request) -> Answering {
+        let answering = Box::pin(Arc::clone(self).answer(Arc::clone(shared), peer, request));
+        match self.row.method {
+            Verb::Get => Answering::Read(answering),
+            _ => Answering::Change(Completed::new(answering)),
+        }
     }
 
     async fn answer(self: Arc<Self>, shared: Arc<Shared>, peer: IpAddr, request: Request) -> Response {
@@ -65,7 +68,7 @@ impl Gate {
         let passing = AssertUnwindSafe(self.admit(&mut call, &mut visit.window)).catch_unwind();
         let answer = passing.await.unwrap_or_else(|panic| Err(panicked(self.row.path, &*panic)));
         if answer.is_err() {
-            call.drain().await;
+            Box::pin(call.drain()).await;
         }
         visit.end(&shared, &self.meter, answer)
     }
@@ -87,7 +90,7 @@ impl Gate {
         call.principal = known?;
         counted?;
         if self.row.path.contains('{') {
-            let names = RawPathParams::from_request_parts(&mut call.head, &()).await;
+            let names = Box::pin(RawPathParams::from_request_parts(&mut call.head, &())).await;
             call.names = Some(names.map_err(|_| Problem::NoSuchPath)?);
         }
         (self.row.handler)(call).await

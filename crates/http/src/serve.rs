@@ -89,10 +89,11 @@ fn connection(http: &http1::Builder, graceful: &GracefulShutdown, app: App, stre
     let phase = Phase::default();
     let socket = TokioIo::new(Patient::new(stream, phase.clone()));
     let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-        let (app, phase) = (app.clone(), phase.clone());
+        let phase = phase.clone();
+        phase.answering();
+        let answering = app.answer(request.map(Body::new), peer.ip().to_canonical());
         async move {
-            phase.answering();
-            let response = app.answer(request.map(Body::new), peer.ip().to_canonical()).await;
+            let response = answering.await;
             phase.answered();
             Ok::<_, std::convert::Infallible>(response)
         }

@@ -112,7 +112,7 @@ impl Hub {
             }
             entries.tokens.invalidate(&digest);
         }
-        let load = async {
+        let load = || async {
             let Some(id) = self.0.registry.device_by_token(&digest).await.told()? else { return Ok(None) };
             self.device_entry(id).await
         };
@@ -126,7 +126,7 @@ impl Hub {
             return Ok(Some(entry));
         }
         let epoch = devices.epoch();
-        Ok(self.load_device(id).await?.map(|entry| devices.install(entry, epoch)))
+        Ok(Box::pin(self.load_device(id)).await?.map(|entry| devices.install(entry, epoch)))
     }
 
     async fn load_device(&self, id: DeviceId) -> Result<Option<Arc<DeviceEntry>>> {
@@ -162,7 +162,7 @@ impl Hub {
     /// The compiled design of a project. A stored specification was checked when it was written; one that no longer
     /// compiles (an older release wrote it) runs nothing, and says so in the log.
     pub(crate) async fn plan_entry(&self, project: ProjectId) -> Result<Arc<PlanEntry>> {
-        let load = async {
+        let load = || async {
             let pass = access::system(project, "the main road compiles the project's design").reading();
             let Some(specification) = self.0.registry.specification_fetch(&pass).await.told()? else { return Ok(None) };
             let plan = compiled(specification.planes).await?.map_err(|faults| {
@@ -175,7 +175,7 @@ impl Hub {
 
     /// The account of a user; none when there is no such user.
     pub(crate) async fn account_entry(&self, user: UserId) -> Result<Option<Arc<AccountEntry>>> {
-        let load = async {
+        let load = || async {
             let Some(account) = self.0.registry.account(user).await.told()? else { return Ok(None) };
             let caller = Caller { user, role: account.role, lineage: account.lineage, session: None };
             let disabled = account.disabled;
@@ -193,7 +193,7 @@ impl Hub {
             }
             sessions.invalidate(&session);
         }
-        let load = async {
+        let load = || async {
             let open = self.0.registry.session(session).await.told()?;
             if open.is_none_or(|open| open.user != user) {
                 return Ok(None);
@@ -208,13 +208,13 @@ impl Hub {
     /// The user that an API key belongs to.
     pub(crate) async fn user_by_api_key(&self, key: &[u8]) -> Result<(ApiKeyId, UserId)> {
         let digest = Digest::of(key);
-        let load = async { self.0.registry.user_by_api_key(&digest).await.told() };
+        let load = || async { self.0.registry.user_by_api_key(&digest).await.told() };
         self.0.entries.api_keys.get_or_load(&digest, load).await?.ok_or(Error::Unauthenticated)
     }
 
     /// The lineage of an organization; none when there is no such organization.
     pub(crate) async fn lineage_of(&self, organization: OrganizationId) -> Result<Option<Lineage>> {
-        let load = async { self.0.registry.organization_lineage(organization).await.told() };
+        let load = || async { self.0.registry.organization_lineage(organization).await.told() };
         self.0.entries.lineages.get_or_load(&organization, load).await
     }
 

@@ -26,14 +26,18 @@ impl<K: Hash + Eq + Clone, V: Clone> Fresh<K, V> {
     }
 
     /// What is cached, or else what `load` finds. What is not found is not remembered.
-    pub(crate) async fn get_or_load<E>(
-        &self,
-        key: &K,
-        load: impl Future<Output = Result<Option<V>, E>>,
-    ) -> Result<Option<V>, E> {
+    pub(crate) async fn get_or_load<E, F>(&self, key: &K, load: impl FnOnce() -> F) -> Result<Option<V>, E>
+    where
+        F: Future<Output = Result<Option<V>, E>>,
+    {
         if let Some(value) = self.cache.get(key) {
             return Ok(Some(value));
         }
+        // Boxed, because it is rare and large: every call would set room for it aside, and move that about.
+        Box::pin(self.load(key, load())).await
+    }
+
+    async fn load<E>(&self, key: &K, load: impl Future<Output = Result<Option<V>, E>>) -> Result<Option<V>, E> {
         let before = self.epoch.load(Ordering::SeqCst);
         let Some(value) = load.await? else { return Ok(None) };
         if self.epoch.load(Ordering::SeqCst) == before {
@@ -72,7 +76,7 @@ mod tests {
     async fn a_load_overtaken_by_a_change_is_not_kept() {
         let cache: Fresh<u32, &str> = Fresh::new(8);
         let loaded = cache
-            .get_or_load(&1, async {
+            .get_or_load(&1, || async {
                 cache.invalidate(&1);
                 Ok::<_, ()>(Some("old"))
             })
@@ -84,9 +88,9 @@ mod tests {
     #[tokio::test]
     async fn what_was_loaded_is_kept_until_it_is_invalidated() {
         let cache: Fresh<u32, &str> = Fresh::new(8);
-        assert_eq!(cache.get_or_load(&1, async { Ok::<_, ()>(Some("a")) }).await, Ok(Some("a")));
-        assert_eq!(cache.get_or_load(&1, async { Ok::<_, ()>(Some("b")) }).await, Ok(Some("a")));
+        assert_eq!(cache.get_or_load(&1, || async { Ok::<_, ()>(Some("a")) }).await, Ok(Some("a")));
+        assert_eq!(cache.get_or_load(&1, || async { Ok::<_, ()>(Some("b")) }).await, Ok(Some("a")));
         cache.invalidate(&1);
-        assert_eq!(cache.get_or_load(&1, async { Ok::<_, ()>(Some("b")) }).await, Ok(Some("b")));
+        assert_eq!(cache.get_or_load(&1, || async { Ok::<_, ()>(Some("b")) }).await, Ok(Some("b")));
     }
 }

@@ -59,6 +59,11 @@ impl DeviceSession {
     pub fn device(&self) -> DeviceRef {
         self.0.device
     }
+
+    /// The pass to see and write its own things.
+    pub(crate) fn pass(&self) -> (CanWrite<DeviceRef>, Arc<DeviceEntry>) {
+        (access::device(self.0.device), Arc::clone(&self.0))
+    }
 }
 
 impl Principal {
@@ -205,7 +210,7 @@ impl Hub {
     ) -> Result<(CanWrite<DeviceRef>, Arc<DeviceEntry>)> {
         match principal {
             Principal::Device(session) if session.device().id == id => {
-                Ok((access::device(session.device()), Arc::clone(&session.0)))
+                Ok(session.pass())
             }
             Principal::Device(_) => Err(Error::Missing("device")),
             Principal::Nobody => Err(Error::Unauthenticated),

@@ -78,7 +78,7 @@ impl Hub {
             if let Some(id) = self.accept(&pass, &entry, &event).await? {
                 return Ok(id);
             }
-            let newer = self.device_entry(entry.device.id).await?;
+            let newer = Box::pin(self.device_entry(entry.device.id)).await?;
             entry = newer.ok_or_else(|| Error::invalid("query.deviceId", "no such device"))?;
         }
         Err(Error::Busy)
@@ -277,8 +277,17 @@ impl Hub {
         faults: &mut Faults,
     ) -> Result<Option<(CanWrite<DeviceRef>, Arc<DeviceEntry>)>> {
         if let Principal::Device(session) = principal {
-            return self.device_write(principal, session.device().id, Action::DeviceEventCreate).await.map(Some);
+            return Ok(Some(session.pass()));
         }
+        Box::pin(self.event_device_of_user(principal, device, faults)).await
+    }
+
+    async fn event_device_of_user(
+        &self,
+        principal: &Principal,
+        device: Option<&str>,
+        faults: &mut Faults,
+    ) -> Result<Option<(CanWrite<DeviceRef>, Arc<DeviceEntry>)>> {
         self.allow(principal.user()?, Action::DeviceEventCreate).await?;
         let Some(text) = device else {
             faults.add("query.deviceId", "is required");

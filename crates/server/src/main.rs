@@ -1,5 +1,6 @@
 //! The binary: configuration, command line, wiring, and a simulated fleet.
 
+mod allocator;
 mod cli;
 mod config;
 mod folder;
@@ -14,7 +15,7 @@ use clap::Parser as _;
 
 /// The allocator; remove this line for the system's.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Mimalloc = allocator::Mimalloc;
 
 /// Why the program ends without having done what it was asked.
 type Failure = Box<dyn std::error::Error>;

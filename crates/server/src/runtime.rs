@@ -47,14 +47,8 @@ pub fn raise_file_limit() {
 pub async fn tidy_memory() {
     loop {
         tokio::time::sleep(TIDY_EVERY).await;
-        tidy();
+        crate::allocator::tidy();
     }
-}
-
-#[allow(unsafe_code, reason = "the allocator's crate has no safe door to this")]
-fn tidy() {
-    // SAFETY: mi_collect has no preconditions; any thread may call it at any time.
-    unsafe { libmimalloc_sys::mi_collect(true) }
 }
 
 /// SIGTERM and Ctrl-C, caught from the moment this is made.

@@ -98,7 +98,7 @@ impl Devices {
         let device = self.entry(key, durable);
         let state = match device.state.clone().try_lock_owned() {
             Ok(state) => state,
-            Err(_) => device.state.clone().lock_owned().await,
+            Err(_) => Box::pin(device.state.clone().lock_owned()).await,
         };
         Held { device, state }
     }

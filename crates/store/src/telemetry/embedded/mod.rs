@@ -155,11 +155,12 @@ impl Embedded {
         if held.state.is_some() {
             return Ok(held);
         }
-        self.reading(move |core, _| {
+        // Boxed, as whatever is rare on the way of a run: its room would be set aside, and moved, with every run.
+        Box::pin(self.reading(move |core, _| {
             *held.state = Some(load::device(&core.db, device.0, core.reclaim.floors(device.0))?);
             core.devices.weigh(&held);
             Ok(held)
-        })
+        }))
         .await
     }
 
@@ -244,7 +245,7 @@ impl Telemetry for Embedded {
         let device = device.target().key;
         let mut held = self.hold(device).await?;
         if let Some(key) = idempotency_key {
-            let (again, answer) = self.answer(held, device.0, key, now).await?;
+            let (again, answer) = Box::pin(self.answer(held, device.0, key, now)).await?;
             if let Some(answer) = answer {
                 return Ok(Ran::Repeated(answer));
             }
