@@ -163,7 +163,7 @@ async fn pages_of_notifications_are_exact(app: &TestApp) {
 async fn hundreds_of_users_are_told_at_once(app: &TestApp) {
     let admin = app.admin().await;
     let ana = app.developer("ana").await;
-    let mut body = new_user("", "basicUser");
+    let mut body = new_user("somebody", "basicUser");
     for member in ["password", "passwordConfirmation"] {
         body.as_object_mut().unwrap().remove(member);
     }
