@@ -5,6 +5,7 @@ mod accounts;
 mod activity;
 mod api_keys;
 mod data;
+mod deliveries;
 mod devices;
 mod entries;
 mod error;
@@ -13,6 +14,7 @@ mod fresh;
 mod gate;
 mod in_force;
 mod intake;
+mod letters;
 mod live;
 mod notifications;
 mod organizations;
@@ -34,6 +36,7 @@ use isobar_model::error::Result;
 use isobar_model::ids::IdMint;
 use isobar_model::page::Depth;
 use isobar_model::time::Clock;
+use isobar_outlets::mail::Mailer;
 use isobar_store::registry::Registry;
 use isobar_store::telemetry::Telemetry;
 use tokio::sync::watch;
@@ -57,6 +60,8 @@ pub struct Parts {
     pub registry: Registry,
     /// What devices said.
     pub telemetry: Arc<dyn Telemetry>,
+    /// Sends e-mails.
+    pub mailer: Mailer,
     /// Tells the time.
     pub clock: Clock,
     /// Makes secrets and identifiers.
@@ -93,6 +98,9 @@ struct Inner {
     outbox: outbox::Outbox,
     activity: activity::Activity,
     notices: notifications::Notices,
+    mailer: Mailer,
+    templates: letters::Templates,
+    deliveries: deliveries::Deliveries,
     /// Becomes true when calls no longer wait for what may come.
     closing: watch::Sender<bool>,
     stop: watch::Sender<bool>,
@@ -116,6 +124,9 @@ impl Hub {
             outbox: outbox::Outbox::new(),
             activity: activity::Activity::default(),
             notices: notifications::Notices::new(),
+            templates: letters::Templates::new()?,
+            deliveries: deliveries::Deliveries::new(),
+            mailer: parts.mailer,
             mint: IdMint::new(),
             closing: watch::Sender::new(false),
             stop: watch::Sender::new(false),
@@ -133,6 +144,7 @@ impl Hub {
         hub.spawn(|hub, stop| async move { hub.run_activity(stop).await });
         hub.spawn(|hub, stop| async move { hub.run_retention(stop).await });
         hub.spawn(|hub, stop| async move { hub.run_notices(stop).await });
+        hub.start_deliveries();
         Ok(Started { hub, first_password })
     }
 

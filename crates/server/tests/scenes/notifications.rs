@@ -1,5 +1,7 @@
 //! Notifications: what users are told, and what each does with it.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::support::app::new_user;
@@ -13,6 +15,7 @@ on_both_registries!(
     notifications_are_deleted_by_time,
     pages_of_notifications_are_exact,
     hundreds_of_users_are_told_at_once,
+    those_who_want_one_get_a_letter,
 );
 
 const FUTURE: &str = "/v2/notifications?to=2100-01-01T00:00:00Z";
@@ -176,6 +179,51 @@ async fn hundreds_of_users_are_told_at_once(app: &TestApp) {
     for person in [&admin, &ana, &tom] {
         assert_eq!(told(person, "unread=true").await, ["hello"]);
     }
+}
+
+/// The letters that say this, once there are so many.
+async fn letters(app: &TestApp, count: usize, words: &str) -> Vec<String> {
+    loop {
+        let letters: Vec<_> = app.mails().into_iter().filter(|letter| letter.contains(words)).collect();
+        if letters.len() >= count {
+            return letters;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn wants_letters(kind: &str, inapp: bool) -> Value {
+    json!({"notifications": {kind: {"inapp": inapp, "email": true}}})
+}
+
+async fn those_who_want_one_get_a_letter(app: &TestApp) {
+    let admin = app.admin().await;
+    let ana = app.developer("ana").await;
+    let tom = ana.invites("tom", "basicUser").await;
+    app.prefers(&tom.id, wants_letters("systemNotification", false)).await;
+    app.prefers(&ana.id, wants_letters("deviceNotification", true)).await;
+    tells(&admin, "the first word").await;
+    tells(&admin, "the second word").await;
+    assert!(letters(app, 1, "the second word").await[0].contains("tom@example.com"));
+    assert!(letters(app, 1, "the first word").await[0].contains("tom@example.com"));
+    // By now everybody was walked through, and nobody else wanted one.
+    assert_eq!(letters(app, 0, "word").await.len(), 2);
+    // The system's word appears in the application whatever one prefers.
+    for person in [&tom, &ana] {
+        assert_eq!(told(person, "").await, ["the second word", "the first word"]);
+    }
+}
+
+#[tokio::test]
+async fn letters_are_sent_even_if_the_server_stops_at_once() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    app.prefers(&ana.id, wants_letters("systemNotification", true)).await;
+    tells(&app.admin().await, "before the end").await;
+    let app = app.restart().await;
+    let app = app.restart().await;
+    assert_eq!(letters(&app, 1, "before the end").await.len(), 1);
+    app.end().await;
 }
 
 #[tokio::test]

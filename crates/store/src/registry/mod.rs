@@ -6,16 +6,19 @@
 mod api_keys;
 mod credentials;
 mod db;
+mod deliveries;
 mod devices;
 mod devices_list;
 mod lists;
 mod migrations;
+mod nonces;
 mod notices;
 mod notifications;
 mod organizations;
 mod projects;
 mod sessions;
 mod settings;
+mod sign_ins;
 mod specifications;
 mod sql;
 mod users;
@@ -23,12 +26,15 @@ mod users;
 use db::Db;
 
 pub use credentials::{Account, LoginRecord};
+pub use deliveries::{Delivery, NewDelivery};
 pub use devices::{DeviceChange, DeviceReport, NewDevice};
-pub use notices::{Recipient, Spreading};
+pub use nonces::Purpose;
+pub use notices::{Recipient, SpreadStep, Spreading};
 pub use notifications::NotificationMark;
 pub use organizations::{NewOrganization, OrganizationChange};
 pub use projects::NewProject;
 pub use settings::SettingWrite;
+pub use sign_ins::ADDRESSES_MAX;
 pub use users::{NewUserRow, UserChange};
 
 use crate::error::Result;

@@ -11,6 +11,7 @@
 mod credentials;
 mod devices;
 pub mod given;
+mod letters;
 mod lists;
 mod notifications;
 mod people;
@@ -21,6 +22,7 @@ mod tree;
 
 pub use credentials::*;
 pub use devices::*;
+pub use letters::*;
 pub use lists::*;
 pub use notifications::*;
 pub use people::*;
@@ -65,6 +67,11 @@ macro_rules! registry_scenes {
             a_mark_of_everything_and_single_ones_go_together
             a_user_and_its_notifications_go_together
             old_notices_go_and_a_user_keeps_so_many
+            a_delivery_waits_until_it_is_made
+            a_welcome_goes_out_with_its_user
+            a_nonce_is_good_once
+            a_reset_ends_every_session
+            a_new_sign_in_address_is_noticed_once
             a_project_begins_with_an_empty_specification
             a_specification_is_kept_byte_for_byte
             projects_are_listed_by_type

@@ -1,13 +1,18 @@
 //! A server of one's own, in this process, on stores in a folder that goes away with it.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use isobar_http::HttpSettings;
 use isobar_hub::{Hub, Parts, RateLimits, Settings};
+use isobar_model::access;
 use isobar_model::chance::Chance;
+use isobar_model::ids::UserId;
+use isobar_model::json::RawJson;
 use isobar_model::time::{Clock, Timestamp};
-use isobar_store::registry::Registry;
+use isobar_outlets::mail::Mailer;
+use isobar_store::registry::{Registry, UserChange};
 use isobar_store::telemetry::Telemetry as _;
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use reqwest::Method;
@@ -30,6 +35,8 @@ pub struct TestSettings {
     pub hub: Settings,
     pub http: HttpSettings,
     pub queue_max_events: u64,
+    /// The server that takes e-mails; none: they become files.
+    pub smtp_url: Option<String>,
 }
 
 impl Default for TestSettings {
@@ -37,7 +44,22 @@ impl Default for TestSettings {
         let unlimited = RateLimits { user: 0, device: 0, address: 0 };
         let hub =
             Settings { rate_limit: unlimited, admin_password: Some(ADMIN_PASSWORD.to_owned()), ..Settings::default() };
-        Self { hub, http: HttpSettings::default(), queue_max_events: Options::default().queue_max_events }
+        Self {
+            hub,
+            http: HttpSettings::default(),
+            queue_max_events: Options::default().queue_max_events,
+            smtp_url: None,
+        }
+    }
+}
+
+impl TestSettings {
+    fn mailer(&self, folder: &Path, clock: &Clock) -> Mailer {
+        let from = "Isobar <isobar@localhost>";
+        match &self.smtp_url {
+            Some(url) => Mailer::smtp(url, from, clock.clone()).unwrap(),
+            None => Mailer::files(&folder.join("mail"), from, clock.clone()).unwrap(),
+        }
     }
 }
 
@@ -105,6 +127,34 @@ impl TestApp {
     /// Time goes by.
     pub fn wait_seconds(&self, seconds: i64) {
         self.clock.advance_seconds(seconds);
+    }
+
+    /// Sets what a user wants to be told of.
+    pub async fn prefers(&self, user: &str, preferences: Value) {
+        let pass = access::system(user.parse::<UserId>().unwrap(), "a scene");
+        let registry = &self.running.registry;
+        let user = registry.user_fetch(&pass.reading()).await.unwrap().unwrap();
+        let change = UserChange {
+            role: user.role,
+            organization: user.organization,
+            tos_hash: user.tos_hash,
+            first_name: user.first_name,
+            last_name: user.last_name,
+            company: user.company,
+            job_title: user.job_title,
+            language: user.language,
+            preferences: Some(RawJson::check(preferences.to_string().into()).unwrap()),
+            disabled: user.disabled,
+            reason: None,
+        };
+        registry.user_update(&pass, &change, self.clock.now()).await.unwrap();
+    }
+
+    /// The e-mails that were sent so far, each as its file holds it.
+    pub fn mails(&self) -> Vec<String> {
+        let Ok(files) = std::fs::read_dir(self.folder.path().join("mail")) else { return Vec::new() };
+        let paths = files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "eml"));
+        paths.map(|path| std::fs::read_to_string(path).unwrap()).collect()
     }
 
     /// A request that nothing is known of yet.
@@ -202,6 +252,7 @@ async fn run(
     let parts = Parts {
         registry: registry.clone(),
         telemetry: telemetry.clone(),
+        mailer: settings.mailer(folder.path(), clock),
         clock: clock.clone(),
         chance: Chance::from_system(),
         settings: settings.hub.clone(),
