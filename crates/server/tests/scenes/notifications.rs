@@ -231,7 +231,7 @@ async fn what_the_system_says_has_a_text_of_a_bounded_length() {
     let app = TestApp::start().await;
     let admin = app.admin().await;
     let says = async |message: Value| admin.post("/v2/notifications/system", json!({"message": message})).await;
-    for bad in [json!(""), json!(null), json!(5), json!("é".repeat(10_001))] {
+    for bad in [json!(""), json!("\u{0}"), json!(null), json!(5), json!("é".repeat(10_001))] {
         assert_eq!(says(bad).await.faults(), ["message"]);
     }
     assert_eq!(admin.post("/v2/notifications/system", json!({})).await.faults(), ["message"]);
