@@ -1,7 +1,7 @@
 //! Answers: JSON from a view, JSON written by hand, nothing.
 
 use axum::body::Body;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
@@ -65,6 +65,14 @@ pub(crate) fn message(status: StatusCode, message: &str) -> Answer {
 pub(crate) fn no_content() -> Answer {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
+    Ok(response)
+}
+
+/// 302 to another place.
+pub(crate) fn found(place: &str) -> Answer {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::FOUND;
+    response.headers_mut().insert(LOCATION, HeaderValue::try_from(place).map_err(Error::internal)?);
     Ok(response)
 }
 

@@ -6,13 +6,13 @@ use isobar_model::error::{Error, Result};
 use isobar_model::ids::{OrganizationId, UserId};
 use isobar_model::page::{ListRequest, Page};
 use isobar_model::role::Role;
-use isobar_model::secret::Secret;
 use isobar_model::user::{NewUser, User};
 use isobar_store::registry::{NewOrganization, NewUserRow};
 
 use crate::error::Told as _;
-use crate::gate::{Accepts, Credential, Credentials};
+use crate::gate::{Accepts, Credentials};
 use crate::letters::Letter;
+use crate::operator::made_up;
 use crate::{Hub, TreeQuery};
 
 /// Username of the first administrator (contract: Authentication).
@@ -27,7 +27,7 @@ impl Hub {
             return Ok(None);
         }
         let chosen = self.0.settings.admin_password.clone();
-        let made_up = chosen.is_none().then(|| Secret::new(&self.0.chance).reveal()[..20].to_owned());
+        let made_up = chosen.is_none().then(|| made_up(&self.0.chance));
         let password = chosen.or_else(|| made_up.clone()).unwrap_or_default();
         let row = NewUserRow {
             id: UserId(self.new_id().0),
@@ -87,6 +87,18 @@ impl Hub {
         })
     }
 
+    /// Whether somebody may register at all; with an organization, whether the caller may create users.
+    pub async fn allow_registration(&self, credentials: &Credentials<'_>, with_organization: bool) -> Result<()> {
+        if !self.0.settings.registration_open {
+            return Err(Error::Unauthenticated);
+        }
+        if with_organization {
+            let principal = self.authenticate(credentials, Accepts::User).await?;
+            self.allow(principal.user()?, Action::UserCreate).await?;
+        }
+        Ok(())
+    }
+
     /// Registers a user. Without an organization it founds one, named after its company; with one, the caller must be
     /// somebody who may create that user there.
     pub async fn user_register(&self, credentials: &Credentials<'_>, new: NewUser) -> Result<User> {
@@ -94,9 +106,6 @@ impl Hub {
             return Err(Error::Unauthenticated);
         }
         if new.organization.is_some() {
-            if matches!(credentials.first(), Credential::None) {
-                return Err(Error::Unauthenticated);
-            }
             let principal = self.authenticate(credentials, Accepts::User).await?;
             return self.user_create(principal.user()?, new).await;
         }

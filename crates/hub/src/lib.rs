@@ -1,6 +1,7 @@
 //! The hub: the only room where things happen. One file per capability; every door takes the caller and gives
 //! an answer or an [`isobar_model::error::Error`]. Nothing here knows HTTP.
 
+mod account_notices;
 mod accounts;
 mod activity;
 mod api_keys;
@@ -15,11 +16,14 @@ mod gate;
 mod in_force;
 mod intake;
 mod letters;
+mod links;
 mod live;
 mod notifications;
+mod operator;
 mod organizations;
 mod outbox;
 mod passwords;
+mod profiles;
 mod projects;
 mod queue;
 mod rate;
@@ -33,11 +37,11 @@ use std::sync::Arc;
 
 use isobar_model::chance::Chance;
 use isobar_model::error::Result;
-use isobar_model::ids::IdMint;
+use isobar_model::ids::{IdMint, UserId};
 use isobar_model::page::Depth;
 use isobar_model::time::Clock;
 use isobar_outlets::mail::Mailer;
-use isobar_store::registry::Registry;
+use isobar_store::registry::{Purpose, Registry};
 use isobar_store::telemetry::Telemetry;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -48,11 +52,15 @@ pub use events::{HistoryRequest, StreamScope};
 pub use gate::{Accepts, Credentials, DeviceSession, Principal};
 pub use isobar_store::registry::NotificationMark;
 pub use isobar_store::telemetry::{Filter, FilterField, Operand, Operator, ValueQuery, ValueSort};
+pub use operator::reset_password;
 pub use queue::QueueRead;
 pub use sessions::Tokens;
 pub use settings::{RateLimits, Settings};
 
 use crate::error::Told as _;
+
+/// Links of one purpose that are sent to one account in 15 minutes.
+const LINKS_MAX: u32 = 5;
 
 /// What a hub is made of.
 pub struct Parts {
@@ -92,6 +100,7 @@ struct Inner {
     passwords: passwords::Passwords,
     tokens: tokens::Jwts,
     throttle: throttle::Throttle,
+    link_quota: throttle::Quota<(UserId, Purpose)>,
     entries: entries::Entries,
     rates: gate::Rates,
     live: live::Live,
@@ -118,6 +127,7 @@ impl Hub {
             passwords: passwords::Passwords::new(),
             tokens: tokens::Jwts::new(&signing_key, revoked, now),
             throttle: throttle::Throttle::default(),
+            link_quota: throttle::Quota::new(LINKS_MAX),
             entries: entries::Entries::new(),
             rates: gate::Rates::new(&parts.settings.rate_limit),
             live: live::Live::new(),

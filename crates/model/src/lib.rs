@@ -21,3 +21,4 @@ pub mod setting;
 pub mod status;
 pub mod time;
 pub mod user;
+pub mod user_input;

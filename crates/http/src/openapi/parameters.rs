@@ -67,6 +67,8 @@ pub(super) const DEVICE_ID: Param =
     query("deviceId", Kind::Id, "The device; required unless a device token says which it is");
 pub(super) const STREAM_DEVICE_ID: Param = query("deviceId", Kind::Id, "Only events of this device");
 pub(super) const ELEMENT_NAME: Param = query("elementName", Kind::Text, "The element of the design");
+pub(super) const EMAIL_OR_USERNAME: Param =
+    query("emailOrUsername", Kind::Text, "The account; it may also stand in a JSON body");
 pub(super) const PEEK: Param = query("peek", Kind::Boolean(false), "Leave what is read in the queue");
 pub(super) const WAIT: Param =
     query("wait", Kind::Whole { min: 0, max: Some(60), default: 0 }, "Seconds to wait for an event when there is none");
@@ -114,7 +116,7 @@ impl Kind {
 /// The variable parts of a path.
 pub(super) fn of_path(path: &str) -> impl Iterator<Item = Parameter> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).map(|name| {
-        let kind = if name == "elementName" { Kind::Text } else { Kind::Id };
+        let kind = if matches!(name, "elementName" | "nonce") { Kind::Text } else { Kind::Id };
         let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path);
         parameter.required(Required::True).schema(Some(kind.schema())).build()
     })

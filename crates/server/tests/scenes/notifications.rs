@@ -16,6 +16,7 @@ on_both_registries!(
     pages_of_notifications_are_exact,
     hundreds_of_users_are_told_at_once,
     those_who_want_one_get_a_letter,
+    what_happened_to_an_account_is_told_to_its_user_alone,
 );
 
 const FUTURE: &str = "/v2/notifications?to=2100-01-01T00:00:00Z";
@@ -192,6 +193,13 @@ async fn letters(app: &TestApp, count: usize, words: &str) -> Vec<String> {
     }
 }
 
+/// Sets what somebody wants to be told of.
+async fn prefers(person: &Person<'_>, preferences: Value) {
+    let mut user = person.get("/v2/auth/user").await.ok();
+    user["preferences"] = preferences;
+    person.put(&format!("/v2/users/{}", person.id), user).await.ok();
+}
+
 fn wants_letters(kind: &str, inapp: bool) -> Value {
     json!({"notifications": {kind: {"inapp": inapp, "email": true}}})
 }
@@ -200,8 +208,8 @@ async fn those_who_want_one_get_a_letter(app: &TestApp) {
     let admin = app.admin().await;
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "basicUser").await;
-    app.prefers(&tom.id, wants_letters("systemNotification", false)).await;
-    app.prefers(&ana.id, wants_letters("deviceNotification", true)).await;
+    prefers(&tom, wants_letters("systemNotification", false)).await;
+    prefers(&ana, wants_letters("deviceNotification", true)).await;
     tells(&admin, "the first word").await;
     tells(&admin, "the second word").await;
     assert!(letters(app, 1, "the second word").await[0].contains("tom@example.com"));
@@ -214,11 +222,44 @@ async fn those_who_want_one_get_a_letter(app: &TestApp) {
     }
 }
 
+async fn what_happened_to_an_account_is_told_to_its_user_alone(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let tom = ana.invites("tom", "basicUser").await;
+    let mut user = tom.get("/v2/auth/user").await.ok();
+    let promote = async |user: &mut Value, role: &str| {
+        user["role"] = json!(role);
+        ana.put(&format!("/v2/users/{}", tom.id), user.clone()).await.ok();
+    };
+    prefers(&tom, wants_letters("accountNotifications", true)).await;
+    user.as_object_mut().unwrap().remove("preferences");
+    promote(&mut user, "technician").await;
+    let told_tom = newest(&tom).await;
+    assert_eq!((&told_tom["type"], &told_tom["read"]), (&json!("accountNotification"), &json!(false)));
+    assert!(letters(app, 1, "technician").await[0].contains("tom@example.com"));
+    // Who does not want it in the application does not find it there.
+    prefers(&tom, wants_letters("accountNotifications", false)).await;
+    promote(&mut user, "manager").await;
+    letters(app, 1, "manager").await;
+    assert_eq!(tom.get("/v2/notifications").await.ok()["meta"]["totalDocs"], 1);
+    // Not even those who may change the user see it.
+    let url = format!("/v2/notifications/{}", text(&told_tom, "id"));
+    ana.get(&url).await.not_found();
+    ana.put(&url, json!({"read": true})).await.not_found();
+    ana.delete(FUTURE).await.ok();
+    assert_eq!(tom.get(&url).await.ok(), told_tom);
+    tom.put(FUTURE, json!({"read": true})).await.ok();
+    assert_eq!(told(&tom, "unread=true").await, [""; 0]);
+    tom.put(&url, json!({"read": false})).await.ok();
+    assert_eq!(tom.get("/v2/notifications?unread=true").await.ok()["meta"]["totalDocs"], 1);
+    tom.delete(FUTURE).await.ok();
+    tom.get(&url).await.not_found();
+}
+
 #[tokio::test]
 async fn letters_are_sent_even_if_the_server_stops_at_once() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
-    app.prefers(&ana.id, wants_letters("systemNotification", true)).await;
+    prefers(&ana, wants_letters("systemNotification", true)).await;
     tells(&app.admin().await, "before the end").await;
     let app = app.restart().await;
     let app = app.restart().await;

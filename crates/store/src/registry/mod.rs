@@ -35,7 +35,7 @@ pub use organizations::{NewOrganization, OrganizationChange};
 pub use projects::NewProject;
 pub use settings::SettingWrite;
 pub use sign_ins::ADDRESSES_MAX;
-pub use users::{NewUserRow, UserChange};
+pub use users::{NewPassword, NewUserRow, UserChange};
 
 use crate::error::Result;
 

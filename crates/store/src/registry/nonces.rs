@@ -9,11 +9,11 @@ use sea_orm::ConnectionTrait;
 
 use super::deliveries::{self, NewDelivery};
 use super::sql::{Sql, one, run};
-use super::{Registry, db};
+use super::{Registry, credentials, db, sessions};
 use crate::error::{Result, StoreError};
 
 /// What a nonce is good for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// To show that an e-mail address is its user's.
     Verify,
@@ -91,12 +91,9 @@ impl Registry {
     pub async fn password_reset(&self, digest: &Digest, hash: &str, now: Timestamp) -> Result<Option<UserId>> {
         let tx = self.db.begin().await?;
         let Some(user) = take(&tx, Purpose::Reset, digest, now).await? else { return Ok(None) };
-        let update = Sql::new("UPDATE users SET password_hash = ?, verified = 1, updated_at = ? WHERE id = ?")
-            .bind(hash)
-            .bind(now)
-            .bind(user);
-        run(&tx, update).await?;
-        run(&tx, Sql::new("DELETE FROM sessions WHERE user_id = ?").bind(user)).await?;
+        credentials::set_password(&tx, user, hash, now).await?;
+        run(&tx, Sql::new("UPDATE users SET verified = 1 WHERE id = ?").bind(user)).await?;
+        sessions::end(&tx, user, None).await?;
         db::commit(tx).await?;
         Ok(Some(user))
     }

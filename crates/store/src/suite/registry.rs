@@ -71,6 +71,7 @@ macro_rules! registry_scenes {
             a_welcome_goes_out_with_its_user
             a_nonce_is_good_once
             a_reset_ends_every_session
+            a_new_password_ends_the_other_sessions
             a_new_sign_in_address_is_noticed_once
             a_project_begins_with_an_empty_specification
             a_specification_is_kept_byte_for_byte

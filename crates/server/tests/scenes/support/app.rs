@@ -6,13 +6,10 @@ use std::sync::Arc;
 
 use isobar_http::HttpSettings;
 use isobar_hub::{Hub, Parts, RateLimits, Settings};
-use isobar_model::access;
 use isobar_model::chance::Chance;
-use isobar_model::ids::UserId;
-use isobar_model::json::RawJson;
 use isobar_model::time::{Clock, Timestamp};
 use isobar_outlets::mail::Mailer;
-use isobar_store::registry::{Registry, UserChange};
+use isobar_store::registry::Registry;
 use isobar_store::telemetry::Telemetry as _;
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use reqwest::Method;
@@ -127,27 +124,6 @@ impl TestApp {
     /// Time goes by.
     pub fn wait_seconds(&self, seconds: i64) {
         self.clock.advance_seconds(seconds);
-    }
-
-    /// Sets what a user wants to be told of.
-    pub async fn prefers(&self, user: &str, preferences: Value) {
-        let pass = access::system(user.parse::<UserId>().unwrap(), "a scene");
-        let registry = &self.running.registry;
-        let user = registry.user_fetch(&pass.reading()).await.unwrap().unwrap();
-        let change = UserChange {
-            role: user.role,
-            organization: user.organization,
-            tos_hash: user.tos_hash,
-            first_name: user.first_name,
-            last_name: user.last_name,
-            company: user.company,
-            job_title: user.job_title,
-            language: user.language,
-            preferences: Some(RawJson::check(preferences.to_string().into()).unwrap()),
-            disabled: user.disabled,
-            reason: None,
-        };
-        registry.user_update(&pass, &change, self.clock.now()).await.unwrap();
     }
 
     /// The e-mails that were sent so far, each as its file holds it.

@@ -5,7 +5,7 @@ use isobar_model::session::Session;
 
 use super::given::{self, at, digest, may};
 use crate::error::StoreError;
-use crate::registry::{ADDRESSES_MAX, NewDelivery, Purpose, Registry};
+use crate::registry::{ADDRESSES_MAX, NewDelivery, NewPassword, Purpose, Registry};
 
 fn delivery(id: &str, kind: &'static str, body: &str) -> NewDelivery {
     NewDelivery { id: id.to_owned(), kind, body: body.to_owned() }
@@ -128,4 +128,30 @@ pub async fn a_new_sign_in_address_is_noticed_once(r: &Registry) {
     assert!(!r.sign_in_note(ana, "10.1.0.1", at(2)).await.unwrap());
     let nobody = r.sign_in_note(UserId(given::uuid()), "::1", at(2)).await;
     assert!(matches!(nobody, Err(StoreError::Gone("user"))));
+}
+
+/// Whoever changes its password stays where it is, and nowhere else; a link that would set another one is dead.
+pub async fn a_new_password_ends_the_other_sessions(r: &Registry) {
+    let home = given::organization(r, None, "Home").await.id;
+    let ana = given::user(r, home, "ana").await;
+    let mut sessions = Vec::new();
+    for _ in 0..2 {
+        let id = SessionId(given::uuid());
+        let session = Session { id, user: ana.id, refresh: Some(digest()), created_at: at(0), expires_at: at(900) };
+        r.session_open(&session).await.unwrap();
+        sessions.push(id);
+    }
+    let nonce = digest();
+    r.nonce_put(&may(ana.id), Purpose::Reset, &nonce, at(100)).await.unwrap();
+    let mut change = given::unchanged_user(&ana);
+    r.user_update(&may(ana.id), &change, at(1)).await.unwrap();
+    assert!(r.session(sessions[0]).await.unwrap().is_some());
+    change.password = Some(NewPassword { hash: "hash".to_owned(), keeps: Some(sessions[1]) });
+    r.user_update(&may(ana.id), &change, at(1)).await.unwrap();
+    assert_eq!(r.login_by_name("ana").await.unwrap().unwrap().password_hash.as_deref(), Some("hash"));
+    assert_eq!(r.session(sessions[0]).await.unwrap(), None);
+    assert!(r.session(sessions[1]).await.unwrap().is_some());
+    assert!(!r.nonce_is_open(Purpose::Reset, &nonce, at(1)).await.unwrap());
+    r.password_set(&may(ana.id), "other", at(2)).await.unwrap();
+    assert_eq!(r.session(sessions[1]).await.unwrap(), None);
 }

@@ -147,6 +147,7 @@ fn unchanged(organization: OrganizationId) -> UserChange {
         job_title: None,
         language: None,
         preferences: None,
+        password: None,
         disabled: false,
         reason: None,
     }
