@@ -5,8 +5,10 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use isobar_hub::Tokens;
 use isobar_model::error::Error;
+use isobar_model::json::Json;
 use isobar_model::session::REFRESH_SECONDS;
 use isobar_model::user::{Login, NewUser};
+use isobar_model::user_input::{ResetInput, read_account_name};
 
 use crate::call::{Call, REFRESH_COOKIE, after};
 use crate::problem::Problem;
@@ -14,9 +16,13 @@ use crate::reply::{self, Answer};
 use crate::views::{Time, TokensJson, UserJson};
 
 pub(crate) async fn user_register(call: &mut Call) -> Answer {
-    let body = call.json(|body| NewUser::read(body, true)).await;
-    let open = call.hub().settings().registration_open;
-    let new = after(async { if open { Ok(()) } else { Err(Error::Unauthenticated) } }, body).await?;
+    let mut joins = false;
+    let body = call.json(|body| {
+        joins = body.get("organizationId").is_some_and(|named| !matches!(named, Json::Null));
+        NewUser::read(body, true)
+    });
+    let body = body.await;
+    let new = after(call.hub().allow_registration(&call.credentials(), joins), body).await?;
     let user = call.hub().user_register(&call.credentials(), new).await?;
     reply::created(&UserJson::from(user))
 }
@@ -35,6 +41,32 @@ pub(crate) async fn session_refresh(call: &mut Call) -> Answer {
 pub(crate) async fn session_logout(call: &mut Call) -> Answer {
     call.hub().session_logout(&call.credentials()).await?;
     with_cookie(reply::no_content()?, call, "", 0)
+}
+
+pub(crate) async fn user_verify(call: &mut Call) -> Answer {
+    let place = call.hub().user_verify(call.name("nonce")).await?;
+    reply::found(&place)
+}
+
+pub(crate) async fn verification_send(call: &mut Call) -> Answer {
+    let name = match call.query().text("emailOrUsername") {
+        Some(name) => name,
+        None => call.json(read_account_name).await?,
+    };
+    call.hub().verification_send(&name).await?;
+    reply::no_content()
+}
+
+pub(crate) async fn reset_send(call: &mut Call) -> Answer {
+    let name = call.json(read_account_name).await?;
+    call.hub().reset_send(&name).await?;
+    reply::no_content()
+}
+
+pub(crate) async fn password_reset(call: &mut Call) -> Answer {
+    let input = call.json(ResetInput::read).await?;
+    call.hub().password_reset(input).await?;
+    reply::no_content()
 }
 
 pub(crate) async fn user_current(call: &mut Call) -> Answer {

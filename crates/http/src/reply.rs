@@ -1,7 +1,7 @@
 //! Answers: JSON from a view, JSON written by hand, nothing.
 
 use axum::body::Body;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use isobar_model::ids::EventId;
 use isobar_model::page::{Meta, Page};
 use serde::Serialize;
 
-use crate::problem::Problem;
+use crate::problem::{ErrorBody, Problem};
 
 /// What a handler gives.
 pub(crate) type Answer = Result<Response, Problem>;
@@ -56,10 +56,23 @@ pub(crate) fn created(view: &impl Serialize) -> Answer {
     Ok(json(StatusCode::CREATED, view))
 }
 
+/// The message shape: that something was done.
+pub(crate) fn message(status: StatusCode, message: &str) -> Answer {
+    Ok(json(status, &ErrorBody { message: message.to_owned(), errors: Vec::new() }))
+}
+
 /// 204.
 pub(crate) fn no_content() -> Answer {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
+    Ok(response)
+}
+
+/// 302 to another place.
+pub(crate) fn found(place: &str) -> Answer {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::FOUND;
+    response.headers_mut().insert(LOCATION, HeaderValue::try_from(place).map_err(Error::internal)?);
     Ok(response)
 }
 

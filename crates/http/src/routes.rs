@@ -7,7 +7,7 @@ use isobar_model::access::Action;
 
 use crate::call::Call;
 use crate::reply::Answer;
-use crate::{auth, data, devices, events, health, openapi, organizations, projects, users};
+use crate::{auth, data, devices, events, health, notifications, openapi, organizations, projects, users};
 
 /// The method of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +123,10 @@ const TABLE: &[RouteRow] = &[
     row(Post,   "/v2/auth/login",                        Open,         None,                            by!(auth::session_login)),
     row(Post,   "/v2/auth/logout",                       JwtOrCookie,  None,                            by!(auth::session_logout)),
     row(Get,    "/v2/auth/refreshToken",                 Cookie,       None,                            by!(auth::session_refresh)),
+    row(Get,    "/v2/auth/verify",                       Open,         None,                            by!(auth::verification_send)),
+    row(Get,    "/v2/auth/verify/{nonce}",               Open,         None,                            by!(auth::user_verify)),
+    row(Post,   "/v2/auth/forgot",                       Open,         None,                            by!(auth::reset_send)),
+    row(Post,   "/v2/auth/reset",                        Open,         None,                            by!(auth::password_reset)),
     row(Get,    "/v2/auth/user",                         User,         None,                            by!(auth::user_current)),
 
     row(Get,    "/v2/organizations",                     User,         Some(Action::OrganizationRead),  by!(organizations::organization_list)),
@@ -139,10 +143,21 @@ const TABLE: &[RouteRow] = &[
     row(Get,    "/v2/users",                             User,         Some(Action::UserRead),          by!(users::user_list)),
     row(Post,   "/v2/users",                             User,         Some(Action::UserCreate),        by!(users::user_create)),
     row(Get,    "/v2/users/{id}",                        User,         Some(Action::UserRead),          by!(users::user_fetch)),
+    // One's own profile needs no rank: the action is for those of others.
+    row(Put,    "/v2/users/{id}",                        User,         Some(Action::UserUpdate),        by!(users::user_update)),
+    row(Delete, "/v2/users/{id}",                        User,         Some(Action::UserDelete),        by!(users::user_delete)),
     // One's own keys need no rank: the action is for the keys of others.
     row(Get,    "/v2/users/{id}/apiKeys",                User,         Some(Action::ApiKeyManage),      by!(users::api_key_list)),
     row(Post,   "/v2/users/{id}/apiKeys",                User,         Some(Action::ApiKeyManage),      by!(users::api_key_create)),
     row(Delete, "/v2/users/{id}/apiKeys/{keyId}",        User,         Some(Action::ApiKeyManage),      by!(users::api_key_delete)),
+
+    // One's own: no rank is needed.
+    row(Get,    "/v2/notifications",                     User,         None,                            by!(notifications::notification_list)),
+    row(Put,    "/v2/notifications",                     User,         None,                            by!(notifications::notifications_update)),
+    row(Delete, "/v2/notifications",                     User,         None,                            by!(notifications::notifications_delete)),
+    row(Post,   "/v2/notifications/system",              User,         Some(Action::SystemNotificationEmit), by!(notifications::system_notification_emit)),
+    row(Get,    "/v2/notifications/{id}",                User,         None,                            by!(notifications::notification_fetch)),
+    row(Put,    "/v2/notifications/{id}",                User,         None,                            by!(notifications::notification_update)),
 
     row(Get,    "/v2/devices",                           User,         Some(Action::DeviceRead),        by!(devices::device_list)),
     row(Post,   "/v2/devices",                           User,         Some(Action::DeviceCreate),      by!(devices::device_create)),

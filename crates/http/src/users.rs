@@ -4,6 +4,7 @@ use isobar_model::access::Action;
 use isobar_model::check::Input;
 use isobar_model::ids::{ApiKeyId, UserId};
 use isobar_model::user::NewUser;
+use isobar_model::user_input::UserInput;
 
 use crate::call::{Call, after};
 use crate::reply::{self, Answer};
@@ -29,6 +30,19 @@ pub(crate) async fn user_create(call: &mut Call) -> Answer {
 pub(crate) async fn user_fetch(call: &mut Call) -> Answer {
     let user = call.hub().user_fetch(call.caller()?, call.id("id", "user")?).await?;
     reply::ok(&UserJson::from(user))
+}
+
+pub(crate) async fn user_update(call: &mut Call) -> Answer {
+    let id: UserId = call.id("id", "user")?;
+    let body = call.json(UserInput::read).await;
+    let input = after(call.hub().allow_user(call.caller()?, id, Action::UserUpdate), body).await?;
+    let user = call.hub().user_update(call.caller()?, id, input).await?;
+    reply::ok(&UserJson::from(user))
+}
+
+pub(crate) async fn user_delete(call: &mut Call) -> Answer {
+    call.hub().user_delete(call.caller()?, call.id("id", "user")?).await?;
+    reply::no_content()
 }
 
 pub(crate) async fn api_key_list(call: &mut Call) -> Answer {

@@ -6,12 +6,13 @@ use isobar_model::error::{Error, Result};
 use isobar_model::ids::{OrganizationId, UserId};
 use isobar_model::page::{ListRequest, Page};
 use isobar_model::role::Role;
-use isobar_model::secret::Secret;
 use isobar_model::user::{NewUser, User};
 use isobar_store::registry::{NewOrganization, NewUserRow};
 
 use crate::error::Told as _;
-use crate::gate::{Accepts, Credential, Credentials};
+use crate::gate::{Accepts, Credentials};
+use crate::letters::Letter;
+use crate::operator::made_up;
 use crate::{Hub, TreeQuery};
 
 /// Username of the first administrator (contract: Authentication).
@@ -26,7 +27,7 @@ impl Hub {
             return Ok(None);
         }
         let chosen = self.0.settings.admin_password.clone();
-        let made_up = chosen.is_none().then(|| Secret::new(&self.0.chance).reveal()[..20].to_owned());
+        let made_up = chosen.is_none().then(|| made_up(&self.0.chance));
         let password = chosen.or_else(|| made_up.clone()).unwrap_or_default();
         let row = NewUserRow {
             id: UserId(self.new_id().0),
@@ -41,6 +42,7 @@ impl Hub {
             language: None,
             // There is nobody yet who could let it in.
             verified: true,
+            welcome: None,
         };
         let pass = access::system(None, "the first start founds the first organization");
         let organization = self.new_organization(FIRST_ORGANIZATION.to_owned());
@@ -67,8 +69,10 @@ impl Hub {
             Some(password) => Some(self.0.passwords.hash(password, &self.0.chance).await?),
             None => None,
         };
+        let id = UserId(self.new_id().0);
+        let welcome = self.mail(self.new_id().to_string(), &new.email, Letter::Verification { user: id });
         Ok(NewUserRow {
-            id: UserId(self.new_id().0),
+            id,
             username: new.username,
             email: new.email,
             role: new.role,
@@ -79,7 +83,20 @@ impl Hub {
             tos_hash: new.tos_hash,
             language: new.language,
             verified: false,
+            welcome: Some(welcome),
         })
+    }
+
+    /// Whether somebody may register at all; with an organization, whether the caller may create users.
+    pub async fn allow_registration(&self, credentials: &Credentials<'_>, with_organization: bool) -> Result<()> {
+        if !self.0.settings.registration_open {
+            return Err(Error::Unauthenticated);
+        }
+        if with_organization {
+            let principal = self.authenticate(credentials, Accepts::User).await?;
+            self.allow(principal.user()?, Action::UserCreate).await?;
+        }
+        Ok(())
     }
 
     /// Registers a user. Without an organization it founds one, named after its company; with one, the caller must be
@@ -89,9 +106,6 @@ impl Hub {
             return Err(Error::Unauthenticated);
         }
         if new.organization.is_some() {
-            if matches!(credentials.first(), Credential::None) {
-                return Err(Error::Unauthenticated);
-            }
             let principal = self.authenticate(credentials, Accepts::User).await?;
             return self.user_create(principal.user()?, new).await;
         }
@@ -101,7 +115,9 @@ impl Hub {
         let organization = self.new_organization(new.company.clone());
         let row = self.user_row(new).await?;
         let pass = access::system(None, "registration founds the user's own organization");
-        self.0.registry.account_found(&pass, organization, row, self.0.clock.now()).await.told()
+        let made = self.0.registry.account_found(&pass, organization, row, self.0.clock.now()).await.told()?;
+        self.0.deliveries.wake();
+        Ok(made)
     }
 
     /// The caller itself.
@@ -119,7 +135,9 @@ impl Hub {
         let Some((pass, _)) = owner else { return Err(faults.end().err().unwrap_or(Error::Busy)) };
         faults.end()?;
         let row = self.user_row(new).await?;
-        self.0.registry.user_create(&pass, row, self.0.clock.now()).await.told()
+        let made = self.0.registry.user_create(&pass, row, self.0.clock.now()).await.told()?;
+        self.0.deliveries.wake();
+        Ok(made)
     }
 
     /// Lists users.

@@ -235,6 +235,16 @@ impl Hub {
         }
     }
 
+    /// The user changed, or its sessions did: its next call sees it, whatever credentials it comes with.
+    pub(crate) fn account_changed(&self, user: UserId) {
+        let entries = &self.0.entries;
+        // A load of a session may have seen the user as it was.
+        entries.sessions.distrust_loads();
+        if let Some(entry) = entries.accounts.invalidate(&user) {
+            entry.stale.store(true, Ordering::Release);
+        }
+    }
+
     /// An API key was deleted. Keys are cached by digest, which nobody knows any more: all are forgotten.
     pub(crate) fn api_keys_changed(&self) {
         self.0.entries.api_keys.clear();

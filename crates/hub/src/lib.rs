@@ -1,10 +1,12 @@
 //! The hub: the only room where things happen. One file per capability; every door takes the caller and gives
 //! an answer or an [`isobar_model::error::Error`]. Nothing here knows HTTP.
 
+mod account_notices;
 mod accounts;
 mod activity;
 mod api_keys;
 mod data;
+mod deliveries;
 mod devices;
 mod entries;
 mod error;
@@ -13,10 +15,15 @@ mod fresh;
 mod gate;
 mod in_force;
 mod intake;
+mod letters;
+mod links;
 mod live;
+mod notifications;
+mod operator;
 mod organizations;
 mod outbox;
 mod passwords;
+mod profiles;
 mod projects;
 mod queue;
 mod rate;
@@ -30,10 +37,11 @@ use std::sync::Arc;
 
 use isobar_model::chance::Chance;
 use isobar_model::error::Result;
-use isobar_model::ids::IdMint;
+use isobar_model::ids::{IdMint, UserId};
 use isobar_model::page::Depth;
 use isobar_model::time::Clock;
-use isobar_store::registry::Registry;
+use isobar_outlets::mail::Mailer;
+use isobar_store::registry::{Purpose, Registry};
 use isobar_store::telemetry::Telemetry;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -42,12 +50,17 @@ pub use data::{StorageElement, StorageList};
 pub use devices::{DeviceView, LastChoice};
 pub use events::{HistoryRequest, StreamScope};
 pub use gate::{Accepts, Credentials, DeviceSession, Principal};
+pub use isobar_store::registry::NotificationMark;
 pub use isobar_store::telemetry::{Filter, FilterField, Operand, Operator, ValueQuery, ValueSort};
+pub use operator::reset_password;
 pub use queue::QueueRead;
 pub use sessions::Tokens;
 pub use settings::{RateLimits, Settings};
 
 use crate::error::Told as _;
+
+/// Links of one purpose that are sent to one account in 15 minutes.
+const LINKS_MAX: u32 = 5;
 
 /// What a hub is made of.
 pub struct Parts {
@@ -55,6 +68,8 @@ pub struct Parts {
     pub registry: Registry,
     /// What devices said.
     pub telemetry: Arc<dyn Telemetry>,
+    /// Sends e-mails.
+    pub mailer: Mailer,
     /// Tells the time.
     pub clock: Clock,
     /// Makes secrets and identifiers.
@@ -85,11 +100,16 @@ struct Inner {
     passwords: passwords::Passwords,
     tokens: tokens::Jwts,
     throttle: throttle::Throttle,
+    link_quota: throttle::Quota<(UserId, Purpose)>,
     entries: entries::Entries,
     rates: gate::Rates,
     live: live::Live,
     outbox: outbox::Outbox,
     activity: activity::Activity,
+    notices: notifications::Notices,
+    mailer: Mailer,
+    templates: letters::Templates,
+    deliveries: deliveries::Deliveries,
     /// Becomes true when calls no longer wait for what may come.
     closing: watch::Sender<bool>,
     stop: watch::Sender<bool>,
@@ -107,11 +127,16 @@ impl Hub {
             passwords: passwords::Passwords::new(),
             tokens: tokens::Jwts::new(&signing_key, revoked, now),
             throttle: throttle::Throttle::default(),
+            link_quota: throttle::Quota::new(LINKS_MAX),
             entries: entries::Entries::new(),
             rates: gate::Rates::new(&parts.settings.rate_limit),
             live: live::Live::new(),
             outbox: outbox::Outbox::new(),
             activity: activity::Activity::default(),
+            notices: notifications::Notices::new(),
+            templates: letters::Templates::new()?,
+            deliveries: deliveries::Deliveries::new(),
+            mailer: parts.mailer,
             mint: IdMint::new(),
             closing: watch::Sender::new(false),
             stop: watch::Sender::new(false),
@@ -128,6 +153,8 @@ impl Hub {
         hub.spawn(|hub, stop| async move { hub.run_outbox(place, stop).await });
         hub.spawn(|hub, stop| async move { hub.run_activity(stop).await });
         hub.spawn(|hub, stop| async move { hub.run_retention(stop).await });
+        hub.spawn(|hub, stop| async move { hub.run_notices(stop).await });
+        hub.start_deliveries();
         Ok(Started { hub, first_password })
     }
 

@@ -32,13 +32,17 @@ impl Hub {
         let record = self.0.registry.login_by_name(&login.name).await.told()?;
         let hash = record.as_ref().and_then(|record| record.password_hash.clone());
         let right = self.0.passwords.verify(login.password, hash).await?;
+        // Others may have failed while this one waited for its turn: whoever guesses many at once learns no more.
+        self.0.throttle.check(&login.name, address, self.0.clock.now())?;
         let may = record
             .filter(|record| right && !record.disabled && (record.verified || !self.0.settings.require_verified_email));
         let Some(record) = may else {
             self.0.throttle.failed(&login.name, address, now);
             return Err(Error::Unauthenticated);
         };
-        self.open_session(record.user, now).await
+        let tokens = self.open_session(record.user, now).await?;
+        self.note_sign_in(record.user, address).await;
+        Ok(tokens)
     }
 
     async fn open_session(&self, user: UserId, now: Timestamp) -> Result<Tokens> {
@@ -58,8 +62,6 @@ impl Hub {
     /// A new access token for a refresh token. The refresh token's own end stays where it was.
     pub async fn session_refresh(&self, refresh_cookie: Option<&str>) -> Result<Tokens> {
         let session = self.session_of_cookie(refresh_cookie).await?;
-        let account = self.account_entry(session.user).await?.filter(|account| !account.disabled);
-        account.ok_or(Error::Unauthenticated)?;
         let (jwt, jwt_expiry) = self.0.tokens.issue(session.user, session.id, self.new_id(), self.0.clock.now())?;
         Ok(Tokens { jwt, jwt_expiry, refresh: None })
     }
@@ -68,7 +70,10 @@ impl Hub {
         let cookie = cookie.ok_or(Error::Unauthenticated)?;
         let session = self.0.registry.session_by_refresh(&Digest::of(cookie.as_bytes())).await.told()?;
         let now = self.0.clock.now();
-        session.filter(|session| now < session.expires_at).ok_or(Error::Unauthenticated)
+        let session = session.filter(|session| now < session.expires_at).ok_or(Error::Unauthenticated)?;
+        let account = self.account_entry(session.user).await?.filter(|account| !account.disabled);
+        account.ok_or(Error::Unauthenticated)?;
+        Ok(session)
     }
 
     /// Revokes each token that it is given: the jwt at once, the refresh token for good.
@@ -83,7 +88,10 @@ impl Hub {
         };
         if let Some(claims) = &jwt {
             // A jwt whose session was ended by a password change is no credential any more.
-            self.session_entry(claims.sid, claims.sub).await?;
+            let session = self.session_entry(claims.sid, claims.sub).await?;
+            if session.account.disabled {
+                return Err(Error::Unauthenticated);
+            }
         }
         let session = match (self.session_of_cookie(credentials.refresh_cookie).await, &jwt) {
             (Ok(session), _) => Some(session),

@@ -1,6 +1,7 @@
-//! Slows down who guesses passwords (contract: Authentication).
+//! Slows down who guesses passwords, and who has others sent e-mails (contract: Authentication).
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::IpAddr;
 
 use isobar_model::error::{Error, Result};
@@ -25,6 +26,15 @@ struct Failures {
     count: u32,
 }
 
+impl Failures {
+    fn count_one(&mut self, now: Timestamp) {
+        if now >= self.since.plus_seconds(PERIOD_SECONDS) {
+            *self = Failures { since: now, count: 0 };
+        }
+        self.count = self.count.saturating_add(1);
+    }
+}
+
 impl Throttle {
     /// Refuses while too many logins for the name have failed; whether the account exists plays no part.
     pub(crate) fn check(&self, name: &str, address: IpAddr, now: Timestamp) -> Result<()> {
@@ -43,18 +53,41 @@ impl Throttle {
     /// Counts a failed login.
     pub(crate) fn failed(&self, name: &str, address: IpAddr, now: Timestamp) {
         let mut failures = self.0.lock();
-        if failures.len() >= REMEMBERED_MAX {
-            failures.retain(|_, seen| now < seen.since.plus_seconds(PERIOD_SECONDS));
-            if failures.len() >= REMEMBERED_MAX {
-                failures.clear();
-            }
-        }
+        make_room(&mut failures, now);
         for from in [Some(address), None] {
             let seen = failures.entry((name.to_lowercase(), from)).or_insert(Failures { since: now, count: 0 });
-            if now >= seen.since.plus_seconds(PERIOD_SECONDS) {
-                *seen = Failures { since: now, count: 0 };
-            }
-            seen.count += 1;
+            seen.count_one(now);
+        }
+    }
+}
+
+/// So many of each `K` in a period.
+pub(crate) struct Quota<K> {
+    most: u32,
+    spent: Mutex<HashMap<K, Failures>>,
+}
+
+impl<K: Hash + Eq> Quota<K> {
+    pub(crate) fn new(most: u32) -> Self {
+        Self { most, spent: Mutex::new(HashMap::new()) }
+    }
+
+    /// Takes one; false: there is none left until the period is over.
+    pub(crate) fn spend(&self, key: K, now: Timestamp) -> bool {
+        let mut spent = self.spent.lock();
+        make_room(&mut spent, now);
+        let seen = spent.entry(key).or_insert(Failures { since: now, count: 0 });
+        seen.count_one(now);
+        seen.count <= self.most
+    }
+}
+
+/// Drops what is over when there is much, and everything when that is not enough.
+fn make_room<K: Hash + Eq>(remembered: &mut HashMap<K, Failures>, now: Timestamp) {
+    if remembered.len() >= REMEMBERED_MAX {
+        remembered.retain(|_, seen| now < seen.since.plus_seconds(PERIOD_SECONDS));
+        if remembered.len() >= REMEMBERED_MAX {
+            remembered.clear();
         }
     }
 }
@@ -74,6 +107,14 @@ mod tests {
         assert!(throttle.check("ANA", here, now.plus_seconds(899)).is_err());
         assert!(throttle.check("ana", there, now).is_ok());
         assert!(throttle.check("ana", here, now.plus_seconds(900)).is_ok());
+    }
+
+    #[test]
+    fn a_quota_comes_back_with_the_next_period() {
+        let (quota, now) = (Quota::new(2), Timestamp::from_millis(0));
+        assert_eq!([(); 3].map(|()| quota.spend("ana", now)), [true, true, false]);
+        assert!(quota.spend("bob", now) && !quota.spend("ana", now.plus_seconds(899)));
+        assert!(quota.spend("ana", now.plus_seconds(900)));
     }
 
     #[test]

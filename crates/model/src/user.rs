@@ -7,6 +7,7 @@ use crate::ids::{ApiKeyId, OrganizationId, UserId};
 use crate::json::{Json, RawJson};
 use crate::role::Role;
 use crate::time::Timestamp;
+use crate::user_input::read_role;
 
 /// A user as the registry keeps it, without its password.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,13 +96,7 @@ impl NewUser {
         {
             input.fault("passwordConfirmation", "must match password");
         }
-        let role_name = input.required_text("role", 0, 32);
-        let role = Role::named(&role_name).unwrap_or_else(|| {
-            if !role_name.is_empty() {
-                input.fault("role", "is no role");
-            }
-            Role::BasicUser
-        });
+        let role = read_role(&mut input);
         let email = input.required_text("email", 0, 254);
         if !email.is_empty() {
             input.faults.email("email", &email);

@@ -1,6 +1,8 @@
 //! The command line.
 
-use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
 
 use crate::config::Flags;
 use crate::simulate::SimulateOptions;
@@ -23,6 +25,37 @@ pub enum Command {
     CheckConfig(Flags),
     /// Print the OpenAPI document of the API
     Openapi,
+    /// Change users while the platform does not run
+    #[command(subcommand)]
+    User(UserCommand),
     /// Run a fleet of devices against a running server
     Simulate(SimulateOptions),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum UserCommand {
+    /// Give a user a new password, shown once, and end its sessions
+    ResetPassword {
+        /// Username or e-mail address
+        name: String,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+/// Where the state is.
+#[derive(Debug, Args)]
+pub struct Place {
+    /// Settings file (TOML)
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Folder that holds all state [default: ./data]
+    #[arg(long, value_name = "DIR")]
+    data: Option<String>,
+}
+
+impl From<Place> for Flags {
+    fn from(Place { config, data }: Place) -> Self {
+        Self { config, data, ..Self::default() }
+    }
 }

@@ -86,6 +86,11 @@ impl DataFolder {
         Ok(Self { path: path.to_owned(), _lock: lock })
     }
 
+    /// Whether a platform has run on the folder.
+    pub fn is_there(path: &Path) -> bool {
+        path.join(VERSION_FILE).is_file()
+    }
+
     /// Notes that the folder now has the layout of this program. Called when the stores are open, and so upgraded.
     pub fn stamp(&self) -> Result<(), FolderError> {
         let path = self.path.join(VERSION_FILE);

@@ -8,6 +8,7 @@ mod logging;
 mod runtime;
 mod serve;
 mod simulate;
+mod user;
 
 use std::process::ExitCode;
 
@@ -26,6 +27,9 @@ fn main() -> ExitCode {
         cli::Command::Config => print(config::DEFAULT_FILE),
         cli::Command::CheckConfig(flags) => check_config(&flags),
         cli::Command::Openapi => serve::openapi().and_then(|document| print(&format!("{document}\n"))),
+        cli::Command::User(cli::UserCommand::ResetPassword { name, place }) => {
+            user::reset_password(&place.into(), &name).and_then(|told| print(&told))
+        }
         cli::Command::Simulate(options) => simulate::run(options),
     };
     match outcome {

@@ -40,11 +40,91 @@ pub(super) struct Login {
     password: String,
 }
 
+/// Names an account.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct AccountName {
+    /// In any case.
+    #[schema(min_length = 1, max_length = 254)]
+    email_or_username: String,
+}
+
+/// Sets a new password.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct ResetInput {
+    /// What the link in the e-mail carries as resetToken: good once, for an hour.
+    token: String,
+    #[schema(min_length = 6, max_length = 20)]
+    password: String,
+    /// Must match password.
+    #[schema(min_length = 6, max_length = 20)]
+    password_confirmation: String,
+}
+
+/// Updates a user. What is left out keeps its value.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct UserInput {
+    /// As it is: it cannot be changed.
+    #[schema(required = false, min_length = 1, max_length = 254)]
+    username: String,
+    /// As it is: it cannot be changed.
+    #[schema(required = false, min_length = 3, max_length = 254)]
+    email: String,
+    /// At most the caller's own.
+    role: Role,
+    #[schema(required = false, min_length = 1, max_length = 80)]
+    first_name: String,
+    #[schema(required = false, min_length = 1, max_length = 80)]
+    last_name: String,
+    #[schema(min_length = 1, max_length = 80)]
+    company: String,
+    #[schema(max_length = 80)]
+    job_title: Option<String>,
+    #[schema(max_length = 80)]
+    language: Option<String>,
+    #[schema(max_length = 512)]
+    tos_hash: Option<String>,
+    /// Ends the user's other sessions.
+    #[schema(required = false, min_length = 6, max_length = 20)]
+    password: String,
+    /// Must match password.
+    #[schema(required = false, min_length = 6, max_length = 20)]
+    password_confirmation: String,
+    /// How notifications of each kind come; null: the defaults.
+    preferences: Option<Raw>,
+    /// Moves the user; within the caller's reach.
+    organization_id: Option<Id>,
+    /// Ignored: it follows organizationId.
+    organization_name: Option<String>,
+    /// Why, for the operator alone.
+    #[schema(required = false, min_length = 1, max_length = 300)]
+    reason: String,
+    /// Refused with every credential; needs an administrator.
+    #[schema(required = false)]
+    disabled: bool,
+}
+
 /// Names an API key.
 #[derive(ToSchema)]
 pub(super) struct ApiKeyInput {
     #[schema(min_length = 1, max_length = 80)]
     name: String,
+}
+
+/// Marks notifications.
+#[derive(ToSchema)]
+pub(super) struct ReadMark {
+    /// Whether they are read.
+    read: bool,
+}
+
+/// Tells every user something.
+#[derive(ToSchema)]
+pub(super) struct SystemMessage {
+    #[schema(min_length = 1, max_length = 10000)]
+    message: String,
 }
 
 /// Creates an organization.

@@ -117,10 +117,11 @@ fn may_refuse(row: &RouteRow, said: &Operation, status: u16) -> bool {
     let has = |name: &str| said.parameters.iter().any(|parameter| parameter.name == name);
     match status {
         400 => said.body.is_some() || !said.parameters.is_empty(),
-        401 => !probe && (row.entry != Entry::Open || said.body.is_some()),
+        401 => !probe && (row.entry != Entry::Open || row.path == "/v2/auth/login"),
         403 => row.action.is_some_and(|action| action.minimum_role() > Role::BasicUser),
         // An unknown device is 400 for a device event (contract: Conventions).
         404 if row.path == crate::routes::MAIN_ROAD.path => false,
+        404 if matches!(row.path, "/v2/auth/verify" | "/v2/auth/forgot") => true,
         404 => row.path.contains('{') || ["deviceId", "organizationId", "parentId"].into_iter().any(has),
         413 => said.body.is_some(),
         429 | 500 => !probe,

@@ -4,8 +4,13 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Ref, RefOr};
 
-use super::bodies::{ApiKeyInput, DeviceInput, Login, NewUser, OrganizationInput, ProjectInput, SpecificationInput};
+use super::bodies::{
+    AccountName, ApiKeyInput, DeviceInput, Login, NewUser, OrganizationInput, ProjectInput, ReadMark, ResetInput,
+    SpecificationInput, SystemMessage, UserInput,
+};
 use super::parameters::*;
+use crate::notifications::NotificationJson;
+use crate::problem::ErrorBody;
 use crate::routes::Verb::{self, Delete, Get, Post, Put};
 use crate::views::{
     AnyJson, ApiKeyJson, DeviceJson, EventJson, IdJson, LastValuesJson, NewApiKeyJson, NewDeviceJson, OrganizationJson,
@@ -76,6 +81,12 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("auth", Post "/v2/auth/login", "Log in", [], Some(of::<Login>), [Json(201, of::<TokensJson>)]),
     operation!("auth", Post "/v2/auth/logout", "End the tokens that are given", [], None, [Empty(204)]),
     operation!("auth", Get "/v2/auth/refreshToken", "Get a new access token", [], None, [Json(201, of::<TokensJson>)]),
+    operation!("auth", Get "/v2/auth/verify", "Send the verification e-mail again", [EMAIL_OR_USERNAME], None, [Empty(204)]),
+    operation!("auth", Get "/v2/auth/verify/{nonce}", "Verify an e-mail address by the link of an e-mail; leads to the console",
+        [], None, [Empty(302)]),
+    operation!("auth", Post "/v2/auth/forgot", "Send an e-mail with a link to set a new password", [], Some(of::<AccountName>), [Empty(204)]),
+    operation!("auth", Post "/v2/auth/reset", "Set a new password by the link of an e-mail; ends all sessions",
+        [], Some(of::<ResetInput>), [Empty(204)]),
     operation!("auth", Get "/v2/auth/user", "Fetch the current user", [], None, [Json(200, of::<UserJson>)]),
 
     operation!("organizations", Get "/v2/organizations", "List organizations",
@@ -98,10 +109,26 @@ pub(super) const OPERATIONS: &[Operation] = &[
         [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_BY, ENTITY_LIST], None, [Page(200, of::<UserJson>)]),
     operation!("users", Post "/v2/users", "Create a user", [], Some(of::<NewUser>), [Json(201, of::<UserJson>)]),
     operation!("users", Get "/v2/users/{id}", "Fetch a user", [], None, [Json(200, of::<UserJson>)]),
+    operation!("users", Put "/v2/users/{id}", "Update a user; a new password ends its other sessions",
+        [], Some(of::<UserInput>), [Json(200, of::<UserJson>)]),
+    operation!("users", Delete "/v2/users/{id}", "Delete a user", [], None, [Empty(204)]),
     operation!("users", Get "/v2/users/{id}/apiKeys", "List a user's API keys", [PAGE, LIMIT], None, [Page(200, of::<ApiKeyJson>)]),
     operation!("users", Post "/v2/users/{id}/apiKeys", "Create an API key, shown this once",
         [], Some(of::<ApiKeyInput>), [Json(201, of::<NewApiKeyJson<'static>>)]),
     operation!("users", Delete "/v2/users/{id}/apiKeys/{keyId}", "Delete an API key", [], None, [Empty(204)]),
+
+    operation!("notifications", Get "/v2/notifications", "List the caller's notifications, newest first",
+        [PAGE, LIMIT, UNREAD], None, [Page(200, of::<NotificationJson>)]),
+    operation!("notifications", Put "/v2/notifications", "Mark the caller's notifications of a range of time",
+        [FROM, TO_REQUIRED], Some(of::<ReadMark>), [Json(200, of::<ErrorBody>)]),
+    operation!("notifications", Delete "/v2/notifications", "Delete the caller's notifications of a range of time",
+        [FROM, TO_REQUIRED], None, [Json(200, of::<ErrorBody>)]),
+    operation!("notifications", Post "/v2/notifications/system", "Tell every user something",
+        [], Some(of::<SystemMessage>), [Json(201, of::<ErrorBody>)]),
+    operation!("notifications", Get "/v2/notifications/{id}", "Fetch one of the caller's notifications",
+        [], None, [Json(200, of::<NotificationJson>)]),
+    operation!("notifications", Put "/v2/notifications/{id}", "Mark one of the caller's notifications",
+        [], Some(of::<ReadMark>), [Json(200, of::<ErrorBody>)]),
 
     operation!("devices", Get "/v2/devices", "List devices",
         [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_BY, LAST_VALUES, ENTITY_LIST], None, [Page(200, of::<DeviceJson>)]),

@@ -28,14 +28,15 @@ pub(super) struct Param {
     kind: Kind,
     says: &'static str,
     is_header: bool,
+    required: bool,
 }
 
 const fn query(name: &'static str, kind: Kind, says: &'static str) -> Param {
-    Param { name, kind, says, is_header: false }
+    Param { name, kind, says, is_header: false, required: false }
 }
 
 const fn header(name: &'static str, kind: Kind, says: &'static str) -> Param {
-    Param { name, kind, says, is_header: true }
+    Param { name, kind, says, is_header: true, required: false }
 }
 
 pub(super) const PAGE: Param = query("page", Kind::Whole { min: 1, max: None, default: 1 }, "Which page, from 1");
@@ -43,6 +44,8 @@ pub(super) const LIMIT: Param =
     query("limit", Kind::Whole { min: 1, max: Some(LIMIT_MAX as u64), default: LIMIT_DEFAULT as u64 }, "Items a page");
 pub(super) const FROM: Param = query("from", Kind::Time, "Start, inclusive");
 pub(super) const TO: Param = query("to", Kind::Time, "End, not inclusive");
+pub(super) const TO_REQUIRED: Param = Param { required: true, ..TO };
+pub(super) const UNREAD: Param = query("unread", Kind::Boolean(false), "Only what was not read yet");
 pub(super) const SORT_BY: Param =
     query("sortBy", Kind::Texts, "Fields, primary first; prefix + ascending (default) or - descending");
 pub(super) const DEPTH: Param =
@@ -64,6 +67,8 @@ pub(super) const DEVICE_ID: Param =
     query("deviceId", Kind::Id, "The device; required unless a device token says which it is");
 pub(super) const STREAM_DEVICE_ID: Param = query("deviceId", Kind::Id, "Only events of this device");
 pub(super) const ELEMENT_NAME: Param = query("elementName", Kind::Text, "The element of the design");
+pub(super) const EMAIL_OR_USERNAME: Param =
+    query("emailOrUsername", Kind::Text, "The account; it may also stand in a JSON body");
 pub(super) const PEEK: Param = query("peek", Kind::Boolean(false), "Leave what is read in the queue");
 pub(super) const WAIT: Param =
     query("wait", Kind::Whole { min: 0, max: Some(60), default: 0 }, "Seconds to wait for an event when there is none");
@@ -79,7 +84,7 @@ impl Param {
         let parameter = ParameterBuilder::new()
             .name(self.name)
             .parameter_in(place)
-            .required(Required::False)
+            .required(if self.required { Required::True } else { Required::False })
             .description(Some(self.says))
             .schema(Some(self.kind.schema()));
         match self.kind {
@@ -111,7 +116,7 @@ impl Kind {
 /// The variable parts of a path.
 pub(super) fn of_path(path: &str) -> impl Iterator<Item = Parameter> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).map(|name| {
-        let kind = if name == "elementName" { Kind::Text } else { Kind::Id };
+        let kind = if matches!(name, "elementName" | "nonce") { Kind::Text } else { Kind::Id };
         let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path);
         parameter.required(Required::True).schema(Some(kind.schema())).build()
     })

@@ -6,11 +6,13 @@ use isobar_model::ids::{ApiKeyId, DeviceId, UserId};
 use isobar_model::role::Role;
 use isobar_model::secret::Digest;
 use isobar_model::time::Timestamp;
+use sea_orm::ConnectionTrait;
 
-use super::Registry;
 use super::lists::folded;
+use super::nonces::{self, Purpose};
 use super::sql::{Sql, one, run, thirty_two};
 use super::users::role;
+use super::{Registry, db, sessions};
 use crate::error::{Result, StoreError};
 
 /// What a caller is made from.
@@ -91,16 +93,12 @@ impl Registry {
         }))
     }
 
-    /// Gives a user a new password.
+    /// Gives a user a new password and ends all its sessions.
     pub async fn password_set(&self, pass: &CanWrite<UserId>, hash: &str, now: Timestamp) -> Result<()> {
-        let update = Sql::new("UPDATE users SET password_hash = ?, updated_at = ? WHERE id = ?")
-            .bind(hash)
-            .bind(now)
-            .bind(*pass.target());
-        match run(&self.db.write, update).await? {
-            0 => Err(StoreError::Gone("user")),
-            _ => Ok(()),
-        }
+        let tx = self.db.begin().await?;
+        set_password(&tx, *pass.target(), hash, now).await?;
+        sessions::end(&tx, *pass.target(), None).await?;
+        db::commit(tx).await
     }
 
     /// The key that jwts are signed with: `fresh` the first time, and the same ever after.
@@ -110,5 +108,14 @@ impl Registry {
         let row = one(&self.db.write, Sql::new("SELECT secret FROM secrets WHERE name = 'jwt'")).await?;
         let row = row.ok_or_else(|| StoreError::Damaged("the signing key is gone".to_owned()))?;
         thirty_two("secret", row.bytes("secret")?)
+    }
+}
+
+/// Gives a user a new password. The nonce of a link that would set another ends.
+pub(super) async fn set_password(tx: &impl ConnectionTrait, user: UserId, hash: &str, now: Timestamp) -> Result<()> {
+    let update = Sql::new("UPDATE users SET password_hash = ?, updated_at = ? WHERE id = ?");
+    match run(tx, update.bind(hash).bind(now).bind(user)).await? {
+        0 => Err(StoreError::Gone("user")),
+        _ => nonces::end(tx, user, Purpose::Reset).await,
     }
 }

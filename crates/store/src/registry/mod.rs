@@ -6,14 +6,19 @@
 mod api_keys;
 mod credentials;
 mod db;
+mod deliveries;
 mod devices;
 mod devices_list;
 mod lists;
 mod migrations;
+mod nonces;
+mod notices;
+mod notifications;
 mod organizations;
 mod projects;
 mod sessions;
 mod settings;
+mod sign_ins;
 mod specifications;
 mod sql;
 mod users;
@@ -21,11 +26,16 @@ mod users;
 use db::Db;
 
 pub use credentials::{Account, LoginRecord};
+pub use deliveries::{Delivery, NewDelivery};
 pub use devices::{DeviceChange, DeviceReport, NewDevice};
+pub use nonces::Purpose;
+pub use notices::{Recipient, SpreadStep, Spreading};
+pub use notifications::NotificationMark;
 pub use organizations::{NewOrganization, OrganizationChange};
 pub use projects::NewProject;
 pub use settings::SettingWrite;
-pub use users::{NewUserRow, UserChange};
+pub use sign_ins::ADDRESSES_MAX;
+pub use users::{NewPassword, NewUserRow, UserChange};
 
 use crate::error::Result;
 

@@ -4,6 +4,7 @@ use isobar_model::ids::{SessionId, UserId};
 use isobar_model::secret::Digest;
 use isobar_model::session::Session;
 use isobar_model::time::Timestamp;
+use sea_orm::ConnectionTrait;
 
 use super::Registry;
 use super::sql::{Row, Sql, all, one, run};
@@ -46,11 +47,7 @@ impl Registry {
 
     /// Ends a user's sessions, all but one.
     pub async fn sessions_end(&self, user: UserId, except: Option<SessionId>) -> Result<()> {
-        let mut delete = Sql::new("DELETE FROM sessions WHERE user_id = ?").bind(user);
-        if let Some(kept) = except {
-            delete = delete.text(" AND id <> ?").bind(kept);
-        }
-        run(&self.db.write, delete).await.map(|_| ())
+        end(&self.db.write, user, except).await
     }
 
     /// Remembers that a jwt was revoked, until it would have expired.
@@ -65,13 +62,22 @@ impl Registry {
         all(&self.db.read, query).await?.iter().map(|row| row.text("jti")).collect()
     }
 
-    /// Forgets sessions and revocations whose time is over.
+    /// Forgets sessions, revocations and nonces whose time is over.
     pub async fn sessions_sweep(&self, now: Timestamp) -> Result<()> {
-        for table in ["sessions", "revoked_jwts"] {
+        for table in ["sessions", "revoked_jwts", "nonces"] {
             run(&self.db.write, Sql::new(format!("DELETE FROM {table} WHERE expires_at <= ?")).bind(now)).await?;
         }
         Ok(())
     }
+}
+
+/// Ends a user's sessions, all but one.
+pub(super) async fn end(connection: &impl ConnectionTrait, user: UserId, except: Option<SessionId>) -> Result<()> {
+    let mut delete = Sql::new("DELETE FROM sessions WHERE user_id = ?").bind(user);
+    if let Some(kept) = except {
+        delete = delete.text(" AND id <> ?").bind(kept);
+    }
+    run(connection, delete).await.map(|_| ())
 }
 
 fn session(row: &Row) -> Result<Session> {

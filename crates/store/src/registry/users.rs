@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use isobar_model::access::{CanList, CanRead, CanWrite, Lineage};
-use isobar_model::ids::{OrganizationId, UserId};
+use isobar_model::ids::{OrganizationId, SessionId, UserId};
 use isobar_model::json::RawJson;
 use isobar_model::page::{ListRequest, Page};
 use isobar_model::role::Role;
@@ -11,10 +11,11 @@ use isobar_model::time::Timestamp;
 use isobar_model::user::User;
 use sea_orm::ConnectionTrait;
 
+use super::deliveries::{self, NewDelivery};
 use super::lists::{Listing, folded, in_order, searched, within};
 use super::organizations::{self, NewOrganization, hold_organization};
 use super::sql::{Dialect, Row, Sql, all, one, run};
-use super::{Registry, db};
+use super::{Registry, credentials, db, sessions};
 use crate::error::{Result, StoreError};
 
 const LISTING: Listing = Listing {
@@ -65,9 +66,11 @@ pub struct NewUserRow {
     pub language: Option<String>,
     /// Whether its e-mail address needs no verification.
     pub verified: bool,
+    /// The e-mail that asks it to verify its address, kept together with it.
+    pub welcome: Option<NewDelivery>,
 }
 
-/// The new values of a user, all of them but its names and password.
+/// The new values of a user, all of them but its names.
 #[derive(Clone, Debug)]
 pub struct UserChange {
     /// Its rank.
@@ -92,6 +95,23 @@ pub struct UserChange {
     pub disabled: bool,
     /// Why it was changed, for the operator; none: as it was.
     pub reason: Option<String>,
+    /// A new password, if it gets one.
+    pub password: Option<NewPassword>,
+}
+
+/// A new password of a user. With it the user's sessions end, all but one.
+#[derive(Clone)]
+pub struct NewPassword {
+    /// Its hash.
+    pub hash: String,
+    /// The session that goes on: the one in which the user itself set it.
+    pub keeps: Option<SessionId>,
+}
+
+impl std::fmt::Debug for NewPassword {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NewPassword").field("keeps", &self.keeps).finish_non_exhaustive()
+    }
 }
 
 impl Registry {
@@ -174,6 +194,10 @@ impl Registry {
         .bind(now)
         .bind(*pass.target());
         run(&tx, update).await?;
+        if let Some(password) = &change.password {
+            credentials::set_password(&tx, *pass.target(), &password.hash, now).await?;
+            sessions::end(&tx, *pass.target(), password.keeps).await?;
+        }
         let changed = read(&tx, &[*pass.target()]).await?.pop().ok_or(StoreError::Gone("user"))?;
         db::commit(tx).await?;
         Ok(changed)
@@ -245,6 +269,7 @@ async fn insert(
     .bind(now)
     .bind(now);
     run(tx, insert).await?;
+    deliveries::put(tx, new.welcome.as_slice(), now).await?;
     let mut taken = Vec::new();
     if !claim(tx, new.id, &new.username).await? {
         taken.push("username");
@@ -276,7 +301,12 @@ pub(super) async fn read(connection: &impl ConnectionTrait, ids: &[UserId]) -> R
 
 /// The role of a row, kept as its place in the rank.
 pub(super) fn role(row: &Row) -> Result<Role> {
-    let place = row.number("role")?;
+    role_at(row, "role")
+}
+
+/// The role in a column.
+pub(super) fn role_at(row: &Row, column: &str) -> Result<Role> {
+    let place = row.number(column)?;
     let role = usize::try_from(place).ok().and_then(|place| Role::ALL.get(place).copied());
     role.ok_or_else(|| StoreError::Damaged(format!("role {place}")))
 }

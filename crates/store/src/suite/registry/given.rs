@@ -16,7 +16,7 @@ use isobar_model::time::Timestamp;
 use isobar_model::user::User;
 use uuid::Uuid;
 
-use crate::registry::{DeviceChange, NewDevice, NewOrganization, NewProject, NewUserRow, Registry};
+use crate::registry::{DeviceChange, NewDevice, NewOrganization, NewProject, NewUserRow, Registry, UserChange};
 
 /// When scenes begin: 2026-01-01T00:00:00Z.
 pub const START: i64 = 1_767_225_600_000;
@@ -126,12 +126,31 @@ pub fn new_user(name: &str) -> NewUserRow {
         tos_hash: None,
         language: None,
         verified: false,
+        welcome: None,
     }
 }
 
 /// A user.
 pub async fn user(r: &Registry, organization: OrganizationId, name: &str) -> User {
     r.user_create(&may(organization), new_user(name), at(0)).await.unwrap()
+}
+
+/// The values of a user as they are, to be changed.
+pub fn unchanged_user(user: &User) -> UserChange {
+    UserChange {
+        role: user.role,
+        organization: user.organization,
+        tos_hash: user.tos_hash.clone(),
+        first_name: user.first_name.clone(),
+        last_name: user.last_name.clone(),
+        company: user.company.clone(),
+        job_title: user.job_title.clone(),
+        language: user.language.clone(),
+        preferences: user.preferences.clone(),
+        disabled: user.disabled,
+        reason: None,
+        password: None,
+    }
 }
 
 /// A project.

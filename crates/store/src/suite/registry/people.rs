@@ -109,6 +109,7 @@ pub async fn a_user_is_changed_and_removed(r: &Registry) {
         preferences: Some(json(r#"{"notifications": {}}"#)),
         disabled: true,
         reason: Some("asked for".to_owned()),
+        password: None,
     };
     let changed = r.user_update(&may(ana.id), &change, at(4)).await.unwrap();
     assert_eq!((&*changed.organization_name, changed.role, changed.disabled), ("Other", Role::Developer, true));

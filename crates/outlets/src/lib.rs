@@ -1,0 +1,3 @@
+//! What leaves the house. Nothing here decides when or to whom: the hub does, and tries again when it fails.
+
+pub mod mail;

@@ -1,0 +1,32 @@
+//! `isobar user`: what an operator does to a user while the platform does not run.
+
+use isobar_model::chance::Chance;
+use isobar_model::time::Clock;
+use isobar_store::registry::Registry;
+
+use crate::config::{self, Flags};
+use crate::folder::DataFolder;
+use crate::{Failure, logging, runtime};
+
+/// Gives a user a new password and ends its sessions. The password is shown this once.
+pub fn reset_password(flags: &Flags, name: &str) -> Result<String, Failure> {
+    let settings = config::load(flags)?.settings;
+    logging::start(&settings.log);
+    // A folder that is made up on the way would only hide that the wrong one was named.
+    if !DataFolder::is_there(&settings.data) {
+        return Err(format!("{} is no data folder of isobar", settings.data.display()).into());
+    }
+    let _folder = DataFolder::take(&settings.data)?;
+    let runtime = runtime::start(1)?;
+    runtime.block_on(async {
+        let registry = Registry::open(&settings.registry)
+            .await
+            .map_err(|error| format!("the registry cannot be opened: {error}"))?;
+        let done = isobar_hub::reset_password(&registry, &Clock::System, &Chance::from_system(), name).await;
+        registry.close().await?;
+        match done? {
+            Some(password) => Ok(format!("The new password of {name} is {password} (shown only this once)\n")),
+            None => Err(format!("there is no user {name}").into()),
+        }
+    })
+}
