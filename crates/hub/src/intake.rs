@@ -222,6 +222,8 @@ impl Hub {
         work: &mut Work,
     ) -> SettingId {
         let id = SettingId(self.new_id().0);
+        // A copy of its own: the value's bytes may be a small part of a large buffer.
+        let value = value.map(|value| RawJson::trusted(Bytes::copy_from_slice(value.bytes())));
         let text = value.as_ref().map(|value| value.text().to_owned());
         work.settings.push(SettingWork { id, name: name.to_string(), value: text, by });
         change_view(entry, |view| {
