@@ -24,6 +24,8 @@ mod query;
 mod reply;
 mod routes;
 mod serve;
+mod setting_views;
+mod settings;
 mod users;
 mod views;
 

@@ -7,6 +7,7 @@ mod activity;
 mod api_keys;
 mod data;
 mod deliveries;
+mod device_settings;
 mod devices;
 mod entries;
 mod error;
@@ -29,7 +30,9 @@ mod queue;
 mod rate;
 mod retention;
 mod sessions;
+mod setting_bulk;
 mod settings;
+mod side_runs;
 mod throttle;
 mod tokens;
 
@@ -47,6 +50,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use data::{StorageElement, StorageList};
+pub use device_settings::{Declared, DeviceSetting};
 pub use devices::{DeviceView, LastChoice};
 pub use events::{HistoryRequest, StreamScope};
 pub use gate::{Accepts, Credentials, DeviceSession, Principal};
@@ -55,6 +59,7 @@ pub use isobar_store::telemetry::{Filter, FilterField, Operand, Operator, ValueQ
 pub use operator::reset_password;
 pub use queue::QueueRead;
 pub use sessions::Tokens;
+pub use setting_bulk::{DefaultsOutcome, DefaultsRefusal, ProjectDefaults, SettingsOutcome};
 pub use settings::{RateLimits, Settings};
 
 use crate::error::Told as _;
