@@ -9,14 +9,17 @@ mod devices;
 mod entries;
 mod error;
 mod events;
+mod export;
 mod fresh;
 mod gate;
+mod images;
 mod in_force;
 mod intake;
 mod live;
 mod organizations;
 mod outbox;
 mod passwords;
+mod picture;
 mod projects;
 mod queue;
 mod rate;
@@ -25,6 +28,7 @@ mod sessions;
 mod settings;
 mod throttle;
 mod tokens;
+mod turns;
 
 use std::sync::Arc;
 
@@ -41,7 +45,10 @@ use tokio::task::JoinSet;
 pub use data::{StorageElement, StorageList};
 pub use devices::{DeviceView, LastChoice};
 pub use events::{HistoryRequest, StreamScope};
+pub use export::Export;
 pub use gate::{Accepts, Credentials, DeviceSession, Principal};
+pub use images::HasImage;
+pub use isobar_store::registry::Png;
 pub use isobar_store::telemetry::{Filter, FilterField, Operand, Operator, ValueQuery, ValueSort};
 pub use queue::QueueRead;
 pub use sessions::Tokens;
@@ -83,6 +90,7 @@ struct Inner {
     settings: Settings,
     mint: IdMint,
     passwords: passwords::Passwords,
+    pictures: picture::Pictures,
     tokens: tokens::Jwts,
     throttle: throttle::Throttle,
     entries: entries::Entries,
@@ -105,6 +113,7 @@ impl Hub {
         let revoked = parts.registry.jwts_revoked(now).await.told()?;
         let inner = Inner {
             passwords: passwords::Passwords::new(),
+            pictures: picture::Pictures::new(),
             tokens: tokens::Jwts::new(&signing_key, revoked, now),
             throttle: throttle::Throttle::default(),
             entries: entries::Entries::new(),

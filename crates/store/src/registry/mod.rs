@@ -8,6 +8,8 @@ mod credentials;
 mod db;
 mod devices;
 mod devices_list;
+mod devices_placed;
+mod images;
 mod lists;
 mod migrations;
 mod organizations;
@@ -22,6 +24,7 @@ use db::Db;
 
 pub use credentials::{Account, LoginRecord};
 pub use devices::{DeviceChange, DeviceReport, NewDevice};
+pub use images::{NewImage, Pictured, Png};
 pub use organizations::{NewOrganization, OrganizationChange};
 pub use projects::NewProject;
 pub use settings::SettingWrite;
