@@ -1,8 +1,8 @@
 //! Whole series as CSV or as lines of JSON, streamed as they are read.
 
 use axum::body::Body;
-use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, VARY};
 use axum::http::HeaderValue;
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, VARY};
 use axum::response::Response;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
@@ -165,21 +165,29 @@ fn cell(column: &Column, value: &StoredValue, out: &mut Vec<u8>) {
             None => {}
             Some(text) if text.starts_with('"') => match parse(text) {
                 Ok(Json::Text(text)) => text_cell(&text, out),
-                _ => quoted(text, out),
+                _ => plain_or_quoted(text, out),
             },
-            Some(json) if json.contains([',', '"', '\r', '\n']) => quoted(json, out),
-            Some(json) => out.extend_from_slice(json.as_bytes()),
+            Some(json) => plain_or_quoted(json, out),
         },
     }
 }
 
-/// A text, always in quotes: so an empty one is no missing one. One that a spreadsheet would run as a formula gets an
-/// apostrophe before it, for anything that a device says may end up in front of a person.
+/// A text. One that a spreadsheet would run as a formula gets an apostrophe before it, for anything that a device says may
+/// end up in front of a person.
 fn text_cell(text: &str, out: &mut Vec<u8>) {
     if text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
-        quoted(&format!("'{text}"), out);
+        plain_or_quoted(&format!("'{text}"), out);
     } else {
+        plain_or_quoted(text, out);
+    }
+}
+
+/// Quotes where they are needed; also around nothing, so that an empty text is no missing one.
+fn plain_or_quoted(text: &str, out: &mut Vec<u8>) {
+    if text.is_empty() || text.contains([',', '"', '\r', '\n']) || text.trim() != text {
         quoted(text, out);
+    } else {
+        out.extend_from_slice(text.as_bytes());
     }
 }
 
@@ -218,19 +226,18 @@ mod tests {
             "2023-06-30T00:56:40.854Z,01890a5d-ac96-774b-bcce-b302099a8057,21.50\r\n"
         );
         let payload = r#"{"a":"x, \"y\"\n","b":[1,{"c":"d"}],"c":null,"d":"","e":-7,"f":[2]}"#;
-        let columns =
-            ["payload.a", "payload.b", "payload.c", "payload.d", "payload.e", "payload.f", "payload.nowhere"];
+        let columns = ["payload.a", "payload.b", "payload.c", "payload.d", "payload.e", "payload.f", "payload.nowhere"];
         assert_eq!(csv(&columns, payload), "\"x, \"\"y\"\"\n\",\"[1,{\"\"c\"\":\"\"d\"\"}]\",null,\"\",-7,[2],\r\n");
-        assert_eq!(csv(&["payload.b.1.c", "payload.b.0"], payload), "\"d\",1\r\n");
+        assert_eq!(csv(&["payload.b.1.c", "payload.b.0"], payload), "d,1\r\n");
     }
 
     #[test]
     fn no_text_is_a_formula() {
         for text in [r#""=1+1""#, r#""@SUM(A1)""#, r#""+1""#, r#""-cmd|' /C calc'!A0""#, r#""\t=1""#] {
-            assert!(csv(&["payload"], text).starts_with("\"'"), "{text}");
+            assert!(csv(&["payload"], text).trim_start_matches('"').starts_with('\''), "{text}");
         }
         assert_eq!(csv(&["payload"], "-1.5e3"), "-1.5e3\r\n");
-        assert_eq!(csv(&["payload"], r#""a=1""#), "\"a=1\"\r\n");
+        assert_eq!(csv(&["payload"], r#""a=1""#), "a=1\r\n");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! reply; everything that holds for every call (credentials, rate, request id, metrics, the shape of errors) happens
 //! in [`gate`], once.
 
+mod accept;
 mod app;
 mod auth;
 mod body;
@@ -10,9 +11,12 @@ mod completed;
 mod data;
 mod devices;
 mod events;
+mod export;
 mod filter;
 mod gate;
 mod health;
+mod images;
+mod list;
 mod meters;
 mod openapi;
 mod organizations;

@@ -1,7 +1,7 @@
 //! Exports: a whole series as a stream, in memory that does not grow with it.
 
 use futures::stream::{self, Stream, StreamExt as _};
-use isobar_model::access::{CanRead, Caller};
+use isobar_model::access::{Caller, CanRead};
 use isobar_model::error::{Error, Result};
 use isobar_model::event::StoredValue;
 use isobar_model::ids::{DeviceId, DeviceRef};
@@ -47,13 +47,14 @@ impl Export {
     /// error, for what was promised cannot be had.
     pub fn pieces(self) -> impl Stream<Item = Result<Vec<StoredValue>>> + Send + 'static {
         let Export { hub, pass, element, query, begun } = self;
-        let rest = stream::try_unfold((hub, pass, element, query, begun.next), |(hub, pass, element, query, next)| {
-            async move {
+        let rest = stream::try_unfold(
+            (hub, pass, element, query, begun.next),
+            |(hub, pass, element, query, next)| async move {
                 let Some(cursor) = next else { return Ok(None) };
                 let chunk = following(&hub, &pass, &element, &query, cursor).await?;
                 Ok(Some((chunk.values, (hub, pass, element, query, chunk.next))))
-            }
-        });
+            },
+        );
         stream::once(std::future::ready(Ok(begun.values))).chain(rest)
     }
 }

@@ -1,6 +1,6 @@
 //! Images of organizations, projects, users and devices.
 
-use isobar_model::access::{Action, CanRead, CanWrite, Caller};
+use isobar_model::access::{Action, Caller, CanRead, CanWrite};
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceId, DeviceRef, OrganizationId, ProjectId, UserId};
 use isobar_model::secret::Digest;
@@ -30,11 +30,7 @@ mod private {
     /// How the passes to an image are come by: those of its owner.
     pub trait OwnsImage: Copy + Send + Sync + 'static {
         type Target: Pictured + Clone + Send + Sync;
-        fn change(
-            self,
-            hub: &Hub,
-            caller: &Caller,
-        ) -> impl Future<Output = Result<CanWrite<Self::Target>>> + Send;
+        fn change(self, hub: &Hub, caller: &Caller) -> impl Future<Output = Result<CanWrite<Self::Target>>> + Send;
         fn see(self, hub: &Hub, caller: &Caller) -> impl Future<Output = Result<CanRead<Self::Target>>> + Send;
     }
 }

@@ -195,3 +195,6 @@ fn whole_webp(bytes: &[u8]) -> Option<()> {
     let length = u32::from_le_bytes(*bytes.get(4..)?.first_chunk()?) as usize;
     (bytes.len() >= length.checked_add(8)?).then_some(())
 }
+
+#[cfg(test)]
+mod tests;

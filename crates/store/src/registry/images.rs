@@ -111,7 +111,8 @@ impl Registry {
     /// An image's picture.
     pub async fn image_png<T: Pictured>(&self, pass: &CanRead<T>) -> Result<Option<Png>> {
         let Some(row) = one(&self.db.read, of("digest, png", pass.target())).await? else { return Ok(None) };
-        let digest = row.digest_if("digest")?.ok_or_else(|| StoreError::Damaged("an image has no digest".to_owned()))?;
+        let digest =
+            row.digest_if("digest")?.ok_or_else(|| StoreError::Damaged("an image has no digest".to_owned()))?;
         Ok(Some(Png { bytes: row.bytes("png")?, digest }))
     }
 

@@ -4,11 +4,11 @@
 use rocksdb::{DB, ReadOptions};
 
 use super::keys::{self, Family};
+use super::load;
 use super::rows::{damaged, read_value, text};
 use super::scan::Row;
 use super::seek::Track;
 use super::values::{Plan, stored, track};
-use super::load;
 use crate::error::{Result, StoreError};
 use crate::telemetry::{ValueChunk, ValueCursor};
 
