@@ -223,7 +223,7 @@ mod tests {
     fn cells_are_quoted_where_they_must_be() {
         assert_eq!(
             csv(&["createdAt", "id", "payload"], "21.50"),
-            "2023-06-30T00:56:40.854Z,01890a5d-ac96-774b-bcce-b302099a8057,21.50\r\n"
+            "2023-06-30T03:34:18.518Z,01890a5d-ac96-774b-bcce-b302099a8057,21.50\r\n"
         );
         let payload = r#"{"a":"x, \"y\"\n","b":[1,{"c":"d"}],"c":null,"d":"","e":-7,"f":[2]}"#;
         let columns = ["payload.a", "payload.b", "payload.c", "payload.d", "payload.e", "payload.f", "payload.nowhere"];
