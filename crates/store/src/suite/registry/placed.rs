@@ -30,7 +30,7 @@ pub async fn a_device_is_where_its_report_or_its_metadata_says(r: &Registry) {
         (r#"{"latitude":46.5,"longitude":-7}"#, location(46.5, -7.0)),
         (r#"{"latitude":-90,"longitude":1.8e2,"x":1}"#, location(-90.0, 180.0)),
         (r#"{"latitude":90.01,"longitude":1}"#, None),
-        (r#"{"latitude":1,"longitude":1e999}"#, None),
+        (r#"{"latitude":1,"longitude":-1e300}"#, None),
         (r#"{"latitude":"46","longitude":"7"}"#, None),
         (r#"{"latitude":46}"#, None),
         (r#"{"place":{"latitude":1,"longitude":1}}"#, None),
