@@ -9,7 +9,7 @@ use isobar_model::ids::DeviceId;
 
 use crate::call::{Call, after};
 use crate::reply::{self, Answer};
-use crate::views::{DeviceJson, DeviceLocationJson, NewDeviceJson, TokenJson};
+use crate::views::{DeviceJson, NewDeviceJson, TokenJson};
 
 const SORTED_BY: &[&str] = &["name", "description", "createdAt", "updatedAt", "lastActive", "statusInt"];
 
@@ -25,13 +25,6 @@ pub(crate) async fn device_list(call: &mut Call) -> Answer {
         async move { hub.device_dressed(&caller, device, &last).await.map(DeviceJson::from) }
     });
     reply::page_coming(meta, dressed).await
-}
-
-pub(crate) async fn device_places(call: &mut Call) -> Answer {
-    let mut query = call.query();
-    let asked = (query.tree("organizationId"), query.page());
-    let (tree, page) = query.end(asked)?;
-    reply::page(call.hub().device_places(call.caller()?, tree, page).await?, DeviceLocationJson::from).await
 }
 
 pub(crate) async fn device_create(call: &mut Call) -> Answer {

@@ -130,7 +130,7 @@ pub(crate) fn streamed(export: Export, form: Form, columns: Vec<Column>, device:
 fn file_name(element: &str) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
     let name: String = element.chars().take(FILE_NAME_CHARACTERS_MAX).map(safe).collect();
-    if name.starts_with('.') { format!("_{}", &name[1..]) } else { name }
+    name.strip_prefix('.').map_or_else(|| name.clone(), |rest| format!("_{rest}"))
 }
 
 /// A value in one line: a line break in JSON is white space between tokens.

@@ -17,6 +17,7 @@ mod gate;
 mod health;
 mod images;
 mod list;
+mod locations;
 mod meters;
 mod openapi;
 mod organizations;

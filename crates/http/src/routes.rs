@@ -8,7 +8,7 @@ use isobar_model::ids::{DeviceId, OrganizationId, ProjectId, UserId};
 
 use crate::call::Call;
 use crate::reply::Answer;
-use crate::{auth, data, devices, events, health, images, openapi, organizations, projects, users};
+use crate::{auth, data, devices, events, health, images, locations, openapi, organizations, projects, users};
 
 /// The method of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,7 +157,7 @@ const TABLE: &[RouteRow] = &[
 
     row(Get,    "/v2/devices",                           User,         Some(Action::DeviceRead),        by!(devices::device_list)),
     row(Post,   "/v2/devices",                           User,         Some(Action::DeviceCreate),      by!(devices::device_create)),
-    row(Get,    "/v2/devices/locations",                 User,         Some(Action::DeviceRead),        by!(devices::device_places)),
+    row(Get,    "/v2/devices/locations",                 User,         Some(Action::DeviceRead),        by!(locations::device_places)),
     row(Get,    "/v2/devices/{id}",                      UserOrDevice, Some(Action::DeviceRead),        by!(devices::device_fetch)),
     row(Put,    "/v2/devices/{id}",                      User,         Some(Action::DeviceUpdate),      by!(devices::device_update)),
     row(Delete, "/v2/devices/{id}",                      User,         Some(Action::DeviceDelete),      by!(devices::device_delete)),

@@ -1,7 +1,7 @@
 //! How the nouns look to a client: exactly the specification's fields. The OpenAPI document is made from the same types.
 
 use isobar_hub::{DeviceView, StorageElement};
-use isobar_model::device::{Device, PlacedDevice, StreetAddress};
+use isobar_model::device::{Device, StreetAddress};
 use isobar_model::json::RawJson;
 use isobar_model::organization::Organization;
 use isobar_model::page::Meta;
@@ -393,38 +393,6 @@ impl From<DeviceView> for DeviceJson {
             values: Raw(last.values),
         });
         Self { last_values: last.collect(), ..view.device.into() }
-    }
-}
-
-/// A device on a map.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = DeviceLocation)]
-pub(crate) struct DeviceLocationJson {
-    id: Id,
-    uuid: Id,
-    organization_id: Id,
-    name: String,
-    /// Degrees, -90 to 90 (WGS 84).
-    latitude: f64,
-    /// Degrees, -180 to 180.
-    longitude: f64,
-    status_int: u8,
-    status_text: &'static str,
-}
-
-impl From<PlacedDevice> for DeviceLocationJson {
-    fn from(device: PlacedDevice) -> Self {
-        Self {
-            id: Id(device.id.0),
-            uuid: Id(device.id.0),
-            organization_id: Id(device.organization.0),
-            name: device.name,
-            latitude: device.location.latitude,
-            longitude: device.location.longitude,
-            status_int: device.status.number(),
-            status_text: device.status.name(),
-        }
     }
 }
 

@@ -8,12 +8,13 @@ use super::bodies::{
     ApiKeyInput, DeviceInput, ImageText, Login, NewUser, OrganizationInput, ProjectInput, SpecificationInput,
 };
 use super::parameters::*;
+use crate::locations::DeviceLocationJson;
 use crate::problem::ErrorBody;
 use crate::routes::Verb::{self, Delete, Get, Post, Put};
 use crate::views::{
-    AnyJson, ApiKeyJson, DeviceJson, DeviceLocationJson, EventJson, IdJson, LastValuesJson, NewApiKeyJson,
-    NewDeviceJson, OrganizationJson, ProjectJson, SpecificationJson, StorageElementJson, StorageListJson,
-    StoredValueJson, TokenJson, TokensJson, UserJson,
+    AnyJson, ApiKeyJson, DeviceJson, EventJson, IdJson, LastValuesJson, NewApiKeyJson, NewDeviceJson, OrganizationJson,
+    ProjectJson, SpecificationJson, StorageElementJson, StorageListJson, StoredValueJson, TokenJson, TokensJson,
+    UserJson,
 };
 
 /// The schemas of the document, by name.

@@ -91,7 +91,7 @@ fn what_is_no_image_is_refused() {
     for (text, fault) in [
         (String::new(), NOT_AN_IMAGE),
         ("  \n".to_owned(), NOT_AN_IMAGE),
-        ("no image".to_owned(), NOT_AN_IMAGE),
+        ("no image".to_owned(), NOT_BASE64),
         ("?".to_owned(), NOT_BASE64),
         ("data:".to_owned(), NOT_BASE64),
         (format!("data:image/png,{good}"), NOT_BASE64),
