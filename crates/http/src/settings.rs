@@ -16,7 +16,7 @@ pub(crate) async fn setting_list(call: &mut Call) -> Answer {
     let mut query = call.query();
     let list = query.list(SORTED_BY);
     let list = after(call.hub().allow_device(&call.principal, id, Action::DeviceRead), query.end(list)).await?;
-    reply::page(call.hub().setting_list(&call.principal, id, list).await?, DeviceSettingJson::from)
+    reply::page(call.hub().setting_list(&call.principal, id, list).await?, DeviceSettingJson::from).await
 }
 
 pub(crate) async fn setting_fetch(call: &mut Call) -> Answer {
@@ -29,7 +29,7 @@ pub(crate) async fn setting_history(call: &mut Call) -> Answer {
     let mut query = call.query();
     let list = query.list(HISTORY_SORTED_BY);
     let list = after(call.hub().allow_device(&call.principal, id, Action::DeviceRead), query.end(list)).await?;
-    reply::page(call.hub().setting_history(call.caller()?, id, list).await?, DeviceSettingJson::from)
+    reply::page(call.hub().setting_history(call.caller()?, id, list).await?, DeviceSettingJson::from).await
 }
 
 pub(crate) async fn setting_update(call: &mut Call) -> Answer {

@@ -12,8 +12,10 @@ mod devices;
 mod entries;
 mod error;
 mod events;
+mod export;
 mod fresh;
 mod gate;
+mod images;
 mod in_force;
 mod intake;
 mod letters;
@@ -24,6 +26,7 @@ mod operator;
 mod organizations;
 mod outbox;
 mod passwords;
+mod picture;
 mod profiles;
 mod projects;
 mod queue;
@@ -35,6 +38,7 @@ mod settings;
 mod side_runs;
 mod throttle;
 mod tokens;
+mod turns;
 
 use std::sync::Arc;
 
@@ -53,8 +57,11 @@ pub use data::{StorageElement, StorageList};
 pub use device_settings::{Declared, DeviceSetting};
 pub use devices::{DeviceView, LastChoice};
 pub use events::{HistoryRequest, StreamScope};
+pub use export::Export;
 pub use gate::{Accepts, Credentials, DeviceSession, Principal};
+pub use images::HasImage;
 pub use isobar_store::registry::NotificationMark;
+pub use isobar_store::registry::Png;
 pub use isobar_store::telemetry::{Filter, FilterField, Operand, Operator, ValueQuery, ValueSort};
 pub use operator::reset_password;
 pub use queue::QueueRead;
@@ -103,6 +110,7 @@ struct Inner {
     settings: Settings,
     mint: IdMint,
     passwords: passwords::Passwords,
+    pictures: picture::Pictures,
     tokens: tokens::Jwts,
     throttle: throttle::Throttle,
     link_quota: throttle::Quota<(UserId, Purpose)>,
@@ -130,6 +138,7 @@ impl Hub {
         let revoked = parts.registry.jwts_revoked(now).await.told()?;
         let inner = Inner {
             passwords: passwords::Passwords::new(),
+            pictures: picture::Pictures::new(),
             tokens: tokens::Jwts::new(&signing_key, revoked, now),
             throttle: throttle::Throttle::default(),
             link_quota: throttle::Quota::new(LINKS_MAX),

@@ -161,9 +161,11 @@ impl Registry {
         if before.organization != change.organization {
             move_device(&tx, &before, change.organization).await?;
         }
+        let place = before.location.or_else(|| Location::in_meta(&change.meta));
         let update = Sql::new(
             "UPDATE devices SET name = ?, project_id = ?, organization_id = ?, version = ?, protocol = ?, \
-             protocols = ?, meta = ?, description = ?, street_address = ?, updated_at = ? WHERE id = ?",
+             protocols = ?, meta = ?, description = ?, street_address = ?, place_latitude = ?, place_longitude = ?, \
+             updated_at = ? WHERE id = ?",
         )
         .bind(change.name.as_str())
         .bind(change.project)
@@ -174,6 +176,8 @@ impl Registry {
         .bind(change.meta.clone())
         .bind(change.description.clone())
         .bind(change.street_address.as_ref().map(written).transpose()?)
+        .bind(place.map(|place| place.latitude))
+        .bind(place.map(|place| place.longitude))
         .bind(now)
         .bind(id);
         run(&tx, update).await?;
@@ -226,13 +230,17 @@ impl Registry {
         if (status, location, &meta) == (before.status, before.location, &before.meta) {
             return Ok(());
         }
+        let place = location.or_else(|| Location::in_meta(&meta));
         let update = Sql::new(
-            "UPDATE devices SET status = ?, latitude = ?, longitude = ?, meta = ?, updated_at = ? WHERE id = ?",
+            "UPDATE devices SET status = ?, latitude = ?, longitude = ?, meta = ?, place_latitude = ?, \
+             place_longitude = ?, updated_at = ? WHERE id = ?",
         )
         .bind(i64::from(status.number()))
         .bind(location.map(|location| location.latitude))
         .bind(location.map(|location| location.longitude))
         .bind(meta.clone())
+        .bind(place.map(|place| place.latitude))
+        .bind(place.map(|place| place.longitude))
         .bind(now)
         .bind(before.id);
         run(&tx, update).await?;
@@ -251,10 +259,11 @@ async fn insert(
     new: &NewDevice,
     now: Timestamp,
 ) -> Result<DeviceKey> {
+    let place = Location::in_meta(&new.meta);
     let insert = Sql::new(
         "INSERT INTO devices (id, organization_id, project_id, token, name, version, protocol, protocols, meta, \
-         description, street_address, created_by, created_at, updated_at) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING key",
+         description, street_address, place_latitude, place_longitude, created_by, created_at, updated_at) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING key",
     )
     .bind(new.id)
     .bind(organization)
@@ -267,6 +276,8 @@ async fn insert(
     .bind(new.meta.clone())
     .bind(new.description.clone())
     .bind(new.street_address.as_ref().map(written).transpose()?)
+    .bind(place.map(|place| place.latitude))
+    .bind(place.map(|place| place.longitude))
     .bind(new.created_by)
     .bind(now)
     .bind(now);
