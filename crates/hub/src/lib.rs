@@ -25,6 +25,7 @@ mod sessions;
 mod settings;
 mod throttle;
 mod tokens;
+mod webhook;
 
 use std::sync::Arc;
 
@@ -46,6 +47,7 @@ pub use isobar_store::telemetry::{Filter, FilterField, Operand, Operator, ValueQ
 pub use queue::QueueRead;
 pub use sessions::Tokens;
 pub use settings::{RateLimits, Settings};
+pub use webhook::{Given, PARAMETERS as WEBHOOK_PARAMETERS, Provision, TaskReport, WebhookReport};
 
 use crate::error::Told as _;
 

@@ -8,10 +8,12 @@ mod credentials;
 mod db;
 mod devices;
 mod devices_list;
+mod labels;
 mod lists;
 mod migrations;
 mod organizations;
 mod projects;
+mod provisioning;
 mod sessions;
 mod settings;
 mod specifications;
@@ -22,8 +24,10 @@ use db::Db;
 
 pub use credentials::{Account, LoginRecord};
 pub use devices::{DeviceChange, DeviceReport, NewDevice};
+pub use labels::NewLabels;
 pub use organizations::{NewOrganization, OrganizationChange};
 pub use projects::NewProject;
+pub use provisioning::{NewTagged, Provisioned};
 pub use settings::SettingWrite;
 pub use users::{NewUserRow, UserChange};
 
