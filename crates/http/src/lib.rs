@@ -25,6 +25,7 @@ mod routes;
 mod serve;
 mod users;
 mod views;
+mod webhook;
 
 pub use app::{App, HttpSettings, app};
 pub use meters::prometheus;

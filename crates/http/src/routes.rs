@@ -7,7 +7,7 @@ use isobar_model::access::Action;
 
 use crate::call::Call;
 use crate::reply::Answer;
-use crate::{auth, data, devices, events, health, openapi, organizations, projects, users};
+use crate::{auth, data, devices, events, health, openapi, organizations, projects, users, webhook};
 
 /// The method of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,8 @@ pub enum Entry {
     User,
     /// Those of a user, or a device token for its own device.
     UserOrDevice,
+    /// apiKey or apiKeyAlt.
+    ApiKey,
 }
 
 impl Entry {
@@ -60,6 +62,7 @@ impl Entry {
             Entry::Probe | Entry::Open | Entry::Optional | Entry::Cookie | Entry::JwtOrCookie => Accepts::Nobody,
             Entry::User => Accepts::User,
             Entry::UserOrDevice => Accepts::UserOrDevice,
+            Entry::ApiKey => Accepts::ApiKey,
         }
     }
 }
@@ -107,7 +110,7 @@ pub fn table() -> Vec<RouteRow> {
     TABLE.to_vec()
 }
 
-use Entry::{Cookie, JwtOrCookie, Open, Optional, Probe, User, UserOrDevice};
+use Entry::{ApiKey, Cookie, JwtOrCookie, Open, Optional, Probe, User, UserOrDevice};
 use Verb::{Delete, Get, Post, Put};
 
 #[rustfmt::skip]
@@ -162,6 +165,7 @@ const TABLE: &[RouteRow] = &[
     row(Get,    "/v2/devices/{deviceId}/events/{id}",    User,         Some(Action::DeviceRead),        by!(events::history_event)),
 
     MAIN_ROAD,
+    row(Post,   "/v2/events/integrations",               ApiKey,       Some(Action::WebhookReceive),    by!(webhook::webhook_receive)),
     row(Get,    "/v2/events/cloud",                      UserOrDevice, Some(Action::CloudEventRead),    by!(events::cloud_events)),
     row(Post,   "/v2/events/cloud",                      UserOrDevice, Some(Action::CloudEventCreate),  by!(events::cloud_event_send)),
     row(Get,    "/v2/events/cloud/next",                 UserOrDevice, Some(Action::CloudEventRead),    by!(events::cloud_event_next)),
@@ -184,7 +188,7 @@ mod tests {
     #[test]
     fn what_names_nobody_has_no_action() {
         for row in table() {
-            let user = matches!(row.entry, User | UserOrDevice);
+            let user = matches!(row.entry, User | UserOrDevice | ApiKey);
             assert!(user || row.action.is_none(), "{} {}", row.method.name(), row.path);
         }
     }

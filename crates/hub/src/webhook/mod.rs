@@ -110,16 +110,16 @@ struct Work {
 }
 
 impl Hub {
-    /// Takes a delivery: `given` looks a parameter up. What is refused has done nothing.
+    /// Takes a delivery with the parameters that came. What is refused has done nothing.
     pub async fn webhook_receive(
         &self,
         caller: &Caller,
-        given: impl Fn(&str) -> Option<Given>,
+        given: HashMap<&'static str, Given>,
         body: Bytes,
     ) -> Result<WebhookReport> {
         self.allow(caller, Action::WebhookReceive).await?;
         let mut faults = Faults::new();
-        let request = faults.gather(Request::read(given))?.map(Arc::new);
+        let request = faults.gather(Request::read(|name| given.get(name).cloned()))?.map(Arc::new);
         let target = match &request {
             Some(request) => faults.gather(self.webhook_target(caller, request).await)?,
             None => None,

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use futures::StreamExt as _;
-use futures::stream;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _, stream};
 use isobar_design::Integration;
 use isobar_model::access::Action;
 use isobar_model::error::{Error, Result};
@@ -35,7 +35,8 @@ impl Hub {
         integration: Integration,
         work: Vec<Work>,
     ) -> Result<Vec<TaskReport>> {
-        let runs = work.into_iter().map(|work| self.run_task(principal, integration, work));
+        let begin = |work| self.run_task(principal, integration, work).boxed();
+        let runs: Vec<BoxFuture<'_, Ran>> = work.into_iter().map(begin).collect();
         let ran: Vec<Ran> = stream::iter(runs).buffered(DEVICES_AT_ONCE).collect().await;
         let did_anything = |ran: &Ran| ran.report.provisioned.is_some() || !ran.report.events.is_empty();
         if ran.iter().any(|ran| ran.unavailable) && !ran.iter().any(did_anything) {
@@ -104,10 +105,11 @@ impl Hub {
     ) -> Vec<(usize, RawJson, Result<EventId>)> {
         let mut before: Option<oneshot::Receiver<()>> = None;
         let all = payloads.iter().flat_map(|payload| elements.iter().map(move |element| (payload, element)));
-        let runs = all.map(|((index, payload), element)| {
+        let mut runs: Vec<BoxFuture<'_, _>> = Vec::with_capacity(payloads.len() * elements.len());
+        for ((index, payload), element) in all {
             let (ran, next) = oneshot::channel();
             let turn = before.replace(next);
-            async move {
+            let run = async move {
                 if let Some(turn) = turn {
                     // Whether it ran or failed, it is out of the way.
                     let _ = turn.await;
@@ -115,8 +117,9 @@ impl Hub {
                 let ran = Mutex::new(Some(ran));
                 let made = self.event_integrated(principal, device, element, payload, &ran).await;
                 (*index, payload.clone(), made)
-            }
-        });
+            };
+            runs.push(run.boxed());
+        }
         stream::iter(runs).buffered(EVENTS_AT_ONCE).collect().await
     }
 }

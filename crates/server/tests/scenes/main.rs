@@ -20,3 +20,5 @@ mod sessions;
 mod streams;
 mod support;
 mod users;
+mod webhook;
+mod webhook_guides;
