@@ -39,11 +39,11 @@ struct Incoming<'a> {
     idempotency_key: Option<&'a str>,
     now: Timestamp,
     /// Told when the event has run, before it is durable: its device's next one may run.
-    ran: Option<&'a RunSignal>,
+    ran: Option<RunSignal>,
 }
 
 /// Tells once that an event has run; when it is dropped before, that it never will.
-pub(crate) type RunSignal = Mutex<Option<oneshot::Sender<()>>>;
+pub(crate) type RunSignal = Arc<Mutex<Option<oneshot::Sender<()>>>>;
 
 /// What a run leaves besides its commit.
 #[derive(Default)]
@@ -98,7 +98,7 @@ impl Hub {
         device: DeviceId,
         element: &Arc<str>,
         payload: &RawJson,
-        ran: &RunSignal,
+        ran: RunSignal,
     ) -> Result<EventId> {
         let (element, payload, tree) = (Arc::clone(element), payload.clone(), payload.tree());
         let now = self.0.clock.now();
@@ -183,7 +183,7 @@ impl Hub {
             return Commit::default();
         }
         after.id = Some(id);
-        if let Some(ran) = event.ran.and_then(|ran| ran.lock().take()) {
+        if let Some(ran) = event.ran.as_ref().and_then(|ran| ran.lock().take()) {
             // Nobody waits for the last one.
             let _ = ran.send(());
         }

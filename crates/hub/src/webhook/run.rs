@@ -114,8 +114,8 @@ impl Hub {
                     // Whether it ran or failed, it is out of the way.
                     let _ = turn.await;
                 }
-                let ran = Mutex::new(Some(ran));
-                let made = self.event_integrated(principal, device, element, payload, &ran).await;
+                let ran = Arc::new(Mutex::new(Some(ran)));
+                let made = self.event_integrated(principal, device, element, payload, ran).await;
                 (*index, payload.clone(), made)
             };
             runs.push(run.boxed());

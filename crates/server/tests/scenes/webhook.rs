@@ -17,7 +17,6 @@ on_both_registries!(
     a_map_chooses_the_project,
     labels_are_added_but_never_erased,
     devices_are_sought_in_the_subtree,
-    a_full_organization_takes_no_more_devices,
     what_goes_wrong_with_a_block_is_told,
 );
 
@@ -234,7 +233,7 @@ async fn the_design_decides_what_runs(app: &TestApp) {
         async |element: &str| ana.person.get(&format!("/v2/devices/{device}/data/{element}")).await.list_of("/payload");
     assert_eq!((stored("raw").await, stored("all").await), (vec![json!(7)], vec![json!({"v": 7})]));
     let elements = ana.person.get(&format!("/v2/devices/{device}/events")).await.list_of("/elementName");
-    assert_eq!(elements, ["also", "up"]);
+    assert_eq!(elements, ["up", "also"]);
     let answer = ana.delivers(&parameters("sigfox"), json!({"v": 8})).await.ok();
     assert!(messages(&answer)[0].contains("no deviceEvent element of the integration sigfox"), "{answer}");
     assert_eq!(ana.history(&device).await.len(), 2);
@@ -338,26 +337,6 @@ async fn devices_are_sought_in_the_subtree(app: &TestApp) {
     // A jwt is no credential here.
     let request = ana.person.request(Method::POST, &path(&at(&north)));
     app.send(with_json(request, &json!(7))).await.unauthenticated();
-}
-
-async fn a_full_organization_takes_no_more_devices(app: &TestApp) {
-    let admin = Sender::of(app.admin().await).await;
-    let body = json!({"name": "Small", "parentId": null, "deviceCountLimit": 2});
-    let small = text(&admin.person.post("/v2/organizations", body).await.created(), "id").to_owned();
-    let project = admin.person.creates_project("p").await;
-    let parameters = [
-        ("deviceTag", "eui"),
-        ("deviceTagValueRef", "id"),
-        ("eventsRef", "$"),
-        ("projectUuid", &*project),
-        ("organizationId", &*small),
-    ];
-    let blocks: Vec<Value> = (0..4).map(|id| json!({"id": id})).collect();
-    let answer = admin.delivers(&parameters, json!(blocks)).await.ok();
-    let failed = messages(&answer);
-    assert_eq!(failed.len(), 2, "{answer}");
-    assert!(failed.iter().all(|message| message.contains("device limit")), "{answer}");
-    assert!(text(&answer, "message").contains("2 event(s) processed, 2 device(s)"), "{answer}");
 }
 
 async fn what_goes_wrong_with_a_block_is_told(app: &TestApp) {

@@ -305,8 +305,20 @@ async fn insert_beside(
     labels::insert(tx, &metas).await
 }
 
+/// Gives a device other metadata.
+pub(super) async fn write_meta(
+    tx: &impl ConnectionTrait,
+    device: &Device,
+    meta: &RawJson,
+    now: Timestamp,
+) -> Result<()> {
+    let update = Sql::new("UPDATE devices SET meta = ?, updated_at = ? WHERE key = ?");
+    run(tx, update.bind(meta.clone()).bind(now).bind(device.key)).await?;
+    follow_meta(tx, device, meta).await
+}
+
 /// Brings what lies beside a device after its metadata, and is made of it.
-pub(super) async fn follow_meta(tx: &impl ConnectionTrait, device: &Device, meta: &RawJson) -> Result<()> {
+async fn follow_meta(tx: &impl ConnectionTrait, device: &Device, meta: &RawJson) -> Result<()> {
     let search = search_of(device.id, &device.name, device.description.as_deref(), meta);
     let update = Sql::new("UPDATE device_search SET search = ? WHERE key = ?").bind(search).bind(device.key);
     run(tx, update).await?;

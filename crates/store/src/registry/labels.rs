@@ -9,7 +9,7 @@ use isobar_model::json::{Json, RawJson};
 use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 
-use super::devices::{follow_meta, labelled, read};
+use super::devices::{labelled, read, write_meta};
 use super::lists::within;
 use super::sql::{Dialect, Sql, all, run};
 use super::{Registry, db};
@@ -71,9 +71,7 @@ impl Registry {
             if meta == device.meta {
                 continue;
             }
-            let update = Sql::new("UPDATE devices SET meta = ?, updated_at = ? WHERE key = ?");
-            run(&tx, update.bind(meta.clone()).bind(now).bind(device.key)).await?;
-            follow_meta(&tx, &device, &meta).await?;
+            write_meta(&tx, &device, &meta, now).await?;
             changed.push(device.id);
         }
         db::commit(tx).await?;
