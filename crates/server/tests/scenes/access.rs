@@ -161,6 +161,14 @@ impl<'a> Things<'a> {
                 // The one operation that lists no 404: what is out of reach is a fault of the parameters.
                 Case { hidden: Some(400), ..case(&fridge.door("reading"), Some(json!({"temp": 4})), 201) }
             }
+            ("POST", "/v2/events/integrations") => {
+                // What is out of reach is a fault of the parameters here too.
+                let path = format!(
+                    "{}?organizationId={organization}&deviceTag=eui&deviceTagValue=1&projectUuid={project}",
+                    row.path
+                );
+                Case { hidden: Some(400), ..case(&path, Some(json!({"temp": 4})), 200) }
+            }
             ("GET", "/v2/events/cloud") => case(&fridge.queue(), None, 200),
             ("POST", "/v2/events/cloud") => case(&format!("{}&elementName=alarm", fridge.queue()), Some(json!(2)), 201),
             ("GET", "/v2/events/cloud/next") => {
@@ -205,6 +213,19 @@ fn request(app: &TestApp, row: &RouteRow, case: &Case) -> RequestBuilder {
     }
 }
 
+/// Whether a user calls it, by whatever credentials.
+fn is_a_users(row: &RouteRow) -> bool {
+    matches!(row.entry, Entry::User | Entry::UserOrDevice | Entry::ApiKey)
+}
+
+/// The request with credentials of a person that the operation takes.
+async fn with_credentials(request: RequestBuilder, row: &RouteRow, person: &Person<'_>) -> RequestBuilder {
+    match row.entry {
+        Entry::ApiKey => request.header("api_auth_token", person.makes_api_key("for the webhook").await),
+        _ => request.bearer_auth(&person.jwt),
+    }
+}
+
 /// The status of an answer, read to its end unless it is a success, which may have none.
 async fn status(request: RequestBuilder) -> u16 {
     let response = request.send().await.unwrap();
@@ -242,15 +263,15 @@ async fn without_credentials_or_with_bad_ones_nothing_is_told() {
             // The first credential that is present decides.
             ask().bearer_auth(&ana.jwt).header("cloud", "rubbish"),
         ];
-        if matches!(row.entry, Entry::User | Entry::Cookie | Entry::JwtOrCookie) {
+        if !matches!(row.entry, Entry::UserOrDevice) {
             rubbish.push(ask().header("cloud", &things.fridge.token));
         }
-        if matches!(row.entry, Entry::Cookie) {
+        if matches!(row.entry, Entry::Cookie | Entry::ApiKey) {
             rubbish.push(ask().bearer_auth(&ana.jwt));
         } else {
             rubbish.push(ask().bearer_auth(&things.fridge.token));
         }
-        if matches!(row.entry, Entry::User | Entry::UserOrDevice) {
+        if is_a_users(&row) {
             rubbish.push(ask().header("cookie", &ana.cookie));
         } else {
             rubbish.push(ask().header("cookie", "refreshToken=rubbish"));
@@ -271,11 +292,11 @@ async fn a_role_too_low_is_forbidden_and_one_that_is_high_enough_is_not() {
         let Some(action) = row.action else { continue };
         let things = Things::made_by(&ana, &user).await;
         let case = things.case(&row);
-        let as_person = |person: &Person<'_>| request(&app, &row, &case).bearer_auth(&person.jwt);
+        let as_person = async |person: &Person<'_>| with_credentials(request(&app, &row, &case), &row, person).await;
         if let Some(too_low) = cast.just_below(action.minimum_role()) {
-            assert_eq!(status(as_person(too_low)).await, 403, "{} below its role", name(&row));
+            assert_eq!(status(as_person(too_low).await).await, 403, "{} below its role", name(&row));
         }
-        let enough = as_person(&cast.by_role[&action.minimum_role()]);
+        let enough = as_person(&cast.by_role[&action.minimum_role()]).await;
         assert_eq!(status(enough).await, case.success, "{} with its role", name(&row));
     }
 }
@@ -289,8 +310,8 @@ async fn what_belongs_to_a_sibling_organization_does_not_exist() {
     let things = Things::made_by(&ana, &user).await;
     for row in table() {
         let case = things.case(&row);
-        let (Some(hidden), Entry::User | Entry::UserOrDevice) = (case.hidden, row.entry) else { continue };
-        let asked = request(&app, &row, &case).bearer_auth(&cast.stranger.jwt);
+        let (Some(hidden), true) = (case.hidden, is_a_users(&row)) else { continue };
+        let asked = with_credentials(request(&app, &row, &case), &row, &cast.stranger).await;
         assert_eq!(status(asked).await, hidden, "{} from a sibling", name(&row));
     }
     // Nothing came of it.
@@ -325,7 +346,7 @@ async fn the_thing_comes_before_the_role_and_the_role_before_the_body() {
     let admin = app.admin().await;
     let user = ana.invites("user", "basicUser").await;
     let things = Things::made_by(&ana, &user).await;
-    for row in table().into_iter().filter(|row| matches!(row.entry, Entry::User | Entry::UserOrDevice)) {
+    for row in table().into_iter().filter(is_a_users) {
         let mut case = things.case(&row);
         case.body = case.body.map(|_| json!("no object, and no null"));
         let is_event = row.path.starts_with("/v2/events/");

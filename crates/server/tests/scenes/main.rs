@@ -27,3 +27,5 @@ mod settings_bulk;
 mod streams;
 mod support;
 mod users;
+mod webhook;
+mod webhook_guides;

@@ -12,6 +12,7 @@ mod credentials;
 mod devices;
 pub mod given;
 mod images;
+mod labels;
 mod letters;
 mod lists;
 mod notifications;
@@ -25,6 +26,7 @@ mod tree;
 pub use credentials::*;
 pub use devices::*;
 pub use images::*;
+pub use labels::*;
 pub use letters::*;
 pub use lists::*;
 pub use notifications::*;
@@ -92,6 +94,13 @@ macro_rules! registry_scenes {
             devices_are_touched_forwards_only
             a_report_changes_what_it_names
             what_is_gone_is_said_to_be_gone
+            a_device_is_found_by_its_labels
+            the_oldest_device_of_a_label_is_meant
+            labels_are_given_to_many_devices_at_once
+            a_tag_is_provisioned_where_nobody_carries_it
+            provisioning_ends_where_there_is_no_room
+            a_tag_is_provisioned_once
+            a_thousand_devices_are_provisioned_at_once
             device_pages_are_exact_in_every_order
             device_searches_are_exact_however_much_they_find
             a_search_is_literal_and_without_case
