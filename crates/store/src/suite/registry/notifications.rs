@@ -145,6 +145,7 @@ fn unchanged(organization: OrganizationId) -> UserChange {
         preferences: None,
         disabled: false,
         reason: None,
+        password: None,
     }
 }
 
