@@ -28,9 +28,7 @@ fn login(serving: &Serving, name: &str, password: &str) -> (String, String) {
 #[test]
 fn a_lost_password_is_replaced_while_the_program_is_stopped() {
     let folder = tempfile::tempdir().unwrap();
-    let reset = |name: &str| {
-        isobar(&["user", "reset-password", name, "--data"]).arg(folder.path()).output().unwrap()
-    };
+    let reset = |name: &str| isobar(&["user", "reset-password", name, "--data"]).arg(folder.path()).output().unwrap();
     assert!(failure(&reset("admin")).contains("is no data folder of isobar"));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was made on the way");
 

@@ -91,8 +91,12 @@ async fn all_faults_of_a_registration_are_told_at_once() {
     body["username"] = json!("");
     body["firstName"] = json!("x".repeat(81));
     body["tosHash"] = json!(7);
+    let faults = app.post("/v2/auth/register", body.clone()).await.faults();
+    assert_eq!(faults, ["email", "firstName", "passwordConfirmation", "tosHash", "username"]);
+    // Whoever names an organization, even in vain, must be somebody.
     body["organizationId"] = json!("north");
-    let faults = app.post("/v2/auth/register", body).await.faults();
+    app.post("/v2/auth/register", body.clone()).await.unauthenticated();
+    let faults = app.stranger("bob").await.post("/v2/auth/register", body).await.faults();
     assert_eq!(faults, ["email", "firstName", "organizationId", "passwordConfirmation", "tosHash", "username"]);
     let mut body = new_user("ana", "developer");
     (body["password"], body["passwordConfirmation"]) = (json!("short"), json!("short"));
