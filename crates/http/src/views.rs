@@ -5,6 +5,7 @@ use isobar_model::device::{Device, StreetAddress};
 use isobar_model::json::RawJson;
 use isobar_model::organization::Organization;
 use isobar_model::page::Meta;
+use isobar_model::preferences::Preferences;
 use isobar_model::project::{PROJECT_TYPE, Project, Specification, empty_object};
 use isobar_model::role::Role;
 use isobar_model::time::Timestamp;
@@ -110,12 +111,9 @@ pub(crate) struct UserJson {
     disabled: bool,
 }
 
-/// What a user who has set nothing is told in (contract: Resources).
-const DEFAULT_PREFERENCES: &[u8] = br#"{"notifications":{"accountNotifications":{"inapp":true,"email":false},"systemNotification":{"inapp":true,"email":false},"deviceNotification":{"inapp":true,"email":false}}}"#;
-
 impl From<User> for UserJson {
     fn from(user: User) -> Self {
-        let preferences = user.preferences.unwrap_or_else(|| RawJson::trusted(DEFAULT_PREFERENCES.into()));
+        let preferences = Preferences::of(user.preferences.as_ref()).json();
         Self {
             image_url: format!("/users/{}/image.png", user.id),
             id: Id(user.id.0),

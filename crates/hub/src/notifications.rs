@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use isobar_model::access::{self, Action, Caller};
 use isobar_model::error::{Error, Result};
-use isobar_model::ids::NotificationId;
+use isobar_model::ids::{DeviceId, NotificationId, UserId};
 pub(crate) use isobar_model::notification::{Audience, Notice};
 use isobar_model::notification::{MESSAGE_MAX, Notification, NotificationKind};
 use isobar_model::page::{Page, PageRequest, TimeRange};
 use isobar_model::preferences::Preferences;
 use isobar_store::error::StoreError;
-use isobar_store::registry::{NotificationMark, Spreading};
+use isobar_store::registry::{NotificationMark, SpreadStep, Spreading};
 use metrics::Counter;
 use tokio::sync::{Notify, watch};
 
 use crate::error::Told as _;
+use crate::letters::Letter;
 use crate::{Hub, pause, stopped};
 
 /// Recipients that a notice is spread to at a time.
@@ -135,21 +136,37 @@ impl Hub {
         }
     }
 
-    /// Spreads a notice to its next recipients; what is left of it then.
+    /// Spreads a notice to its next recipients: a row for each of them, and letters for those who want one, all or none.
+    /// What is left of it then.
     async fn spread(&self, part: Spreading) -> std::result::Result<Option<Spreading>, StoreError> {
         let recipients = self.0.registry.notice_recipients(&part, SPREAD_AT_ONCE).await?;
         let whole = recipients.len() >= SPREAD_AT_ONCE as usize;
-        let last = recipients.last().filter(|_| whole).map(|recipient| recipient.id);
-        let appears = |preferences: &Preferences| preferences.in_app(part.notice.kind);
-        let mut in_app = Vec::new();
+        let to = recipients.last().filter(|_| whole).map(|recipient| recipient.id);
+        let mut step = SpreadStep { to, ..SpreadStep::default() };
+        let (notice, device) = (&part.notice, self.device_name(part.notice.device).await);
         for recipient in &recipients {
             let preferences = Preferences::of(recipient.preferences.as_ref());
             // Everybody has it already, without a row for each.
-            if part.notice.to != Audience::Everybody && appears(&preferences) {
-                in_app.push(recipient.id);
+            if notice.to != Audience::Everybody && preferences.in_app(notice.kind) {
+                step.in_app.push(recipient.id);
+            }
+            if preferences.channels(notice.kind).email && !recipient.disabled {
+                let letter = Letter::of_notice(notice.kind, notice.message.clone(), device.clone());
+                step.deliveries.push(self.mail(letter_id(notice.id, recipient.id), &recipient.email, letter));
             }
         }
-        self.0.registry.notice_spread(part, &in_app, last).await
+        let left = self.0.registry.notice_spread(part, &step, self.0.clock.now()).await?;
+        if !step.deliveries.is_empty() {
+            self.0.deliveries.wake();
+        }
+        Ok(left)
+    }
+
+    /// The name of the device that a notice is about, as long as there is one.
+    async fn device_name(&self, device: Option<DeviceId>) -> Option<String> {
+        let entry = self.device_entry(device?).await.ok().flatten()?;
+        let name = entry.view.lock().name.clone();
+        Some(name)
     }
 
     /// Removes notifications of before history begins, and a user's oldest beyond what it may keep.
@@ -162,4 +179,9 @@ impl Hub {
         }
         Ok(())
     }
+}
+
+/// The letter of a notice to a user: the same one again is known.
+fn letter_id(notice: NotificationId, user: UserId) -> String {
+    format!("notice-{notice}-{user}")
 }

@@ -1,5 +1,7 @@
 //! Notifications: what users are told, and what each does with it.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::support::app::new_user;
@@ -13,6 +15,8 @@ on_both_registries!(
     notifications_are_deleted_by_time,
     pages_of_notifications_are_exact,
     hundreds_of_users_are_told_at_once,
+    those_who_want_one_get_a_letter,
+    what_happened_to_an_account_is_told_to_its_user_alone,
 );
 
 const FUTURE: &str = "/v2/notifications?to=2100-01-01T00:00:00Z";
@@ -178,12 +182,97 @@ async fn hundreds_of_users_are_told_at_once(app: &TestApp) {
     }
 }
 
+/// The letters that say this, once there are so many.
+async fn letters(app: &TestApp, count: usize, words: &str) -> Vec<String> {
+    loop {
+        let letters: Vec<_> = app.mails().into_iter().filter(|letter| letter.contains(words)).collect();
+        if letters.len() >= count {
+            return letters;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Sets what somebody wants to be told of.
+async fn prefers(person: &Person<'_>, preferences: Value) {
+    let mut user = person.get("/v2/auth/user").await.ok();
+    user["preferences"] = preferences;
+    person.put(&format!("/v2/users/{}", person.id), user).await.ok();
+}
+
+fn wants_letters(kind: &str, inapp: bool) -> Value {
+    json!({"notifications": {kind: {"inapp": inapp, "email": true}}})
+}
+
+async fn those_who_want_one_get_a_letter(app: &TestApp) {
+    let admin = app.admin().await;
+    let ana = app.developer("ana").await;
+    let tom = ana.invites("tom", "basicUser").await;
+    prefers(&tom, wants_letters("systemNotification", false)).await;
+    prefers(&ana, wants_letters("deviceNotification", true)).await;
+    tells(&admin, "the first word").await;
+    tells(&admin, "the second word").await;
+    assert!(letters(app, 1, "the second word").await[0].contains("tom@example.com"));
+    assert!(letters(app, 1, "the first word").await[0].contains("tom@example.com"));
+    // By now everybody was walked through, and nobody else wanted one.
+    assert_eq!(letters(app, 0, "word").await.len(), 2);
+    // The system's word appears in the application whatever one prefers.
+    for person in [&tom, &ana] {
+        assert_eq!(told(person, "").await, ["the second word", "the first word"]);
+    }
+}
+
+async fn what_happened_to_an_account_is_told_to_its_user_alone(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let tom = ana.invites("tom", "basicUser").await;
+    let mut user = tom.get("/v2/auth/user").await.ok();
+    let promote = async |user: &mut Value, role: &str| {
+        user["role"] = json!(role);
+        ana.put(&format!("/v2/users/{}", tom.id), user.clone()).await.ok();
+    };
+    prefers(&tom, wants_letters("accountNotifications", true)).await;
+    user.as_object_mut().unwrap().remove("preferences");
+    promote(&mut user, "technician").await;
+    let told_tom = newest(&tom).await;
+    assert_eq!((&told_tom["type"], &told_tom["read"]), (&json!("accountNotification"), &json!(false)));
+    assert!(letters(app, 1, "technician").await[0].contains("tom@example.com"));
+    // Who does not want it in the application does not find it there.
+    prefers(&tom, wants_letters("accountNotifications", false)).await;
+    promote(&mut user, "manager").await;
+    letters(app, 1, "manager").await;
+    assert_eq!(tom.get("/v2/notifications").await.ok()["meta"]["totalDocs"], 1);
+    // Not even those who may change the user see it.
+    let url = format!("/v2/notifications/{}", text(&told_tom, "id"));
+    ana.get(&url).await.not_found();
+    ana.put(&url, json!({"read": true})).await.not_found();
+    ana.delete(FUTURE).await.ok();
+    assert_eq!(tom.get(&url).await.ok(), told_tom);
+    tom.put(FUTURE, json!({"read": true})).await.ok();
+    assert_eq!(told(&tom, "unread=true").await, [""; 0]);
+    tom.put(&url, json!({"read": false})).await.ok();
+    assert_eq!(tom.get("/v2/notifications?unread=true").await.ok()["meta"]["totalDocs"], 1);
+    tom.delete(FUTURE).await.ok();
+    tom.get(&url).await.not_found();
+}
+
+#[tokio::test]
+async fn letters_are_sent_even_if_the_server_stops_at_once() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    prefers(&ana, wants_letters("systemNotification", true)).await;
+    tells(&app.admin().await, "before the end").await;
+    let app = app.restart().await;
+    let app = app.restart().await;
+    assert_eq!(letters(&app, 1, "before the end").await.len(), 1);
+    app.end().await;
+}
+
 #[tokio::test]
 async fn what_the_system_says_has_a_text_of_a_bounded_length() {
     let app = TestApp::start().await;
     let admin = app.admin().await;
     let says = async |message: Value| admin.post("/v2/notifications/system", json!({"message": message})).await;
-    for bad in [json!(""), json!(null), json!(5), json!("é".repeat(10_001))] {
+    for bad in [json!(""), json!("\u{0}"), json!(null), json!(5), json!("é".repeat(10_001))] {
         assert_eq!(says(bad).await.faults(), ["message"]);
     }
     assert_eq!(admin.post("/v2/notifications/system", json!({})).await.faults(), ["message"]);

@@ -29,7 +29,7 @@ pub use credentials::{Account, LoginRecord};
 pub use deliveries::{Delivery, NewDelivery};
 pub use devices::{DeviceChange, DeviceReport, NewDevice};
 pub use nonces::Purpose;
-pub use notices::{Recipient, Spreading};
+pub use notices::{Recipient, SpreadStep, Spreading};
 pub use notifications::NotificationMark;
 pub use organizations::{NewOrganization, OrganizationChange};
 pub use projects::NewProject;

@@ -9,6 +9,7 @@ use isobar_model::json::RawJson;
 use isobar_model::notification::{Audience, Notice, NotificationKind};
 use isobar_model::time::Timestamp;
 
+use super::deliveries::{self, NewDelivery};
 use super::sql::{Dialect, Row, Sql, all, one, run};
 use super::{Registry, db};
 use crate::error::{Result, StoreError};
@@ -40,6 +41,17 @@ pub struct Recipient {
     pub preferences: Option<RawJson>,
     /// Whether it is refused with every credential.
     pub disabled: bool,
+}
+
+/// One step of a notice on its way.
+#[derive(Clone, Debug, Default)]
+pub struct SpreadStep {
+    /// Those who have it in the application from now on. Of a notice for everybody there is nobody to name.
+    pub in_app: Vec<UserId>,
+    /// What goes to those who want it outside.
+    pub deliveries: Vec<NewDelivery>,
+    /// The last user of the step, in the order of ids; none: nobody comes after it.
+    pub to: Option<UserId>,
 }
 
 impl Registry {
@@ -98,38 +110,39 @@ impl Registry {
         all(&self.db.read, query).await?.iter().map(recipient).collect()
     }
 
-    /// Notes that a notice was spread as far as `to`, or to all; those of `in_app` have it from now on.
+    /// Notes that a notice was spread as far as it says, to all of that step or to nobody.
     /// What comes next; none: all have it, or somebody else spreads it too and was faster.
     pub async fn notice_spread(
         &self,
         spreading: Spreading,
-        in_app: &[UserId],
-        to: Option<UserId>,
+        step: &SpreadStep,
+        now: Timestamp,
     ) -> Result<Option<Spreading>> {
         let tx = self.db.begin().await?;
-        let step = Sql::new("UPDATE notifications SET spread_to = ? WHERE number = ? AND spread_to = ?")
-            .bind(to)
+        let taken = Sql::new("UPDATE notifications SET spread_to = ? WHERE number = ? AND spread_to = ?")
+            .bind(step.to)
             .bind(spreading.number)
             .bind(spreading.after.as_str());
-        if run(&tx, step).await? == 0 {
+        if run(&tx, taken).await? == 0 {
             return Ok(None);
         }
-        if !in_app.is_empty() {
+        if !step.in_app.is_empty() {
             // Users who went away in the meantime are left out.
             let insert = Sql::new(
                 "INSERT INTO notification_recipients (number, user_id, created_at) SELECT n.number, u.id, n.created_at \
                  FROM users u JOIN notifications n ON n.number = ? WHERE u.id",
             )
             .bind(spreading.number)
-            .among(self.db.dialect, in_app)
+            .among(self.db.dialect, &step.in_app)
             .text(match self.db.dialect {
                 Dialect::Sqlite => "",
                 Dialect::Postgres => " FOR KEY SHARE OF u",
             });
             run(&tx, insert).await?;
         }
+        deliveries::put(&tx, &step.deliveries, now).await?;
         db::commit(tx).await?;
-        Ok(to.map(|to| Spreading { after: to.to_string(), ..spreading }))
+        Ok(step.to.map(|to| Spreading { after: to.to_string(), ..spreading }))
     }
 
     /// Removes notices of before that moment, at most so many. How many there were.

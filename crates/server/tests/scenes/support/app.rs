@@ -131,6 +131,13 @@ impl TestApp {
         self.clock.advance_seconds(seconds);
     }
 
+    /// The e-mails that were sent so far, each as its file holds it.
+    pub fn mails(&self) -> Vec<String> {
+        let Ok(files) = std::fs::read_dir(self.folder.path().join("mail")) else { return Vec::new() };
+        let paths = files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "eml"));
+        paths.map(|path| std::fs::read_to_string(path).unwrap()).collect()
+    }
+
     /// A request that nothing is known of yet.
     pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         self.client.request(method, format!("http://{}{path}", self.address))

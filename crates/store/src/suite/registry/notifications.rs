@@ -7,7 +7,7 @@ use isobar_model::page::{PageRequest, TimeRange};
 use isobar_model::role::Role;
 
 use super::given::{self, at, json, may};
-use crate::registry::{NotificationMark, Registry, UserChange};
+use crate::registry::{NewDelivery, NotificationMark, Registry, SpreadStep, UserChange};
 
 const ALL: PageRequest = PageRequest { page: 1, limit: 10_000 };
 const EVER: TimeRange = TimeRange { from: None, to: None };
@@ -33,10 +33,14 @@ async fn spread(r: &Registry, notice: Notice, at_once: u32) -> NotificationId {
         let ids: Vec<_> = recipients.iter().map(|recipient| recipient.id).collect();
         let last = ids.last().copied().filter(|_| ids.len() == at_once as usize);
         let in_app = if part.notice.to == Audience::Everybody { &[][..] } else { &ids };
-        left = r.notice_spread(part, in_app, last).await.unwrap();
+        left = r.notice_spread(part, &step(in_app, last), at(0)).await.unwrap();
     }
     assert_eq!(r.notice_spreading(id).await.unwrap(), None);
     id
+}
+
+fn step(in_app: &[UserId], to: Option<UserId>) -> SpreadStep {
+    SpreadStep { in_app: in_app.to_vec(), to, ..SpreadStep::default() }
 }
 
 async fn tell(r: &Registry, to: Audience, message: &str, millis: i64) -> NotificationId {
@@ -143,9 +147,9 @@ fn unchanged(organization: OrganizationId) -> UserChange {
         job_title: None,
         language: None,
         preferences: None,
+        password: None,
         disabled: false,
         reason: None,
-        password: None,
     }
 }
 
@@ -170,7 +174,7 @@ pub async fn a_notice_for_everybody_is_for_those_who_are_there(r: &Registry) {
     for user in &people {
         assert_eq!(told(r, *user).await, ["hello"]);
     }
-    assert_eq!(r.notice_spread(part, &[], None).await.unwrap(), None);
+    assert_eq!(r.notice_spread(part, &step(&[], None), at(0)).await.unwrap(), None);
     assert_eq!(r.notice_to_spread().await.unwrap(), None);
     assert!(told(r, late).await.is_empty());
     assert_eq!(r.notification_fetch(&own(late), hello.id).await.unwrap(), None);
@@ -196,7 +200,7 @@ pub async fn a_spread_that_was_cut_off_goes_on(r: &Registry) {
     let part = r.notice_to_spread().await.unwrap().unwrap();
     let first: Vec<_> = r.notice_recipients(&part, 4).await.unwrap().into_iter().map(|found| found.id).collect();
     assert_eq!(first, people[..4]);
-    r.notice_spread(part, &first[1..], Some(first[3])).await.unwrap().unwrap();
+    r.notice_spread(part, &step(&first[1..], Some(first[3])), at(0)).await.unwrap().unwrap();
     r.user_delete(&may(people[9])).await.unwrap();
     // A new look finds what is left.
     let part = r.notice_to_spread().await.unwrap().unwrap();
@@ -205,7 +209,7 @@ pub async fn a_spread_that_was_cut_off_goes_on(r: &Registry) {
     assert_eq!(rest, people[4..9]);
     // One who goes away at the last moment holds nobody up.
     r.user_delete(&may(people[8])).await.unwrap();
-    assert_eq!(r.notice_spread(part, &rest, None).await.unwrap(), None);
+    assert_eq!(r.notice_spread(part, &step(&rest, None), at(0)).await.unwrap(), None);
     assert!(told(r, people[0]).await.is_empty(), "its preferences were against it");
     for user in &people[1..8] {
         assert_eq!(told(r, *user).await, ["all"]);
@@ -219,12 +223,17 @@ pub async fn two_that_spread_one_notice_do_it_once(r: &Registry) {
     let id = notice(Audience::Organization { id: home, minimum_role: Role::BasicUser }, "all", 1);
     r.notice_create(&may(id.clone())).await.unwrap();
     let part = r.notice_spreading(id.id).await.unwrap().unwrap();
-    let step = async || r.notice_spread(part.clone(), &[ana], Some(ana)).await.unwrap();
-    let (first, second) = tokio::join!(step(), step());
+    let take = async |letter: &str| {
+        let mut taken = step(&[ana], Some(ana));
+        taken.deliveries.push(NewDelivery { id: letter.to_owned(), kind: "mail", body: "{}".to_owned() });
+        r.notice_spread(part.clone(), &taken, at(0)).await.unwrap()
+    };
+    let (first, second) = tokio::join!(take("first"), take("second"));
     let left: Vec<_> = [first, second].into_iter().flatten().collect();
     assert_eq!(left.len(), 1);
-    assert_eq!(r.notice_spread(left[0].clone(), &[bob], None).await.unwrap(), None);
-    assert_eq!(r.notice_spread(part, &[ana, bob], None).await.unwrap(), None);
+    assert_eq!(r.deliveries_due("mail", at(1), 10).await.unwrap().len(), 1, "what goes outside goes once too");
+    assert_eq!(r.notice_spread(left[0].clone(), &step(&[bob], None), at(0)).await.unwrap(), None);
+    assert_eq!(r.notice_spread(part, &step(&[ana, bob], None), at(0)).await.unwrap(), None);
     assert_eq!((told(r, ana).await, told(r, bob).await), (vec!["all".to_owned()], vec!["all".to_owned()]));
 }
 
