@@ -50,6 +50,8 @@ struct Things<'a> {
     /// A user of the lowest rank, and a key of its own.
     user: String,
     key: String,
+    /// A user whom nobody misses.
+    leaver: String,
     event: String,
     cloud_event: String,
 }
@@ -67,15 +69,17 @@ impl<'a> Things<'a> {
         for owner in [format!("organizations/{}", ana.organization), format!("projects/{}", ana.project().await)] {
             ana.post_plain(&format!("/v2/{owner}/image"), TINY_PNG).await.is(200);
         }
+        let leaver = new_user(&format!("l{}", fridge.id), "basicUser");
+        let leaver = text(&ana.post("/v2/users", leaver).await.created(), "id").to_owned();
         let (project, organization) = (ana.project().await.to_owned(), ana.organization.clone());
         let limit = json!({"type": "deviceSetting", "properties": {"inputType": "number"}});
         let thermostat = ana.creates_device_of(&ana.designs(json!({"limit": limit})).await, "thermostat").await;
-        Self { fridge, thermostat, project, organization, user: user.id.clone(), key, event, cloud_event }
+        Self { fridge, thermostat, project, organization, user: user.id.clone(), key, leaver, event, cloud_event }
     }
 
     /// The case of a row. A row without one fails the scene.
     fn case(&self, row: &RouteRow) -> Case {
-        let Self { fridge, thermostat, project, organization, user, key, event, cloud_event } = self;
+        let Self { fridge, thermostat, project, organization, user, key, leaver, event, cloud_event } = self;
         let device = &fridge.id;
         let new_device = json!({"name": "new", "projectUuid": project});
         let own = |rest: &str| format!("/v2/devices/{device}{rest}");
@@ -93,6 +97,14 @@ impl<'a> Things<'a> {
             ("POST", "/v2/auth/logout") => case(row.path, None, 204),
             ("GET", "/v2/auth/refreshToken") => case(row.path, None, 201),
             ("GET", "/v2/auth/user") => case(row.path, None, 200),
+            ("GET", "/v2/auth/verify") => case(&format!("{}?emailOrUsername=ana", row.path), None, 204),
+            // Whoever has the link is let in: there are no credentials beside it.
+            ("GET", "/v2/auth/verify/{nonce}") => case("/v2/auth/verify/rubbish", None, 404),
+            ("POST", "/v2/auth/forgot") => case(row.path, Some(json!({"emailOrUsername": "ana"})), 204),
+            ("POST", "/v2/auth/reset") => {
+                let body = json!({"token": "x", "password": "new secret", "passwordConfirmation": "new secret"});
+                case(row.path, Some(body), 400)
+            }
             ("GET", "/v2/organizations") => case(&format!("{}?parentId={organization}", row.path), None, 200),
             ("POST", "/v2/organizations") => case(row.path, named("new"), 201),
             ("GET", "/v2/organizations/{id}") => case(&format!("/v2/organizations/{organization}"), None, 200),
@@ -112,6 +124,10 @@ impl<'a> Things<'a> {
                 case(row.path, Some(new_user(&format!("u{}{device}", row.method.name()), "basicUser")), 201)
             }
             ("GET", "/v2/users/{id}") => case(&format!("/v2/users/{user}"), None, 200),
+            ("PUT", "/v2/users/{id}") => {
+                case(&format!("/v2/users/{user}"), Some(json!({"role": "basicUser", "company": "Acme"})), 200)
+            }
+            ("DELETE", "/v2/users/{id}") => case(&format!("/v2/users/{leaver}"), None, 204),
             ("GET", "/v2/users/{id}/apiKeys") => case(&format!("/v2/users/{user}/apiKeys"), None, 200),
             ("POST", "/v2/users/{id}/apiKeys") => case(&format!("/v2/users/{user}/apiKeys"), named("key"), 201),
             ("DELETE", "/v2/users/{id}/apiKeys/{keyId}") => case(&format!("/v2/users/{user}/apiKeys/{key}"), None, 204),
@@ -351,7 +367,7 @@ async fn the_thing_comes_before_the_role_and_the_role_before_the_body() {
         case.body = case.body.map(|_| json!("no object, and no null"));
         let is_event = row.path.starts_with("/v2/events/");
         let Some(action) = row.action.filter(|_| case.body.is_some() && !is_event) else { continue };
-        if action.minimum_role() > Role::BasicUser && !row.path.starts_with("/v2/users/{id}/") {
+        if action.minimum_role() > Role::BasicUser && !row.path.starts_with("/v2/users/{id}") {
             let refused = request(&app, &row, &case).bearer_auth(&user.jwt);
             assert_eq!(status(refused).await, 403, "{} tells its faults", name(&row));
         }

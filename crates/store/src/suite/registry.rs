@@ -61,6 +61,12 @@ macro_rules! registry_scenes {
             revoked_jwts_are_remembered_until_they_expire
             the_signing_key_stays
             api_keys_belong_to_their_user
+            a_delivery_waits_until_it_is_made
+            a_welcome_goes_out_with_its_user
+            a_nonce_is_good_once
+            a_reset_ends_every_session
+            a_new_password_ends_the_other_sessions
+            a_new_sign_in_address_is_noticed_once
             a_notice_given_out_again_changes_nothing
             a_notice_reaches_those_whom_it_is_for
             a_notice_for_everybody_is_for_those_who_are_there
@@ -73,12 +79,6 @@ macro_rules! registry_scenes {
             a_mark_of_everything_and_single_ones_go_together
             a_user_and_its_notifications_go_together
             old_notices_go_and_a_user_keeps_so_many
-            a_delivery_waits_until_it_is_made
-            a_welcome_goes_out_with_its_user
-            a_nonce_is_good_once
-            a_reset_ends_every_session
-            a_new_password_ends_the_other_sessions
-            a_new_sign_in_address_is_noticed_once
             a_project_begins_with_an_empty_specification
             a_specification_is_kept_byte_for_byte
             projects_are_listed_by_type
