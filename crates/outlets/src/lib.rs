@@ -1,0 +1,4 @@
+//! What leaves the house.
+
+pub mod calls;
+mod guard;
