@@ -184,6 +184,8 @@ impl Hub {
                     work.meta.push((tag.clone(), value.text().to_owned()));
                     change_view(entry, |view| view.meta = with_label(&view.meta, &tag, &value));
                 }
+                // No element of a design that can be installed asks for these.
+                Effect::Notify { .. } | Effect::Call { .. } => {}
                 Effect::SetLocation(place) => work.location = Some((place.latitude, place.longitude)),
                 Effect::SetSetting { element, value } => {
                     let text = value.as_ref().map(|value| value.text().to_owned());

@@ -10,9 +10,11 @@ pub(crate) mod properties;
 pub(crate) mod storage;
 pub(crate) mod transform;
 
+use std::sync::Arc;
+
 use crate::Trigger;
 use crate::expression::{Computed, Problem, Value};
-use crate::plan::Link;
+use crate::plan::{Habits, Link};
 use crate::run::{Passed, Run};
 use properties::Properties;
 
@@ -86,13 +88,35 @@ impl Element {
         }
     }
 
-    /// Whether a run may begin here, at the first trigger.
-    pub(crate) fn begins(&self, trigger: &Trigger<'_>) -> bool {
-        matches!(
-            (self, trigger),
+    /// Which of its triggers a run begins at, if it may begin here.
+    pub(crate) fn begins(&self, trigger: &Trigger<'_>) -> Option<usize> {
+        match (self, trigger) {
             (Element::DeviceEvent(_), Trigger::DeviceEvent { .. })
-                | (Element::DeviceSetting(_), Trigger::SettingChanged { .. })
-        )
+            | (Element::DeviceSetting(_), Trigger::SettingChanged { .. }) => Some(0),
+            _ => None,
+        }
+    }
+
+    /// What the plan does because of it, besides answering events.
+    pub(crate) fn tell_habits(&self, _name: &Arc<str>, _habits: &mut Habits) {}
+
+    /// The shape of its type.
+    pub(crate) fn shape(&self) -> &'static Shape {
+        match self {
+            Element::DeviceEvent(_) => &device_event::SHAPE,
+            Element::Storage(_) => &storage::SHAPE,
+            Element::CloudEvent(_) => &cloud_event::SHAPE,
+            Element::DeviceSetting(_) => &device_setting::SHAPE,
+            Element::DeviceMeta => &device_meta::SHAPE,
+            Element::Condition(_) => &condition::SHAPE,
+            Element::Transform(_) => &transform::SHAPE,
+            Element::Changed(_) => &changed::SHAPE,
+        }
+    }
+
+    /// The name of one of its triggers.
+    pub(crate) fn trigger_name(&self, at: usize) -> &'static str {
+        self.shape().triggers.get(at).copied().unwrap_or_default()
     }
 
     /// The index of the setting that it is.
