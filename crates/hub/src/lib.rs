@@ -23,6 +23,7 @@ mod rate;
 mod retention;
 mod sessions;
 mod settings;
+mod side_runs;
 mod throttle;
 mod tokens;
 

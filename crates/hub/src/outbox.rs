@@ -8,7 +8,7 @@ use bytes::Bytes;
 use isobar_model::access;
 use isobar_model::device::Location;
 use isobar_model::error::{Error, Result};
-use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, SettingId};
+use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, SettingId, UserId};
 use isobar_model::json::RawJson;
 use isobar_model::status::Status;
 use isobar_store::error::StoreError;
@@ -46,16 +46,24 @@ pub(crate) struct Work {
     pub settings: Vec<SettingWork>,
 }
 
-/// A setting that a design has set, or reset when there is no value. The record's id was chosen in the run,
+/// A setting that was set, or reset when there is no value. The record's id was chosen in the run,
 /// so that doing it again makes no second record.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SettingWork {
     pub id: SettingId,
     pub name: String,
     pub value: Option<String>,
+    /// The user who changed it; none: the device itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<UserId>,
 }
 
 impl Work {
+    /// No work yet for this device.
+    pub(crate) fn of(device: DeviceId) -> Self {
+        Self { device: Some(device), ..Self::default() }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.status.is_none() && self.meta.is_empty() && self.location.is_none() && self.settings.is_empty()
     }

@@ -290,7 +290,7 @@ mod tests {
         let answer = calls(&["127.0.0.1"]).make(&call(&format!("http://127.0.0.1:{port}/a?b"))).await.unwrap();
         assert_eq!((answer.status, &answer.body[..]), (418, &b"tea!"[..]));
         assert!(answer.headers.contains(&("x-kind".to_owned(), "pot".to_owned())));
-        assert!(calls(&["localhost"]).make(&call(&format!("http://LocalHost.:{port}/"))).await.is_ok());
+        assert!(calls(&["localhost"]).make(&call(&format!("http://LocalHost:{port}/"))).await.is_ok());
     }
 
     #[tokio::test]
@@ -308,7 +308,6 @@ mod tests {
             "0",
             "localhost",
             "LOCALHOST",
-            "localhost.",
             "[::1]",
             "[::]",
             "[::ffff:127.0.0.1]",
