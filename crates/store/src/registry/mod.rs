@@ -10,6 +10,8 @@ mod devices;
 mod devices_list;
 mod lists;
 mod migrations;
+mod notices;
+mod notifications;
 mod organizations;
 mod projects;
 mod sessions;
@@ -22,6 +24,8 @@ use db::Db;
 
 pub use credentials::{Account, LoginRecord};
 pub use devices::{DeviceChange, DeviceReport, NewDevice};
+pub use notices::{Recipient, Spreading};
+pub use notifications::NotificationMark;
 pub use organizations::{NewOrganization, OrganizationChange};
 pub use projects::NewProject;
 pub use settings::SettingWrite;
