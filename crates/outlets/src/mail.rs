@@ -1,0 +1,208 @@
+//! E-mail: over SMTP when the operator has set a server, as files in the data folder otherwise (contract: Authentication).
+
+mod files;
+mod smtp;
+
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
+use isobar_model::secret::Digest;
+use isobar_model::time::Clock;
+use lettre::message::{Mailbox, MultiPart};
+use lettre::{Address, Message};
+
+use self::files::Files;
+use self::smtp::Smtp;
+
+/// Longest name of a file that is made of an identifier as it is, in bytes.
+const NAME_BYTES_MAX: usize = 100;
+
+/// One e-mail to one person.
+#[derive(Clone)]
+pub struct Mail {
+    /// The address it goes to.
+    pub to: String,
+    /// Its subject, one line.
+    pub subject: String,
+    /// Its text, for readers without HTML.
+    pub text: String,
+    /// Its text as HTML.
+    pub html: String,
+}
+
+impl std::fmt::Debug for Mail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The text may hold a link that is a credential.
+        f.debug_struct("Mail").field("to", &self.to).field("subject", &self.subject).finish_non_exhaustive()
+    }
+}
+
+/// Why an e-mail did not go out.
+#[derive(Debug, thiserror::Error)]
+pub enum MailError {
+    /// What the operator has set cannot be used.
+    #[error("{0}")]
+    Setting(String),
+    /// It will never go out, however often it is tried.
+    #[error("the e-mail cannot be sent: {0}")]
+    Never(String),
+    /// It did not go out this time.
+    #[error("the e-mail was not sent: {0}")]
+    NotNow(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl MailError {
+    fn not_now(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::NotNow(cause.into())
+    }
+}
+
+/// The result of everything about e-mail.
+pub type Result<T> = std::result::Result<T, MailError>;
+
+/// Sends e-mails from one sender.
+#[derive(Debug)]
+pub struct Mailer {
+    from: Mailbox,
+    clock: Clock,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    Smtp(Smtp),
+    Files(Files),
+}
+
+impl Mailer {
+    /// Sends over the server that the address names: `smtps://` for TLS from the start, `smtp://` for STARTTLS; with
+    /// `?tls=none`, `opportunistic` or `required` to decide for oneself.
+    pub fn smtp(url: &str, from: &str, clock: Clock) -> Result<Self> {
+        Ok(Self { from: sender(from)?, clock, way: Way::Smtp(Smtp::new(url)?) })
+    }
+
+    /// Writes each e-mail as a file into a folder, which is made when the first one comes.
+    pub fn files(folder: &Path, from: &str, clock: Clock) -> Result<Self> {
+        Ok(Self { from: sender(from)?, clock, way: Way::Files(Files::new(folder)) })
+    }
+
+    /// Sends an e-mail. When this answers `Ok`, the server has taken it, or the file is durable. `id` names the e-mail: the
+    /// same one sent twice has the same `Message-ID`, or becomes the same file.
+    pub async fn send(&self, id: &str, mail: &Mail) -> Result<()> {
+        let message = self.message(&name_of(id), mail)?;
+        match &self.way {
+            Way::Smtp(smtp) => smtp.send(message).await?,
+            Way::Files(files) => files.write(&name_of(id), message.formatted()).await?,
+        }
+        let by = match &self.way {
+            Way::Smtp(_) => "SMTP",
+            Way::Files(_) => "file",
+        };
+        tracing::info!(to = %mail.to, subject = %mail.subject, by, "an e-mail went out");
+        Ok(())
+    }
+
+    fn message(&self, name: &str, mail: &Mail) -> Result<Message> {
+        let address: Address = mail.to.parse().map_err(|error| MailError::Never(format!("{}: {error}", mail.to)))?;
+        let since = u64::try_from(self.clock.now().millis()).unwrap_or_default();
+        Message::builder()
+            .from(self.from.clone())
+            .to(Mailbox::new(None, address))
+            .subject(&mail.subject)
+            .date(UNIX_EPOCH + Duration::from_millis(since))
+            .message_id(Some(format!("<{name}@{}>", self.from.email.domain())))
+            .multipart(MultiPart::alternative_plain_html(mail.text.clone(), mail.html.clone()))
+            .map_err(|error| MailError::Never(error.to_string()))
+    }
+}
+
+/// Checks an address that e-mails shall come from: `NAME <ADDRESS>` or the address alone.
+pub fn sender(text: &str) -> Result<Mailbox> {
+    text.parse().map_err(|error| MailError::Setting(format!("{text:?} holds no e-mail address: {error}")))
+}
+
+/// Checks the address of an SMTP server.
+pub fn check_server(url: &str) -> Result<()> {
+    smtp::builder(url).map(|_| ())
+}
+
+/// An identifier as part of a header and as the name of a file: what could mean something there becomes a digest.
+fn name_of(id: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    if !id.is_empty() && id.len() <= NAME_BYTES_MAX && id.chars().all(plain) {
+        return id.to_owned();
+    }
+    Digest::of(id.as_bytes()).0.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use isobar_model::time::Timestamp;
+
+    use super::*;
+
+    fn mail(to: &str) -> Mail {
+        Mail {
+            to: to.to_owned(),
+            subject: "Grüße".to_owned(),
+            text: "Follow https://iot.example/?a=b".to_owned(),
+            html: "<p>Follow</p>".to_owned(),
+        }
+    }
+
+    fn clock() -> Clock {
+        Clock::manual(Timestamp::from_millis(1_800_000_000_000))
+    }
+
+    #[tokio::test]
+    async fn an_email_becomes_a_file_once_however_often_it_is_sent() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("mail");
+        let mailer = Mailer::files(&folder, "Isobar <isobar@localhost>", clock()).unwrap();
+        for _ in 0..2 {
+            mailer.send("first", &mail("ana@example.com")).await.unwrap();
+        }
+        mailer.send("../../second", &mail("ana@example.com")).await.unwrap();
+        let mut names: Vec<_> =
+            std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        assert_eq!(names.len(), 2, "{names:?}");
+        assert_eq!(names[1], "first.eml");
+        let text = std::fs::read_to_string(folder.join("first.eml")).unwrap();
+        for line in ["To: ana@example.com", "Message-ID: <first@localhost>", "Date: Fri, 15 Jan 2027 08:00:00 +0000"] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_address_is_never_sent() {
+        let place = tempfile::tempdir().unwrap();
+        let mailer = Mailer::files(place.path(), "isobar@localhost", clock()).unwrap();
+        for to in ["", "nobody", "a@b\r\nBcc: eve@example.com", "a b@example.com"] {
+            assert!(matches!(mailer.send("x", &mail(to)).await, Err(MailError::Never(_))), "{to:?}");
+        }
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_subject_adds_no_header() {
+        let place = tempfile::tempdir().unwrap();
+        let mailer = Mailer::files(place.path(), "isobar@localhost", clock()).unwrap();
+        let message = mailer.message("x", &Mail { subject: "a\r\nBcc: eve@example.com".to_owned(), ..mail("a@b.org") });
+        if let Ok(message) = message {
+            let text = String::from_utf8(message.formatted()).unwrap();
+            assert!(!text.lines().any(|line| line.starts_with("Bcc")), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_setting_that_cannot_be_used_is_told() {
+        for bad in ["http://mail.example", "smtp://", "smtp://mail.example?tls=perhaps", "mail.example"] {
+            assert!(matches!(check_server(bad), Err(MailError::Setting(_))), "{bad}");
+        }
+        for good in ["smtp://localhost:25", "smtps://ana:p%40ss@mail.example:465", "smtp://mail.example?tls=none"] {
+            check_server(good).unwrap();
+        }
+        assert!(sender("nobody").is_err());
+    }
+}

@@ -1,0 +1,76 @@
+//! E-mails over SMTP (RFC 5321), with TLS from the start or by STARTTLS (RFC 3207).
+
+use std::time::Duration;
+
+use lettre::transport::smtp::{AsyncSmtpTransportBuilder, PoolConfig};
+use lettre::{AsyncSmtpTransport, AsyncTransport as _, Message, Tokio1Executor};
+use url::{Host, Url};
+
+use super::{MailError, Result};
+
+/// How long the server may take for one command.
+const COMMAND_TIME: Duration = Duration::from_secs(20);
+/// How long one e-mail may take altogether.
+const SEND_TIME: Duration = Duration::from_secs(60);
+/// Connections to the server at a time.
+const CONNECTIONS_MAX: u32 = 4;
+
+type Transport = AsyncSmtpTransport<Tokio1Executor>;
+
+/// A server that takes our e-mails.
+#[derive(Debug)]
+pub(super) struct Smtp {
+    transport: Transport,
+}
+
+impl Smtp {
+    pub(super) fn new(url: &str) -> Result<Self> {
+        let pool = PoolConfig::new().max_size(CONNECTIONS_MAX);
+        Ok(Self { transport: builder(url)?.timeout(Some(COMMAND_TIME)).pool_config(pool).build() })
+    }
+
+    pub(super) async fn send(&self, message: Message) -> Result<()> {
+        let sent = tokio::time::timeout(SEND_TIME, self.transport.send(message)).await.map_err(MailError::not_now)?;
+        sent.map(|_| ()).map_err(MailError::not_now)
+    }
+}
+
+/// A transport for the address. It says nothing of the address when it cannot: there may be a password in it.
+pub(super) fn builder(url: &str) -> Result<AsyncSmtpTransportBuilder> {
+    let bad = |why: &str| MailError::Setting(format!("is no address of an SMTP server: {why}"));
+    let mut url = Url::parse(url).map_err(|error| bad(&error.to_string()))?;
+    let asked = url.query_pairs().find(|(name, _)| name == "tls").map(|(_, value)| value.into_owned());
+    let tls = match (url.scheme(), asked.as_deref()) {
+        ("smtps", None) | ("smtp", Some("none")) => None,
+        ("smtp", Some(known @ ("required" | "opportunistic"))) => Some(known.to_owned()),
+        ("smtp", None) => tls_by_default(&url).map(str::to_owned),
+        ("smtp" | "smtps", _) => return Err(bad("tls may be none, opportunistic or required, and only with smtp://")),
+        _ => return Err(bad("it must begin with smtp:// or smtps://")),
+    };
+    // Whoever names no port means the one of old for a relay, and the one for submission when it logs in.
+    if url.scheme() == "smtp" && url.port().is_none() {
+        let port = if url.password().is_some() { 587 } else { 25 };
+        url.set_port(Some(port)).map_err(|()| bad("it has no host"))?;
+    }
+    url.set_query(tls.map(|tls| format!("tls={tls}")).as_deref());
+    Transport::from_url(url.as_str()).map_err(|error| bad(&error.to_string()))
+}
+
+/// Credentials never go over a network in clear; a relay in the house may be without TLS; this machine needs none.
+fn tls_by_default(url: &Url) -> Option<&'static str> {
+    let here = match url.host() {
+        // Of an address with an unknown scheme, the host is always a domain.
+        Some(Host::Domain(name)) => {
+            let bare = name.trim_start_matches('[').trim_end_matches(']');
+            name == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        }
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    match (here, url.password().is_some()) {
+        (true, _) => None,
+        (false, true) => Some("required"),
+        (false, false) => Some("opportunistic"),
+    }
+}
