@@ -3,7 +3,9 @@
 
 mod accounts;
 mod activity;
+mod alarms;
 mod api_keys;
+mod code;
 mod data;
 mod devices;
 mod entries;
@@ -93,6 +95,7 @@ struct Inner {
     live: live::Live,
     outbox: outbox::Outbox,
     activity: activity::Activity,
+    code: code::Code,
     notices: notifications::Notices,
     /// Becomes true when calls no longer wait for what may come.
     closing: watch::Sender<bool>,
@@ -116,6 +119,7 @@ impl Hub {
             live: live::Live::new(),
             outbox: outbox::Outbox::new(),
             activity: activity::Activity::default(),
+            code: code::Code::start()?,
             notices: notifications::Notices::new(),
             mint: IdMint::new(),
             closing: watch::Sender::new(false),
@@ -133,6 +137,7 @@ impl Hub {
         hub.spawn(|hub, stop| async move { hub.run_outbox(place, stop).await });
         hub.spawn(|hub, stop| async move { hub.run_activity(stop).await });
         hub.spawn(|hub, stop| async move { hub.run_retention(stop).await });
+        hub.spawn(|hub, stop| async move { hub.run_alarms(stop).await });
         hub.spawn(|hub, stop| async move { hub.run_notices(stop).await });
         Ok(Started { hub, first_password })
     }

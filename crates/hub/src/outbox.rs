@@ -38,6 +38,9 @@ pub(crate) struct Work {
     pub device: Option<DeviceId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u8>,
+    /// What the device, which is missing, gets back when it is heard again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status_before: Option<u8>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub meta: Vec<(String, String)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,7 +68,11 @@ impl Work {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.status.is_none() && self.meta.is_empty() && self.location.is_none() && self.settings.is_empty()
+        self.status.is_none()
+            && self.status_before.is_none()
+            && self.meta.is_empty()
+            && self.location.is_none()
+            && self.settings.is_empty()
     }
 
     /// Its bytes in the store.
@@ -222,12 +229,14 @@ impl Hub {
         let (registry, now) = (&self.0.registry, self.0.clock.now());
         let pass = access::system(device, "the device's design reports to the registry");
         let raw = |text: String| RawJson::trusted(text.into());
+        let status = |number: Option<u8>| number.and_then(|number| Status::numbered(number.into()));
         let report = DeviceReport {
-            status: work.status.and_then(|number| Status::numbered(number.into())),
+            status: status(work.status),
+            status_before: status(work.status_before),
             meta: work.meta.into_iter().map(|(tag, value)| (tag, raw(value))).collect(),
             location: work.location.and_then(|(latitude, longitude)| Location::new(latitude, longitude)),
         };
-        if report.status.is_some() || !report.meta.is_empty() || report.location.is_some() {
+        if report != DeviceReport::default() {
             registry.device_report(&pass, &report, now).await?;
         }
         for setting in work.settings {

@@ -3,6 +3,7 @@
 //! A method that touches a tenant's rows demands a pass. What decides about passes (placements) and what makes callers
 //! (credentials) demands none, and hands out no tenant's data.
 
+mod alarms;
 mod api_keys;
 mod credentials;
 mod db;
@@ -22,6 +23,7 @@ mod users;
 
 use db::Db;
 
+pub use alarms::{DueAlarm, ProjectAlarm};
 pub use credentials::{Account, LoginRecord};
 pub use devices::{DeviceChange, DeviceReport, NewDevice};
 pub use notices::{Recipient, Spreading};
