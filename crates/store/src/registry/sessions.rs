@@ -65,9 +65,9 @@ impl Registry {
         all(&self.db.read, query).await?.iter().map(|row| row.text("jti")).collect()
     }
 
-    /// Forgets sessions and revocations whose time is over.
+    /// Forgets sessions, revocations and nonces whose time is over.
     pub async fn sessions_sweep(&self, now: Timestamp) -> Result<()> {
-        for table in ["sessions", "revoked_jwts"] {
+        for table in ["sessions", "revoked_jwts", "nonces"] {
             run(&self.db.write, Sql::new(format!("DELETE FROM {table} WHERE expires_at <= ?")).bind(now)).await?;
         }
         Ok(())

@@ -11,6 +11,7 @@ use isobar_model::time::Timestamp;
 use isobar_model::user::User;
 use sea_orm::ConnectionTrait;
 
+use super::deliveries::{self, NewDelivery};
 use super::lists::{Listing, folded, in_order, searched, within};
 use super::organizations::{self, NewOrganization, hold_organization};
 use super::sql::{Dialect, Row, Sql, all, one, run};
@@ -65,6 +66,8 @@ pub struct NewUserRow {
     pub language: Option<String>,
     /// Whether its e-mail address needs no verification.
     pub verified: bool,
+    /// The e-mail that asks it to verify its address, kept together with it.
+    pub welcome: Option<NewDelivery>,
 }
 
 /// The new values of a user, all of them but its names and password.
@@ -245,6 +248,7 @@ async fn insert(
     .bind(now)
     .bind(now);
     run(tx, insert).await?;
+    deliveries::put(tx, new.welcome.as_slice(), now).await?;
     let mut taken = Vec::new();
     if !claim(tx, new.id, &new.username).await? {
         taken.push("username");

@@ -11,6 +11,7 @@
 mod credentials;
 mod devices;
 pub mod given;
+mod letters;
 mod lists;
 mod people;
 mod places;
@@ -20,6 +21,7 @@ mod tree;
 
 pub use credentials::*;
 pub use devices::*;
+pub use letters::*;
 pub use lists::*;
 pub use people::*;
 pub use places::*;
@@ -51,6 +53,11 @@ macro_rules! registry_scenes {
             revoked_jwts_are_remembered_until_they_expire
             the_signing_key_stays
             api_keys_belong_to_their_user
+            a_delivery_waits_until_it_is_made
+            a_welcome_goes_out_with_its_user
+            a_nonce_is_good_once
+            a_reset_ends_every_session
+            a_new_sign_in_address_is_noticed_once
             a_project_begins_with_an_empty_specification
             a_specification_is_kept_byte_for_byte
             projects_are_listed_by_type

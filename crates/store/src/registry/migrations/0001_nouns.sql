@@ -68,6 +68,24 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_user ON sessions (user_id);
 CREATE INDEX sessions_end ON sessions (expires_at);
 
+-- What a link in an e-mail carries: of each purpose a user has at most one.
+CREATE TABLE nonces (
+    digest {bytes} PRIMARY KEY,
+    user_id {text} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+    purpose {text} NOT NULL,
+    expires_at BIGINT NOT NULL
+);
+CREATE UNIQUE INDEX nonces_purpose ON nonces (user_id, purpose);
+CREATE INDEX nonces_end ON nonces (expires_at);
+
+-- Where a user has signed in from.
+CREATE TABLE sign_in_addresses (
+    user_id {text} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+    address {text} NOT NULL,
+    last_seen BIGINT NOT NULL,
+    PRIMARY KEY (user_id, address)
+);
+
 CREATE TABLE revoked_jwts (
     jti {text} PRIMARY KEY,
     expires_at BIGINT NOT NULL
@@ -244,3 +262,14 @@ CREATE TABLE settings (
 );
 CREATE UNIQUE INDEX settings_current ON settings (device_key, name) WHERE changed_at IS NULL;
 CREATE INDEX settings_replaced ON settings (device_key, changed_at, id);
+
+-- What is to leave the house, until it has: e-mails, calls. It names what it is about, and refers to nothing.
+CREATE TABLE deliveries (
+    id {text} PRIMARY KEY,
+    kind {text} NOT NULL,
+    body {text} NOT NULL,
+    attempts BIGINT NOT NULL DEFAULT 0,
+    due_at BIGINT NOT NULL,
+    created_at BIGINT NOT NULL
+);
+CREATE INDEX deliveries_due ON deliveries (kind, due_at, id);

@@ -126,6 +126,7 @@ pub fn new_user(name: &str) -> NewUserRow {
         tos_hash: None,
         language: None,
         verified: false,
+        welcome: None,
     }
 }
 

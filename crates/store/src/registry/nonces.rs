@@ -1,0 +1,118 @@
+//! Nonces: what the links in e-mails carry, each for one use (contract: Authentication). Only digests are kept.
+//! Whoever has one is let in by it, so their use needs no pass.
+
+use isobar_model::access::CanWrite;
+use isobar_model::ids::UserId;
+use isobar_model::secret::Digest;
+use isobar_model::time::Timestamp;
+use sea_orm::ConnectionTrait;
+
+use super::deliveries::{self, NewDelivery};
+use super::sql::{Sql, one, run};
+use super::{Registry, db};
+use crate::error::{Result, StoreError};
+
+/// What a nonce is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To show that an e-mail address is its user's.
+    Verify,
+    /// To set a new password.
+    Reset,
+}
+
+impl Purpose {
+    const fn name(self) -> &'static str {
+        match self {
+            Purpose::Verify => "verify",
+            Purpose::Reset => "reset",
+        }
+    }
+}
+
+impl Registry {
+    /// Ends the user's open nonce of a purpose and keeps the delivery that will bring a new one, both or neither.
+    pub async fn nonce_ask(
+        &self,
+        pass: &CanWrite<UserId>,
+        purpose: Purpose,
+        letter: &NewDelivery,
+        now: Timestamp,
+    ) -> Result<()> {
+        let tx = self.db.begin().await?;
+        end(&tx, *pass.target(), purpose).await?;
+        deliveries::put(&tx, std::slice::from_ref(letter), now).await?;
+        db::commit(tx).await
+    }
+
+    /// Keeps a nonce; the user's earlier one of that purpose ends.
+    pub async fn nonce_put(
+        &self,
+        pass: &CanWrite<UserId>,
+        purpose: Purpose,
+        digest: &Digest,
+        expires_at: Timestamp,
+    ) -> Result<()> {
+        let insert = Sql::new(
+            "INSERT INTO nonces (digest, user_id, purpose, expires_at) VALUES (?, ?, ?, ?) \
+             ON CONFLICT (user_id, purpose) DO UPDATE SET digest = excluded.digest, expires_at = excluded.expires_at",
+        )
+        .bind(*digest)
+        .bind(*pass.target())
+        .bind(purpose.name())
+        .bind(expires_at);
+        match run(&self.db.write, insert).await {
+            Err(StoreError::Gone(_)) => Err(StoreError::Gone("user")),
+            other => other.map(|_| ()),
+        }
+    }
+
+    /// Whether there is such a nonce; it stays.
+    pub async fn nonce_is_open(&self, purpose: Purpose, digest: &Digest, now: Timestamp) -> Result<bool> {
+        let query = Sql::new("SELECT user_id FROM nonces WHERE digest = ? AND purpose = ? AND expires_at > ?")
+            .bind(*digest)
+            .bind(purpose.name())
+            .bind(now);
+        Ok(one(&self.db.read, query).await?.is_some())
+    }
+
+    /// Uses a nonce up to verify its user's e-mail address; none: there is no such nonce.
+    pub async fn account_verify(&self, digest: &Digest, now: Timestamp) -> Result<Option<UserId>> {
+        let tx = self.db.begin().await?;
+        let Some(user) = take(&tx, Purpose::Verify, digest, now).await? else { return Ok(None) };
+        let update = Sql::new("UPDATE users SET verified = 1, updated_at = ? WHERE id = ?").bind(now).bind(user);
+        run(&tx, update).await?;
+        db::commit(tx).await?;
+        Ok(Some(user))
+    }
+
+    /// Uses a nonce up to give its user a new password, and ends all its sessions; none: there is no such nonce.
+    /// It came by e-mail, so the address is verified too.
+    pub async fn password_reset(&self, digest: &Digest, hash: &str, now: Timestamp) -> Result<Option<UserId>> {
+        let tx = self.db.begin().await?;
+        let Some(user) = take(&tx, Purpose::Reset, digest, now).await? else { return Ok(None) };
+        let update = Sql::new("UPDATE users SET password_hash = ?, verified = 1, updated_at = ? WHERE id = ?")
+            .bind(hash)
+            .bind(now)
+            .bind(user);
+        run(&tx, update).await?;
+        run(&tx, Sql::new("DELETE FROM sessions WHERE user_id = ?").bind(user)).await?;
+        db::commit(tx).await?;
+        Ok(Some(user))
+    }
+}
+
+/// Ends the user's open nonce of a purpose.
+pub(super) async fn end(tx: &impl ConnectionTrait, user: UserId, purpose: Purpose) -> Result<()> {
+    let delete = Sql::new("DELETE FROM nonces WHERE user_id = ? AND purpose = ?").bind(user).bind(purpose.name());
+    run(tx, delete).await.map(|_| ())
+}
+
+/// Uses a nonce up. Of two transactions that try, one deletes it.
+async fn take(tx: &impl ConnectionTrait, purpose: Purpose, digest: &Digest, now: Timestamp) -> Result<Option<UserId>> {
+    let delete = Sql::new("DELETE FROM nonces WHERE digest = ? AND purpose = ? AND expires_at > ? RETURNING user_id")
+        .bind(*digest)
+        .bind(purpose.name())
+        .bind(now);
+    one(tx, delete).await?.map(|row| row.id("user_id")).transpose()
+}
