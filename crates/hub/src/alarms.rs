@@ -10,19 +10,18 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use isobar_design::{Effect, Plan, Trigger};
+use isobar_design::{Effect, Plan};
 use isobar_model::access;
-use isobar_model::error::{Error, Result};
-use isobar_model::ids::DeviceRef;
+use isobar_model::error::Result;
 use isobar_model::json::RawJson;
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 use isobar_store::registry::{DueAlarm, ProjectAlarm};
 use tokio::sync::watch;
 
+use crate::beside::Occasion;
 use crate::entries::DeviceEntry;
 use crate::error::Told as _;
-use crate::intake::RUNS_MAX;
 use crate::{Hub, pause};
 
 /// How often it is looked for what is due.
@@ -110,70 +109,30 @@ impl Hub {
         let minutes = entry.plan.plan.intervals().find(|(element, _)| ***element == alarm.element);
         let Some((_, minutes)) = minutes else { return Ok(Next::Never) };
         let next = following(alarm.due_at, minutes, now);
+        let occasion = Occasion::Elapsed { element: alarm.element.clone() };
+        // A moment's text needs no escapes.
+        let payload = RawJson::trusted(format!(r#"{{"elapsedAt":"{now}"}}"#).into());
         if !entry.plan.plan.runs_code() {
-            self.elapse(alarm.device, &alarm.element, now).await?;
+            self.beside(alarm.device, occasion, payload).await?;
             return Ok(Next::At(next));
         }
         // Code takes its time, and its project's turn: the others do not wait for it.
         let (hub, alarm) = (self.clone(), alarm.clone());
-        tokio::spawn(async move { hub.elapse_in_turn(&entry, &alarm, next).await });
+        tokio::spawn(async move {
+            let ran = hub.beside(alarm.device, occasion, payload).await;
+            hub.set_elapsed(&alarm, ran.map(|()| next)).await;
+        });
         Ok(Next::At(now.plus_seconds(CODE_SECONDS)))
     }
 
-    async fn elapse_in_turn(&self, entry: &DeviceEntry, alarm: &DueAlarm, next: Timestamp) {
-        let now = self.0.clock.now();
-        let elapsed = self.elapse_on_the_threads_for_code(entry, alarm, now).await;
-        let next = match elapsed {
-            Ok(()) => next,
-            Err(error) => {
-                tracing::debug!(%error, device = %alarm.device.id, "an interval of a device elapses later");
-                now.plus_seconds(RETRY_SECONDS)
-            }
-        };
+    async fn set_elapsed(&self, alarm: &DueAlarm, next: Result<Timestamp>) {
+        let next = next.unwrap_or_else(|error| {
+            tracing::debug!(%error, device = %alarm.device.id, "an interval of a device elapses later");
+            self.0.clock.now().plus_seconds(RETRY_SECONDS)
+        });
         if let Err(error) = self.0.registry.alarms_set(&[(alarm.number, next)]).await {
             tracing::warn!(%error, device = %alarm.device.id, "an interval of a device elapses once more");
         }
-    }
-
-    async fn elapse_on_the_threads_for_code(
-        &self,
-        entry: &DeviceEntry,
-        alarm: &DueAlarm,
-        now: Timestamp,
-    ) -> Result<()> {
-        let turn = entry.plan.turns.take().await?;
-        let (hub, device, element) = (self.clone(), alarm.device, alarm.element.clone());
-        let elapsing = async move {
-            let elapsed = hub.elapse(device, &element, now).await;
-            drop(turn);
-            elapsed
-        };
-        self.0.code.run(elapsing).await?
-    }
-
-    /// An interval of the device has elapsed.
-    async fn elapse(&self, device: DeviceRef, element: &str, now: Timestamp) -> Result<()> {
-        // A moment's text needs no escapes.
-        let payload = RawJson::trusted(format!(r#"{{"elapsedAt":"{now}"}}"#).into());
-        self.beside(device, "an interval of its design has elapsed", Trigger::Elapsed { element }, &payload).await
-    }
-
-    /// Runs a device's design beside its events, by the entry that is in force. One that is gone runs nothing.
-    pub(crate) async fn beside(
-        &self,
-        device: DeviceRef,
-        reason: &'static str,
-        trigger: Trigger<'_>,
-        payload: &RawJson,
-    ) -> Result<()> {
-        let pass = access::system(device, reason);
-        for _ in 0..RUNS_MAX {
-            let Some(entry) = self.device_entry(device.id).await? else { return Ok(()) };
-            if self.side_run(&pass, &entry, trigger, payload, |_| Vec::new()).await?.is_some() {
-                return Ok(());
-            }
-        }
-        Err(Error::Busy)
     }
 
     /// Looks whether a device is silent; if it is, it is missing.

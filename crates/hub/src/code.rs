@@ -14,6 +14,8 @@ const RUNS_WAITING_MAX: usize = 256;
 const STACK_BYTES: usize = 8 << 20;
 /// How nice these threads are to those that serve calls (nice(2)).
 const NICENESS: i32 = 5;
+/// What these threads are called.
+const THREAD: &str = "isobar-code";
 /// Fewest threads: a project that loops leaves one to the others.
 const THREADS_MIN: usize = 2;
 
@@ -24,7 +26,7 @@ impl Code {
     pub(crate) fn start() -> Result<Self> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).max(THREADS_MIN);
         let mut builder = Builder::new_multi_thread();
-        builder.worker_threads(threads).thread_name("isobar-code").thread_stack_size(STACK_BYTES);
+        builder.worker_threads(threads).thread_name(THREAD).thread_stack_size(STACK_BYTES);
         builder.on_thread_start(give_way).enable_all().build().map(|it| Self(Some(it))).map_err(Error::internal)
     }
 
@@ -54,7 +56,9 @@ fn give_way() {
 
 /// Runs a design where code may block, though the caller is no task of the threads for code.
 pub(crate) fn in_place<T>(runs_code: bool, work: impl FnOnce() -> T) -> T {
-    let is_shared = || Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
+    let is_own = || std::thread::current().name() == Some(THREAD);
+    let is_shared =
+        || !is_own() && Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
     if runs_code && is_shared() { tokio::task::block_in_place(work) } else { work() }
 }
 

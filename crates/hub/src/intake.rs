@@ -17,10 +17,12 @@ use isobar_store::telemetry::{Commit, Idempotency, Memory, NewCloudEvent, NewEve
 
 use crate::Hub;
 use crate::code::Turn;
+use crate::device_notices::NoticeWork;
 use crate::entries::DeviceEntry;
 use crate::gate::Principal;
 use crate::live::LiveEvent;
 use crate::outbox::{SettingWork, Work, not_committed};
+use crate::outgoing::CallWork;
 
 /// Longest element name, in characters.
 pub(crate) const ELEMENT_NAME_MAX: usize = 128;
@@ -249,8 +251,21 @@ impl Hub {
                     work.meta.push((tag.clone(), value.text().to_owned()));
                     change_view(entry, |view| view.meta = with_label(&view.meta, &tag, &value));
                 }
-                // No element of a design that can be installed asks for these.
-                Effect::Notify { .. } | Effect::Call { .. } => {}
+                Effect::Notify { element, message, minimum_role } => work.notices.push(NoticeWork {
+                    event: id,
+                    element: element.to_string(),
+                    message,
+                    minimum_role,
+                    organization: entry.lineage.own(),
+                }),
+                Effect::Call { element, request } => work.calls.push(CallWork {
+                    event: id,
+                    element: element.to_string(),
+                    method: request.method.to_owned(),
+                    url: request.url,
+                    headers: request.headers,
+                    body: request.body,
+                }),
                 Effect::SetLocation(place) => work.location = Some((place.latitude, place.longitude)),
                 Effect::SetSetting { element, value } => {
                     self.change_setting(entry, element, value, None, work);

@@ -5,8 +5,10 @@ mod accounts;
 mod activity;
 mod alarms;
 mod api_keys;
+mod beside;
 mod code;
 mod data;
+mod device_notices;
 mod devices;
 mod entries;
 mod error;
@@ -19,6 +21,7 @@ mod live;
 mod notifications;
 mod organizations;
 mod outbox;
+mod outgoing;
 mod passwords;
 mod projects;
 mod queue;
@@ -33,10 +36,11 @@ mod tokens;
 use std::sync::Arc;
 
 use isobar_model::chance::Chance;
-use isobar_model::error::Result;
+use isobar_model::error::{Error, Result};
 use isobar_model::ids::IdMint;
 use isobar_model::page::Depth;
 use isobar_model::time::Clock;
+use isobar_outlets::calls::Calls;
 use isobar_store::registry::Registry;
 use isobar_store::telemetry::Telemetry;
 use tokio::sync::watch;
@@ -96,6 +100,9 @@ struct Inner {
     outbox: outbox::Outbox,
     activity: activity::Activity,
     code: code::Code,
+    calls: Calls,
+    outgoing: outgoing::Outgoing,
+    device_notices: device_notices::DeviceNotices,
     notices: notifications::Notices,
     /// Becomes true when calls no longer wait for what may come.
     closing: watch::Sender<bool>,
@@ -120,6 +127,9 @@ impl Hub {
             outbox: outbox::Outbox::new(),
             activity: activity::Activity::default(),
             code: code::Code::start()?,
+            calls: Calls::new(&parts.settings.outgoing_allow).map_err(Error::internal)?,
+            outgoing: outgoing::Outgoing::default(),
+            device_notices: device_notices::DeviceNotices::default(),
             notices: notifications::Notices::new(),
             mint: IdMint::new(),
             closing: watch::Sender::new(false),
@@ -138,6 +148,8 @@ impl Hub {
         hub.spawn(|hub, stop| async move { hub.run_activity(stop).await });
         hub.spawn(|hub, stop| async move { hub.run_retention(stop).await });
         hub.spawn(|hub, stop| async move { hub.run_alarms(stop).await });
+        hub.spawn(|hub, stop| async move { hub.run_calls(stop).await });
+        hub.spawn(|hub, stop| async move { hub.run_device_notices(stop).await });
         hub.spawn(|hub, stop| async move { hub.run_notices(stop).await });
         Ok(Started { hub, first_password })
     }

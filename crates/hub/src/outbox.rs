@@ -18,7 +18,9 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 
+use crate::device_notices::NoticeWork;
 use crate::error::Told as _;
+use crate::outgoing::CallWork;
 use crate::{Hub, pause, stopped};
 
 /// Entries taken from the store at a time.
@@ -47,6 +49,10 @@ pub(crate) struct Work {
     pub location: Option<(f64, f64)>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<SettingWork>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<NoticeWork>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<CallWork>,
 }
 
 /// A setting that was set, or reset when there is no value. The record's id was chosen in the run,
@@ -68,11 +74,9 @@ impl Work {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.status.is_none()
-            && self.status_before.is_none()
-            && self.meta.is_empty()
-            && self.location.is_none()
-            && self.settings.is_empty()
+        let is_quiet = self.status.is_none() && self.status_before.is_none() && self.location.is_none();
+        let is_silent = self.notices.is_empty() && self.calls.is_empty();
+        is_quiet && is_silent && self.meta.is_empty() && self.settings.is_empty()
     }
 
     /// Its bytes in the store.
@@ -218,11 +222,24 @@ impl Hub {
             }
         };
         let Some(id) = work.device else { return Ok(()) };
-        match self.tell_registry(DeviceRef { id, key: entry.device }, work).await {
+        match self.hand_on(DeviceRef { id, key: entry.device }, work).await {
             // The device was deleted in the meantime: there is nobody left to tell about.
             Err(StoreError::Gone(_)) => Ok(()),
             result => result,
         }
+    }
+
+    /// What leaves the house is only written down here: nobody waits for a slow outside.
+    async fn hand_on(&self, device: DeviceRef, mut work: Work) -> std::result::Result<(), StoreError> {
+        let (notices, calls) = (std::mem::take(&mut work.notices), std::mem::take(&mut work.calls));
+        self.tell_registry(device, work).await?;
+        if !notices.is_empty() {
+            self.put_notices(device, notices).await?;
+        }
+        if !calls.is_empty() {
+            self.put_calls(device, calls).await?;
+        }
+        Ok(())
     }
 
     async fn tell_registry(&self, device: DeviceRef, work: Work) -> std::result::Result<(), StoreError> {

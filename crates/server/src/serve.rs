@@ -108,6 +108,7 @@ fn hub_settings(settings: &Settings, address: SocketAddr) -> isobar_hub::Setting
         registration_open: settings.registration.open,
         require_verified_email: settings.registration.require_verified_email,
         admin_password: std::env::var(ADMIN_PASSWORD_VARIABLE).ok().filter(|password| !password.is_empty()),
+        outgoing_allow: settings.outgoing_allow.clone(),
     }
 }
 
@@ -119,9 +120,6 @@ fn http_settings(settings: &Settings) -> HttpSettings {
 fn warn_of_what_is_not_used(settings: &Settings) {
     if settings.mail.smtp_url.is_some() {
         tracing::warn!("mail.smtp_url is set, but this version sends no e-mail");
-    }
-    if !settings.outgoing_allow.is_empty() {
-        tracing::warn!("outgoing.allow is set, but this version makes no outgoing calls");
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod alarms;
 mod api_keys;
+mod backlog;
 mod credentials;
 mod db;
 mod deliveries;

@@ -112,9 +112,13 @@ pub async fn a_reset_ends_every_session(r: &Registry) {
 pub async fn a_new_sign_in_address_is_noticed_once(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let (ana, bob) = (given::user(r, home, "ana").await.id, given::user(r, home, "bob").await.id);
-    for (user, address, is_new) in
-        [(ana, "10.0.0.1", false), (ana, "10.0.0.1", false), (ana, "::1", true), (ana, "::1", false), (bob, "::1", false)]
-    {
+    for (user, address, is_new) in [
+        (ana, "10.0.0.1", false),
+        (ana, "10.0.0.1", false),
+        (ana, "::1", true),
+        (ana, "::1", false),
+        (bob, "::1", false),
+    ] {
         assert_eq!(r.sign_in_note(user, address, at(0)).await.unwrap(), is_new, "{address}");
     }
     for number in 0..ADDRESSES_MAX {
