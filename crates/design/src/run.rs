@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use isobar_model::event::EventError;
 use isobar_model::json::{Json, RawJson};
+use isobar_model::time::Timestamp;
 use smallvec::SmallVec;
 
 use crate::expression::{Budget, Changes, Computed, Expression, LastTexts, Machine, Problem, Value, World, to_raw};
@@ -16,6 +17,8 @@ use crate::{DeviceView, Effect, EventView, Memory, Outcome, Trigger};
 const STEPS_MAX: usize = 10_000;
 /// Units that the expressions of one run may take together; a unit is a few nanoseconds.
 const BUDGET: u64 = 1_000_000;
+/// Notifications and calls of one run.
+const LEAVING_MAX: u32 = 32;
 /// How often the same error is kept, and how many errors in all.
 const REPEATS_MAX: usize = 16;
 const ERRORS_MAX: usize = 256;
@@ -66,6 +69,7 @@ fn execute(
         budget: Budget::new(BUDGET),
         outcome: Outcome::default(),
         remembered: SmallVec::new(),
+        leaving: 0,
         trace,
     };
     run.start(trigger);
@@ -93,6 +97,7 @@ pub(crate) struct Run<'e> {
     outcome: Outcome,
     /// The states that elements have left in this run.
     remembered: SmallVec<[(u32, Bytes); 2]>,
+    leaving: u32,
     /// What is told of the steps; only a traced run has it.
     trace: &'e mut Option<Trace>,
 }
@@ -220,6 +225,20 @@ impl<'e> Run<'e> {
         let json = to_raw(value)?;
         self.budget.spend_bytes(json.bytes().len())?;
         Ok(json)
+    }
+
+    /// When the event was received.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.event.received_at
+    }
+
+    /// One more message or call leaves the house; or that is refused.
+    pub(crate) fn leave(&mut self) -> Computed<()> {
+        self.leaving += 1;
+        if self.leaving > LEAVING_MAX {
+            return Err(Problem::new(format!("a run sends at most {LEAVING_MAX} notifications and calls")));
+        }
+        Ok(())
     }
 
     /// Something should happen.

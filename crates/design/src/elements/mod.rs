@@ -6,9 +6,14 @@ pub(crate) mod condition;
 pub(crate) mod device_event;
 pub(crate) mod device_meta;
 pub(crate) mod device_setting;
+pub(crate) mod http;
+pub(crate) mod interval;
+pub(crate) mod notification;
 pub(crate) mod properties;
 pub(crate) mod storage;
+pub(crate) mod throttle;
 pub(crate) mod transform;
+pub(crate) mod window;
 
 use std::sync::Arc;
 
@@ -36,7 +41,7 @@ pub(crate) struct Ability {
 }
 
 /// The element types that can be used.
-const SHAPES: [&Shape; 8] = [
+const SHAPES: [&Shape; 13] = [
     &device_event::SHAPE,
     &storage::SHAPE,
     &cloud_event::SHAPE,
@@ -45,18 +50,18 @@ const SHAPES: [&Shape; 8] = [
     &condition::SHAPE,
     &transform::SHAPE,
     &changed::SHAPE,
+    &window::SHAPE,
+    &throttle::SHAPE,
+    &notification::SHAPE,
+    &http::SHAPE,
+    &interval::SHAPE,
 ];
-/// The element types that the contract names besides.
-const NOT_AVAILABLE: [&str; 6] = ["function", "window", "throttle", "notification", "http", "interval"];
 
 impl Shape {
     /// The shape of that type, or what is wrong with it.
     pub(crate) fn named(name: &str) -> Result<&'static Shape, String> {
-        match SHAPES.into_iter().find(|shape| shape.name == name) {
-            Some(shape) => Ok(shape),
-            None if NOT_AVAILABLE.contains(&name) => Err(format!("the element type '{name}' is not available yet")),
-            None => Err("unknown element type".to_owned()),
-        }
+        let found = SHAPES.into_iter().find(|shape| shape.name == name);
+        found.ok_or_else(|| "unknown element type".to_owned())
     }
 }
 
@@ -67,10 +72,15 @@ pub(crate) enum Element {
     Storage(storage::Storage),
     CloudEvent(cloud_event::CloudEvent),
     DeviceSetting(device_setting::DeviceSetting),
-    DeviceMeta,
+    DeviceMeta(device_meta::DeviceMeta),
     Condition(condition::Condition),
     Transform(transform::Transform),
     Changed(changed::Changed),
+    Window(window::Window),
+    Throttle(throttle::Throttle),
+    Notification(notification::Notification),
+    Http(http::Http),
+    Interval(interval::Interval),
 }
 
 impl Element {
@@ -81,10 +91,15 @@ impl Element {
             Element::Storage(storage) => storage.store(link, incoming, run),
             Element::CloudEvent(event) => event.send(link, incoming, run),
             Element::DeviceSetting(setting) => setting.act(link, incoming, run),
-            Element::DeviceMeta => device_meta::act(link, incoming, run),
+            Element::DeviceMeta(_) => device_meta::act(link, incoming, run),
             Element::Condition(condition) => condition.evaluate(incoming, run),
             Element::Transform(transform) => transform.evaluate(incoming, run),
             Element::Changed(changed) => changed.evaluate(link, incoming, run),
+            Element::Window(window) => window.push(link, incoming, run),
+            Element::Throttle(throttle) => throttle.pass(link, incoming, run),
+            Element::Notification(notification) => notification.notify(incoming, run),
+            Element::Http(http) => http.request(incoming, run),
+            Element::Interval(_) => Err(Problem::new("an interval has no abilities")),
         }
     }
 
@@ -92,13 +107,25 @@ impl Element {
     pub(crate) fn begins(&self, trigger: &Trigger<'_>) -> Option<usize> {
         match (self, trigger) {
             (Element::DeviceEvent(_), Trigger::DeviceEvent { .. })
-            | (Element::DeviceSetting(_), Trigger::SettingChanged { .. }) => Some(0),
+            | (Element::DeviceSetting(_), Trigger::SettingChanged { .. })
+            | (Element::Interval(_), Trigger::Elapsed { .. }) => Some(0),
+            (Element::Http(_), Trigger::Answered { response, .. }) => Some(usize::from(!response)),
             _ => None,
         }
     }
 
     /// What the plan does because of it, besides answering events.
-    pub(crate) fn tell_habits(&self, _name: &Arc<str>, _habits: &mut Habits) {}
+    pub(crate) fn tell_habits(&self, name: &Arc<str>, habits: &mut Habits) {
+        match self {
+            Element::DeviceMeta(meta) => {
+                let times = [habits.missing_after_minutes, meta.missing_after_minutes];
+                habits.missing_after_minutes = times.into_iter().flatten().min();
+            }
+            Element::Http(_) => habits.calls_out = true,
+            Element::Interval(interval) => habits.intervals.push((name.clone(), interval.minutes)),
+            _ => {}
+        }
+    }
 
     /// The shape of its type.
     pub(crate) fn shape(&self) -> &'static Shape {
@@ -107,10 +134,15 @@ impl Element {
             Element::Storage(_) => &storage::SHAPE,
             Element::CloudEvent(_) => &cloud_event::SHAPE,
             Element::DeviceSetting(_) => &device_setting::SHAPE,
-            Element::DeviceMeta => &device_meta::SHAPE,
+            Element::DeviceMeta(_) => &device_meta::SHAPE,
             Element::Condition(_) => &condition::SHAPE,
             Element::Transform(_) => &transform::SHAPE,
             Element::Changed(_) => &changed::SHAPE,
+            Element::Window(_) => &window::SHAPE,
+            Element::Throttle(_) => &throttle::SHAPE,
+            Element::Notification(_) => &notification::SHAPE,
+            Element::Http(_) => &http::SHAPE,
+            Element::Interval(_) => &interval::SHAPE,
         }
     }
 
