@@ -14,6 +14,7 @@ mod filter;
 mod gate;
 mod health;
 mod meters;
+mod notifications;
 mod openapi;
 mod organizations;
 mod patience;

@@ -10,6 +10,7 @@ mod devices;
 mod events;
 mod main_road;
 mod manners;
+mod notifications;
 mod organizations;
 mod projects;
 mod queue;
