@@ -12,6 +12,7 @@ use isobar_store::registry::{NewOrganization, NewUserRow};
 
 use crate::error::Told as _;
 use crate::gate::{Accepts, Credential, Credentials};
+use crate::letters::Letter;
 use crate::{Hub, TreeQuery};
 
 /// Username of the first administrator (contract: Authentication).
@@ -41,6 +42,7 @@ impl Hub {
             language: None,
             // There is nobody yet who could let it in.
             verified: true,
+            welcome: None,
         };
         let pass = access::system(None, "the first start founds the first organization");
         let organization = self.new_organization(FIRST_ORGANIZATION.to_owned());
@@ -67,8 +69,10 @@ impl Hub {
             Some(password) => Some(self.0.passwords.hash(password, &self.0.chance).await?),
             None => None,
         };
+        let id = UserId(self.new_id().0);
+        let welcome = self.mail(self.new_id().to_string(), &new.email, Letter::Verification { user: id });
         Ok(NewUserRow {
-            id: UserId(self.new_id().0),
+            id,
             username: new.username,
             email: new.email,
             role: new.role,
@@ -79,6 +83,7 @@ impl Hub {
             tos_hash: new.tos_hash,
             language: new.language,
             verified: false,
+            welcome: Some(welcome),
         })
     }
 
@@ -101,7 +106,9 @@ impl Hub {
         let organization = self.new_organization(new.company.clone());
         let row = self.user_row(new).await?;
         let pass = access::system(None, "registration founds the user's own organization");
-        self.0.registry.account_found(&pass, organization, row, self.0.clock.now()).await.told()
+        let made = self.0.registry.account_found(&pass, organization, row, self.0.clock.now()).await.told()?;
+        self.0.deliveries.wake();
+        Ok(made)
     }
 
     /// The caller itself.
@@ -119,7 +126,9 @@ impl Hub {
         let Some((pass, _)) = owner else { return Err(faults.end().err().unwrap_or(Error::Busy)) };
         faults.end()?;
         let row = self.user_row(new).await?;
-        self.0.registry.user_create(&pass, row, self.0.clock.now()).await.told()
+        let made = self.0.registry.user_create(&pass, row, self.0.clock.now()).await.told()?;
+        self.0.deliveries.wake();
+        Ok(made)
     }
 
     /// Lists users.

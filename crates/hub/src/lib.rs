@@ -8,6 +8,7 @@ mod api_keys;
 mod beside;
 mod code;
 mod data;
+mod deliveries;
 mod device_notices;
 mod devices;
 mod entries;
@@ -17,6 +18,7 @@ mod fresh;
 mod gate;
 mod in_force;
 mod intake;
+mod letters;
 mod live;
 mod notifications;
 mod organizations;
@@ -41,6 +43,7 @@ use isobar_model::ids::IdMint;
 use isobar_model::page::Depth;
 use isobar_model::time::Clock;
 use isobar_outlets::calls::Calls;
+use isobar_outlets::mail::Mailer;
 use isobar_store::registry::Registry;
 use isobar_store::telemetry::Telemetry;
 use tokio::sync::watch;
@@ -64,6 +67,8 @@ pub struct Parts {
     pub registry: Registry,
     /// What devices said.
     pub telemetry: Arc<dyn Telemetry>,
+    /// Sends e-mails.
+    pub mailer: Mailer,
     /// Tells the time.
     pub clock: Clock,
     /// Makes secrets and identifiers.
@@ -104,6 +109,9 @@ struct Inner {
     outgoing: outgoing::Outgoing,
     device_notices: device_notices::DeviceNotices,
     notices: notifications::Notices,
+    mailer: Mailer,
+    templates: letters::Templates,
+    deliveries: deliveries::Deliveries,
     /// Becomes true when calls no longer wait for what may come.
     closing: watch::Sender<bool>,
     stop: watch::Sender<bool>,
@@ -131,6 +139,9 @@ impl Hub {
             outgoing: outgoing::Outgoing::default(),
             device_notices: device_notices::DeviceNotices::default(),
             notices: notifications::Notices::new(),
+            templates: letters::Templates::new()?,
+            deliveries: deliveries::Deliveries::new(),
+            mailer: parts.mailer,
             mint: IdMint::new(),
             closing: watch::Sender::new(false),
             stop: watch::Sender::new(false),
@@ -151,6 +162,7 @@ impl Hub {
         hub.spawn(|hub, stop| async move { hub.run_calls(stop).await });
         hub.spawn(|hub, stop| async move { hub.run_device_notices(stop).await });
         hub.spawn(|hub, stop| async move { hub.run_notices(stop).await });
+        hub.start_deliveries();
         Ok(Started { hub, first_password })
     }
 

@@ -10,6 +10,7 @@ use isobar_http::HttpSettings;
 use isobar_hub::{Hub, Parts, RateLimits, Started};
 use isobar_model::chance::Chance;
 use isobar_model::time::Clock;
+use isobar_outlets::mail::Mailer;
 use isobar_store::registry::Registry;
 use isobar_store::telemetry::Telemetry;
 use isobar_store::telemetry::embedded::{Embedded, Options};
@@ -20,6 +21,8 @@ use crate::{Failure, logging, runtime};
 
 /// Sets the first administrator's password.
 const ADMIN_PASSWORD_VARIABLE: &str = "ISOBAR_ADMIN_PASSWORD";
+/// Where e-mails are written when there is no server for them, beneath the data folder.
+const MAIL_FOLDER: &str = "mail";
 /// What still blocks a thread when everything is closed gets this long.
 const LAST_THREADS: Duration = Duration::from_secs(5);
 
@@ -50,13 +53,13 @@ async fn serve(settings: &Settings, folder: &DataFolder) -> Result<(), Failure> 
     let Started { hub, first_password } = Hub::start(Parts {
         registry: stores.registry.clone(),
         telemetry: stores.telemetry.clone(),
+        mailer: mailer(settings)?,
         clock: Clock::System,
         chance: Chance::from_system(),
         settings: hub_settings(settings, address),
     })
     .await?;
     folder.stamp()?;
-    warn_of_what_is_not_used(settings);
     let app = isobar_http::app(hub.clone(), http_settings(settings), metrics);
     // Whoever reads that we are ready may tell us to stop in the next moment.
     let stop = runtime::StopSignals::catch()?;
@@ -112,15 +115,16 @@ fn hub_settings(settings: &Settings, address: SocketAddr) -> isobar_hub::Setting
     }
 }
 
-fn http_settings(settings: &Settings) -> HttpSettings {
-    HttpSettings { max_body_bytes: settings.http.max_body_bytes, cors_origins: settings.http.cors_origins.clone() }
+/// E-mail goes out over SMTP, or becomes files in the data folder.
+fn mailer(settings: &Settings) -> Result<Mailer, Failure> {
+    Ok(match &settings.mail.smtp_url {
+        Some(url) => Mailer::smtp(url, &settings.mail.from, Clock::System)?,
+        None => Mailer::files(&settings.data.join(MAIL_FOLDER), &settings.mail.from, Clock::System)?,
+    })
 }
 
-/// Some settings wait for the capability that they set; whoever gives them is told.
-fn warn_of_what_is_not_used(settings: &Settings) {
-    if settings.mail.smtp_url.is_some() {
-        tracing::warn!("mail.smtp_url is set, but this version sends no e-mail");
-    }
+fn http_settings(settings: &Settings) -> HttpSettings {
+    HttpSettings { max_body_bytes: settings.http.max_body_bytes, cors_origins: settings.http.cors_origins.clone() }
 }
 
 /// Says on standard output that the platform is ready, and the first password if one was made up.

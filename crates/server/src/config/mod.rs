@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use isobar_outlets::mail;
 pub use layers::Fault;
 use layers::Layers;
 use toml::Table;
@@ -261,12 +262,11 @@ impl Mail {
     fn read(layers: &mut Layers) -> Self {
         let smtp_url = layers.parsed("mail.smtp_url", |text| match text {
             "" => Ok(None),
-            url if url.starts_with("smtp://") || url.starts_with("smtps://") => Ok(Some(url.to_owned())),
-            _ => Err("must begin with smtp:// or smtps://".to_owned()),
+            url => mail::check_server(url).map(|()| Some(url.to_owned())).map_err(|error| error.to_string()),
         });
         let from = layers.text("mail.from");
-        if !from.contains('@') {
-            layers.fault_of("mail.from", "must hold an e-mail address");
+        if let Err(error) = mail::sender(&from) {
+            layers.fault_of("mail.from", error.to_string());
         }
         Self { smtp_url: smtp_url.flatten(), from }
     }

@@ -1,12 +1,14 @@
 //! A server of one's own, in this process, on stores in a folder that goes away with it.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use isobar_http::HttpSettings;
 use isobar_hub::{Hub, Parts, RateLimits, Settings};
 use isobar_model::chance::Chance;
 use isobar_model::time::{Clock, Timestamp};
+use isobar_outlets::mail::Mailer;
 use isobar_store::registry::Registry;
 use isobar_store::telemetry::Telemetry as _;
 use isobar_store::telemetry::embedded::{Embedded, Options};
@@ -30,6 +32,8 @@ pub struct TestSettings {
     pub hub: Settings,
     pub http: HttpSettings,
     pub queue_max_events: u64,
+    /// The server that takes e-mails; none: they become files.
+    pub smtp_url: Option<String>,
 }
 
 impl Default for TestSettings {
@@ -37,7 +41,22 @@ impl Default for TestSettings {
         let unlimited = RateLimits { user: 0, device: 0, address: 0 };
         let hub =
             Settings { rate_limit: unlimited, admin_password: Some(ADMIN_PASSWORD.to_owned()), ..Settings::default() };
-        Self { hub, http: HttpSettings::default(), queue_max_events: Options::default().queue_max_events }
+        Self {
+            hub,
+            http: HttpSettings::default(),
+            queue_max_events: Options::default().queue_max_events,
+            smtp_url: None,
+        }
+    }
+}
+
+impl TestSettings {
+    fn mailer(&self, folder: &Path, clock: &Clock) -> Mailer {
+        let from = "Isobar <isobar@localhost>";
+        match &self.smtp_url {
+            Some(url) => Mailer::smtp(url, from, clock.clone()).unwrap(),
+            None => Mailer::files(&folder.join("mail"), from, clock.clone()).unwrap(),
+        }
     }
 }
 
@@ -202,6 +221,7 @@ async fn run(
     let parts = Parts {
         registry: registry.clone(),
         telemetry: telemetry.clone(),
+        mailer: settings.mailer(folder.path(), clock),
         clock: clock.clone(),
         chance: Chance::from_system(),
         settings: settings.hub.clone(),
