@@ -9,6 +9,7 @@ mod call;
 mod completed;
 mod data;
 mod devices;
+mod dry_runs;
 mod events;
 mod filter;
 mod gate;

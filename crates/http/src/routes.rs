@@ -7,7 +7,7 @@ use isobar_model::access::Action;
 
 use crate::call::Call;
 use crate::reply::Answer;
-use crate::{auth, data, devices, events, health, notifications, openapi, organizations, projects, users};
+use crate::{auth, data, devices, dry_runs, events, health, notifications, openapi, organizations, projects, users};
 
 /// The method of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +135,7 @@ const TABLE: &[RouteRow] = &[
     row(Put,    "/v2/projects/{id}",                     User,         Some(Action::ProjectUpdate),     by!(projects::project_update)),
     row(Get,    "/v2/projects/{id}/specification",       User,         Some(Action::ProjectRead),       by!(projects::specification_fetch)),
     row(Put,    "/v2/projects/{id}/specification",       User,         Some(Action::ProjectUpdate),     by!(projects::specification_write)),
+    row(Post,   "/v2/projects/{id}/specification/test",  User,         Some(Action::ProjectDryRun),     by!(dry_runs::specification_test)),
 
     row(Get,    "/v2/users",                             User,         Some(Action::UserRead),          by!(users::user_list)),
     row(Post,   "/v2/users",                             User,         Some(Action::UserCreate),        by!(users::user_create)),

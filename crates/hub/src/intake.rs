@@ -439,7 +439,7 @@ fn with_label(meta: &RawJson, tag: &str, value: &RawJson) -> RawJson {
 }
 
 /// What earlier runs left, as the design asks for it.
-struct Remembered<'a>(&'a dyn Memory);
+pub(crate) struct Remembered<'a>(pub &'a dyn Memory);
 
 impl isobar_design::Memory for Remembered<'_> {
     fn last(&self, element: &str) -> Option<RawJson> {

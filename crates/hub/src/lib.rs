@@ -11,6 +11,7 @@ mod data;
 mod deliveries;
 mod device_notices;
 mod devices;
+mod dry_runs;
 mod entries;
 mod error;
 mod events;
@@ -51,8 +52,10 @@ use tokio::task::JoinSet;
 
 pub use data::{StorageElement, StorageList};
 pub use devices::{DeviceView, LastChoice};
+pub use dry_runs::DryRun;
 pub use events::{HistoryRequest, StreamScope};
 pub use gate::{Accepts, Credentials, DeviceSession, Principal};
+pub use isobar_design::{Effect, Outcome, Produced, TraceStep};
 pub use isobar_store::registry::NotificationMark;
 pub use isobar_store::telemetry::{Filter, FilterField, Operand, Operator, ValueQuery, ValueSort};
 pub use queue::QueueRead;

@@ -28,14 +28,14 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const CALLS_MAX: usize = 64;
 const CALLS_TO_A_HOST_MAX: usize = 4;
 /// Due calls that are looked at together.
-const BATCH: usize = 256;
+const BATCH: usize = 128;
 /// Of a full batch, the calls to one host that keep their place; the rest lets others pass for so many seconds.
 const KEPT_OF_A_HOST: usize = 32;
 const PASS_SECONDS: i64 = 2;
 /// Calls of one device that wait; beyond, the newest are dropped, and counted in /metrics.
 const WAITING_MAX: usize = 100;
 /// Largest call, in bytes of its JSON.
-const CALL_BYTES_MAX: usize = 128 << 10;
+const CALL_BYTES_MAX: usize = 512 << 10;
 /// How often a failed call is tried again.
 const RETRIES_MAX: u32 = 5;
 /// The first pause before a call is tried again, in milliseconds; each further one is four times as long.

@@ -5,10 +5,11 @@ use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Ref, RefOr};
 
 use super::bodies::{
-    ApiKeyInput, DeviceInput, Login, NewUser, OrganizationInput, ProjectInput, ReadMark, SpecificationInput,
-    SystemMessage,
+    ApiKeyInput, DeviceInput, DryRunInput, Login, NewUser, OrganizationInput, ProjectInput, ReadMark,
+    SpecificationInput, SystemMessage,
 };
 use super::parameters::*;
+use crate::dry_runs::DryRunJson;
 use crate::notifications::NotificationJson;
 use crate::problem::ErrorBody;
 use crate::routes::Verb::{self, Delete, Get, Post, Put};
@@ -98,6 +99,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         [], None, [Json(200, of::<SpecificationJson>)]),
     operation!("projects", Put "/v2/projects/{id}/specification", "Overwrite a project's specification",
         [], Some(of::<SpecificationInput>), [Json(200, of::<SpecificationJson>)]),
+    operation!("projects", Post "/v2/projects/{id}/specification/test", "Try a design out: what would happen, step by step",
+        [], Some(of::<DryRunInput>), [Json(200, of::<DryRunJson>)]),
 
     operation!("users", Get "/v2/users", "List users",
         [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_BY, ENTITY_LIST], None, [Page(200, of::<UserJson>)]),
