@@ -3,10 +3,12 @@
 //! Nothing here does I/O, reads a clock or a random number. A run takes what it may see ([`EventView`], [`DeviceView`],
 //! [`Memory`]) and returns what should happen ([`Outcome`]); `hub` carries it out.
 
+mod code;
 mod compile;
 mod elements;
 mod expression;
 mod plan;
+mod reference;
 mod run;
 mod setting;
 mod trace;

@@ -1,6 +1,7 @@
 //! A run: an event goes along the links of the plan, and effects come of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use isobar_model::event::EventError;
@@ -17,6 +18,8 @@ use crate::{DeviceView, Effect, EventView, Memory, Outcome, Trigger};
 const STEPS_MAX: usize = 10_000;
 /// Units that the expressions of one run may take together; a unit is a few nanoseconds.
 const BUDGET: u64 = 1_000_000;
+/// Processor time that all functions of one run may take together.
+const CODE_TIME: Duration = Duration::from_millis(200);
 /// Notifications and calls of one run.
 const LEAVING_MAX: u32 = 32;
 /// How often the same error is kept, and how many errors in all.
@@ -70,6 +73,7 @@ fn execute(
         outcome: Outcome::default(),
         remembered: SmallVec::new(),
         leaving: 0,
+        code_time: CODE_TIME,
         trace,
     };
     run.start(trigger);
@@ -98,6 +102,7 @@ pub(crate) struct Run<'e> {
     /// The states that elements have left in this run.
     remembered: SmallVec<[(u32, Bytes); 2]>,
     leaving: u32,
+    code_time: Duration,
     /// What is told of the steps; only a traced run has it.
     trace: &'e mut Option<Trace>,
 }
@@ -230,6 +235,15 @@ impl<'e> Run<'e> {
     /// When the event was received.
     pub(crate) fn now(&self) -> Timestamp {
         self.event.received_at
+    }
+
+    /// Processor time that functions may still take in this run.
+    pub(crate) fn code_time(&self) -> Duration {
+        self.code_time
+    }
+
+    pub(crate) fn spend_code_time(&mut self, took: Duration) {
+        self.code_time = self.code_time.saturating_sub(took);
     }
 
     /// One more message or call leaves the house; or that is refused.

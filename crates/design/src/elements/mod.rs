@@ -6,9 +6,11 @@ pub(crate) mod condition;
 pub(crate) mod device_event;
 pub(crate) mod device_meta;
 pub(crate) mod device_setting;
+pub(crate) mod function;
 pub(crate) mod http;
 pub(crate) mod interval;
 pub(crate) mod notification;
+mod payload_bytes;
 pub(crate) mod properties;
 pub(crate) mod storage;
 pub(crate) mod throttle;
@@ -41,7 +43,7 @@ pub(crate) struct Ability {
 }
 
 /// The element types that can be used.
-const SHAPES: [&Shape; 13] = [
+const SHAPES: [&Shape; 14] = [
     &device_event::SHAPE,
     &storage::SHAPE,
     &cloud_event::SHAPE,
@@ -50,6 +52,7 @@ const SHAPES: [&Shape; 13] = [
     &condition::SHAPE,
     &transform::SHAPE,
     &changed::SHAPE,
+    &function::SHAPE,
     &window::SHAPE,
     &throttle::SHAPE,
     &notification::SHAPE,
@@ -76,6 +79,7 @@ pub(crate) enum Element {
     Condition(condition::Condition),
     Transform(transform::Transform),
     Changed(changed::Changed),
+    Function(function::CodeElement),
     Window(window::Window),
     Throttle(throttle::Throttle),
     Notification(notification::Notification),
@@ -95,6 +99,7 @@ impl Element {
             Element::Condition(condition) => condition.evaluate(incoming, run),
             Element::Transform(transform) => transform.evaluate(incoming, run),
             Element::Changed(changed) => changed.evaluate(link, incoming, run),
+            Element::Function(function) => function.evaluate(incoming, run),
             Element::Window(window) => window.push(link, incoming, run),
             Element::Throttle(throttle) => throttle.pass(link, incoming, run),
             Element::Notification(notification) => notification.notify(incoming, run),
@@ -121,6 +126,7 @@ impl Element {
                 let times = [habits.missing_after_minutes, meta.missing_after_minutes];
                 habits.missing_after_minutes = times.into_iter().flatten().min();
             }
+            Element::Function(_) => habits.runs_code = true,
             Element::Http(_) => habits.calls_out = true,
             Element::Interval(interval) => habits.intervals.push((name.clone(), interval.minutes)),
             _ => {}
@@ -138,6 +144,7 @@ impl Element {
             Element::Condition(_) => &condition::SHAPE,
             Element::Transform(_) => &transform::SHAPE,
             Element::Changed(_) => &changed::SHAPE,
+            Element::Function(_) => &function::SHAPE,
             Element::Window(_) => &window::SHAPE,
             Element::Throttle(_) => &throttle::SHAPE,
             Element::Notification(_) => &notification::SHAPE,
