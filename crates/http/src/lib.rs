@@ -25,6 +25,8 @@ mod query;
 mod reply;
 mod routes;
 mod serve;
+mod setting_views;
+mod settings;
 mod users;
 mod views;
 

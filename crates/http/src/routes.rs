@@ -7,7 +7,9 @@ use isobar_model::access::Action;
 
 use crate::call::Call;
 use crate::reply::Answer;
-use crate::{auth, data, devices, dry_runs, events, health, notifications, openapi, organizations, projects, users};
+use crate::{
+    auth, data, devices, dry_runs, events, health, notifications, openapi, organizations, projects, settings, users,
+};
 
 /// The method of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +168,15 @@ const TABLE: &[RouteRow] = &[
     row(Delete, "/v2/devices/{id}/storage",              User,         Some(Action::StorageDelete),     by!(data::storage_delete_all)),
     row(Get,    "/v2/devices/{id}/storage/{elementName}", User,        Some(Action::DeviceRead),        by!(data::storage_fetch)),
     row(Delete, "/v2/devices/{id}/storage/{elementName}", User,        Some(Action::StorageDelete),     by!(data::storage_delete)),
+
+    row(Get,    "/v2/devices/{id}/settings",             UserOrDevice, Some(Action::DeviceRead),        by!(settings::setting_list)),
+    row(Delete, "/v2/devices/{id}/settings",             User,         Some(Action::SettingUpdate),     by!(settings::settings_reset)),
+    row(Get,    "/v2/devices/{id}/settings/history",     User,         Some(Action::DeviceRead),        by!(settings::setting_history)),
+    row(Get,    "/v2/devices/{id}/settings/{settingName}", UserOrDevice, Some(Action::DeviceRead),      by!(settings::setting_fetch)),
+    row(Put,    "/v2/devices/{id}/settings/{settingName}", User,       Some(Action::SettingUpdate),     by!(settings::setting_update)),
+    row(Delete, "/v2/devices/{id}/settings/{settingName}", User,       Some(Action::SettingUpdate),     by!(settings::setting_reset)),
+    row(Post,   "/v2/devices/settings",                  User,         Some(Action::SettingUpdate),     by!(settings::settings_update)),
+    row(Post,   "/v2/devices/settings/defaults",         User,         Some(Action::DeviceRead),        by!(settings::setting_defaults)),
 
     row(Get,    "/v2/devices/{deviceId}/events",         User,         Some(Action::DeviceRead),        by!(events::history)),
     row(Get,    "/v2/devices/{deviceId}/events/{id}",    User,         Some(Action::DeviceRead),        by!(events::history_event)),

@@ -25,6 +25,8 @@ use crate::{Hub, pause, stopped};
 
 /// Entries taken from the store at a time.
 const BATCH: usize = 512;
+/// Settings written in one transaction of the registry.
+const SETTINGS_AT_ONCE: usize = 1_000;
 /// First pause after a failure; it doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 /// Longest pause after a failure.
@@ -196,6 +198,7 @@ impl Hub {
     /// Does the next batch; false when there is none.
     async fn work_off(&self, place: &mut Place) -> std::result::Result<bool, StoreError> {
         let entries = self.0.telemetry.outbox(place.after, BATCH).await?;
+        self.record_settings(&entries).await?;
         let mut outcome = Ok(!entries.is_empty());
         for entry in entries {
             if let Err(error) = self.do_work(&entry).await {
@@ -242,6 +245,28 @@ impl Hub {
         Ok(())
     }
 
+    /// The settings of all the entries, together: a change of ten thousand devices must not take a transaction each.
+    async fn record_settings(&self, entries: &[OutboxEntry]) -> std::result::Result<(), StoreError> {
+        let mut changes = Vec::new();
+        for entry in entries {
+            // What cannot be read is told when its turn comes.
+            let Ok(Work { device: Some(id), settings, .. }) = serde_json::from_slice(&entry.work) else { continue };
+            let device = DeviceRef { id, key: entry.device };
+            changes.extend(settings.into_iter().map(|setting| {
+                let pass = match setting.by {
+                    Some(user) => access::accepted(user, device),
+                    None => access::device(device),
+                };
+                let value = setting.value.map(|text| RawJson::trusted(text.into()));
+                (pass, SettingWrite { id: setting.id, name: setting.name, value, at: setting.id.minted_at() })
+            }));
+        }
+        for changes in changes.chunks(SETTINGS_AT_ONCE) {
+            self.0.registry.settings_write(changes).await?;
+        }
+        Ok(())
+    }
+
     async fn tell_registry(&self, device: DeviceRef, work: Work) -> std::result::Result<(), StoreError> {
         let (registry, now) = (&self.0.registry, self.0.clock.now());
         let pass = access::system(device, "the device's design reports to the registry");
@@ -255,10 +280,6 @@ impl Hub {
         };
         if report != DeviceReport::default() {
             registry.device_report(&pass, &report, now).await?;
-        }
-        for setting in work.settings {
-            let write = SettingWrite { id: setting.id, name: setting.name, value: setting.value.map(raw) };
-            registry.setting_write(&access::device(device), write, now).await?;
         }
         Ok(())
     }

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use isobar_design::{DeviceView, Effect, EventView, Trigger};
-use isobar_model::access::CanWrite;
+use isobar_model::access::{Actor, CanWrite};
 use isobar_model::error::Result;
 use isobar_model::event::EventError;
-use isobar_model::ids::{DeviceRef, EventId, SettingId, UserId};
+use isobar_model::ids::{DeviceRef, EventId, SettingId};
 use isobar_model::json::{RawJson, merge_last};
 use isobar_model::status::Status;
 use isobar_store::telemetry::{Commit, Memory};
@@ -23,6 +23,7 @@ use crate::outbox::{Work, not_committed};
 /// Runs of one device, one after the other: each sees what the one before it has left, and all are of one commit.
 pub(crate) struct SideRuns<'a> {
     hub: &'a Hub,
+    actor: Actor,
     entry: &'a DeviceEntry,
     memory: &'a dyn Memory,
     commit: Commit,
@@ -60,8 +61,12 @@ impl SideRuns<'_> {
         });
     }
 
-    /// A setting gets a value (none: back to the default). Its record's identifier.
-    pub fn set(&mut self, name: Arc<str>, value: Option<RawJson>, by: Option<UserId>) -> SettingId {
+    /// A setting gets a value (none: back to the default), by whoever has the pass. Its record's identifier.
+    pub fn set(&mut self, name: Arc<str>, value: Option<RawJson>) -> SettingId {
+        let by = match self.actor {
+            Actor::User(user) => Some(user),
+            Actor::Device(_) | Actor::System(_) => None,
+        };
         self.hub.change_setting(self.entry, name, value, by, &mut self.work)
     }
 
@@ -121,7 +126,7 @@ impl Hub {
                 return Commit::default();
             };
             let (commit, left) = (Commit::default(), Work::of(entry.device.id));
-            let mut runs = SideRuns { hub: self, entry, memory, commit, work: left };
+            let mut runs = SideRuns { hub: self, actor: pass.actor(), entry, memory, commit, work: left };
             answer = Some(work(&mut runs));
             let SideRuns { commit, work, .. } = runs;
             self.hand_over(entry, commit, work, &mut after)

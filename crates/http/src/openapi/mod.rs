@@ -3,6 +3,7 @@
 mod bodies;
 mod operations;
 mod parameters;
+mod setting_bodies;
 
 use std::sync::OnceLock;
 

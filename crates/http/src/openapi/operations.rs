@@ -9,10 +9,12 @@ use super::bodies::{
     SpecificationInput, SystemMessage,
 };
 use super::parameters::*;
+use super::setting_bodies::{DeviceIds, SettingItems, SettingValue};
 use crate::dry_runs::DryRunJson;
 use crate::notifications::NotificationJson;
 use crate::problem::ErrorBody;
 use crate::routes::Verb::{self, Delete, Get, Post, Put};
+use crate::setting_views::{DefaultsOutcomeJson, DeviceSettingJson, SettingsOutcomeJson};
 use crate::views::{
     AnyJson, ApiKeyJson, DeviceJson, EventJson, IdJson, LastValuesJson, NewApiKeyJson, NewDeviceJson, OrganizationJson,
     ProjectJson, SpecificationJson, StorageElementJson, StorageListJson, StoredValueJson, TokenJson, TokensJson,
@@ -141,6 +143,20 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("data", Delete "/v2/devices/{id}/storage", "Delete all storage elements, for good", [], None, [Empty(204)]),
     operation!("data", Get "/v2/devices/{id}/storage/{elementName}", "Fetch a storage element", [], None, [Json(200, of::<StorageElementJson>)]),
     operation!("data", Delete "/v2/devices/{id}/storage/{elementName}", "Delete a storage element, for good", [], None, [Empty(204)]),
+
+    operation!("settings", Get "/v2/devices/{id}/settings", "List the settings of a device, by listOrder and name",
+        [PAGE, LIMIT, SORT_BY], None, [Page(200, of::<DeviceSettingJson>)]),
+    operation!("settings", Delete "/v2/devices/{id}/settings", "Reset all settings to their defaults", [], None, [Empty(204)]),
+    operation!("settings", Get "/v2/devices/{id}/settings/history", "List the replaced records of settings, newest first",
+        [PAGE, LIMIT, SORT_BY], None, [Page(200, of::<DeviceSettingJson>)]),
+    operation!("settings", Get "/v2/devices/{id}/settings/{settingName}", "Fetch a setting", [], None, [Json(200, of::<DeviceSettingJson>)]),
+    operation!("settings", Put "/v2/devices/{id}/settings/{settingName}", "Change a setting: the body is its value",
+        [], Some(of::<SettingValue>), [Json(200, of::<DeviceSettingJson>)]),
+    operation!("settings", Delete "/v2/devices/{id}/settings/{settingName}", "Reset a setting to its default", [], None, [Empty(204)]),
+    operation!("settings", Post "/v2/devices/settings", "Change settings of many devices, each item by itself",
+        [], Some(of::<SettingItems>), [Json(200, of::<SettingsOutcomeJson>)]),
+    operation!("settings", Post "/v2/devices/settings/defaults", "Fetch the default settings of the projects of these devices",
+        [], Some(of::<DeviceIds>), [Json(200, of::<DefaultsOutcomeJson>)]),
 
     operation!("events", Get "/v2/devices/{deviceId}/events", "List the event history, newest first",
         [DEVICE_EVENTS, CLOUD_EVENTS, LIMIT, PAGE, FROM, TO], None, [Page(200, of::<EventJson>)]),

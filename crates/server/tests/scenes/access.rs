@@ -32,6 +32,8 @@ fn case(path: &str, body: Option<Value>, success: u16) -> Case {
 /// What paths and bodies can name.
 struct Things<'a> {
     fridge: Device<'a>,
+    /// It has a setting, `limit`.
+    thermostat: Device<'a>,
     project: String,
     organization: String,
     /// A user of the lowest rank, and a key of its own.
@@ -49,12 +51,14 @@ impl<'a> Things<'a> {
         let keys = format!("/v2/users/{}/apiKeys", user.id);
         let key = text(&user.post(&keys, json!({"name": "own"})).await.created(), "id").to_owned();
         let (project, organization) = (ana.project().await.to_owned(), ana.organization.clone());
-        Self { fridge, project, organization, user: user.id.clone(), key, event, cloud_event }
+        let limit = json!({"type": "deviceSetting", "properties": {"inputType": "number"}});
+        let thermostat = ana.creates_device_of(&ana.designs(json!({"limit": limit})).await, "thermostat").await;
+        Self { fridge, thermostat, project, organization, user: user.id.clone(), key, event, cloud_event }
     }
 
     /// The case of a row. A row without one fails the scene.
     fn case(&self, row: &RouteRow) -> Case {
-        let Self { fridge, project, organization, user, key, event, cloud_event } = self;
+        let Self { fridge, thermostat, project, organization, user, key, event, cloud_event } = self;
         let device = &fridge.id;
         let new_device = json!({"name": "new", "projectUuid": project});
         let own = |rest: &str| format!("/v2/devices/{device}{rest}");
@@ -118,6 +122,19 @@ impl<'a> Things<'a> {
             ("DELETE", "/v2/devices/{id}/storage") => case(&own("/storage"), None, 204),
             ("GET", "/v2/devices/{id}/storage/{elementName}") => case(&own("/storage/reading"), None, 200),
             ("DELETE", "/v2/devices/{id}/storage/{elementName}") => case(&own("/storage/reading"), None, 204),
+            ("GET" | "DELETE", "/v2/devices/{id}/settings") => {
+                case(&thermostat.at("settings"), None, if row.method.name() == "GET" { 200 } else { 204 })
+            }
+            ("GET", "/v2/devices/{id}/settings/history") => case(&thermostat.at("settings/history"), None, 200),
+            ("GET", "/v2/devices/{id}/settings/{settingName}") => case(&thermostat.at("settings/limit"), None, 200),
+            ("PUT", "/v2/devices/{id}/settings/{settingName}") => {
+                case(&thermostat.at("settings/limit"), Some(json!(4)), 200)
+            }
+            ("DELETE", "/v2/devices/{id}/settings/{settingName}") => case(&thermostat.at("settings/limit"), None, 204),
+            ("POST", "/v2/devices/settings") => {
+                case(row.path, Some(json!([{"deviceId": thermostat.id, "name": "limit", "value": 5}])), 200)
+            }
+            ("POST", "/v2/devices/settings/defaults") => case(row.path, Some(json!([thermostat.id])), 200),
             ("GET", "/v2/devices/{deviceId}/events") => case(&own("/events"), None, 200),
             ("GET", "/v2/devices/{deviceId}/events/{id}") => case(&own(&format!("/events/{event}")), None, 200),
             ("POST", "/v2/events/device") => {

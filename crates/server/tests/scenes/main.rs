@@ -18,6 +18,8 @@ mod rates;
 mod registration;
 mod rubbish;
 mod sessions;
+mod settings;
+mod settings_bulk;
 mod streams;
 mod support;
 mod users;

@@ -97,6 +97,19 @@ impl Registry {
         row.map(|row| Ok((DeviceRef { id, key: row.key("key")? }, row.lineage("lineage")?))).transpose()
     }
 
+    /// Where many devices belong, in no order; what does not exist is left out.
+    pub async fn device_placements(&self, ids: &[DeviceId]) -> Result<Vec<(DeviceRef, Lineage)>> {
+        let query = Sql::new(
+            "SELECT d.id, d.key, o.lineage FROM devices d JOIN organizations o ON o.id = d.organization_id \
+             WHERE d.id",
+        );
+        let rows = all(&self.db.read, query.among(self.db.dialect, ids)).await?;
+        let placement = |row: &Row| -> Result<_> {
+            Ok((DeviceRef { id: row.id("id")?, key: row.key("key")? }, row.lineage("lineage")?))
+        };
+        rows.iter().map(placement).collect()
+    }
+
     /// The device of a number.
     pub async fn device_by_key(&self, key: DeviceKey) -> Result<Option<DeviceRef>> {
         let row = one(&self.db.read, Sql::new("SELECT id FROM devices WHERE key = ?").bind(key)).await?;
@@ -127,6 +140,12 @@ impl Registry {
     /// A device.
     pub async fn device_fetch(&self, pass: &CanRead<DeviceRef>) -> Result<Option<Device>> {
         Ok(read(&self.db.read, &[pass.target().id]).await?.pop())
+    }
+
+    /// Many devices, in no order; those that are gone are left out.
+    pub async fn devices_fetch(&self, passes: &[CanRead<DeviceRef>]) -> Result<Vec<Device>> {
+        let ids: Vec<_> = passes.iter().map(|pass| pass.target().id).collect();
+        read(&self.db.read, &ids).await
     }
 
     /// Changes a device; another organization takes it in only where it has room.

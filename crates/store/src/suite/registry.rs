@@ -95,6 +95,8 @@ macro_rules! registry_scenes {
             a_text_with_a_nul_is_no_trouble
             a_setting_keeps_its_past
             a_setting_written_twice_is_written_once
+            settings_are_written_in_bulk
+            settings_of_a_device_that_is_gone
             settings_of_one_name_at_the_same_time
         }
     };

@@ -126,6 +126,11 @@ impl TestApp {
         self.clock.advance_seconds(seconds);
     }
 
+    /// What no operation shows yet can be looked up here.
+    pub fn registry(&self) -> &Registry {
+        &self.running.registry
+    }
+
     /// A request that nothing is known of yet.
     pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         self.client.request(method, format!("http://{}{path}", self.address))

@@ -62,6 +62,12 @@ impl<'a> Person<'a> {
         self.app.send(request.body(body)).await
     }
 
+    /// Puts a text, character by character as given, as JSON.
+    pub async fn put_text(&self, path: &str, body: impl Into<reqwest::Body>) -> Answer {
+        let request = self.request(Method::PUT, path).header("content-type", "application/json");
+        self.app.send(request.body(body)).await
+    }
+
     /// Creates a user in its own organization, who logs in.
     pub async fn invites(&self, name: &str, role: &str) -> Person<'a> {
         let user = self.post("/v2/users", new_user(name, role)).await.created();
