@@ -185,6 +185,13 @@ impl Hub {
         let Waiting { device, key, call } = waiting;
         let device = DeviceRef { id: device, key: isobar_model::ids::DeviceKey(key) };
         let CallWork { element, method, url, headers, body, .. } = call;
+        if let Ok(None) = self.device_entry(device.id).await {
+            // Nobody is left who asked.
+            if let Err(error) = self.0.registry.delivery_done(&delivery.id).await {
+                tracing::warn!(%error, device = %device.id, "the call of a device that is gone stays for now");
+            }
+            return;
+        }
         let made = self.0.calls.make(&OutgoingCall { method, url, headers, body }).await;
         let registry = &self.0.registry;
         let noted = match ended(made, delivery.attempts) {

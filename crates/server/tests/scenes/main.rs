@@ -4,10 +4,13 @@
 
 mod access;
 mod bad_input;
+mod calls;
 mod data;
 mod device_tokens;
 mod devices;
+mod dry_runs;
 mod events;
+mod intervals;
 mod main_road;
 mod manners;
 mod notifications;
