@@ -61,7 +61,7 @@ pub async fn stored(ana: &Person<'_>, device: &Device<'_>, element: &str, count:
 }
 
 async fn a_design_calls_a_server_and_hears_its_answer(app: &TestApp) {
-    let (ana, outside) = (app.developer("ana").await, Outside::start().await);
+    let (ana, outside) = (app.developer("ana").await.with_key().await, Outside::start().await);
     let device = device_of(&ana, caller(&outside.url("/in?a=b"))).await;
     outside.will_answer(201, r#"{"ok": 1.50}"#);
     device.posts("reading", json!({"temp": 9.1})).await.created();
@@ -84,7 +84,7 @@ async fn a_design_calls_a_server_and_hears_its_answer(app: &TestApp) {
 }
 
 async fn a_call_that_fails_is_made_again(app: &TestApp) {
-    let (ana, outside) = (app.developer("ana").await, Outside::start().await);
+    let (ana, outside) = (app.developer("ana").await.with_key().await, Outside::start().await);
     let device = device_of(&ana, caller(&outside.url("/"))).await;
     outside.will_answer(503, "");
     outside.will_answer(429, "");
@@ -102,7 +102,7 @@ async fn a_call_that_fails_is_made_again(app: &TestApp) {
 }
 
 async fn what_is_no_success_is_told_to_the_design(app: &TestApp) {
-    let (ana, outside) = (app.developer("ana").await, Outside::start().await);
+    let (ana, outside) = (app.developer("ana").await.with_key().await, Outside::start().await);
     let device = device_of(&ana, caller(&outside.url("/"))).await;
     outside.will_answer(404, "not here");
     device.posts("reading", json!({"temp": 9.1})).await.created();
@@ -121,7 +121,7 @@ async fn what_is_no_success_is_told_to_the_design(app: &TestApp) {
 }
 
 async fn a_call_into_the_house_is_refused(app: &TestApp) {
-    let (ana, outside) = (app.developer("ana").await, Outside::start().await);
+    let (ana, outside) = (app.developer("ana").await.with_key().await, Outside::start().await);
     let device = device_of(&ana, caller(&format!("http://127.0.0.2:{}/", outside.port))).await;
     device.posts("reading", json!({"temp": 9.1})).await.created();
     let failures = stored(&ana, &device, "failures", 1).await;
@@ -131,7 +131,7 @@ async fn a_call_into_the_house_is_refused(app: &TestApp) {
 }
 
 async fn a_slow_host_holds_up_nobody_else(app: &TestApp) {
-    let (ana, outside) = (app.developer("ana").await, Outside::start().await);
+    let (ana, outside) = (app.developer("ana").await.with_key().await, Outside::start().await);
     let slow = device_of(&ana, caller(&format!("http://localhost:{}/slow", outside.port))).await;
     let quick = device_of(&ana, caller(&outside.url("/"))).await;
     for temp in 0..10 {
@@ -143,7 +143,7 @@ async fn a_slow_host_holds_up_nobody_else(app: &TestApp) {
 }
 
 async fn people_are_told_what_a_design_has_to_say(app: &TestApp) {
-    let ana = app.developer("ana").await;
+    let ana = app.developer("ana").await.with_key().await;
     let (tess, max) = (ana.invites("tess", "technician").await, ana.invites("max", "manager").await);
     let message = "{{ device.name }} is at {{ payload.temp }} °C";
     let design = json!({
@@ -170,7 +170,7 @@ async fn people_are_told_what_a_design_has_to_say(app: &TestApp) {
 }
 
 async fn code_that_loops_is_an_error_of_its_event(app: &TestApp) {
-    let ana = app.developer("ana").await;
+    let ana = app.developer("ana").await.with_key().await;
     let code = "function decodeUplink(input) { while (input.fPort === 1) {} return {data: {port: input.fPort}}; }";
     let design = json!({
         "up": {"type": "deviceEvent", "triggers": {"eventReceived": [to("decode", "evaluate")]}},
@@ -201,7 +201,7 @@ async fn a_call_outlives_the_server_that_was_to_make_it() {
     let (app, outside) = (TestApp::start().await, Outside::start().await);
     outside.will_answer(500, "");
     let (path, jwt) = {
-        let ana = app.developer("ana").await;
+        let ana = app.developer("ana").await.with_key().await;
         let device = device_of(&ana, caller(&outside.url("/"))).await;
         device.posts("reading", json!({"temp": 9.1})).await.created();
         outside.called(1).await;

@@ -30,7 +30,7 @@ async fn looks() {
 }
 
 async fn an_interval_elapses_for_every_device(app: &TestApp) {
-    let ana = app.developer("ana").await;
+    let ana = app.developer("ana").await.with_key().await;
     let project = ana.designs(ticking(5)).await;
     let first = ana.creates_device_of(&project, "first").await;
     app.wait_seconds(120);
@@ -56,7 +56,7 @@ async fn an_interval_elapses_for_every_device(app: &TestApp) {
 }
 
 async fn a_changed_design_begins_and_ends_intervals(app: &TestApp) {
-    let ana = app.developer("ana").await;
+    let ana = app.developer("ana").await.with_key().await;
     let project = ana.designs(json!({"reading": {"type": "deviceEvent"}})).await;
     let device = ana.creates_device_of(&project, "d").await;
     app.wait_seconds(3600);
@@ -96,7 +96,7 @@ async fn becomes(ana: &Person<'_>, device: &Device<'_>, status: &str) {
 }
 
 async fn a_silent_device_is_missing_until_it_talks(app: &TestApp) {
-    let ana = app.developer("ana").await;
+    let ana = app.developer("ana").await.with_key().await;
     let project = ana.designs(watched()).await;
     let (talks, never) = (ana.creates_device_of(&project, "a").await, ana.creates_device_of(&project, "b").await);
     talks.posts("raise", json!({})).await.created();
@@ -129,7 +129,7 @@ async fn a_silent_device_is_missing_until_it_talks(app: &TestApp) {
 }
 
 async fn an_interval_does_not_end_the_silence(app: &TestApp) {
-    let ana = app.developer("ana").await;
+    let ana = app.developer("ana").await.with_key().await;
     let mut design = watched();
     design["tick"] = json!({"type": "interval", "properties": {"minutes": 15}, "triggers": {"elapsed": [
         to_with("status", "setStatus", json!({"status": "info"})), to("was", "store"),
@@ -149,7 +149,7 @@ async fn an_interval_does_not_end_the_silence(app: &TestApp) {
 async fn a_missing_device_and_an_interval_outlive_the_server() {
     let app = TestApp::start().await;
     let (id, token, jwt) = {
-        let ana = app.developer("ana").await;
+        let ana = app.developer("ana").await.with_key().await;
         let mut design = watched();
         design["tick"] = ticking(60)["tick"].clone();
         design["ticks"] = json!({"type": "storage"});
