@@ -6,7 +6,7 @@
 //! device that talks is looked at once in its time, and found not to be silent.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -32,8 +32,6 @@ const BATCH: usize = 512;
 const AT_ONCE: usize = 64;
 /// The look whether a device is silent stands under this name, which no element has.
 const SILENCE: &str = "";
-/// A device that could not be served now is tried again after so many seconds.
-const RETRY_SECONDS: i64 = 5;
 /// A run on the threads for code is given up for lost after so many seconds.
 const CODE_SECONDS: i64 = 300;
 
@@ -71,11 +69,14 @@ impl Hub {
     async fn serve_alarms(&self) -> Result<bool> {
         let now = self.0.clock.now();
         let due = self.0.registry.alarms_due(now, BATCH).await.told()?;
-        let more = due.len() == BATCH;
+        let (is_full, failures) = (due.len() == BATCH, AtomicUsize::new(0));
+        let failures = &failures;
         let served = futures::stream::iter(due).map(|alarm| async move {
             let next = self.serve_alarm(&alarm, now).await.unwrap_or_else(|error| {
                 tracing::warn!(%error, device = %alarm.device.id, "an alarm of a device is served later");
-                Next::At(now.plus_seconds(RETRY_SECONDS))
+                failures.fetch_add(1, Ordering::Relaxed);
+                // Still due, but behind those that have waited.
+                Next::At(now)
             });
             (alarm.number, next)
         });
@@ -88,7 +89,7 @@ impl Hub {
             }
         }
         self.0.registry.alarms_set(&again).await.told()?;
-        Ok(more)
+        Ok(is_full && failures.load(Ordering::Relaxed) == 0)
     }
 
     async fn serve_alarm(&self, alarm: &DueAlarm, now: Timestamp) -> Result<Next> {
@@ -128,7 +129,7 @@ impl Hub {
     async fn set_elapsed(&self, alarm: &DueAlarm, next: Result<Timestamp>) {
         let next = next.unwrap_or_else(|error| {
             tracing::debug!(%error, device = %alarm.device.id, "an interval of a device elapses later");
-            self.0.clock.now().plus_seconds(RETRY_SECONDS)
+            self.0.clock.now()
         });
         if let Err(error) = self.0.registry.alarms_set(&[(alarm.number, next)]).await {
             tracing::warn!(%error, device = %alarm.device.id, "an interval of a device elapses once more");
