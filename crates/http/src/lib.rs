@@ -10,6 +10,7 @@ mod call;
 mod completed;
 mod data;
 mod devices;
+mod dry_runs;
 mod events;
 mod export;
 mod filter;

@@ -9,8 +9,8 @@ use isobar_model::ids::{DeviceId, OrganizationId, ProjectId, UserId};
 use crate::call::Call;
 use crate::reply::Answer;
 use crate::{
-    auth, data, devices, events, health, images, locations, notifications, openapi, organizations, projects, settings,
-    users, webhook,
+    auth, data, devices, dry_runs, events, health, images, locations, notifications, openapi, organizations, projects,
+    settings, users, webhook,
 };
 
 /// The method of an operation.
@@ -152,6 +152,7 @@ const TABLE: &[RouteRow] = &[
     row(Get,    "/v2/projects/{id}/image",                    User,         Some(Action::ProjectRead),       by!(images::image_posted::<ProjectId>)),
     row(Post,   "/v2/projects/{id}/image",                    User,         Some(Action::ProjectUpdate),     by!(images::image_set::<ProjectId>)),
     row(Get,    "/v2/projects/{id}/image.png",                User,         Some(Action::ProjectRead),       by!(images::image_png::<ProjectId>)),
+    row(Post,   "/v2/projects/{id}/specification/test",  User,         Some(Action::ProjectDryRun),     by!(dry_runs::specification_test)),
 
     row(Get,    "/v2/users",                             User,         Some(Action::UserRead),          by!(users::user_list)),
     row(Post,   "/v2/users",                             User,         Some(Action::UserCreate),        by!(users::user_create)),

@@ -2,7 +2,7 @@
 //! whoever changes a thing marks its entries stale and removes them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
 
 use isobar_design::{DeviceView, Plan};
 use isobar_model::access::{self, Caller, Lineage};
@@ -15,6 +15,7 @@ use isobar_model::setting::SettingRecord;
 use parking_lot::Mutex;
 
 use crate::Hub;
+use crate::code::Turns;
 use crate::error::Told as _;
 use crate::fresh::Fresh;
 use crate::in_force::DeviceEntries;
@@ -35,6 +36,10 @@ pub(crate) struct DeviceEntry {
     pub view: Mutex<Arc<DeviceView>>,
     /// When its newest event came, in milliseconds; 0: nothing that the registry does not know.
     pub active: AtomicI64,
+    /// When the newest event ran by this entry, in milliseconds; 0: none did.
+    pub heard: AtomicI64,
+    /// The number of the status that a missing device gets back.
+    pub before_missing: AtomicU8,
     /// The one entry of its device that runs go by.
     in_force: AtomicBool,
 }
@@ -57,6 +62,8 @@ impl DeviceEntry {
 /// A project's compiled design.
 pub(crate) struct PlanEntry {
     pub plan: Plan,
+    /// Where its runs with code take turns.
+    pub turns: Turns,
     stale: AtomicBool,
 }
 
@@ -126,6 +133,8 @@ pub(crate) fn entry_of(
         plan,
         view: Mutex::new(Arc::new(view)),
         active: AtomicI64::new(0),
+        heard: AtomicI64::new(0),
+        before_missing: AtomicU8::new(found.status_before.number()),
         in_force: AtomicBool::new(false),
     })
 }
@@ -180,7 +189,7 @@ impl Hub {
             let plan = compiled(specification.planes).await?.map_err(|faults| {
                 Error::internal(format!("the stored design of project {project} does not compile: {faults:?}"))
             })?;
-            Ok(Some(Arc::new(PlanEntry { plan, stale: AtomicBool::new(false) })))
+            Ok(Some(Arc::new(PlanEntry { plan, turns: Turns::new(), stale: AtomicBool::new(false) })))
         };
         self.0.entries.plans.get_or_load(&project, load).await?.ok_or(Error::Missing("project"))
     }

@@ -7,6 +7,7 @@ use isobar_model::page::{ListRequest, Page};
 use isobar_model::project::{Project, ProjectInput, Specification, SpecificationInput};
 use isobar_store::registry::NewProject;
 
+use crate::alarms::alarms_of;
 use crate::entries::compiled;
 use crate::error::Told as _;
 use crate::{Hub, TreeQuery};
@@ -61,8 +62,9 @@ impl Hub {
         input: SpecificationInput,
     ) -> Result<Specification> {
         let pass = self.project_write(caller, id, Action::ProjectUpdate).await?;
-        compiled(input.planes.clone()).await?.map_err(Error::Invalid)?;
-        let written = self.0.registry.specification_write(&pass, &input, self.0.clock.now()).await.told()?;
+        let plan = compiled(input.planes.clone()).await?.map_err(Error::Invalid)?;
+        let (alarms, now) = (alarms_of(&plan), self.0.clock.now());
+        let written = self.0.registry.specification_write(&pass, &input, &alarms, now).await.told()?;
         self.design_changed(id);
         Ok(written)
     }

@@ -5,6 +5,7 @@ pub mod access;
 pub mod chance;
 pub mod check;
 pub mod device;
+pub mod dry_run;
 pub mod error;
 pub mod event;
 pub mod ids;

@@ -144,6 +144,14 @@ pub(crate) fn told(outcome: &Outcome) -> Vec<String> {
         Effect::SetSetting { element, value: Some(value) } => format!("set {element} {}", value.text()),
         Effect::SetSetting { element, value: None } => format!("reset {element}"),
         Effect::Remember { element, state } => format!("remember {element} {}", String::from_utf8_lossy(state)),
+        Effect::Notify { element, message, minimum_role } => {
+            format!("notify {element} {} {message}", minimum_role.name())
+        }
+        Effect::Call { element, request } => {
+            let headers: Vec<String> = request.headers.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let body = request.body.as_deref().unwrap_or("-");
+            format!("call {element} {} {} [{}] {body}", request.method, request.url, headers.join(" "))
+        }
     });
     let errors = outcome.errors.iter().map(|error| format!("error {}: {}", error.element, error.message));
     effects.chain(errors).collect()

@@ -5,7 +5,7 @@ use isobar_model::device::StreetAddress;
 use isobar_model::role::Role;
 use utoipa::ToSchema;
 
-use crate::views::{Id, Raw};
+use crate::views::{AnyJson, Id, Raw};
 
 /// Registers or creates a user.
 #[derive(ToSchema)]
@@ -167,6 +167,20 @@ pub(super) struct SpecificationInput {
     description: String,
     meta: Option<Raw>,
     planes: Option<Raw>,
+}
+
+/// Tries a design out.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct DryRunInput {
+    /// The specification to try, of which only `planes` counts; left out: that of the project.
+    specification: Option<Raw>,
+    /// Where the run begins: a deviceEvent, a deviceSetting or an interval.
+    #[schema(min_length = 1, max_length = 128)]
+    element_name: String,
+    payload: AnyJson,
+    /// A device whose metadata, settings, values and states the run sees; left out: one is made up.
+    device: Option<Id>,
 }
 
 /// Creates or updates a device.

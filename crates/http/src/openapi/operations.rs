@@ -5,12 +5,13 @@ use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Ref, RefOr};
 
 use super::bodies::{
-    AccountName, ApiKeyInput, DeviceInput, ImageText, Login, NewUser, OrganizationInput, ProjectInput, ReadMark,
-    ResetInput, SpecificationInput, SystemMessage, UserInput,
+    AccountName, ApiKeyInput, DeviceInput, DryRunInput, ImageText, Login, NewUser, OrganizationInput, ProjectInput,
+    ReadMark, ResetInput, SpecificationInput, SystemMessage, UserInput,
 };
 use super::parameters::*;
 use super::setting_bodies::{DeviceIds, SettingItems, SettingValue};
 use super::webhook::WEBHOOK;
+use crate::dry_runs::DryRunJson;
 use crate::locations::DeviceLocationJson;
 use crate::notifications::NotificationJson;
 use crate::problem::ErrorBody;
@@ -131,6 +132,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         [], text of::<ImageText>, [Json(200, of::<ErrorBody>)]),
     operation!("projects", Get "/v2/projects/{id}/image.png", "Fetch a project's image as a picture",
         [IF_NONE_MATCH], None, [Other(200, "image/png"), Empty(304)]),
+    operation!("projects", Post "/v2/projects/{id}/specification/test", "Try a design out: what would happen, step by step",
+        [], Some(of::<DryRunInput>), [Json(200, of::<DryRunJson>)]),
 
     operation!("users", Get "/v2/users", "List users",
         [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_BY, ENTITY_LIST], None, [Page(200, of::<UserJson>)]),

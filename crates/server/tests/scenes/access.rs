@@ -120,6 +120,10 @@ impl<'a> Things<'a> {
             ("PUT", "/v2/projects/{id}/specification") => {
                 case(&format!("/v2/projects/{project}/specification"), named("designed"), 200)
             }
+            ("POST", "/v2/projects/{id}/specification/test") => {
+                let body = json!({"elementName": "reading", "payload": {"temp": 4}});
+                case(&format!("/v2/projects/{project}/specification/test"), Some(body), 200)
+            }
             ("POST", "/v2/users") => {
                 case(row.path, Some(new_user(&format!("u{}{device}", row.method.name()), "basicUser")), 201)
             }

@@ -4,12 +4,15 @@
 
 mod access;
 mod bad_input;
+mod calls;
 mod data;
 mod device_tokens;
 mod devices;
+mod dry_runs;
 mod events;
 mod exports;
 mod images;
+mod intervals;
 mod locations;
 mod long_lists;
 mod mail;

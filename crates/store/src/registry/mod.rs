@@ -3,7 +3,9 @@
 //! A method that touches a tenant's rows demands a pass. What decides about passes (placements) and what makes callers
 //! (credentials) demands none, and hands out no tenant's data.
 
+mod alarms;
 mod api_keys;
+mod backlog;
 mod credentials;
 mod db;
 mod deliveries;
@@ -29,6 +31,7 @@ mod users;
 
 use db::Db;
 
+pub use alarms::{DueAlarm, ProjectAlarm};
 pub use credentials::{Account, LoginRecord};
 pub use deliveries::{Delivery, NewDelivery};
 pub use devices::{DeviceChange, DeviceReport, NewDevice};

@@ -37,6 +37,14 @@ impl Dialect {
         }
     }
 
+    /// Holds the rows read until the transaction ends, against those too who only keep them in place.
+    pub(super) fn hold_alone(self) -> &'static str {
+        match self {
+            Self::Sqlite => "",
+            Self::Postgres => " FOR UPDATE",
+        }
+    }
+
     /// Keeps the rows read from being removed until the transaction ends.
     pub(super) fn hold_in_place(self) -> &'static str {
         match self {

@@ -8,6 +8,7 @@
     reason = "these are tests: a broken promise ends them"
 )]
 
+mod alarms;
 mod credentials;
 mod devices;
 pub mod given;
@@ -23,6 +24,7 @@ mod projects;
 mod settings;
 mod tree;
 
+pub use alarms::*;
 pub use credentials::*;
 pub use devices::*;
 pub use images::*;
@@ -79,6 +81,10 @@ macro_rules! registry_scenes {
             a_mark_of_everything_and_single_ones_go_together
             a_user_and_its_notifications_go_together
             old_notices_go_and_a_user_keeps_so_many
+            devices_have_the_alarms_of_their_project
+            an_alarm_is_set_and_removed
+            a_missing_device_keeps_the_status_before
+            a_source_of_deliveries_has_a_bound
             a_project_begins_with_an_empty_specification
             a_specification_is_kept_byte_for_byte
             projects_are_listed_by_type

@@ -17,6 +17,8 @@ pub struct Person<'a> {
     /// The refresh token.
     pub cookie: String,
     project: OnceCell<String>,
+    /// What it calls with instead of its jwt.
+    key: Option<String>,
 }
 
 impl<'a> Person<'a> {
@@ -32,12 +34,23 @@ impl<'a> Person<'a> {
             jwt: text(&login.json(), "jwtToken").to_owned(),
             cookie,
             project: OnceCell::new(),
+            key: None,
         }
+    }
+
+    /// Goes on with an API key, which outlives hours.
+    pub async fn with_key(mut self) -> Self {
+        self.key = Some(self.makes_api_key("scene").await);
+        self
     }
 
     /// A request with this person's token.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        self.app.request(method, path).bearer_auth(&self.jwt)
+        let request = self.app.request(method, path);
+        match &self.key {
+            Some(key) => request.header("api_auth_token", key),
+            None => request.bearer_auth(&self.jwt),
+        }
     }
 
     pub async fn get(&self, path: &str) -> Answer {

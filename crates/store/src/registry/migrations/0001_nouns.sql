@@ -179,6 +179,15 @@ CREATE TABLE specifications (
     planes {text} NOT NULL
 );
 
+-- What every device of a project has due after so many minutes: intervals by their element, and under the empty name
+-- the look whether it is silent.
+CREATE TABLE project_alarms (
+    project_id {text} NOT NULL REFERENCES projects (id) ON DELETE CASCADE,
+    element {text} NOT NULL,
+    minutes BIGINT NOT NULL,
+    PRIMARY KEY (project_id, element)
+);
+
 CREATE TABLE devices (
     key {key},
     id {text} NOT NULL UNIQUE,
@@ -198,6 +207,8 @@ CREATE TABLE devices (
     place_latitude DOUBLE PRECISION,
     place_longitude DOUBLE PRECISION,
     status BIGINT NOT NULL DEFAULT 0,
+    -- What a missing device gets back when it is heard again.
+    status_before BIGINT NOT NULL DEFAULT 0,
     created_by {text},
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL
@@ -225,6 +236,15 @@ CREATE TABLE device_activity (
     last_active BIGINT NOT NULL
 );
 CREATE INDEX device_activity_order ON device_activity (last_active DESC, id, organization_id);
+
+CREATE TABLE device_alarms (
+    id {key},
+    device_key BIGINT NOT NULL REFERENCES devices (key) ON DELETE CASCADE,
+    element {text} NOT NULL,
+    due_at BIGINT NOT NULL,
+    UNIQUE (device_key, element)
+);
+CREATE INDEX device_alarms_due ON device_alarms (due_at, id);
 
 -- Beside the devices, because it is read from end to end: what a device is searched by, in lower case.
 CREATE TABLE device_search (
