@@ -19,7 +19,7 @@
   const { stringify } = JSON;
   const TheString = String, TheError = Error, TheDate = Date, TheRegExp = RegExp, TheMap = Map, TheSet = Set;
   const TheRangeError = RangeError, TheTypeError = TypeError;
-  const slice = String.prototype.slice;
+  const { slice, toWellFormed: wellFormed } = String.prototype;
   const push = Array.prototype.push;
   const TypedArray = getPrototypeOf(Uint8Array);
   const typedLength = getOwnPropertyDescriptor(TypedArray.prototype, 'length').get;
@@ -338,7 +338,7 @@
 
   function told(value) {
     const text = typeof value === 'string' ? value : value instanceof TheError ? TheString(value) : stringify(value) || TheString(value);
-    return apply(slice, text, [0, MESSAGE_CHARS_MAX]);
+    return apply(wellFormed, apply(slice, text, [0, MESSAGE_CHARS_MAX]), []);
   }
 
   /** The messages of `errors` and `warnings`, as JSON; undefined if there are none. */
