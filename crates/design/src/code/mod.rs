@@ -161,3 +161,67 @@ fn put_back(source: &Arc<Source>, engine: Engine) {
         engines.push((Arc::downgrade(source), engine));
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn engines() -> usize {
+        ENGINES.with(|engines| engines.borrow().len())
+    }
+
+    fn call(code: &Code) -> String {
+        let answer = code.call(&Uplink { bytes: &[1], f_port: None, received_at: 0 }, CALL_TIME);
+        answer.result.map_or_else(|failure| format!("{failure:?}"), |data| data.text().to_owned())
+    }
+
+    #[test]
+    fn an_engine_is_used_again_as_long_as_it_is_as_it_was() {
+        for (body, is_kept) in [
+            ("return {data: 1};", true),
+            ("x = 5; globalThis.y = 1; return {data: 1};", true),
+            ("try { Object.prototype.z = 1; } catch (e) {} return {data: 1};", true),
+            ("Object.defineProperty(globalThis, 'x', {value: 1}); return {data: 1};", false),
+            ("Promise.resolve().then(function () {}); return {data: 1};", false),
+        ] {
+            ENGINES.with(|engines| engines.borrow_mut().clear());
+            let code = Code::compile(&format!("function decodeUplink(input) {{ {body} }}")).unwrap();
+            assert!(!code.0.changes_built_ins, "{body}");
+            for _ in 0..3 {
+                assert_eq!(call(&code), "1", "{body}");
+                assert_eq!(engines(), usize::from(is_kept), "{body}");
+            }
+        }
+    }
+
+    #[test]
+    fn code_that_changes_built_in_objects_has_an_engine_for_every_call() {
+        ENGINES.with(|engines| engines.borrow_mut().clear());
+        let code =
+            Code::compile("Number.prototype.twice = function () { return 2 * this; }; function decodeUplink(input) { return {data: input.bytes[0].twice()}; }")
+                .unwrap();
+        assert!(code.0.changes_built_ins);
+        assert_eq!((call(&code).as_str(), call(&code).as_str(), engines()), ("2", "2", 0));
+    }
+
+    #[test]
+    fn a_thread_keeps_a_bounded_number_of_engines() {
+        let codes: Vec<Code> = (0..40)
+            .map(|n| Code::compile(&format!("function decodeUplink() {{ return {{data: {n}}}; }}")).unwrap())
+            .collect();
+        for (n, code) in codes.iter().enumerate() {
+            assert_eq!(call(code), n.to_string());
+        }
+        assert_eq!(engines(), ENGINES_MAX);
+        assert_eq!(call(&codes[0]), "0");
+    }
+
+    #[test]
+    fn what_a_call_overdraws_later_calls_go_without() {
+        let code = Code::compile("function decodeUplink() { return {data: 1}; }").unwrap();
+        code.0.owed.store(2 * CALL_TIME.as_nanos() as u64 + 5, Ordering::Relaxed);
+        assert!(call(&code).contains("is not run for a while"));
+        assert!(call(&code).contains("is not run for a while"));
+        assert_eq!(call(&code), "1");
+    }
+}

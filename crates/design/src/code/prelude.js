@@ -13,13 +13,13 @@
   const MESSAGES_MAX = 32;
   const MESSAGE_CHARS_MAX = 1000;
 
-  const { apply, construct, ownKeys, getPrototypeOf, getOwnPropertyDescriptor } = Reflect;
+  const { apply, construct, deleteProperty, ownKeys, getPrototypeOf, getOwnPropertyDescriptor } = Reflect;
   const { defineProperty, freeze } = Object;
   const { isArray } = Array;
   const { stringify } = JSON;
   const TheString = String, TheError = Error, TheDate = Date, TheRegExp = RegExp, TheMap = Map, TheSet = Set;
   const TheRangeError = RangeError, TheTypeError = TypeError;
-  const slice = String.prototype.slice;
+  const { slice, toWellFormed: wellFormed } = String.prototype;
   const push = Array.prototype.push;
   const TypedArray = getPrototypeOf(Uint8Array);
   const typedLength = getOwnPropertyDescriptor(TypedArray.prototype, 'length').get;
@@ -264,8 +264,9 @@
       }
     };
     members(globalThis);
-    [function* () {}, async function () {}, async function* () {}, (function* () {})(), [][Symbol.iterator](), ''[Symbol.iterator](),
-      new TheMap()[Symbol.iterator](), new TheSet()[Symbol.iterator](), ''.matchAll(/a/g)].forEach(meet);
+    // Those that no name leads to.
+    [function* () {}, async function () {}, async function* () {}, [][Symbol.iterator](), ''[Symbol.iterator](),
+      new TheMap()[Symbol.iterator](), new TheSet()[Symbol.iterator](), ''.matchAll(/a/g)].forEach((it) => meet(getPrototypeOf(it)));
     while (waiting.length > 0) members(waiting.pop());
     return seen;
   }
@@ -313,7 +314,8 @@
     }
   }
 
-  let known = 0;
+  /** The names of the global object, once it is sealed. */
+  let known;
 
   /** From here on the built-in objects stay as they are. */
   function seal() {
@@ -323,22 +325,22 @@
       const own = getOwnPropertyDescriptor(globalThis, key);
       if (own.configurable) defineProperty(globalThis, key, 'value' in own ? { writable: false, configurable: false } : { configurable: false });
     }
-    known = kept.length;
+    known = new TheSet(kept);
     for (const object of builtIns()) freeze(object);
   }
 
   /** Whether nothing is left of a run in the global object. */
   function swept() {
     const keys = ownKeys(globalThis);
-    for (let at = known; at < keys.length; at++) {
-      if (!Reflect.deleteProperty(globalThis, keys[at])) return false;
+    for (let at = 0; keys.length > known.size && at < keys.length; at++) {
+      if (!known.has(keys[at]) && !deleteProperty(globalThis, keys[at])) return false;
     }
     return getPrototypeOf(globalThis) === Object.prototype;
   }
 
   function told(value) {
     const text = typeof value === 'string' ? value : value instanceof TheError ? TheString(value) : stringify(value) || TheString(value);
-    return apply(slice, text, [0, MESSAGE_CHARS_MAX]);
+    return apply(wellFormed, apply(slice, text, [0, MESSAGE_CHARS_MAX]), []);
   }
 
   /** The messages of `errors` and `warnings`, as JSON; undefined if there are none. */
@@ -375,7 +377,7 @@
       result = [undefined, undefined, undefined, told(thrown)];
     }
     left = WORK_MAX;
-    result[4] = known > 0 && swept();
+    result[4] = known !== undefined && swept();
     return result;
   }
 

@@ -65,7 +65,8 @@ fn hex(text: &str) -> Option<Vec<u8>> {
 fn base64(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=');
     // One digit alone carries no byte, and padding only fills up a group of four.
-    if digits.len() % 4 == 1 || (text.len() != digits.len() && text.len() % 4 != 0) || text.len() - digits.len() > 2 {
+    let padding = text.len() - digits.len();
+    if digits.len() % 4 == 1 || padding > 2 || (padding > 0 && !text.len().is_multiple_of(4)) {
         return None;
     }
     let mut bytes = Vec::with_capacity(digits.len() * 3 / 4);
