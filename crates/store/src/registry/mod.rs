@@ -4,27 +4,32 @@
 //! (credentials) demands none, and hands out no tenant's data.
 
 mod api_keys;
+mod appearance;
 mod credentials;
 mod db;
 mod devices;
 mod devices_list;
 mod lists;
 mod migrations;
+mod organization_change;
 mod organizations;
 mod projects;
 mod sessions;
 mod settings;
 mod specifications;
 mod sql;
+mod usage;
 mod users;
 
 use db::Db;
 
 pub use credentials::{Account, LoginRecord};
 pub use devices::{DeviceChange, DeviceReport, NewDevice};
-pub use organizations::{NewOrganization, OrganizationChange};
+pub use organization_change::OrganizationChange;
+pub use organizations::NewOrganization;
 pub use projects::NewProject;
 pub use settings::SettingWrite;
+pub use usage::{Alert, LimitedOrganization, Used};
 pub use users::{NewUserRow, UserChange};
 
 use crate::error::Result;

@@ -35,6 +35,22 @@ impl Dialect {
         }
     }
 
+    /// As [`Dialect::hold_for_change`], for the rows of one table among those joined.
+    pub(super) fn hold_for_change_of(self, table: &str) -> String {
+        match self {
+            Self::Sqlite => String::new(),
+            Self::Postgres => format!(" FOR NO KEY UPDATE OF {table}"),
+        }
+    }
+
+    /// Holds the rows read until the transaction ends so that nothing else may refer to them or change them.
+    pub(super) fn hold_alone(self) -> &'static str {
+        match self {
+            Self::Sqlite => "",
+            Self::Postgres => " FOR UPDATE",
+        }
+    }
+
     /// Keeps the rows read from being removed until the transaction ends.
     pub(super) fn hold_in_place(self) -> &'static str {
         match self {
@@ -67,14 +83,18 @@ impl Dialect {
         }
     }
 
-    /// The pairs of one bound JSON array of arrays as rows of `item` (a text) and `moment` (a number).
-    fn rows_of_moments(self) -> &'static str {
+    /// The pairs of one bound JSON array of arrays as rows of `item` (a text) and `number`.
+    fn rows_of_pairs(self, number: &str) -> String {
         match self {
             Self::Sqlite => {
-                "(SELECT json_extract(value, '$[0]') AS item, json_extract(value, '$[1]') AS moment FROM json_each(?))"
+                format!(
+                    "(SELECT json_extract(value, '$[0]') AS item, json_extract(value, '$[1]') AS {number} FROM json_each(?))"
+                )
             }
             Self::Postgres => {
-                "(SELECT pair->>0 AS item, (pair->>1)::bigint AS moment FROM jsonb_array_elements(?::jsonb) AS pair)"
+                format!(
+                    "(SELECT pair->>0 AS item, (pair->>1)::bigint AS {number} FROM jsonb_array_elements(?::jsonb) AS pair)"
+                )
             }
         }
     }
@@ -126,7 +146,13 @@ impl Sql {
         pairs: impl IntoIterator<Item = (serde_json::Value, Timestamp)>,
     ) -> Self {
         let list: Vec<_> = pairs.into_iter().map(|(item, moment)| serde_json::json!([item, moment.millis()])).collect();
-        self.text(dialect.rows_of_moments()).bind(serde_json::Value::Array(list).to_string())
+        self.text(&dialect.rows_of_pairs("moment")).bind(serde_json::Value::Array(list).to_string())
+    }
+
+    /// A relation of `item` and `amount`, from pairs.
+    pub(super) fn amounts(self, dialect: Dialect, pairs: impl IntoIterator<Item = (serde_json::Value, u64)>) -> Self {
+        let list: Vec<_> = pairs.into_iter().map(|(item, amount)| serde_json::json!([item, amount])).collect();
+        self.text(&dialect.rows_of_pairs("amount")).bind(serde_json::Value::Array(list).to_string())
     }
 
     fn statement(self, backend: DbBackend) -> Statement {
