@@ -14,6 +14,7 @@ mod gate;
 mod in_force;
 mod intake;
 mod live;
+mod notifications;
 mod organizations;
 mod outbox;
 mod passwords;
@@ -43,6 +44,7 @@ pub use data::{StorageElement, StorageList};
 pub use devices::{DeviceView, LastChoice};
 pub use events::{HistoryRequest, StreamScope};
 pub use gate::{Accepts, Credentials, DeviceSession, Principal};
+pub use isobar_store::registry::NotificationMark;
 pub use isobar_store::telemetry::{Filter, FilterField, Operand, Operator, ValueQuery, ValueSort};
 pub use queue::QueueRead;
 pub use sessions::Tokens;
@@ -91,6 +93,7 @@ struct Inner {
     live: live::Live,
     outbox: outbox::Outbox,
     activity: activity::Activity,
+    notices: notifications::Notices,
     /// Becomes true when calls no longer wait for what may come.
     closing: watch::Sender<bool>,
     stop: watch::Sender<bool>,
@@ -113,6 +116,7 @@ impl Hub {
             live: live::Live::new(),
             outbox: outbox::Outbox::new(),
             activity: activity::Activity::default(),
+            notices: notifications::Notices::new(),
             mint: IdMint::new(),
             closing: watch::Sender::new(false),
             stop: watch::Sender::new(false),
@@ -129,6 +133,7 @@ impl Hub {
         hub.spawn(|hub, stop| async move { hub.run_outbox(place, stop).await });
         hub.spawn(|hub, stop| async move { hub.run_activity(stop).await });
         hub.spawn(|hub, stop| async move { hub.run_retention(stop).await });
+        hub.spawn(|hub, stop| async move { hub.run_notices(stop).await });
         Ok(Started { hub, first_password })
     }
 

@@ -1,4 +1,4 @@
-//! What time takes away: history after six months, sessions after their end (specification: Limits).
+//! What time takes away: history and notifications after six months, sessions after their end (specification: Limits).
 
 use std::time::Duration;
 
@@ -26,6 +26,9 @@ impl Hub {
             }
             if let Err(error) = self.sweep_sessions().await {
                 tracing::warn!(%error, "ended sessions could not be removed");
+            }
+            if let Err(error) = self.sweep_notices().await {
+                tracing::warn!(%error, "old notifications could not be removed");
             }
             if pause(&mut stop, LOOK_EVERY).await {
                 return;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rand::Rng;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::time::Timestamp;
@@ -84,6 +85,29 @@ id! {
     ApiKeyId;
     /// Names one record of a device setting.
     SettingId;
+    /// Names a notification.
+    NotificationId;
+}
+
+impl NotificationId {
+    /// The identifier of what happened at `at` and is told apart by `parts`: the same moment and parts give the same
+    /// identifier, so that a notice given out again is known. The form is a UUIDv7's, with a SHA-256 digest of the
+    /// parts where others have chance (RFC 9562, 5.7).
+    pub fn derived(at: Timestamp, parts: &[&str]) -> Self {
+        let mut digest = Sha256::new();
+        for part in parts {
+            // Each with its length: no two lists of parts read the same.
+            digest.update((part.len() as u64).to_be_bytes());
+            digest.update(part.as_bytes());
+        }
+        let digest: [u8; 32] = digest.finalize().into();
+        let mut bytes = [0; 16];
+        bytes[..6].copy_from_slice(&(at.millis().max(0) as u64).to_be_bytes()[2..]);
+        bytes[6..].copy_from_slice(&digest[..10]);
+        bytes[6] = (bytes[6] & 0x0f) | 0x70;
+        bytes[8] = (bytes[8] & 0x3f) | 0x80;
+        Self(Uuid::from_bytes(bytes))
+    }
 }
 
 /// The registry's number for a device: dense, never reused. It keeps the rows of the telemetry store short.
@@ -149,6 +173,23 @@ mod tests {
     fn an_identifier_remembers_its_millisecond() {
         let id = EventId(IdMint::new().mint(Timestamp::from_millis(1_700_000_000_123), &mut seeded(2)));
         assert_eq!(id.minted_at().millis(), 1_700_000_000_123);
+    }
+
+    #[test]
+    fn a_derived_identifier_is_the_same_for_the_same_thing_only() {
+        let (now, later) = (Timestamp::from_millis(1_700_000_000_123), Timestamp::from_millis(1_700_000_000_124));
+        let id = NotificationId::derived(now, &["event", "alarm"]);
+        assert_eq!(id, NotificationId::derived(now, &["event", "alarm"]));
+        assert_eq!((id.minted_at(), id.0.get_version_num()), (now, 7));
+        assert_eq!(id.to_string().parse(), Ok(id));
+        for other in [
+            NotificationId::derived(later, &["event", "alarm"]),
+            NotificationId::derived(now, &["eventalarm"]),
+            NotificationId::derived(now, &["even", "talarm"]),
+            NotificationId::derived(now, &["event", "alarm", ""]),
+        ] {
+            assert_ne!(other, id);
+        }
     }
 
     #[test]

@@ -11,6 +11,8 @@ mod devices;
 mod devices_list;
 mod lists;
 mod migrations;
+mod notices;
+mod notifications;
 mod organization_change;
 mod organizations;
 mod projects;
@@ -25,6 +27,8 @@ use db::Db;
 
 pub use credentials::{Account, LoginRecord};
 pub use devices::{DeviceChange, DeviceReport, NewDevice};
+pub use notices::{Recipient, Spreading};
+pub use notifications::NotificationMark;
 pub use organization_change::OrganizationChange;
 pub use organizations::NewOrganization;
 pub use projects::NewProject;

@@ -4,7 +4,9 @@ use std::str::FromStr;
 
 use bytes::Bytes;
 use isobar_model::access::Lineage;
-use isobar_model::ids::{ApiKeyId, DeviceId, DeviceKey, OrganizationId, ProjectId, SessionId, SettingId, UserId};
+use isobar_model::ids::{
+    ApiKeyId, DeviceId, DeviceKey, NotificationId, OrganizationId, ProjectId, SessionId, SettingId, UserId,
+};
 use isobar_model::json::RawJson;
 use isobar_model::secret::Digest;
 use isobar_model::time::Timestamp;
@@ -83,6 +85,14 @@ impl Dialect {
         }
     }
 
+    /// The numbers of one bound JSON array as rows.
+    fn rows_of_numbers(self) -> &'static str {
+        match self {
+            Self::Sqlite => "(SELECT value FROM json_each(?))",
+            Self::Postgres => "(SELECT jsonb_array_elements_text(?::jsonb)::bigint)",
+        }
+    }
+
     /// The pairs of one bound JSON array of arrays as rows of `item` (a text) and `number`.
     fn rows_of_pairs(self, number: &str) -> String {
         match self {
@@ -137,6 +147,12 @@ impl Sql {
         let texts = texts.into_iter().map(|text| text.to_string()).filter(|text| !text.contains('\0'));
         let list: Vec<_> = texts.map(serde_json::Value::String).collect();
         self.text(" IN ").text(dialect.rows_of_texts()).bind(serde_json::Value::Array(list).to_string())
+    }
+
+    /// `IN` a list of numbers.
+    pub(super) fn among_numbers(self, dialect: Dialect, numbers: &[i64]) -> Self {
+        let list = serde_json::Value::from(numbers).to_string();
+        self.text(" IN ").text(dialect.rows_of_numbers()).bind(list)
     }
 
     /// A relation of `item` and `moment`, from pairs.
@@ -265,6 +281,7 @@ bound! {
     SessionId => String, |id| id.to_string();
     ApiKeyId => String, |id| id.to_string();
     SettingId => String, |id| id.to_string();
+    NotificationId => String, |id| id.to_string();
 }
 
 impl Bound for &str {

@@ -276,7 +276,12 @@ pub(super) async fn read(connection: &impl ConnectionTrait, ids: &[UserId]) -> R
 
 /// The role of a row, kept as its place in the rank.
 pub(super) fn role(row: &Row) -> Result<Role> {
-    let place = row.number("role")?;
+    role_at(row, "role")
+}
+
+/// The role in a column.
+pub(super) fn role_at(row: &Row, column: &str) -> Result<Role> {
+    let place = row.number(column)?;
     let role = usize::try_from(place).ok().and_then(|place| Role::ALL.get(place).copied());
     role.ok_or_else(|| StoreError::Damaged(format!("role {place}")))
 }

@@ -124,6 +124,54 @@ CREATE TABLE api_keys (
 );
 CREATE INDEX api_keys_user ON api_keys (user_id, created_at, id);
 
+CREATE TABLE notifications (
+    -- In the order in which they were given out.
+    number {key},
+    id {text} NOT NULL UNIQUE,
+    kind {text} NOT NULL,
+    message {text} NOT NULL,
+    device_id {text},
+    -- 1: for every user that there was. Such a notice has no row for each of them, whatever their number.
+    everybody BIGINT NOT NULL,
+    -- Else for one user, or for those of an organization of at least a rank.
+    user_id {text},
+    organization_id {text},
+    minimum_role BIGINT NOT NULL,
+    -- The last user, in the order of ids, that it was spread to: empty at first, none when all have it.
+    spread_to {text},
+    created_at BIGINT NOT NULL
+);
+CREATE INDEX notifications_age ON notifications (created_at, number);
+CREATE INDEX notifications_everybody ON notifications (created_at, number) WHERE everybody = 1;
+CREATE INDEX notifications_spreading ON notifications (number) WHERE spread_to IS NOT NULL;
+
+-- Who has a notice that is not for everybody. Deleting it is deleting the row.
+CREATE TABLE notification_recipients (
+    number {number} NOT NULL REFERENCES notifications (number) ON DELETE CASCADE,
+    user_id {text} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+    read BIGINT NOT NULL DEFAULT 0,
+    created_at BIGINT NOT NULL,
+    PRIMARY KEY (number, user_id)
+);
+CREATE INDEX notification_recipients_inbox ON notification_recipients (user_id, created_at, number, read);
+
+-- What a user did to a notice that is for everybody.
+CREATE TABLE notification_states (
+    number {number} NOT NULL REFERENCES notifications (number) ON DELETE CASCADE,
+    user_id {text} NOT NULL REFERENCES users (id) ON DELETE CASCADE,
+    read BIGINT NOT NULL,
+    deleted BIGINT NOT NULL,
+    PRIMARY KEY (user_id, number)
+);
+CREATE INDEX notification_states_notice ON notification_states (number);
+
+-- What a user did to all notices for everybody at once, up to a number; a state of a single one goes before it.
+CREATE TABLE notification_marks (
+    user_id {text} PRIMARY KEY REFERENCES users (id) ON DELETE CASCADE,
+    read_to BIGINT NOT NULL,
+    deleted_to BIGINT NOT NULL
+);
+
 CREATE TABLE projects (
     id {text} PRIMARY KEY,
     organization_id {text} NOT NULL REFERENCES organizations (id),

@@ -1,0 +1,165 @@
+//! Notifications. A notice is kept first, durably and once; then it is spread to those whom it is for, a part at a time,
+//! so that one for ten thousand users holds the registry's writer from nobody. What a crash leaves half-spread is
+//! finished at the next start.
+
+use std::time::Duration;
+
+use isobar_model::access::{self, Action, Caller};
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::NotificationId;
+pub(crate) use isobar_model::notification::{Audience, Notice};
+use isobar_model::notification::{MESSAGE_MAX, Notification, NotificationKind};
+use isobar_model::page::{Page, PageRequest, TimeRange};
+use isobar_model::preferences::Preferences;
+use isobar_store::error::StoreError;
+use isobar_store::registry::{NotificationMark, Spreading};
+use metrics::Counter;
+use tokio::sync::{Notify, watch};
+
+use crate::error::Told as _;
+use crate::{Hub, pause, stopped};
+
+/// Recipients that a notice is spread to at a time.
+const SPREAD_AT_ONCE: u32 = 500;
+/// Pause after a failure of the registry.
+const RETRY: Duration = Duration::from_secs(1);
+/// Notices removed at a time: more would hold the registry's writer from others.
+const SWEPT_AT_ONCE: u32 = 50;
+/// Most notices of its own that a user keeps; beyond, the oldest go.
+const KEPT_MAX: u64 = 100_000;
+/// Notices of one user removed at a time.
+const TRIMMED_AT_ONCE: u32 = 5_000;
+
+/// What goes on beside the calls.
+pub(crate) struct Notices {
+    wake: Notify,
+    told: [(NotificationKind, Counter); 3],
+}
+
+impl Notices {
+    pub(crate) fn new() -> Self {
+        const TOLD: &str = "isobar_notices_total";
+        metrics::describe_counter!(TOLD, "Notices given out, by kind");
+        let told = NotificationKind::ALL.map(|kind| (kind, metrics::counter!(TOLD, "kind" => kind.name())));
+        Self { wake: Notify::new(), told }
+    }
+
+    fn count(&self, kind: NotificationKind) {
+        self.told.iter().filter(|(told, _)| *told == kind).for_each(|(_, counter)| counter.increment(1));
+    }
+}
+
+impl Hub {
+    /// Tells users something, durably. Whom it is for, and by what their preferences let it come, is settled now.
+    /// The same identifier again changes nothing, but finishes what was begun.
+    pub(crate) async fn notify(&self, mut notice: Notice) -> Result<()> {
+        if let Some((end, _)) = notice.message.char_indices().nth(MESSAGE_MAX) {
+            notice.message.truncate(end);
+        }
+        let (id, kind, to) = (notice.id, notice.kind, notice.to);
+        let pass = access::system(notice, "a notice is kept for those whom it is for");
+        if self.0.registry.notice_create(&pass).await.told()? {
+            self.0.notices.count(kind);
+        }
+        if to == Audience::Everybody {
+            // It appears at once, to all; the walk through those who want an e-mail may take its time.
+            self.0.notices.wake.notify_one();
+            return Ok(());
+        }
+        let mut spreading = self.0.registry.notice_spreading(id).await.told()?;
+        while let Some(part) = spreading {
+            spreading = self.spread(part).await.told()?;
+        }
+        Ok(())
+    }
+
+    /// Tells every user something.
+    pub async fn system_notification_emit(&self, caller: &Caller, message: String) -> Result<()> {
+        self.allow(caller, Action::SystemNotificationEmit).await?;
+        let (id, at) = (NotificationId(self.new_id().0), self.0.clock.now());
+        let kind = NotificationKind::System;
+        self.notify(Notice { id, kind, to: Audience::Everybody, message, device: None, at }).await
+    }
+
+    /// Lists the caller's notifications, newest first.
+    pub async fn notification_list(
+        &self,
+        caller: &Caller,
+        page: PageRequest,
+        unread: bool,
+    ) -> Result<Page<Notification>> {
+        self.0.registry.notification_list(&access::own(caller), page, unread).await.told()
+    }
+
+    /// Fetches one of the caller's notifications. Those of others do not exist for it.
+    pub async fn notification_fetch(&self, caller: &Caller, id: NotificationId) -> Result<Notification> {
+        let found = self.0.registry.notification_fetch(&access::own(caller), id).await.told()?;
+        found.ok_or(Error::Missing("notification"))
+    }
+
+    /// Notes whether the caller has read one of its notifications.
+    pub async fn notification_update(&self, caller: &Caller, id: NotificationId, read: bool) -> Result<()> {
+        let found = self.0.registry.notification_update(&access::own(caller), id, read).await.told()?;
+        if found { Ok(()) } else { Err(Error::Missing("notification")) }
+    }
+
+    /// Marks or deletes the caller's notifications of a range of time. Those that come later are not touched,
+    /// even if the range goes on.
+    pub async fn notifications_mark(&self, caller: &Caller, range: TimeRange, mark: NotificationMark) -> Result<()> {
+        self.0.registry.notifications_mark(&access::own(caller), range, mark).await.told()
+    }
+
+    /// Spreads notices that are for everybody, and what an earlier process left.
+    pub(crate) async fn run_notices(self, mut stop: watch::Receiver<bool>) {
+        loop {
+            let next = async {
+                match self.0.registry.notice_to_spread().await? {
+                    Some(part) => self.spread(part).await.map(|_| true),
+                    None => Ok(false),
+                }
+            };
+            match next.await {
+                Ok(true) if *stop.borrow() => return,
+                Ok(true) => {}
+                Ok(false) => tokio::select! {
+                    () = self.0.notices.wake.notified() => {}
+                    () = stopped(&mut stop) => return,
+                },
+                Err(error) => {
+                    tracing::warn!(%error, "notices wait for the registry");
+                    if pause(&mut stop, RETRY).await {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Spreads a notice to its next recipients; what is left of it then.
+    async fn spread(&self, part: Spreading) -> std::result::Result<Option<Spreading>, StoreError> {
+        let recipients = self.0.registry.notice_recipients(&part, SPREAD_AT_ONCE).await?;
+        let whole = recipients.len() >= SPREAD_AT_ONCE as usize;
+        let last = recipients.last().filter(|_| whole).map(|recipient| recipient.id);
+        let appears = |preferences: &Preferences| preferences.in_app(part.notice.kind);
+        let mut in_app = Vec::new();
+        for recipient in &recipients {
+            let preferences = Preferences::of(recipient.preferences.as_ref());
+            // Everybody has it already, without a row for each.
+            if part.notice.to != Audience::Everybody && appears(&preferences) {
+                in_app.push(recipient.id);
+            }
+        }
+        self.0.registry.notice_spread(part, &in_app, last).await
+    }
+
+    /// Removes notifications of before history begins, and a user's oldest beyond what it may keep.
+    pub(crate) async fn sweep_notices(&self) -> std::result::Result<(), StoreError> {
+        let registry = &self.0.registry;
+        while registry.notices_sweep(self.history_begins(), SWEPT_AT_ONCE).await? >= u64::from(SWEPT_AT_ONCE) {}
+        for user in registry.notices_hoarded(KEPT_MAX).await? {
+            let pass = access::system(user, "a user keeps so many notices and no more");
+            while registry.notices_trim(&pass, KEPT_MAX, TRIMMED_AT_ONCE).await? >= u64::from(TRIMMED_AT_ONCE) {}
+        }
+        Ok(())
+    }
+}
