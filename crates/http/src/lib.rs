@@ -3,6 +3,7 @@
 //! in [`gate`], once.
 
 mod app;
+mod appearance;
 mod auth;
 mod body;
 mod call;

@@ -7,7 +7,7 @@ use isobar_model::access::Action;
 
 use crate::call::Call;
 use crate::reply::Answer;
-use crate::{auth, data, devices, events, health, openapi, organizations, projects, users};
+use crate::{appearance, auth, data, devices, events, health, openapi, organizations, projects, users};
 
 /// The method of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,11 +128,22 @@ const TABLE: &[RouteRow] = &[
     row(Get,    "/v2/organizations",                     User,         Some(Action::OrganizationRead),  by!(organizations::organization_list)),
     row(Post,   "/v2/organizations",                     User,         Some(Action::OrganizationCreate), by!(organizations::organization_create)),
     row(Get,    "/v2/organizations/{id}",                User,         Some(Action::OrganizationRead),  by!(organizations::organization_fetch)),
+    row(Put,    "/v2/organizations/{id}",                User,         Some(Action::OrganizationUpdate), by!(organizations::organization_update)),
+    row(Delete, "/v2/organizations/{id}",                User,         Some(Action::OrganizationDelete), by!(organizations::organization_delete)),
+    row(Get,    "/v2/organizations/{id}/usage",          User,         Some(Action::OrganizationRead),  by!(organizations::usage_fetch)),
+    row(Get,    "/v2/organizations/{id}/branding",       User,         Some(Action::OrganizationRead),  by!(appearance::branding_fetch)),
+    row(Put,    "/v2/organizations/{id}/branding",       User,         Some(Action::OrganizationUpdate), by!(appearance::branding_update)),
+    row(Get,    "/v2/organizations/{id}/dashboard",      User,         Some(Action::OrganizationRead),  by!(appearance::dashboard_fetch)),
+    row(Put,    "/v2/organizations/{id}/dashboard",      User,         Some(Action::OrganizationUpdate), by!(appearance::dashboard_update)),
+    row(Get,    "/v2/organizations/{id}/deviceTable",    User,         Some(Action::OrganizationRead),  by!(appearance::device_table_fetch)),
+    row(Put,    "/v2/organizations/{id}/deviceTable",    User,         Some(Action::OrganizationUpdate), by!(appearance::device_table_update)),
+    row(Delete, "/v2/organizations/{id}/deviceTable",    User,         Some(Action::OrganizationUpdate), by!(appearance::device_table_delete)),
 
     row(Get,    "/v2/projects",                          User,         Some(Action::ProjectRead),       by!(projects::project_list)),
     row(Post,   "/v2/projects",                          User,         Some(Action::ProjectCreate),     by!(projects::project_create)),
     row(Get,    "/v2/projects/{id}",                     User,         Some(Action::ProjectRead),       by!(projects::project_fetch)),
     row(Put,    "/v2/projects/{id}",                     User,         Some(Action::ProjectUpdate),     by!(projects::project_update)),
+    row(Delete, "/v2/projects/{id}",                     User,         Some(Action::ProjectDelete),     by!(projects::project_delete)),
     row(Get,    "/v2/projects/{id}/specification",       User,         Some(Action::ProjectRead),       by!(projects::specification_fetch)),
     row(Put,    "/v2/projects/{id}/specification",       User,         Some(Action::ProjectUpdate),     by!(projects::specification_write)),
 

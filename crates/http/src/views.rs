@@ -247,7 +247,7 @@ impl From<Organization> for OrganizationJson {
             status_text: organization.status.name(),
             status_int: organization.status.number(),
             device_count: organization.device_count,
-            data_usage_mb: 0.0,
+            data_usage_mb: organization.data_usage_mb(),
             device_count_limit: organization.device_count_limit,
             data_usage_mb_limit: organization.data_usage_mb_limit,
             children_inherit_dashboard: organization.children_inherit_dashboard,

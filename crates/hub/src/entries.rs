@@ -16,6 +16,7 @@ use crate::Hub;
 use crate::error::Told as _;
 use crate::fresh::Fresh;
 use crate::in_force::DeviceEntries;
+use crate::usage::Quota;
 
 /// Devices whose entries are kept.
 const DEVICES_MAX: usize = 200_000;
@@ -33,6 +34,10 @@ pub(crate) struct DeviceEntry {
     pub view: Mutex<Arc<DeviceView>>,
     /// When its newest event came, in milliseconds; 0: nothing that the registry does not know.
     pub active: AtomicI64,
+    /// What the organizations above it may still store.
+    pub quota: Quota,
+    /// Whether the registry does not know yet what the device has stored.
+    pub uncounted: AtomicBool,
     /// The one entry of its device that runs go by.
     in_force: AtomicBool,
 }
@@ -151,6 +156,8 @@ impl Hub {
         };
         Ok(Some(Arc::new(DeviceEntry {
             device,
+            quota: self.0.usage.quota_of(&lineage),
+            uncounted: AtomicBool::new(false),
             lineage,
             plan,
             view: Mutex::new(Arc::new(view)),
@@ -242,6 +249,24 @@ impl Hub {
 }
 
 impl Hub {
+    /// An organization was moved or removed, or its limits were changed: whatever is cached of it and of what lies
+    /// beneath it is found out again.
+    pub(crate) fn organization_changed(&self, id: OrganizationId) {
+        let entries = &self.0.entries;
+        entries.lineages.clear();
+        entries.sessions.distrust_loads();
+        entries.accounts.forget_those(|account| {
+            let goes = account.caller.lineage.contains(id);
+            if goes {
+                // Sessions look at their account.
+                account.stale.store(true, Ordering::Release);
+            }
+            goes
+        });
+        entries.tokens.distrust_loads();
+        entries.devices.retire_those(|entry| entry.lineage.contains(id));
+    }
+
     /// The entry of a device, if it is cached.
     pub(crate) fn cached_device(&self, id: DeviceId) -> Option<Arc<DeviceEntry>> {
         self.0.entries.devices.get(id)

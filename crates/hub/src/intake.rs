@@ -18,6 +18,7 @@ use crate::entries::DeviceEntry;
 use crate::gate::Principal;
 use crate::live::LiveEvent;
 use crate::outbox::{SettingWork, Work, not_committed};
+use crate::usage::hold_to_quota;
 
 /// Longest element name, in characters.
 pub(crate) const ELEMENT_NAME_MAX: usize = 128;
@@ -46,6 +47,8 @@ pub(crate) struct Aftermath {
     queued: bool,
     /// The runs went by an entry that no longer holds, and left nothing.
     pub outdated: bool,
+    /// Bytes of the payloads that were stored.
+    stored: u64,
     /// The events to show to streams, when there are any.
     shown: Vec<Event>,
 }
@@ -160,6 +163,7 @@ impl Hub {
         work: Work,
         after: &mut Aftermath,
     ) -> Commit {
+        after.stored = hold_to_quota(entry, &mut commit);
         after.queued = !commit.queue.is_empty();
         after.has_work = !work.is_empty();
         if after.has_work {
@@ -243,7 +247,10 @@ impl Hub {
         NewCloudEvent { id, element, payload, expires_at }
     }
 
-    pub(crate) fn tell(&self, entry: &DeviceEntry, after: &mut Aftermath) {
+    pub(crate) fn tell(&self, entry: &Arc<DeviceEntry>, after: &mut Aftermath) {
+        if after.stored > 0 {
+            self.0.usage.stored(entry, after.stored);
+        }
         if after.has_work {
             self.0.outbox.wake();
         }

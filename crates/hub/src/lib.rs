@@ -4,6 +4,7 @@
 mod accounts;
 mod activity;
 mod api_keys;
+mod appearance;
 mod data;
 mod devices;
 mod entries;
@@ -13,6 +14,7 @@ mod fresh;
 mod gate;
 mod in_force;
 mod intake;
+mod limits;
 mod live;
 mod notifications;
 mod organizations;
@@ -27,6 +29,7 @@ mod settings;
 mod side_runs;
 mod throttle;
 mod tokens;
+mod usage;
 
 use std::sync::Arc;
 
@@ -93,6 +96,7 @@ struct Inner {
     live: live::Live,
     outbox: outbox::Outbox,
     activity: activity::Activity,
+    usage: usage::Usage,
     notices: notifications::Notices,
     /// Becomes true when calls no longer wait for what may come.
     closing: watch::Sender<bool>,
@@ -116,6 +120,7 @@ impl Hub {
             live: live::Live::new(),
             outbox: outbox::Outbox::new(),
             activity: activity::Activity::default(),
+            usage: usage::Usage::new(),
             notices: notifications::Notices::new(),
             mint: IdMint::new(),
             closing: watch::Sender::new(false),
@@ -130,8 +135,10 @@ impl Hub {
         let hub = Hub(Arc::new(inner));
         let first_password = hub.found_first_administrator().await?;
         let place = hub.drain_outbox().await?;
+        let counted = hub.usage_begins().await?;
         hub.spawn(|hub, stop| async move { hub.run_outbox(place, stop).await });
         hub.spawn(|hub, stop| async move { hub.run_activity(stop).await });
+        hub.spawn(move |hub, stop| async move { hub.run_usage(counted, stop).await });
         hub.spawn(|hub, stop| async move { hub.run_retention(stop).await });
         hub.spawn(|hub, stop| async move { hub.run_notices(stop).await });
         Ok(Started { hub, first_password })

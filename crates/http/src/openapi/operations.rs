@@ -4,8 +4,11 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Ref, RefOr};
 
+use super::appearance::{BrandingInput, DashboardInput, DeviceTableInput};
 use super::bodies::{ApiKeyInput, DeviceInput, Login, NewUser, OrganizationInput, ProjectInput, SpecificationInput};
 use super::parameters::*;
+use crate::appearance::{BrandingJson, DashboardJson, DeviceTableJson};
+use crate::problem::ErrorBody;
 use crate::routes::Verb::{self, Delete, Get, Post, Put};
 use crate::views::{
     AnyJson, ApiKeyJson, DeviceJson, EventJson, IdJson, LastValuesJson, NewApiKeyJson, NewDeviceJson, OrganizationJson,
@@ -84,11 +87,31 @@ pub(super) const OPERATIONS: &[Operation] = &[
         [], Some(of::<OrganizationInput>), [Json(201, of::<OrganizationJson>)]),
     operation!("organizations", Get "/v2/organizations/{id}", "Fetch an organization", [], None, [Json(200, of::<OrganizationJson>)]),
 
+    operation!("organizations", Put "/v2/organizations/{id}", "Update an organization; another parentId moves it with all that hangs on it",
+        [], Some(of::<OrganizationInput>), [Json(200, of::<OrganizationJson>)]),
+    operation!("organizations", Delete "/v2/organizations/{id}", "Delete an organization that nothing hangs on", [], None, [Empty(204)]),
+    operation!("organizations", Get "/v2/organizations/{id}/usage", "Fetch an organization with what it and those beneath it use now",
+        [], None, [Json(200, of::<OrganizationJson>)]),
+    operation!("organizations", Get "/v2/organizations/{id}/branding", "Fetch the branding", [], None, [Json(200, of::<BrandingJson>)]),
+    operation!("organizations", Put "/v2/organizations/{id}/branding", "Update the branding",
+        [], Some(of::<BrandingInput>), [Json(200, of::<BrandingJson>)]),
+    operation!("organizations", Get "/v2/organizations/{id}/dashboard", "Fetch the dashboard, its own or an inherited one",
+        [], None, [Json(200, of::<DashboardJson>)]),
+    operation!("organizations", Put "/v2/organizations/{id}/dashboard", "Update the organization's own dashboard",
+        [], Some(of::<DashboardInput>), [Json(200, of::<DashboardJson>)]),
+    operation!("organizations", Get "/v2/organizations/{id}/deviceTable", "Fetch the device table configuration",
+        [], None, [Json(200, of::<DeviceTableJson>)]),
+    operation!("organizations", Put "/v2/organizations/{id}/deviceTable", "Update the device table configuration",
+        [], Some(of::<DeviceTableInput>), [Json(200, of::<DeviceTableJson>)]),
+    operation!("organizations", Delete "/v2/organizations/{id}/deviceTable", "Delete the device table configuration",
+        [], None, [Json(200, of::<ErrorBody>)]),
+
     operation!("projects", Get "/v2/projects", "List projects",
         [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_BY, ENTITY_LIST, FILTER_TYPE], None, [Page(200, of::<ProjectJson>)]),
     operation!("projects", Post "/v2/projects", "Create a project", [], Some(of::<ProjectInput>), [Json(201, of::<ProjectJson>)]),
     operation!("projects", Get "/v2/projects/{id}", "Fetch a project", [], None, [Json(200, of::<ProjectJson>)]),
     operation!("projects", Put "/v2/projects/{id}", "Update a project", [], Some(of::<ProjectInput>), [Json(200, of::<ProjectJson>)]),
+    operation!("projects", Delete "/v2/projects/{id}", "Delete a project that no device uses", [], None, [Empty(204)]),
     operation!("projects", Get "/v2/projects/{id}/specification", "Fetch a project's specification",
         [], None, [Json(200, of::<SpecificationJson>)]),
     operation!("projects", Put "/v2/projects/{id}/specification", "Overwrite a project's specification",
