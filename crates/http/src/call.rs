@@ -124,6 +124,19 @@ pub(crate) async fn after<T, E: Into<Problem>>(
     }
 }
 
+/// Parameters and a body, and the faults of both at once.
+pub(crate) fn both<T, U>(parameters: Result<T, Error>, body: Result<U, Problem>) -> Result<(T, U), Problem> {
+    match (parameters, body) {
+        (Ok(parameters), Ok(body)) => Ok((parameters, body)),
+        (Err(Error::Invalid(mut faults)), Err(Problem::Refused(Error::Invalid(more)))) => {
+            faults.extend(more);
+            Err(Error::Invalid(faults).into())
+        }
+        (Err(error), _) => Err(error.into()),
+        (Ok(_), Err(problem)) => Err(problem),
+    }
+}
+
 /// The credentials in these headers.
 pub(crate) fn credentials(headers: &HeaderMap) -> Credentials<'_> {
     let value = |name: HeaderName| headers.get(name).map(|value| value.as_bytes());

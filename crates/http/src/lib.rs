@@ -15,6 +15,7 @@ mod filter;
 mod gate;
 mod health;
 mod meters;
+mod notifications;
 mod openapi;
 mod organizations;
 mod patience;

@@ -103,6 +103,14 @@ impl<'a> Query<'a> {
         TimeRange { from: moment("from"), to: moment("to") }
     }
 
+    /// `from` and `to`, which must be there.
+    pub fn range_with_end(&mut self) -> TimeRange {
+        if self.get("to").is_none() {
+            self.fault("to", "is required");
+        }
+        self.range()
+    }
+
     /// `depth`.
     pub fn depth(&mut self) -> Depth {
         let read = |text: &str| match text {

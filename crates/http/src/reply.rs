@@ -10,7 +10,7 @@ use isobar_model::ids::EventId;
 use isobar_model::page::{Meta, Page};
 use serde::Serialize;
 
-use crate::problem::Problem;
+use crate::problem::{ErrorBody, Problem};
 
 /// What a handler gives.
 pub(crate) type Answer = Result<Response, Problem>;
@@ -54,6 +54,11 @@ pub(crate) fn ok(view: &impl Serialize) -> Answer {
 /// 201 with a view.
 pub(crate) fn created(view: &impl Serialize) -> Answer {
     Ok(json(StatusCode::CREATED, view))
+}
+
+/// The message shape: that something was done.
+pub(crate) fn message(status: StatusCode, message: &str) -> Answer {
+    Ok(json(status, &ErrorBody { message: message.to_owned(), errors: Vec::new() }))
 }
 
 /// 204.

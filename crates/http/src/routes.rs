@@ -7,7 +7,7 @@ use isobar_model::access::Action;
 
 use crate::call::Call;
 use crate::reply::Answer;
-use crate::{appearance, auth, data, devices, events, health, openapi, organizations, projects, users};
+use crate::{appearance, auth, data, devices, events, health, notifications, openapi, organizations, projects, users};
 
 /// The method of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +154,14 @@ const TABLE: &[RouteRow] = &[
     row(Get,    "/v2/users/{id}/apiKeys",                User,         Some(Action::ApiKeyManage),      by!(users::api_key_list)),
     row(Post,   "/v2/users/{id}/apiKeys",                User,         Some(Action::ApiKeyManage),      by!(users::api_key_create)),
     row(Delete, "/v2/users/{id}/apiKeys/{keyId}",        User,         Some(Action::ApiKeyManage),      by!(users::api_key_delete)),
+
+    // One's own: no rank is needed.
+    row(Get,    "/v2/notifications",                     User,         None,                            by!(notifications::notification_list)),
+    row(Put,    "/v2/notifications",                     User,         None,                            by!(notifications::notifications_update)),
+    row(Delete, "/v2/notifications",                     User,         None,                            by!(notifications::notifications_delete)),
+    row(Post,   "/v2/notifications/system",              User,         Some(Action::SystemNotificationEmit), by!(notifications::system_notification_emit)),
+    row(Get,    "/v2/notifications/{id}",                User,         None,                            by!(notifications::notification_fetch)),
+    row(Put,    "/v2/notifications/{id}",                User,         None,                            by!(notifications::notification_update)),
 
     row(Get,    "/v2/devices",                           User,         Some(Action::DeviceRead),        by!(devices::device_list)),
     row(Post,   "/v2/devices",                           User,         Some(Action::DeviceCreate),      by!(devices::device_create)),

@@ -1,5 +1,8 @@
 //! Notifications: what users are told in the application (specification: Notification; contract: Resources).
 
+use serde::Serialize;
+use utoipa::ToSchema;
+
 use crate::check::Input;
 use crate::error::Result;
 use crate::ids::{DeviceId, NotificationId, OrganizationId, UserId};
@@ -11,13 +14,16 @@ use crate::time::Timestamp;
 pub const MESSAGE_MAX: usize = 10_000;
 
 /// What a notification is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, ToSchema)]
 pub enum NotificationKind {
     /// A device's design has something to say.
+    #[serde(rename = "deviceNotification")]
     Device,
     /// The system's administrator, or the system itself, has.
+    #[serde(rename = "systemNotification")]
     System,
     /// Something happened to the user's own account.
+    #[serde(rename = "accountNotification")]
     Account,
 }
 

@@ -47,6 +47,20 @@ pub(super) struct ApiKeyInput {
     name: String,
 }
 
+/// Marks notifications.
+#[derive(ToSchema)]
+pub(super) struct ReadMark {
+    /// Whether they are read.
+    read: bool,
+}
+
+/// Tells every user something.
+#[derive(ToSchema)]
+pub(super) struct SystemMessage {
+    #[schema(min_length = 1, max_length = 10000)]
+    message: String,
+}
+
 /// Creates or updates an organization.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]

@@ -5,9 +5,13 @@ use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Ref, RefOr};
 
 use super::appearance::{BrandingInput, DashboardInput, DeviceTableInput};
-use super::bodies::{ApiKeyInput, DeviceInput, Login, NewUser, OrganizationInput, ProjectInput, SpecificationInput};
+use super::bodies::{
+    ApiKeyInput, DeviceInput, Login, NewUser, OrganizationInput, ProjectInput, ReadMark, SpecificationInput,
+    SystemMessage,
+};
 use super::parameters::*;
 use crate::appearance::{BrandingJson, DashboardJson, DeviceTableJson};
+use crate::notifications::NotificationJson;
 use crate::problem::ErrorBody;
 use crate::routes::Verb::{self, Delete, Get, Post, Put};
 use crate::views::{
@@ -125,6 +129,19 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("users", Post "/v2/users/{id}/apiKeys", "Create an API key, shown this once",
         [], Some(of::<ApiKeyInput>), [Json(201, of::<NewApiKeyJson<'static>>)]),
     operation!("users", Delete "/v2/users/{id}/apiKeys/{keyId}", "Delete an API key", [], None, [Empty(204)]),
+
+    operation!("notifications", Get "/v2/notifications", "List the caller's notifications, newest first",
+        [PAGE, LIMIT, UNREAD], None, [Page(200, of::<NotificationJson>)]),
+    operation!("notifications", Put "/v2/notifications", "Mark the caller's notifications of a range of time",
+        [FROM, TO_REQUIRED], Some(of::<ReadMark>), [Json(200, of::<ErrorBody>)]),
+    operation!("notifications", Delete "/v2/notifications", "Delete the caller's notifications of a range of time",
+        [FROM, TO_REQUIRED], None, [Json(200, of::<ErrorBody>)]),
+    operation!("notifications", Post "/v2/notifications/system", "Tell every user something",
+        [], Some(of::<SystemMessage>), [Json(201, of::<ErrorBody>)]),
+    operation!("notifications", Get "/v2/notifications/{id}", "Fetch one of the caller's notifications",
+        [], None, [Json(200, of::<NotificationJson>)]),
+    operation!("notifications", Put "/v2/notifications/{id}", "Mark one of the caller's notifications",
+        [], Some(of::<ReadMark>), [Json(200, of::<ErrorBody>)]),
 
     operation!("devices", Get "/v2/devices", "List devices",
         [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_BY, LAST_VALUES, ENTITY_LIST], None, [Page(200, of::<DeviceJson>)]),

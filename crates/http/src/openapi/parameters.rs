@@ -28,14 +28,15 @@ pub(super) struct Param {
     kind: Kind,
     says: &'static str,
     is_header: bool,
+    required: bool,
 }
 
 const fn query(name: &'static str, kind: Kind, says: &'static str) -> Param {
-    Param { name, kind, says, is_header: false }
+    Param { name, kind, says, is_header: false, required: false }
 }
 
 const fn header(name: &'static str, kind: Kind, says: &'static str) -> Param {
-    Param { name, kind, says, is_header: true }
+    Param { name, kind, says, is_header: true, required: false }
 }
 
 pub(super) const PAGE: Param = query("page", Kind::Whole { min: 1, max: None, default: 1 }, "Which page, from 1");
@@ -43,6 +44,8 @@ pub(super) const LIMIT: Param =
     query("limit", Kind::Whole { min: 1, max: Some(LIMIT_MAX as u64), default: LIMIT_DEFAULT as u64 }, "Items a page");
 pub(super) const FROM: Param = query("from", Kind::Time, "Start, inclusive");
 pub(super) const TO: Param = query("to", Kind::Time, "End, not inclusive");
+pub(super) const TO_REQUIRED: Param = Param { required: true, ..TO };
+pub(super) const UNREAD: Param = query("unread", Kind::Boolean(false), "Only what was not read yet");
 pub(super) const SORT_BY: Param =
     query("sortBy", Kind::Texts, "Fields, primary first; prefix + ascending (default) or - descending");
 pub(super) const DEPTH: Param =
@@ -79,7 +82,7 @@ impl Param {
         let parameter = ParameterBuilder::new()
             .name(self.name)
             .parameter_in(place)
-            .required(Required::False)
+            .required(if self.required { Required::True } else { Required::False })
             .description(Some(self.says))
             .schema(Some(self.kind.schema()));
         match self.kind {

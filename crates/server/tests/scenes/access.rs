@@ -34,6 +34,9 @@ struct Things<'a> {
     fridge: Device<'a>,
     project: String,
     organization: String,
+    /// An organization that nothing hangs on, and a project that no device uses.
+    empty: String,
+    unused: String,
     /// A user of the lowest rank, and a key of its own.
     user: String,
     key: String,
@@ -49,16 +52,18 @@ impl<'a> Things<'a> {
         let keys = format!("/v2/users/{}/apiKeys", user.id);
         let key = text(&user.post(&keys, json!({"name": "own"})).await.created(), "id").to_owned();
         let (project, organization) = (ana.project().await.to_owned(), ana.organization.clone());
-        Self { fridge, project, organization, user: user.id.clone(), key, event, cloud_event }
+        let (empty, unused) = (ana.founds("empty", &organization).await, ana.creates_project("unused").await);
+        Self { fridge, project, organization, empty, unused, user: user.id.clone(), key, event, cloud_event }
     }
 
     /// The case of a row. A row without one fails the scene.
     fn case(&self, row: &RouteRow) -> Case {
-        let Self { fridge, project, organization, user, key, event, cloud_event } = self;
+        let Self { fridge, project, organization, empty, unused, user, key, event, cloud_event } = self;
         let device = &fridge.id;
         let new_device = json!({"name": "new", "projectUuid": project});
         let own = |rest: &str| format!("/v2/devices/{device}{rest}");
         let named = |body: &str| Some(json!({"name": body}));
+        let everything = |path: &str| format!("{path}?to=2100-01-01T00:00:00Z");
         match (row.method.name(), row.path) {
             ("GET", "/health/live" | "/health/ready" | "/metrics" | "/v2/spec" | "/v2/docs") => {
                 case(row.path, None, 200)
@@ -74,12 +79,37 @@ impl<'a> Things<'a> {
             ("GET", "/v2/organizations") => case(&format!("{}?parentId={organization}", row.path), None, 200),
             ("POST", "/v2/organizations") => case(row.path, named("new"), 201),
             ("GET", "/v2/organizations/{id}") => case(&format!("/v2/organizations/{organization}"), None, 200),
+            ("PUT", "/v2/organizations/{id}") => {
+                case(&format!("/v2/organizations/{organization}"), named("renamed"), 200)
+            }
+            ("DELETE", "/v2/organizations/{id}") => case(&format!("/v2/organizations/{empty}"), None, 204),
+            ("GET", path @ "/v2/organizations/{id}/usage") => case(&path.replace("{id}", organization), None, 200),
+            (
+                "GET",
+                path @ ("/v2/organizations/{id}/branding"
+                | "/v2/organizations/{id}/dashboard"
+                | "/v2/organizations/{id}/deviceTable"),
+            ) => case(&path.replace("{id}", organization), None, 200),
+            ("PUT", path @ "/v2/organizations/{id}/branding") => {
+                case(&path.replace("{id}", organization), Some(json!({"companyName": "Cold"})), 200)
+            }
+            ("PUT", path @ "/v2/organizations/{id}/dashboard") => {
+                case(&path.replace("{id}", organization), Some(json!({"configuration": {}})), 200)
+            }
+            ("PUT", path @ "/v2/organizations/{id}/deviceTable") => {
+                let body = json!({"organizationId": organization, "columns": []});
+                case(&path.replace("{id}", organization), Some(body), 200)
+            }
+            ("DELETE", path @ "/v2/organizations/{id}/deviceTable") => {
+                case(&path.replace("{id}", organization), None, 200)
+            }
             ("GET", "/v2/projects" | "/v2/users" | "/v2/devices") => {
                 case(&format!("{}?organizationId={organization}", row.path), None, 200)
             }
             ("POST", "/v2/projects") => case(row.path, named("new"), 201),
             ("GET", "/v2/projects/{id}") => case(&format!("/v2/projects/{project}"), None, 200),
             ("PUT", "/v2/projects/{id}") => case(&format!("/v2/projects/{project}"), named("renamed"), 200),
+            ("DELETE", "/v2/projects/{id}") => case(&format!("/v2/projects/{unused}"), None, 204),
             ("GET", "/v2/projects/{id}/specification") => {
                 case(&format!("/v2/projects/{project}/specification"), None, 200)
             }
@@ -93,6 +123,15 @@ impl<'a> Things<'a> {
             ("GET", "/v2/users/{id}/apiKeys") => case(&format!("/v2/users/{user}/apiKeys"), None, 200),
             ("POST", "/v2/users/{id}/apiKeys") => case(&format!("/v2/users/{user}/apiKeys"), named("key"), 201),
             ("DELETE", "/v2/users/{id}/apiKeys/{keyId}") => case(&format!("/v2/users/{user}/apiKeys/{key}"), None, 204),
+            ("GET", "/v2/notifications") => case(row.path, None, 200),
+            ("PUT", "/v2/notifications") => case(&everything(row.path), Some(json!({"read": true})), 200),
+            ("DELETE", "/v2/notifications") => case(&everything(row.path), None, 200),
+            ("POST", "/v2/notifications/system") => case(row.path, Some(json!({"message": "hello"})), 201),
+            // Each user has its own, and nobody has this one.
+            ("GET", "/v2/notifications/{id}") => case(&format!("/v2/notifications/{NOBODY}"), None, 404),
+            ("PUT", "/v2/notifications/{id}") => {
+                case(&format!("/v2/notifications/{NOBODY}"), Some(json!({"read": true})), 404)
+            }
             ("POST", "/v2/devices") => case(row.path, Some(new_device), 201),
             ("GET", "/v2/devices/{id}") => case(&own(""), None, 200),
             ("PUT", "/v2/devices/{id}") => case(&own(""), Some(new_device), 200),
@@ -133,9 +172,10 @@ struct Cast<'a> {
 impl<'a> Cast<'a> {
     async fn of(ana: &Person<'a>) -> Self {
         let mut by_role = HashMap::new();
-        for role in &Role::ALL[..4] {
+        for role in &Role::ALL[..5] {
             by_role.insert(*role, ana.invites(role.name(), role.name()).await);
         }
+        by_role.insert(Role::SystemAdmin, ana.app.admin().await);
         Self { by_role, stranger: ana.app.stranger("bob").await }
     }
 
@@ -267,6 +307,7 @@ async fn what_does_not_exist_and_what_is_hidden_look_the_same() {
 async fn the_thing_comes_before_the_role_and_the_role_before_the_body() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
+    let admin = app.admin().await;
     let user = ana.invites("user", "basicUser").await;
     let things = Things::made_by(&ana, &user).await;
     for row in table().into_iter().filter(|row| matches!(row.entry, Entry::User | Entry::UserOrDevice)) {
@@ -278,7 +319,8 @@ async fn the_thing_comes_before_the_role_and_the_role_before_the_body() {
             let refused = request(&app, &row, &case).bearer_auth(&user.jwt);
             assert_eq!(status(refused).await, 403, "{} tells its faults", name(&row));
         }
-        let refused = request(&app, &row, &case).bearer_auth(&ana.jwt);
+        let enough = if action.minimum_role() > Role::Developer { &admin.jwt } else { &ana.jwt };
+        let refused = request(&app, &row, &case).bearer_auth(enough);
         assert_eq!(status(refused).await, 400, "{} takes anything", name(&row));
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a scene's helpers fail with the scene")]
 
 mod access;
+mod appearance;
 mod bad_input;
 mod data;
 mod device_tokens;
@@ -10,6 +11,8 @@ mod devices;
 mod events;
 mod main_road;
 mod manners;
+mod moves;
+mod notifications;
 mod organizations;
 mod projects;
 mod queue;
@@ -19,4 +22,5 @@ mod rubbish;
 mod sessions;
 mod streams;
 mod support;
+mod usage;
 mod users;

@@ -14,6 +14,7 @@ mod devices;
 pub mod given;
 mod lists;
 mod moves;
+mod notifications;
 mod people;
 mod places;
 mod projects;
@@ -26,6 +27,7 @@ pub use credentials::*;
 pub use devices::*;
 pub use lists::*;
 pub use moves::*;
+pub use notifications::*;
 pub use people::*;
 pub use places::*;
 pub use projects::*;
@@ -68,6 +70,18 @@ macro_rules! registry_scenes {
             revoked_jwts_are_remembered_until_they_expire
             the_signing_key_stays
             api_keys_belong_to_their_user
+            a_notice_given_out_again_changes_nothing
+            a_notice_reaches_those_whom_it_is_for
+            a_notice_for_everybody_is_for_those_who_are_there
+            a_spread_that_was_cut_off_goes_on
+            two_that_spread_one_notice_do_it_once
+            notifications_are_listed_newest_first
+            a_notification_is_read_and_unread
+            a_range_of_notifications_is_marked
+            what_comes_after_a_mark_is_not_touched
+            a_mark_of_everything_and_single_ones_go_together
+            a_user_and_its_notifications_go_together
+            old_notices_go_and_a_user_keeps_so_many
             a_project_begins_with_an_empty_specification
             a_specification_is_kept_byte_for_byte
             projects_are_listed_by_type

@@ -92,7 +92,8 @@ pub async fn a_branch_that_moves_loses_no_child(r: &Registry) {
     let branch = given::organization(r, Some(left.id), "Branch").await;
     for round in 0..10 {
         let (home, away) = if round % 2 == 0 { (left.id, right.id) } else { (right.id, left.id) };
-        let founds = r.organization_create(&may(Some(branch.id)), given::new_organization("Leaf"), at(1));
+        let beneath = may(Some(branch.id));
+        let founds = r.organization_create(&beneath, given::new_organization("Leaf"), at(1));
         let (moved, made) = tokio::join!(moves(r, &branch, Some(away)), founds);
         let (moved, made) = (moved.unwrap(), refetched(r, made.unwrap().id).await);
         assert_eq!(moved.lineage.ids(), [away, branch.id]);

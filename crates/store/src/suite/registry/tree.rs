@@ -129,7 +129,7 @@ pub async fn an_organization_is_changed_where_it_is(r: &Registry) {
     assert_eq!((changed.created_at, changed.updated_at), (at(0), at(9)));
     assert_eq!(refetched(r, low.id).await, changed);
     let found = r.organization_list(&lists_all(), true, &given::search("QUIT")).await.unwrap();
-    assert_eq!(found.items, [changed]);
+    assert_eq!(found.items, std::slice::from_ref(&changed));
     // What a change leaves out stays.
     let bare = OrganizationChange { name: "Low".to_owned(), ..OrganizationChange::default() };
     let renamed = r.organization_update(&may(low.id), &bare, None, at(9)).await.unwrap();

@@ -1,0 +1,213 @@
+//! Notifications: what users are told, and what each does with it.
+
+use serde_json::{Value, json};
+
+use crate::support::app::new_user;
+use crate::support::person::text;
+use crate::support::{NOBODY, Person, TestApp, on_both_registries};
+
+on_both_registries!(
+    a_system_notification_reaches_every_user,
+    a_notification_is_read_and_unread_again,
+    notifications_are_marked_by_time,
+    notifications_are_deleted_by_time,
+    pages_of_notifications_are_exact,
+    hundreds_of_users_are_told_at_once,
+);
+
+const FUTURE: &str = "/v2/notifications?to=2100-01-01T00:00:00Z";
+
+/// Tells everybody; a second goes by.
+async fn tells(admin: &Person<'_>, message: &str) {
+    let answer = admin.post("/v2/notifications/system", json!({"message": message})).await.created();
+    assert_eq!((&answer["errors"], answer["message"].is_string()), (&json!([]), true));
+    admin.app.wait_seconds(1);
+}
+
+/// The messages that somebody has.
+async fn told(person: &Person<'_>, query: &str) -> Vec<Value> {
+    person.get(&format!("/v2/notifications?{query}")).await.list_of("/translations/en/message")
+}
+
+async fn newest(person: &Person<'_>) -> Value {
+    person.get("/v2/notifications?limit=1").await.ok()["data"][0].clone()
+}
+
+async fn a_system_notification_reaches_every_user(app: &TestApp) {
+    let admin = app.admin().await;
+    let ana = app.developer("ana").await;
+    let tom = ana.invites("tom", "basicUser").await;
+    let bob = app.stranger("bob").await;
+    tells(&admin, "we update at noon").await;
+    let late = ana.invites("late", "developer").await;
+    let expected = json!({
+        "createdAt": "2027-01-15T08:00:00.000Z",
+        "id": newest(&ana).await["id"],
+        "type": "systemNotification",
+        "read": false,
+        "translations": {"en": {"message": "we update at noon"}},
+    });
+    let url = format!("/v2/notifications/{}", text(&expected, "id"));
+    for person in [&admin, &ana, &tom, &bob] {
+        assert_eq!(person.get("/v2/notifications").await.ok()["data"], json!([expected]));
+        assert_eq!(person.get(&url).await.ok(), expected);
+    }
+    // Who comes later hears nothing of it.
+    assert_eq!(told(&late, "").await, [""; 0]);
+    late.get(&url).await.not_found();
+    late.put(&url, json!({"read": true})).await.not_found();
+    // An API key opens them too.
+    let key = tom.makes_api_key("key").await;
+    let asked = app.request(reqwest::Method::GET, &url).header("api_auth_token", key);
+    assert_eq!(app.send(asked).await.ok(), expected);
+}
+
+async fn a_notification_is_read_and_unread_again(app: &TestApp) {
+    let admin = app.admin().await;
+    let ana = app.developer("ana").await;
+    let tom = ana.invites("tom", "basicUser").await;
+    tells(&admin, "1").await;
+    tells(&admin, "2").await;
+    let url = format!("/v2/notifications/{}", text(&newest(&ana).await, "id"));
+    let answer = ana.put(&url, json!({"read": true, "other": 1})).await.ok();
+    assert_eq!((&answer["errors"], answer["message"].is_string()), (&json!([]), true));
+    assert_eq!(ana.get(&url).await.ok()["read"], true);
+    assert_eq!(told(&ana, "unread=true").await, ["1"]);
+    assert_eq!(told(&ana, "unread=false").await, ["2", "1"]);
+    // What one user reads is unread for another.
+    assert_eq!(told(&tom, "unread=true").await, ["2", "1"]);
+    ana.put(&url, json!({"read": false})).await.ok();
+    assert_eq!(told(&ana, "unread=true").await, ["2", "1"]);
+    ana.get(&format!("/v2/notifications/{NOBODY}")).await.not_found();
+    ana.put(&format!("/v2/notifications/{NOBODY}"), json!({})).await.not_found();
+    ana.put("/v2/notifications/none", json!({"read": true})).await.not_found();
+    for bad in [json!({}), json!({"read": null}), json!({"read": "true"}), json!({"read": 1})] {
+        assert_eq!(ana.put(&url, bad).await.faults(), ["read"]);
+    }
+    assert_eq!(ana.put(&url, json!([true])).await.faults(), ["body"]);
+}
+
+async fn notifications_are_marked_by_time(app: &TestApp) {
+    let admin = app.admin().await;
+    let ana = app.developer("ana").await;
+    let tom = ana.invites("tom", "basicUser").await;
+    for message in ["08:00:00", "08:00:01", "08:00:02"] {
+        tells(&admin, message).await;
+    }
+    let at = |time: &str| format!("2027-01-15T{time}.000Z");
+    let between = |from, to| format!("/v2/notifications?from={}&to={}", at(from), at(to));
+    let read = async |path: &str, read: bool| {
+        let answer = ana.put(path, json!({"read": read})).await.ok();
+        assert_eq!(answer["errors"], json!([]));
+        told(&ana, "unread=true").await
+    };
+    assert_eq!(read(&between("08:00:00", "08:00:01"), true).await, ["08:00:02", "08:00:01"]);
+    assert_eq!(read(&between("08:00:02", "08:00:01"), true).await, ["08:00:02", "08:00:01"]);
+    assert_eq!(read(FUTURE, true).await, [""; 0]);
+    assert_eq!(read(&format!("/v2/notifications?to={}", at("08:00:02")), false).await, ["08:00:01", "08:00:00"]);
+    // An offset, and one whose plus is not escaped.
+    assert_eq!(read("/v2/notifications?from=2027-01-15T09:00:01+01:00&to=2028-01-01", true).await, ["08:00:00"]);
+    assert_eq!(told(&tom, "unread=true").await.len(), 3);
+    // What comes later is not touched, however far the range went.
+    tells(&admin, "later").await;
+    assert_eq!(told(&ana, "unread=true").await, ["later", "08:00:00"]);
+    for (path, body, faults) in [
+        ("/v2/notifications", json!({"read": true}), vec!["query.to"]),
+        ("/v2/notifications?from=now", json!({}), vec!["query.from", "query.to", "read"]),
+        ("/v2/notifications?to=", json!({"read": 1}), vec!["query.to", "read"]),
+        (FUTURE, json!(1), vec!["body"]),
+    ] {
+        assert_eq!(ana.put(path, body).await.faults(), faults, "{path}");
+    }
+}
+
+async fn notifications_are_deleted_by_time(app: &TestApp) {
+    let admin = app.admin().await;
+    let ana = app.developer("ana").await;
+    let tom = ana.invites("tom", "basicUser").await;
+    for message in ["08:00:00", "08:00:01", "08:00:02"] {
+        tells(&admin, message).await;
+    }
+    let url = format!("/v2/notifications/{}", text(&newest(&ana).await, "id"));
+    let middle = "/v2/notifications?from=2027-01-15T08:00:01Z&to=2027-01-15T08:00:02Z";
+    let answer = ana.delete(middle).await.ok();
+    assert_eq!((&answer["errors"], answer["message"].is_string()), (&json!([]), true));
+    assert_eq!(told(&ana, "").await, ["08:00:02", "08:00:00"]);
+    ana.delete(FUTURE).await.ok();
+    assert_eq!(ana.get("/v2/notifications").await.ok()["meta"]["totalDocs"], 0);
+    ana.get(&url).await.not_found();
+    ana.put(&url, json!({"read": true})).await.not_found();
+    assert_eq!(told(&tom, "").await.len(), 3);
+    tells(&admin, "later").await;
+    assert_eq!(told(&ana, "").await, ["later"]);
+    assert_eq!(ana.delete("/v2/notifications").await.faults(), ["query.to"]);
+    assert_eq!(ana.delete("/v2/notifications?from=x&to=y").await.faults(), ["query.from", "query.to"]);
+}
+
+async fn pages_of_notifications_are_exact(app: &TestApp) {
+    let admin = app.admin().await;
+    let ana = app.developer("ana").await;
+    for number in 0..7 {
+        tells(&admin, &number.to_string()).await;
+    }
+    assert_eq!(told(&ana, "limit=3&page=2").await, ["3", "2", "1"]);
+    let last = ana.get("/v2/notifications?limit=3&page=3").await.ok();
+    let meta = json!({
+        "totalDocs": 7, "page": 3, "limit": 3, "hasPrevPage": true, "hasNextPage": false, "totalPages": 3,
+    });
+    assert_eq!((&last["meta"], last["data"].as_array().unwrap().len()), (&meta, 1));
+    assert_eq!(told(&ana, "limit=3&page=4").await, [""; 0]);
+    assert_eq!(ana.get("/v2/notifications?page=0&unread=yes").await.faults(), ["query.page", "query.unread"]);
+}
+
+async fn hundreds_of_users_are_told_at_once(app: &TestApp) {
+    let admin = app.admin().await;
+    let ana = app.developer("ana").await;
+    let mut body = new_user("somebody", "basicUser");
+    for member in ["password", "passwordConfirmation"] {
+        body.as_object_mut().unwrap().remove(member);
+    }
+    for number in 0..300 {
+        (body["username"], body["email"]) = (json!(format!("u{number}")), json!(format!("u{number}@example.com")));
+        ana.post("/v2/users", body.clone()).await.created();
+    }
+    let tom = ana.invites("tom", "basicUser").await;
+    tells(&admin, "hello").await;
+    for person in [&admin, &ana, &tom] {
+        assert_eq!(told(person, "unread=true").await, ["hello"]);
+    }
+}
+
+#[tokio::test]
+async fn what_the_system_says_has_a_text_of_a_bounded_length() {
+    let app = TestApp::start().await;
+    let admin = app.admin().await;
+    let says = async |message: Value| admin.post("/v2/notifications/system", json!({"message": message})).await;
+    for bad in [json!(""), json!(null), json!(5), json!("é".repeat(10_001))] {
+        assert_eq!(says(bad).await.faults(), ["message"]);
+    }
+    assert_eq!(admin.post("/v2/notifications/system", json!({})).await.faults(), ["message"]);
+    assert_eq!(admin.get("/v2/notifications").await.ok()["meta"]["totalDocs"], 0, "nothing came of it");
+    says(json!("é".repeat(10_000))).await.created();
+    let ana = app.developer("ana").await;
+    ana.post("/v2/notifications/system", json!({"message": ""})).await.forbidden();
+}
+
+#[tokio::test]
+async fn notifications_outlive_a_restart_but_not_six_months() {
+    let app = TestApp::start().await;
+    tells(&app.admin().await, "before").await;
+    let app = app.restart().await;
+    let admin = app.admin().await;
+    tells(&admin, "after").await;
+    assert_eq!(told(&admin, "").await, ["after", "before"]);
+    drop(admin);
+    app.wait_seconds(184 * 24 * 3600);
+    // The sweep runs at the start too, beside the calls.
+    let app = app.restart().await;
+    let admin = app.admin().await;
+    while !told(&admin, "").await.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    app.end().await;
+}
