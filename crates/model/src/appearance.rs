@@ -62,12 +62,13 @@ impl BrandingInput {
             company_name: input.text_patch("companyName", 0, LINE_MAX),
             address_line_1: input.text_patch("addressLine1", 0, LINE_MAX),
             address_line_2: input.text_patch("addressLine2", 0, LINE_MAX),
-            domain: input.text_patch("domain", 0, 253),
+            domain: input.text_patch("domain", 0, usize::MAX),
             domain_http_file_overrides: object(&mut input, "domainHTTPFileOverrides", BRANDING_OBJECT_BYTES_MAX),
             domain_public_configuration: object(&mut input, "domainPublicConfiguration", BRANDING_OBJECT_BYTES_MAX),
-            email: input.text_patch("email", 0, 254),
+            email: input.text_patch("email", 0, usize::MAX),
             email_sender_name: input.text_patch("emailSenderName", 0, LINE_MAX),
         };
+        // How long these two may be is part of what they are.
         if let Patch::Set(domain) = &read.domain {
             input.faults.domain("domain", domain);
         }

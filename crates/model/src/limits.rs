@@ -15,7 +15,7 @@ pub enum Fill {
 /// Share of a limit at which it is near.
 const NEAR: f64 = 0.9;
 /// Share of a limit that a figure must fall below a mark before it can cross that mark again.
-const SLACK: f64 = 0.05;
+const SLACK: f64 = 0.1;
 
 impl Fill {
     /// Its number in the registry.
@@ -73,12 +73,12 @@ mod tests {
             (90.0, Fill::Near),
             (99.9, Fill::Near),
             (100.0, Fill::Full),
-            (98.0, Fill::Full),
+            (91.0, Fill::Full),
             (101.0, Fill::Full),
-            (94.0, Fill::Near),
+            (89.0, Fill::Near),
             (100.0, Fill::Full),
-            (86.0, Fill::Near),
-            (84.0, Fill::Below),
+            (81.0, Fill::Near),
+            (79.0, Fill::Below),
             (200.0, Fill::Full),
             (0.0, Fill::Below),
         ];
