@@ -108,12 +108,14 @@ impl Hub {
             StoreError::Limit(why) => Error::invalid("parentId", why),
             other => from_store(other),
         })?;
+        if to.is_some() {
+            self.organization_changed(id);
+        }
         if limits || to.is_some() {
-            // Whatever is loaded from here on finds the limits that are in force.
             self.0.usage.unsettle();
-            self.organization_changed(id);
-            self.usage_settled().await?;
-            self.organization_changed(id);
+            if let Err(error) = self.usage_settled().await {
+                tracing::warn!(%error, "new limits hold in a few seconds");
+            }
         }
         Ok(as_seen_by(caller, changed))
     }

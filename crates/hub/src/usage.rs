@@ -115,10 +115,11 @@ impl Usage {
         Quota(lineage.ids().iter().filter_map(|id| meters.get(id).cloned()).collect())
     }
 
-    /// Sets the meters by what the registry knows. Meters that hold on are kept: devices' entries look at them.
-    fn set_meters(&self, limited: &[LimitedOrganization]) {
+    /// Sets the meters by what the registry knows. Those that hold on are kept: devices' entries look at them. Answers
+    /// where there is another meter than before, or none any more.
+    fn set_meters(&self, limited: &[LimitedOrganization]) -> Vec<OrganizationId> {
         let mut meters = self.meters.lock();
-        let mut present = HashMap::with_capacity(limited.len());
+        let (mut present, mut changed) = (HashMap::with_capacity(limited.len()), Vec::new());
         for organization in limited.iter().filter(|organization| organization.data_usage_mb_limit > 0.0) {
             let (id, used) = (organization.id, organization.bytes_stored);
             let limit = (organization.data_usage_mb_limit * BYTES_PER_MB) as u64;
@@ -128,11 +129,16 @@ impl Usage {
                     meter.over.store(used >= limit, Ordering::Relaxed);
                     meter
                 }
-                _ => Arc::new(Meter::new(used, limit)),
+                _ => {
+                    changed.push(id);
+                    Arc::new(Meter::new(used, limit))
+                }
             };
             present.insert(id, meter);
         }
+        changed.extend(meters.keys());
         *meters = present;
+        changed
     }
 }
 
@@ -246,7 +252,9 @@ impl Hub {
     /// Looks at all limits: sets the meters, and tells administrators whose organization has come near to a limit.
     async fn look_at_limits(&self) -> std::result::Result<(), StoreError> {
         let limited = self.0.registry.organizations_limited().await?;
-        self.0.usage.set_meters(&limited);
+        for id in self.0.usage.set_meters(&limited) {
+            self.organization_changed(id);
+        }
         for organization in &limited {
             self.tell_of_limits(organization).await?;
         }
