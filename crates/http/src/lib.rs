@@ -4,6 +4,7 @@
 
 mod accept;
 mod app;
+mod appearance;
 mod auth;
 mod body;
 mod call;

@@ -25,6 +25,7 @@ use crate::gate::Principal;
 use crate::live::LiveEvent;
 use crate::outbox::{SettingWork, Work, not_committed};
 use crate::outgoing::CallWork;
+use crate::usage::hold_to_quota;
 
 /// Longest element name, in characters.
 pub(crate) const ELEMENT_NAME_MAX: usize = 128;
@@ -188,7 +189,13 @@ impl Hub {
 
     /// Runs the design on the event and gathers what must be written. The device's runs are serialised here, so ids
     /// grow and what expressions see is what the run before has left.
-    fn process(&self, entry: &DeviceEntry, event: &Incoming<'_>, memory: &dyn Memory, after: &mut Aftermath) -> Commit {
+    fn process(
+        &self,
+        entry: &Arc<DeviceEntry>,
+        event: &Incoming<'_>,
+        memory: &dyn Memory,
+        after: &mut Aftermath,
+    ) -> Commit {
         if !entry.fresh() {
             after.outdated = true;
             return Commit::default();
@@ -240,11 +247,12 @@ impl Hub {
     /// What is committed in the end: nothing, if the entry that the runs went by was overtaken.
     pub(crate) fn hand_over(
         &self,
-        entry: &DeviceEntry,
+        entry: &Arc<DeviceEntry>,
         mut commit: Commit,
         work: Work,
         after: &mut Aftermath,
     ) -> Commit {
+        let bytes = hold_to_quota(entry, &mut commit);
         after.queued = !commit.queue.is_empty();
         after.has_work = !work.is_empty();
         if after.has_work {
@@ -257,6 +265,9 @@ impl Hub {
                 *after = Aftermath { outdated: true, ..Aftermath::default() };
                 return Commit::default();
             }
+        }
+        if bytes > 0 {
+            self.0.usage.stores(entry, bytes);
         }
         if self.0.live.has_streams() {
             after.shown = commit.history.iter().map(|event| shown(entry, event)).collect();

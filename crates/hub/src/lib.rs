@@ -6,6 +6,7 @@ mod accounts;
 mod activity;
 mod alarms;
 mod api_keys;
+mod appearance;
 mod beside;
 mod code;
 mod data;
@@ -24,6 +25,7 @@ mod images;
 mod in_force;
 mod intake;
 mod letters;
+mod limits;
 mod links;
 mod live;
 mod notifications;
@@ -45,6 +47,7 @@ mod side_runs;
 mod throttle;
 mod tokens;
 mod turns;
+mod usage;
 mod webhook;
 
 use std::sync::Arc;
@@ -134,6 +137,7 @@ struct Inner {
     calls: Calls,
     outgoing: outgoing::Outgoing,
     device_notices: device_notices::DeviceNotices,
+    usage: usage::Usage,
     notices: notifications::Notices,
     mailer: Mailer,
     templates: letters::Templates,
@@ -166,6 +170,7 @@ impl Hub {
             calls: Calls::new(&parts.settings.outgoing_allow).map_err(Error::internal)?,
             outgoing: outgoing::Outgoing::default(),
             device_notices: device_notices::DeviceNotices::default(),
+            usage: usage::Usage::new(),
             notices: notifications::Notices::new(),
             templates: letters::Templates::new()?,
             deliveries: deliveries::Deliveries::new(),
@@ -183,8 +188,10 @@ impl Hub {
         let hub = Hub(Arc::new(inner));
         let first_password = hub.found_first_administrator().await?;
         let place = hub.drain_outbox().await?;
+        let counted = hub.usage_begins().await?;
         hub.spawn(|hub, stop| async move { hub.run_outbox(place, stop).await });
         hub.spawn(|hub, stop| async move { hub.run_activity(stop).await });
+        hub.spawn(move |hub, stop| async move { hub.run_usage(counted, stop).await });
         hub.spawn(|hub, stop| async move { hub.run_retention(stop).await });
         hub.spawn(|hub, stop| async move { hub.run_alarms(stop).await });
         hub.spawn(|hub, stop| async move { hub.run_calls(stop).await });

@@ -48,6 +48,14 @@ impl Hub {
         self.0.registry.project_update(&pass, &input.name, input.organization, now).await.told()
     }
 
+    /// Removes a project that no device uses, with its specification.
+    pub async fn project_delete(&self, caller: &Caller, id: ProjectId) -> Result<()> {
+        let pass = self.project_write(caller, id, Action::ProjectDelete).await?;
+        self.0.registry.project_delete(&pass).await.told()?;
+        self.design_changed(id);
+        Ok(())
+    }
+
     /// Fetches a project's specification.
     pub async fn specification_fetch(&self, caller: &Caller, id: ProjectId) -> Result<Specification> {
         let pass = self.project_read(caller, id).await?;

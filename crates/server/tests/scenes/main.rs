@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a scene's helpers fail with the scene")]
 
 mod access;
+mod appearance;
 mod bad_input;
 mod calls;
 mod data;
@@ -18,6 +19,7 @@ mod long_lists;
 mod mail;
 mod main_road;
 mod manners;
+mod moves;
 mod notifications;
 mod organizations;
 mod profiles;
@@ -31,6 +33,7 @@ mod settings;
 mod settings_bulk;
 mod streams;
 mod support;
+mod usage;
 mod users;
 mod webhook;
 mod webhook_guides;

@@ -17,7 +17,7 @@ use super::lists::searched;
 use super::organizations::{count_devices, hold_organization, room_for_a_device};
 use super::sql::{Dialect, Row, Sql, all, one, run};
 use super::users::latest;
-use super::{Registry, alarms, db, labels};
+use super::{Registry, alarms, db, labels, usage};
 use crate::error::{Result, StoreError};
 
 const SELECT: &str = "SELECT d.id, d.key, d.name, d.organization_id, o.lineage, o.name AS organization, \
@@ -204,6 +204,7 @@ impl Registry {
     pub async fn device_delete(&self, pass: &CanWrite<DeviceRef>) -> Result<()> {
         let tx = self.db.begin().await?;
         let before = hold_device(&tx, pass.target().id).await?;
+        usage::hand_over(&tx, before.key, before.organization, None).await?;
         run(&tx, Sql::new("DELETE FROM devices WHERE id = ?").bind(before.id)).await?;
         count_devices(&tx, before.organization, -1).await?;
         db::commit(tx).await
@@ -382,6 +383,7 @@ async fn move_device(tx: &impl ConnectionTrait, device: &Device, to: Organizatio
     room_for_a_device(tx, &lineage, device.lineage.ids(), &[device.organization, to]).await?;
     count_devices(tx, device.organization, -1).await?;
     count_devices(tx, to, 1).await?;
+    usage::hand_over(tx, device.key, device.organization, Some(to)).await?;
     let update = Sql::new("UPDATE device_activity SET organization_id = ? WHERE key = ?").bind(to).bind(device.key);
     run(tx, update).await.map(|_| ())
 }

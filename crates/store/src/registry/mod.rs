@@ -5,6 +5,7 @@
 
 mod alarms;
 mod api_keys;
+mod appearance;
 mod backlog;
 mod credentials;
 mod db;
@@ -19,6 +20,7 @@ mod migrations;
 mod nonces;
 mod notices;
 mod notifications;
+mod organization_change;
 mod organizations;
 mod projects;
 mod provisioning;
@@ -27,6 +29,7 @@ mod settings;
 mod sign_ins;
 mod specifications;
 mod sql;
+mod usage;
 mod users;
 
 use db::Db;
@@ -40,11 +43,13 @@ pub use labels::NewLabels;
 pub use nonces::Purpose;
 pub use notices::{Recipient, SpreadStep, Spreading};
 pub use notifications::NotificationMark;
-pub use organizations::{NewOrganization, OrganizationChange};
+pub use organization_change::OrganizationChange;
+pub use organizations::NewOrganization;
 pub use projects::NewProject;
 pub use provisioning::{NewTagged, Provisioned};
 pub use settings::SettingWrite;
 pub use sign_ins::ADDRESSES_MAX;
+pub use usage::{Alert, LimitedOrganization, Used};
 pub use users::{NewPassword, NewUserRow, UserChange};
 
 use crate::error::Result;

@@ -112,6 +112,19 @@ impl<'a> Person<'a> {
         text(&made, "id").to_owned()
     }
 
+    /// An organization as it looks now.
+    pub async fn organization(&self, id: &str) -> Value {
+        self.get(&format!("/v2/organizations/{id}")).await.ok()
+    }
+
+    /// Changes an organization, whose name a body must say.
+    pub async fn changes(&self, id: &str, mut body: Value) -> Answer {
+        if body["name"].is_null() {
+            body["name"] = json!("changed");
+        }
+        self.put(&format!("/v2/organizations/{id}"), body).await
+    }
+
     /// Creates a project; its id.
     pub async fn creates_project(&self, name: &str) -> String {
         let made = self.post("/v2/projects", json!({"name": name})).await.created();
