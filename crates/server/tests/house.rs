@@ -128,3 +128,10 @@ fn licence_expressions_are_read() {
         assert!(!is_allowed(refused, &allowed), "{refused}");
     }
 }
+
+#[test]
+fn what_the_build_exports_is_no_setting_of_the_program() {
+    // `make run` starts the program in the build's environment, and it refuses settings that it does not know.
+    let script = std::fs::read_to_string(root().join("scripts/env.sh")).unwrap();
+    assert!(script.contains("export ") && !script.contains("ISOBAR_"), "{script}");
+}
