@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::future::join_all;
-use hyper::header::HeaderValue;
 use hyper::Method;
+use hyper::header::HeaderValue;
 use serde_json::{Value, json};
 
 use super::client::ServerUrl;
