@@ -75,6 +75,7 @@ enum EffectJson {
         value: Raw,
     },
     /// A cloud event is queued.
+    #[schema(rename_all = "camelCase")]
     Send {
         element: String,
         #[schema(value_type = AnyJson)]
@@ -98,6 +99,7 @@ enum EffectJson {
         value: Option<Raw>,
     },
     /// People are told something.
+    #[schema(rename_all = "camelCase")]
     Notify { element: String, message: String, minimum_role: &'static str },
     /// A server outside is called.
     Call { element: String, method: &'static str, url: String, headers: Vec<(String, String)>, body: Option<String> },

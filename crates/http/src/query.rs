@@ -220,9 +220,16 @@ impl<'a> Query<'a> {
         if names.is_empty() { Column::usual() } else { columns }
     }
 
-    /// `filter[<field>]=<value>` without an operator, as the project list takes it.
-    pub fn plain_filter(&self, field: &str) -> Option<String> {
-        self.text(&format!("filter[{field}]"))
+    /// `filter[<field>]=<value>` without an operator, as the project list takes it. A filter by anything else is a
+    /// fault: the list would be longer than what was asked for.
+    pub fn plain_filter(&mut self, field: &str) -> Option<String> {
+        let name = format!("filter[{field}]");
+        let is_other = |key: &str| (key == "filter" || key.starts_with("filter[")) && key != name;
+        let others = self.pairs.iter().filter(|(key, _)| is_other(key)).map(|(key, _)| shown(key)).collect::<Vec<_>>();
+        for other in others {
+            self.fault(&other, format!("is not known: {name}"));
+        }
+        self.text(&name)
     }
 }
 

@@ -9,7 +9,7 @@ use isobar_model::role::Role;
 use isobar_model::user::{NewUser, User};
 use isobar_store::registry::{NewOrganization, NewUserRow};
 
-use crate::error::Told as _;
+use crate::error::{ORGANIZATION, Told as _};
 use crate::gate::{Accepts, Credentials};
 use crate::letters::Letter;
 use crate::operator::made_up;
@@ -135,7 +135,8 @@ impl Hub {
         let Some((pass, _)) = owner else { return Err(faults.end().err().unwrap_or(Error::Busy)) };
         faults.end()?;
         let row = self.user_row(new).await?;
-        let made = self.0.registry.user_create(&pass, row, self.0.clock.now()).await.told()?;
+        let made = self.0.registry.user_create(&pass, row, self.0.clock.now()).await;
+        let made = made.told_naming(&[ORGANIZATION])?;
         self.0.deliveries.wake();
         Ok(made)
     }

@@ -14,7 +14,7 @@ use isobar_model::secret::Secret;
 use isobar_store::registry::{DeviceChange, NewDevice};
 
 use crate::entries::DeviceEntry;
-use crate::error::Told as _;
+use crate::error::{ORGANIZATION, PROJECT, Told as _};
 use crate::gate::Principal;
 use crate::{Hub, TreeQuery};
 
@@ -63,7 +63,8 @@ impl Hub {
             created_by: Some(caller.user),
             token: token.digest(),
         };
-        let made = self.0.registry.device_create(&pass, new, self.0.clock.now()).await.told()?;
+        let made = self.0.registry.device_create(&pass, new, self.0.clock.now()).await;
+        let made = made.told_naming(&[ORGANIZATION, PROJECT])?;
         self.0.usage.unsettle();
         Ok((made, token))
     }
@@ -153,10 +154,12 @@ impl Hub {
     ) -> Result<DeviceView> {
         let principal = Principal::User(Arc::new(caller.clone()));
         let (pass, entry) = self.device_write(&principal, id, Action::DeviceUpdate).await?;
+        let _turn = self.0.changes.turn(id.0).await;
         self.0.outbox.settled(entry.device.key).await;
         let old = self.0.registry.device_fetch(&pass.reading()).await.told()?.ok_or(Error::Missing("device"))?;
         let change = self.device_change(caller, &old, input).await?;
-        let device = self.0.registry.device_update(&pass, &change, self.0.clock.now()).await.told()?;
+        let device = self.0.registry.device_update(&pass, &change, self.0.clock.now()).await;
+        let device = device.told_naming(&[ORGANIZATION, PROJECT])?;
         self.device_changed(id);
         if device.organization != entry.lineage.own() {
             self.0.usage.unsettle();

@@ -21,14 +21,34 @@ pub(crate) fn from_store(error: StoreError) -> Error {
     }
 }
 
+/// An organization, by the member that names it.
+pub(crate) const ORGANIZATION: (&str, &str) = ("organization", "organizationId");
+/// A parent organization, by the member that names it.
+pub(crate) const PARENT: (&str, &str) = ("organization", "parentId");
+/// A project, by the member that names it.
+pub(crate) const PROJECT: (&str, &str) = ("project", "projectUuid");
+
 /// Gives every store result the caller's error.
 pub(crate) trait Told<T> {
     /// The result with the caller's error.
     fn told(self) -> Result<T, Error>;
+
+    /// The same, where a body names things by these members: one that has gone meanwhile is a fault of the body.
+    fn told_naming(self, members: &[(&'static str, &'static str)]) -> Result<T, Error>;
 }
 
 impl<T> Told<T> for Result<T, StoreError> {
     fn told(self) -> Result<T, Error> {
         self.map_err(from_store)
+    }
+
+    fn told_naming(self, members: &[(&'static str, &'static str)]) -> Result<T, Error> {
+        self.map_err(|error| match error {
+            StoreError::Gone(noun) => match members.iter().find(|(named, _)| *named == noun) {
+                Some((_, member)) => Error::invalid(*member, format!("no such {noun}")),
+                None => Error::Missing(noun),
+            },
+            other => from_store(other),
+        })
     }
 }

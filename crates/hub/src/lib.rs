@@ -29,6 +29,7 @@ mod limits;
 mod links;
 mod live;
 mod notifications;
+mod one_by_one;
 mod operator;
 mod organizations;
 mod outbox;
@@ -128,6 +129,7 @@ struct Inner {
     tokens: tokens::Jwts,
     throttle: throttle::Throttle,
     link_quota: throttle::Quota<(UserId, Purpose)>,
+    changes: one_by_one::OneByOne,
     entries: entries::Entries,
     rates: gate::Rates,
     live: live::Live,
@@ -161,6 +163,7 @@ impl Hub {
             tokens: tokens::Jwts::new(&signing_key, revoked, now),
             throttle: throttle::Throttle::default(),
             link_quota: throttle::Quota::new(LINKS_MAX),
+            changes: one_by_one::OneByOne::new(),
             entries: entries::Entries::new(),
             rates: gate::Rates::new(&parts.settings.rate_limit),
             live: live::Live::new(),

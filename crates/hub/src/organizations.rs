@@ -10,7 +10,7 @@ use isobar_model::role::Role;
 use isobar_store::error::StoreError;
 use isobar_store::registry::{NewOrganization, OrganizationChange};
 
-use crate::error::{Told as _, from_store};
+use crate::error::{PARENT, Told as _, from_store};
 use crate::{Hub, TreeQuery};
 
 impl Hub {
@@ -43,7 +43,8 @@ impl Hub {
             children_inherit_dashboard: input.children_inherit_dashboard.unwrap_or(false),
             device_table: input.device_table.over(None),
         };
-        let made = self.0.registry.organization_create(&pass, new, self.0.clock.now()).await.told()?;
+        let made = self.0.registry.organization_create(&pass, new, self.0.clock.now()).await;
+        let made = made.told_naming(&[PARENT])?;
         Ok(as_seen_by(caller, made))
     }
 

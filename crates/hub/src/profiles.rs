@@ -10,12 +10,13 @@ use isobar_store::registry::{NewPassword, UserChange};
 
 use crate::Hub;
 use crate::account_notices::AccountNotice;
-use crate::error::Told as _;
+use crate::error::{ORGANIZATION, Told as _};
 
 impl Hub {
     /// Changes a user: oneself, or one of at most one's own rank.
     pub async fn user_update(&self, caller: &Caller, id: UserId, mut input: UserInput) -> Result<User> {
         let pass = self.user_write(caller, id, Action::UserUpdate).await?;
+        let _turn = self.0.changes.turn(id.0).await;
         let present = self.0.registry.user_fetch(&pass.reading()).await.told()?.ok_or(Error::Missing("user"))?;
         let disables = input.disabled.is_some_and(|disabled| disabled != present.disabled);
         let moves = input.organization.filter(|organization| *organization != present.organization);
@@ -30,7 +31,13 @@ impl Hub {
         for name in input.renamed(&present) {
             faults.add(name, "may not be changed");
         }
-        if input.role != present.role && input.role > caller.role {
+        // Whoever changes itself may have been changed since it was let in.
+        let own = id == caller.user;
+        if own && present.disabled {
+            return Err(Error::Unauthenticated);
+        }
+        let rank = if own { present.role } else { caller.role };
+        if input.role != present.role && input.role > rank {
             faults.add("role", "is above your own");
         }
         if disables && id == caller.user {
@@ -85,13 +92,8 @@ impl Hub {
             reason,
             password,
         };
-        let changed =
-            self.0.registry.user_update(pass, &change, self.0.clock.now()).await.map_err(|error| match error {
-                isobar_store::error::StoreError::Gone("organization") => {
-                    Error::invalid("organizationId", "no such organization")
-                }
-                other => crate::error::from_store(other),
-            })?;
+        let changed = self.0.registry.user_update(pass, &change, self.0.clock.now()).await;
+        let changed = changed.told_naming(&[ORGANIZATION])?;
         self.account_changed(id);
         if new_password {
             self.account_notice(id, AccountNotice::PasswordChanged).await;

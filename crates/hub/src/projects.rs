@@ -9,7 +9,7 @@ use isobar_store::registry::NewProject;
 
 use crate::alarms::alarms_of;
 use crate::entries::compiled;
-use crate::error::Told as _;
+use crate::error::{ORGANIZATION, Told as _};
 use crate::{Hub, TreeQuery};
 
 impl Hub {
@@ -17,7 +17,7 @@ impl Hub {
     pub async fn project_create(&self, caller: &Caller, input: ProjectInput) -> Result<Project> {
         let (pass, _) = self.owner_pass(caller, input.organization, Action::ProjectCreate).await?;
         let new = NewProject { id: ProjectId(self.new_id().0), name: input.name, created_by: Some(caller.user) };
-        self.0.registry.project_create(&pass, new, self.0.clock.now()).await.told()
+        self.0.registry.project_create(&pass, new, self.0.clock.now()).await.told_naming(&[ORGANIZATION])
     }
 
     /// Lists projects, of one `kind` if it is named.
@@ -45,7 +45,7 @@ impl Hub {
             self.owner_pass(caller, input.organization, Action::ProjectUpdate).await?;
         }
         let now = self.0.clock.now();
-        self.0.registry.project_update(&pass, &input.name, input.organization, now).await.told()
+        self.0.registry.project_update(&pass, &input.name, input.organization, now).await.told_naming(&[ORGANIZATION])
     }
 
     /// Removes a project that no device uses, with its specification.

@@ -44,6 +44,14 @@ impl Faults {
         }
     }
 
+    /// Checks that a text can be kept as it is: no registry keeps U+0000, and two texts that differ in it alone would
+    /// become one.
+    pub fn whole(&mut self, field: &str, text: &str) {
+        if text.contains('\0') {
+            self.add(field, "must not hold the character U+0000");
+        }
+    }
+
     /// As [`Faults::length`], when the text is there.
     pub fn length_if(&mut self, field: &str, text: Option<&str>, min: usize, max: usize) {
         if let Some(text) = text {
@@ -177,6 +185,7 @@ impl<'a> Input<'a> {
             Some(Json::Text(text)) => {
                 let path = self.path(name);
                 self.faults.length(&path, text, min, max);
+                self.faults.whole(&path, text);
                 Patch::Set(text.clone().into_owned())
             }
             Some(other) => {
@@ -302,7 +311,11 @@ impl<'a> Input<'a> {
         let mut texts = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
             match item {
-                Json::Text(text) if text.chars().count() <= max => texts.push(text.clone().into_owned()),
+                Json::Text(text) if text.chars().count() <= max => {
+                    let path = self.path(&format!("{name}[{index}]"));
+                    self.faults.whole(&path, text);
+                    texts.push(text.clone().into_owned());
+                }
                 Json::Text(_) => {
                     self.fault(&format!("{name}[{index}]"), format!("must be at most {max} characters long"))
                 }

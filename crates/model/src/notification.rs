@@ -109,9 +109,5 @@ pub fn read_mark(body: &Json<'_>) -> Result<bool> {
 pub fn read_message(body: &Json<'_>) -> Result<String> {
     let mut input = Input::body(body)?;
     let message = input.required_text("message", 1, MESSAGE_MAX);
-    // The registry leaves this character out, and nothing would be left.
-    if !message.is_empty() && message.chars().all(|character| character == '\0') {
-        input.fault("message", "must not be empty");
-    }
     input.unless_any(message)
 }

@@ -114,13 +114,20 @@ fn described(row: &RouteRow, said: &Operation, schemas: &mut Schemas) -> Operati
     operation
 }
 
+/// What is not deleted while something hangs on it, or while it is the caller itself.
+const DELETED_WHEN_FREE: [&str; 3] = ["/v2/organizations/{id}", "/v2/projects/{id}", "/v2/users/{id}"];
+
 /// Whether an operation can be refused with that status.
 fn may_refuse(row: &RouteRow, said: &Operation, status: u16) -> bool {
     let probe = row.entry == Entry::Probe;
     let has = |name: &str| said.parameters.iter().any(|parameter| parameter.name == name);
     match status {
-        400 => said.body.is_some() || !said.parameters.is_empty(),
+        // What still hangs on a thing keeps it from being deleted.
+        400 if row.method == Verb::Delete && DELETED_WHEN_FREE.contains(&row.path) => true,
+        400 => said.body.is_some() || said.parameters.iter().any(|parameter| !parameter.is_header),
         401 => !probe && (row.entry != Entry::Open || row.path == "/v2/auth/login"),
+        // Into an organization that is there, only those register others who may create users in it.
+        403 if row.entry == Entry::Optional => true,
         403 => row.action.is_some_and(|action| action.minimum_role() > Role::BasicUser),
         // An unknown device is 400 for a device event (contract: Conventions).
         404 if row.path == crate::routes::MAIN_ROAD.path => false,

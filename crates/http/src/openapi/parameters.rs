@@ -35,7 +35,7 @@ pub(super) struct Param {
     pub name: &'static str,
     kind: Kind,
     says: &'static str,
-    is_header: bool,
+    pub is_header: bool,
     required: bool,
 }
 

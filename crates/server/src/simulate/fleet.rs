@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::future::join_all;
+use hyper::Method;
 use hyper::header::HeaderValue;
-use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::client::ServerUrl;
@@ -89,15 +89,8 @@ impl Fleet {
         });
         join_all(deleters).await.into_iter().collect::<Result<(), CallError>>()?;
         let Some(project) = lock(&self.project).clone() else { return Ok("nothing: nothing was made".to_owned()) };
-        let deleted =
-            Session::new(server, credentials).call(Method::DELETE, &format!("/v2/projects/{project}"), None).await;
-        match deleted {
-            Ok(_) => Ok(format!("{count} devices and their project")),
-            Err(CallError::Refused { status: StatusCode::METHOD_NOT_ALLOWED, .. }) => {
-                Ok(format!("{count} devices (this server deletes no projects: {project} stays)"))
-            }
-            Err(error) => Err(error),
-        }
+        Session::new(server, credentials).call(Method::DELETE, &format!("/v2/projects/{project}"), None).await?;
+        Ok(format!("{count} devices and their project"))
     }
 }
 

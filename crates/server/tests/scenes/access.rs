@@ -279,12 +279,14 @@ async fn with_credentials(request: RequestBuilder, row: &RouteRow, person: &Pers
 
 /// The status of an answer, read to its end unless it is a success, which may have none.
 async fn status(request: RequestBuilder) -> u16 {
-    let response = request.send().await.unwrap();
+    let (client, request) = request.build_split();
+    let request = request.unwrap();
+    let question = format!("{} {}", request.method(), request.url());
+    let response = client.execute(request).await.unwrap();
     if response.status().is_success() {
         return response.status().as_u16();
     }
-    let path = response.url().path().to_owned();
-    Answer::of(path, response).await.status.as_u16()
+    Answer::of(question, response).await.status.as_u16()
 }
 
 fn name(row: &RouteRow) -> String {

@@ -4,6 +4,7 @@
 
 mod access;
 mod appearance;
+mod at_once;
 mod bad_input;
 mod calls;
 mod data;

@@ -52,6 +52,10 @@ async fn a_project_is_created_renamed_and_listed(app: &TestApp) {
     assert_eq!(list(&format!("depth=all&searchText={id}")).await, ["colder"]);
     assert_eq!(list("depth=all&filter[type]=api").await, ["colder", "warm"]);
     assert_eq!(list("depth=all&filter[type]=other").await, [""; 0]);
+    for other in ["filter[name]", "filter[type][ne]", "filter"] {
+        let refused = ana.get(&format!("/v2/projects?{other}=api&page=0")).await.faults();
+        assert_eq!(refused, [format!("query.{other}"), "query.page".to_owned()]);
+    }
 }
 
 async fn a_specification_is_kept_as_it_is(app: &TestApp) {

@@ -4,6 +4,8 @@ use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
+use super::document;
+
 /// An answer, with what it answers to.
 #[derive(Debug)]
 pub struct Answer {
@@ -20,6 +22,7 @@ impl Answer {
         let text = String::from_utf8(response.bytes().await.unwrap().to_vec()).unwrap();
         let answer = Self { question, status, headers, text };
         answer.check();
+        document::tells_of(&answer);
         answer
     }
 

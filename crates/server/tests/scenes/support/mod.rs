@@ -4,6 +4,7 @@ pub mod answer;
 pub mod app;
 pub mod designs;
 pub mod device;
+mod document;
 pub mod mail;
 pub mod outside;
 pub mod person;
