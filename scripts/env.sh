@@ -10,7 +10,8 @@ case ":$PATH:" in
 *) [ -d "$HOME/.cargo/bin" ] && PATH="$HOME/.cargo/bin:$PATH" ;;
 esac
 
-export PATH ISOBAR_CACHE ROCKSDB_VERSION
+# ISOBAR_CACHE is no setting of the program, which would refuse to start with it: it stays in this shell.
+export PATH ROCKSDB_VERSION
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$ISOBAR_CACHE/target}"
 export ROCKSDB_LIB_DIR="$ISOBAR_CACHE/rocksdb-$ROCKSDB_VERSION"
 export ROCKSDB_STATIC=1

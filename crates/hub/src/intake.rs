@@ -84,9 +84,7 @@ impl Hub {
         let now = self.0.clock.now();
         let event = Incoming { element: Arc::from(element), payload, tree, idempotency_key, now, ran: None };
         for _ in 0..RUNS_MAX {
-            if !entry.plan.plan.accepts(element) {
-                faults.add("query.elementName", "is no deviceEvent element of the project's design");
-            }
+            check_accepted(&entry, element, &mut faults);
             std::mem::take(&mut faults).end()?;
             if let Some(id) = self.accept(&pass, &entry, &event).await? {
                 return Ok(id);
@@ -95,6 +93,22 @@ impl Hub {
             entry = newer.ok_or_else(|| Error::invalid("query.deviceId", "no such device"))?;
         }
         Err(Error::Busy)
+    }
+
+    /// What is wrong with the parameters of an event whose body was found wrong already.
+    pub async fn event_parameters(
+        &self,
+        principal: &Principal,
+        device: Option<&str>,
+        element: Option<&str>,
+    ) -> Result<()> {
+        let mut faults = Faults::new();
+        let target = self.event_device(principal, device, &mut faults).await?;
+        let element = element_name(element, &mut faults);
+        if let (Some((_, entry)), Some(element)) = (target, element) {
+            check_accepted(&entry, element, &mut faults);
+        }
+        faults.end()
     }
 
     /// Accepts an event that came by the webhook, as one of a deviceEvent element. `ran` is told when it has run.
@@ -518,6 +532,13 @@ pub(crate) fn element_name<'a>(element: Option<&'a str>, faults: &mut Faults) ->
         Some(name) => faults.length("query.elementName", name, 1, ELEMENT_NAME_MAX),
     }
     element
+}
+
+/// Checks that the device's design takes events of that name.
+fn check_accepted(entry: &DeviceEntry, element: &str, faults: &mut Faults) {
+    if !entry.plan.plan.accepts(element) {
+        faults.add("query.elementName", "is no deviceEvent element of the project's design");
+    }
 }
 
 /// Checks an idempotency key.

@@ -125,6 +125,7 @@ struct Inner {
     mint: IdMint,
     passwords: passwords::Passwords,
     pictures: picture::Pictures,
+    compiling: turns::Turns,
     tokens: tokens::Jwts,
     throttle: throttle::Throttle,
     link_quota: throttle::Quota<(UserId, Purpose)>,
@@ -158,6 +159,7 @@ impl Hub {
         let inner = Inner {
             passwords: passwords::Passwords::new(),
             pictures: picture::Pictures::new(),
+            compiling: entries::compiling(),
             tokens: tokens::Jwts::new(&signing_key, revoked, now),
             throttle: throttle::Throttle::default(),
             link_quota: throttle::Quota::new(LINKS_MAX),
