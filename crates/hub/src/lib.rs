@@ -17,6 +17,7 @@ mod devices;
 mod dry_runs;
 mod entries;
 mod error;
+mod event_input;
 mod events;
 mod export;
 mod fresh;

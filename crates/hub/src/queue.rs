@@ -14,8 +14,8 @@ use isobar_store::telemetry::QueueQuery;
 
 use crate::entries::DeviceEntry;
 use crate::error::Told as _;
+use crate::event_input::{check_idempotency_key, element_name, read_payload};
 use crate::gate::Principal;
-use crate::intake::{check_idempotency_key, element_name, read_payload};
 use crate::{Hub, stopped};
 
 /// What is read of a queue, and how.
