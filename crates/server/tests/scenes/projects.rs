@@ -174,7 +174,7 @@ async fn a_design_with_faults_is_refused_and_the_old_one_stays_in_force(app: &Te
         json!({"history": {"type": "deviceSetting", "properties": {"inputType": "text", "defaultValue": ""}}});
     assert_eq!(faults(&ana, &project, history).await, ["history"]);
     let both = json!({"description": 5, "planes": {"cloud": {"elements": []}}});
-    assert_eq!(ana.put(&place(&project), both).await.faults(), ["description", "name"]);
+    assert_eq!(ana.put(&place(&project), both).await.faults(), ["description", "name", "planes.cloud.elements"]);
     let plane = json!({"name": "x", "planes": {"cloud": {"elements": []}}});
     assert_eq!(ana.put(&place(&project), plane).await.faults(), ["planes.cloud.elements"]);
 
