@@ -6,6 +6,7 @@ use isobar_model::error::Fault;
 use isobar_model::json::{Json, RawJson};
 use rustc_hash::FxHashMap;
 
+use crate::code::CheckTime;
 use crate::elements::properties::{Faults, Properties};
 use crate::elements::{Ability, Element, Shape, device_setting};
 use crate::expression::{Expression, Names, on_a_large_stack, owned};
@@ -20,8 +21,8 @@ const NAME_CHARS_MAX: usize = 128;
 /// Where the elements are in a specification.
 const ELEMENTS: &str = "planes.cloud.elements";
 
-/// Compiles `planes`.
-pub(crate) fn compile(planes: &Json<'_>) -> Result<Plan, Vec<Fault>> {
+/// Compiles `planes`, their code within a time.
+pub(crate) fn compile(planes: &Json<'_>, code_time: CheckTime) -> Result<Plan, Vec<Fault>> {
     let fault = |path: &str, message: &str| Err(vec![Fault::new(path, message)]);
     if !matches!(planes, Json::Object(_)) {
         return fault("planes", "must be an object");
@@ -39,7 +40,7 @@ pub(crate) fn compile(planes: &Json<'_>) -> Result<Plan, Vec<Fault>> {
         Some(_) => return fault(ELEMENTS, "must be an object"),
     };
     let elements: Vec<(&str, &Json<'_>)> = elements.iter().map(|(name, json)| (name.as_ref(), json)).collect();
-    on_a_large_stack(|| Compiler::new(&elements).compile())
+    on_a_large_stack(|| Compiler::new(&elements, code_time).compile())
         .unwrap_or_else(|| fault("planes.cloud", "cannot be compiled at present"))
 }
 
@@ -68,11 +69,11 @@ struct Edge {
 }
 
 impl<'p> Compiler<'p> {
-    fn new(elements: &[(&str, &'p Json<'p>)]) -> Self {
+    fn new(elements: &[(&str, &'p Json<'p>)], code_time: CheckTime) -> Self {
         let mut faults = Faults::default();
         let drafts: Vec<Draft<'p>> = elements.iter().map(|(name, json)| draft(name, json, &mut faults)).collect();
         let by_name = drafts.iter().zip(0..).map(|(draft, at)| (draft.name.clone(), at)).collect();
-        Self { drafts, by_name, names: Names::default(), faults, links: 0, edges: Vec::new() }
+        Self { drafts, by_name, names: Names { code_time, ..Names::default() }, faults, links: 0, edges: Vec::new() }
     }
 
     fn compile(mut self) -> Result<Plan, Vec<Fault>> {

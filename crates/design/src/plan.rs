@@ -6,6 +6,7 @@ use isobar_model::error::Fault;
 use isobar_model::json::{Json, RawJson};
 use rustc_hash::FxHashMap;
 
+use crate::code::CheckTime;
 use crate::elements::Element;
 use crate::elements::device_event::Integration;
 use crate::expression::Expression;
@@ -70,7 +71,12 @@ impl Plan {
     /// Compiles `planes` of a specification. Every fault has its path, as in
     /// `planes.cloud.elements.high.properties.expression`.
     pub fn compile(planes: &Json<'_>) -> Result<Plan, Vec<Fault>> {
-        crate::compile::compile(planes)
+        crate::compile::compile(planes, CheckTime::default())
+    }
+
+    /// Compiles `planes` that were compiled before: their code has more time, so that what was in force stays so.
+    pub fn compile_stored(planes: &Json<'_>) -> Result<Plan, Vec<Fault>> {
+        crate::compile::compile(planes, CheckTime::of_stored())
     }
 
     /// Whether the cloud plane has no elements: every event is stored under its own elementName.

@@ -79,8 +79,8 @@ impl Call {
     /// The key under which a repetition does nothing.
     pub fn idempotency_key(&self) -> Result<Option<&str>, Error> {
         let Some(value) = self.head.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
-        let key = value.to_str().ok().filter(|key| (1..=64).contains(&key.len()));
-        key.map(Some).ok_or_else(|| Error::invalid("idempotency-key", "must be 1 to 64 visible characters"))
+        let key = value.to_str().map_err(|_| Error::invalid("header.Idempotency-Key", "must be visible characters"));
+        key.map(Some)
     }
 
     /// Its body as it was sent, which must say that it is JSON.
@@ -127,17 +127,15 @@ impl Call {
     }
 }
 
-/// The order of refusals: a bad parameter or body is told only to those whom `allowed` does not refuse.
+/// The order of refusals: a bad parameter or body is told only to those whom `allowed` does not refuse. When that finds
+/// faults too, all are told at once.
 pub(crate) async fn after<T, E: Into<Problem>>(
     allowed: impl Future<Output = Result<(), Error>>,
     input: Result<T, E>,
 ) -> Result<T, Problem> {
     match input {
         Ok(input) => Ok(input),
-        Err(fault) => {
-            allowed.await?;
-            Err(fault.into())
-        }
+        Err(fault) => both(allowed.await, Err(fault.into())).map(|((), input)| input),
     }
 }
 
@@ -216,5 +214,7 @@ mod tests {
         let told = |result: Result<(), Problem>| result.unwrap_err().status().as_u16();
         assert_eq!(told(after(async { Err(Error::Missing("device")) }, bad()).await), 404);
         assert_eq!(told(after(async { Ok(()) }, bad()).await), 400);
+        let all = after(async { Err(Error::invalid("query.page", "is bad too")) }, bad()).await;
+        assert!(matches!(all, Err(Problem::Refused(Error::Invalid(faults))) if faults.len() == 2));
     }
 }

@@ -10,17 +10,18 @@ use crate::export::{self, Form};
 use crate::reply::{self, Answer};
 use crate::views::{StorageElementJson, StorageListJson};
 
+const STORAGE_SORTED_BY: &[&str] = &["name"];
+
 pub(crate) async fn values(call: &mut Call) -> Answer {
     let (id, element): (DeviceId, &str) = (call.id("id", "device")?, call.name("elementName"));
-    let mut query = call.query();
-    let asked = (query.values_list(), query.columns());
+    let (mut query, form) = (call.query(), Form::of(call));
+    let asked = (query.values_list(form == Form::Json), query.columns());
     let allowed = async {
         call.hub().allow_device(&call.principal, id, Action::DeviceRead).await?;
         // An unknown element is 404 too, before any fault of the parameters.
         call.hub().storage_fetch(call.caller()?, id, element).await.map(|_| ())
     };
     let (asked, columns) = after(allowed, query.end(asked)).await?;
-    let form = Form::of(call);
     if form != Form::Json {
         let export = call.hub().values_export(call.caller()?, id, element, asked).await?;
         return Ok(export::streamed(export, form, columns, id, element));
@@ -41,10 +42,10 @@ pub(crate) async fn last_values(call: &mut Call) -> Answer {
 pub(crate) async fn storage_list(call: &mut Call) -> Answer {
     let id: DeviceId = call.id("id", "device")?;
     let mut query = call.query();
-    let page = query.page();
+    let list = query.list(STORAGE_SORTED_BY);
     let allowed = call.hub().allow_device(&call.principal, id, Action::DeviceRead);
-    let page = after(allowed, query.end(page)).await?;
-    let list = call.hub().storage_list(call.caller()?, id, page).await?;
+    let list = after(allowed, query.end(list)).await?;
+    let list = call.hub().storage_list(call.caller()?, id, list).await?;
     reply::ok(&StorageListJson {
         meta: list.page.meta(),
         bytes_stored: list.bytes_stored,

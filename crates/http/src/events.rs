@@ -14,7 +14,8 @@ use isobar_model::event::Event;
 use isobar_model::ids::{DeviceId, EventId};
 use isobar_model::page::PageRequest;
 
-use crate::call::{Call, after};
+use crate::call::{Call, after, both};
+use crate::problem::Problem;
 use crate::query::Query;
 use crate::reply::{self, Answer};
 
@@ -27,11 +28,9 @@ pub(crate) async fn device_event_create(call: &mut Call) -> Answer {
     let body = call.json_bytes().await;
     let query = call.query();
     let (device, element) = (query.get("deviceId"), query.get("elementName"));
-    // Here an unknown device is a fault of the parameters: only the role comes before the body.
-    let input = body.and_then(|body| Ok((body, call.idempotency_key()?)));
-    let (body, key) = match input {
+    let (key, body) = match both(call.idempotency_key(), body) {
         Ok(input) => input,
-        faulty => Box::pin(after(allow_queue(call, None, Action::DeviceEventCreate), faulty)).await?,
+        faulty => Box::pin(after(call.hub().event_parameters(&call.principal, device, element), faulty)).await?,
     };
     let id = call.hub().event_accept(&call.principal, device, element, body, key).await?;
     call.shared.meters.events_accepted.increment(1);
@@ -42,8 +41,8 @@ pub(crate) async fn cloud_event_send(call: &mut Call) -> Answer {
     let body = call.json_bytes().await;
     let query = call.query();
     let (device, element) = (query.get("deviceId"), query.get("elementName"));
-    let input = body.and_then(|body| Ok((body, call.idempotency_key()?)));
-    let (body, key) = after(allow_queue(call, device, Action::CloudEventCreate), input).await?;
+    let input = both(call.idempotency_key(), body);
+    let (key, body) = after(call.hub().cloud_event_parameters(&call.principal, device, element), input).await?;
     let id = call.hub().cloud_event_send(&call.principal, device, element, body, key).await?;
     reply::created_id(id)
 }
@@ -52,7 +51,7 @@ pub(crate) async fn cloud_events(call: &mut Call) -> Answer {
     let mut query = call.query();
     let read = queue_read(&mut query);
     let device = query.text("deviceId");
-    let read = after(allow_queue(call, device.as_deref(), Action::CloudEventRead), query.end(read)).await?;
+    let read = after(call.hub().allow_queue(&call.principal, device.as_deref()), query.end(read)).await?;
     let events = call.hub().cloud_events(&call.principal, device.as_deref(), read).await?;
     let mut body = Vec::with_capacity(256);
     reply::array(&events, Event::write_json, &mut body);
@@ -63,7 +62,7 @@ pub(crate) async fn cloud_event_next(call: &mut Call) -> Answer {
     let mut query = call.query();
     let read = QueueRead { page: PageRequest { page: 1, limit: 1 }, ..queue_read(&mut query) };
     let device = query.text("deviceId");
-    let read = after(allow_queue(call, device.as_deref(), Action::CloudEventRead), query.end(read)).await?;
+    let read = after(call.hub().allow_queue(&call.principal, device.as_deref()), query.end(read)).await?;
     let events = call.hub().cloud_events(&call.principal, device.as_deref(), read).await?;
     match events.into_iter().next() {
         Some(event) => Ok(reply::raw_json(StatusCode::OK, event.payload.shared())),
@@ -84,20 +83,6 @@ fn queue_read(query: &mut Query<'_>) -> QueueRead {
         page: query.page(),
         peek: query.boolean("peek", false),
         wait: query.wait(),
-    }
-}
-
-/// Whether the caller may touch the queue of the device that it names; without a name there is nothing to hide.
-async fn allow_queue(call: &Call, device: Option<&str>, action: Action) -> Result<()> {
-    if call.caller().is_err() {
-        return Ok(());
-    }
-    match device {
-        Some(device) => {
-            let id: DeviceId = device.parse().map_err(|_| Error::Missing("device"))?;
-            call.hub().allow_device(&call.principal, id, action).await
-        }
-        None => call.hub().allow(call.caller()?, action).await,
     }
 }
 
@@ -126,9 +111,9 @@ pub(crate) async fn history_event(call: &mut Call) -> Answer {
 pub(crate) async fn event_stream(call: &mut Call) -> Answer {
     let mut query = call.query();
     let (device, organization) = (query.id("deviceId"), query.id("organizationId"));
-    query.end(())?;
+    let ((), last) = both(query.end(()), last_event_id(call).map_err(Problem::from))?;
     let scope = device.map_or(StreamScope::Organization(organization), StreamScope::Device);
-    let events = call.hub().event_stream(call.caller()?, scope, last_event_id(call)?).await?;
+    let events = call.hub().event_stream(call.caller()?, scope, last).await?;
     let mut stopping = call.shared.stopping.subscribe();
     let stopped = async move {
         // The sender lives as long as the room: an error means the same as a stop.
@@ -143,7 +128,7 @@ pub(crate) async fn event_stream(call: &mut Call) -> Answer {
 fn last_event_id(call: &Call) -> Result<Option<EventId>> {
     let Some(sent) = call.head.headers.get(LAST_EVENT_ID) else { return Ok(None) };
     let id = sent.to_str().ok().and_then(|text| text.parse().ok());
-    id.map(Some).ok_or_else(|| Error::invalid("last-event-id", "is not an identifier"))
+    id.map(Some).ok_or_else(|| Error::invalid("header.Last-Event-ID", "is not an identifier"))
 }
 
 fn server_sent(event: &Event) -> ServerSent {

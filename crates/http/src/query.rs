@@ -187,13 +187,13 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// Everything a list of stored values takes.
-    pub fn values_list(&mut self) -> ValueQuery {
+    /// Everything a list of stored values takes; an export is not `paged`, and ignores what it says of pages.
+    pub fn values_list(&mut self, paged: bool) -> ValueQuery {
         let sort = self.order("createdAt, id, payload or a path beneath payload", filter::field);
         let (filters, found) = filter::filters(&self.pairs);
         self.faults.extend(found);
         ValueQuery {
-            page: self.page(),
+            page: if paged { self.page() } else { PageRequest::default() },
             range: self.range(),
             sort: sort.into_iter().map(|(field, descending)| isobar_hub::ValueSort { field, descending }).collect(),
             filters,
@@ -325,7 +325,7 @@ mod tests {
                 "filter[payload.a][in]", "filter[createdAt][lt]", "filter[", "filter[]["]), 0..6)) {
             let raw = names.iter().map(|name| format!("{name}={raw}&")).collect::<String>() + &raw;
             let mut query = Query::of(Some(&raw));
-            query.values_list();
+            query.values_list(true);
             query.list(&["name"]);
             query.tree("organizationId");
             query.wait();

@@ -6,7 +6,7 @@ use isobar_model::access::{Action, Caller};
 use isobar_model::error::{Error, Result};
 use isobar_model::event::{LastValues, StoredValue};
 use isobar_model::ids::DeviceId;
-use isobar_model::page::{Page, PageRequest};
+use isobar_model::page::{ListRequest, Page, PageRequest};
 use isobar_model::time::Timestamp;
 use isobar_store::telemetry::ValueQuery;
 
@@ -70,8 +70,9 @@ impl Hub {
         }
     }
 
-    /// The storage elements of a device, by name: those that hold data and those that the design declares.
-    pub async fn storage_list(&self, caller: &Caller, id: DeviceId, page: PageRequest) -> Result<StorageList> {
+    /// The storage elements of a device, by name unless the order is turned round: those that hold data and those that
+    /// the design declares.
+    pub async fn storage_list(&self, caller: &Caller, id: DeviceId, request: ListRequest) -> Result<StorageList> {
         let (pass, entry) = self.device_read(&as_user(caller), id).await?;
         let series = self.0.telemetry.series(&pass).await.told()?;
         let bytes_stored = series.iter().map(|series| series.bytes).sum();
@@ -88,13 +89,17 @@ impl Hub {
             }
         }
         elements.sort_by(|left, right| left.name.cmp(&right.name));
-        Ok(StorageList { page: Page::of(elements, page), bytes_stored })
+        // Names are unique: the first key decides.
+        if request.sort.first().is_some_and(|key| key.descending) {
+            elements.reverse();
+        }
+        Ok(StorageList { page: Page::of(elements, request.page), bytes_stored })
     }
 
     /// One storage element.
     pub async fn storage_fetch(&self, caller: &Caller, id: DeviceId, element: &str) -> Result<StorageElement> {
         let all = PageRequest { page: 1, limit: u32::MAX };
-        let list = self.storage_list(caller, id, all).await?;
+        let list = self.storage_list(caller, id, ListRequest { page: all, ..ListRequest::default() }).await?;
         list.page.items.into_iter().find(|found| &*found.name == element).ok_or(Error::Missing(ELEMENT))
     }
 

@@ -21,8 +21,9 @@ use isobar_model::time::Timestamp;
 use crate::Hub;
 use crate::entries::DeviceEntry;
 use crate::error::Told as _;
+use crate::event_input::read_payload;
 use crate::gate::Principal;
-use crate::intake::{RUNS_MAX, read_payload};
+use crate::intake::RUNS_MAX;
 use crate::side_runs::SideRuns;
 
 const SETTING: &str = "setting";

@@ -16,7 +16,7 @@ use isobar_model::status::Status;
 use isobar_store::telemetry::Commit;
 
 use crate::Hub;
-use crate::entries::{DeviceEntry, compiled};
+use crate::entries::DeviceEntry;
 use crate::error::Told as _;
 use crate::gate::Principal;
 use crate::intake::Remembered;
@@ -32,10 +32,16 @@ pub struct DryRun {
 
 impl Hub {
     /// Runs a project's design, or one to be tried, as if an event had come.
-    pub async fn dry_run(&self, caller: &Caller, project: ProjectId, input: DryRunInput) -> Result<DryRun> {
+    pub async fn dry_run(
+        &self,
+        caller: &Caller,
+        project: ProjectId,
+        (input, mut faults): (DryRunInput, Faults),
+    ) -> Result<DryRun> {
         self.project_write(caller, project, Action::ProjectDryRun).await?;
         let installed = self.plan_entry(project).await?;
-        let mut faults = Faults::new();
+        // Of an element that is not named nothing is said.
+        let is_named = !input.element.is_empty();
         let device = match input.device {
             None => None,
             Some(id) => faults.gather(self.device_to_try(caller, id).await)?,
@@ -43,7 +49,7 @@ impl Hub {
         let tried = match input.planes {
             None => None,
             Some(planes) => {
-                let plan = compiled(planes).await?.map_err(|found| Error::Invalid(faults_of_try(found)));
+                let plan = self.compiled(planes).await?.map_err(|found| Error::Invalid(faults_of_try(found)));
                 match faults.gather(plan)? {
                     Some(plan) => Some(plan),
                     None => return Err(faults.end().err().unwrap_or(Error::Busy)),
@@ -52,7 +58,7 @@ impl Hub {
         };
         let start = Start::at(tried.as_ref().unwrap_or(&installed.plan), &input.element)
             .ok_or_else(|| Error::invalid("elementName", "names no element that a run can begin at"));
-        let start = faults.gather(start)?;
+        let start = if is_named { faults.gather(start)? } else { None };
         let Some(start) = start.filter(|_| !faults.any()) else {
             return Err(faults.end().err().unwrap_or(Error::Busy));
         };

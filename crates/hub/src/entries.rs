@@ -14,17 +14,20 @@ use isobar_model::secret::Digest;
 use isobar_model::setting::SettingRecord;
 use parking_lot::Mutex;
 
-use crate::Hub;
 use crate::code::Turns;
 use crate::error::Told as _;
 use crate::fresh::Fresh;
 use crate::in_force::DeviceEntries;
 use crate::usage::Quota;
+use crate::{Hub, turns};
 
 /// Devices whose entries are kept.
 const DEVICES_MAX: usize = 200_000;
 /// Compiled plans kept.
 const PLANS_MAX: usize = 4_096;
+/// Designs that are compiled for somebody at the same time, and those that are under way or wait; beyond, 503.
+const COMPILING_AT_ONCE: usize = 2;
+const COMPILING_MAX: usize = 64;
 /// Accounts, sessions and API keys kept, each.
 const ACCOUNTS_MAX: usize = 16_384;
 
@@ -89,9 +92,22 @@ pub(crate) struct SessionEntry {
     pub account: Arc<AccountEntry>,
 }
 
-/// Compiles a design on a thread that may block: a large one takes longer than other calls should wait.
-pub(crate) async fn compiled(planes: RawJson) -> Result<std::result::Result<Plan, Vec<Fault>>> {
-    tokio::task::spawn_blocking(move || Plan::compile(&planes.tree())).await.map_err(Error::internal)
+/// The turns of those who bring a design.
+pub(crate) fn compiling() -> turns::Turns {
+    turns::Turns::new(COMPILING_AT_ONCE, COMPILING_MAX)
+}
+
+impl Hub {
+    /// Compiles a design that somebody brings, on a thread that may block: a large one takes longer than other calls should
+    /// wait. Only a few at a time, for its code takes what time it may.
+    pub(crate) async fn compiled(&self, planes: RawJson) -> Result<std::result::Result<Plan, Vec<Fault>>> {
+        self.0.compiling.take(move || Plan::compile(&planes.tree())).await
+    }
+}
+
+/// Compiles a stored design; those that events wait for stand in no queue.
+async fn compiled(planes: RawJson) -> Result<std::result::Result<Plan, Vec<Fault>>> {
+    tokio::task::spawn_blocking(move || Plan::compile_stored(&planes.tree())).await.map_err(Error::internal)
 }
 
 /// The caches.

@@ -21,16 +21,13 @@ use crate::Hub;
 use crate::code::Turn;
 use crate::device_notices::NoticeWork;
 use crate::entries::DeviceEntry;
+use crate::event_input::{check_accepted, check_idempotency_key, element_name, read_payload};
 use crate::gate::Principal;
 use crate::live::LiveEvent;
 use crate::outbox::{SettingWork, Work, not_committed};
 use crate::outgoing::CallWork;
 use crate::usage::hold_to_quota;
 
-/// Longest element name, in characters.
-pub(crate) const ELEMENT_NAME_MAX: usize = 128;
-/// Longest idempotency key, in characters (contract: Events).
-const IDEMPOTENCY_KEY_MAX: usize = 64;
 /// How long an idempotency key is remembered, in seconds (contract: Events).
 const IDEMPOTENCY_SECONDS: i64 = 24 * 3600;
 
@@ -84,9 +81,7 @@ impl Hub {
         let now = self.0.clock.now();
         let event = Incoming { element: Arc::from(element), payload, tree, idempotency_key, now, ran: None };
         for _ in 0..RUNS_MAX {
-            if !entry.plan.plan.accepts(element) {
-                faults.add("query.elementName", "is no deviceEvent element of the project's design");
-            }
+            check_accepted(&entry, element, &mut faults);
             std::mem::take(&mut faults).end()?;
             if let Some(id) = self.accept(&pass, &entry, &event).await? {
                 return Ok(id);
@@ -402,43 +397,6 @@ impl Hub {
             }
         }
     }
-
-    /// The device of a posted event. One that is unknown or out of reach is a fault here, not a 404 (contract: Conventions).
-    async fn event_device(
-        &self,
-        principal: &Principal,
-        device: Option<&str>,
-        faults: &mut Faults,
-    ) -> Result<Option<(CanWrite<DeviceRef>, Arc<DeviceEntry>)>> {
-        if let Principal::Device(session) = principal {
-            return Ok(Some(session.pass()));
-        }
-        Box::pin(self.event_device_of_user(principal, device, faults)).await
-    }
-
-    async fn event_device_of_user(
-        &self,
-        principal: &Principal,
-        device: Option<&str>,
-        faults: &mut Faults,
-    ) -> Result<Option<(CanWrite<DeviceRef>, Arc<DeviceEntry>)>> {
-        self.allow(principal.user()?, Action::DeviceEventCreate).await?;
-        let Some(text) = device else {
-            faults.add("query.deviceId", "is required");
-            return Ok(None);
-        };
-        let found = match text.parse() {
-            Ok(id) => self.device_write(principal, id, Action::DeviceEventCreate).await,
-            Err(_) => Err(Error::Missing("device")),
-        };
-        match found {
-            Err(Error::Missing(_)) => {
-                faults.add("query.deviceId", "no such device");
-                Ok(None)
-            }
-            found => found.map(Some),
-        }
-    }
 }
 
 /// Puts a cloud event into the queue and the history of a commit.
@@ -509,28 +467,4 @@ impl isobar_design::Memory for Remembered<'_> {
     fn state(&self, element: &str) -> Option<Bytes> {
         self.0.state(element)
     }
-}
-
-/// Checks an element name of a query.
-pub(crate) fn element_name<'a>(element: Option<&'a str>, faults: &mut Faults) -> Option<&'a str> {
-    match element {
-        None => faults.add("query.elementName", "is required"),
-        Some(name) => faults.length("query.elementName", name, 1, ELEMENT_NAME_MAX),
-    }
-    element
-}
-
-/// Checks an idempotency key.
-pub(crate) fn check_idempotency_key(key: Option<&str>, faults: &mut Faults) {
-    faults.length_if("header.Idempotency-Key", key, 1, IDEMPOTENCY_KEY_MAX);
-}
-
-/// Reads a payload: any JSON but null.
-pub(crate) fn read_payload<'a>(body: &'a Bytes, faults: &mut Faults) -> Option<(RawJson, Json<'a>)> {
-    match RawJson::read(body) {
-        Ok((_, Json::Null)) => faults.add("body", "must not be null"),
-        Ok(read) => return Some(read),
-        Err(fault) => faults.add("body", format!("is not valid JSON: {fault}")),
-    }
-    None
 }

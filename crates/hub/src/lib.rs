@@ -17,6 +17,7 @@ mod devices;
 mod dry_runs;
 mod entries;
 mod error;
+mod event_input;
 mod events;
 mod export;
 mod fresh;
@@ -126,6 +127,7 @@ struct Inner {
     mint: IdMint,
     passwords: passwords::Passwords,
     pictures: picture::Pictures,
+    compiling: turns::Turns,
     tokens: tokens::Jwts,
     throttle: throttle::Throttle,
     link_quota: throttle::Quota<(UserId, Purpose)>,
@@ -160,6 +162,7 @@ impl Hub {
         let inner = Inner {
             passwords: passwords::Passwords::new(),
             pictures: picture::Pictures::new(),
+            compiling: entries::compiling(),
             tokens: tokens::Jwts::new(&signing_key, revoked, now),
             throttle: throttle::Throttle::default(),
             link_quota: throttle::Quota::new(LINKS_MAX),

@@ -1,6 +1,7 @@
 //! Projects and their specifications.
 
 use isobar_model::access::{Action, Caller};
+use isobar_model::check::Faults;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::ProjectId;
 use isobar_model::page::{ListRequest, Page};
@@ -8,7 +9,6 @@ use isobar_model::project::{Project, ProjectInput, Specification, SpecificationI
 use isobar_store::registry::NewProject;
 
 use crate::alarms::alarms_of;
-use crate::entries::compiled;
 use crate::error::{ORGANIZATION, Told as _};
 use crate::{Hub, TreeQuery};
 
@@ -62,15 +62,17 @@ impl Hub {
         self.0.registry.specification_fetch(&pass).await.told()?.ok_or(Error::Missing("project"))
     }
 
-    /// Overwrites a project's specification, if its design can be executed; else the old one stays in force.
+    /// Overwrites a project's specification, if its design can be executed; else the old one stays in force, and the
+    /// design's faults are told together with those that the body was found to have.
     pub async fn specification_write(
         &self,
         caller: &Caller,
         id: ProjectId,
-        input: SpecificationInput,
+        (input, mut faults): (SpecificationInput, Faults),
     ) -> Result<Specification> {
         let pass = self.project_write(caller, id, Action::ProjectUpdate).await?;
-        let plan = compiled(input.planes.clone()).await?.map_err(Error::Invalid)?;
+        let plan = faults.gather(self.compiled(input.planes.clone()).await?.map_err(Error::Invalid))?;
+        let plan = faults.unless_any(plan)?.ok_or(Error::Busy)?;
         let (alarms, now) = (alarms_of(&plan), self.0.clock.now());
         let written = self.0.registry.specification_write(&pass, &input, &alarms, now).await.told()?;
         self.design_changed(id);

@@ -14,8 +14,8 @@ use isobar_store::telemetry::QueueQuery;
 
 use crate::entries::DeviceEntry;
 use crate::error::Told as _;
+use crate::event_input::{check_idempotency_key, element_name, read_payload};
 use crate::gate::Principal;
-use crate::intake::{check_idempotency_key, element_name, read_payload};
 use crate::{Hub, stopped};
 
 /// What is read of a queue, and how.
@@ -78,14 +78,34 @@ impl Hub {
         body: Bytes,
         idempotency_key: Option<&str>,
     ) -> Result<EventId> {
-        let (pass, entry) = self.queue_device(principal, device, Action::CloudEventCreate).await?;
         let mut faults = Faults::new();
+        let target = faults.gather(self.queue_device(principal, device, Action::CloudEventCreate).await)?;
         let element = element_name(element, &mut faults);
         check_idempotency_key(idempotency_key, &mut faults);
         let payload = read_payload(&body, &mut faults);
         faults.end()?;
-        let (Some(element), Some((payload, _))) = (element, payload) else { return Err(Error::Busy) };
+        let (Some((pass, entry)), Some(element), Some((payload, _))) = (target, element, payload) else {
+            return Err(Error::Busy);
+        };
         self.queue_cloud_event(&pass, &entry, element, payload, idempotency_key).await
+    }
+
+    /// What is wrong with the parameters of a cloud event to be sent, whose body was found wrong already.
+    pub async fn cloud_event_parameters(
+        &self,
+        principal: &Principal,
+        device: Option<&str>,
+        element: Option<&str>,
+    ) -> Result<()> {
+        let mut faults = Faults::new();
+        faults.gather(self.queue_device(principal, device, Action::CloudEventCreate).await)?;
+        element_name(element, &mut faults);
+        faults.end()
+    }
+
+    /// Whether the caller may read the queue of the device that it names.
+    pub async fn allow_queue(&self, principal: &Principal, device: Option<&str>) -> Result<()> {
+        self.queue_device(principal, device, Action::CloudEventRead).await.map(|_| ())
     }
 
     /// Removes one queued event.

@@ -329,4 +329,9 @@ impl<'a> Input<'a> {
     pub fn unless_any<T>(self, value: T) -> Result<T> {
         self.faults.unless_any(value)
     }
+
+    /// What was found wrong so far.
+    pub fn into_faults(self) -> Faults {
+        self.faults
+    }
 }

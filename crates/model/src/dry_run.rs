@@ -1,6 +1,6 @@
 //! A dry run of a design: what would happen if an event came (contract: The project design).
 
-use crate::check::Input;
+use crate::check::{Faults, Input};
 use crate::error::Result;
 use crate::ids::DeviceId;
 use crate::json::{Json, RawJson};
@@ -23,8 +23,9 @@ pub struct DryRunInput {
 }
 
 impl DryRunInput {
-    /// Reads and checks a body. Whether the planes can be executed is the design's to say.
-    pub fn read(body: &Json<'_>) -> Result<Self> {
+    /// Reads a body and gathers its faults. Whether the planes can be executed is the design's to say; only then are all
+    /// faults known.
+    pub fn read(body: &Json<'_>) -> Result<(Self, Faults)> {
         let mut input = Input::body(body)?;
         let planes = input.nested("specification", |specification| {
             specification.object_patch("planes").over(None).unwrap_or_else(empty_object)
@@ -46,6 +47,6 @@ impl DryRunInput {
             payload: RawJson::from(&payload),
             device: input.id("device"),
         };
-        input.unless_any(read)
+        Ok((read, input.into_faults()))
     }
 }

@@ -1,7 +1,7 @@
 //! Projects and their specifications.
 
 use crate::access::Lineage;
-use crate::check::{Input, Patch};
+use crate::check::{Faults, Input, Patch};
 use crate::error::Result;
 use crate::ids::{OrganizationId, ProjectId, UserId};
 use crate::json::{Json, RawJson};
@@ -84,8 +84,9 @@ pub struct SpecificationInput {
 }
 
 impl SpecificationInput {
-    /// Reads and checks a body. Whether `planes.cloud` can be executed is the design's to say.
-    pub fn read(body: &Json<'_>) -> Result<Self> {
+    /// Reads a body and gathers its faults. Whether `planes.cloud` can be executed is the design's to say; only then are
+    /// all faults known.
+    pub fn read(body: &Json<'_>) -> Result<(Self, Faults)> {
         let mut input = Input::body(body)?;
         let object = |patch: Patch<RawJson>| patch.over(None).unwrap_or_else(empty_object);
         let read = Self {
@@ -95,7 +96,7 @@ impl SpecificationInput {
             meta: object(input.object_patch("meta")),
             planes: object(input.object_patch("planes")),
         };
-        input.unless_any(read)
+        Ok((read, input.into_faults()))
     }
 }
 

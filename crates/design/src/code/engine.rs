@@ -60,7 +60,7 @@ pub(crate) struct Probe {
 }
 
 /// The processor time that this thread has taken: only a limit of time is measured with it.
-fn processor_time() -> Duration {
+pub(super) fn processor_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
@@ -175,7 +175,9 @@ impl Engine {
                 bytes.set(at, i32::from(*byte))?;
             }
             let load = self.load.clone().map(|load| load.restore(ctx)).transpose()?;
-            let port = uplink.f_port.map(i32::from);
+            let port = uplink
+                .f_port
+                .map_or_else(|| Value::new_null(ctx.clone()), |port| Value::new_int(ctx.clone(), i32::from(port)));
             let arguments = (load, entry as i32, bytes, port, uplink.received_at as f64);
             Told::call(ctx, &self.call, arguments)
         });

@@ -5,14 +5,14 @@
 
 mod engine;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use isobar_model::json::RawJson;
 
-use engine::Engine;
+use engine::{Engine, processor_time};
 
 /// Longest code, in bytes.
 const CODE_BYTES_MAX: usize = 256 << 10;
@@ -20,11 +20,52 @@ const CODE_BYTES_MAX: usize = 256 << 10;
 const COMPILE_TIME: Duration = Duration::from_millis(250);
 /// Processor time of one call.
 pub(crate) const CALL_TIME: Duration = Duration::from_millis(50);
+/// Processor time that all code of one design may take together when the design is compiled. What a sound codec takes, an
+/// engine and a look at its top level, is free.
+const DESIGN_TIME: Duration = Duration::from_secs(2);
+const FREE_TIME: Duration = Duration::from_millis(25);
+/// How much more time the code of a stored design has: it was in time once, and must not fail on a slower day.
+const STORED_FACTOR: u32 = 4;
 /// Engines that one thread keeps. One is a few hundred KiB, as long as its code keeps nothing.
 const ENGINES_MAX: usize = 32;
 /// The functions that code may offer, in the order in which they are looked for: the LoRaWAN convention, and the older ones
 /// of ChirpStack and The Things Stack.
 const ENTRIES: [&str; 3] = ["decodeUplink", "Decode", "Decoder"];
+
+/// The time in which the code of one design is checked.
+#[derive(Debug)]
+pub(crate) struct CheckTime {
+    /// For each step of the check of one code.
+    step: Duration,
+    /// What is left for all code of the design.
+    left: Cell<Duration>,
+}
+
+impl Default for CheckTime {
+    fn default() -> Self {
+        Self { step: COMPILE_TIME, left: Cell::new(DESIGN_TIME) }
+    }
+}
+
+impl CheckTime {
+    /// For a design that was checked before.
+    pub(crate) fn of_stored() -> Self {
+        Self { step: STORED_FACTOR * COMPILE_TIME, left: Cell::new(STORED_FACTOR * DESIGN_TIME) }
+    }
+
+    /// Does a check, unless no time is left.
+    fn take<T>(&self, check: impl FnOnce(Duration) -> Result<T, String>) -> Result<T, String> {
+        let left = self.left.get();
+        if left.is_zero() {
+            return Err("the functions of the design take too long to be checked".to_owned());
+        }
+        let begin = processor_time();
+        let checked = check(self.step);
+        let took = processor_time().saturating_sub(begin).saturating_sub(FREE_TIME);
+        self.left.set(left.saturating_sub(took));
+        checked
+    }
+}
 
 /// What a codec is given.
 #[derive(Debug)]
@@ -78,14 +119,18 @@ thread_local! {
 
 impl Code {
     /// Checks the code: its syntax, its top level, that it offers a function. Or says what is wrong with it.
-    pub(crate) fn compile(text: &str) -> Result<Self, String> {
+    pub(crate) fn compile(text: &str, time: &CheckTime) -> Result<Self, String> {
         if text.len() > CODE_BYTES_MAX {
             return Err(format!("has at most {CODE_BYTES_MAX} bytes"));
         }
+        time.take(|step| Self::check(text, step))
+    }
+
+    fn check(text: &str, step: Duration) -> Result<Self, String> {
         let engine = Engine::new()?;
-        engine.check_syntax(text, COMPILE_TIME)?;
+        engine.check_syntax(text, step)?;
         for (entry, name) in ENTRIES.iter().enumerate() {
-            let probe = engine.probe(text, name, COMPILE_TIME)?;
+            let probe = engine.probe(text, name, step)?;
             if probe.found {
                 let changes_built_ins = probe.changes_built_ins;
                 let source = Source { text: text.into(), entry, changes_built_ins, owed: AtomicU64::new(0) };
@@ -166,6 +211,10 @@ fn put_back(source: &Arc<Source>, engine: Engine) {
 mod tests {
     use super::*;
 
+    fn compiled(text: &str) -> Result<Code, String> {
+        Code::compile(text, &CheckTime::default())
+    }
+
     fn engines() -> usize {
         ENGINES.with(|engines| engines.borrow().len())
     }
@@ -185,7 +234,7 @@ mod tests {
             ("Promise.resolve().then(function () {}); return {data: 1};", false),
         ] {
             ENGINES.with(|engines| engines.borrow_mut().clear());
-            let code = Code::compile(&format!("function decodeUplink(input) {{ {body} }}")).unwrap();
+            let code = compiled(&format!("function decodeUplink(input) {{ {body} }}")).unwrap();
             assert!(!code.0.changes_built_ins, "{body}");
             for _ in 0..3 {
                 assert_eq!(call(&code), "1", "{body}");
@@ -198,7 +247,7 @@ mod tests {
     fn code_that_changes_built_in_objects_has_an_engine_for_every_call() {
         ENGINES.with(|engines| engines.borrow_mut().clear());
         let code =
-            Code::compile("Number.prototype.twice = function () { return 2 * this; }; function decodeUplink(input) { return {data: input.bytes[0].twice()}; }")
+            compiled("Number.prototype.twice = function () { return 2 * this; }; function decodeUplink(input) { return {data: input.bytes[0].twice()}; }")
                 .unwrap();
         assert!(code.0.changes_built_ins);
         assert_eq!((call(&code).as_str(), call(&code).as_str(), engines()), ("2", "2", 0));
@@ -207,7 +256,7 @@ mod tests {
     #[test]
     fn a_thread_keeps_a_bounded_number_of_engines() {
         let codes: Vec<Code> = (0..40)
-            .map(|n| Code::compile(&format!("function decodeUplink() {{ return {{data: {n}}}; }}")).unwrap())
+            .map(|n| compiled(&format!("function decodeUplink() {{ return {{data: {n}}}; }}")).unwrap())
             .collect();
         for (n, code) in codes.iter().enumerate() {
             assert_eq!(call(code), n.to_string());
@@ -217,8 +266,18 @@ mod tests {
     }
 
     #[test]
+    fn the_code_of_one_design_is_checked_in_a_time_together() {
+        let time = CheckTime::default();
+        let refused = |code: &str| Code::compile(code, &time).map(|_| ()).unwrap_err();
+        assert!(refused("while (true);").contains("takes longer than"));
+        assert!(time.left.get() < DESIGN_TIME);
+        time.left.set(Duration::ZERO);
+        assert!(refused("function decodeUplink() {}").contains("take too long to be checked"));
+    }
+
+    #[test]
     fn what_a_call_overdraws_later_calls_go_without() {
-        let code = Code::compile("function decodeUplink() { return {data: 1}; }").unwrap();
+        let code = compiled("function decodeUplink() { return {data: 1}; }").unwrap();
         code.0.owed.store(2 * CALL_TIME.as_nanos() as u64 + 5, Ordering::Relaxed);
         assert!(call(&code).contains("is not run for a while"));
         assert!(call(&code).contains("is not run for a while"));

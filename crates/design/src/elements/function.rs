@@ -36,7 +36,7 @@ pub(crate) struct CodeElement {
 impl CodeElement {
     fn read(properties: &mut Properties<'_>) -> Element {
         let code = match properties.get("code").map(|code| code.as_text()) {
-            Some(Some(code)) => Code::compile(code),
+            Some(Some(code)) => Code::compile(code, &properties.names.code_time),
             Some(None) => Err("must be JavaScript, in a string".to_owned()),
             None => Err("is required".to_owned()),
         };

@@ -15,6 +15,7 @@ use super::node::{Fold, FoldKind, Node, Root, Variable};
 use super::operate::Operator;
 use super::value::{Budget, Value};
 use super::write::to_constant;
+use crate::code::CheckTime;
 
 /// Deepest tree of a compiled expression: what evaluation may go down the stack.
 const DEPTH_MAX: usize = 200;
@@ -32,6 +33,8 @@ pub(crate) struct Names {
     pub(crate) storages: FxHashMap<String, u32>,
     /// Whether any expression reads last values.
     pub(crate) reads_last: Cell<bool>,
+    /// What is left of the time for the design's code.
+    pub(crate) code_time: CheckTime,
 }
 
 /// What is wrong with an expression.

@@ -50,6 +50,7 @@ fn a_codec_gets_bytes_port_and_time() {
     let without = [r#"store out [[1,255],true,null,"2026-03-04T05:06:07.089Z"]"#];
     assert_eq!(outcome(&scene, r#""01ff""#), without);
     assert_eq!(outcome(&scene, "[1,255.0]"), without);
+    assert_eq!(outcome(&decoding("return {data: input.fPort === null};"), "[1]"), ["store out true"]);
 }
 
 #[test]

@@ -209,7 +209,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         [PAGE, LIMIT, FROM, TO, SORT_BY, FILTER, COLUMNS], None,
         [PageOr(200, of::<StoredValueJson>, &["text/csv", "application/x-ndjson"])]),
     operation!("data", Get "/v2/devices/{id}/last/{elementName}", "Fetch the last values", [], None, [Json(200, of::<LastValuesJson>)]),
-    operation!("data", Get "/v2/devices/{id}/storage", "List storage elements", [PAGE, LIMIT], None, [Json(200, of::<StorageListJson>)]),
+    operation!("data", Get "/v2/devices/{id}/storage", "List storage elements", [PAGE, LIMIT, SORT_BY], None, [Json(200, of::<StorageListJson>)]),
     operation!("data", Delete "/v2/devices/{id}/storage", "Delete all storage elements, for good", [], None, [Empty(204)]),
     operation!("data", Get "/v2/devices/{id}/storage/{elementName}", "Fetch a storage element", [], None, [Json(200, of::<StorageElementJson>)]),
     operation!("data", Delete "/v2/devices/{id}/storage/{elementName}", "Delete a storage element, for good", [], None, [Empty(204)]),

@@ -323,3 +323,29 @@ async fn a_client_that_hangs_up_midway_leaves_nothing_and_harms_nobody() {
     nothing_came_of_it(&ana, &device).await;
     device.posts("reading", json!({"temp": 9.1})).await.created();
 }
+
+#[tokio::test]
+async fn the_event_channel_names_what_is_wrong_with_parameters_header_and_body_at_once() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    let badly = |path: &str| ana.request(Method::POST, path).header("idempotency-key", "\u{e9}").body("1");
+    let (key, body) = ("header.Idempotency-Key", "body");
+    let all = [body, key, "query.deviceId", "query.elementName"];
+    for path in ["/v2/events/device", "/v2/events/cloud"] {
+        assert_eq!(app.send(badly(path)).await.faults(), all, "{path}");
+        assert_eq!(ana.post(path, json!(null)).await.faults(), [body, "query.deviceId", "query.elementName"], "{path}");
+        let named = format!("{path}?deviceId={}", device.id);
+        assert_eq!(app.send(badly(&named)).await.faults(), [body, key, "query.elementName"], "{path}");
+    }
+    for path in ["/v2/events/cloud", "/v2/events/cloud/next"] {
+        let faults = ana.get(&format!("{path}?peek=maybe&wait=61")).await.faults();
+        assert_eq!(faults, ["query.deviceId", "query.peek", "query.wait"], "{path}");
+    }
+    // The thing and the role come first.
+    app.send(badly(&format!("/v2/events/cloud?deviceId={NOBODY}"))).await.not_found();
+    let basic = ana.invites("basic", "basicUser").await;
+    app.send(basic.request(Method::POST, "/v2/events/device").body("1")).await.forbidden();
+    basic.get("/v2/events/cloud?wait=61").await.forbidden();
+    nothing_came_of_it(&ana, &device).await;
+}

@@ -189,6 +189,10 @@ async fn storage_elements_are_listed_with_their_bytes_and_deleted() {
     assert_eq!(list["meta"]["totalDocs"], 2);
     let page = ana.get(&device.at("storage?limit=1&page=2")).await.ok();
     assert_eq!((&page["storageElements"][0], &page["bytesStored"]), (&expected[1], &json!(20)));
+    let turned = ana.get(&device.at("storage?sortBy=-name&limit=1")).await.ok();
+    assert_eq!(turned["storageElements"], json!([expected[1]]));
+    assert_eq!(ana.get(&device.at("storage?sortBy=+name")).await.ok(), list);
+    assert_eq!(ana.get(&device.at("storage?sortBy=size")).await.faults(), ["query.sortBy"]);
     assert_eq!(ana.get(&device.at("storage/b")).await.ok(), expected[1]);
     ana.get(&device.at("storage/unheard")).await.not_found();
 

@@ -168,11 +168,17 @@ async fn a_design_with_faults_is_refused_and_the_old_one_stays_in_force(app: &Te
         assert!(found.contains(&expected.to_owned()), "{expected} is missing among {found:?}");
     }
     assert_eq!(found.len(), 10, "{found:?}");
+    // The body's own faults and the design's come together, in a dry run too.
+    let body = json!({"name": "", "planes": {"cloud": {"elements": {"a": {"type": "teleport"}}}}});
+    let element = "planes.cloud.elements.a.type";
+    assert_eq!(ana.put(&place(&project), body.clone()).await.faults(), ["name", element]);
+    let tried = ana.post(&format!("{}/test", place(&project)), json!({"payload": null, "specification": body})).await;
+    assert_eq!(tried.faults(), ["elementName", "payload", &format!("specification.{element}")]);
     let history =
         json!({"history": {"type": "deviceSetting", "properties": {"inputType": "text", "defaultValue": ""}}});
     assert_eq!(faults(&ana, &project, history).await, ["history"]);
     let both = json!({"description": 5, "planes": {"cloud": {"elements": []}}});
-    assert_eq!(ana.put(&place(&project), both).await.faults(), ["description", "name"]);
+    assert_eq!(ana.put(&place(&project), both).await.faults(), ["description", "name", "planes.cloud.elements"]);
     let plane = json!({"name": "x", "planes": {"cloud": {"elements": []}}});
     assert_eq!(ana.put(&place(&project), plane).await.faults(), ["planes.cloud.elements"]);
 

@@ -42,7 +42,7 @@ async fn a_stream_resumes_after_the_event_it_had_last() {
     device.posts("reading", json!(4)).await.created();
     assert_eq!(stream.next().await.data["payload"], 4);
     let bad = ana.request(reqwest::Method::GET, "/v2/events/stream").header("last-event-id", "nonsense");
-    assert_eq!(app.send(bad).await.faults(), ["last-event-id"]);
+    assert_eq!(app.send(bad).await.faults(), ["header.Last-Event-ID"]);
 }
 
 #[tokio::test]
