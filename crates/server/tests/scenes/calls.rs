@@ -188,7 +188,9 @@ async fn code_that_loops_is_an_error_of_its_event(app: &TestApp) {
         plain.posts("reading", json!({"temp": 4})),
     );
     assert_eq!(stored(&ana, &works, "values", 1).await, [json!({"port": 2})]);
-    (second.created(), decoded.created(), read.created());
+    second.created();
+    decoded.created();
+    read.created();
     let id = text(&first.created(), "id").to_owned();
     let event = ana.get(&loops.at(&format!("events/{id}"))).await.ok();
     assert_eq!(event["errors"][0]["element"], "decode");
