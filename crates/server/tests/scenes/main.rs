@@ -6,6 +6,7 @@ mod access;
 mod appearance;
 mod bad_input;
 mod calls;
+mod conformance;
 mod data;
 mod device_tokens;
 mod devices;
