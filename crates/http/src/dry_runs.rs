@@ -39,15 +39,18 @@ struct TraceStepJson {
     element: String,
     /// The ability that was used; absent where the run began.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     ability: Option<&'static str>,
     /// The incoming value.
     #[schema(value_type = AnyJson)]
     received: Raw,
     /// What was passed on; absent when the element failed or passes nothing on.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     produced: Option<ProducedJson>,
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     error: Option<String>,
     /// What else is worth knowing, like the warnings of a codec.
     notes: Vec<String>,
@@ -102,7 +105,15 @@ enum EffectJson {
     #[schema(rename_all = "camelCase")]
     Notify { element: String, message: String, minimum_role: &'static str },
     /// A server outside is called.
-    Call { element: String, method: &'static str, url: String, headers: Vec<(String, String)>, body: Option<String> },
+    Call {
+        element: String,
+        method: &'static str,
+        url: String,
+        /// Pairs of name and value.
+        #[schema(value_type = Vec<Vec<String>>)]
+        headers: Vec<(String, String)>,
+        body: Option<String>,
+    },
 }
 
 impl From<DryRun> for DryRunJson {

@@ -84,6 +84,8 @@ pub struct RouteRow {
     pub entry: Entry,
     /// What a user does by it, and so the role that it needs; none: any user, or nobody, may.
     pub action: Option<Action>,
+    /// Its name, `noun_verb` like its handler's: unlike any other.
+    pub name: &'static str,
     pub(crate) handler: Handler,
 }
 
@@ -94,15 +96,40 @@ impl RouteRow {
     }
 }
 
-/// A handler, as a row holds it.
+/// A handler and its name, as a row holds them.
 macro_rules! by {
-    ($handler:path) => {
-        |call| Box::pin($handler(call))
+    ($room:ident::$handler:ident) => {
+        (stringify!($handler), |call| Box::pin($room::$handler(call)))
+    };
+    ($room:ident::$handler:ident::<$noun:ident>) => {
+        (concat!(noun!($noun), "_", stringify!($handler)), |call| Box::pin($room::$handler::<$noun>(call)))
     };
 }
 
-const fn row(method: Verb, path: &'static str, entry: Entry, action: Option<Action>, handler: Handler) -> RouteRow {
-    RouteRow { method, path, entry, action, handler }
+/// Whose handler it is, where one serves several nouns.
+macro_rules! noun {
+    (OrganizationId) => {
+        "organization"
+    };
+    (ProjectId) => {
+        "project"
+    };
+    (UserId) => {
+        "user"
+    };
+    (DeviceId) => {
+        "device"
+    };
+}
+
+const fn row(
+    method: Verb,
+    path: &'static str,
+    entry: Entry,
+    action: Option<Action>,
+    (name, handler): (&'static str, Handler),
+) -> RouteRow {
+    RouteRow { method, path, entry, action, name, handler }
 }
 
 /// The main road: a device event arrives.
@@ -238,6 +265,8 @@ mod tests {
     fn no_operation_stands_in_the_table_twice() {
         let mut seen = HashSet::new();
         assert!(table().iter().all(|row| seen.insert((row.method.name(), row.path))));
+        let mut names = HashSet::new();
+        assert!(table().iter().all(|row| names.insert(row.name)), "two operations have one name");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use isobar_hub::{Declared, DefaultsOutcome, DefaultsRefusal, DeviceSetting, Proj
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::openapi::words::InputType;
 use crate::views::{AnyJson, Id, Raw, Time};
 
 /// A setting of a device: the value in force, or one that was replaced.
@@ -42,6 +43,7 @@ pub(crate) struct DeclaredJson {
     #[schema(value_type = AnyJson)]
     description: Raw,
     /// text, number, toggle or geolocation.
+    #[schema(value_type = Option<InputType>)]
     input_type: Option<&'static str>,
     /// min and max of a number, and what clients keep there.
     #[schema(value_type = AnyJson)]

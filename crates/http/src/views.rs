@@ -18,6 +18,8 @@ use utoipa::openapi::{RefOr, schema::AdditionalProperties};
 use utoipa::{PartialSchema, ToSchema};
 use uuid::Uuid;
 
+use crate::openapi::words::{EventTypeText, ProjectType, StatusText};
+
 /// An identifier: a UUIDv7.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
@@ -216,7 +218,9 @@ pub(crate) struct OrganizationJson {
     created_at: Time,
     updated_at: Time,
     has_children: bool,
+    #[schema(value_type = StatusText)]
     status_text: &'static str,
+    #[schema(maximum = 5)]
     status_int: u8,
     device_count: u64,
     data_usage_mb: f64,
@@ -262,6 +266,7 @@ impl From<Organization> for OrganizationJson {
 pub(crate) struct ProjectJson {
     id: Id,
     name: String,
+    #[schema(value_type = ProjectType)]
     r#type: &'static str,
     uuid: Id,
     organization_id: Id,
@@ -350,7 +355,9 @@ pub(crate) struct DeviceJson {
     last_active: Option<Time>,
     created_at: Time,
     updated_at: Time,
+    #[schema(value_type = StatusText)]
     status_text: &'static str,
+    #[schema(maximum = 5)]
     status_int: u8,
     image_url: String,
 }
@@ -452,7 +459,7 @@ pub(crate) struct EventErrorJson {
 #[schema(as = Event)]
 pub(crate) struct EventJson {
     id: Id,
-    r#type: String,
+    r#type: EventTypeText,
     device_id: Id,
     element_name: String,
     payload: AnyJson,

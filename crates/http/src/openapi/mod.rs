@@ -2,18 +2,22 @@
 
 mod appearance;
 mod bodies;
+mod finish;
 mod operations;
 mod parameters;
 mod setting_bodies;
 mod webhook;
+pub(crate) mod words;
 
 use std::sync::OnceLock;
 
 use axum::http::{HeaderValue, StatusCode};
 use bytes::Bytes;
+use isobar_model::access::Action;
 use isobar_model::error::Error;
 use isobar_model::page::Meta;
 use isobar_model::role::Role;
+use serde_json::Value;
 use utoipa::openapi::content::ContentBuilder;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::{OperationBuilder, PathItem};
@@ -60,7 +64,12 @@ const HEADERS: &[(&str, Type, &str)] = &[
 ];
 
 /// The document.
-pub fn openapi() -> OpenApi {
+pub fn openapi() -> Value {
+    finish::finish(serde_json::to_value(drawn()).unwrap_or_default())
+}
+
+/// The document as rows, views and operations draw it.
+fn drawn() -> OpenApi {
     let mut schemas = Schemas::new();
     let mut paths = PathsBuilder::new();
     for row in table() {
@@ -78,8 +87,10 @@ pub fn openapi() -> OpenApi {
         components =
             components.header(*name, HeaderBuilder::new().schema(Some(schema)).description(Some(*says)).build());
     }
-    for (_, name, says) in REFUSALS {
-        components = components.response(*name, with_headers(content(says, JSON, Some(refusal.clone()))));
+    for (status, name, says) in REFUSALS {
+        let mut response = with_headers(content(says, JSON, Some(refusal.clone())));
+        with_header_of(&mut response, *status);
+        components = components.response(*name, response);
     }
     let components = components.schemas_from_iter(schemas).build();
     let info = InfoBuilder::new().title("Isobar").version(VERSION).description(Some("An IoT device platform")).build();
@@ -104,7 +115,8 @@ fn described(row: &RouteRow, said: &Operation, schemas: &mut Schemas) -> Operati
         operation = operation.request_body(Some(body));
     }
     for success in said.successes {
-        let (status, response) = succeeded(*success, schemas);
+        let (status, mut response) = succeeded(*success, schemas);
+        with_header_of(&mut response, status);
         operation = operation
             .response(status.to_string(), if row.entry == Entry::Probe { response } else { with_headers(response) });
     }
@@ -114,17 +126,16 @@ fn described(row: &RouteRow, said: &Operation, schemas: &mut Schemas) -> Operati
     operation
 }
 
-/// What is not deleted while something hangs on it, or while it is the caller itself.
-const DELETED_WHEN_FREE: [&str; 3] = ["/v2/organizations/{id}", "/v2/projects/{id}", "/v2/users/{id}"];
-
 /// Whether an operation can be refused with that status.
 fn may_refuse(row: &RouteRow, said: &Operation, status: u16) -> bool {
     let probe = row.entry == Entry::Probe;
     let has = |name: &str| said.parameters.iter().any(|parameter| parameter.name == name);
     match status {
-        // What still hangs on a thing keeps it from being deleted.
-        400 if row.method == Verb::Delete && DELETED_WHEN_FREE.contains(&row.path) => true,
-        400 => said.body.is_some() || said.parameters.iter().any(|parameter| !parameter.is_header),
+        // What is in use is not deleted, nor does anybody delete themselves.
+        400 if matches!(row.action, Some(Action::OrganizationDelete | Action::ProjectDelete | Action::UserDelete)) => {
+            true
+        }
+        400 => said.body.is_some() || !said.parameters.is_empty(),
         401 => !probe && (row.entry != Entry::Open || row.path == "/v2/auth/login"),
         // Into an organization that is there, only those register others who may create users in it.
         403 if row.entry == Entry::Optional => true,
@@ -187,6 +198,18 @@ fn with_headers(mut response: Response) -> Response {
     response
 }
 
+/// The header that comes with a status, if there is one.
+fn with_header_of(response: &mut Response, status: u16) {
+    let (name, kind, says) = match status {
+        302 => ("location", Type::String, "Where to go"),
+        401 => ("www-authenticate", Type::String, "Asks for credentials"),
+        429 | 503 => ("retry-after", Type::Integer, "Seconds after which it may be tried again"),
+        _ => return,
+    };
+    let header = HeaderBuilder::new().schema(Some(ObjectBuilder::new().schema_type(kind)));
+    response.headers.insert(name.to_owned(), header.description(Some(says)).build().into());
+}
+
 fn security_schemes() -> [(&'static str, SecurityScheme); 5] {
     let in_header = |name: &str| SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new(name)));
     let jwt = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("JWT").build();
@@ -217,14 +240,15 @@ fn security(entry: Entry) -> Option<Vec<SecurityRequirement>> {
     Some(schemes.iter().map(requirement).collect())
 }
 
-/// `GET /v2/devices/{id}` is `getDevicesId`: unlike any other.
+/// The handler's name as clients write names: `device_fetch` is `deviceFetch`.
 fn operation_id(row: &RouteRow) -> String {
-    let parts = row.path.trim_start_matches("/v2").split(|c: char| !c.is_ascii_alphanumeric());
-    parts.filter(|part| !part.is_empty()).fold(row.method.name().to_lowercase(), |mut id, part| {
-        id.push_str(&part[..1].to_uppercase());
-        id.push_str(&part[1..]);
-        id
-    })
+    let mut words = row.name.split('_');
+    words.next().unwrap_or_default().chars().chain(words.flat_map(capitalized)).collect()
+}
+
+fn capitalized(word: &str) -> impl Iterator<Item = char> {
+    let (first, rest) = word.split_at_checked(1).unwrap_or_default();
+    first.chars().map(|letter| letter.to_ascii_uppercase()).chain(rest.chars())
 }
 
 impl Verb {
@@ -258,13 +282,11 @@ pub(crate) async fn docs(_call: &mut Call) -> Answer {
 mod tests {
     use std::collections::BTreeSet;
 
-    use serde_json::Value;
-
     use super::*;
 
     #[test]
     fn the_document_and_the_table_name_the_same_operations() {
-        let document = serde_json::to_value(openapi()).unwrap();
+        let document = openapi();
         let described: BTreeSet<String> = document["paths"]
             .as_object()
             .unwrap()
@@ -292,7 +314,7 @@ mod tests {
                 _ => {}
             }
         }
-        let document = serde_json::to_value(openapi()).unwrap();
+        let document = openapi();
         assert_eq!(document["openapi"], "3.1.0");
         let mut found = Vec::new();
         refs(&document, &mut found);

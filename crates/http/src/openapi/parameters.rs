@@ -4,7 +4,7 @@ use isobar_model::page::{LIMIT_DEFAULT, LIMIT_MAX};
 use serde_json::json;
 use utoipa::PartialSchema as _;
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn, ParameterStyle};
-use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
+use utoipa::openapi::schema::{AnyOfBuilder, ArrayBuilder, ObjectBuilder, Schema, Type};
 use utoipa::openapi::{RefOr, Required};
 
 use crate::views::{Id, Time};
@@ -23,6 +23,7 @@ pub(super) enum Kind {
         default: u64,
     },
     Filter,
+    Depth,
     /// A text, at most so many characters long.
     Short(usize),
     /// One of these words, the first by default.
@@ -57,7 +58,7 @@ pub(super) const UNREAD: Param = query("unread", Kind::Boolean(false), "Only wha
 pub(super) const SORT_BY: Param =
     query("sortBy", Kind::Texts, "Fields, primary first; prefix + ascending (default) or - descending");
 pub(super) const DEPTH: Param =
-    query("depth", Kind::Text, "Generations of the organization tree, from 1 (default), or all");
+    query("depth", Kind::Depth, "Generations of the organization tree, from 1 (default), or all");
 pub(super) const ORGANIZATION_ID: Param = query("organizationId", Kind::Id, "Only what belongs to this organization");
 pub(super) const PARENT_ID: Param = query("parentId", Kind::Id, "The organization whose children are listed");
 pub(super) const SEARCH_TEXT: Param = query("searchText", Kind::Text, "Case-insensitive substring");
@@ -124,6 +125,11 @@ impl Kind {
                 .default(Some(json!(default)))
                 .into(),
             Kind::Filter => of(Type::Object).into(),
+            Kind::Depth => AnyOfBuilder::new()
+                .item(of(Type::Integer).minimum(Some(1)))
+                .item(of(Type::String).enum_values(Some(["all"])))
+                .default(Some(json!(1)))
+                .into(),
             Kind::Short(most) => of(Type::String).min_length(Some(1)).max_length(Some(most)).into(),
             Kind::Word(words) => of(Type::String)
                 .enum_values(Some(words.iter().copied()))
@@ -136,7 +142,7 @@ impl Kind {
 /// The variable parts of a path.
 pub(super) fn of_path(path: &str) -> impl Iterator<Item = Parameter> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).map(|name| {
-        let kind = if matches!(name, "elementName" | "nonce") { Kind::Text } else { Kind::Id };
+        let kind = if matches!(name, "id" | "deviceId" | "keyId") { Kind::Id } else { Kind::Text };
         let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path);
         parameter.required(Required::True).schema(Some(kind.schema())).build()
     })

@@ -72,3 +72,15 @@ async fn the_server_says_that_it_is_well() {
     assert_eq!(app.get("/health/ready").await.ok()["status"], "up");
     assert!(app.get("/metrics").await.is(200).header("content-type").starts_with("text/plain"));
 }
+
+#[tokio::test]
+async fn the_page_to_browse_needs_nothing_from_outside() {
+    let app = TestApp::start().await;
+    let page = app.request(Method::GET, "/v2/docs").send().await.unwrap();
+    assert_eq!(page.headers()["content-type"], "text/html; charset=utf-8");
+    let text = page.text().await.unwrap();
+    for outside in ["http:", "https:", "\"//", "'//", "src=", "<link", "@import"] {
+        assert!(!text.contains(outside), "{outside}");
+    }
+    assert!(text.contains("fetch(\"/v2/spec\")"));
+}

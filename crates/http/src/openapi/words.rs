@@ -1,0 +1,30 @@
+//! Texts of which only a few are possible, as the document lists them.
+
+use isobar_model::event::EventType;
+use isobar_model::project::PROJECT_TYPE;
+use isobar_model::status::Status;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
+
+/// `words!(Name, "what it is", [words])`
+macro_rules! words {
+    ($name:ident, $says:literal, $words:expr) => {
+        #[doc = $says]
+        pub(crate) struct $name;
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                let words = ObjectBuilder::new().schema_type(Type::String).enum_values(Some($words));
+                words.description(Some($says)).into()
+            }
+        }
+
+        impl ToSchema for $name {}
+    };
+}
+
+words!(StatusText, "A status, in rising priority.", Status::ALL.map(Status::name));
+words!(EventTypeText, "Which way an event goes.", [EventType::DeviceEvent.name(), EventType::CloudEvent.name()]);
+words!(ProjectType, "What a project is for.", [PROJECT_TYPE]);
+words!(InputType, "How a setting is put in.", ["text", "number", "toggle", "geolocation"]);

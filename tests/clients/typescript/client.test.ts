@@ -1,0 +1,122 @@
+// A client generated from the OpenAPI document, used as a customer would. What compiles here is the promise too.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import createClient from "openapi-fetch";
+import type { components, paths } from "./schema.d.ts";
+
+type Device = components["schemas"]["Device"];
+type ErrorBody = components["schemas"]["ErrorBody"];
+
+const baseUrl = process.env["ISOBAR_URL"] ?? "";
+const password = "wine-red-9";
+const stranger = createClient<paths>({ baseUrl });
+
+/** Signs a new developer up and in. */
+async function developer(name: string) {
+  const registered = await stranger.POST("/v2/auth/register", {
+    body: {
+      username: name, email: `${name}@types.example`, password, passwordConfirmation: password,
+      firstName: "Typed", lastName: "Script", company: name, role: "developer",
+    },
+  });
+  assert.equal(registered.response.status, 201);
+  const session = await stranger.POST("/v2/auth/login", { body: { usernameOrEmail: name, password } });
+  assert.ok(session.data, JSON.stringify(session.error));
+  assert.ok(new Date(session.data.jwtTokenExpiry).getTime() > Date.now());
+  return createClient<paths>({ baseUrl, headers: { Authorization: `Bearer ${session.data.jwtToken}` } });
+}
+
+const planes = {
+  cloud: {
+    elements: {
+      reading: {
+        type: "deviceEvent",
+        triggers: { eventReceived: [{ element: "climate", ability: "store" }] },
+      },
+      climate: { type: "storage" },
+      highest: { type: "deviceSetting", properties: { inputType: "number", defaultValue: 8 } },
+    },
+  },
+};
+
+test("a project, a device, its events, values and settings", async () => {
+  const ana = await developer("tess");
+  const me = await ana.GET("/v2/auth/user");
+  assert.equal(me.data?.role, "developer");
+
+  const project = await ana.POST("/v2/projects", { body: { name: "Fridges" } });
+  assert.ok(project.data);
+  const path = { params: { path: { id: project.data.id } } };
+  const written = await ana.PUT("/v2/projects/{id}/specification", { ...path, body: { name: "Fridges", planes } });
+  assert.equal(written.data?.createVersion, "2");
+
+  const created = await ana.POST("/v2/devices", { body: { name: "Fridge 7", projectUuid: project.data.id } });
+  assert.ok(created.data);
+  const device: Device = created.data;
+  const listed = await ana.GET("/v2/devices", { params: { query: { depth: "all", sortBy: ["-name"], limit: 10 } } });
+  assert.equal(listed.data?.meta.totalDocs, 1);
+  assert.deepEqual(listed.data?.data.map(one => one.statusText), ["none"]);
+
+  const itself = createClient<paths>({ baseUrl, headers: { cloud: created.data.token } });
+  const posted = await itself.POST("/v2/events/device", {
+    params: { query: { elementName: "reading" } }, body: { temp: 9.1, door: "open" },
+  });
+  assert.equal(posted.response.status, 201);
+  const event = await ana.GET("/v2/devices/{deviceId}/events/{id}", {
+    params: { path: { deviceId: device.id, id: posted.data?.id ?? "" } },
+  });
+  assert.equal(event.data?.type, "deviceEvent");
+
+  const element = { id: device.id, elementName: "climate" };
+  const values = await ana.GET("/v2/devices/{id}/data/{elementName}", { params: { path: element } });
+  // The whole series may also come as a text: CSV or NDJSON.
+  assert.ok(typeof values.data === "object");
+  assert.deepEqual(values.data.data[0]?.payload, { temp: 9.1, door: "open" });
+  const last = await ana.GET("/v2/devices/{id}/last/{elementName}", { params: { path: element } });
+  assert.deepEqual(last.data?.values, { temp: 9.1, door: "open" });
+
+  const setting = { params: { path: { id: device.id, settingName: "highest" } } };
+  const changed = await ana.PUT("/v2/devices/{id}/settings/{settingName}", { ...setting, body: 7 });
+  assert.equal(changed.data?.value, 7);
+  assert.equal(changed.data?.inputType, "number");
+  const history = await ana.GET("/v2/devices/{id}/settings/history", { params: { path: { id: device.id } } });
+  assert.equal(history.response.status, 200);
+
+  const queued = await ana.POST("/v2/events/cloud", {
+    params: { query: { deviceId: device.id, elementName: "climate" } }, body: { on: true },
+  });
+  assert.equal(queued.response.status, 201);
+  const next = await itself.GET("/v2/events/cloud/next");
+  assert.deepEqual(next.data, { on: true });
+  const none = await itself.GET("/v2/events/cloud/next");
+  assert.equal(none.response.status, 204);
+});
+
+test("notifications", async () => {
+  const ben = await developer("theo");
+  const listed = await ben.GET("/v2/notifications", { params: { query: { unread: true } } });
+  assert.ok(listed.data);
+  for (const notification of listed.data.data) {
+    const marked = await ben.PUT("/v2/notifications/{id}", {
+      params: { path: { id: notification.id } }, body: { read: true },
+    });
+    assert.deepEqual(marked.data?.errors, []);
+  }
+  const ended = await ben.DELETE("/v2/notifications", { params: { query: { to: "2100-01-01T00:00:00.000Z" } } });
+  assert.equal(ended.response.status, 200);
+});
+
+test("refusals have a type", async () => {
+  const eve = await developer("toni");
+  const refused = await eve.POST("/v2/devices", { body: { name: "", projectUuid: "nowhere" } });
+  const error: ErrorBody | undefined = refused.error;
+  assert.equal(refused.response.status, 400);
+  assert.deepEqual(error?.errors.map(fault => fault.field).sort(), ["name", "projectUuid"]);
+  const missing = await eve.GET("/v2/devices/{id}", { params: { path: { id: "nowhere" } } });
+  assert.equal(missing.response.status, 404);
+  assert.equal(typeof missing.error?.message, "string");
+  const unknown = await stranger.GET("/v2/devices");
+  assert.equal(unknown.response.status, 401);
+  assert.deepEqual(unknown.error?.errors, []);
+});

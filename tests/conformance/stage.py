@@ -1,0 +1,103 @@
+"""Fills a new server with what the checks act on, and prints it as KEY=value lines for the shell.
+
+Environment: ISOBAR_URL, ISOBAR_ADMIN_PASSWORD.
+"""
+
+import os
+import time
+
+import requests
+
+BASE = os.environ["ISOBAR_URL"] + "/v2"
+PASSWORD = "wine-red-9"
+IMAGE = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+PLANES = {
+    "cloud": {
+        "elements": {
+            "reading": {
+                "type": "deviceEvent",
+                "triggers": {"eventReceived": [{"element": "climate", "ability": "store"}]},
+            },
+            "climate": {"type": "storage"},
+            "highest": {
+                "type": "deviceSetting",
+                "properties": {"inputType": "number", "inputTypeProperties": {"min": 0, "max": 20}, "defaultValue": 8},
+            },
+        }
+    }
+}
+
+
+def call(method, path, jwt=None, headers_too=None, **more):
+    headers = {**({"Authorization": f"Bearer {jwt}"} if jwt else {}), **(headers_too or {})}
+    answer = requests.request(method, BASE + path, headers=headers, timeout=30, **more)
+    assert answer.ok, f"{method} {path}: {answer.status_code} {answer.text}"
+    return answer
+
+
+def login(name, password=PASSWORD):
+    return call("POST", "/auth/login", json={"usernameOrEmail": name, "password": password})
+
+
+def person(name, role, **more):
+    names = {"firstName": name.title(), "lastName": "Frost", "company": "Dairy", "role": role}
+    passwords = {"password": PASSWORD, "passwordConfirmation": PASSWORD}
+    return {"username": name, "email": f"{name}@dairy.example", **names, **passwords, **more}
+
+
+def told(jwt):
+    """The notification that everybody gets, as soon as it came."""
+    for _ in range(300):
+        listed = call("GET", "/notifications", jwt).json()["data"]
+        if listed:
+            return listed[0]["id"]
+        time.sleep(0.1)
+    raise AssertionError("nobody was told")
+
+
+def main():
+    ana = call("POST", "/auth/register", json=person("ana", "developer")).json()
+    session = login("ana")
+    jwt = session.json()["jwtToken"]
+    key = call("POST", f"/users/{ana['id']}/apiKeys", jwt, json={"name": "checks"}).json()["key"]
+    other = call("POST", "/users", jwt, json=person("bea", "technician")).json()
+    child = call("POST", "/organizations", jwt, json={"name": "North", "parentId": ana["organizationId"]}).json()
+    project = call("POST", "/projects", jwt, json={"name": "Fridges"}).json()
+    call("PUT", f"/projects/{project['id']}/specification", jwt, json={"name": "Fridges", "planes": PLANES})
+    device = call("POST", "/devices", jwt, json={"name": "Fridge", "projectUuid": project["id"]}).json()
+    place = {"deviceId": device["id"], "elementName": "reading"}
+    event = call("POST", "/events/device", jwt, params=place, json={"temp": 9.1}).json()
+    call("POST", "/events/cloud", jwt, params=place, json={"on": True})
+    call("PUT", f"/devices/{device['id']}/settings/highest", jwt, json=7)
+    spare = call("POST", "/projects", jwt, json={"name": "To be changed"}).json()
+    changed = call("POST", "/devices", jwt, json={"name": "To be changed", "projectUuid": project["id"]}).json()
+    call("POST", "/events/device", jwt, params={**place, "deviceId": changed["id"]}, json={"temp": 1})
+    for thing in (f"devices/{changed['id']}", f"users/{other['id']}", f"projects/{project['id']}"):
+        call("POST", f"/{thing}/image", jwt, data=IMAGE, headers_too={"Content-Type": "text/plain"})
+    other_key = call("POST", f"/users/{other['id']}/apiKeys", jwt, json={"name": "to be deleted"}).json()
+    admin = login("admin", os.environ["ISOBAR_ADMIN_PASSWORD"]).json()["jwtToken"]
+    call("POST", "/notifications/system", admin, json={"message": "Back at noon"})
+    found = {
+        "ISOBAR_NOTIFICATION": told(jwt),
+        "ISOBAR_SPARE_PROJECT": spare["id"],
+        "ISOBAR_SPARE_DEVICE": changed["id"],
+        "ISOBAR_SPARE_KEY": other_key["id"],
+        "ISOBAR_JWT": jwt,
+        "ISOBAR_LEAVING_JWT": login("ana").json()["jwtToken"],
+        "ISOBAR_REFRESH": session.cookies["refreshToken"],
+        "ISOBAR_API_KEY": key,
+        "ISOBAR_DEVICE_TOKEN": device["token"],
+        "ISOBAR_SELF": ana["id"],
+        "ISOBAR_USER": other["id"],
+        "ISOBAR_ORGANIZATION": child["id"],
+        "ISOBAR_PROJECT": project["id"],
+        "ISOBAR_DEVICE": device["id"],
+        "ISOBAR_EVENT": event["id"],
+    }
+    for name, value in found.items():
+        print(f"{name}={value}")
+
+
+main()
