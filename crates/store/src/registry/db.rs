@@ -43,6 +43,16 @@ impl Db {
         Err(StoreError::unavailable("a registry's address begins with sqlite: or postgres://"))
     }
 
+    /// As [`Db::open`], but a SQLite file must be there.
+    pub(super) async fn open_existing(address: &str) -> Result<Self> {
+        if let Some(path) = address.strip_prefix("sqlite:").map(plain)
+            && !std::path::Path::new(path).is_file()
+        {
+            return Err(StoreError::unavailable(format!("there is no file {path}")));
+        }
+        Self::open(address).await
+    }
+
     async fn open_sqlite(path: &str) -> Result<Self> {
         if path.is_empty() || path.contains(":memory:") {
             return Err(StoreError::unavailable("sqlite: needs the path of a file"));
@@ -105,8 +115,13 @@ fn quiet(address: &str) -> ConnectOptions {
     options
 }
 
+/// The path of a SQLite file, which may be written as in a URL.
+fn plain(path: &str) -> &str {
+    path.strip_prefix("//").unwrap_or(path)
+}
+
 fn sqlite(path: &str, connections: u32) -> ConnectOptions {
-    let path = path.strip_prefix("//").unwrap_or(path).to_owned();
+    let path = plain(path).to_owned();
     // The path goes in beside the address, so that no character of it means anything.
     let mut options = quiet("sqlite:registry");
     options.max_connections(connections).map_sqlx_sqlite_opts(move |sqlite| {

@@ -21,6 +21,7 @@ mod settings;
 mod sign_ins;
 mod specifications;
 mod sql;
+mod upkeep;
 mod users;
 
 use db::Db;
@@ -35,6 +36,7 @@ pub use organizations::{NewOrganization, OrganizationChange};
 pub use projects::NewProject;
 pub use settings::SettingWrite;
 pub use sign_ins::ADDRESSES_MAX;
+pub use upkeep::DeviceNumbers;
 pub use users::{NewPassword, NewUserRow, UserChange};
 
 use crate::error::Result;

@@ -7,6 +7,7 @@
 mod cache;
 mod device;
 mod engine;
+mod examine;
 mod history;
 mod keys;
 mod live;
@@ -41,7 +42,7 @@ use self::keys::Family;
 use self::reclaim::Reclaim;
 use self::rows::{Parts, Rows, damaged, failed};
 use self::writer::{Permit, Shared, Writer};
-use super::{Commit, HistoryQuery, Memory, OutboxEntry, QueueQuery, Ran, Series, Telemetry, ValueQuery};
+use super::{Commit, Examined, HistoryQuery, Memory, OutboxEntry, QueueQuery, Ran, Series, Telemetry, ValueQuery};
 use crate::error::{Result, StoreError};
 
 /// Scans over whole series that run at the same time; further ones wait their turn.
@@ -134,6 +135,12 @@ impl Embedded {
             checkpoint.create_checkpoint(to).map_err(failed)
         })
         .await
+    }
+
+    /// Reads everything once, verifies every checksum and looks for what refers to nothing. Of a moment: it may run
+    /// beside everything else.
+    pub async fn examine(&self) -> Result<Examined> {
+        self.reading(|core, cancel| examine::everything(&core.db, cancel)).await
     }
 
     /// Runs something that may touch the disk on a thread that may wait.
