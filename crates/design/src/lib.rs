@@ -43,6 +43,16 @@ pub enum Trigger<'a> {
     },
 }
 
+impl<'a> Trigger<'a> {
+    /// The element that the run begins at.
+    pub fn element(&self) -> &'a str {
+        match self {
+            Trigger::DeviceEvent { element } => element,
+            Trigger::SettingChanged { name } => name,
+        }
+    }
+}
+
 /// The event under way, as expressions see it.
 #[derive(Clone, Copy, Debug)]
 pub struct EventView<'a> {

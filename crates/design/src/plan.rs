@@ -81,6 +81,13 @@ impl Plan {
         }
     }
 
+    /// Whether anything is linked to the changes of a setting.
+    pub fn reacts_to(&self, setting: &str) -> bool {
+        self.element(setting).is_some_and(|it| {
+            it.element.setting().is_some() && it.triggers.first().is_some_and(|links| !links.is_empty())
+        })
+    }
+
     /// The names of the storage elements.
     pub fn storage_elements(&self) -> &[Arc<str>] {
         &self.storages

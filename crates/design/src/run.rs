@@ -80,9 +80,8 @@ struct Branch<'e> {
 
 impl<'e> Run<'e> {
     fn start(&mut self, trigger: Trigger<'_>) {
-        let (Trigger::DeviceEvent { element: name } | Trigger::SettingChanged { name }) = trigger;
         let plan = self.plan;
-        let Some(start) = plan.element(name) else { return };
+        let Some(start) = plan.element(trigger.element()) else { return };
         let value = Value::from(self.event.tree);
         if let (Trigger::SettingChanged { .. }, Some(setting)) = (trigger, start.element.setting()) {
             self.changes.change_setting(setting, value.clone());

@@ -91,7 +91,7 @@ impl SettingDefinition {
     }
 
     /// The place that a value of this setting is, if it is a geolocation.
-    pub(crate) fn location(&self, value: &Json<'_>) -> Option<Location> {
+    pub fn location(&self, value: &Json<'_>) -> Option<Location> {
         if self.input_type == InputType::Geolocation { location(value) } else { None }
     }
 }

@@ -100,6 +100,18 @@ impl Call {
         Ok(read(&tree)?)
     }
 
+    /// Its body as text, at most `limit` bytes; it must say that it is text/plain, in UTF-8.
+    pub async fn text(&mut self, limit: usize) -> Result<String, Problem> {
+        if !is_of_type(&self.head.headers, b"text/plain") {
+            return Err(Error::invalid("body", "must have the content type text/plain").into());
+        }
+        let bytes = body::collect(self.body.get_mut(), limit).await?;
+        String::from_utf8(bytes.into()).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            Error::invalid("body", format!("invalid UTF-8 at byte {at}")).into()
+        })
+    }
+
     /// Reads away what is left of the body, so that a refusal reaches a client that is still sending.
     pub async fn drain(&mut self) {
         // A client that asked before it sends is simply not told to.
@@ -154,10 +166,14 @@ fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
-    const JSON: &[u8] = b"application/json";
+    is_of_type(headers, b"application/json")
+}
+
+/// Whether the body says that it is of a type; parameters are passed over.
+fn is_of_type(headers: &HeaderMap, wanted: &[u8]) -> bool {
     let Some(sent) = headers.get(CONTENT_TYPE).map(|value| value.as_bytes()) else { return false };
     let kind = sent.split(|byte| *byte == b';').next().unwrap_or_default();
-    sent == JSON || kind.trim_ascii().eq_ignore_ascii_case(JSON)
+    sent == wanted || kind.trim_ascii().eq_ignore_ascii_case(wanted)
 }
 
 #[cfg(test)]

@@ -6,21 +6,28 @@ use isobar_model::event::LastValues;
 use isobar_model::ids::DeviceId;
 
 use crate::call::{Call, after};
+use crate::export::{self, Form};
 use crate::reply::{self, Answer};
 use crate::views::{StorageElementJson, StorageListJson};
 
 pub(crate) async fn values(call: &mut Call) -> Answer {
     let (id, element): (DeviceId, &str) = (call.id("id", "device")?, call.name("elementName"));
     let mut query = call.query();
-    let asked = query.values_list();
+    let asked = (query.values_list(), query.columns());
     let allowed = async {
         call.hub().allow_device(&call.principal, id, Action::DeviceRead).await?;
         // An unknown element is 404 too, before any fault of the parameters.
         call.hub().storage_fetch(call.caller()?, id, element).await.map(|_| ())
     };
-    let asked = after(allowed, query.end(asked)).await?;
+    let (asked, columns) = after(allowed, query.end(asked)).await?;
+    let form = Form::of(call);
+    if form != Form::Json {
+        let export = call.hub().values_export(call.caller()?, id, element, asked).await?;
+        return Ok(export::streamed(export, form, columns, id, element));
+    }
     let page = call.hub().values(call.caller()?, id, element, asked).await?;
-    reply::page_written(&page, |value, out| value.write_json(id, element, out))
+    let element = element.to_owned();
+    reply::page_written(page, move |value, out| value.write_json(id, &element, out)).await
 }
 
 pub(crate) async fn last_values(call: &mut Call) -> Answer {

@@ -1,5 +1,8 @@
 //! Devices.
 
+use std::sync::Arc;
+
+use futures::{StreamExt as _, stream};
 use isobar_model::access::Action;
 use isobar_model::device::DeviceInput;
 use isobar_model::ids::DeviceId;
@@ -14,7 +17,14 @@ pub(crate) async fn device_list(call: &mut Call) -> Answer {
     let mut query = call.query();
     let asked = (query.tree("organizationId"), query.list(SORTED_BY), query.last_values());
     let (tree, list, last) = query.end(asked)?;
-    reply::page(call.hub().device_list(call.caller()?, tree, list, last).await?, DeviceJson::from)
+    let page = call.hub().device_list(call.caller()?, tree, list).await?;
+    let (meta, hub, caller) = (page.meta(), call.hub().clone(), Arc::new(call.caller()?.clone()));
+    let (last, devices) = (Arc::new(last), stream::iter(page.items));
+    let dressed = devices.then(move |device| {
+        let (hub, caller, last) = (hub.clone(), Arc::clone(&caller), Arc::clone(&last));
+        async move { hub.device_dressed(&caller, device, &last).await.map(DeviceJson::from) }
+    });
+    reply::page_coming(meta, dressed).await
 }
 
 pub(crate) async fn device_create(call: &mut Call) -> Answer {

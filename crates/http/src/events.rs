@@ -112,7 +112,7 @@ pub(crate) async fn history(call: &mut Call) -> Answer {
     };
     let allowed = call.hub().allow_device(&call.principal, id, Action::DeviceRead);
     let asked = after(allowed, query.end(asked)).await?;
-    reply::page_written(&call.hub().history(call.caller()?, id, asked).await?, Event::write_json)
+    reply::page_written(call.hub().history(call.caller()?, id, asked).await?, Event::write_json).await
 }
 
 pub(crate) async fn history_event(call: &mut Call) -> Answer {

@@ -2,6 +2,7 @@
 //! reply; everything that holds for every call (credentials, rate, request id, metrics, the shape of errors) happens
 //! in [`gate`], once.
 
+mod accept;
 mod app;
 mod auth;
 mod body;
@@ -10,9 +11,13 @@ mod completed;
 mod data;
 mod devices;
 mod events;
+mod export;
 mod filter;
 mod gate;
 mod health;
+mod images;
+mod list;
+mod locations;
 mod meters;
 mod notifications;
 mod openapi;
@@ -24,6 +29,8 @@ mod query;
 mod reply;
 mod routes;
 mod serve;
+mod setting_views;
+mod settings;
 mod users;
 mod views;
 

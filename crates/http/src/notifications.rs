@@ -57,7 +57,7 @@ pub(crate) async fn notification_list(call: &mut Call) -> Answer {
     let mut query = call.query();
     let asked = (query.page(), query.boolean("unread", false));
     let (page, unread) = query.end(asked)?;
-    reply::page(call.hub().notification_list(call.caller()?, page, unread).await?, NotificationJson::from)
+    reply::page(call.hub().notification_list(call.caller()?, page, unread).await?, NotificationJson::from).await
 }
 
 pub(crate) async fn notification_fetch(call: &mut Call) -> Answer {

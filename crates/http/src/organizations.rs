@@ -13,7 +13,7 @@ pub(crate) async fn organization_list(call: &mut Call) -> Answer {
     let mut query = call.query();
     let asked = (query.tree("parentId"), query.list(SORTED_BY));
     let (tree, list) = query.end(asked)?;
-    reply::page(call.hub().organization_list(call.caller()?, tree, list).await?, OrganizationJson::from)
+    reply::page(call.hub().organization_list(call.caller()?, tree, list).await?, OrganizationJson::from).await
 }
 
 pub(crate) async fn organization_create(call: &mut Call) -> Answer {

@@ -14,7 +14,7 @@ pub(crate) async fn project_list(call: &mut Call) -> Answer {
     let mut query = call.query();
     let asked = (query.tree("organizationId"), query.list(SORTED_BY), query.plain_filter("type"));
     let (tree, list, kind) = query.end(asked)?;
-    reply::page(call.hub().project_list(call.caller()?, tree, kind.as_deref(), list).await?, ProjectJson::from)
+    reply::page(call.hub().project_list(call.caller()?, tree, kind.as_deref(), list).await?, ProjectJson::from).await
 }
 
 pub(crate) async fn project_create(call: &mut Call) -> Answer {

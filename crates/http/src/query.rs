@@ -11,12 +11,15 @@ use isobar_model::error::Result;
 use isobar_model::page::{Depth, LIMIT_MAX, ListRequest, PageRequest, SortKey, TimeRange};
 use isobar_model::time::Timestamp;
 
+use crate::export::Column;
 use crate::filter;
 
 /// Most parameters that are looked at.
 const PARAMETERS_MAX: usize = 1024;
 /// Most keys of an order.
 const SORT_KEYS_MAX: usize = 16;
+/// Most columns of a CSV.
+const COLUMNS_MAX: usize = 100;
 /// Longest wait for an event, in seconds.
 const WAIT_SECONDS_MAX: u64 = 60;
 
@@ -195,6 +198,26 @@ impl<'a> Query<'a> {
             sort: sort.into_iter().map(|(field, descending)| isobar_hub::ValueSort { field, descending }).collect(),
             filters,
         }
+    }
+
+    /// `columns` of a CSV; the usual ones when none are named.
+    pub fn columns(&mut self) -> Vec<Column> {
+        let names: Vec<String> =
+            self.values("columns").filter(|name| !name.is_empty()).take(COLUMNS_MAX + 1).map(str::to_owned).collect();
+        if names.len() > COLUMNS_MAX {
+            self.fault("columns", format!("must be at most {COLUMNS_MAX}"));
+        }
+        let mut columns = Vec::with_capacity(names.len());
+        for name in &names {
+            match filter::field(name) {
+                Some(field) => columns.push(Column::new(name, field)),
+                None => self.fault(
+                    "columns",
+                    format!("must be createdAt, id, payload or a path beneath payload, not '{}'", shown(name)),
+                ),
+            }
+        }
+        if names.is_empty() { Column::usual() } else { columns }
     }
 
     /// `filter[<field>]=<value>` without an operator, as the project list takes it.

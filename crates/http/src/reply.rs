@@ -5,11 +5,13 @@ use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
+use futures::{Stream, stream};
 use isobar_model::error::Error;
 use isobar_model::ids::EventId;
 use isobar_model::page::{Meta, Page};
 use serde::Serialize;
 
+use crate::list;
 use crate::problem::{ErrorBody, Problem};
 
 /// What a handler gives.
@@ -84,26 +86,33 @@ pub(crate) fn created_id(id: EventId) -> Answer {
     Ok(raw_json(StatusCode::CREATED, Bytes::copy_from_slice(&body)))
 }
 
-#[derive(Serialize)]
-struct Envelope<V> {
+/// 200 with the pagination envelope around a page of views, each made when it is written.
+pub(crate) async fn page<T, V: Serialize>(page: Page<T>, mut view: impl FnMut(T) -> V + Send + 'static) -> Answer
+where
+    T: Send + 'static,
+{
+    let write = move |item: T, out: &mut Vec<u8>| serde_json::to_writer(out, &view(item)).map_err(Error::internal);
+    list::answer(page.meta(), stream::iter(page.items.into_iter().map(Ok)), write).await
+}
+
+/// The same, of items that write themselves.
+pub(crate) async fn page_written<T: Send + 'static>(
+    page: Page<T>,
+    mut write: impl FnMut(&T, &mut Vec<u8>) + Send + 'static,
+) -> Answer {
+    let write = move |item: T, out: &mut Vec<u8>| {
+        write(&item, out);
+        Ok(())
+    };
+    list::answer(page.meta(), stream::iter(page.items.into_iter().map(Ok)), write).await
+}
+
+/// The same, of items that come one by one.
+pub(crate) async fn page_coming<V: Serialize + Send + 'static>(
     meta: Meta,
-    data: Vec<V>,
-}
-
-/// 200 with the pagination envelope around a page of views.
-pub(crate) fn page<T, V: Serialize>(page: Page<T>, view: impl FnMut(T) -> V) -> Answer {
-    let meta = page.meta();
-    ok(&Envelope { meta, data: page.items.into_iter().map(view).collect() })
-}
-
-/// 200 with the pagination envelope around items that write themselves, straight into the body.
-pub(crate) fn page_written<T>(page: &Page<T>, write: impl FnMut(&T, &mut Vec<u8>)) -> Answer {
-    let mut body = b"{\"meta\":".to_vec();
-    serde_json::to_writer(&mut body, &page.meta()).map_err(Error::internal)?;
-    body.extend_from_slice(b",\"data\":");
-    array(&page.items, write, &mut body);
-    body.push(b'}');
-    Ok(raw_json(StatusCode::OK, body))
+    views: impl Stream<Item = Result<V, Error>> + Send + 'static,
+) -> Answer {
+    list::answer(meta, views, |view, out| serde_json::to_writer(out, &view).map_err(Error::internal)).await
 }
 
 /// Writes a JSON array of items that write themselves.

@@ -4,10 +4,14 @@
 use futures::future::BoxFuture;
 use isobar_hub::Accepts;
 use isobar_model::access::Action;
+use isobar_model::ids::{DeviceId, OrganizationId, ProjectId, UserId};
 
 use crate::call::Call;
 use crate::reply::Answer;
-use crate::{auth, data, devices, events, health, notifications, openapi, organizations, projects, users};
+use crate::{
+    auth, data, devices, events, health, images, locations, notifications, openapi, organizations, projects, settings,
+    users,
+};
 
 /// The method of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +136,9 @@ const TABLE: &[RouteRow] = &[
     row(Get,    "/v2/organizations",                     User,         Some(Action::OrganizationRead),  by!(organizations::organization_list)),
     row(Post,   "/v2/organizations",                     User,         Some(Action::OrganizationCreate), by!(organizations::organization_create)),
     row(Get,    "/v2/organizations/{id}",                User,         Some(Action::OrganizationRead),  by!(organizations::organization_fetch)),
+    row(Get,    "/v2/organizations/{id}/image",               User,         Some(Action::OrganizationRead),  by!(images::image_posted::<OrganizationId>)),
+    row(Post,   "/v2/organizations/{id}/image",               User,         Some(Action::OrganizationUpdate), by!(images::image_set::<OrganizationId>)),
+    row(Get,    "/v2/organizations/{id}/image.png",           User,         Some(Action::OrganizationRead),  by!(images::image_png::<OrganizationId>)),
 
     row(Get,    "/v2/projects",                          User,         Some(Action::ProjectRead),       by!(projects::project_list)),
     row(Post,   "/v2/projects",                          User,         Some(Action::ProjectCreate),     by!(projects::project_create)),
@@ -139,6 +146,9 @@ const TABLE: &[RouteRow] = &[
     row(Put,    "/v2/projects/{id}",                     User,         Some(Action::ProjectUpdate),     by!(projects::project_update)),
     row(Get,    "/v2/projects/{id}/specification",       User,         Some(Action::ProjectRead),       by!(projects::specification_fetch)),
     row(Put,    "/v2/projects/{id}/specification",       User,         Some(Action::ProjectUpdate),     by!(projects::specification_write)),
+    row(Get,    "/v2/projects/{id}/image",                    User,         Some(Action::ProjectRead),       by!(images::image_posted::<ProjectId>)),
+    row(Post,   "/v2/projects/{id}/image",                    User,         Some(Action::ProjectUpdate),     by!(images::image_set::<ProjectId>)),
+    row(Get,    "/v2/projects/{id}/image.png",                User,         Some(Action::ProjectRead),       by!(images::image_png::<ProjectId>)),
 
     row(Get,    "/v2/users",                             User,         Some(Action::UserRead),          by!(users::user_list)),
     row(Post,   "/v2/users",                             User,         Some(Action::UserCreate),        by!(users::user_create)),
@@ -150,6 +160,10 @@ const TABLE: &[RouteRow] = &[
     row(Get,    "/v2/users/{id}/apiKeys",                User,         Some(Action::ApiKeyManage),      by!(users::api_key_list)),
     row(Post,   "/v2/users/{id}/apiKeys",                User,         Some(Action::ApiKeyManage),      by!(users::api_key_create)),
     row(Delete, "/v2/users/{id}/apiKeys/{keyId}",        User,         Some(Action::ApiKeyManage),      by!(users::api_key_delete)),
+    // One's own image needs no rank either.
+    row(Get,    "/v2/users/{id}/image",                       User,         Some(Action::UserRead),          by!(images::image_posted::<UserId>)),
+    row(Post,   "/v2/users/{id}/image",                       User,         Some(Action::UserUpdate),        by!(images::image_set::<UserId>)),
+    row(Get,    "/v2/users/{id}/image.png",                   User,         Some(Action::UserRead),          by!(images::image_png::<UserId>)),
 
     // One's own: no rank is needed.
     row(Get,    "/v2/notifications",                     User,         None,                            by!(notifications::notification_list)),
@@ -161,10 +175,15 @@ const TABLE: &[RouteRow] = &[
 
     row(Get,    "/v2/devices",                           User,         Some(Action::DeviceRead),        by!(devices::device_list)),
     row(Post,   "/v2/devices",                           User,         Some(Action::DeviceCreate),      by!(devices::device_create)),
+    row(Get,    "/v2/devices/locations",                 User,         Some(Action::DeviceRead),        by!(locations::device_places)),
     row(Get,    "/v2/devices/{id}",                      UserOrDevice, Some(Action::DeviceRead),        by!(devices::device_fetch)),
     row(Put,    "/v2/devices/{id}",                      User,         Some(Action::DeviceUpdate),      by!(devices::device_update)),
     row(Delete, "/v2/devices/{id}",                      User,         Some(Action::DeviceDelete),      by!(devices::device_delete)),
     row(Post,   "/v2/devices/{id}/token",                User,         Some(Action::DeviceTokenRotate), by!(devices::device_token_rotate)),
+    row(Get,    "/v2/devices/{id}/image",                     User,         Some(Action::DeviceRead),        by!(images::image_posted::<DeviceId>)),
+    row(Post,   "/v2/devices/{id}/image",                     User,         Some(Action::DeviceUpdate),      by!(images::device_image_set)),
+    row(Delete, "/v2/devices/{id}/image",                     User,         Some(Action::DeviceUpdate),      by!(images::device_image_delete)),
+    row(Get,    "/v2/devices/{id}/image.png",                 User,         Some(Action::DeviceRead),        by!(images::image_png::<DeviceId>)),
 
     row(Get,    "/v2/devices/{id}/data/{elementName}",   User,         Some(Action::DeviceRead),        by!(data::values)),
     row(Get,    "/v2/devices/{id}/last/{elementName}",   UserOrDevice, Some(Action::DeviceRead),        by!(data::last_values)),
@@ -172,6 +191,15 @@ const TABLE: &[RouteRow] = &[
     row(Delete, "/v2/devices/{id}/storage",              User,         Some(Action::StorageDelete),     by!(data::storage_delete_all)),
     row(Get,    "/v2/devices/{id}/storage/{elementName}", User,        Some(Action::DeviceRead),        by!(data::storage_fetch)),
     row(Delete, "/v2/devices/{id}/storage/{elementName}", User,        Some(Action::StorageDelete),     by!(data::storage_delete)),
+
+    row(Get,    "/v2/devices/{id}/settings",             UserOrDevice, Some(Action::DeviceRead),        by!(settings::setting_list)),
+    row(Delete, "/v2/devices/{id}/settings",             User,         Some(Action::SettingUpdate),     by!(settings::settings_reset)),
+    row(Get,    "/v2/devices/{id}/settings/history",     User,         Some(Action::DeviceRead),        by!(settings::setting_history)),
+    row(Get,    "/v2/devices/{id}/settings/{settingName}", UserOrDevice, Some(Action::DeviceRead),      by!(settings::setting_fetch)),
+    row(Put,    "/v2/devices/{id}/settings/{settingName}", User,       Some(Action::SettingUpdate),     by!(settings::setting_update)),
+    row(Delete, "/v2/devices/{id}/settings/{settingName}", User,       Some(Action::SettingUpdate),     by!(settings::setting_reset)),
+    row(Post,   "/v2/devices/settings",                  User,         Some(Action::SettingUpdate),     by!(settings::settings_update)),
+    row(Post,   "/v2/devices/settings/defaults",         User,         Some(Action::DeviceRead),        by!(settings::setting_defaults)),
 
     row(Get,    "/v2/devices/{deviceId}/events",         User,         Some(Action::DeviceRead),        by!(events::history)),
     row(Get,    "/v2/devices/{deviceId}/events/{id}",    User,         Some(Action::DeviceRead),        by!(events::history_event)),

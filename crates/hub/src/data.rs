@@ -37,9 +37,9 @@ pub struct StorageList {
     pub bytes_stored: u64,
 }
 
-const ELEMENT: &str = "storage element";
+pub(crate) const ELEMENT: &str = "storage element";
 
-fn as_user(caller: &Caller) -> Principal {
+pub(crate) fn as_user(caller: &Caller) -> Principal {
     Principal::User(Arc::new(caller.clone()))
 }
 
@@ -109,7 +109,7 @@ impl Hub {
     }
 }
 
-fn declares(entry: &DeviceEntry, element: &str) -> bool {
+pub(crate) fn declares(entry: &DeviceEntry, element: &str) -> bool {
     entry.plan.plan.storage_elements().iter().any(|name| &**name == element)
 }
 

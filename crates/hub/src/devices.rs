@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use isobar_model::access::{self, Action, Caller, CanRead};
 use isobar_model::check::Faults;
-use isobar_model::device::{Device, DeviceInput};
+use isobar_model::device::{Device, DeviceInput, PlacedDevice};
 use isobar_model::error::{Error, Result};
 use isobar_model::event::LastValues;
 use isobar_model::ids::{DeviceId, DeviceRef, ProjectId};
-use isobar_model::page::{ListRequest, Page};
+use isobar_model::page::{ListRequest, Page, PageRequest};
 use isobar_model::project::empty_object;
 use isobar_model::secret::Secret;
 use isobar_store::registry::{DeviceChange, NewDevice};
@@ -78,24 +78,30 @@ impl Hub {
         }
     }
 
-    /// Lists devices.
-    pub async fn device_list(
+    /// Lists devices. [`Hub::device_dressed`] adds to each what the registry does not know.
+    pub async fn device_list(&self, caller: &Caller, tree: TreeQuery, list: ListRequest) -> Result<Page<Device>> {
+        let pass = self.list_pass(caller, tree, Action::DeviceRead).await?;
+        self.0.outbox.caught_up().await;
+        self.0.registry.device_list(&pass, &list).await.told()
+    }
+
+    /// A device of a list with its last values, so that a long list need not hold them all at once.
+    pub async fn device_dressed(&self, caller: &Caller, device: Device, last: &LastChoice) -> Result<DeviceView> {
+        let read = access::read(caller, Action::DeviceRead, device.reference(), &device.lineage);
+        let read = read.map_err(|refusal| refusal.into_error("device"))?;
+        self.dressed(device, None, &read, last).await
+    }
+
+    /// The devices of a part of the tree that have coordinates.
+    pub async fn device_places(
         &self,
         caller: &Caller,
         tree: TreeQuery,
-        list: ListRequest,
-        last: LastChoice,
-    ) -> Result<Page<DeviceView>> {
+        page: PageRequest,
+    ) -> Result<Page<PlacedDevice>> {
         let pass = self.list_pass(caller, tree, Action::DeviceRead).await?;
         self.0.outbox.caught_up().await;
-        let page = self.0.registry.device_list(&pass, &list).await.told()?;
-        let mut views = Vec::with_capacity(page.items.len());
-        for device in page.items {
-            let read = access::read(caller, Action::DeviceRead, device.reference(), &device.lineage);
-            let read = read.map_err(|refusal| refusal.into_error("device"))?;
-            views.push(self.dressed(device, None, &read, &last).await?);
-        }
-        Ok(Page::new(views, page.total, page.request))
+        self.0.registry.device_places(&pass, page).await.told()
     }
 
     /// Fetches a device.

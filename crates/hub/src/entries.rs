@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use isobar_design::{DeviceView, Plan};
 use isobar_model::access::{self, Caller, Lineage};
+use isobar_model::device::Device;
 use isobar_model::error::{Error, Fault, Result};
 use isobar_model::ids::{ApiKeyId, DeviceId, DeviceRef, OrganizationId, ProjectId, SessionId, UserId};
 use isobar_model::json::RawJson;
 use isobar_model::secret::Digest;
+use isobar_model::setting::SettingRecord;
 use parking_lot::Mutex;
 
 use crate::Hub;
@@ -79,7 +81,7 @@ pub(crate) async fn compiled(planes: RawJson) -> Result<std::result::Result<Plan
 
 /// The caches.
 pub(crate) struct Entries {
-    devices: DeviceEntries,
+    pub(crate) devices: DeviceEntries,
     tokens: Fresh<Digest, Arc<DeviceEntry>>,
     plans: Fresh<ProjectId, Arc<PlanEntry>>,
     accounts: Fresh<UserId, Arc<AccountEntry>>,
@@ -100,6 +102,32 @@ impl Entries {
             lineages: Fresh::new(ACCOUNTS_MAX),
         }
     }
+}
+
+/// An entry of what the registry says of a device. It is not in force yet.
+pub(crate) fn entry_of(
+    (device, lineage): (DeviceRef, Lineage),
+    found: Device,
+    settings: Vec<SettingRecord>,
+    plan: Arc<PlanEntry>,
+) -> Arc<DeviceEntry> {
+    let own = settings.into_iter().filter_map(|record| Some((Arc::from(record.name), record.value?))).collect();
+    let view = DeviceView {
+        id: device.id,
+        name: found.name,
+        organization: found.organization,
+        meta: found.meta,
+        status: found.status,
+        settings: own,
+    };
+    Arc::new(DeviceEntry {
+        device,
+        lineage,
+        plan,
+        view: Mutex::new(Arc::new(view)),
+        active: AtomicI64::new(0),
+        in_force: AtomicBool::new(false),
+    })
 }
 
 impl Hub {
@@ -140,23 +168,7 @@ impl Hub {
         let Some(found) = registry.device_fetch(&pass).await.told()? else { return Ok(None) };
         let settings = registry.settings_of(&pass).await.told()?;
         let plan = self.plan_entry(found.project).await?;
-        let own = settings.into_iter().filter_map(|record| Some((Arc::from(record.name), record.value?))).collect();
-        let view = DeviceView {
-            id,
-            name: found.name,
-            organization: found.organization,
-            meta: found.meta,
-            status: found.status,
-            settings: own,
-        };
-        Ok(Some(Arc::new(DeviceEntry {
-            device,
-            lineage,
-            plan,
-            view: Mutex::new(Arc::new(view)),
-            active: AtomicI64::new(0),
-            in_force: AtomicBool::new(false),
-        })))
+        Ok(Some(entry_of((device, lineage), found, settings, plan)))
     }
 
     /// The compiled design of a project. A stored specification was checked when it was written; one that no longer

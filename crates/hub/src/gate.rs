@@ -209,9 +209,7 @@ impl Hub {
         action: Action,
     ) -> Result<(CanWrite<DeviceRef>, Arc<DeviceEntry>)> {
         match principal {
-            Principal::Device(session) if session.device().id == id => {
-                Ok(session.pass())
-            }
+            Principal::Device(session) if session.device().id == id => Ok(session.pass()),
             Principal::Device(_) => Err(Error::Missing("device")),
             Principal::Nobody => Err(Error::Unauthenticated),
             Principal::User(caller) => {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use isobar_design::{Effect, EventView, Outcome, Trigger};
+use isobar_design::{Effect, EventView, Trigger};
 use isobar_model::access::{Action, CanWrite};
 use isobar_model::check::Faults;
 use isobar_model::error::{Error, Result};
 use isobar_model::event::{Event, EventType};
-use isobar_model::ids::{DeviceRef, EventId, SettingId};
+use isobar_model::ids::{DeviceRef, EventId, SettingId, UserId};
 use isobar_model::json::{Json, RawJson};
 use isobar_model::time::Timestamp;
 use isobar_store::telemetry::{Commit, Idempotency, Memory, NewCloudEvent, NewEvent, NewValue, Ran};
@@ -27,7 +27,7 @@ const IDEMPOTENCY_KEY_MAX: usize = 64;
 const IDEMPOTENCY_SECONDS: i64 = 24 * 3600;
 
 /// Runs of one event, when its device changes under it again and again.
-const RUNS_MAX: usize = 32;
+pub(crate) const RUNS_MAX: usize = 32;
 
 /// An event as it came in.
 struct Incoming<'a> {
@@ -38,14 +38,14 @@ struct Incoming<'a> {
     now: Timestamp,
 }
 
-/// What a run leaves besides its commit.
+/// What runs leave besides their commit.
 #[derive(Default)]
-struct Aftermath {
+pub(crate) struct Aftermath {
     id: Option<EventId>,
-    has_work: bool,
+    pub has_work: bool,
     queued: bool,
-    /// The run went by an entry that no longer holds, and left nothing.
-    outdated: bool,
+    /// The runs went by an entry that no longer holds, and left nothing.
+    pub outdated: bool,
     /// The events to show to streams, when there are any.
     shown: Vec<Event>,
 }
@@ -143,15 +143,36 @@ impl Hub {
             answer: id,
             expires_at: event.now.plus_seconds(IDEMPOTENCY_SECONDS),
         });
-        self.carry_out(entry, id, outcome, &mut commit, after);
-        // Whoever loads a newer entry from here on waits for the work that is expected now. If one was loaded before,
-        // it knows nothing of this run: then this one has never been.
-        if after.has_work && !entry.fresh() {
-            self.0.outbox.met(entry.device.key);
-            *after = Aftermath { outdated: true, ..Aftermath::default() };
-            return Commit::default();
+        let mut work = Work::of(entry.device.id);
+        self.carry_out(entry, id, outcome.effects, &mut commit, &mut work);
+        if let Some(event) = commit.history.first_mut() {
+            event.errors = outcome.errors;
         }
         after.id = Some(id);
+        self.hand_over(entry, commit, work, after)
+    }
+
+    /// What is committed in the end: nothing, if the entry that the runs went by was overtaken.
+    pub(crate) fn hand_over(
+        &self,
+        entry: &DeviceEntry,
+        mut commit: Commit,
+        work: Work,
+        after: &mut Aftermath,
+    ) -> Commit {
+        after.queued = !commit.queue.is_empty();
+        after.has_work = !work.is_empty();
+        if after.has_work {
+            self.0.outbox.expect(entry.device.key);
+            commit.outbox.push(work.bytes());
+            // Whoever loads a newer entry from here on waits for the work that is expected now. If one was loaded
+            // before, it knows nothing of these runs: then they have never been.
+            if !entry.fresh() {
+                self.0.outbox.met(entry.device.key);
+                *after = Aftermath { outdated: true, ..Aftermath::default() };
+                return Commit::default();
+            }
+        }
         if self.0.live.has_streams() {
             after.shown = commit.history.iter().map(|event| shown(entry, event)).collect();
         }
@@ -159,16 +180,15 @@ impl Hub {
     }
 
     /// Turns the effects of a run into rows and into work for the outbox.
-    fn carry_out(
+    pub(crate) fn carry_out(
         &self,
         entry: &DeviceEntry,
         id: EventId,
-        outcome: Outcome,
+        effects: Vec<Effect>,
         commit: &mut Commit,
-        after: &mut Aftermath,
+        work: &mut Work,
     ) {
-        let mut work = Work { device: Some(entry.device.id), ..Work::default() };
-        for effect in outcome.effects {
+        for effect in effects {
             match effect {
                 Effect::Store { element, value } => commit.values.push(NewValue { event: id, element, payload: value }),
                 Effect::Remember { element, state } => commit.states.push((element, state)),
@@ -186,28 +206,31 @@ impl Hub {
                 }
                 Effect::SetLocation(place) => work.location = Some((place.latitude, place.longitude)),
                 Effect::SetSetting { element, value } => {
-                    let text = value.as_ref().map(|value| value.text().to_owned());
-                    work.settings.push(SettingWork {
-                        id: SettingId(self.new_id().0),
-                        name: element.to_string(),
-                        value: text,
-                    });
-                    change_view(entry, |view| {
-                        view.settings.retain(|(name, _)| *name != element);
-                        view.settings.extend(value.map(|value| (element, value)));
-                    });
+                    self.change_setting(entry, element, value, None, work);
                 }
             }
         }
-        if let Some(event) = commit.history.first_mut() {
-            event.errors = outcome.errors;
-        }
-        after.queued = !commit.queue.is_empty();
-        after.has_work = !work.is_empty();
-        if after.has_work {
-            self.0.outbox.expect(entry.device.key);
-            commit.outbox.push(work.bytes());
-        }
+    }
+
+    /// A setting gets a value (none: back to the default), by a user or else by the device itself.
+    pub(crate) fn change_setting(
+        &self,
+        entry: &DeviceEntry,
+        name: Arc<str>,
+        value: Option<RawJson>,
+        by: Option<UserId>,
+        work: &mut Work,
+    ) -> SettingId {
+        let id = SettingId(self.new_id().0);
+        // A copy of its own: the value's bytes may be a small part of a large buffer.
+        let value = value.map(|value| RawJson::trusted(Bytes::copy_from_slice(value.bytes())));
+        let text = value.as_ref().map(|value| value.text().to_owned());
+        work.settings.push(SettingWork { id, name: name.to_string(), value: text, by });
+        change_view(entry, |view| {
+            view.settings.retain(|(present, _)| *present != name);
+            view.settings.extend(value.map(|value| (name, value)));
+        });
+        id
     }
 
     /// A cloud event, minted now.
@@ -222,7 +245,7 @@ impl Hub {
         NewCloudEvent { id, element, payload, expires_at }
     }
 
-    fn tell(&self, entry: &DeviceEntry, after: &mut Aftermath) {
+    pub(crate) fn tell(&self, entry: &DeviceEntry, after: &mut Aftermath) {
         if after.has_work {
             self.0.outbox.wake();
         }

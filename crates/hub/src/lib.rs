@@ -7,12 +7,15 @@ mod activity;
 mod api_keys;
 mod data;
 mod deliveries;
+mod device_settings;
 mod devices;
 mod entries;
 mod error;
 mod events;
+mod export;
 mod fresh;
 mod gate;
+mod images;
 mod in_force;
 mod intake;
 mod letters;
@@ -23,15 +26,19 @@ mod operator;
 mod organizations;
 mod outbox;
 mod passwords;
+mod picture;
 mod profiles;
 mod projects;
 mod queue;
 mod rate;
 mod retention;
 mod sessions;
+mod setting_bulk;
 mod settings;
+mod side_runs;
 mod throttle;
 mod tokens;
+mod turns;
 
 use std::sync::Arc;
 
@@ -47,14 +54,19 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use data::{StorageElement, StorageList};
+pub use device_settings::{Declared, DeviceSetting};
 pub use devices::{DeviceView, LastChoice};
 pub use events::{HistoryRequest, StreamScope};
+pub use export::Export;
 pub use gate::{Accepts, Credentials, DeviceSession, Principal};
+pub use images::HasImage;
 pub use isobar_store::registry::NotificationMark;
+pub use isobar_store::registry::Png;
 pub use isobar_store::telemetry::{Filter, FilterField, Operand, Operator, ValueQuery, ValueSort};
 pub use operator::reset_password;
 pub use queue::QueueRead;
 pub use sessions::Tokens;
+pub use setting_bulk::{DefaultsOutcome, DefaultsRefusal, ProjectDefaults, SettingsOutcome};
 pub use settings::{RateLimits, Settings};
 
 use crate::error::Told as _;
@@ -98,6 +110,7 @@ struct Inner {
     settings: Settings,
     mint: IdMint,
     passwords: passwords::Passwords,
+    pictures: picture::Pictures,
     tokens: tokens::Jwts,
     throttle: throttle::Throttle,
     link_quota: throttle::Quota<(UserId, Purpose)>,
@@ -125,6 +138,7 @@ impl Hub {
         let revoked = parts.registry.jwts_revoked(now).await.told()?;
         let inner = Inner {
             passwords: passwords::Passwords::new(),
+            pictures: picture::Pictures::new(),
             tokens: tokens::Jwts::new(&signing_key, revoked, now),
             throttle: throttle::Throttle::default(),
             link_quota: throttle::Quota::new(LINKS_MAX),

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use isobar_model::access;
 use isobar_model::device::Location;
 use isobar_model::error::{Error, Result};
-use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, SettingId};
+use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, SettingId, UserId};
 use isobar_model::json::RawJson;
 use isobar_model::status::Status;
 use isobar_store::error::StoreError;
@@ -23,6 +23,8 @@ use crate::{Hub, pause, stopped};
 
 /// Entries taken from the store at a time.
 const BATCH: usize = 512;
+/// Settings written in one transaction of the registry.
+const SETTINGS_AT_ONCE: usize = 1_000;
 /// First pause after a failure; it doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 /// Longest pause after a failure.
@@ -46,16 +48,24 @@ pub(crate) struct Work {
     pub settings: Vec<SettingWork>,
 }
 
-/// A setting that a design has set, or reset when there is no value. The record's id was chosen in the run,
+/// A setting that was set, or reset when there is no value. The record's id was chosen in the run,
 /// so that doing it again makes no second record.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SettingWork {
     pub id: SettingId,
     pub name: String,
     pub value: Option<String>,
+    /// The user who changed it; none: the device itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<UserId>,
 }
 
 impl Work {
+    /// No work yet for this device.
+    pub(crate) fn of(device: DeviceId) -> Self {
+        Self { device: Some(device), ..Self::default() }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.status.is_none() && self.meta.is_empty() && self.location.is_none() && self.settings.is_empty()
     }
@@ -177,6 +187,7 @@ impl Hub {
     /// Does the next batch; false when there is none.
     async fn work_off(&self, place: &mut Place) -> std::result::Result<bool, StoreError> {
         let entries = self.0.telemetry.outbox(place.after, BATCH).await?;
+        self.record_settings(&entries).await?;
         let mut outcome = Ok(!entries.is_empty());
         for entry in entries {
             if let Err(error) = self.do_work(&entry).await {
@@ -210,6 +221,28 @@ impl Hub {
         }
     }
 
+    /// The settings of all the entries, together: a change of ten thousand devices must not take a transaction each.
+    async fn record_settings(&self, entries: &[OutboxEntry]) -> std::result::Result<(), StoreError> {
+        let mut changes = Vec::new();
+        for entry in entries {
+            // What cannot be read is told when its turn comes.
+            let Ok(Work { device: Some(id), settings, .. }) = serde_json::from_slice(&entry.work) else { continue };
+            let device = DeviceRef { id, key: entry.device };
+            changes.extend(settings.into_iter().map(|setting| {
+                let pass = match setting.by {
+                    Some(user) => access::accepted(user, device),
+                    None => access::device(device),
+                };
+                let value = setting.value.map(|text| RawJson::trusted(text.into()));
+                (pass, SettingWrite { id: setting.id, name: setting.name, value, at: setting.id.minted_at() })
+            }));
+        }
+        for changes in changes.chunks(SETTINGS_AT_ONCE) {
+            self.0.registry.settings_write(changes).await?;
+        }
+        Ok(())
+    }
+
     async fn tell_registry(&self, device: DeviceRef, work: Work) -> std::result::Result<(), StoreError> {
         let (registry, now) = (&self.0.registry, self.0.clock.now());
         let pass = access::system(device, "the device's design reports to the registry");
@@ -221,10 +254,6 @@ impl Hub {
         };
         if report.status.is_some() || !report.meta.is_empty() || report.location.is_some() {
             registry.device_report(&pass, &report, now).await?;
-        }
-        for setting in work.settings {
-            let write = SettingWrite { id: setting.id, name: setting.name, value: setting.value.map(raw) };
-            registry.setting_write(&access::device(device), write, now).await?;
         }
         Ok(())
     }

@@ -1,12 +1,11 @@
 //! Passwords: Argon2id, on a few threads of their own so that a flood of logins slows only logins.
 
-use std::sync::Arc;
-
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
 use isobar_model::chance::Chance;
 use isobar_model::error::{Error, Result};
-use tokio::sync::Semaphore;
+
+use crate::turns::Turns;
 
 /// Hashes computed at the same time: each takes about 19 MiB and tens of milliseconds.
 const AT_ONCE: usize = 2;
@@ -19,19 +18,18 @@ const DECOY: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAA
 
 /// Makes and checks password hashes.
 pub(crate) struct Passwords {
-    at_once: Arc<Semaphore>,
-    waiting: Arc<Semaphore>,
+    turns: Turns,
 }
 
 impl Passwords {
     pub(crate) fn new() -> Self {
-        Self { at_once: Arc::new(Semaphore::new(AT_ONCE)), waiting: Arc::new(Semaphore::new(WAITING_MAX)) }
+        Self { turns: Turns::new(AT_ONCE, WAITING_MAX) }
     }
 
     /// The hash of a new password.
     pub(crate) async fn hash(&self, password: String, chance: &Chance) -> Result<String> {
         let salt = chance.bits_256();
-        self.compute(move || hash(password.as_bytes(), &salt)).await?
+        self.turns.take(move || hash(password.as_bytes(), &salt)).await?
     }
 
     /// Whether the password is the one that was hashed; takes as long when there is no hash.
@@ -39,21 +37,10 @@ impl Passwords {
         let exists = known.is_some();
         let expected = known.unwrap_or_else(|| DECOY.to_owned());
         let same = self
-            .compute(move || Argon2::default().verify_password(password.as_bytes(), expected.as_str()).is_ok())
+            .turns
+            .take(move || Argon2::default().verify_password(password.as_bytes(), expected.as_str()).is_ok())
             .await?;
         Ok(same && exists)
-    }
-
-    async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-        let _place = self.waiting.try_acquire().map_err(|_| Error::Busy)?;
-        let permit = Arc::clone(&self.at_once).acquire_owned().await.map_err(Error::internal)?;
-        tokio::task::spawn_blocking(move || {
-            let done = work();
-            drop(permit);
-            done
-        })
-        .await
-        .map_err(Error::internal)
     }
 }
 

@@ -326,6 +326,11 @@ pub fn device(device: DeviceRef) -> CanWrite<DeviceRef> {
     CanWrite { target: device, actor: Actor::Device(device.id) }
 }
 
+/// What a user was allowed to do, and was told is done, is carried out in its name.
+pub fn accepted<T>(user: UserId, target: T) -> CanWrite<T> {
+    CanWrite { target, actor: Actor::User(user) }
+}
+
 /// Isobar acts by itself; the reason can be found with grep.
 pub fn system<T>(target: T, reason: &'static str) -> CanWrite<T> {
     CanWrite { target, actor: Actor::System(reason) }

@@ -122,6 +122,11 @@ impl<'a> Input<'a> {
         }
     }
 
+    /// A reader of an object that lies at `path` in the body.
+    pub fn item(tree: &'a Json<'a>, path: &'a str) -> Self {
+        Self { tree, prefix: path, faults: Faults::new() }
+    }
+
     /// The path of a member in the input.
     pub fn path(&self, name: &str) -> String {
         if self.prefix.is_empty() { name.to_owned() } else { format!("{}.{name}", self.prefix) }

@@ -63,10 +63,7 @@ impl Device {
 
     /// Where it stands: set by the design or a setting, or else `latitude` and `longitude` in its metadata.
     pub fn coordinates(&self) -> Option<Location> {
-        self.location.or_else(|| {
-            let meta = self.meta.tree();
-            Location::new(meta.get("latitude")?.as_f64()?, meta.get("longitude")?.as_f64()?)
-        })
+        self.location.or_else(|| Location::in_meta(&self.meta))
     }
 }
 
@@ -85,6 +82,27 @@ impl Location {
         let sound = (-90.0..=90.0).contains(&latitude) && (-180.0..=180.0).contains(&longitude);
         sound.then_some(Self { latitude, longitude })
     }
+
+    /// The place that metadata names: `latitude` and `longitude`, both numbers within their bounds.
+    pub fn in_meta(meta: &RawJson) -> Option<Self> {
+        let meta = meta.tree();
+        Self::new(meta.get("latitude")?.as_f64()?, meta.get("longitude")?.as_f64()?)
+    }
+}
+
+/// A device on a map (specification: Device location).
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlacedDevice {
+    /// Its identifier.
+    pub id: DeviceId,
+    /// Its name.
+    pub name: String,
+    /// The organization that owns it.
+    pub organization: OrganizationId,
+    /// Where it stands.
+    pub location: Location,
+    /// Its status.
+    pub status: Status,
 }
 
 /// A postal address.

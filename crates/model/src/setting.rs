@@ -1,8 +1,18 @@
 //! Device settings (specification: Device setting; contract: Settings).
 
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use crate::check::{Faults, Input};
+use crate::error::{Error, Result};
 use crate::ids::{DeviceId, SettingId};
-use crate::json::RawJson;
+use crate::json::{Json, RawJson};
 use crate::time::Timestamp;
+
+/// Longest name of a setting, in characters (specification: Field constraints).
+const NAME_MAX: usize = 128;
+/// Most items of a bulk operation.
+pub const BULK_ITEMS_MAX: usize = 10_000;
 
 /// One record of a device setting: a value that the device had, or has.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,4 +33,114 @@ pub struct SettingRecord {
     pub changed_to: Option<SettingId>,
     /// Who replaced it: a user or the device itself.
     pub changed_by: Option<String>,
+}
+
+/// The identifier of a setting that was never set: there is no record, so it is made of the device and the name, always
+/// the same. Like every other it says when it began, which is when the device did.
+pub fn unset_id(device: DeviceId, name: &str) -> SettingId {
+    let digest = Sha256::new().chain_update(device.bytes()).chain_update(name).finalize();
+    let mut bytes = *device.bytes();
+    bytes[6..].copy_from_slice(&digest[..10]);
+    // Version 7 and the variant of RFC 9562.
+    bytes[6] = 0x70 | bytes[6] & 0x0f;
+    bytes[8] = 0x80 | bytes[8] & 0x3f;
+    SettingId(Uuid::from_bytes(bytes))
+}
+
+/// One item of a bulk change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SettingItem {
+    /// The device, as it was named.
+    pub device: String,
+    /// The setting.
+    pub name: String,
+    /// The value.
+    pub value: RawJson,
+}
+
+impl SettingItem {
+    /// Reads the body of a bulk change: an array of `{deviceId, name, value}`.
+    pub fn read_all(tree: &Json<'_>) -> Result<Vec<SettingItem>> {
+        let mut faults = Faults::new();
+        let mut items = Vec::new();
+        for (index, item) in array(tree)?.iter().enumerate() {
+            let path = format!("[{index}]");
+            let Json::Object(_) = item else {
+                faults.add(path, format!("must be an object, not {}", item.kind()));
+                continue;
+            };
+            let mut input = Input::item(item, &path);
+            let device = input.required_text("deviceId", 0, usize::MAX);
+            let name = input.required_text("name", 1, NAME_MAX);
+            if input.member("value").is_none() {
+                input.fault("value", "is required");
+            }
+            let value = RawJson::from(input.member("value").unwrap_or(&Json::Null));
+            if let Some(item) = faults.gather(input.unless_any(SettingItem { device, name, value }))? {
+                items.push(item);
+            }
+        }
+        faults.unless_any(items)
+    }
+}
+
+/// Reads a body that is an array of device identifiers; what they name is looked at later, one by one.
+pub fn read_device_ids(tree: &Json<'_>) -> Result<Vec<String>> {
+    let mut faults = Faults::new();
+    let mut ids = Vec::new();
+    for (index, item) in array(tree)?.iter().enumerate() {
+        match item {
+            Json::Text(id) => ids.push(id.clone().into_owned()),
+            other => faults.add(format!("[{index}]"), format!("must be a string, not {}", other.kind())),
+        }
+    }
+    faults.unless_any(ids)
+}
+
+fn array<'t>(tree: &'t Json<'t>) -> Result<&'t [Json<'t>]> {
+    match tree {
+        Json::Array(items) if items.len() <= BULK_ITEMS_MAX => Ok(items),
+        Json::Array(_) => Err(Error::invalid("body", format!("must hold at most {BULK_ITEMS_MAX} items"))),
+        other => Err(Error::invalid("body", format!("must be an array, not {}", other.kind()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::parse;
+
+    fn faults<T: std::fmt::Debug>(read: Result<T>) -> Vec<String> {
+        match read {
+            Err(Error::Invalid(faults)) => faults.into_iter().map(|fault| fault.field).collect(),
+            other => panic!("no faults but {other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_bad_item_is_named() {
+        let body = r#"[{"deviceId": "d", "name": "n", "value": null}, {}, 7, {"deviceId": 1, "name": "", "value": 0}]"#;
+        let fields = faults(SettingItem::read_all(&parse(body).unwrap()));
+        assert_eq!(fields, ["[1].deviceId", "[1].name", "[1].value", "[2]", "[3].deviceId", "[3].name"]);
+        assert_eq!(faults(SettingItem::read_all(&parse("{}").unwrap())), ["body"]);
+        assert_eq!(faults(read_device_ids(&parse(r#"["d", 1, null]"#).unwrap())), ["[1]", "[2]"]);
+        let long = format!("[{}0]", "0,".repeat(BULK_ITEMS_MAX));
+        assert_eq!(faults(read_device_ids(&parse(&long).unwrap())), ["body"]);
+    }
+
+    #[test]
+    fn a_value_keeps_its_digits() {
+        let body = r#"[{"deviceId": "d", "name": "n", "value": 12345678901234567890.10}]"#;
+        let items = SettingItem::read_all(&parse(body).unwrap()).unwrap();
+        assert_eq!(items[0].value.text(), "12345678901234567890.10");
+    }
+
+    #[test]
+    fn a_setting_that_was_never_set_has_an_identifier_all_the_same() {
+        let device: DeviceId = "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap();
+        let id = unset_id(device, "limit");
+        assert_eq!((id, id.minted_at()), (unset_id(device, "limit"), device.minted_at()));
+        assert_eq!((id.0.get_version_num(), id.0.get_variant()), (7, uuid::Variant::RFC4122));
+        assert_ne!(id, unset_id(device, "mode"));
+    }
 }

@@ -194,8 +194,14 @@ impl Scene {
                 self.open();
             }
             Step::Query { device, element, query } => {
-                let found =
-                    store.values(&self.devices[device].reading(), ELEMENTS[element], query.clone()).await.unwrap();
+                let reading = self.devices[device].reading();
+                if query.newest_first().is_some() {
+                    let found = given::whole(store, &reading, ELEMENTS[element], &query).await;
+                    let unpaged = ValueQuery { page: page(1, u32::MAX), ..query.clone() };
+                    let expected = self.models[device].values(ELEMENTS[element], &unpaged);
+                    assert_eq!(found, expected.map(|(values, _)| values), "{query:?}");
+                }
+                let found = store.values(&reading, ELEMENTS[element], query.clone()).await.unwrap();
                 let found = found.map(|page| (page.items, page.total));
                 assert_eq!(found, self.models[device].values(ELEMENTS[element], &query), "{query:?}");
             }

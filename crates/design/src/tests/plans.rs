@@ -76,6 +76,22 @@ fn a_plan_knows_whether_it_reads_last_values() {
 }
 
 #[test]
+fn a_plan_knows_which_settings_it_reacts_to() {
+    let link = json!({"element": "out", "ability": "store"});
+    let plan = compile(json!({
+        "heard": {"type": "deviceSetting", "triggers": {"changed": [link]}},
+        "unheard": {"type": "deviceSetting", "triggers": {"changed": []}},
+        "in": {"type": "deviceEvent", "triggers": {"eventReceived": [link]}},
+        "out": {"type": "storage"},
+    }))
+    .unwrap();
+    assert!(plan.reacts_to("heard"));
+    for name in ["unheard", "in", "out", "nothing"] {
+        assert!(!plan.reacts_to(name), "{name}");
+    }
+}
+
+#[test]
 fn storage_elements_are_listed() {
     let plan = compile(transforming("payload")).unwrap();
     let mut names: Vec<&str> = plan.storage_elements().iter().map(|name| name.as_ref()).collect();

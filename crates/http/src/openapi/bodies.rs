@@ -188,3 +188,8 @@ pub(super) struct DeviceInput {
     street_address: Option<StreetAddress>,
     organization_id: Option<Id>,
 }
+
+/// A PNG, a JPEG or a WebP of at most 2 MiB and 4096 by 4096 pixels, in Base64: bare, or as a data URI (`data:image/png;base64,…`).
+#[derive(ToSchema)]
+#[schema(value_type = String)]
+pub(super) struct ImageText(String);

@@ -3,6 +3,7 @@
 mod bodies;
 mod operations;
 mod parameters;
+mod setting_bodies;
 
 use std::sync::OnceLock;
 
@@ -24,7 +25,7 @@ use utoipa::openapi::{
     HttpMethod, InfoBuilder, OpenApi, OpenApiBuilder, PathsBuilder, Ref, RefOr, Required, Response, Server,
 };
 
-use self::operations::{OPERATIONS, Operation, Schemas, Success, of};
+use self::operations::{OPERATIONS, Operation, Schemas, Shape, Success, of};
 use crate::call::{Call, REFRESH_COOKIE};
 use crate::problem::ErrorBody;
 use crate::reply::{self, Answer};
@@ -97,7 +98,7 @@ fn described(row: &RouteRow, said: &Operation, schemas: &mut Schemas) -> Operati
     }
     if let Some(shape) = said.body {
         let body = ContentBuilder::new().schema(Some(shape(schemas))).build();
-        let body = RequestBodyBuilder::new().required(Some(Required::True)).content(JSON, body).build();
+        let body = RequestBodyBuilder::new().required(Some(Required::True)).content(said.body_type, body).build();
         operation = operation.request_body(Some(body));
     }
     for success in said.successes {
@@ -132,10 +133,14 @@ fn may_refuse(row: &RouteRow, said: &Operation, status: u16) -> bool {
 fn succeeded(success: Success, schemas: &mut Schemas) -> (u16, Response) {
     match success {
         Success::Json(status, shape) => (status, content("Success", JSON, Some(shape(schemas)))),
-        Success::Page(status, shape) => {
-            let (meta, list) = (of::<Meta>(schemas), ArrayBuilder::new().items(shape(schemas)));
-            let envelope = ObjectBuilder::new().property("meta", meta).property("data", list);
-            (status, content("Success", JSON, Some(envelope.required("meta").required("data").into())))
+        Success::Page(status, shape) => (status, content("Success", JSON, Some(envelope(shape, schemas)))),
+        Success::PageOr(status, shape, others) => {
+            let mut response = content("Success", JSON, Some(envelope(shape, schemas)));
+            for kind in others {
+                let text = ContentBuilder::new().schema(Some(ObjectBuilder::new().schema_type(Type::String))).build();
+                response.content.insert((*kind).to_owned(), RefOr::T(text));
+            }
+            (status, response)
         }
         Success::Array(status, shape) => {
             let list = ArrayBuilder::new().items(shape(schemas));
@@ -147,6 +152,13 @@ fn succeeded(success: Success, schemas: &mut Schemas) -> (u16, Response) {
         }
         Success::Empty(status) => (status, content("Success, without content", JSON, None)),
     }
+}
+
+/// The pagination envelope around these.
+fn envelope(shape: Shape, schemas: &mut Schemas) -> RefOr<Schema> {
+    let (meta, list) = (of::<Meta>(schemas), ArrayBuilder::new().items(shape(schemas)));
+    let envelope = ObjectBuilder::new().property("meta", meta).property("data", list);
+    envelope.required("meta").required("data").into()
 }
 
 fn content(says: &str, kind: &str, schema: Option<RefOr<Schema>>) -> Response {

@@ -5,13 +5,16 @@ use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Ref, RefOr};
 
 use super::bodies::{
-    AccountName, ApiKeyInput, DeviceInput, Login, NewUser, OrganizationInput, ProjectInput, ReadMark, ResetInput,
-    SpecificationInput, SystemMessage, UserInput,
+    AccountName, ApiKeyInput, DeviceInput, ImageText, Login, NewUser, OrganizationInput, ProjectInput, ReadMark,
+    ResetInput, SpecificationInput, SystemMessage, UserInput,
 };
 use super::parameters::*;
+use super::setting_bodies::{DeviceIds, SettingItems, SettingValue};
+use crate::locations::DeviceLocationJson;
 use crate::notifications::NotificationJson;
 use crate::problem::ErrorBody;
 use crate::routes::Verb::{self, Delete, Get, Post, Put};
+use crate::setting_views::{DefaultsOutcomeJson, DeviceSettingJson, SettingsOutcomeJson};
 use crate::views::{
     AnyJson, ApiKeyJson, DeviceJson, EventJson, IdJson, LastValuesJson, NewApiKeyJson, NewDeviceJson, OrganizationJson,
     ProjectJson, SpecificationJson, StorageElementJson, StorageListJson, StoredValueJson, TokenJson, TokensJson,
@@ -35,6 +38,8 @@ pub(super) enum Success {
     Json(u16, Shape),
     /// The pagination envelope around these.
     Page(u16, Shape),
+    /// The same, or all of it in one of these other forms.
+    PageOr(u16, Shape, &'static [&'static str]),
     /// A JSON array of these.
     Array(u16, Shape),
     Other(u16, &'static str),
@@ -49,13 +54,22 @@ pub(super) struct Operation {
     pub summary: &'static str,
     pub parameters: &'static [Param],
     pub body: Option<Shape>,
+    /// What the body says that it is.
+    pub body_type: &'static str,
     pub successes: &'static [Success],
 }
 
-use Success::{Array, Empty, Json, Other, Page};
+use Success::{Array, Empty, Json, Other, Page, PageOr};
 
 /// `operation!(tag, method path, summary, [parameters], body, [successes])`
+/// A body that is no JSON: `text <shape>` in the place of the body.
 macro_rules! operation {
+    ($tag:literal, $method:ident $path:literal, $summary:literal, [$($parameter:ident),*], text $body:expr, [$($success:expr),*]) => {
+        Operation {
+            body_type: "text/plain",
+            ..operation!($tag, $method $path, $summary, [$($parameter),*], Some($body), [$($success),*])
+        }
+    };
     ($tag:literal, $method:ident $path:literal, $summary:literal, [$($parameter:ident),*], $body:expr, [$($success:expr),*]) => {
         Operation {
             method: $method,
@@ -64,6 +78,7 @@ macro_rules! operation {
             summary: $summary,
             parameters: &[$($parameter),*],
             body: $body,
+            body_type: "application/json",
             successes: &[$($success),*],
         }
     };
@@ -94,6 +109,11 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("organizations", Post "/v2/organizations", "Create an organization",
         [], Some(of::<OrganizationInput>), [Json(201, of::<OrganizationJson>)]),
     operation!("organizations", Get "/v2/organizations/{id}", "Fetch an organization", [], None, [Json(200, of::<OrganizationJson>)]),
+    operation!("organizations", Get "/v2/organizations/{id}/image", "Fetch an organization's image as it was posted", [], None, [Other(200, "text/plain")]),
+    operation!("organizations", Post "/v2/organizations/{id}/image", "Update an organization's image: a PNG, JPEG or WebP in Base64, bare or as a data URI",
+        [], text of::<ImageText>, [Json(200, of::<ErrorBody>)]),
+    operation!("organizations", Get "/v2/organizations/{id}/image.png", "Fetch an organization's image as a picture",
+        [IF_NONE_MATCH], None, [Other(200, "image/png"), Empty(304)]),
 
     operation!("projects", Get "/v2/projects", "List projects",
         [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_BY, ENTITY_LIST, FILTER_TYPE], None, [Page(200, of::<ProjectJson>)]),
@@ -104,6 +124,11 @@ pub(super) const OPERATIONS: &[Operation] = &[
         [], None, [Json(200, of::<SpecificationJson>)]),
     operation!("projects", Put "/v2/projects/{id}/specification", "Overwrite a project's specification",
         [], Some(of::<SpecificationInput>), [Json(200, of::<SpecificationJson>)]),
+    operation!("projects", Get "/v2/projects/{id}/image", "Fetch a project's image as it was posted", [], None, [Other(200, "text/plain")]),
+    operation!("projects", Post "/v2/projects/{id}/image", "Update a project's image: a PNG, JPEG or WebP in Base64, bare or as a data URI",
+        [], text of::<ImageText>, [Json(200, of::<ErrorBody>)]),
+    operation!("projects", Get "/v2/projects/{id}/image.png", "Fetch a project's image as a picture",
+        [IF_NONE_MATCH], None, [Other(200, "image/png"), Empty(304)]),
 
     operation!("users", Get "/v2/users", "List users",
         [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_BY, ENTITY_LIST], None, [Page(200, of::<UserJson>)]),
@@ -116,6 +141,11 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("users", Post "/v2/users/{id}/apiKeys", "Create an API key, shown this once",
         [], Some(of::<ApiKeyInput>), [Json(201, of::<NewApiKeyJson<'static>>)]),
     operation!("users", Delete "/v2/users/{id}/apiKeys/{keyId}", "Delete an API key", [], None, [Empty(204)]),
+    operation!("users", Get "/v2/users/{id}/image", "Fetch a user's image as it was posted", [], None, [Other(200, "text/plain")]),
+    operation!("users", Post "/v2/users/{id}/image", "Update a user's image: a PNG, JPEG or WebP in Base64, bare or as a data URI",
+        [], text of::<ImageText>, [Json(200, of::<ErrorBody>)]),
+    operation!("users", Get "/v2/users/{id}/image.png", "Fetch a user's image as a picture",
+        [IF_NONE_MATCH], None, [Other(200, "image/png"), Empty(304)]),
 
     operation!("notifications", Get "/v2/notifications", "List the caller's notifications, newest first",
         [PAGE, LIMIT, UNREAD], None, [Page(200, of::<NotificationJson>)]),
@@ -134,19 +164,42 @@ pub(super) const OPERATIONS: &[Operation] = &[
         [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_BY, LAST_VALUES, ENTITY_LIST], None, [Page(200, of::<DeviceJson>)]),
     operation!("devices", Post "/v2/devices", "Create a device; its token is shown this once",
         [], Some(of::<DeviceInput>), [Json(201, of::<NewDeviceJson<'static>>)]),
+    operation!("devices", Get "/v2/devices/locations", "List the devices that have coordinates, in the order they were made",
+        [DEPTH, PAGE, LIMIT, ORGANIZATION_ID], None, [Page(200, of::<DeviceLocationJson>)]),
     operation!("devices", Get "/v2/devices/{id}", "Fetch a device", [LAST_VALUES], None, [Json(200, of::<DeviceJson>)]),
     operation!("devices", Put "/v2/devices/{id}", "Update a device", [LAST_VALUES], Some(of::<DeviceInput>), [Json(200, of::<DeviceJson>)]),
     operation!("devices", Delete "/v2/devices/{id}", "Delete a device with everything it said", [], None, [Empty(204)]),
     operation!("devices", Post "/v2/devices/{id}/token", "Issue a new device token, which ends the old one",
         [], None, [Json(201, of::<TokenJson<'static>>)]),
+    operation!("devices", Get "/v2/devices/{id}/image", "Fetch a device's image as it was posted", [], None, [Other(200, "text/plain")]),
+    operation!("devices", Post "/v2/devices/{id}/image", "Update a device's image: a PNG, JPEG or WebP in Base64, bare or as a data URI",
+        [], text of::<ImageText>, [Empty(204)]),
+    operation!("devices", Delete "/v2/devices/{id}/image", "Delete a device's image", [], None, [Empty(204)]),
+    operation!("devices", Get "/v2/devices/{id}/image.png", "Fetch a device's image as a picture",
+        [IF_NONE_MATCH], None, [Other(200, "image/png"), Empty(304)]),
 
-    operation!("data", Get "/v2/devices/{id}/data/{elementName}", "List stored values, newest first",
-        [PAGE, LIMIT, FROM, TO, SORT_BY, FILTER], None, [Page(200, of::<StoredValueJson>)]),
+    operation!("data", Get "/v2/devices/{id}/data/{elementName}", "List stored values, newest first; as CSV or NDJSON: all of them",
+        [PAGE, LIMIT, FROM, TO, SORT_BY, FILTER, COLUMNS], None,
+        [PageOr(200, of::<StoredValueJson>, &["text/csv", "application/x-ndjson"])]),
     operation!("data", Get "/v2/devices/{id}/last/{elementName}", "Fetch the last values", [], None, [Json(200, of::<LastValuesJson>)]),
     operation!("data", Get "/v2/devices/{id}/storage", "List storage elements", [PAGE, LIMIT], None, [Json(200, of::<StorageListJson>)]),
     operation!("data", Delete "/v2/devices/{id}/storage", "Delete all storage elements, for good", [], None, [Empty(204)]),
     operation!("data", Get "/v2/devices/{id}/storage/{elementName}", "Fetch a storage element", [], None, [Json(200, of::<StorageElementJson>)]),
     operation!("data", Delete "/v2/devices/{id}/storage/{elementName}", "Delete a storage element, for good", [], None, [Empty(204)]),
+
+    operation!("settings", Get "/v2/devices/{id}/settings", "List the settings of a device, by listOrder and name",
+        [PAGE, LIMIT, SORT_BY], None, [Page(200, of::<DeviceSettingJson>)]),
+    operation!("settings", Delete "/v2/devices/{id}/settings", "Reset all settings to their defaults", [], None, [Empty(204)]),
+    operation!("settings", Get "/v2/devices/{id}/settings/history", "List the replaced records of settings, newest first",
+        [PAGE, LIMIT, SORT_BY], None, [Page(200, of::<DeviceSettingJson>)]),
+    operation!("settings", Get "/v2/devices/{id}/settings/{settingName}", "Fetch a setting", [], None, [Json(200, of::<DeviceSettingJson>)]),
+    operation!("settings", Put "/v2/devices/{id}/settings/{settingName}", "Change a setting: the body is its value",
+        [], Some(of::<SettingValue>), [Json(200, of::<DeviceSettingJson>)]),
+    operation!("settings", Delete "/v2/devices/{id}/settings/{settingName}", "Reset a setting to its default", [], None, [Empty(204)]),
+    operation!("settings", Post "/v2/devices/settings", "Change settings of many devices, each item by itself",
+        [], Some(of::<SettingItems>), [Json(200, of::<SettingsOutcomeJson>)]),
+    operation!("settings", Post "/v2/devices/settings/defaults", "Fetch the default settings of the projects of these devices",
+        [], Some(of::<DeviceIds>), [Json(200, of::<DefaultsOutcomeJson>)]),
 
     operation!("events", Get "/v2/devices/{deviceId}/events", "List the event history, newest first",
         [DEVICE_EVENTS, CLOUD_EVENTS, LIMIT, PAGE, FROM, TO], None, [Page(200, of::<EventJson>)]),

@@ -62,6 +62,11 @@ pub(super) const FILTER: Param = query(
     "filter[<field>][<operator>]=<value>, all of which must hold. Fields: createdAt, id, payload, payload.<path>. \
      Operators: eq, ne, lt, lte, gt, gte, in, nin (the last two take a comma-separated list)",
 );
+pub(super) const COLUMNS: Param = query(
+    "columns",
+    Kind::Texts,
+    "Columns of the CSV: createdAt, id, payload (these three by default), payload.<path>",
+);
 pub(super) const FILTER_TYPE: Param = query("filter[type]", Kind::Text, "Only projects of this type");
 pub(super) const DEVICE_ID: Param =
     query("deviceId", Kind::Id, "The device; required unless a device token says which it is");
@@ -76,6 +81,8 @@ pub(super) const DEVICE_EVENTS: Param = query("deviceEvents", Kind::Boolean(true
 pub(super) const CLOUD_EVENTS: Param = query("cloudEvents", Kind::Boolean(true), "With cloud events");
 pub(super) const IDEMPOTENCY_KEY: Param =
     header("Idempotency-Key", Kind::Text, "The same key for the same device within 24 hours does nothing again");
+pub(super) const IF_NONE_MATCH: Param =
+    header("If-None-Match", Kind::Text, "The entity tag of the picture at hand; 304 when it is still the same");
 pub(super) const LAST_EVENT_ID: Param = header("Last-Event-ID", Kind::Id, "Resume after this event");
 
 impl Param {

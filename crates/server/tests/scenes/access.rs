@@ -8,6 +8,7 @@ use isobar_model::role::Role;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
+use crate::images::TINY_PNG;
 use crate::support::app::{new_user, with_json};
 use crate::support::person::text;
 use crate::support::{Answer, Device, NOBODY, Person, TestApp};
@@ -17,6 +18,8 @@ struct Case {
     /// Its path, with names in it.
     path: String,
     body: Option<Value>,
+    /// Whether the body is a text, sent as such.
+    is_text: bool,
     /// What somebody hears from whom the named thing is hidden; none: it names nothing.
     hidden: Option<u16>,
     /// What somebody hears whose role is high enough.
@@ -26,12 +29,22 @@ struct Case {
 fn case(path: &str, body: Option<Value>, success: u16) -> Case {
     let names = path.split(['/', '?', '=', '&']).any(|part| part.parse::<DeviceId>().is_ok());
     let hidden = names.then_some(404);
-    Case { path: path.to_owned(), body, hidden, success }
+    Case { path: path.to_owned(), body, is_text: false, hidden, success }
+}
+
+/// The case of an image of something that has one.
+fn case_of_image(row: &RouteRow, owner: &str) -> Case {
+    let body = (row.method.name() == "POST").then(|| json!(TINY_PNG));
+    let is_device = row.path.starts_with("/v2/devices");
+    let success = if is_device && row.method.name() != "GET" { 204 } else { 200 };
+    Case { is_text: true, ..case(&row.path.replace("{id}", owner), body, success) }
 }
 
 /// What paths and bodies can name.
 struct Things<'a> {
     fridge: Device<'a>,
+    /// It has a setting, `limit`.
+    thermostat: Device<'a>,
     project: String,
     organization: String,
     /// A user of the lowest rank, and a key of its own.
@@ -48,13 +61,21 @@ impl<'a> Things<'a> {
         let cloud_event = fridge.queues("alarm", json!(1)).await;
         let keys = format!("/v2/users/{}/apiKeys", user.id);
         let key = text(&user.post(&keys, json!({"name": "own"})).await.created(), "id").to_owned();
+        for owner in [format!("users/{}", user.id), format!("devices/{}", fridge.id)] {
+            ana.post_plain(&format!("/v2/{owner}/image"), TINY_PNG).await;
+        }
+        for owner in [format!("organizations/{}", ana.organization), format!("projects/{}", ana.project().await)] {
+            ana.post_plain(&format!("/v2/{owner}/image"), TINY_PNG).await.is(200);
+        }
         let (project, organization) = (ana.project().await.to_owned(), ana.organization.clone());
-        Self { fridge, project, organization, user: user.id.clone(), key, event, cloud_event }
+        let limit = json!({"type": "deviceSetting", "properties": {"inputType": "number"}});
+        let thermostat = ana.creates_device_of(&ana.designs(json!({"limit": limit})).await, "thermostat").await;
+        Self { fridge, thermostat, project, organization, user: user.id.clone(), key, event, cloud_event }
     }
 
     /// The case of a row. A row without one fails the scene.
     fn case(&self, row: &RouteRow) -> Case {
-        let Self { fridge, project, organization, user, key, event, cloud_event } = self;
+        let Self { fridge, thermostat, project, organization, user, key, event, cloud_event } = self;
         let device = &fridge.id;
         let new_device = json!({"name": "new", "projectUuid": project});
         let own = |rest: &str| format!("/v2/devices/{device}{rest}");
@@ -103,6 +124,13 @@ impl<'a> Things<'a> {
             ("PUT", "/v2/notifications/{id}") => {
                 case(&format!("/v2/notifications/{NOBODY}"), Some(json!({"read": true})), 404)
             }
+            (_, "/v2/organizations/{id}/image" | "/v2/organizations/{id}/image.png") => {
+                case_of_image(row, organization)
+            }
+            (_, "/v2/projects/{id}/image" | "/v2/projects/{id}/image.png") => case_of_image(row, project),
+            (_, "/v2/users/{id}/image" | "/v2/users/{id}/image.png") => case_of_image(row, user),
+            (_, "/v2/devices/{id}/image" | "/v2/devices/{id}/image.png") => case_of_image(row, device),
+            ("GET", "/v2/devices/locations") => case(&format!("{}?organizationId={organization}", row.path), None, 200),
             ("POST", "/v2/devices") => case(row.path, Some(new_device), 201),
             ("GET", "/v2/devices/{id}") => case(&own(""), None, 200),
             ("PUT", "/v2/devices/{id}") => case(&own(""), Some(new_device), 200),
@@ -114,6 +142,19 @@ impl<'a> Things<'a> {
             ("DELETE", "/v2/devices/{id}/storage") => case(&own("/storage"), None, 204),
             ("GET", "/v2/devices/{id}/storage/{elementName}") => case(&own("/storage/reading"), None, 200),
             ("DELETE", "/v2/devices/{id}/storage/{elementName}") => case(&own("/storage/reading"), None, 204),
+            ("GET" | "DELETE", "/v2/devices/{id}/settings") => {
+                case(&thermostat.at("settings"), None, if row.method.name() == "GET" { 200 } else { 204 })
+            }
+            ("GET", "/v2/devices/{id}/settings/history") => case(&thermostat.at("settings/history"), None, 200),
+            ("GET", "/v2/devices/{id}/settings/{settingName}") => case(&thermostat.at("settings/limit"), None, 200),
+            ("PUT", "/v2/devices/{id}/settings/{settingName}") => {
+                case(&thermostat.at("settings/limit"), Some(json!(4)), 200)
+            }
+            ("DELETE", "/v2/devices/{id}/settings/{settingName}") => case(&thermostat.at("settings/limit"), None, 204),
+            ("POST", "/v2/devices/settings") => {
+                case(row.path, Some(json!([{"deviceId": thermostat.id, "name": "limit", "value": 5}])), 200)
+            }
+            ("POST", "/v2/devices/settings/defaults") => case(row.path, Some(json!([thermostat.id])), 200),
             ("GET", "/v2/devices/{deviceId}/events") => case(&own("/events"), None, 200),
             ("GET", "/v2/devices/{deviceId}/events/{id}") => case(&own(&format!("/events/{event}")), None, 200),
             ("POST", "/v2/events/device") => {
@@ -158,7 +199,10 @@ impl<'a> Cast<'a> {
 fn request(app: &TestApp, row: &RouteRow, case: &Case) -> RequestBuilder {
     let method: Method = row.method.name().parse().unwrap();
     let request = app.request(method, &case.path);
-    case.body.iter().fold(request, with_json)
+    match &case.body {
+        Some(Value::String(text)) if case.is_text => request.header("content-type", "text/plain").body(text.clone()),
+        body => body.iter().fold(request, with_json),
+    }
 }
 
 /// The status of an answer, read to its end unless it is a success, which may have none.
@@ -286,7 +330,7 @@ async fn the_thing_comes_before_the_role_and_the_role_before_the_body() {
         case.body = case.body.map(|_| json!("no object, and no null"));
         let is_event = row.path.starts_with("/v2/events/");
         let Some(action) = row.action.filter(|_| case.body.is_some() && !is_event) else { continue };
-        if action.minimum_role() > Role::BasicUser && row.path != "/v2/users/{id}/apiKeys" {
+        if action.minimum_role() > Role::BasicUser && !row.path.starts_with("/v2/users/{id}/") {
             let refused = request(&app, &row, &case).bearer_auth(&user.jwt);
             assert_eq!(status(refused).await, 403, "{} tells its faults", name(&row));
         }

@@ -95,6 +95,19 @@ impl Registry {
         row.map(|row| Ok((DeviceRef { id, key: row.key("key")? }, row.lineage("lineage")?))).transpose()
     }
 
+    /// Where many devices belong, in no order; what does not exist is left out.
+    pub async fn device_placements(&self, ids: &[DeviceId]) -> Result<Vec<(DeviceRef, Lineage)>> {
+        let query = Sql::new(
+            "SELECT d.id, d.key, o.lineage FROM devices d JOIN organizations o ON o.id = d.organization_id \
+             WHERE d.id",
+        );
+        let rows = all(&self.db.read, query.among(self.db.dialect, ids)).await?;
+        let placement = |row: &Row| -> Result<_> {
+            Ok((DeviceRef { id: row.id("id")?, key: row.key("key")? }, row.lineage("lineage")?))
+        };
+        rows.iter().map(placement).collect()
+    }
+
     /// The device of a number.
     pub async fn device_by_key(&self, key: DeviceKey) -> Result<Option<DeviceRef>> {
         let row = one(&self.db.read, Sql::new("SELECT id FROM devices WHERE key = ?").bind(key)).await?;
@@ -126,6 +139,12 @@ impl Registry {
         Ok(read(&self.db.read, &[pass.target().id]).await?.pop())
     }
 
+    /// Many devices, in no order; those that are gone are left out.
+    pub async fn devices_fetch(&self, passes: &[CanRead<DeviceRef>]) -> Result<Vec<Device>> {
+        let ids: Vec<_> = passes.iter().map(|pass| pass.target().id).collect();
+        read(&self.db.read, &ids).await
+    }
+
     /// Changes a device; another organization takes it in only where it has room.
     pub async fn device_update(
         &self,
@@ -142,9 +161,11 @@ impl Registry {
         if before.organization != change.organization {
             move_device(&tx, &before, change.organization).await?;
         }
+        let place = before.location.or_else(|| Location::in_meta(&change.meta));
         let update = Sql::new(
             "UPDATE devices SET name = ?, project_id = ?, organization_id = ?, version = ?, protocol = ?, \
-             protocols = ?, meta = ?, description = ?, street_address = ?, updated_at = ? WHERE id = ?",
+             protocols = ?, meta = ?, description = ?, street_address = ?, place_latitude = ?, place_longitude = ?, \
+             updated_at = ? WHERE id = ?",
         )
         .bind(change.name.as_str())
         .bind(change.project)
@@ -155,6 +176,8 @@ impl Registry {
         .bind(change.meta.clone())
         .bind(change.description.clone())
         .bind(change.street_address.as_ref().map(written).transpose()?)
+        .bind(place.map(|place| place.latitude))
+        .bind(place.map(|place| place.longitude))
         .bind(now)
         .bind(id);
         run(&tx, update).await?;
@@ -207,13 +230,17 @@ impl Registry {
         if (status, location, &meta) == (before.status, before.location, &before.meta) {
             return Ok(());
         }
+        let place = location.or_else(|| Location::in_meta(&meta));
         let update = Sql::new(
-            "UPDATE devices SET status = ?, latitude = ?, longitude = ?, meta = ?, updated_at = ? WHERE id = ?",
+            "UPDATE devices SET status = ?, latitude = ?, longitude = ?, meta = ?, place_latitude = ?, \
+             place_longitude = ?, updated_at = ? WHERE id = ?",
         )
         .bind(i64::from(status.number()))
         .bind(location.map(|location| location.latitude))
         .bind(location.map(|location| location.longitude))
         .bind(meta.clone())
+        .bind(place.map(|place| place.latitude))
+        .bind(place.map(|place| place.longitude))
         .bind(now)
         .bind(before.id);
         run(&tx, update).await?;
@@ -232,10 +259,11 @@ async fn insert(
     new: &NewDevice,
     now: Timestamp,
 ) -> Result<DeviceKey> {
+    let place = Location::in_meta(&new.meta);
     let insert = Sql::new(
         "INSERT INTO devices (id, organization_id, project_id, token, name, version, protocol, protocols, meta, \
-         description, street_address, created_by, created_at, updated_at) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING key",
+         description, street_address, place_latitude, place_longitude, created_by, created_at, updated_at) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING key",
     )
     .bind(new.id)
     .bind(organization)
@@ -248,6 +276,8 @@ async fn insert(
     .bind(new.meta.clone())
     .bind(new.description.clone())
     .bind(new.street_address.as_ref().map(written).transpose()?)
+    .bind(place.map(|place| place.latitude))
+    .bind(place.map(|place| place.longitude))
     .bind(new.created_by)
     .bind(now)
     .bind(now);

@@ -1,5 +1,7 @@
 //! Device settings: each change is a record; the one that it replaces is kept and says by what and whom.
 
+use std::collections::{HashMap, HashSet};
+
 use isobar_model::access::{Actor, CanRead, CanWrite};
 use isobar_model::ids::{DeviceId, DeviceRef, SettingId};
 use isobar_model::json::RawJson;
@@ -7,17 +9,24 @@ use isobar_model::page::{ListRequest, Page};
 use isobar_model::setting::SettingRecord;
 use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
+use serde_json::json;
 
 use super::lists::{Listing, in_order};
-use super::sql::{Row, Sql, all, one, run};
+use super::sql::{Column, Dialect, Row, Sql, all, run, without_nul};
 use super::{Registry, db};
-use crate::error::{Result, StoreError};
+use crate::error::Result;
 
 const LISTING: Listing = Listing {
     from: "settings s",
     id: "s.id",
     search: None,
-    sorts: &[("changedAt", "s.changed_at"), ("createdAt", "s.created_at"), ("name", "s.name")],
+    sorts: &[
+        ("changedAt", "s.changed_at"),
+        ("createdAt", "s.created_at"),
+        ("name", "s.name"),
+        // A replaced record was touched last when it was replaced.
+        ("updatedAt", "s.changed_at"),
+    ],
     order: "-changedAt",
 };
 
@@ -33,6 +42,18 @@ pub struct SettingWrite {
     pub name: String,
     /// The value; none: back to the default.
     pub value: Option<RawJson>,
+    /// When it was changed.
+    pub at: Timestamp,
+}
+
+/// A record to be made, and what it is replaced by in the same breath.
+struct NewRecord<'a> {
+    device: DeviceRef,
+    /// As it is stored.
+    name: String,
+    write: &'a SettingWrite,
+    by: Option<String>,
+    next: Option<usize>,
 }
 
 impl Registry {
@@ -43,42 +64,37 @@ impl Registry {
         rows.iter().map(|row| setting(row, pass.target().id)).collect()
     }
 
-    /// Changes a setting: makes a record, and notes in the one before it what replaced it.
-    pub async fn setting_write(
-        &self,
-        pass: &CanWrite<DeviceRef>,
-        write: SettingWrite,
-        now: Timestamp,
-    ) -> Result<SettingRecord> {
-        let device = *pass.target();
+    /// The records in force of many devices, in no order.
+    pub async fn settings_of_many(&self, passes: &[CanRead<DeviceRef>]) -> Result<Vec<SettingRecord>> {
+        let query = Sql::new(
+            "SELECT d.id AS device, s.id, s.name, s.value, s.created_at, s.changed_at, s.changed_to, s.changed_by \
+             FROM devices d JOIN settings s ON s.device_key = d.key AND s.changed_at IS NULL WHERE d.id",
+        );
+        let rows = all(&self.db.read, query.among(self.db.dialect, passes.iter().map(|pass| pass.target().id))).await?;
+        rows.iter().map(|row| setting(row, row.id("device")?)).collect()
+    }
+
+    /// Changes settings, in this order, all or none of it: each makes a record, and notes in the one before it what
+    /// replaced it. Settings of devices that are gone are left out.
+    pub async fn settings_write(&self, changes: &[(CanWrite<DeviceRef>, SettingWrite)]) -> Result<()> {
         let tx = self.db.begin().await?;
-        // Changes of one device come one after the other.
-        let hold = Sql::new("SELECT key FROM devices WHERE key = ? AND id = ?").bind(device.key).bind(device.id);
-        let held = one(&tx, hold.text(self.db.dialect.hold_for_change())).await?;
-        held.ok_or(StoreError::Gone("device"))?;
-        if let Some(written) = record(&tx, device, write.id).await? {
-            return Ok(written);
-        }
-        let replace = Sql::new(
-            "UPDATE settings SET changed_at = ?, changed_to = ?, changed_by = ? \
-             WHERE device_key = ? AND name = ? AND changed_at IS NULL",
-        )
-        .bind(now)
-        .bind(write.id)
-        .bind(changer(pass.actor()))
-        .bind(device.key)
-        .bind(write.name.as_str());
-        run(&tx, replace).await?;
-        let insert = Sql::new("INSERT INTO settings (id, device_key, name, value, created_at) VALUES (?, ?, ?, ?, ?)")
-            .bind(write.id)
-            .bind(device.key)
-            .bind(write.name.as_str())
-            .bind(write.value)
-            .bind(now);
-        run(&tx, insert).await?;
-        let written = record(&tx, device, write.id).await?.ok_or(StoreError::Gone("setting"))?;
-        db::commit(tx).await?;
-        Ok(written)
+        let devices = hold_devices(&tx, changes).await?;
+        let written = written(&tx, changes).await?;
+        let there = |device: &DeviceRef| devices.contains(device);
+        let new = changes.iter().filter(|(pass, write)| there(pass.target()) && !written.contains(&write.id));
+        let mut records: Vec<_> = new
+            .map(|(pass, write)| NewRecord {
+                device: *pass.target(),
+                name: without_nul(write.name.clone()),
+                write,
+                by: changer(pass.actor()),
+                next: None,
+            })
+            .collect();
+        let first = chain(&mut records);
+        replace(&tx, &records, &first).await?;
+        insert(&tx, &records).await?;
+        db::commit(tx).await
     }
 
     /// The replaced records of a device, newest first unless asked otherwise.
@@ -107,9 +123,92 @@ fn changer(actor: Actor) -> Option<String> {
     }
 }
 
-async fn record(connection: &impl ConnectionTrait, device: DeviceRef, id: SettingId) -> Result<Option<SettingRecord>> {
-    let query = Sql::new(SELECT).text("s.id = ? AND s.device_key = ?").bind(id).bind(device.key);
-    one(connection, query).await?.map(|row| setting(&row, device.id)).transpose()
+/// Changes of one device come one after the other. Held in the order of their numbers, so that nobody waits in a ring.
+async fn hold_devices(
+    tx: &impl ConnectionTrait,
+    changes: &[(CanWrite<DeviceRef>, SettingWrite)],
+) -> Result<HashSet<DeviceRef>> {
+    let dialect = Dialect::of(tx);
+    let ids: HashSet<DeviceId> = changes.iter().map(|(pass, _)| pass.target().id).collect();
+    let query = Sql::new("SELECT id, key FROM devices WHERE id").among(dialect, ids).text(" ORDER BY key");
+    let rows = all(tx, query.text(dialect.hold_for_change())).await?;
+    rows.iter().map(|row| Ok(DeviceRef { id: row.id("id")?, key: row.key("key")? })).collect()
+}
+
+/// Those of the records that are there already.
+async fn written(
+    tx: &impl ConnectionTrait,
+    changes: &[(CanWrite<DeviceRef>, SettingWrite)],
+) -> Result<HashSet<SettingId>> {
+    let ids = changes.iter().map(|(_, write)| write.id);
+    let rows = all(tx, Sql::new("SELECT id FROM settings WHERE id").among(Dialect::of(tx), ids)).await?;
+    rows.iter().map(|row| row.id("id")).collect()
+}
+
+/// Finds which of the records are replaced by others of them. The first of each setting, which replace what was there.
+fn chain(records: &mut [NewRecord<'_>]) -> Vec<usize> {
+    let (mut first, mut newest) = (Vec::new(), HashMap::new());
+    for index in 0..records.len() {
+        let of = (records[index].device, records[index].name.clone());
+        match newest.insert(of, index) {
+            Some(before) => records[before].next = Some(index),
+            None => first.push(index),
+        }
+    }
+    first
+}
+
+/// Notes in the records in force what replaces them.
+async fn replace(tx: &impl ConnectionTrait, records: &[NewRecord<'_>], first: &[usize]) -> Result<()> {
+    let columns = [
+        Column::Number("device"),
+        Column::Text("setting"),
+        Column::Number("moment"),
+        Column::Text("successor"),
+        Column::Text("author"),
+    ];
+    let rows = first.iter().filter_map(|index| records.get(*index)).map(|record| {
+        let NewRecord { device, name, write, by, .. } = record;
+        json!([device.key.0, name, write.at.millis(), write.id, by])
+    });
+    let update = Sql::new(
+        "UPDATE settings SET changed_at = t.moment, changed_to = t.successor, changed_by = t.author FROM ",
+    )
+    .relation(Dialect::of(tx), &columns, rows)
+    .text(" AS t WHERE settings.device_key = t.device AND settings.name = t.setting AND settings.changed_at IS NULL");
+    run(tx, update).await.map(|_| ())
+}
+
+async fn insert(tx: &impl ConnectionTrait, records: &[NewRecord<'_>]) -> Result<()> {
+    let columns = [
+        Column::Text("id"),
+        Column::Number("device_key"),
+        Column::Text("name"),
+        Column::Text("value"),
+        Column::Number("created_at"),
+        Column::Number("changed_at"),
+        Column::Text("changed_to"),
+        Column::Text("changed_by"),
+    ];
+    let rows = records.iter().map(|record| {
+        let NewRecord { device, name, write, next, .. } = record;
+        let next = next.and_then(|index| records.get(index));
+        json!([
+            write.id,
+            device.key.0,
+            name,
+            write.value.as_ref().map(RawJson::text),
+            write.at.millis(),
+            next.map(|next| next.write.at.millis()),
+            next.map(|next| next.write.id),
+            next.and_then(|next| next.by.as_deref()),
+        ])
+    });
+    let insert = Sql::new(
+        "INSERT INTO settings (id, device_key, name, value, created_at, changed_at, changed_to, changed_by) \
+         SELECT id, device_key, name, value, created_at, changed_at, changed_to, changed_by FROM ",
+    );
+    run(tx, insert.relation(Dialect::of(tx), &columns, rows).text(" AS t")).await.map(|_| ())
 }
 
 fn setting(row: &Row, device: DeviceId) -> Result<SettingRecord> {

@@ -77,17 +77,29 @@ impl Dialect {
         }
     }
 
-    /// The pairs of one bound JSON array of arrays as rows of `item` (a text) and `moment` (a number).
-    fn rows_of_moments(self) -> &'static str {
-        match self {
-            Self::Sqlite => {
-                "(SELECT json_extract(value, '$[0]') AS item, json_extract(value, '$[1]') AS moment FROM json_each(?))"
+    /// The arrays of one bound JSON array as rows of these columns, texts or numbers.
+    fn rows_of_arrays(self, columns: &[Column]) -> String {
+        let column = |(index, column): (usize, &Column)| match (self, column) {
+            (Self::Sqlite, Column::Text(name) | Column::Number(name)) => {
+                format!("json_extract(value, '$[{index}]') AS {name}")
             }
-            Self::Postgres => {
-                "(SELECT pair->>0 AS item, (pair->>1)::bigint AS moment FROM jsonb_array_elements(?::jsonb) AS pair)"
-            }
-        }
+            (Self::Postgres, Column::Text(name)) => format!("entry->>{index} AS {name}"),
+            (Self::Postgres, Column::Number(name)) => format!("(entry->>{index})::bigint AS {name}"),
+        };
+        let columns: Vec<_> = columns.iter().enumerate().map(column).collect();
+        let from = match self {
+            Self::Sqlite => "json_each(?)",
+            Self::Postgres => "jsonb_array_elements(?::jsonb) AS entry",
+        };
+        format!("(SELECT {} FROM {from})", columns.join(", "))
     }
+}
+
+/// A column of a relation that is bound as one parameter.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Column {
+    Text(&'static str),
+    Number(&'static str),
 }
 
 /// A statement in the making: text with a `?` for each value, and the values in their order.
@@ -141,8 +153,19 @@ impl Sql {
         dialect: Dialect,
         pairs: impl IntoIterator<Item = (serde_json::Value, Timestamp)>,
     ) -> Self {
-        let list: Vec<_> = pairs.into_iter().map(|(item, moment)| serde_json::json!([item, moment.millis()])).collect();
-        self.text(dialect.rows_of_moments()).bind(serde_json::Value::Array(list).to_string())
+        let list = pairs.into_iter().map(|(item, moment)| serde_json::json!([item, moment.millis()]));
+        self.relation(dialect, &[Column::Text("item"), Column::Number("moment")], list)
+    }
+
+    /// A relation of these columns, from arrays of as many texts and numbers; what is null stays so.
+    pub(super) fn relation(
+        self,
+        dialect: Dialect,
+        columns: &[Column],
+        rows: impl IntoIterator<Item = serde_json::Value>,
+    ) -> Self {
+        let list = serde_json::Value::Array(rows.into_iter().collect());
+        self.text(&dialect.rows_of_arrays(columns)).bind(list.to_string())
     }
 
     fn statement(self, backend: DbBackend) -> Statement {
@@ -279,7 +302,7 @@ impl<T: Bound> Bound for Option<T> {
 }
 
 /// U+0000 is no character of a text in PostgreSQL. It is left out in both dialects, so that both keep the same.
-fn without_nul(mut text: String) -> String {
+pub(super) fn without_nul(mut text: String) -> String {
     if text.contains('\0') {
         text.retain(|character| character != '\0');
     }

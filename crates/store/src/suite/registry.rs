@@ -11,10 +11,12 @@
 mod credentials;
 mod devices;
 pub mod given;
+mod images;
 mod letters;
 mod lists;
 mod notifications;
 mod people;
+mod placed;
 mod places;
 mod projects;
 mod settings;
@@ -22,10 +24,12 @@ mod tree;
 
 pub use credentials::*;
 pub use devices::*;
+pub use images::*;
 pub use letters::*;
 pub use lists::*;
 pub use notifications::*;
 pub use people::*;
+pub use placed::*;
 pub use places::*;
 pub use projects::*;
 pub use settings::*;
@@ -94,8 +98,14 @@ macro_rules! registry_scenes {
             a_list_can_be_held_to_ids
             a_list_sorts_by_what_it_knows_only
             a_text_with_a_nul_is_no_trouble
+            a_device_is_where_its_report_or_its_metadata_says
+            placed_devices_are_listed_by_page_and_place_in_the_tree
+            an_image_belongs_to_its_owner
+            an_image_goes_with_its_owner
             a_setting_keeps_its_past
             a_setting_written_twice_is_written_once
+            settings_are_written_in_bulk
+            settings_of_a_device_that_is_gone
             settings_of_one_name_at_the_same_time
         }
     };

@@ -7,12 +7,14 @@
     reason = "these are tests: a broken promise ends them"
 )]
 
+mod exports;
 pub mod given;
 mod history;
 mod queue;
 mod runs;
 mod values;
 
+pub use exports::*;
 pub use history::*;
 pub use queue::*;
 pub use runs::*;
@@ -31,6 +33,9 @@ pub async fn every_promise(t: &dyn crate::telemetry::Telemetry, queue_max: u64) 
     ids_that_step_back_break_nothing(t).await;
     filters_hold_as_the_contract_says(t).await;
     orders_are_as_the_contract_says(t).await;
+    a_series_is_read_whole_in_pieces(t).await;
+    what_comes_meanwhile_is_no_part_of_an_export(t).await;
+    an_export_of_what_went_away_fails(t).await;
     last_values_are_merged(t).await;
     values_of_one_run_have_ids_of_their_own(t).await;
     a_deleted_series_begins_anew(t).await;

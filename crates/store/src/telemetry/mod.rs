@@ -22,7 +22,7 @@ use isobar_model::page::{Page, PageRequest, TimeRange};
 use isobar_model::time::Timestamp;
 
 pub use examined::Examined;
-pub use query::{Filter, FilterField, Operand, Operator, ValueQuery, ValueSort};
+pub use query::{Filter, FilterField, Operand, Operator, ValueChunk, ValueCursor, ValueQuery, ValueSort};
 
 use crate::error::Result;
 
@@ -174,6 +174,16 @@ pub trait Telemetry: Send + Sync + 'static {
         element: &str,
         query: ValueQuery,
     ) -> Result<Option<Page<StoredValue>>>;
+    /// A whole series piece by piece, in the order of time that the query asks for; its page is ignored. Without a cursor
+    /// it begins; each piece has the cursor of the next. What is stored meanwhile does not come up, and nothing is held
+    /// in between. An order by payload is refused; none when the device has no such series, an error when it went away.
+    async fn values_chunk(
+        &self,
+        device: &CanRead<DeviceRef>,
+        element: &str,
+        query: &ValueQuery,
+        cursor: Option<ValueCursor>,
+    ) -> Result<Option<ValueChunk>>;
     /// The last values of a series; none when the device has no such series.
     async fn last(&self, device: &CanRead<DeviceRef>, element: &str) -> Result<Option<LastValues>>;
     /// The series of a device, by name.

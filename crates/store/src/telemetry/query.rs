@@ -1,5 +1,6 @@
 //! What a list of stored values is asked for (specification: Data and last values; contract: Data).
 
+use isobar_model::event::StoredValue;
 use isobar_model::page::{PageRequest, TimeRange};
 
 /// A query over one series.
@@ -13,6 +14,36 @@ pub struct ValueQuery {
     pub sort: Vec<ValueSort>,
     /// All must hold.
     pub filters: Vec<Filter>,
+}
+
+impl ValueQuery {
+    /// Whether it asks for an order of time, and if so whether the newest come first; none: it takes a payload to decide.
+    pub fn newest_first(&self) -> Option<bool> {
+        let by_time = |key: &ValueSort| !matches!(key.field, FilterField::Payload(_));
+        let Some(first) = self.sort.first() else { return Some(true) };
+        // An id decides for good; a moment does when ids go the same way behind it, or nothing does.
+        let decides = by_time(first)
+            && (first.field == FilterField::Id
+                || self.sort.get(1).is_none_or(|next| by_time(next) && next.descending == first.descending));
+        decides.then_some(first.descending)
+    }
+}
+
+/// Where a series is read on; only the store that made it knows what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ValueCursor {
+    pub(crate) series: u64,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+}
+
+/// A piece of a series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValueChunk {
+    /// The values of this piece that pass the filters; there may be none, and more behind them.
+    pub values: Vec<StoredValue>,
+    /// Where to go on; none: it was the last piece.
+    pub next: Option<ValueCursor>,
 }
 
 /// What a filter or an order looks at.

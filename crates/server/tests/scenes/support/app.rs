@@ -133,6 +133,11 @@ impl TestApp {
         paths.map(|path| std::fs::read_to_string(path).unwrap()).collect()
     }
 
+    /// What no operation shows yet can be looked up here.
+    pub fn registry(&self) -> &Registry {
+        &self.running.registry
+    }
+
     /// A request that nothing is known of yet.
     pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         self.client.request(method, format!("http://{}{path}", self.address))

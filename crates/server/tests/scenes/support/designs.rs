@@ -55,3 +55,45 @@ pub fn fridge() -> Value {
         },
     })
 }
+
+/// A thermostat with a setting of every kind. Whatever happens to its limit is told and stored; every reading is
+/// answered with the limit that held for it; and it may ask for another limit itself.
+pub fn thermostat() -> Value {
+    let setting = |properties: Value| json!({"type": "deviceSetting", "properties": properties});
+    json!({
+        "limit": {
+            "type": "deviceSetting",
+            "properties": {
+                "title": {"en": "Limit", "de": "Grenze"},
+                "inputType": "number",
+                "inputTypeProperties": {"min": -40, "max": 40},
+                "defaultValue": 8,
+                "listOrder": 2,
+            },
+            "triggers": {"changed": [
+                to_with("told", "send", json!({"value": "{'limit': event.payload, 'now': settings.limit}"})),
+                to("limits", "store"),
+                to("moved", "evaluate"),
+            ]},
+        },
+        "told": {"type": "cloudEvent"},
+        "limits": {"type": "storage"},
+        "moved": {"type": "changed", "triggers": {"changed": [to("moves", "store")]}},
+        "moves": {"type": "storage"},
+        "label": setting(json!({"title": "Label", "description": "On the door", "defaultValue": "none", "listOrder": 1})),
+        "factor": setting(json!({"inputType": "number", "listOrder": 2})),
+        "quiet": setting(json!({"inputType": "toggle", "defaultValue": false, "listOrder": 3})),
+        "place": setting(json!({"inputType": "geolocation", "listOrder": 4})),
+        "home": setting(json!({
+            "inputType": "geolocation",
+            "defaultValue": {"latitude": 47.5, "longitude": 8.5},
+            "listOrder": 5,
+        })),
+        "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [
+            to_with("held", "send", json!({"value": "settings.limit"})),
+        ]}},
+        "held": {"type": "cloudEvent"},
+        "wish": {"type": "deviceEvent", "triggers": {"eventReceived": [to("limit", "set")]}},
+        "arrival": {"type": "deviceEvent", "triggers": {"eventReceived": [to("place", "set")]}},
+    })
+}

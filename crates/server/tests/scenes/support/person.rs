@@ -62,6 +62,23 @@ impl<'a> Person<'a> {
         self.app.send(request.body(body)).await
     }
 
+    /// Puts a text, character by character as given, as JSON.
+    pub async fn put_text(&self, path: &str, body: impl Into<reqwest::Body>) -> Answer {
+        let request = self.request(Method::PUT, path).header("content-type", "application/json");
+        self.app.send(request.body(body)).await
+    }
+
+    /// Posts plain text.
+    pub async fn post_plain(&self, path: &str, body: impl Into<reqwest::Body>) -> Answer {
+        let request = self.request(Method::POST, path).header("content-type", "text/plain");
+        self.app.send(request.body(body)).await
+    }
+
+    /// Gets something in another form than JSON.
+    pub async fn get_as(&self, media_type: &str, path: &str) -> Answer {
+        self.app.send(self.request(Method::GET, path).header("accept", media_type)).await
+    }
+
     /// Creates a user in its own organization, who logs in.
     pub async fn invites(&self, name: &str, role: &str) -> Person<'a> {
         let user = self.post("/v2/users", new_user(name, role)).await.created();

@@ -194,6 +194,9 @@ CREATE TABLE devices (
     street_address {text},
     latitude DOUBLE PRECISION,
     longitude DOUBLE PRECISION,
+    -- Where it is shown: there, or else where its metadata says. Kept with every change of either.
+    place_latitude DOUBLE PRECISION,
+    place_longitude DOUBLE PRECISION,
     status BIGINT NOT NULL DEFAULT 0,
     created_by {text},
     created_at BIGINT NOT NULL,
@@ -202,6 +205,7 @@ CREATE TABLE devices (
 CREATE INDEX devices_organization ON devices (organization_id, name, id);
 CREATE INDEX devices_worst ON devices (organization_id, status);
 CREATE INDEX devices_project ON devices (project_id);
+CREATE INDEX devices_placed ON devices (organization_id, key) WHERE place_latitude IS NOT NULL;
 -- One for each order of the list, with what the walk along it needs. Where many devices are alike, the ascending id
 -- within them needs one for each direction.
 CREATE INDEX devices_by_name ON devices (name, id, organization_id);
@@ -253,3 +257,15 @@ CREATE TABLE deliveries (
     created_at BIGINT NOT NULL
 );
 CREATE INDEX deliveries_due ON deliveries (kind, due_at, id);
+-- Of an organization, a project, a user or a device; it goes with its owner. Apart from them, so that no list reads it.
+CREATE TABLE images (
+    organization_id {text} UNIQUE REFERENCES organizations (id) ON DELETE CASCADE,
+    project_id {text} UNIQUE REFERENCES projects (id) ON DELETE CASCADE,
+    user_id {text} UNIQUE REFERENCES users (id) ON DELETE CASCADE,
+    device_id {text} UNIQUE REFERENCES devices (id) ON DELETE CASCADE,
+    -- As it was sent.
+    posted {text} NOT NULL,
+    png {bytes} NOT NULL,
+    digest {bytes} NOT NULL,
+    updated_at BIGINT NOT NULL
+);

@@ -107,6 +107,22 @@ pub async fn texts(
     (page.items.iter().map(|value: &StoredValue| value.payload.text().to_owned()).collect(), page.total)
 }
 
+/// A whole series, read piece by piece; none when there is no such series.
+pub async fn whole(
+    t: &dyn Telemetry,
+    device: &CanRead<DeviceRef>,
+    element: &str,
+    query: &ValueQuery,
+) -> Option<Vec<StoredValue>> {
+    let mut piece = t.values_chunk(device, element, query, None).await.unwrap()?;
+    let mut values = std::mem::take(&mut piece.values);
+    while let Some(next) = piece.next {
+        piece = t.values_chunk(device, element, query, Some(next)).await.unwrap()?;
+        values.append(&mut piece.values);
+    }
+    Some(values)
+}
+
 /// The first events of a queue that are there at a moment.
 pub fn queued(limit: u32, millis: i64) -> QueueQuery {
     QueueQuery { element: None, page: page(1, limit), now: at(millis) }

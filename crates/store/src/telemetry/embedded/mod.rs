@@ -8,6 +8,7 @@ mod cache;
 mod device;
 mod engine;
 mod examine;
+mod export;
 mod history;
 mod keys;
 mod live;
@@ -42,7 +43,10 @@ use self::keys::Family;
 use self::reclaim::Reclaim;
 use self::rows::{Parts, Rows, damaged, failed};
 use self::writer::{Permit, Shared, Writer};
-use super::{Commit, Examined, HistoryQuery, Memory, OutboxEntry, QueueQuery, Ran, Series, Telemetry, ValueQuery};
+use super::{
+    Commit, Examined, HistoryQuery, Memory, OutboxEntry, QueueQuery, Ran, Series, Telemetry, ValueChunk, ValueCursor,
+    ValueQuery,
+};
 use crate::error::{Result, StoreError};
 
 /// Scans over whole series that run at the same time; further ones wait their turn.
@@ -283,6 +287,20 @@ impl Telemetry for Embedded {
             false => None,
         };
         self.reading(move |core, cancel| values::page(&core.db, device, &element, &query, cancel)).await
+    }
+
+    async fn values_chunk(
+        &self,
+        device: &CanRead<DeviceRef>,
+        element: &str,
+        query: &ValueQuery,
+        cursor: Option<ValueCursor>,
+    ) -> Result<Option<ValueChunk>> {
+        let (device, element) = (device.target().key.0, element.to_owned());
+        let plan = values::Plan::of(query.clone());
+        // One turn a piece: a long series lets others in between.
+        let _turn = self.scans.acquire().await.map_err(StoreError::unavailable)?;
+        self.reading(move |core, _| export::chunk(&core.db, device, &element, &plan, cursor)).await
     }
 
     async fn last(&self, device: &CanRead<DeviceRef>, element: &str) -> Result<Option<LastValues>> {

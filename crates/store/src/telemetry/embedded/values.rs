@@ -13,7 +13,7 @@ use super::scan::{First, Place, Row, Sort, Test};
 use super::seek::Track;
 use super::{Cancel, engine, load};
 use crate::error::Result;
-use crate::telemetry::{Filter, FilterField, Operand, Operator, ValueQuery, ValueSort};
+use crate::telemetry::{Filter, FilterField, Operand, Operator, ValueQuery};
 
 /// Places that one pass over the range keeps; pages further back take several passes.
 const PASS_PLACES_MAX: u64 = 100_000;
@@ -41,6 +41,7 @@ impl Plan {
     /// Makes a query ready.
     pub fn of(query: ValueQuery) -> Self {
         let mut range = orders(query.range);
+        let listing = Listing::of(&query);
         let mut tests = Vec::new();
         for filter in query.filters {
             match moments(&filter) {
@@ -51,7 +52,16 @@ impl Plan {
                 None => tests.push(Test::of(filter)),
             }
         }
-        Self { request: query.page, range, tests, listing: Listing::of(query.sort) }
+        Self { request: query.page, range, tests, listing }
+    }
+
+    /// Whether the newest come first; none: a payload decides.
+    pub(super) fn newest_first(&self) -> Option<bool> {
+        match self.listing {
+            Listing::NewestFirst => Some(true),
+            Listing::OldestFirst => Some(false),
+            Listing::Sorted(_) => None,
+        }
     }
 
     /// Whether every value of the range is looked at.
@@ -59,23 +69,27 @@ impl Plan {
         !self.tests.is_empty() || matches!(self.listing, Listing::Sorted(_))
     }
 
-    fn holds(&self, row: &Row<'_>) -> bool {
+    /// The sequences of its range among `count`.
+    pub(super) fn within(&self, seeker: &mut Track<'_>, count: u64) -> Result<Range<u64>> {
+        let Range { start, end } = self.range;
+        if start >= end {
+            return Ok(0..0);
+        }
+        let low = if start == 0 { 0 } else { seeker.first_at(0..count, start)? };
+        Ok(low..if end == Order::MAX { count } else { seeker.first_at(low..count, end)? })
+    }
+
+    pub(super) fn holds(&self, row: &Row<'_>) -> bool {
         self.tests.iter().all(|test| test.holds(row))
     }
 }
 
 impl Listing {
-    fn of(sort: Vec<ValueSort>) -> Self {
-        let by_time = |key: &ValueSort| !matches!(key.field, FilterField::Payload(_));
-        let Some(first) = sort.first() else { return Listing::NewestFirst };
-        // An id decides for good; a moment does when ids go the same way behind it, or nothing does.
-        let decides = by_time(first)
-            && (first.field == FilterField::Id
-                || sort.get(1).is_none_or(|next| by_time(next) && next.descending == first.descending));
-        match (decides, first.descending) {
-            (true, true) => Listing::NewestFirst,
-            (true, false) => Listing::OldestFirst,
-            (false, _) => Listing::Sorted(Sort::of(sort)),
+    fn of(query: &ValueQuery) -> Self {
+        match query.newest_first() {
+            Some(true) => Listing::NewestFirst,
+            Some(false) => Listing::OldestFirst,
+            None => Listing::Sorted(Sort::of(query.sort.clone())),
         }
     }
 }
@@ -107,7 +121,7 @@ fn moments(filter: &Filter) -> Option<Range<Order>> {
     }
 }
 
-fn track<'a>(db: &'a DB, series: u64, options: ReadOptions) -> Result<Track<'a>> {
+pub(super) fn track<'a>(db: &'a DB, series: u64, options: ReadOptions) -> Result<Track<'a>> {
     Ok(Track {
         rows: load::rows_with(db, Family::Values, &series.to_be_bytes(), &keys::after(series), options)?,
         key: Box::new(move |sequence| {
@@ -126,13 +140,7 @@ pub fn page(db: &DB, device: u64, element: &str, plan: &Plan, cancel: &Cancel) -
     let series = record.number;
     let count = load::count(db, Family::Values, series)?;
     let mut seeker = track(db, series, ReadOptions::default())?;
-    let within = match (plan.range.start, plan.range.end) {
-        (start, end) if start >= end => 0..0,
-        (start, end) => {
-            let low = if start == 0 { 0 } else { seeker.first_at(0..count, start)? };
-            low..if end == Order::MAX { count } else { seeker.first_at(low..count, end)? }
-        }
-    };
+    let within = plan.within(&mut seeker, count)?;
     let request = plan.request;
     if !plan.scans() {
         let total = within.end - within.start;
@@ -152,7 +160,7 @@ pub fn page(db: &DB, device: u64, element: &str, plan: &Plan, cancel: &Cancel) -
     Ok(Some(Page::new(fetch(db, series, &sequences)?, total, request)))
 }
 
-fn stored(value: &[u8]) -> Result<StoredValue> {
+pub(super) fn stored(value: &[u8]) -> Result<StoredValue> {
     read_value(value).map(|(id, _, payload)| StoredValue { id, payload: json(payload) })
 }
 

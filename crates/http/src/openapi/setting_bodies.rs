@@ -1,0 +1,67 @@
+//! The shapes of the bodies that change settings, for the document alone: `isobar_model` reads and checks them.
+#![expect(dead_code, reason = "shapes are described, never made")]
+
+use isobar_model::setting::BULK_ITEMS_MAX;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{AnyOfBuilder, ArrayBuilder, ObjectBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::views::AnyJson;
+
+/// The value of a setting: any JSON but null.
+pub(super) struct SettingValue;
+
+impl PartialSchema for SettingValue {
+    fn schema() -> RefOr<Schema> {
+        let kinds = [Type::String, Type::Object, Type::Number, Type::Boolean];
+        let any =
+            kinds.into_iter().fold(AnyOfBuilder::new(), |any, kind| any.item(ObjectBuilder::new().schema_type(kind)));
+        any.item(ArrayBuilder::new().items(AnyJson::schema())).into()
+    }
+}
+
+impl ToSchema for SettingValue {}
+
+/// One change of a bulk operation.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct SettingItem {
+    /// The device. One that is unknown or out of reach is an error of the item.
+    device_id: String,
+    /// The setting.
+    #[schema(min_length = 1, max_length = 128)]
+    name: String,
+    /// Its value, as inputType wants it.
+    value: AnyJson,
+}
+
+/// The changes of a bulk operation.
+pub(super) struct SettingItems;
+
+impl PartialSchema for SettingItems {
+    fn schema() -> RefOr<Schema> {
+        list_of(utoipa::openapi::Ref::from_schema_name(SettingItem::name()).into())
+    }
+}
+
+impl ToSchema for SettingItems {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        SettingItem::schemas(schemas);
+        schemas.push((SettingItem::name().into_owned(), SettingItem::schema()));
+    }
+}
+
+/// The devices whose defaults are wanted.
+pub(super) struct DeviceIds;
+
+impl PartialSchema for DeviceIds {
+    fn schema() -> RefOr<Schema> {
+        list_of(ObjectBuilder::new().schema_type(Type::String).into())
+    }
+}
+
+impl ToSchema for DeviceIds {}
+
+fn list_of(item: RefOr<Schema>) -> RefOr<Schema> {
+    ArrayBuilder::new().items(item).max_items(Some(BULK_ITEMS_MAX)).into()
+}

@@ -1,0 +1,184 @@
+//! Images, whole and otherwise.
+
+use image::codecs::jpeg::JpegEncoder;
+use image::codecs::webp::WebPEncoder;
+use image::{ExtendedColorType, Rgb, RgbImage};
+
+use super::*;
+
+fn base64(bytes: &[u8]) -> String {
+    BASE64.encode(bytes)
+}
+
+/// A picture of so many pixels in which no two neighbours are alike.
+fn noise(width: u32, height: u32) -> RgbImage {
+    let mut state = 1_u32;
+    RgbImage::from_fn(width, height, |_, _| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let [_, red, green, blue] = state.to_be_bytes();
+        Rgb([red, green, blue])
+    })
+}
+
+fn png(picture: &RgbImage) -> Vec<u8> {
+    let mut out = Vec::new();
+    picture.write_with_encoder(PngEncoder::new(&mut out)).unwrap();
+    out
+}
+
+fn jpeg(picture: &RgbImage) -> Vec<u8> {
+    let mut out = Vec::new();
+    picture.write_with_encoder(JpegEncoder::new(&mut out)).unwrap();
+    out
+}
+
+fn webp(picture: &RgbImage) -> Vec<u8> {
+    let mut out = Vec::new();
+    let (width, height) = picture.dimensions();
+    WebPEncoder::new_lossless(&mut out).encode(picture, width, height, ExtendedColorType::Rgb8).unwrap();
+    out
+}
+
+fn size(png: &[u8]) -> (u32, u32) {
+    let picture = image::load_from_memory_with_format(png, ImageFormat::Png).unwrap();
+    (picture.width(), picture.height())
+}
+
+/// CRC-32 of a chunk, as PNG has it.
+fn crc(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(u32::MAX, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 })
+    })
+}
+
+/// The PNG with other sides, and a checksum that says that they are right.
+fn claiming(png: &[u8], width: u32, height: u32) -> Vec<u8> {
+    let mut png = png.to_vec();
+    png[16..20].copy_from_slice(&width.to_be_bytes());
+    png[20..24].copy_from_slice(&height.to_be_bytes());
+    let crc = crc(&png[12..29]);
+    png[29..33].copy_from_slice(&crc.to_be_bytes());
+    png
+}
+
+#[test]
+fn a_png_stays_as_it_is_and_the_others_become_one() {
+    let small = noise(8, 5);
+    let original = png(&small);
+    assert_eq!(picture(&base64(&original)), Ok(original.clone()));
+    assert_eq!(picture(&format!("data:image/png;base64,{}", base64(&original))), Ok(original));
+    for (kind, bytes) in [("image/jpeg", jpeg(&small)), ("image/jpg", jpeg(&small)), ("image/webp", webp(&small))] {
+        let converted = picture(&format!(" DATA:{};x=y;BASE64,{}\n", kind.to_uppercase(), base64(&bytes))).unwrap();
+        assert_eq!(size(&converted), (8, 5));
+        assert_eq!(picture(&base64(&bytes)).unwrap(), converted);
+    }
+}
+
+#[test]
+fn base64_may_be_broken_into_lines_and_lack_its_padding() {
+    let original = png(&noise(9, 9));
+    let text = base64(&original);
+    let lines: Vec<&str> = text.as_bytes().chunks(76).map(|line| std::str::from_utf8(line).unwrap()).collect();
+    assert_eq!(picture(&lines.join("\r\n")), Ok(original.clone()));
+    assert_eq!(picture(text.trim_end_matches('=')), Ok(original));
+}
+
+#[test]
+fn what_is_no_image_is_refused() {
+    let good = base64(&png(&noise(2, 2)));
+    let svg = base64(b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>");
+    let html = base64(b"<!doctype html><script>alert(1)</script>");
+    for (text, fault) in [
+        (String::new(), NOT_AN_IMAGE),
+        ("  \n".to_owned(), NOT_AN_IMAGE),
+        ("no image".to_owned(), NOT_BASE64),
+        ("?".to_owned(), NOT_BASE64),
+        ("data:".to_owned(), NOT_BASE64),
+        (format!("data:image/png,{good}"), NOT_BASE64),
+        (format!("data:image/png;utf8,{good}"), NOT_BASE64),
+        (format!("data:image/png;base64 {good}"), NOT_BASE64),
+        (format!("data:text/html;base64,{good}"), NOT_AN_IMAGE),
+        (format!("data:;base64,{good}"), NOT_AN_IMAGE),
+        (format!("data:image/svg+xml;base64,{svg}"), NOT_AN_IMAGE),
+        (format!("data:image/png;base64,{svg}"), NOT_AN_IMAGE),
+        (format!("data:image/png;base64,{html}"), NOT_AN_IMAGE),
+        (format!("data:image/jpeg;base64,{good}"), LYING),
+        (format!("data:image/webp;base64,{good}"), LYING),
+        (base64(b"GIF89a\x01\0\x01\0\0\0\0;"), NOT_AN_IMAGE),
+    ] {
+        assert_eq!(picture(&text), Err(fault), "{text}");
+    }
+}
+
+#[test]
+fn an_image_that_is_cut_anywhere_is_refused() {
+    let small = noise(20, 20);
+    for bytes in [png(&small), jpeg(&small), webp(&small)] {
+        for end in 0..bytes.len() {
+            assert!(picture(&base64(&bytes[..end])).is_err(), "{end} of {} bytes", bytes.len());
+        }
+    }
+}
+
+#[test]
+fn a_png_with_a_wrong_checksum_is_refused() {
+    let mut bytes = png(&noise(20, 20));
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    assert_eq!(picture(&base64(&bytes)), Err(NOT_WHOLE));
+}
+
+#[test]
+fn large_sides_are_refused_before_anything_is_decoded() {
+    let tiny = png(&noise(1, 1));
+    for (width, height) in [(65_535, 65_535), (4_097, 1), (1, 4_097), (u32::MAX >> 1, u32::MAX >> 1)] {
+        let refused = picture(&base64(&claiming(&tiny, width, height)));
+        assert!(refused == Err(TOO_WIDE) || refused == Err(TOO_HEAVY) && width > 65_535, "{width}: {refused:?}");
+    }
+    // Within bounds, but with pixels for one alone.
+    assert_eq!(picture(&base64(&claiming(&tiny, 4_096, 4_096))), Err(NOT_WHOLE));
+    let mut wide = jpeg(&noise(8, 8));
+    let frame = wide.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
+    wide[frame + 5..frame + 9].copy_from_slice(&[0xff; 4]);
+    assert_eq!(picture(&base64(&wide)), Err(TOO_WIDE));
+}
+
+#[test]
+fn the_largest_picture_is_taken_and_one_that_grows_is_halved() {
+    let plain = RgbImage::new(4_096, 4_096);
+    assert_eq!(size(&picture(&base64(&png(&plain))).unwrap()), (4_096, 4_096));
+    // As PNG it would be twelve times as large.
+    let mut bytes = Vec::new();
+    noise(1_600, 1_600).write_with_encoder(JpegEncoder::new_with_quality(&mut bytes, 30)).unwrap();
+    assert!(bytes.len() < IMAGE_BYTES_MAX);
+    let shown = picture(&base64(&bytes)).unwrap();
+    assert!(shown.len() <= SHOWN_BYTES_MAX);
+    assert_eq!(size(&shown), (800, 800));
+}
+
+#[test]
+fn too_many_bytes_are_refused() {
+    assert_eq!(picture(&"A".repeat(4 << 20)), Err(TOO_LARGE));
+    let mut padded = png(&noise(2, 2));
+    padded.resize(IMAGE_BYTES_MAX + 1, 0);
+    assert_eq!(picture(&base64(&padded)), Err(TOO_LARGE));
+    padded.truncate(IMAGE_BYTES_MAX);
+    assert!(picture(&base64(&padded)).is_ok());
+}
+
+proptest::proptest! {
+    #[test]
+    fn rubbish_behind_a_good_beginning_never_panics(
+        format in 0..3_usize,
+        at in 0.0..1.0_f64,
+        rubbish in proptest::collection::vec(proptest::num::u8::ANY, 1..64),
+    ) {
+        let small = noise(12, 12);
+        let mut bytes = vec![png(&small), jpeg(&small), webp(&small)].swap_remove(format);
+        let start = (at * (bytes.len() - 1) as f64) as usize;
+        for (byte, rubbish) in bytes[start..].iter_mut().zip(rubbish) {
+            *byte = rubbish;
+        }
+        let _ = picture(&base64(&bytes));
+    }
+}

@@ -1,0 +1,142 @@
+//! Runs of a device's design beside its events: a setting was changed, say. They take their turn among the runs of its
+//! events, and what they cause is committed at once, but no device event of theirs stands in history.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use isobar_design::{DeviceView, Effect, EventView, Trigger};
+use isobar_model::access::{Actor, CanWrite};
+use isobar_model::error::Result;
+use isobar_model::event::EventError;
+use isobar_model::ids::{DeviceRef, EventId, SettingId};
+use isobar_model::json::{RawJson, merge_last};
+use isobar_store::telemetry::{Commit, Memory};
+
+use crate::Hub;
+use crate::entries::DeviceEntry;
+use crate::intake::Aftermath;
+use crate::outbox::{Work, not_committed};
+
+/// Runs of one device, one after the other: each sees what the one before it has left, and all are of one commit.
+pub(crate) struct SideRuns<'a> {
+    hub: &'a Hub,
+    actor: Actor,
+    entry: &'a DeviceEntry,
+    memory: &'a dyn Memory,
+    commit: Commit,
+    work: Work,
+}
+
+impl SideRuns<'_> {
+    /// The device as the runs so far have left it.
+    pub fn view(&self) -> Arc<DeviceView> {
+        Arc::clone(&self.entry.view.lock())
+    }
+
+    /// A new identifier; of one device they grow from run to run.
+    pub fn mint(&self) -> EventId {
+        self.hub.new_id()
+    }
+
+    /// Something happens that no run has caused.
+    pub fn effects(&mut self, id: EventId, effects: Vec<Effect>) {
+        self.hub.carry_out(self.entry, id, effects, &mut self.commit, &mut self.work);
+    }
+
+    /// A setting gets a value (none: back to the default), by whoever has the pass. Its record's identifier.
+    pub fn set(&mut self, name: Arc<str>, value: Option<RawJson>) -> SettingId {
+        let by = match self.actor {
+            Actor::User(user) => Some(user),
+            Actor::Device(_) | Actor::System(_) => None,
+        };
+        self.hub.change_setting(self.entry, name, value, by, &mut self.work)
+    }
+
+    /// Runs the design from `trigger` on, under an identifier that stands for the event which this is not.
+    pub fn run(&mut self, id: EventId, trigger: Trigger<'_>, payload: &RawJson) {
+        let tree = payload.tree();
+        let seen = EventView { id, element: trigger.element(), received_at: id.minted_at(), payload, tree: &tree };
+        let left = Left { memory: self.memory, commit: &self.commit };
+        let outcome = isobar_design::run(&self.entry.plan.plan, trigger, &seen, &self.view(), &left);
+        self.note(trigger, &outcome.errors);
+        self.effects(id, outcome.effects);
+    }
+
+    /// There is no event to keep the errors on. What a message may quote of a payload stays out of the log.
+    fn note(&self, trigger: Trigger<'_>, errors: &[EventError]) {
+        if !errors.is_empty() {
+            let mut failed: Vec<&str> = errors.iter().map(|error| error.element.as_str()).collect();
+            failed.dedup();
+            tracing::debug!(device = %self.entry.device.id, from = trigger.element(), ?failed, "elements of a run failed");
+        }
+    }
+}
+
+impl Hub {
+    /// Runs the design of a device beside its events. `extra` gives what happens before the run does, from the run's
+    /// identifier. All of it is durable when this returns. None: the entry no longer holds, and nothing happened.
+    #[allow(dead_code, reason = "for effects that set designs off")]
+    pub(crate) async fn side_run(
+        &self,
+        pass: &CanWrite<DeviceRef>,
+        entry: &Arc<DeviceEntry>,
+        trigger: Trigger<'_>,
+        payload: &RawJson,
+        extra: impl FnOnce(EventId) -> Vec<Effect> + Send,
+    ) -> Result<Option<EventId>> {
+        self.side_runs(pass, entry, |runs| {
+            let id = runs.mint();
+            runs.effects(id, extra(id));
+            runs.run(id, trigger, payload);
+            id
+        })
+        .await
+    }
+
+    /// Lets `work` run the design of a device, as often as it wants to, in one commit. What `work` gives is answered
+    /// when all of it is durable. None: the entry no longer holds, and nothing happened.
+    pub(crate) async fn side_runs<T: Send>(
+        &self,
+        pass: &CanWrite<DeviceRef>,
+        entry: &Arc<DeviceEntry>,
+        work: impl FnOnce(&mut SideRuns<'_>) -> T + Send,
+    ) -> Result<Option<T>> {
+        let (mut work, mut answer, mut after) = (Some(work), None, Aftermath::default());
+        let mut turn = |memory: &dyn Memory| {
+            let Some(work) = work.take().filter(|_| entry.fresh()) else {
+                after.outdated = true;
+                return Commit::default();
+            };
+            let (commit, left) = (Commit::default(), Work::of(entry.device.id));
+            let mut runs = SideRuns { hub: self, actor: pass.actor(), entry, memory, commit, work: left };
+            answer = Some(work(&mut runs));
+            let SideRuns { commit, work, .. } = runs;
+            self.hand_over(entry, commit, work, &mut after)
+        };
+        let ran = self.0.telemetry.run(pass, None, self.0.clock.now(), &mut turn).await;
+        ran.map_err(not_committed(self, entry.device.key, after.has_work))?;
+        self.tell(entry, &mut after);
+        Ok(answer.filter(|_| !after.outdated))
+    }
+}
+
+/// What earlier runs left, those of this commit included.
+struct Left<'a> {
+    memory: &'a dyn Memory,
+    commit: &'a Commit,
+}
+
+impl isobar_design::Memory for Left<'_> {
+    fn last(&self, element: &str) -> Option<RawJson> {
+        let stored = self.commit.values.iter().filter(|value| *value.element == *element);
+        stored.fold(self.memory.last(element), |last, value| {
+            Some(merge_last(last.as_ref().map(RawJson::text), &value.payload))
+        })
+    }
+
+    fn state(&self, element: &str) -> Option<Bytes> {
+        let states = self.commit.states.iter().rev();
+        let here = states.into_iter().find(|(name, _)| **name == *element).map(|(_, state)| state.clone());
+        here.or_else(|| self.memory.state(element))
+    }
+}

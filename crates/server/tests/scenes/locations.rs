@@ -1,0 +1,67 @@
+//! Devices on a map.
+
+use serde_json::{Value, json};
+
+use crate::support::designs::to_with;
+use crate::support::{Device, NOBODY, TestApp, on_both_registries};
+
+on_both_registries!(devices_with_coordinates_are_on_the_map, a_design_moves_its_device,);
+
+async fn devices_with_coordinates_are_on_the_map(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let north = ana.founds("North", &ana.organization).await;
+    let project = ana.project().await;
+    let made = async |name: &str, organization: &str, meta: Value| {
+        let body = json!({"name": name, "projectUuid": project, "organizationId": organization, "meta": meta});
+        Device::of(app, &ana.post("/v2/devices", body).await.created())
+    };
+    let here = made("here", &ana.organization, json!({"latitude": 46.5, "longitude": 7.25})).await;
+    made("nowhere", &ana.organization, json!({})).await;
+    made("beyond", &ana.organization, json!({"latitude": 91, "longitude": 7})).await;
+    made("in words", &ana.organization, json!({"latitude": "46", "longitude": "7"})).await;
+    made("up north", &north, json!({"latitude": 70, "longitude": -8})).await;
+    let list = async |query: &str| ana.get(&format!("/v2/devices/locations{query}")).await.names();
+    assert_eq!(list("").await, ["here"]);
+    assert_eq!(list("?depth=all").await, ["here", "up north"]);
+    assert_eq!(list("?depth=all&limit=1&page=2").await, ["up north"]);
+    assert_eq!(list(&format!("?organizationId={north}")).await, ["up north"]);
+    let whole = ana.get("/v2/devices/locations").await.ok();
+    let expected = json!({
+        "id": here.id, "uuid": here.id, "organizationId": ana.organization, "name": "here",
+        "latitude": 46.5, "longitude": 7.25, "statusInt": 0, "statusText": "none",
+    });
+    assert_eq!(whole["data"], json!([expected]));
+    assert_eq!(whole["meta"]["totalDocs"], 1);
+    ana.get(&format!("/v2/devices/locations?organizationId={NOBODY}")).await.not_found();
+    let bad = ana.get("/v2/devices/locations?depth=0&limit=0&organizationId=x").await.faults();
+    assert_eq!(bad, ["query.depth", "query.limit", "query.organizationId"]);
+    // A device that is taken off the map.
+    let body = json!({"name": "here", "projectUuid": project, "meta": {}});
+    ana.put(&here.url(), body).await.ok();
+    assert_eq!(list("").await, [""; 0]);
+}
+
+async fn a_design_moves_its_device(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let project = ana
+        .designs(json!({
+            "position": {"type": "deviceEvent", "triggers": {"eventReceived": [
+                to_with("place", "setLocation", json!({"latitude": "payload.lat", "longitude": "payload.lon"})),
+            ]}},
+            "place": {"type": "deviceMeta"},
+        }))
+        .await;
+    let body = json!({"name": "truck", "projectUuid": project, "meta": {"latitude": 1, "longitude": 2}});
+    let truck = ana.creates_device_as(body).await;
+    let place = async || {
+        let list = ana.get("/v2/devices/locations").await.ok();
+        (list["data"][0]["latitude"].as_f64(), list["data"][0]["longitude"].as_f64())
+    };
+    assert_eq!(place().await, (Some(1.0), Some(2.0)));
+    truck.posts("position", json!({"lat": 46.25, "lon": 7})).await.created();
+    assert_eq!(place().await, (Some(46.25), Some(7.0)));
+    ana.put(&truck.url(), json!({"name": "truck", "projectUuid": project, "meta": {"latitude": 3, "longitude": 4}}))
+        .await
+        .ok();
+    assert_eq!(place().await, (Some(46.25), Some(7.0)));
+}

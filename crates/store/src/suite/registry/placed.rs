@@ -1,0 +1,92 @@
+//! Devices on a map.
+
+use isobar_model::device::{Location, PlacedDevice};
+use isobar_model::page::PageRequest;
+use isobar_model::status::Status;
+
+use super::given::{self, at, fetched, json, lists, lists_all, may};
+use crate::registry::{DeviceChange, DeviceReport, NewDevice, Registry};
+
+const ALL: PageRequest = PageRequest { page: 1, limit: 100 };
+
+fn location(latitude: f64, longitude: f64) -> Option<Location> {
+    Location::new(latitude, longitude)
+}
+
+async fn places(r: &Registry) -> Vec<Option<Location>> {
+    let page = r.device_places(&lists_all(), ALL).await.unwrap();
+    page.items.iter().map(|device| Some(device.location)).collect()
+}
+
+/// What the design or a setting says wins over the metadata, whichever comes first.
+pub async fn a_device_is_where_its_report_or_its_metadata_says(r: &Registry) {
+    let home = given::organization(r, None, "Home").await.id;
+    let project = given::project(r, home, "p").await.id;
+    let device = given::device(r, home, project, "d").await;
+    let pass = may(device.reference());
+    assert_eq!(places(r).await, []);
+    let change = |meta: &str| DeviceChange { meta: json(meta), ..given::unchanged(&device) };
+    for (meta, expected) in [
+        (r#"{"latitude":46.5,"longitude":-7}"#, location(46.5, -7.0)),
+        (r#"{"latitude":-90,"longitude":1.8e2,"x":1}"#, location(-90.0, 180.0)),
+        (r#"{"latitude":90.01,"longitude":1}"#, None),
+        (r#"{"latitude":1,"longitude":-1e300}"#, None),
+        (r#"{"latitude":"46","longitude":"7"}"#, None),
+        (r#"{"latitude":46}"#, None),
+        (r#"{"place":{"latitude":1,"longitude":1}}"#, None),
+    ] {
+        r.device_update(&pass, &change(meta), at(1)).await.unwrap();
+        assert_eq!(places(r).await, expected.map(Some).into_iter().collect::<Vec<_>>(), "{meta}");
+        assert_eq!(fetched(r, device.reference()).await.coordinates(), expected, "{meta}");
+    }
+    let labels = DeviceReport {
+        meta: vec![("latitude".to_owned(), json("1")), ("longitude".to_owned(), json("2"))],
+        ..DeviceReport::default()
+    };
+    r.device_report(&pass, &labels, at(2)).await.unwrap();
+    assert_eq!(places(r).await, [location(1.0, 2.0)]);
+    let moved = DeviceReport { location: location(3.0, 4.0), ..DeviceReport::default() };
+    r.device_report(&pass, &moved, at(3)).await.unwrap();
+    r.device_report(&pass, &labels, at(4)).await.unwrap();
+    r.device_update(&pass, &change(r#"{"latitude":5,"longitude":6}"#), at(5)).await.unwrap();
+    assert_eq!(places(r).await, [location(3.0, 4.0)]);
+    r.device_update(&pass, &change("{}"), at(6)).await.unwrap();
+    assert_eq!(places(r).await, [location(3.0, 4.0)]);
+}
+
+/// The list keeps to its part of the tree, and its pages do not overlap.
+pub async fn placed_devices_are_listed_by_page_and_place_in_the_tree(r: &Registry) {
+    let top = given::organization(r, None, "Top").await;
+    let north = given::organization(r, Some(top.id), "North").await;
+    let project = given::project(r, top.id, "p").await.id;
+    let mut made = Vec::new();
+    for number in 0..20 {
+        let meta = if number % 3 == 0 { "{}".to_owned() } else { format!(r#"{{"latitude":{number},"longitude":0}}"#) };
+        let new = NewDevice { meta: json(&meta), ..given::new_device(project, &format!("d{number}")) };
+        let owner = if number % 2 == 0 { top.id } else { north.id };
+        let device = r.device_create(&may(owner), new, at(0)).await.unwrap();
+        if let Some(location) = device.coordinates() {
+            made.push(PlacedDevice {
+                id: device.id,
+                name: device.name,
+                organization: owner,
+                location,
+                status: Status::None,
+            });
+        }
+    }
+    let listed = async |base, levels, page| r.device_places(&lists(base, levels), page).await.unwrap();
+    let all = listed(&top.lineage, None, ALL).await;
+    assert_eq!((all.total, &all.items), (13, &made));
+    let own: Vec<_> = made.iter().filter(|device| device.organization == top.id).cloned().collect();
+    assert_eq!(listed(&top.lineage, Some(1), ALL).await.items, own);
+    let norths: Vec<_> = made.iter().filter(|device| device.organization == north.id).cloned().collect();
+    assert_eq!(listed(&north.lineage, None, ALL).await.items, norths);
+    let mut paged = Vec::new();
+    for page in 1..=4 {
+        let found = listed(&top.lineage, None, PageRequest { page, limit: 5 }).await;
+        assert_eq!(found.total, 13);
+        paged.extend(found.items);
+    }
+    assert_eq!(paged, made);
+}

@@ -1,0 +1,87 @@
+//! A whole series, piece by piece. A piece reads from a place and says where it stopped: between two pieces nothing is
+//! held, however slow the reader is, and what is stored meanwhile lies beyond the end that the first piece has fixed.
+
+use rocksdb::{DB, ReadOptions};
+
+use super::keys::{self, Family};
+use super::load;
+use super::rows::{damaged, read_value, text};
+use super::scan::Row;
+use super::seek::Track;
+use super::values::{Plan, stored, track};
+use crate::error::{Result, StoreError};
+use crate::telemetry::{ValueChunk, ValueCursor};
+
+/// Values that one piece looks at, at most.
+const LOOKED_AT_MAX: u64 = 8_192;
+/// Payload bytes after which a piece is full.
+const FULL_BYTES: usize = 256 << 10;
+/// Read ahead of a piece, in bytes.
+const READAHEAD: usize = 256 << 10;
+
+/// The piece at a cursor, or the first; none when there is no such series.
+pub fn chunk(
+    db: &DB,
+    device: u64,
+    element: &str,
+    plan: &Plan,
+    cursor: Option<ValueCursor>,
+) -> Result<Option<ValueChunk>> {
+    let newest_first =
+        plan.newest_first().ok_or_else(|| StoreError::unavailable("an export is in an order of time"))?;
+    let series = load::record(db, device, element)?.map(|record| record.number);
+    let Some(cursor) = (match (series, cursor) {
+        (None, None) => None,
+        (Some(series), None) => Some(begin(db, series, plan)?),
+        // Deleted in between, and perhaps begun anew: what is left is not what was asked for.
+        (series, Some(cursor)) if series != Some(cursor.series) => return Err(StoreError::Gone("storage element")),
+        (_, cursor) => cursor,
+    }) else {
+        return Ok(None);
+    };
+    let mut options = ReadOptions::default();
+    options.fill_cache(false);
+    options.set_readahead_size(READAHEAD);
+    let track = track(db, cursor.series, options)?;
+    read(track, plan, cursor, newest_first).map(Some)
+}
+
+/// The whole range, as it is now.
+fn begin(db: &DB, series: u64, plan: &Plan) -> Result<ValueCursor> {
+    let count = load::count(db, Family::Values, series)?;
+    let within = plan.within(&mut track(db, series, ReadOptions::default())?, count)?;
+    Ok(ValueCursor { series, from: within.start, to: within.end })
+}
+
+fn read(mut track: Track<'_>, plan: &Plan, cursor: ValueCursor, newest_first: bool) -> Result<ValueChunk> {
+    let (mut left, mut values, mut bytes, mut looked_at) = (cursor.from..cursor.to, Vec::new(), 0, 0);
+    if !left.is_empty() {
+        track.go(if newest_first { left.end - 1 } else { left.start });
+    }
+    while !left.is_empty() && looked_at < LOOKED_AT_MAX && bytes < FULL_BYTES {
+        let Some((key, value)) = load::current(&track.rows)? else {
+            left = 0..0;
+            break;
+        };
+        let sequence = keys::trailing(key).ok_or_else(|| damaged("a key is too short"))?;
+        if !left.contains(&sequence) {
+            left = 0..0;
+            break;
+        }
+        let (id, order, payload) = read_value(value)?;
+        if plan.holds(&Row { sequence, id, order, payload: text(payload)? }) {
+            bytes += payload.len();
+            values.push(stored(value)?);
+        }
+        looked_at += 1;
+        if newest_first {
+            left.end = sequence;
+            track.rows.prev();
+        } else {
+            left.start = sequence + 1;
+            track.rows.next();
+        }
+    }
+    let next = (!left.is_empty()).then_some(ValueCursor { from: left.start, to: left.end, ..cursor });
+    Ok(ValueChunk { values, next })
+}
