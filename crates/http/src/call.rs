@@ -85,10 +85,15 @@ impl Call {
 
     /// Its body as it was sent, which must say that it is JSON.
     pub async fn json_bytes(&mut self) -> Result<Bytes, Problem> {
+        self.json_bytes_up_to(self.shared.settings.max_body_bytes).await
+    }
+
+    /// As [`Call::json_bytes`], where an operation has a limit of its own.
+    pub async fn json_bytes_up_to(&mut self, limit: usize) -> Result<Bytes, Problem> {
         if !is_json(&self.head.headers) {
             return Err(Error::invalid("body", "must have the content type application/json").into());
         }
-        body::collect(self.body.get_mut(), self.shared.settings.max_body_bytes).await
+        body::collect(self.body.get_mut(), limit).await
     }
 
     /// Its JSON body, as `read` makes it out.

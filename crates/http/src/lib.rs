@@ -33,6 +33,7 @@ mod setting_views;
 mod settings;
 mod users;
 mod views;
+mod webhook;
 
 pub use app::{App, HttpSettings, app};
 pub use meters::prometheus;

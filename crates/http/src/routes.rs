@@ -10,7 +10,7 @@ use crate::call::Call;
 use crate::reply::Answer;
 use crate::{
     auth, data, devices, events, health, images, locations, notifications, openapi, organizations, projects, settings,
-    users,
+    users, webhook,
 };
 
 /// The method of an operation.
@@ -55,6 +55,8 @@ pub enum Entry {
     User,
     /// Those of a user, or a device token for its own device.
     UserOrDevice,
+    /// apiKey or apiKeyAlt.
+    ApiKey,
 }
 
 impl Entry {
@@ -64,6 +66,7 @@ impl Entry {
             Entry::Probe | Entry::Open | Entry::Optional | Entry::Cookie | Entry::JwtOrCookie => Accepts::Nobody,
             Entry::User => Accepts::User,
             Entry::UserOrDevice => Accepts::UserOrDevice,
+            Entry::ApiKey => Accepts::ApiKey,
         }
     }
 }
@@ -111,7 +114,7 @@ pub fn table() -> Vec<RouteRow> {
     TABLE.to_vec()
 }
 
-use Entry::{Cookie, JwtOrCookie, Open, Optional, Probe, User, UserOrDevice};
+use Entry::{ApiKey, Cookie, JwtOrCookie, Open, Optional, Probe, User, UserOrDevice};
 use Verb::{Delete, Get, Post, Put};
 
 #[rustfmt::skip]
@@ -205,6 +208,7 @@ const TABLE: &[RouteRow] = &[
     row(Get,    "/v2/devices/{deviceId}/events/{id}",    User,         Some(Action::DeviceRead),        by!(events::history_event)),
 
     MAIN_ROAD,
+    row(Post,   "/v2/events/integrations",               ApiKey,       Some(Action::WebhookReceive),    by!(webhook::webhook_receive)),
     row(Get,    "/v2/events/cloud",                      UserOrDevice, Some(Action::CloudEventRead),    by!(events::cloud_events)),
     row(Post,   "/v2/events/cloud",                      UserOrDevice, Some(Action::CloudEventCreate),  by!(events::cloud_event_send)),
     row(Get,    "/v2/events/cloud/next",                 UserOrDevice, Some(Action::CloudEventRead),    by!(events::cloud_event_next)),
@@ -227,7 +231,7 @@ mod tests {
     #[test]
     fn what_names_nobody_has_no_action() {
         for row in table() {
-            let user = matches!(row.entry, User | UserOrDevice);
+            let user = matches!(row.entry, User | UserOrDevice | ApiKey);
             assert!(user || row.action.is_none(), "{} {}", row.method.name(), row.path);
         }
     }

@@ -4,16 +4,14 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use isobar_model::error::Result;
 use isobar_model::time::Timestamp;
 use isobar_store::error::StoreError;
-use isobar_store::registry::{Delivery, NewDelivery};
+use isobar_store::registry::Delivery;
 use parking_lot::Mutex;
 use rand::RngExt as _;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-use crate::error::Told as _;
 use crate::{Hub, pause, stopped};
 
 /// E-mails.
@@ -82,13 +80,6 @@ impl Deliveries {
 }
 
 impl Hub {
-    /// Keeps deliveries, durably, to be made soon. The same identifier again changes nothing.
-    pub(crate) async fn deliver(&self, deliveries: Vec<NewDelivery>) -> Result<()> {
-        self.0.registry.deliveries_put(&deliveries, self.0.clock.now()).await.told()?;
-        self.0.deliveries.wake();
-        Ok(())
-    }
-
     /// Starts the lanes.
     pub(crate) fn start_deliveries(&self) {
         for place in 0..self.0.deliveries.lanes.len() {

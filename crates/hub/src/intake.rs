@@ -8,10 +8,12 @@ use isobar_model::access::{Action, CanWrite};
 use isobar_model::check::Faults;
 use isobar_model::error::{Error, Result};
 use isobar_model::event::{Event, EventType};
-use isobar_model::ids::{DeviceRef, EventId, SettingId, UserId};
+use isobar_model::ids::{DeviceId, DeviceRef, EventId, SettingId, UserId};
 use isobar_model::json::{Json, RawJson};
 use isobar_model::time::Timestamp;
 use isobar_store::telemetry::{Commit, Idempotency, Memory, NewCloudEvent, NewEvent, NewValue, Ran};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
 use crate::Hub;
 use crate::entries::DeviceEntry;
@@ -36,7 +38,12 @@ struct Incoming<'a> {
     tree: Json<'a>,
     idempotency_key: Option<&'a str>,
     now: Timestamp,
+    /// Told when the event has run, before it is durable: its device's next one may run.
+    ran: Option<RunSignal>,
 }
+
+/// Tells once that an event has run; when it is dropped before, that it never will.
+pub(crate) type RunSignal = Arc<Mutex<Option<oneshot::Sender<()>>>>;
 
 /// What runs leave besides their commit.
 #[derive(Default)]
@@ -69,7 +76,7 @@ impl Hub {
         };
         let Some((pass, mut entry)) = target else { return Err(faults.end().err().unwrap_or(Error::Busy)) };
         let now = self.0.clock.now();
-        let event = Incoming { element: Arc::from(element), payload, tree, idempotency_key, now };
+        let event = Incoming { element: Arc::from(element), payload, tree, idempotency_key, now, ran: None };
         for _ in 0..RUNS_MAX {
             if !entry.plan.plan.accepts(element) {
                 faults.add("query.elementName", "is no deviceEvent element of the project's design");
@@ -80,6 +87,30 @@ impl Hub {
             }
             let newer = Box::pin(self.device_entry(entry.device.id)).await?;
             entry = newer.ok_or_else(|| Error::invalid("query.deviceId", "no such device"))?;
+        }
+        Err(Error::Busy)
+    }
+
+    /// Accepts an event that came by the webhook, as one of a deviceEvent element. `ran` is told when it has run.
+    pub(crate) async fn event_integrated(
+        &self,
+        principal: &Principal,
+        device: DeviceId,
+        element: &Arc<str>,
+        payload: &RawJson,
+        ran: RunSignal,
+    ) -> Result<EventId> {
+        let (element, payload, tree) = (Arc::clone(element), payload.clone(), payload.tree());
+        let now = self.0.clock.now();
+        let event = Incoming { element, payload, tree, idempotency_key: None, now, ran: Some(ran) };
+        for _ in 0..RUNS_MAX {
+            let (pass, entry) = self.device_write(principal, device, Action::WebhookReceive).await?;
+            if !entry.plan.plan.accepts(&event.element) {
+                return Err(Error::invalid("body", "the project's design has changed meanwhile"));
+            }
+            if let Some(id) = self.accept(&pass, &entry, &event).await? {
+                return Ok(id);
+            }
         }
         Err(Error::Busy)
     }
@@ -149,7 +180,14 @@ impl Hub {
             event.errors = outcome.errors;
         }
         after.id = Some(id);
-        self.hand_over(entry, commit, work, after)
+        let commit = self.hand_over(entry, commit, work, after);
+        if !after.outdated
+            && let Some(ran) = event.ran.as_ref().and_then(|ran| ran.lock().take())
+        {
+            // Nobody waits for the last one.
+            let _ = ran.send(());
+        }
+        commit
     }
 
     /// What is committed in the end: nothing, if the entry that the runs went by was overtaken.

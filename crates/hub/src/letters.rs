@@ -116,17 +116,13 @@ impl Templates {
 }
 
 impl Hub {
-    /// A letter as a delivery; the same identifier again is the same letter.
+    /// A letter as a delivery, to be kept in the transaction of what causes it; then `deliveries.wake()` sends it.
+    /// The same identifier again is the same letter.
     pub(crate) fn mail(&self, delivery_id: String, to: &str, letter: Letter) -> NewDelivery {
         let waiting = Waiting { to: to.to_owned(), letter };
         // Texts and identifiers always serialise.
         let body = serde_json::to_string(&waiting).unwrap_or_default();
         NewDelivery { id: delivery_id, kind: MAIL, body }
-    }
-
-    /// Sends a letter, soon and at least once.
-    pub(crate) async fn mail_to(&self, delivery_id: String, to: &str, letter: Letter) -> Result<()> {
-        self.deliver(vec![self.mail(delivery_id, to, letter)]).await
     }
 
     /// Writes a letter that is due, and hands it to the mailer.

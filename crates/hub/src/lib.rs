@@ -39,6 +39,7 @@ mod side_runs;
 mod throttle;
 mod tokens;
 mod turns;
+mod webhook;
 
 use std::sync::Arc;
 
@@ -68,6 +69,7 @@ pub use queue::QueueRead;
 pub use sessions::Tokens;
 pub use setting_bulk::{DefaultsOutcome, DefaultsRefusal, ProjectDefaults, SettingsOutcome};
 pub use settings::{RateLimits, Settings};
+pub use webhook::{Given, PARAMETERS as WEBHOOK_PARAMETERS, Provision, TaskReport, WebhookReport};
 
 use crate::error::Told as _;
 

@@ -9,6 +9,10 @@ use crate::project::empty_object;
 use crate::status::Status;
 use crate::time::Timestamp;
 
+/// Longest label of a device's metadata by which it is found, in characters.
+pub const LABEL_CHARACTERS_MAX: usize = 128;
+/// Longest value of a label by which a device is found, in characters.
+pub const LABEL_VALUE_CHARACTERS_MAX: usize = 256;
 /// Most protocols a device lists.
 const PROTOCOLS_MAX: usize = 32;
 

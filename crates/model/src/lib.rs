@@ -9,6 +9,7 @@ pub mod error;
 pub mod event;
 pub mod ids;
 pub mod json;
+pub mod jsonpath;
 pub mod notification;
 pub mod organization;
 pub mod page;

@@ -118,7 +118,7 @@ impl Mailer {
 
 /// Checks an address that e-mails shall come from: `NAME <ADDRESS>` or the address alone.
 pub fn sender(text: &str) -> Result<Mailbox> {
-    text.parse().map_err(|error| MailError::Setting(format!("{text:?} holds no e-mail address: {error}")))
+    text.parse().map_err(|_| MailError::Setting("must hold an e-mail address".to_owned()))
 }
 
 /// Checks the address of an SMTP server.

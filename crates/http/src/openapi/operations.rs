@@ -10,6 +10,7 @@ use super::bodies::{
 };
 use super::parameters::*;
 use super::setting_bodies::{DeviceIds, SettingItems, SettingValue};
+use super::webhook::WEBHOOK;
 use crate::locations::DeviceLocationJson;
 use crate::notifications::NotificationJson;
 use crate::problem::ErrorBody;
@@ -20,6 +21,7 @@ use crate::views::{
     ProjectJson, SpecificationJson, StorageElementJson, StorageListJson, StoredValueJson, TokenJson, TokensJson,
     UserJson,
 };
+use crate::webhook::WebhookAnswer;
 
 /// The schemas of the document, by name.
 pub(super) type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -206,6 +208,16 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("events", Get "/v2/devices/{deviceId}/events/{id}", "Fetch one event of the history", [], None, [Json(200, of::<EventJson>)]),
     operation!("events", Post "/v2/events/device", "Post a device event; 201 means durable",
         [DEVICE_ID, ELEMENT_NAME, IDEMPOTENCY_KEY], Some(of::<AnyJson>), [Json(201, of::<IdJson>)]),
+    Operation {
+        method: Post,
+        path: "/v2/events/integrations",
+        tag: "events",
+        summary: "Take a third party's payload: devices are provisioned, events are processed; with debug the answer tells how",
+        parameters: &WEBHOOK,
+        body: Some(of::<AnyJson>),
+        body_type: "application/json",
+        successes: &[Json(200, of::<WebhookAnswer>)],
+    },
     operation!("events", Get "/v2/events/cloud", "Read the cloud-event queue, oldest first",
         [DEVICE_ID, PEEK, LIMIT, PAGE, ELEMENT_NAME, WAIT], None, [Array(200, of::<EventJson>)]),
     operation!("events", Post "/v2/events/cloud", "Queue a cloud event",

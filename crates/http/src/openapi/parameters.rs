@@ -17,8 +17,16 @@ pub(super) enum Kind {
     Id,
     Time,
     Boolean(bool),
-    Whole { min: u64, max: Option<u64>, default: u64 },
+    Whole {
+        min: u64,
+        max: Option<u64>,
+        default: u64,
+    },
     Filter,
+    /// A text, at most so many characters long.
+    Short(usize),
+    /// One of these words, the first by default.
+    Word(&'static [&'static str]),
 }
 
 /// A query parameter or a header.
@@ -31,11 +39,11 @@ pub(super) struct Param {
     required: bool,
 }
 
-const fn query(name: &'static str, kind: Kind, says: &'static str) -> Param {
+pub(super) const fn query(name: &'static str, kind: Kind, says: &'static str) -> Param {
     Param { name, kind, says, is_header: false, required: false }
 }
 
-const fn header(name: &'static str, kind: Kind, says: &'static str) -> Param {
+pub(super) const fn header(name: &'static str, kind: Kind, says: &'static str) -> Param {
     Param { name, kind, says, is_header: true, required: false }
 }
 
@@ -116,6 +124,11 @@ impl Kind {
                 .default(Some(json!(default)))
                 .into(),
             Kind::Filter => of(Type::Object).into(),
+            Kind::Short(most) => of(Type::String).min_length(Some(1)).max_length(Some(most)).into(),
+            Kind::Word(words) => of(Type::String)
+                .enum_values(Some(words.iter().copied()))
+                .default(words.first().map(|word| json!(word)))
+                .into(),
         }
     }
 }

@@ -123,6 +123,16 @@ impl<'a> Json<'a> {
         }
     }
 
+    /// The text of a string, or what stands for a number or a truth; numbers as they were written.
+    pub fn scalar_text(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Json::Text(text) => Some(Cow::Borrowed(text)),
+            Json::Number(number) => Some(Cow::Borrowed(number.text())),
+            Json::Bool(value) => Some(Cow::Borrowed(if *value { "true" } else { "false" })),
+            Json::Null | Json::Array(_) | Json::Object(_) => None,
+        }
+    }
+
     /// The value of a number.
     pub fn as_f64(&self) -> Option<f64> {
         match self {

@@ -50,6 +50,8 @@ struct Things<'a> {
     /// A user of the lowest rank, and a key of its own.
     user: String,
     key: String,
+    /// A user whom nobody misses.
+    leaver: String,
     event: String,
     cloud_event: String,
 }
@@ -67,15 +69,17 @@ impl<'a> Things<'a> {
         for owner in [format!("organizations/{}", ana.organization), format!("projects/{}", ana.project().await)] {
             ana.post_plain(&format!("/v2/{owner}/image"), TINY_PNG).await.is(200);
         }
+        let leaver = new_user(&format!("l{}", fridge.id), "basicUser");
+        let leaver = text(&ana.post("/v2/users", leaver).await.created(), "id").to_owned();
         let (project, organization) = (ana.project().await.to_owned(), ana.organization.clone());
         let limit = json!({"type": "deviceSetting", "properties": {"inputType": "number"}});
         let thermostat = ana.creates_device_of(&ana.designs(json!({"limit": limit})).await, "thermostat").await;
-        Self { fridge, thermostat, project, organization, user: user.id.clone(), key, event, cloud_event }
+        Self { fridge, thermostat, project, organization, user: user.id.clone(), key, leaver, event, cloud_event }
     }
 
     /// The case of a row. A row without one fails the scene.
     fn case(&self, row: &RouteRow) -> Case {
-        let Self { fridge, thermostat, project, organization, user, key, event, cloud_event } = self;
+        let Self { fridge, thermostat, project, organization, user, key, leaver, event, cloud_event } = self;
         let device = &fridge.id;
         let new_device = json!({"name": "new", "projectUuid": project});
         let own = |rest: &str| format!("/v2/devices/{device}{rest}");
@@ -93,6 +97,14 @@ impl<'a> Things<'a> {
             ("POST", "/v2/auth/logout") => case(row.path, None, 204),
             ("GET", "/v2/auth/refreshToken") => case(row.path, None, 201),
             ("GET", "/v2/auth/user") => case(row.path, None, 200),
+            ("GET", "/v2/auth/verify") => case(&format!("{}?emailOrUsername=ana", row.path), None, 204),
+            // Whoever has the link is let in: there are no credentials beside it.
+            ("GET", "/v2/auth/verify/{nonce}") => case("/v2/auth/verify/rubbish", None, 404),
+            ("POST", "/v2/auth/forgot") => case(row.path, Some(json!({"emailOrUsername": "ana"})), 204),
+            ("POST", "/v2/auth/reset") => {
+                let body = json!({"token": "x", "password": "new secret", "passwordConfirmation": "new secret"});
+                case(row.path, Some(body), 400)
+            }
             ("GET", "/v2/organizations") => case(&format!("{}?parentId={organization}", row.path), None, 200),
             ("POST", "/v2/organizations") => case(row.path, named("new"), 201),
             ("GET", "/v2/organizations/{id}") => case(&format!("/v2/organizations/{organization}"), None, 200),
@@ -112,6 +124,10 @@ impl<'a> Things<'a> {
                 case(row.path, Some(new_user(&format!("u{}{device}", row.method.name()), "basicUser")), 201)
             }
             ("GET", "/v2/users/{id}") => case(&format!("/v2/users/{user}"), None, 200),
+            ("PUT", "/v2/users/{id}") => {
+                case(&format!("/v2/users/{user}"), Some(json!({"role": "basicUser", "company": "Acme"})), 200)
+            }
+            ("DELETE", "/v2/users/{id}") => case(&format!("/v2/users/{leaver}"), None, 204),
             ("GET", "/v2/users/{id}/apiKeys") => case(&format!("/v2/users/{user}/apiKeys"), None, 200),
             ("POST", "/v2/users/{id}/apiKeys") => case(&format!("/v2/users/{user}/apiKeys"), named("key"), 201),
             ("DELETE", "/v2/users/{id}/apiKeys/{keyId}") => case(&format!("/v2/users/{user}/apiKeys/{key}"), None, 204),
@@ -161,6 +177,14 @@ impl<'a> Things<'a> {
                 // The one operation that lists no 404: what is out of reach is a fault of the parameters.
                 Case { hidden: Some(400), ..case(&fridge.door("reading"), Some(json!({"temp": 4})), 201) }
             }
+            ("POST", "/v2/events/integrations") => {
+                // What is out of reach is a fault of the parameters here too.
+                let path = format!(
+                    "{}?organizationId={organization}&deviceTag=eui&deviceTagValue=1&projectUuid={project}",
+                    row.path
+                );
+                Case { hidden: Some(400), ..case(&path, Some(json!({"temp": 4})), 200) }
+            }
             ("GET", "/v2/events/cloud") => case(&fridge.queue(), None, 200),
             ("POST", "/v2/events/cloud") => case(&format!("{}&elementName=alarm", fridge.queue()), Some(json!(2)), 201),
             ("GET", "/v2/events/cloud/next") => {
@@ -205,6 +229,19 @@ fn request(app: &TestApp, row: &RouteRow, case: &Case) -> RequestBuilder {
     }
 }
 
+/// Whether a user calls it, by whatever credentials.
+fn is_a_users(row: &RouteRow) -> bool {
+    matches!(row.entry, Entry::User | Entry::UserOrDevice | Entry::ApiKey)
+}
+
+/// The request with credentials of a person that the operation takes.
+async fn with_credentials(request: RequestBuilder, row: &RouteRow, person: &Person<'_>) -> RequestBuilder {
+    match row.entry {
+        Entry::ApiKey => request.header("api_auth_token", person.makes_api_key("for the webhook").await),
+        _ => request.bearer_auth(&person.jwt),
+    }
+}
+
 /// The status of an answer, read to its end unless it is a success, which may have none.
 async fn status(request: RequestBuilder) -> u16 {
     let response = request.send().await.unwrap();
@@ -242,15 +279,15 @@ async fn without_credentials_or_with_bad_ones_nothing_is_told() {
             // The first credential that is present decides.
             ask().bearer_auth(&ana.jwt).header("cloud", "rubbish"),
         ];
-        if matches!(row.entry, Entry::User | Entry::Cookie | Entry::JwtOrCookie) {
+        if !matches!(row.entry, Entry::UserOrDevice) {
             rubbish.push(ask().header("cloud", &things.fridge.token));
         }
-        if matches!(row.entry, Entry::Cookie) {
+        if matches!(row.entry, Entry::Cookie | Entry::ApiKey) {
             rubbish.push(ask().bearer_auth(&ana.jwt));
         } else {
             rubbish.push(ask().bearer_auth(&things.fridge.token));
         }
-        if matches!(row.entry, Entry::User | Entry::UserOrDevice) {
+        if is_a_users(&row) {
             rubbish.push(ask().header("cookie", &ana.cookie));
         } else {
             rubbish.push(ask().header("cookie", "refreshToken=rubbish"));
@@ -271,11 +308,11 @@ async fn a_role_too_low_is_forbidden_and_one_that_is_high_enough_is_not() {
         let Some(action) = row.action else { continue };
         let things = Things::made_by(&ana, &user).await;
         let case = things.case(&row);
-        let as_person = |person: &Person<'_>| request(&app, &row, &case).bearer_auth(&person.jwt);
+        let as_person = async |person: &Person<'_>| with_credentials(request(&app, &row, &case), &row, person).await;
         if let Some(too_low) = cast.just_below(action.minimum_role()) {
-            assert_eq!(status(as_person(too_low)).await, 403, "{} below its role", name(&row));
+            assert_eq!(status(as_person(too_low).await).await, 403, "{} below its role", name(&row));
         }
-        let enough = as_person(&cast.by_role[&action.minimum_role()]);
+        let enough = as_person(&cast.by_role[&action.minimum_role()]).await;
         assert_eq!(status(enough).await, case.success, "{} with its role", name(&row));
     }
 }
@@ -289,8 +326,8 @@ async fn what_belongs_to_a_sibling_organization_does_not_exist() {
     let things = Things::made_by(&ana, &user).await;
     for row in table() {
         let case = things.case(&row);
-        let (Some(hidden), Entry::User | Entry::UserOrDevice) = (case.hidden, row.entry) else { continue };
-        let asked = request(&app, &row, &case).bearer_auth(&cast.stranger.jwt);
+        let (Some(hidden), true) = (case.hidden, is_a_users(&row)) else { continue };
+        let asked = with_credentials(request(&app, &row, &case), &row, &cast.stranger).await;
         assert_eq!(status(asked).await, hidden, "{} from a sibling", name(&row));
     }
     // Nothing came of it.
@@ -325,12 +362,12 @@ async fn the_thing_comes_before_the_role_and_the_role_before_the_body() {
     let admin = app.admin().await;
     let user = ana.invites("user", "basicUser").await;
     let things = Things::made_by(&ana, &user).await;
-    for row in table().into_iter().filter(|row| matches!(row.entry, Entry::User | Entry::UserOrDevice)) {
+    for row in table().into_iter().filter(is_a_users) {
         let mut case = things.case(&row);
         case.body = case.body.map(|_| json!("no object, and no null"));
         let is_event = row.path.starts_with("/v2/events/");
         let Some(action) = row.action.filter(|_| case.body.is_some() && !is_event) else { continue };
-        if action.minimum_role() > Role::BasicUser && !row.path.starts_with("/v2/users/{id}/") {
+        if action.minimum_role() > Role::BasicUser && !row.path.starts_with("/v2/users/{id}") {
             let refused = request(&app, &row, &case).bearer_auth(&user.jwt);
             assert_eq!(status(refused).await, 403, "{} tells its faults", name(&row));
         }

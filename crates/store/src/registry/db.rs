@@ -19,8 +19,9 @@ const POSTGRES_CONNECTIONS_MAX: u32 = 16;
 const ACQUIRE_WAIT: Duration = Duration::from_secs(10);
 /// How long SQLite waits for another process that writes.
 const SQLITE_BUSY_WAIT: Duration = Duration::from_secs(10);
-/// How much of a SQLite file its readers share through the system's page cache, in bytes.
-const SQLITE_MAPPED_BYTES: &str = "268435456";
+/// What each connection to SQLite keeps of the file, in KiB (a negative number of pages means that). Nothing is mapped:
+/// each connection would map all of it, and the process would count as large as the file times the connections.
+const SQLITE_CACHE: &str = "-8192";
 
 /// The connections of a registry.
 #[derive(Clone, Debug)]
@@ -132,7 +133,7 @@ fn sqlite(path: &str, connections: u32) -> ConnectOptions {
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
             .busy_timeout(SQLITE_BUSY_WAIT)
-            .pragma("mmap_size", SQLITE_MAPPED_BYTES)
+            .pragma("cache_size", SQLITE_CACHE)
     });
     options
 }

@@ -1,5 +1,7 @@
 //! Devices: what each one is. How they are listed is next door.
 
+use std::collections::HashMap;
+
 use isobar_model::access::{CanRead, CanWrite, Lineage};
 use isobar_model::device::{Device, Location, StreetAddress};
 use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId, ProjectId, UserId};
@@ -15,7 +17,7 @@ use super::lists::searched;
 use super::organizations::{count_devices, hold_organization, room_for_a_device};
 use super::sql::{Dialect, Row, Sql, all, one, run};
 use super::users::latest;
-use super::{Registry, db};
+use super::{Registry, db, labels};
 use crate::error::{Result, StoreError};
 
 const SELECT: &str = "SELECT d.id, d.key, d.name, d.organization_id, o.lineage, o.name AS organization, \
@@ -23,6 +25,9 @@ const SELECT: &str = "SELECT d.id, d.key, d.name, d.organization_id, o.lineage, 
     d.longitude, d.status, d.created_by, d.created_at, d.updated_at, a.last_active \
     FROM devices d JOIN organizations o ON o.id = d.organization_id JOIN device_activity a ON a.key = d.key \
     WHERE d.id";
+
+/// Devices that one statement adds: their values stay below what either database takes at once.
+const INSERTED_AT_ONCE: usize = 200;
 
 /// A device to be made.
 #[derive(Clone, Debug)]
@@ -126,8 +131,7 @@ impl Registry {
         let lineage = hold_organization(&tx, organization, self.db.dialect.hold_in_place()).await?;
         room_for_a_device(&tx, &lineage, &[], &[organization]).await?;
         hold_project(&tx, new.project).await?;
-        let key = insert(&tx, organization, &new, now).await?;
-        insert_beside(&tx, organization, key, &new).await?;
+        insert(&tx, organization, &[&new], now).await?;
         count_devices(&tx, organization, 1).await?;
         let made = read(&tx, &[new.id]).await?.pop().ok_or(StoreError::Gone("device"))?;
         db::commit(tx).await?;
@@ -181,6 +185,9 @@ impl Registry {
         .bind(now)
         .bind(id);
         run(&tx, update).await?;
+        if change.meta != before.meta {
+            labels::replace(&tx, before.key, &change.meta).await?;
+        }
         let search = search_of(id, &change.name, change.description.as_deref(), &change.meta);
         let update = Sql::new("UPDATE device_search SET organization_id = ?, search = ? WHERE key = ?");
         run(&tx, update.bind(change.organization).bind(search).bind(before.key)).await?;
@@ -245,57 +252,114 @@ impl Registry {
         .bind(before.id);
         run(&tx, update).await?;
         if meta != before.meta {
-            let search = search_of(before.id, &before.name, before.description.as_deref(), &meta);
-            let update = Sql::new("UPDATE device_search SET search = ? WHERE key = ?").bind(search).bind(before.key);
-            run(&tx, update).await?;
+            follow_meta(&tx, &before, &meta).await?;
         }
         db::commit(tx).await
     }
 }
 
-async fn insert(
+/// Adds devices of one organization, with the rows that lie beside each; their numbers, in their order. The caller
+/// counts them.
+pub(super) async fn insert(
     tx: &impl ConnectionTrait,
     organization: OrganizationId,
-    new: &NewDevice,
+    devices: &[&NewDevice],
     now: Timestamp,
-) -> Result<DeviceKey> {
-    let place = Location::in_meta(&new.meta);
-    let insert = Sql::new(
-        "INSERT INTO devices (id, organization_id, project_id, token, name, version, protocol, protocols, meta, \
-         description, street_address, place_latitude, place_longitude, created_by, created_at, updated_at) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING key",
-    )
-    .bind(new.id)
-    .bind(organization)
-    .bind(new.project)
-    .bind(new.token)
-    .bind(new.name.as_str())
-    .bind(new.version.clone())
-    .bind(new.protocol.clone())
-    .bind(written(&new.protocols)?)
-    .bind(new.meta.clone())
-    .bind(new.description.clone())
-    .bind(new.street_address.as_ref().map(written).transpose()?)
-    .bind(place.map(|place| place.latitude))
-    .bind(place.map(|place| place.longitude))
-    .bind(new.created_by)
-    .bind(now)
-    .bind(now);
-    one(tx, insert).await?.ok_or(StoreError::Gone("device"))?.key("key")
+) -> Result<Vec<DeviceKey>> {
+    let mut keys = Vec::with_capacity(devices.len());
+    for devices in devices.chunks(INSERTED_AT_ONCE) {
+        let found = insert_rows(tx, organization, devices, now).await?;
+        insert_beside(tx, organization, devices, &found).await?;
+        keys.extend(found);
+    }
+    Ok(keys)
 }
 
-/// The rows that lie beside a device's.
+async fn insert_rows(
+    tx: &impl ConnectionTrait,
+    organization: OrganizationId,
+    devices: &[&NewDevice],
+    now: Timestamp,
+) -> Result<Vec<DeviceKey>> {
+    let mut insert = Sql::new(
+        "INSERT INTO devices (id, organization_id, project_id, token, name, version, protocol, protocols, meta, \
+         description, street_address, place_latitude, place_longitude, created_by, created_at, updated_at)",
+    )
+    .values(devices.len(), 16)
+    .text(" RETURNING key, id");
+    for new in devices {
+        let place = Location::in_meta(&new.meta);
+        insert = insert
+            .bind(new.id)
+            .bind(organization)
+            .bind(new.project)
+            .bind(new.token)
+            .bind(new.name.as_str())
+            .bind(new.version.clone())
+            .bind(new.protocol.clone())
+            .bind(written(&new.protocols)?)
+            .bind(new.meta.clone())
+            .bind(new.description.clone())
+            .bind(new.street_address.as_ref().map(written).transpose()?)
+            .bind(place.map(|place| place.latitude))
+            .bind(place.map(|place| place.longitude))
+            .bind(new.created_by)
+            .bind(now)
+            .bind(now);
+    }
+    // A database may answer in any order.
+    let rows = all(tx, insert).await?;
+    let made = rows.iter().map(|row| Ok((row.id("id")?, row.key("key")?)));
+    let made = made.collect::<Result<HashMap<DeviceId, DeviceKey>>>()?;
+    devices.iter().map(|new| made.get(&new.id).copied().ok_or(StoreError::Gone("device"))).collect()
+}
+
+/// The rows that lie beside devices.
 async fn insert_beside(
     tx: &impl ConnectionTrait,
     organization: OrganizationId,
-    key: DeviceKey,
-    new: &NewDevice,
+    devices: &[&NewDevice],
+    keys: &[DeviceKey],
 ) -> Result<()> {
-    let activity = Sql::new("INSERT INTO device_activity (key, id, organization_id, last_active) VALUES (?, ?, ?, 0)");
-    run(tx, activity.bind(key).bind(new.id).bind(organization)).await?;
-    let search = search_of(new.id, &new.name, new.description.as_deref(), &new.meta);
-    let insert = Sql::new("INSERT INTO device_search (key, organization_id, search) VALUES (?, ?, ?)");
-    run(tx, insert.bind(key).bind(organization).bind(search)).await.map(|_| ())
+    let mut activity =
+        Sql::new("INSERT INTO device_activity (key, id, organization_id, last_active)").values(devices.len(), 4);
+    let mut search = Sql::new("INSERT INTO device_search (key, organization_id, search)").values(devices.len(), 3);
+    for (new, key) in devices.iter().zip(keys) {
+        activity = activity.bind(*key).bind(new.id).bind(organization).bind(0_i64);
+        let found_by = search_of(new.id, &new.name, new.description.as_deref(), &new.meta);
+        search = search.bind(*key).bind(organization).bind(found_by);
+    }
+    run(tx, activity).await?;
+    run(tx, search).await?;
+    let metas: Vec<_> = keys.iter().copied().zip(devices.iter().map(|new| &new.meta)).collect();
+    labels::insert(tx, &metas).await
+}
+
+/// Gives a device other metadata.
+pub(super) async fn write_meta(
+    tx: &impl ConnectionTrait,
+    device: &Device,
+    meta: &RawJson,
+    now: Timestamp,
+) -> Result<()> {
+    let place = device.location.or_else(|| Location::in_meta(meta));
+    let update =
+        Sql::new("UPDATE devices SET meta = ?, place_latitude = ?, place_longitude = ?, updated_at = ? WHERE key = ?")
+            .bind(meta.clone())
+            .bind(place.map(|place| place.latitude))
+            .bind(place.map(|place| place.longitude))
+            .bind(now)
+            .bind(device.key);
+    run(tx, update).await?;
+    follow_meta(tx, device, meta).await
+}
+
+/// Brings what lies beside a device after its metadata, and is made of it.
+async fn follow_meta(tx: &impl ConnectionTrait, device: &Device, meta: &RawJson) -> Result<()> {
+    let search = search_of(device.id, &device.name, device.description.as_deref(), meta);
+    let update = Sql::new("UPDATE device_search SET search = ? WHERE key = ?").bind(search).bind(device.key);
+    run(tx, update).await?;
+    labels::replace(tx, device.key, meta).await
 }
 
 /// Counts a device in another organization; its own row is the caller's to change.
@@ -341,7 +405,7 @@ fn search_of(id: DeviceId, name: &str, description: Option<&str>, meta: &RawJson
 }
 
 /// Metadata with labels set: one that is there keeps its place, a new one comes last.
-fn labelled(meta: &RawJson, labels: &[(String, RawJson)]) -> RawJson {
+pub(super) fn labelled(meta: &RawJson, labels: &[(String, RawJson)]) -> RawJson {
     let mut members = match meta.tree() {
         Json::Object(members) => members,
         _ => Vec::new(),

@@ -37,6 +37,9 @@ const SELECT: &str = "SELECT o.id, o.name, o.description, o.lineage, o.device_co
         FROM organizations s WHERE s.lineage >= o.lineage AND s.lineage < o.lineage || '~') AS status \
     FROM organizations o WHERE o.id";
 
+/// What somebody hears who asks for one more device.
+pub(super) const DEVICE_LIMIT_REACHED: &str = "the device limit of the organization is reached";
+
 /// An organization to be made.
 #[derive(Clone, Debug)]
 pub struct NewOrganization {
@@ -209,15 +212,28 @@ pub(super) async fn hold_organization(tx: &impl ConnectionTrait, id: Organizatio
     one(tx, query).await?.ok_or(StoreError::Gone("organization"))?.lineage("lineage")
 }
 
-/// Refuses one more device where an organization on the lineage has all that it may have. `having` are the
-/// organizations that have the device already; `touched` are those whose count will change. All are held, from the top
-/// down: two devices never take the same last place, and two transactions never wait for each other.
+/// Refuses one more device where an organization on the lineage has all that it may have; see [`room`].
 pub(super) async fn room_for_a_device(
     tx: &impl ConnectionTrait,
     lineage: &Lineage,
     having: &[OrganizationId],
     touched: &[OrganizationId],
 ) -> Result<()> {
+    match room(tx, lineage, having, touched).await? {
+        0 => Err(StoreError::Limit(DEVICE_LIMIT_REACHED)),
+        _ => Ok(()),
+    }
+}
+
+/// How many more devices the organizations on the lineage may have. `having` are the organizations that have them
+/// already; `touched` are those whose count will change. All are held, from the top down: two devices never take the same
+/// last place, and two transactions never wait for each other.
+pub(super) async fn room(
+    tx: &impl ConnectionTrait,
+    lineage: &Lineage,
+    having: &[OrganizationId],
+    touched: &[OrganizationId],
+) -> Result<u64> {
     let dialect = Dialect::of(tx);
     let query =
         Sql::new("SELECT id, lineage, device_count_limit FROM organizations WHERE (device_count_limit > 0 AND id")
@@ -226,6 +242,7 @@ pub(super) async fn room_for_a_device(
             .among(dialect, touched)
             .text(" ORDER BY lineage")
             .text(dialect.hold_for_change());
+    let mut room = u64::MAX;
     for held in all(tx, query).await? {
         let (id, limit) = (held.id::<OrganizationId>("id")?, held.float("device_count_limit")?);
         if limit <= 0.0 || having.contains(&id) || !lineage.contains(id) {
@@ -239,11 +256,10 @@ pub(super) async fn room_for_a_device(
         .bind(beneath.as_str())
         .bind(end_of(&beneath));
         let devices = one(tx, counted).await?.map_or(Ok(0), |row| row.count("devices"))?;
-        if (devices + 1) as f64 > limit {
-            return Err(StoreError::Limit("the device limit of the organization is reached"));
-        }
+        // Half a device is none; a count beyond the limit leaves no room.
+        room = room.min((limit.floor() as u64).saturating_sub(devices));
     }
-    Ok(())
+    Ok(room)
 }
 
 /// Notes that an organization has more or fewer devices of its own.

@@ -120,6 +120,12 @@ impl Sql {
         self
     }
 
+    /// `VALUES` and as many rows of so many places, to be bound one after the other.
+    pub(super) fn values(self, rows: usize, columns: usize) -> Self {
+        let row = format!("({})", vec!["?"; columns].join(", "));
+        self.text(" VALUES ").text(&vec![row; rows].join(", "))
+    }
+
     /// Goes on with more text.
     pub(super) fn text(mut self, text: &str) -> Self {
         self.text.push_str(text);

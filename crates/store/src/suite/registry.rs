@@ -12,6 +12,7 @@ mod credentials;
 mod devices;
 pub mod given;
 mod images;
+mod labels;
 mod letters;
 mod lists;
 mod notifications;
@@ -25,6 +26,7 @@ mod tree;
 pub use credentials::*;
 pub use devices::*;
 pub use images::*;
+pub use labels::*;
 pub use letters::*;
 pub use lists::*;
 pub use notifications::*;
@@ -59,6 +61,12 @@ macro_rules! registry_scenes {
             revoked_jwts_are_remembered_until_they_expire
             the_signing_key_stays
             api_keys_belong_to_their_user
+            a_delivery_waits_until_it_is_made
+            a_welcome_goes_out_with_its_user
+            a_nonce_is_good_once
+            a_reset_ends_every_session
+            a_new_password_ends_the_other_sessions
+            a_new_sign_in_address_is_noticed_once
             a_notice_given_out_again_changes_nothing
             a_notice_reaches_those_whom_it_is_for
             a_notice_for_everybody_is_for_those_who_are_there
@@ -71,12 +79,6 @@ macro_rules! registry_scenes {
             a_mark_of_everything_and_single_ones_go_together
             a_user_and_its_notifications_go_together
             old_notices_go_and_a_user_keeps_so_many
-            a_delivery_waits_until_it_is_made
-            a_welcome_goes_out_with_its_user
-            a_nonce_is_good_once
-            a_reset_ends_every_session
-            a_new_password_ends_the_other_sessions
-            a_new_sign_in_address_is_noticed_once
             a_project_begins_with_an_empty_specification
             a_specification_is_kept_byte_for_byte
             projects_are_listed_by_type
@@ -92,6 +94,13 @@ macro_rules! registry_scenes {
             devices_are_touched_forwards_only
             a_report_changes_what_it_names
             what_is_gone_is_said_to_be_gone
+            a_device_is_found_by_its_labels
+            the_oldest_device_of_a_label_is_meant
+            labels_are_given_to_many_devices_at_once
+            a_tag_is_provisioned_where_nobody_carries_it
+            provisioning_ends_where_there_is_no_room
+            a_tag_is_provisioned_once
+            a_thousand_devices_are_provisioned_at_once
             device_pages_are_exact_in_every_order
             device_searches_are_exact_however_much_they_find
             a_search_is_literal_and_without_case

@@ -1,7 +1,7 @@
 //! A server of one's own, in this process, on stores in a folder that goes away with it.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use isobar_http::HttpSettings;
@@ -119,6 +119,11 @@ impl TestApp {
         if let Some(database) = self.database {
             database.remove().await;
         }
+    }
+
+    /// Where e-mails become files.
+    pub fn mail_folder(&self) -> PathBuf {
+        self.folder.path().join("mail")
     }
 
     /// Time goes by.

@@ -4,6 +4,7 @@ pub mod answer;
 pub mod app;
 pub mod designs;
 pub mod device;
+pub mod mail;
 pub mod person;
 #[path = "../../../../store/tests/support/mod.rs"]
 mod postgres;

@@ -233,6 +233,16 @@ CREATE TABLE device_search (
     search {text} NOT NULL
 );
 
+-- Beside the devices, so that one is found by a label of its metadata: those of its members that are texts, numbers or
+-- truths, as text. The webhook asks for them (contract: Integration webhook).
+CREATE TABLE device_labels (
+    label {text} NOT NULL,
+    value {text} NOT NULL,
+    device_key {number} NOT NULL REFERENCES devices (key) ON DELETE CASCADE,
+    PRIMARY KEY (label, value, device_key)
+);
+CREATE INDEX device_labels_device ON device_labels (device_key);
+
 CREATE TABLE settings (
     id {text} PRIMARY KEY,
     device_key BIGINT NOT NULL REFERENCES devices (key) ON DELETE CASCADE,

@@ -1,0 +1,338 @@
+//! The integration webhook: a third party's body becomes device events, and devices where there are none yet
+//! (specification: Integration webhook; contract: Integration webhook).
+//!
+//! A delivery is read and taken apart before anything is done: what is wrong with it as a whole is refused. What goes
+//! wrong with one of its blocks is told beside what came of the others.
+
+mod parameters;
+mod reference;
+mod run;
+mod tasks;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use isobar_model::access::{self, Action, Caller, CanList, CanWrite};
+use isobar_model::check::Faults;
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::{DeviceId, DeviceRef, EventId, OrganizationId, ProjectId, UserId};
+use isobar_model::json::{Json, RawJson};
+use isobar_model::project::empty_object;
+use isobar_model::secret::Secret;
+use isobar_store::registry::{NewDevice, NewLabels, NewTagged, Provisioned};
+
+use self::parameters::Request;
+use self::tasks::{Extracted, Task};
+use crate::Hub;
+use crate::error::Told as _;
+use crate::gate::Principal;
+
+pub use self::parameters::{Given, PARAMETERS};
+
+/// Longest name of a device, in characters.
+const NAME_CHARACTERS_MAX: usize = 80;
+/// Devices that are provisioned in one transaction: others who write to the registry come in between.
+const PROVISIONED_AT_ONCE: usize = 1_000;
+
+/// What came of a delivery.
+#[derive(Debug)]
+pub struct WebhookReport {
+    /// Whether the caller wants to see it all.
+    pub debug: bool,
+    /// The body.
+    pub body: RawJson,
+    /// How many event blocks it held.
+    pub blocks: usize,
+    /// The integration type.
+    pub integration: &'static str,
+    /// The label that devices are found by.
+    pub device_tag: String,
+    /// Where devices are sought, and provisioned.
+    pub organization: OrganizationId,
+    /// Who delivered it.
+    pub owner: UserId,
+    /// The labels that its devices were to get.
+    pub extra_meta: RawJson,
+    /// What could not be made out in the body.
+    pub errors: Vec<String>,
+    /// What was done, device by device.
+    pub tasks: Vec<TaskReport>,
+}
+
+/// What was done for one device.
+#[derive(Debug)]
+pub struct TaskReport {
+    /// What the third party calls it.
+    pub tag_value: String,
+    /// The project that it would be provisioned in.
+    pub project: Option<ProjectId>,
+    /// What was sent for it, in order.
+    pub payloads: Vec<RawJson>,
+    /// The device, if it was provisioned now.
+    pub provisioned: Option<Provision>,
+    /// The events that were made: all of them are durable.
+    pub events: Vec<(DeviceId, EventId, RawJson)>,
+    /// What went wrong.
+    pub errors: Vec<String>,
+}
+
+/// A device that was provisioned.
+#[derive(Clone, Debug)]
+pub struct Provision {
+    /// Its identifier.
+    pub id: DeviceId,
+    /// Its name.
+    pub name: String,
+    /// The project that it was provisioned in.
+    pub project: ProjectId,
+}
+
+impl WebhookReport {
+    /// Everything that went wrong, in order.
+    pub fn all_errors(&self) -> impl Iterator<Item = &String> {
+        self.errors.iter().chain(self.tasks.iter().flat_map(|task| &task.errors))
+    }
+}
+
+/// Where a delivery goes.
+struct Target {
+    pass: CanWrite<OrganizationId>,
+    subtree: CanList,
+}
+
+/// A task on its way.
+struct Work {
+    task: Task,
+    device: Option<DeviceId>,
+    provisioned: Option<Provision>,
+    errors: Vec<String>,
+}
+
+impl Hub {
+    /// Takes a delivery with the parameters that came. What is refused has done nothing.
+    pub async fn webhook_receive(
+        &self,
+        caller: &Caller,
+        given: HashMap<&'static str, Given>,
+        body: Bytes,
+    ) -> Result<WebhookReport> {
+        self.allow(caller, Action::WebhookReceive).await?;
+        let mut faults = Faults::new();
+        let request = faults.gather(Request::read(|name| given.get(name).cloned()))?.map(Arc::new);
+        let target = match &request {
+            Some(request) => faults.gather(self.webhook_target(caller, request).await)?,
+            None => None,
+        };
+        let extracted = faults.gather(taken_apart(request.clone(), body).await)?.flatten();
+        let (Some(request), Some(target), Some(extracted)) = (request, target, extracted) else {
+            return Err(faults.end().err().unwrap_or(Error::Busy));
+        };
+        self.webhook_run(caller, &request, &target, extracted).await
+    }
+
+    /// The organization that a delivery is for, and whether it and the project may be used.
+    async fn webhook_target(&self, caller: &Caller, request: &Request) -> Result<Target> {
+        let mut faults = Faults::new();
+        let lineage = match &request.organization {
+            None => Some(caller.lineage.clone()),
+            Some(named) => {
+                let found = self.lineage_of(named.value).await?.filter(|lineage| caller.reaches(lineage));
+                if found.is_none() {
+                    faults.add(named.field.as_str(), "no such organization");
+                }
+                found
+            }
+        };
+        if let Some(named) = &request.project
+            && !self.is_usable(caller, named.value).await?
+        {
+            faults.add(named.field.as_str(), "no such project");
+        }
+        let lineage = faults.unless_any(lineage)?.ok_or(Error::Missing("organization"))?;
+        let hidden = |refusal: access::Refusal| refusal.into_error("organization");
+        let pass = access::write(caller, Action::WebhookReceive, lineage.own(), &lineage).map_err(hidden)?;
+        let subtree = access::list(caller, Action::WebhookReceive, &lineage, None).map_err(hidden)?;
+        Ok(Target { pass, subtree })
+    }
+
+    async fn is_usable(&self, caller: &Caller, project: ProjectId) -> Result<bool> {
+        match self.project_read(caller, project).await {
+            Ok(_) => Ok(true),
+            Err(Error::Missing(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Finds the devices, makes those that are missing, labels them, and runs their events.
+    async fn webhook_run(
+        &self,
+        caller: &Caller,
+        request: &Request,
+        target: &Target,
+        extracted: Extracted,
+    ) -> Result<WebhookReport> {
+        let Extracted { body, blocks, tasks, labels, errors } = extracted;
+        let values: Vec<&str> = tasks.iter().map(|task| task.tag_value.as_str()).collect();
+        let known = self.0.registry.devices_labelled(&target.subtree, &request.tag, &values).await.told()?;
+        let begin = |task: Task| Work {
+            device: known.get(&task.tag_value).map(|device| device.id),
+            task,
+            provisioned: None,
+            errors: Vec::new(),
+        };
+        let mut work: Vec<Work> = tasks.into_iter().map(begin).collect();
+        self.provision(caller, request, target, &labels, &mut work).await?;
+        let principal = Principal::User(Arc::new(caller.clone()));
+        self.label(&principal, &labels, &mut work).await?;
+        let tasks = self.run_all(&principal, request.integration, work).await?;
+        Ok(WebhookReport {
+            debug: request.debug,
+            body,
+            blocks,
+            integration: request.integration.name(),
+            device_tag: request.tag.clone(),
+            organization: *target.pass.target(),
+            owner: caller.user,
+            extra_meta: labels.over(&empty_object()),
+            errors,
+            tasks,
+        })
+    }
+
+    /// Makes the devices that nobody knows, each once.
+    async fn provision(
+        &self,
+        caller: &Caller,
+        request: &Request,
+        target: &Target,
+        labels: &NewLabels,
+        work: &mut [Work],
+    ) -> Result<()> {
+        let mut usable: HashMap<ProjectId, bool> = HashMap::new();
+        let mut missing = Vec::new();
+        for work in work.iter_mut().filter(|work| work.device.is_none()) {
+            let Some(project) = work.task.project else {
+                work.fail(
+                    "no device carries the tag, and neither projectUuid nor projectUuidMap names a project for it",
+                );
+                continue;
+            };
+            let is_usable = match usable.get(&project) {
+                Some(is_usable) => *is_usable,
+                None => self.is_usable(caller, project).await?,
+            };
+            usable.insert(project, is_usable);
+            match is_usable {
+                true => missing.push((work, project)),
+                false => work.fail(NO_SUCH_PROJECT),
+            }
+        }
+        for missing in missing.chunks_mut(PROVISIONED_AT_ONCE) {
+            let new =
+                |(work, project): &(&mut Work, ProjectId)| self.new_tagged(caller, request, labels, work, *project);
+            let wanted: Vec<NewTagged> = missing.iter().map(new).collect();
+            let now = self.0.clock.now();
+            let made = self.0.registry.devices_provision(&target.pass, &request.tag, &wanted, now).await.told()?;
+            for (((work, project), new), made) in missing.iter_mut().zip(wanted).zip(made) {
+                work.take(made, Provision { id: new.device.id, name: new.device.name, project: *project });
+            }
+        }
+        Ok(())
+    }
+
+    fn new_tagged(
+        &self,
+        caller: &Caller,
+        request: &Request,
+        labels: &NewLabels,
+        work: &Work,
+        project: ProjectId,
+    ) -> NewTagged {
+        let value = work.task.tag_value.clone();
+        let tag = Json::Object(vec![(request.tag.as_str().into(), Json::Text(value.as_str().into()))]);
+        let device = NewDevice {
+            id: DeviceId(self.new_id().0),
+            project,
+            name: value.chars().take(NAME_CHARACTERS_MAX).collect(),
+            version: None,
+            protocol: None,
+            protocols: Vec::new(),
+            meta: labels.over(&RawJson::from(&tag)),
+            description: None,
+            street_address: None,
+            created_by: Some(caller.user),
+            // Nobody is shown it: who needs one has a new one made.
+            token: Secret::new(&self.0.chance).digest(),
+        };
+        NewTagged { value, device }
+    }
+
+    /// Gives the devices that were there already their labels, where these change anything.
+    async fn label(&self, principal: &Principal, labels: &NewLabels, work: &mut [Work]) -> Result<()> {
+        if *labels == NewLabels::default() {
+            return Ok(());
+        }
+        let mut passes: Vec<CanWrite<DeviceRef>> = Vec::new();
+        for work in work.iter_mut().filter(|work| work.provisioned.is_none()) {
+            let Some(device) = work.device else { continue };
+            match self.device_write(principal, device, Action::WebhookReceive).await {
+                Ok((pass, entry)) => {
+                    let meta = entry.view.lock().meta.clone();
+                    if labels.over(&meta) != meta {
+                        passes.push(pass);
+                    }
+                }
+                // It has gone since it was found.
+                Err(Error::Missing(_)) => work.device = None,
+                Err(error) => return Err(error),
+            }
+            if work.device.is_none() {
+                work.fail(GONE);
+            }
+        }
+        if !passes.is_empty() {
+            let changed = self.0.registry.devices_label(&passes, labels, self.0.clock.now()).await.told()?;
+            changed.into_iter().for_each(|device| self.device_changed(device));
+        }
+        Ok(())
+    }
+}
+
+const NO_SUCH_PROJECT: &str = "no device carries the tag, and the project for it does not exist";
+const GONE: &str = "the device was deleted meanwhile";
+
+impl Work {
+    /// Notes what went wrong, and with which blocks.
+    fn fail(&mut self, why: &str) {
+        let blocks = self.task.payloads.iter().map(|(index, _)| *index);
+        self.errors.extend(blocks.map(|index| format!("event block {index}: {why}")));
+    }
+
+    /// Goes on with what came of provisioning its device.
+    fn take(&mut self, made: Provisioned, provision: Provision) {
+        match made {
+            Provisioned::Made(device) => {
+                self.device = Some(device.id);
+                self.provisioned = Some(provision);
+            }
+            Provisioned::Known(device) => self.device = Some(device.id),
+            Provisioned::NoRoom => {
+                self.fail("the device limit of the organization is reached: no device was provisioned")
+            }
+            Provisioned::NoProject => self.fail(NO_SUCH_PROJECT),
+        }
+    }
+}
+
+/// Takes the body apart on a thread that may block. Without a request, the body's own faults are looked for.
+async fn taken_apart(request: Option<Arc<Request>>, body: Bytes) -> Result<Option<Extracted>> {
+    let work = move || match request {
+        Some(request) => tasks::extract(&request, &body).map(Some),
+        None => match RawJson::check(body) {
+            Ok(_) => Ok(None),
+            Err(fault) => Err(Error::invalid("body", format!("is not valid JSON: {fault}"))),
+        },
+    };
+    tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
+}

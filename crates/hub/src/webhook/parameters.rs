@@ -1,0 +1,371 @@
+//! The parameters of a delivery: read and checked, every fault of them at once (contract: Integration webhook).
+
+use std::collections::HashMap;
+use std::str::FromStr;
+
+use isobar_design::Integration;
+use isobar_model::check::Faults;
+use isobar_model::device::{LABEL_CHARACTERS_MAX, LABEL_VALUE_CHARACTERS_MAX};
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::{OrganizationId, ProjectId};
+use isobar_model::json::{Json, RawJson, parse};
+
+use super::reference::Reference;
+
+/// The names of all parameters, each of which may come in the query or in a header.
+pub const PARAMETERS: [&str; 13] = [
+    "integration",
+    "organizationId",
+    "eventsRef",
+    "deviceTag",
+    "deviceTagValue",
+    "deviceTagValueRef",
+    "extraMeta",
+    "extraMetaMapRefs",
+    "projectUuid",
+    "projectUuidMap",
+    "projectUuidMapRef",
+    "eventPayloadMapRefs",
+    "debug",
+];
+/// Most members of `extraMeta`, `extraMetaMapRefs` and `eventPayloadMapRefs`, each.
+const MEMBERS_MAX: usize = 100;
+/// Most members of `projectUuidMap`.
+const PROJECTS_MAX: usize = 1_000;
+
+/// A parameter as it came.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// Where its faults are told: `query.debug`, `header.debug`.
+    pub field: String,
+    /// Its text; none when it is no text.
+    pub text: Option<String>,
+}
+
+/// Something that was named, and where its faults are told.
+#[derive(Clone, Debug)]
+pub(super) struct Named<T> {
+    pub field: String,
+    pub value: T,
+}
+
+/// What a delivery asks for.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub integration: Integration,
+    pub organization: Option<Named<OrganizationId>>,
+    pub events: Option<Reference>,
+    pub tag: String,
+    /// Of every block that `tag_value_ref` finds nothing in.
+    pub tag_value: Option<String>,
+    pub tag_value_ref: Option<Reference>,
+    pub extra_meta: Vec<(String, RawJson)>,
+    pub extra_meta_refs: Vec<(String, Reference)>,
+    /// Of every block that the map knows nothing for.
+    pub project: Option<Named<ProjectId>>,
+    pub project_map: HashMap<String, ProjectId>,
+    pub project_ref: Option<Reference>,
+    pub payload_refs: Option<Vec<(String, Reference)>>,
+    pub debug: bool,
+}
+
+impl Request {
+    /// Reads the parameters; `given` looks one up.
+    pub fn read(given: impl Fn(&str) -> Option<Given>) -> Result<Self> {
+        let mut reader = Reader { given, faults: Faults::new() };
+        let read = Self {
+            integration: reader.integration(),
+            organization: reader.id("organizationId"),
+            events: reader.reference("eventsRef"),
+            tag: reader.tag(),
+            tag_value: reader.tag_value(),
+            tag_value_ref: reader.reference("deviceTagValueRef"),
+            extra_meta: reader.labels("extraMeta"),
+            extra_meta_refs: reader.references("extraMetaMapRefs").unwrap_or_default(),
+            project: reader.id("projectUuid"),
+            project_map: reader.projects("projectUuidMap"),
+            project_ref: reader.reference("projectUuidMapRef"),
+            payload_refs: reader.references("eventPayloadMapRefs"),
+            debug: reader.debug(),
+        };
+        if reader.get("deviceTagValue").or_else(|| reader.get("deviceTagValueRef")).is_none() {
+            reader.faults.add("query.deviceTagValue", "is required, unless deviceTagValueRef is given");
+        }
+        reader.faults.unless_any(read)
+    }
+}
+
+struct Reader<G> {
+    given: G,
+    faults: Faults,
+}
+
+impl<G: Fn(&str) -> Option<Given>> Reader<G> {
+    /// A parameter; an empty one is as good as none.
+    fn get(&self, name: &str) -> Option<Given> {
+        (self.given)(name).filter(|given| given.text.as_deref() != Some(""))
+    }
+
+    /// The text of a parameter, and where its faults are told.
+    fn text(&mut self, name: &str) -> Option<Named<String>> {
+        let Given { field, text } = self.get(name)?;
+        match text {
+            Some(value) => Some(Named { field, value }),
+            None => {
+                self.faults.add(field, "must be text in UTF-8");
+                None
+            }
+        }
+    }
+
+    fn integration(&mut self) -> Integration {
+        let Some(Named { field, value }) = self.text("integration") else { return Integration::Custom };
+        let named = Integration::named(&value.to_ascii_lowercase()).filter(|named| *named != Integration::Http);
+        named.unwrap_or_else(|| {
+            self.faults.add(field, "must be custom, ble, lora, sigfox or zigbee");
+            Integration::Custom
+        })
+    }
+
+    fn debug(&mut self) -> bool {
+        let Some(Named { field, value }) = self.text("debug") else { return false };
+        match &*value.to_ascii_lowercase() {
+            "true" => true,
+            "false" => false,
+            _ => {
+                self.faults.add(field, "must be true or false");
+                false
+            }
+        }
+    }
+
+    fn tag(&mut self) -> String {
+        if self.get("deviceTag").is_none() {
+            self.faults.add("query.deviceTag", "is required");
+        }
+        self.label("deviceTag", LABEL_CHARACTERS_MAX).unwrap_or_default()
+    }
+
+    fn tag_value(&mut self) -> Option<String> {
+        self.label("deviceTagValue", LABEL_VALUE_CHARACTERS_MAX)
+    }
+
+    /// A text by which devices are found.
+    fn label(&mut self, name: &str, most: usize) -> Option<String> {
+        let Named { field, value } = self.text(name)?;
+        self.faults.length(&field, &value, 1, most);
+        if value.contains('\0') {
+            self.faults.add(field, "must not hold U+0000");
+        }
+        Some(value)
+    }
+
+    fn id<T: FromStr>(&mut self, name: &str) -> Option<Named<T>> {
+        let Named { field, value } = self.text(name)?;
+        match value.parse() {
+            Ok(value) => Some(Named { field, value }),
+            Err(_) => {
+                self.faults.add(field, "must be an identifier");
+                None
+            }
+        }
+    }
+
+    fn reference(&mut self, name: &str) -> Option<Reference> {
+        let Named { field, value } = self.text(name)?;
+        self.faults.gather(Reference::read(field, &value)).ok().flatten()
+    }
+
+    /// The members of an object; none when it is not given, or null where `nullable`.
+    fn object<T>(
+        &mut self,
+        name: &str,
+        nullable: bool,
+        most: usize,
+        read: impl Fn(&str, &Json<'_>) -> Result<T>,
+    ) -> Option<Vec<(String, T)>> {
+        let Named { field, value } = self.text(name)?;
+        let decoded = decoded(&value);
+        let members = match parse(&decoded) {
+            Ok(Json::Object(members)) if members.len() <= most => members,
+            Ok(Json::Null) if nullable => return None,
+            other => {
+                self.faults.add(
+                    field,
+                    match other {
+                        Ok(Json::Object(_)) => format!("must have at most {most} members"),
+                        Ok(other) => format!("must be an object, not {}", other.kind()),
+                        Err(fault) => format!("must be an object as URI encoded JSON: {fault}"),
+                    },
+                );
+                return None;
+            }
+        };
+        let mut kept = Vec::with_capacity(members.len());
+        for (name, member) in members {
+            if let Ok(Some(member)) = self.faults.gather(read(&format!("{field}.{name}"), &member)) {
+                kept.push((name.into_owned(), member));
+            }
+        }
+        Some(kept)
+    }
+
+    fn labels(&mut self, name: &str) -> Vec<(String, RawJson)> {
+        self.object(name, false, MEMBERS_MAX, |_, value| Ok(RawJson::from(value))).unwrap_or_default()
+    }
+
+    fn references(&mut self, name: &str) -> Option<Vec<(String, Reference)>> {
+        self.object(name, true, MEMBERS_MAX, |field, value| match value {
+            Json::Text(text) => Reference::read(field.to_owned(), text),
+            other => Err(Error::invalid(field, format!("must be a string, not {}", other.kind()))),
+        })
+    }
+
+    fn projects(&mut self, name: &str) -> HashMap<String, ProjectId> {
+        let read = |field: &str, value: &Json<'_>| {
+            let id = value.as_text().and_then(|text| text.parse().ok());
+            id.ok_or_else(|| Error::invalid(field, "must be an identifier"))
+        };
+        self.object(name, false, PROJECTS_MAX, read).unwrap_or_default().into_iter().collect()
+    }
+}
+
+/// URI encoded text, decoded; what is JSON already is left as it is, for a query is decoded once before.
+fn decoded(text: &str) -> String {
+    if parse(text).is_ok() || !text.contains('%') {
+        return text.to_owned();
+    }
+    let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
+    let bytes = text.as_bytes();
+    let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while let Some(byte) = bytes.get(at) {
+        match (byte, digit(bytes.get(at + 1)), digit(bytes.get(at + 2))) {
+            (b'%', Some(high), Some(low)) => {
+                out.push((high * 16 + low) as u8);
+                at += 3;
+            }
+            _ => {
+                out.push(*byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8(out).unwrap_or_else(|_| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PROJECT: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+
+    fn read(given: &[(&str, &str)]) -> Result<Request> {
+        let given: HashMap<&str, &str> = given.iter().copied().collect();
+        Request::read(|name| {
+            let text = given.get(name).map(|text| (*text).to_owned())?;
+            Some(Given { field: format!("query.{name}"), text: Some(text) })
+        })
+    }
+
+    fn faults(given: &[(&str, &str)]) -> Vec<String> {
+        match read(given) {
+            Err(Error::Invalid(faults)) => faults.into_iter().map(|fault| fault.field).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    const LEAST: [(&str, &str); 2] = [("deviceTag", "eui"), ("deviceTagValue", "1")];
+
+    fn with<'t>(name: &'t str, value: &'t str) -> [(&'t str, &'t str); 3] {
+        [LEAST[0], LEAST[1], (name, value)]
+    }
+
+    #[test]
+    fn what_is_left_out_has_a_default() {
+        let request = read(&LEAST).unwrap();
+        assert_eq!((request.integration, request.debug), (Integration::Custom, false));
+        assert_eq!((&*request.tag, request.tag_value.as_deref()), ("eui", Some("1")));
+        assert!(request.events.is_none() && request.payload_refs.is_none() && request.extra_meta.is_empty());
+        assert!(read(&with("extraMetaMapRefs", "null")).unwrap().extra_meta_refs.is_empty());
+        assert!(read(&with("eventPayloadMapRefs", "null")).unwrap().payload_refs.is_none());
+        assert!(read(&with("eventPayloadMapRefs", "{}")).unwrap().payload_refs.is_some());
+        assert_eq!(read(&with("integration", "LoRa")).unwrap().integration, Integration::Lora);
+        assert!(read(&with("debug", "True")).unwrap().debug);
+    }
+
+    #[test]
+    fn objects_may_be_encoded() {
+        for text in [r#"{"a":"100%25"}"#, "%7B%22a%22%3A%22100%2525%22%7D", "{%22a%22:%22100%2525%22}"] {
+            let request = read(&with("extraMeta", text)).unwrap();
+            assert_eq!(request.extra_meta, [("a".to_owned(), RawJson::trusted("\"100%25\"".into()))], "{text}");
+        }
+    }
+
+    #[test]
+    fn every_fault_is_named() {
+        assert_eq!(faults(&[]), ["query.deviceTag", "query.deviceTagValue"]);
+        let long = "x".repeat(257);
+        let all = [
+            ("integration", "http"),
+            ("organizationId", "me"),
+            ("eventsRef", "$["),
+            ("deviceTag", &*long),
+            ("deviceTagValue", &*long),
+            ("deviceTagValueRef", "$[(@.length-1)]"),
+            ("extraMeta", "[]"),
+            ("extraMetaMapRefs", r#"{"a":"$.x","b":"$x","c":1}"#),
+            ("projectUuid", "x"),
+            ("projectUuidMap", r#"{"a":"x","b":"01890a5d-ac96-774b-bcce-b302099a8057"}"#),
+            ("projectUuidMapRef", "$.."),
+            ("eventPayloadMapRefs", "{"),
+            ("debug", "yes"),
+        ];
+        let expected = [
+            "integration",
+            "organizationId",
+            "eventsRef",
+            "deviceTag",
+            "deviceTagValue",
+            "deviceTagValueRef",
+            "extraMeta",
+            "extraMetaMapRefs.b",
+            "extraMetaMapRefs.c",
+            "projectUuid",
+            "projectUuidMap.a",
+            "projectUuidMapRef",
+            "eventPayloadMapRefs",
+            "debug",
+        ];
+        assert_eq!(faults(&all), expected.map(|name| format!("query.{name}")));
+        assert_eq!(faults(&with("extraMeta", "null")), ["query.extraMeta"]);
+        assert_eq!(faults(&with("projectUuidMap", PROJECT)), ["query.projectUuidMap"]);
+        assert_eq!(faults(&with("integration", "mqtt")), ["query.integration"]);
+        let many: Vec<String> = (0..101).map(|number| format!("\"{number}\":1")).collect();
+        assert_eq!(faults(&with("extraMeta", &format!("{{{}}}", many.join(",")))), ["query.extraMeta"]);
+    }
+
+    #[test]
+    fn a_header_that_is_no_text_is_a_fault() {
+        let given = |name: &str| Some(Given { field: format!("header.{name}"), text: None });
+        let Err(Error::Invalid(faults)) = Request::read(given) else { panic!() };
+        assert!(faults.iter().any(|fault| fault.field == "header.debug"));
+    }
+
+    proptest! {
+        #[test]
+        fn rubbish_never_panics(texts in prop::collection::vec("[ -~é]{0,24}|[{}\"a-c:,$.\\[\\]?@%0-9]{0,24}", 13)) {
+            let given: Vec<(&str, &str)> =
+                PARAMETERS.into_iter().zip(&texts).map(|(name, text)| (name, text.as_str())).collect();
+            let _ = read(&given);
+        }
+
+        #[test]
+        fn whatever_is_encoded_comes_back(text in "[a-z%+ é\"]{0,12}") {
+            let object = RawJson::from(&Json::Object(vec![("k".into(), Json::Text(text.as_str().into()))]));
+            let encoded: String = object.bytes().iter().map(|byte| format!("%{byte:02X}")).collect();
+            prop_assert_eq!(decoded(&encoded), object.text());
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What an operator does to users while the program does not run (contract: The program).
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
+
+mod program_support;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use program_support::{Serving, failure, isobar, text};
+
+/// The status that a login is answered with, and the tokens if there are any.
+fn login(serving: &Serving, name: &str, password: &str) -> (String, String) {
+    let body = serde_json::json!({"usernameOrEmail": name, "password": password}).to_string();
+    let mut stream = TcpStream::connect(&serving.address).unwrap();
+    let (host, length) = (&serving.address, body.len());
+    write!(
+        stream,
+        "POST /v2/auth/login HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    (answer.split(' ').nth(1).unwrap().to_owned(), answer)
+}
+
+#[test]
+fn a_lost_password_is_replaced_while_the_program_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let reset = |name: &str| isobar(&["user", "reset-password", name, "--data"]).arg(folder.path()).output().unwrap();
+    assert!(failure(&reset("admin")).contains("is no data folder of isobar"));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was made on the way");
+
+    let serving = Serving::on(folder.path(), &[("ISOBAR_ADMIN_PASSWORD", "the first one")]);
+    assert_eq!(login(&serving, "admin", "the first one").0, "201");
+    assert!(failure(&reset("admin")).contains("in use"));
+    assert_eq!(serving.stop(), Some(0));
+
+    assert!(failure(&reset("nobody")).contains("there is no user nobody"));
+    let done = reset("ADMIN");
+    assert!(done.status.success(), "{done:?}");
+    let told = text(&done.stdout);
+    let password = told.split(" is ").nth(1).unwrap().split(' ').next().unwrap();
+    assert!((6..=20).contains(&password.len()), "{told}");
+
+    let serving = Serving::on(folder.path(), &[("ISOBAR_ADMIN_PASSWORD", "the first one")]);
+    assert_eq!(login(&serving, "admin", "the first one").0, "401");
+    assert_eq!(login(&serving, "admin", password).0, "201");
+    assert_eq!(serving.stop(), Some(0));
+}

@@ -1,0 +1,177 @@
+//! E-mails with links: an address is verified, a password is set anew.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::app::{new_user, with_json};
+use crate::support::mail::{Email, SmtpServer};
+use crate::support::{Answer, TestApp, on_both_registries};
+
+on_both_registries!(
+    a_new_account_verifies_its_address,
+    a_verification_is_sent_again_and_ends_the_older_link,
+    a_forgotten_password_is_set_anew,
+    a_reset_link_works_once_and_for_an_hour,
+    who_asks_too_often_gets_no_more_emails,
+);
+
+const ANA: &str = "ana@example.com";
+
+async fn forgets(app: &TestApp, name: &str) -> Answer {
+    app.post("/v2/auth/forgot", json!({"emailOrUsername": name})).await
+}
+
+fn reset(token: &str, password: &str) -> Value {
+    json!({"token": token, "password": password, "passwordConfirmation": password})
+}
+
+async fn a_new_account_verifies_its_address(app: &TestApp) {
+    app.post("/v2/auth/register", new_user("ana", "developer")).await.created();
+    let email = app.email_to(ANA, 1).await;
+    assert_eq!(email.subject, "Verify your e-mail address");
+    let verified = app.get(&email.path()).await.is(302);
+    assert_eq!(verified.header("location"), "http://127.0.0.1:8080/?verified=1");
+    app.get(&email.path()).await.not_found();
+    app.get("/v2/auth/verify/rubbish").await.not_found();
+    // Verified is verified: there is nothing to send again.
+    app.get("/v2/auth/verify?emailOrUsername=ana").await.no_content();
+    assert_eq!(app.emails_to(ANA, 1).await.len(), 1);
+    // Who is created by others is asked too.
+    let ana = crate::support::Person::known(app, me(app, "ana").await, "secret of ana".to_owned()).await;
+    ana.invites("tom", "technician").await;
+    let email = app.email_to("tom@example.com", 1).await;
+    app.wait_seconds(7 * 24 * 3600);
+    app.get(&email.path()).await.not_found();
+}
+
+async fn me(app: &TestApp, name: &str) -> Value {
+    let tokens = app.login(name, &format!("secret of {name}")).await.created();
+    let me = app.request(Method::GET, "/v2/auth/user").bearer_auth(tokens["jwtToken"].as_str().unwrap());
+    app.send(me).await.ok()
+}
+
+async fn a_verification_is_sent_again_and_ends_the_older_link(app: &TestApp) {
+    app.post("/v2/auth/register", new_user("ana", "developer")).await.created();
+    let first = app.email_to(ANA, 1).await;
+    app.get("/v2/auth/verify?emailOrUsername=ANA%40example.com").await.no_content();
+    app.get(&first.path()).await.not_found();
+    let second = app.email_to(ANA, 2).await;
+    let in_body = with_json(app.request(Method::GET, "/v2/auth/verify"), &json!({"emailOrUsername": "ana"}));
+    app.send(in_body).await.no_content();
+    let third = app.email_to(ANA, 3).await;
+    app.get(&second.path()).await.not_found();
+    app.get(&third.path()).await.is(302);
+    app.get("/v2/auth/verify?emailOrUsername=nobody").await.not_found();
+    let empty = with_json(app.request(Method::GET, "/v2/auth/verify"), &json!({}));
+    assert_eq!(app.send(empty).await.faults(), ["emailOrUsername"]);
+}
+
+async fn a_forgotten_password_is_set_anew(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    app.email_to(ANA, 1).await;
+    assert_eq!(app.post("/v2/auth/forgot", json!({})).await.faults(), ["emailOrUsername"]);
+    forgets(app, "nobody").await.not_found();
+    forgets(app, "ANA").await.no_content();
+    let token = app.email_to(ANA, 2).await.token();
+    let path = "/v2/auth/reset";
+    let all = ["password", "passwordConfirmation", "token"];
+    assert_eq!(app.post(path, json!({})).await.faults(), all);
+    assert_eq!(app.post(path, reset(&token, "short")).await.faults(), ["password", "passwordConfirmation"]);
+    assert_eq!(app.post(path, reset(&token, &"x".repeat(21))).await.faults(), ["password", "passwordConfirmation"]);
+    let mut differ = reset(&token, "new secret");
+    differ["passwordConfirmation"] = json!("other secret");
+    assert_eq!(app.post(path, differ).await.faults(), ["passwordConfirmation"]);
+    assert_eq!(app.post(path, reset("rubbish", "new secret")).await.faults(), ["token"]);
+    ana.get("/v2/auth/user").await.ok();
+    app.post(path, reset(&token, "new secret")).await.no_content();
+    ana.get("/v2/auth/user").await.unauthenticated();
+    let refresh = app.request(Method::GET, "/v2/auth/refreshToken").header("cookie", &ana.cookie);
+    app.send(refresh).await.unauthenticated();
+    app.login("ana", "secret of ana").await.unauthenticated();
+    app.login("ana", "new secret").await.created();
+    assert_eq!(app.post(path, reset(&token, "new secret")).await.faults(), ["token"]);
+}
+
+async fn a_reset_link_works_once_and_for_an_hour(app: &TestApp) {
+    app.developer("ana").await;
+    forgets(app, "ana").await.no_content();
+    let first = app.email_to(ANA, 2).await.token();
+    forgets(app, ANA).await.no_content();
+    let second = app.email_to(ANA, 3).await.token();
+    assert_eq!(app.post("/v2/auth/reset", reset(&first, "new secret")).await.faults(), ["token"]);
+    // What verifies an address resets no password, and the other way round.
+    app.get(&format!("/v2/auth/verify/{second}")).await.not_found();
+    app.wait_seconds(3600);
+    assert_eq!(app.post("/v2/auth/reset", reset(&second, "new secret")).await.faults(), ["token"]);
+    forgets(app, "ana").await.no_content();
+    let third = app.email_to(ANA, 4).await.token();
+    app.wait_seconds(3599);
+    let tries = (0..4).map(|_| app.post("/v2/auth/reset", reset(&third, "new secret")));
+    let answers = futures::future::join_all(tries).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 204).count(), 1);
+    assert!(answers.iter().all(|answer| matches!(answer.status.as_u16(), 204 | 400)));
+}
+
+async fn who_asks_too_often_gets_no_more_emails(app: &TestApp) {
+    app.developer("ana").await;
+    for _ in 0..8 {
+        forgets(app, "ana").await.no_content();
+    }
+    app.wait_seconds(15 * 60);
+    forgets(app, "ana").await.no_content();
+    let reset = |email: &Email| email.subject == "Set a new password";
+    let last = app.emails_to(ANA, 7).await;
+    assert_eq!(last.iter().filter(|email| reset(email)).count(), 6);
+    app.post("/v2/auth/reset", self::reset(&last[6].token(), "new secret")).await.no_content();
+}
+
+#[tokio::test]
+async fn a_user_made_without_a_password_sets_one_through_a_reset() {
+    let app = TestApp::with(|settings| settings.hub.require_verified_email = true).await;
+    let admin = app.admin().await;
+    let mut body = new_user("tom", "technician");
+    body.as_object_mut().unwrap().retain(|name, _| !name.starts_with("password"));
+    admin.post("/v2/users", body).await.created();
+    forgets(&app, "tom").await.no_content();
+    let emails = app.emails_to("tom@example.com", 2).await;
+    let token = emails.iter().find(|email| email.link().contains("resetToken")).unwrap().token();
+    app.post("/v2/auth/reset", reset(&token, "own secret")).await.no_content();
+    // The link came by e-mail, and so the address is verified too.
+    app.login("tom", "own secret").await.created();
+}
+
+#[tokio::test]
+async fn an_account_waits_for_its_verification_where_that_is_asked_for() {
+    let app = TestApp::with(|settings| settings.hub.require_verified_email = true).await;
+    app.post("/v2/auth/register", new_user("ana", "developer")).await.created();
+    app.login("ana", "secret of ana").await.unauthenticated();
+    app.get(&app.email_to(ANA, 1).await.path()).await.is(302);
+    app.login("ana", "secret of ana").await.created();
+}
+
+#[tokio::test]
+async fn an_smtp_server_that_refuses_is_asked_again() {
+    let server = SmtpServer::start(1).await;
+    let app = TestApp::with(|settings| settings.smtp_url = Some(server.url.clone())).await;
+    app.post("/v2/auth/register", new_user("ana", "developer")).await.created();
+    server.has_refused(1).await;
+    // A server that is off does not lose it either.
+    let app = app.restart().await;
+    app.wait_seconds(10);
+    let messages = server.messages(1).await;
+    assert!(messages[0].contains("To: ana@example.com") && messages[0].contains("From: Isobar <isobar@localhost>"));
+    app.get(&Email::read(&messages[0]).path()).await.is(302);
+}
+
+#[tokio::test]
+async fn an_address_that_refuses_holds_up_no_other() {
+    let server = SmtpServer::start(0).await;
+    let app = TestApp::with(|settings| settings.smtp_url = Some(server.url.clone())).await;
+    app.post("/v2/auth/register", new_user("bad", "developer")).await.created();
+    server.has_refused(1).await;
+    app.post("/v2/auth/register", new_user("ana", "developer")).await.created();
+    assert!(server.messages(1).await[0].contains("To: ana@example.com"));
+    app.wait_seconds(10);
+    server.has_refused(2).await;
+    assert_eq!(server.messages(1).await.len(), 1);
+}

@@ -1,0 +1,137 @@
+//! Labels: the members of devices' metadata, so that a device is found by one of them.
+
+use std::collections::HashMap;
+
+use isobar_model::access::{CanList, CanWrite, Scope};
+use isobar_model::device::{LABEL_CHARACTERS_MAX, LABEL_VALUE_CHARACTERS_MAX};
+use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef};
+use isobar_model::json::{Json, RawJson};
+use isobar_model::time::Timestamp;
+use sea_orm::ConnectionTrait;
+
+use super::devices::{labelled, read, write_meta};
+use super::lists::within;
+use super::sql::{Dialect, Sql, all, run};
+use super::{Registry, db};
+use crate::error::Result;
+
+/// Most labels by which one device is found: the first ones of its metadata.
+const LABELS_MAX: usize = 1_000;
+/// Labels that one statement adds.
+const INSERTED_AT_ONCE: usize = 2_000;
+
+/// Labels for the metadata of devices.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NewLabels {
+    /// Added where a device has none of that name.
+    pub missing: Vec<(String, RawJson)>,
+    /// Set, whatever a device has.
+    pub set: Vec<(String, RawJson)>,
+}
+
+impl NewLabels {
+    /// Metadata with these labels.
+    pub fn over(&self, meta: &RawJson) -> RawJson {
+        let tree = meta.tree();
+        let missing = self.missing.iter().filter(|(name, _)| tree.get(name).is_none());
+        let labels: Vec<_> = missing.chain(&self.set).cloned().collect();
+        // What stays the same keeps its text.
+        let changes = |(name, value): &(String, RawJson)| tree.get(name) != Some(&value.tree());
+        if labels.iter().any(changes) { labelled(meta, &labels) } else { meta.clone() }
+    }
+}
+
+impl Registry {
+    /// The devices of a part of the tree that carry a label with one of these values, by value. Where several carry
+    /// the same one it is the oldest.
+    pub async fn devices_labelled(
+        &self,
+        pass: &CanList,
+        label: &str,
+        values: &[&str],
+    ) -> Result<HashMap<String, DeviceRef>> {
+        find(&self.db.read, pass.scope(), label, values).await
+    }
+
+    /// Gives devices labels, all or none of it; those that changed. One that is gone is passed over.
+    pub async fn devices_label(
+        &self,
+        passes: &[CanWrite<DeviceRef>],
+        labels: &NewLabels,
+        now: Timestamp,
+    ) -> Result<Vec<DeviceId>> {
+        let ids: Vec<DeviceId> = passes.iter().map(|pass| pass.target().id).collect();
+        let tx = self.db.begin().await?;
+        let dialect = Dialect::of(&tx);
+        let hold = Sql::new("SELECT key FROM devices WHERE id").among(dialect, &ids);
+        all(&tx, hold.text(" ORDER BY key").text(dialect.hold_for_change())).await?;
+        let mut changed = Vec::new();
+        for device in read(&tx, &ids).await? {
+            let meta = labels.over(&device.meta);
+            if meta == device.meta {
+                continue;
+            }
+            write_meta(&tx, &device, &meta, now).await?;
+            changed.push(device.id);
+        }
+        db::commit(tx).await?;
+        Ok(changed)
+    }
+}
+
+/// As [`Registry::devices_labelled`].
+pub(super) async fn find(
+    connection: &impl ConnectionTrait,
+    scope: &Scope,
+    label: &str,
+    values: &[&str],
+) -> Result<HashMap<String, DeviceRef>> {
+    if values.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let query = Sql::new(
+        "SELECT f.value, d.id, d.key FROM (SELECT l.value AS value, min(l.device_key) AS oldest \
+         FROM device_labels l JOIN devices d ON d.key = l.device_key \
+         JOIN organizations o ON o.id = d.organization_id WHERE l.label = ?",
+    )
+    .bind(label)
+    .text(" AND l.value")
+    .among(Dialect::of(connection), values)
+    .text(" AND ")
+    .then(within(scope))
+    .text(" GROUP BY l.value) f JOIN devices d ON d.key = f.oldest");
+    let rows = all(connection, query).await?;
+    rows.iter().map(|row| Ok((row.text("value")?, DeviceRef { id: row.id("id")?, key: row.key("key")? }))).collect()
+}
+
+/// Adds the labels of devices that have none yet.
+pub(super) async fn insert(tx: &impl ConnectionTrait, metas: &[(DeviceKey, &RawJson)]) -> Result<()> {
+    let labels: Vec<_> =
+        metas.iter().flat_map(|(key, meta)| labels_of(meta).into_iter().map(|label| (*key, label))).collect();
+    for labels in labels.chunks(INSERTED_AT_ONCE) {
+        let mut insert = Sql::new("INSERT INTO device_labels (device_key, label, value)").values(labels.len(), 3);
+        for (key, (label, value)) in labels {
+            insert = insert.bind(*key).bind(label.as_str()).bind(value.as_str());
+        }
+        run(tx, insert).await?;
+    }
+    Ok(())
+}
+
+/// Puts the labels of a device in the place of those that it had.
+pub(super) async fn replace(tx: &impl ConnectionTrait, key: DeviceKey, meta: &RawJson) -> Result<()> {
+    run(tx, Sql::new("DELETE FROM device_labels WHERE device_key = ?").bind(key)).await?;
+    insert(tx, &[(key, meta)]).await
+}
+
+/// The labels by which a device is found. What is too long for the index is nothing that anybody could ask for.
+fn labels_of(meta: &RawJson) -> Vec<(String, String)> {
+    let Json::Object(members) = meta.tree() else { return Vec::new() };
+    let fits = |text: &str, most: usize| !text.contains('\0') && text.chars().count() <= most;
+    let labels = members.into_iter().filter_map(|(name, value)| {
+        let value = value.scalar_text()?.into_owned();
+        let sound = fits(&name, LABEL_CHARACTERS_MAX) && fits(&value, LABEL_VALUE_CHARACTERS_MAX);
+        sound.then(|| (name.into_owned(), value))
+    });
+    labels.take(LABELS_MAX).collect()
+}
