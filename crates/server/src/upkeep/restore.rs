@@ -97,6 +97,8 @@ impl Places {
     fn clear(&self) {
         for folder in [&self.telemetry, &self.mail] {
             files::clear(folder);
+            // Empty now; if it was somebody else's before, and cannot go, it was empty then too.
+            let _ = std::fs::remove_dir(folder);
         }
         for end in ["", "-wal", "-shm"] {
             let Some(file) = &self.registry else { continue };
