@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::elements::properties::{Faults, Properties};
 use crate::elements::{Ability, Element, Shape, device_setting};
 use crate::expression::{Expression, Names, on_a_large_stack, owned};
-use crate::plan::{Argument, Installed, Link, Plan};
+use crate::plan::{Argument, Habits, Installed, Link, Plan};
 
 /// Most elements of a cloud plane.
 const ELEMENTS_MAX: usize = 1_000;
@@ -96,7 +96,8 @@ impl<'p> Compiler<'p> {
         }
         let defaults = settings.iter().map(|setting| owned(&setting.default_value.tree())).collect();
         let reads_last = self.names.reads_last.get();
-        Ok(Plan { elements, by_name: self.by_name, settings, defaults, storages, reads_last })
+        let habits = habits(&elements);
+        Ok(Plan { elements, by_name: self.by_name, settings, defaults, storages, reads_last, habits })
     }
 
     fn of_type(&self, name: &str) -> Vec<usize> {
@@ -243,6 +244,15 @@ fn draft<'p>(name: &str, json: &'p Json<'p>, faults: &mut Faults) -> Draft<'p> {
 fn properties<'a>(draft: &'a Draft<'a>, names: &'a Names, faults: &'a mut Faults) -> Properties<'a> {
     let path = format!("{}.properties", draft.path);
     Properties { name: &draft.name, json: draft.json.get("properties"), path, names, faults }
+}
+
+/// What the elements do besides answering events.
+fn habits(elements: &[Installed]) -> Habits {
+    let mut habits = Habits::default();
+    for installed in elements {
+        installed.element.tell_habits(&installed.name, &mut habits);
+    }
+    habits
 }
 
 /// Refuses links that lead back to where they come from: values would go round for ever.

@@ -3,12 +3,15 @@
 //! Nothing here does I/O, reads a clock or a random number. A run takes what it may see ([`EventView`], [`DeviceView`],
 //! [`Memory`]) and returns what should happen ([`Outcome`]); `hub` carries it out.
 
+mod code;
 mod compile;
 mod elements;
 mod expression;
 mod plan;
+mod reference;
 mod run;
 mod setting;
+mod trace;
 
 #[cfg(test)]
 mod tests;
@@ -20,13 +23,15 @@ use isobar_model::device::Location;
 use isobar_model::event::EventError;
 use isobar_model::ids::{DeviceId, EventId, OrganizationId};
 use isobar_model::json::{Json, RawJson};
+use isobar_model::role::Role;
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 
 pub use elements::device_event::Integration;
 pub use plan::Plan;
-pub use run::run;
+pub use run::{run, run_traced};
 pub use setting::{InputType, SettingDefinition};
+pub use trace::{Produced, TraceStep};
 
 /// What sets a run off.
 #[derive(Clone, Copy, Debug)]
@@ -41,13 +46,28 @@ pub enum Trigger<'a> {
         /// The setting.
         name: &'a str,
     },
+    /// An interval of the device has elapsed.
+    Elapsed {
+        /// The interval element.
+        element: &'a str,
+    },
+    /// A call of an http element has ended. The payload of the [`EventView`] is `{status, headers, body}` of a response,
+    /// `{message}` of a failure, with `status` if there was one.
+    Answered {
+        /// The http element.
+        element: &'a str,
+        /// Whether it got a response; else it failed.
+        response: bool,
+    },
 }
 
 impl<'a> Trigger<'a> {
     /// The element that the run begins at.
     pub fn element(&self) -> &'a str {
         match self {
-            Trigger::DeviceEvent { element } => element,
+            Trigger::DeviceEvent { element } | Trigger::Elapsed { element } | Trigger::Answered { element, .. } => {
+                element
+            }
             Trigger::SettingChanged { name } => name,
         }
     }
@@ -137,6 +157,35 @@ pub enum Effect {
         /// What [`Memory::state`] gives it back.
         state: Bytes,
     },
+    /// People are told something: the users of the device's organization of at least that role.
+    Notify {
+        /// The notification element.
+        element: Arc<str>,
+        /// What they read.
+        message: String,
+        /// The lowest role that is told.
+        minimum_role: Role,
+    },
+    /// A server outside is called; the answer comes back as [`Trigger::Answered`].
+    Call {
+        /// The http element.
+        element: Arc<str>,
+        /// What is sent.
+        request: OutgoingRequest,
+    },
+}
+
+/// A call to a server outside. Whether its address may be called is the caller's to check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutgoingRequest {
+    /// The method: one of `GET`, `HEAD`, `POST`, `PUT`, `PATCH`, `DELETE`.
+    pub method: &'static str,
+    /// The address: http or https; otherwise as the design made it.
+    pub url: String,
+    /// Headers with their values, `content-type` of the body included; names in lower case, each once, sound for HTTP.
+    pub headers: Vec<(String, String)>,
+    /// JSON, or a text as it is.
+    pub body: Option<String>,
 }
 
 /// What came of a run.

@@ -23,6 +23,16 @@ pub struct Plan {
     pub(crate) defaults: Vec<Json<'static>>,
     pub(crate) storages: Vec<Arc<str>>,
     pub(crate) reads_last: bool,
+    pub(crate) habits: Habits,
+}
+
+/// What a plan does besides answering events, gathered once.
+#[derive(Debug, Default)]
+pub(crate) struct Habits {
+    pub(crate) runs_code: bool,
+    pub(crate) calls_out: bool,
+    pub(crate) intervals: Vec<(Arc<str>, u32)>,
+    pub(crate) missing_after_minutes: Option<u32>,
 }
 
 /// An element in its place.
@@ -109,6 +119,26 @@ impl Plan {
     /// Whether any expression reads `last` (so that last values must be loaded before a run).
     pub fn reads_last(&self) -> bool {
         self.reads_last
+    }
+
+    /// Whether it has code of its own (function elements): a run may then take milliseconds, and belongs where it may block.
+    pub fn runs_code(&self) -> bool {
+        self.habits.runs_code
+    }
+
+    /// Whether it calls servers outside (http elements).
+    pub fn calls_out(&self) -> bool {
+        self.habits.calls_out
+    }
+
+    /// The interval elements, each with its minutes (1 and more).
+    pub fn intervals(&self) -> impl Iterator<Item = (&Arc<str>, u32)> {
+        self.habits.intervals.iter().map(|(element, minutes)| (element, *minutes))
+    }
+
+    /// After how many minutes (1 and more) without an event a device is missing; of several deviceMeta the shortest time holds.
+    pub fn missing_after_minutes(&self) -> Option<u32> {
+        self.habits.missing_after_minutes
     }
 
     pub(crate) fn element(&self, name: &str) -> Option<&Installed> {

@@ -1,20 +1,27 @@
 //! A run: an event goes along the links of the plan, and effects come of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use isobar_model::event::EventError;
 use isobar_model::json::{Json, RawJson};
+use isobar_model::time::Timestamp;
 use smallvec::SmallVec;
 
 use crate::expression::{Budget, Changes, Computed, Expression, LastTexts, Machine, Problem, Value, World, to_raw};
 use crate::plan::{Argument, Link, Plan};
+use crate::trace::{Trace, TraceStep};
 use crate::{DeviceView, Effect, EventView, Memory, Outcome, Trigger};
 
 /// Abilities that one run may use.
 const STEPS_MAX: usize = 10_000;
 /// Units that the expressions of one run may take together; a unit is a few nanoseconds.
 const BUDGET: u64 = 1_000_000;
+/// Processor time that all functions of one run may take together.
+const CODE_TIME: Duration = Duration::from_millis(200);
+/// Notifications and calls of one run.
+const LEAVING_MAX: u32 = 32;
 /// How often the same error is kept, and how many errors in all.
 const REPEATS_MAX: usize = 16;
 const ERRORS_MAX: usize = 256;
@@ -27,8 +34,32 @@ pub fn run(
     device: &DeviceView,
     memory: &dyn Memory,
 ) -> Outcome {
+    execute(plan, trigger, event, device, memory, &mut None)
+}
+
+/// Runs the plan and tells what each element received and produced. The trace is bounded; the outcome is that of [`run`].
+pub fn run_traced(
+    plan: &Plan,
+    trigger: Trigger<'_>,
+    event: &EventView<'_>,
+    device: &DeviceView,
+    memory: &dyn Memory,
+) -> (Outcome, Vec<TraceStep>) {
+    let mut trace = Some(Trace::default());
+    let outcome = execute(plan, trigger, event, device, memory, &mut trace);
+    (outcome, trace.map(Trace::into_steps).unwrap_or_default())
+}
+
+fn execute(
+    plan: &Plan,
+    trigger: Trigger<'_>,
+    event: &EventView<'_>,
+    device: &DeviceView,
+    memory: &dyn Memory,
+    trace: &mut Option<Trace>,
+) -> Outcome {
     if plan.is_empty() {
-        return stored_as_it_is(trigger, event);
+        return stored_as_it_is(trigger, event, trace);
     }
     let last_texts = LastTexts::default();
     let world = World::new(plan, event, device, memory, &last_texts);
@@ -41,14 +72,20 @@ pub fn run(
         budget: Budget::new(BUDGET),
         outcome: Outcome::default(),
         remembered: SmallVec::new(),
+        leaving: 0,
+        code_time: CODE_TIME,
+        trace,
     };
     run.start(trigger);
     run.outcome
 }
 
 /// An empty cloud plane stores every event under its own elementName (contract: The project design).
-fn stored_as_it_is(trigger: Trigger<'_>, event: &EventView<'_>) -> Outcome {
+fn stored_as_it_is(trigger: Trigger<'_>, event: &EventView<'_>, trace: &mut Option<Trace>) -> Outcome {
     let Trigger::DeviceEvent { element } = trigger else { return Outcome::default() };
+    if let Some(trace) = trace {
+        trace.begins(element, "stored", &Value::from(event.tree));
+    }
     let effect = Effect::Store { element: Arc::from(element), value: event.payload.clone() };
     Outcome { effects: vec![effect], errors: Vec::new() }
 }
@@ -64,12 +101,23 @@ pub(crate) struct Run<'e> {
     outcome: Outcome,
     /// The states that elements have left in this run.
     remembered: SmallVec<[(u32, Bytes); 2]>,
+    leaving: u32,
+    code_time: Duration,
+    /// What is told of the steps; only a traced run has it.
+    trace: &'e mut Option<Trace>,
 }
 
 /// What an ability passes on: along which of the element's triggers, and what.
 pub(crate) struct Passed<'e> {
     pub(crate) trigger: usize,
     pub(crate) value: Value<'e>,
+}
+
+impl Passed<'_> {
+    /// The run goes no further here.
+    pub(crate) fn nothing() -> Self {
+        Self { trigger: usize::MAX, value: Value::Null }
+    }
 }
 
 /// Links that are being followed.
@@ -86,9 +134,11 @@ impl<'e> Run<'e> {
         if let (Trigger::SettingChanged { .. }, Some(setting)) = (trigger, start.element.setting()) {
             self.changes.change_setting(setting, value.clone());
         }
-        if start.element.begins(&trigger)
-            && let Some(links) = start.triggers.first()
-        {
+        let Some(at) = start.element.begins(&trigger) else { return };
+        if let Some(trace) = self.trace {
+            trace.begins(&start.name, start.element.trigger_name(at), &value);
+        }
+        if let Some(links) = start.triggers.get(at) {
             self.follow(links, value);
         }
     }
@@ -109,7 +159,11 @@ impl<'e> Run<'e> {
                 self.fail(&target.name, Problem::new(format!("the run takes more than {STEPS_MAX} steps")));
                 return;
             }
-            match target.element.act(link, &branch.value, self) {
+            let acted = target.element.act(link, &branch.value, self);
+            if let Some(trace) = self.trace {
+                trace.step(target, link, &branch.value, &acted);
+            }
+            match acted {
                 Ok(passed) => {
                     let next = target.triggers.get(passed.trigger).filter(|links| !links.is_empty());
                     if let Some(links) = next {
@@ -121,7 +175,8 @@ impl<'e> Run<'e> {
         }
     }
 
-    fn fail(&mut self, element: &str, problem: Problem) {
+    /// An element has failed.
+    pub(crate) fn fail(&mut self, element: &str, problem: Problem) {
         let errors = &mut self.outcome.errors;
         let repeats = errors.iter().filter(|error| error.element == element && error.message == problem.0).count();
         if repeats < REPEATS_MAX && errors.len() < ERRORS_MAX {
@@ -177,9 +232,39 @@ impl<'e> Run<'e> {
         Ok(json)
     }
 
+    /// When the event was received.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.event.received_at
+    }
+
+    /// Processor time that functions may still take in this run.
+    pub(crate) fn code_time(&self) -> Duration {
+        self.code_time
+    }
+
+    pub(crate) fn spend_code_time(&mut self, took: Duration) {
+        self.code_time = self.code_time.saturating_sub(took);
+    }
+
+    /// One more message or call leaves the house; or that is refused.
+    pub(crate) fn leave(&mut self) -> Computed<()> {
+        self.leaving += 1;
+        if self.leaving > LEAVING_MAX {
+            return Err(Problem::new(format!("a run sends at most {LEAVING_MAX} notifications and calls")));
+        }
+        Ok(())
+    }
+
     /// Something should happen.
     pub(crate) fn effect(&mut self, effect: Effect) {
         self.outcome.effects.push(effect);
+    }
+
+    /// Something worth knowing of the step under way; told by a traced run only.
+    pub(crate) fn note(&mut self, note: &str) {
+        if let Some(trace) = self.trace {
+            trace.note(note);
+        }
     }
 
     /// The metadata label as this run's expressions see it.

@@ -1,7 +1,9 @@
-//! docs/design-language.md, held to what it says: its designs compile, and its expressions give the values beside them.
+//! docs/design-language.md, held to what it says: its designs compile, its expressions give the values beside them, and its
+//! examples run as it tells.
 
-#![allow(clippy::unwrap_used, reason = "a test's helpers fail with the test")]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test's helpers fail with the test")]
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,6 +11,7 @@ use isobar_design::{DeviceView, Effect, EventView, Memory, Outcome, Plan, Trigge
 use isobar_model::ids::{DeviceId, EventId, OrganizationId};
 use isobar_model::json::{RawJson, equal};
 use isobar_model::status::Status;
+use isobar_model::time::Timestamp;
 use serde_json::{Value, json};
 
 const PAGE: &str = include_str!("../../../docs/design-language.md");
@@ -36,17 +39,22 @@ impl Memory for Left {
     }
 }
 
-/// Posts `payload` to the element `in` of the device of the page.
-fn post(elements: &Value, payload: &str) -> Outcome {
-    let plan = Plan::compile(&raw(&json!({"cloud": {"elements": elements}}).to_string()).tree()).unwrap();
-    let device = DeviceView {
+/// The device of the page.
+fn device() -> DeviceView {
+    DeviceView {
         id: ID.parse::<DeviceId>().unwrap(),
         name: "Fridge 1".to_owned(),
         organization: ID.parse::<OrganizationId>().unwrap(),
         meta: raw(r#"{"site":"north"}"#),
         status: Status::Good,
         settings: vec![(Arc::from("label"), raw(r#""left""#))],
-    };
+    }
+}
+
+/// Posts `payload` to the element `in` of the device of the page.
+fn post(elements: &Value, payload: &str) -> Outcome {
+    let plan = Plan::compile(&raw(&json!({"cloud": {"elements": elements}}).to_string()).tree()).unwrap();
+    let device = device();
     let (payload, id) = (raw(payload), ID.parse::<EventId>().unwrap());
     let tree = payload.tree();
     let received_at = "2026-03-04T05:06:07.089Z".parse().unwrap();
@@ -56,8 +64,9 @@ fn post(elements: &Value, payload: &str) -> Outcome {
 
 #[test]
 fn every_design_of_the_page_compiles() {
-    let designs: Vec<&str> = between(PAGE, "```json\n", "\n```").collect();
-    assert!(designs.len() >= 8);
+    let examples = between(PAGE, "```json design\n", "\n```");
+    let designs: Vec<&str> = between(PAGE, "```json\n", "\n```").chain(examples).collect();
+    assert!(designs.len() >= 14);
     for design in designs {
         assert_eq!(Plan::compile(&raw(design).tree()).map(|_| ()), Ok(()), "{design}");
     }
@@ -90,4 +99,81 @@ fn every_expression_of_the_page_gives_the_value_beside_it() {
         }
     }
     assert!(count >= 20, "{count}");
+}
+
+/// What earlier events of an example have left.
+#[derive(Default)]
+struct States(HashMap<String, Bytes>);
+
+impl Memory for States {
+    fn last(&self, _element: &str) -> Option<RawJson> {
+        None
+    }
+
+    fn state(&self, element: &str) -> Option<Bytes> {
+        self.0.get(element).cloned()
+    }
+}
+
+/// An outcome as the page writes it; what elements remember is not told.
+fn written(outcome: &Outcome) -> Value {
+    let parsed = |raw: &RawJson| serde_json::from_str::<Value>(raw.text()).unwrap();
+    let effects = outcome.effects.iter().filter_map(|effect| match effect {
+        Effect::Store { element, value } => Some(json!({"store": element.as_ref(), "value": parsed(value)})),
+        Effect::Send { element, payload, .. } => Some(json!({"send": element.as_ref(), "payload": parsed(payload)})),
+        Effect::Notify { element, message, minimum_role } => {
+            Some(json!({"notify": element.as_ref(), "message": message, "minimumRole": minimum_role.name()}))
+        }
+        Effect::Call { element, request } => {
+            let headers: HashMap<_, _> = request.headers.iter().cloned().collect();
+            Some(json!({"call": element.as_ref(), "method": request.method, "url": request.url, "headers": headers, "body": request.body}))
+        }
+        Effect::Remember { .. } => None,
+        other => Some(json!(format!("{other:?}"))),
+    });
+    let errors = outcome.errors.iter().map(|it| json!({"error": it.element, "message": it.message}));
+    effects.chain(errors).collect()
+}
+
+/// What the page's event sets off.
+fn happen(plan: &Plan, event: &Value, now: Timestamp, states: &States) -> Outcome {
+    let word = |name: &str| event[name].as_str();
+    let (element, trigger) = match (word("elementName"), word("answered"), word("elapsed")) {
+        (Some(element), None, None) => (element, Trigger::DeviceEvent { element }),
+        (None, Some(element), None) => (element, Trigger::Answered { element, response: event["response"] == true }),
+        (None, None, Some(element)) => (element, Trigger::Elapsed { element }),
+        _ => panic!("no event: {event}"),
+    };
+    let payload = raw(&event["payload"].to_string());
+    let (id, tree) = (ID.parse::<EventId>().unwrap(), payload.tree());
+    let seen = EventView { id, element, received_at: now, payload: &payload, tree: &tree };
+    run(plan, trigger, &seen, &device(), states)
+}
+
+#[test]
+fn every_example_of_the_page_runs_as_it_says() {
+    let mut count = 0;
+    for example in PAGE.split("```json design\n").skip(1) {
+        let (design, rest) = example.split_once("\n```").unwrap();
+        let rest = rest.split("```json\n").next().unwrap();
+        let plan = Plan::compile(&raw(design).tree()).unwrap();
+        let (mut now, mut states) = ("2026-03-04T05:06:07.089Z".parse::<Timestamp>().unwrap(), States::default());
+        let outcomes: Vec<&str> = between(rest, "```json outcome\n", "\n```").collect();
+        let events: Vec<&str> = between(rest, "```json event\n", "\n```").collect();
+        assert!(!events.is_empty() && events.len() == outcomes.len(), "{design}");
+        for (event, expected) in events.into_iter().zip(outcomes) {
+            let event: Value = serde_json::from_str(event).unwrap();
+            now = now.plus_seconds(60 * event["minutesLater"].as_i64().unwrap_or(0));
+            let outcome = happen(&plan, &event, now, &states);
+            let (found, expected) = (written(&outcome), raw(expected));
+            assert!(equal(&raw(&found.to_string()).tree(), &expected.tree()), "{event} gives {found}");
+            for effect in outcome.effects {
+                if let Effect::Remember { element, state } = effect {
+                    states.0.insert(element.to_string(), state);
+                }
+            }
+            count += 1;
+        }
+    }
+    assert!(count >= 10, "{count}");
 }

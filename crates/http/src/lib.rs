@@ -4,12 +4,14 @@
 
 mod accept;
 mod app;
+mod appearance;
 mod auth;
 mod body;
 mod call;
 mod completed;
 mod data;
 mod devices;
+mod dry_runs;
 mod events;
 mod export;
 mod filter;

@@ -1,6 +1,7 @@
 //! Organizations.
 
 use isobar_model::access::Action;
+use isobar_model::ids::OrganizationId;
 use isobar_model::organization::OrganizationInput;
 
 use crate::call::{Call, after};
@@ -25,5 +26,23 @@ pub(crate) async fn organization_create(call: &mut Call) -> Answer {
 
 pub(crate) async fn organization_fetch(call: &mut Call) -> Answer {
     let organization = call.hub().organization_fetch(call.caller()?, call.id("id", "organization")?).await?;
+    reply::ok(&OrganizationJson::from(organization))
+}
+
+pub(crate) async fn organization_update(call: &mut Call) -> Answer {
+    let id: OrganizationId = call.id("id", "organization")?;
+    let body = call.json(OrganizationInput::read).await;
+    let input = after(call.hub().allow_organization(call.caller()?, id, Action::OrganizationUpdate), body).await?;
+    let organization = call.hub().organization_update(call.caller()?, id, input).await?;
+    reply::ok(&OrganizationJson::from(organization))
+}
+
+pub(crate) async fn organization_delete(call: &mut Call) -> Answer {
+    call.hub().organization_delete(call.caller()?, call.id("id", "organization")?).await?;
+    reply::no_content()
+}
+
+pub(crate) async fn usage_fetch(call: &mut Call) -> Answer {
+    let organization = call.hub().usage_fetch(call.caller()?, call.id("id", "organization")?).await?;
     reply::ok(&OrganizationJson::from(organization))
 }

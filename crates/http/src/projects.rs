@@ -37,6 +37,11 @@ pub(crate) async fn project_update(call: &mut Call) -> Answer {
     reply::ok(&ProjectJson::from(project))
 }
 
+pub(crate) async fn project_delete(call: &mut Call) -> Answer {
+    call.hub().project_delete(call.caller()?, call.id("id", "project")?).await?;
+    reply::no_content()
+}
+
 pub(crate) async fn specification_fetch(call: &mut Call) -> Answer {
     let specification = call.hub().specification_fetch(call.caller()?, call.id("id", "project")?).await?;
     reply::ok(&SpecificationJson::from(specification))

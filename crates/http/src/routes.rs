@@ -9,8 +9,8 @@ use isobar_model::ids::{DeviceId, OrganizationId, ProjectId, UserId};
 use crate::call::Call;
 use crate::reply::Answer;
 use crate::{
-    auth, data, devices, events, health, images, locations, notifications, openapi, organizations, projects, settings,
-    users, webhook,
+    appearance, auth, data, devices, dry_runs, events, health, images, locations, notifications, openapi,
+    organizations, projects, settings, users, webhook,
 };
 
 /// The method of an operation.
@@ -142,16 +142,28 @@ const TABLE: &[RouteRow] = &[
     row(Get,    "/v2/organizations/{id}/image",               User,         Some(Action::OrganizationRead),  by!(images::image_posted::<OrganizationId>)),
     row(Post,   "/v2/organizations/{id}/image",               User,         Some(Action::OrganizationUpdate), by!(images::image_set::<OrganizationId>)),
     row(Get,    "/v2/organizations/{id}/image.png",           User,         Some(Action::OrganizationRead),  by!(images::image_png::<OrganizationId>)),
+    row(Put,    "/v2/organizations/{id}",                User,         Some(Action::OrganizationUpdate), by!(organizations::organization_update)),
+    row(Delete, "/v2/organizations/{id}",                User,         Some(Action::OrganizationDelete), by!(organizations::organization_delete)),
+    row(Get,    "/v2/organizations/{id}/usage",          User,         Some(Action::OrganizationRead),  by!(organizations::usage_fetch)),
+    row(Get,    "/v2/organizations/{id}/branding",       User,         Some(Action::OrganizationRead),  by!(appearance::branding_fetch)),
+    row(Put,    "/v2/organizations/{id}/branding",       User,         Some(Action::OrganizationUpdate), by!(appearance::branding_update)),
+    row(Get,    "/v2/organizations/{id}/dashboard",      User,         Some(Action::OrganizationRead),  by!(appearance::dashboard_fetch)),
+    row(Put,    "/v2/organizations/{id}/dashboard",      User,         Some(Action::OrganizationUpdate), by!(appearance::dashboard_update)),
+    row(Get,    "/v2/organizations/{id}/deviceTable",    User,         Some(Action::OrganizationRead),  by!(appearance::device_table_fetch)),
+    row(Put,    "/v2/organizations/{id}/deviceTable",    User,         Some(Action::OrganizationUpdate), by!(appearance::device_table_update)),
+    row(Delete, "/v2/organizations/{id}/deviceTable",    User,         Some(Action::OrganizationUpdate), by!(appearance::device_table_delete)),
 
     row(Get,    "/v2/projects",                          User,         Some(Action::ProjectRead),       by!(projects::project_list)),
     row(Post,   "/v2/projects",                          User,         Some(Action::ProjectCreate),     by!(projects::project_create)),
     row(Get,    "/v2/projects/{id}",                     User,         Some(Action::ProjectRead),       by!(projects::project_fetch)),
     row(Put,    "/v2/projects/{id}",                     User,         Some(Action::ProjectUpdate),     by!(projects::project_update)),
+    row(Delete, "/v2/projects/{id}",                     User,         Some(Action::ProjectDelete),     by!(projects::project_delete)),
     row(Get,    "/v2/projects/{id}/specification",       User,         Some(Action::ProjectRead),       by!(projects::specification_fetch)),
     row(Put,    "/v2/projects/{id}/specification",       User,         Some(Action::ProjectUpdate),     by!(projects::specification_write)),
     row(Get,    "/v2/projects/{id}/image",                    User,         Some(Action::ProjectRead),       by!(images::image_posted::<ProjectId>)),
     row(Post,   "/v2/projects/{id}/image",                    User,         Some(Action::ProjectUpdate),     by!(images::image_set::<ProjectId>)),
     row(Get,    "/v2/projects/{id}/image.png",                User,         Some(Action::ProjectRead),       by!(images::image_png::<ProjectId>)),
+    row(Post,   "/v2/projects/{id}/specification/test",  User,         Some(Action::ProjectDryRun),     by!(dry_runs::specification_test)),
 
     row(Get,    "/v2/users",                             User,         Some(Action::UserRead),          by!(users::user_list)),
     row(Post,   "/v2/users",                             User,         Some(Action::UserCreate),        by!(users::user_create)),

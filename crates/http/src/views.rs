@@ -228,6 +228,7 @@ pub(crate) struct OrganizationJson {
 
 impl From<Organization> for OrganizationJson {
     fn from(organization: Organization) -> Self {
+        let data_usage_mb = organization.data_usage_mb();
         let ids = organization.lineage.ids().iter().map(|id| Id(id.0));
         let path: Vec<_> = ids.zip(organization.names).map(|(id, name)| PathStep { id, name }).collect();
         let parent = path.len().checked_sub(2).and_then(|index| path.get(index));
@@ -245,7 +246,7 @@ impl From<Organization> for OrganizationJson {
             status_text: organization.status.name(),
             status_int: organization.status.number(),
             device_count: organization.device_count,
-            data_usage_mb: 0.0,
+            data_usage_mb,
             device_count_limit: organization.device_count_limit,
             data_usage_mb_limit: organization.data_usage_mb_limit,
             children_inherit_dashboard: organization.children_inherit_dashboard,

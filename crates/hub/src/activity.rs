@@ -71,7 +71,8 @@ impl Hub {
         }
     }
 
-    async fn flush_activity(&self, devices: usize) {
+    /// Writes what was seen of so many devices, and of all users and keys.
+    pub(crate) async fn flush_activity(&self, devices: usize) {
         let activity = &self.0.activity;
         let seen = activity.take_devices(devices);
         let users: Vec<_> = std::mem::take(&mut *activity.users.lock()).into_iter().collect();

@@ -102,6 +102,8 @@ impl Hub {
     pub async fn storage_delete(&self, caller: &Caller, id: DeviceId, element: Option<&str>) -> Result<()> {
         let (pass, entry) = self.device_write(&as_user(caller), id, Action::StorageDelete).await?;
         let was_there = self.0.telemetry.series_delete(&pass, element).await.told()?;
+        self.0.usage.touch(&entry);
+        self.usage_fell(&entry).await?;
         match element {
             Some(name) if !was_there && !declares(&entry, name) => Err(Error::Missing(ELEMENT)),
             _ => Ok(()),

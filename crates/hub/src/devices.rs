@@ -64,6 +64,7 @@ impl Hub {
             token: token.digest(),
         };
         let made = self.0.registry.device_create(&pass, new, self.0.clock.now()).await.told()?;
+        self.0.usage.unsettle();
         Ok((made, token))
     }
 
@@ -157,6 +158,9 @@ impl Hub {
         let change = self.device_change(caller, &old, input).await?;
         let device = self.0.registry.device_update(&pass, &change, self.0.clock.now()).await.told()?;
         self.device_changed(id);
+        if device.organization != entry.lineage.own() {
+            self.0.usage.unsettle();
+        }
         self.dressed(device, Some(&entry), &pass.reading(), &last).await
     }
 
@@ -189,12 +193,13 @@ impl Hub {
     /// Deletes a device with everything it said.
     pub async fn device_delete(&self, caller: &Caller, id: DeviceId) -> Result<()> {
         let principal = Principal::User(Arc::new(caller.clone()));
-        let (pass, _) = self.device_write(&principal, id, Action::DeviceDelete).await?;
+        let (pass, entry) = self.device_write(&principal, id, Action::DeviceDelete).await?;
         // First the registry: from here on no event of it is accepted. What a crash leaves in the telemetry store
         // can no longer be reached by anybody.
         self.0.registry.device_delete(&pass).await.told()?;
         self.device_changed(id);
-        self.0.telemetry.forget(&pass).await.told()
+        self.0.telemetry.forget(&pass).await.told()?;
+        self.usage_fell(&entry).await
     }
 
     /// Makes a new token for a device; the old one ends at once.

@@ -2,7 +2,7 @@
 //! whoever changes a thing marks its entries stale and removes them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use isobar_design::{DeviceView, Plan};
 use isobar_model::access::{self, Caller, Lineage};
@@ -15,9 +15,11 @@ use isobar_model::setting::SettingRecord;
 use parking_lot::Mutex;
 
 use crate::Hub;
+use crate::code::Turns;
 use crate::error::Told as _;
 use crate::fresh::Fresh;
 use crate::in_force::DeviceEntries;
+use crate::usage::Quota;
 
 /// Devices whose entries are kept.
 const DEVICES_MAX: usize = 200_000;
@@ -35,6 +37,17 @@ pub(crate) struct DeviceEntry {
     pub view: Mutex<Arc<DeviceView>>,
     /// When its newest event came, in milliseconds; 0: nothing that the registry does not know.
     pub active: AtomicI64,
+    /// When the newest event ran by this entry, in milliseconds; 0: none did.
+    pub heard: AtomicI64,
+    /// The number of the status that a missing device gets back.
+    pub before_missing: AtomicU8,
+    /// What the organizations above it may still store.
+    pub quota: Quota,
+    /// Bytes that it has stored since it was loaded, and how many of them the registry knows.
+    pub stored: AtomicU64,
+    pub written: AtomicU64,
+    /// Whether the registry does not know yet what the device has stored.
+    pub uncounted: AtomicBool,
     /// The one entry of its device that runs go by.
     in_force: AtomicBool,
 }
@@ -57,6 +70,8 @@ impl DeviceEntry {
 /// A project's compiled design.
 pub(crate) struct PlanEntry {
     pub plan: Plan,
+    /// Where its runs with code take turns.
+    pub turns: Turns,
     stale: AtomicBool,
 }
 
@@ -110,6 +125,7 @@ pub(crate) fn entry_of(
     found: Device,
     settings: Vec<SettingRecord>,
     plan: Arc<PlanEntry>,
+    quota: Quota,
 ) -> Arc<DeviceEntry> {
     let own = settings.into_iter().filter_map(|record| Some((Arc::from(record.name), record.value?))).collect();
     let view = DeviceView {
@@ -126,6 +142,12 @@ pub(crate) fn entry_of(
         plan,
         view: Mutex::new(Arc::new(view)),
         active: AtomicI64::new(0),
+        heard: AtomicI64::new(0),
+        before_missing: AtomicU8::new(found.status_before.number()),
+        quota,
+        stored: AtomicU64::new(0),
+        written: AtomicU64::new(0),
+        uncounted: AtomicBool::new(false),
         in_force: AtomicBool::new(false),
     })
 }
@@ -168,7 +190,8 @@ impl Hub {
         let Some(found) = registry.device_fetch(&pass).await.told()? else { return Ok(None) };
         let settings = registry.settings_of(&pass).await.told()?;
         let plan = self.plan_entry(found.project).await?;
-        Ok(Some(entry_of((device, lineage), found, settings, plan)))
+        let quota = self.0.usage.quota_of(&lineage);
+        Ok(Some(entry_of((device, lineage), found, settings, plan, quota)))
     }
 
     /// The compiled design of a project. A stored specification was checked when it was written; one that no longer
@@ -180,7 +203,7 @@ impl Hub {
             let plan = compiled(specification.planes).await?.map_err(|faults| {
                 Error::internal(format!("the stored design of project {project} does not compile: {faults:?}"))
             })?;
-            Ok(Some(Arc::new(PlanEntry { plan, stale: AtomicBool::new(false) })))
+            Ok(Some(Arc::new(PlanEntry { plan, turns: Turns::new(), stale: AtomicBool::new(false) })))
         };
         self.0.entries.plans.get_or_load(&project, load).await?.ok_or(Error::Missing("project"))
     }
@@ -264,6 +287,24 @@ impl Hub {
 }
 
 impl Hub {
+    /// An organization was moved or removed, or its limits were changed: whatever is cached of it and of what lies
+    /// beneath it is found out again.
+    pub(crate) fn organization_changed(&self, id: OrganizationId) {
+        let entries = &self.0.entries;
+        entries.lineages.clear();
+        entries.sessions.distrust_loads();
+        entries.accounts.forget_those(|account| {
+            let goes = account.caller.lineage.contains(id);
+            if goes {
+                // Sessions look at their account.
+                account.stale.store(true, Ordering::Release);
+            }
+            goes
+        });
+        entries.tokens.distrust_loads();
+        entries.devices.retire_those(|entry| entry.lineage.contains(id));
+    }
+
     /// The entry of a device, if it is cached.
     pub(crate) fn cached_device(&self, id: DeviceId) -> Option<Arc<DeviceEntry>> {
         self.0.entries.devices.get(id)

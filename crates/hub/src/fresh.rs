@@ -61,6 +61,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Fresh<K, V> {
         self.epoch.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// Forgets what `chosen` knows, and every load under way.
+    pub(crate) fn forget_those(&self, chosen: impl Fn(&V) -> bool) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        self.cache.retain(|_, value| !chosen(value));
+    }
+
     /// Forgets everything.
     pub(crate) fn clear(&self) {
         self.epoch.fetch_add(1, Ordering::SeqCst);

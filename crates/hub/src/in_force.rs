@@ -75,6 +75,19 @@ impl DeviceEntries {
         }
     }
 
+    /// Something changed that all devices have in common which `chosen` knows.
+    pub(crate) fn retire_those(&self, chosen: impl Fn(&DeviceEntry) -> bool) {
+        let _turn = self.changing.lock();
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        self.cache.retain(|_, entry| {
+            let goes = chosen(entry);
+            if goes {
+                entry.retire();
+            }
+            !goes
+        });
+    }
+
     /// Something changed that loads under way may have read before.
     pub(crate) fn distrust_loads(&self) {
         self.epoch.fetch_add(1, Ordering::SeqCst);

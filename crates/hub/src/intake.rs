@@ -1,25 +1,31 @@
 //! The main road: a device event arrives, its project's design runs, everything it causes is committed at once.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use isobar_design::{Effect, EventView, Trigger};
+use isobar_design::{DeviceView, Effect, EventView, Trigger};
 use isobar_model::access::{Action, CanWrite};
 use isobar_model::check::Faults;
 use isobar_model::error::{Error, Result};
 use isobar_model::event::{Event, EventType};
 use isobar_model::ids::{DeviceId, DeviceRef, EventId, SettingId, UserId};
 use isobar_model::json::{Json, RawJson};
+use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 use isobar_store::telemetry::{Commit, Idempotency, Memory, NewCloudEvent, NewEvent, NewValue, Ran};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::Hub;
+use crate::code::Turn;
+use crate::device_notices::NoticeWork;
 use crate::entries::DeviceEntry;
 use crate::gate::Principal;
 use crate::live::LiveEvent;
 use crate::outbox::{SettingWork, Work, not_committed};
+use crate::outgoing::CallWork;
+use crate::usage::hold_to_quota;
 
 /// Longest element name, in characters.
 pub(crate) const ELEMENT_NAME_MAX: usize = 128;
@@ -122,11 +128,49 @@ impl Hub {
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
     ) -> Result<Option<EventId>> {
+        if entry.plan.plan.runs_code() {
+            return Box::pin(self.accept_aside(pass, entry, event)).await;
+        }
+        self.accept_here(pass, entry, event, None).await
+    }
+
+    /// The same, on the threads for code, when the project has its turn there.
+    async fn accept_aside(
+        &self,
+        pass: &CanWrite<DeviceRef>,
+        entry: &Arc<DeviceEntry>,
+        event: &Incoming<'_>,
+    ) -> Result<Option<EventId>> {
+        let turn = entry.plan.turns.take().await?;
+        let (hub, pass, entry) = (self.clone(), pass.clone(), Arc::clone(entry));
+        let (element, payload, now) = (Arc::clone(&event.element), event.payload.clone(), event.now);
+        let (key, ran) = (event.idempotency_key.map(str::to_owned), event.ran.clone());
+        let accepted = async move {
+            let kept = payload.clone();
+            let event = Incoming { element, payload, tree: kept.tree(), idempotency_key: key.as_deref(), now, ran };
+            hub.accept_here(&pass, &entry, &event, Some(turn)).await
+        };
+        self.0.code.run(accepted).await?
+    }
+
+    async fn accept_here(
+        &self,
+        pass: &CanWrite<DeviceRef>,
+        entry: &Arc<DeviceEntry>,
+        event: &Incoming<'_>,
+        mut turn: Option<Turn>,
+    ) -> Result<Option<EventId>> {
         let mut after = Aftermath::default();
+        let mut work = |memory: &dyn Memory| {
+            let commit = self.process(entry, event, memory, &mut after);
+            // Whoever is next need not wait until this is durable.
+            drop(turn.take());
+            commit
+        };
         let ran = self
             .0
             .telemetry
-            .run(pass, event.idempotency_key, event.now, &mut |memory| self.process(entry, event, memory, &mut after))
+            .run(pass, event.idempotency_key, event.now, &mut work)
             .await
             .map_err(not_committed(self, entry.device.key, after.has_work))?;
         match ran {
@@ -145,13 +189,24 @@ impl Hub {
 
     /// Runs the design on the event and gathers what must be written. The device's runs are serialised here, so ids
     /// grow and what expressions see is what the run before has left.
-    fn process(&self, entry: &DeviceEntry, event: &Incoming<'_>, memory: &dyn Memory, after: &mut Aftermath) -> Commit {
+    fn process(
+        &self,
+        entry: &Arc<DeviceEntry>,
+        event: &Incoming<'_>,
+        memory: &dyn Memory,
+        after: &mut Aftermath,
+    ) -> Commit {
         if !entry.fresh() {
             after.outdated = true;
             return Commit::default();
         }
         let id = self.new_id();
-        let view = Arc::clone(&entry.view.lock());
+        let mut work = Work::of(entry.device.id);
+        let mut view = Arc::clone(&entry.view.lock());
+        entry.heard.store(event.now.millis(), Ordering::Relaxed);
+        if view.status == Status::Missing {
+            view = heard_again(entry, &mut work);
+        }
         let seen = EventView {
             id,
             element: &event.element,
@@ -174,7 +229,6 @@ impl Hub {
             answer: id,
             expires_at: event.now.plus_seconds(IDEMPOTENCY_SECONDS),
         });
-        let mut work = Work::of(entry.device.id);
         self.carry_out(entry, id, outcome.effects, &mut commit, &mut work);
         if let Some(event) = commit.history.first_mut() {
             event.errors = outcome.errors;
@@ -193,11 +247,12 @@ impl Hub {
     /// What is committed in the end: nothing, if the entry that the runs went by was overtaken.
     pub(crate) fn hand_over(
         &self,
-        entry: &DeviceEntry,
+        entry: &Arc<DeviceEntry>,
         mut commit: Commit,
         work: Work,
         after: &mut Aftermath,
     ) -> Commit {
+        let bytes = hold_to_quota(entry, &mut commit);
         after.queued = !commit.queue.is_empty();
         after.has_work = !work.is_empty();
         if after.has_work {
@@ -210,6 +265,9 @@ impl Hub {
                 *after = Aftermath { outdated: true, ..Aftermath::default() };
                 return Commit::default();
             }
+        }
+        if bytes > 0 {
+            self.0.usage.stores(entry, bytes);
         }
         if self.0.live.has_streams() {
             after.shown = commit.history.iter().map(|event| shown(entry, event)).collect();
@@ -236,12 +294,27 @@ impl Hub {
                 }
                 Effect::SetStatus(status) => {
                     work.status = Some(status.number());
-                    change_view(entry, |view| view.status = status);
+                    set_status(entry, status);
                 }
                 Effect::SetMeta { tag, value } => {
                     work.meta.push((tag.clone(), value.text().to_owned()));
                     change_view(entry, |view| view.meta = with_label(&view.meta, &tag, &value));
                 }
+                Effect::Notify { element, message, minimum_role } => work.notices.push(NoticeWork {
+                    event: id,
+                    element: element.to_string(),
+                    message,
+                    minimum_role,
+                    organization: entry.lineage.own(),
+                }),
+                Effect::Call { element, request } => work.calls.push(CallWork {
+                    event: id,
+                    element: element.to_string(),
+                    method: request.method.to_owned(),
+                    url: request.url,
+                    headers: request.headers,
+                    body: request.body,
+                }),
                 Effect::SetLocation(place) => work.location = Some((place.latitude, place.longitude)),
                 Effect::SetSetting { element, value } => {
                     self.change_setting(entry, element, value, None, work);
@@ -391,7 +464,26 @@ fn shown(entry: &DeviceEntry, event: &NewEvent) -> Event {
     }
 }
 
-fn change_view(entry: &DeviceEntry, change: impl FnOnce(&mut isobar_design::DeviceView)) {
+/// Any event ends `missing` and gives back the status before it (contract: The project design).
+fn heard_again(entry: &DeviceEntry, work: &mut Work) -> Arc<DeviceView> {
+    let number = entry.before_missing.load(Ordering::Relaxed);
+    let status = Status::numbered(number.into()).unwrap_or_default();
+    work.status = Some(status.number());
+    change_view(entry, |view| view.status = status);
+    Arc::clone(&entry.view.lock())
+}
+
+/// The device gets a status; one that goes missing keeps the one before.
+pub(crate) fn set_status(entry: &DeviceEntry, status: Status) {
+    change_view(entry, |view| {
+        if status == Status::Missing && view.status != Status::Missing {
+            entry.before_missing.store(view.status.number(), Ordering::Relaxed);
+        }
+        view.status = status;
+    });
+}
+
+pub(crate) fn change_view(entry: &DeviceEntry, change: impl FnOnce(&mut DeviceView)) {
     let mut view = entry.view.lock();
     change(Arc::make_mut(&mut view));
 }
@@ -407,7 +499,7 @@ fn with_label(meta: &RawJson, tag: &str, value: &RawJson) -> RawJson {
 }
 
 /// What earlier runs left, as the design asks for it.
-struct Remembered<'a>(&'a dyn Memory);
+pub(crate) struct Remembered<'a>(pub &'a dyn Memory);
 
 impl isobar_design::Memory for Remembered<'_> {
     fn last(&self, element: &str) -> Option<RawJson> {

@@ -4,11 +4,17 @@
 mod account_notices;
 mod accounts;
 mod activity;
+mod alarms;
 mod api_keys;
+mod appearance;
+mod beside;
+mod code;
 mod data;
 mod deliveries;
+mod device_notices;
 mod device_settings;
 mod devices;
+mod dry_runs;
 mod entries;
 mod error;
 mod events;
@@ -19,12 +25,14 @@ mod images;
 mod in_force;
 mod intake;
 mod letters;
+mod limits;
 mod links;
 mod live;
 mod notifications;
 mod operator;
 mod organizations;
 mod outbox;
+mod outgoing;
 mod passwords;
 mod picture;
 mod profiles;
@@ -39,15 +47,17 @@ mod side_runs;
 mod throttle;
 mod tokens;
 mod turns;
+mod usage;
 mod webhook;
 
 use std::sync::Arc;
 
 use isobar_model::chance::Chance;
-use isobar_model::error::Result;
+use isobar_model::error::{Error, Result};
 use isobar_model::ids::{IdMint, UserId};
 use isobar_model::page::Depth;
 use isobar_model::time::Clock;
+use isobar_outlets::calls::Calls;
 use isobar_outlets::mail::Mailer;
 use isobar_store::registry::{Purpose, Registry};
 use isobar_store::telemetry::Telemetry;
@@ -57,10 +67,12 @@ use tokio::task::JoinSet;
 pub use data::{StorageElement, StorageList};
 pub use device_settings::{Declared, DeviceSetting};
 pub use devices::{DeviceView, LastChoice};
+pub use dry_runs::DryRun;
 pub use events::{HistoryRequest, StreamScope};
 pub use export::Export;
 pub use gate::{Accepts, Credentials, DeviceSession, Principal};
 pub use images::HasImage;
+pub use isobar_design::{Effect, Outcome, Produced, TraceStep};
 pub use isobar_store::registry::NotificationMark;
 pub use isobar_store::registry::Png;
 pub use isobar_store::telemetry::{Filter, FilterField, Operand, Operator, ValueQuery, ValueSort};
@@ -121,6 +133,11 @@ struct Inner {
     live: live::Live,
     outbox: outbox::Outbox,
     activity: activity::Activity,
+    code: code::Code,
+    calls: Calls,
+    outgoing: outgoing::Outgoing,
+    device_notices: device_notices::DeviceNotices,
+    usage: usage::Usage,
     notices: notifications::Notices,
     mailer: Mailer,
     templates: letters::Templates,
@@ -149,6 +166,11 @@ impl Hub {
             live: live::Live::new(),
             outbox: outbox::Outbox::new(),
             activity: activity::Activity::default(),
+            code: code::Code::start()?,
+            calls: Calls::new(&parts.settings.outgoing_allow).map_err(Error::internal)?,
+            outgoing: outgoing::Outgoing::default(),
+            device_notices: device_notices::DeviceNotices::default(),
+            usage: usage::Usage::new(),
             notices: notifications::Notices::new(),
             templates: letters::Templates::new()?,
             deliveries: deliveries::Deliveries::new(),
@@ -166,9 +188,14 @@ impl Hub {
         let hub = Hub(Arc::new(inner));
         let first_password = hub.found_first_administrator().await?;
         let place = hub.drain_outbox().await?;
+        let counted = hub.usage_begins().await?;
         hub.spawn(|hub, stop| async move { hub.run_outbox(place, stop).await });
         hub.spawn(|hub, stop| async move { hub.run_activity(stop).await });
+        hub.spawn(move |hub, stop| async move { hub.run_usage(counted, stop).await });
         hub.spawn(|hub, stop| async move { hub.run_retention(stop).await });
+        hub.spawn(|hub, stop| async move { hub.run_alarms(stop).await });
+        hub.spawn(|hub, stop| async move { hub.run_calls(stop).await });
+        hub.spawn(|hub, stop| async move { hub.run_device_notices(stop).await });
         hub.spawn(|hub, stop| async move { hub.run_notices(stop).await });
         hub.start_deliveries();
         Ok(Started { hub, first_password })

@@ -1,15 +1,16 @@
 //! Organizations.
 
-use isobar_model::access::{self, Action, Caller, Lineage};
+use isobar_model::access::{self, Action, Caller, CanWrite, Lineage};
 use isobar_model::check::Patch;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::OrganizationId;
 use isobar_model::organization::{LEVELS_MAX, Organization, OrganizationInput};
 use isobar_model::page::{ListRequest, Page};
 use isobar_model::role::Role;
-use isobar_store::registry::NewOrganization;
+use isobar_store::error::StoreError;
+use isobar_store::registry::{NewOrganization, OrganizationChange};
 
-use crate::error::Told as _;
+use crate::error::{Told as _, from_store};
 use crate::{Hub, TreeQuery};
 
 impl Hub {
@@ -68,6 +69,102 @@ impl Hub {
         let found = self.0.registry.organization_fetch(&pass).await.told()?.ok_or(Error::Missing("organization"))?;
         Ok(as_seen_by(caller, found))
     }
+
+    /// Fetches an organization with what its subtree uses at this moment.
+    pub async fn usage_fetch(&self, caller: &Caller, id: OrganizationId) -> Result<Organization> {
+        self.allow_organization(caller, id, Action::OrganizationRead).await?;
+        self.usage_settled().await?;
+        self.organization_fetch(caller, id).await
+    }
+
+    /// Changes an organization: what the body leaves out keeps its value. Another parent moves it, with all that hangs on
+    /// it.
+    pub async fn organization_update(
+        &self,
+        caller: &Caller,
+        id: OrganizationId,
+        input: OrganizationInput,
+    ) -> Result<Organization> {
+        let pass = self.organization_write(caller, id, Action::OrganizationUpdate).await?;
+        let old = self.0.registry.organization_fetch(&pass.reading()).await.told()?;
+        let old = old.ok_or(Error::Missing("organization"))?;
+        let device_count_limit = new_limit(input.device_count_limit, old.device_count_limit);
+        let data_usage_mb_limit = new_limit(input.data_usage_mb_limit, old.data_usage_mb_limit);
+        let limits = device_count_limit.is_some() || data_usage_mb_limit.is_some();
+        if limits && id == caller.organization() && caller.role < Role::SystemAdmin {
+            return Err(Error::Forbidden("limits are set from an organization above".to_owned()));
+        }
+        let to = self.new_parent(caller, &old, input.parent).await?;
+        let change = OrganizationChange {
+            name: input.name,
+            description: input.description,
+            children_inherit_dashboard: input.children_inherit_dashboard,
+            device_table: input.device_table,
+            device_count_limit,
+            data_usage_mb_limit,
+        };
+        let changed = self.0.registry.organization_update(&pass, &change, to.as_ref(), self.0.clock.now()).await;
+        let changed = changed.map_err(|error| match error {
+            StoreError::Limit(why) => Error::invalid("parentId", why),
+            other => from_store(other),
+        })?;
+        if to.is_some() {
+            self.organization_changed(id);
+        }
+        if limits || to.is_some() {
+            self.0.usage.unsettle();
+            if let Err(error) = self.usage_settled().await {
+                tracing::warn!(%error, "new limits hold in a few seconds");
+            }
+        }
+        Ok(as_seen_by(caller, changed))
+    }
+
+    /// The pass to hang an organization beneath the parent that a body names, or at the top; none: it stays where it is.
+    async fn new_parent(
+        &self,
+        caller: &Caller,
+        old: &Organization,
+        named: Patch<OrganizationId>,
+    ) -> Result<Option<CanWrite<Option<OrganizationId>>>> {
+        let own = old.lineage.own();
+        let parent = match named {
+            Patch::Keep => return Ok(None),
+            Patch::Set(parent) => Some(parent),
+            // To its own users the organization has no parent: they send back what they see.
+            Patch::Clear if own == caller.organization() => return Ok(None),
+            Patch::Clear => None,
+        };
+        if parent == old.lineage.parent() {
+            return Ok(None);
+        }
+        if own == caller.organization() {
+            return Err(Error::invalid("parentId", "nobody moves the own organization"));
+        }
+        let pass = match parent {
+            None => access::write(caller, Action::OrganizationCreateTop, None, &old.lineage),
+            Some(id) => {
+                let found = self.lineage_of(id).await?.filter(|lineage| caller.reaches(lineage));
+                let lineage = found.ok_or_else(|| Error::invalid("parentId", "no such organization"))?;
+                access::write(caller, Action::OrganizationUpdate, Some(id), &lineage)
+            }
+        };
+        pass.map(Some).map_err(|refusal| refusal.into_error("organization"))
+    }
+
+    /// Removes an organization that nothing hangs on.
+    pub async fn organization_delete(&self, caller: &Caller, id: OrganizationId) -> Result<()> {
+        let pass = self.organization_write(caller, id, Action::OrganizationDelete).await?;
+        self.0.registry.organization_delete(&pass).await.told()?;
+        self.organization_changed(id);
+        self.0.usage.unsettle();
+        Ok(())
+    }
+}
+
+/// A limit that a body names, if it is another than the one in force: what is sent back unchanged changes nothing.
+fn new_limit(named: Option<f64>, present: f64) -> Option<f64> {
+    named.filter(|limit| *limit != present)
 }
 
 /// The path begins at the caller's own organization: what lies above it is not told (contract: Conventions).

@@ -18,7 +18,9 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 
+use crate::device_notices::NoticeWork;
 use crate::error::Told as _;
+use crate::outgoing::CallWork;
 use crate::{Hub, pause, stopped};
 
 /// Entries taken from the store at a time.
@@ -40,12 +42,19 @@ pub(crate) struct Work {
     pub device: Option<DeviceId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u8>,
+    /// What the device, which is missing, gets back when it is heard again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status_before: Option<u8>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub meta: Vec<(String, String)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub location: Option<(f64, f64)>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<SettingWork>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<NoticeWork>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<CallWork>,
 }
 
 /// A setting that was set, or reset when there is no value. The record's id was chosen in the run,
@@ -67,7 +76,9 @@ impl Work {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.status.is_none() && self.meta.is_empty() && self.location.is_none() && self.settings.is_empty()
+        let is_quiet = self.status.is_none() && self.status_before.is_none() && self.location.is_none();
+        let is_silent = self.notices.is_empty() && self.calls.is_empty();
+        is_quiet && is_silent && self.meta.is_empty() && self.settings.is_empty()
     }
 
     /// Its bytes in the store.
@@ -214,11 +225,24 @@ impl Hub {
             }
         };
         let Some(id) = work.device else { return Ok(()) };
-        match self.tell_registry(DeviceRef { id, key: entry.device }, work).await {
+        match self.hand_on(DeviceRef { id, key: entry.device }, work).await {
             // The device was deleted in the meantime: there is nobody left to tell about.
             Err(StoreError::Gone(_)) => Ok(()),
             result => result,
         }
+    }
+
+    /// What leaves the house is only written down here: nobody waits for a slow outside.
+    async fn hand_on(&self, device: DeviceRef, mut work: Work) -> std::result::Result<(), StoreError> {
+        let (notices, calls) = (std::mem::take(&mut work.notices), std::mem::take(&mut work.calls));
+        self.tell_registry(device, work).await?;
+        if !notices.is_empty() {
+            self.put_notices(device, notices).await?;
+        }
+        if !calls.is_empty() {
+            self.put_calls(device, calls).await?;
+        }
+        Ok(())
     }
 
     /// The settings of all the entries, together: a change of ten thousand devices must not take a transaction each.
@@ -247,12 +271,14 @@ impl Hub {
         let (registry, now) = (&self.0.registry, self.0.clock.now());
         let pass = access::system(device, "the device's design reports to the registry");
         let raw = |text: String| RawJson::trusted(text.into());
+        let status = |number: Option<u8>| number.and_then(|number| Status::numbered(number.into()));
         let report = DeviceReport {
-            status: work.status.and_then(|number| Status::numbered(number.into())),
+            status: status(work.status),
+            status_before: status(work.status_before),
             meta: work.meta.into_iter().map(|(tag, value)| (tag, raw(value))).collect(),
             location: work.location.and_then(|(latitude, longitude)| Location::new(latitude, longitude)),
         };
-        if report.status.is_some() || !report.meta.is_empty() || report.location.is_some() {
+        if report != DeviceReport::default() {
             registry.device_report(&pass, &report, now).await?;
         }
         Ok(())

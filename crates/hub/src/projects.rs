@@ -7,6 +7,7 @@ use isobar_model::page::{ListRequest, Page};
 use isobar_model::project::{Project, ProjectInput, Specification, SpecificationInput};
 use isobar_store::registry::NewProject;
 
+use crate::alarms::alarms_of;
 use crate::entries::compiled;
 use crate::error::Told as _;
 use crate::{Hub, TreeQuery};
@@ -47,6 +48,14 @@ impl Hub {
         self.0.registry.project_update(&pass, &input.name, input.organization, now).await.told()
     }
 
+    /// Removes a project that no device uses, with its specification.
+    pub async fn project_delete(&self, caller: &Caller, id: ProjectId) -> Result<()> {
+        let pass = self.project_write(caller, id, Action::ProjectDelete).await?;
+        self.0.registry.project_delete(&pass).await.told()?;
+        self.design_changed(id);
+        Ok(())
+    }
+
     /// Fetches a project's specification.
     pub async fn specification_fetch(&self, caller: &Caller, id: ProjectId) -> Result<Specification> {
         let pass = self.project_read(caller, id).await?;
@@ -61,8 +70,9 @@ impl Hub {
         input: SpecificationInput,
     ) -> Result<Specification> {
         let pass = self.project_write(caller, id, Action::ProjectUpdate).await?;
-        compiled(input.planes.clone()).await?.map_err(Error::Invalid)?;
-        let written = self.0.registry.specification_write(&pass, &input, self.0.clock.now()).await.told()?;
+        let plan = compiled(input.planes.clone()).await?.map_err(Error::Invalid)?;
+        let (alarms, now) = (alarms_of(&plan), self.0.clock.now());
+        let written = self.0.registry.specification_write(&pass, &input, &alarms, now).await.told()?;
         self.design_changed(id);
         Ok(written)
     }

@@ -208,7 +208,8 @@ impl Hub {
             let device = *pass.target();
             if let Some(found) = found.remove(&device.id) {
                 let plan = self.plan_entry(found.project).await?;
-                entries.push(entry_of((device, lineage), found, settings.remove(&device.id).unwrap_or_default(), plan));
+                let (own, quota) = (settings.remove(&device.id).unwrap_or_default(), self.0.usage.quota_of(&lineage));
+                entries.push(entry_of((device, lineage), found, own, plan, quota));
             }
         }
         Ok(entries)

@@ -13,6 +13,8 @@ pub struct Settings {
     pub require_verified_email: bool,
     /// The first administrator's password, if the operator chose one.
     pub admin_password: Option<String>,
+    /// What designs may call though it is in the house: addresses, networks, host names.
+    pub outgoing_allow: Vec<String>,
 }
 
 /// Requests a minute (contract: Rate limits); 0: unlimited.
@@ -40,6 +42,7 @@ impl Default for Settings {
             registration_open: true,
             require_verified_email: false,
             admin_password: None,
+            outgoing_allow: Vec::new(),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! events, and what they cause is committed at once, but no device event of theirs stands in history.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use isobar_design::{DeviceView, Effect, EventView, Trigger};
@@ -10,9 +11,11 @@ use isobar_model::error::Result;
 use isobar_model::event::EventError;
 use isobar_model::ids::{DeviceRef, EventId, SettingId};
 use isobar_model::json::{RawJson, merge_last};
+use isobar_model::status::Status;
 use isobar_store::telemetry::{Commit, Memory};
 
 use crate::Hub;
+use crate::code::in_place;
 use crate::entries::DeviceEntry;
 use crate::intake::Aftermath;
 use crate::outbox::{Work, not_committed};
@@ -39,8 +42,23 @@ impl SideRuns<'_> {
     }
 
     /// Something happens that no run has caused.
-    pub fn effects(&mut self, id: EventId, effects: Vec<Effect>) {
+    pub fn effects(&mut self, id: EventId, mut effects: Vec<Effect>) {
+        if self.view().status == Status::Missing {
+            self.keep_missing(&mut effects);
+        }
         self.hub.carry_out(self.entry, id, effects, &mut self.commit, &mut self.work);
+    }
+
+    /// Only an event ends `missing`: what status the runs give is the one that the device gets back then.
+    fn keep_missing(&mut self, effects: &mut Vec<Effect>) {
+        effects.retain(|effect| {
+            let Effect::SetStatus(status) = effect else { return true };
+            if *status != Status::Missing {
+                self.entry.before_missing.store(status.number(), Ordering::Relaxed);
+                self.work.status_before = Some(status.number());
+            }
+            false
+        });
     }
 
     /// A setting gets a value (none: back to the default), by whoever has the pass. Its record's identifier.
@@ -57,7 +75,8 @@ impl SideRuns<'_> {
         let tree = payload.tree();
         let seen = EventView { id, element: trigger.element(), received_at: id.minted_at(), payload, tree: &tree };
         let left = Left { memory: self.memory, commit: &self.commit };
-        let outcome = isobar_design::run(&self.entry.plan.plan, trigger, &seen, &self.view(), &left);
+        let (plan, view) = (&self.entry.plan.plan, self.view());
+        let outcome = in_place(plan.runs_code(), || isobar_design::run(plan, trigger, &seen, &view, &left));
         self.note(trigger, &outcome.errors);
         self.effects(id, outcome.effects);
     }
@@ -75,7 +94,6 @@ impl SideRuns<'_> {
 impl Hub {
     /// Runs the design of a device beside its events. `extra` gives what happens before the run does, from the run's
     /// identifier. All of it is durable when this returns. None: the entry no longer holds, and nothing happened.
-    #[allow(dead_code, reason = "for effects that set designs off")]
     pub(crate) async fn side_run(
         &self,
         pass: &CanWrite<DeviceRef>,

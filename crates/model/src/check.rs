@@ -3,6 +3,9 @@
 use crate::error::{Error, Fault, Result};
 use crate::json::{Json, RawJson};
 
+/// Largest amount that an input may name: every whole number up to it is exact.
+pub const AMOUNT_MAX: f64 = 1e15;
+
 /// Gathers the faults of an input.
 #[derive(Debug, Default)]
 pub struct Faults(Vec<Fault>);
@@ -21,6 +24,11 @@ impl Faults {
     /// Takes over faults found elsewhere.
     pub fn extend(&mut self, faults: impl IntoIterator<Item = Fault>) {
         self.0.extend(faults);
+    }
+
+    /// The faults of something that lies at `path` in the input.
+    pub fn beneath(self, path: &str) -> Vec<Fault> {
+        self.0.into_iter().map(|fault| Fault::new(format!("{path}.{}", fault.field), fault.message)).collect()
     }
 
     /// Whether any fault was noted.
@@ -56,6 +64,24 @@ impl Faults {
             && !text.chars().any(|c| c.is_whitespace() || c.is_control() || matches!(c, '<' | '>' | ',' | ';' | '"'));
         if !sound {
             self.add(field, "must be an e-mail address");
+        }
+    }
+
+    /// Checks that a text is a fully qualified domain name (RFC 1123, 2.1; RFC 1035, 2.3.4): two or more labels of
+    /// letters, digits and hyphens, the last of them no number.
+    pub fn domain(&mut self, field: &str, text: &str) {
+        let is_label = |label: &str| {
+            (1..=63).contains(&label.len())
+                && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+        };
+        let last = text.rsplit_once('.').map(|(_, last)| last);
+        let sound = text.len() <= 253
+            && text.split('.').all(is_label)
+            && last.is_some_and(|last| last.bytes().any(|byte| !byte.is_ascii_digit()));
+        if !sound {
+            self.add(field, "must be a fully qualified domain name");
         }
     }
 
@@ -210,13 +236,13 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// A number of at least 0 that may be left out.
+    /// A number from 0 to [`AMOUNT_MAX`] that may be left out.
     pub fn amount(&mut self, name: &str) -> Option<f64> {
         match self.member(name) {
             None => None,
-            Some(Json::Number(number)) if number.as_f64() >= 0.0 => Some(number.as_f64()),
+            Some(Json::Number(number)) if (0.0..=AMOUNT_MAX).contains(&number.as_f64()) => Some(number.as_f64()),
             Some(Json::Number(_)) => {
-                self.fault(name, "must not be negative");
+                self.fault(name, format!("must be from 0 to {AMOUNT_MAX}"));
                 None
             }
             Some(other) => {

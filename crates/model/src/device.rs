@@ -49,6 +49,8 @@ pub struct Device {
     pub location: Option<Location>,
     /// Its status.
     pub status: Status,
+    /// What it gets back when it is heard again; `none` unless it is missing.
+    pub status_before: Status,
     /// Who made it.
     pub created_by: Option<UserId>,
     /// When it was made.

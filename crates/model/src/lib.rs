@@ -2,14 +2,17 @@
 //! who may do what, and how JSON, time and pages behave. Nothing here does I/O or awaits anything.
 
 pub mod access;
+pub mod appearance;
 pub mod chance;
 pub mod check;
 pub mod device;
+pub mod dry_run;
 pub mod error;
 pub mod event;
 pub mod ids;
 pub mod json;
 pub mod jsonpath;
+pub mod limits;
 pub mod notification;
 pub mod organization;
 pub mod page;

@@ -30,6 +30,8 @@ pub struct Organization {
     pub status: Status,
     /// Devices in its subtree.
     pub device_count: u64,
+    /// Bytes of the payloads that the devices in its subtree have stored.
+    pub bytes_stored: u64,
     /// Most devices in its subtree; 0: unlimited.
     pub device_count_limit: f64,
     /// Most megabytes of stored data in its subtree; 0: unlimited.
@@ -42,6 +44,16 @@ pub struct Organization {
     pub created_at: Timestamp,
     /// When it was last changed.
     pub updated_at: Timestamp,
+}
+
+/// Bytes of a megabyte, as limits and usage count them.
+pub const BYTES_PER_MB: f64 = 1_000_000.0;
+
+impl Organization {
+    /// Megabytes that the devices in its subtree have stored.
+    pub fn data_usage_mb(&self) -> f64 {
+        self.bytes_stored as f64 / BYTES_PER_MB
+    }
 }
 
 /// The body that creates or updates an organization.

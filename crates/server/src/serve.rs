@@ -58,7 +58,6 @@ async fn serve(settings: &Settings, folder: &DataFolder) -> Result<(), Failure> 
     })
     .await?;
     folder.stamp()?;
-    warn_of_what_is_not_used(settings);
     let app = isobar_http::app(hub.clone(), http_settings(settings), metrics);
     let control = Control::open(&settings.data)
         .map(|control| tokio::spawn(control.serve(settings.clone(), stores.clone())));
@@ -89,6 +88,7 @@ fn hub_settings(settings: &Settings, address: SocketAddr) -> isobar_hub::Setting
         registration_open: settings.registration.open,
         require_verified_email: settings.registration.require_verified_email,
         admin_password: std::env::var(ADMIN_PASSWORD_VARIABLE).ok().filter(|password| !password.is_empty()),
+        outgoing_allow: settings.outgoing_allow.clone(),
     }
 }
 
@@ -102,13 +102,6 @@ fn mailer(settings: &Settings) -> Result<Mailer, Failure> {
 
 fn http_settings(settings: &Settings) -> HttpSettings {
     HttpSettings { max_body_bytes: settings.http.max_body_bytes, cors_origins: settings.http.cors_origins.clone() }
-}
-
-/// Some settings wait for the capability that they set; whoever gives them is told.
-fn warn_of_what_is_not_used(settings: &Settings) {
-    if !settings.outgoing_allow.is_empty() {
-        tracing::warn!("outgoing.allow is set, but this version makes no outgoing calls");
-    }
 }
 
 /// Says on standard output that the platform is ready, and the first password if one was made up.

@@ -28,11 +28,15 @@ pub(crate) const SHAPE: Shape = Shape {
 /// Longest label, in characters.
 const TAG_CHARS_MAX: usize = 128;
 
+/// A deviceMeta element.
+#[derive(Debug)]
+pub(crate) struct DeviceMeta {
+    /// After how many minutes of silence the device is missing.
+    pub(crate) missing_after_minutes: Option<u32>,
+}
+
 fn read(properties: &mut Properties<'_>) -> Element {
-    if properties.positive("missingAfterMinutes").is_some() {
-        properties.fault("missingAfterMinutes", "is not available yet");
-    }
-    Element::DeviceMeta
+    Element::DeviceMeta(DeviceMeta { missing_after_minutes: properties.minutes("missingAfterMinutes") })
 }
 
 pub(crate) fn act<'e>(link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {

@@ -6,13 +6,22 @@ pub(crate) mod condition;
 pub(crate) mod device_event;
 pub(crate) mod device_meta;
 pub(crate) mod device_setting;
+pub(crate) mod function;
+pub(crate) mod http;
+pub(crate) mod interval;
+pub(crate) mod notification;
+mod payload_bytes;
 pub(crate) mod properties;
 pub(crate) mod storage;
+pub(crate) mod throttle;
 pub(crate) mod transform;
+pub(crate) mod window;
+
+use std::sync::Arc;
 
 use crate::Trigger;
 use crate::expression::{Computed, Problem, Value};
-use crate::plan::Link;
+use crate::plan::{Habits, Link};
 use crate::run::{Passed, Run};
 use properties::Properties;
 
@@ -34,7 +43,7 @@ pub(crate) struct Ability {
 }
 
 /// The element types that can be used.
-const SHAPES: [&Shape; 8] = [
+const SHAPES: [&Shape; 14] = [
     &device_event::SHAPE,
     &storage::SHAPE,
     &cloud_event::SHAPE,
@@ -43,18 +52,19 @@ const SHAPES: [&Shape; 8] = [
     &condition::SHAPE,
     &transform::SHAPE,
     &changed::SHAPE,
+    &function::SHAPE,
+    &window::SHAPE,
+    &throttle::SHAPE,
+    &notification::SHAPE,
+    &http::SHAPE,
+    &interval::SHAPE,
 ];
-/// The element types that the contract names besides.
-const NOT_AVAILABLE: [&str; 6] = ["function", "window", "throttle", "notification", "http", "interval"];
 
 impl Shape {
     /// The shape of that type, or what is wrong with it.
     pub(crate) fn named(name: &str) -> Result<&'static Shape, String> {
-        match SHAPES.into_iter().find(|shape| shape.name == name) {
-            Some(shape) => Ok(shape),
-            None if NOT_AVAILABLE.contains(&name) => Err(format!("the element type '{name}' is not available yet")),
-            None => Err("unknown element type".to_owned()),
-        }
+        let found = SHAPES.into_iter().find(|shape| shape.name == name);
+        found.ok_or_else(|| "unknown element type".to_owned())
     }
 }
 
@@ -65,10 +75,16 @@ pub(crate) enum Element {
     Storage(storage::Storage),
     CloudEvent(cloud_event::CloudEvent),
     DeviceSetting(device_setting::DeviceSetting),
-    DeviceMeta,
+    DeviceMeta(device_meta::DeviceMeta),
     Condition(condition::Condition),
     Transform(transform::Transform),
     Changed(changed::Changed),
+    Function(function::CodeElement),
+    Window(window::Window),
+    Throttle(throttle::Throttle),
+    Notification(notification::Notification),
+    Http(http::Http),
+    Interval(interval::Interval),
 }
 
 impl Element {
@@ -79,20 +95,67 @@ impl Element {
             Element::Storage(storage) => storage.store(link, incoming, run),
             Element::CloudEvent(event) => event.send(link, incoming, run),
             Element::DeviceSetting(setting) => setting.act(link, incoming, run),
-            Element::DeviceMeta => device_meta::act(link, incoming, run),
+            Element::DeviceMeta(_) => device_meta::act(link, incoming, run),
             Element::Condition(condition) => condition.evaluate(incoming, run),
             Element::Transform(transform) => transform.evaluate(incoming, run),
             Element::Changed(changed) => changed.evaluate(link, incoming, run),
+            Element::Function(function) => function.evaluate(incoming, run),
+            Element::Window(window) => window.push(link, incoming, run),
+            Element::Throttle(throttle) => throttle.pass(link, incoming, run),
+            Element::Notification(notification) => notification.notify(incoming, run),
+            Element::Http(http) => http.request(incoming, run),
+            Element::Interval(_) => Err(Problem::new("an interval has no abilities")),
         }
     }
 
-    /// Whether a run may begin here, at the first trigger.
-    pub(crate) fn begins(&self, trigger: &Trigger<'_>) -> bool {
-        matches!(
-            (self, trigger),
+    /// Which of its triggers a run begins at, if it may begin here.
+    pub(crate) fn begins(&self, trigger: &Trigger<'_>) -> Option<usize> {
+        match (self, trigger) {
             (Element::DeviceEvent(_), Trigger::DeviceEvent { .. })
-                | (Element::DeviceSetting(_), Trigger::SettingChanged { .. })
-        )
+            | (Element::DeviceSetting(_), Trigger::SettingChanged { .. })
+            | (Element::Interval(_), Trigger::Elapsed { .. }) => Some(0),
+            (Element::Http(_), Trigger::Answered { response, .. }) => Some(usize::from(!response)),
+            _ => None,
+        }
+    }
+
+    /// What the plan does because of it, besides answering events.
+    pub(crate) fn tell_habits(&self, name: &Arc<str>, habits: &mut Habits) {
+        match self {
+            Element::DeviceMeta(meta) => {
+                let times = [habits.missing_after_minutes, meta.missing_after_minutes];
+                habits.missing_after_minutes = times.into_iter().flatten().min();
+            }
+            Element::Function(_) => habits.runs_code = true,
+            Element::Http(_) => habits.calls_out = true,
+            Element::Interval(interval) => habits.intervals.push((name.clone(), interval.minutes)),
+            _ => {}
+        }
+    }
+
+    /// The shape of its type.
+    pub(crate) fn shape(&self) -> &'static Shape {
+        match self {
+            Element::DeviceEvent(_) => &device_event::SHAPE,
+            Element::Storage(_) => &storage::SHAPE,
+            Element::CloudEvent(_) => &cloud_event::SHAPE,
+            Element::DeviceSetting(_) => &device_setting::SHAPE,
+            Element::DeviceMeta(_) => &device_meta::SHAPE,
+            Element::Condition(_) => &condition::SHAPE,
+            Element::Transform(_) => &transform::SHAPE,
+            Element::Changed(_) => &changed::SHAPE,
+            Element::Function(_) => &function::SHAPE,
+            Element::Window(_) => &window::SHAPE,
+            Element::Throttle(_) => &throttle::SHAPE,
+            Element::Notification(_) => &notification::SHAPE,
+            Element::Http(_) => &http::SHAPE,
+            Element::Interval(_) => &interval::SHAPE,
+        }
+    }
+
+    /// The name of one of its triggers.
+    pub(crate) fn trigger_name(&self, at: usize) -> &'static str {
+        self.shape().triggers.get(at).copied().unwrap_or_default()
     }
 
     /// The index of the setting that it is.

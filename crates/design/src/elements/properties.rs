@@ -9,6 +9,9 @@ use crate::expression::{Expression, Names};
 
 /// Most faults that are told of one specification.
 const FAULTS_MAX: usize = 1_000;
+/// Longest time that a design may count in minutes: a year.
+const MINUTES_MAX: u32 = 366 * 24 * 60;
+const MILLIS_PER_MINUTE: f64 = 60_000.0;
 
 /// The faults of a specification, each with its path.
 #[derive(Debug, Default)]
@@ -78,6 +81,28 @@ impl<'p> Properties<'p> {
             self.fault(property, "must be a positive number");
         }
         number
+    }
+
+    /// A whole number of minutes, from one to a year.
+    pub(crate) fn minutes(&mut self, property: &str) -> Option<u32> {
+        let minutes = self.positive(property)?;
+        if minutes.fract() == 0.0 && minutes <= f64::from(MINUTES_MAX) {
+            return Some(minutes as u32);
+        }
+        self.fault(property, format!("must be a whole number, at most {MINUTES_MAX}"));
+        None
+    }
+
+    /// Minutes that must be there, up to a year, in milliseconds; beside a fault, any.
+    pub(crate) fn required_span(&mut self, property: &str) -> i64 {
+        if self.get(property).is_none() {
+            self.fault(property, "is required");
+        }
+        let minutes = self.positive(property).unwrap_or(1.0);
+        if minutes > f64::from(MINUTES_MAX) {
+            self.fault(property, format!("must be at most {MINUTES_MAX}"));
+        }
+        ((minutes * MILLIS_PER_MINUTE) as i64).max(1)
     }
 
     /// One of several words; the first if it is left out.

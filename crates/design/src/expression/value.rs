@@ -263,6 +263,24 @@ pub(crate) fn whole(double: f64) -> Option<i64> {
     fits.then_some(double as i64)
 }
 
+/// A value that borrows nothing of a tree.
+pub(crate) fn built<'e>(json: &Json<'_>) -> Computed<Value<'e>> {
+    Ok(match json {
+        Json::Null => Value::Null,
+        Json::Bool(truth) => Value::Bool(*truth),
+        Json::Number(number) => match number.as_i64() {
+            Some(int) => Value::Int(int),
+            None => Value::Double(number.as_f64()),
+        },
+        Json::Text(text) => Value::text(text),
+        Json::Array(items) => Value::list(items.iter().map(built).collect::<Computed<_>>()?)?,
+        Json::Object(members) => {
+            let entries = members.iter().map(|(name, value)| Ok((Value::text(name), built(value)?)));
+            Value::map(entries.collect::<Computed<_>>()?)?
+        }
+    })
+}
+
 /// A tree that borrows nothing.
 pub(crate) fn owned(json: &Json<'_>) -> Json<'static> {
     match json {

@@ -11,7 +11,7 @@ use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 use serde_json::Value;
 
-use crate::{DeviceView, Effect, EventView, Memory, Outcome, Plan, Trigger, run};
+use crate::{DeviceView, Effect, EventView, Memory, Outcome, Plan, TraceStep, Trigger, run, run_traced};
 
 pub(crate) fn raw(text: impl AsRef<str>) -> RawJson {
     RawJson::check(Bytes::copy_from_slice(text.as_ref().as_bytes())).unwrap()
@@ -43,6 +43,7 @@ pub(crate) struct Scene {
     pub(crate) plan: Plan,
     pub(crate) device: DeviceView,
     pub(crate) left: Left,
+    pub(crate) now: Timestamp,
 }
 
 fn id(text: &str) -> DeviceId {
@@ -64,7 +65,7 @@ impl Scene {
             status: Status::Good,
             settings: Vec::new(),
         };
-        Self { plan: compile(elements).unwrap(), device, left: Left::default() }
+        Self { plan: compile(elements).unwrap(), device, left: Left::default(), now: RECEIVED_AT.parse().unwrap() }
     }
 
     /// `in` leads to a transform with that expression, whose result is stored in `out`.
@@ -84,14 +85,37 @@ impl Scene {
 
     fn run(&self, trigger: Trigger<'_>, element: &str, payload: &RawJson) -> Outcome {
         let tree = payload.tree();
+        let event = EventView { id: EventId(id(EVENT).0), element, received_at: self.now, payload, tree: &tree };
+        run(&self.plan, trigger, &event, &self.device, &self.left)
+    }
+
+    /// Posts an event to `in`, and tells what each element did.
+    pub(crate) fn trace(&self, payload: impl AsRef<str>) -> (Outcome, Vec<TraceStep>) {
+        let payload = raw(payload);
+        let tree = payload.tree();
         let event = EventView {
             id: EventId(id(EVENT).0),
-            element,
-            received_at: RECEIVED_AT.parse::<Timestamp>().unwrap(),
-            payload,
+            element: "in",
+            received_at: self.now,
+            payload: &payload,
             tree: &tree,
         };
-        run(&self.plan, trigger, &event, &self.device, &self.left)
+        run_traced(&self.plan, Trigger::DeviceEvent { element: "in" }, &event, &self.device, &self.left)
+    }
+
+    /// An interval has elapsed.
+    pub(crate) fn elapsed(&self, element: &str) -> Outcome {
+        self.run(Trigger::Elapsed { element }, element, &raw("{}"))
+    }
+
+    /// A call has ended.
+    pub(crate) fn answered(&self, element: &str, response: bool, payload: &str) -> Outcome {
+        self.run(Trigger::Answered { element, response }, element, &raw(payload))
+    }
+
+    /// Time goes by.
+    pub(crate) fn wait_minutes(&mut self, minutes: f64) {
+        self.now = Timestamp::from_millis(self.now.millis() + (minutes * 60_000.0) as i64);
     }
 
     /// Posts an event to `in`.
@@ -132,6 +156,23 @@ pub(crate) fn transforming(expression: &str) -> Value {
     })
 }
 
+/// `in` leads to the given links; the elements beside it as given.
+pub(crate) fn scene(links: Value, others: Value) -> Scene {
+    let mut elements = serde_json::json!({"in": {"type": "deviceEvent", "triggers": {"eventReceived": links}}});
+    let members = elements.as_object_mut().unwrap();
+    members.extend(others.as_object().unwrap().clone());
+    Scene::new(elements)
+}
+
+pub(crate) fn link(element: &str, ability: &str) -> Value {
+    serde_json::json!({"element": element, "ability": ability})
+}
+
+/// What effects say, one line each; not what elements remember.
+pub(crate) fn done(outcome: &Outcome) -> Vec<String> {
+    told(outcome).into_iter().filter(|line| !line.starts_with("remember ")).collect()
+}
+
 /// What effects say, one line each.
 pub(crate) fn told(outcome: &Outcome) -> Vec<String> {
     let effects = outcome.effects.iter().map(|effect| match effect {
@@ -144,6 +185,14 @@ pub(crate) fn told(outcome: &Outcome) -> Vec<String> {
         Effect::SetSetting { element, value: Some(value) } => format!("set {element} {}", value.text()),
         Effect::SetSetting { element, value: None } => format!("reset {element}"),
         Effect::Remember { element, state } => format!("remember {element} {}", String::from_utf8_lossy(state)),
+        Effect::Notify { element, message, minimum_role } => {
+            format!("notify {element} {} {message}", minimum_role.name())
+        }
+        Effect::Call { element, request } => {
+            let headers: Vec<String> = request.headers.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let body = request.body.as_deref().unwrap_or("-");
+            format!("call {element} {} {} [{}] {body}", request.method, request.url, headers.join(" "))
+        }
     });
     let errors = outcome.errors.iter().map(|error| format!("error {}: {}", error.element, error.message));
     effects.chain(errors).collect()

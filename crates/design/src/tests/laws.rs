@@ -84,7 +84,7 @@ proptest! {
     #[test]
     fn any_specification_is_a_plan_or_has_faults(planes in any_json(), element in any_json(), triggers in any_json()) {
         let _ = Plan::compile(&raw(planes.to_string()).tree());
-        for kind in ["deviceEvent", "storage", "cloudEvent", "deviceSetting", "deviceMeta", "condition", "transform", "changed"] {
+        for kind in ["deviceEvent", "storage", "cloudEvent", "deviceSetting", "deviceMeta", "condition", "transform", "changed", "window", "throttle", "notification", "http", "interval", "function"] {
             let _ = compile(json!({"a": {"type": kind, "properties": element, "triggers": triggers}}));
             let _ = compile(json!({"a": {"type": kind, "properties": element}, "b": {"type": "deviceEvent",
                 "triggers": {"eventReceived": [{"element": "a", "ability": element, "arguments": triggers}]}}}));
@@ -156,5 +156,67 @@ proptest! {
                 None => prop_assert!(outcome[0].starts_with("error t: ")),
             }
         }
+    }
+}
+
+fn any_body() -> impl Strategy<Value = String> {
+    let pieces = "input.bytes input.fPort NaN undefined null 10n Symbol() 'é' [1,,2] {} (()=>1) new(Date) /a+/ -0 1e308 '\\ud83d' {a:{b:[]}} \
+        input [input] new(Map) new(Uint8Array)(3) this arguments Infinity \
+        {get(a){return(1)}} {toJSON(){return(1)}} {toJSON(){throw(1)}}";
+    let piece = prop::sample::select(pieces.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+    prop::collection::vec((piece, prop::sample::select(vec!["data", "errors", "warnings"])), 0..4).prop_map(|members| {
+        let members: Vec<String> = members.into_iter().map(|(value, name)| format!("{name}: {value}")).collect();
+        format!("return {{{}}};", members.join(", "))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_code_answers_is_json_or_an_error(body in any_body(), payload in any_json()) {
+        let code = format!("function decodeUplink(input) {{ {body} }}");
+        if let Ok(plan) = compile(json!({
+            "in": {"type": "deviceEvent", "triggers": {"eventReceived": [{"element": "f", "ability": "evaluate"}]}},
+            "f": {"type": "function", "properties": {"code": code}, "triggers": {"result": [{"element": "out", "ability": "store"}]}},
+            "out": {"type": "storage"},
+        })) {
+            let mut scene = Scene::transforming("payload");
+            scene.plan = plan;
+            for payload in [payload.to_string(), "[1,2,3]".to_owned()] {
+                let outcome = scene.post(payload);
+                prop_assert_eq!(outcome.effects.len() + outcome.errors.len(), 1);
+                for effect in outcome.effects {
+                    let Effect::Store { value, .. } = effect else { panic!("stored") };
+                    prop_assert!(isobar_model::json::parse(value.text()).is_ok(), "{}", value.text());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn any_text_is_code_or_a_fault(code in "[ -~é\\n]{0,60}") {
+        let _ = compile(json!({"f": {"type": "function", "properties": {"code": code}}}));
+    }
+
+    #[test]
+    fn the_later_elements_take_any_value(value in any_json(), other in any_json()) {
+        let all = [("w", "push"), ("v", "push"), ("t", "pass"), ("n", "notify"), ("h", "request"), ("f", "evaluate"), ("s", "store")];
+        let links: Vec<Value> = all.iter().map(|(element, ability)| json!({"element": element, "ability": ability})).collect();
+        let mut scene = Scene::new(json!({
+            "in": {"type": "deviceEvent", "triggers": {"eventReceived": links}},
+            "w": {"type": "window", "properties": {"size": 2, "aggregate": "mean"}},
+            "v": {"type": "window", "properties": {"minutes": 2, "aggregate": "first"}},
+            "t": {"type": "throttle", "properties": {"minutes": 2}},
+            "n": {"type": "notification", "properties": {"message": "a {{ payload }}"}},
+            "h": {"type": "http", "properties": {"url": "payload", "headers": {"a": "payload"}, "body": "payload"}},
+            "f": {"type": "function", "properties": {"code": "function decodeUplink(input) { return {data: input}; }"}},
+            "s": {"type": "storage"},
+        }));
+        for value in [&value, &other, &value] {
+            let outcome = told(&scene.post_and_keep(&value.to_string()));
+            prop_assert!(outcome.contains(&format!("store s {value}")), "an element's failure leaves the other branches alone");
+        }
+        let _ = (scene.elapsed("w"), scene.answered("h", true, &value.to_string()));
     }
 }

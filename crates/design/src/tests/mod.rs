@@ -1,8 +1,13 @@
 mod bounds;
+mod code;
 mod faults;
 mod given;
+mod hostile_code;
 mod laws;
+mod outside;
 mod plans;
 mod rules;
+mod traces;
+mod windows;
 
 pub(crate) use given::{Scene, raw};

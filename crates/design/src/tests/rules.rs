@@ -2,19 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::given::{Scene, told};
-
-/// `in` leads to the given links; the elements beside it as given.
-fn scene(links: Value, others: Value) -> Scene {
-    let mut elements = json!({"in": {"type": "deviceEvent", "triggers": {"eventReceived": links}}});
-    let members = elements.as_object_mut().unwrap();
-    members.extend(others.as_object().unwrap().clone());
-    Scene::new(elements)
-}
-
-fn link(element: &str, ability: &str) -> Value {
-    json!({"element": element, "ability": ability})
-}
+use super::given::{Scene, link, scene, told};
 
 #[test]
 fn storage_keeps_the_incoming_value_as_it_was_sent() {

@@ -5,7 +5,7 @@ use isobar_model::device::StreetAddress;
 use isobar_model::role::Role;
 use utoipa::ToSchema;
 
-use crate::views::{Id, Raw};
+use crate::views::{AnyJson, Id, Raw};
 
 /// Registers or creates a user.
 #[derive(ToSchema)]
@@ -127,12 +127,13 @@ pub(super) struct SystemMessage {
     message: String,
 }
 
-/// Creates an organization.
+/// Creates or updates an organization.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub(super) struct OrganizationInput {
     #[schema(min_length = 1, max_length = 80)]
     name: String,
+    /// Where it hangs in the tree; null on update: at the top.
     #[schema(max_length = 36)]
     parent_id: Option<String>,
     #[schema(max_length = 200)]
@@ -140,8 +141,10 @@ pub(super) struct OrganizationInput {
     #[schema(required = false)]
     children_inherit_dashboard: bool,
     device_table: Option<Raw>,
+    /// Taken by update alone, from an organization above; 0: unlimited.
     #[schema(required = false, minimum = 0)]
     device_count_limit: f64,
+    /// Taken by update alone, from an organization above; 0: unlimited.
     #[schema(required = false, minimum = 0)]
     data_usage_mb_limit: f64,
 }
@@ -167,6 +170,20 @@ pub(super) struct SpecificationInput {
     description: String,
     meta: Option<Raw>,
     planes: Option<Raw>,
+}
+
+/// Tries a design out.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct DryRunInput {
+    /// The specification to try, of which only `planes` counts; left out: that of the project.
+    specification: Option<Raw>,
+    /// Where the run begins: a deviceEvent, a deviceSetting or an interval.
+    #[schema(min_length = 1, max_length = 128)]
+    element_name: String,
+    payload: AnyJson,
+    /// A device whose metadata, settings, values and states the run sees; left out: one is made up.
+    device: Option<Id>,
 }
 
 /// Creates or updates a device.

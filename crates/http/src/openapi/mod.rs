@@ -1,5 +1,6 @@
 //! The OpenAPI 3.1 document: from the table of routes, the views, and what `operations` adds to them.
 
+mod appearance;
 mod bodies;
 mod operations;
 mod parameters;

@@ -4,13 +4,16 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Ref, RefOr};
 
+use super::appearance::{BrandingInput, DashboardInput, DeviceTableInput};
 use super::bodies::{
-    AccountName, ApiKeyInput, DeviceInput, ImageText, Login, NewUser, OrganizationInput, ProjectInput, ReadMark,
-    ResetInput, SpecificationInput, SystemMessage, UserInput,
+    AccountName, ApiKeyInput, DeviceInput, DryRunInput, ImageText, Login, NewUser, OrganizationInput, ProjectInput,
+    ReadMark, ResetInput, SpecificationInput, SystemMessage, UserInput,
 };
 use super::parameters::*;
 use super::setting_bodies::{DeviceIds, SettingItems, SettingValue};
 use super::webhook::WEBHOOK;
+use crate::appearance::{BrandingJson, DashboardJson, DeviceTableJson};
+use crate::dry_runs::DryRunJson;
 use crate::locations::DeviceLocationJson;
 use crate::notifications::NotificationJson;
 use crate::problem::ErrorBody;
@@ -117,11 +120,31 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("organizations", Get "/v2/organizations/{id}/image.png", "Fetch an organization's image as a picture",
         [IF_NONE_MATCH], None, [Other(200, "image/png"), Empty(304)]),
 
+    operation!("organizations", Put "/v2/organizations/{id}", "Update an organization; another parentId moves it with all that hangs on it",
+        [], Some(of::<OrganizationInput>), [Json(200, of::<OrganizationJson>)]),
+    operation!("organizations", Delete "/v2/organizations/{id}", "Delete an organization that nothing hangs on", [], None, [Empty(204)]),
+    operation!("organizations", Get "/v2/organizations/{id}/usage", "Fetch an organization with what it and those beneath it use now",
+        [], None, [Json(200, of::<OrganizationJson>)]),
+    operation!("organizations", Get "/v2/organizations/{id}/branding", "Fetch the branding", [], None, [Json(200, of::<BrandingJson>)]),
+    operation!("organizations", Put "/v2/organizations/{id}/branding", "Update the branding",
+        [], Some(of::<BrandingInput>), [Json(200, of::<BrandingJson>)]),
+    operation!("organizations", Get "/v2/organizations/{id}/dashboard", "Fetch the dashboard, its own or an inherited one",
+        [], None, [Json(200, of::<DashboardJson>)]),
+    operation!("organizations", Put "/v2/organizations/{id}/dashboard", "Update the organization's own dashboard",
+        [], Some(of::<DashboardInput>), [Json(200, of::<DashboardJson>)]),
+    operation!("organizations", Get "/v2/organizations/{id}/deviceTable", "Fetch the device table configuration",
+        [], None, [Json(200, of::<DeviceTableJson>)]),
+    operation!("organizations", Put "/v2/organizations/{id}/deviceTable", "Update the device table configuration",
+        [], Some(of::<DeviceTableInput>), [Json(200, of::<DeviceTableJson>)]),
+    operation!("organizations", Delete "/v2/organizations/{id}/deviceTable", "Delete the device table configuration",
+        [], None, [Json(200, of::<ErrorBody>)]),
+
     operation!("projects", Get "/v2/projects", "List projects",
         [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_BY, ENTITY_LIST, FILTER_TYPE], None, [Page(200, of::<ProjectJson>)]),
     operation!("projects", Post "/v2/projects", "Create a project", [], Some(of::<ProjectInput>), [Json(201, of::<ProjectJson>)]),
     operation!("projects", Get "/v2/projects/{id}", "Fetch a project", [], None, [Json(200, of::<ProjectJson>)]),
     operation!("projects", Put "/v2/projects/{id}", "Update a project", [], Some(of::<ProjectInput>), [Json(200, of::<ProjectJson>)]),
+    operation!("projects", Delete "/v2/projects/{id}", "Delete a project that no device uses", [], None, [Empty(204)]),
     operation!("projects", Get "/v2/projects/{id}/specification", "Fetch a project's specification",
         [], None, [Json(200, of::<SpecificationJson>)]),
     operation!("projects", Put "/v2/projects/{id}/specification", "Overwrite a project's specification",
@@ -131,6 +154,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         [], text of::<ImageText>, [Json(200, of::<ErrorBody>)]),
     operation!("projects", Get "/v2/projects/{id}/image.png", "Fetch a project's image as a picture",
         [IF_NONE_MATCH], None, [Other(200, "image/png"), Empty(304)]),
+    operation!("projects", Post "/v2/projects/{id}/specification/test", "Try a design out: what would happen, step by step",
+        [], Some(of::<DryRunInput>), [Json(200, of::<DryRunJson>)]),
 
     operation!("users", Get "/v2/users", "List users",
         [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_BY, ENTITY_LIST], None, [Page(200, of::<UserJson>)]),

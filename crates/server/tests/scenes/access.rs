@@ -47,6 +47,9 @@ struct Things<'a> {
     thermostat: Device<'a>,
     project: String,
     organization: String,
+    /// An organization that nothing hangs on, and a project that no device uses.
+    empty: String,
+    unused: String,
     /// A user of the lowest rank, and a key of its own.
     user: String,
     key: String,
@@ -74,12 +77,15 @@ impl<'a> Things<'a> {
         let (project, organization) = (ana.project().await.to_owned(), ana.organization.clone());
         let limit = json!({"type": "deviceSetting", "properties": {"inputType": "number"}});
         let thermostat = ana.creates_device_of(&ana.designs(json!({"limit": limit})).await, "thermostat").await;
-        Self { fridge, thermostat, project, organization, user: user.id.clone(), key, leaver, event, cloud_event }
+        let (empty, unused) = (ana.founds("empty", &organization).await, ana.creates_project("unused").await);
+        let user = user.id.clone();
+        Self { fridge, thermostat, project, organization, empty, unused, user, key, leaver, event, cloud_event }
     }
 
     /// The case of a row. A row without one fails the scene.
     fn case(&self, row: &RouteRow) -> Case {
-        let Self { fridge, thermostat, project, organization, user, key, leaver, event, cloud_event } = self;
+        let Self { fridge, thermostat, project, organization, empty, unused, user, key, leaver, event, cloud_event } =
+            self;
         let device = &fridge.id;
         let new_device = json!({"name": "new", "projectUuid": project});
         let own = |rest: &str| format!("/v2/devices/{device}{rest}");
@@ -108,17 +114,46 @@ impl<'a> Things<'a> {
             ("GET", "/v2/organizations") => case(&format!("{}?parentId={organization}", row.path), None, 200),
             ("POST", "/v2/organizations") => case(row.path, named("new"), 201),
             ("GET", "/v2/organizations/{id}") => case(&format!("/v2/organizations/{organization}"), None, 200),
+            ("PUT", "/v2/organizations/{id}") => {
+                case(&format!("/v2/organizations/{organization}"), named("renamed"), 200)
+            }
+            ("DELETE", "/v2/organizations/{id}") => case(&format!("/v2/organizations/{empty}"), None, 204),
+            ("GET", path @ "/v2/organizations/{id}/usage") => case(&path.replace("{id}", organization), None, 200),
+            (
+                "GET",
+                path @ ("/v2/organizations/{id}/branding"
+                | "/v2/organizations/{id}/dashboard"
+                | "/v2/organizations/{id}/deviceTable"),
+            ) => case(&path.replace("{id}", organization), None, 200),
+            ("PUT", path @ "/v2/organizations/{id}/branding") => {
+                case(&path.replace("{id}", organization), Some(json!({"companyName": "Cold"})), 200)
+            }
+            ("PUT", path @ "/v2/organizations/{id}/dashboard") => {
+                case(&path.replace("{id}", organization), Some(json!({"configuration": {}})), 200)
+            }
+            ("PUT", path @ "/v2/organizations/{id}/deviceTable") => {
+                let body = json!({"organizationId": organization, "columns": []});
+                case(&path.replace("{id}", organization), Some(body), 200)
+            }
+            ("DELETE", path @ "/v2/organizations/{id}/deviceTable") => {
+                case(&path.replace("{id}", organization), None, 200)
+            }
             ("GET", "/v2/projects" | "/v2/users" | "/v2/devices") => {
                 case(&format!("{}?organizationId={organization}", row.path), None, 200)
             }
             ("POST", "/v2/projects") => case(row.path, named("new"), 201),
             ("GET", "/v2/projects/{id}") => case(&format!("/v2/projects/{project}"), None, 200),
             ("PUT", "/v2/projects/{id}") => case(&format!("/v2/projects/{project}"), named("renamed"), 200),
+            ("DELETE", "/v2/projects/{id}") => case(&format!("/v2/projects/{unused}"), None, 204),
             ("GET", "/v2/projects/{id}/specification") => {
                 case(&format!("/v2/projects/{project}/specification"), None, 200)
             }
             ("PUT", "/v2/projects/{id}/specification") => {
                 case(&format!("/v2/projects/{project}/specification"), named("designed"), 200)
+            }
+            ("POST", "/v2/projects/{id}/specification/test") => {
+                let body = json!({"elementName": "reading", "payload": {"temp": 4}});
+                case(&format!("/v2/projects/{project}/specification/test"), Some(body), 200)
             }
             ("POST", "/v2/users") => {
                 case(row.path, Some(new_user(&format!("u{}{device}", row.method.name()), "basicUser")), 201)

@@ -3,18 +3,23 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a scene's helpers fail with the scene")]
 
 mod access;
+mod appearance;
 mod bad_input;
+mod calls;
 mod data;
 mod device_tokens;
 mod devices;
+mod dry_runs;
 mod events;
 mod exports;
 mod images;
+mod intervals;
 mod locations;
 mod long_lists;
 mod mail;
 mod main_road;
 mod manners;
+mod moves;
 mod notifications;
 mod organizations;
 mod profiles;
@@ -28,6 +33,7 @@ mod settings;
 mod settings_bulk;
 mod streams;
 mod support;
+mod usage;
 mod users;
 mod webhook;
 mod webhook_guides;

@@ -9,6 +9,8 @@ use crate::support::{Person, TestApp, on_both_registries};
 on_both_registries!(
     a_project_is_created_renamed_and_listed,
     a_specification_is_kept_as_it_is,
+    a_specification_keeps_numbers_and_order_to_the_digit,
+    storage_elements_follow_the_design,
     a_design_with_faults_is_refused_and_the_old_one_stays_in_force,
 );
 
@@ -72,6 +74,54 @@ async fn a_specification_is_kept_as_it_is(app: &TestApp) {
     let bare = ana.put(&place(&project), json!({"name": "bare"})).await.ok();
     assert_eq!((&bare["planes"], &bare["meta"], &bare["description"]), (&json!({}), &json!({}), &json!("")));
     assert_eq!(bare["createVersion"], "2");
+}
+
+async fn a_specification_keeps_numbers_and_order_to_the_digit(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let project = ana.creates_project("exact").await;
+    let meta = r#"{"z":12345678901234567890123,"a":1.10,"m":{"y":1e300,"b":-0.0}}"#;
+    let planes = r#"{"edge":{"z":[0.1000,18446744073709551616],"a":"é \" \\"},"cloud":{"elements":{}},"10":1,"9":2}"#;
+    let body = format!("{{ \"name\" : \"exact\",\n \"planes\": {planes} , \"meta\" :{meta}}}");
+    let request = ana.request(reqwest::Method::PUT, &place(&project)).header("content-type", "application/json");
+    let written = app.send(request.body(body)).await.is(200);
+    let fetched = ana.get(&place(&project)).await.is(200);
+    for answer in [written, fetched] {
+        assert!(answer.text.contains(&format!("\"meta\":{meta}")), "{}", answer.text);
+        assert!(answer.text.contains(&format!("\"planes\":{planes}")), "{}", answer.text);
+    }
+}
+
+async fn storage_elements_follow_the_design(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let storing = |names: &[&str]| {
+        let links: Vec<Value> = names.iter().map(|name| to(name, "store")).collect();
+        let mut elements = json!({"reading": {"type": "deviceEvent", "triggers": {"eventReceived": links}}});
+        for name in names {
+            elements[*name] = json!({"type": "storage"});
+        }
+        elements
+    };
+    let project = ana.designs(storing(&["kept", "left"])).await;
+    let device = ana.creates_device_of(&project, "d").await;
+    let elements = async || {
+        let list = ana.get(&device.at("storage")).await.ok();
+        let names = list["storageElements"].as_array().unwrap().iter().map(|element| element["name"].clone());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(elements().await, ["kept", "left"]);
+    ana.redesigns(&project, storing(&["kept", "new"])).await.ok();
+    // What the design no longer declares is gone, unless it holds data.
+    assert_eq!(elements().await, ["kept", "new"]);
+    ana.get(&device.at("data/left")).await.not_found();
+    assert_eq!(ana.get(&device.at("data/new")).await.list_of("/id").len(), 0);
+    device.posts("reading", json!(1)).await.created();
+    ana.redesigns(&project, storing(&["left"])).await.ok();
+    assert_eq!(elements().await, ["kept", "left", "new"]);
+    device.posts("reading", json!(2)).await.created();
+    assert_eq!(ana.get(&device.at("data/kept")).await.list_of("/payload"), [json!(1)]);
+    assert_eq!(ana.get(&device.at("data/left")).await.list_of("/payload"), [json!(2)]);
+    ana.delete(&device.at("storage/kept")).await.no_content();
+    assert_eq!(elements().await, ["left", "new"]);
 }
 
 /// The faults of a cloud plane.

@@ -17,12 +17,12 @@ use super::lists::searched;
 use super::organizations::{count_devices, hold_organization, room_for_a_device};
 use super::sql::{Dialect, Row, Sql, all, one, run};
 use super::users::latest;
-use super::{Registry, db, labels};
+use super::{Registry, alarms, db, labels, usage};
 use crate::error::{Result, StoreError};
 
 const SELECT: &str = "SELECT d.id, d.key, d.name, d.organization_id, o.lineage, o.name AS organization, \
     d.project_id, d.version, d.protocol, d.protocols, d.meta, d.description, d.street_address, d.latitude, \
-    d.longitude, d.status, d.created_by, d.created_at, d.updated_at, a.last_active \
+    d.longitude, d.status, d.status_before, d.created_by, d.created_at, d.updated_at, a.last_active \
     FROM devices d JOIN organizations o ON o.id = d.organization_id JOIN device_activity a ON a.key = d.key \
     WHERE d.id";
 
@@ -82,8 +82,10 @@ pub struct DeviceChange {
 /// What a design found out about a device. What is left out stays as it is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceReport {
-    /// Its status.
+    /// Its status. One that goes missing keeps the status before it.
     pub status: Option<Status>,
+    /// What it gets back when it is heard again; only a missing device keeps it.
+    pub status_before: Option<Status>,
     /// Labels to set in its metadata.
     pub meta: Vec<(String, RawJson)>,
     /// Where it stands.
@@ -161,6 +163,8 @@ impl Registry {
         let before = hold_device(&tx, id).await?;
         if before.project != change.project {
             hold_project(&tx, change.project).await?;
+            alarms::end(&tx, before.key).await?;
+            alarms::begin(&tx, before.key, change.project, now).await?;
         }
         if before.organization != change.organization {
             move_device(&tx, &before, change.organization).await?;
@@ -200,6 +204,7 @@ impl Registry {
     pub async fn device_delete(&self, pass: &CanWrite<DeviceRef>) -> Result<()> {
         let tx = self.db.begin().await?;
         let before = hold_device(&tx, pass.target().id).await?;
+        usage::hand_over(&tx, before.key, before.organization, None).await?;
         run(&tx, Sql::new("DELETE FROM devices WHERE id = ?").bind(before.id)).await?;
         count_devices(&tx, before.organization, -1).await?;
         db::commit(tx).await
@@ -232,17 +237,24 @@ impl Registry {
         let tx = self.db.begin().await?;
         let before = hold_device(&tx, pass.target().id).await?;
         let status = report.status.unwrap_or(before.status);
+        let status_before = match (before.status, status) {
+            (Status::Missing, Status::Missing) => report.status_before.unwrap_or(before.status_before),
+            (_, Status::Missing) => before.status,
+            _ => Status::None,
+        };
         let location = report.location.or(before.location);
         let meta = if report.meta.is_empty() { before.meta.clone() } else { labelled(&before.meta, &report.meta) };
-        if (status, location, &meta) == (before.status, before.location, &before.meta) {
+        let kept = (before.status, before.status_before, before.location, &before.meta);
+        if (status, status_before, location, &meta) == kept {
             return Ok(());
         }
         let place = location.or_else(|| Location::in_meta(&meta));
         let update = Sql::new(
-            "UPDATE devices SET status = ?, latitude = ?, longitude = ?, meta = ?, place_latitude = ?, \
-             place_longitude = ?, updated_at = ? WHERE id = ?",
+            "UPDATE devices SET status = ?, status_before = ?, latitude = ?, longitude = ?, meta = ?, \
+             place_latitude = ?, place_longitude = ?, updated_at = ? WHERE id = ?",
         )
         .bind(i64::from(status.number()))
+        .bind(i64::from(status_before.number()))
         .bind(location.map(|location| location.latitude))
         .bind(location.map(|location| location.longitude))
         .bind(meta.clone())
@@ -270,6 +282,9 @@ pub(super) async fn insert(
     for devices in devices.chunks(INSERTED_AT_ONCE) {
         let found = insert_rows(tx, organization, devices, now).await?;
         insert_beside(tx, organization, devices, &found).await?;
+        for (new, key) in devices.iter().zip(&found) {
+            alarms::begin(tx, *key, new.project, now).await?;
+        }
         keys.extend(found);
     }
     Ok(keys)
@@ -368,6 +383,7 @@ async fn move_device(tx: &impl ConnectionTrait, device: &Device, to: Organizatio
     room_for_a_device(tx, &lineage, device.lineage.ids(), &[device.organization, to]).await?;
     count_devices(tx, device.organization, -1).await?;
     count_devices(tx, to, 1).await?;
+    usage::hand_over(tx, device.key, device.organization, Some(to)).await?;
     let update = Sql::new("UPDATE device_activity SET organization_id = ? WHERE key = ?").bind(to).bind(device.key);
     run(tx, update).await.map(|_| ())
 }
@@ -436,7 +452,10 @@ pub(super) async fn read(connection: &impl ConnectionTrait, ids: &[DeviceId]) ->
 }
 
 fn device(row: &Row) -> Result<Device> {
-    let status = row.number("status")?;
+    let status = |column| {
+        let number = row.number(column)?;
+        Status::numbered(number).ok_or_else(|| StoreError::Damaged(format!("{column} {number}")))
+    };
     let degrees = (row.float_if("latitude")?, row.float_if("longitude")?);
     let heard = row.time("last_active")?;
     Ok(Device {
@@ -454,7 +473,8 @@ fn device(row: &Row) -> Result<Device> {
         description: row.text_if("description")?,
         street_address: row.text_if("street_address")?.map(|text| read_json("street_address", &text)).transpose()?,
         location: degrees.0.zip(degrees.1).map(|(latitude, longitude)| Location { latitude, longitude }),
-        status: Status::numbered(status).ok_or_else(|| StoreError::Damaged(format!("status {status}")))?,
+        status: status("status")?,
+        status_before: status("status_before")?,
         created_by: row.id_if("created_by")?,
         created_at: row.time("created_at")?,
         updated_at: row.time("updated_at")?,

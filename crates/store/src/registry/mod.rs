@@ -3,7 +3,10 @@
 //! A method that touches a tenant's rows demands a pass. What decides about passes (placements) and what makes callers
 //! (credentials) demands none, and hands out no tenant's data.
 
+mod alarms;
 mod api_keys;
+mod appearance;
+mod backlog;
 mod credentials;
 mod db;
 mod deliveries;
@@ -17,6 +20,7 @@ mod migrations;
 mod nonces;
 mod notices;
 mod notifications;
+mod organization_change;
 mod organizations;
 mod projects;
 mod provisioning;
@@ -26,10 +30,12 @@ mod sign_ins;
 mod specifications;
 mod sql;
 mod upkeep;
+mod usage;
 mod users;
 
 use db::Db;
 
+pub use alarms::{DueAlarm, ProjectAlarm};
 pub use credentials::{Account, LoginRecord};
 pub use deliveries::{Delivery, NewDelivery};
 pub use devices::{DeviceChange, DeviceReport, NewDevice};
@@ -38,12 +44,14 @@ pub use labels::NewLabels;
 pub use nonces::Purpose;
 pub use notices::{Recipient, SpreadStep, Spreading};
 pub use notifications::NotificationMark;
-pub use organizations::{NewOrganization, OrganizationChange};
+pub use organization_change::OrganizationChange;
+pub use organizations::NewOrganization;
 pub use projects::NewProject;
 pub use provisioning::{NewTagged, Provisioned};
 pub use settings::SettingWrite;
 pub use sign_ins::ADDRESSES_MAX;
 pub use upkeep::DeviceNumbers;
+pub use usage::{Alert, LimitedOrganization, Used};
 pub use users::{NewPassword, NewUserRow, UserChange};
 
 use crate::error::Result;

@@ -33,12 +33,19 @@ const SELECT: &str = "SELECT o.id, o.name, o.description, o.lineage, o.device_co
     (SELECT count(*) FROM organizations c WHERE c.parent_id = o.id) AS children, \
     (SELECT CAST(coalesce(sum(s.device_count), 0) AS BIGINT) FROM organizations s \
         WHERE s.lineage >= o.lineage AND s.lineage < o.lineage || '~') AS devices, \
+    (SELECT CAST(coalesce(sum(s.bytes_stored), 0) AS BIGINT) FROM organizations s \
+        WHERE s.lineage >= o.lineage AND s.lineage < o.lineage || '~') AS bytes, \
     (SELECT coalesce(max((SELECT max(d.status) FROM devices d WHERE d.organization_id = s.id)), 0) \
         FROM organizations s WHERE s.lineage >= o.lineage AND s.lineage < o.lineage || '~') AS status \
     FROM organizations o WHERE o.id";
 
 /// What somebody hears who asks for one more device.
 pub(super) const DEVICE_LIMIT_REACHED: &str = "the device limit of the organization is reached";
+/// Why an organization can hang no lower.
+pub(super) const TOO_DEEP: &str = "the organization tree may not be deeper than 32 levels";
+
+/// Whoever changes the shape of the tree in PostgreSQL holds this lock: a number that only Isobar locks.
+const TREE_LOCK: i64 = 0x0069_736f_6261_7202;
 
 /// An organization to be made.
 #[derive(Clone, Debug)]
@@ -53,23 +60,6 @@ pub struct NewOrganization {
     pub children_inherit_dashboard: bool,
     /// Configuration of the device table.
     pub device_table: Option<RawJson>,
-}
-
-/// The new values of an organization, all of them. It stays where it hangs.
-#[derive(Clone, Debug)]
-pub struct OrganizationChange {
-    /// 1 to 80 characters.
-    pub name: String,
-    /// Up to 200 characters.
-    pub description: Option<String>,
-    /// Whether organizations beneath it show its dashboard.
-    pub children_inherit_dashboard: bool,
-    /// Configuration of the device table.
-    pub device_table: Option<RawJson>,
-    /// Most devices in its subtree; 0: unlimited.
-    pub device_count_limit: f64,
-    /// Most megabytes of stored data in its subtree; 0: unlimited.
-    pub data_usage_mb_limit: f64,
 }
 
 impl Registry {
@@ -115,58 +105,6 @@ impl Registry {
         db::commit(tx).await?;
         Ok(Page::new(in_order(&ids, organizations, |organization| organization.id), total, request.page))
     }
-
-    /// Changes an organization where it is.
-    pub async fn organization_update(
-        &self,
-        pass: &CanWrite<OrganizationId>,
-        change: &OrganizationChange,
-        now: Timestamp,
-    ) -> Result<Organization> {
-        let id = *pass.target();
-        let tx = self.db.begin().await?;
-        let update = Sql::new(
-            "UPDATE organizations SET name = ?, description = ?, children_inherit_dashboard = ?, device_table = ?, \
-             device_count_limit = ?, data_usage_mb_limit = ?, search = ?, updated_at = ? WHERE id = ?",
-        )
-        .bind(change.name.as_str())
-        .bind(change.description.clone())
-        .bind(change.children_inherit_dashboard)
-        .bind(change.device_table.clone())
-        .bind(change.device_count_limit)
-        .bind(change.data_usage_mb_limit)
-        .bind(search_of(&change.name, change.description.as_deref()))
-        .bind(now)
-        .bind(id);
-        run(&tx, update).await?;
-        let changed = read(&tx, &[id]).await?.pop().ok_or(StoreError::Gone("organization"))?;
-        db::commit(tx).await?;
-        Ok(changed)
-    }
-
-    /// Removes an organization that nothing hangs on.
-    pub async fn organization_delete(&self, pass: &CanWrite<OrganizationId>) -> Result<()> {
-        let tx = self.db.begin().await?;
-        // Held as no lighter lock could: who wants to hang something on it waits, and then finds it gone.
-        let hold = match Dialect::of(&tx) {
-            Dialect::Sqlite => "",
-            Dialect::Postgres => " FOR UPDATE",
-        };
-        hold_organization(&tx, *pass.target(), hold).await?;
-        for (table, column, what) in [
-            ("organizations", "parent_id", "the organization has organizations beneath it"),
-            ("devices", "organization_id", "the organization has devices"),
-            ("projects", "organization_id", "the organization has projects"),
-            ("users", "organization_id", "the organization has users"),
-        ] {
-            let query = Sql::new(format!("SELECT id FROM {table} WHERE {column} = ? LIMIT 1")).bind(*pass.target());
-            if one(&tx, query).await?.is_some() {
-                return Err(StoreError::InUse(what));
-            }
-        }
-        run(&tx, Sql::new("DELETE FROM organizations WHERE id = ?").bind(*pass.target())).await?;
-        db::commit(tx).await
-    }
 }
 
 /// Adds an organization and answers its lineage.
@@ -176,12 +114,13 @@ pub(super) async fn insert(
     new: &NewOrganization,
     now: Timestamp,
 ) -> Result<Lineage> {
+    hold_tree(tx).await?;
     let lineage = match parent {
         None => Lineage::new([], new.id),
         Some(parent) => hold_organization(tx, parent, Dialect::of(tx).hold_in_place()).await?.child(new.id),
     };
     if lineage.level() > LEVELS_MAX {
-        return Err(StoreError::Limit("the organization tree may not be deeper than 32 levels"));
+        return Err(StoreError::Limit(TOO_DEEP));
     }
     let insert = Sql::new(
         "INSERT INTO organizations (id, parent_id, name, description, lineage, level, search, \
@@ -202,7 +141,16 @@ pub(super) async fn insert(
     Ok(lineage)
 }
 
-fn search_of(name: &str, description: Option<&str>) -> String {
+/// Keeps the tree in its shape until the transaction ends: a branch that moves takes all that hangs on it along.
+pub(super) async fn hold_tree(tx: &impl ConnectionTrait) -> Result<()> {
+    // SQLite has one writer: it holds everything.
+    if Dialect::of(tx) == Dialect::Postgres {
+        one(tx, Sql::new("SELECT pg_advisory_xact_lock(?)").bind(TREE_LOCK)).await?;
+    }
+    Ok(())
+}
+
+pub(super) fn search_of(name: &str, description: Option<&str>) -> String {
     searched([name, description.unwrap_or_default()])
 }
 
@@ -268,7 +216,7 @@ pub(super) async fn count_devices(tx: &impl ConnectionTrait, id: OrganizationId,
     run(tx, update).await.map(|_| ())
 }
 
-async fn read(connection: &impl ConnectionTrait, ids: &[OrganizationId]) -> Result<Vec<Organization>> {
+pub(super) async fn read(connection: &impl ConnectionTrait, ids: &[OrganizationId]) -> Result<Vec<Organization>> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
@@ -295,6 +243,7 @@ fn organization(row: &Row) -> Result<Organization> {
         has_children: row.count("children")? > 0,
         status: Status::numbered(status).ok_or_else(|| StoreError::Damaged(format!("status {status}")))?,
         device_count: row.count("devices")?,
+        bytes_stored: row.count("bytes")?,
         device_count_limit: row.float("device_count_limit")?,
         data_usage_mb_limit: row.float("data_usage_mb_limit")?,
         children_inherit_dashboard: row.truth("children_inherit_dashboard")?,

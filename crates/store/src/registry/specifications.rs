@@ -6,6 +6,7 @@ use isobar_model::project::{Specification, SpecificationInput};
 use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 
+use super::alarms::{self, ProjectAlarm};
 use super::sql::{Sql, one, run};
 use super::{Registry, db};
 use crate::error::{Result, StoreError};
@@ -16,15 +17,17 @@ impl Registry {
         read(&self.db.read, *pass.target()).await
     }
 
-    /// Overwrites the specification of a project. Its `created` stays.
+    /// Overwrites the specification of a project, and the alarms of its devices with it. Its `created` stays.
     pub async fn specification_write(
         &self,
         pass: &CanWrite<ProjectId>,
         input: &SpecificationInput,
+        alarms: &[ProjectAlarm],
         now: Timestamp,
     ) -> Result<Specification> {
         let tx = self.db.begin().await?;
         write(&tx, *pass.target(), input, now).await?;
+        alarms::replace(&tx, *pass.target(), alarms, now).await?;
         let written = read(&tx, *pass.target()).await?.ok_or(StoreError::Gone("project"))?;
         db::commit(tx).await?;
         Ok(written)

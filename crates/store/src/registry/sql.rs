@@ -37,6 +37,22 @@ impl Dialect {
         }
     }
 
+    /// As [`Dialect::hold_for_change`], for the rows of one table among those joined.
+    pub(super) fn hold_for_change_of(self, table: &str) -> String {
+        match self {
+            Self::Sqlite => String::new(),
+            Self::Postgres => format!(" FOR NO KEY UPDATE OF {table}"),
+        }
+    }
+
+    /// Holds the rows read until the transaction ends so that nothing else may refer to them or change them.
+    pub(super) fn hold_alone(self) -> &'static str {
+        match self {
+            Self::Sqlite => "",
+            Self::Postgres => " FOR UPDATE",
+        }
+    }
+
     /// Keeps the rows read from being removed until the transaction ends.
     pub(super) fn hold_in_place(self) -> &'static str {
         match self {
@@ -172,6 +188,12 @@ impl Sql {
     ) -> Self {
         let list = serde_json::Value::Array(rows.into_iter().collect());
         self.text(&dialect.rows_of_arrays(columns)).bind(list.to_string())
+    }
+
+    /// A relation of `item` and `amount`, from pairs.
+    pub(super) fn amounts(self, dialect: Dialect, pairs: impl IntoIterator<Item = (serde_json::Value, u64)>) -> Self {
+        let list = pairs.into_iter().map(|(item, amount)| serde_json::json!([item, amount]));
+        self.relation(dialect, &[Column::Text("item"), Column::Number("amount")], list)
     }
 
     fn statement(self, backend: DbBackend) -> Statement {

@@ -8,6 +8,8 @@
     reason = "these are tests: a broken promise ends them"
 )]
 
+mod alarms;
+mod appearance;
 mod credentials;
 mod devices;
 pub mod given;
@@ -15,6 +17,7 @@ mod images;
 mod labels;
 mod letters;
 mod lists;
+mod moves;
 mod notifications;
 mod people;
 mod placed;
@@ -22,13 +25,17 @@ mod places;
 mod projects;
 mod settings;
 mod tree;
+mod usage;
 
+pub use alarms::*;
+pub use appearance::*;
 pub use credentials::*;
 pub use devices::*;
 pub use images::*;
 pub use labels::*;
 pub use letters::*;
 pub use lists::*;
+pub use moves::*;
 pub use notifications::*;
 pub use people::*;
 pub use placed::*;
@@ -36,6 +43,7 @@ pub use places::*;
 pub use projects::*;
 pub use settings::*;
 pub use tree::*;
+pub use usage::*;
 
 /// Hands every scene to a macro, which makes a test of each.
 #[macro_export]
@@ -49,6 +57,17 @@ macro_rules! registry_scenes {
             organizations_are_listed_by_level
             an_organization_is_changed_where_it_is
             an_organization_in_use_stays
+            a_branch_moves_with_all_that_hangs_on_it
+            a_branch_moves_only_where_it_may_hang
+            a_branch_with_devices_moves_where_there_is_room
+            a_branch_that_moves_loses_no_child
+            a_branding_is_kept_as_it_was_given
+            a_dashboard_is_lent_to_those_beneath
+            a_device_table_has_one_place
+            what_devices_store_is_summed_up
+            a_device_takes_its_figure_along
+            figures_are_right_until_something_is_stored
+            limited_organizations_know_how_full_they_are
             two_users_of_one_name
             two_users_of_one_name_at_the_same_time
             a_user_is_kept_as_it_was_given
@@ -79,6 +98,10 @@ macro_rules! registry_scenes {
             a_mark_of_everything_and_single_ones_go_together
             a_user_and_its_notifications_go_together
             old_notices_go_and_a_user_keeps_so_many
+            devices_have_the_alarms_of_their_project
+            an_alarm_is_set_and_removed
+            a_missing_device_keeps_the_status_before
+            a_source_of_deliveries_has_a_bound
             a_project_begins_with_an_empty_specification
             a_specification_is_kept_byte_for_byte
             projects_are_listed_by_type

@@ -39,8 +39,13 @@ pub struct TestSettings {
 impl Default for TestSettings {
     fn default() -> Self {
         let unlimited = RateLimits { user: 0, device: 0, address: 0 };
-        let hub =
-            Settings { rate_limit: unlimited, admin_password: Some(ADMIN_PASSWORD.to_owned()), ..Settings::default() };
+        let hub = Settings {
+            rate_limit: unlimited,
+            admin_password: Some(ADMIN_PASSWORD.to_owned()),
+            // Where scenes have their server outside. The rest of the machine is in the house.
+            outgoing_allow: vec!["127.0.0.1".to_owned()],
+            ..Settings::default()
+        };
         Self {
             hub,
             http: HttpSettings::default(),

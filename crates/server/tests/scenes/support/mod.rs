@@ -5,6 +5,7 @@ pub mod app;
 pub mod designs;
 pub mod device;
 pub mod mail;
+pub mod outside;
 pub mod person;
 #[path = "../../../../store/tests/support/mod.rs"]
 mod postgres;

@@ -17,6 +17,8 @@ pub struct Person<'a> {
     /// The refresh token.
     pub cookie: String,
     project: OnceCell<String>,
+    /// What it calls with instead of its jwt.
+    key: Option<String>,
 }
 
 impl<'a> Person<'a> {
@@ -32,12 +34,23 @@ impl<'a> Person<'a> {
             jwt: text(&login.json(), "jwtToken").to_owned(),
             cookie,
             project: OnceCell::new(),
+            key: None,
         }
+    }
+
+    /// Goes on with an API key, which outlives hours.
+    pub async fn with_key(mut self) -> Self {
+        self.key = Some(self.makes_api_key("scene").await);
+        self
     }
 
     /// A request with this person's token.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        self.app.request(method, path).bearer_auth(&self.jwt)
+        let request = self.app.request(method, path);
+        match &self.key {
+            Some(key) => request.header("api_auth_token", key),
+            None => request.bearer_auth(&self.jwt),
+        }
     }
 
     pub async fn get(&self, path: &str) -> Answer {
@@ -97,6 +110,19 @@ impl<'a> Person<'a> {
     pub async fn founds(&self, name: &str, parent: &str) -> String {
         let made = self.post("/v2/organizations", json!({"name": name, "parentId": parent})).await.created();
         text(&made, "id").to_owned()
+    }
+
+    /// An organization as it looks now.
+    pub async fn organization(&self, id: &str) -> Value {
+        self.get(&format!("/v2/organizations/{id}")).await.ok()
+    }
+
+    /// Changes an organization, whose name a body must say.
+    pub async fn changes(&self, id: &str, mut body: Value) -> Answer {
+        if body["name"].is_null() {
+            body["name"] = json!("changed");
+        }
+        self.put(&format!("/v2/organizations/{id}"), body).await
     }
 
     /// Creates a project; its id.

@@ -12,6 +12,8 @@ CREATE TABLE organizations (
     search {text} NOT NULL,
     -- Devices of its own, kept with every device that comes, goes or moves.
     device_count BIGINT NOT NULL DEFAULT 0,
+    -- Bytes that its own devices have stored, kept with device_usage.
+    bytes_stored BIGINT NOT NULL DEFAULT 0,
     device_count_limit DOUBLE PRECISION NOT NULL DEFAULT 0,
     data_usage_mb_limit DOUBLE PRECISION NOT NULL DEFAULT 0,
     children_inherit_dashboard BIGINT NOT NULL DEFAULT 0,
@@ -20,8 +22,41 @@ CREATE TABLE organizations (
     updated_at BIGINT NOT NULL
 );
 CREATE INDEX organizations_parent ON organizations (parent_id);
-CREATE INDEX organizations_tree ON organizations (lineage, level, id, device_count);
+CREATE INDEX organizations_tree ON organizations (lineage, level, id, device_count, bytes_stored);
 CREATE INDEX organizations_name ON organizations (name, id);
+CREATE INDEX organizations_limited ON organizations (id) WHERE device_count_limit > 0 OR data_usage_mb_limit > 0;
+
+CREATE TABLE organization_brandings (
+    organization_id {text} PRIMARY KEY REFERENCES organizations (id) ON DELETE CASCADE,
+    company_name {text},
+    address_line_1 {text},
+    address_line_2 {text},
+    domain {text},
+    domain_http_file_overrides {text},
+    domain_public_configuration {text},
+    email {text},
+    email_sender_name {text}
+);
+
+CREATE TABLE organization_dashboards (
+    organization_id {text} PRIMARY KEY REFERENCES organizations (id) ON DELETE CASCADE,
+    name {text},
+    options {text} NOT NULL,
+    configuration {text} NOT NULL
+);
+
+-- How near to its limits an organization was found to be.
+CREATE TABLE organization_alerts (
+    organization_id {text} NOT NULL REFERENCES organizations (id) ON DELETE CASCADE,
+    -- What is limited.
+    used {text} NOT NULL,
+    fill BIGINT NOT NULL,
+    -- Since when it is so full.
+    since BIGINT NOT NULL,
+    -- Whether its administrators were told.
+    told BIGINT NOT NULL,
+    PRIMARY KEY (organization_id, used)
+);
 
 CREATE TABLE users (
     id {text} PRIMARY KEY,
@@ -179,6 +214,15 @@ CREATE TABLE specifications (
     planes {text} NOT NULL
 );
 
+-- What every device of a project has due after so many minutes: intervals by their element, and under the empty name
+-- the look whether it is silent.
+CREATE TABLE project_alarms (
+    project_id {text} NOT NULL REFERENCES projects (id) ON DELETE CASCADE,
+    element {text} NOT NULL,
+    minutes BIGINT NOT NULL,
+    PRIMARY KEY (project_id, element)
+);
+
 CREATE TABLE devices (
     key {key},
     id {text} NOT NULL UNIQUE,
@@ -198,6 +242,8 @@ CREATE TABLE devices (
     place_latitude DOUBLE PRECISION,
     place_longitude DOUBLE PRECISION,
     status BIGINT NOT NULL DEFAULT 0,
+    -- What a missing device gets back when it is heard again.
+    status_before BIGINT NOT NULL DEFAULT 0,
     created_by {text},
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL
@@ -226,6 +272,15 @@ CREATE TABLE device_activity (
 );
 CREATE INDEX device_activity_order ON device_activity (last_active DESC, id, organization_id);
 
+CREATE TABLE device_alarms (
+    id {key},
+    device_key BIGINT NOT NULL REFERENCES devices (key) ON DELETE CASCADE,
+    element {text} NOT NULL,
+    due_at BIGINT NOT NULL,
+    UNIQUE (device_key, element)
+);
+CREATE INDEX device_alarms_due ON device_alarms (due_at, id);
+
 -- Beside the devices, because it is read from end to end: what a device is searched by, in lower case.
 CREATE TABLE device_search (
     key {number} PRIMARY KEY REFERENCES devices (key) ON DELETE CASCADE,
@@ -242,6 +297,16 @@ CREATE TABLE device_labels (
     PRIMARY KEY (label, value, device_key)
 );
 CREATE INDEX device_labels_device ON device_labels (device_key);
+-- Bytes that a device has stored, as they were last counted.
+CREATE TABLE device_usage (
+    key {number} PRIMARY KEY REFERENCES devices (key) ON DELETE CASCADE,
+    bytes BIGINT NOT NULL
+);
+
+-- Present while the registry knows all that was stored: from an orderly stop to the next start.
+CREATE TABLE usage_counted (
+    counted BIGINT PRIMARY KEY
+);
 
 CREATE TABLE settings (
     id {text} PRIMARY KEY,

@@ -153,6 +153,7 @@ pub async fn a_report_changes_what_it_names(r: &Registry) {
         status: Some(Status::Critical),
         meta: vec![("set".to_owned(), json(r#""New""#)), ("more".to_owned(), json(r#"{"x":[1.0]}"#))],
         location: Location::new(46.9, 7.4),
+        ..DeviceReport::default()
     };
     r.device_report(&may(device), &report, at(3)).await.unwrap();
     r.device_report(&may(device), &report, at(4)).await.unwrap();

@@ -8,15 +8,9 @@ use crate::registry::{DeviceChange, OrganizationChange, Registry};
 
 /// Sets an organization's device limit and leaves the rest as it is.
 pub(super) async fn limit(r: &Registry, organization: &Organization, devices: f64) {
-    let change = OrganizationChange {
-        name: organization.name.clone(),
-        description: organization.description.clone(),
-        children_inherit_dashboard: organization.children_inherit_dashboard,
-        device_table: organization.device_table.clone(),
-        device_count_limit: devices,
-        data_usage_mb_limit: organization.data_usage_mb_limit,
-    };
-    r.organization_update(&may(organization.id), &change, at(0)).await.unwrap();
+    let name = organization.name.clone();
+    let change = OrganizationChange { name, device_count_limit: Some(devices), ..OrganizationChange::default() };
+    r.organization_update(&may(organization.id), &change, None, at(0)).await.unwrap();
 }
 
 /// A device is changed as a whole, and moves only to where there is room; a limit that counts it already does not mind.

@@ -1,5 +1,6 @@
 //! The tree of organizations.
 
+use isobar_model::check::Patch;
 use isobar_model::ids::OrganizationId;
 use isobar_model::organization::{LEVELS_MAX, Organization};
 use isobar_model::status::Status;
@@ -116,20 +117,24 @@ pub async fn an_organization_is_changed_where_it_is(r: &Registry) {
     let low = given::organization(r, Some(top.id), "Low").await;
     let change = OrganizationChange {
         name: "Deep".to_owned(),
-        description: Some("quite".to_owned()),
-        children_inherit_dashboard: true,
-        device_table: Some(json("{}")),
-        device_count_limit: 7.0,
-        data_usage_mb_limit: 0.5,
+        description: Patch::Set("quite".to_owned()),
+        children_inherit_dashboard: Some(true),
+        device_table: Patch::Set(json("{}")),
+        device_count_limit: Some(7.0),
+        data_usage_mb_limit: Some(0.5),
     };
-    let changed = r.organization_update(&may(low.id), &change, at(9)).await.unwrap();
+    let changed = r.organization_update(&may(low.id), &change, None, at(9)).await.unwrap();
     assert_eq!(changed.names, ["Top", "Deep"]);
     assert_eq!((changed.device_count_limit, changed.data_usage_mb_limit), (7.0, 0.5));
     assert_eq!((changed.created_at, changed.updated_at), (at(0), at(9)));
     assert_eq!(refetched(r, low.id).await, changed);
     let found = r.organization_list(&lists_all(), true, &given::search("QUIT")).await.unwrap();
-    assert_eq!(found.items, [changed]);
-    let gone = r.organization_update(&may(OrganizationId(given::uuid())), &change, at(9)).await;
+    assert_eq!(found.items, std::slice::from_ref(&changed));
+    // What a change leaves out stays.
+    let bare = OrganizationChange { name: "Low".to_owned(), ..OrganizationChange::default() };
+    let renamed = r.organization_update(&may(low.id), &bare, None, at(9)).await.unwrap();
+    assert_eq!(renamed, Organization { name: "Low".to_owned(), names: renamed.names.clone(), ..changed });
+    let gone = r.organization_update(&may(OrganizationId(given::uuid())), &change, None, at(9)).await;
     assert!(matches!(gone, Err(StoreError::Gone("organization"))));
 }
 

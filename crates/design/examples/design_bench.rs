@@ -1,0 +1,81 @@
+//! What a run costs: `cargo run --release -p isobar-design --example design_bench`.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement for people")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use isobar_design::{DeviceView, EventView, Memory, Plan, Trigger, run};
+use isobar_model::ids::{DeviceId, EventId, OrganizationId};
+use isobar_model::json::RawJson;
+use isobar_model::status::Status;
+
+const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+/// How long each design runs.
+const TIME: Duration = Duration::from_millis(500);
+/// Eleven bytes of temperature, humidity, battery and flags, read in the usual way.
+const CODEC: &str = include_str!("../tests/codecs/climate-es5/codec.js");
+
+struct Nothing;
+
+impl Memory for Nothing {
+    fn last(&self, _element: &str) -> Option<RawJson> {
+        None
+    }
+
+    fn state(&self, _element: &str) -> Option<Bytes> {
+        None
+    }
+}
+
+fn raw(text: &str) -> RawJson {
+    RawJson::check(Bytes::copy_from_slice(text.as_bytes())).unwrap()
+}
+
+/// Runs a design with one element behind its deviceEvent, again and again.
+fn measure(what: &str, element: &str, ability: &str, payload: &str) {
+    let planes = format!(
+        r#"{{"cloud":{{"elements":{{"in":{{"type":"deviceEvent","triggers":{{"eventReceived":[{{"element":"e","ability":"{ability}"}}]}}}},"e":{element}}}}}}}"#
+    );
+    let plan = Plan::compile(&raw(&planes).tree()).unwrap();
+    let device = DeviceView {
+        id: ID.parse::<DeviceId>().unwrap(),
+        name: "bench".to_owned(),
+        organization: ID.parse::<OrganizationId>().unwrap(),
+        meta: raw("{}"),
+        status: Status::Good,
+        settings: vec![(Arc::from("none"), raw("1"))],
+    };
+    let payload = raw(payload);
+    let (id, tree) = (ID.parse::<EventId>().unwrap(), payload.tree());
+    let received_at = "2026-03-04T05:06:07.089Z".parse().unwrap();
+    let event = EventView { id, element: "in", received_at, payload: &payload, tree: &tree };
+    let one = || run(&plan, Trigger::DeviceEvent { element: "in" }, &event, &device, &Nothing);
+    let outcome = one();
+    assert!(outcome.errors.is_empty(), "{what}: {:?}", outcome.errors);
+    let (begin, mut runs) = (Instant::now(), 0_u32);
+    while begin.elapsed() < TIME {
+        for _ in 0..100 {
+            std::hint::black_box(one());
+        }
+        runs += 100;
+    }
+    println!("{what:<12} {:>8} ns per run", (begin.elapsed() / runs).as_nanos());
+}
+
+fn main() {
+    measure("storage", r#"{"type":"storage"}"#, "store", r#"{"temp":9.1}"#);
+    let condition =
+        r#"{"type":"condition","properties":{"expression":"payload.temp > 8.5 && payload.door == 'open'"}}"#;
+    measure("condition", condition, "evaluate", r#"{"temp":9.1,"door":"open"}"#);
+    let notification = r#"{"type":"notification","properties":{"message":"{{ device.name }}: {{ payload.temp }}"}}"#;
+    measure("notification", notification, "notify", r#"{"temp":9.1}"#);
+    measure("window", r#"{"type":"window","properties":{"size":10,"aggregate":"mean"}}"#, "push", "9.1");
+    let mut code = Vec::new();
+    isobar_model::json::write_string(CODEC, &mut code);
+    let codec = format!(r#"{{"type":"function","properties":{{"code":{}}}}}"#, String::from_utf8(code).unwrap());
+    for _ in 0..2 {
+        measure("codec", &codec, "evaluate", r#"{"fPort":1,"bytes":[0,215,2,88,14,16,1,0,0,1,44]}"#);
+    }
+}

@@ -1,0 +1,275 @@
+//! One QuickJS engine: a runtime with a context of its own, bounded in time, memory and stack.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use isobar_model::json::{Json, RawJson};
+use rquickjs::context::{EvalOptions, intrinsic};
+use rquickjs::function::IntoArgs;
+use rquickjs::{Array, Coerced, Context, Ctx, FromJs, Function, Object, Persistent, Runtime, Value};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::{Answer, Failure, Uplink};
+use crate::expression::TEXT_BYTES_MAX;
+
+/// Memory of one engine, in bytes.
+const MEMORY_BYTES_MAX: usize = 8 << 20;
+/// Stack of the machine that code may use, in bytes.
+const STACK_BYTES_MAX: usize = 256 << 10;
+/// Longest message of an exception that is told, in characters.
+const MESSAGE_CHARS_MAX: usize = 1_000;
+/// What runs first; see there.
+const PRELUDE: &str = include_str!("prelude.js");
+
+/// What the engine offers to code besides the language itself.
+type Offered = (
+    intrinsic::Date,
+    intrinsic::Eval,
+    intrinsic::RegExpCompiler,
+    intrinsic::RegExp,
+    intrinsic::Json,
+    intrinsic::MapSet,
+    intrinsic::TypedArrays,
+    intrinsic::Promise,
+);
+
+/// An engine. Fields are dropped in their order: values before the context that they live in.
+pub(crate) struct Engine {
+    /// The wrapped code: called, it runs the top level and gives the function of the codec.
+    load: Option<Persistent<Function<'static>>>,
+    call: Persistent<Function<'static>>,
+    glue: Persistent<Object<'static>>,
+    context: Context,
+    runtime: Runtime,
+    watch: Rc<Watch>,
+}
+
+/// How long the code may still run.
+struct Watch {
+    /// On the clock of this thread's processor time.
+    until: Cell<Duration>,
+    expired: Cell<bool>,
+}
+
+/// What a look at code has found.
+pub(crate) struct Probe {
+    pub(crate) found: bool,
+    pub(crate) changes_built_ins: bool,
+}
+
+/// The processor time that this thread has taken: only a limit of time is measured with it.
+fn processor_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+impl Engine {
+    /// An engine whose built-in objects may still be changed.
+    pub(crate) fn new() -> Result<Self, String> {
+        let unavailable = |_| "the engine for code cannot be started at present".to_owned();
+        let runtime = Runtime::new().map_err(unavailable)?;
+        runtime.set_memory_limit(MEMORY_BYTES_MAX);
+        runtime.set_max_stack_size(STACK_BYTES_MAX);
+        let watch = Rc::new(Watch { until: Cell::new(Duration::MAX), expired: Cell::new(false) });
+        let seen = Rc::clone(&watch);
+        runtime.set_interrupt_handler(Some(Box::new(move || {
+            let expired = processor_time() >= seen.until.get();
+            seen.expired.set(seen.expired.get() | expired);
+            expired
+        })));
+        let context = Context::custom::<Offered>(&runtime).map_err(unavailable)?;
+        let (glue, call) = context
+            .with(|ctx| {
+                let glue: Object<'_> = ctx.eval(PRELUDE)?;
+                let call: Function<'_> = glue.get("call")?;
+                Ok((Persistent::save(&ctx, glue), Persistent::save(&ctx, call)))
+            })
+            .map_err(unavailable)?;
+        Ok(Self { load: None, call, glue, context, runtime, watch })
+    }
+
+    /// Does something in the engine, within a time; or says why that failed.
+    fn bounded<T>(
+        &self,
+        time: Duration,
+        work: impl for<'js> FnOnce(&Ctx<'js>) -> rquickjs::Result<T>,
+    ) -> Result<T, String> {
+        self.watch.expired.set(false);
+        self.watch.until.set(processor_time().saturating_add(time));
+        let done = self.context.with(|ctx| work(&ctx).map_err(|error| self.told(&ctx, &error, time)));
+        self.watch.until.set(Duration::MAX);
+        done
+    }
+
+    fn told(&self, ctx: &Ctx<'_>, error: &rquickjs::Error, time: Duration) -> String {
+        let thrown = ctx.catch();
+        if self.watch.expired.get() {
+            return format!("takes longer than {} ms", time.as_millis());
+        }
+        if !error.is_exception() {
+            return "gives what cannot be read".to_owned();
+        }
+        // Turning it into a text may run code again; the time still counts.
+        let mut message = message_of(ctx, &thrown).unwrap_or_else(|| "failed".to_owned());
+        if let Some((at, _)) = message.char_indices().nth(MESSAGE_CHARS_MAX) {
+            message.truncate(at);
+        }
+        message
+    }
+
+    /// Whether the text is a whole script by itself, so that it cannot reach beyond what it is wrapped in. Nothing of it runs.
+    pub(crate) fn check_syntax(&self, text: &str, time: Duration) -> Result<(), String> {
+        // What is thrown first keeps all the rest from running; only a fault of the syntax is thrown before.
+        let script = format!("throw null;{text}");
+        let thrown = self.bounded(time, |ctx| match ctx.eval_with_options::<(), _>(script, global()) {
+            Ok(()) => Ok(None),
+            Err(_) => {
+                let thrown = ctx.catch();
+                if thrown.is_null() { Ok(None) } else { Ok(Some(message_of(ctx, &thrown))) }
+            }
+        })?;
+        match thrown {
+            None => Ok(()),
+            Some(message) => Err(message.unwrap_or_else(|| "is no JavaScript".to_owned())),
+        }
+    }
+
+    /// Runs the top level and looks whether there is a function of that name.
+    pub(crate) fn probe(&self, text: &str, entry: &str, time: Duration) -> Result<Probe, String> {
+        let (script, glue) = (wrapped(text, entry), self.glue.clone());
+        self.bounded(time, |ctx| {
+            let glue = glue.restore(ctx)?;
+            glue.get::<_, Function<'_>>("look")?.call::<_, ()>(())?;
+            let load: Function<'_> = ctx.eval_with_options(script, global())?;
+            let found = load.call::<_, Value<'_>>(())?.is_function();
+            let same: bool = glue.get::<_, Function<'_>>("looksTheSame")?.call(())?;
+            Ok(Probe { found, changes_built_ins: !same })
+        })
+    }
+
+    /// From here on its built-in objects stay as they are.
+    pub(crate) fn seal(&mut self, time: Duration) -> Result<(), String> {
+        let glue = self.glue.clone();
+        self.bounded(time, |ctx| glue.restore(ctx)?.get::<_, Function<'_>>("seal")?.call::<_, ()>(()))
+    }
+
+    /// Takes the code in.
+    pub(crate) fn load(&mut self, text: &str, entry: &str, time: Duration) -> Result<(), String> {
+        let script = wrapped(text, entry);
+        let load = self.bounded(time, |ctx| {
+            let load: Function<'_> = ctx.eval_with_options(script, global())?;
+            Ok(Persistent::save(ctx, load))
+        })?;
+        self.load = Some(load);
+        Ok(())
+    }
+
+    /// Calls the codec; and whether the engine is as it was before.
+    pub(crate) fn call(&self, entry: usize, uplink: &Uplink<'_>, time: Duration) -> (Answer, bool) {
+        let begin = processor_time();
+        let called = self.bounded(time, |ctx| {
+            let bytes = Array::new(ctx.clone())?;
+            for (at, byte) in uplink.bytes.iter().enumerate() {
+                bytes.set(at, i32::from(*byte))?;
+            }
+            let load = self.load.clone().map(|load| load.restore(ctx)).transpose()?;
+            let port = uplink.f_port.map(i32::from);
+            let arguments = (load, entry as i32, bytes, port, uplink.received_at as f64);
+            Told::call(ctx, &self.call, arguments)
+        });
+        let took = processor_time().saturating_sub(begin);
+        let (result, warnings, is_clean) = match called {
+            Ok(told) => {
+                let is_clean = told.is_clean && !self.runtime.is_job_pending();
+                let warnings = told.warnings.as_deref().map(texts).unwrap_or_default();
+                (told.result(), warnings, is_clean)
+            }
+            Err(message) => (Err(Failure::Thrown(message)), Vec::new(), false),
+        };
+        (Answer { result, warnings, took }, is_clean)
+    }
+}
+
+/// What the prelude's `call` gives.
+struct Told {
+    data: Option<String>,
+    errors: Option<String>,
+    warnings: Option<String>,
+    thrown: Option<String>,
+    is_clean: bool,
+}
+
+impl Told {
+    fn call<'js>(
+        ctx: &Ctx<'js>,
+        function: &Persistent<Function<'static>>,
+        arguments: impl IntoArgs<'js>,
+    ) -> rquickjs::Result<Self> {
+        let told: Array<'js> = function.clone().restore(ctx)?.call(arguments)?;
+        Ok(Self {
+            data: told.get(0)?,
+            errors: told.get(1)?,
+            warnings: told.get(2)?,
+            thrown: told.get(3)?,
+            is_clean: told.get(4)?,
+        })
+    }
+
+    fn result(self) -> Result<RawJson, Failure> {
+        if let Some(thrown) = self.thrown {
+            return Err(Failure::Thrown(thrown));
+        }
+        if let Some(errors) = self.errors {
+            return Err(Failure::Told(texts(&errors)));
+        }
+        let data = self.data.unwrap_or_else(|| "null".to_owned());
+        if data.len() > TEXT_BYTES_MAX {
+            return Err(Failure::Thrown(format!("answers more than {TEXT_BYTES_MAX} bytes")));
+        }
+        RawJson::check(Bytes::from(data)).map_err(|fault| Failure::Thrown(format!("answers no sound JSON: {fault}")))
+    }
+}
+
+/// The texts of a JSON array of texts.
+fn texts(json: &str) -> Vec<String> {
+    let texts = match isobar_model::json::parse(json) {
+        Ok(Json::Array(texts)) => texts,
+        _ => Vec::new(),
+    };
+    texts.iter().filter_map(|text| text.as_text().map(str::to_owned)).collect()
+}
+
+/// The code as a function that runs its top level and gives the function of that name. Lines keep their numbers.
+fn wrapped(text: &str, entry: &str) -> String {
+    format!("(function () {{{text}\n;return typeof {entry}==='function'?{entry}:undefined}})")
+}
+
+fn global() -> EvalOptions {
+    let mut options = EvalOptions::default();
+    options.global = true;
+    options.strict = false;
+    options.filename = Some("code".to_owned());
+    options
+}
+
+/// What an exception says, and in which line.
+fn message_of<'js>(ctx: &Ctx<'js>, thrown: &Value<'js>) -> Option<String> {
+    let text = Coerced::<String>::from_js(ctx, thrown.clone()).ok()?.0;
+    let stack = thrown.as_object().and_then(|object| object.get::<_, Option<String>>("stack").ok().flatten());
+    let line = stack.as_deref().and_then(|stack| {
+        let (_, place) = stack.split_once("code:")?;
+        place.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u32>().ok()
+    });
+    Some(match line {
+        Some(line) => format!("{text} (line {line})"),
+        None => text,
+    })
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Engine")
+    }
+}

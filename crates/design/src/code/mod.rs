@@ -1,0 +1,227 @@
+//! JavaScript of a project: codecs by the LoRaWAN convention, run by QuickJS within bounds of time and memory.
+//!
+//! Code gets bytes and gives JSON; it sees no files, no network, nothing of another project, and nothing of its own
+//! earlier runs: its top level runs anew each time, in an engine whose built-in objects are frozen.
+
+mod engine;
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use isobar_model::json::RawJson;
+
+use engine::Engine;
+
+/// Longest code, in bytes.
+const CODE_BYTES_MAX: usize = 256 << 10;
+/// Processor time that the code may take when a design is compiled: its top level runs once or twice.
+const COMPILE_TIME: Duration = Duration::from_millis(250);
+/// Processor time of one call.
+pub(crate) const CALL_TIME: Duration = Duration::from_millis(50);
+/// Engines that one thread keeps. One is a few hundred KiB, as long as its code keeps nothing.
+const ENGINES_MAX: usize = 32;
+/// The functions that code may offer, in the order in which they are looked for: the LoRaWAN convention, and the older ones
+/// of ChirpStack and The Things Stack.
+const ENTRIES: [&str; 3] = ["decodeUplink", "Decode", "Decoder"];
+
+/// What a codec is given.
+#[derive(Debug)]
+pub(crate) struct Uplink<'a> {
+    /// The payload.
+    pub(crate) bytes: &'a [u8],
+    /// The LoRaWAN port, if there is one.
+    pub(crate) f_port: Option<u8>,
+    /// When it was received, in milliseconds since the epoch.
+    pub(crate) received_at: i64,
+}
+
+/// What a codec answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) result: Result<RawJson, Failure>,
+    pub(crate) warnings: Vec<String>,
+    /// The processor time that it took.
+    pub(crate) took: Duration,
+}
+
+/// Why there is no data.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The codec says so, in its `errors`.
+    Told(Vec<String>),
+    /// It threw something, or went beyond its bounds.
+    Thrown(String),
+}
+
+/// Code that was checked.
+#[derive(Debug)]
+pub(crate) struct Code(Arc<Source>);
+
+/// What engines are made of.
+#[derive(Debug)]
+struct Source {
+    text: Box<str>,
+    /// The index of its function in [`ENTRIES`].
+    entry: usize,
+    /// Whether its top level changes built-in objects: then it cannot run in a sealed engine, and every run has its own.
+    changes_built_ins: bool,
+    /// What calls have taken beyond their time, in nanoseconds: later calls go without, until it is paid back.
+    owed: AtomicU64,
+}
+
+thread_local! {
+    /// Engines by their code, the one used last at the end.
+    static ENGINES: RefCell<Vec<(Weak<Source>, Engine)>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Code {
+    /// Checks the code: its syntax, its top level, that it offers a function. Or says what is wrong with it.
+    pub(crate) fn compile(text: &str) -> Result<Self, String> {
+        if text.len() > CODE_BYTES_MAX {
+            return Err(format!("has at most {CODE_BYTES_MAX} bytes"));
+        }
+        let engine = Engine::new()?;
+        engine.check_syntax(text, COMPILE_TIME)?;
+        for (entry, name) in ENTRIES.iter().enumerate() {
+            let probe = engine.probe(text, name, COMPILE_TIME)?;
+            if probe.found {
+                let changes_built_ins = probe.changes_built_ins;
+                let source = Source { text: text.into(), entry, changes_built_ins, owed: AtomicU64::new(0) };
+                return Ok(Self(Arc::new(source)));
+            }
+        }
+        Err("has no function decodeUplink(input)".to_owned())
+    }
+
+    /// Calls the codec. `time` bounds the processor time of this call.
+    pub(crate) fn call(&self, uplink: &Uplink<'_>, time: Duration) -> Answer {
+        let source = &self.0;
+        if source.goes_without() {
+            let message = "is not run for a while: it took far more than its time before";
+            let result = Err(Failure::Thrown(message.to_owned()));
+            return Answer { result, warnings: Vec::new(), took: Duration::ZERO };
+        }
+        let engine = match take(source).map_or_else(|| source.engine(), Ok) {
+            Ok(engine) => engine,
+            Err(message) => {
+                let result = Err(Failure::Thrown(message));
+                return Answer { result, warnings: Vec::new(), took: Duration::ZERO };
+            }
+        };
+        let (answer, is_clean) = engine.call(source.entry, uplink, time);
+        if let Some(beyond) = answer.took.checked_sub(CALL_TIME) {
+            source.owed.fetch_add(u64::try_from(beyond.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
+        if is_clean {
+            put_back(source, engine);
+        }
+        answer
+    }
+}
+
+impl Source {
+    fn engine(&self) -> Result<Engine, String> {
+        let mut engine = Engine::new()?;
+        if !self.changes_built_ins {
+            engine.seal(COMPILE_TIME)?;
+        }
+        engine.load(&self.text, ENTRIES.get(self.entry).unwrap_or(&ENTRIES[0]), COMPILE_TIME)?;
+        Ok(engine)
+    }
+
+    /// Whether this call is one that pays for an earlier one. The engine's clock is looked at now and then only, so hostile
+    /// code can take far more than its time once; on average it cannot.
+    fn goes_without(&self) -> bool {
+        let a_call = CALL_TIME.as_nanos() as u64;
+        let pay = |owed: u64| owed.checked_sub(a_call);
+        self.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay).is_ok()
+    }
+}
+
+/// The engine that this thread keeps for the code.
+fn take(source: &Arc<Source>) -> Option<Engine> {
+    ENGINES.with(|engines| {
+        let mut engines = engines.try_borrow_mut().ok()?;
+        let at = engines.iter().rposition(|(owner, _)| std::ptr::eq(owner.as_ptr(), Arc::as_ptr(source)))?;
+        Some(engines.remove(at).1)
+    })
+}
+
+fn put_back(source: &Arc<Source>, engine: Engine) {
+    ENGINES.with(|engines| {
+        let Ok(mut engines) = engines.try_borrow_mut() else { return };
+        if engines.len() >= ENGINES_MAX {
+            engines.retain(|(owner, _)| owner.strong_count() > 0);
+        }
+        if engines.len() >= ENGINES_MAX {
+            engines.remove(0);
+        }
+        engines.push((Arc::downgrade(source), engine));
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn engines() -> usize {
+        ENGINES.with(|engines| engines.borrow().len())
+    }
+
+    fn call(code: &Code) -> String {
+        let answer = code.call(&Uplink { bytes: &[1], f_port: None, received_at: 0 }, CALL_TIME);
+        answer.result.map_or_else(|failure| format!("{failure:?}"), |data| data.text().to_owned())
+    }
+
+    #[test]
+    fn an_engine_is_used_again_as_long_as_it_is_as_it_was() {
+        for (body, is_kept) in [
+            ("return {data: 1};", true),
+            ("x = 5; globalThis.y = 1; return {data: 1};", true),
+            ("try { Object.prototype.z = 1; } catch (e) {} return {data: 1};", true),
+            ("Object.defineProperty(globalThis, 'x', {value: 1}); return {data: 1};", false),
+            ("Promise.resolve().then(function () {}); return {data: 1};", false),
+        ] {
+            ENGINES.with(|engines| engines.borrow_mut().clear());
+            let code = Code::compile(&format!("function decodeUplink(input) {{ {body} }}")).unwrap();
+            assert!(!code.0.changes_built_ins, "{body}");
+            for _ in 0..3 {
+                assert_eq!(call(&code), "1", "{body}");
+                assert_eq!(engines(), usize::from(is_kept), "{body}");
+            }
+        }
+    }
+
+    #[test]
+    fn code_that_changes_built_in_objects_has_an_engine_for_every_call() {
+        ENGINES.with(|engines| engines.borrow_mut().clear());
+        let code =
+            Code::compile("Number.prototype.twice = function () { return 2 * this; }; function decodeUplink(input) { return {data: input.bytes[0].twice()}; }")
+                .unwrap();
+        assert!(code.0.changes_built_ins);
+        assert_eq!((call(&code).as_str(), call(&code).as_str(), engines()), ("2", "2", 0));
+    }
+
+    #[test]
+    fn a_thread_keeps_a_bounded_number_of_engines() {
+        let codes: Vec<Code> = (0..40)
+            .map(|n| Code::compile(&format!("function decodeUplink() {{ return {{data: {n}}}; }}")).unwrap())
+            .collect();
+        for (n, code) in codes.iter().enumerate() {
+            assert_eq!(call(code), n.to_string());
+        }
+        assert_eq!(engines(), ENGINES_MAX);
+        assert_eq!(call(&codes[0]), "0");
+    }
+
+    #[test]
+    fn what_a_call_overdraws_later_calls_go_without() {
+        let code = Code::compile("function decodeUplink() { return {data: 1}; }").unwrap();
+        code.0.owed.store(2 * CALL_TIME.as_nanos() as u64 + 5, Ordering::Relaxed);
+        assert!(call(&code).contains("is not run for a while"));
+        assert!(call(&code).contains("is not run for a while"));
+        assert_eq!(call(&code), "1");
+    }
+}

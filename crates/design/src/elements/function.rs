@@ -1,0 +1,114 @@
+//! `function`: decodes bytes with the project's own code, by the LoRaWAN codec convention (contract: The project design).
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::{Ability, Element, Shape, properties::Properties};
+use crate::code::{CALL_TIME, Code, Failure, Uplink};
+use crate::elements::payload_bytes::{Encoding, bytes_of};
+use crate::expression::{Computed, Problem, Value, built};
+use crate::reference::Reference;
+use crate::run::{Passed, Run};
+
+pub(crate) const SHAPE: Shape = Shape {
+    name: "function",
+    abilities: &[Ability { name: "evaluate", arguments: &[] }],
+    triggers: &["result", "error"],
+    read: CodeElement::read,
+};
+
+const ERROR: usize = 1;
+/// What has no more effect than being there, where the code has a fault.
+const ENCODINGS: [(&str, Encoding); 3] =
+    [("auto", Encoding::Auto), ("hex", Encoding::Hex), ("base64", Encoding::Base64)];
+
+/// A function element.
+#[derive(Debug)]
+pub(crate) struct CodeElement {
+    name: Arc<str>,
+    /// None beside a fault.
+    code: Option<Code>,
+    f_port: Option<Reference>,
+    bytes: Option<Reference>,
+    encoding: Encoding,
+}
+
+impl CodeElement {
+    fn read(properties: &mut Properties<'_>) -> Element {
+        let code = match properties.get("code").map(|code| code.as_text()) {
+            Some(Some(code)) => Code::compile(code),
+            Some(None) => Err("must be JavaScript, in a string".to_owned()),
+            None => Err("is required".to_owned()),
+        };
+        let code = code.map_err(|fault| properties.fault("code", fault)).ok();
+        let f_port = reference(properties, "fPortRef");
+        let bytes = reference(properties, "bytesRef");
+        let encoding = properties.word("bytesEncoding", &ENCODINGS, Encoding::Auto);
+        Element::Function(Self { name: properties.name.clone(), code, f_port, bytes, encoding })
+    }
+
+    pub(crate) fn evaluate<'e>(&'e self, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
+        let Some(code) = &self.code else { return Err(Problem::new("has no code")) };
+        let bytes = bytes_of(&self.bytes(incoming)?, self.encoding)?;
+        let f_port = self.f_port(incoming)?;
+        let time = run.code_time().min(CALL_TIME);
+        if time.is_zero() {
+            return Err(Problem::new("the functions of this run take too long"));
+        }
+        let answer = code.call(&Uplink { bytes: &bytes, f_port, received_at: run.now().millis() }, time);
+        run.spend_code_time(answer.took);
+        answer.warnings.iter().for_each(|warning| run.note(warning));
+        match answer.result {
+            Ok(data) => {
+                run.budget.spend_bytes(data.bytes().len())?;
+                Ok(Passed { trigger: 0, value: built(&data.tree())? })
+            }
+            Err(failure) => {
+                let (message, value) = match failure {
+                    Failure::Told(errors) => {
+                        let value = Value::list(errors.iter().map(Value::text).collect())?;
+                        (errors.join("; "), value)
+                    }
+                    Failure::Thrown(message) => {
+                        let value = Value::text(&message);
+                        (message, value)
+                    }
+                };
+                // The event tells of it, whether or not the design does something about it.
+                run.fail(&self.name, Problem(Cow::Owned(message)));
+                Ok(Passed { trigger: ERROR, value })
+            }
+        }
+    }
+
+    /// Where the bytes are: where `bytesRef` leads, or else the value itself, its `bytes` or its `data`.
+    fn bytes<'e>(&self, incoming: &Value<'e>) -> Computed<Value<'e>> {
+        let found = match &self.bytes {
+            Some(reference) => reference.find(incoming),
+            None if incoming.is_map() => incoming.member("bytes").or_else(|| incoming.member("data")),
+            None => Some(incoming.clone()),
+        };
+        found.ok_or_else(|| match &self.bytes {
+            Some(reference) => Problem::new(format!("there are no bytes at {}", reference.text())),
+            None => Problem::new("there are no bytes: the value has neither 'bytes' nor 'data'"),
+        })
+    }
+
+    /// The port: where `fPortRef` leads, or else `fPort`; without one the codec gets null.
+    fn f_port(&self, incoming: &Value<'_>) -> Computed<Option<u8>> {
+        let found = match &self.f_port {
+            Some(reference) => reference.find(incoming),
+            None => incoming.member("fPort"),
+        };
+        let Some(found) = found.filter(|found| !matches!(found, Value::Null)) else { return Ok(None) };
+        let number = found.whole().or_else(|| found.as_text()?.trim().parse().ok());
+        let port = number.and_then(|number| u8::try_from(number).ok());
+        port.map(Some).ok_or_else(|| Problem::new("the fPort is no whole number from 0 to 255"))
+    }
+}
+
+fn reference(properties: &mut Properties<'_>, property: &str) -> Option<Reference> {
+    let value = properties.get(property)?;
+    let reference = value.as_text().map_or_else(|| Err("must be a string".to_owned()), Reference::read);
+    reference.map_err(|fault| properties.fault(property, fault)).ok()
+}

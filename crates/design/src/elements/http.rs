@@ -1,0 +1,241 @@
+//! `http`: calls a server outside. The answer comes later, and sets off `response` or `error` in a run of its own.
+
+use std::sync::Arc;
+
+use isobar_model::json::{Json, RawJson};
+
+use super::{Ability, Element, Shape, properties::Properties};
+use crate::expression::{Computed, Expression, Problem, Value, to_raw};
+use crate::run::{Passed, Run};
+use crate::{Effect, OutgoingRequest};
+
+pub(crate) const SHAPE: Shape = Shape {
+    name: "http",
+    abilities: &[Ability { name: "request", arguments: &[] }],
+    triggers: &["response", "error"],
+    read: Http::read,
+};
+
+/// The methods that a call may have.
+const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
+/// Longest address, in bytes.
+const URL_BYTES_MAX: usize = 2_048;
+/// Most headers of a call.
+const HEADERS_MAX: usize = 32;
+/// Longest name and longest value of a header, in bytes.
+const HEADER_NAME_BYTES_MAX: usize = 128;
+const HEADER_VALUE_BYTES_MAX: usize = 4_096;
+/// Longest body, in bytes.
+const BODY_BYTES_MAX: usize = 256 << 10;
+/// Headers that belong to the connection, and are not a design's to set.
+const RESERVED: [&str; 10] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+const CONTENT_TYPE: &str = "content-type";
+
+/// An http element.
+#[derive(Debug)]
+pub(crate) struct Http {
+    name: Arc<str>,
+    method: Part,
+    url: Part,
+    headers: Vec<(String, Part)>,
+    body: Option<Part>,
+}
+
+/// A part of a request.
+#[derive(Debug)]
+enum Part {
+    Computed(Expression),
+    /// A text that is sent as it is.
+    Text(String),
+    /// Any other JSON value that is itself.
+    Json(RawJson),
+}
+
+impl Http {
+    fn read(properties: &mut Properties<'_>) -> Element {
+        let body = properties.get("body").map(|body| match body {
+            Json::Text(_) => Part::Computed(properties.required_expression("body")),
+            constant => Part::Json(RawJson::from(constant)),
+        });
+        let method = method(properties, body.is_some());
+        if let (Part::Text(method), Some(_)) = (&method, &body)
+            && is_bodiless(method)
+        {
+            properties.fault("body", format!("{method} has no body"));
+        }
+        let url = match properties.get("url").and_then(Json::as_text) {
+            // No expression begins like that.
+            Some(url) if is_web_address(url) => {
+                if let Err(problem) = check_url(url) {
+                    properties.fault("url", problem.0.into_owned());
+                }
+                Part::Text(url.to_owned())
+            }
+            _ => Part::Computed(properties.required_expression("url")),
+        };
+        let headers = headers(properties);
+        Element::Http(Self { name: properties.name.clone(), method, url, headers, body })
+    }
+
+    pub(crate) fn request<'e>(&'e self, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
+        let compute = |part: &'e Part, run: &Run<'e>| -> Computed<String> {
+            match part {
+                Part::Text(text) => Ok(text.clone()),
+                Part::Json(raw) => Ok(raw.text().to_owned()),
+                Part::Computed(expression) => text_of(&run.compute(expression, incoming)?),
+            }
+        };
+        let method = known_method(&compute(&self.method, run)?)
+            .ok_or_else(|| Problem::new(format!("the method must be one of {}", METHODS.join(", "))))?;
+        let url = compute(&self.url, run)?;
+        check_url(&url)?;
+        let mut headers = Vec::with_capacity(self.headers.len() + 1);
+        for (name, part) in &self.headers {
+            let value = compute(part, run)?;
+            check_header_value(&value).map_err(|fault| Problem::new(format!("the header '{name}' {fault}")))?;
+            headers.push((name.clone(), value));
+        }
+        let (body, content_type) = match &self.body {
+            None => (None, None),
+            Some(part @ (Part::Text(_) | Part::Json(_))) => (Some(compute(part, run)?), Some("application/json")),
+            Some(Part::Computed(expression)) => {
+                let value = run.compute(expression, incoming)?;
+                let is_text = value.as_text().is_some();
+                let content_type = if is_text { "text/plain; charset=utf-8" } else { "application/json" };
+                (Some(text_of(&value)?), Some(content_type))
+            }
+        };
+        if body.as_ref().is_some_and(|body| body.len() > BODY_BYTES_MAX) {
+            return Err(Problem::new(format!("the body is longer than {BODY_BYTES_MAX} bytes")));
+        }
+        if body.is_some() && is_bodiless(method) {
+            return Err(Problem::new(format!("{method} has no body")));
+        }
+        if let Some(content_type) = content_type
+            && !headers.iter().any(|(name, _)| name == CONTENT_TYPE)
+        {
+            headers.push((CONTENT_TYPE.to_owned(), content_type.to_owned()));
+        }
+        run.budget.spend_bytes(url.len() + body.as_ref().map_or(0, String::len))?;
+        run.leave()?;
+        let request = OutgoingRequest { method, url, headers, body };
+        run.effect(Effect::Call { element: self.name.clone(), request });
+        Ok(Passed::nothing())
+    }
+}
+
+/// A word as it is, or else an expression; without one POST where there is a body, else GET.
+fn method(properties: &mut Properties<'_>, has_body: bool) -> Part {
+    match properties.get("method").map(|method| method.as_text().and_then(known_method)) {
+        None => Part::Text(if has_body { "POST" } else { "GET" }.to_owned()),
+        Some(Some(method)) => Part::Text(method.to_owned()),
+        Some(None) => match properties.get("method").and_then(Json::as_text) {
+            // A bare word is a method that is not known; as an expression it would be an unknown variable.
+            Some(text) if !text.bytes().all(|byte| byte.is_ascii_alphabetic()) => {
+                Part::Computed(properties.required_expression("method"))
+            }
+            _ => {
+                properties.fault("method", format!("must be one of {}, or an expression", METHODS.join(", ")));
+                Part::Text(METHODS[0].to_owned())
+            }
+        },
+    }
+}
+
+fn headers(properties: &mut Properties<'_>) -> Vec<(String, Part)> {
+    let members = match properties.get("headers") {
+        None => return Vec::new(),
+        Some(Json::Object(members)) if members.len() <= HEADERS_MAX => members,
+        Some(Json::Object(_)) => {
+            properties.fault("headers", format!("has at most {HEADERS_MAX} members"));
+            return Vec::new();
+        }
+        Some(_) => {
+            properties.fault("headers", "must be an object of expressions");
+            return Vec::new();
+        }
+    };
+    let mut headers: Vec<(String, Part)> = Vec::with_capacity(members.len());
+    for (given, value) in members {
+        let (name, place) = (given.to_ascii_lowercase(), format!("headers.{given}"));
+        if let Some(fault) = header_name_fault(&name, &headers) {
+            properties.fault(&place, fault);
+            continue;
+        }
+        match value {
+            Json::Text(source) => match Expression::compile(source, properties.names) {
+                Ok(expression) => headers.push((name, Part::Computed(expression))),
+                Err(message) => properties.fault(&place, message),
+            },
+            Json::Number(_) | Json::Bool(_) => headers.push((name, Part::Json(RawJson::from(value)))),
+            _ => properties.fault(&place, "must be an expression, in a string"),
+        }
+    }
+    headers
+}
+
+fn header_name_fault(name: &str, before: &[(String, Part)]) -> Option<&'static str> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || name.len() > HEADER_NAME_BYTES_MAX || !name.bytes().all(is_token) {
+        return Some("is no name of a header");
+    }
+    if RESERVED.contains(&name) {
+        return Some("may not be set");
+    }
+    before.iter().any(|(other, _)| other == name).then_some("is there twice")
+}
+
+fn check_header_value(value: &str) -> Result<(), String> {
+    if value.len() > HEADER_VALUE_BYTES_MAX {
+        return Err(format!("is longer than {HEADER_VALUE_BYTES_MAX} bytes"));
+    }
+    if !value.bytes().all(|byte| byte == b'\t' || (b' '..=b'~').contains(&byte)) {
+        return Err("has a character that a header cannot carry".to_owned());
+    }
+    Ok(())
+}
+
+fn check_url(url: &str) -> Computed<()> {
+    if !is_web_address(url) {
+        return Err(Problem::new("the url must begin with http:// or https://"));
+    }
+    if url.len() > URL_BYTES_MAX {
+        return Err(Problem::new(format!("the url is longer than {URL_BYTES_MAX} bytes")));
+    }
+    if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err(Problem::new("the url has white space in it"));
+    }
+    Ok(())
+}
+
+fn is_web_address(url: &str) -> bool {
+    let begins = |scheme: &str| url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+    begins("http://") || begins("https://")
+}
+
+fn is_bodiless(method: &str) -> bool {
+    matches!(method, "GET" | "HEAD")
+}
+
+fn known_method(word: &str) -> Option<&'static str> {
+    METHODS.into_iter().find(|method| method.eq_ignore_ascii_case(word))
+}
+
+/// A text as it is, anything else as JSON.
+fn text_of(value: &Value<'_>) -> Computed<String> {
+    match value.as_text() {
+        Some(text) => Ok(text.to_owned()),
+        None => Ok(to_raw(value)?.text().to_owned()),
+    }
+}

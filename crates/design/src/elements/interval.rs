@@ -1,0 +1,21 @@
+//! `interval`: sets off `elapsed` again and again, once per device (contract: The project design).
+
+use super::{Element, Shape, properties::Properties};
+
+pub(crate) const SHAPE: Shape =
+    Shape { name: "interval", abilities: &[], triggers: &["elapsed"], read: Interval::read };
+
+/// An interval element.
+#[derive(Debug)]
+pub(crate) struct Interval {
+    pub(crate) minutes: u32,
+}
+
+impl Interval {
+    fn read(properties: &mut Properties<'_>) -> Element {
+        if properties.get("minutes").is_none() {
+            properties.fault("minutes", "is required");
+        }
+        Element::Interval(Self { minutes: properties.minutes("minutes").unwrap_or(1) })
+    }
+}

@@ -1,0 +1,304 @@
+//! `window`: an aggregate over the newest values, by count or by time, after every push (contract: The project design).
+
+use bytes::{BufMut, Bytes, BytesMut};
+use isobar_model::json::{Json, RawJson};
+
+use super::{Ability, Element, Shape, properties::Properties};
+use crate::expression::{Computed, Expression, Num, Problem, Value, built, finite};
+use crate::plan::Link;
+use crate::run::{Passed, Run};
+
+pub(crate) const SHAPE: Shape = Shape {
+    name: "window",
+    abilities: &[Ability { name: "push", arguments: &[] }],
+    triggers: &["result"],
+    read: Window::read,
+};
+
+/// Most values that a window holds; from one by time the oldest leave before their time is over.
+const ENTRIES_MAX: usize = 4_096;
+/// Largest value that `first` and `last` keep, in bytes of JSON.
+const VALUE_BYTES_MAX: usize = 1_024;
+/// Largest state, in bytes: it is written with every push.
+const STATE_BYTES_MAX: usize = 128 << 10;
+
+/// What becomes of the values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aggregate {
+    Mean,
+    Min,
+    Max,
+    Sum,
+    Count,
+    First,
+    Last,
+}
+
+const AGGREGATES: [(&str, Aggregate); 7] = [
+    ("mean", Aggregate::Mean),
+    ("min", Aggregate::Min),
+    ("max", Aggregate::Max),
+    ("sum", Aggregate::Sum),
+    ("count", Aggregate::Count),
+    ("first", Aggregate::First),
+    ("last", Aggregate::Last),
+];
+
+/// How long a value stays.
+#[derive(Clone, Copy, Debug)]
+enum Span {
+    Count(usize),
+    Millis(i64),
+}
+
+/// A window element. Its state is its entries, oldest first.
+#[derive(Debug)]
+pub(crate) struct Window {
+    span: Span,
+    aggregate: Aggregate,
+    expression: Expression,
+}
+
+/// A value in a window. In the state: when it came (8 bytes, milliseconds), a byte that says what it is, and its value.
+#[derive(Clone, Debug)]
+struct Entry {
+    at: i64,
+    kept: Kept,
+}
+
+#[derive(Clone, Debug)]
+enum Kept {
+    Int(i64),
+    Double(f64),
+    Json(Bytes),
+    /// `count` asks for no value.
+    Nothing,
+}
+
+const INT: u8 = 0;
+const DOUBLE: u8 = 1;
+const JSON: u8 = 2;
+const NOTHING: u8 = 3;
+
+impl Window {
+    fn read(properties: &mut Properties<'_>) -> Element {
+        let span = match (properties.get("size"), properties.get("minutes")) {
+            (Some(Json::Number(size)), None) => match size.as_i64().and_then(|size| usize::try_from(size).ok()) {
+                Some(size) if (1..=ENTRIES_MAX).contains(&size) => Span::Count(size),
+                _ => {
+                    properties.fault("size", format!("must be a whole number, 1 to {ENTRIES_MAX}"));
+                    Span::Count(1)
+                }
+            },
+            (None, Some(_)) => Span::Millis(properties.required_span("minutes")),
+            (Some(_), None) => {
+                properties.fault("size", format!("must be a whole number, 1 to {ENTRIES_MAX}"));
+                Span::Count(1)
+            }
+            (None, None) => {
+                properties.fault("size", "is required, or minutes");
+                Span::Count(1)
+            }
+            (Some(_), Some(_)) => {
+                properties.fault("minutes", "stands in for size: give one of them");
+                Span::Count(1)
+            }
+        };
+        if properties.get("aggregate").is_none() {
+            properties.fault("aggregate", "is required");
+        }
+        let aggregate = properties.word("aggregate", &AGGREGATES, Aggregate::Mean);
+        let expression = properties.expression("expression").unwrap_or_else(Expression::payload);
+        Element::Window(Self { span, aggregate, expression })
+    }
+
+    pub(crate) fn push<'e>(&'e self, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
+        let value = run.compute(&self.expression, incoming)?;
+        let entry = Entry { at: run.now().millis(), kept: self.kept(&value, run)? };
+        let mut entries = run.state(link.target).map(|state| read_state(&state)).unwrap_or_default();
+        entries.retain(|entry| self.takes(&entry.kept));
+        // Each entry was paid for by the event that brought it; going through it again is this run's expense.
+        run.budget.spend(entries.len() / 4 + 1)?;
+        entries.push(entry);
+        self.slide(&mut entries);
+        let result = self.result(&entries)?;
+        finite(&result)?;
+        run.remember(link.target, write_state(&entries));
+        Ok(Passed { trigger: 0, value: result })
+    }
+
+    /// Whether it is what the aggregate goes over; after a change of the design it may not be.
+    fn takes(&self, kept: &Kept) -> bool {
+        match self.aggregate {
+            Aggregate::Count => true,
+            Aggregate::First | Aggregate::Last => matches!(kept, Kept::Json(_)),
+            _ => matches!(kept, Kept::Int(_) | Kept::Double(_)),
+        }
+    }
+
+    fn kept<'e>(&self, value: &Value<'e>, run: &Run<'e>) -> Computed<Kept> {
+        match self.aggregate {
+            Aggregate::Count => Ok(Kept::Nothing),
+            Aggregate::First | Aggregate::Last => {
+                let json = run.json(value)?;
+                if json.bytes().len() > VALUE_BYTES_MAX {
+                    return Err(Problem::new(format!("a window keeps no value larger than {VALUE_BYTES_MAX} bytes")));
+                }
+                // The payload may be a piece of a larger buffer, which the state would keep alive.
+                Ok(Kept::Json(Bytes::copy_from_slice(json.bytes())))
+            }
+            _ => match value.number() {
+                Some(Num::Int(int)) => Ok(Kept::Int(int)),
+                Some(Num::Double(double)) => finite(value).map(|()| Kept::Double(double)),
+                None => Err(Problem::new(format!("expected a number, got a value of type {}", value.kind()))),
+            },
+        }
+    }
+
+    /// Lets go what no longer belongs to the window.
+    fn slide(&self, entries: &mut Vec<Entry>) {
+        let newest = entries.last().map_or(0, |entry| entry.at);
+        if let Span::Millis(millis) = self.span {
+            entries.retain(|entry| newest.saturating_sub(entry.at) < millis);
+        }
+        let most = match self.span {
+            Span::Count(size) => size,
+            Span::Millis(_) => ENTRIES_MAX,
+        };
+        let mut bytes: usize = entries.iter().map(Entry::bytes).sum();
+        let mut leaving = entries.len().saturating_sub(most);
+        bytes -= entries.iter().take(leaving).map(Entry::bytes).sum::<usize>();
+        while bytes > STATE_BYTES_MAX && leaving + 1 < entries.len() {
+            bytes -= entries.get(leaving).map_or(0, Entry::bytes);
+            leaving += 1;
+        }
+        entries.drain(..leaving);
+    }
+
+    fn result<'e>(&self, entries: &[Entry]) -> Computed<Value<'e>> {
+        let numbers = entries.iter().map(|entry| entry.kept.number());
+        Ok(match self.aggregate {
+            Aggregate::Count => Value::Int(entries.len() as i64),
+            Aggregate::Mean => Value::Double(mean(entries)),
+            Aggregate::Sum => Value::from(sum(entries)),
+            Aggregate::Min => Value::from(numbers.reduce(|a, b| if less(b, a) { b } else { a }).unwrap_or(Num::Int(0))),
+            Aggregate::Max => Value::from(numbers.reduce(|a, b| if less(a, b) { b } else { a }).unwrap_or(Num::Int(0))),
+            Aggregate::First => first_or_last(entries.first())?,
+            Aggregate::Last => first_or_last(entries.last())?,
+        })
+    }
+}
+
+fn first_or_last<'e>(entry: Option<&Entry>) -> Computed<Value<'e>> {
+    match entry.map(|entry| &entry.kept) {
+        Some(Kept::Json(json)) => built(&RawJson::trusted(json.clone()).tree()),
+        Some(kept) => Ok(Value::from(kept.number())),
+        None => Ok(Value::Null),
+    }
+}
+
+fn less(left: Num, right: Num) -> bool {
+    match (left, right) {
+        (Num::Int(left), Num::Int(right)) => left < right,
+        _ => left.as_f64() < right.as_f64(),
+    }
+}
+
+/// The sum of ints is an int while it fits.
+fn sum(entries: &[Entry]) -> Num {
+    let ints = entries.iter().try_fold(0_i64, |sum, entry| match entry.kept.number() {
+        Num::Int(int) => sum.checked_add(int),
+        Num::Double(_) => None,
+    });
+    match ints {
+        Some(sum) => Num::Int(sum),
+        None => Num::Double(entries.iter().map(|entry| entry.kept.number().as_f64()).sum()),
+    }
+}
+
+/// The mean; large doubles are divided first, so that their sum does not overflow.
+fn mean(entries: &[Entry]) -> f64 {
+    let count = entries.len().max(1) as f64;
+    let sum = sum(entries).as_f64();
+    if sum.is_finite() {
+        return sum / count;
+    }
+    entries.iter().map(|entry| entry.kept.number().as_f64() / count).sum()
+}
+
+impl Kept {
+    /// The number it is; 0 stands for what is none.
+    fn number(&self) -> Num {
+        match self {
+            Kept::Int(int) => Num::Int(*int),
+            Kept::Double(double) => Num::Double(*double),
+            Kept::Json(_) | Kept::Nothing => Num::Int(0),
+        }
+    }
+}
+
+impl Entry {
+    /// What it takes in the state.
+    fn bytes(&self) -> usize {
+        let kept = match &self.kept {
+            Kept::Int(_) | Kept::Double(_) => 8,
+            Kept::Json(json) => 2 + json.len(),
+            Kept::Nothing => 0,
+        };
+        9 + kept
+    }
+}
+
+fn write_state(entries: &[Entry]) -> Bytes {
+    let mut state = BytesMut::with_capacity(entries.iter().map(Entry::bytes).sum());
+    for entry in entries {
+        state.put_i64_le(entry.at);
+        match &entry.kept {
+            Kept::Int(int) => {
+                state.put_u8(INT);
+                state.put_i64_le(*int);
+            }
+            Kept::Double(double) => {
+                state.put_u8(DOUBLE);
+                state.put_f64_le(*double);
+            }
+            Kept::Json(json) => {
+                state.put_u8(JSON);
+                state.put_u16_le(json.len() as u16);
+                state.put_slice(json);
+            }
+            Kept::Nothing => state.put_u8(NOTHING),
+        }
+    }
+    state.freeze()
+}
+
+/// The entries of a state. It may be that of another type of element with the same name, from before the design was changed:
+/// what cannot be read is as good as not there.
+fn read_state(state: &Bytes) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    let mut at = 0;
+    while let Some((entry, next)) = read_entry(state, at) {
+        entries.push(entry);
+        at = next;
+    }
+    if at == state.len() { entries } else { Vec::new() }
+}
+
+fn read_entry(state: &Bytes, from: usize) -> Option<(Entry, usize)> {
+    let eight = |at: usize| state.get(at..at + 8)?.try_into().ok();
+    let at = i64::from_le_bytes(eight(from)?);
+    let value = from + 9;
+    let (kept, next) = match *state.get(from + 8)? {
+        INT => (Kept::Int(i64::from_le_bytes(eight(value)?)), value + 8),
+        DOUBLE => (Kept::Double(f64::from_le_bytes(eight(value)?)), value + 8),
+        JSON => {
+            let length = usize::from(u16::from_le_bytes(state.get(value..value + 2)?.try_into().ok()?));
+            let end = value + 2 + length;
+            (end <= state.len()).then(|| (Kept::Json(state.slice(value + 2..end)), end))?
+        }
+        NOTHING => (Kept::Nothing, value),
+        _ => return None,
+    };
+    Some((Entry { at, kept }, next))
+}

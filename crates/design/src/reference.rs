@@ -1,0 +1,178 @@
+//! References into a value: a JSONPath that leads to one place, a member's name, or a dotted path.
+
+use crate::expression::Value;
+
+/// Longest reference, in characters.
+const CHARS_MAX: usize = 1_000;
+
+/// A reference. One that begins with `$` is a JSONPath (RFC 9535) of names and indexes; any other is the name of a member,
+/// or a path of names and indexes with dots between them, which may begin with `payload`, as expressions call the value.
+#[derive(Debug)]
+pub(crate) struct Reference {
+    text: Box<str>,
+    steps: Vec<Step>,
+}
+
+#[derive(Debug, PartialEq)]
+enum Step {
+    Name(Box<str>),
+    /// From the end if it is negative.
+    Index(i64),
+    /// In a dotted path a number may be either.
+    Either(Box<str>, usize),
+}
+
+impl Reference {
+    /// Reads a reference; or says what is wrong with it.
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
+        if text.is_empty() || text.chars().count() > CHARS_MAX {
+            return Err(format!("has 1 to {CHARS_MAX} characters"));
+        }
+        let steps = match text.strip_prefix('$') {
+            Some(rest) => {
+                json_path(rest).ok_or("must be a JSONPath to one place: names and indexes, as in $.data[0]['b']")?
+            }
+            None => text.split('.').map(dotted).collect(),
+        };
+        Ok(Self { text: text.into(), steps })
+    }
+
+    /// The reference as it was written.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What it leads to.
+    pub(crate) fn find<'e>(&self, value: &Value<'e>) -> Option<Value<'e>> {
+        let follow = |steps: &[Step]| steps.iter().try_fold(value.clone(), |value, step| step.of(&value));
+        if self.text.starts_with('$') {
+            return follow(&self.steps);
+        }
+        value.member(&self.text).or_else(|| follow(&self.steps)).or_else(|| match self.steps.as_slice() {
+            [Step::Name(first), rest @ ..] if first.as_ref() == "payload" => follow(rest),
+            _ => None,
+        })
+    }
+}
+
+impl Step {
+    fn of<'e>(&self, value: &Value<'e>) -> Option<Value<'e>> {
+        let item = |at: usize| if value.is_list() { value.item(at) } else { None };
+        match self {
+            Step::Name(name) => value.member(name),
+            Step::Index(at) => {
+                let from_end = if *at < 0 { i64::try_from(value.len()?).ok()? } else { 0 };
+                item(usize::try_from(from_end + at).ok()?)
+            }
+            Step::Either(name, at) => item(*at).or_else(|| value.member(name)),
+        }
+    }
+}
+
+fn dotted(segment: &str) -> Step {
+    match segment.parse() {
+        Ok(at) => Step::Either(segment.into(), at),
+        Err(_) => Step::Name(segment.into()),
+    }
+}
+
+/// The steps after the `$`; none if it is not written like that, or may lead to several places.
+fn json_path(mut rest: &str) -> Option<Vec<Step>> {
+    let mut steps = Vec::new();
+    while !rest.is_empty() {
+        let (step, next) = match rest.strip_prefix('.') {
+            Some(name) => {
+                let end = name.find(['.', '[']).unwrap_or(name.len());
+                let (name, next) = name.split_at(end);
+                let is_name = |c: char| c.is_alphanumeric() || c == '_' || !c.is_ascii();
+                let sound = name.chars().all(is_name) && !name.starts_with(|c: char| c.is_ascii_digit());
+                (sound && !name.is_empty()).then(|| (Step::Name(name.into()), next))?
+            }
+            None => bracketed(rest.strip_prefix('[')?.trim_start())?,
+        };
+        steps.push(step);
+        rest = next;
+    }
+    Some(steps)
+}
+
+/// What is between brackets: a name in quotes, or an index.
+fn bracketed(text: &str) -> Option<(Step, &str)> {
+    let Some(quote) = text.chars().next().filter(|c| ['\'', '"'].contains(c)) else {
+        let (index, next) = text.split_once(']')?;
+        let index = index.trim_end();
+        let plain = index == "0" || !index.trim_start_matches('-').starts_with('0');
+        return plain.then_some((Step::Index(index.parse().ok()?), next)).filter(|_| !index.starts_with('+'));
+    };
+    let mut name = String::new();
+    let mut letters = text.char_indices().skip(1);
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '\\' => {
+                let (_, escaped) = letters.next()?;
+                ['\\', '/', '\'', '"'].contains(&escaped).then(|| name.push(escaped))?;
+            }
+            _ if letter == quote => {
+                let next = text[at + 1..].trim_start().strip_prefix(']')?;
+                return Some((Step::Name(name.into()), next));
+            }
+            _ => name.push(letter),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use isobar_model::json::parse;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn found(reference: &str) -> Option<i64> {
+        let json = parse(r#"{"a":{"b":[1,{"c d":2}],"0":3},"a.b":4,"x":{"y":5},"é":6,"payload":{"p":7}}"#).unwrap();
+        Reference::read(reference).unwrap().find(&Value::from(&json)).and_then(|value| value.whole())
+    }
+
+    #[test]
+    fn a_reference_leads_to_one_place() {
+        for (reference, value) in [
+            ("$.a.b[0]", Some(1)),
+            ("$['a'][\"b\"][1]['c d']", Some(2)),
+            ("$.a.b[-2]", Some(1)),
+            ("$.é", Some(6)),
+            ("$['a']['0']", Some(3)),
+            ("$['a.b']", Some(4)),
+            ("$.nothing.b", None),
+            ("$.a.b[7]", None),
+            ("a.b", Some(4)),
+            ("a.b.0", Some(1)),
+            ("a.0", Some(3)),
+            ("x.y", Some(5)),
+            ("payload.x.y", Some(5)),
+            ("payload.p", Some(7)),
+            ("x.z", None),
+        ] {
+            assert_eq!(found(reference), value, "{reference}");
+        }
+    }
+
+    #[test]
+    fn a_reference_that_may_lead_to_several_places_is_refused() {
+        for reference in [
+            "", "$.", "$..a", "$.*", "$[*]", "$[0:1]", "$[?@.a]", "$[0,1]", "$['a'", "$[a]", "$a", "$.a b", "$[01]",
+            "$[+1]",
+        ] {
+            assert!(Reference::read(reference).is_err(), "{reference}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_reference_or_a_fault(text in "[$.\\[\\]'\"a0-9\\\\ -]{0,12}") {
+            if let Ok(reference) = Reference::read(&text) {
+                let _ = reference.find(&Value::Null);
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Functions: what code gets, and what becomes of its answer.
+
+use serde_json::{Value, json};
+
+use super::given::{Scene, compile, link, scene, told};
+
+/// A function element whose result is stored in `out`, and whose error in `bad`.
+pub(crate) fn with_properties(properties: Value) -> Scene {
+    scene(
+        json!([link("f", "evaluate"), link("after", "store")]),
+        json!({
+            "f": {"type": "function", "properties": properties, "triggers": {"result": [link("out", "store")], "error": [link("bad", "store")]}},
+            "out": {"type": "storage"}, "bad": {"type": "storage"},
+            "after": {"type": "storage"},
+        }),
+    )
+}
+
+pub(crate) fn with_code(code: &str) -> Scene {
+    with_properties(json!({"code": code}))
+}
+
+/// `decodeUplink` with that body.
+pub(crate) fn decoding(body: &str) -> Scene {
+    with_code(&format!("function decodeUplink(input) {{ {body} }}"))
+}
+
+/// What came of a run, but for what the other branch stored.
+pub(crate) fn outcome(scene: &Scene, payload: &str) -> Vec<String> {
+    let lines = told(&scene.post(payload));
+    assert!(lines.contains(&format!("store after {payload}")), "the other branch went on: {lines:?}");
+    lines.into_iter().filter(|line| !line.starts_with("store after ")).collect()
+}
+
+fn fault(code: &str) -> String {
+    let element = json!({"f": {"type": "function", "properties": {"code": code}}});
+    let faults = compile(element).map(|_| ()).unwrap_err();
+    assert_eq!((faults.len(), faults[0].field.as_str()), (1, "planes.cloud.elements.f.properties.code"));
+    faults[0].message.clone()
+}
+
+#[test]
+fn a_codec_gets_bytes_port_and_time() {
+    let scene = decoding(
+        "return {data: [input.bytes, Array.isArray(input.bytes), input.fPort, input.recvTime.toISOString()]};",
+    );
+    let expected = [r#"store out [[1,255],true,2,"2026-03-04T05:06:07.089Z"]"#];
+    assert_eq!(outcome(&scene, r#"{"fPort":2,"bytes":[1,255]}"#), expected);
+    assert_eq!(outcome(&scene, r#"{"fPort":"2","data":"Af8="}"#), expected);
+    let without = [r#"store out [[1,255],true,null,"2026-03-04T05:06:07.089Z"]"#];
+    assert_eq!(outcome(&scene, r#""01ff""#), without);
+    assert_eq!(outcome(&scene, "[1,255.0]"), without);
+}
+
+#[test]
+fn references_say_where_port_and_bytes_are() {
+    let code = "function decodeUplink(input) { return {data: [input.fPort, input.bytes]}; }";
+    for (port, bytes) in [("$.up.port", "$['up']['frm']"), ("up.port", "up.frm"), ("payload.up.port", "payload.up.frm")]
+    {
+        let scene = with_properties(json!({"code": code, "fPortRef": port, "bytesRef": bytes}));
+        assert_eq!(outcome(&scene, r#"{"up":{"port":7,"frm":"AQI="}}"#), ["store out [7,[1,2]]"]);
+        assert_eq!(outcome(&scene, r#"{"up":{"frm":"AQI="}}"#), ["store out [null,[1,2]]"]);
+        assert_eq!(outcome(&scene, r#"{"up":{}}"#), [format!("error f: there are no bytes at {bytes}")]);
+    }
+    let scene = with_properties(json!({"code": code, "bytesEncoding": "base64"}));
+    assert_eq!(outcome(&scene, r#"{"data":"ABEC"}"#), ["store out [null,[0,17,2]]"]);
+}
+
+#[test]
+fn what_is_no_bytes_and_no_port_is_an_error() {
+    let scene = decoding("return {data: 1};");
+    for (payload, message) in [
+        ("{}", "there are no bytes: the value has neither 'bytes' nor 'data'"),
+        ("5", "the bytes are a value of type int, not a list or a text"),
+        (r#"{"bytes":{"a":1}}"#, "the bytes are a value of type map, not a list or a text"),
+        ("[256]", "a byte is no whole number from 0 to 255"),
+        ("[-1]", "a byte is no whole number from 0 to 255"),
+        (r#"["1"]"#, "a byte is no whole number from 0 to 255"),
+        (r#""?""#, "the bytes are neither hexadecimal nor Base64"),
+        (r#"{"bytes":[],"fPort":256}"#, "the fPort is no whole number from 0 to 255"),
+        (r#"{"bytes":[],"fPort":[]}"#, "the fPort is no whole number from 0 to 255"),
+    ] {
+        assert_eq!(outcome(&scene, payload), [format!("error f: {message}")]);
+    }
+}
+
+#[test]
+fn the_data_of_the_answer_is_the_result() {
+    for (data, stored) in [
+        (
+            "{a: 1.5, b: 21, c: -0, d: 1e21, e: 'é\"', f: [true, null]}",
+            r#"{"a":1.5,"b":21,"c":0,"d":1e21,"e":"é\"","f":[true,null]}"#,
+        ),
+        ("{a: NaN, b: -Infinity, c: undefined, d: () => 1, e: Symbol('x')}", r#"{"a":null,"b":null}"#),
+        ("new Date(0)", r#""1970-01-01T00:00:00.000Z""#),
+        ("{toJSON() { return {a: 1}; }}", r#"{"a":1}"#),
+        ("{get a() { return 2; }}", r#"{"a":2}"#),
+        ("null", "null"),
+        ("9007199254740991", "9007199254740991"),
+        ("{['__proto__']: 1, constructor: 2, toString: 3}", r#"{"__proto__":1,"constructor":2,"toString":3}"#),
+    ] {
+        assert_eq!(
+            outcome(&decoding(&format!("return {{data: {data}}};")), "[]"),
+            [format!("store out {stored}")],
+            "{data}"
+        );
+    }
+}
+
+#[test]
+fn errors_and_what_is_thrown_go_along_error_and_stand_on_the_event() {
+    for (body, value, message) in [
+        ("return {errors: ['a', 'b'], data: 1};", r#"["a","b"]"#, "a; b"),
+        ("return {errors: 'alone'};", r#"["alone"]"#, "alone"),
+        (
+            "return {errors: [new Error('x'), {a: 1}, 5, null]};",
+            r#"["Error: x","{\"a\":1}","5","null"]"#,
+            r#"Error: x; {"a":1}; 5; null"#,
+        ),
+        ("throw new Error('bad');", r#""Error: bad""#, "Error: bad"),
+        ("throw '\\ud800';", "\"\u{fffd}\"", "\u{fffd}"),
+        (
+            "return {data: '\\ud800'};",
+            r#""answers no sound JSON: a lone surrogate at byte 7""#,
+            "answers no sound JSON: a lone surrogate at byte 7",
+        ),
+        ("throw 'text';", r#""text""#, "text"),
+        (
+            "return input.nothing.x;",
+            r#""TypeError: cannot read property 'x' of undefined""#,
+            "TypeError: cannot read property 'x' of undefined",
+        ),
+        ("return {};", r#""TypeError: the answer has no data""#, "TypeError: the answer has no data"),
+        (
+            "return {data: undefined, errors: []};",
+            r#""TypeError: the answer has no data""#,
+            "TypeError: the answer has no data",
+        ),
+        (
+            "return {data: function () {}};",
+            r#""TypeError: the answer has no data""#,
+            "TypeError: the answer has no data",
+        ),
+        ("", r#""TypeError: the answer is no object""#, "TypeError: the answer is no object"),
+        ("return 5;", r#""TypeError: the answer is no object""#, "TypeError: the answer is no object"),
+    ] {
+        let expected = [format!("store bad {value}"), format!("error f: {message}")];
+        assert_eq!(outcome(&decoding(body), "[]"), expected, "{body}");
+    }
+}
+
+#[test]
+fn the_older_forms_of_codecs_run_too() {
+    let chirpstack =
+        with_code("function Decode(fPort, bytes, variables) { return {p: fPort, n: bytes.length, v: variables}; }");
+    assert_eq!(outcome(&chirpstack, r#"{"fPort":3,"bytes":[1]}"#), [r#"store out {"p":3,"n":1,"v":{}}"#]);
+    let things = with_code("function Decoder(bytes, port) { return {p: port, n: bytes.length}; }\nfunction other() {}");
+    assert_eq!(outcome(&things, r#"{"fPort":3,"bytes":[1]}"#), [r#"store out {"p":3,"n":1}"#]);
+    let both = with_code(
+        "function Decoder(b) { return {n: b[0]}; } var decodeUplink = (input) => ({data: Decoder(input.bytes)});",
+    );
+    assert_eq!(outcome(&both, "[9]"), [r#"store out {"n":9}"#]);
+}
+
+#[test]
+fn code_with_a_fault_is_refused_with_the_line() {
+    assert_eq!(
+        fault("function decodeUplink(input) {\n  return {data: ;\n}"),
+        "SyntaxError: unexpected token in expression: ';' (line 2)"
+    );
+    assert!(fault("}); evil(); (function () {").starts_with("SyntaxError"));
+    assert!(fault("return 1; function decodeUplink() {}").starts_with("SyntaxError"));
+    assert!(fault("import x from 'y'; function decodeUplink() {}").starts_with("SyntaxError"));
+    assert_eq!(
+        fault("var x = 1;\nx.y.z;\nfunction decodeUplink() {}"),
+        "TypeError: cannot read property 'z' of undefined (line 2)"
+    );
+    assert_eq!(fault("function decodeDownlink() {}"), "has no function decodeUplink(input)");
+    assert_eq!(fault("var decodeUplink = 5;"), "has no function decodeUplink(input)");
+    assert_eq!(fault(&format!("//{}", "x".repeat(262_144))), "has at most 262144 bytes");
+}
+
+#[test]
+fn a_run_finds_nothing_of_the_one_before() {
+    let codes = [
+        "var n = 0; function decodeUplink() { n += 1; return {data: n}; }",
+        "let n = {}; function decodeUplink() { n.x = (n.x || 0) + 1; return {data: n.x}; }",
+        "function decodeUplink() { if (typeof n === 'undefined') n = 0; n += 1; return {data: n}; }",
+        "function decodeUplink() { globalThis.n = (globalThis.n || 0) + 1; return {data: n}; }",
+        "function decodeUplink() { Object.prototype.n = ({}.n || 0) + 1; return {data: 1}; }",
+        "function decodeUplink() { Array.prototype.n = ([].n || 0) + 1; return {data: [].n || 1}; }",
+        "function decodeUplink() { console.n = (console.n || 0) + 1; return {data: console.n || 1}; }",
+        "function decodeUplink() { Math.n = (Math.n || 0) + 1; return {data: Math.n || 1}; }",
+        "function decodeUplink() { var p = {n: (globalThis.n || 0) + 1}; Object.setPrototypeOf(globalThis, p); return {data: n}; }",
+        "function decodeUplink() { var f = (globalThis.n || 0) + 1; Object.defineProperty(globalThis, 'n', {value: f}); return {data: n}; }",
+        "function decodeUplink() { Error.prepareStackTrace = (Error.prepareStackTrace || 0) + 1; return {data: Error.prepareStackTrace || 1}; }",
+        "String.prototype.n = (String.prototype.n || 0) + 1; function decodeUplink() { return {data: ''.n}; }",
+        "Array.prototype.push = function () { return 7; }; function decodeUplink() { return {data: [].push(1) - 6}; }",
+    ];
+    for code in codes {
+        let scene = with_code(code);
+        for _ in 0..3 {
+            assert_eq!(outcome(&scene, "[]"), ["store out 1"], "{code}");
+        }
+    }
+}
+
+#[test]
+fn code_may_use_what_codecs_use() {
+    for (expression, value) in [
+        ("(function () { for (i = 0; i < 3; i++); return i; })()", "3"),
+        ("new DataView(new Uint8Array([0x40, 0x49, 0x0f, 0xdb]).buffer).getFloat32(0).toFixed(4)", r#""3.1416""#),
+        ("[3, 1, 2].sort().map(x => x * 2).concat([1], 5).indexOf(6)", "2"),
+        ("[1, [2, [3]]].flat(Infinity).concat([[4]].flatMap(x => x))", "[1,2,3,4]"),
+        ("'a-b-c'.split('-').reverse().join('') + 'x'.padStart(3, '0') + 'ab'.repeat(2)", r#""cba00xabab""#),
+        (
+            "'Temp 21.5'.replace(/[^0-9.]/g, '') + 'abab'.replaceAll('b', 'c') + 'x,y'.split(/,/).length",
+            r#""21.5acac2""#,
+        ),
+        ("new RegExp('(\\\\d+)', 'g').exec('a12b')[1] + /x/.test('x') + (/a/ instanceof RegExp)", r#""12truetrue""#),
+        ("Object.assign({}, {a: 1}, null, {b: 2})", r#"{"a":1,"b":2}"#),
+        ("Object.keys({a: 1}).concat(Object.entries({b: 2})[0])", r#"["a","b",2]"#),
+        ("JSON.parse(JSON.stringify({a: [1, 2]}))", r#"{"a":[1,2]}"#),
+        ("parseInt('ff', 16) + Number('1') + (255).toString(2).length", "264"),
+        ("String.fromCharCode.apply(null, input.bytes)", r#""AB""#),
+        ("Array.from({length: 3}, (_, i) => i).includes(2)", "true"),
+        ("Number(BigInt.asIntN(64, 0xffffffffffffffffn)) + Number(5n)", "4"),
+        ("new Map([[1, 'a']]).get(1) + new Set([1, 1]).size", r#""a1""#),
+        (
+            "(() => { class A { constructor() { this.n = 1; } toString() { return 'A' + this.n; } } return `${new A()}`; })()",
+            r#""A1""#,
+        ),
+        (
+            "(() => { function B() {} B.prototype.toString = () => 'B'; var e = new Error('m'); e.name = 'N'; return new B() + ' ' + e; })()",
+            r#""B N: m""#,
+        ),
+        (
+            "(console.log('mute'), typeof module + typeof require + typeof eval + typeof process)",
+            r#""undefinedundefinedundefinedundefined""#,
+        ),
+        ("[...'ab'].map((c) => c.charCodeAt(0)).reduce((a, b) => a + b, 0)", "195"),
+        ("Array.prototype.slice.call(arguments).length", "1"),
+        ("new Date(2026, 0, 1) instanceof Date", "true"),
+    ] {
+        let scene = decoding(&format!("return {{data: {expression}}};"));
+        for _ in 0..2 {
+            assert_eq!(outcome(&scene, "[65,66]"), [format!("store out {value}")], "{expression}");
+        }
+    }
+}

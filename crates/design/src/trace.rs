@@ -1,0 +1,128 @@
+//! What each element of a run received and produced, for whoever tries a design out.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use isobar_model::json::{RawJson, write_string};
+
+use crate::expression::{Computed, Value, to_raw};
+use crate::plan::{Installed, Link};
+use crate::run::Passed;
+
+/// Most steps that are told of one run.
+const STEPS_MAX: usize = 1_000;
+/// Bytes of values that one trace goes through; then it ends.
+const BYTES_MAX: usize = 4 << 20;
+/// Longest value, in bytes, that is told as it is.
+const VALUE_BYTES_MAX: usize = 64 << 10;
+/// Most notes of one step, and the longest one, in characters.
+const NOTES_MAX: usize = 32;
+const NOTE_CHARS_MAX: usize = 1_000;
+
+/// One step of a run: an element was used, or the run began at it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TraceStep {
+    /// The element.
+    pub element: Arc<str>,
+    /// The ability that was used; none where the run began.
+    pub ability: Option<&'static str>,
+    /// The incoming value. One over 64 KiB is told by its size, in a text.
+    pub received: RawJson,
+    /// What was passed on; none if the element failed, or passes nothing on in this run.
+    pub produced: Option<Produced>,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// What else is worth knowing: the warnings of a codec, where the trace ends.
+    pub notes: Vec<String>,
+}
+
+/// What an element passed on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Produced {
+    /// Along which of its triggers.
+    pub trigger: &'static str,
+    /// The value.
+    pub value: RawJson,
+}
+
+/// A trace being written.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    steps: Vec<TraceStep>,
+    bytes: usize,
+    /// Notes for the step under way.
+    notes: Vec<String>,
+}
+
+impl Trace {
+    pub(crate) fn into_steps(self) -> Vec<TraceStep> {
+        self.steps
+    }
+
+    /// Something worth knowing of the step under way.
+    pub(crate) fn note(&mut self, note: &str) {
+        if self.notes.len() < NOTES_MAX {
+            self.notes.push(note.chars().take(NOTE_CHARS_MAX).collect());
+        }
+    }
+
+    /// The run begins.
+    pub(crate) fn begins(&mut self, element: &str, trigger: &'static str, value: &Value<'_>) {
+        let received = self.told(value);
+        let produced = Some(Produced { trigger, value: received.clone() });
+        let step = TraceStep {
+            element: Arc::from(element),
+            ability: None,
+            received,
+            produced,
+            error: None,
+            notes: std::mem::take(&mut self.notes),
+        };
+        self.steps.push(step);
+    }
+
+    /// An element was used.
+    pub(crate) fn step(&mut self, target: &Installed, link: &Link, incoming: &Value<'_>, acted: &Computed<Passed<'_>>) {
+        let notes = std::mem::take(&mut self.notes);
+        if self.steps.len() >= STEPS_MAX || self.bytes >= BYTES_MAX {
+            if let Some(last) = self.steps.last_mut().filter(|last| last.notes.last().is_none_or(|it| it != CUT)) {
+                last.notes.push(CUT.to_owned());
+            }
+            return;
+        }
+        let passed = acted.as_ref().ok().filter(|passed| passed.trigger < target.triggers.len());
+        let step = TraceStep {
+            element: Arc::clone(&target.name),
+            ability: target.element.shape().abilities.get(link.ability).map(|ability| ability.name),
+            received: self.told(incoming),
+            produced: passed.map(|passed| Produced {
+                trigger: target.element.trigger_name(passed.trigger),
+                value: self.told(&passed.value),
+            }),
+            error: acted.as_ref().err().map(|problem| problem.0.to_string()),
+            notes,
+        };
+        self.steps.push(step);
+    }
+
+    fn told(&mut self, value: &Value<'_>) -> RawJson {
+        let raw = match to_raw(value) {
+            Ok(raw) => raw,
+            Err(problem) => {
+                self.bytes += VALUE_BYTES_MAX;
+                return text(&format!("({})", problem.0));
+            }
+        };
+        self.bytes += raw.bytes().len();
+        if raw.bytes().len() > VALUE_BYTES_MAX { text(&format!("({} bytes)", raw.bytes().len())) } else { raw }
+    }
+}
+
+/// The last note of a trace that does not tell all.
+const CUT: &str = "the trace ends here; the run went on";
+
+fn text(text: &str) -> RawJson {
+    let mut json = Vec::with_capacity(text.len() + 2);
+    write_string(text, &mut json);
+    RawJson::trusted(Bytes::from(json))
+}

@@ -1,0 +1,63 @@
+//! The shapes of the bodies that change how an organization shows itself, for the document alone.
+#![expect(dead_code, reason = "shapes are described, never made")]
+
+use utoipa::ToSchema;
+
+use crate::views::{Id, Raw};
+
+/// Updates an organization's branding.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct BrandingInput {
+    /// When it is there, the organization of the path.
+    organization_id: Option<Id>,
+    #[schema(max_length = 200)]
+    company_name: Option<String>,
+    #[schema(rename = "addressLine1", max_length = 200)]
+    address_line_1: Option<String>,
+    #[schema(rename = "addressLine2", max_length = 200)]
+    address_line_2: Option<String>,
+    /// A fully qualified domain name.
+    #[schema(max_length = 253)]
+    domain: Option<String>,
+    #[schema(rename = "domainHTTPFileOverrides")]
+    domain_http_file_overrides: Option<Raw>,
+    domain_public_configuration: Option<Raw>,
+    #[schema(min_length = 3, max_length = 254)]
+    email: Option<String>,
+    #[schema(max_length = 200)]
+    email_sender_name: Option<String>,
+}
+
+/// Updates an organization's own dashboard.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct DashboardInput {
+    #[schema(max_length = 200)]
+    name: Option<String>,
+    options: Option<Raw>,
+    configuration: Raw,
+}
+
+/// Updates an organization's device table.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct DeviceTableInput {
+    /// The organization of the path.
+    organization_id: Id,
+    /// A device in the caller's reach.
+    #[schema(max_length = 36)]
+    device_id: Option<String>,
+    #[schema(max_items = 200)]
+    columns: Vec<ColumnInput>,
+}
+
+/// A column of the device table.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct ColumnInput {
+    #[schema(min_length = 1, max_length = 256)]
+    path: String,
+    #[schema(max_length = 80)]
+    r#type: Option<String>,
+}

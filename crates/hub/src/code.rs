@@ -1,0 +1,132 @@
+//! Where designs with code of their own run: on a few threads beside those that serve calls, so that a codec that loops
+//! until its limit holds up nobody else. Projects take turns: each has one run at a time, and only so many that wait.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use isobar_model::error::{Error, Result};
+use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Runs of one project that wait for their turn; beyond, callers hear 503.
+const RUNS_WAITING_MAX: usize = 256;
+/// Stack of a thread that runs code, in bytes.
+const STACK_BYTES: usize = 8 << 20;
+/// How nice these threads are to those that serve calls (nice(2)).
+const NICENESS: i32 = 5;
+/// What these threads are called.
+const THREAD: &str = "isobar-code";
+/// Fewest threads: a project that loops leaves one to the others.
+const THREADS_MIN: usize = 2;
+
+/// The threads.
+pub(crate) struct Code(Option<Runtime>);
+
+impl Code {
+    pub(crate) fn start() -> Result<Self> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).max(THREADS_MIN);
+        let mut builder = Builder::new_multi_thread();
+        builder.worker_threads(threads).thread_name(THREAD).thread_stack_size(STACK_BYTES);
+        builder.on_thread_start(give_way).enable_all().build().map(|it| Self(Some(it))).map_err(Error::internal)
+    }
+
+    /// Lets work that runs a design with code go on there; what it gives, when it is done.
+    pub(crate) async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Result<T> {
+        let runtime = self.0.as_ref().ok_or_else(|| Error::internal("the threads for code are gone"))?;
+        runtime.spawn(work).await.map_err(Error::internal)
+    }
+}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        // The last holder of a hub may be a task: there a runtime must not wait for its threads.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// On Linux niceness is a thread's own; elsewhere it is that of the whole process, and stays as it is.
+fn give_way() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
+        tracing::debug!(%error, "threads for code run at full priority");
+    }
+}
+
+/// Runs a design where code may block, though the caller is no task of the threads for code.
+pub(crate) fn in_place<T>(runs_code: bool, work: impl FnOnce() -> T) -> T {
+    let is_own = || std::thread::current().name() == Some(THREAD);
+    let is_shared =
+        || !is_own() && Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if runs_code && is_shared() { tokio::task::block_in_place(work) } else { work() }
+}
+
+/// The turns of one project.
+pub(crate) struct Turns {
+    turn: Arc<Semaphore>,
+    waiting: AtomicUsize,
+}
+
+/// A project's turn: while it is held, no other run of the project's code begins.
+pub(crate) struct Turn(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit);
+
+impl Turns {
+    pub(crate) fn new() -> Self {
+        Self { turn: Arc::new(Semaphore::new(1)), waiting: AtomicUsize::new(0) }
+    }
+
+    /// Waits for the project's turn; [`Error::Busy`] when too many wait already.
+    pub(crate) async fn take(&self) -> Result<Turn> {
+        let place = Place(&self.waiting);
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= RUNS_WAITING_MAX {
+            return Err(Error::Busy);
+        }
+        let permit = Arc::clone(&self.turn).acquire_owned().await.map_err(Error::internal)?;
+        drop(place);
+        Ok(Turn(permit))
+    }
+}
+
+/// A place among those that wait; given up however the waiting ends.
+struct Place<'a>(&'a AtomicUsize);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_project_has_one_turn_and_a_bounded_queue() {
+        let turns = Arc::new(Turns::new());
+        let first = turns.take().await.unwrap();
+        let mut waiting = tokio::task::JoinSet::new();
+        for _ in 0..RUNS_WAITING_MAX {
+            let turns = Arc::clone(&turns);
+            waiting.spawn(async move { turns.take().await.is_ok() });
+        }
+        while turns.waiting.load(Ordering::Relaxed) < RUNS_WAITING_MAX {
+            tokio::task::yield_now().await;
+        }
+        assert!(matches!(turns.take().await, Err(Error::Busy)));
+        drop(first);
+        assert!(waiting.join_all().await.into_iter().all(|had_its_turn| had_its_turn));
+        assert_eq!(turns.waiting.load(Ordering::Relaxed), 0);
+        assert!(turns.take().await.is_ok());
+    }
+
+    #[test]
+    fn a_hub_may_go_anywhere() {
+        let code = Code::start().unwrap();
+        let runtime = Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async move {
+            assert_eq!(code.run(async { 7 }).await.unwrap(), 7);
+            drop(code);
+        });
+    }
+}

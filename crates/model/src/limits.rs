@@ -1,0 +1,93 @@
+//! How full an organization is, measured by its limits (contract: Resources).
+
+/// How near to a limit an organization has come, as its administrators were last told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fill {
+    /// Below nine tenths.
+    #[default]
+    Below,
+    /// Nine tenths are used.
+    Near,
+    /// All is used.
+    Full,
+}
+
+/// Share of a limit at which it is near.
+const NEAR: f64 = 0.9;
+/// Share of a limit that a figure must fall below a mark before it can cross that mark again.
+const SLACK: f64 = 0.1;
+
+impl Fill {
+    /// Its number in the registry.
+    pub const fn number(self) -> i64 {
+        match self {
+            Fill::Below => 0,
+            Fill::Near => 1,
+            Fill::Full => 2,
+        }
+    }
+
+    /// The fill with that number.
+    pub const fn numbered(number: i64) -> Option<Self> {
+        match number {
+            0 => Some(Fill::Below),
+            1 => Some(Fill::Near),
+            2 => Some(Fill::Full),
+            _ => None,
+        }
+    }
+
+    /// The share of the limit, in percent, that it stands for.
+    pub const fn percent(self) -> u8 {
+        match self {
+            Fill::Below => 0,
+            Fill::Near => 90,
+            Fill::Full => 100,
+        }
+    }
+
+    /// What `used` of `limit` (0: unlimited) makes of it. It rises at a mark, and falls only when the figure is well below
+    /// that mark again, so that one that trembles around a mark crosses it once.
+    pub fn after(self, used: f64, limit: f64) -> Self {
+        if limit <= 0.0 {
+            return Fill::Below;
+        }
+        let share = used / limit;
+        let reached = |slack: f64| match share {
+            share if share >= 1.0 - slack => Fill::Full,
+            share if share >= NEAR - slack => Fill::Near,
+            _ => Fill::Below,
+        };
+        self.min(reached(SLACK)).max(reached(0.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_crossed_once_and_again_only_after_a_fall() {
+        let story = [
+            (89.0, Fill::Below),
+            (90.0, Fill::Near),
+            (99.9, Fill::Near),
+            (100.0, Fill::Full),
+            (91.0, Fill::Full),
+            (101.0, Fill::Full),
+            (89.0, Fill::Near),
+            (100.0, Fill::Full),
+            (81.0, Fill::Near),
+            (79.0, Fill::Below),
+            (200.0, Fill::Full),
+            (0.0, Fill::Below),
+        ];
+        let mut fill = Fill::default();
+        for (used, expected) in story {
+            fill = fill.after(used, 100.0);
+            assert_eq!(fill, expected, "{used}");
+            assert_eq!(Fill::numbered(fill.number()), Some(fill));
+        }
+        assert_eq!(Fill::Full.after(5.0, 0.0), Fill::Below);
+    }
+}

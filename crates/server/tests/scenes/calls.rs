@@ -1,0 +1,220 @@
+//! What designs do outside: calls to other servers, and what they tell people.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::designs::to;
+use crate::support::outside::Outside;
+use crate::support::person::text;
+use crate::support::{Device, Person, TestApp, on_both_registries};
+
+on_both_registries!(
+    a_design_calls_a_server_and_hears_its_answer,
+    a_call_that_fails_is_made_again,
+    what_is_no_success_is_told_to_the_design,
+    a_call_into_the_house_is_refused,
+    a_slow_host_holds_up_nobody_else,
+    people_are_told_what_a_design_has_to_say,
+    code_that_loops_is_an_error_of_its_event,
+);
+
+/// Longest wait for what happens beside the calls: a bound for what never happens.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A design that calls `url` with every reading, and keeps what it hears.
+fn caller(url: &str) -> Value {
+    json!({
+        "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [to("ask", "request")]}},
+        "ask": {
+            "type": "http",
+            "properties": {
+                "method": "POST",
+                "url": url,
+                "headers": {"x-device": "device.name"},
+                "body": "{'temp': payload.temp}",
+            },
+            "triggers": {"response": [to("answers", "store")], "error": [to("failures", "store")]},
+        },
+        "answers": {"type": "storage"},
+        "failures": {"type": "storage"},
+    })
+}
+
+async fn device_of<'a>(ana: &Person<'a>, design: Value) -> Device<'a> {
+    let project = ana.designs(design).await;
+    ana.creates_device_of(&project, "fridge").await
+}
+
+/// The payloads in a storage element, newest first, once there are that many.
+pub async fn stored(ana: &Person<'_>, device: &Device<'_>, element: &str, count: usize) -> Vec<Value> {
+    let wait = async {
+        loop {
+            let values = ana.get(&device.at(&format!("data/{element}"))).await.list_of("/payload");
+            if values.len() >= count {
+                return values;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{count} values in {element}"))
+}
+
+async fn a_design_calls_a_server_and_hears_its_answer(app: &TestApp) {
+    let (ana, outside) = (app.developer("ana").await.with_key().await, Outside::start().await);
+    let device = device_of(&ana, caller(&outside.url("/in?a=b"))).await;
+    outside.will_answer(201, r#"{"ok": 1.50}"#);
+    device.posts("reading", json!({"temp": 9.1})).await.created();
+    let calls = outside.called(1).await;
+    assert_eq!((calls[0].method.as_str(), calls[0].target.as_str()), ("POST", "/in?a=b"));
+    assert_eq!(calls[0].json(), json!({"temp": 9.1}));
+    assert_eq!(
+        (&calls[0].headers["x-device"], &calls[0].headers["content-type"]),
+        (&"fridge".parse().unwrap(), &"application/json".parse().unwrap())
+    );
+    let answer = &stored(&ana, &device, "answers", 1).await[0];
+    assert_eq!((&answer["status"], &answer["body"]), (&json!(201), &json!({"ok": 1.50})));
+    assert_eq!(answer["headers"]["x-kind"], "test");
+    // The answer is no event of the device.
+    assert_eq!(ana.get(&device.at("events")).await.list_of("/elementName"), [json!("reading")]);
+    outside.will_answer(200, "plain text");
+    device.posts("reading", json!({"temp": 9.2})).await.created();
+    assert_eq!(stored(&ana, &device, "answers", 2).await[0]["body"], "plain text");
+    assert_eq!(stored(&ana, &device, "failures", 0).await, [] as [Value; 0]);
+}
+
+async fn a_call_that_fails_is_made_again(app: &TestApp) {
+    let (ana, outside) = (app.developer("ana").await.with_key().await, Outside::start().await);
+    let device = device_of(&ana, caller(&outside.url("/"))).await;
+    outside.will_answer(503, "");
+    outside.will_answer(429, "");
+    device.posts("reading", json!({"temp": 9.1})).await.created();
+    outside.called(1).await;
+    for times in [2, 3] {
+        // However the time falls between the call and the note that it failed.
+        while outside.count() < times {
+            app.wait_seconds(10);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+    assert_eq!(stored(&ana, &device, "answers", 1).await[0]["status"], 200);
+    assert_eq!(outside.count(), 3);
+}
+
+async fn what_is_no_success_is_told_to_the_design(app: &TestApp) {
+    let (ana, outside) = (app.developer("ana").await.with_key().await, Outside::start().await);
+    let device = device_of(&ana, caller(&outside.url("/"))).await;
+    outside.will_answer(404, "not here");
+    device.posts("reading", json!({"temp": 9.1})).await.created();
+    let answer = &stored(&ana, &device, "answers", 1).await[0];
+    assert_eq!((&answer["status"], &answer["body"]), (&json!(404), &json!("not here")));
+    for _ in 0..6 {
+        outside.will_answer(500, "");
+    }
+    device.posts("reading", json!({"temp": 9.1})).await.created();
+    while outside.count() < 7 {
+        app.wait_seconds(600);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let failure = stored(&ana, &device, "failures", 1).await;
+    assert_eq!(failure, [json!({"message": "the answer was 500", "status": 500})]);
+}
+
+async fn a_call_into_the_house_is_refused(app: &TestApp) {
+    let (ana, outside) = (app.developer("ana").await.with_key().await, Outside::start().await);
+    let device = device_of(&ana, caller(&format!("http://127.0.0.2:{}/", outside.port))).await;
+    device.posts("reading", json!({"temp": 9.1})).await.created();
+    let failures = stored(&ana, &device, "failures", 1).await;
+    let message = "127.0.0.2 is not a public address, and outgoing.allow does not list it";
+    assert_eq!(failures, [json!({"message": message})]);
+    assert_eq!(outside.count(), 0);
+}
+
+async fn a_slow_host_holds_up_nobody_else(app: &TestApp) {
+    let (ana, outside) = (app.developer("ana").await.with_key().await, Outside::start().await);
+    let slow = device_of(&ana, caller(&format!("http://localhost:{}/slow", outside.port))).await;
+    let quick = device_of(&ana, caller(&outside.url("/"))).await;
+    for temp in 0..10 {
+        slow.posts("reading", json!({"temp": temp})).await.created();
+    }
+    quick.posts("reading", json!({"temp": 9.1})).await.created();
+    assert_eq!(stored(&ana, &quick, "answers", 1).await[0]["status"], 200);
+    assert_eq!(stored(&ana, &slow, "answers", 0).await, [] as [Value; 0]);
+}
+
+async fn people_are_told_what_a_design_has_to_say(app: &TestApp) {
+    let ana = app.developer("ana").await.with_key().await;
+    let (tess, max) = (ana.invites("tess", "technician").await, ana.invites("max", "manager").await);
+    let message = "{{ device.name }} is at {{ payload.temp }} °C";
+    let design = json!({
+        "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [to("tell", "notify")]}},
+        "tell": {"type": "notification", "properties": {"message": message, "minimumRole": "manager"}},
+    });
+    let device = device_of(&ana, design).await;
+    device.posts("reading", json!({"temp": 9.1})).await.created();
+    let heard = async |person: &Person<'_>| loop {
+        let found = person.get("/v2/notifications").await.ok()["data"].clone();
+        if found != json!([]) {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    for person in [&ana, &max] {
+        let heard = tokio::time::timeout(PATIENCE, heard(person)).await.unwrap();
+        assert_eq!(heard.as_array().unwrap().len(), 1);
+        assert_eq!(heard[0]["type"], "deviceNotification");
+        assert_eq!(heard[0]["translations"]["en"]["message"], "fridge is at 9.1 °C");
+    }
+    assert_eq!(tess.get("/v2/notifications").await.ok()["data"], json!([]));
+    assert_eq!(app.stranger("bob").await.get("/v2/notifications").await.ok()["data"], json!([]));
+}
+
+async fn code_that_loops_is_an_error_of_its_event(app: &TestApp) {
+    let ana = app.developer("ana").await.with_key().await;
+    let code = "function decodeUplink(input) { while (input.fPort === 1) {} return {data: {port: input.fPort}}; }";
+    let design = json!({
+        "up": {"type": "deviceEvent", "triggers": {"eventReceived": [to("decode", "evaluate")]}},
+        "decode": {"type": "function", "properties": {"code": code}, "triggers": {"result": [to("values", "store")]}},
+        "values": {"type": "storage"},
+    });
+    let project = ana.designs(design).await;
+    let (loops, works) = (ana.creates_device_of(&project, "a").await, ana.creates_device_of(&project, "b").await);
+    let plain = ana.creates_device("c").await;
+    let up = |port: u8| json!({"fPort": port, "bytes": [1, 2]});
+    let (first, second, decoded, read) = tokio::join!(
+        loops.posts("up", up(1)),
+        loops.posts("up", up(1)),
+        works.posts("up", up(2)),
+        plain.posts("reading", json!({"temp": 4})),
+    );
+    assert_eq!(stored(&ana, &works, "values", 1).await, [json!({"port": 2})]);
+    (second.created(), decoded.created(), read.created());
+    let id = text(&first.created(), "id").to_owned();
+    let event = ana.get(&loops.at(&format!("events/{id}"))).await.ok();
+    assert_eq!(event["errors"][0]["element"], "decode");
+    assert_eq!(ana.get(&loops.at("events")).await.list_of("/errors/0/element"), ["decode", "decode"]);
+    assert_eq!(ana.get(&works.at("events")).await.list_of("/errors"), [Value::Null]);
+}
+
+#[tokio::test]
+async fn a_call_outlives_the_server_that_was_to_make_it() {
+    let (app, outside) = (TestApp::start().await, Outside::start().await);
+    outside.will_answer(500, "");
+    let (path, jwt) = {
+        let ana = app.developer("ana").await.with_key().await;
+        let device = device_of(&ana, caller(&outside.url("/"))).await;
+        device.posts("reading", json!({"temp": 9.1})).await.created();
+        outside.called(1).await;
+        (device.at("data/answers"), ana.jwt.clone())
+    };
+    let app = app.restart().await;
+    while outside.count() < 2 {
+        app.wait_seconds(10);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let read = || app.send(app.request(reqwest::Method::GET, &path).bearer_auth(&jwt));
+    while read().await.list_of("/payload/status") != [json!(200)] {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    app.end().await;
+}

@@ -1,0 +1,177 @@
+//! What happens to devices by itself: intervals elapse, and who is silent goes missing.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::calls::stored;
+use crate::support::designs::{to, to_with};
+use crate::support::person::text;
+use crate::support::{Device, Person, TestApp, on_both_registries};
+
+on_both_registries!(
+    an_interval_elapses_for_every_device,
+    a_changed_design_begins_and_ends_intervals,
+    a_silent_device_is_missing_until_it_talks,
+    an_interval_does_not_end_the_silence,
+);
+
+fn ticking(minutes: u32) -> Value {
+    json!({
+        "reading": {"type": "deviceEvent"},
+        "tick": {"type": "interval", "properties": {"minutes": minutes}, "triggers": {"elapsed": [to("ticks", "store")]}},
+        "ticks": {"type": "storage"},
+    })
+}
+
+/// The server has looked at what is due, twice: what was due before is served.
+async fn looks() {
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+}
+
+async fn an_interval_elapses_for_every_device(app: &TestApp) {
+    let ana = app.developer("ana").await.with_key().await;
+    let project = ana.designs(ticking(5)).await;
+    let first = ana.creates_device_of(&project, "first").await;
+    app.wait_seconds(120);
+    let second = ana.creates_device_of(&project, "second").await;
+    app.wait_seconds(180);
+    // The clock stands still meanwhile: at 08:05 the first device's five minutes are over, the second's are not.
+    let ticks = stored(&ana, &first, "ticks", 1).await;
+    assert_eq!(ticks, [json!({"elapsedAt": "2027-01-15T08:05:00.000Z"})]);
+    assert_eq!(stored(&ana, &second, "ticks", 0).await, [] as [Value; 0]);
+    app.wait_seconds(120);
+    stored(&ana, &second, "ticks", 1).await;
+    // Moments that were missed are one.
+    app.wait_seconds(24 * 3600);
+    assert_eq!(stored(&ana, &first, "ticks", 2).await.len(), 2);
+    looks().await;
+    assert_eq!(stored(&ana, &first, "ticks", 2).await.len(), 2);
+    // The rhythm stays: 08:07 of the next day is past, 08:10 is next.
+    app.wait_seconds(180);
+    assert_eq!(stored(&ana, &first, "ticks", 3).await[0]["elapsedAt"], "2027-01-16T08:10:00.000Z");
+    // An interval is no event of the device.
+    assert_eq!(ana.get(&first.at("events")).await.list_of("/id"), [] as [Value; 0]);
+    assert_eq!(ana.get(&first.url()).await.ok()["lastActive"], Value::Null);
+}
+
+async fn a_changed_design_begins_and_ends_intervals(app: &TestApp) {
+    let ana = app.developer("ana").await.with_key().await;
+    let project = ana.designs(json!({"reading": {"type": "deviceEvent"}})).await;
+    let device = ana.creates_device_of(&project, "d").await;
+    app.wait_seconds(3600);
+    ana.redesigns(&project, ticking(5)).await.ok();
+    app.wait_seconds(300);
+    stored(&ana, &device, "ticks", 1).await;
+    ana.redesigns(&project, ticking(30)).await.ok();
+    app.wait_seconds(1_800);
+    let ticks = stored(&ana, &device, "ticks", 2).await;
+    assert_eq!(ticks[0]["elapsedAt"], "2027-01-15T09:35:00.000Z");
+    let mut without = ticking(30);
+    without.as_object_mut().unwrap().remove("tick");
+    ana.redesigns(&project, without).await.ok();
+    app.wait_seconds(7_200);
+    looks().await;
+    assert_eq!(stored(&ana, &device, "ticks", 2).await.len(), 2);
+}
+
+fn watched() -> Value {
+    json!({
+        "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [to("was", "store")]}},
+        "was": {"type": "storage"},
+        "raise": {"type": "deviceEvent", "triggers": {"eventReceived": [
+            to_with("status", "setStatus", json!({"status": "warning"})),
+        ]}},
+        "status": {"type": "deviceMeta", "properties": {"missingAfterMinutes": 10}},
+    })
+}
+
+async fn becomes(ana: &Person<'_>, device: &Device<'_>, status: &str) {
+    let wait = async {
+        while ana.get(&device.url()).await.ok()["statusText"] != status {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), wait).await.unwrap_or_else(|_| panic!("{status}"));
+}
+
+async fn a_silent_device_is_missing_until_it_talks(app: &TestApp) {
+    let ana = app.developer("ana").await.with_key().await;
+    let project = ana.designs(watched()).await;
+    let (talks, never) = (ana.creates_device_of(&project, "a").await, ana.creates_device_of(&project, "b").await);
+    talks.posts("raise", json!({})).await.created();
+    app.wait_seconds(400);
+    talks.posts("reading", json!({})).await.created();
+    // One that never said anything is silent since it was made.
+    app.wait_seconds(200);
+    becomes(&ana, &never, "missing").await;
+    looks().await;
+    assert_eq!(ana.get(&talks.url()).await.ok()["statusText"], "warning");
+    app.wait_seconds(400);
+    becomes(&ana, &talks, "missing").await;
+    let home = ana.get(&format!("/v2/organizations/{}", ana.organization)).await.ok();
+    assert_eq!(text(&home, "statusText"), "missing");
+
+    talks.posts("reading", json!({})).await.created();
+    assert_eq!(ana.get(&talks.url()).await.ok()["statusText"], "warning");
+    never.posts("reading", json!({})).await.created();
+    assert_eq!(ana.get(&never.url()).await.ok()["statusText"], "none");
+    let home = ana.get(&format!("/v2/organizations/{}", ana.organization)).await.ok();
+    assert_eq!(text(&home, "statusText"), "warning");
+    app.wait_seconds(599);
+    looks().await;
+    assert_eq!(ana.get(&talks.url()).await.ok()["statusText"], "warning");
+    app.wait_seconds(1);
+    becomes(&ana, &talks, "missing").await;
+    // An event may bring a status of its own.
+    talks.posts("raise", json!({})).await.created();
+    assert_eq!(ana.get(&talks.url()).await.ok()["statusText"], "warning");
+}
+
+async fn an_interval_does_not_end_the_silence(app: &TestApp) {
+    let ana = app.developer("ana").await.with_key().await;
+    let mut design = watched();
+    design["tick"] = json!({"type": "interval", "properties": {"minutes": 15}, "triggers": {"elapsed": [
+        to_with("status", "setStatus", json!({"status": "info"})), to("was", "store"),
+    ]}});
+    let project = ana.designs(design).await;
+    let device = ana.creates_device_of(&project, "d").await;
+    app.wait_seconds(600);
+    becomes(&ana, &device, "missing").await;
+    app.wait_seconds(300);
+    stored(&ana, &device, "was", 1).await;
+    assert_eq!(ana.get(&device.url()).await.ok()["statusText"], "missing");
+    device.posts("reading", json!({})).await.created();
+    assert_eq!(ana.get(&device.url()).await.ok()["statusText"], "info");
+}
+
+#[tokio::test]
+async fn a_missing_device_and_an_interval_outlive_the_server() {
+    let app = TestApp::start().await;
+    let (id, token, jwt) = {
+        let ana = app.developer("ana").await.with_key().await;
+        let mut design = watched();
+        design["tick"] = ticking(60)["tick"].clone();
+        design["ticks"] = json!({"type": "storage"});
+        let project = ana.designs(design).await;
+        let device = ana.creates_device_of(&project, "d").await;
+        device.posts("raise", json!({})).await.created();
+        app.wait_seconds(600);
+        becomes(&ana, &device, "missing").await;
+        (device.id, device.token, ana.jwt.clone())
+    };
+    app.wait_seconds(86_400);
+    let app = app.restart().await;
+    // The jwt has ended with the day: the device reads for itself.
+    assert!(!jwt.is_empty());
+    let device = Device { app: &app, id, token };
+    let ticks = async || device.get(&device.at("last/ticks")).await.ok()["values"].clone();
+    while ticks().await == json!({}) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(ticks().await["elapsedAt"], "2027-01-16T08:10:00.000Z");
+    assert_eq!(device.get(&device.url()).await.ok()["statusText"], "missing");
+    device.posts("reading", json!({})).await.created();
+    assert_eq!(device.get(&device.url()).await.ok()["statusText"], "warning");
+    app.end().await;
+}

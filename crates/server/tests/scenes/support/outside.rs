@@ -1,0 +1,96 @@
+//! A server outside, which designs call.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::body::{Bytes, to_bytes};
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use serde_json::Value;
+
+/// Longest wait for a call: a bound for one that never comes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A call that came.
+#[derive(Clone, Debug)]
+pub struct Called {
+    pub method: String,
+    pub target: String,
+    pub headers: axum::http::HeaderMap,
+    pub body: Bytes,
+}
+
+impl Called {
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+}
+
+/// What it says, and what it was asked.
+#[derive(Default)]
+struct State {
+    answers: VecDeque<(u16, String)>,
+    calls: Vec<Called>,
+}
+
+/// The server. It answers what it was told to, in order, and then 200 with `{}`; at `/slow` after a long time.
+pub struct Outside {
+    pub port: u16,
+    state: Arc<Mutex<State>>,
+}
+
+impl Outside {
+    pub async fn start() -> Self {
+        let state = Arc::new(Mutex::new(State::default()));
+        let shared = Arc::clone(&state);
+        let app = axum::Router::new().fallback(move |request: Request| answer(Arc::clone(&shared), request));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        Self { port, state }
+    }
+
+    /// An address of it.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// What it says next.
+    pub fn will_answer(&self, status: u16, body: &str) {
+        self.state.lock().unwrap().answers.push_back((status, body.to_owned()));
+    }
+
+    /// The calls so far, once there are that many.
+    pub async fn called(&self, times: usize) -> Vec<Called> {
+        let wait = async {
+            loop {
+                let calls = self.state.lock().unwrap().calls.clone();
+                if calls.len() >= times {
+                    return calls;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, wait).await.expect("the server outside is called")
+    }
+
+    /// How often it was called.
+    pub fn count(&self) -> usize {
+        self.state.lock().unwrap().calls.len()
+    }
+}
+
+async fn answer(state: Arc<Mutex<State>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let body = to_bytes(body, 1 << 20).await.unwrap();
+    if head.uri.path() == "/slow" {
+        tokio::time::sleep(PATIENCE).await;
+    }
+    let called = Called { method: head.method.to_string(), target: head.uri.to_string(), headers: head.headers, body };
+    let mut state = state.lock().unwrap();
+    state.calls.push(called);
+    let (status, body) = state.answers.pop_front().unwrap_or((200, "{}".to_owned()));
+    (StatusCode::from_u16(status).unwrap(), [("x-kind", "test")], body).into_response()
+}

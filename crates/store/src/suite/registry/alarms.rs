@@ -1,0 +1,139 @@
+//! What comes due for devices, and what a missing device keeps.
+
+use isobar_model::ids::ProjectId;
+use isobar_model::project::{SpecificationInput, empty_object};
+use isobar_model::status::Status;
+
+use super::given::{self, at, fetched, may};
+use crate::registry::{DeviceReport, NewDelivery, ProjectAlarm, Registry};
+
+const MINUTE: i64 = 60_000;
+
+/// Gives a project's devices these alarms.
+async fn designs(r: &Registry, project: ProjectId, alarms: &[(&str, u32)], now: i64) {
+    let input = SpecificationInput {
+        name: "designed".to_owned(),
+        create_version: "2".to_owned(),
+        description: String::new(),
+        meta: empty_object(),
+        planes: empty_object(),
+    };
+    let alarm = |(element, minutes): &(&str, u32)| ProjectAlarm { element: (*element).to_owned(), minutes: *minutes };
+    let alarms: Vec<_> = alarms.iter().map(alarm).collect();
+    r.specification_write(&may(project), &input, &alarms, at(now)).await.unwrap();
+}
+
+/// The alarms that are due by then: whose, for what, since when in minutes.
+async fn due(r: &Registry, now: i64) -> Vec<(String, String, i64)> {
+    let due = r.alarms_due(at(now), 100).await.unwrap();
+    let mut named = Vec::new();
+    for alarm in due {
+        let name = fetched(r, alarm.device).await.name;
+        named.push((name, alarm.element, (alarm.due_at.millis() - at(0).millis()) / MINUTE));
+    }
+    named
+}
+
+fn expected(alarms: &[(&str, &str, i64)]) -> Vec<(String, String, i64)> {
+    alarms.iter().map(|(name, element, minute)| ((*name).to_owned(), (*element).to_owned(), *minute)).collect()
+}
+
+/// Every device of a project has the project's alarms, from when it is made or the design came.
+pub async fn devices_have_the_alarms_of_their_project(r: &Registry) {
+    let home = given::organization(r, None, "Home").await.id;
+    let (first, second) = (given::project(r, home, "p").await.id, given::project(r, home, "q").await.id);
+    given::device(r, home, first, "old").await;
+    let other = given::device(r, home, second, "other").await;
+    designs(r, first, &[("tick", 5), ("", 30)], MINUTE).await;
+    r.device_create(&may(home), given::new_device(first, "new"), at(2 * MINUTE)).await.unwrap();
+    assert_eq!(due(r, 6 * MINUTE - 1).await, []);
+    let all = expected(&[("old", "tick", 6), ("new", "tick", 7), ("old", "", 31), ("new", "", 32)]);
+    assert_eq!(due(r, 99 * MINUTE).await, all);
+    assert_eq!(r.alarms_due(at(99 * MINUTE), 1).await.unwrap().len(), 1);
+
+    // What stays as it is keeps its moments; what is new or other begins; what is gone is gone.
+    designs(r, first, &[("tick", 5), ("tock", 10)], 3 * MINUTE).await;
+    let all = expected(&[("old", "tick", 6), ("new", "tick", 7), ("old", "tock", 13), ("new", "tock", 13)]);
+    assert_eq!(due(r, 99 * MINUTE).await, all);
+    designs(r, first, &[("tick", 8)], 4 * MINUTE).await;
+    assert_eq!(due(r, 99 * MINUTE).await, expected(&[("old", "tick", 12), ("new", "tick", 12)]));
+
+    // A device that moves to another project has that one's alarms, and goes with them.
+    let mut change = given::unchanged(&other);
+    change.project = first;
+    r.device_update(&may(other.reference()), &change, at(5 * MINUTE)).await.unwrap();
+    assert_eq!(due(r, 13 * MINUTE).await.last(), expected(&[("other", "tick", 13)]).last());
+    r.device_update(&may(other.reference()), &change, at(6 * MINUTE)).await.unwrap();
+    assert_eq!(due(r, 99 * MINUTE).await.len(), 3);
+    change.project = second;
+    r.device_update(&may(other.reference()), &change, at(6 * MINUTE)).await.unwrap();
+    assert_eq!(due(r, 99 * MINUTE).await, expected(&[("old", "tick", 12), ("new", "tick", 12)]));
+}
+
+/// An alarm is due again when it is told to be; it knows when its device was heard.
+pub async fn an_alarm_is_set_and_removed(r: &Registry) {
+    let home = given::organization(r, None, "Home").await.id;
+    let project = given::project(r, home, "p").await.id;
+    designs(r, project, &[("a", 1), ("b", 1)], 0).await;
+    let device = given::device(r, home, project, "d").await;
+    let found = r.alarms_due(at(MINUTE), 10).await.unwrap();
+    assert_eq!((found.len(), found[0].device, found[0].heard_at), (2, device.reference(), device.created_at));
+    r.devices_touch(&[(device.key, at(7))]).await.unwrap();
+    r.alarms_set(&[]).await.unwrap();
+    r.alarms_set(&[(found[0].number, at(5 * MINUTE)), (found[1].number, at(2 * MINUTE)), (u64::MAX / 2, at(0))])
+        .await
+        .unwrap();
+    assert_eq!(r.alarms_due(at(2 * MINUTE - 1), 10).await.unwrap(), []);
+    let later = r.alarms_due(at(5 * MINUTE), 10).await.unwrap();
+    assert_eq!(later.iter().map(|alarm| alarm.number).collect::<Vec<_>>(), [found[1].number, found[0].number]);
+    assert_eq!(later[0].heard_at, at(7));
+    r.alarm_remove(found[1].number).await.unwrap();
+    r.alarm_remove(found[1].number).await.unwrap();
+    assert_eq!(r.alarms_due(at(9 * MINUTE), 10).await.unwrap().len(), 1);
+    r.device_delete(&may(device.reference())).await.unwrap();
+    assert_eq!(r.alarms_due(at(9 * MINUTE), 10).await.unwrap(), []);
+}
+
+/// A missing device keeps the status before, whatever is reported meanwhile.
+pub async fn a_missing_device_keeps_the_status_before(r: &Registry) {
+    let home = given::organization(r, None, "Home").await.id;
+    let project = given::project(r, home, "p").await.id;
+    let device = given::device(r, home, project, "d").await.reference();
+    let report = async |status, status_before| {
+        let report = DeviceReport { status, status_before, ..DeviceReport::default() };
+        r.device_report(&may(device), &report, at(1)).await.unwrap();
+        let device = fetched(r, device).await;
+        (device.status, device.status_before)
+    };
+    let (warning, missing) = (Some(Status::Warning), Some(Status::Missing));
+    assert_eq!(report(warning, None).await, (Status::Warning, Status::None));
+    assert_eq!(report(missing, None).await, (Status::Missing, Status::Warning));
+    // The same again.
+    assert_eq!(report(missing, None).await, (Status::Missing, Status::Warning));
+    assert_eq!(report(None, Some(Status::Good)).await, (Status::Missing, Status::Good));
+    assert_eq!(report(Some(Status::Good), None).await, (Status::Good, Status::None));
+    assert_eq!(report(None, Some(Status::Info)).await, (Status::Good, Status::None));
+}
+
+/// Of what has one source only so much waits; what is postponed lets the rest pass.
+pub async fn a_source_of_deliveries_has_a_bound(r: &Registry) {
+    let delivery = |id: &str| NewDelivery { id: id.to_owned(), kind: "call", body: id.to_owned() };
+    let put = async |ids: &[&str], source| {
+        let deliveries: Vec<_> = ids.iter().map(|id| delivery(id)).collect();
+        r.deliveries_put_within(&deliveries, source, 3, at(0)).await.unwrap()
+    };
+    assert_eq!(put(&[], "call:a:").await, 0);
+    assert_eq!(put(&["call:a:1", "call:a:2"], "call:a:").await, 0);
+    assert_eq!(put(&["call:ab:1"], "call:ab:").await, 0);
+    assert_eq!(put(&["call:a:3", "call:a:4"], "call:a:").await, 1);
+    assert_eq!(put(&["call:a:5"], "call:a:").await, 1);
+    let due = async |now| {
+        let due = r.deliveries_due("call", at(now), 10).await.unwrap();
+        due.into_iter().map(|due| due.id).collect::<Vec<_>>()
+    };
+    assert_eq!(due(0).await, ["call:a:1", "call:a:2", "call:a:3", "call:ab:1"]);
+    r.deliveries_postpone(&[], at(5)).await.unwrap();
+    r.deliveries_postpone(&["call:a:1".to_owned(), "call:a:2".to_owned(), "none".to_owned()], at(5)).await.unwrap();
+    assert_eq!(due(0).await, ["call:a:3", "call:ab:1"]);
+    assert_eq!(due(5).await, ["call:a:3", "call:ab:1", "call:a:1", "call:a:2"]);
+}
