@@ -95,7 +95,15 @@ pub async fn fill(options: &Options) -> Result<Registry, Failure> {
     let server = Server::isobar(&options.isobar, folder.path(), options.threads()).await?;
     let api = Api::log_in(&server.address).await?;
     let device = devices.into_iter().min().ok_or("no devices")?;
-    Ok(Registry { server, api, sizes, region: tree[1].clone(), site: tree[1 + FANS[0]].clone(), device, _folder: folder })
+    Ok(Registry {
+        server,
+        api,
+        sizes,
+        region: tree[1].clone(),
+        site: tree[1 + FANS[0]].clone(),
+        device,
+        _folder: folder,
+    })
 }
 
 /// The organizations from the top down, level by level: first the caller's own.

@@ -95,9 +95,11 @@ async fn kinds(registry: &Registry) -> Result<Vec<Kind>, Failure> {
     let mut api = registry.api.again().await?;
     let mut kinds = Vec::new();
     for (list, tree, orders) in lists {
-        for (place, filter) in
-            [("everything", String::new()), ("a tenth", format!("&{tree}={top}")), ("a hundredth", format!("&{tree}={part}"))]
-        {
+        for (place, filter) in [
+            ("everything", String::new()),
+            ("a tenth", format!("&{tree}={top}")),
+            ("a hundredth", format!("&{tree}={part}")),
+        ] {
             let base = format!("/v2/{list}?limit={LIMIT}&depth=all{filter}");
             let pages = pages(&mut api, &base).await?;
             let paths = orders.iter().flat_map(|order| [format!("%2B{order}"), format!("-{order}")]);

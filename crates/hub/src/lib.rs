@@ -43,6 +43,7 @@ mod retention;
 mod sessions;
 mod setting_bulk;
 mod settings;
+mod shown;
 mod side_runs;
 mod throttle;
 mod tokens;
@@ -129,6 +130,7 @@ struct Inner {
     throttle: throttle::Throttle,
     link_quota: throttle::Quota<(UserId, Purpose)>,
     entries: entries::Entries,
+    shown: shown::Shown,
     rates: gate::Rates,
     live: live::Live,
     outbox: outbox::Outbox,
@@ -162,6 +164,7 @@ impl Hub {
             throttle: throttle::Throttle::default(),
             link_quota: throttle::Quota::new(LINKS_MAX),
             entries: entries::Entries::new(),
+            shown: shown::Shown::new(),
             rates: gate::Rates::new(&parts.settings.rate_limit),
             live: live::Live::new(),
             outbox: outbox::Outbox::new(),

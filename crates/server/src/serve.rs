@@ -59,8 +59,8 @@ async fn serve(settings: &Settings, folder: &DataFolder) -> Result<(), Failure> 
     .await?;
     folder.stamp()?;
     let app = isobar_http::app(hub.clone(), http_settings(settings), metrics);
-    let control = Control::open(&settings.data)
-        .map(|control| tokio::spawn(control.serve(settings.clone(), stores.clone())));
+    let control =
+        Control::open(&settings.data).map(|control| tokio::spawn(control.serve(settings.clone(), stores.clone())));
     // Whoever reads that we are ready may tell us to stop in the next moment.
     let stop = runtime::StopSignals::catch()?;
     announce(address, first_password.as_deref())?;

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use program_support::site::{Api, ENVIRONMENT, everything};
 use program_support::{Serving, failure, isobar, text};
@@ -181,7 +181,9 @@ async fn what_is_in_the_way_is_left_alone() {
     let registry = std::fs::read(copy.join("registry.db")).unwrap();
     std::fs::remove_file(copy.join("registry.db")).unwrap();
     assert!(failure(&command("restore", Some(&copy), &restored)).contains("registry.db"));
-    assert!(!restored.join("telemetry").exists() || std::fs::read_dir(restored.join("telemetry")).unwrap().count() == 0);
+    assert!(
+        !restored.join("telemetry").exists() || std::fs::read_dir(restored.join("telemetry")).unwrap().count() == 0
+    );
     std::fs::write(copy.join("registry.db"), registry).unwrap();
     success(&command("restore", Some(&copy), &restored));
 }
@@ -214,7 +216,12 @@ async fn damage_is_found_and_named() {
     let mut options = ConnectOptions::new(address);
     options.max_connections(1);
     let registry = Database::connect(options).await.unwrap();
-    for spoil in ["PRAGMA foreign_keys = OFF", "DELETE FROM projects", "DELETE FROM devices", "UPDATE sqlite_sequence SET seq = 0"] {
+    for spoil in [
+        "PRAGMA foreign_keys = OFF",
+        "DELETE FROM projects",
+        "DELETE FROM devices",
+        "UPDATE sqlite_sequence SET seq = 0",
+    ] {
         registry.execute_unprepared(spoil).await.unwrap();
     }
     registry.close().await.unwrap();

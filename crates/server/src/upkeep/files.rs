@@ -74,5 +74,8 @@ pub fn sync_folder(folder: &Path) -> Result<u64, Failure> {
 
 fn sync_name(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()?;
-    folder.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+    folder
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .map_or(Ok(()), |parent| File::open(parent)?.sync_all())
 }

@@ -62,7 +62,8 @@ impl Places {
         let taken = |path: &Path| Err(format!("{} is not empty; a backup is restored beside nothing", path.display()));
         for folder in [data, self.telemetry.as_path()] {
             let Ok(mut entries) = std::fs::read_dir(folder) else { continue };
-            if entries.any(|entry| entry.is_ok_and(|entry| !MAY_BE_THERE.iter().any(|name| entry.file_name() == *name))) {
+            if entries.any(|entry| entry.is_ok_and(|entry| !MAY_BE_THERE.iter().any(|name| entry.file_name() == *name)))
+            {
                 taken(folder)?;
             }
         }

@@ -86,7 +86,10 @@ impl Registry {
                             GROUP BY \"table\", parent";
             for row in all(&snapshot, Sql::new(dangling)).await? {
                 let (rows, parent) = (row.text("rows_of")?, row.text("parent")?);
-                faults.push(format!("{} rows of {rows} refer to rows of {parent} that are not there", row.count("found")?));
+                faults.push(format!(
+                    "{} rows of {rows} refer to rows of {parent} that are not there",
+                    row.count("found")?
+                ));
             }
         }
         for (fault, question) in KEPT_FIGURES {
