@@ -21,7 +21,7 @@ const ACQUIRE_WAIT: Duration = Duration::from_secs(10);
 const SQLITE_BUSY_WAIT: Duration = Duration::from_secs(10);
 /// What each connection to SQLite keeps of the file, in KiB (a negative number of pages means that). Nothing is mapped:
 /// each connection would map all of it, and the process would count as large as the file times the connections.
-const SQLITE_CACHE: &str = "-8192";
+const SQLITE_CACHE: &str = "-16384";
 
 /// The connections of a registry.
 #[derive(Clone, Debug)]
