@@ -5,6 +5,7 @@ mod echo;
 mod load;
 mod page;
 mod process;
+mod registry;
 mod sections;
 mod setup;
 mod wire;
@@ -49,6 +50,8 @@ pub enum Section {
     Reads,
     /// Deletion of a long series, and its space
     Delete,
+    /// Every list of a large registry
+    Lists,
     /// Start, restart after kill -9, memory
     Start,
 }
@@ -98,6 +101,12 @@ pub struct Options {
     /// reads, delete: values in the long series
     #[arg(long, default_value_t = 1_000_000)]
     series: usize,
+    /// lists: devices
+    #[arg(long, default_value_t = 100_000)]
+    list_devices: usize,
+    /// lists: users
+    #[arg(long, default_value_t = 10_000)]
+    list_users: usize,
 }
 
 impl Options {
@@ -119,6 +128,8 @@ impl Options {
             self.flat_devices = 2_000;
             self.flat_events = 300_000;
             self.series = 50_000;
+            self.list_devices = 2_000;
+            self.list_users = 500;
         }
         self
     }

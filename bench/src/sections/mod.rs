@@ -2,6 +2,7 @@
 
 mod delete;
 mod flat;
+mod lists;
 mod reads;
 mod road;
 mod start;
@@ -75,6 +76,9 @@ pub async fn run(options: &Options, page: &Page) -> Result<(), Failure> {
             }
         }
         house.server.stop().await?;
+    }
+    if options.includes(Section::Lists) {
+        lists::measure(options, page).await?;
     }
     if options.includes(Section::Start) {
         start::measure(options, page).await?;

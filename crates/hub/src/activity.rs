@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use isobar_model::ids::{ApiKeyId, DeviceKey, UserId};
+use isobar_model::ids::{ApiKeyId, DeviceRef, UserId};
 use isobar_model::time::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -45,11 +45,11 @@ impl Activity {
         self.api_keys.lock().insert(key, now);
     }
 
-    fn take_devices(&self, most: usize) -> Vec<(DeviceKey, Timestamp)> {
+    fn take_devices(&self, most: usize) -> Vec<(DeviceRef, Timestamp)> {
         let mut waiting = self.devices.lock();
         let count = waiting.len().min(most);
         let taken = waiting.drain(..count);
-        taken.map(|entry| (entry.device.key, Timestamp::from_millis(entry.active.swap(0, Ordering::Relaxed)))).collect()
+        taken.map(|entry| (entry.device, Timestamp::from_millis(entry.active.swap(0, Ordering::Relaxed)))).collect()
     }
 }
 
@@ -81,7 +81,10 @@ impl Hub {
         // Losing a moment of activity to a registry that is down harms nobody: the next event brings a newer one.
         let written = async {
             if !seen.is_empty() {
-                registry.devices_touch(&seen).await?;
+                let touched: Vec<_> = seen.iter().map(|(device, at)| (device.key, *at)).collect();
+                let written = registry.devices_touch(&touched).await;
+                seen.iter().for_each(|(device, _)| self.device_row_changed(device.id));
+                written?;
             }
             if !users.is_empty() {
                 registry.users_touch(&users).await?;

@@ -110,8 +110,8 @@ impl Hub {
     pub async fn device_fetch(&self, principal: &Principal, id: DeviceId, last: LastChoice) -> Result<DeviceView> {
         let (pass, entry) = self.device_read(principal, id).await?;
         self.0.outbox.settled(entry.device.key).await;
-        let device = self.0.registry.device_fetch(&pass).await.told()?.ok_or(Error::Missing("device"))?;
-        self.dressed(device, Some(&entry), &pass, &last).await
+        let device = self.device_shown(&pass, &entry).await?;
+        self.dressed((*device).clone(), Some(&entry), &pass, &last).await
     }
 
     /// Adds what the registry does not know: last values, and activity that is not written yet.

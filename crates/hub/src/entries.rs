@@ -51,6 +51,8 @@ pub(crate) struct DeviceEntry {
     pub written: AtomicU64,
     /// Whether the registry does not know yet what the device has stored.
     pub uncounted: AtomicBool,
+    /// Grows when the device's row in the registry changes beneath the entry.
+    pub row: AtomicU64,
     /// The one entry of its device that runs go by.
     in_force: AtomicBool,
 }
@@ -164,6 +166,7 @@ pub(crate) fn entry_of(
         stored: AtomicU64::new(0),
         written: AtomicU64::new(0),
         uncounted: AtomicBool::new(false),
+        row: AtomicU64::new(0),
         in_force: AtomicBool::new(false),
     })
 }

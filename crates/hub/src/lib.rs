@@ -45,6 +45,7 @@ mod retention;
 mod sessions;
 mod setting_bulk;
 mod settings;
+mod shown;
 mod side_runs;
 mod throttle;
 mod tokens;
@@ -133,6 +134,7 @@ struct Inner {
     link_quota: throttle::Quota<(UserId, Purpose)>,
     changes: one_by_one::OneByOne,
     entries: entries::Entries,
+    shown: shown::Shown,
     rates: gate::Rates,
     live: live::Live,
     outbox: outbox::Outbox,
@@ -168,6 +170,7 @@ impl Hub {
             link_quota: throttle::Quota::new(LINKS_MAX),
             changes: one_by_one::OneByOne::new(),
             entries: entries::Entries::new(),
+            shown: shown::Shown::new(),
             rates: gate::Rates::new(&parts.settings.rate_limit),
             live: live::Live::new(),
             outbox: outbox::Outbox::new(),

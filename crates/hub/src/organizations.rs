@@ -96,6 +96,7 @@ impl Hub {
             return Err(Error::Forbidden("limits are set from an organization above".to_owned()));
         }
         let to = self.new_parent(caller, &old, input.parent).await?;
+        let is_renamed = input.name != old.name;
         let change = OrganizationChange {
             name: input.name,
             description: input.description,
@@ -109,7 +110,8 @@ impl Hub {
             StoreError::Limit(why) => Error::invalid("parentId", why),
             other => from_store(other),
         })?;
-        if to.is_some() {
+        // Its devices show its name.
+        if to.is_some() || is_renamed {
             self.organization_changed(id);
         }
         if limits || to.is_some() {

@@ -279,7 +279,10 @@ impl Hub {
             location: work.location.and_then(|(latitude, longitude)| Location::new(latitude, longitude)),
         };
         if report != DeviceReport::default() {
-            registry.device_report(&pass, &report, now).await?;
+            let told = registry.device_report(&pass, &report, now).await;
+            // Even if it failed: it may have been done.
+            self.device_row_changed(device.id);
+            told?;
         }
         Ok(())
     }

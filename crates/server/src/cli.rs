@@ -28,6 +28,24 @@ pub enum Command {
     /// Change users while the platform does not run
     #[command(subcommand)]
     User(UserCommand),
+    /// Copy all state into a folder, while the platform runs or not
+    Backup {
+        /// Where to: a new or empty folder
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Bring a backup back into an empty data folder
+    Restore {
+        /// The backup
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Look whether all that is stored is sound, while the platform runs or not
+    Check(Place),
     /// Run a fleet of devices against a running server
     Simulate(SimulateOptions),
 }

@@ -5,8 +5,9 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 /// The layout of a data folder that this program writes. Raised when an older program could no longer read it.
-const LAYOUT_VERSION: u32 = 1;
-const LOCK_FILE: &str = "isobar.lock";
+pub const LAYOUT_VERSION: u32 = 1;
+/// The file that is locked by the process that has the folder.
+pub const LOCK_FILE: &str = "isobar.lock";
 const VERSION_FILE: &str = "VERSION";
 
 /// A data folder that is ours until it is dropped.
@@ -124,7 +125,7 @@ fn check_version(folder: &Path) -> Result<(), FolderError> {
 }
 
 /// Writes a file so that after a crash it is there as a whole or not at all.
-fn write_whole(path: &Path, content: &str) -> io::Result<()> {
+pub fn write_whole(path: &Path, content: &str) -> io::Result<()> {
     let temporary = path.with_extension("new");
     let mut file = File::create(&temporary)?;
     file.write_all(content.as_bytes())?;

@@ -8,6 +8,8 @@ mod logging;
 mod runtime;
 mod serve;
 mod simulate;
+mod stores;
+mod upkeep;
 mod user;
 
 use std::process::ExitCode;
@@ -19,7 +21,7 @@ use clap::Parser as _;
 static ALLOCATOR: allocator::Mimalloc = allocator::Mimalloc;
 
 /// Why the program ends without having done what it was asked.
-type Failure = Box<dyn std::error::Error>;
+type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
     let outcome = match cli::Cli::parse().command {
@@ -30,6 +32,9 @@ fn main() -> ExitCode {
         cli::Command::User(cli::UserCommand::ResetPassword { name, place }) => {
             user::reset_password(&place.into(), &name).and_then(|told| print(&told))
         }
+        cli::Command::Backup { folder, place } => upkeep::backup(&place.into(), &folder).and_then(|told| say(&told)),
+        cli::Command::Restore { folder, place } => upkeep::restore(&place.into(), &folder).and_then(|told| say(&told)),
+        cli::Command::Check(place) => upkeep::check(&place.into()).and_then(|told| say(&told)),
         cli::Command::Simulate(options) => simulate::run(options),
     };
     match outcome {
@@ -49,6 +54,11 @@ fn print(text: &str) -> Result<bool, Failure> {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(true),
     }
+}
+
+/// Prints what came of a task; what is not sound is a failure.
+fn say(told: &upkeep::Told) -> Result<bool, Failure> {
+    Ok(print(&told.text)? && told.sound)
 }
 
 fn check_config(flags: &config::Flags) -> Result<bool, Failure> {

@@ -2,7 +2,6 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use isobar_http::HttpSettings;
@@ -11,18 +10,17 @@ use isobar_hub::{Hub, Parts, RateLimits, Started};
 use isobar_model::chance::Chance;
 use isobar_model::time::Clock;
 use isobar_outlets::mail::Mailer;
-use isobar_store::registry::Registry;
-use isobar_store::telemetry::Telemetry;
-use isobar_store::telemetry::embedded::{Embedded, Options};
 
 use crate::config::{self, Settings};
 use crate::folder::DataFolder;
+use crate::stores::Stores;
+use crate::upkeep::control::Control;
 use crate::{Failure, logging, runtime};
 
 /// Sets the first administrator's password.
 const ADMIN_PASSWORD_VARIABLE: &str = "ISOBAR_ADMIN_PASSWORD";
 /// Where e-mails are written when there is no server for them, beneath the data folder.
-const MAIL_FOLDER: &str = "mail";
+pub const MAIL_FOLDER: &str = "mail";
 /// What still blocks a thread when everything is closed gets this long.
 const LAST_THREADS: Duration = Duration::from_secs(5);
 
@@ -61,43 +59,22 @@ async fn serve(settings: &Settings, folder: &DataFolder) -> Result<(), Failure> 
     .await?;
     folder.stamp()?;
     let app = isobar_http::app(hub.clone(), http_settings(settings), metrics);
+    let control =
+        Control::open(&settings.data).map(|control| tokio::spawn(control.serve(settings.clone(), stores.clone())));
     // Whoever reads that we are ready may tell us to stop in the next moment.
     let stop = runtime::StopSignals::catch()?;
     announce(address, first_password.as_deref())?;
     let served = isobar_http::serve(listener, app, stop.wait()).await;
+    if let Some(control) = control {
+        control.abort();
+        // It was told to end; that it did so is all there is to wait for.
+        let _ = control.await;
+    }
     hub.stop().await;
     drop(hub);
     stores.close().await?;
     tracing::info!("stopped");
     Ok(served?)
-}
-
-/// What the platform remembers with.
-struct Stores {
-    registry: Registry,
-    telemetry: Arc<dyn Telemetry>,
-}
-
-impl Stores {
-    async fn open(settings: &Settings) -> Result<Self, Failure> {
-        let registry = Registry::open(&settings.registry)
-            .await
-            .map_err(|error| format!("the registry cannot be opened: {error}"))?;
-        let options = Options { queue_max_events: u64::from(settings.queue_max_events), ..Options::default() };
-        let path = settings.telemetry.clone();
-        // Opening replays what was not yet written to tables: it may block for a while.
-        let telemetry =
-            tokio::task::spawn_blocking(move || Embedded::open(&path, options)).await?.map_err(|error| {
-                format!("the telemetry store {} cannot be opened: {error}", settings.telemetry.display())
-            })?;
-        Ok(Self { registry, telemetry: Arc::new(telemetry) })
-    }
-
-    async fn close(self) -> Result<(), Failure> {
-        let telemetry = self.telemetry.close().await;
-        self.registry.close().await?;
-        Ok(telemetry?)
-    }
 }
 
 fn hub_settings(settings: &Settings, address: SocketAddr) -> isobar_hub::Settings {

@@ -118,6 +118,27 @@ async fn a_backup_is_a_store() {
     assert_eq!(given::texts(&store, &device, "log", ValueQuery::default()).await.1, 2);
 }
 
+#[tokio::test]
+async fn what_was_stored_deleted_and_forgotten_is_examined_and_found_sound() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder);
+    let (kept, emptied, forgotten) = (given::device(), given::device(), given::device());
+    for n in 0..100 {
+        for device in [&kept, &emptied, &forgotten] {
+            given::store(&store, device, n, "log", "1").await;
+        }
+    }
+    store.series_delete(&emptied, None).await.unwrap();
+    store.forget(&forgotten).await.unwrap();
+    let seen = store.examine().await.unwrap();
+    assert_eq!((seen.faults, seen.faults_found, seen.values), (Vec::<String>::new(), 0, 100));
+    assert!(seen.devices.contains(&kept.target().key) && !seen.devices.contains(&forgotten.target().key));
+    // Half a year on, history is gone from beneath the timelines.
+    store.retain(isobar_model::time::Timestamp::from_millis(i64::MAX >> 20)).await.unwrap();
+    let seen = store.examine().await.unwrap();
+    assert_eq!((seen.faults, seen.events, seen.values), (Vec::<String>::new(), 0, 100));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_beyond_what_one_pass_keeps_is_exact() {
     let folder = tempfile::tempdir().unwrap();

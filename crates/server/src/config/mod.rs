@@ -178,6 +178,12 @@ pub fn load_from(flags: &Flags, environment: impl Iterator<Item = (String, Strin
 }
 
 impl Settings {
+    /// The registry's file, if it is SQLite's.
+    pub fn sqlite_file(&self) -> Option<PathBuf> {
+        let path = self.registry.strip_prefix("sqlite:")?;
+        Some(PathBuf::from(path.strip_prefix("//").unwrap_or(path)))
+    }
+
     /// Reads all settings, noting every fault; none only beside a fault.
     fn read(layers: &mut Layers) -> Option<Self> {
         let listen = layers.parsed("listen", |text| {

@@ -33,6 +33,7 @@ mod rubbish;
 mod sessions;
 mod settings;
 mod settings_bulk;
+mod shown;
 mod streams;
 mod support;
 mod usage;

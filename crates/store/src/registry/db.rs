@@ -21,7 +21,7 @@ const ACQUIRE_WAIT: Duration = Duration::from_secs(10);
 const SQLITE_BUSY_WAIT: Duration = Duration::from_secs(10);
 /// What each connection to SQLite keeps of the file, in KiB (a negative number of pages means that). Nothing is mapped:
 /// each connection would map all of it, and the process would count as large as the file times the connections.
-const SQLITE_CACHE: &str = "-8192";
+const SQLITE_CACHE: &str = "-16384";
 
 /// The connections of a registry.
 #[derive(Clone, Debug)]
@@ -42,6 +42,16 @@ impl Db {
             return Self::open_postgres(address).await;
         }
         Err(StoreError::unavailable("a registry's address begins with sqlite: or postgres://"))
+    }
+
+    /// As [`Db::open`], but a SQLite file must be there.
+    pub(super) async fn open_existing(address: &str) -> Result<Self> {
+        if let Some(path) = address.strip_prefix("sqlite:").map(plain)
+            && !std::path::Path::new(path).is_file()
+        {
+            return Err(StoreError::unavailable(format!("there is no file {path}")));
+        }
+        Self::open(address).await
     }
 
     async fn open_sqlite(path: &str) -> Result<Self> {
@@ -106,8 +116,13 @@ fn quiet(address: &str) -> ConnectOptions {
     options
 }
 
+/// The path of a SQLite file, which may be written as in a URL.
+fn plain(path: &str) -> &str {
+    path.strip_prefix("//").unwrap_or(path)
+}
+
 fn sqlite(path: &str, connections: u32) -> ConnectOptions {
-    let path = path.strip_prefix("//").unwrap_or(path).to_owned();
+    let path = plain(path).to_owned();
     // The path goes in beside the address, so that no character of it means anything.
     let mut options = quiet("sqlite:registry");
     options.max_connections(connections).map_sqlx_sqlite_opts(move |sqlite| {

@@ -31,9 +31,10 @@ const LISTING: Listing = Listing {
 
 const LAST_ACTIVE: &str = "a.last_active";
 
-/// What one step along an order costs, as against one device gathered and sorted.
-const WALK_STEP: f64 = 0.35;
-const GATHER_STEP: f64 = 1.5;
+/// What one step along an order costs, as against one device gathered and sorted: in microseconds, measured on SQLite
+/// with 100,000 devices.
+const WALK_STEP: f64 = 0.1;
+const GATHER_STEP: f64 = 1.0;
 /// A search that finds no more devices than this takes them all at once.
 const FOUND_AT_ONCE_MAX: u32 = 500;
 /// A part of the tree with less than this share of all devices is searched device by device.
@@ -73,17 +74,23 @@ async fn page(connection: &impl ConnectionTrait, scope: &Scope, request: &ListRe
     }
     match &request.search {
         Some(text) => search(connection, scope, &extent, &keys, text, request.page).await,
-        None => {
-            let total = extent.within;
-            let ids = if walking_is_cheaper(&keys, &extent, request.page) {
-                walk(connection, &keys, "", outside_left_out(connection, scope, &extent, "d"), total, request.page)
-                    .await?
-            } else {
-                gather(connection, &keys, scope, None, total, request.page).await?
-            };
-            Ok((ids, total))
-        }
+        None => Ok((all_within(connection, scope, &extent, &keys, request.page).await?, extent.within)),
     }
+}
+
+/// A page of all devices of the part of the tree.
+async fn all_within(
+    connection: &impl ConnectionTrait,
+    scope: &Scope,
+    extent: &Extent,
+    keys: &Keys,
+    page: PageRequest,
+) -> Result<Vec<DeviceId>> {
+    if walking_is_cheaper(keys, extent, page) {
+        let condition = outside_left_out(connection, scope, extent, "d");
+        return walk(connection, keys, "", condition, extent.within, page).await;
+    }
+    gather(connection, keys, scope, None, extent.within, page).await
 }
 
 /// Organizations know how many devices they have: nothing is counted but them.
@@ -209,6 +216,10 @@ async fn search(
         return Ok((sorted(connection, keys, &few, page).await?, total));
     }
     let total = count(connection, Sql::new(" FROM device_search s WHERE ").then(matching.clone())).await?;
+    if total == extent.within {
+        // What finds everything leaves nothing out.
+        return Ok((all_within(connection, scope, extent, keys, page).await?, total));
+    }
     let ids = if keys.len() == 2 && total * DENSE_SHARE > extent.everywhere {
         let condition = Sql::new("s.key = d.key AND ").then(matching);
         walk(connection, keys, "CROSS JOIN device_search s", condition, total, page).await?

@@ -29,6 +29,7 @@ mod settings;
 mod sign_ins;
 mod specifications;
 mod sql;
+mod upkeep;
 mod usage;
 mod users;
 
@@ -49,6 +50,7 @@ pub use projects::NewProject;
 pub use provisioning::{NewTagged, Provisioned};
 pub use settings::SettingWrite;
 pub use sign_ins::ADDRESSES_MAX;
+pub use upkeep::DeviceNumbers;
 pub use usage::{Alert, LimitedOrganization, Used};
 pub use users::{NewPassword, NewUserRow, UserChange};
 

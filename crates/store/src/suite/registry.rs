@@ -25,6 +25,7 @@ mod places;
 mod projects;
 mod settings;
 mod tree;
+mod upkeep;
 mod usage;
 
 pub use alarms::*;
@@ -43,6 +44,7 @@ pub use places::*;
 pub use projects::*;
 pub use settings::*;
 pub use tree::*;
+pub use upkeep::*;
 pub use usage::*;
 
 /// Hands every scene to a macro, which makes a test of each.
@@ -108,6 +110,8 @@ macro_rules! registry_scenes {
             a_project_moves_and_goes
             a_device_is_kept_as_it_was_given
             a_number_is_never_given_twice
+            a_used_registry_is_sound
+            a_copy_is_a_registry
             fifty_devices_at_the_same_time
             a_limit_holds_for_the_whole_subtree
             the_last_place_is_taken_once

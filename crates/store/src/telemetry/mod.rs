@@ -7,6 +7,7 @@
 //! - `createdAt` never runs backwards within a series, `totalDocs` is exact.
 
 pub mod embedded;
+mod examined;
 mod query;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use isobar_model::json::RawJson;
 use isobar_model::page::{Page, PageRequest, TimeRange};
 use isobar_model::time::Timestamp;
 
+pub use examined::Examined;
 pub use query::{Filter, FilterField, Operand, Operator, ValueChunk, ValueCursor, ValueQuery, ValueSort};
 
 use crate::error::Result;

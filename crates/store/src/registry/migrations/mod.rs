@@ -18,7 +18,17 @@ pub(super) async fn migrate(tx: &DatabaseTransaction) -> Result<()> {
         one(tx, Sql::new("SELECT pg_advisory_xact_lock(?)").bind(POSTGRES_LOCK)).await?;
     }
     run(tx, Sql::new("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)")).await?;
-    let row = one(tx, Sql::new("SELECT coalesce(max(version), 0) AS version FROM schema_version")).await?;
+    let found = found(tx).await?;
+    for (version, step) in (1..).zip(STEPS).filter(|(version, _)| *version > found) {
+        tx.execute_unprepared(&spelled(step, dialect)).await.map_err(failure)?;
+        run(tx, Sql::new("INSERT INTO schema_version (version) VALUES (?)").bind(version)).await?;
+    }
+    Ok(())
+}
+
+/// The version of the schema that is there. A newer one is refused.
+pub(super) async fn found(connection: &impl ConnectionTrait) -> Result<u64> {
+    let row = one(connection, Sql::new("SELECT coalesce(max(version), 0) AS version FROM schema_version")).await?;
     let found = row.map_or(Ok(0), |row| row.count("version"))?;
     let known = STEPS.len() as u64;
     if found > known {
@@ -26,11 +36,7 @@ pub(super) async fn migrate(tx: &DatabaseTransaction) -> Result<()> {
             "the registry has version {found}, and this version of Isobar reads up to {known}"
         )));
     }
-    for (version, step) in (1..).zip(STEPS).filter(|(version, _)| *version > found) {
-        tx.execute_unprepared(&spelled(step, dialect)).await.map_err(failure)?;
-        run(tx, Sql::new("INSERT INTO schema_version (version) VALUES (?)").bind(version)).await?;
-    }
-    Ok(())
+    Ok(found)
 }
 
 /// The step in the words of a dialect.

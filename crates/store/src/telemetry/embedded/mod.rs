@@ -7,6 +7,7 @@
 mod cache;
 mod device;
 mod engine;
+mod examine;
 mod export;
 mod history;
 mod keys;
@@ -43,7 +44,8 @@ use self::reclaim::Reclaim;
 use self::rows::{Parts, Rows, damaged, failed};
 use self::writer::{Permit, Shared, Writer};
 use super::{
-    Commit, HistoryQuery, Memory, OutboxEntry, QueueQuery, Ran, Series, Telemetry, ValueChunk, ValueCursor, ValueQuery,
+    Commit, Examined, HistoryQuery, Memory, OutboxEntry, QueueQuery, Ran, Series, Telemetry, ValueChunk, ValueCursor,
+    ValueQuery,
 };
 use crate::error::{Result, StoreError};
 
@@ -137,6 +139,12 @@ impl Embedded {
             checkpoint.create_checkpoint(to).map_err(failed)
         })
         .await
+    }
+
+    /// Reads everything once, verifies every checksum and looks for what refers to nothing. Of a moment: it may run
+    /// beside everything else.
+    pub async fn examine(&self) -> Result<Examined> {
+        self.reading(|core, cancel| examine::everything(&core.db, cancel)).await
     }
 
     /// Runs something that may touch the disk on a thread that may wait.

@@ -1,0 +1,74 @@
+//! What the platform remembers with, opened as the settings say.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use isobar_store::registry::Registry;
+use isobar_store::telemetry::Telemetry as _;
+use isobar_store::telemetry::embedded::{Embedded, Options};
+
+use crate::Failure;
+use crate::config::Settings;
+
+/// The file by which a folder is known as one of RocksDB's.
+const TELEMETRY_MARK: &str = "CURRENT";
+
+/// Both stores. Cloning shares them.
+#[derive(Clone)]
+pub struct Stores {
+    pub registry: Registry,
+    pub telemetry: Arc<Embedded>,
+}
+
+impl Stores {
+    /// Opens both; what is missing is made, what is older is brought up to date.
+    pub async fn open(settings: &Settings) -> Result<Self, Failure> {
+        let registry = Registry::open(&settings.registry).await;
+        let registry = registry.map_err(|error| format!("the registry cannot be opened: {error}"))?;
+        Ok(Self { registry, telemetry: open_telemetry(settings).await? })
+    }
+
+    /// Opens both as they are: nothing is made and nothing is changed.
+    pub async fn open_as_they_are(settings: &Settings) -> Result<Self, Failure> {
+        let registry = Registry::open_as_it_is(&settings.registry).await;
+        let registry = registry.map_err(|error| format!("the registry cannot be opened: {}", whole(&error)))?;
+        if !is_telemetry(&settings.telemetry) {
+            return Err(format!("there is no telemetry store in {}", settings.telemetry.display()).into());
+        }
+        Ok(Self { registry, telemetry: open_telemetry(settings).await? })
+    }
+
+    /// Closes both.
+    pub async fn close(self) -> Result<(), Failure> {
+        let telemetry = self.telemetry.close().await;
+        self.registry.close().await?;
+        Ok(telemetry?)
+    }
+}
+
+/// Whether a folder holds a telemetry store.
+pub fn is_telemetry(folder: &Path) -> bool {
+    folder.join(TELEMETRY_MARK).is_file()
+}
+
+/// Opening replays what was not yet written to tables: it may block for a while.
+async fn open_telemetry(settings: &Settings) -> Result<Arc<Embedded>, Failure> {
+    let options = Options { queue_max_events: u64::from(settings.queue_max_events), ..Options::default() };
+    let path = settings.telemetry.clone();
+    let opened = tokio::task::spawn_blocking(move || Embedded::open(&path, options)).await?;
+    let told =
+        |error| format!("the telemetry store {} cannot be opened: {}", settings.telemetry.display(), whole(&error));
+    Ok(Arc::new(opened.map_err(told)?))
+}
+
+/// A failure with its causes, for an operator.
+pub fn whole(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text.push_str(": ");
+        text.push_str(&next.to_string());
+        cause = next.source();
+    }
+    text
+}

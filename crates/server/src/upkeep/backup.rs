@@ -1,0 +1,116 @@
+//! A copy of everything, consistent in itself, while the platform runs or not.
+
+use std::path::{Path, PathBuf};
+
+use isobar_model::time::Clock;
+use serde_json::{Value, json};
+
+use super::{Told, files};
+use crate::Failure;
+use crate::config::Settings;
+use crate::folder::{LAYOUT_VERSION, write_whole};
+use crate::serve::MAIL_FOLDER;
+use crate::stores::Stores;
+
+/// Where the parts lie in a backup.
+pub const REGISTRY: &str = "registry.db";
+pub const TELEMETRY: &str = "telemetry";
+pub const MAIL: &str = "mail";
+/// Written last: a folder without it is no whole backup.
+const MARK: &str = "BACKUP";
+
+/// What a backup says of itself.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    /// Whether the registry is in it; else it is PostgreSQL's.
+    pub with_registry: bool,
+    /// When it was finished.
+    pub at: String,
+}
+
+impl Mark {
+    /// The mark of a backup that is whole, and that this program can read.
+    pub fn read(folder: &Path) -> Result<Self, Failure> {
+        let name = folder.display();
+        let text = std::fs::read_to_string(folder.join(MARK))
+            .map_err(|error| format!("{name} is no backup, or one that was not finished ({MARK}: {error})"))?;
+        let mark: Value = serde_json::from_str(&text).map_err(|error| format!("{name}/{MARK} is damaged: {error}"))?;
+        let layout = mark["layout"].as_u64().ok_or_else(|| format!("{name}/{MARK} is damaged: it has no layout"))?;
+        if layout > u64::from(LAYOUT_VERSION) {
+            return Err(format!(
+                "{name} was made by isobar {} (layout {layout}; this one knows {LAYOUT_VERSION}); restore it with that version",
+                mark["version"].as_str().unwrap_or("of a newer version")
+            )
+            .into());
+        }
+        Ok(Self {
+            with_registry: mark["registry"] == "sqlite",
+            at: mark["at"].as_str().unwrap_or("an unknown moment").to_owned(),
+        })
+    }
+
+    fn write(&self, folder: &Path) -> Result<(), Failure> {
+        let registry = if self.with_registry { "sqlite" } else { "postgres" };
+        let version = env!("CARGO_PKG_VERSION");
+        let mark = json!({"layout": LAYOUT_VERSION, "version": version, "registry": registry, "at": self.at});
+        write_whole(&folder.join(MARK), &format!("{mark:#}\n"))?;
+        Ok(())
+    }
+}
+
+/// Copies everything into a folder, which is made, or is there and empty.
+pub async fn into_folder(settings: &Settings, stores: &Stores, to: &Path) -> Result<Told, Failure> {
+    let unfinished = Unfinished::begin(to)?;
+    // First telemetry, then the registry: see the module above.
+    let copied = stores.telemetry.backup(&to.join(TELEMETRY)).await;
+    copied.map_err(|error| format!("telemetry cannot be copied: {}", crate::stores::whole(&error)))?;
+    let with_registry = stores.registry.backup(&to.join(REGISTRY)).await;
+    let with_registry =
+        with_registry.map_err(|error| format!("the registry cannot be copied: {}", crate::stores::whole(&error)))?;
+    let (mail, folder) = (settings.data.join(MAIL_FOLDER), to.to_owned());
+    let mark = Mark { with_registry, at: Clock::System.now().to_string() };
+    let bytes = tokio::task::spawn_blocking(move || -> Result<u64, String> {
+        let finish = || -> Result<u64, Failure> {
+            files::copy_folder(&mail, &folder.join(MAIL))?;
+            let bytes = files::sync_folder(&folder)?;
+            mark.write(&folder)?;
+            Ok(bytes)
+        };
+        finish().map_err(|error| error.to_string())
+    });
+    let bytes = bytes.await??;
+    unfinished.finish();
+    let mut text = format!("The backup is in {} ({:.1} MB).\n", to.display(), bytes as f64 / 1e6);
+    if !with_registry {
+        text.push_str(
+            "The registry is not in it: it is PostgreSQL's. Dump it now, with pg_dump; a dump from before this backup \
+             does not fit to it.\n",
+        );
+    }
+    Ok(Told { text, sound: true })
+}
+
+/// A backup that is emptied again unless it is finished, whatever ends it.
+struct Unfinished {
+    folder: PathBuf,
+    ours: bool,
+}
+
+impl Unfinished {
+    fn begin(folder: &Path) -> Result<Self, Failure> {
+        files::make_empty(folder)?;
+        Ok(Self { folder: folder.to_owned(), ours: true })
+    }
+
+    fn finish(mut self) {
+        self.ours = false;
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if self.ours {
+            files::clear(&self.folder);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! How a command speaks to the process that serves: a socket in the data folder, for the folder's owner alone. One
+//! process at a time may open the stores, so it is the one that must copy them.
+//!
+//! One line of JSON goes in, one comes out: `{"backup": "/a/folder"}` or `{"check": true}`; `{"text": …, "sound": …}` or
+//! `{"failed": …}`.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+
+use super::{Task, Told};
+use crate::Failure;
+use crate::config::Settings;
+use crate::stores::Stores;
+
+const SOCKET: &str = "isobar.sock";
+/// Whoever connects says what it wants within this time.
+const ASK_TIME: Duration = Duration::from_secs(10);
+/// Bytes of a request or an answer: a path, or a list of faults.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+/// Longer paths do not fit into the address of a socket.
+const ADDRESS_BYTES_MAX: usize = 100;
+
+/// The socket of a data folder by a name that is short enough. The folder stays open as long as the name is used.
+struct Place {
+    path: PathBuf,
+    _folder: Option<File>,
+}
+
+impl Place {
+    fn of(data: &Path) -> io::Result<Self> {
+        let path = data.join(SOCKET);
+        if path.as_os_str().len() <= ADDRESS_BYTES_MAX {
+            return Ok(Self { path, _folder: None });
+        }
+        let folder = File::open(data)?;
+        let path = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(SOCKET);
+        Ok(Self { path, _folder: Some(folder) })
+    }
+}
+
+/// The socket of the process that has the data folder. It goes when this is dropped.
+pub struct Control {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Control {
+    /// Opens it. Where the file system has no sockets the platform runs without, and says so.
+    pub fn open(data: &Path) -> Option<Self> {
+        let opened = || -> io::Result<Self> {
+            let (place, path) = (Place::of(data)?, data.join(SOCKET));
+            // What a process left that was killed: the folder is ours now.
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let listener = UnixListener::bind(&place.path)?;
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+            Ok(Self { listener, path })
+        };
+        opened().map_err(|error| tracing::warn!(%error, "no backup while this runs: {SOCKET} cannot be made")).ok()
+    }
+
+    /// Does what it is asked, one thing after the other. It ends when it is dropped.
+    pub async fn serve(self, settings: Settings, stores: Stores) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, _)) => {
+                    if let Err(error) = answer(stream, &settings, &stores).await {
+                        tracing::warn!(%error, "{SOCKET}: a command was not answered");
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "{SOCKET}");
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // The next process removes it, if it is still there.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+async fn answer(mut stream: UnixStream, settings: &Settings, stores: &Stores) -> Result<(), Failure> {
+    // Between the making of the socket and the change of its mode others could have come in.
+    let peer = stream.peer_cred()?.uid();
+    if peer != 0 && peer != rustix::process::geteuid().as_raw() {
+        return Err(format!("user {peer} is not who runs this").into());
+    }
+    let (read, mut write) = stream.split();
+    let mut lines = BufReader::new(read.take(LINE_BYTES_MAX));
+    let mut line = String::new();
+    tokio::time::timeout(ASK_TIME, lines.read_line(&mut line)).await.map_err(|_| "nothing was asked")??;
+    let task = read_task(&line).ok_or("what was asked cannot be read")?;
+    tracing::info!(?task, "asked for");
+    let mut more = [0];
+    let done = tokio::select! {
+        done = task.run(settings, stores) => done,
+        _ = lines.read(&mut more) => return Err("whoever asked has gone".into()),
+    };
+    let told = match done {
+        Ok(Told { text, sound }) => json!({"text": text, "sound": sound}),
+        Err(failure) => json!({"failed": failure.to_string()}),
+    };
+    Ok(write.write_all(format!("{told}\n").as_bytes()).await?)
+}
+
+fn read_task(line: &str) -> Option<Task> {
+    let asked: Value = serde_json::from_str(line).ok()?;
+    match (asked["backup"].as_str(), asked["check"].as_bool()) {
+        (Some(folder), _) => Some(Task::Backup(PathBuf::from(folder))),
+        (None, Some(true)) => Some(Task::Check),
+        _ => None,
+    }
+}
+
+/// Has the process that serves do it. None: nobody serves this folder.
+pub async fn ask(data: &Path, task: &Task) -> Result<Option<Told>, Failure> {
+    let place = Place::of(data)?;
+    let mut stream = match UnixStream::connect(&place.path).await {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => return Ok(None),
+        stream => stream.map_err(|error| format!("{}: {error}", data.join(SOCKET).display()))?,
+    };
+    let asked = match task {
+        Task::Backup(folder) => json!({"backup": folder.to_str().ok_or("the folder's name is not UTF-8")?}),
+        Task::Check => json!({"check": true}),
+    };
+    stream.write_all(format!("{asked}\n").as_bytes()).await?;
+    let mut line = String::new();
+    BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut line).await?;
+    let told: Value =
+        serde_json::from_str(&line).map_err(|_| "the running isobar ended before it was done; its log says more")?;
+    match (told["failed"].as_str(), told["text"].as_str(), told["sound"].as_bool()) {
+        (Some(failed), _, _) => Err(failed.into()),
+        (None, Some(text), Some(sound)) => Ok(Some(Told { text: text.to_owned(), sound })),
+        _ => Err("the running isobar gave an answer that cannot be read: it is of another version".into()),
+    }
+}

@@ -1,0 +1,80 @@
+//! `isobar backup`, `restore`, `check`: what an operator does to the state as a whole (contract: The program).
+//!
+//! A backup takes telemetry first and the registry afterwards. So every event in it has its device, and no number of a
+//! device is given out again that telemetry knows already. What the registry learnt in between from later events, it
+//! keeps; what waits in the outbox is carried over once more when the restored platform starts.
+
+mod backup;
+mod check;
+pub mod control;
+mod files;
+mod restore;
+
+use std::path::{Path, PathBuf};
+
+pub use restore::restore;
+
+use crate::config::{self, Flags, Settings};
+use crate::folder::DataFolder;
+use crate::stores::Stores;
+use crate::{Failure, logging, runtime};
+
+/// What is asked for: of stores that are open, here or in the process that serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// A copy into this folder.
+    Backup(PathBuf),
+    /// Whether everything is sound.
+    Check,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// For the operator; it ends with a line's end.
+    pub text: String,
+    /// Whether nothing was found to be damaged.
+    pub sound: bool,
+}
+
+impl Task {
+    /// Does it.
+    pub async fn run(&self, settings: &Settings, stores: &Stores) -> Result<Told, Failure> {
+        match self {
+            Self::Backup(to) => backup::into_folder(settings, stores, to).await,
+            Self::Check => check::everything(stores).await,
+        }
+    }
+}
+
+/// `isobar backup DIR`
+pub fn backup(flags: &Flags, to: &Path) -> Result<Told, Failure> {
+    // The process that serves may have another working folder.
+    run(flags, &Task::Backup(std::path::absolute(to)?))
+}
+
+/// `isobar check`
+pub fn check(flags: &Flags) -> Result<Told, Failure> {
+    run(flags, &Task::Check)
+}
+
+/// Has the running server do it; without one, does it here.
+fn run(flags: &Flags, task: &Task) -> Result<Told, Failure> {
+    let settings = config::load(flags)?.settings;
+    logging::start(&settings.log);
+    // A folder that is made up on the way would only hide that the wrong one was named.
+    if !DataFolder::is_there(&settings.data) {
+        return Err(format!("{} is no data folder of isobar", settings.data.display()).into());
+    }
+    let runtime = runtime::start(1)?;
+    runtime.block_on(async {
+        if let Some(told) = control::ask(&settings.data, task).await? {
+            return Ok(told);
+        }
+        let _folder = DataFolder::take(&settings.data)?;
+        let stores = Stores::open_as_they_are(&settings).await?;
+        let told = task.run(&settings, &stores).await;
+        stores.close().await?;
+        told
+    })
+}

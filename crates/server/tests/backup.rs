@@ -1,0 +1,234 @@
+//! Backups as an operator makes them: while the platform runs under load or not, restored, and looked through for damage
+//! (contract: The program).
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
+
+mod program_support;
+
+use std::collections::HashMap;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use program_support::site::{Api, ENVIRONMENT, everything};
+use program_support::{Serving, failure, isobar, text};
+use reqwest::Method;
+use sea_orm::{ConnectOptions, ConnectionTrait as _, Database};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+const DEVICES: usize = 12;
+/// Events that are acknowledged before the backup begins.
+const BEFORE: usize = 300;
+
+/// Runs a command about a folder and a data folder.
+fn command(verb: &str, folder: Option<&Path>, data: &Path) -> Output {
+    let mut command = isobar(&[verb]);
+    command.args(folder);
+    command.arg("--data").arg(data).args(["--config", "/dev/null"]).output().unwrap()
+}
+
+fn success(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    text(&output.stdout)
+}
+
+struct Folders {
+    _all: tempfile::TempDir,
+    data: PathBuf,
+    copy: PathBuf,
+    restored: PathBuf,
+}
+
+fn folders() -> Folders {
+    let all = tempfile::tempdir().unwrap();
+    let of = |name: &str| all.path().join(name);
+    Folders { data: of("data"), copy: of("copy"), restored: of("restored"), _all: all }
+}
+
+/// A stopped platform with a device that said something.
+async fn stopped(data: &Path) -> String {
+    let serving = Serving::on(data, &ENVIRONMENT);
+    let api = Api::of(&serving).await;
+    let device = api.found(&everything(), 1).await.remove(0);
+    for n in 0..20 {
+        api.post(&device, "reading", &json!({"n": n})).await.created();
+    }
+    assert_eq!(serving.stop(), Some(0));
+    device.id
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_was_acknowledged_before_a_backup_began_is_in_it_and_nothing_is_half_there() {
+    let Folders { data, copy, restored, _all } = folders();
+    let serving = Serving::on(&data, &ENVIRONMENT);
+    let api = Api::of(&serving).await;
+    let devices = Arc::new(api.found(&everything(), DEVICES).await);
+    let acknowledged: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
+    let (next, enough) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let mut posters = JoinSet::new();
+    for place in 0..DEVICES {
+        let (api, devices, acknowledged) = (api.clone(), devices.clone(), acknowledged.clone());
+        let (next, enough) = (next.clone(), enough.clone());
+        posters.spawn(async move {
+            while !enough.load(Ordering::Relaxed) {
+                let n = next.fetch_add(1, Ordering::Relaxed);
+                let id = api.post(&devices[place], "reading", &json!({"n": n})).await.created();
+                acknowledged.lock().unwrap().insert(id, place);
+            }
+        });
+    }
+    while acknowledged.lock().unwrap().len() < BEFORE {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let before = acknowledged.lock().unwrap().clone();
+    let (from, to) = (data.clone(), copy.clone());
+    let told = tokio::task::spawn_blocking(move || success(&command("backup", Some(&to), &from))).await.unwrap();
+    assert!(told.starts_with("The backup is in "), "{told}");
+    // The platform goes on, and what it does now is not in the copy.
+    let project = api.get("/v2/projects").await["data"][0]["id"].clone();
+    let late = json!({"name": "late", "projectUuid": project});
+    let late = api.admin(Method::POST, "/v2/devices", Some(&late)).await["id"].as_str().unwrap().to_owned();
+    enough.store(true, Ordering::Relaxed);
+    while let Some(poster) = posters.join_next().await {
+        poster.unwrap();
+    }
+    assert_eq!(serving.stop(), Some(0));
+
+    let told = success(&command("restore", Some(&copy), &restored));
+    assert!(told.contains("Everything is sound."), "{told}");
+    let serving = Serving::on(&restored, &ENVIRONMENT);
+    let api = api.at(&serving);
+    let mut found: HashMap<String, usize> = HashMap::new();
+    for (place, device) in devices.iter().enumerate() {
+        let history = api.list(&format!("/v2/devices/{}/events?limit=10000&cloudEvents=false", device.id)).await;
+        let values = api.list(&format!("/v2/devices/{}/data/log?limit=10000", device.id)).await;
+        let ids = |items: &[Value]| items.iter().map(|item| item["id"].clone()).collect::<Vec<_>>();
+        assert_eq!(ids(&history), ids(&values), "an event and its value come together");
+        let status = history.first().map_or(0, |newest| newest["payload"]["n"].as_u64().unwrap() % 4 + 1);
+        let shown = api.get(&format!("/v2/devices/{}", device.id)).await["statusInt"].as_u64().unwrap();
+        assert!(history.is_empty() || (1..=4).contains(&shown), "{status} or that of a later event: {shown}");
+        found.extend(history.iter().map(|event| (event["id"].as_str().unwrap().to_owned(), place)));
+    }
+    let lost: Vec<_> = before.iter().filter(|(id, place)| found.get(*id) != Some(place)).collect();
+    assert!(lost.is_empty(), "acknowledged before the backup and not in it: {lost:?}");
+
+    // Nobody inherits what another said: the numbers of devices go on.
+    let answer = api.send(Method::GET, &format!("/v2/devices/{late}"), &[], None).await.unwrap();
+    assert_eq!(answer.status, 401, "nobody asks without credentials: {}", answer.body);
+    let fresh = json!({"name": "fresh", "projectUuid": project});
+    let fresh = api.admin(Method::POST, "/v2/devices", Some(&fresh)).await["id"].as_str().unwrap().to_owned();
+    assert!(api.list(&format!("/v2/devices/{fresh}/events")).await.is_empty());
+    assert_eq!(serving.stop(), Some(0));
+    assert!(success(&command("check", None, &restored)).contains("Everything is sound."));
+}
+
+#[tokio::test]
+async fn a_stopped_platform_is_backed_up_too_and_comes_back_with_its_mail() {
+    let Folders { data, copy, restored, _all } = folders();
+    let device = stopped(&data).await;
+    std::fs::create_dir_all(data.join("mail")).unwrap();
+    std::fs::write(data.join("mail/letter.eml"), "Dear all").unwrap();
+    success(&command("backup", Some(&copy), &data));
+    assert_eq!(std::fs::metadata(&copy).unwrap().permissions().mode() & 0o777, 0o700);
+    success(&command("restore", Some(&copy), &restored));
+    assert_eq!(std::fs::read_to_string(restored.join("mail/letter.eml")).unwrap(), "Dear all");
+    let serving = Serving::on(&restored, &ENVIRONMENT);
+    let api = Api::of(&serving).await;
+    assert_eq!(api.list(&format!("/v2/devices/{device}/data/log")).await.len(), 20);
+    assert_eq!(serving.stop(), Some(0));
+}
+
+#[tokio::test]
+async fn a_running_platform_is_looked_through_and_only_its_owner_can_ask_for_it() {
+    let Folders { data, _all, .. } = folders();
+    let serving = Serving::on(&data, &ENVIRONMENT);
+    let socket = data.join("isobar.sock");
+    assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(success(&command("check", None, &data)).contains("Everything is sound."));
+    serving.kill();
+    // What a killed process leaves does not keep the next one from anything.
+    assert!(socket.exists());
+    assert!(success(&command("check", None, &data)).contains("Everything is sound."));
+    let serving = Serving::on(&data, &ENVIRONMENT);
+    assert!(success(&command("check", None, &data)).contains("Everything is sound."));
+    assert_eq!(serving.stop(), Some(0));
+    assert!(!socket.exists());
+}
+
+#[tokio::test]
+async fn what_is_in_the_way_is_left_alone() {
+    let Folders { data, copy, restored, _all } = folders();
+    assert!(failure(&command("backup", Some(&copy), &data)).contains("no data folder"));
+    assert!(!data.exists() && !copy.exists(), "nothing is made up");
+    stopped(&data).await;
+    std::fs::create_dir_all(&copy).unwrap();
+    std::fs::write(copy.join("thesis"), "years of work").unwrap();
+    assert!(failure(&command("backup", Some(&copy), &data)).contains("is not empty"));
+    assert_eq!(std::fs::read_to_string(copy.join("thesis")).unwrap(), "years of work");
+    std::fs::remove_file(copy.join("thesis")).unwrap();
+    success(&command("backup", Some(&copy), &data));
+    assert!(failure(&command("restore", Some(&copy), &data)).contains("is not empty"));
+
+    let mark = std::fs::read_to_string(copy.join("BACKUP")).unwrap();
+    std::fs::remove_file(copy.join("BACKUP")).unwrap();
+    assert!(failure(&command("restore", Some(&copy), &restored)).contains("not finished"));
+    std::fs::write(copy.join("BACKUP"), mark.replace("\"layout\": 1", "\"layout\": 9")).unwrap();
+    assert!(failure(&command("restore", Some(&copy), &restored)).contains("layout 9"));
+    std::fs::write(copy.join("BACKUP"), mark).unwrap();
+    let registry = std::fs::read(copy.join("registry.db")).unwrap();
+    std::fs::remove_file(copy.join("registry.db")).unwrap();
+    assert!(failure(&command("restore", Some(&copy), &restored)).contains("registry.db"));
+    assert!(
+        !restored.join("telemetry").exists() || std::fs::read_dir(restored.join("telemetry")).unwrap().count() == 0
+    );
+    std::fs::write(copy.join("registry.db"), registry).unwrap();
+    success(&command("restore", Some(&copy), &restored));
+}
+
+#[tokio::test]
+async fn damage_is_found_and_named() {
+    let Folders { data, copy, restored, _all } = folders();
+    stopped(&data).await;
+    success(&command("backup", Some(&copy), &data));
+
+    // A byte of telemetry that the disk has changed.
+    let tables = std::fs::read_dir(data.join("telemetry")).unwrap().map(|entry| entry.unwrap().path());
+    let tables = tables.filter(|path| path.extension().is_some_and(|end| end == "sst"));
+    let table = tables.max_by_key(|path| path.metadata().unwrap().len()).unwrap();
+    let sound = std::fs::read(&table).unwrap();
+    let mut bytes = sound.clone();
+    bytes[20] ^= 0x55;
+    // A file of its own: the backup holds the same one under another name.
+    std::fs::remove_file(&table).unwrap();
+    std::fs::write(&table, bytes).unwrap();
+    let found = command("check", None, &data);
+    assert_eq!(found.status.code(), Some(1));
+    assert!(text(&found.stdout).contains("Damage was found") || text(&found.stderr).contains("damaged"), "{found:?}");
+    std::fs::write(&table, sound).unwrap();
+    success(&command("check", None, &data));
+
+    // A project that is gone from beneath its device, and a registry that is older than telemetry.
+    success(&command("restore", Some(&copy), &restored));
+    let address = format!("sqlite:{}", restored.join("registry.db").display());
+    let mut options = ConnectOptions::new(address);
+    options.max_connections(1);
+    let registry = Database::connect(options).await.unwrap();
+    for spoil in [
+        "PRAGMA foreign_keys = OFF",
+        "DELETE FROM projects",
+        "DELETE FROM devices",
+        "UPDATE sqlite_sequence SET seq = 0",
+    ] {
+        registry.execute_unprepared(spoil).await.unwrap();
+    }
+    registry.close().await.unwrap();
+    let found = command("check", None, &restored);
+    assert_eq!(found.status.code(), Some(1));
+    let told = text(&found.stdout);
+    for part in ["1 rows of specifications refer to rows of projects", "count other devices", "older than telemetry"] {
+        assert!(told.contains(part), "{part} is missing in: {told}");
+    }
+}

@@ -1,0 +1,45 @@
+//! What a device shows is never older than what somebody was told of, however often it was looked at before.
+
+use serde_json::json;
+
+use crate::support::designs::to_with;
+use crate::support::{TestApp, on_both_registries};
+
+on_both_registries!(
+    a_device_that_was_looked_at_shows_every_later_change,
+    a_device_shows_its_organization_by_the_new_name,
+);
+
+async fn a_device_that_was_looked_at_shows_every_later_change(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let design = json!({
+        "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [
+            to_with("state", "setStatus", json!({"status": "payload.n % 4 + 1"})),
+            to_with("state", "setValue", json!({"tag": "'n'", "value": "payload.n"})),
+        ]}},
+        "state": {"type": "deviceMeta"},
+    });
+    let project = ana.designs(design).await;
+    let device = ana.creates_device_of(&project, "fridge").await;
+    for n in 0..20 {
+        device.posts("reading", json!({"n": n})).await.created();
+        let shown = ana.get(&device.url()).await.ok();
+        assert_eq!((&shown["statusInt"], &shown["meta"]["n"]), (&json!(n % 4 + 1), &json!(n)));
+        assert!(shown["lastActive"].is_string());
+        let body = json!({"name": format!("fridge {n}"), "projectUuid": project});
+        ana.put(&device.url(), body).await.ok();
+        assert_eq!(ana.get(&device.url()).await.ok()["name"], format!("fridge {n}"));
+        assert_eq!(device.get(&device.url()).await.ok()["name"], format!("fridge {n}"));
+    }
+    ana.delete(&device.url()).await.no_content();
+    ana.get(&device.url()).await.not_found();
+}
+
+async fn a_device_shows_its_organization_by_the_new_name(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    let before = ana.get(&device.url()).await.ok();
+    let organization = before["organizationId"].as_str().unwrap();
+    ana.changes(organization, json!({"name": "Cold and Sons"})).await.ok();
+    assert_eq!(ana.get(&device.url()).await.ok()["organizationName"], "Cold and Sons");
+}

@@ -1,0 +1,122 @@
+//! What an operator does to a registry as a whole: copying it, and looking whether it is sound. No tenant hears of it.
+
+use std::path::Path;
+
+use isobar_model::ids::DeviceKey;
+
+use super::sql::{Dialect, Sql, all, one, run};
+use super::{Registry, db, migrations};
+use crate::error::{Result, StoreError};
+
+/// What SQLite tells of a damaged file, at most.
+const FAULTS_TOLD_MAX: u32 = 50;
+
+/// Figures that are kept beside the rows which they are about, and a question that finds those that are wrong.
+const KEPT_FIGURES: &[(&str, &str)] = &[
+    (
+        "organizations count other devices than they have",
+        "SELECT count(*) AS found FROM organizations o \
+         WHERE o.device_count <> (SELECT count(*) FROM devices d WHERE d.organization_id = o.id)",
+    ),
+    (
+        "devices lack the row of their activity",
+        "SELECT count(*) AS found FROM devices d LEFT JOIN device_activity a \
+         ON a.key = d.key AND a.id = d.id AND a.organization_id = d.organization_id WHERE a.key IS NULL",
+    ),
+    (
+        "devices lack the row that they are searched by",
+        "SELECT count(*) AS found FROM devices d LEFT JOIN device_search s \
+         ON s.key = d.key AND s.organization_id = d.organization_id WHERE s.key IS NULL",
+    ),
+    (
+        "organizations hang elsewhere than their lineage says",
+        "SELECT count(*) AS found FROM organizations o LEFT JOIN organizations p ON p.id = o.parent_id \
+         WHERE o.lineage <> coalesce(p.lineage, '/') || o.id || '/'",
+    ),
+    (
+        "users cannot log in by any name",
+        "SELECT count(*) AS found FROM users u WHERE NOT EXISTS (SELECT 1 FROM login_names n WHERE n.user_id = u.id)",
+    ),
+];
+
+/// The numbers by which the telemetry store knows devices.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceNumbers {
+    /// Of the devices that there are, in order.
+    pub present: Vec<DeviceKey>,
+    /// The greatest that was ever given out; 0: none.
+    pub last_given: u64,
+}
+
+impl Registry {
+    /// Opens a registry with the schema that it has; only for copying it and looking at it. A newer one is refused, and
+    /// so is one that is not there.
+    pub async fn open_as_it_is(address: &str) -> Result<Self> {
+        let db = db::Db::open_existing(address).await?;
+        migrations::found(&db.read).await?;
+        Ok(Self { db })
+    }
+
+    /// Copies the registry as it is at this moment into a file that must not exist. False: it is PostgreSQL's, which
+    /// has tools of its own for that.
+    pub async fn backup(&self, to: &Path) -> Result<bool> {
+        if self.db.dialect == Dialect::Postgres {
+            return Ok(false);
+        }
+        let to = to.to_str().ok_or_else(|| StoreError::unavailable("SQLite needs a path in UTF-8"))?;
+        // Readers and the writer go on beside it.
+        run(&self.db.read, Sql::new("VACUUM INTO ?").bind(to)).await?;
+        Ok(true)
+    }
+
+    /// What is wrong with the registry; nothing, if it is sound. PostgreSQL looks after its own pages: there it is only
+    /// what the rows say of each other.
+    pub async fn check(&self) -> Result<Vec<String>> {
+        let mut faults = Vec::new();
+        let snapshot = self.db.snapshot().await?;
+        if self.db.dialect == Dialect::Sqlite {
+            let told = all(&snapshot, Sql::new(format!("PRAGMA integrity_check({FAULTS_TOLD_MAX})"))).await?;
+            for row in told {
+                let fault = row.text("integrity_check")?;
+                if fault != "ok" {
+                    faults.push(fault);
+                }
+            }
+            let dangling = "SELECT \"table\" AS rows_of, parent, count(*) AS found FROM pragma_foreign_key_check() \
+                            GROUP BY \"table\", parent";
+            for row in all(&snapshot, Sql::new(dangling)).await? {
+                let (rows, parent) = (row.text("rows_of")?, row.text("parent")?);
+                faults.push(format!(
+                    "{} rows of {rows} refer to rows of {parent} that are not there",
+                    row.count("found")?
+                ));
+            }
+        }
+        for (fault, question) in KEPT_FIGURES {
+            let row = one(&snapshot, Sql::new(*question)).await?;
+            match row.map_or(Ok(0), |row| row.count("found"))? {
+                0 => {}
+                found => faults.push(format!("{found} {fault}")),
+            }
+        }
+        db::commit(snapshot).await?;
+        Ok(faults)
+    }
+
+    /// The numbers of all devices.
+    pub async fn device_numbers(&self) -> Result<DeviceNumbers> {
+        let given = match self.db.dialect {
+            Dialect::Sqlite => "SELECT coalesce(max(seq), 0) AS given FROM sqlite_sequence WHERE name = 'devices'",
+            Dialect::Postgres => {
+                "SELECT CAST(coalesce(pg_sequence_last_value(\
+                 CAST(pg_get_serial_sequence('devices', 'key') AS regclass)), 0) AS BIGINT) AS given"
+            }
+        };
+        let snapshot = self.db.snapshot().await?;
+        let rows = all(&snapshot, Sql::new("SELECT key FROM devices ORDER BY key")).await?;
+        let present = rows.iter().map(|row| row.key("key")).collect::<Result<_>>()?;
+        let last_given = one(&snapshot, Sql::new(given)).await?.map_or(Ok(0), |row| row.count("given"))?;
+        db::commit(snapshot).await?;
+        Ok(DeviceNumbers { present, last_given })
+    }
+}

@@ -1,0 +1,44 @@
+//! Copies of a registry, and whether it is sound.
+
+use super::given::{self, may};
+use crate::registry::Registry;
+
+/// Whatever was done, nothing dangles, every kept figure is right, and the numbers of devices go on.
+pub async fn a_used_registry_is_sound(r: &Registry) {
+    assert_eq!(r.device_numbers().await.unwrap().last_given, 0);
+    let top = given::organization(r, None, "Top").await;
+    let below = given::organization(r, Some(top.id), "Below").await;
+    given::user(r, below.id, "ana").await;
+    let project = given::project(r, top.id, "p").await.id;
+    let first = given::device(r, top.id, project, "a").await;
+    let second = given::device(r, below.id, project, "b").await;
+    r.device_delete(&may(second.reference())).await.unwrap();
+    assert_eq!(r.check().await.unwrap(), Vec::<String>::new());
+    let numbers = r.device_numbers().await.unwrap();
+    assert_eq!((numbers.present, numbers.last_given), (vec![first.key], second.key.0));
+}
+
+/// A copy is the registry of that moment, where it makes copies by itself.
+pub async fn a_copy_is_a_registry(r: &Registry) {
+    let top = given::organization(r, None, "Top").await;
+    let project = given::project(r, top.id, "p").await.id;
+    let [first, last] = [given::device(r, top.id, project, "a").await, given::device(r, top.id, project, "b").await];
+    r.device_delete(&may(last.reference())).await.unwrap();
+    let path = std::env::temp_dir().join(format!("isobar-copy-{}.db", given::uuid()));
+    if !r.backup(&path).await.unwrap() {
+        assert!(!path.exists());
+        return;
+    }
+    given::device(r, top.id, project, "later").await;
+    let copy = Registry::open_as_it_is(&format!("sqlite:{}", path.display())).await.unwrap();
+    let numbers = copy.device_numbers().await.unwrap();
+    assert_eq!((numbers.present, numbers.last_given), (vec![first.key], last.key.0));
+    assert_eq!(copy.check().await.unwrap(), Vec::<String>::new());
+    // A number that was given out once is not given out by the copy either.
+    let fresh = given::device(&copy, top.id, project, "fresh").await;
+    assert!(fresh.key > last.key);
+    assert!(r.backup(&path).await.is_err(), "a file that is there stays as it is");
+    copy.close().await.unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert!(Registry::open_as_it_is(&format!("sqlite:{}", path.display())).await.is_err());
+}
