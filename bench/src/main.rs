@@ -52,6 +52,8 @@ pub enum Section {
     Delete,
     /// Every list of a large registry
     Lists,
+    /// Reads of one device beside a bare echo
+    Device,
     /// Start, restart after kill -9, memory
     Start,
 }
@@ -83,13 +85,13 @@ pub struct Options {
     /// road: numbers of connections
     #[arg(long, value_delimiter = ',', default_value = "64,256,1024")]
     connections: Vec<usize>,
-    /// road: rounds, of which the median counts
+    /// road, device, designs: rounds, of which the median counts
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// road: seconds of a round
+    /// road, device, designs, start: seconds of a round
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// road, start: devices
+    /// road, device, designs, start: devices
     #[arg(long, default_value_t = 1_000)]
     devices: usize,
     /// flat: devices

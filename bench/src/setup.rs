@@ -10,7 +10,9 @@ use crate::api::{Api, text};
 use crate::wire::request;
 
 /// The device event element.
-pub const EVENT: &str = "reading";
+const EVENT: &str = "reading";
+/// Where devices post it.
+pub const EVENTS: &str = "/v2/events/device?elementName=reading";
 /// The storage element.
 pub const STORAGE: &str = "readings";
 /// Connections that make devices.
@@ -68,8 +70,7 @@ pub async fn make_devices(api: &Api, project: &str, count: usize) -> Result<Vec<
 
 /// The request with which a device posts an event.
 pub fn event_request(address: &str, device: &Device, body: &str) -> Vec<u8> {
-    let target = format!("/v2/events/device?elementName={EVENT}");
-    request("POST", address, &target, &format!("cloud: {}", device.token), Some(body))
+    request("POST", address, EVENTS, &format!("cloud: {}", device.token), Some(body))
 }
 
 /// The payload of the event of this number: a few bytes that differ.

@@ -1,6 +1,7 @@
 //! The measurements, one file each.
 
 mod delete;
+mod device;
 mod flat;
 mod lists;
 mod reads;
@@ -16,10 +17,13 @@ use crate::api::Api;
 use crate::page::Page;
 use crate::process::Server;
 use crate::setup::{Device, make_devices, make_project};
+use crate::wrk::Shot;
 use crate::{Failure, Options, Section, load};
 
 /// Connections of the exact load.
 const LOAD_CONNECTIONS: usize = 256;
+/// Seconds of a first run that fills caches and does not count.
+const WARM_UP_SECONDS: u64 = 2;
 
 /// An Isobar with a folder of its own, a project, and someone who may do everything.
 pub struct House {
@@ -80,10 +84,17 @@ pub async fn run(options: &Options, page: &Page) -> Result<(), Failure> {
     if options.includes(Section::Lists) {
         lists::measure(options, page).await?;
     }
+    if options.includes(Section::Device) {
+        device::measure(options, page).await?;
+    }
     if options.includes(Section::Start) {
         start::measure(options, page).await?;
     }
     Ok(())
+}
+
+fn shot<'a>(options: &Options, server: &'a Server, target: &'a str, connections: usize, seconds: u64) -> Shot<'a> {
+    Shot { address: &server.address, target, threads: options.wrk_threads, connections, seconds }
 }
 
 /// `12,345`
