@@ -54,6 +54,8 @@ pub enum Section {
     Lists,
     /// Reads of one device beside a bare echo
     Device,
+    /// Ten thousand settings in one call
+    Settings,
     /// Start, restart after kill -9, memory
     Start,
 }

@@ -6,6 +6,7 @@ mod flat;
 mod lists;
 mod reads;
 mod road;
+mod settings;
 mod start;
 
 use std::path::Path;
@@ -86,6 +87,9 @@ pub async fn run(options: &Options, page: &Page) -> Result<(), Failure> {
     }
     if options.includes(Section::Device) {
         device::measure(options, page).await?;
+    }
+    if options.includes(Section::Settings) {
+        settings::measure(options, page).await?;
     }
     if options.includes(Section::Start) {
         start::measure(options, page).await?;
