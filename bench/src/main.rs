@@ -56,6 +56,8 @@ pub enum Section {
     Device,
     /// Ten thousand settings in one call
     Settings,
+    /// Deliveries of a thousand devices
+    Webhook,
     /// Start, restart after kill -9, memory
     Start,
 }

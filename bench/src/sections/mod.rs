@@ -8,6 +8,7 @@ mod reads;
 mod road;
 mod settings;
 mod start;
+mod webhook;
 
 use std::path::Path;
 use std::time::Duration;
@@ -90,6 +91,9 @@ pub async fn run(options: &Options, page: &Page) -> Result<(), Failure> {
     }
     if options.includes(Section::Settings) {
         settings::measure(options, page).await?;
+    }
+    if options.includes(Section::Webhook) {
+        webhook::measure(options, page).await?;
     }
     if options.includes(Section::Start) {
         start::measure(options, page).await?;
