@@ -58,6 +58,8 @@ pub enum Section {
     Settings,
     /// Deliveries of a thousand devices
     Webhook,
+    /// What a condition and a codec cost, and what an endless codec does to others
+    Designs,
     /// Start, restart after kill -9, memory
     Start,
 }

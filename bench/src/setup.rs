@@ -10,7 +10,7 @@ use crate::api::{Api, text};
 use crate::wire::request;
 
 /// The device event element.
-const EVENT: &str = "reading";
+pub const EVENT: &str = "reading";
 /// Where devices post it.
 pub const EVENTS: &str = "/v2/events/device?elementName=reading";
 /// The storage element.

@@ -15,6 +15,8 @@ const SCRIPT: &str = include_str!("../post.lua");
 /// One run of wrk.
 #[derive(Clone, Copy, Debug)]
 pub struct Round {
+    /// Answers.
+    pub answers: u64,
     /// Answers a second.
     pub rate: f64,
     /// Half of the answers came within.
@@ -103,8 +105,9 @@ impl Round {
         if errors > 0 {
             return Err(format!("wrk counts {errors} errors: {figures}").into());
         }
-        let rate = figure("requests")? as f64 / (figure("micros")? as f64 / 1e6);
+        let answers = figure("requests")?;
+        let rate = answers as f64 / (figure("micros")? as f64 / 1e6);
         let latency = |name| figure(name).map(Duration::from_micros);
-        Ok(Self { rate, p50: latency("p50")?, p99: latency("p99")?, max: latency("max")? })
+        Ok(Self { answers, rate, p50: latency("p50")?, p99: latency("p99")?, max: latency("max")? })
     }
 }

@@ -1,6 +1,7 @@
 //! The measurements, one file each.
 
 mod delete;
+mod designs;
 mod device;
 mod flat;
 mod lists;
@@ -94,6 +95,9 @@ pub async fn run(options: &Options, page: &Page) -> Result<(), Failure> {
     }
     if options.includes(Section::Webhook) {
         webhook::measure(options, page).await?;
+    }
+    if options.includes(Section::Designs) {
+        designs::measure(options, page).await?;
     }
     if options.includes(Section::Start) {
         start::measure(options, page).await?;
