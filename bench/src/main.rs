@@ -73,7 +73,7 @@ pub struct Options {
     /// Only these sections
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Section>,
-    /// Small sizes: shows that everything runs, in less than two minutes; writes nothing
+    /// Small sizes: shows that everything runs, in a few minutes; writes nothing
     #[arg(long)]
     quick: bool,
     /// Print the figures and leave docs/performance.md alone
