@@ -1,16 +1,18 @@
--- wrk posts ready-made requests, one device after the other. The first argument names a file: each line is
--- the headers of one device (or none), a tab, and its body.
+-- wrk sends ready-made requests, one after the other. The first argument names a file: each line is a method, a path
+-- (or none: that of the address), a header (or none) and a body (or none), with tabs between them.
 
 local requests = {}
 local at = 0
 
 function init(arguments)
-   local path = wrk.path
    for line in io.lines(arguments[1]) do
-      local token, body = line:match("^(.-)\t(.*)$")
-      local headers = { ["Content-Type"] = "application/json" }
-      if token ~= "" then headers["cloud"] = token end
-      requests[#requests + 1] = wrk.format("POST", path, headers, body)
+      local method, path, header, body = line:match("^(.-)\t(.-)\t(.-)\t(.*)$")
+      local headers = {}
+      local name, value = header:match("^(.-): (.*)$")
+      if name then headers[name] = value end
+      if path == "" then path = wrk.path end
+      if body == "" then body = nil else headers["Content-Type"] = "application/json" end
+      requests[#requests + 1] = wrk.format(method, path, headers, body)
    end
 end
 

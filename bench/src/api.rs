@@ -27,6 +27,11 @@ impl Api {
         Ok(api)
     }
 
+    /// The header that says who calls.
+    pub fn credential(&self) -> &str {
+        &self.credential
+    }
+
     /// The same user on a connection of its own.
     pub async fn again(&self) -> Result<Self, Failure> {
         let wire = Wire::open(&self.address).await?;

@@ -52,6 +52,14 @@ pub enum Section {
     Delete,
     /// Every list of a large registry
     Lists,
+    /// Reads of one device beside a bare echo
+    Device,
+    /// Ten thousand settings in one call
+    Settings,
+    /// Deliveries of a thousand devices
+    Webhook,
+    /// What a condition and a codec cost, and what an endless codec does to others
+    Designs,
     /// Start, restart after kill -9, memory
     Start,
 }
@@ -65,7 +73,7 @@ pub struct Options {
     /// Only these sections
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Section>,
-    /// Small sizes: shows that everything runs, in less than two minutes; writes nothing
+    /// Small sizes: shows that everything runs, in a few minutes; writes nothing
     #[arg(long)]
     quick: bool,
     /// Print the figures and leave docs/performance.md alone
@@ -83,13 +91,13 @@ pub struct Options {
     /// road: numbers of connections
     #[arg(long, value_delimiter = ',', default_value = "64,256,1024")]
     connections: Vec<usize>,
-    /// road: rounds, of which the median counts
+    /// road, device, designs: rounds, of which the median counts
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// road: seconds of a round
+    /// road, device, designs, start: seconds of a round
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// road, start: devices
+    /// road, device, designs, start: devices
     #[arg(long, default_value_t = 1_000)]
     devices: usize,
     /// flat: devices

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use rustix::param::clock_ticks_per_second;
 use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process, setrlimit};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
@@ -72,6 +73,15 @@ impl Server {
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
         let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
         Ok(kib * 1024)
+    }
+
+    /// Processor time that all its threads have spent so far, in user and system mode.
+    pub fn processor_time(&self) -> Result<Duration, Failure> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()?.as_raw_nonzero()))?;
+        // proc(5): the name in brackets may hold anything; utime and stime are fields 14 and 15, the third comes behind it.
+        let (_, fields) = stat.rsplit_once(')').ok_or("no name in /proc/PID/stat")?;
+        let ticks: Vec<u64> = fields.split_whitespace().skip(11).take(2).map(str::parse).collect::<Result<_, _>>()?;
+        Ok(Duration::from_secs_f64(ticks.iter().sum::<u64>() as f64 / clock_ticks_per_second() as f64))
     }
 
     /// Ends it without a word.

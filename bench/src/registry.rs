@@ -59,7 +59,7 @@ pub async fn fill(options: &Options) -> Result<Registry, Failure> {
         text(&api.call("POST", "/v2/projects", Some(&body)).await?, "id")
     })
     .await?;
-    design(&mut api, &projects[0]).await?;
+    design(&mut api, &projects[0], SETTINGS).await?;
     let sizes = Sizes { organizations: tree.len(), users: options.list_users, devices: options.list_devices };
     let users = make(&api, sizes.users, async |api, number| {
         // Spread, so that no order of theirs is that of another.
@@ -122,13 +122,13 @@ async fn tree(api: &mut Api) -> Result<Vec<String>, Failure> {
     Ok(tree)
 }
 
-/// A design with settings.
-async fn design(api: &mut Api, project: &str) -> Result<(), Failure> {
+/// Gives a project a design with so many settings.
+pub async fn design(api: &mut Api, project: &str, settings: usize) -> Result<(), Failure> {
     let setting = |number: usize| {
         let properties = json!({"title": {"en": format!("Setting {number}")}, "inputType": "number", "defaultValue": number, "listOrder": number});
         (format!("setting{number}"), json!({"type": "deviceSetting", "properties": properties}))
     };
-    let elements: serde_json::Map<_, _> = (0..SETTINGS).map(setting).collect();
+    let elements: serde_json::Map<_, _> = (0..settings).map(setting).collect();
     let body = json!({"name": "settings", "planes": {"cloud": {"elements": elements}}});
     api.call("PUT", &format!("/v2/projects/{project}/specification"), Some(&body)).await?;
     Ok(())

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::api::{Api, text};
@@ -11,6 +11,8 @@ use crate::wire::request;
 
 /// The device event element.
 pub const EVENT: &str = "reading";
+/// Where devices post it.
+pub const EVENTS: &str = "/v2/events/device?elementName=reading";
 /// The storage element.
 pub const STORAGE: &str = "readings";
 /// Connections that make devices.
@@ -27,9 +29,7 @@ pub struct Device {
 
 /// Makes a project with one storage element and one condition.
 pub async fn make_project(api: &mut Api) -> Result<String, Failure> {
-    let project = api.call("POST", "/v2/projects", Some(&json!({"name": "Measurements"}))).await?;
-    let id = text(&project, "id")?;
-    let specification = json!({"name": "Measurements", "planes": {"cloud": {"elements": {
+    let elements = json!({
         EVENT: {"type": "deviceEvent", "properties": {"integration": "http"}, "triggers": {"eventReceived": [
             {"element": STORAGE, "ability": "store"},
             {"element": "hot", "ability": "evaluate"},
@@ -39,7 +39,15 @@ pub async fn make_project(api: &mut Api) -> Result<String, Failure> {
             "true": [{"element": "alarm", "ability": "setStatus", "arguments": {"status": "warning"}}],
         }},
         "alarm": {"type": "deviceMeta"},
-    }}}});
+    });
+    make_project_of(api, "Measurements", &elements).await
+}
+
+/// Makes a project of these elements.
+pub async fn make_project_of(api: &mut Api, name: &str, elements: &Value) -> Result<String, Failure> {
+    let project = api.call("POST", "/v2/projects", Some(&json!({"name": name}))).await?;
+    let id = text(&project, "id")?;
+    let specification = json!({"name": name, "planes": {"cloud": {"elements": elements}}});
     api.call("PUT", &format!("/v2/projects/{id}/specification"), Some(&specification)).await?;
     Ok(id)
 }
@@ -68,8 +76,7 @@ pub async fn make_devices(api: &Api, project: &str, count: usize) -> Result<Vec<
 
 /// The request with which a device posts an event.
 pub fn event_request(address: &str, device: &Device, body: &str) -> Vec<u8> {
-    let target = format!("/v2/events/device?elementName={EVENT}");
-    request("POST", address, &target, &format!("cloud: {}", device.token), Some(body))
+    request("POST", address, EVENTS, &format!("cloud: {}", device.token), Some(body))
 }
 
 /// The payload of the event of this number: a few bytes that differ.

@@ -7,14 +7,16 @@ use std::time::Duration;
 use tokio::process::Command;
 
 use crate::Failure;
-use crate::setup::{Device, payload};
+use crate::setup::Device;
 
-/// The script that rotates the devices; it travels within this program.
+/// The script that rotates the requests; it travels within this program.
 const SCRIPT: &str = include_str!("../post.lua");
 
 /// One run of wrk.
 #[derive(Clone, Copy, Debug)]
 pub struct Round {
+    /// Answers.
+    pub answers: u64,
     /// Answers a second.
     pub rate: f64,
     /// Half of the answers came within.
@@ -25,28 +27,40 @@ pub struct Round {
     pub max: Duration,
 }
 
-/// What wrk needs on disk: its script, and the devices' tokens and bodies.
+/// What wrk needs on disk: its script, and the requests that it sends in turns.
 pub struct Ammunition {
     folder: tempfile::TempDir,
 }
 
 impl Ammunition {
-    /// For these devices.
-    pub fn new(devices: &[Device]) -> Result<Self, Failure> {
+    /// Each device posts a body.
+    pub fn posts(devices: &[Device], body: impl Fn(usize) -> String) -> Result<Self, Failure> {
+        let post = |(number, device): (usize, &Device)| format!("POST\t\tcloud: {}\t{}", device.token, body(number));
+        Self::load(devices.iter().enumerate().map(post))
+    }
+
+    /// Nobody posts so many bodies.
+    pub fn bodies(count: usize, body: impl Fn(usize) -> String) -> Result<Self, Failure> {
+        Self::load((0..count).map(|number| format!("POST\t\t\t{}", body(number))))
+    }
+
+    /// Somebody with this header reads each path.
+    pub fn reads(paths: &[String], header: &str) -> Result<Self, Failure> {
+        Self::load(paths.iter().map(|path| format!("GET\t{path}\t{header}\t")))
+    }
+
+    fn load(lines: impl Iterator<Item = String>) -> Result<Self, Failure> {
         let folder = tempfile::tempdir()?;
         std::fs::write(folder.path().join("post.lua"), SCRIPT)?;
-        let (mut with_tokens, mut without) = (String::new(), String::new());
-        for (number, device) in devices.iter().enumerate() {
-            let body = payload(number);
-            writeln!(with_tokens, "{}\t{body}", device.token)?;
-            writeln!(without, "\t{body}")?;
+        let mut requests = String::new();
+        for line in lines {
+            writeln!(requests, "{line}")?;
         }
-        std::fs::write(folder.path().join("devices"), with_tokens)?;
-        std::fs::write(folder.path().join("nobody"), without)?;
+        std::fs::write(folder.path().join("requests"), requests)?;
         Ok(Self { folder })
     }
 
-    /// Posts to `target` for so long: as the devices, or as nobody.
+    /// Sends its requests for so long.
     pub async fn fire(&self, shot: &Shot<'_>) -> Result<Round, Failure> {
         let path = |name: &str| Path::new(self.folder.path()).join(name);
         let output = Command::new("wrk")
@@ -55,7 +69,7 @@ impl Ammunition {
             .arg(path("post.lua"))
             .arg(format!("http://{}{}", shot.address, shot.target))
             .arg("--")
-            .arg(path(if shot.as_devices { "devices" } else { "nobody" }))
+            .arg(path("requests"))
             .kill_on_drop(true)
             .output()
             .await
@@ -71,10 +85,8 @@ impl Ammunition {
 pub struct Shot<'a> {
     /// Where.
     pub address: &'a str,
-    /// Path and query.
+    /// Path and query of requests that have none of their own.
     pub target: &'a str,
-    /// With tokens, or without.
-    pub as_devices: bool,
     /// Threads of wrk.
     pub threads: usize,
     /// Connections that stay open.
@@ -93,8 +105,9 @@ impl Round {
         if errors > 0 {
             return Err(format!("wrk counts {errors} errors: {figures}").into());
         }
-        let rate = figure("requests")? as f64 / (figure("micros")? as f64 / 1e6);
+        let answers = figure("requests")?;
+        let rate = answers as f64 / (figure("micros")? as f64 / 1e6);
         let latency = |name| figure(name).map(Duration::from_micros);
-        Ok(Self { rate, p50: latency("p50")?, p99: latency("p99")?, max: latency("max")? })
+        Ok(Self { answers, rate, p50: latency("p50")?, p99: latency("p99")?, max: latency("max")? })
     }
 }

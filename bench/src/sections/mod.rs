@@ -1,11 +1,15 @@
 //! The measurements, one file each.
 
 mod delete;
+mod designs;
+mod device;
 mod flat;
 mod lists;
 mod reads;
 mod road;
+mod settings;
 mod start;
+mod webhook;
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,10 +20,13 @@ use crate::api::Api;
 use crate::page::Page;
 use crate::process::Server;
 use crate::setup::{Device, make_devices, make_project};
+use crate::wrk::Shot;
 use crate::{Failure, Options, Section, load};
 
 /// Connections of the exact load.
 const LOAD_CONNECTIONS: usize = 256;
+/// Seconds of a first run that fills caches and does not count.
+const WARM_UP_SECONDS: u64 = 2;
 
 /// An Isobar with a folder of its own, a project, and someone who may do everything.
 pub struct House {
@@ -80,10 +87,26 @@ pub async fn run(options: &Options, page: &Page) -> Result<(), Failure> {
     if options.includes(Section::Lists) {
         lists::measure(options, page).await?;
     }
+    if options.includes(Section::Device) {
+        device::measure(options, page).await?;
+    }
+    if options.includes(Section::Settings) {
+        settings::measure(options, page).await?;
+    }
+    if options.includes(Section::Webhook) {
+        webhook::measure(options, page).await?;
+    }
+    if options.includes(Section::Designs) {
+        designs::measure(options, page).await?;
+    }
     if options.includes(Section::Start) {
         start::measure(options, page).await?;
     }
     Ok(())
+}
+
+fn shot<'a>(options: &Options, server: &'a Server, target: &'a str, connections: usize, seconds: u64) -> Shot<'a> {
+    Shot { address: &server.address, target, threads: options.wrk_threads, connections, seconds }
 }
 
 /// `12,345`

@@ -3,15 +3,12 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::{House, grouped, median, megabytes, millis, verdict};
+use super::{House, WARM_UP_SECONDS, grouped, median, megabytes, millis, shot, verdict};
 use crate::page::Page;
 use crate::process::Server;
-use crate::setup::EVENT;
-use crate::wrk::{Ammunition, Round, Shot};
+use crate::setup::{EVENTS, payload};
+use crate::wrk::{Ammunition, Round};
 use crate::{Failure, Options};
-
-/// Seconds of a first run that fills caches and does not count.
-const WARM_UP_SECONDS: u64 = 2;
 
 /// What is aimed at, at so many connections.
 struct Target {
@@ -29,9 +26,8 @@ pub async fn measure(options: &Options, page: &Page) -> Result<(), Failure> {
     let house = House::build(options).await?;
     let idle = house.server.memory()?;
     let devices = house.devices(options.devices).await?;
-    let ammunition = Ammunition::new(&devices)?;
+    let (bodies, posts) = (Ammunition::bodies(devices.len(), payload)?, Ammunition::posts(&devices, payload)?);
     let echo = Server::echo(options.threads()).await?;
-    let events = format!("/v2/events/device?elementName={EVENT}");
     let mut peak = 0;
     let mut table = String::from(
         "| connections | echo, requests/s | Isobar, events/s | ratio | p50 | p99 | slowest | target |\n|---:|---:|---:|---:|---:|---:|---:|---|\n",
@@ -40,9 +36,8 @@ pub async fn measure(options: &Options, page: &Page) -> Result<(), Failure> {
         let (mut baseline, mut isobar) = (Vec::new(), Vec::new());
         for round in 0..=options.rounds {
             let seconds = if round == 0 { WARM_UP_SECONDS } else { options.seconds };
-            let shot = |server, target, as_devices| shot(options, server, target, as_devices, connections, seconds);
-            let bare = ammunition.fire(&shot(&echo, "/echo", false)).await?;
-            let full = ammunition.fire(&shot(&house.server, &events, true)).await?;
+            let bare = bodies.fire(&shot(options, &echo, "/echo", connections, seconds)).await?;
+            let full = posts.fire(&shot(options, &house.server, EVENTS, connections, seconds)).await?;
             peak = peak.max(house.server.memory()?);
             if round > 0 {
                 eprintln!("bench: {connections} connections: echo {:.0}, Isobar {:.0}", bare.rate, full.rate);
@@ -70,17 +65,6 @@ pub async fn measure(options: &Options, page: &Page) -> Result<(), Failure> {
         megabytes(peak)
     )?;
     page.put("road", &table)
-}
-
-fn shot<'a>(
-    options: &Options,
-    server: &'a Server,
-    target: &'a str,
-    as_devices: bool,
-    connections: usize,
-    seconds: u64,
-) -> Shot<'a> {
-    Shot { address: &server.address, target, as_devices, threads: options.wrk_threads, connections, seconds }
 }
 
 fn write_row(table: &mut String, connections: usize, bare: &Round, full: &Round) -> std::fmt::Result {

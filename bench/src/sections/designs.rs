@@ -1,0 +1,227 @@
+//! What a design costs: the server's processor time for each event, plain, with a condition, with a codec; and how
+//! devices fare beside a project whose codec never ends.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{House, LOAD_CONNECTIONS, WARM_UP_SECONDS, grouped, median, millis, shot, verdict};
+use crate::page::Page;
+use crate::setup::{Device, EVENT, EVENTS, STORAGE, event_request, make_devices, make_project_of};
+use crate::wire::Wire;
+use crate::wrk::{Ammunition, Round};
+use crate::{Failure, Options, load};
+
+/// What a condition may add to an event, in microseconds.
+const CONDITION_MICROS: f64 = 1.0;
+/// The same of a codec.
+const CODEC_MICROS: f64 = 20.0;
+/// Connections of the devices whose codec never ends.
+const LOOPING_CONNECTIONS: usize = 4;
+/// How many times the 99th percentile of the others may become beside them.
+const NEIGHBOUR_FACTOR: f64 = 2.0;
+/// Until the server has put an end to every run of the endless codec.
+const SETTLING: Duration = Duration::from_secs(1);
+
+/// Eleven bytes as weather stations send them.
+const CODEC: &str = "function decodeUplink(input) {
+  var b = input.bytes;
+  if (b.length !== 11) return {errors: ['11 bytes are expected']};
+  var temperature = (b[0] << 8) | b[1];
+  if (temperature & 0x8000) temperature -= 0x10000;
+  return {data: {
+    temperature: temperature / 100,
+    humidity: b[2] / 2,
+    pressure: ((b[3] << 8) | b[4]) / 10,
+    light: (b[5] << 8) | b[6],
+    pulses: (b[7] << 8) | b[8],
+    open: (b[9] & 1) === 1,
+    battery: 2 + b[10] / 100,
+  }};
+}";
+const ENDLESS: &str = "function decodeUplink(input) { while (true) {} }";
+
+/// A design under load.
+struct Load {
+    devices: Vec<Device>,
+    posts: Ammunition,
+    measured: Vec<Measured>,
+}
+
+/// A round, and the processor time that the server spent on each of its events, in microseconds.
+#[derive(Clone, Copy)]
+struct Measured {
+    round: Round,
+    micros: f64,
+}
+
+pub async fn measure(options: &Options, page: &Page) -> Result<(), Failure> {
+    let mut house = House::build(options).await?;
+    let condition = json!({"type": "condition", "properties": {"expression": "payload.temperature > 30.0"}});
+    let function = |code: &str| json!({"type": "function", "properties": {"code": code}});
+    let mut loads = Vec::new();
+    for more in [None, Some(condition), Some(function(CODEC))] {
+        let devices = devices_of(&mut house, more, options.devices).await?;
+        let posts = Ammunition::posts(&devices, uplink)?;
+        loads.push(Load { devices, posts, measured: Vec::new() });
+    }
+    for round in 0..=options.rounds {
+        let seconds = if round == 0 { WARM_UP_SECONDS } else { options.seconds };
+        for load in &mut loads {
+            let measured = fire(options, &house, &load.posts, seconds).await?;
+            if round > 0 {
+                eprintln!("bench: {:.0} events/s, {:.2} µs each", measured.round.rate, measured.micros);
+                load.measured.push(measured);
+            }
+        }
+    }
+    let looping = devices_of(&mut house, Some(function(ENDLESS)), LOOPING_CONNECTIONS).await?;
+    let plain = loads.first().ok_or("no designs")?;
+    let (alone, beside) = neighbours(options, &house, &plain.posts, &looping).await?;
+    for load in &loads {
+        expect_errors(&mut house, &load.devices, false).await?;
+    }
+    expect_errors(&mut house, &looping, true).await?;
+    house.server.stop().await?;
+    let mut figures = costs(&loads)?;
+    writeln!(
+        figures,
+        "\nMedians of {} rounds of {} s in turns over {LOAD_CONNECTIONS} connections, {} devices a design. The plain design stores each event; the others \
+         do one thing more: a condition `payload.temperature > 30.0`, or a codec of 11 bytes whose result goes nowhere. The cost is the median difference to the plain round of the same \
+         turn in processor time of the whole server process (user and system, from /proc) for each event: the load generator does not count, \
+         but hand-overs between threads do, and so do batches that are smaller at a lower rate.\n",
+        options.rounds,
+        options.seconds,
+        grouped(options.devices as f64)
+    )?;
+    figures.push_str(&beside_table(alone, beside)?);
+    writeln!(
+        figures,
+        "\nThe same plain devices, without and with {LOOPING_CONNECTIONS} connections that post to another project, whose codec is `while (true) {{}}`."
+    )?;
+    page.put("designs", &figures)
+}
+
+/// Devices of a new project that stores each event, and hands it to one element more.
+async fn devices_of(house: &mut House, more: Option<Value>, count: usize) -> Result<Vec<Device>, Failure> {
+    let mut links = vec![json!({"element": STORAGE, "ability": "store"})];
+    let mut elements = json!({STORAGE: {"type": "storage"}});
+    if let Some(more) = more {
+        links.push(json!({"element": "more", "ability": "evaluate"}));
+        elements["more"] = more;
+    }
+    elements[EVENT] = json!({"type": "deviceEvent", "triggers": {"eventReceived": links}});
+    let project = make_project_of(&mut house.api, "Designs", &elements).await?;
+    make_devices(&house.api, &project, count).await
+}
+
+/// The payload that all designs get: what a condition looks at, and what a codec decodes.
+fn uplink(number: usize) -> String {
+    format!(
+        "{{\"temperature\":{}.5,\"fPort\":2,\"bytes\":\"08{:02x}5a27110190000c01a0\"}}",
+        10 + number % 20,
+        number % 256
+    )
+}
+
+async fn fire(options: &Options, house: &House, posts: &Ammunition, seconds: u64) -> Result<Measured, Failure> {
+    let before = house.server.processor_time()?;
+    let round = posts.fire(&shot(options, &house.server, EVENTS, LOAD_CONNECTIONS, seconds)).await?;
+    let spent = house.server.processor_time()?.saturating_sub(before);
+    Ok(Measured { round, micros: spent.as_secs_f64() * 1e6 / (round.answers as f64).max(1.0) })
+}
+
+/// Whether the newest event of the first device has gone through its design, or failed there.
+async fn expect_errors(house: &mut House, devices: &[Device], expected: bool) -> Result<(), Failure> {
+    let device = devices.first().ok_or("no devices")?;
+    let events = house.api.call("GET", &format!("/v2/devices/{}/events?limit=1", device.id), None).await?;
+    let event = events["data"].get(0).ok_or("a device has no events")?;
+    match event["errors"].as_array().is_some_and(|errors| !errors.is_empty()) == expected {
+        true => Ok(()),
+        false => Err(format!("this event should have {} errors: {event}", if expected { "its" } else { "no" }).into()),
+    }
+}
+
+fn costs(loads: &[Load]) -> Result<String, Failure> {
+    let mut table = String::from(
+        "| design | events/s | p99 | processor time an event | cost | target |\n|---|---:|---:|---:|---:|---|\n",
+    );
+    let plain = &loads.first().ok_or("no designs")?.measured;
+    for (load, (name, most)) in loads.iter().zip([
+        ("plain", None),
+        ("and a condition", Some(CONDITION_MICROS)),
+        ("and a codec", Some(CODEC_MICROS)),
+    ]) {
+        let middle = median(load.measured.clone(), |measured| measured.micros).ok_or("no rounds")?;
+        let differences = load.measured.iter().zip(plain).map(|(more, plain)| more.micros - plain.micros).collect();
+        let cost = median(differences, |micros: &f64| *micros).ok_or("no rounds")?;
+        let (cost, target) = match most {
+            Some(most) => (format!("{cost:.2} µs"), format!("< {most:.0} µs: {}", verdict(cost < most))),
+            None => (String::new(), String::new()),
+        };
+        writeln!(
+            table,
+            "| {name} | {} | {} | {:.2} µs | {cost} | {target} |",
+            grouped(middle.round.rate),
+            millis(middle.round.p99),
+            middle.micros
+        )?;
+    }
+    Ok(table)
+}
+
+/// Rounds of the plain devices alone, and beside those whose codec never ends, in turns; the median of either.
+async fn neighbours(
+    options: &Options,
+    house: &House,
+    posts: &Ammunition,
+    looping: &[Device],
+) -> Result<(Round, Round), Failure> {
+    let (mut alone, mut beside) = (Vec::new(), Vec::new());
+    for _ in 0..options.rounds {
+        let shot = shot(options, &house.server, EVENTS, LOAD_CONNECTIONS, options.seconds);
+        alone.push(posts.fire(&shot).await?);
+        let busy = load::all(looping.iter().map(|device| keep_busy(&house.server.address, device)).collect());
+        let round = tokio::select! {
+            round = posts.fire(&shot) => round?,
+            ended = busy => return Err(ended.err().unwrap_or_else(|| "nothing loops".into())),
+        };
+        eprintln!("bench: beside an endless codec {:.0} events/s, p99 {}", round.rate, millis(round.p99));
+        beside.push(round);
+        tokio::time::sleep(SETTLING).await;
+    }
+    let p99 = |round: &Round| round.p99.as_secs_f64();
+    Ok((median(alone, p99).ok_or("no rounds")?, median(beside, p99).ok_or("no rounds")?))
+}
+
+/// A device posts without end; its events are taken, though its codec fails.
+async fn keep_busy(address: &str, device: &Device) -> Result<(), Failure> {
+    let mut wire = Wire::open(address).await?;
+    let request = event_request(address, device, &uplink(0));
+    loop {
+        let status = wire.exchange_status(&request).await?;
+        if status != 201 {
+            return Err(format!("an event with an endless codec is answered {status}").into());
+        }
+    }
+}
+
+fn beside_table(alone: Round, beside: Round) -> Result<String, Failure> {
+    let factor = beside.p99.as_secs_f64() / alone.p99.as_secs_f64();
+    let mut table =
+        String::from("| plain devices | events/s | p50 | p99 | slowest | target |\n|---|---:|---:|---:|---:|---|\n");
+    let target =
+        format!("p99 ≤ {NEIGHBOUR_FACTOR:.0} times that alone: {factor:.2}, {}", verdict(factor <= NEIGHBOUR_FACTOR));
+    for (name, round, target) in [("alone", alone, ""), ("beside an endless codec", beside, &*target)] {
+        writeln!(
+            table,
+            "| {name} | {} | {} | {} | {} | {target} |",
+            grouped(round.rate),
+            millis(round.p50),
+            millis(round.p99),
+            millis(round.max)
+        )?;
+    }
+    Ok(table)
+}
