@@ -12,8 +12,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const RUNS_WAITING_MAX: usize = 256;
 /// Stack of a thread that runs code, in bytes.
 const STACK_BYTES: usize = 8 << 20;
-/// How nice these threads are to those that serve calls (nice(2)).
-const NICENESS: i32 = 5;
+/// How nice these threads are to those that serve calls (nice(2)): where both want a processor, code gets about one
+/// part in thirty, so that an endless codec is not felt by the devices of others.
+const NICENESS: i32 = 15;
 /// What these threads are called.
 const THREAD: &str = "isobar-code";
 /// Fewest threads: a project that loops leaves one to the others.
