@@ -90,11 +90,13 @@ impl TestApp {
         Self::with(|_| {}).await
     }
 
-    /// A server on SQLite with other settings.
+    /// A server with other settings: on SQLite, or on PostgreSQL when the environment's SCENES_REGISTRY is `postgres`.
     pub async fn with(change: impl FnOnce(&mut TestSettings)) -> Self {
         let mut settings = TestSettings::default();
         change(&mut settings);
-        Self::open(settings, None).await
+        let on_postgres = std::env::var("SCENES_REGISTRY").is_ok_and(|registry| registry == "postgres");
+        let database = if on_postgres { Some(OwnDatabase::new().await) } else { None };
+        Self::open(settings, database).await
     }
 
     /// A server on a PostgreSQL database of its own.
