@@ -55,8 +55,7 @@ impl Gate {
     /// up; what may change something goes on to its end.
     pub fn pass(self: &Arc<Self>, shared: &Arc<Shared>, peer: IpAddr, request: Request) -> Answering {
         let handling = Box::pin(Arc::clone(self).handle(Arc::clone(shared), peer, request));
-        let passing =
-            Passing { gate: Arc::clone(self), shared: Arc::clone(shared), step: Step::Handling(handling) };
+        let passing = Passing { gate: Arc::clone(self), shared: Arc::clone(shared), step: Step::Handling(handling) };
         match self.row.method {
             Verb::Get => Answering::read(passing),
             _ => Answering::change(passing),

@@ -19,6 +19,7 @@ mod rows;
 mod scan;
 mod seek;
 mod series;
+mod threads;
 mod values;
 mod writer;
 

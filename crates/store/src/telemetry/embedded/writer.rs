@@ -9,18 +9,23 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rocksdb::{DB, WriteBatch, WriteOptions};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::engine;
 use super::keys::{self, Family};
 use super::rows::{Change, Rows};
+use super::threads::let_others_finish;
 use crate::error::{Result, StoreError};
 use crate::telemetry::Durable;
 
 /// Commits that may wait; more are refused.
 pub const WAITING_COMMITS_MAX: usize = 16_384;
+/// Commits after which a writer that rests is woken at once; for fewer it is woken when those who serve have dealt with
+/// everything that came at the same time.
+const COMMITS_WAKE: usize = 32;
 /// Commits of one batch.
 const BATCH_COMMITS_MAX: usize = 1_024;
 /// Bytes after which a batch takes no more commits.
@@ -41,6 +46,19 @@ struct Waiting {
     /// Tickets handed out so far.
     tickets: u64,
     closed: bool,
+    rest: Rest,
+}
+
+/// Whether the writer waits for commits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Rest {
+    /// It looks for more by itself.
+    #[default]
+    Awake,
+    /// It must be woken.
+    Resting,
+    /// It will be woken soon.
+    WakesSoon,
 }
 
 /// Why the store takes no more writes.
@@ -67,7 +85,7 @@ pub struct Shared {
 }
 
 /// A place in the queue.
-pub struct Permit<'a>(&'a Shared);
+pub struct Permit<'a>(&'a Arc<Shared>);
 
 /// A commit on its way.
 pub struct Sent {
@@ -104,7 +122,7 @@ impl Shared {
     }
 
     /// A place in the queue, before anything is changed in memory.
-    pub fn reserve(&self) -> Result<Permit<'_>> {
+    pub fn reserve(self: &Arc<Self>) -> Result<Permit<'_>> {
         self.healthy()?;
         if self.reserved.fetch_add(1, Ordering::AcqRel) >= WAITING_COMMITS_MAX {
             self.reserved.fetch_sub(1, Ordering::AcqRel);
@@ -137,6 +155,27 @@ impl Shared {
             self.applied_more.wait(&mut applied);
         }
         Ok(())
+    }
+
+    /// Wakes the writer when this thread's runtime has gone through everything that is ready now: its commits then make
+    /// one batch, and it is not interrupted by the writer after each.
+    fn wake_soon(self: &Arc<Self>, mut waiting: MutexGuard<'_, Waiting>) {
+        let Ok(runtime) = Handle::try_current() else { return self.wake_now(waiting) };
+        waiting.rest = Rest::WakesSoon;
+        drop(waiting);
+        let shared = Arc::clone(self);
+        runtime.spawn(async move {
+            tokio::task::yield_now().await;
+            shared.wake_now(shared.waiting.lock());
+        });
+    }
+
+    fn wake_now(&self, mut waiting: MutexGuard<'_, Waiting>) {
+        if waiting.rest != Rest::Awake && !waiting.jobs.is_empty() {
+            waiting.rest = Rest::Awake;
+            drop(waiting);
+            self.wake.notify_one();
+        }
     }
 
     /// No more commits are taken; those that wait are still written.
@@ -177,10 +216,10 @@ impl Permit<'_> {
             waiting.jobs.push(Job { rows, done });
             // The writer takes over the reservation.
             std::mem::forget(self);
-            let first = waiting.jobs.len() == 1;
-            drop(waiting);
-            if first {
-                shared.wake.notify_one();
+            if waiting.jobs.len() >= COMMITS_WAKE {
+                shared.wake_now(waiting);
+            } else if waiting.rest == Rest::Resting {
+                shared.wake_soon(waiting);
             }
         }
         Sent { ticket, durable }
@@ -250,6 +289,7 @@ type Place = (u8, u64, u32);
 
 impl Writing {
     fn run(mut self) {
+        let_others_finish();
         let options = WriteOptions::default();
         let mut jobs = Vec::new();
         while self.next_jobs(&mut jobs) {
@@ -277,8 +317,10 @@ impl Writing {
             if waiting.closed {
                 return false;
             }
+            waiting.rest = Rest::Resting;
             self.shared.wake.wait(&mut waiting);
         }
+        waiting.rest = Rest::Awake;
         std::mem::swap(&mut waiting.jobs, jobs);
         metrics::gauge!("isobar_telemetry_waiting_commits").set(jobs.len() as f64);
         true
@@ -358,6 +400,7 @@ fn prefix(key: &[u8]) -> u64 {
 }
 
 fn sync(db: &DB, shared: &Shared, applied: &Receiver<Applied>) {
+    let_others_finish();
     while let Ok(first) = applied.recv() {
         let mut batches = vec![first];
         batches.extend(applied.try_iter());
