@@ -130,7 +130,7 @@ impl Visit {
         };
         let status = response.status().as_u16();
         meter.note(status, took);
-        tracing::debug!(request_id = ?self.id, method = meter.method, route = meter.path, status, ?took, "answered");
+        tracing::debug!(request_id = self.name(), method = meter.method, route = meter.path, status, ?took, "answered");
         let headers = response.headers_mut();
         headers.insert(REQUEST_ID, self.id);
         headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
@@ -143,13 +143,18 @@ impl Visit {
         response
     }
 
+    /// Its id, for the log.
+    fn name(&self) -> &str {
+        self.id.to_str().unwrap_or_default()
+    }
+
     fn log(&self, meter: &RouteMeter, problem: &Problem) {
         let (method, route, status) = (meter.method, meter.path, problem.status().as_u16());
         if status >= 500 {
             let cause = problem.cause();
-            tracing::error!(request_id = ?self.id, method, route, status, cause, "failed");
+            tracing::error!(request_id = self.name(), method, route, status, cause, "failed");
         } else {
-            tracing::debug!(request_id = ?self.id, method, route, status, ?problem, "refused");
+            tracing::debug!(request_id = self.name(), method, route, status, ?problem, "refused");
         }
     }
 }

@@ -42,7 +42,7 @@ mod tests {
         assert_eq!(
             String::from_utf8(with_body(bare).unwrap()).unwrap(),
             "HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-type: application/json\r\n\
-             content-length: 78\r\ndate: Sat, 21 Nov 2026 10:54:56 GMT\r\n\r\n\
+             content-length: 79\r\ndate: Sat, 21 Nov 2026 10:54:56 GMT\r\n\r\n\
              {\"message\":\"the request's head is too large or has too many lines\",\"errors\":[]}"
         );
     }
