@@ -179,7 +179,7 @@ impl Visit {
         };
         let status = response.status().as_u16();
         meter.note(status, took);
-        tracing::debug!(request_id = ?id, method = meter.method, route = meter.path, status, ?took, "answered");
+        tracing::debug!(request_id = name(&id), method = meter.method, route = meter.path, status, ?took, "answered");
         let headers = response.headers_mut();
         headers.insert(REQUEST_ID, id);
         headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
@@ -197,10 +197,15 @@ fn log(id: &HeaderValue, meter: &RouteMeter, problem: &Problem) {
     let (method, route, status) = (meter.method, meter.path, problem.status().as_u16());
     if status >= 500 {
         let cause = problem.cause();
-        tracing::error!(request_id = ?id, method, route, status, cause, "failed");
+        tracing::error!(request_id = name(id), method, route, status, cause, "failed");
     } else {
-        tracing::debug!(request_id = ?id, method, route, status, ?problem, "refused");
+        tracing::debug!(request_id = name(id), method, route, status, ?problem, "refused");
     }
+}
+
+/// An id as the log has it.
+fn name(id: &HeaderValue) -> &str {
+    id.to_str().unwrap_or_default()
 }
 
 fn is_sane(id: &[u8]) -> bool {

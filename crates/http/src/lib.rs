@@ -33,6 +33,7 @@ mod routes;
 mod serve;
 mod setting_views;
 mod settings;
+mod unread;
 mod users;
 mod views;
 mod webhook;

@@ -1,6 +1,7 @@
 //! A connection that waits without end for the next request, but not for the rest of one that has begun.
 //!
 //! hyper's own header timeout also ends connections that are merely idle; devices keep theirs open for hours.
+//! A head that cannot be read is refused by hyper itself; here its refusal gets a body ([`crate::unread`]).
 
 use std::io;
 use std::pin::Pin;
@@ -12,6 +13,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
+
+use crate::unread;
 
 /// Longest time from the first byte of a request's head to its last.
 const HEAD_TIME: Duration = Duration::from_secs(10);
@@ -51,11 +54,31 @@ pub(crate) struct Patient {
     phase: Phase,
     /// Made only when a head comes in more than one piece.
     deadline: Option<Pin<Box<Sleep>>>,
+    /// Whether the last write went out as a whole: else the next one begins in the middle of an answer.
+    whole: bool,
+    /// A refusal on its way: its bytes, and how many of them went out.
+    refusal: Option<(Vec<u8>, usize)>,
 }
 
 impl Patient {
     pub fn new(stream: TcpStream, phase: Phase) -> Self {
-        Self { stream, phase, deadline: None }
+        Self { stream, phase, deadline: None, whole: true, refusal: None }
+    }
+}
+
+impl Patient {
+    fn write_refusal(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some((bytes, gone)) = &mut self.refusal {
+            if *gone == bytes.len() {
+                self.refusal = None;
+                break;
+            }
+            match ready!(Pin::new(&mut self.stream).poll_write(cx, &bytes[*gone..]))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => *gone += count,
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -81,7 +104,19 @@ impl AsyncRead for Patient {
 
 impl AsyncWrite for Patient {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        // A refusal of ours is never without a body: what looks like one is hyper's.
+        if self.refusal.is_none() && self.whole {
+            self.refusal = unread::with_body(bytes).map(|refusal| (refusal, 0));
+        }
+        if self.refusal.is_some() {
+            ready!(self.write_refusal(cx))?;
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        if let Poll::Ready(Ok(count)) = &written {
+            self.whole = *count == bytes.len();
+        }
+        written
     }
 
     fn poll_write_vectored(

@@ -49,7 +49,7 @@ impl Hub {
         let tried = match input.planes {
             None => None,
             Some(planes) => {
-                let plan = self.compiled(planes).await?.map_err(|found| Error::Invalid(faults_of_try(found)));
+                let plan = self.compiled(caller, planes).await?.map_err(|found| Error::Invalid(faults_of_try(found)));
                 match faults.gather(plan)? {
                     Some(plan) => Some(plan),
                     None => return Err(faults.end().err().unwrap_or(Error::Busy)),

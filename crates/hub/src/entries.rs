@@ -25,9 +25,11 @@ use crate::{Hub, turns};
 const DEVICES_MAX: usize = 200_000;
 /// Compiled plans kept.
 const PLANS_MAX: usize = 4_096;
-/// Designs that are compiled for somebody at the same time, and those that are under way or wait; beyond, 503.
+/// Designs that are compiled for somebody at the same time, and those that are under way or wait, of all tenants and of
+/// one; beyond, 503.
 const COMPILING_AT_ONCE: usize = 2;
 const COMPILING_MAX: usize = 64;
+const COMPILING_OF_ONE_MAX: usize = 32;
 /// Accounts, sessions and API keys kept, each.
 const ACCOUNTS_MAX: usize = 16_384;
 
@@ -96,14 +98,18 @@ pub(crate) struct SessionEntry {
 
 /// The turns of those who bring a design.
 pub(crate) fn compiling() -> turns::Turns {
-    turns::Turns::new(COMPILING_AT_ONCE, COMPILING_MAX)
+    turns::Turns::shared(COMPILING_AT_ONCE, COMPILING_MAX, COMPILING_OF_ONE_MAX)
 }
 
 impl Hub {
     /// Compiles a design that somebody brings, on a thread that may block: a large one takes longer than other calls should
     /// wait. Only a few at a time, for its code takes what time it may.
-    pub(crate) async fn compiled(&self, planes: RawJson) -> Result<std::result::Result<Plan, Vec<Fault>>> {
-        self.0.compiling.take(move || Plan::compile(&planes.tree())).await
+    pub(crate) async fn compiled(
+        &self,
+        caller: &Caller,
+        planes: RawJson,
+    ) -> Result<std::result::Result<Plan, Vec<Fault>>> {
+        self.0.compiling.take_of(caller, move || Plan::compile(&planes.tree())).await
     }
 }
 

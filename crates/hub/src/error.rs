@@ -11,6 +11,7 @@ pub(crate) fn from_store(error: StoreError) -> Error {
         }
         StoreError::Gone(noun) => Error::Missing(noun),
         StoreError::InUse(why) => Error::invalid("body", why),
+        last @ StoreError::LastAdministrator => Error::invalid("role", last.to_string()),
         StoreError::Limit(why) => Error::invalid("organizationId", why),
         StoreError::Busy => Error::Busy,
         StoreError::Unavailable(cause) => {

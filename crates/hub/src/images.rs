@@ -92,7 +92,7 @@ impl Hub {
     /// Keeps an image as it was posted, and the picture in it as PNG.
     pub async fn image_set<T: HasImage>(&self, caller: &Caller, owner: T, posted: String) -> Result<()> {
         let pass = owner.change(self, caller).await?;
-        let (posted, png) = self.0.pictures.read(posted).await?;
+        let (posted, png) = self.0.pictures.read(caller, posted).await?;
         let image = NewImage { posted, png };
         self.0.registry.image_set(&pass, image, self.0.clock.now()).await.told()
     }

@@ -92,6 +92,8 @@ use crate::error::Told as _;
 
 /// Links of one purpose that are sent to one account in 15 minutes.
 const LINKS_MAX: u32 = 5;
+/// Longest time that both stores may take to answer and be ready.
+const READY_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// What a hub is made of.
 pub struct Parts {
@@ -240,10 +242,14 @@ impl Hub {
         &self.0.settings
     }
 
-    /// Whether both stores answer.
+    /// Whether both stores answer, and soon.
     pub async fn ready(&self) -> Result<()> {
-        self.0.registry.healthy().await.told()?;
-        self.0.telemetry.healthy().await.told()
+        let stores = async {
+            self.0.registry.healthy().await.told()?;
+            self.0.telemetry.healthy().await.told()
+        };
+        // Whoever asks has little patience, and a store that is slower than this is not ready.
+        tokio::time::timeout(READY_WITHIN, stores).await.unwrap_or(Err(isobar_model::error::Error::Busy))
     }
 
     /// A new identifier.

@@ -9,6 +9,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 use image::error::LimitErrorKind;
 use image::{DynamicImage, ImageDecoder as _, ImageError, ImageFormat, ImageReader, Limits};
+use isobar_model::access::Caller;
 use isobar_model::error::{self, Error};
 
 use crate::turns::Turns;
@@ -23,8 +24,9 @@ const DECODED_BYTES_MAX: u64 = 144 << 20;
 const SHOWN_BYTES_MAX: usize = 4 << 20;
 /// Images decoded at the same time.
 const AT_ONCE: usize = 1;
-/// Requests that may wait for that before the next is refused.
+/// Requests that may be at that or wait for it, of all tenants and of one, before the next is refused.
 const WAITING_MAX: usize = 16;
+const WAITING_OF_ONE_MAX: usize = 8;
 
 /// Base64 as the world writes it: with or without its padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -37,17 +39,17 @@ pub(crate) struct Pictures(Turns);
 
 impl Pictures {
     pub(crate) fn new() -> Self {
-        Self(Turns::new(AT_ONCE, WAITING_MAX))
+        Self(Turns::shared(AT_ONCE, WAITING_MAX, WAITING_OF_ONE_MAX))
     }
 
     /// A posted text, and the picture in it as PNG.
-    pub(crate) async fn read(&self, posted: String) -> error::Result<(String, Vec<u8>)> {
+    pub(crate) async fn read(&self, caller: &Caller, posted: String) -> error::Result<(String, Vec<u8>)> {
         let read = move || {
             // A decoder that panics on a strange file has found it to be none.
             let png = std::panic::catch_unwind(|| picture(&posted)).unwrap_or(Err(NOT_WHOLE));
             png.map(|png| (posted, png))
         };
-        self.0.take(read).await?.map_err(|fault| Error::invalid("body", fault))
+        self.0.take_of(caller, read).await?.map_err(|fault| Error::invalid("body", fault))
     }
 }
 

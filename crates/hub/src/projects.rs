@@ -71,7 +71,7 @@ impl Hub {
         (input, mut faults): (SpecificationInput, Faults),
     ) -> Result<Specification> {
         let pass = self.project_write(caller, id, Action::ProjectUpdate).await?;
-        let plan = faults.gather(self.compiled(input.planes.clone()).await?.map_err(Error::Invalid))?;
+        let plan = faults.gather(self.compiled(caller, input.planes.clone()).await?.map_err(Error::Invalid))?;
         let plan = faults.unless_any(plan)?.ok_or(Error::Busy)?;
         let (alarms, now) = (alarms_of(&plan), self.0.clock.now());
         let written = self.0.registry.specification_write(&pass, &input, &alarms, now).await.told()?;

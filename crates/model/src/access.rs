@@ -33,6 +33,11 @@ impl Lineage {
         self.0[self.0.len() - 1]
     }
 
+    /// The organization at the top: the tenant as a whole.
+    pub fn top(&self) -> OrganizationId {
+        self.0[0]
+    }
+
     /// The organization directly above the one at its end.
     pub fn parent(&self) -> Option<OrganizationId> {
         self.0.len().checked_sub(2).map(|index| self.0[index])

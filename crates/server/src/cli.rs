@@ -9,7 +9,7 @@ use crate::simulate::SimulateOptions;
 
 /// Isobar: an IoT device platform in one program
 #[derive(Debug, Parser)]
-#[command(name = "isobar", version, about, propagate_version = true, disable_help_subcommand = true)]
+#[command(name = "isobar", version, about, propagate_version = true)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,

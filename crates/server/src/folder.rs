@@ -4,6 +4,8 @@ use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Mode;
+
 /// The layout of a data folder that this program writes. Raised when an older program could no longer read it.
 pub const LAYOUT_VERSION: u32 = 1;
 /// The file that is locked by the process that has the folder.
@@ -57,8 +59,10 @@ pub enum FolderError {
 }
 
 impl DataFolder {
-    /// Takes the folder, and makes it if there is none.
+    /// Takes the folder, and makes it if there is none. Whatever this process writes from here on is for its own user alone:
+    /// the registry holds hashes of passwords and the key that signs tokens.
     pub fn take(path: &Path) -> Result<Self, FolderError> {
+        rustix::process::umask(Mode::RWXG | Mode::RWXO);
         let at = |path: &Path| {
             let path = path.display().to_string();
             move |cause| FolderError::Io { path, cause }

@@ -24,7 +24,7 @@ impl Stores {
     /// Opens both; what is missing is made, what is older is brought up to date.
     pub async fn open(settings: &Settings) -> Result<Self, Failure> {
         let registry = Registry::open(&settings.registry).await;
-        let registry = registry.map_err(|error| format!("the registry cannot be opened: {error}"))?;
+        let registry = registry.map_err(|error| format!("the registry cannot be opened: {}", whole(&error)))?;
         Ok(Self { registry, telemetry: open_telemetry(settings).await? })
     }
 

@@ -304,6 +304,12 @@ async fn a_stop_finishes_what_is_under_way() {
 async fn what_is_no_http_is_refused_and_the_connection_ends() {
     let house = House::open().await;
     let huge = "x".repeat(200_000);
+    let pipelined = format!("{}rubbish\r\n\r\n", house.post("no json"));
+    let mut stream = house.connect().await;
+    stream.write_all(pipelined.as_bytes()).await.unwrap();
+    let heard = rest(&mut stream).await;
+    assert_eq!(heard.matches("HTTP/1.1 400").count(), 2, "{heard}");
+    assert_eq!(heard.matches(r#""errors":["#).count(), 2, "{heard}");
     let head = house.head("");
     let head = head.trim_end();
     let many: String = (0..500).map(|number| format!("x-{number}: 1\r\n")).collect();
@@ -330,6 +336,10 @@ async fn what_is_no_http_is_refused_and_the_connection_ends() {
         let is_lost = heard.is_empty() && sent.len() > huge.len();
         assert!(heard.starts_with(answer) || is_lost, "{told}: {heard}");
         assert!(!heard.contains("HTTP/1.1 20"), "{told}: {heard}");
+        if let Some((_, body)) = heard.split_once("\r\n\r\n") {
+            let body: serde_json::Value = serde_json::from_str(body).expect(told);
+            assert!(body["message"].is_string() && body["errors"].is_array(), "{told}: {heard}");
+        }
         house.serves(1).await;
     }
     house.is_left_alone().await;

@@ -8,10 +8,11 @@ mod program_support;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures::future::join_all;
-use program_support::Serving;
 use program_support::site::{Api, Device, ENVIRONMENT, everything};
+use program_support::{Serving, killed_at_start};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, Notify};
@@ -23,6 +24,8 @@ const DEVICES: usize = 20;
 const POSTERS_A_DEVICE: usize = 2;
 /// The process is killed after this many acknowledged events at most.
 const ACKNOWLEDGED_MAX: u64 = 600;
+/// A process that is killed while it starts gets this long at most.
+const START_MILLIS_MAX: u64 = 300;
 /// Most cloud events that are taken at once.
 const TAKEN_AT_ONCE: usize = 5;
 const POST: &str = "/v2/events/device?elementName=reading";
@@ -135,8 +138,10 @@ impl Customer {
         let waiting = numbers(api.get(&path).await.as_array().unwrap(), None);
         let returned: Vec<_> = waiting.iter().filter(|number| known.taken.contains(number)).collect();
         assert!(returned.is_empty(), "taken and in the queue again: {returned:?}");
-        let mut oldest_first = events.iter().rev();
-        assert!(waiting.iter().all(|number| oldest_first.any(|event| event == number)), "{waiting:?} is out of order");
+        // What waits is the newest of them, without a gap: nothing is lost from the middle.
+        assert!(waiting.len() <= events.len(), "more waits than came: {waiting:?}");
+        let newest: Vec<u64> = events[..waiting.len()].iter().rev().copied().collect();
+        assert_eq!(waiting, newest, "the queue has gaps or is out of order");
         assert!(known.taken.iter().all(|number| ids.contains_key(number)), "taken, but not in history");
         let lost = events.len() - waiting.len() - known.taken.len();
         assert!(lost <= kills * TAKEN_AT_ONCE, "{lost} cloud events were taken by nobody");
@@ -208,6 +213,11 @@ async fn what_a_client_was_told_survives_kills_under_load() {
     let site = Arc::new(Site { customers: customers.map(Arc::new).collect(), next_number: AtomicU64::new(0) });
     for round in 0..ROUNDS {
         site.work_until_killed(&api, serving, 1 + chance(round) % ACKNOWLEDGED_MAX).await;
+        if round % 3 == 0 {
+            // The next one does not get far.
+            let soon = Duration::from_millis(chance(round + ROUNDS) % START_MILLIS_MAX);
+            killed_at_start(folder.path(), &ENVIRONMENT, soon);
+        }
         serving = Serving::on(folder.path(), &ENVIRONMENT);
         api = api.at(&serving);
         site.check(&api, round as usize + 1).await;

@@ -59,6 +59,26 @@ fn it_serves_says_so_and_stops_when_told() {
 }
 
 #[test]
+fn what_it_writes_is_for_its_own_user_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("new");
+    let serving = Serving::on(&folder, &[]);
+    let mut folders = vec![folder];
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).chain([folder.clone()]) {
+            // Files of the stores come and go.
+            let Ok(metadata) = std::fs::metadata(&path) else { continue };
+            assert_eq!(metadata.permissions().mode() & 0o077, 0, "{}", path.display());
+            if metadata.is_dir() && path != folder {
+                folders.push(path);
+            }
+        }
+    }
+    assert_eq!(serving.stop(), Some(0));
+}
+
+#[test]
 fn a_password_that_was_given_is_not_shown() {
     let folder = tempfile::tempdir().unwrap();
     let serving = Serving::on(folder.path(), &[("ISOBAR_ADMIN_PASSWORD", "chosen-by-me")]);
@@ -114,4 +134,36 @@ fn every_profile_runs_against_a_server_and_leaves_nothing_behind() {
         assert_eq!(summary["errors"], serde_json::json!({}), "{profile}");
     }
     assert_eq!(serving.stop(), Some(0));
+}
+
+#[test]
+fn a_simulation_tells_that_rate_limits_were_spent() {
+    let folder = tempfile::tempdir().unwrap();
+    let environment = [("ISOBAR_ADMIN_PASSWORD", "chosen-by-me"), ("ISOBAR_RATE_LIMIT__DEVICE", "5")];
+    let serving = Serving::on(folder.path(), &environment);
+    let url = format!("http://{}", serving.address);
+    let run = ["simulate", "--url", &url, "--devices", "2", "--rate", "100", "--for", "1s", "--json"];
+    let output = isobar(&run).env("ISOBAR_PASSWORD", "chosen-by-me").output().unwrap();
+    assert!(output.status.success(), "whoever waits for its limit makes no error: {}", text(&output.stderr));
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    // A minute may end meanwhile: then there is a second window for each.
+    assert!((2..=4).contains(&summary["rateLimitSpent"].as_u64().unwrap()), "{summary}");
+    assert!((10..=20).contains(&summary["events"].as_u64().unwrap()), "{summary}");
+    assert!(text(&output.stderr).contains("rate limits spent"));
+    assert_eq!(serving.stop(), Some(0));
+}
+
+#[test]
+fn a_database_that_is_not_there_is_named_at_start() {
+    let folder = tempfile::tempdir().unwrap();
+    // Nobody listens there: the port was free a moment ago.
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let refused = isobar(&["serve", "--listen", "127.0.0.1:0", "--data"])
+        .arg(folder.path())
+        .env("ISOBAR_STORES__REGISTRY", format!("postgres://isobar:hidden-word@{address}/isobar"))
+        .output()
+        .unwrap();
+    let told = failure(&refused);
+    assert!(told.contains("the registry cannot be opened") && told.contains("refused"), "{told}");
+    assert!(!told.contains("hidden-word"), "{told}");
 }

@@ -18,6 +18,9 @@ pub enum StoreError {
     /// Something still hangs on the row.
     #[error("{0}")]
     InUse(&'static str),
+    /// The user is the only one of its kind that is left; nothing was done.
+    #[error("is the last system administrator who is not disabled")]
+    LastAdministrator,
     /// The store has more waiting than it can take; nothing was done.
     #[error("the store is busy")]
     Busy,

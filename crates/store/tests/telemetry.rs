@@ -105,6 +105,58 @@ async fn what_is_deleted_stays_deleted_and_is_reclaimed_after_reopening() {
     assert_eq!(given::texts(&store, &other, "log", ValueQuery::default()).await.1, 1);
 }
 
+/// A text that does not compress well, and is another one for each seed.
+fn noise(seed: u64) -> String {
+    let numbers = (0..512).scan(seed | 1, |state: &mut u64, _| {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        Some(format!("{state:016x}"))
+    });
+    format!("\"{}\"", numbers.collect::<String>())
+}
+
+/// Bytes of all tables in a store's folder.
+fn table_bytes(folder: &tempfile::TempDir) -> u64 {
+    let files = std::fs::read_dir(folder.path()).unwrap().map(Result::unwrap);
+    let tables = files.filter(|file| file.path().extension().is_some_and(|extension| extension == "sst"));
+    // A file may go between its name and its size.
+    tables.filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_space_of_deleted_series_and_forgotten_devices_comes_back_by_itself() {
+    /// Events of each device that goes; a third has the one that stays.
+    const EVENTS: i64 = 1_500;
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options { memtable_bytes: 12 << 20, wal_bytes: 16 << 20, ..Options::default() };
+    let store = Embedded::open(folder.path(), options).unwrap();
+    let (emptied, forgotten, kept) = (given::device(), given::device(), given::device());
+    for n in 0..EVENTS {
+        let stays = (n % 3 == 0).then_some(&kept);
+        for device in [&emptied, &forgotten].into_iter().chain(stays) {
+            let (payload, event) = (noise(n as u64 * 3 + device.target().key.0), id(n));
+            let mut commit = given::storing(event, &[("log", &payload)]);
+            if device.target() == forgotten.target() {
+                commit.history = vec![given::device_event(event, &payload)];
+            }
+            given::run(&store, device, commit).await;
+        }
+    }
+    // Nearly all of it: two devices with 1,500 values, one of them with its events, and what stays.
+    let all = table_bytes(&folder);
+    assert!(all > 30 << 20, "{all}");
+    store.series_delete(&emptied, None).await.unwrap();
+    store.forget(&forgotten).await.unwrap();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while table_bytes(&folder) > all / 4 {
+        assert!(std::time::Instant::now() < deadline, "{} of {all} bytes are still there", table_bytes(&folder));
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert_eq!(given::texts(&store, &kept, "log", ValueQuery::default()).await.1, EVENTS as u64 / 3);
+    assert_eq!(given::history(&store, &emptied.reading()).await.total, EVENTS as u64);
+    assert_eq!(given::history(&store, &kept.reading()).await.total, EVENTS as u64 / 3);
+    assert_eq!(store.examine().await.unwrap().faults, Vec::<String>::new());
+}
+
 #[tokio::test]
 async fn a_backup_is_a_store() {
     let (folder, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -115,6 +115,9 @@ impl Worker {
         match self.connection.call(&Method::POST, &self.target, credential, Some(Bytes::from(body))).await {
             Ok(answer) => {
                 device.spent_until = spent_until(&answer);
+                if device.spent_until > 0 {
+                    self.stats.spent();
+                }
                 if answer.status.is_success() {
                     self.stats.event(begun.elapsed());
                 } else {

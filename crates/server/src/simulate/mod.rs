@@ -52,7 +52,7 @@ pub struct SimulateOptions {
     #[arg(long, value_enum, default_value_t = Profile::SmartMeter)]
     profile: Profile,
     /// How long, like 90, 60s, 5m or 1h [default: until Ctrl-C]
-    #[arg(long, value_parser = duration)]
+    #[arg(long, visible_alias = "for", value_parser = duration)]
     duration: Option<Duration>,
     /// Connections that the devices share
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=CONNECTIONS_MAX))]

@@ -21,6 +21,7 @@ struct Tally {
     /// Since the view last looked.
     recent: Histogram<u64>,
     errors: BTreeMap<String, u64>,
+    spent: u64,
 }
 
 /// How long answers took.
@@ -52,6 +53,8 @@ pub struct Snapshot {
     pub latency: Latency,
     /// Errors by kind.
     pub errors: BTreeMap<String, u64>,
+    /// How often a device had spent its rate limit, and waited for the next minute.
+    pub spent: u64,
 }
 
 impl Snapshot {
@@ -65,7 +68,13 @@ impl Stats {
     /// Nothing counted yet.
     pub fn new() -> Result<Self, CreationError> {
         let histogram = || Histogram::new_with_bounds(1, LATENCY_MAX_MICROS, LATENCY_DIGITS);
-        Ok(Self(Mutex::new(Tally { events: 0, latency: histogram()?, recent: histogram()?, errors: BTreeMap::new() })))
+        Ok(Self(Mutex::new(Tally {
+            events: 0,
+            latency: histogram()?,
+            recent: histogram()?,
+            errors: BTreeMap::new(),
+            spent: 0,
+        })))
     }
 
     fn tally(&self) -> MutexGuard<'_, Tally> {
@@ -86,10 +95,15 @@ impl Stats {
         *self.tally().errors.entry(kind).or_default() += 1;
     }
 
+    /// Counts a device that has spent its rate limit.
+    pub fn spent(&self) {
+        self.tally().spent += 1;
+    }
+
     /// The whole run so far.
     pub fn whole(&self) -> Snapshot {
         let tally = self.tally();
-        Snapshot { events: tally.events, latency: Latency::of(&tally.latency), errors: tally.errors.clone() }
+        tally.with(Latency::of(&tally.latency))
     }
 
     /// The same counts, with the latency since the last look.
@@ -97,7 +111,13 @@ impl Stats {
         let mut tally = self.tally();
         let latency = Latency::of(&tally.recent);
         tally.recent.reset();
-        Snapshot { events: tally.events, latency, errors: tally.errors.clone() }
+        tally.with(latency)
+    }
+}
+
+impl Tally {
+    fn with(&self, latency: Latency) -> Snapshot {
+        Snapshot { events: self.events, latency, errors: self.errors.clone(), spent: self.spent }
     }
 }
 
@@ -131,6 +151,7 @@ impl Summary {
                 "p50": millis(latency.p50), "p90": millis(latency.p90), "p99": millis(latency.p99), "max": millis(latency.max),
             },
             "errors": self.counts.errors,
+            "rateLimitSpent": self.counts.spent,
         })
     }
 
@@ -153,6 +174,12 @@ impl Summary {
         }
         for (kind, count) in &self.counts.errors {
             text.push_str(&format!("errors: {count} x {kind}\n"));
+        }
+        if self.counts.spent > 0 {
+            let spent = self.counts.spent;
+            text.push_str(&format!(
+                "rate limit: spent {spent} times; each time the device waited for the next minute\n"
+            ));
         }
         text
     }

@@ -74,6 +74,12 @@ impl Pulse {
         true
     }
 
+    /// How often devices had to wait for their rate limit, if any had to.
+    fn spent(&self) -> Option<String> {
+        let spent = self.last.spent;
+        (spent > 0).then(|| format!("{spent} rate limits spent"))
+    }
+
     fn rate(&self) -> u64 {
         self.rates.back().copied().unwrap_or_default()
     }
@@ -84,8 +90,9 @@ fn show_lines(scene: &Scene, stats: &Stats, stop: &watch::Sender<bool>) {
     while !*stop.borrow() {
         std::thread::sleep(KEY_WAIT);
         if pulse.tick(stats) {
+            let spent = pulse.spent().map(|spent| format!("  {spent}")).unwrap_or_default();
             let line = format!(
-                "{:>5} s  {:>7} events/s  p50 {:>7} ms  p99 {:>7} ms  {} events  {} errors",
+                "{:>5} s  {:>7} events/s  p50 {:>7} ms  p99 {:>7} ms  {} events  {} errors{spent}",
                 pulse.begun.elapsed().as_secs(),
                 pulse.rate(),
                 millis(pulse.last.latency.p50),
@@ -130,6 +137,7 @@ fn draw(frame: &mut Frame<'_>, scene: &Scene, pulse: &Pulse) {
     let numbers = Line::from(vec![
         format!("{} events/s", pulse.rate()).bold().fg(Color::Green),
         format!("   {} events   {elapsed} s{of}", pulse.last.events).into(),
+        pulse.spent().map(|spent| format!("   {spent}").fg(Color::Yellow)).unwrap_or_default(),
     ]);
     let block = Block::bordered().title(format!(" {} ", scene.title));
     frame.render_widget(Paragraph::new(numbers).block(block), head);
@@ -180,6 +188,7 @@ mod tests {
         let stats = Stats::new().unwrap();
         stats.event(Duration::from_millis(3));
         stats.error("status 429".to_owned());
+        stats.spent();
         let mut pulse = Pulse::new();
         pulse.ticked -= TICK;
         assert!(pulse.tick(&stats) && !pulse.tick(&stats));
@@ -187,7 +196,7 @@ mod tests {
         let mut terminal = Terminal::new(TestBackend::new(70, 20)).unwrap();
         terminal.draw(|frame| draw(frame, &scene, &pulse)).unwrap();
         let screen = terminal.backend().to_string();
-        for part in ["3 smart-meter", "1 events/s", "p99", "3 ms", "status 429", "q: end"] {
+        for part in ["3 smart-meter", "1 events/s", "p99", "3 ms", "status 429", "1 rate limits spent", "q: end"] {
             assert!(screen.contains(part), "{part} is missing in\n{screen}");
         }
     }

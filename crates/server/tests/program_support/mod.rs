@@ -8,6 +8,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 
@@ -29,6 +30,16 @@ pub fn text(bytes: &[u8]) -> String {
 pub fn failure(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     text(&output.stderr)
+}
+
+/// Starts a server and kills it so soon, ready or not: it may be in the middle of what an earlier one has left.
+pub fn killed_at_start(folder: &Path, environment: &[(&str, &str)], after: Duration) {
+    let mut command = isobar(&["serve", "--listen", "127.0.0.1:0", "--log", "warn", "--data"]);
+    command.arg(folder).envs(environment.iter().copied());
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(after);
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 /// A server that is ready.

@@ -10,6 +10,7 @@ on_both_registries!(
     a_profile_is_changed_and_what_is_left_out_stays,
     all_faults_of_a_change_are_told_at_once,
     nobody_rises_above_its_own_rank,
+    a_server_keeps_a_system_administrator,
     a_disabled_user_is_refused_at_once_with_everything,
     a_new_password_ends_the_other_sessions,
     a_user_moves_and_sees_its_new_place_at_once,
@@ -126,6 +127,18 @@ async fn nobody_rises_above_its_own_rank(app: &TestApp) {
     max.put(&url(&tom), with("manager", json!({}))).await.ok();
     tom.put(&url(&max), with("technician", json!({}))).await.ok();
     max.put(&url(&tom), with("manager", json!({}))).await.forbidden();
+}
+
+async fn a_server_keeps_a_system_administrator(app: &TestApp) {
+    let admin = app.admin().await;
+    let refused = admin.put(&url(&admin), with("developer", json!({}))).await;
+    assert_eq!(refused.faults(), ["role"]);
+    assert_eq!(as_is(&admin).await["role"], "systemAdmin");
+    let eve = admin.invites("eve", "systemAdmin").await;
+    admin.put(&url(&admin), with("developer", json!({}))).await.ok();
+    assert_eq!(eve.put(&url(&eve), with("manager", json!({}))).await.faults(), ["role"], "now it is the last");
+    eve.put(&url(&admin), with("systemAdmin", json!({}))).await.ok();
+    eve.put(&url(&eve), with("manager", json!({}))).await.ok();
 }
 
 async fn a_disabled_user_is_refused_at_once_with_everything(app: &TestApp) {

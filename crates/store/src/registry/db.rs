@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sea_orm::sqlx::sqlite::{SqliteJournalMode, SqliteSynchronous};
+use sea_orm::sqlx::{Connection as _, PgConnection};
 use sea_orm::{
     AccessMode, ConnectOptions, Database, DatabaseConnection, DatabaseTransaction, IsolationLevel,
     SqliteTransactionMode, TransactionOptions, TransactionTrait,
@@ -67,7 +68,11 @@ impl Db {
     async fn open_postgres(address: &str) -> Result<Self> {
         let mut options = quiet(address);
         options.max_connections(POSTGRES_CONNECTIONS_MAX);
-        let pool = connect(options).await?;
+        let pool = match connect(options).await {
+            // The pool has tried for a while and does not tell what was in its way.
+            Err(StoreError::Busy) => return Err(no_postgres(address).await),
+            pool => pool?,
+        };
         Ok(Self { read: pool.clone(), write: pool, dialect: Dialect::Postgres })
     }
 
@@ -107,6 +112,14 @@ pub(super) async fn commit(tx: DatabaseTransaction) -> Result<()> {
 
 async fn connect(options: ConnectOptions) -> Result<DatabaseConnection> {
     Database::connect(options).await.map_err(failure)
+}
+
+/// Why PostgreSQL cannot be reached: what a single connection meets.
+async fn no_postgres(address: &str) -> StoreError {
+    match tokio::time::timeout(ACQUIRE_WAIT, PgConnection::connect(address)).await {
+        Ok(Err(cause)) => StoreError::unavailable(cause),
+        _ => StoreError::unavailable(format!("PostgreSQL gave no connection within {} s", ACQUIRE_WAIT.as_secs())),
+    }
 }
 
 /// Without a log line for every statement.

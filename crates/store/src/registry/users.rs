@@ -171,6 +171,9 @@ impl Registry {
     pub async fn user_update(&self, pass: &CanWrite<UserId>, change: &UserChange, now: Timestamp) -> Result<User> {
         let tx = self.db.begin().await?;
         hold_organization(&tx, change.organization, self.db.dialect.hold_in_place()).await?;
+        if change.role != Role::SystemAdmin || change.disabled {
+            another_administers(&tx, *pass.target()).await?;
+        }
         let names = Sql::new("SELECT username, email FROM users WHERE id = ?").bind(*pass.target());
         let names = one(&tx, names.text(self.db.dialect.hold_for_change())).await?.ok_or(StoreError::Gone("user"))?;
         let (username, email) = (names.text("username")?, names.text("email")?);
@@ -214,10 +217,12 @@ impl Registry {
 
     /// Removes a user with its sessions, API keys and login names.
     pub async fn user_delete(&self, pass: &CanWrite<UserId>) -> Result<()> {
-        match run(&self.db.write, Sql::new("DELETE FROM users WHERE id = ?").bind(*pass.target())).await? {
-            0 => Err(StoreError::Gone("user")),
-            _ => Ok(()),
+        let tx = self.db.begin().await?;
+        another_administers(&tx, *pass.target()).await?;
+        if run(&tx, Sql::new("DELETE FROM users WHERE id = ?").bind(*pass.target())).await? == 0 {
+            return Err(StoreError::Gone("user"));
         }
+        db::commit(tx).await
     }
 
     /// Notes when users last made a call. It never moves backwards.
@@ -240,6 +245,23 @@ pub(super) fn latest<K: Ord + Copy>(touched: &[(K, Timestamp)]) -> impl Iterator
         *newest = (*newest).max(*at);
     }
     latest.into_iter()
+}
+
+/// Refuses when the user is the last enabled system administrator: nobody could make another one. Those there are stay held,
+/// in one order, so that of two who go at once the second sees the first gone.
+async fn another_administers(tx: &impl ConnectionTrait, user: UserId) -> Result<()> {
+    let is_one = Sql::new("SELECT id FROM users WHERE id = ? AND role = ? AND disabled = 0");
+    if one(tx, is_one.bind(user).bind(Role::SystemAdmin as i64)).await?.is_none() {
+        return Ok(());
+    }
+    let enabled = Sql::new("SELECT id FROM users WHERE role = ? AND disabled = 0 ORDER BY id");
+    let enabled = enabled.bind(Role::SystemAdmin as i64).text(Dialect::of(tx).hold_for_change());
+    for row in all(tx, enabled).await? {
+        if row.id::<UserId>("id")? != user {
+            return Ok(());
+        }
+    }
+    Err(StoreError::LastAdministrator)
 }
 
 async fn insert(

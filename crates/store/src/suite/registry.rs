@@ -72,6 +72,8 @@ macro_rules! registry_scenes {
             limited_organizations_know_how_full_they_are
             two_users_of_one_name
             two_users_of_one_name_at_the_same_time
+            one_system_administrator_stays
+            of_two_system_administrators_who_go_at_once_one_stays
             a_user_is_kept_as_it_was_given
             an_account_is_founded_whole_or_not_at_all
             a_user_is_changed_and_removed

@@ -2,6 +2,7 @@
 
 use isobar_model::ids::{OrganizationId, UserId};
 use isobar_model::role::Role;
+use isobar_model::user::User;
 
 use super::given::{self, at, json, lists, lists_all, may, search, sees, sorted};
 use crate::error::StoreError;
@@ -53,6 +54,82 @@ pub async fn two_users_of_one_name_at_the_same_time(r: &Registry) {
     }
     assert_eq!(made, 1);
     assert_eq!(r.user_list(&lists_all(), &sorted(&[])).await.unwrap().total, 1);
+}
+
+/// A user's profile as it is, with this rank.
+fn with_role(user: &User, role: Role, disabled: bool) -> UserChange {
+    UserChange {
+        role,
+        organization: user.organization,
+        tos_hash: None,
+        first_name: user.first_name.clone(),
+        last_name: user.last_name.clone(),
+        company: user.company.clone(),
+        job_title: None,
+        language: None,
+        preferences: None,
+        disabled,
+        reason: None,
+        password: None,
+    }
+}
+
+async fn system_administrator(r: &Registry, home: OrganizationId, name: &str) -> User {
+    let mut new = given::new_user(name);
+    new.role = Role::SystemAdmin;
+    r.user_create(&may(home), new, at(0)).await.unwrap()
+}
+
+/// Whoever could make another one is not lost: not by a lower rank, not by being disabled, not by its end.
+pub async fn one_system_administrator_stays(r: &Registry) {
+    let home = given::organization(r, None, "Home").await.id;
+    let (ana, bob) = (system_administrator(r, home, "ana").await, system_administrator(r, home, "bob").await);
+    r.user_update(&may(bob.id), &with_role(&bob, Role::SystemAdmin, true), at(1)).await.unwrap();
+    for (role, disabled) in [(Role::Developer, false), (Role::SystemAdmin, true), (Role::BasicUser, true)] {
+        let refused = r.user_update(&may(ana.id), &with_role(&ana, role, disabled), at(2)).await;
+        assert!(matches!(refused, Err(StoreError::LastAdministrator)), "{role:?} {disabled} {refused:?}");
+    }
+    assert!(matches!(r.user_delete(&may(ana.id)).await, Err(StoreError::LastAdministrator)));
+    assert_eq!(r.user_fetch(&sees(ana.id)).await.unwrap(), Some(ana.clone()), "nothing was done");
+    // A disabled one is not missed, and with a second one the first may go.
+    r.user_delete(&may(bob.id)).await.unwrap();
+    let cleo = system_administrator(r, home, "cleo").await;
+    r.user_update(&may(ana.id), &with_role(&ana, Role::Developer, false), at(3)).await.unwrap();
+    r.user_delete(&may(ana.id)).await.unwrap();
+    assert!(matches!(r.user_delete(&may(cleo.id)).await, Err(StoreError::LastAdministrator)));
+}
+
+/// Each of them sees the other still there when it begins.
+pub async fn of_two_system_administrators_who_go_at_once_one_stays(r: &Registry) {
+    let home = given::organization(r, None, "Home").await.id;
+    let mut stays = system_administrator(r, home, "ana").await;
+    for round in 0..12 {
+        let other = system_administrator(r, home, &format!("bob{round}")).await;
+        let goes = |user: User, way: usize| {
+            let r = r.clone();
+            tokio::spawn(async move {
+                let went = match way % 3 {
+                    0 => r.user_delete(&may(user.id)).await,
+                    1 => {
+                        r.user_update(&may(user.id), &with_role(&user, Role::Developer, false), at(1)).await.map(|_| ())
+                    }
+                    _ => r.user_update(&may(user.id), &with_role(&user, user.role, true), at(1)).await.map(|_| ()),
+                };
+                (user, went)
+            })
+        };
+        let both = [goes(stays, round), goes(other, round / 3)];
+        let mut left = Vec::new();
+        for one in both {
+            let (user, went) = one.await.unwrap();
+            if let Err(error) = went {
+                assert!(matches!(error, StoreError::LastAdministrator), "{error:?}");
+                left.push(user);
+            }
+        }
+        assert_eq!(left.len(), 1, "round {round}");
+        stays = left.remove(0);
+    }
 }
 
 /// What went in comes out.

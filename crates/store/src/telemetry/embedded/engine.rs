@@ -22,6 +22,9 @@ const OPEN_FILES_MAX: i32 = 256;
 /// Log files of RocksDB itself, and the bytes of each.
 const LOG_FILES_MAX: usize = 4;
 const LOG_FILE_BYTES_MAX: usize = 4 * MIB;
+/// A file that holds so many removals among so many neighbouring rows is compacted early.
+pub const REMOVALS_MIN: usize = 1_024;
+const REMOVALS_AMONG: usize = 4_096;
 
 /// What compactions drop by themselves: moments that only grow.
 #[derive(Debug, Default)]
@@ -90,7 +93,12 @@ fn family_options(family: Family, options: &Options, cache: &Cache, cutoffs: &Ar
     match family {
         Family::Queue | Family::Outbox => {
             // Rows come and go: files full of removals are compacted early, or reading from the front would crawl.
-            rows.add_compact_on_deletion_collector_factory(4_096, 1_024, 0.5);
+            rows.add_compact_on_deletion_collector_factory(REMOVALS_AMONG, REMOVALS_MIN, 0.5);
+        }
+        Family::History => {
+            // A forgotten device's events are removed one by one, and their space shall come back. A few removals are
+            // not worth it: what lies between them is written anew with them.
+            rows.add_compact_on_deletion_collector_factory(REMOVALS_AMONG, REMOVALS_MIN, 0.0);
         }
         Family::Timeline => {
             let cutoffs = cutoffs.clone();
@@ -110,7 +118,7 @@ fn family_options(family: Family, options: &Options, cache: &Cache, cutoffs: &Ar
                 forgotten(key.get(8) == Some(&keys::STATE_KEY) && expires <= cutoffs.keys.load(Ordering::Relaxed))
             });
         }
-        Family::Meta | Family::History | Family::Values => {}
+        Family::Meta | Family::Values => {}
     }
     rows
 }

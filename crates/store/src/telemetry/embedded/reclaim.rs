@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use isobar_model::time::Timestamp;
 use parking_lot::{Condvar, Mutex};
-use rocksdb::{CompactOptions, DB, WriteBatch};
+use rocksdb::{ColumnFamily, CompactOptions, DB, WriteBatch};
 use rustc_hash::FxHashMap;
 
 use super::Core;
@@ -18,8 +18,11 @@ use super::rows::{Parts, damaged, failed, read_timeline};
 use super::writer::Shared;
 use crate::error::{Result, StoreError};
 
-/// Neighbouring series that held more bytes are compacted away at once; fewer wait for the next ordinary compaction.
+/// Neighbouring series that held more bytes, and timelines that did, are compacted away at once; fewer wait for the next
+/// ordinary compaction.
 const COMPACT_BYTES_MIN: u64 = 1 << 20;
+/// When so many events are removed, history is written to files at once, which are then compacted by themselves.
+const FLUSH_EVENTS_MIN: u64 = engine::REMOVALS_MIN as u64;
 /// Events of a forgotten device that are removed in one batch.
 const EVENTS_BATCH: usize = 1_000;
 
@@ -156,8 +159,12 @@ fn work(db: &DB, shared: &Shared, reclaim: &Reclaim) -> Result<()> {
         shared.wait_applied(ticket)?;
         db.flush_wal(true).map_err(failed)?;
         reclaim_series(db, reclaim, &mut series)?;
+        let mut removed = 0;
         for (device, forgotten) in devices {
-            reclaim_device(db, reclaim, device, forgotten)?;
+            removed += reclaim_device(db, reclaim, device, forgotten)?;
+        }
+        if removed >= FLUSH_EVENTS_MIN {
+            db.flush_cf(engine::family(db, Family::History)?).map_err(failed)?;
         }
     }
 }
@@ -174,9 +181,7 @@ fn reclaim_series(db: &DB, reclaim: &Reclaim, series: &mut [(u64, u64)]) -> Resu
         db.delete_range_cf(values, &from, &to).map_err(failed)?;
         db.delete_file_in_range_cf(values, &from, &to).map_err(failed)?;
         if neighbours.iter().map(|(_, bytes)| bytes).sum::<u64>() >= COMPACT_BYTES_MIN {
-            let mut options = CompactOptions::default();
-            options.set_exclusive_manual_compaction(false);
-            db.compact_range_cf_opt(values, Some(&from), Some(&to), &options);
+            compact(db, values, &from, &to);
         }
         if reclaim.stopping() {
             return Ok(());
@@ -192,27 +197,42 @@ fn reclaim_series(db: &DB, reclaim: &Reclaim, series: &mut [(u64, u64)]) -> Resu
     db.write(done).map_err(failed)
 }
 
-fn reclaim_device(db: &DB, reclaim: &Reclaim, device: u64, forgotten: Forgotten) -> Result<()> {
+/// Rewrites the files of a range without what was removed from it, beside ordinary compactions.
+fn compact(db: &DB, family: &ColumnFamily, from: &[u8], to: &[u8]) {
+    let mut options = CompactOptions::default();
+    options.set_exclusive_manual_compaction(false);
+    db.compact_range_cf_opt(family, Some(from), Some(to), &options);
+}
+
+/// Removes what a device has left, and tells how many events that were. They lie in history among those of all others.
+fn reclaim_device(db: &DB, reclaim: &Reclaim, device: u64, forgotten: Forgotten) -> Result<u64> {
     let history = engine::family(db, Family::History)?;
     let timelines = engine::family(db, Family::Timeline)?;
+    let mut removed = 0;
     for (kind, floor) in (0..).zip(forgotten.floors) {
         let (from, to) = (keys::timeline(device, kind, 0), keys::timeline(device, kind, floor));
+        let mut bytes = 0;
         let mut events = rows(db, Family::Timeline, &from, &to)?;
         events.seek_to_first();
         let mut batch = WriteBatch::default();
-        while let Some((_, value)) = current(&events)? {
+        while let Some((key, value)) = current(&events)? {
             batch.delete_cf(history, read_timeline(value)?.0.bytes());
+            bytes += (key.len() + value.len()) as u64;
+            removed += 1;
             events.next();
             if batch.len() >= EVENTS_BATCH {
                 db.write(std::mem::take(&mut batch)).map_err(failed)?;
                 if reclaim.stopping() {
-                    return Ok(());
+                    return Ok(removed);
                 }
             }
         }
         drop(events);
         batch.delete_range_cf(timelines, from.as_slice(), to.as_slice());
         db.write(batch).map_err(failed)?;
+        if bytes >= COMPACT_BYTES_MIN {
+            compact(db, timelines, &from, &to);
+        }
     }
     db.flush_cfs_opt(
         &[timelines, engine::family(db, Family::State)?, engine::family(db, Family::Queue)?],
@@ -222,12 +242,12 @@ fn reclaim_device(db: &DB, reclaim: &Reclaim, device: u64, forgotten: Forgotten)
     let mut work = reclaim.work.lock();
     if work.devices.get(&device) != Some(&forgotten) {
         // It was forgotten once more in the meantime; its turn comes again.
-        return Ok(());
+        return Ok(removed);
     }
     // Under the lock: whoever forgets it again writes its row after this removal.
     db.delete_cf(engine::family(db, Family::Meta)?, keys::garbage(keys::GARBAGE_DEVICE, device)).map_err(failed)?;
     work.devices.remove(&device);
-    Ok(())
+    Ok(removed)
 }
 
 /// Forgets history before a moment: whole files of it at once, the rest with the next compactions.
