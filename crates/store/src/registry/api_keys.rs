@@ -14,10 +14,12 @@ use super::{Registry, db};
 use crate::error::{Result, StoreError};
 
 const LISTING: Listing = Listing {
-    from: "api_keys k",
+    table: "api_keys k",
+    joined: "",
     id: "k.id",
     search: None,
     sorts: &[("createdAt", "k.created_at")],
+    walk: None,
     order: "createdAt",
 };
 

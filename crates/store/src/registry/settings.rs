@@ -17,7 +17,8 @@ use super::{Registry, db};
 use crate::error::Result;
 
 const LISTING: Listing = Listing {
-    from: "settings s",
+    table: "settings s",
+    joined: "",
     id: "s.id",
     search: None,
     sorts: &[
@@ -27,6 +28,7 @@ const LISTING: Listing = Listing {
         // A replaced record was touched last when it was replaced.
         ("updatedAt", "s.changed_at"),
     ],
+    walk: None,
     order: "-changedAt",
 };
 
