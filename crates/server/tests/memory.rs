@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 /// Items of each list: as many as a page can have.
 const ITEMS: usize = 10_000;
 /// Characters that make an item large, so that the answers outweigh what any request takes.
-const PADDING: usize = 1_900;
+const PADDING: usize = 4_000;
 /// Deliveries that bring the events: the body of one has a limit.
-const DELIVERIES: usize = 4;
+const DELIVERIES: usize = 10;
 /// What a server may take for an answer, in parts of the answer's size.
 const MOST: f64 = 1.7;
 
@@ -64,8 +64,8 @@ async fn users(folder: &Path) {
         job_title, preferences, search, created_at, updated_at) \
         WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 9999) \
         SELECT printf('01890a5d-ac96-774b-bcce-%012x', n), organization_id, 'user ' || n, \
-        'user' || n || printf('%.*c', 200, 'x') || '@example.com', role, printf('%.*c', 80, 'f'), printf('%.*c', 80, 'l'), \
-        printf('%.*c', 80, 'c'), printf('%.*c', 80, 'j'), preferences, '', created_at, updated_at \
+        'user' || n || '@example.com', role, first_name, last_name, \
+        printf('%.*c', 4000, 'c'), job_title, preferences, '', created_at, updated_at \
         FROM numbers JOIN users ON username = 'admin'";
     registry.execute_unprepared(insert).await.unwrap();
     registry.close().await.unwrap();

@@ -4,6 +4,7 @@
 //! those ids. So no list computes anything for rows that it does not show.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::hash::Hash;
 use std::str::FromStr;
 
@@ -40,6 +41,9 @@ pub(super) struct Walk {
     /// The sorted columns that have an index over the whole table.
     pub(super) along: &'static [&'static str],
 }
+
+/// Rows that are read at a time, when the things that they make are kept.
+const ROWS_AT_ONCE: usize = 500;
 
 /// The keys of an order, and whether each descends.
 pub(super) type Keys = [(&'static str, bool)];
@@ -253,10 +257,29 @@ pub(super) fn ids<T: FromStr>(rows: &[Row]) -> Result<Vec<T>> {
     rows.iter().map(|row| row.id("id")).collect()
 }
 
-/// The things in the order of their ids. One that went away in between is left out.
-pub(super) fn in_order<K: Hash + Eq, T>(ids: &[K], things: Vec<T>, id: impl Fn(&T) -> K) -> Vec<T> {
-    let mut by_id: HashMap<K, T> = things.into_iter().map(|thing| (id(&thing), thing)).collect();
-    ids.iter().filter_map(|wanted| by_id.remove(wanted)).collect()
+/// The things of these ids, in no order: `select` ends where the ids go. Row by row and some at a time, so that a long
+/// list never lies in memory as rows and as things.
+pub(super) async fn read_by_id<K: Display, T>(
+    connection: &impl ConnectionTrait,
+    select: &str,
+    ids: &[K],
+    read: impl Fn(&Row) -> Result<T>,
+) -> Result<Vec<T>> {
+    let mut things = Vec::with_capacity(ids.len());
+    for ids in ids.chunks(ROWS_AT_ONCE) {
+        let rows = all(connection, Sql::new(select).among(Dialect::of(connection), ids)).await?;
+        for row in &rows {
+            things.push(read(row)?);
+        }
+    }
+    Ok(things)
+}
+
+/// The things in the order of their ids.
+pub(super) fn in_order<K: Hash + Eq, T>(ids: &[K], mut things: Vec<T>, id: impl Fn(&T) -> K) -> Vec<T> {
+    let places: HashMap<&K, usize> = ids.iter().zip(0..).collect();
+    things.sort_unstable_by_key(|thing| places.get(&id(thing)).copied());
+    things
 }
 
 /// The list of a page whose request is at hand already.

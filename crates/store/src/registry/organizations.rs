@@ -9,7 +9,7 @@ use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 
-use super::lists::{Listing, Walk, end_of, in_order, names_of, searched};
+use super::lists::{Listing, Walk, end_of, in_order, names_of, read_by_id, searched};
 use super::sql::{Dialect, Row, Sql, all, one, run};
 use super::{Registry, db};
 use crate::error::{Result, StoreError};
@@ -219,11 +219,7 @@ pub(super) async fn count_devices(tx: &impl ConnectionTrait, id: OrganizationId,
 }
 
 pub(super) async fn read(connection: &impl ConnectionTrait, ids: &[OrganizationId]) -> Result<Vec<Organization>> {
-    if ids.is_empty() {
-        return Ok(Vec::new());
-    }
-    let rows = all(connection, Sql::new(SELECT).among(Dialect::of(connection), ids)).await?;
-    let mut organizations = rows.iter().map(organization).collect::<Result<Vec<_>>>()?;
+    let mut organizations = read_by_id(connection, SELECT, ids, organization).await?;
     let lineages = organizations.iter().flat_map(|organization| organization.lineage.ids().iter().copied());
     let names = names_of(connection, lineages).await?;
     for organization in &mut organizations {

@@ -7,10 +7,10 @@ use isobar_model::project::{PROJECT_TYPE, Project, SpecificationInput, empty_obj
 use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 
-use super::lists::{Listing, Walk, in_order, searched};
+use super::lists::{Listing, Walk, in_order, read_by_id, searched};
 use super::organizations::hold_organization;
 use super::specifications;
-use super::sql::{Dialect, Row, Sql, all, one, run};
+use super::sql::{Row, Sql, one, run};
 use super::{Registry, db};
 use crate::error::{Result, StoreError};
 
@@ -157,11 +157,7 @@ fn search_of(id: ProjectId, name: &str) -> String {
 }
 
 async fn read(connection: &impl ConnectionTrait, ids: &[ProjectId]) -> Result<Vec<Project>> {
-    if ids.is_empty() {
-        return Ok(Vec::new());
-    }
-    let rows = all(connection, Sql::new(SELECT).among(Dialect::of(connection), ids)).await?;
-    rows.iter().map(project).collect()
+    read_by_id(connection, SELECT, ids, project).await
 }
 
 fn project(row: &Row) -> Result<Project> {

@@ -12,9 +12,9 @@ use isobar_model::user::User;
 use sea_orm::ConnectionTrait;
 
 use super::deliveries::{self, NewDelivery};
-use super::lists::{Listing, Walk, folded, in_order, searched};
+use super::lists::{Listing, Walk, folded, in_order, read_by_id, searched};
 use super::organizations::{self, NewOrganization, hold_organization};
-use super::sql::{Dialect, Row, Sql, all, one, run};
+use super::sql::{Row, Sql, one, run};
 use super::{Registry, credentials, db, sessions};
 use crate::error::{Result, StoreError};
 
@@ -309,11 +309,7 @@ async fn claim(tx: &impl ConnectionTrait, user: UserId, name: &str) -> Result<bo
 }
 
 pub(super) async fn read(connection: &impl ConnectionTrait, ids: &[UserId]) -> Result<Vec<User>> {
-    if ids.is_empty() {
-        return Ok(Vec::new());
-    }
-    let rows = all(connection, Sql::new(SELECT).among(Dialect::of(connection), ids)).await?;
-    rows.iter().map(user).collect()
+    read_by_id(connection, SELECT, ids, user).await
 }
 
 /// The role of a row, kept as its place in the rank.
