@@ -124,10 +124,10 @@ impl Outbox {
         self.wake.notify_one();
     }
 
-    /// Waits until the registry knows what the device's runs have found out so far.
-    pub(crate) async fn settled(&self, device: DeviceKey) {
-        // A registry that is down must not hold up reads for ever: they then show what it knows.
-        self.wait_until(SETTLE_MAX, |pending| !pending.contains_key(&device)).await;
+    /// Waits until the registry knows what the device's runs have found out so far. A registry that is down must not
+    /// hold up reads for ever: false when it takes too long, and the device's entry knows more.
+    pub(crate) async fn settled(&self, device: DeviceKey) -> bool {
+        self.wait_until(SETTLE_MAX, |pending| !pending.contains_key(&device)).await
     }
 
     /// The same, for those who cannot go by what the registry knew before; false: it takes too long.
@@ -135,9 +135,9 @@ impl Outbox {
         self.wait_until(WORK_MAX, |pending| !pending.contains_key(&device)).await
     }
 
-    /// Waits until the registry knows what all runs have found out.
-    pub(crate) async fn caught_up(&self) {
-        self.wait_until(SETTLE_MAX, HashMap::is_empty).await;
+    /// Waits until the registry knows what all runs have found out; false when it takes too long.
+    pub(crate) async fn caught_up(&self) -> bool {
+        self.wait_until(SETTLE_MAX, HashMap::is_empty).await
     }
 
     async fn wait_until(&self, most: Duration, reached: impl Fn(&HashMap<DeviceKey, u32>) -> bool) -> bool {

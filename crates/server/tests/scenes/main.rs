@@ -40,3 +40,4 @@ mod usage;
 mod users;
 mod webhook;
 mod webhook_guides;
+mod webhook_limits;
