@@ -20,6 +20,7 @@ mod error;
 mod event_input;
 mod events;
 mod export;
+mod flights;
 mod fresh;
 mod gate;
 mod images;
