@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use isobar_model::json::{Json, RawJson};
 use rquickjs::context::{EvalOptions, intrinsic};
-use rquickjs::function::IntoArgs;
-use rquickjs::{Array, Coerced, Context, Ctx, FromJs, Function, Object, Persistent, Runtime, Value};
+use rquickjs::function::Args;
+use rquickjs::{Coerced, Context, Ctx, FromJs, Function, Object, Persistent, Runtime, Value};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{Answer, Failure, Uplink};
@@ -90,14 +90,15 @@ impl Engine {
         Ok(Self { load: None, call, glue, context, runtime, watch })
     }
 
-    /// Does something in the engine, within a time; or says why that failed.
+    /// Does something in the engine, within a time from `begin` on; or says why that failed.
     fn bounded<T>(
         &self,
+        begin: Duration,
         time: Duration,
         work: impl for<'js> FnOnce(&Ctx<'js>) -> rquickjs::Result<T>,
     ) -> Result<T, String> {
         self.watch.expired.set(false);
-        self.watch.until.set(processor_time().saturating_add(time));
+        self.watch.until.set(begin.saturating_add(time));
         let done = self.context.with(|ctx| work(&ctx).map_err(|error| self.told(&ctx, &error, time)));
         self.watch.until.set(Duration::MAX);
         done
@@ -123,7 +124,7 @@ impl Engine {
     pub(crate) fn check_syntax(&self, text: &str, time: Duration) -> Result<(), String> {
         // What is thrown first keeps all the rest from running; only a fault of the syntax is thrown before.
         let script = format!("throw null;{text}");
-        let thrown = self.bounded(time, |ctx| match ctx.eval_with_options::<(), _>(script, global()) {
+        let thrown = self.bounded(processor_time(), time, |ctx| match ctx.eval_with_options::<(), _>(script, global()) {
             Ok(()) => Ok(None),
             Err(_) => {
                 let thrown = ctx.catch();
@@ -139,7 +140,7 @@ impl Engine {
     /// Runs the top level and looks whether there is a function of that name.
     pub(crate) fn probe(&self, text: &str, entry: &str, time: Duration) -> Result<Probe, String> {
         let (script, glue) = (wrapped(text, entry), self.glue.clone());
-        self.bounded(time, |ctx| {
+        self.bounded(processor_time(), time, |ctx| {
             let glue = glue.restore(ctx)?;
             glue.get::<_, Function<'_>>("look")?.call::<_, ()>(())?;
             let load: Function<'_> = ctx.eval_with_options(script, global())?;
@@ -152,13 +153,13 @@ impl Engine {
     /// From here on its built-in objects stay as they are.
     pub(crate) fn seal(&mut self, time: Duration) -> Result<(), String> {
         let glue = self.glue.clone();
-        self.bounded(time, |ctx| glue.restore(ctx)?.get::<_, Function<'_>>("seal")?.call::<_, ()>(()))
+        self.bounded(processor_time(), time, |ctx| glue.restore(ctx)?.get::<_, Function<'_>>("seal")?.call::<_, ()>(()))
     }
 
     /// Takes the code in.
     pub(crate) fn load(&mut self, text: &str, entry: &str, time: Duration) -> Result<(), String> {
         let script = wrapped(text, entry);
-        let load = self.bounded(time, |ctx| {
+        let load = self.bounded(processor_time(), time, |ctx| {
             let load: Function<'_> = ctx.eval_with_options(script, global())?;
             Ok(Persistent::save(ctx, load))
         })?;
@@ -169,17 +170,17 @@ impl Engine {
     /// Calls the codec; and whether the engine is as it was before.
     pub(crate) fn call(&self, entry: usize, uplink: &Uplink<'_>, time: Duration) -> (Answer, bool) {
         let begin = processor_time();
-        let called = self.bounded(time, |ctx| {
-            let bytes = Array::new(ctx.clone())?;
-            for (at, byte) in uplink.bytes.iter().enumerate() {
-                bytes.set(at, i32::from(*byte))?;
-            }
-            let load = self.load.clone().map(|load| load.restore(ctx)).transpose()?;
-            let port = uplink
-                .f_port
-                .map_or_else(|| Value::new_null(ctx.clone()), |port| Value::new_int(ctx.clone(), i32::from(port)));
-            let arguments = (load, entry as i32, bytes, port, uplink.received_at as f64);
-            Told::call(ctx, &self.call, arguments)
+        let called = self.bounded(begin, time, |ctx| {
+            let mut arguments = Args::new(ctx.clone(), 4 + uplink.bytes.len());
+            arguments.push_arg(self.load.clone())?;
+            arguments.push_arg(entry as i32)?;
+            arguments.push_arg(uplink.f_port.map_or_else(
+                || Value::new_null(ctx.clone()),
+                |port| Value::new_int(ctx.clone(), i32::from(port)),
+            ))?;
+            arguments.push_arg(uplink.received_at as f64)?;
+            arguments.push_args(uplink.bytes.iter().map(|byte| i32::from(*byte)))?;
+            Told::read(arguments.apply(&self.call.clone().restore(ctx)?)?)
         });
         let took = processor_time().saturating_sub(begin);
         let (result, warnings, is_clean) = match called {
@@ -195,6 +196,7 @@ impl Engine {
 }
 
 /// What the prelude's `call` gives.
+#[derive(Default)]
 struct Told {
     data: Option<String>,
     errors: Option<String>,
@@ -204,12 +206,11 @@ struct Told {
 }
 
 impl Told {
-    fn call<'js>(
-        ctx: &Ctx<'js>,
-        function: &Persistent<Function<'static>>,
-        arguments: impl IntoArgs<'js>,
-    ) -> rquickjs::Result<Self> {
-        let told: Array<'js> = function.clone().restore(ctx)?.call(arguments)?;
+    fn read(told: Value<'_>) -> rquickjs::Result<Self> {
+        if let Some(data) = told.as_string() {
+            return Ok(Self { data: Some(data.to_string()?), is_clean: true, ..Self::default() });
+        }
+        let told = told.into_array().ok_or(rquickjs::Error::Unknown)?;
         Ok(Self {
             data: told.get(0)?,
             errors: told.get(1)?,
