@@ -141,7 +141,8 @@ mod tests {
     async fn a_load_overtaken_by_a_change_is_not_kept() {
         let cache: Fresh<u32, &'static str> = Fresh::new(8);
         type Change = fn(&Fresh<u32, &'static str>);
-        for change in [(|cache| cache.invalidate(&1)) as Change, |cache| cache.distrust_loads(), |cache| cache.clear()] {
+        for change in [(|cache| cache.invalidate(&1)) as Change, |cache| cache.distrust_loads(), |cache| cache.clear()]
+        {
             let loaded = cache
                 .get_or_load(&1, || async {
                     change(&cache);

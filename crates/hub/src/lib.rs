@@ -68,6 +68,7 @@ use isobar_store::telemetry::Telemetry;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+pub use code::CodeRuns;
 pub use data::{StorageElement, StorageList};
 pub use device_settings::{Declared, DeviceSetting};
 pub use devices::{DeviceView, LastChoice};
@@ -232,6 +233,11 @@ impl Hub {
     /// Tells the time.
     pub fn clock(&self) -> &Clock {
         &self.0.clock
+    }
+
+    /// How often the code of projects has run since the start.
+    pub fn code_runs(&self) -> CodeRuns {
+        self.0.code.runs()
     }
 
     /// What the operator set.
