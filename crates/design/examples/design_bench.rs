@@ -1,4 +1,5 @@
-//! What a run costs: `cargo run --release -p isobar-design --example design_bench`.
+//! What a run costs: `cargo run --release -p isobar-design --example design_bench`; with a word behind it, only those
+//! measurements that are called so.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement for people")]
 
@@ -14,8 +15,8 @@ use isobar_model::status::Status;
 const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 /// How long each design runs.
 const TIME: Duration = Duration::from_millis(500);
-/// Eleven bytes of temperature, humidity, battery and flags, read in the usual way.
-const CODEC: &str = include_str!("../tests/codecs/climate-es5/codec.js");
+/// Eleven bytes as weather stations send them, read in the usual way.
+const CODEC: &str = include_str!("../tests/codecs/weather/codec.js");
 
 struct Nothing;
 
@@ -35,6 +36,9 @@ fn raw(text: &str) -> RawJson {
 
 /// Runs a design with one element behind its deviceEvent, again and again.
 fn measure(what: &str, element: &str, ability: &str, payload: &str) {
+    if std::env::args().nth(1).is_some_and(|only| !what.contains(&only)) {
+        return;
+    }
     let planes = format!(
         r#"{{"cloud":{{"elements":{{"in":{{"type":"deviceEvent","triggers":{{"eventReceived":[{{"element":"e","ability":"{ability}"}}]}}}},"e":{element}}}}}}}"#
     );
@@ -72,10 +76,13 @@ fn main() {
     let notification = r#"{"type":"notification","properties":{"message":"{{ device.name }}: {{ payload.temp }}"}}"#;
     measure("notification", notification, "notify", r#"{"temp":9.1}"#);
     measure("window", r#"{"type":"window","properties":{"size":10,"aggregate":"mean"}}"#, "push", "9.1");
-    let mut code = Vec::new();
-    isobar_model::json::write_string(CODEC, &mut code);
-    let codec = format!(r#"{{"type":"function","properties":{{"code":{}}}}}"#, String::from_utf8(code).unwrap());
-    for _ in 0..2 {
-        measure("codec", &codec, "evaluate", r#"{"fPort":1,"bytes":[0,215,2,88,14,16,1,0,0,1,44]}"#);
+    for (what, code) in [("codec", CODEC), ("codec: empty", "function decodeUplink() { return {data: 1}; }")] {
+        let mut quoted = Vec::new();
+        isobar_model::json::write_string(code, &mut quoted);
+        let code = String::from_utf8(quoted).unwrap();
+        let codec = format!(r#"{{"type":"function","properties":{{"code":{code}}}}}"#);
+        for _ in 0..3 {
+            measure(what, &codec, "evaluate", r#"{"fPort":2,"bytes":"08995a27110190000c01a0"}"#);
+        }
     }
 }

@@ -189,10 +189,19 @@ pub struct OutgoingRequest {
 }
 
 /// What came of a run.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// What should happen, in order.
     pub effects: Vec<Effect>,
     /// What failed; the rest of the design ran all the same.
     pub errors: Vec<EventError>,
+    /// Engines that had to be made for its code: about a millisecond each. Mostly none, for threads keep them.
+    pub engines: u32,
+}
+
+impl PartialEq for Outcome {
+    /// The same comes of two runs, whatever they have cost.
+    fn eq(&self, other: &Self) -> bool {
+        self.effects == other.effects && self.errors == other.errors
+    }
 }

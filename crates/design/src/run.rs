@@ -87,7 +87,7 @@ fn stored_as_it_is(trigger: Trigger<'_>, event: &EventView<'_>, trace: &mut Opti
         trace.begins(element, "stored", &Value::from(event.tree));
     }
     let effect = Effect::Store { element: Arc::from(element), value: event.payload.clone() };
-    Outcome { effects: vec![effect], errors: Vec::new() }
+    Outcome { effects: vec![effect], ..Outcome::default() }
 }
 
 /// A run under way.
@@ -242,8 +242,9 @@ impl<'e> Run<'e> {
         self.code_time
     }
 
-    pub(crate) fn spend_code_time(&mut self, took: Duration) {
+    pub(crate) fn spend_code_time(&mut self, took: Duration, engines: u32) {
         self.code_time = self.code_time.saturating_sub(took);
+        self.outcome.engines += engines;
     }
 
     /// One more message or call leaves the house; or that is refused.

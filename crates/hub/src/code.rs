@@ -2,7 +2,7 @@
 //! until its limit holds up nobody else. Projects take turns: each has one run at a time, and only so many that wait.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use isobar_model::error::{Error, Result};
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
@@ -20,28 +20,75 @@ const THREAD: &str = "isobar-code";
 /// Fewest threads: a project that loops leaves one to the others.
 const THREADS_MIN: usize = 2;
 
+const RUNS: &str = "isobar_code_runs_total";
+const ENGINES: &str = "isobar_code_engines_total";
+
 /// The threads.
-pub(crate) struct Code(Option<Runtime>);
+pub(crate) struct Code {
+    runtime: Option<Runtime>,
+    runs: Counted,
+    engines: Counted,
+}
+
+/// How often the code of projects has run since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CodeRuns {
+    /// Events whose design has code.
+    pub runs: u64,
+    /// Engines that were made for them: about a millisecond each.
+    pub engines: u64,
+}
+
+/// A count, and what /metrics says of it.
+struct Counted(AtomicU64, metrics::Counter);
+
+impl Counted {
+    fn new(name: &'static str, what: &'static str) -> Self {
+        metrics::describe_counter!(name, what);
+        Self(AtomicU64::new(0), metrics::counter!(name))
+    }
+
+    fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+        self.1.increment(count);
+    }
+}
 
 impl Code {
     pub(crate) fn start() -> Result<Self> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).max(THREADS_MIN);
         let mut builder = Builder::new_multi_thread();
         builder.worker_threads(threads).thread_name(THREAD).thread_stack_size(STACK_BYTES);
-        builder.on_thread_start(give_way).enable_all().build().map(|it| Self(Some(it))).map_err(Error::internal)
+        let runtime = builder.on_thread_start(give_way).enable_all().build().map_err(Error::internal)?;
+        let runs = Counted::new(RUNS, "Events whose design has code");
+        Ok(Self { runtime: Some(runtime), runs, engines: Counted::new(ENGINES, "Engines made for code") })
     }
 
     /// Lets work that runs a design with code go on there; what it gives, when it is done.
     pub(crate) async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Result<T> {
-        let runtime = self.0.as_ref().ok_or_else(|| Error::internal("the threads for code are gone"))?;
+        let runtime = self.runtime.as_ref().ok_or_else(|| Error::internal("the threads for code are gone"))?;
         runtime.spawn(work).await.map_err(Error::internal)
+    }
+
+    /// An event's code has run, for which so many engines were made.
+    pub(crate) fn note(&self, engines: u32) {
+        self.runs.add(1);
+        if engines > 0 {
+            self.engines.add(u64::from(engines));
+        }
+    }
+
+    /// How often it has.
+    pub(crate) fn runs(&self) -> CodeRuns {
+        let count = |counted: &Counted| counted.0.load(Ordering::Relaxed);
+        CodeRuns { runs: count(&self.runs), engines: count(&self.engines) }
     }
 }
 
 impl Drop for Code {
     fn drop(&mut self) {
         // The last holder of a hub may be a task: there a runtime must not wait for its threads.
-        if let Some(runtime) = self.0.take() {
+        if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }
@@ -66,7 +113,7 @@ pub(crate) fn in_place<T>(runs_code: bool, work: impl FnOnce() -> T) -> T {
 /// The turns of one project.
 pub(crate) struct Turns {
     turn: Arc<Semaphore>,
-    waiting: AtomicUsize,
+    waiting: Arc<AtomicUsize>,
 }
 
 /// A project's turn: while it is held, no other run of the project's code begins.
@@ -74,27 +121,41 @@ pub(crate) struct Turn(#[expect(dead_code, reason = "held")] OwnedSemaphorePermi
 
 impl Turns {
     pub(crate) fn new() -> Self {
-        Self { turn: Arc::new(Semaphore::new(1)), waiting: AtomicUsize::new(0) }
+        Self { turn: Arc::new(Semaphore::new(1)), waiting: Arc::default() }
     }
 
     /// Waits for the project's turn; [`Error::Busy`] when too many wait already.
     pub(crate) async fn take(&self) -> Result<Turn> {
-        let place = Place(&self.waiting);
+        self.stand()?.turn().await
+    }
+
+    /// A place among those that wait for the project's turn; [`Error::Busy`] when too many do already.
+    pub(crate) fn stand(&self) -> Result<Place> {
+        let place = Place { turn: Arc::clone(&self.turn), waiting: Arc::clone(&self.waiting) };
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= RUNS_WAITING_MAX {
             return Err(Error::Busy);
         }
-        let permit = Arc::clone(&self.turn).acquire_owned().await.map_err(Error::internal)?;
-        drop(place);
-        Ok(Turn(permit))
+        Ok(place)
     }
 }
 
 /// A place among those that wait; given up however the waiting ends.
-struct Place<'a>(&'a AtomicUsize);
+pub(crate) struct Place {
+    turn: Arc<Semaphore>,
+    waiting: Arc<AtomicUsize>,
+}
 
-impl Drop for Place<'_> {
+impl Place {
+    /// Waits for the turn. On the threads for code whoever is next begins without a word to another thread.
+    pub(crate) async fn turn(self) -> Result<Turn> {
+        let permit = Arc::clone(&self.turn).acquire_owned().await.map_err(Error::internal)?;
+        Ok(Turn(permit))
+    }
+}
+
+impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

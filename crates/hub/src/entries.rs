@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use crate::code::Turns;
 use crate::error::Told as _;
-use crate::fresh::Fresh;
+use crate::fresh::{Fresh, Kept};
 use crate::in_force::DeviceEntries;
 use crate::usage::Quota;
 use crate::{Hub, turns};
@@ -95,6 +95,24 @@ pub(crate) struct SessionEntry {
     pub caller: Arc<Caller>,
     pub account: Arc<AccountEntry>,
 }
+
+impl Kept for Arc<PlanEntry> {
+    fn let_go(&self) {
+        self.stale.store(true, Ordering::Release);
+    }
+}
+
+impl Kept for Arc<AccountEntry> {
+    fn let_go(&self) {
+        self.stale.store(true, Ordering::Release);
+    }
+}
+
+// Those that show by themselves whether they hold, or that nobody keeps.
+impl Kept for Arc<DeviceEntry> {}
+impl Kept for Arc<SessionEntry> {}
+impl Kept for (ApiKeyId, UserId) {}
+impl Kept for Lineage {}
 
 /// The turns of those who bring a design.
 pub(crate) fn compiling() -> turns::Turns {
@@ -290,9 +308,7 @@ impl Hub {
         let entries = &self.0.entries;
         entries.tokens.distrust_loads();
         entries.devices.distrust_loads();
-        if let Some(entry) = entries.plans.invalidate(&project) {
-            entry.stale.store(true, Ordering::Release);
-        }
+        entries.plans.invalidate(&project);
     }
 
     /// The user changed, or its sessions did: its next call sees it, whatever credentials it comes with.
@@ -300,9 +316,7 @@ impl Hub {
         let entries = &self.0.entries;
         // A load of a session may have seen the user as it was.
         entries.sessions.distrust_loads();
-        if let Some(entry) = entries.accounts.invalidate(&user) {
-            entry.stale.store(true, Ordering::Release);
-        }
+        entries.accounts.invalidate(&user);
     }
 
     /// An API key was deleted. Keys are cached by digest, which nobody knows any more: all are forgotten.
@@ -318,14 +332,7 @@ impl Hub {
         let entries = &self.0.entries;
         entries.lineages.clear();
         entries.sessions.distrust_loads();
-        entries.accounts.forget_those(|account| {
-            let goes = account.caller.lineage.contains(id);
-            if goes {
-                // Sessions look at their account.
-                account.stale.store(true, Ordering::Release);
-            }
-            goes
-        });
+        entries.accounts.forget_those(|account| account.caller.lineage.contains(id));
         entries.tokens.distrust_loads();
         entries.devices.retire_those(|entry| entry.lineage.contains(id));
     }

@@ -137,11 +137,12 @@ impl Hub {
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
     ) -> Result<Option<Accepted>> {
-        let turn = entry.plan.turns.take().await?;
+        let place = entry.plan.turns.stand()?;
         let (hub, pass, entry) = (self.clone(), pass.clone(), Arc::clone(entry));
         let (element, payload, now) = (Arc::clone(&event.element), event.payload.clone(), event.now);
         let (key, ran) = (event.idempotency_key.map(str::to_owned), event.ran.clone());
         let accepted = async move {
+            let turn = place.turn().await?;
             let kept = payload.clone();
             let event = Incoming { element, payload, tree: kept.tree(), idempotency_key: key.as_deref(), now, ran };
             hub.accept_here(&pass, &entry, &event, Some(turn)).await
@@ -224,6 +225,9 @@ impl Hub {
             answer: id,
             expires_at: event.now.plus_seconds(IDEMPOTENCY_SECONDS),
         });
+        if entry.plan.plan.runs_code() {
+            self.0.code.note(outcome.engines);
+        }
         self.carry_out(entry, id, outcome.effects, &mut commit, &mut work);
         if let Some(event) = commit.history.first_mut() {
             event.errors = outcome.errors;

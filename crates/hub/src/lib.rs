@@ -21,6 +21,7 @@ mod error;
 mod event_input;
 mod events;
 mod export;
+mod flights;
 mod fresh;
 mod gate;
 mod images;
@@ -69,6 +70,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use accepted::Accepted;
+pub use code::CodeRuns;
 pub use data::{StorageElement, StorageList};
 pub use device_settings::{Declared, DeviceSetting};
 pub use devices::{DeviceView, LastChoice};
@@ -235,6 +237,11 @@ impl Hub {
     /// Tells the time.
     pub fn clock(&self) -> &Clock {
         &self.0.clock
+    }
+
+    /// How often the code of projects has run since the start.
+    pub fn code_runs(&self) -> CodeRuns {
+        self.0.code.runs()
     }
 
     /// What the operator set.

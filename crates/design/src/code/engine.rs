@@ -2,13 +2,13 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use isobar_model::json::{Json, RawJson};
 use rquickjs::context::{EvalOptions, intrinsic};
-use rquickjs::function::IntoArgs;
-use rquickjs::{Array, Coerced, Context, Ctx, FromJs, Function, Object, Persistent, Runtime, Value};
+use rquickjs::function::Args;
+use rquickjs::{Coerced, Context, Ctx, FromJs, Function, Object, Persistent, Runtime, Value};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{Answer, Failure, Uplink};
@@ -16,6 +16,9 @@ use crate::expression::TEXT_BYTES_MAX;
 
 /// Memory of one engine, in bytes.
 const MEMORY_BYTES_MAX: usize = 8 << 20;
+/// Elapsed time that is told without a look at the clock of processor time, which is a call of the system: processor time is
+/// at most as much.
+const NOT_WORTH_A_LOOK: Duration = Duration::from_micros(100);
 /// Stack of the machine that code may use, in bytes.
 const STACK_BYTES_MAX: usize = 256 << 10;
 /// Longest message of an exception that is told, in characters.
@@ -90,14 +93,15 @@ impl Engine {
         Ok(Self { load: None, call, glue, context, runtime, watch })
     }
 
-    /// Does something in the engine, within a time; or says why that failed.
+    /// Does something in the engine, within a time from `begin` on; or says why that failed.
     fn bounded<T>(
         &self,
+        begin: Duration,
         time: Duration,
         work: impl for<'js> FnOnce(&Ctx<'js>) -> rquickjs::Result<T>,
     ) -> Result<T, String> {
         self.watch.expired.set(false);
-        self.watch.until.set(processor_time().saturating_add(time));
+        self.watch.until.set(begin.saturating_add(time));
         let done = self.context.with(|ctx| work(&ctx).map_err(|error| self.told(&ctx, &error, time)));
         self.watch.until.set(Duration::MAX);
         done
@@ -123,13 +127,14 @@ impl Engine {
     pub(crate) fn check_syntax(&self, text: &str, time: Duration) -> Result<(), String> {
         // What is thrown first keeps all the rest from running; only a fault of the syntax is thrown before.
         let script = format!("throw null;{text}");
-        let thrown = self.bounded(time, |ctx| match ctx.eval_with_options::<(), _>(script, global()) {
-            Ok(()) => Ok(None),
-            Err(_) => {
-                let thrown = ctx.catch();
-                if thrown.is_null() { Ok(None) } else { Ok(Some(message_of(ctx, &thrown))) }
-            }
-        })?;
+        let thrown =
+            self.bounded(processor_time(), time, |ctx| match ctx.eval_with_options::<(), _>(script, global()) {
+                Ok(()) => Ok(None),
+                Err(_) => {
+                    let thrown = ctx.catch();
+                    if thrown.is_null() { Ok(None) } else { Ok(Some(message_of(ctx, &thrown))) }
+                }
+            })?;
         match thrown {
             None => Ok(()),
             Some(message) => Err(message.unwrap_or_else(|| "is no JavaScript".to_owned())),
@@ -139,7 +144,7 @@ impl Engine {
     /// Runs the top level and looks whether there is a function of that name.
     pub(crate) fn probe(&self, text: &str, entry: &str, time: Duration) -> Result<Probe, String> {
         let (script, glue) = (wrapped(text, entry), self.glue.clone());
-        self.bounded(time, |ctx| {
+        self.bounded(processor_time(), time, |ctx| {
             let glue = glue.restore(ctx)?;
             glue.get::<_, Function<'_>>("look")?.call::<_, ()>(())?;
             let load: Function<'_> = ctx.eval_with_options(script, global())?;
@@ -152,13 +157,13 @@ impl Engine {
     /// From here on its built-in objects stay as they are.
     pub(crate) fn seal(&mut self, time: Duration) -> Result<(), String> {
         let glue = self.glue.clone();
-        self.bounded(time, |ctx| glue.restore(ctx)?.get::<_, Function<'_>>("seal")?.call::<_, ()>(()))
+        self.bounded(processor_time(), time, |ctx| glue.restore(ctx)?.get::<_, Function<'_>>("seal")?.call::<_, ()>(()))
     }
 
     /// Takes the code in.
     pub(crate) fn load(&mut self, text: &str, entry: &str, time: Duration) -> Result<(), String> {
         let script = wrapped(text, entry);
-        let load = self.bounded(time, |ctx| {
+        let load = self.bounded(processor_time(), time, |ctx| {
             let load: Function<'_> = ctx.eval_with_options(script, global())?;
             Ok(Persistent::save(ctx, load))
         })?;
@@ -168,20 +173,22 @@ impl Engine {
 
     /// Calls the codec; and whether the engine is as it was before.
     pub(crate) fn call(&self, entry: usize, uplink: &Uplink<'_>, time: Duration) -> (Answer, bool) {
-        let begin = processor_time();
-        let called = self.bounded(time, |ctx| {
-            let bytes = Array::new(ctx.clone())?;
-            for (at, byte) in uplink.bytes.iter().enumerate() {
-                bytes.set(at, i32::from(*byte))?;
-            }
-            let load = self.load.clone().map(|load| load.restore(ctx)).transpose()?;
-            let port = uplink
-                .f_port
-                .map_or_else(|| Value::new_null(ctx.clone()), |port| Value::new_int(ctx.clone(), i32::from(port)));
-            let arguments = (load, entry as i32, bytes, port, uplink.received_at as f64);
-            Told::call(ctx, &self.call, arguments)
+        let (begin, begin_elapsed) = (processor_time(), Instant::now());
+        let called = self.bounded(begin, time, |ctx| {
+            let mut arguments = Args::new(ctx.clone(), 4 + uplink.bytes.len());
+            arguments.push_arg(self.load.clone())?;
+            arguments.push_arg(entry as i32)?;
+            arguments.push_arg(
+                uplink
+                    .f_port
+                    .map_or_else(|| Value::new_null(ctx.clone()), |port| Value::new_int(ctx.clone(), i32::from(port))),
+            )?;
+            arguments.push_arg(uplink.received_at as f64)?;
+            arguments.push_args(uplink.bytes.iter().map(|byte| i32::from(*byte)))?;
+            Told::read(arguments.apply(&self.call.clone().restore(ctx)?)?)
         });
-        let took = processor_time().saturating_sub(begin);
+        let elapsed = begin_elapsed.elapsed();
+        let took = if elapsed < NOT_WORTH_A_LOOK { elapsed } else { processor_time().saturating_sub(begin) };
         let (result, warnings, is_clean) = match called {
             Ok(told) => {
                 let is_clean = told.is_clean && !self.runtime.is_job_pending();
@@ -190,11 +197,12 @@ impl Engine {
             }
             Err(message) => (Err(Failure::Thrown(message)), Vec::new(), false),
         };
-        (Answer { result, warnings, took }, is_clean)
+        (Answer { result, warnings, took, engines: 0 }, is_clean)
     }
 }
 
 /// What the prelude's `call` gives.
+#[derive(Default)]
 struct Told {
     data: Option<String>,
     errors: Option<String>,
@@ -204,12 +212,11 @@ struct Told {
 }
 
 impl Told {
-    fn call<'js>(
-        ctx: &Ctx<'js>,
-        function: &Persistent<Function<'static>>,
-        arguments: impl IntoArgs<'js>,
-    ) -> rquickjs::Result<Self> {
-        let told: Array<'js> = function.clone().restore(ctx)?.call(arguments)?;
+    fn read(told: Value<'_>) -> rquickjs::Result<Self> {
+        if let Some(data) = told.as_string() {
+            return Ok(Self { data: Some(data.to_string()?), is_clean: true, ..Self::default() });
+        }
+        let told = told.into_array().ok_or(rquickjs::Error::Unknown)?;
         Ok(Self {
             data: told.get(0)?,
             errors: told.get(1)?,

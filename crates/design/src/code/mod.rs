@@ -83,8 +83,10 @@ pub(crate) struct Uplink<'a> {
 pub(crate) struct Answer {
     pub(crate) result: Result<RawJson, Failure>,
     pub(crate) warnings: Vec<String>,
-    /// The processor time that it took.
+    /// The processor time that it took, without that of making an engine.
     pub(crate) took: Duration,
+    /// Engines that had to be made for it.
+    pub(crate) engines: u32,
 }
 
 /// Why there is no data.
@@ -146,16 +148,19 @@ impl Code {
         if source.goes_without() {
             let message = "is not run for a while: it took far more than its time before";
             let result = Err(Failure::Thrown(message.to_owned()));
-            return Answer { result, warnings: Vec::new(), took: Duration::ZERO };
+            return Answer { result, warnings: Vec::new(), took: Duration::ZERO, engines: 0 };
         }
-        let engine = match take(source).map_or_else(|| source.engine(), Ok) {
+        let kept = take(source);
+        let engines = u32::from(kept.is_none());
+        let engine = match kept.map_or_else(|| source.engine(), Ok) {
             Ok(engine) => engine,
             Err(message) => {
                 let result = Err(Failure::Thrown(message));
-                return Answer { result, warnings: Vec::new(), took: Duration::ZERO };
+                return Answer { result, warnings: Vec::new(), took: Duration::ZERO, engines };
             }
         };
         let (answer, is_clean) = engine.call(source.entry, uplink, time);
+        let answer = Answer { engines, ..answer };
         if let Some(beyond) = answer.took.checked_sub(CALL_TIME) {
             source.owed.fetch_add(u64::try_from(beyond.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
         }

@@ -14,9 +14,10 @@
   const MESSAGE_CHARS_MAX = 1000;
 
   const { apply, construct, deleteProperty, ownKeys, getPrototypeOf, getOwnPropertyDescriptor } = Reflect;
-  const { defineProperty, freeze } = Object;
+  const { create, defineProperty, freeze, setPrototypeOf } = Object;
   const { isArray } = Array;
   const { stringify } = JSON;
+  const theGlobal = globalThis;
   const TheString = String, TheError = Error, TheDate = Date, TheRegExp = RegExp, TheMap = Map, TheSet = Set;
   const TheRangeError = RangeError, TheTypeError = TypeError;
   const { slice, toWellFormed: wellFormed } = String.prototype;
@@ -314,28 +315,33 @@
     }
   }
 
-  /** The names of the global object, once it is sealed. */
-  let known;
+  /** Once the engine is sealed: the names that the global object keeps, and the object beneath it that holds the others. */
+  let known, names;
 
   /** From here on the built-in objects stay as they are. */
   function seal() {
     [Object, Error, EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError].forEach((it) => letOverride(it.prototype));
-    const kept = ownKeys(globalThis);
-    for (const key of kept) {
-      const own = getOwnPropertyDescriptor(globalThis, key);
-      if (own.configurable) defineProperty(globalThis, key, 'value' in own ? { writable: false, configurable: false } : { configurable: false });
+    // What a run leaves in the global object is then all that it finds there, and quickly seen.
+    names = create(Object.prototype);
+    for (const key of ownKeys(theGlobal)) {
+      const own = getOwnPropertyDescriptor(theGlobal, key);
+      if (own.configurable) {
+        defineProperty(names, key, own);
+        deleteProperty(theGlobal, key);
+      }
     }
-    known = new TheSet(kept);
+    setPrototypeOf(theGlobal, names);
+    known = new TheSet(ownKeys(theGlobal));
     for (const object of builtIns()) freeze(object);
   }
 
   /** Whether nothing is left of a run in the global object. */
   function swept() {
-    const keys = ownKeys(globalThis);
+    const keys = ownKeys(theGlobal);
     for (let at = 0; keys.length > known.size && at < keys.length; at++) {
-      if (!known.has(keys[at]) && !deleteProperty(globalThis, keys[at])) return false;
+      if (!known.has(keys[at]) && !deleteProperty(theGlobal, keys[at])) return false;
     }
-    return getPrototypeOf(globalThis) === Object.prototype;
+    return getPrototypeOf(theGlobal) === names;
   }
 
   function told(value) {
@@ -353,19 +359,23 @@
     return stringify(texts);
   }
 
+  /** The JSON of the data; or an array: that or undefined, and the JSON of the errors, and of the warnings. */
   function answered(answer, isDecodeUplink) {
     if (typeof answer !== 'object' || answer === null) throw new TheTypeError('the answer is no object');
     if (typeof answer.then === 'function') throw new TheTypeError('the answer is a promise');
-    if (!isDecodeUplink) return [stringify(answer), undefined, undefined];
+    if (!isDecodeUplink) return stringify(answer);
     const warnings = messages(answer.warnings), errors = messages(answer.errors);
     if (errors !== undefined) return [undefined, errors, warnings];
     const data = stringify(answer.data);
     if (data === undefined) throw new TheTypeError('the answer has no data');
-    return [data, undefined, warnings];
+    return warnings === undefined ? data : [data, undefined, warnings];
   }
 
-  /** [JSON of the data, JSON of the errors, JSON of the warnings, what was thrown, whether the engine is as it was] */
-  function call(load, entry, bytes, fPort, millis) {
+  /**
+   * The JSON of the data, if there is nothing more to say. Else an array: the JSON of the data, of the errors and of the
+   * warnings, what was thrown, and whether the engine is as it was.
+   */
+  function call(load, entry, fPort, millis, ...bytes) {
     left = WORK_MAX;
     let result;
     try {
@@ -377,7 +387,10 @@
       result = [undefined, undefined, undefined, told(thrown)];
     }
     left = WORK_MAX;
-    result[4] = known !== undefined && swept();
+    const isClean = known !== undefined && swept();
+    if (typeof result === 'string' && isClean) return result;
+    if (!isArray(result)) result = [result];
+    result[4] = isClean;
     return result;
   }
 

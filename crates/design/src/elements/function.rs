@@ -56,7 +56,7 @@ impl CodeElement {
             return Err(Problem::new("the functions of this run take too long"));
         }
         let answer = code.call(&Uplink { bytes: &bytes, f_port, received_at: run.now().millis() }, time);
-        run.spend_code_time(answer.took);
+        run.spend_code_time(answer.took, answer.engines);
         answer.warnings.iter().for_each(|warning| run.note(warning));
         match answer.result {
             Ok(data) => {

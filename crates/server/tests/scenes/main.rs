@@ -7,6 +7,7 @@ mod appearance;
 mod at_once;
 mod bad_input;
 mod calls;
+mod code;
 mod conformance;
 mod data;
 mod device_tokens;

@@ -158,6 +158,11 @@ impl TestApp {
         holder
     }
 
+    /// What no operation shows, because it is nobody's but the operator's.
+    pub fn hub(&self) -> &Hub {
+        &self.running.hub
+    }
+
     /// What no operation shows yet can be looked up here.
     pub fn registry(&self) -> &Registry {
         &self.running.registry
