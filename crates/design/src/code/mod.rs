@@ -16,7 +16,7 @@ use engine::{Engine, Form, processor_time};
 
 /// Longest code, in bytes.
 const CODE_BYTES_MAX: usize = 256 << 10;
-/// Processor time that the code may take when a design is compiled: its top level runs once or twice.
+/// Processor time that the code may take when a design is compiled: its top level runs a few times.
 const COMPILE_TIME: Duration = Duration::from_millis(250);
 /// Processor time of one call.
 pub(crate) const CALL_TIME: Duration = Duration::from_millis(50);
@@ -128,11 +128,12 @@ impl Code {
     }
 
     fn check(text: &str, step: Duration) -> Result<Self, String> {
-        Engine::new(text)?.check_syntax(text, step)?;
-        let source = match Source::of(text, Form::Plain, step) {
+        let engine = Engine::new(text)?;
+        engine.check_syntax(text, step)?;
+        let source = match Source::of(&engine, text, Form::Plain, step) {
             Ok(Some(source)) => Some(source),
             // Only then: code that finds a module may go looking for the rest of Node.
-            _ if text.contains("exports") => Source::of(text, Form::Exports, step)?,
+            _ if text.contains("exports") => Source::of(&Engine::new(text)?, text, Form::Exports, step)?,
             plain => plain?,
         };
         source.map(|source| Self(Arc::new(source))).ok_or_else(|| "has no function decodeUplink(input)".to_owned())
@@ -166,8 +167,7 @@ impl Code {
 
 impl Source {
     /// What engines are made of for code of that form, if it offers a function.
-    fn of(text: &str, form: Form, step: Duration) -> Result<Option<Self>, String> {
-        let engine = Engine::new(text)?;
+    fn of(engine: &Engine, text: &str, form: Form, step: Duration) -> Result<Option<Self>, String> {
         for (entry, name) in ENTRIES.iter().enumerate() {
             let probe = engine.probe(text, form, name, step)?;
             if probe.found {

@@ -21,35 +21,40 @@ on_both_registries!(
 );
 
 /// Somebody with an API key, who delivers.
-struct Sender<'a> {
-    person: Person<'a>,
-    key: String,
+pub struct Sender<'a> {
+    pub person: Person<'a>,
+    pub key: String,
 }
 
 impl<'a> Sender<'a> {
-    async fn of(person: Person<'a>) -> Self {
+    pub async fn of(person: Person<'a>) -> Self {
         let key = person.makes_api_key("for the webhook").await;
         Self { person, key }
     }
 
-    async fn delivers(&self, parameters: &[(&str, &str)], body: Value) -> Answer {
+    pub async fn delivers(&self, parameters: &[(&str, &str)], body: Value) -> Answer {
         self.delivers_text(parameters, &[], body.to_string()).await
     }
 
-    async fn delivers_text(&self, parameters: &[(&str, &str)], headers: &[(&str, &str)], body: String) -> Answer {
+    pub async fn delivers_text(
+        &self,
+        parameters: &[(&str, &str)],
+        headers: &[(&str, &str)],
+        body: impl Into<reqwest::Body>,
+    ) -> Answer {
         let request = self.person.app.request(Method::POST, &path(parameters)).header("api_auth_token", &self.key);
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         self.person.app.send(request.header("content-type", "application/json").body(body)).await
     }
 
     /// The devices that it sees, by name.
-    async fn devices(&self) -> Vec<Value> {
+    pub async fn devices(&self) -> Vec<Value> {
         let body = self.person.get("/v2/devices?depth=all&limit=10000&sortBy=name").await.ok();
         body["data"].as_array().unwrap().clone()
     }
 
     /// The payloads of a device's history, oldest first.
-    async fn history(&self, device: &str) -> Vec<Value> {
+    pub async fn history(&self, device: &str) -> Vec<Value> {
         let mut found = self.person.get(&format!("/v2/devices/{device}/events?limit=10000")).await.list_of("/payload");
         found.reverse();
         found
@@ -63,7 +68,7 @@ pub fn path(parameters: &[(&str, &str)]) -> String {
     url.as_str().trim_start_matches("http://host").to_owned()
 }
 
-fn messages(answer: &Value) -> Vec<String> {
+pub fn messages(answer: &Value) -> Vec<String> {
     answer["errors"].as_array().unwrap().iter().map(|error| text(error, "message").to_owned()).collect()
 }
 
