@@ -1,7 +1,7 @@
 //! JSONPath held to RFC 9535 (<https://www.rfc-editor.org/rfc/rfc9535>): the examples of its section 2 with the results that it gives,
 //! and the edges of its grammar. Where the RFC leaves an order open, ours is that of the document.
 
-#![allow(clippy::unwrap_used, reason = "a test's helpers fail with the test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
 use isobar_model::json::{Json, equal, parse};
 use isobar_model::jsonpath::{JsonPath, Steps};
