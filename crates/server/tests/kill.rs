@@ -1,4 +1,5 @@
 //! The process is killed under load, again and again: whatever a client was told holds afterwards, and holds once.
+//! What elements of the design remember is part of it: a window counts exactly the events that are there.
 //! (What the machine itself loses when the power fails is not shown here: a killed process leaves its written pages.)
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
@@ -36,6 +37,22 @@ fn chance(round: u64) -> u64 {
     number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     number ^ (number >> 31)
+}
+
+/// The design: every event is stored, queued and shown as a status; counted by a window, and compared with the one before.
+fn design() -> Value {
+    let mut elements = everything();
+    let links = elements["reading"]["triggers"]["eventReceived"].as_array_mut().unwrap();
+    links.push(json!({"element": "tally", "ability": "push"}));
+    links.push(json!({"element": "moved", "ability": "evaluate"}));
+    let keeps = |element: &str| json!([{"element": element, "ability": "store"}]);
+    let properties = json!({"size": 4096, "aggregate": "count"});
+    elements["tally"] = json!({"type": "window", "properties": properties, "triggers": {"result": keeps("counts")}});
+    let properties = json!({"expression": "payload.n % 3"});
+    elements["moved"] = json!({"type": "changed", "properties": properties, "triggers": {"changed": keeps("moves")}});
+    elements["counts"] = json!({"type": "storage"});
+    elements["moves"] = json!({"type": "storage"});
+    elements
 }
 
 /// What the clients of one device know. Each event carries a number that no other has.
@@ -154,6 +171,15 @@ impl Customer {
         assert!(values.iter().zip(&events).all(|(value, number)| value["id"] == ids[number]));
         assert_eq!(numbers(&history, Some("cloudEvent")), events, "cloud events and device events");
 
+        // What the elements remember is as old as history: each event was counted once, and compared with the one before.
+        let counts = api.list(&format!("/v2/devices/{id}/data/counts?limit=10000")).await;
+        let counts: Vec<u64> = counts.iter().map(|value| value["payload"].as_u64().unwrap()).collect();
+        assert_eq!(counts, (1..=events.len() as u64).rev().collect::<Vec<_>>(), "the window's counts");
+        let moves = numbers(&api.list(&format!("/v2/devices/{id}/data/moves?limit=10000")).await, None);
+        let before = events.iter().skip(1).map(Some).chain([None]);
+        let changes = events.iter().zip(before).filter(|(n, before)| before.is_none_or(|before| before % 3 != *n % 3));
+        assert_eq!(moves, changes.map(|(n, _)| *n).collect::<Vec<_>>(), "what has changed");
+
         // What was taken stays taken; the rest waits in its order, but for what was on its way when the process died.
         let path = format!("/v2/events/cloud?deviceId={id}&peek=true&limit=10000");
         let waiting = numbers(api.get(&path).await.as_array().unwrap(), None);
@@ -223,7 +249,7 @@ async fn what_a_client_was_told_survives_kills_under_load() {
     let folder = tempfile::tempdir().unwrap();
     let mut serving = Serving::on(folder.path(), &ENVIRONMENT);
     let mut api = Api::of(&serving).await;
-    let devices = api.found(&everything(), DEVICES).await;
+    let devices = api.found(&design(), DEVICES).await;
     let customers = devices.into_iter().map(|device| Customer { device, known: Mutex::default() });
     let site = Arc::new(Site { customers: customers.map(Arc::new).collect(), next_number: AtomicU64::new(0) });
     for round in 0..ROUNDS {

@@ -25,6 +25,8 @@ const STACK_BYTES_MAX: usize = 256 << 10;
 const MESSAGE_CHARS_MAX: usize = 1_000;
 /// What runs first; see there.
 const PRELUDE: &str = include_str!("prelude.js");
+/// What runs next where code names it; see there.
+const BUFFER: &str = include_str!("buffer.js");
 
 /// What the engine offers to code besides the language itself.
 type Offered = (
@@ -56,6 +58,15 @@ struct Watch {
     expired: Cell<bool>,
 }
 
+/// How code gives its functions away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// By their names, as the LoRaWAN convention has it.
+    Plain,
+    /// As members of `exports`, as a module of Node does.
+    Exports,
+}
+
 /// What a look at code has found.
 pub(crate) struct Probe {
     pub(crate) found: bool,
@@ -69,8 +80,8 @@ pub(super) fn processor_time() -> Duration {
 }
 
 impl Engine {
-    /// An engine whose built-in objects may still be changed.
-    pub(crate) fn new() -> Result<Self, String> {
+    /// An engine for that code, whose built-in objects may still be changed.
+    pub(crate) fn new(text: &str) -> Result<Self, String> {
         let unavailable = |_| "the engine for code cannot be started at present".to_owned();
         let runtime = Runtime::new().map_err(unavailable)?;
         runtime.set_memory_limit(MEMORY_BYTES_MAX);
@@ -86,6 +97,9 @@ impl Engine {
         let (glue, call) = context
             .with(|ctx| {
                 let glue: Object<'_> = ctx.eval(PRELUDE)?;
+                if names_buffer(text) {
+                    ctx.eval::<(), _>(BUFFER)?;
+                }
                 let call: Function<'_> = glue.get("call")?;
                 Ok((Persistent::save(&ctx, glue), Persistent::save(&ctx, call)))
             })
@@ -142,8 +156,8 @@ impl Engine {
     }
 
     /// Runs the top level and looks whether there is a function of that name.
-    pub(crate) fn probe(&self, text: &str, entry: &str, time: Duration) -> Result<Probe, String> {
-        let (script, glue) = (wrapped(text, entry), self.glue.clone());
+    pub(crate) fn probe(&self, text: &str, form: Form, entry: &str, time: Duration) -> Result<Probe, String> {
+        let (script, glue) = (wrapped(text, form, entry), self.glue.clone());
         self.bounded(processor_time(), time, |ctx| {
             let glue = glue.restore(ctx)?;
             glue.get::<_, Function<'_>>("look")?.call::<_, ()>(())?;
@@ -161,8 +175,8 @@ impl Engine {
     }
 
     /// Takes the code in.
-    pub(crate) fn load(&mut self, text: &str, entry: &str, time: Duration) -> Result<(), String> {
-        let script = wrapped(text, entry);
+    pub(crate) fn load(&mut self, text: &str, form: Form, entry: &str, time: Duration) -> Result<(), String> {
+        let script = wrapped(text, form, entry);
         let load = self.bounded(processor_time(), time, |ctx| {
             let load: Function<'_> = ctx.eval_with_options(script, global())?;
             Ok(Persistent::save(ctx, load))
@@ -251,8 +265,22 @@ fn texts(json: &str) -> Vec<String> {
 }
 
 /// The code as a function that runs its top level and gives the function of that name. Lines keep their numbers.
-fn wrapped(text: &str, entry: &str) -> String {
-    format!("(function () {{{text}\n;return typeof {entry}==='function'?{entry}:undefined}})")
+fn wrapped(text: &str, form: Form, entry: &str) -> String {
+    let plain = format!("(function () {{{text}\n;return typeof {entry}==='function'?{entry}:undefined}})");
+    match form {
+        Form::Plain => plain,
+        // A function around the code's own, so that it may declare these names itself.
+        Form::Exports => format!(
+            "(function () {{var module={{exports:{{}}}},exports=module.exports,found={plain}();\
+             return found||(typeof module.exports.{entry}==='function'?module.exports.{entry}:undefined)}})"
+        ),
+    }
+}
+
+/// Whether the word `Buffer` stands in the code, by itself.
+fn names_buffer(text: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$');
+    text.match_indices("Buffer").any(|(at, _)| !text[..at].ends_with(is_word))
 }
 
 fn global() -> EvalOptions {

@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use isobar_model::json::RawJson;
 
-use engine::{Engine, processor_time};
+use engine::{Engine, Form, processor_time};
 
 /// Longest code, in bytes.
 const CODE_BYTES_MAX: usize = 256 << 10;
-/// Processor time that the code may take when a design is compiled: its top level runs once or twice.
+/// Processor time that the code may take when a design is compiled: its top level runs a few times.
 const COMPILE_TIME: Duration = Duration::from_millis(250);
 /// Processor time of one call.
 pub(crate) const CALL_TIME: Duration = Duration::from_millis(50);
@@ -106,6 +106,7 @@ pub(crate) struct Code(Arc<Source>);
 #[derive(Debug)]
 struct Source {
     text: Box<str>,
+    form: Form,
     /// The index of its function in [`ENTRIES`].
     entry: usize,
     /// Whether its top level changes built-in objects: then it cannot run in a sealed engine, and every run has its own.
@@ -129,17 +130,15 @@ impl Code {
     }
 
     fn check(text: &str, step: Duration) -> Result<Self, String> {
-        let engine = Engine::new()?;
+        let engine = Engine::new(text)?;
         engine.check_syntax(text, step)?;
-        for (entry, name) in ENTRIES.iter().enumerate() {
-            let probe = engine.probe(text, name, step)?;
-            if probe.found {
-                let changes_built_ins = probe.changes_built_ins;
-                let source = Source { text: text.into(), entry, changes_built_ins, owed: AtomicU64::new(0) };
-                return Ok(Self(Arc::new(source)));
-            }
-        }
-        Err("has no function decodeUplink(input)".to_owned())
+        let source = match Source::of(&engine, text, Form::Plain, step) {
+            Ok(Some(source)) => Some(source),
+            // Only then: code that finds a module may go looking for the rest of Node.
+            _ if text.contains("exports") => Source::of(&Engine::new(text)?, text, Form::Exports, step)?,
+            plain => plain?,
+        };
+        source.map(|source| Self(Arc::new(source))).ok_or_else(|| "has no function decodeUplink(input)".to_owned())
     }
 
     /// Calls the codec. `time` bounds the processor time of this call.
@@ -172,12 +171,26 @@ impl Code {
 }
 
 impl Source {
+    /// What engines are made of for code of that form, if it offers a function.
+    fn of(engine: &Engine, text: &str, form: Form, step: Duration) -> Result<Option<Self>, String> {
+        for (entry, name) in ENTRIES.iter().enumerate() {
+            let probe = engine.probe(text, form, name, step)?;
+            if probe.found {
+                let changes_built_ins = probe.changes_built_ins;
+                let owed = AtomicU64::new(0);
+                return Ok(Some(Self { text: text.into(), form, entry, changes_built_ins, owed }));
+            }
+        }
+        Ok(None)
+    }
+
     fn engine(&self) -> Result<Engine, String> {
-        let mut engine = Engine::new()?;
+        let mut engine = Engine::new(&self.text)?;
         if !self.changes_built_ins {
             engine.seal(COMPILE_TIME)?;
         }
-        engine.load(&self.text, ENTRIES.get(self.entry).unwrap_or(&ENTRIES[0]), COMPILE_TIME)?;
+        let entry = ENTRIES.get(self.entry).unwrap_or(&ENTRIES[0]);
+        engine.load(&self.text, self.form, entry, COMPILE_TIME)?;
         Ok(engine)
     }
 

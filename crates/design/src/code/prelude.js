@@ -380,7 +380,7 @@
     let result;
     try {
       const decode = load();
-      const answer = entry === 0 ? decode({ bytes, fPort, recvTime: new TheDate(millis) })
+      const answer = entry === 0 ? decode({ bytes, fPort, recvTime: new TheDate(millis), variables: {} })
         : entry === 1 ? decode(fPort, bytes, {}) : decode(bytes, fPort);
       result = answered(answer, entry === 0);
     } catch (thrown) {

@@ -32,7 +32,7 @@ pub(crate) fn outcome(scene: &Scene, payload: &str) -> Vec<String> {
     lines.into_iter().filter(|line| !line.starts_with("store after ")).collect()
 }
 
-fn fault(code: &str) -> String {
+pub(crate) fn fault(code: &str) -> String {
     let element = json!({"f": {"type": "function", "properties": {"code": code}}});
     let faults = compile(element).map(|_| ()).unwrap_err();
     assert_eq!((faults.len(), faults[0].field.as_str()), (1, "planes.cloud.elements.f.properties.code"));

@@ -1,5 +1,6 @@
 mod bounds;
 mod code;
+mod code_forms;
 mod faults;
 mod given;
 mod hostile_code;

@@ -24,7 +24,7 @@ on_both_registries!(
 /// Somebody with an API key, who delivers.
 pub struct Sender<'a> {
     pub person: Person<'a>,
-    key: String,
+    pub key: String,
 }
 
 impl<'a> Sender<'a> {
@@ -37,7 +37,12 @@ impl<'a> Sender<'a> {
         self.delivers_text(parameters, &[], body.to_string()).await
     }
 
-    async fn delivers_text(&self, parameters: &[(&str, &str)], headers: &[(&str, &str)], body: String) -> Answer {
+    pub async fn delivers_text(
+        &self,
+        parameters: &[(&str, &str)],
+        headers: &[(&str, &str)],
+        body: impl Into<reqwest::Body>,
+    ) -> Answer {
         let request = self.person.app.request(Method::POST, &path(parameters)).header("api_auth_token", &self.key);
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         self.person.app.send(request.header("content-type", "application/json").body(body)).await
@@ -50,7 +55,7 @@ impl<'a> Sender<'a> {
     }
 
     /// The payloads of a device's history, oldest first.
-    async fn history(&self, device: &str) -> Vec<Value> {
+    pub async fn history(&self, device: &str) -> Vec<Value> {
         let mut found = self.person.get(&format!("/v2/devices/{device}/events?limit=10000")).await.list_of("/payload");
         found.reverse();
         found
