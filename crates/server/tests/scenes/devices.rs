@@ -61,6 +61,16 @@ async fn a_device_is_created_and_fetched(app: &TestApp) {
     assert!(!fetched.text.contains(&token), "the token is shown once");
     assert_eq!(fetched.ok(), expected);
     assert_eq!(ana.get("/v2/devices").await.ok()["data"], json!([expected]));
+    // What is left out has its default.
+    let bare = ana.post("/v2/devices", json!({"name": "bare", "projectUuid": project})).await.created();
+    let defaults = json!({
+        "versionUuid": null, "protocol": null, "protocols": [], "meta": {}, "description": null, "streetAddress": null,
+        "organizationId": ana.organization,
+    });
+    for (member, value) in defaults.as_object().unwrap() {
+        assert_eq!(&bare[member], value, "{member}");
+    }
+    ana.delete(&format!("/v2/devices/{}", text(&bare, "id"))).await.no_content();
     assert_eq!(ana.get(&format!("/v2/organizations/{}", ana.organization)).await.ok()["deviceCount"], 1);
 }
 

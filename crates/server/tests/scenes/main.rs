@@ -6,6 +6,7 @@ mod access;
 mod appearance;
 mod at_once;
 mod bad_input;
+mod bounds;
 mod calls;
 mod conformance;
 mod data;

@@ -44,10 +44,18 @@ async fn an_organization_is_founded_beneath_its_parent(app: &TestApp) {
     let own = ana.get(&format!("/v2/organizations/{}", ana.organization)).await.ok();
     assert_eq!((&own["hasChildren"], &own["parentId"], &own["parentName"]), (&json!(true), &json!(null), &json!(null)));
     // Names are taken as often as they are given.
-    ana.post("/v2/organizations", json!({"name": "North"})).await.created();
+    let bare = ana.post("/v2/organizations", json!({"name": "North"})).await.created();
+    assert_eq!(
+        (&bare["description"], &bare["childrenInheritDashboard"], &bare["deviceTable"]),
+        (&json!(null), &json!(false), &json!({}))
+    );
     // At the top of the tree only the system's administrator founds; anybody else's lie beneath their own.
-    let beneath = ana.post("/v2/organizations", json!({"name": "x", "parentId": null})).await.created();
-    assert_eq!(beneath["parentId"], ana.organization.as_str());
+    for none in [json!(null), json!("")] {
+        let beneath = ana.post("/v2/organizations", json!({"name": "x", "parentId": none})).await.created();
+        assert_eq!(beneath["parentId"], ana.organization.as_str());
+    }
+    let longest = json!({"name": "x", "parentId": "x".repeat(36)});
+    assert_eq!(ana.post("/v2/organizations", longest).await.faults(), ["parentId"]);
     let top = app.admin().await.post("/v2/organizations", json!({"name": "Top", "parentId": null})).await.created();
     assert_eq!((&top["parentId"], top["path"].as_array().unwrap().len()), (&json!(null), 1));
 }

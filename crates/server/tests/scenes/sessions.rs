@@ -72,6 +72,9 @@ async fn a_token_ends_after_fifteen_minutes_and_is_refreshed_for_fourteen_days()
     assert_eq!(tokens["jwtTokenExpiry"], "2027-01-15T08:30:00.000Z");
     let jwt = text(&tokens, "jwtToken");
     app.send(app.request(Method::GET, "/v2/auth/user").bearer_auth(jwt)).await.ok();
+    // A browser sends it among others.
+    let among = format!("refreshTokens=x; theme=dark; {}; last=1", ana.cookie);
+    app.send(app.request(Method::GET, "/v2/auth/refreshToken").header("cookie", among)).await.created();
     app.wait_seconds(14 * 24 * 3600 - 15 * 60 - 1);
     refresh().await.created();
     app.wait_seconds(1);
