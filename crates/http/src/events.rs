@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use axum::http::{HeaderName, Method, StatusCode};
+use axum::http::{HeaderName, StatusCode};
 use axum::response::IntoResponse as _;
 use axum::response::sse::{Event as ServerSent, KeepAlive, Sse};
 use futures::StreamExt as _;
@@ -78,12 +78,11 @@ pub(crate) async fn cloud_event_delete(call: &mut Call) -> Answer {
 }
 
 fn queue_read(call: &Call, query: &mut Query<'_>) -> QueueRead {
-    // Only what is returned is removed (contract: Events): HEAD returns nothing.
-    let is_head = call.head.method == Method::HEAD;
     QueueRead {
         element: query.text("elementName"),
         page: query.page(),
-        peek: query.boolean("peek", false) || is_head,
+        // Only what is returned is removed (contract: Events): HEAD returns nothing.
+        peek: query.boolean("peek", false) || call.is_head(),
         wait: query.wait(),
     }
 }

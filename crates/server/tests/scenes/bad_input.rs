@@ -29,7 +29,7 @@ async fn all_failing_fields_are_named_at_once() {
         "projectUuid": "short",
         "versionUuid": "x".repeat(37),
         "protocol": "x".repeat(21),
-        "protocols": ["http", 5, "y".repeat(21)],
+        "protocols": ["http", 5, "y".repeat(129)],
         "meta": [],
         "description": "x".repeat(201),
         "streetAddress": {"city": 1, "postalCode": 1.5, "country": []},

@@ -95,13 +95,22 @@ async fn an_organization_shows_the_highest_status_beneath_it(app: &TestApp) {
         async |id: &str| text(&ana.get(&format!("/v2/organizations/{id}")).await.ok(), "statusText").to_owned();
     for (temp, expected) in [(20, "critical"), (4, "good")] {
         device.posts("reading", json!({"temp": temp})).await.created();
-        // What the device shows, its organizations show.
-        assert_eq!(text(&ana.get(&device.url()).await.ok(), "statusText"), expected);
+        // Its organizations show it at once, and so does the device.
         assert_eq!(status(&north).await, expected);
         assert_eq!(status(&ana.organization).await, expected);
+        assert_eq!(text(&ana.get(&device.url()).await.ok(), "statusText"), expected);
     }
+    // Of several, the highest; beside it nobody sees it.
+    let other = ana.creates_device_of(&project, "other").await;
+    other.posts("reading", json!({"temp": 20})).await.created();
+    assert_eq!(ana.get("/v2/organizations").await.list_of("/statusText"), ["good", "critical"]);
+    assert_eq!((status(&north).await.as_str(), status(&ana.organization).await.as_str()), ("good", "critical"));
+    assert_eq!(ana.organization(&ana.organization).await["statusInt"], 4);
+    ana.delete(&other.url()).await.no_content();
+    assert_eq!(status(&ana.organization).await, "good");
     ana.delete(&device.url()).await.no_content();
     assert_eq!(status(&ana.organization).await, "none");
+    assert_eq!(ana.organization(&north).await["statusInt"], 0);
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::keys::{self, Family, Order};
 use super::live::Live;
-use super::rows::{Parts, Rows, json};
+use super::rows::{Parts, Rows};
 use crate::error::Result;
 use crate::telemetry::{Commit, Idempotency, Memory, NewValue, Series};
 
