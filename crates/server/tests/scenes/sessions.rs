@@ -153,7 +153,10 @@ async fn an_api_key_is_as_good_as_its_user_in_either_header() {
     let listed = list.ok();
     assert_eq!(listed["data"][0]["name"], "script");
     let id = text(&listed["data"][0], "id");
-    assert_eq!((id, &listed["data"][0]["createdAt"]), (text(&made, "id"), &made["createdAt"]));
+    let expected = json!({
+        "id": made["id"], "name": "script", "createdAt": made["createdAt"], "lastUsedAt": "2027-01-15T08:00:00.000Z",
+    });
+    assert_eq!(listed["data"], json!([expected]));
     ana.delete(&format!("{keys}/{id}")).await.no_content();
     app.send(app.request(Method::GET, "/v2/auth/user").header("api_auth_token", key)).await.unauthenticated();
     ana.delete(&format!("{keys}/{id}")).await.not_found();

@@ -19,7 +19,10 @@ async fn a_user_is_created_and_listed(app: &TestApp) {
     let fetched = fetched.ok();
     assert_eq!((&fetched["username"], &fetched["role"]), (&json!("tom"), &json!("technician")));
     assert_eq!(fetched["organizationId"], ana.organization.as_str());
-    assert_eq!(tom.get("/v2/auth/user").await.ok()["id"], fetched["id"]);
+    app.wait_seconds(30);
+    let own = tom.get("/v2/auth/user").await.ok();
+    assert_eq!((&own["id"], &own["lastActive"]), (&fetched["id"], &json!("2027-01-15T08:00:30.000Z")));
+    assert_eq!(ana.get("/v2/users?searchText=tom").await.list_of("/lastActive"), [own["lastActive"].clone()]);
     let bea = ana.post("/v2/users", new_user("bea", "basicUser")).await.created();
     let url = format!("/v2/users/{}", text(&bea, "id"));
     assert_eq!(ana.get(&url).await.ok(), bea);
