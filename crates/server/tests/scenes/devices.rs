@@ -179,6 +179,11 @@ async fn last_values_come_with_devices_when_they_are_asked_for(app: &TestApp) {
     let named = last("lastValues=door%20one,unheard").await;
     assert_eq!(named[0][0]["elementName"], "door one");
     assert_eq!(named[1], json!([]));
+    // Names are encoded: a comma in one is no separator.
+    other.posts("in%2Cout", json!(7)).await.created();
+    let encoded = last("lastValues=in%2Cout,unheard").await;
+    assert_eq!((&encoded[0], &encoded[1][0]["elementName"]), (&json!([]), &json!("in,out")));
+    assert_eq!(last("lastValues=climate%2Cin%252Cout").await[1].as_array().unwrap().len(), 1);
     let single = ana.get(&format!("{}?lastValues=climate", one.url())).await.ok();
     assert_eq!(single["lastValues"].as_array().unwrap().len(), 1);
     let body = json!({"name": "a", "projectUuid": ana.project().await});
