@@ -20,7 +20,7 @@ use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use crate::completed::Completed;
-use crate::gate::{Gate, RATE_LIMIT, RATE_REMAINING, RATE_RESET, REQUEST_ID, RequestIds, Visit};
+use crate::gate::{Gate, Passing, RATE_LIMIT, RATE_REMAINING, RATE_RESET, REQUEST_ID, RequestIds, Visit};
 use crate::meters::{Meters, RouteMeter};
 use crate::problem::Problem;
 use crate::routes::{self, Verb};
@@ -66,21 +66,42 @@ struct Inner {
 #[derive(Clone, Copy)]
 struct Peer(IpAddr);
 
-/// An answer in the making. It is small, for a connection moves it about; what it is made of lies behind a pointer.
-pub enum Answering {
+/// An answer in the making. It is small, for a connection keeps and moves it.
+pub struct Answering(Making);
+
+enum Making {
     /// It ends when nobody waits for it.
-    Read(BoxFuture<'static, Response>),
+    Read(Passing),
     /// It goes on to its end.
-    Change(Completed<Response>),
+    Change(Completed<Passing>),
+    /// It is found by the router, or goes through layers.
+    Routed(BoxFuture<'static, Response>),
+}
+
+impl Answering {
+    /// The same, for what may be left when nobody waits for it.
+    pub(crate) fn read(passing: Passing) -> Self {
+        Self(Making::Read(passing))
+    }
+
+    /// The same, for what must not.
+    pub(crate) fn change(passing: Passing) -> Self {
+        Self(Making::Change(Completed::new(passing)))
+    }
+
+    fn routed(answering: impl Future<Output = Response> + Send + 'static) -> Self {
+        Self(Making::Routed(Box::pin(answering)))
+    }
 }
 
 impl Future for Answering {
     type Output = Response;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response> {
-        match &mut *self {
-            Self::Read(future) => future.as_mut().poll(cx),
-            Self::Change(future) => Pin::new(future).poll(cx),
+        match &mut self.0 {
+            Making::Read(passing) => Pin::new(passing).poll(cx),
+            Making::Change(passing) => Pin::new(passing).poll(cx),
+            Making::Routed(answering) => answering.as_mut().poll(cx),
         }
     }
 }
@@ -101,11 +122,11 @@ impl App {
     pub fn answer(&self, request: Request, peer: IpAddr) -> Answering {
         let Some(cors) = &self.0.cors else { return self.route(request, peer) };
         let (app, cors) = (self.clone(), cors.clone());
-        Answering::Read(Box::pin(async move {
+        Answering::routed(async move {
             let inner = service_fn(|request| async { Ok::<_, Infallible>(app.route(request, peer).await) });
             let Ok(response) = cors.layer(inner).oneshot(request).await;
             response
-        }))
+        })
     }
 
     fn route(&self, mut request: Request, peer: IpAddr) -> Answering {
@@ -117,10 +138,10 @@ impl App {
         }
         request.extensions_mut().insert(Peer(peer));
         let mut router = router.clone();
-        Answering::Read(Box::pin(async move {
+        Answering::routed(async move {
             let Ok(response) = router.call(request).await;
             response
-        }))
+        })
     }
 
     /// What is measured.

@@ -4,30 +4,31 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use futures::future::BoxFuture;
 use tokio::runtime::Handle;
 
 /// A future that goes on by itself when nobody waits for it any more.
-pub struct Completed<T: Send + 'static>(Option<BoxFuture<'static, T>>);
+pub struct Completed<F>(Option<F>)
+where
+    F: Future<Output: Send> + Send + Unpin + 'static;
 
-impl<T: Send + 'static> Completed<T> {
-    pub(crate) fn new(future: BoxFuture<'static, T>) -> Self {
+impl<F: Future<Output: Send> + Send + Unpin + 'static> Completed<F> {
+    pub(crate) fn new(future: F) -> Self {
         Self(Some(future))
     }
 }
 
-impl<T: Send + 'static> Future for Completed<T> {
-    type Output = T;
+impl<F: Future<Output: Send> + Send + Unpin + 'static> Future for Completed<F> {
+    type Output = F::Output;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let Some(future) = &mut self.0 else { return Poll::Pending };
-        let output = ready!(future.as_mut().poll(cx));
+        let output = ready!(Pin::new(future).poll(cx));
         self.0 = None;
         Poll::Ready(output)
     }
 }
 
-impl<T: Send + 'static> Drop for Completed<T> {
+impl<F: Future<Output: Send> + Send + Unpin + 'static> Drop for Completed<F> {
     fn drop(&mut self) {
         if let Some(rest) = self.0.take()
             && !std::thread::panicking()

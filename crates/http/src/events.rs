@@ -7,9 +7,9 @@ use axum::http::{HeaderName, StatusCode};
 use axum::response::IntoResponse as _;
 use axum::response::sse::{Event as ServerSent, KeepAlive, Sse};
 use futures::StreamExt as _;
-use isobar_hub::{HistoryRequest, QueueRead, StreamScope};
+use isobar_hub::{Accepted, HistoryRequest, QueueRead, StreamScope};
 use isobar_model::access::Action;
-use isobar_model::error::{Error, Result};
+use isobar_model::error::Error;
 use isobar_model::event::Event;
 use isobar_model::ids::{DeviceId, EventId};
 use isobar_model::page::PageRequest;
@@ -24,7 +24,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const STREAM_COMMENT_EVERY: Duration = Duration::from_secs(15);
 
 /// The main road: 201 only after the event and what it caused are durable.
-pub(crate) async fn device_event_create(call: &mut Call) -> Answer {
+pub(crate) async fn device_event_create(call: &mut Call) -> Result<Accepted, Problem> {
     let body = call.json_bytes().await;
     let query = call.query();
     let (device, element) = (query.get("deviceId"), query.get("elementName"));
@@ -32,9 +32,7 @@ pub(crate) async fn device_event_create(call: &mut Call) -> Answer {
         Ok(input) => input,
         faulty => Box::pin(after(call.hub().event_parameters(&call.principal, device, element), faulty)).await?,
     };
-    let id = call.hub().event_accept(&call.principal, device, element, body, key).await?;
-    call.shared.meters.events_accepted.increment(1);
-    reply::created_id(id)
+    Ok(call.hub().event_accept(&call.principal, device, element, body, key).await?)
 }
 
 pub(crate) async fn cloud_event_send(call: &mut Call) -> Answer {
@@ -126,7 +124,7 @@ pub(crate) async fn event_stream(call: &mut Call) -> Answer {
 }
 
 /// Where a broken stream goes on.
-fn last_event_id(call: &Call) -> Result<Option<EventId>> {
+fn last_event_id(call: &Call) -> Result<Option<EventId>, Error> {
     let Some(sent) = call.head.headers.get(LAST_EVENT_ID) else { return Ok(None) };
     let id = sent.to_str().ok().and_then(|text| text.parse().ok());
     id.map(Some).ok_or_else(|| Error::invalid("header.Last-Event-ID", "is not an identifier"))

@@ -3,8 +3,10 @@
 use std::any::Any;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use axum::extract::{FromRequestParts as _, RawPathParams, Request};
@@ -12,17 +14,17 @@ use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::Response;
 use futures::FutureExt as _;
-use isobar_hub::Principal;
+use futures::future::BoxFuture;
+use isobar_hub::{Accepted, Principal};
 use isobar_model::error::{Error, RateWindow};
 use isobar_model::time::Timestamp;
 use sync_wrapper::SyncWrapper;
 
 use crate::app::{Answering, Shared};
 use crate::call::{Call, credentials};
-use crate::completed::Completed;
 use crate::meters::RouteMeter;
 use crate::problem::Problem;
-use crate::reply::Answer;
+use crate::reply::{self, Answer, Reply};
 use crate::routes::{Entry, RouteRow, Verb};
 
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -52,29 +54,30 @@ impl Gate {
     /// Lets a call through to its handler, or refuses it; the answer is complete. A read ends when its client hangs
     /// up; what may change something goes on to its end.
     pub fn pass(self: &Arc<Self>, shared: &Arc<Shared>, peer: IpAddr, request: Request) -> Answering {
-        let answering = Box::pin(Arc::clone(self).answer(Arc::clone(shared), peer, request));
+        let handling = Box::pin(Arc::clone(self).handle(Arc::clone(shared), peer, request));
+        let passing =
+            Passing { gate: Arc::clone(self), shared: Arc::clone(shared), step: Step::Handling(handling) };
         match self.row.method {
-            Verb::Get => Answering::Read(answering),
-            _ => Answering::Change(Completed::new(answering)),
+            Verb::Get => Answering::read(passing),
+            _ => Answering::change(passing),
         }
     }
 
-    async fn answer(self: Arc<Self>, shared: Arc<Shared>, peer: IpAddr, request: Request) -> Response {
+    async fn handle(self: Arc<Self>, shared: Arc<Shared>, peer: IpAddr, request: Request) -> Handled {
         let mut visit = Visit::begin(&shared, request.headers());
         let (head, body) = request.into_parts();
         let principal = Principal::Nobody;
-        let mut call =
-            Call { shared: Arc::clone(&shared), principal, peer, head, names: None, body: SyncWrapper::new(body) };
-        let passing = AssertUnwindSafe(self.admit(&mut call, &mut visit.window)).catch_unwind();
-        let answer = passing.await.unwrap_or_else(|panic| Err(panicked(self.row.path, &*panic)));
-        if answer.is_err() {
+        let mut call = Call { shared, principal, peer, head, names: None, body: SyncWrapper::new(body) };
+        let admitted = AssertUnwindSafe(self.admit(&mut call, &mut visit.window)).catch_unwind();
+        let reply = admitted.await.unwrap_or_else(|panic| Err(panicked(self.row.path, &*panic)));
+        if reply.is_err() {
             Box::pin(call.drain()).await;
         }
-        visit.end(&shared, &self.meter, answer)
+        (reply, visit)
     }
 
     /// The order of refusals (contract: Conventions) begins here: 401, 429; the handler goes on with 404, 403, 400.
-    async fn admit(&self, call: &mut Call, window: &mut Option<RateWindow>) -> Answer {
+    async fn admit(&self, call: &mut Call, window: &mut Option<RateWindow>) -> Result<Reply, Problem> {
         if self.row.entry == Entry::Probe {
             return (self.row.handler)(call).await;
         }
@@ -97,6 +100,53 @@ impl Gate {
     }
 }
 
+/// What a handler gave, and the call that it belongs to.
+type Handled = (Result<Reply, Problem>, Visit);
+
+/// A call on its way through the gate.
+pub struct Passing {
+    gate: Arc<Gate>,
+    shared: Arc<Shared>,
+    step: Step,
+}
+
+enum Step {
+    Handling(BoxFuture<'static, Handled>),
+    /// All that is left of the call is this: its room is given back before the wait for the disk, not after it.
+    Accepted(Accepted, Visit),
+    Ended,
+}
+
+impl Future for Passing {
+    type Output = Response;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response> {
+        if let Step::Handling(handling) = &mut self.step {
+            let (reply, visit) = ready!(handling.as_mut().poll(cx));
+            self.step = match reply {
+                Ok(Reply::Accepted(accepted)) => Step::Accepted(accepted, visit),
+                Ok(Reply::Ready(response)) => return Poll::Ready(self.end(visit, Ok(response))),
+                Err(problem) => return Poll::Ready(self.end(visit, Err(problem))),
+            };
+        }
+        let Step::Accepted(accepted, _) = &mut self.step else { return Poll::Pending };
+        let accepted = ready!(Pin::new(accepted).poll(cx));
+        let Step::Accepted(_, visit) = std::mem::replace(&mut self.step, Step::Ended) else { return Poll::Pending };
+        let answer = accepted.map_err(Problem::from).and_then(reply::created_id);
+        if answer.is_ok() {
+            self.shared.meters.events_accepted.increment(1);
+        }
+        Poll::Ready(self.end(visit, answer))
+    }
+}
+
+impl Passing {
+    fn end(&mut self, visit: Visit, answer: Answer) -> Response {
+        self.step = Step::Ended;
+        visit.end(&self.shared, &self.gate.meter, answer)
+    }
+}
+
 fn panicked(route: &str, panic: &(dyn Any + Send)) -> Problem {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     tracing::error!(route, panic = text.unwrap_or("no text"), "a handler panicked");
@@ -105,7 +155,7 @@ fn panicked(route: &str, panic: &(dyn Any + Send)) -> Problem {
 
 /// One call from its first byte to its answer.
 pub(crate) struct Visit {
-    id: HeaderValue,
+    id: RequestId,
     began: Instant,
     window: Option<RateWindow>,
 }
@@ -114,25 +164,25 @@ impl Visit {
     /// A call begins.
     pub fn begin(shared: &Shared, headers: &HeaderMap) -> Self {
         let sent = headers.get(REQUEST_ID).filter(|id| is_sane(id.as_bytes()));
-        let id = sent.cloned().unwrap_or_else(|| shared.request_ids.next());
+        let id = sent.map_or_else(|| shared.request_ids.next(), |id| RequestId::Sent(id.clone()));
         Self { id, began: Instant::now(), window: None }
     }
 
     /// A call is answered: the headers of every answer, the log line, the numbers.
     pub fn end(self, shared: &Shared, meter: &RouteMeter, answer: Answer) -> Response {
-        let took = self.began.elapsed();
+        let (took, id) = (self.began.elapsed(), self.id.header());
         let mut response = match answer {
             Ok(response) => response,
             Err(problem) => {
-                self.log(meter, &problem);
+                log(&id, meter, &problem);
                 problem.answer(shared.hub.clock().now())
             }
         };
         let status = response.status().as_u16();
         meter.note(status, took);
-        tracing::debug!(request_id = ?self.id, method = meter.method, route = meter.path, status, ?took, "answered");
+        tracing::debug!(request_id = ?id, method = meter.method, route = meter.path, status, ?took, "answered");
         let headers = response.headers_mut();
-        headers.insert(REQUEST_ID, self.id);
+        headers.insert(REQUEST_ID, id);
         headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
         headers.entry(CACHE_CONTROL).or_insert(NO_STORE);
         if let Some(window) = self.window {
@@ -142,21 +192,41 @@ impl Visit {
         }
         response
     }
+}
 
-    fn log(&self, meter: &RouteMeter, problem: &Problem) {
-        let (method, route, status) = (meter.method, meter.path, problem.status().as_u16());
-        if status >= 500 {
-            let cause = problem.cause();
-            tracing::error!(request_id = ?self.id, method, route, status, cause, "failed");
-        } else {
-            tracing::debug!(request_id = ?self.id, method, route, status, ?problem, "refused");
-        }
+fn log(id: &HeaderValue, meter: &RouteMeter, problem: &Problem) {
+    let (method, route, status) = (meter.method, meter.path, problem.status().as_u16());
+    if status >= 500 {
+        let cause = problem.cause();
+        tracing::error!(request_id = ?id, method, route, status, cause, "failed");
+    } else {
+        tracing::debug!(request_id = ?id, method, route, status, ?problem, "refused");
     }
 }
 
 fn is_sane(id: &[u8]) -> bool {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     (1..=REQUEST_ID_CHARACTERS_MAX).contains(&id.len()) && id.iter().all(plain)
+}
+
+/// The name of a call: the client's own, or one that was made for it.
+enum RequestId {
+    Sent(HeaderValue),
+    Made(u64),
+}
+
+impl RequestId {
+    fn header(self) -> HeaderValue {
+        let id = match self {
+            Self::Sent(id) => return id,
+            Self::Made(id) => id,
+        };
+        let digits = std::array::from_fn::<u8, 16, _>(|place| {
+            let digit = (id >> (60 - 4 * place) & 15) as u8;
+            if digit < 10 { b'0' + digit } else { b'a' + digit - 10 }
+        });
+        HeaderValue::from_bytes(&digits).unwrap_or(HeaderValue::from_static("0"))
+    }
 }
 
 /// Makes request ids: unlike one another within a run, and most likely between runs. They are no secrets.
@@ -167,13 +237,8 @@ impl RequestIds {
         Self(AtomicU64::new((start.millis() as u64) << 20))
     }
 
-    fn next(&self) -> HeaderValue {
-        let id = scattered(self.0.fetch_add(1, Ordering::Relaxed));
-        let digits = std::array::from_fn::<u8, 16, _>(|place| {
-            let digit = (id >> (60 - 4 * place) & 15) as u8;
-            if digit < 10 { b'0' + digit } else { b'a' + digit - 10 }
-        });
-        HeaderValue::from_bytes(&digits).unwrap_or(HeaderValue::from_static("0"))
+    fn next(&self) -> RequestId {
+        RequestId::Made(scattered(self.0.fetch_add(1, Ordering::Relaxed)))
     }
 }
 
@@ -197,7 +262,7 @@ mod tests {
     #[test]
     fn request_ids_differ() {
         let ids = RequestIds::new(Timestamp::from_millis(1));
-        let (first, second) = (ids.next(), ids.next());
+        let (first, second) = (ids.next().header(), ids.next().header());
         assert_ne!(first, second);
         assert!(is_sane(first.as_bytes()) && first.len() == 16);
     }

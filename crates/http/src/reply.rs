@@ -6,6 +6,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 use futures::{Stream, stream};
+use isobar_hub::Accepted;
 use isobar_model::error::Error;
 use isobar_model::ids::EventId;
 use isobar_model::page::{Meta, Page};
@@ -16,6 +17,26 @@ use crate::problem::{ErrorBody, Problem};
 
 /// What a handler gives.
 pub(crate) type Answer = Result<Response, Problem>;
+
+/// What the gate gets from a handler.
+pub(crate) enum Reply {
+    /// The answer.
+    Ready(Response),
+    /// The answer is 201 with the event's identifier as soon as that is durable.
+    Accepted(Accepted),
+}
+
+impl From<Response> for Reply {
+    fn from(response: Response) -> Self {
+        Self::Ready(response)
+    }
+}
+
+impl From<Accepted> for Reply {
+    fn from(accepted: Accepted) -> Self {
+        Self::Accepted(accepted)
+    }
+}
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// Headers that an answer gets on its way out: room for them is made once.

@@ -7,7 +7,8 @@ use isobar_model::access::Action;
 use isobar_model::ids::{DeviceId, OrganizationId, ProjectId, UserId};
 
 use crate::call::Call;
-use crate::reply::Answer;
+use crate::problem::Problem;
+use crate::reply::Reply;
 use crate::{
     appearance, auth, data, devices, dry_runs, events, health, images, locations, notifications, openapi,
     organizations, projects, settings, users, webhook,
@@ -71,7 +72,7 @@ impl Entry {
     }
 }
 
-pub(crate) type Handler = fn(&mut Call) -> BoxFuture<'_, Answer>;
+pub(crate) type Handler = fn(&mut Call) -> BoxFuture<'_, Result<Reply, Problem>>;
 
 /// One operation.
 #[derive(Clone, Copy)]
@@ -99,10 +100,12 @@ impl RouteRow {
 /// A handler and its name, as a row holds them.
 macro_rules! by {
     ($room:ident::$handler:ident) => {
-        (stringify!($handler), |call| Box::pin($room::$handler(call)))
+        (stringify!($handler), |call| Box::pin(async move { $room::$handler(call).await.map(Reply::from) }))
     };
     ($room:ident::$handler:ident::<$noun:ident>) => {
-        (concat!(noun!($noun), "_", stringify!($handler)), |call| Box::pin($room::$handler::<$noun>(call)))
+        (concat!(noun!($noun), "_", stringify!($handler)), |call| {
+            Box::pin(async move { $room::$handler::<$noun>(call).await.map(Reply::from) })
+        })
     };
 }
 

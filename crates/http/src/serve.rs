@@ -1,10 +1,14 @@
 //! Connections: accepting them, bounding them, and letting them end well.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::response::Response;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -12,7 +16,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use crate::app::App;
+use crate::app::{Answering, App};
 use crate::meters::OpenConnection;
 use crate::patience::{Patient, Phase};
 
@@ -91,12 +95,7 @@ fn connection(http: &http1::Builder, graceful: &GracefulShutdown, app: App, stre
     let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         let phase = phase.clone();
         phase.answering();
-        let answering = app.answer(request.map(Body::new), peer.ip().to_canonical());
-        async move {
-            let response = answering.await;
-            phase.answered();
-            Ok::<_, std::convert::Infallible>(response)
-        }
+        Answered { answering: app.answer(request.map(Body::new), peer.ip().to_canonical()), phase }
     });
     let served = graceful.watch(http.serve_connection(socket, service));
     tokio::spawn(async move {
@@ -105,6 +104,22 @@ fn connection(http: &http1::Builder, graceful: &GracefulShutdown, app: App, stre
             tracing::debug!(%error, "a connection broke");
         }
     });
+}
+
+/// An answer as a connection waits for it.
+struct Answered {
+    answering: Answering,
+    phase: Phase,
+}
+
+impl Future for Answered {
+    type Output = Result<Response, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let response = ready!(Pin::new(&mut self.answering).poll(cx));
+        self.phase.answered();
+        Poll::Ready(Ok(response))
+    }
 }
 
 /// No delay for small answers; an end for peers that have vanished or read nothing.

@@ -13,11 +13,12 @@ use isobar_model::ids::{DeviceId, DeviceRef, EventId, SettingId, UserId};
 use isobar_model::json::{Json, RawJson};
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
-use isobar_store::telemetry::{Commit, Idempotency, Memory, NewCloudEvent, NewEvent, NewValue, Ran};
+use isobar_store::telemetry::{Begun, Commit, Idempotency, Memory, NewCloudEvent, NewEvent, NewValue, Ran};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::Hub;
+use crate::accepted::Accepted;
 use crate::code::Turn;
 use crate::device_notices::NoticeWork;
 use crate::entries::DeviceEntry;
@@ -61,7 +62,7 @@ pub(crate) struct Aftermath {
 }
 
 impl Hub {
-    /// Accepts a device event: durable, processed and in history when this returns.
+    /// Accepts a device event: processed when this returns; durable and in history when what it returns is done.
     pub async fn event_accept(
         &self,
         principal: &Principal,
@@ -69,7 +70,7 @@ impl Hub {
         element: Option<&str>,
         body: Bytes,
         idempotency_key: Option<&str>,
-    ) -> Result<EventId> {
+    ) -> Result<Accepted> {
         let mut faults = Faults::new();
         let target = self.event_device(principal, device, &mut faults).await?;
         let element = element_name(element, &mut faults);
@@ -83,8 +84,8 @@ impl Hub {
         for _ in 0..RUNS_MAX {
             check_accepted(&entry, element, &mut faults);
             std::mem::take(&mut faults).end()?;
-            if let Some(id) = self.accept(&pass, &entry, &event).await? {
-                return Ok(id);
+            if let Some(accepted) = self.accept(&pass, &entry, &event).await? {
+                return Ok(accepted);
             }
             let newer = Box::pin(self.device_entry(entry.device.id)).await?;
             entry = newer.ok_or_else(|| Error::invalid("query.deviceId", "no such device"))?;
@@ -109,8 +110,8 @@ impl Hub {
             if !entry.plan.plan.accepts(&event.element) {
                 return Err(Error::invalid("body", "the project's design has changed meanwhile"));
             }
-            if let Some(id) = self.accept(&pass, &entry, &event).await? {
-                return Ok(id);
+            if let Some(accepted) = self.accept(&pass, &entry, &event).await? {
+                return accepted.await;
             }
         }
         Err(Error::Busy)
@@ -122,7 +123,7 @@ impl Hub {
         pass: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
-    ) -> Result<Option<EventId>> {
+    ) -> Result<Option<Accepted>> {
         if entry.plan.plan.runs_code() {
             return Box::pin(self.accept_aside(pass, entry, event)).await;
         }
@@ -135,7 +136,7 @@ impl Hub {
         pass: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
-    ) -> Result<Option<EventId>> {
+    ) -> Result<Option<Accepted>> {
         let turn = entry.plan.turns.take().await?;
         let (hub, pass, entry) = (self.clone(), pass.clone(), Arc::clone(entry));
         let (element, payload, now) = (Arc::clone(&event.element), event.payload.clone(), event.now);
@@ -154,7 +155,7 @@ impl Hub {
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
         mut turn: Option<Turn>,
-    ) -> Result<Option<EventId>> {
+    ) -> Result<Option<Accepted>> {
         let mut after = Aftermath::default();
         let mut work = |memory: &dyn Memory| {
             let commit = self.process(entry, event, memory, &mut after);
@@ -162,22 +163,21 @@ impl Hub {
             drop(turn.take());
             commit
         };
-        let ran = self
+        let begun = self
             .0
             .telemetry
-            .run(pass, event.idempotency_key, event.now, &mut work)
+            .begin(pass, event.idempotency_key, event.now, &mut work)
             .await
             .map_err(not_committed(self, entry.device.key, after.has_work))?;
-        match ran {
-            Ran::Repeated(first) => {
+        match begun {
+            Begun::Repeated(first) => {
                 self.0.activity.device(entry, event.now);
-                Ok(Some(first))
+                Ok(Some(Accepted::before(first)))
             }
-            Ran::Committed { .. } if after.outdated => Ok(None),
-            Ran::Committed { .. } => {
-                self.0.activity.device(entry, event.now);
-                self.tell(entry, &mut after);
-                after.id.map(Some).ok_or_else(|| Error::internal("a run was committed that never ran"))
+            Begun::Committed { .. } if after.outdated => Ok(None),
+            Begun::Committed { durable, .. } => {
+                let id = after.id.ok_or_else(|| Error::internal("a run was committed that never ran"))?;
+                Ok(Some(Accepted::now(id, self, entry, event.now, after, durable)))
             }
         }
     }

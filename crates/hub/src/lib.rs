@@ -1,6 +1,7 @@
 //! The hub: the only room where things happen. One file per capability; every door takes the caller and gives
 //! an answer or an [`isobar_model::error::Error`]. Nothing here knows HTTP.
 
+mod accepted;
 mod account_notices;
 mod accounts;
 mod activity;
@@ -67,6 +68,7 @@ use isobar_store::telemetry::Telemetry;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+pub use accepted::Accepted;
 pub use data::{StorageElement, StorageList};
 pub use device_settings::{Declared, DeviceSetting};
 pub use devices::{DeviceView, LastChoice};

@@ -6,6 +6,7 @@
 //! - Runs of one device happen one after the other, each seeing what the one before it left.
 //! - `createdAt` never runs backwards within a series, `totalDocs` is exact.
 
+mod durable;
 pub mod embedded;
 mod examined;
 mod query;
@@ -21,6 +22,7 @@ use isobar_model::json::{LastKept, RawJson};
 use isobar_model::page::{Page, PageRequest, TimeRange};
 use isobar_model::time::Timestamp;
 
+pub use durable::Durable;
 pub use examined::Examined;
 pub use query::{Filter, FilterField, Operand, Operator, ValueChunk, ValueCursor, ValueQuery, ValueSort};
 
@@ -113,6 +115,20 @@ pub enum Ran {
     Repeated(EventId),
 }
 
+/// How a run has begun.
+#[derive(Debug)]
+pub enum Begun {
+    /// What it returned is applied: the device's next run sees it.
+    Committed {
+        /// Queued cloud events that were dropped because the queue was full.
+        dropped: u32,
+        /// Done when it is durable.
+        durable: Durable,
+    },
+    /// The idempotency key is known: nothing was done; this is the first answer, and it is durable.
+    Repeated(EventId),
+}
+
 /// A storage element as the store knows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
@@ -157,15 +173,28 @@ pub struct QueueQuery {
 /// The port to the telemetry store.
 #[async_trait]
 pub trait Telemetry: Send + Sync + 'static {
-    /// Runs `work` on what earlier runs left, alone for this device, and commits what it returns.
-    /// With an idempotency key that is known (and not expired at `now`) `work` is not called.
+    /// Runs `work` on what earlier runs left, alone for this device, and commits what it returns; that it is durable is
+    /// still to be awaited. With an idempotency key that is known (and not expired at `now`) `work` is not called.
+    async fn begin(
+        &self,
+        device: &CanWrite<DeviceRef>,
+        idempotency_key: Option<&str>,
+        now: Timestamp,
+        work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
+    ) -> Result<Begun>;
+    /// The same, durable when it returns.
     async fn run(
         &self,
         device: &CanWrite<DeviceRef>,
         idempotency_key: Option<&str>,
         now: Timestamp,
         work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
-    ) -> Result<Ran>;
+    ) -> Result<Ran> {
+        match self.begin(device, idempotency_key, now, work).await? {
+            Begun::Committed { dropped, durable } => durable.await.map(|()| Ran::Committed { dropped }),
+            Begun::Repeated(first) => Ok(Ran::Repeated(first)),
+        }
+    }
 
     /// A page of stored values; none when the device has no such series.
     async fn values(

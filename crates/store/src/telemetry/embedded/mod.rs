@@ -44,7 +44,7 @@ use self::reclaim::Reclaim;
 use self::rows::{Parts, Rows, damaged, failed};
 use self::writer::{Permit, Shared, Writer};
 use super::{
-    Commit, Examined, HistoryQuery, Memory, OutboxEntry, QueueQuery, Ran, Series, Telemetry, ValueChunk, ValueCursor,
+    Begun, Commit, Examined, HistoryQuery, Memory, OutboxEntry, QueueQuery, Series, Telemetry, ValueChunk, ValueCursor,
     ValueQuery,
 };
 use crate::error::{Result, StoreError};
@@ -185,7 +185,7 @@ impl Embedded {
             // What is sent now is durable only after the commit that holds the answer.
             let sent = self.core.shared.reserve()?.send(Rows::default());
             drop(held);
-            sent.durable(&self.core.shared).await?;
+            sent.durable.await?;
             return Ok((self.hold(DeviceKey(device)).await?, Some(answer)));
         }
         let row = keys::state(device, keys::STATE_KEY, key);
@@ -246,19 +246,19 @@ impl Core {
 
 #[async_trait]
 impl Telemetry for Embedded {
-    async fn run(
+    async fn begin(
         &self,
         device: &CanWrite<DeviceRef>,
         idempotency_key: Option<&str>,
         now: Timestamp,
         work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
-    ) -> Result<Ran> {
+    ) -> Result<Begun> {
         let device = device.target().key;
         let mut held = self.hold(device).await?;
         if let Some(key) = idempotency_key {
             let (again, answer) = Box::pin(self.answer(held, device.0, key, now)).await?;
             if let Some(answer) = answer {
-                return Ok(Ran::Repeated(answer));
+                return Ok(Begun::Repeated(answer));
             }
             held = again;
         }
@@ -267,11 +267,10 @@ impl Telemetry for Embedded {
         let commit = work(state);
         let (sent, dropped) = self.core.commit(&mut held, device.0, permit, commit)?;
         drop(held);
-        sent.durable(&self.core.shared).await?;
         if dropped > 0 {
             metrics::counter!("isobar_cloud_events_dropped_total").increment(u64::from(dropped));
         }
-        Ok(Ran::Committed { dropped })
+        Ok(Begun::Committed { dropped, durable: sent.durable })
     }
 
     async fn values(

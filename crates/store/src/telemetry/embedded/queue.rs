@@ -119,7 +119,7 @@ impl Embedded {
         if let Some(sent) = sent
             && !events.is_empty()
         {
-            sent.durable(&self.core.shared).await?;
+            sent.durable.await?;
         }
         Ok(events)
     }
@@ -133,7 +133,7 @@ impl Embedded {
             remove(core, &mut held, device.key, std::iter::once(sequence)).map(Some)
         };
         match self.reading(delete).await? {
-            Some(sent) => sent.durable(&self.core.shared).await.map(|()| true),
+            Some(sent) => sent.durable.await.map(|()| true),
             None => Ok(false),
         }
     }

@@ -32,7 +32,7 @@ impl Embedded {
         self.core.devices.sent(&held, sent.ticket);
         self.core.reclaim.series(gone.iter().map(|series| (series.number, series.bytes)), sent.ticket);
         drop(held);
-        sent.durable(&self.core.shared).await?;
+        sent.durable.await?;
         Ok(true)
     }
 
@@ -61,6 +61,6 @@ impl Embedded {
         self.core.reclaim.forgotten(device.0, sent.ticket);
         self.core.reclaim.series(gone.series.iter().map(|series| (series.number, series.bytes)), sent.ticket);
         drop(held);
-        sent.durable(&self.core.shared).await
+        sent.durable.await
     }
 }

@@ -17,6 +17,7 @@ use super::engine;
 use super::keys::{self, Family};
 use super::rows::{Change, Rows};
 use crate::error::{Result, StoreError};
+use crate::telemetry::Durable;
 
 /// Commits that may wait; more are refused.
 pub const WAITING_COMMITS_MAX: usize = 16_384;
@@ -72,7 +73,8 @@ pub struct Permit<'a>(&'a Shared);
 pub struct Sent {
     /// Its ticket.
     pub ticket: u64,
-    done: oneshot::Receiver<()>,
+    /// Done when it is durable.
+    pub durable: Durable,
 }
 
 impl Shared {
@@ -166,7 +168,7 @@ impl Shared {
 impl Permit<'_> {
     /// Sends a commit. In order: what is sent earlier is applied earlier.
     pub fn send(self, rows: Rows) -> Sent {
-        let (done, receiver) = oneshot::channel();
+        let (done, durable) = Durable::untold();
         let shared = self.0;
         let mut waiting = shared.waiting.lock();
         waiting.tickets += 1;
@@ -181,26 +183,13 @@ impl Permit<'_> {
                 shared.wake.notify_one();
             }
         }
-        Sent { ticket, done: receiver }
+        Sent { ticket, durable }
     }
 }
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
         self.0.reserved.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-impl Sent {
-    /// Waits until the commit is durable.
-    pub async fn durable(self, shared: &Shared) -> Result<()> {
-        match self.done.await {
-            Ok(()) => Ok(()),
-            Err(_) => {
-                shared.healthy()?;
-                Err(StoreError::unavailable(Failure("the store is closing".into())))
-            }
-        }
     }
 }
 
