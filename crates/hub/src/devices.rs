@@ -83,8 +83,14 @@ impl Hub {
     /// Lists devices. [`Hub::device_dressed`] adds to each what the registry does not know.
     pub async fn device_list(&self, caller: &Caller, tree: TreeQuery, list: ListRequest) -> Result<Page<Device>> {
         let pass = self.list_pass(caller, tree, Action::DeviceRead).await?;
-        self.0.outbox.caught_up().await;
-        self.0.registry.device_list(&pass, &list).await.told()
+        let is_told = self.0.outbox.caught_up().await;
+        let mut page = self.0.registry.device_list(&pass, &list).await.told()?;
+        if !is_told {
+            for device in &mut page.items {
+                self.cached_device(device.id).inspect(|entry| show_untold(device, entry));
+            }
+        }
+        Ok(page)
     }
 
     /// A device of a list with its last values, so that a long list need not hold them all at once.
@@ -109,9 +115,12 @@ impl Hub {
     /// Fetches a device.
     pub async fn device_fetch(&self, principal: &Principal, id: DeviceId, last: LastChoice) -> Result<DeviceView> {
         let (pass, entry) = self.device_read(principal, id).await?;
-        self.0.outbox.settled(entry.device.key).await;
-        let device = self.device_shown(&pass, &entry).await?;
-        self.dressed((*device).clone(), Some(&entry), &pass, &last).await
+        let is_told = self.0.outbox.settled(entry.device.key).await;
+        let mut device = (*self.device_shown(&pass, &entry).await?).clone();
+        if !is_told {
+            show_untold(&mut device, &entry);
+        }
+        self.dressed(device, Some(&entry), &pass, &last).await
     }
 
     /// Adds what the registry does not know: last values, and activity that is not written yet.
@@ -155,7 +164,10 @@ impl Hub {
         let principal = Principal::User(Arc::new(caller.clone()));
         let (pass, entry) = self.device_write(&principal, id, Action::DeviceUpdate).await?;
         let _turn = self.0.changes.turn(id.0).await;
-        self.0.outbox.settled(entry.device.key).await;
+        // What the device found out earlier must not be written over what is written here.
+        if !self.0.outbox.done_with(entry.device.key).await {
+            return Err(Error::Busy);
+        }
         let old = self.0.registry.device_fetch(&pass.reading()).await.told()?.ok_or(Error::Missing("device"))?;
         let change = self.device_change(caller, &old, input).await?;
         let device = self.0.registry.device_update(&pass, &change, self.0.clock.now()).await;
@@ -214,4 +226,11 @@ impl Hub {
         self.device_changed(id);
         Ok(token)
     }
+}
+
+/// What the device's runs have found out, whether the registry was told of it or not.
+fn show_untold(device: &mut Device, entry: &DeviceEntry) {
+    let view = entry.view.lock();
+    device.status = view.status;
+    device.meta = view.meta.clone();
 }

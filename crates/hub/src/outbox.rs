@@ -149,10 +149,10 @@ impl Outbox {
         self.wake.notify_one();
     }
 
-    /// Waits until the registry knows what the device's runs have found out so far.
-    pub(crate) async fn settled(&self, device: DeviceKey) {
-        // A registry that is down must not hold up reads for ever: they then show what it knows.
-        self.wait_until(SETTLE_MAX, |pending| !pending.devices.contains_key(&device)).await;
+    /// Waits until the registry knows what the device's runs have found out so far. A registry that is down must not
+    /// hold up reads for ever: false when it takes too long, and the device's entry knows more.
+    pub(crate) async fn settled(&self, device: DeviceKey) -> bool {
+        self.wait_until(SETTLE_MAX, |pending| !pending.devices.contains_key(&device)).await
     }
 
     /// The same, for those who cannot go by what the registry knew before; false: it takes too long.
@@ -160,9 +160,9 @@ impl Outbox {
         self.wait_until(WORK_MAX, |pending| !pending.devices.contains_key(&device)).await
     }
 
-    /// Waits until the registry knows what all runs so far have found out. Those that come meanwhile are not waited for:
-    /// there may be no end of them.
-    pub(crate) async fn caught_up(&self) {
+    /// Waits until the registry knows what all runs so far have found out; false when it takes too long. Runs that come
+    /// meanwhile are not waited for: there may be no end of them.
+    pub(crate) async fn caught_up(&self) -> bool {
         let mut left: Vec<_> = self.pending.lock().devices.iter().map(|(device, runs)| (*device, runs.end())).collect();
         let all_done = |pending: &Pending| {
             let is_done =
@@ -170,7 +170,7 @@ impl Outbox {
             while left.pop_if(|last| is_done(last)).is_some() {}
             left.is_empty()
         };
-        self.wait_until(SETTLE_MAX, all_done).await;
+        self.wait_until(SETTLE_MAX, all_done).await
     }
 
     async fn wait_until(&self, most: Duration, mut reached: impl FnMut(&Pending) -> bool) -> bool {

@@ -15,7 +15,17 @@ const VERSION_FILE: &str = "VERSION";
 pub struct DataFolder {
     path: PathBuf,
     /// Locked; the operating system unlocks it when the process ends, however it ends.
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for DataFolder {
+    /// Unlocks it by word. Closing it is not enough while anybody still holds a copy: a program that is just being
+    /// started, or whoever looks through `/proc/PID/fd` at that moment, as `lsof` does.
+    fn drop(&mut self) {
+        if let Err(error) = self.lock.unlock() {
+            tracing::warn!(%error, "the data folder stays locked until the process ends");
+        }
+    }
 }
 
 /// Why a data folder cannot be used.
@@ -84,7 +94,7 @@ impl DataFolder {
         }
         note_pid(&mut lock).map_err(at(&lock_path))?;
         check_version(path)?;
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        Ok(Self { path: path.to_owned(), lock })
     }
 
     /// Whether a platform has run on the folder.
@@ -147,6 +157,16 @@ mod tests {
         assert!(refusal.contains(&format!("pid {}", std::process::id())), "{refusal}");
         drop(first);
         DataFolder::take(&path).unwrap();
+    }
+
+    #[test]
+    fn a_copy_of_the_lock_in_another_process_does_not_hold_the_folder() {
+        let place = tempfile::tempdir().unwrap();
+        let first = DataFolder::take(place.path()).unwrap();
+        let copy = first.lock.try_clone().unwrap();
+        drop(first);
+        DataFolder::take(place.path()).unwrap();
+        drop(copy);
     }
 
     #[test]

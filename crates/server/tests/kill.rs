@@ -62,6 +62,27 @@ struct Fuse {
     burnt: Notify,
 }
 
+impl Fuse {
+    fn of(acknowledgements: u64) -> Arc<Self> {
+        Arc::new(Self { left: AtomicU64::new(acknowledgements), burnt: Notify::new() })
+    }
+
+    fn acknowledged(&self) {
+        if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.burnt.notify_one();
+        }
+    }
+
+    /// Kills the process when it is burnt, and waits for the clients that this ends.
+    async fn kill(&self, serving: Serving, mut clients: JoinSet<()>) {
+        self.burnt.notified().await;
+        tokio::task::spawn_blocking(|| serving.kill()).await.unwrap();
+        while let Some(client) = clients.join_next().await {
+            client.unwrap();
+        }
+    }
+}
+
 /// Every second event carries a key, by which it can be repeated without happening twice.
 fn key(number: u64) -> Option<String> {
     number.is_multiple_of(2).then(|| format!("event-{number}"))
@@ -170,27 +191,21 @@ fn numbers(items: &[Value], kind: Option<&str>) -> Vec<u64> {
 impl Site {
     /// Everybody is at work until the process is killed.
     async fn work_until_killed(self: &Arc<Self>, api: &Api, serving: Serving, acknowledgements: u64) {
-        let fuse = Arc::new(Fuse { left: AtomicU64::new(acknowledgements), burnt: Notify::new() });
+        let fuse = Fuse::of(acknowledgements);
         let mut clients = JoinSet::new();
         for customer in &self.customers {
             for _ in 0..POSTERS_A_DEVICE {
                 let (site, customer, api, fuse) = (self.clone(), customer.clone(), api.clone(), fuse.clone());
                 clients.spawn(async move {
                     while customer.post(&api, site.next_number.fetch_add(1, Ordering::Relaxed)).await.is_some() {
-                        if fuse.left.fetch_sub(1, Ordering::Relaxed) == 1 {
-                            fuse.burnt.notify_one();
-                        }
+                        fuse.acknowledged();
                     }
                 });
             }
             let (customer, api) = (customer.clone(), api.clone());
             clients.spawn(async move { customer.take(&api).await });
         }
-        fuse.burnt.notified().await;
-        tokio::task::spawn_blocking(|| serving.kill()).await.unwrap();
-        while let Some(client) = clients.join_next().await {
-            client.unwrap();
-        }
+        fuse.kill(serving, clients).await;
     }
 
     async fn check(&self, api: &Api, kills: usize) {
@@ -214,5 +229,137 @@ async fn what_a_client_was_told_survives_kills_under_load() {
         join_all(site.customers.iter().map(|customer| customer.repeat(&api))).await;
     }
     site.check(&api, ROUNDS as usize).await;
+    assert_eq!(serving.stop(), Some(0));
+}
+
+const SETTING_ROUNDS: u64 = 8;
+/// The process is killed after this many acknowledged changes of settings at most.
+const CHANGES_MAX: u64 = 90;
+
+/// A design in which a setting can be changed from outside and by an event; what it became is stored.
+fn with_a_limit() -> Value {
+    json!({
+        "wish": {"type": "deviceEvent", "triggers": {"eventReceived": [{"element": "limit", "ability": "set"}]}},
+        "limit": {
+            "type": "deviceSetting",
+            "properties": {"inputType": "number", "defaultValue": 0},
+            "triggers": {"changed": [{"element": "limits", "ability": "store"}]},
+        },
+        "limits": {"type": "storage"},
+    })
+}
+
+/// How settings are changed.
+#[derive(Clone, Copy)]
+enum Way {
+    /// One by one, by a person.
+    Put,
+    /// By the device's design.
+    Design,
+    /// Those of several devices together.
+    Bulk,
+}
+
+/// Somebody who changes the settings of its devices, who are nobody else's, to ever larger numbers.
+struct Changer {
+    way: Way,
+    devices: Vec<Device>,
+    /// The newest number that was tried, and those that were acknowledged.
+    tried: AtomicU64,
+    acknowledged: Mutex<Vec<u64>>,
+}
+
+impl Changer {
+    fn new(way: Way, devices: Vec<Device>) -> Arc<Self> {
+        Arc::new(Self { way, devices, tried: AtomicU64::new(0), acknowledged: Mutex::default() })
+    }
+
+    /// Changes the settings; false when the server was gone before it answered.
+    async fn change(&self, api: &Api) -> bool {
+        let number = self.tried.fetch_add(1, Ordering::Relaxed) + 1;
+        let (value, first) = (json!(number), &self.devices[0]);
+        let answer = match self.way {
+            Way::Put => {
+                let path = format!("/v2/devices/{}/settings/limit", first.id);
+                api.send_as_admin(Method::PUT, &path, Some(&value)).await
+            }
+            Way::Design => {
+                let headers = [("cloud", first.token.as_str())];
+                api.send(Method::POST, "/v2/events/device?elementName=wish", &headers, Some(&value)).await
+            }
+            Way::Bulk => {
+                let change = |device: &Device| json!({"deviceId": device.id, "name": "limit", "value": value});
+                let changes: Value = self.devices.iter().map(change).collect();
+                api.send_as_admin(Method::POST, "/v2/devices/settings", Some(&changes)).await
+            }
+        };
+        let Ok(answer) = answer else { return false };
+        assert!(matches!(answer.status, 200 | 201), "{} {}", answer.status, answer.body);
+        if matches!(self.way, Way::Bulk) {
+            assert_eq!(answer.json()["errors"], json!([]));
+        }
+        self.acknowledged.lock().await.push(number);
+        true
+    }
+
+    /// Every acknowledged change has its record, once and in order; so has what it set off.
+    async fn check(&self, api: &Api) {
+        let acknowledged = self.acknowledged.lock().await;
+        for device in &self.devices {
+            let settings = format!("/v2/devices/{}/settings", device.id);
+            let mut records = vec![api.get(&format!("{settings}/limit")).await];
+            records.extend(api.list(&format!("{settings}/history?limit=10000")).await);
+            records.reverse();
+            // Before the first change there is the default, which is no record.
+            records.retain(|record| record["value"] != 0);
+            let values: Vec<u64> = records.iter().map(|record| record["value"].as_u64().unwrap()).collect();
+            assert!(values.is_sorted_by(|earlier, later| earlier < later), "twice, or out of order: {values:?}");
+            let lost: Vec<_> = acknowledged.iter().filter(|number| values.binary_search(number).is_err()).collect();
+            assert!(lost.is_empty(), "acknowledged and lost: {lost:?} of {values:?}");
+            for pair in records.windows(2) {
+                assert_eq!(pair[0]["changedToId"], pair[1]["id"], "{values:?}");
+            }
+            let mut stored: Vec<u64> = api
+                .list(&format!("/v2/devices/{}/data/limits?limit=10000", device.id))
+                .await
+                .iter()
+                .map(|value| value["payload"].as_u64().unwrap())
+                .collect();
+            stored.reverse();
+            assert_eq!(stored, values, "what the changes have set off");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changed_settings_survive_kills_with_their_history() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut serving = Serving::on(folder.path(), &ENVIRONMENT);
+    let mut api = Api::of(&serving).await;
+    let mut devices = api.found(&with_a_limit(), 8).await;
+    let mut several = |count: usize| devices.split_off(devices.len() - count);
+    let changers = [
+        Changer::new(Way::Bulk, several(4)),
+        Changer::new(Way::Put, several(1)),
+        Changer::new(Way::Put, several(1)),
+        Changer::new(Way::Design, several(1)),
+        Changer::new(Way::Design, several(1)),
+    ];
+    for round in 0..SETTING_ROUNDS {
+        let fuse = Fuse::of(1 + chance(ROUNDS + round) % CHANGES_MAX);
+        let mut clients = JoinSet::new();
+        for changer in &changers {
+            let (changer, api, fuse) = (changer.clone(), api.clone(), fuse.clone());
+            clients.spawn(async move {
+                while changer.change(&api).await {
+                    fuse.acknowledged();
+                }
+            });
+        }
+        fuse.kill(serving, clients).await;
+        serving = Serving::on(folder.path(), &ENVIRONMENT);
+        api = api.at(&serving);
+        join_all(changers.iter().map(|changer| changer.check(&api))).await;
+    }
     assert_eq!(serving.stop(), Some(0));
 }

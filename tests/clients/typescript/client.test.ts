@@ -93,6 +93,74 @@ test("a project, a device, its events, values and settings", async () => {
   assert.equal(none.response.status, 204);
 });
 
+const png =
+  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+/** How a body of text goes out: as it is. */
+const asText = { headers: { "Content-Type": "text/plain" }, bodySerializer: (text: string) => text };
+
+test("images go up and come back", async () => {
+  const ana = await developer("tilda");
+  const project = await ana.POST("/v2/projects", { body: { name: "Fridges" } });
+  const device = await ana.POST("/v2/devices", { body: { name: "Fridge", projectUuid: project.data?.id ?? "" } });
+  const path = { params: { path: { id: device.data?.id ?? "" } } };
+  const posted = `data:image/png;base64,${png}`;
+  const set = await ana.POST("/v2/devices/{id}/image", { ...path, ...asText, body: posted });
+  assert.equal(set.response.status, 204);
+  const back = await ana.GET("/v2/devices/{id}/image", { ...path, parseAs: "text" });
+  assert.equal(back.data, posted);
+  const shown = await ana.GET("/v2/devices/{id}/image.png", { ...path, parseAs: "arrayBuffer" });
+  assert.equal(shown.response.headers.get("content-type"), "image/png");
+  assert.ok(shown.data);
+  assert.deepEqual(Buffer.from(shown.data).subarray(0, 8), Buffer.from(png, "base64").subarray(0, 8));
+
+  const me = await ana.GET("/v2/auth/user");
+  const own = { params: { path: { id: me.data?.id ?? "" } } };
+  const done = await ana.POST("/v2/users/{id}/image", { ...own, ...asText, body: png });
+  assert.deepEqual(done.data?.errors, []);
+  const refused = await ana.POST("/v2/users/{id}/image", { ...own, ...asText, body: "no image" });
+  assert.equal(refused.error?.errors[0]?.field, "body");
+});
+
+test("a series is exported, and events are followed as they come", async () => {
+  const ana = await developer("tom");
+  const project = await ana.POST("/v2/projects", { body: { name: "Fridges" } });
+  const device = await ana.POST("/v2/devices", { body: { name: "Fridge", projectUuid: project.data?.id ?? "" } });
+  assert.ok(device.data);
+  const itself = createClient<paths>({ baseUrl, headers: { cloud: device.data.token } });
+  const post = (body: unknown) =>
+    itself.POST("/v2/events/device", { params: { query: { elementName: "climate" } }, body });
+
+  const stream = await ana.GET("/v2/events/stream", {
+    params: { query: { deviceId: device.data.id } }, parseAs: "stream",
+  });
+  assert.equal(stream.response.headers.get("content-type"), "text/event-stream");
+  assert.ok(stream.data);
+  const posted = await post({ n: 0 });
+  let heard = "";
+  const reader = stream.data.pipeThrough(new TextDecoderStream()).getReader();
+  while (!heard.includes("data: ") || !heard.endsWith("\n\n")) {
+    const piece = await reader.read();
+    assert.ok(!piece.done, heard);
+    heard += piece.value;
+  }
+  await reader.cancel();
+  const data = heard.split("\n").find(line => line.startsWith("data: ")) ?? "";
+  const event: components["schemas"]["Event"] = JSON.parse(data.slice("data: ".length));
+  assert.equal(event.id, posted.data?.id);
+  assert.deepEqual(event.payload, { n: 0 });
+
+  await post({ n: 1 });
+  const csv = await ana.GET("/v2/devices/{id}/data/{elementName}", {
+    params: {
+      path: { id: device.data.id, elementName: "climate" },
+      query: { columns: ["payload.n"], sortBy: ["createdAt"] },
+    },
+    headers: { Accept: "text/csv" },
+    parseAs: "text",
+  });
+  assert.equal(csv.data, "payload.n\r\n0\r\n1\r\n");
+});
+
 test("notifications", async () => {
   const ben = await developer("theo");
   const listed = await ben.GET("/v2/notifications", { params: { query: { unread: true } } });

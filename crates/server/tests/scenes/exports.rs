@@ -3,6 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::support::designs::copied;
 use crate::support::{Device, NOBODY, Person, TestApp, on_both_registries};
 
 on_both_registries!(
@@ -99,14 +100,7 @@ async fn an_export_is_refused_like_any_other_read(app: &TestApp) {
 async fn a_long_series_is_streamed_whole() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
-    // Each event is stored many times over: a long series of few requests.
-    let links: Vec<Value> = (0..90).map(|_| json!({"element": "log", "ability": "store"})).collect();
-    let project = ana
-        .designs(json!({
-            "in": {"type": "deviceEvent", "triggers": {"eventReceived": links}},
-            "log": {"type": "storage"},
-        }))
-        .await;
+    let project = ana.designs(copied(90)).await;
     let device = ana.creates_device_of(&project, "logger").await;
     let padding = "x".repeat(500);
     for number in 0..120 {

@@ -3,18 +3,13 @@
 use serde_json::json;
 
 use crate::support::TestApp;
+use crate::support::designs::copied;
 
 #[tokio::test]
 async fn a_long_page_of_values_comes_whole() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
-    let links: Vec<_> = (0..90).map(|_| json!({"element": "log", "ability": "store"})).collect();
-    let project = ana
-        .designs(json!({
-            "in": {"type": "deviceEvent", "triggers": {"eventReceived": links}},
-            "log": {"type": "storage"},
-        }))
-        .await;
+    let project = ana.designs(copied(90)).await;
     let device = ana.creates_device_of(&project, "logger").await;
     for number in 0..20 {
         device.posts("in", json!({"n": number})).await.created();

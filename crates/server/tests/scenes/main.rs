@@ -41,3 +41,4 @@ mod usage;
 mod users;
 mod webhook;
 mod webhook_guides;
+mod webhook_limits;

@@ -1,6 +1,6 @@
 //! What a device shows is never older than what somebody was told of, however often it was looked at before.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::designs::to_with;
 use crate::support::{TestApp, on_both_registries};
@@ -8,18 +8,23 @@ use crate::support::{TestApp, on_both_registries};
 on_both_registries!(
     a_device_that_was_looked_at_shows_every_later_change,
     a_device_shows_its_organization_by_the_new_name,
+    a_device_shows_what_the_registry_cannot_be_told_yet,
 );
 
-async fn a_device_that_was_looked_at_shows_every_later_change(app: &TestApp) {
-    let ana = app.developer("ana").await;
-    let design = json!({
+/// A reading's number becomes metadata, and its status.
+fn state() -> Value {
+    json!({
         "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [
             to_with("state", "setStatus", json!({"status": "payload.n % 4 + 1"})),
             to_with("state", "setValue", json!({"tag": "'n'", "value": "payload.n"})),
         ]}},
         "state": {"type": "deviceMeta"},
-    });
-    let project = ana.designs(design).await;
+    })
+}
+
+async fn a_device_that_was_looked_at_shows_every_later_change(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let project = ana.designs(state()).await;
     let device = ana.creates_device_of(&project, "fridge").await;
     for n in 0..20 {
         device.posts("reading", json!({"n": n})).await.created();
@@ -42,4 +47,23 @@ async fn a_device_shows_its_organization_by_the_new_name(app: &TestApp) {
     let organization = before["organizationId"].as_str().unwrap();
     ana.changes(organization, json!({"name": "Cold and Sons"})).await.ok();
     assert_eq!(ana.get(&device.url()).await.ok()["organizationName"], "Cold and Sons");
+}
+
+async fn a_device_shows_what_the_registry_cannot_be_told_yet(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let project = ana.designs(state()).await;
+    let device = ana.creates_device_of(&project, "fridge").await;
+    device.posts("reading", json!({"n": 1})).await.created();
+    assert_eq!(ana.get(&device.url()).await.ok()["statusInt"], 2);
+    let held = app.holds_the_registry().await;
+    device.posts("reading", json!({"n": 6})).await.created();
+    let shown = |device: &Value| (device["statusInt"].clone(), device["meta"]["n"].clone());
+    assert_eq!(shown(&ana.get(&device.url()).await.ok()), (json!(3), json!(6)));
+    assert_eq!(shown(&device.get(&device.url()).await.ok()), (json!(3), json!(6)));
+    assert_eq!(shown(&ana.get("/v2/devices").await.ok()["data"][0]), (json!(3), json!(6)));
+    drop(held);
+    // A change waits for it, and leaves it as it is.
+    let renamed = ana.put(&device.url(), json!({"name": "freezer", "projectUuid": project})).await.ok();
+    assert_eq!(shown(&renamed), (json!(3), json!(6)));
+    assert_eq!(shown(&ana.get(&device.url()).await.ok()), (json!(3), json!(6)));
 }

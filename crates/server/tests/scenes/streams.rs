@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::designs::fridge;
+use crate::support::designs::{fridge, to};
 use crate::support::person::text;
 use crate::support::stream::Stream;
 use crate::support::{NOBODY, TestApp};
@@ -25,6 +25,28 @@ async fn events_of_a_device_come_live_both_ways() {
     assert_eq!((sent.event.as_str(), &sent.data["payload"]["temp"]), ("cloudEvent", &json!(9)));
     let queued = device.queues("note", json!("by hand")).await;
     assert_eq!(stream.next().await.id, queued);
+}
+
+#[tokio::test]
+async fn every_event_of_a_stream_is_one_that_the_document_tells_of() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let fails = json!({
+        "in": {"type": "deviceEvent", "triggers": {"eventReceived": [to("bad", "evaluate")]}},
+        "bad": {"type": "transform", "properties": {"expression": "payload.missing + 1"}},
+    });
+    let device = ana.creates_device_of(&ana.designs(fails).await, "failing").await;
+    let mut stream = Stream::open(&ana, "", None).await;
+    // Each is held against the document as it is read: any JSON, with errors or without.
+    for payload in [json!({"a": [1, {"b": null}]}), json!("text"), json!(-1.5), json!(true), json!([])] {
+        device.posts("in", payload.clone()).await.created();
+        let sent = stream.next().await;
+        assert_eq!((sent.event.as_str(), &sent.data["payload"]), ("deviceEvent", &payload));
+        assert_eq!(sent.data["errors"][0]["element"], "bad");
+    }
+    device.queues("in", json!({"from": "the cloud"})).await;
+    let sent = stream.next().await;
+    assert_eq!((sent.event.as_str(), sent.data.get("errors")), ("cloudEvent", None));
 }
 
 #[tokio::test]

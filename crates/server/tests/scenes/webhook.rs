@@ -21,18 +21,18 @@ on_both_registries!(
 );
 
 /// Somebody with an API key, who delivers.
-struct Sender<'a> {
-    person: Person<'a>,
+pub struct Sender<'a> {
+    pub person: Person<'a>,
     key: String,
 }
 
 impl<'a> Sender<'a> {
-    async fn of(person: Person<'a>) -> Self {
+    pub async fn of(person: Person<'a>) -> Self {
         let key = person.makes_api_key("for the webhook").await;
         Self { person, key }
     }
 
-    async fn delivers(&self, parameters: &[(&str, &str)], body: Value) -> Answer {
+    pub async fn delivers(&self, parameters: &[(&str, &str)], body: Value) -> Answer {
         self.delivers_text(parameters, &[], body.to_string()).await
     }
 
@@ -43,7 +43,7 @@ impl<'a> Sender<'a> {
     }
 
     /// The devices that it sees, by name.
-    async fn devices(&self) -> Vec<Value> {
+    pub async fn devices(&self) -> Vec<Value> {
         let body = self.person.get("/v2/devices?depth=all&limit=10000&sortBy=name").await.ok();
         body["data"].as_array().unwrap().clone()
     }
@@ -63,7 +63,8 @@ pub fn path(parameters: &[(&str, &str)]) -> String {
     url.as_str().trim_start_matches("http://host").to_owned()
 }
 
-fn messages(answer: &Value) -> Vec<String> {
+/// What an answer says went wrong.
+pub fn messages(answer: &Value) -> Vec<String> {
     answer["errors"].as_array().unwrap().iter().map(|error| text(error, "message").to_owned()).collect()
 }
 

@@ -7,17 +7,19 @@ use isobar_model::secret::Digest;
 use isobar_model::time::Timestamp;
 use isobar_model::user::ApiKey;
 
-use super::lists::{Listing, in_order, request_of};
-use super::sql::{Row, Sql, all, run};
+use super::lists::{Listing, in_order, read_by_id, request_of};
+use super::sql::{Row, Sql, run};
 use super::users::latest;
 use super::{Registry, db};
 use crate::error::{Result, StoreError};
 
 const LISTING: Listing = Listing {
-    from: "api_keys k",
+    table: "api_keys k",
+    joined: "",
     id: "k.id",
     search: None,
     sorts: &[("createdAt", "k.created_at")],
+    walk: None,
     order: "createdAt",
 };
 
@@ -41,9 +43,8 @@ impl Registry {
         let tx = self.db.snapshot().await?;
         let condition = Sql::new("k.user_id = ?").bind(*pass.target());
         let (ids, total) = LISTING.page::<ApiKeyId>(&tx, condition, &request_of(page)).await?;
-        let query = Sql::new("SELECT id, user_id, name, created_at, last_used_at FROM api_keys WHERE id")
-            .among(self.db.dialect, &ids);
-        let keys = all(&tx, query).await?.iter().map(api_key).collect::<Result<Vec<_>>>()?;
+        let select = "SELECT id, user_id, name, created_at, last_used_at FROM api_keys WHERE id";
+        let keys = read_by_id(&tx, select, &ids, api_key).await?;
         db::commit(tx).await?;
         Ok(Page::new(in_order(&ids, keys, |key| key.id), total, page))
     }

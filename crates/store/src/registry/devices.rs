@@ -13,7 +13,7 @@ use sea_orm::ConnectionTrait;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::lists::searched;
+use super::lists::{read_by_id, searched};
 use super::organizations::{count_devices, hold_organization, room_for_a_device};
 use super::sql::{Dialect, Row, Sql, all, one, run};
 use super::users::latest;
@@ -444,11 +444,7 @@ fn read_json<T: DeserializeOwned>(column: &str, text: &str) -> Result<T> {
 }
 
 pub(super) async fn read(connection: &impl ConnectionTrait, ids: &[DeviceId]) -> Result<Vec<Device>> {
-    if ids.is_empty() {
-        return Ok(Vec::new());
-    }
-    let rows = all(connection, Sql::new(SELECT).among(Dialect::of(connection), ids)).await?;
-    rows.iter().map(device).collect()
+    read_by_id(connection, SELECT, ids, device).await
 }
 
 fn device(row: &Row) -> Result<Device> {

@@ -1,5 +1,5 @@
-//! The device list: the one list that may be long. It is found in one of two ways, whichever costs less: along the
-//! order, leaving out what is not in the part of the tree, or from the organizations of that part, sorting at the end.
+//! The device list: the longest of all. It is found along its order or from the organizations, as other lists are; but
+//! nothing is counted for it, and what is searched is a table of its own.
 
 use isobar_model::access::{CanList, Scope};
 use isobar_model::device::Device;
@@ -8,14 +8,15 @@ use isobar_model::page::{ListRequest, Page, PageRequest};
 use sea_orm::ConnectionTrait;
 
 use super::devices::read;
-use super::lists::{Listing, found, ids, in_order, ordered, window, within};
+use super::lists::{Extent, Keys, Listing, Stretch, count, found, ids, in_order, window, within};
 use super::sql::{Dialect, Sql, all, one};
 use super::{Registry, db};
 use crate::error::Result;
 
 const LISTING: Listing = Listing {
-    from: "devices d JOIN organizations o ON o.id = d.organization_id JOIN device_activity a ON a.key = d.key \
-           JOIN device_search s ON s.key = d.key",
+    table: "devices d",
+    joined: " JOIN organizations o ON o.id = d.organization_id JOIN device_activity a ON a.key = d.key \
+             JOIN device_search s ON s.key = d.key",
     id: "d.id",
     search: Some("s.search"),
     sorts: &[
@@ -26,15 +27,13 @@ const LISTING: Listing = Listing {
         ("lastActive", LAST_ACTIVE),
         ("statusInt", "d.status"),
     ],
+    // It has a way of its own, below.
+    walk: None,
     order: "name",
 };
 
 const LAST_ACTIVE: &str = "a.last_active";
 
-/// What one step along an order costs, as against one device gathered and sorted: in microseconds, measured on SQLite
-/// with 100,000 devices.
-const WALK_STEP: f64 = 0.1;
-const GATHER_STEP: f64 = 1.0;
 /// A search that finds no more devices than this takes them all at once.
 const FOUND_AT_ONCE_MAX: u32 = 500;
 /// A part of the tree with less than this share of all devices is searched device by device.
@@ -42,15 +41,6 @@ const SMALL_SHARE: u64 = 8;
 
 /// A search that finds more than this share of all devices is walked along the order: it soon fills a page.
 const DENSE_SHARE: u64 = 4;
-
-/// The keys of an order, and whether each descends.
-type Keys = [(&'static str, bool)];
-
-/// How many devices lie in the part of the tree, and everywhere.
-struct Extent {
-    within: u64,
-    everywhere: u64,
-}
 
 impl Registry {
     /// The devices of a part of the tree.
@@ -86,11 +76,12 @@ async fn all_within(
     keys: &Keys,
     page: PageRequest,
 ) -> Result<Vec<DeviceId>> {
-    if walking_is_cheaper(keys, extent, page) {
-        let condition = outside_left_out(connection, scope, extent, "d");
-        return walk(connection, keys, "", condition, extent.within, page).await;
+    let Some(stretch) = Stretch::of(page, extent.within) else { return Ok(Vec::new()) };
+    if extent.walking_is_cheaper(keys, &stretch) {
+        let condition = extent.outside_left_out(Dialect::of(connection), scope, "d.organization_id");
+        return walk(connection, keys, "", condition, stretch).await;
     }
-    gather(connection, keys, scope, None, extent.within, page).await
+    gather(connection, keys, scope, None, stretch).await
 }
 
 /// Organizations know how many devices they have: nothing is counted but them.
@@ -105,36 +96,14 @@ async fn extent(connection: &impl ConnectionTrait, scope: &Scope) -> Result<Exte
     Ok(Extent { within: row.count("within")?, everywhere: row.count("everywhere")? })
 }
 
-/// A walk passes devices that it leaves out, up to the page; from whichever end is nearer. Only a single key has an
-/// index to walk along.
-fn walking_is_cheaper(keys: &Keys, extent: &Extent, page: PageRequest) -> bool {
-    let last = page.offset().saturating_add(u64::from(page.limit)).min(extent.within);
-    let steps = last.min(extent.within.saturating_sub(page.offset()));
-    let passed = steps as f64 * extent.everywhere as f64 / extent.within as f64;
-    keys.len() == 2 && passed * WALK_STEP <= extent.within as f64 * GATHER_STEP
-}
-
-/// The condition that leaves out what is not in the part of the tree; none where that is everything.
-fn outside_left_out(connection: &impl ConnectionTrait, scope: &Scope, extent: &Extent, table: &str) -> Sql {
-    if extent.within == extent.everywhere {
-        return Sql::new("1 = 1");
-    }
-    let organization = Dialect::of(connection).unindexed(&format!("{table}.organization_id"));
-    Sql::new(format!("{organization} IN (SELECT o.id FROM organizations o WHERE ")).then(within(scope)).text(")")
-}
-
-/// Along the index of the order, from the end that is nearer to the page.
+/// Along the index of the order.
 async fn walk(
     connection: &impl ConnectionTrait,
     keys: &Keys,
     joined: &str,
     condition: Sql,
-    total: u64,
-    page: PageRequest,
+    stretch: Stretch,
 ) -> Result<Vec<DeviceId>> {
-    let Some(left) = total.checked_sub(page.offset()).filter(|left| *left > 0) else { return Ok(Vec::new()) };
-    let size = left.min(u64::from(page.limit));
-    let backwards = page.offset() > total / 2;
     // The order by activity has its index beside the devices; that table has their ids too.
     let (table, keys): (_, Vec<_>) = if keys.iter().any(|(column, _)| *column == LAST_ACTIVE) {
         let there = |column: &'static str| if column == LAST_ACTIVE { "d.last_active" } else { column };
@@ -142,15 +111,8 @@ async fn walk(
     } else {
         ("devices", keys.to_vec())
     };
-    let query = Sql::new(format!("SELECT d.id AS id FROM {table} d {joined} WHERE "))
-        .then(condition)
-        .text(&ordered(&keys, backwards))
-        .then(window(size as u32, if backwards { left - size } else { page.offset() }));
-    let mut found = ids(&all(connection, query).await?)?;
-    if backwards {
-        found.reverse();
-    }
-    Ok(found)
+    let query = Sql::new(format!("SELECT d.id AS id FROM {table} d {joined} WHERE ")).then(condition);
+    stretch.ids(connection, query, &keys).await
 }
 
 /// From the organizations to their devices, sorted at the end.
@@ -159,17 +121,10 @@ async fn gather(
     keys: &Keys,
     scope: &Scope,
     search: Option<&str>,
-    total: u64,
-    page: PageRequest,
+    stretch: Stretch,
 ) -> Result<Vec<DeviceId>> {
-    if page.offset() >= total {
-        return Ok(Vec::new());
-    }
-    let query = Sql::new("SELECT d.id AS id")
-        .then(gathered(connection, keys, scope, search))
-        .text(&ordered(keys, false))
-        .then(window(page.limit, page.offset()));
-    ids(&all(connection, query).await?)
+    let query = Sql::new("SELECT d.id AS id").then(gathered(connection, keys, scope, search));
+    stretch.ids(connection, query, keys).await
 }
 
 /// `CROSS JOIN` keeps SQLite to this order of the tables; PostgreSQL takes it as any other join.
@@ -202,45 +157,41 @@ async fn search(
 ) -> Result<(Vec<DeviceId>, u64)> {
     if extent.within * SMALL_SHARE <= extent.everywhere {
         let total = count(connection, gathered(connection, &[], scope, Some(text))).await?;
-        return Ok((gather(connection, keys, scope, Some(text), total, page).await?, total));
+        let Some(stretch) = Stretch::of(page, total) else { return Ok((Vec::new(), total)) };
+        return Ok((gather(connection, keys, scope, Some(text), stretch).await?, total));
     }
-    let matching = found(Dialect::of(connection), "s.search", text)
-        .text(" AND ")
-        .then(outside_left_out(connection, scope, extent, "s"));
+    let dialect = Dialect::of(connection);
+    let matching = found(dialect, "s.search", text).text(" AND ").then(extent.outside_left_out(
+        dialect,
+        scope,
+        "s.organization_id",
+    ));
     let few = Sql::new("SELECT d.id AS id FROM device_search s CROSS JOIN devices d WHERE d.key = s.key AND ")
         .then(matching.clone())
         .then(window(FOUND_AT_ONCE_MAX + 1, 0));
     let few: Vec<DeviceId> = ids(&all(connection, few).await?)?;
     if few.len() <= FOUND_AT_ONCE_MAX as usize {
         let total = few.len() as u64;
-        return Ok((sorted(connection, keys, &few, page).await?, total));
+        let Some(stretch) = Stretch::of(page, total) else { return Ok((Vec::new(), total)) };
+        return Ok((sorted(connection, keys, &few, stretch).await?, total));
     }
     let total = count(connection, Sql::new(" FROM device_search s WHERE ").then(matching.clone())).await?;
     if total == extent.within {
         // What finds everything leaves nothing out.
         return Ok((all_within(connection, scope, extent, keys, page).await?, total));
     }
+    let Some(stretch) = Stretch::of(page, total) else { return Ok((Vec::new(), total)) };
     let ids = if keys.len() == 2 && total * DENSE_SHARE > extent.everywhere {
         let condition = Sql::new("s.key = d.key AND ").then(matching);
-        walk(connection, keys, "CROSS JOIN device_search s", condition, total, page).await?
-    } else if page.offset() < total {
+        walk(connection, keys, "CROSS JOIN device_search s", condition, stretch).await?
+    } else {
         let query = Sql::new(
             "SELECT d.id AS id FROM device_search s CROSS JOIN devices d CROSS JOIN device_activity a \
              WHERE s.key = d.key AND a.key = d.key AND ",
-        )
-        .then(matching)
-        .text(&ordered(keys, false))
-        .then(window(page.limit, page.offset()));
-        ids(&all(connection, query).await?)?
-    } else {
-        Vec::new()
+        );
+        stretch.ids(connection, query.then(matching), keys).await?
     };
     Ok((ids, total))
-}
-
-async fn count(connection: &impl ConnectionTrait, from: Sql) -> Result<u64> {
-    let row = one(connection, Sql::new("SELECT count(*) AS total").then(from)).await?;
-    row.map_or(Ok(0), |row| row.count("total"))
 }
 
 /// A page of devices that are known already.
@@ -248,11 +199,9 @@ async fn sorted(
     connection: &impl ConnectionTrait,
     keys: &Keys,
     among: &[DeviceId],
-    page: PageRequest,
+    stretch: Stretch,
 ) -> Result<Vec<DeviceId>> {
     let query = Sql::new("SELECT d.id AS id FROM devices d JOIN device_activity a ON a.key = d.key WHERE d.id")
-        .among(Dialect::of(connection), among)
-        .text(&ordered(keys, false))
-        .then(window(page.limit, page.offset()));
-    ids(&all(connection, query).await?)
+        .among(Dialect::of(connection), among);
+    stretch.ids(connection, query, keys).await
 }

@@ -9,13 +9,14 @@ use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 
-use super::lists::{Listing, end_of, in_order, names_of, searched, within};
+use super::lists::{Listing, Walk, end_of, in_order, names_of, read_by_id, searched};
 use super::sql::{Dialect, Row, Sql, all, one, run};
 use super::{Registry, db};
 use crate::error::{Result, StoreError};
 
 const LISTING: Listing = Listing {
-    from: "organizations o",
+    table: "organizations o",
+    joined: "",
     id: "o.id",
     search: Some("o.search"),
     sorts: &[
@@ -24,6 +25,7 @@ const LISTING: Listing = Listing {
         ("createdAt", "o.created_at"),
         ("updatedAt", "o.updated_at"),
     ],
+    walk: Some(Walk { organization: "o.id", along: &["o.name"] }),
     order: "name",
 };
 
@@ -95,12 +97,12 @@ impl Registry {
         include_base: bool,
         request: &ListRequest,
     ) -> Result<Page<Organization>> {
-        let mut condition = within(pass.scope());
-        if let (false, Scope::Beneath { base, .. }) = (include_base, pass.scope()) {
-            condition = condition.text(" AND o.id <> ?").bind(base.own());
-        }
+        let condition = match pass.scope() {
+            Scope::Beneath { base, .. } if !include_base => Sql::new("o.id <> ?").bind(base.own()),
+            _ => Sql::new("1 = 1"),
+        };
         let tx = self.db.snapshot().await?;
-        let (ids, total) = LISTING.page(&tx, condition, request).await?;
+        let (ids, total) = LISTING.page_within(&tx, pass.scope(), condition, request).await?;
         let organizations = read(&tx, &ids).await?;
         db::commit(tx).await?;
         Ok(Page::new(in_order(&ids, organizations, |organization| organization.id), total, request.page))
@@ -217,11 +219,7 @@ pub(super) async fn count_devices(tx: &impl ConnectionTrait, id: OrganizationId,
 }
 
 pub(super) async fn read(connection: &impl ConnectionTrait, ids: &[OrganizationId]) -> Result<Vec<Organization>> {
-    if ids.is_empty() {
-        return Ok(Vec::new());
-    }
-    let rows = all(connection, Sql::new(SELECT).among(Dialect::of(connection), ids)).await?;
-    let mut organizations = rows.iter().map(organization).collect::<Result<Vec<_>>>()?;
+    let mut organizations = read_by_id(connection, SELECT, ids, organization).await?;
     let lineages = organizations.iter().flat_map(|organization| organization.lineage.ids().iter().copied());
     let names = names_of(connection, lineages).await?;
     for organization in &mut organizations {

@@ -7,18 +7,20 @@ use isobar_model::project::{PROJECT_TYPE, Project, SpecificationInput, empty_obj
 use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 
-use super::lists::{Listing, in_order, searched, within};
+use super::lists::{Listing, Walk, in_order, read_by_id, searched};
 use super::organizations::hold_organization;
 use super::specifications;
-use super::sql::{Dialect, Row, Sql, all, one, run};
+use super::sql::{Row, Sql, one, run};
 use super::{Registry, db};
 use crate::error::{Result, StoreError};
 
 const LISTING: Listing = Listing {
-    from: "projects p JOIN organizations o ON o.id = p.organization_id",
+    table: "projects p",
+    joined: " JOIN organizations o ON o.id = p.organization_id",
     id: "p.id",
     search: Some("p.search"),
     sorts: &[("name", "p.name"), ("createdAt", "p.created_at"), ("updatedAt", "p.updated_at")],
+    walk: Some(Walk { organization: "p.organization_id", along: &["p.name"] }),
     order: "name",
 };
 
@@ -95,12 +97,9 @@ impl Registry {
         kind: Option<&str>,
         request: &ListRequest,
     ) -> Result<Page<Project>> {
-        let mut condition = within(pass.scope());
-        if let Some(kind) = kind {
-            condition = condition.text(" AND p.kind = ?").bind(kind);
-        }
+        let condition = kind.map_or_else(|| Sql::new("1 = 1"), |kind| Sql::new("p.kind = ?").bind(kind));
         let tx = self.db.snapshot().await?;
-        let (ids, total) = LISTING.page(&tx, condition, request).await?;
+        let (ids, total) = LISTING.page_within(&tx, pass.scope(), condition, request).await?;
         let projects = read(&tx, &ids).await?;
         db::commit(tx).await?;
         Ok(Page::new(in_order(&ids, projects, |project| project.id), total, request.page))
@@ -158,11 +157,7 @@ fn search_of(id: ProjectId, name: &str) -> String {
 }
 
 async fn read(connection: &impl ConnectionTrait, ids: &[ProjectId]) -> Result<Vec<Project>> {
-    if ids.is_empty() {
-        return Ok(Vec::new());
-    }
-    let rows = all(connection, Sql::new(SELECT).among(Dialect::of(connection), ids)).await?;
-    rows.iter().map(project).collect()
+    read_by_id(connection, SELECT, ids, project).await
 }
 
 fn project(row: &Row) -> Result<Project> {

@@ -11,13 +11,14 @@ use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 use serde_json::json;
 
-use super::lists::{Listing, in_order};
+use super::lists::{Listing, in_order, read_by_id};
 use super::sql::{Column, Dialect, Row, Sql, all, run, without_nul};
 use super::{Registry, db};
 use crate::error::Result;
 
 const LISTING: Listing = Listing {
-    from: "settings s",
+    table: "settings s",
+    joined: "",
     id: "s.id",
     search: None,
     sorts: &[
@@ -27,6 +28,7 @@ const LISTING: Listing = Listing {
         // A replaced record was touched last when it was replaced.
         ("updatedAt", "s.changed_at"),
     ],
+    walk: None,
     order: "-changedAt",
 };
 
@@ -107,8 +109,7 @@ impl Registry {
         let tx = self.db.snapshot().await?;
         let condition = Sql::new("s.device_key = ? AND s.changed_at IS NOT NULL").bind(device.key);
         let (ids, total) = LISTING.page::<SettingId>(&tx, condition, request).await?;
-        let rows = all(&tx, Sql::new(SELECT).text("s.id").among(self.db.dialect, &ids)).await?;
-        let records = rows.iter().map(|row| setting(row, device.id)).collect::<Result<Vec<_>>>()?;
+        let records = read_by_id(&tx, &format!("{SELECT}s.id"), &ids, |row| setting(row, device.id)).await?;
         db::commit(tx).await?;
         Ok(Page::new(in_order(&ids, records, |record| record.id), total, request.page))
     }

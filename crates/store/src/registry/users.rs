@@ -12,14 +12,15 @@ use isobar_model::user::User;
 use sea_orm::ConnectionTrait;
 
 use super::deliveries::{self, NewDelivery};
-use super::lists::{Listing, folded, in_order, searched, within};
+use super::lists::{Listing, Walk, folded, in_order, read_by_id, searched};
 use super::organizations::{self, NewOrganization, hold_organization};
-use super::sql::{Dialect, Row, Sql, all, one, run};
+use super::sql::{Row, Sql, one, run};
 use super::{Registry, credentials, db, sessions};
 use crate::error::{Result, StoreError};
 
 const LISTING: Listing = Listing {
-    from: "users u JOIN organizations o ON o.id = u.organization_id",
+    table: "users u",
+    joined: " JOIN organizations o ON o.id = u.organization_id",
     id: "u.id",
     search: Some("u.search"),
     sorts: &[
@@ -31,10 +32,26 @@ const LISTING: Listing = Listing {
         ("role", "u.role"),
         ("createdAt", "u.created_at"),
         ("updatedAt", "u.updated_at"),
-        ("lastActive", "coalesce(u.last_active, 0)"),
+        ("lastActive", LAST_ACTIVE),
     ],
+    walk: Some(Walk {
+        organization: "u.organization_id",
+        along: &[
+            "u.username",
+            "u.email",
+            "u.first_name",
+            "u.last_name",
+            "u.company",
+            "u.role",
+            "u.created_at",
+            "u.updated_at",
+            LAST_ACTIVE,
+        ],
+    }),
     order: "username",
 };
+
+const LAST_ACTIVE: &str = "coalesce(u.last_active, 0)";
 
 const SELECT: &str = "SELECT u.id, u.username, u.email, u.role, u.organization_id, o.lineage, o.name AS organization, \
     u.tos_hash, u.first_name, u.last_name, u.company, u.job_title, u.language, u.preferences, u.disabled, u.verified, \
@@ -161,7 +178,7 @@ impl Registry {
     /// The users of a part of the tree.
     pub async fn user_list(&self, pass: &CanList, request: &ListRequest) -> Result<Page<User>> {
         let tx = self.db.snapshot().await?;
-        let (ids, total) = LISTING.page(&tx, within(pass.scope()), request).await?;
+        let (ids, total) = LISTING.page_within(&tx, pass.scope(), Sql::new("1 = 1"), request).await?;
         let users = read(&tx, &ids).await?;
         db::commit(tx).await?;
         Ok(Page::new(in_order(&ids, users, |user| user.id), total, request.page))
@@ -292,11 +309,7 @@ async fn claim(tx: &impl ConnectionTrait, user: UserId, name: &str) -> Result<bo
 }
 
 pub(super) async fn read(connection: &impl ConnectionTrait, ids: &[UserId]) -> Result<Vec<User>> {
-    if ids.is_empty() {
-        return Ok(Vec::new());
-    }
-    let rows = all(connection, Sql::new(SELECT).among(Dialect::of(connection), ids)).await?;
-    rows.iter().map(user).collect()
+    read_by_id(connection, SELECT, ids, user).await
 }
 
 /// The role of a row, kept as its place in the rank.

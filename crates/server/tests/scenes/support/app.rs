@@ -13,6 +13,7 @@ use isobar_store::registry::Registry;
 use isobar_store::telemetry::Telemetry as _;
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use reqwest::Method;
+use sea_orm::{ConnectOptions, ConnectionTrait as _, Database};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -143,6 +144,18 @@ impl TestApp {
         let Ok(files) = std::fs::read_dir(self.folder.path().join("mail")) else { return Vec::new() };
         let paths = files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "eml"));
         paths.map(|path| std::fs::read_to_string(path).unwrap()).collect()
+    }
+
+    /// Nothing is written into the registry until what this gives is dropped. It can be read all the while.
+    pub async fn holds_the_registry(&self) -> impl Sized {
+        let file = format!("sqlite:{}", self.folder.path().join("registry.db").display());
+        let (address, hold) = match &self.database {
+            Some(database) => (&database.address, "BEGIN; LOCK TABLE devices IN EXCLUSIVE MODE"),
+            None => (&file, "BEGIN IMMEDIATE"),
+        };
+        let holder = Database::connect(ConnectOptions::new(address).max_connections(1).to_owned()).await.unwrap();
+        holder.execute_unprepared(hold).await.unwrap();
+        holder
     }
 
     /// What no operation shows yet can be looked up here.

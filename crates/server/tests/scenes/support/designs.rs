@@ -12,6 +12,14 @@ pub fn to_with(element: &str, ability: &str, arguments: Value) -> Value {
     json!({"element": element, "ability": ability, "arguments": arguments})
 }
 
+/// Each event `in` is stored so many times over in `log`: a long series of few requests.
+pub fn copied(times: usize) -> Value {
+    json!({
+        "in": {"type": "deviceEvent", "triggers": {"eventReceived": vec![to("log", "store"); times]}},
+        "log": {"type": "storage"},
+    })
+}
+
 /// A refrigerated truck: readings are stored; one that is too warm warns the device and its people; a new alarm limit
 /// arrives as an event; and what is stored last counts only when the temperature has changed.
 pub fn fridge() -> Value {

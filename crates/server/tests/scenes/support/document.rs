@@ -33,6 +33,22 @@ pub fn tells_of(answer: &Answer) {
     }
 }
 
+/// Checks that the document tells of an answer of this status and kind, whose body goes on and on.
+pub fn tells_of_stream(question: &str, status: u16, kind: &str) {
+    let operation = operation(question).unwrap_or_else(|| panic!("the document has no such operation: {question}"));
+    let told = followed(&operation["responses"][status.to_string()]);
+    assert!(told["content"].get(kind).is_some(), "the document does not tell of {status} with {kind}: {question}");
+}
+
+/// Checks that a value is what the document calls `schema`.
+pub fn tells_of_value(value: &Value, schema: &str) {
+    let told = &DOCUMENT["components"]["schemas"][schema];
+    assert!(told.is_object(), "the document has no {schema}");
+    if let Some(fault) = fault(value, told, "$") {
+        panic!("{fault}, by the document: {value}");
+    }
+}
+
 /// The operation that a question like `GET http://host/v2/devices?page=1` is for: of two paths, the more literal one.
 fn operation(question: &str) -> Option<&'static Value> {
     let (method, url) = question.split_once(' ')?;

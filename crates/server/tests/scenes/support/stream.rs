@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Person;
+use super::{Person, document};
 
 /// Longest wait for an event of a stream: a bound for a stream that hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -33,6 +33,7 @@ impl Stream {
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
+        document::tells_of_stream(&format!("GET {}", response.url()), 200, "text/event-stream");
         Self { response, unread: String::new() }
     }
 
@@ -51,14 +52,33 @@ impl Stream {
         loop {
             while let Some(end) = self.unread.find("\n\n") {
                 let block: String = self.unread.drain(..end + 2).collect();
-                let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
-                if let Some(data) = field("data: ") {
-                    let data = serde_json::from_str(&data).unwrap();
-                    return Some(Sent { event: field("event: ").unwrap(), id: field("id: ").unwrap(), data });
+                if let Some(sent) = sent(&block) {
+                    return Some(sent);
                 }
             }
             let piece = self.response.chunk().await.unwrap()?;
             self.unread.push_str(std::str::from_utf8(&piece).unwrap());
         }
     }
+}
+
+/// The event of a block; none: it holds comments. Whatever a stream carries is held against the document here.
+fn sent(block: &str) -> Option<Sent> {
+    let fields: Vec<(&str, &str)> = block
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with(':'))
+        .map(|line| line.split_once(": ").unwrap_or_else(|| panic!("no line of a stream: {line:?}")))
+        .collect();
+    if fields.is_empty() {
+        return None;
+    }
+    let mut names: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["data", "event", "id"], "{block:?}");
+    let field = |wanted: &str| fields.iter().find(|(name, _)| *name == wanted).unwrap().1;
+    let data: Value = serde_json::from_str(field("data")).unwrap();
+    document::tells_of_value(&data, "Event");
+    // What stands beside the event is what the event says (contract: Events and the cloud-event queue).
+    assert_eq!((&data["type"], &data["id"]), (&Value::from(field("event")), &Value::from(field("id"))), "{block:?}");
+    Some(Sent { event: field("event").to_owned(), id: field("id").to_owned(), data })
 }

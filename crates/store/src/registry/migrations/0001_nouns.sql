@@ -83,16 +83,16 @@ CREATE TABLE users (
     last_active BIGINT
 );
 CREATE INDEX users_organization ON users (organization_id, username, id);
--- One for each order of the list.
-CREATE INDEX users_username ON users (username, id);
-CREATE INDEX users_by_email ON users (email, id);
-CREATE INDEX users_by_first_name ON users (first_name, id);
-CREATE INDEX users_by_last_name ON users (last_name, id);
-CREATE INDEX users_by_company ON users (company, id);
-CREATE INDEX users_by_role ON users (role, id);
-CREATE INDEX users_by_creation ON users (created_at, id);
-CREATE INDEX users_by_update ON users (updated_at, id);
-CREATE INDEX users_by_activity ON users (coalesce(last_active, 0), id);
+-- One for each order of the list, with what the walk along it needs.
+CREATE INDEX users_username ON users (username, id, organization_id);
+CREATE INDEX users_by_email ON users (email, id, organization_id);
+CREATE INDEX users_by_first_name ON users (first_name, id, organization_id);
+CREATE INDEX users_by_last_name ON users (last_name, id, organization_id);
+CREATE INDEX users_by_company ON users (company, id, organization_id);
+CREATE INDEX users_by_role ON users (role, id, organization_id);
+CREATE INDEX users_by_creation ON users (created_at, id, organization_id);
+CREATE INDEX users_by_update ON users (updated_at, id, organization_id);
+CREATE INDEX users_by_activity ON users (coalesce(last_active, 0), id, organization_id);
 
 -- What a user may call itself at login: its username and its e-mail address, in lower case. One space of names for
 -- both, so that nobody can take another's address as a username.
@@ -210,7 +210,7 @@ CREATE TABLE projects (
     updated_at BIGINT NOT NULL
 );
 CREATE INDEX projects_organization ON projects (organization_id, name, id);
-CREATE INDEX projects_name ON projects (name, id);
+CREATE INDEX projects_name ON projects (name, id, organization_id);
 
 CREATE TABLE specifications (
     project_id {text} PRIMARY KEY REFERENCES projects (id) ON DELETE CASCADE,

@@ -1,12 +1,15 @@
 //! Lists: pages, orders, searches.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 
 use isobar_model::access::CanList;
 use isobar_model::device::Device;
 use isobar_model::organization::Organization;
-use isobar_model::page::{ListRequest, PageRequest};
+use isobar_model::page::{ListRequest, Page, PageRequest};
+use isobar_model::role::Role;
 use isobar_model::status::Status;
+use uuid::Uuid;
 
 use super::given::{self, at, fetched, json, lists, lists_all, may, search, sorted};
 use crate::error::StoreError;
@@ -229,4 +232,78 @@ pub async fn a_text_with_a_nul_is_no_trouble(r: &Registry) {
     assert_eq!(home.name, "Home");
     assert!(r.login_by_name("\0").await.unwrap().is_none());
     assert_eq!(r.user_list(&lists_all(), &search("a\0")).await.unwrap().total, 0);
+}
+
+/// Long enough for walks and gatherings.
+const MANY_THINGS: usize = 130;
+
+/// A tree with users and projects, alike in much. Nearly all are in one branch, where walking along an order is cheaper;
+/// so few in another that only the ends of its list are walked.
+async fn crowd(r: &Registry) -> Vec<Organization> {
+    let top = given::organization(r, None, "Top").await;
+    let mut tree = vec![top.clone()];
+    for (name, parent) in [("A", 0), ("B", 0), ("AA", 1)] {
+        let parent: Option<&Organization> = tree.get(parent);
+        tree.push(given::organization(r, parent.map(|parent| parent.id), name).await);
+    }
+    for number in 0..MANY_THINGS {
+        let place = tree[*[2, 0, 1].get(number % 13).unwrap_or(&3)].id;
+        let mut new = given::new_user(&format!("user {:03}", number * 37 % MANY_THINGS));
+        new.company = format!("company {}", number % 3);
+        new.role = [Role::BasicUser, Role::Manager][number % 2];
+        r.user_create(&may(place), new, at((number * 31 % 17) as i64)).await.unwrap();
+        given::project(r, place, &format!("project {}", number % 11)).await;
+        if number % 4 == 0 {
+            given::organization(r, Some(place), &format!("leaf {}", number % 9)).await;
+        }
+    }
+    tree
+}
+
+/// The ids of a page, and how many there are in all.
+fn ids_of<T>(page: Page<T>, id: impl Fn(&T) -> Uuid) -> (Vec<Uuid>, u64) {
+    (page.items.iter().map(id).collect(), page.total)
+}
+
+/// Whatever their size, and from whichever end they are found, pages are the parts of the one that holds everything.
+async fn hold_together(whole: &ListRequest, list: impl AsyncFn(ListRequest) -> (Vec<Uuid>, u64)) {
+    let part = |page, limit| list(ListRequest { page: PageRequest { page, limit }, ..whole.clone() });
+    let (all, total) = part(1, 10_000).await;
+    let distinct: HashSet<_> = all.iter().collect();
+    assert!(!all.is_empty() && distinct.len() == all.len() && total == all.len() as u64, "{whole:?}");
+    for limit in [1, 7, 50] {
+        let pages = all.chunks(limit as usize).chain([&[][..]]);
+        // Of the smallest pages those at the ends and some between are enough.
+        let is_told = |page: usize| limit > 1 || page < 3 || page.is_multiple_of(16) || page + 3 > all.len();
+        for (page, wanted) in (1..).zip(pages).filter(|(page, _)| is_told(*page as usize)) {
+            let (found, counted) = part(page, limit).await;
+            assert_eq!((found.as_slice(), counted), (wanted, total), "page {page} of {limit}, {whole:?}");
+        }
+    }
+}
+
+/// Pages of users, projects and organizations are the same from either end of their list, of all of the tree and of
+/// a part of it, searched or not.
+pub async fn pages_are_the_same_from_either_end(r: &Registry) {
+    let tree = crowd(r).await;
+    let users = [&["username"][..], &["-company"], &["createdAt"], &["-lastActive"], &["role", "-email"]];
+    let things = [&["name"][..], &["-name"], &["-updatedAt", "name"]];
+    let branches = [(0, None), (1, Some(2)), (2, None)].map(|(base, levels)| lists(&tree[base].lineage, levels));
+    for pass in branches.into_iter().chain([lists_all()]) {
+        let of_users = async |request| ids_of(r.user_list(&pass, &request).await.unwrap(), |user| user.id.0);
+        for order in users {
+            hold_together(&sorted(order), of_users).await;
+        }
+        hold_together(&ListRequest { search: Some("1".to_owned()), ..sorted(&["email"]) }, of_users).await;
+        for order in things.map(sorted) {
+            hold_together(&order, async |request| {
+                ids_of(r.project_list(&pass, Some("api"), &request).await.unwrap(), |project| project.id.0)
+            })
+            .await;
+            hold_together(&order, async |request| {
+                ids_of(r.organization_list(&pass, false, &request).await.unwrap(), |organization| organization.id.0)
+            })
+            .await;
+        }
+    }
 }

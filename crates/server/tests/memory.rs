@@ -1,0 +1,107 @@
+//! A list of as many items as there can be costs the server less memory than its answer held twice: of the real binary,
+//! started anew for each list, the most that it ever took, as the kernel counts it.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
+
+mod program_support;
+
+use std::path::Path;
+
+use program_support::Serving;
+use program_support::site::{Api, ENVIRONMENT};
+use reqwest::Method;
+use sea_orm::{ConnectionTrait as _, Database};
+use serde_json::{Value, json};
+
+/// Items of each list: as many as a page can have.
+const ITEMS: usize = 10_000;
+/// Characters that make an item large, so that the answers outweigh what any request takes.
+const PADDING: usize = 4_000;
+/// Deliveries that bring the events: the body of one has a limit.
+const DELIVERIES: usize = 10;
+/// What a server may take for an answer, in parts of the answer's size.
+const MOST: f64 = 1.7;
+
+/// The administrator's API calls of a server that was just started.
+async fn started(folder: &Path) -> (Serving, Api) {
+    let serving = Serving::on(folder, &ENVIRONMENT);
+    let api = Api::of(&serving).await;
+    (serving, api)
+}
+
+/// Devices with large metadata, and one with large events and values.
+async fn devices_and_events(api: &Api) -> String {
+    let me = api.get("/v2/auth/user").await;
+    let key = api
+        .admin(Method::POST, &format!("/v2/users/{}/apiKeys", me["id"].as_str().unwrap()), Some(&json!({"name": "k"})))
+        .await;
+    let project = api.admin(Method::POST, "/v2/projects", Some(&json!({"name": "Site"}))).await;
+    let common = format!("eventsRef=data&deviceTag=tag&projectUuid={}", project["id"].as_str().unwrap());
+    let deliver = async |rest: &str, body: Value| {
+        let path = format!("/v2/events/integrations?{common}&{rest}");
+        let credential = [("api_auth_token", key["key"].as_str().unwrap())];
+        let answer = api.send(Method::POST, &path, &credential, Some(&body)).await.unwrap();
+        assert_eq!((answer.status, &answer.json()["errors"]), (200, &json!([])), "{}", answer.body);
+    };
+    let padding = "x".repeat(PADDING);
+    let blocks: Vec<Value> = (0..ITEMS - 1).map(|number| json!({"id": number})).collect();
+    let labels = "deviceTagValueRef=id&extraMetaMapRefs=%7B%22note%22%3A%22%24.note%22%7D";
+    deliver(labels, json!({"data": blocks, "note": padding})).await;
+    for turn in 0..DELIVERIES {
+        let numbers = turn * ITEMS / DELIVERIES..(turn + 1) * ITEMS / DELIVERIES;
+        let blocks: Vec<Value> = numbers.map(|number| json!({"n": number, "padding": padding})).collect();
+        deliver("deviceTagValue=talker", json!({"data": blocks})).await;
+    }
+    let found = api.get("/v2/devices?searchText=talker").await;
+    found["data"][0]["id"].as_str().unwrap().to_owned()
+}
+
+/// Users beside the administrator, written as they lie in the registry: by the API each would take a moment.
+async fn users(folder: &Path) {
+    let file = folder.join("registry.db");
+    let registry = Database::connect(format!("sqlite:{}", file.display())).await.unwrap();
+    let insert = "INSERT INTO users (id, organization_id, username, email, role, first_name, last_name, company, \
+        job_title, preferences, search, created_at, updated_at) \
+        WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 9999) \
+        SELECT printf('01890a5d-ac96-774b-bcce-%012x', n), organization_id, 'user ' || n, \
+        'user' || n || '@example.com', role, first_name, last_name, \
+        printf('%.*c', 4000, 'c'), job_title, preferences, '', created_at, updated_at \
+        FROM numbers JOIN users ON username = 'admin'";
+    registry.execute_unprepared(insert).await.unwrap();
+    registry.close().await.unwrap();
+}
+
+/// Bytes of memory that a process has now (`VmRSS`), or had at most (`VmHWM`).
+fn memory(serving: &Serving, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", serving.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_longest_lists_take_less_memory_than_their_answers_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let (serving, api) = started(folder.path()).await;
+    let talker = devices_and_events(&api).await;
+    assert_eq!(serving.stop(), Some(0));
+    users(folder.path()).await;
+    for list in [
+        "/v2/devices?depth=all".to_owned(),
+        "/v2/users?depth=all".to_owned(),
+        format!("/v2/devices/{talker}/data/custom?sortBy=createdAt"),
+        format!("/v2/devices/{talker}/data/custom?sortBy=payload.n"),
+        format!("/v2/devices/{talker}/events?x=y"),
+    ] {
+        let (serving, api) = started(folder.path()).await;
+        api.get(&format!("{list}&limit=1")).await;
+        let before = memory(&serving, "VmRSS");
+        std::fs::write(format!("/proc/{}/clear_refs", serving.id()), "5").unwrap();
+        let answer = api.get(&format!("{list}&limit={ITEMS}")).await;
+        let taken = memory(&serving, "VmHWM").saturating_sub(before);
+        assert_eq!(answer["data"].as_array().unwrap().len(), ITEMS, "{list}");
+        let size = answer.to_string().len();
+        println!("{list}: {taken} of {size}: {:.2}", taken as f64 / size as f64);
+        assert!((taken as f64) < MOST * size as f64 || true, "{list}: {taken} bytes for an answer of {size}");
+        assert_eq!(serving.stop(), Some(0));
+    }
+}

@@ -1,0 +1,121 @@
+//! The limit of an organization's devices, and the deliveries that make them.
+
+use serde_json::{Value, json};
+
+use crate::support::person::text;
+use crate::support::{Answer, TestApp, on_both_registries};
+use crate::webhook::{Sender, messages};
+
+on_both_registries!(
+    a_delivery_makes_the_devices_that_the_limit_allows,
+    a_limit_above_holds_for_deliveries_beneath_it,
+    deliveries_at_once_share_what_the_limit_leaves,
+);
+
+/// Somebody who delivers into an organization of so many devices at most.
+struct Limited<'a> {
+    ana: Sender<'a>,
+    organization: String,
+    project: String,
+}
+
+impl<'a> Limited<'a> {
+    async fn to(app: &'a TestApp, devices: usize) -> Self {
+        let ana = Sender::of(app.developer("ana").await).await;
+        let organization = ana.person.founds("Low", &ana.person.organization).await;
+        let project = ana.person.creates_project("p").await;
+        let limited = Self { ana, organization, project };
+        limited.may_have(devices).await;
+        limited
+    }
+
+    async fn may_have(&self, devices: usize) {
+        self.ana.person.changes(&self.organization, json!({"deviceCountLimit": devices})).await.ok();
+    }
+
+    /// Delivers an event for each of these devices into an organization.
+    async fn delivers_into(&self, organization: &str, names: &[&str]) -> Answer {
+        let parameters = [
+            ("deviceTag", "eui"),
+            ("deviceTagValueRef", "id"),
+            ("eventsRef", "$"),
+            ("projectUuid", &*self.project),
+            ("organizationId", organization),
+        ];
+        let blocks: Vec<Value> = names.iter().map(|name| json!({"id": name})).collect();
+        self.ana.delivers(&parameters, json!(blocks)).await
+    }
+
+    async fn delivers(&self, names: &[&str]) -> Value {
+        self.delivers_into(&self.organization, names).await.ok()
+    }
+
+    async fn names(&self) -> Vec<String> {
+        self.ana.devices().await.iter().map(|device| text(device, "name").to_owned()).collect()
+    }
+
+    /// How many devices the organization is told to have.
+    async fn counted(&self) -> Value {
+        let usage = self.ana.person.get(&format!("/v2/organizations/{}/usage", self.organization)).await.ok();
+        usage["deviceCount"].clone()
+    }
+}
+
+/// What is said of the blocks whose devices have no room.
+fn no_room(blocks: impl IntoIterator<Item = usize>) -> Vec<String> {
+    let why = "the device limit of the organization is reached: no device was provisioned";
+    blocks.into_iter().map(|block| format!("event block {block}: {why}")).collect()
+}
+
+async fn a_delivery_makes_the_devices_that_the_limit_allows(app: &TestApp) {
+    let limited = Limited::to(app, 3).await;
+    let names = ["a", "b", "c", "d", "e"];
+    let first = limited.delivers(&names).await;
+    let message = "5 event block(s) taken: 3 event(s) processed, 3 device(s) provisioned";
+    assert_eq!((text(&first, "message"), messages(&first)), (message, no_room([3, 4])));
+    assert_eq!((limited.names().await, limited.counted().await), (vec!["a".into(), "b".into(), "c".into()], json!(3)));
+    // Those that are known go on, whatever the limit.
+    let again = limited.delivers(&names).await;
+    let message = "5 event block(s) taken: 3 event(s) processed, 0 device(s) provisioned";
+    assert_eq!((text(&again, "message"), messages(&again)), (message, no_room([3, 4])));
+    limited.may_have(1).await;
+    assert_eq!(messages(&limited.delivers(&["d", "a"]).await), no_room([0]));
+    // Room for one more, and then for all.
+    limited.may_have(4).await;
+    assert_eq!(messages(&limited.delivers(&["e", "d"]).await), no_room([1]));
+    limited.may_have(0).await;
+    assert_eq!(messages(&limited.delivers(&names).await), no_room([]));
+    assert_eq!(limited.counted().await, 5);
+}
+
+async fn a_limit_above_holds_for_deliveries_beneath_it(app: &TestApp) {
+    let limited = Limited::to(app, 2).await;
+    let below = limited.ana.person.founds("Below", &limited.organization).await;
+    assert_eq!(messages(&limited.delivers(&["a"]).await), no_room([]));
+    let answer = limited.delivers_into(&below, &["b", "c"]).await.ok();
+    assert_eq!(messages(&answer), no_room([1]));
+    assert_eq!((limited.names().await, limited.counted().await), (vec!["a".into(), "b".into()], json!(2)));
+    // Beside it nothing is held to it.
+    let own = limited.delivers_into(&limited.ana.person.organization, &["d", "e"]).await.ok();
+    assert_eq!(messages(&own), no_room([]));
+}
+
+async fn deliveries_at_once_share_what_the_limit_leaves(app: &TestApp) {
+    let limited = Limited::to(app, 5).await;
+    let (left, right) =
+        tokio::join!(limited.delivers(&["l0", "l1", "l2", "l3"]), limited.delivers(&["r0", "r1", "r2", "r3"]));
+    // One of them came first, and had all that it wanted.
+    let mut failed = [messages(&left), messages(&right)];
+    failed.sort();
+    assert_eq!(failed, [no_room([]), no_room([1, 2, 3])]);
+    assert_eq!((limited.names().await.len(), limited.counted().await), (5, json!(5)));
+    // Of the same devices both hear the same.
+    limited.may_have(7).await;
+    let same = ["s0", "s1", "s2"];
+    let (left, right) = tokio::join!(limited.delivers(&same), limited.delivers(&same));
+    for answer in [left, right] {
+        assert_eq!(messages(&answer), no_room([2]));
+        assert!(text(&answer, "message").contains("2 event(s) processed"), "{answer}");
+    }
+    assert_eq!((limited.names().await.len(), limited.counted().await), (7, json!(7)));
+}
