@@ -31,6 +31,7 @@ mod queue;
 mod rates;
 mod registration;
 mod rubbish;
+mod searches;
 mod sessions;
 mod settings;
 mod settings_bulk;
