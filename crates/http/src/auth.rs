@@ -44,7 +44,8 @@ pub(crate) async fn session_logout(call: &mut Call) -> Answer {
 }
 
 pub(crate) async fn user_verify(call: &mut Call) -> Answer {
-    let place = call.hub().user_verify(call.name("nonce")).await?;
+    let (hub, nonce) = (call.hub(), call.name("nonce"));
+    let place = if call.is_head() { hub.verification_look(nonce).await? } else { hub.user_verify(nonce).await? };
     reply::found(&place)
 }
 

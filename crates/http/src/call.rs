@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::RawPathParams;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, EXPECT};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName};
+use axum::http::{HeaderMap, HeaderName, Method};
 use bytes::Bytes;
 use hyper::body::Body as _;
 use isobar_hub::{Credentials, Hub, Principal};
@@ -58,6 +58,11 @@ impl Call {
     /// The credentials in its headers.
     pub fn credentials(&self) -> Credentials<'_> {
         credentials(&self.head.headers)
+    }
+
+    /// Whether it asks for the head of an answer alone.
+    pub fn is_head(&self) -> bool {
+        self.head.method == Method::HEAD
     }
 
     /// A variable part of its path, percent-decoded.

@@ -47,7 +47,7 @@ pub(crate) async fn cloud_event_send(call: &mut Call) -> Answer {
 
 pub(crate) async fn cloud_events(call: &mut Call) -> Answer {
     let mut query = call.query();
-    let read = queue_read(&mut query);
+    let read = queue_read(call, &mut query);
     let device = query.text("deviceId");
     let read = after(call.hub().allow_queue(&call.principal, device.as_deref()), query.end(read)).await?;
     let events = call.hub().cloud_events(&call.principal, device.as_deref(), read).await?;
@@ -58,7 +58,7 @@ pub(crate) async fn cloud_events(call: &mut Call) -> Answer {
 
 pub(crate) async fn cloud_event_next(call: &mut Call) -> Answer {
     let mut query = call.query();
-    let read = QueueRead { page: PageRequest { page: 1, limit: 1 }, ..queue_read(&mut query) };
+    let read = QueueRead { page: PageRequest { page: 1, limit: 1 }, ..queue_read(call, &mut query) };
     let device = query.text("deviceId");
     let read = after(call.hub().allow_queue(&call.principal, device.as_deref()), query.end(read)).await?;
     let events = call.hub().cloud_events(&call.principal, device.as_deref(), read).await?;
@@ -75,11 +75,12 @@ pub(crate) async fn cloud_event_delete(call: &mut Call) -> Answer {
     reply::no_content()
 }
 
-fn queue_read(query: &mut Query<'_>) -> QueueRead {
+fn queue_read(call: &Call, query: &mut Query<'_>) -> QueueRead {
     QueueRead {
         element: query.text("elementName"),
         page: query.page(),
-        peek: query.boolean("peek", false),
+        // Only what is returned is removed (contract: Events): HEAD returns nothing.
+        peek: query.boolean("peek", false) || call.is_head(),
         wait: query.wait(),
     }
 }

@@ -25,6 +25,8 @@ const WAIT_SECONDS_MAX: u64 = 60;
 
 /// The parameters of a request, and what was found wrong with them.
 pub(crate) struct Query<'a> {
+    /// As it was sent.
+    raw: &'a str,
     pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     faults: Faults,
 }
@@ -32,8 +34,9 @@ pub(crate) struct Query<'a> {
 impl<'a> Query<'a> {
     /// Splits and decodes; nothing is checked yet.
     pub fn of(raw: Option<&'a str>) -> Self {
-        let pairs = form_urlencoded::parse(raw.unwrap_or_default().as_bytes());
-        Self { pairs: pairs.take(PARAMETERS_MAX).collect(), faults: Faults::new() }
+        let raw = raw.unwrap_or_default();
+        let pairs = form_urlencoded::parse(raw.as_bytes());
+        Self { raw, pairs: pairs.take(PARAMETERS_MAX).collect(), faults: Faults::new() }
     }
 
     /// What was read, unless something was wrong.
@@ -54,6 +57,17 @@ impl<'a> Query<'a> {
     /// Every value of a parameter, repeated or comma-separated.
     fn values<'q>(&'q self, name: &'q str) -> impl Iterator<Item = &'q str> {
         self.pairs.iter().filter(move |(key, _)| key == name).flat_map(|(_, value)| value.split(','))
+    }
+
+    /// Values of a parameter in which a comma was encoded: it may be part of a value, and no separator.
+    fn values_with_comma(&self, name: &str) -> Vec<String> {
+        let decoded = |text: &str| {
+            let pair = format!("={text}");
+            form_urlencoded::parse(pair.as_bytes()).next().map(|(_, value)| value.into_owned()).unwrap_or_default()
+        };
+        let pairs = self.raw.split('&').take(PARAMETERS_MAX).filter_map(|pair| pair.split_once('='));
+        let sent = pairs.filter(|(key, _)| decoded(key) == name).flat_map(|(_, value)| value.split(','));
+        sent.map(decoded).filter(|value| value.contains(',')).collect()
     }
 
     fn fault(&mut self, name: &str, message: impl Into<String>) {
@@ -140,6 +154,8 @@ impl<'a> Query<'a> {
             Some(_) => {
                 let mut names: Vec<String> =
                     self.values("lastValues").filter(|name| !name.is_empty()).map(str::to_owned).collect();
+                // A name may hold a comma. Whichever of both readings names nothing changes nothing.
+                names.extend(self.values_with_comma("lastValues"));
                 names.sort_unstable();
                 names.dedup();
                 LastChoice::Elements(names)
@@ -309,6 +325,8 @@ mod tests {
         let last = Query::of(Some("lastValues=b%20c,a,a")).last_values();
         assert_eq!(last, LastChoice::Elements(vec!["a".to_owned(), "b c".to_owned()]));
         assert_eq!(Query::of(Some("lastValues=all")).last_values(), LastChoice::All);
+        let last = Query::of(Some("x=1,2&lastValues=a%2Cb,c+d&page=1")).last_values();
+        assert_eq!(last, LastChoice::Elements(["a", "a,b", "b", "c d"].map(str::to_owned).to_vec()));
     }
 
     #[test]

@@ -144,12 +144,19 @@ impl Hub {
     /// Lists users.
     pub async fn user_list(&self, caller: &Caller, tree: TreeQuery, list: ListRequest) -> Result<Page<User>> {
         let pass = self.list_pass(caller, tree, Action::UserRead).await?;
-        self.0.registry.user_list(&pass, &list).await.told()
+        let page = self.0.registry.user_list(&pass, &list).await.told()?;
+        Ok(page.map(|user| self.as_last_seen(user)))
     }
 
     /// Fetches a user.
     pub async fn user_fetch(&self, caller: &Caller, id: UserId) -> Result<User> {
         let pass = self.user_write(caller, id, Action::UserRead).await?.reading();
-        self.0.registry.user_fetch(&pass).await.told()?.ok_or(Error::Missing("user"))
+        let found = self.0.registry.user_fetch(&pass).await.told()?.ok_or(Error::Missing("user"))?;
+        Ok(self.as_last_seen(found))
+    }
+
+    /// The user with what the registry does not know yet: when it last made a call.
+    pub(crate) fn as_last_seen(&self, user: User) -> User {
+        User { last_active: user.last_active.max(self.0.activity.of_user(user.id)), ..user }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use isobar_model::ids::{ApiKeyId, DeviceRef, UserId};
+use isobar_model::ids::{ApiKeyId, UserId};
 use isobar_model::time::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -45,11 +45,45 @@ impl Activity {
         self.api_keys.lock().insert(key, now);
     }
 
-    fn take_devices(&self, most: usize) -> Vec<(DeviceRef, Timestamp)> {
+    /// When the user last made a call, if the registry does not know it yet.
+    pub(crate) fn of_user(&self, user: UserId) -> Option<Timestamp> {
+        self.users.lock().get(&user).copied()
+    }
+
+    /// When the API key was last used, if the registry does not know it yet.
+    pub(crate) fn of_api_key(&self, key: ApiKeyId) -> Option<Timestamp> {
+        self.api_keys.lock().get(&key).copied()
+    }
+
+    /// Devices to be written. What was seen of them stays until [`Activity::devices_written`]: no read finds less
+    /// than the one before it.
+    fn take_devices(&self, most: usize) -> Vec<(Arc<DeviceEntry>, i64)> {
         let mut waiting = self.devices.lock();
         let count = waiting.len().min(most);
-        let taken = waiting.drain(..count);
-        taken.map(|entry| (entry.device, Timestamp::from_millis(entry.active.swap(0, Ordering::Relaxed)))).collect()
+        let seen = |entry: Arc<DeviceEntry>| {
+            let millis = entry.active.load(Ordering::Relaxed);
+            (entry, millis)
+        };
+        waiting.drain(..count).map(seen).collect()
+    }
+
+    /// The registry knows them. One that was seen again meanwhile waits for the next time.
+    fn devices_written(&self, written: Vec<(Arc<DeviceEntry>, i64)>) {
+        let newer = |(entry, millis): &(Arc<DeviceEntry>, i64)| {
+            entry.active.compare_exchange(*millis, 0, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        };
+        let again = written.into_iter().filter(newer).map(|(entry, _)| entry).collect::<Vec<_>>();
+        self.devices.lock().extend(again);
+    }
+}
+
+/// Forgets what was written, unless it was seen again meanwhile.
+fn forget<K: Copy + Eq + std::hash::Hash>(seen: &Mutex<HashMap<K, Timestamp>>, written: &[(K, Timestamp)]) {
+    let mut seen = seen.lock();
+    for (key, at) in written {
+        if seen.get(key) == Some(at) {
+            seen.remove(key);
+        }
     }
 }
 
@@ -75,15 +109,16 @@ impl Hub {
     pub(crate) async fn flush_activity(&self, devices: usize) {
         let activity = &self.0.activity;
         let seen = activity.take_devices(devices);
-        let users: Vec<_> = std::mem::take(&mut *activity.users.lock()).into_iter().collect();
-        let keys: Vec<_> = std::mem::take(&mut *activity.api_keys.lock()).into_iter().collect();
+        let users: Vec<_> = activity.users.lock().iter().map(|(user, at)| (*user, *at)).collect();
+        let keys: Vec<_> = activity.api_keys.lock().iter().map(|(key, at)| (*key, *at)).collect();
         let registry = &self.0.registry;
         // Losing a moment of activity to a registry that is down harms nobody: the next event brings a newer one.
         let written = async {
             if !seen.is_empty() {
-                let touched: Vec<_> = seen.iter().map(|(device, at)| (device.key, *at)).collect();
-                let written = registry.devices_touch(&touched).await;
-                seen.iter().for_each(|(device, _)| self.device_row_changed(device.id));
+                let moment =
+                    |(entry, millis): &(Arc<DeviceEntry>, i64)| (entry.device.key, Timestamp::from_millis(*millis));
+                let written = registry.devices_touch(&seen.iter().map(moment).collect::<Vec<_>>()).await;
+                seen.iter().for_each(|(entry, _)| self.device_row_changed(entry.device.id));
                 written?;
             }
             if !users.is_empty() {
@@ -97,5 +132,8 @@ impl Hub {
         if let Err(error) = written.await {
             tracing::warn!(%error, "last activity could not be written");
         }
+        activity.devices_written(seen);
+        forget(&activity.users, &users);
+        forget(&activity.api_keys, &keys);
     }
 }

@@ -24,7 +24,11 @@ impl Hub {
     /// Lists a user's API keys.
     pub async fn api_key_list(&self, caller: &Caller, user: UserId, page: PageRequest) -> Result<Page<ApiKey>> {
         let pass = self.user_write(caller, user, Action::ApiKeyManage).await?;
-        self.0.registry.api_key_list(&pass, page).await.told()
+        let page = self.0.registry.api_key_list(&pass, page).await.told()?;
+        // A use that the registry does not know yet.
+        let as_last_used =
+            |key: ApiKey| ApiKey { last_used_at: key.last_used_at.max(self.0.activity.of_api_key(key.id)), ..key };
+        Ok(page.map(as_last_used))
     }
 
     /// Deletes an API key: it is refused from the next call on.

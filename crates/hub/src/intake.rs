@@ -465,7 +465,7 @@ pub(crate) struct Remembered<'a>(pub &'a dyn Memory);
 
 impl isobar_design::Memory for Remembered<'_> {
     fn last(&self, element: &str) -> Option<RawJson> {
-        self.0.last(element)
+        self.0.last(element).map(|kept| kept.values())
     }
 
     fn state(&self, element: &str) -> Option<Bytes> {

@@ -11,13 +11,26 @@ use crate::account_notices::AccountNotice;
 use crate::error::Told as _;
 use crate::letters::Letter;
 
+const VERIFICATION: &str = "verification link";
+
 impl Hub {
     /// Verifies the e-mail address that a link was sent to; where its reader goes from here.
     pub async fn user_verify(&self, nonce: &str) -> Result<String> {
         let verified =
             self.0.registry.account_verify(&Digest::of(nonce.as_bytes()), self.0.clock.now()).await.told()?;
-        verified.ok_or(Error::Missing("verification link"))?;
-        Ok(format!("{}/?verified=1", self.0.settings.public_url))
+        verified.ok_or(Error::Missing(VERIFICATION))?;
+        Ok(self.verified_place())
+    }
+
+    /// Where such a link leads, for one who looks and does not follow it: that is no use of it.
+    pub async fn verification_look(&self, nonce: &str) -> Result<String> {
+        let digest = Digest::of(nonce.as_bytes());
+        let is_open = self.0.registry.nonce_is_open(Purpose::Verify, &digest, self.0.clock.now()).await.told()?;
+        if is_open { Ok(self.verified_place()) } else { Err(Error::Missing(VERIFICATION)) }
+    }
+
+    fn verified_place(&self) -> String {
+        format!("{}/?verified=1", self.0.settings.public_url)
     }
 
     /// Sends another link to verify an account's address; the older one ends. There is nothing to do where it is verified.

@@ -90,30 +90,55 @@ impl Work {
 
 /// What is waiting to be done.
 pub(crate) struct Outbox {
-    /// Runs by device whose work is not done yet.
-    pending: Mutex<HashMap<DeviceKey, u32>>,
+    pending: Mutex<Pending>,
     wake: Notify,
     done: Notify,
 }
 
+/// Runs whose work is not done yet.
+#[derive(Default)]
+struct Pending {
+    devices: HashMap<DeviceKey, OfDevice>,
+    /// Runs whose work was done.
+    met: u64,
+}
+
+/// Those of one device.
+struct OfDevice {
+    count: u32,
+    /// Counts on with each that is done, from `met` of all when the device came in: no later one begins lower.
+    met: u64,
+}
+
+impl OfDevice {
+    /// What `met` is when the work of all runs so far is done.
+    fn end(&self) -> u64 {
+        self.met + u64::from(self.count)
+    }
+}
+
 impl Outbox {
     pub(crate) fn new() -> Self {
-        Self { pending: Mutex::new(HashMap::new()), wake: Notify::new(), done: Notify::new() }
+        Self { pending: Mutex::default(), wake: Notify::new(), done: Notify::new() }
     }
 
     /// A run is about to leave work. Called while the device's runs are serialised.
     pub(crate) fn expect(&self, device: DeviceKey) {
-        *self.pending.lock().entry(device).or_insert(0) += 1;
+        let mut pending = self.pending.lock();
+        let met = pending.met;
+        pending.devices.entry(device).or_insert(OfDevice { count: 0, met }).count += 1;
     }
 
     /// Expected work is done, or will never come because its run was not committed.
     pub(crate) fn met(&self, device: DeviceKey) {
         let mut pending = self.pending.lock();
-        if let Some(count) = pending.get_mut(&device) {
-            *count -= 1;
-            if *count == 0 {
-                pending.remove(&device);
+        if let Some(of_device) = pending.devices.get_mut(&device) {
+            of_device.count -= 1;
+            of_device.met += 1;
+            if of_device.count == 0 {
+                pending.devices.remove(&device);
             }
+            pending.met += 1;
         }
         drop(pending);
         self.done.notify_waiters();
@@ -127,20 +152,28 @@ impl Outbox {
     /// Waits until the registry knows what the device's runs have found out so far. A registry that is down must not
     /// hold up reads for ever: false when it takes too long, and the device's entry knows more.
     pub(crate) async fn settled(&self, device: DeviceKey) -> bool {
-        self.wait_until(SETTLE_MAX, |pending| !pending.contains_key(&device)).await
+        self.wait_until(SETTLE_MAX, |pending| !pending.devices.contains_key(&device)).await
     }
 
     /// The same, for those who cannot go by what the registry knew before; false: it takes too long.
     pub(crate) async fn done_with(&self, device: DeviceKey) -> bool {
-        self.wait_until(WORK_MAX, |pending| !pending.contains_key(&device)).await
+        self.wait_until(WORK_MAX, |pending| !pending.devices.contains_key(&device)).await
     }
 
-    /// Waits until the registry knows what all runs have found out; false when it takes too long.
+    /// Waits until the registry knows what all runs so far have found out; false when it takes too long. Runs that come
+    /// meanwhile are not waited for: there may be no end of them.
     pub(crate) async fn caught_up(&self) -> bool {
-        self.wait_until(SETTLE_MAX, HashMap::is_empty).await
+        let mut left: Vec<_> = self.pending.lock().devices.iter().map(|(device, runs)| (*device, runs.end())).collect();
+        let all_done = |pending: &Pending| {
+            let is_done =
+                |(device, end): &(DeviceKey, u64)| pending.devices.get(device).is_none_or(|runs| runs.met >= *end);
+            while left.pop_if(|last| is_done(last)).is_some() {}
+            left.is_empty()
+        };
+        self.wait_until(SETTLE_MAX, all_done).await
     }
 
-    async fn wait_until(&self, most: Duration, reached: impl Fn(&HashMap<DeviceKey, u32>) -> bool) -> bool {
+    async fn wait_until(&self, most: Duration, mut reached: impl FnMut(&Pending) -> bool) -> bool {
         let waiting = async {
             loop {
                 let done = self.done.notified();
@@ -295,5 +328,30 @@ pub(crate) fn not_committed(hub: &Hub, device: DeviceKey, expected: bool) -> imp
             hub.0.outbox.met(device);
         }
         crate::error::from_store(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_catches_up_waits_for_what_was_there_and_not_for_what_comes() {
+        let (outbox, one, other) = (Outbox::new(), DeviceKey(1), DeviceKey(2));
+        for device in [one, one, other] {
+            outbox.expect(device);
+        }
+        let mut waiting = std::pin::pin!(outbox.caught_up());
+        for device in [one, other, one] {
+            assert!(futures::poll!(&mut waiting).is_pending());
+            // There is always something to do, of the same devices too.
+            outbox.expect(other);
+            outbox.met(device);
+        }
+        assert!(futures::poll!(&mut waiting).is_ready());
+        assert_eq!(outbox.pending.lock().devices[&other].count, 3);
+        // A device that comes back begins no lower than it was when it left.
+        outbox.expect(one);
+        assert_eq!(outbox.pending.lock().devices[&one].met, 3);
     }
 }

@@ -101,7 +101,7 @@ impl Hub {
         if changed.role != former_role {
             self.account_notice(id, AccountNotice::RoleChanged { role: changed.role }).await;
         }
-        Ok(changed)
+        Ok(self.as_last_seen(changed))
     }
 
     /// Deletes a user, who is refused from the next call on.

@@ -15,6 +15,8 @@ pub const LABEL_CHARACTERS_MAX: usize = 128;
 pub const LABEL_VALUE_CHARACTERS_MAX: usize = 256;
 /// Most protocols a device lists.
 const PROTOCOLS_MAX: usize = 32;
+/// Longest of them, in characters. The specification bounds `protocol` alone, to 20.
+const LISTED_PROTOCOL_CHARACTERS_MAX: usize = 128;
 
 /// A device as the registry keeps it.
 #[derive(Clone, Debug, PartialEq)]
@@ -205,7 +207,7 @@ impl DeviceInput {
             project: input.id("projectUuid"),
             version: input.text_patch("versionUuid", 0, 36),
             protocol: input.text_patch("protocol", 0, 20),
-            protocols: input.texts("protocols", PROTOCOLS_MAX, 20),
+            protocols: input.texts("protocols", PROTOCOLS_MAX, LISTED_PROTOCOL_CHARACTERS_MAX),
             meta,
             description: input.text_patch("description", 0, 200),
             street_address: input.nested("streetAddress", StreetAddress::read),

@@ -244,7 +244,7 @@ impl Scene {
         let mut commit = Some(commit);
         let mut work = |memory: &dyn Memory| {
             assert_eq!(memory.state("count").map_or(0, |count| count[0]), runs);
-            assert_eq!(ELEMENTS.map(|element| memory.last(element)), lasts);
+            assert_eq!(ELEMENTS.map(|element| memory.last(element).map(|kept| kept.values())), lasts);
             commit.take().unwrap_or_default()
         };
         let ran = store.run(&self.devices[device], key.as_deref(), at(self.now), &mut work).await.unwrap();

@@ -8,6 +8,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::support::app::{new_user, with_json};
+use crate::support::person::text;
 use crate::support::{Device, NOBODY, Person, TestApp};
 
 /// Nothing was stored, kept in history, or created.
@@ -28,7 +29,7 @@ async fn all_failing_fields_are_named_at_once() {
         "projectUuid": "short",
         "versionUuid": "x".repeat(37),
         "protocol": "x".repeat(21),
-        "protocols": ["http", 5, "y".repeat(21)],
+        "protocols": ["http", 5, "y".repeat(129)],
         "meta": [],
         "description": "x".repeat(201),
         "streetAddress": {"city": 1, "postalCode": 1.5, "country": []},
@@ -184,13 +185,21 @@ async fn unusual_json_is_taken_as_it_is() {
         "\"\\u0000 \\ud83d\\ude00 é\"",
         "\"null\"",
     ] {
-        device.posts_text("odd", payload.to_owned()).await.created();
-        let newest = ana.get(&device.at("data/odd?limit=1")).await.is(200);
-        assert!(newest.text.contains(&format!("\"payload\":{payload}}}")), "{payload} became {}", newest.text);
+        let made = device.posts_text("odd", payload.to_owned()).await.created();
+        let event = format!("events/{}", text(&made, "id"));
+        for place in ["data/odd?limit=1", "events?limit=1", &event] {
+            let newest = ana.get(&device.at(place)).await.is(200);
+            let told = ["}", ",\"receivedAt\""].map(|end| format!("\"payload\":{payload}{end}"));
+            assert!(told.iter().any(|told| newest.text.contains(told)), "{payload} became {}", newest.text);
+        }
+        // Down to the device it goes as it came too.
+        let request = device.request(Method::POST, "/v2/events/cloud?elementName=odd");
+        app.send(request.header("content-type", "application/json").body(payload.to_owned())).await.created();
+        assert_eq!(device.takes().await.is(200).text, payload);
     }
     // White space around a payload is no part of it.
-    device.posts_text("odd", " \r\n{ \"a\" : 1 }\t\n").await.created();
-    assert_eq!(ana.get(&device.at("last/odd")).await.ok()["values"], json!({"a": 1}));
+    device.posts_text("spaced", " \r\n{ \"a\" : 1 }\t\n").await.created();
+    assert_eq!(ana.get(&device.at("last/spaced")).await.ok()["values"], json!({"a": 1}));
 }
 
 #[tokio::test]

@@ -141,8 +141,10 @@ async fn last_values_merge_the_newest_of_every_key() {
         device.posts("reading", other.clone()).await.created();
         assert_eq!(ana.get(&device.at("last/reading")).await.ok()["values"], other);
     }
-    device.posts("reading", json!({"d": 4})).await.created();
-    assert_eq!(ana.get(&device.at("last/reading")).await.ok()["values"]["d"], 4);
+    // Every key that was received so far is still there.
+    device.posts("reading", json!({"d": 4, "a": 5})).await.created();
+    let all = json!({"a": 5, "b": {"x": 2}, "c": null, "d": 4});
+    assert_eq!(ana.get(&device.at("last/reading")).await.ok()["values"], all);
     ana.get(&device.at("last/unheard")).await.not_found();
 }
 
@@ -239,6 +241,9 @@ async fn what_a_design_declares_is_there_before_it_holds_anything() {
     assert_eq!(ana.get(&device.at("data/values")).await.list_of("/payload"), [21]);
     assert_eq!(ana.get(&device.at("data/twice")).await.list_of("/payload"), [42]);
     assert_eq!(ana.get(&device.at("data/names")).await.list_of("/payload"), ["fridge", "fridge"]);
+    // Nothing else makes one.
+    ana.post(&device.at("storage"), json!({"name": "other"})).await.is(405);
+    ana.put(&device.at("storage/other"), json!({"name": "other"})).await.is(405);
     ana.delete(&device.at("storage/values")).await.no_content();
     assert_eq!(ana.get(&device.at("data/values")).await.ok()["meta"]["totalDocs"], 0, "declared, and empty again");
     ana.delete(&device.at("storage/values")).await.no_content();

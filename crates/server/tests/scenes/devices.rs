@@ -23,7 +23,7 @@ async fn a_device_is_created_and_fetched(app: &TestApp) {
         "projectUuid": project,
         "versionUuid": "1.2",
         "protocol": "http",
-        "protocols": ["http", "lora"],
+        "protocols": ["http", "lora", "a protocol with a longer name than protocol may have"],
         "meta": {"floor": 3, "big": 12345678901234567890123456789_u128.to_string()},
         "description": "cold",
         "streetAddress": {"address": "Main Street 1", "city": "Delft", "region": "ZH", "postalCode": 2600, "country": "NL"},
@@ -41,7 +41,7 @@ async fn a_device_is_created_and_fetched(app: &TestApp) {
         "projectUuid": project,
         "versionUuid": "1.2",
         "protocol": "http",
-        "protocols": ["http", "lora"],
+        "protocols": ["http", "lora", "a protocol with a longer name than protocol may have"],
         "meta": {"floor": 3, "big": "12345678901234567890123456789"},
         "description": "cold",
         "streetAddress": {"address": "Main Street 1", "city": "Delft", "region": "ZH", "postalCode": 2600, "country": "NL"},
@@ -61,6 +61,16 @@ async fn a_device_is_created_and_fetched(app: &TestApp) {
     assert!(!fetched.text.contains(&token), "the token is shown once");
     assert_eq!(fetched.ok(), expected);
     assert_eq!(ana.get("/v2/devices").await.ok()["data"], json!([expected]));
+    // What is left out has its default.
+    let bare = ana.post("/v2/devices", json!({"name": "bare", "projectUuid": project})).await.created();
+    let defaults = json!({
+        "versionUuid": null, "protocol": null, "protocols": [], "meta": {}, "description": null, "streetAddress": null,
+        "organizationId": ana.organization,
+    });
+    for (member, value) in defaults.as_object().unwrap() {
+        assert_eq!(&bare[member], value, "{member}");
+    }
+    ana.delete(&format!("/v2/devices/{}", text(&bare, "id"))).await.no_content();
     assert_eq!(ana.get(&format!("/v2/organizations/{}", ana.organization)).await.ok()["deviceCount"], 1);
 }
 
@@ -169,6 +179,11 @@ async fn last_values_come_with_devices_when_they_are_asked_for(app: &TestApp) {
     let named = last("lastValues=door%20one,unheard").await;
     assert_eq!(named[0][0]["elementName"], "door one");
     assert_eq!(named[1], json!([]));
+    // Names are encoded: a comma in one is no separator.
+    other.posts("in%2Cout", json!(7)).await.created();
+    let encoded = last("lastValues=in%2Cout,unheard").await;
+    assert_eq!((&encoded[0], &encoded[1][0]["elementName"]), (&json!([]), &json!("in,out")));
+    assert_eq!(last("lastValues=climate%2Cin%252Cout").await[1].as_array().unwrap().len(), 1);
     let single = ana.get(&format!("{}?lastValues=climate", one.url())).await.ok();
     assert_eq!(single["lastValues"].as_array().unwrap().len(), 1);
     let body = json!({"name": "a", "projectUuid": ana.project().await});

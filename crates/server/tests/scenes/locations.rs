@@ -47,6 +47,7 @@ async fn a_design_moves_its_device(app: &TestApp) {
         .designs(json!({
             "position": {"type": "deviceEvent", "triggers": {"eventReceived": [
                 to_with("place", "setLocation", json!({"latitude": "payload.lat", "longitude": "payload.lon"})),
+                to_with("place", "setStatus", json!({"status": "warning"})),
             ]}},
             "place": {"type": "deviceMeta"},
         }))
@@ -60,6 +61,8 @@ async fn a_design_moves_its_device(app: &TestApp) {
     assert_eq!(place().await, (Some(1.0), Some(2.0)));
     truck.posts("position", json!({"lat": 46.25, "lon": 7})).await.created();
     assert_eq!(place().await, (Some(46.25), Some(7.0)));
+    let shown = ana.get("/v2/devices/locations").await.ok()["data"][0].clone();
+    assert_eq!((&shown["statusText"], &shown["statusInt"]), (&json!("warning"), &json!(3)));
     ana.put(&truck.url(), json!({"name": "truck", "projectUuid": project, "meta": {"latitude": 3, "longitude": 4}}))
         .await
         .ok();

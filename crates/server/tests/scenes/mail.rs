@@ -29,6 +29,10 @@ async fn a_new_account_verifies_its_address(app: &TestApp) {
     app.post("/v2/auth/register", new_user("ana", "developer")).await.created();
     let email = app.email_to(ANA, 1).await;
     assert_eq!(email.subject, "Verify your e-mail address");
+    // Who looks where it leads, as those do who look through e-mails, does not use it up.
+    for (path, status) in [(email.path().as_str(), 302), ("/v2/auth/verify/rubbish", 404)] {
+        assert_eq!(app.request(Method::HEAD, path).send().await.unwrap().status(), status);
+    }
     let verified = app.get(&email.path()).await.is(302);
     assert_eq!(verified.header("location"), "http://127.0.0.1:8080/?verified=1");
     app.get(&email.path()).await.not_found();

@@ -44,10 +44,18 @@ async fn an_organization_is_founded_beneath_its_parent(app: &TestApp) {
     let own = ana.get(&format!("/v2/organizations/{}", ana.organization)).await.ok();
     assert_eq!((&own["hasChildren"], &own["parentId"], &own["parentName"]), (&json!(true), &json!(null), &json!(null)));
     // Names are taken as often as they are given.
-    ana.post("/v2/organizations", json!({"name": "North"})).await.created();
+    let bare = ana.post("/v2/organizations", json!({"name": "North"})).await.created();
+    assert_eq!(
+        (&bare["description"], &bare["childrenInheritDashboard"], &bare["deviceTable"]),
+        (&json!(null), &json!(false), &json!({}))
+    );
     // At the top of the tree only the system's administrator founds; anybody else's lie beneath their own.
-    let beneath = ana.post("/v2/organizations", json!({"name": "x", "parentId": null})).await.created();
-    assert_eq!(beneath["parentId"], ana.organization.as_str());
+    for none in [json!(null), json!("")] {
+        let beneath = ana.post("/v2/organizations", json!({"name": "x", "parentId": none})).await.created();
+        assert_eq!(beneath["parentId"], ana.organization.as_str());
+    }
+    let longest = json!({"name": "x", "parentId": "x".repeat(36)});
+    assert_eq!(ana.post("/v2/organizations", longest).await.faults(), ["parentId"]);
     let top = app.admin().await.post("/v2/organizations", json!({"name": "Top", "parentId": null})).await.created();
     assert_eq!((&top["parentId"], top["path"].as_array().unwrap().len()), (&json!(null), 1));
 }
@@ -87,13 +95,22 @@ async fn an_organization_shows_the_highest_status_beneath_it(app: &TestApp) {
         async |id: &str| text(&ana.get(&format!("/v2/organizations/{id}")).await.ok(), "statusText").to_owned();
     for (temp, expected) in [(20, "critical"), (4, "good")] {
         device.posts("reading", json!({"temp": temp})).await.created();
-        // What the device shows, its organizations show.
-        assert_eq!(text(&ana.get(&device.url()).await.ok(), "statusText"), expected);
+        // Its organizations show it at once, and so does the device.
         assert_eq!(status(&north).await, expected);
         assert_eq!(status(&ana.organization).await, expected);
+        assert_eq!(text(&ana.get(&device.url()).await.ok(), "statusText"), expected);
     }
+    // Of several, the highest; beside it nobody sees it.
+    let other = ana.creates_device_of(&project, "other").await;
+    other.posts("reading", json!({"temp": 20})).await.created();
+    assert_eq!(ana.get("/v2/organizations").await.list_of("/statusText"), ["good", "critical"]);
+    assert_eq!((status(&north).await.as_str(), status(&ana.organization).await.as_str()), ("good", "critical"));
+    assert_eq!(ana.organization(&ana.organization).await["statusInt"], 4);
+    ana.delete(&other.url()).await.no_content();
+    assert_eq!(status(&ana.organization).await, "good");
     ana.delete(&device.url()).await.no_content();
     assert_eq!(status(&ana.organization).await, "none");
+    assert_eq!(ana.organization(&north).await["statusInt"], 0);
 }
 
 #[tokio::test]

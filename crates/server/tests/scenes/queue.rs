@@ -55,6 +55,10 @@ async fn what_is_peeked_at_stays() {
         assert_eq!(events, expected);
         assert_eq!(device.get("/v2/events/cloud/next?peek=true").await.ok(), "wake up");
     }
+    // Who asks for the head alone gets no event, and so takes none.
+    for path in ["/v2/events/cloud", "/v2/events/cloud/next"] {
+        assert_eq!(app.send(device.request(Method::HEAD, path)).await.is(200).text, "");
+    }
     assert_eq!(device.takes().await.ok(), "wake up");
     device.get("/v2/events/cloud/next?peek=true").await.no_content();
 }

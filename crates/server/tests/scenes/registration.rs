@@ -9,18 +9,20 @@ use crate::support::{NOBODY, TestApp};
 #[tokio::test]
 async fn who_registers_founds_an_organization() {
     let app = TestApp::start().await;
-    let user = app.post("/v2/auth/register", new_user("ana", "developer")).await.created();
+    let mut body = new_user("ana", "developer");
+    (body["tosHash"], body["language"]) = (json!("signed"), json!("pt"));
+    let user = app.post("/v2/auth/register", body).await.created();
     let expected = json!({
         "id": user["id"],
         "username": "ana",
         "email": "ana@example.com",
         "role": "developer",
-        "tosHash": null,
+        "tosHash": "signed",
         "firstName": "ana",
         "lastName": "Scene",
         "company": "ana's company",
         "jobTitle": null,
-        "language": null,
+        "language": "pt",
         "createdAt": "2027-01-15T08:00:00.000Z",
         "updatedAt": "2027-01-15T08:00:00.000Z",
         "lastActive": null,

@@ -72,6 +72,9 @@ async fn a_token_ends_after_fifteen_minutes_and_is_refreshed_for_fourteen_days()
     assert_eq!(tokens["jwtTokenExpiry"], "2027-01-15T08:30:00.000Z");
     let jwt = text(&tokens, "jwtToken");
     app.send(app.request(Method::GET, "/v2/auth/user").bearer_auth(jwt)).await.ok();
+    // A browser sends it among others.
+    let among = format!("refreshTokens=x; theme=dark; {}; last=1", ana.cookie);
+    app.send(app.request(Method::GET, "/v2/auth/refreshToken").header("cookie", among)).await.created();
     app.wait_seconds(14 * 24 * 3600 - 15 * 60 - 1);
     refresh().await.created();
     app.wait_seconds(1);
@@ -135,20 +138,27 @@ async fn who_guesses_passwords_waits_even_with_the_right_one() {
 async fn an_api_key_is_as_good_as_its_user_in_either_header() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
-    let key = ana.makes_api_key("script").await;
     let keys = format!("/v2/users/{}/apiKeys", ana.id);
+    let made = ana.post(&keys, json!({"name": "script"})).await.created();
+    let key = text(&made, "key");
+    let shown = json!({"id": made["id"], "name": "script", "key": key, "createdAt": "2027-01-15T08:00:00.000Z"});
+    assert_eq!(made, shown);
     for header in ["api_auth_token", "authorization"] {
-        let user = app.send(app.request(Method::GET, "/v2/auth/user").header(header, &key)).await.ok();
+        let user = app.send(app.request(Method::GET, "/v2/auth/user").header(header, key)).await.ok();
         assert_eq!(user["id"], ana.id.as_str());
     }
-    app.send(app.request(Method::GET, "/v2/auth/user").bearer_auth(&key)).await.unauthenticated();
+    app.send(app.request(Method::GET, "/v2/auth/user").bearer_auth(key)).await.unauthenticated();
     let list = ana.get(&keys).await;
-    assert!(!list.text.contains(&key), "a key is shown once");
+    assert!(!list.text.contains(key), "a key is shown once");
     let listed = list.ok();
     assert_eq!(listed["data"][0]["name"], "script");
     let id = text(&listed["data"][0], "id");
+    let expected = json!({
+        "id": made["id"], "name": "script", "createdAt": made["createdAt"], "lastUsedAt": "2027-01-15T08:00:00.000Z",
+    });
+    assert_eq!(listed["data"], json!([expected]));
     ana.delete(&format!("{keys}/{id}")).await.no_content();
-    app.send(app.request(Method::GET, "/v2/auth/user").header("api_auth_token", &key)).await.unauthenticated();
+    app.send(app.request(Method::GET, "/v2/auth/user").header("api_auth_token", key)).await.unauthenticated();
     ana.delete(&format!("{keys}/{id}")).await.not_found();
     ana.delete(&format!("{keys}/{NOBODY}")).await.not_found();
 }

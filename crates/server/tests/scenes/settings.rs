@@ -57,9 +57,17 @@ async fn a_device_has_the_settings_of_its_design(app: &TestApp) {
     assert_eq!(ana.get(&device.at("settings/limit")).await.ok()["id"], limit["id"]);
     let label = ana.get(&device.at("settings/label")).await.ok();
     assert_eq!(
-        (&label["title"], &label["inputType"], &label["value"]),
-        (&json!("Label"), &json!("text"), &json!("none"))
+        (&label["title"], &label["description"], &label["inputType"], &label["value"]),
+        (&json!("Label"), &json!("On the door"), &json!("text"), &json!("none"))
     );
+    assert_eq!((&label["inputTypeProperties"], &label["listOrder"]), (&json!(["kitchen", "cellar"]), &json!(1)));
+    let quiet = ana.get(&device.at("settings/quiet")).await.ok();
+    assert_eq!(
+        (&quiet["description"], &quiet["inputType"], &quiet["inputTypeProperties"], &quiet["defaultValue"]),
+        (&json!({"en": "At night", "de": "Nachts"}), &json!("toggle"), &json!(null), &json!(false))
+    );
+    let home = ana.get(&device.at("settings/home")).await.ok();
+    assert_eq!((&home["inputType"], &home["defaultValue"]["longitude"]), (&json!("geolocation"), &json!(8.5)));
 
     let page = ana.get(&device.at("settings?sortBy=-name&limit=4&page=2")).await.ok();
     let names: Vec<_> = page["data"].as_array().unwrap().iter().map(|setting| text(setting, "name")).collect();

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::support::app::new_user;
+use crate::support::person::text;
 use crate::support::{NOBODY, TestApp, on_both_registries};
 
 on_both_registries!(a_user_is_created_and_listed, nobody_is_made_above_its_makers_own_rank);
@@ -18,6 +19,15 @@ async fn a_user_is_created_and_listed(app: &TestApp) {
     let fetched = fetched.ok();
     assert_eq!((&fetched["username"], &fetched["role"]), (&json!("tom"), &json!("technician")));
     assert_eq!(fetched["organizationId"], ana.organization.as_str());
+    app.wait_seconds(30);
+    let own = tom.get("/v2/auth/user").await.ok();
+    assert_eq!((&own["id"], &own["lastActive"]), (&fetched["id"], &json!("2027-01-15T08:00:30.000Z")));
+    assert_eq!(ana.get("/v2/users?searchText=tom").await.list_of("/lastActive"), [own["lastActive"].clone()]);
+    let bea = ana.post("/v2/users", new_user("bea", "basicUser")).await.created();
+    let url = format!("/v2/users/{}", text(&bea, "id"));
+    assert_eq!(ana.get(&url).await.ok(), bea);
+    assert_eq!(ana.get("/v2/users?searchText=bea").await.ok()["data"], json!([bea]));
+    ana.delete(&url).await.no_content();
     let list = async |query: &str| ana.get(&format!("/v2/users?{query}")).await.list_of("/username");
     assert_eq!(list("").await, ["ana", "tom"]);
     assert_eq!(list("depth=all").await, ["ana", "nora", "tom"]);

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use isobar_model::access::{CanRead, CanWrite};
 use isobar_model::event::{Event, EventError, LastValues, StoredValue};
 use isobar_model::ids::{DeviceKey, DeviceRef, EventId};
-use isobar_model::json::RawJson;
+use isobar_model::json::{LastKept, RawJson};
 use isobar_model::page::{Page, PageRequest, TimeRange};
 use isobar_model::time::Timestamp;
 
@@ -97,8 +97,8 @@ pub struct Idempotency {
 
 /// What earlier runs left for a device, as a run sees it.
 pub trait Memory {
-    /// The last values of a storage element.
-    fn last(&self, element: &str) -> Option<RawJson>;
+    /// What is kept of the last values of a storage element.
+    fn last(&self, element: &str) -> Option<LastKept>;
     /// The state of an element.
     fn state(&self, element: &str) -> Option<Bytes>;
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use isobar_model::event::{EventType, StoredValue};
 use isobar_model::ids::EventId;
-use isobar_model::json::{Json, Rank, RawJson, compare, equal, merge_last, parse};
+use isobar_model::json::{Json, LastKept, Rank, RawJson, compare, equal, parse};
 use isobar_model::page::{PageRequest, TimeRange};
 use isobar_model::time::Timestamp;
 use isobar_store::telemetry::{
@@ -111,9 +111,10 @@ impl Model {
 
     pub fn last(&self, element: &str) -> Option<RawJson> {
         let values = self.series.get(element)?.iter();
-        values.fold(None, |merged: Option<RawJson>, value| {
-            Some(merge_last(merged.as_ref().map(RawJson::text), &value.what.payload))
-        })
+        let kept = values.fold(None, |kept: Option<LastKept>, value| {
+            Some(LastKept::after(kept.as_ref().map(LastKept::text), &value.what.payload))
+        });
+        kept.map(|kept| kept.values())
     }
 
     pub fn counts(&self) -> Vec<(u64, u64)> {

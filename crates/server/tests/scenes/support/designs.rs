@@ -88,9 +88,20 @@ pub fn thermostat() -> Value {
         "limits": {"type": "storage"},
         "moved": {"type": "changed", "triggers": {"changed": [to("moves", "store")]}},
         "moves": {"type": "storage"},
-        "label": setting(json!({"title": "Label", "description": "On the door", "defaultValue": "none", "listOrder": 1})),
+        "label": setting(json!({
+            "title": "Label",
+            "description": "On the door",
+            "inputTypeProperties": ["kitchen", "cellar"],
+            "defaultValue": "none",
+            "listOrder": 1,
+        })),
         "factor": setting(json!({"inputType": "number", "listOrder": 2})),
-        "quiet": setting(json!({"inputType": "toggle", "defaultValue": false, "listOrder": 3})),
+        "quiet": setting(json!({
+            "description": {"en": "At night", "de": "Nachts"},
+            "inputType": "toggle",
+            "defaultValue": false,
+            "listOrder": 3,
+        })),
         "place": setting(json!({"inputType": "geolocation", "listOrder": 4})),
         "home": setting(json!({
             "inputType": "geolocation",

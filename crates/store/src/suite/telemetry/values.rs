@@ -185,14 +185,15 @@ pub async fn orders_are_as_the_contract_says(t: &dyn Telemetry) {
     }
 }
 
-/// Keys of objects are merged, deep values replaced; any other newest payload is what there is.
+/// Keys of objects are merged, deep values replaced; any other newest payload is what there is, until the next object.
 pub async fn last_values_are_merged(t: &dyn Telemetry) {
     let device = given::device();
     let steps = [
         (r#"{"a":1,"deep":{"x":1,"y":2}}"#, r#"{"a":1,"deep":{"x":1,"y":2}}"#),
         (r#"{"deep":{"x":3}}"#, r#"{"a":1,"deep":{"x":3}}"#),
         ("[1]", "[1]"),
-        (r#"{"b":2}"#, r#"{"b":2}"#),
+        ("true", "true"),
+        (r#"{"b":2}"#, r#"{"a":1,"deep":{"x":3},"b":2}"#),
     ];
     for (millis, (payload, expected)) in (0..).zip(steps) {
         given::store(t, &device, millis, "log", payload).await;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use isobar_model::event::LastValues;
 use isobar_model::ids::EventId;
-use isobar_model::json::{RawJson, merge_last};
+use isobar_model::json::{LastKept, RawJson};
 use isobar_model::time::Timestamp;
 use smallvec::SmallVec;
 
 use super::keys::{self, Family, Order};
 use super::live::Live;
-use super::rows::{Parts, Rows, json};
+use super::rows::{Parts, Rows};
 use crate::error::Result;
 use crate::telemetry::{Commit, Idempotency, Memory, NewValue, Series};
 
@@ -39,7 +39,7 @@ pub struct SeriesState {
     pub bytes: u64,
     /// The newest value's place in time.
     pub order: Order,
-    /// The last values, merged.
+    /// What is kept of the last values.
     pub last: Box<[u8]>,
 }
 
@@ -79,18 +79,18 @@ impl SeriesState {
         self.bytes += payload.bytes().len() as u64;
         self.order = order;
         let older = std::str::from_utf8(&self.last).ok().filter(|text| !text.is_empty());
-        let merged = merge_last(older, payload);
+        let kept = LastKept::after(older, payload);
         // A copy of its own: the payload's bytes may be a small part of a large buffer.
-        if self.last.len() == merged.bytes().len() {
-            self.last.copy_from_slice(merged.bytes());
+        if self.last.len() == kept.bytes().len() {
+            self.last.copy_from_slice(kept.bytes());
         } else {
-            self.last = merged.bytes().into();
+            self.last = kept.bytes().into();
         }
     }
 
     /// The last values.
     pub fn last_values(&self) -> LastValues {
-        LastValues { updated_at: keys::moment(self.order), values: json(&self.last) }
+        LastValues { updated_at: keys::moment(self.order), values: LastKept::from_bytes(&self.last).values() }
     }
 
     /// The series as callers see it.
@@ -146,8 +146,8 @@ pub struct DeviceState {
 }
 
 impl Memory for DeviceState {
-    fn last(&self, element: &str) -> Option<RawJson> {
-        self.find(element).map(|series| json(&series.last))
+    fn last(&self, element: &str) -> Option<LastKept> {
+        self.find(element).map(|series| LastKept::from_bytes(&series.last))
     }
 
     fn state(&self, element: &str) -> Option<Bytes> {

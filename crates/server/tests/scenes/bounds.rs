@@ -1,0 +1,233 @@
+//! Bounds: how long each text may be, and how long each list.
+
+use std::cell::Cell;
+
+use serde_json::{Value, json};
+
+use crate::support::app::new_user;
+use crate::support::designs::thermostat;
+use crate::support::person::text;
+use crate::support::{Answer, NOBODY, TestApp, on_both_registries};
+
+on_both_registries!(
+    texts_of_devices_are_bounded,
+    texts_of_organizations_are_bounded,
+    texts_of_projects_are_bounded,
+    texts_of_users_are_bounded,
+    a_password_is_bounded,
+    every_list_has_pages_alike,
+);
+
+/// Each of these members takes texts of so many characters, and shows them; one character less or more is refused.
+async fn is_bounded(sends: impl AsyncFn(Value) -> Answer, body: &Value, bounds: &[(&str, usize, usize)]) {
+    let with = |member: &str, length: usize| {
+        let mut body = body.clone();
+        // Characters are counted, not bytes.
+        body[member] = json!("é".repeat(length));
+        body
+    };
+    for &(member, min, max) in bounds {
+        for length in [min, max] {
+            let body = with(member, length);
+            let answer = sends(body.clone()).await;
+            assert!(answer.status.is_success(), "{member} of {length} characters: {answer:?}");
+            let shown = answer.json();
+            // What is for the operator alone is not shown.
+            assert!(member == "reason" || shown[member] == body[member], "{member} of {length} characters: {answer:?}");
+        }
+        for length in [min.checked_sub(1), Some(max + 1)].into_iter().flatten() {
+            assert_eq!(sends(with(member, length)).await.faults(), [member], "{length} characters");
+        }
+    }
+}
+
+/// Nothing of another length than an identifier's is one.
+async fn is_an_identifier(sends: impl AsyncFn(Value) -> Answer, body: &Value, member: &str) {
+    for length in [0, 23, 24, 35, 36, 37] {
+        let mut body = body.clone();
+        body[member] = json!("0".repeat(length));
+        assert_eq!(sends(body).await.faults(), [member], "{length} characters");
+    }
+}
+
+async fn texts_of_devices_are_bounded(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let url = ana.creates_device("fridge").await.url();
+    let body = json!({"name": "fridge", "projectUuid": ana.project().await});
+    let bounds = [("name", 1, 80), ("versionUuid", 0, 36), ("protocol", 0, 20), ("description", 0, 200)];
+    is_bounded(async |body| ana.post("/v2/devices", body).await, &body, &bounds).await;
+    is_bounded(async |body| ana.put(&url, body).await, &body, &bounds).await;
+    for member in ["projectUuid", "organizationId"] {
+        is_an_identifier(async |body| ana.post("/v2/devices", body).await, &body, member).await;
+        is_an_identifier(async |body| ana.put(&url, body).await, &body, member).await;
+    }
+    let address = ["address", "city", "region", "country"].map(|member| (member, 0, 200));
+    let at_address = async |address: Value| {
+        let mut body = body.clone();
+        body["streetAddress"] = address;
+        ana.put(&url, body).await
+    };
+    for (member, _, max) in address {
+        let shown = at_address(json!({member: "é".repeat(max)})).await.ok();
+        assert_eq!(shown["streetAddress"], json!({member: "é".repeat(max)}));
+        let fault = format!("streetAddress.{member}");
+        assert_eq!(at_address(json!({member: "é".repeat(max + 1)})).await.faults(), [fault]);
+    }
+    // A number, or a text as much of the world writes it.
+    for code in [json!(2600), json!("2600 AB")] {
+        assert_eq!(at_address(json!({"postalCode": code})).await.ok()["streetAddress"]["postalCode"], code);
+    }
+}
+
+async fn texts_of_organizations_are_bounded(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let url = format!("/v2/organizations/{}", ana.founds("North", &ana.organization).await);
+    let body = json!({"name": "North"});
+    let bounds = [("name", 1, 80), ("description", 0, 200)];
+    is_bounded(async |body| ana.post("/v2/organizations", body).await, &body, &bounds).await;
+    is_bounded(async |body| ana.put(&url, body).await, &body, &bounds).await;
+    for place in ["branding", "deviceTable"].map(|place| format!("{url}/{place}")) {
+        is_an_identifier(async |body| ana.put(&place, body).await, &json!({"columns": []}), "organizationId").await;
+    }
+}
+
+async fn texts_of_projects_are_bounded(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let url = format!("/v2/projects/{}", ana.project().await);
+    let (body, bounds) = (json!({"name": "cold"}), [("name", 1, 80)]);
+    is_bounded(async |body| ana.post("/v2/projects", body).await, &body, &bounds).await;
+    is_bounded(async |body| ana.put(&url, body).await, &body, &bounds).await;
+    is_an_identifier(async |body| ana.post("/v2/projects", body).await, &body, "organizationId").await;
+    is_an_identifier(async |body| ana.put(&url, body).await, &body, "organizationId").await;
+    let bounds = [("name", 1, 80), ("createVersion", 1, 16), ("description", 0, 2000)];
+    is_bounded(async |body| ana.put(&format!("{url}/specification"), body).await, &body, &bounds).await;
+}
+
+/// Registers or creates users, each with names of its own where a body says nothing else.
+fn anew(made: &Cell<u32>, mut body: Value) -> Value {
+    made.set(made.get() + 1);
+    for (member, usual, own) in [
+        ("username", "new", format!("new{}", made.get())),
+        ("email", "new@example.com", format!("new{}@example.com", made.get())),
+    ] {
+        if body[member] == usual {
+            body[member] = json!(own);
+        }
+    }
+    body
+}
+
+async fn texts_of_users_are_bounded(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let (made, body) = (Cell::new(0), new_user("new", "technician"));
+    let names = [("firstName", 1, 80), ("lastName", 1, 80), ("company", 1, 80), ("language", 0, 80)];
+    let creates = async |body| ana.post("/v2/users", anew(&made, body)).await;
+    is_bounded(&creates, &body, &names).await;
+    is_bounded(async |body| app.post("/v2/auth/register", anew(&made, body)).await, &body, &names).await;
+    is_bounded(&creates, &body, &[("username", 1, 254)]).await;
+    let mut body = body;
+    for (address, is_one) in [
+        ("a@b".to_owned(), true),
+        (format!("{}@example.com", "x".repeat(242)), true),
+        (format!("{}@example.com", "x".repeat(243)), false),
+        ("@b".to_owned(), false),
+    ] {
+        body["email"] = json!(address);
+        let answer = creates(body.clone()).await;
+        match is_one {
+            true => assert_eq!(answer.created()["email"], address),
+            false => assert!(answer.faults().iter().all(|field| field == "email"), "{address}"),
+        }
+    }
+
+    let tom = ana.invites("tom", "technician").await;
+    let url = format!("/v2/users/{}", tom.id);
+    let body = json!({"role": "technician", "company": "Acme"});
+    let bounds = [
+        ("firstName", 1, 80),
+        ("lastName", 1, 80),
+        ("company", 1, 80),
+        ("jobTitle", 0, 80),
+        ("language", 0, 80),
+        ("reason", 1, 300),
+    ];
+    is_bounded(async |body| tom.put(&url, body).await, &body, &bounds).await;
+}
+
+async fn a_password_is_bounded(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let made = Cell::new(0);
+    let with = |mut body: Value, length: usize| {
+        (body["password"], body["passwordConfirmation"]) = (json!("é".repeat(length)), json!("é".repeat(length)));
+        body
+    };
+    for length in [6, 128] {
+        let body = anew(&made, with(new_user("new", "technician"), length));
+        app.post("/v2/auth/register", body.clone()).await.created();
+        app.login(text(&body, "username"), text(&body, "password")).await.created();
+        ana.post("/v2/users", anew(&made, with(new_user("new", "technician"), length))).await.created();
+    }
+    for length in [5, 129] {
+        let body = anew(&made, with(new_user("new", "technician"), length));
+        let faults = app.post("/v2/auth/register", body.clone()).await.faults();
+        assert_eq!(faults[0], "password");
+        assert_eq!(ana.post("/v2/users", body).await.faults(), faults);
+    }
+    let tom = ana.invites("tom", "technician").await;
+    let url = format!("/v2/users/{}", tom.id);
+    let change = json!({"role": "technician", "company": "Acme"});
+    for length in [6, 20] {
+        tom.put(&url, with(change.clone(), length)).await.ok();
+        app.login("tom", &"é".repeat(length)).await.created();
+    }
+    for length in [5, 21] {
+        let faults = tom.put(&url, with(change.clone(), length)).await.faults();
+        assert_eq!(faults, ["password", "passwordConfirmation"]);
+    }
+}
+
+async fn every_list_has_pages_alike(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device_of(&ana.designs(thermostat()).await, "thermostat").await;
+    let keys = format!("/v2/users/{}/apiKeys", ana.id);
+    for list in [
+        "/v2/organizations",
+        "/v2/projects",
+        "/v2/users",
+        &keys,
+        "/v2/notifications",
+        "/v2/devices",
+        "/v2/devices/locations",
+        &device.at("data/limits"),
+        &device.at("storage"),
+        &device.at("settings"),
+        &device.at("settings/history"),
+        &device.at("events"),
+    ] {
+        let body = ana.get(list).await.ok();
+        let total = body["meta"]["totalDocs"].as_u64().unwrap();
+        let meta = |page: u64, limit: u64| {
+            json!({
+                "totalDocs": total, "page": page, "limit": limit, "hasPrevPage": page > 1,
+                "hasNextPage": total > page * limit, "totalPages": total.div_ceil(limit),
+            })
+        };
+        assert_eq!(body["meta"], meta(1, 100), "{list}");
+        for (page, limit) in [(1, 1), (2, 1), (1, 10_000)] {
+            let found = ana.get(&format!("{list}?page={page}&limit={limit}")).await.ok();
+            assert_eq!(found["meta"], meta(page, limit), "{list}");
+            let items = if list.ends_with("/storage") { &found["storageElements"] } else { &found["data"] };
+            let left = total.saturating_sub((page - 1) * limit).min(limit);
+            assert_eq!(items.as_array().unwrap().len() as u64, left, "{list}");
+        }
+        for limit in ["0", "10001", "-1", "ten", ""] {
+            let faults = ana.get(&format!("{list}?page=0&limit={limit}")).await.faults();
+            assert_eq!(faults, ["query.limit", "query.page"], "{list} {limit}");
+        }
+    }
+    // The queue is read in pages too.
+    let queue = device.queue();
+    assert_eq!(ana.get(&format!("{queue}&limit=10001&page=0")).await.faults(), ["query.limit", "query.page"]);
+    ana.get(&format!("{queue}&limit=10000&page=2")).await.ok();
+    ana.get(&format!("/v2/devices/{NOBODY}/events?limit=0")).await.not_found();
+}
