@@ -10,7 +10,7 @@ use isobar_model::access::{Actor, CanWrite};
 use isobar_model::error::Result;
 use isobar_model::event::EventError;
 use isobar_model::ids::{DeviceRef, EventId, SettingId};
-use isobar_model::json::{RawJson, merge_last};
+use isobar_model::json::{RawJson, last_shown, merge_last};
 use isobar_model::status::Status;
 use isobar_store::telemetry::{Commit, Memory};
 
@@ -147,9 +147,11 @@ struct Left<'a> {
 impl isobar_design::Memory for Left<'_> {
     fn last(&self, element: &str) -> Option<RawJson> {
         let stored = self.commit.values.iter().filter(|value| *value.element == *element);
-        stored.fold(self.memory.last(element), |last, value| {
-            Some(merge_last(last.as_ref().map(RawJson::text), &value.payload))
-        })
+        let kept = stored.fold(self.memory.last_kept(element), |kept, value| {
+            let kept = kept.as_deref().and_then(|kept| std::str::from_utf8(kept).ok());
+            Some(merge_last(kept, &value.payload))
+        });
+        kept.map(|kept| last_shown(&kept))
     }
 
     fn state(&self, element: &str) -> Option<Bytes> {

@@ -5,10 +5,35 @@ use bytes::Bytes;
 use super::scan::same_keys;
 use super::{Json, RawJson, parse, write_string};
 
-/// Composes the last values after `newer` came: members of objects are merged, the newer wins and replaces deep values;
-/// any other newest payload replaces everything.
-pub fn merge_last(older: Option<&str>, newer: &RawJson) -> RawJson {
-    let Some(older) = older else { return newer.clone() };
+/// Stands between last values that are no object and the keys that objects before them have left: no JSON holds it.
+const BEHIND: u8 = 0;
+
+/// Composes the last values after `newer` came. Members of objects are merged, the newer wins and replaces deep values;
+/// any other payload stands alone while it is the newest. The keys of the objects before it are kept behind it: the next
+/// object is merged with them. [`last_shown`] tells what of it is shown.
+pub fn merge_last(kept: Option<&str>, newer: &RawJson) -> Bytes {
+    let objects = match kept {
+        Some(kept) if kept.starts_with('{') => Some(kept),
+        Some(kept) => kept.split_once(char::from(BEHIND)).map(|(_, objects)| objects),
+        None => None,
+    };
+    match objects {
+        None => newer.0.clone(),
+        Some(objects) if newer.text().starts_with('{') => merged(objects, newer).0,
+        Some(objects) => [newer.bytes(), &[BEHIND], objects.as_bytes()].concat().into(),
+    }
+}
+
+/// What is shown of last values as they are kept.
+pub fn last_shown(kept: &Bytes) -> RawJson {
+    let end = match kept.first() {
+        Some(b'{') => None,
+        _ => kept.iter().position(|byte| *byte == BEHIND),
+    };
+    RawJson::trusted(end.map_or_else(|| kept.clone(), |end| kept.slice(..end)))
+}
+
+fn merged(older: &str, newer: &RawJson) -> RawJson {
     if same_keys(older, newer.text()) {
         return newer.clone();
     }
@@ -42,7 +67,7 @@ mod tests {
     fn the_newer_key_wins_and_deep_values_are_replaced() {
         let merged =
             merge_last(Some(r#"{"a":1,"deep":{"x":1,"y":2}}"#), &raw(r#"{"deep":{"x":3},"b":12345678901234567890}"#));
-        assert_eq!(merged.text(), r#"{"a":1,"deep":{"x":3},"b":12345678901234567890}"#);
+        assert_eq!(last_shown(&merged).text(), r#"{"a":1,"deep":{"x":3},"b":12345678901234567890}"#);
     }
 
     proptest::proptest! {
@@ -52,7 +77,7 @@ mod tests {
             let merged = merge_last(Some(raw(&old).text()), &raw(&new));
             let mut expected = old.clone();
             expected.extend(new.clone());
-            proptest::prop_assert_eq!(serde_json::from_str::<Map>(merged.text()).unwrap(), expected);
+            proptest::prop_assert_eq!(serde_json::from_slice::<Map>(&merged).unwrap(), expected);
         }
     }
 
@@ -65,8 +90,20 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_that_is_no_object_replaces_everything() {
-        assert_eq!(merge_last(Some(r#"{"a":1}"#), &raw("[1,2]")).text(), "[1,2]");
-        assert_eq!(merge_last(Some("7"), &raw(r#"{"a":1}"#)).text(), r#"{"a":1}"#);
+    fn a_payload_that_is_no_object_stands_alone_and_keys_come_back_with_the_next() {
+        let mut kept = None;
+        for (newer, shown) in [
+            ("7", "7"),
+            (r#"{"a":1,"b":1}"#, r#"{"a":1,"b":1}"#),
+            ("[1,{\"x\":\"\\u0000\"}]", "[1,{\"x\":\"\\u0000\"}]"),
+            ("null", "null"),
+            (r#"{"b":2}"#, r#"{"a":1,"b":2}"#),
+            (r#""{}""#, r#""{}""#),
+            (r#"{"a":3,"b":3}"#, r#"{"a":3,"b":3}"#),
+        ] {
+            let merged = merge_last(kept.as_deref(), &raw(newer));
+            assert_eq!(last_shown(&merged).text(), shown);
+            kept = Some(String::from_utf8(merged.to_vec()).unwrap());
+        }
     }
 }

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-pub use merge::merge_last;
+pub use merge::{last_shown, merge_last};
 pub use number::{Number, compare_numbers};
 pub use order::{Rank, compare, equal};
 pub use parse::{JsonFault, parse};

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use isobar_model::access::{CanRead, CanWrite};
 use isobar_model::event::{Event, EventError, LastValues, StoredValue};
 use isobar_model::ids::{DeviceKey, DeviceRef, EventId};
-use isobar_model::json::RawJson;
+use isobar_model::json::{RawJson, last_shown};
 use isobar_model::page::{Page, PageRequest, TimeRange};
 use isobar_model::time::Timestamp;
 
@@ -95,8 +95,12 @@ pub struct Idempotency {
 
 /// What earlier runs left for a device, as a run sees it.
 pub trait Memory {
+    /// The last values of a storage element, as [`merge_last`](isobar_model::json::merge_last) keeps them.
+    fn last_kept(&self, element: &str) -> Option<Bytes>;
     /// The last values of a storage element.
-    fn last(&self, element: &str) -> Option<RawJson>;
+    fn last(&self, element: &str) -> Option<RawJson> {
+        self.last_kept(element).map(|kept| last_shown(&kept))
+    }
     /// The state of an element.
     fn state(&self, element: &str) -> Option<Bytes>;
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use isobar_model::event::{EventType, StoredValue};
 use isobar_model::ids::EventId;
-use isobar_model::json::{Json, Rank, RawJson, compare, equal, merge_last, parse};
+use isobar_model::json::{Json, Rank, RawJson, compare, equal, last_shown, merge_last, parse};
 use isobar_model::page::{PageRequest, TimeRange};
 use isobar_model::time::Timestamp;
 use isobar_store::telemetry::{
@@ -111,9 +111,11 @@ impl Model {
 
     pub fn last(&self, element: &str) -> Option<RawJson> {
         let values = self.series.get(element)?.iter();
-        values.fold(None, |merged: Option<RawJson>, value| {
-            Some(merge_last(merged.as_ref().map(RawJson::text), &value.what.payload))
-        })
+        let kept = values.fold(None, |kept: Option<bytes::Bytes>, value| {
+            let kept = kept.as_deref().map(|kept| std::str::from_utf8(kept).unwrap());
+            Some(merge_last(kept, &value.what.payload))
+        });
+        kept.map(|kept| last_shown(&kept))
     }
 
     pub fn counts(&self) -> Vec<(u64, u64)> {

@@ -192,7 +192,8 @@ pub async fn last_values_are_merged(t: &dyn Telemetry) {
         (r#"{"a":1,"deep":{"x":1,"y":2}}"#, r#"{"a":1,"deep":{"x":1,"y":2}}"#),
         (r#"{"deep":{"x":3}}"#, r#"{"a":1,"deep":{"x":3}}"#),
         ("[1]", "[1]"),
-        (r#"{"b":2}"#, r#"{"b":2}"#),
+        ("null", "null"),
+        (r#"{"b":2}"#, r#"{"a":1,"deep":{"x":3},"b":2}"#),
     ];
     for (millis, (payload, expected)) in (0..).zip(steps) {
         given::store(t, &device, millis, "log", payload).await;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use isobar_model::event::LastValues;
 use isobar_model::ids::EventId;
-use isobar_model::json::{RawJson, merge_last};
+use isobar_model::json::{RawJson, last_shown, merge_last};
 use isobar_model::time::Timestamp;
 use smallvec::SmallVec;
 
 use super::keys::{self, Family, Order};
 use super::live::Live;
-use super::rows::{Parts, Rows, json};
+use super::rows::{Parts, Rows};
 use crate::error::Result;
 use crate::telemetry::{Commit, Idempotency, Memory, NewValue, Series};
 
@@ -39,7 +39,7 @@ pub struct SeriesState {
     pub bytes: u64,
     /// The newest value's place in time.
     pub order: Order,
-    /// The last values, merged.
+    /// The last values, as they are kept.
     pub last: Box<[u8]>,
 }
 
@@ -81,16 +81,20 @@ impl SeriesState {
         let older = std::str::from_utf8(&self.last).ok().filter(|text| !text.is_empty());
         let merged = merge_last(older, payload);
         // A copy of its own: the payload's bytes may be a small part of a large buffer.
-        if self.last.len() == merged.bytes().len() {
-            self.last.copy_from_slice(merged.bytes());
+        if self.last.len() == merged.len() {
+            self.last.copy_from_slice(&merged);
         } else {
-            self.last = merged.bytes().into();
+            self.last = merged[..].into();
         }
     }
 
     /// The last values.
     pub fn last_values(&self) -> LastValues {
-        LastValues { updated_at: keys::moment(self.order), values: json(&self.last) }
+        LastValues { updated_at: keys::moment(self.order), values: last_shown(&self.kept()) }
+    }
+
+    fn kept(&self) -> Bytes {
+        Bytes::copy_from_slice(&self.last)
     }
 
     /// The series as callers see it.
@@ -146,8 +150,8 @@ pub struct DeviceState {
 }
 
 impl Memory for DeviceState {
-    fn last(&self, element: &str) -> Option<RawJson> {
-        self.find(element).map(|series| json(&series.last))
+    fn last_kept(&self, element: &str) -> Option<Bytes> {
+        self.find(element).map(SeriesState::kept)
     }
 
     fn state(&self, element: &str) -> Option<Bytes> {
