@@ -135,8 +135,14 @@ async fn who_guesses_passwords_waits_even_with_the_right_one() {
 async fn an_api_key_is_as_good_as_its_user_in_either_header() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
-    let key = ana.makes_api_key("script").await;
     let keys = format!("/v2/users/{}/apiKeys", ana.id);
+    let made = ana.post(&keys, json!({"name": "script"})).await.created();
+    let key = text(&made, "key").to_owned();
+    let (id, created_at) = (text(&made, "id"), "2027-01-15T08:00:00.000Z");
+    assert_eq!(made, json!({"id": id, "name": "script", "key": key, "createdAt": created_at}));
+    let unused = json!({"id": id, "name": "script", "createdAt": created_at, "lastUsedAt": null});
+    assert_eq!(ana.get(&keys).await.ok()["data"], json!([unused]));
+    app.wait_seconds(60);
     for header in ["api_auth_token", "authorization"] {
         let user = app.send(app.request(Method::GET, "/v2/auth/user").header(header, &key)).await.ok();
         assert_eq!(user["id"], ana.id.as_str());
@@ -145,8 +151,7 @@ async fn an_api_key_is_as_good_as_its_user_in_either_header() {
     let list = ana.get(&keys).await;
     assert!(!list.text.contains(&key), "a key is shown once");
     let listed = list.ok();
-    assert_eq!(listed["data"][0]["name"], "script");
-    let id = text(&listed["data"][0], "id");
+    assert_eq!((&listed["data"][0]["id"], &listed["meta"]["totalDocs"]), (&json!(id), &json!(1)));
     ana.delete(&format!("{keys}/{id}")).await.no_content();
     app.send(app.request(Method::GET, "/v2/auth/user").header("api_auth_token", &key)).await.unauthenticated();
     ana.delete(&format!("{keys}/{id}")).await.not_found();
