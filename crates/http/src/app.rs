@@ -20,7 +20,7 @@ use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use crate::completed::Completed;
-use crate::gate::{Gate, Passing, RATE_LIMIT, RATE_REMAINING, RATE_RESET, REQUEST_ID, RequestIds, Visit};
+use crate::gate::{Gate, Passing, RATE_LIMIT, RATE_REMAINING, RATE_RESET, REQUEST_ID, Refusal, RequestIds, refuse};
 use crate::meters::{Meters, RouteMeter};
 use crate::problem::Problem;
 use crate::routes::{self, Verb};
@@ -187,11 +187,11 @@ fn router(shared: &Arc<Shared>, main_road: &Arc<Gate>) -> Router {
 fn refusal(
     shared: &Arc<Shared>,
     problem: fn() -> Problem,
-) -> impl Fn(Request) -> std::future::Ready<Response> + Clone + Send + Sync + 'static {
+) -> impl Fn(Request) -> BoxFuture<'static, Response> + Clone + Send + Sync + 'static {
     let (shared, meter) = (Arc::clone(shared), Arc::new(RouteMeter::new("any", "none")));
     move |request| {
-        let visit = Visit::begin(&shared, request.headers());
-        std::future::ready(visit.end(&shared, &meter, Err(problem())))
+        let refusal = Refusal { problem, peer: peer(&request) };
+        Box::pin(refuse(Arc::clone(&shared), Arc::clone(&meter), request, refusal))
     }
 }
 

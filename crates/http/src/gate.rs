@@ -15,8 +15,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::Response;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use isobar_hub::{Accepted, Principal};
-use isobar_model::error::{Error, RateWindow};
+use isobar_hub::{Accepted, Accepts, Hub, Principal};
+use isobar_model::error::{Error, RateWindow, Result};
 use isobar_model::time::Timestamp;
 use sync_wrapper::SyncWrapper;
 
@@ -81,13 +81,14 @@ impl Gate {
             return (self.row.handler)(call).await;
         }
         let hub = &call.shared.hub;
-        let known = hub.authenticate(&credentials(&call.head.headers), self.row.entry.accepts()).await;
-        // Who is not known is counted by its address, so that guessing at credentials is counted too.
-        let counted = hub.count_call(known.as_ref().unwrap_or(&Principal::Nobody), call.peer);
-        *window = match &counted {
-            Ok(window) => *window,
-            Err(Error::RateLimited { window, .. }) => Some(*window),
-            Err(_) => None,
+        let credentials = credentials(&call.head.headers);
+        let known = hub.authenticate(&credentials, self.row.entry.accepts()).await;
+        let counted = match self.row.entry {
+            // The operation looks at them itself; whoever shows them is counted by them all the same.
+            Entry::Optional | Entry::JwtOrCookie => {
+                count(hub, &hub.authenticate(&credentials, Accepts::User).await, call.peer, window)
+            }
+            _ => count(hub, &known, call.peer, window),
         };
         call.principal = known?;
         counted?;
@@ -144,6 +145,37 @@ impl Passing {
         self.step = Step::Ended;
         visit.end(&self.shared, &self.gate.meter, answer)
     }
+}
+
+/// Refuses what is for no operation. Such calls are counted like any other: the limits are for all of them.
+pub(crate) async fn refuse(
+    shared: Arc<Shared>,
+    meter: Arc<RouteMeter>,
+    request: Request,
+    refusal: Refusal,
+) -> Response {
+    let mut visit = Visit::begin(&shared, request.headers());
+    let known = shared.hub.authenticate(&credentials(request.headers()), Accepts::UserOrDevice).await;
+    let counted = count(&shared.hub, &known, refusal.peer, &mut visit.window);
+    let problem = counted.map_or_else(Problem::from, |()| (refusal.problem)());
+    visit.end(&shared, &meter, Err(problem))
+}
+
+/// Why a call is for no operation, and who made it.
+pub(crate) struct Refusal {
+    pub problem: fn() -> Problem,
+    pub peer: IpAddr,
+}
+
+/// Counts a call. Who is not known is counted by its address, so that guessing at credentials is counted too.
+fn count(hub: &Hub, known: &Result<Principal>, peer: IpAddr, window: &mut Option<RateWindow>) -> Result<()> {
+    let counted = hub.count_call(known.as_ref().unwrap_or(&Principal::Nobody), peer);
+    *window = match &counted {
+        Ok(window) => *window,
+        Err(Error::RateLimited { window, .. }) => Some(*window),
+        Err(_) => None,
+    };
+    counted.map(|_| ())
 }
 
 fn panicked(route: &str, panic: &(dyn Any + Send)) -> Problem {

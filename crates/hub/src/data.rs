@@ -105,6 +105,10 @@ impl Hub {
 
     /// Deletes a storage element (none: all of them) with its values, for good.
     pub async fn storage_delete(&self, caller: &Caller, id: DeviceId, element: Option<&str>) -> Result<()> {
+        if let Some(name) = element {
+            // The thing comes before the role.
+            self.storage_fetch(caller, id, name).await?;
+        }
         let (pass, entry) = self.device_write(&as_user(caller), id, Action::StorageDelete).await?;
         let was_there = self.0.telemetry.series_delete(&pass, element).await.told()?;
         self.0.usage.touch(&entry);

@@ -117,6 +117,8 @@ impl Hub {
 
     /// Removes an image.
     pub async fn image_delete<T: HasImage>(&self, caller: &Caller, owner: T) -> Result<()> {
+        // The thing comes before the role.
+        self.image_digest(caller, owner).await?;
         let pass = owner.change(self, caller).await?;
         match self.0.registry.image_delete(&pass).await.told()? {
             true => Ok(()),

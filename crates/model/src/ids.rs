@@ -58,8 +58,8 @@ macro_rules! id {
             type Err = NotAnId;
 
             fn from_str(text: &str) -> Result<Self, NotAnId> {
-                // Only the canonical 36-character form names a thing; braces, URNs and bare hex do not.
-                if text.len() != 36 {
+                // Only the canonical form of 36 characters, lower case, names a thing; braces, URNs and bare hex do not.
+                if text.len() != 36 || text.bytes().any(|byte| byte.is_ascii_uppercase()) {
                     return Err(NotAnId);
                 }
                 Uuid::try_parse(text).map(Self).map_err(|_| NotAnId)
@@ -195,9 +195,13 @@ mod tests {
     #[test]
     fn only_the_canonical_form_is_an_identifier() {
         assert!("01890a5d-ac96-774b-bcce-b302099a8057".parse::<DeviceId>().is_ok());
-        for bad in
-            ["", "01890a5dac96774bbcceb302099a8057", "{01890a5d-ac96-774b-bcce-b302099a8057}", "../../etc/passwd"]
-        {
+        for bad in [
+            "",
+            "01890a5dac96774bbcceb302099a8057",
+            "{01890a5d-ac96-774b-bcce-b302099a8057}",
+            "01890A5D-AC96-774B-BCCE-B302099A8057",
+            "../../etc/passwd",
+        ] {
             assert_eq!(bad.parse::<DeviceId>(), Err(NotAnId));
         }
     }

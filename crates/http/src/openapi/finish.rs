@@ -8,12 +8,17 @@ use serde_json::{Map, Value, json};
 const SCHEMAS: &str = "#/components/schemas/";
 /// An example for each schema, by its name.
 const EXAMPLES: &str = include_str!("examples.json");
+/// Members that are deprecated (specification: Versioning): the schema, and the member.
+const DEPRECATED: [(&str, &str); 3] = [("Device", "meta"), ("DeviceInput", "meta"), ("NewDevice", "meta")];
 
 /// Makes the document strict and gives it examples.
 pub(super) fn finish(mut document: Value) -> Value {
     let examples = serde_json::from_str(EXAMPLES).unwrap_or_default();
     merge_parts(&mut document["components"]["schemas"]);
     document["components"]["headers"]["x-request-id"]["required"] = json!(true);
+    for (schema, member) in DEPRECATED {
+        document["components"]["schemas"][schema]["properties"][member]["deprecated"] = json!(true);
+    }
     let (mut sent, mut shown) = (BTreeSet::new(), BTreeSet::new());
     for operation in operations(&mut document) {
         reached(&operation["requestBody"], &mut sent);

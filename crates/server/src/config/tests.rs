@@ -74,6 +74,45 @@ fn every_kind_of_setting_can_come_from_the_environment() {
 }
 
 #[test]
+fn every_name_of_the_contract_is_a_setting() {
+    let environment = [
+        ("ISOBAR_LISTEN", "127.0.0.1:9"),
+        ("ISOBAR_DATA", "here"),
+        ("ISOBAR_PUBLIC_URL", "https://iot.example.com"),
+        ("ISOBAR_LOG", "debug"),
+        ("ISOBAR_STORES__REGISTRY", "postgres://isobar@localhost/isobar"),
+        ("ISOBAR_STORES__TELEMETRY", "rocksdb:there"),
+        ("ISOBAR_HTTP__THREADS", "3"),
+        ("ISOBAR_HTTP__CORS_ORIGINS", "https://a.example"),
+        ("ISOBAR_HTTP__MAX_BODY_BYTES", "2048"),
+        ("ISOBAR_RATE_LIMIT__USER", "1"),
+        ("ISOBAR_RATE_LIMIT__DEVICE", "2"),
+        ("ISOBAR_RATE_LIMIT__ADDRESS", "0"),
+        ("ISOBAR_REGISTRATION__MODE", "closed"),
+        ("ISOBAR_REGISTRATION__REQUIRE_VERIFIED_EMAIL", "true"),
+        ("ISOBAR_MAIL__SMTP_URL", "smtp://mail.example.com:25"),
+        ("ISOBAR_MAIL__FROM", "iot@example.com"),
+        ("ISOBAR_OUTGOING__ALLOW", "10.0.0.0/8"),
+        ("ISOBAR_QUEUE__MAX_EVENTS", "7"),
+    ];
+    let expected = Settings {
+        listen: "127.0.0.1:9".parse().unwrap(),
+        data: "here".into(),
+        public_url: Some("https://iot.example.com".to_owned()),
+        log: LogChoice::read("debug").unwrap(),
+        registry: "postgres://isobar@localhost/isobar".to_owned(),
+        telemetry: "there".into(),
+        http: Http { threads: 3, cors_origins: vec!["https://a.example".to_owned()], max_body_bytes: 2048 },
+        rate_limit: RateLimit { user: 1, device: 2, address: 0 },
+        registration: Registration { open: false, require_verified_email: true },
+        mail: Mail { smtp_url: Some("smtp://mail.example.com:25".to_owned()), from: "iot@example.com".to_owned() },
+        outgoing_allow: vec!["10.0.0.0/8".to_owned()],
+        queue_max_events: 7,
+    };
+    assert_eq!(load_with(None, &environment, Flags::default()), Ok(expected));
+}
+
+#[test]
 fn all_that_is_wrong_is_named_at_once() {
     let file = "colour = 'red'\nlisten = 8080\n[http]\ntreads = 2\nmax_body_bytes = -1\n[mail]\nfrom = 'nobody'\n";
     let environment = [

@@ -14,16 +14,17 @@ use crate::support::person::text;
 use crate::support::{Answer, Device, NOBODY, Person, TestApp};
 
 /// How one operation is called.
-struct Case {
+#[derive(Clone)]
+pub struct Case {
     /// Its path, with names in it.
-    path: String,
-    body: Option<Value>,
+    pub path: String,
+    pub body: Option<Value>,
     /// Whether the body is a text, sent as such.
     is_text: bool,
     /// What somebody hears from whom the named thing is hidden; none: it names nothing.
-    hidden: Option<u16>,
+    pub hidden: Option<u16>,
     /// What somebody hears whose role is high enough.
-    success: u16,
+    pub success: u16,
 }
 
 fn case(path: &str, body: Option<Value>, success: u16) -> Case {
@@ -41,8 +42,8 @@ fn case_of_image(row: &RouteRow, owner: &str) -> Case {
 }
 
 /// What paths and bodies can name.
-struct Things<'a> {
-    fridge: Device<'a>,
+pub struct Things<'a> {
+    pub fridge: Device<'a>,
     /// It has a setting, `limit`.
     thermostat: Device<'a>,
     project: String,
@@ -60,7 +61,7 @@ struct Things<'a> {
 }
 
 impl<'a> Things<'a> {
-    async fn made_by(ana: &Person<'a>, user: &Person<'a>) -> Self {
+    pub async fn made_by(ana: &Person<'a>, user: &Person<'a>) -> Self {
         let fridge = ana.creates_device("fridge").await;
         let event = text(&fridge.posts("reading", json!({"temp": 9.1})).await.created(), "id").to_owned();
         let cloud_event = fridge.queues("alarm", json!(1)).await;
@@ -82,8 +83,14 @@ impl<'a> Things<'a> {
         Self { fridge, thermostat, project, organization, empty, unused, user, key, leaver, event, cloud_event }
     }
 
+    /// What a path may begin with: the things themselves, not their parts.
+    pub fn ids(&self) -> [&str; 8] {
+        let Self { fridge, thermostat, project, organization, empty, unused, user, leaver, .. } = self;
+        [&fridge.id, &thermostat.id, project, organization, empty, unused, user, leaver]
+    }
+
     /// The case of a row. A row without one fails the scene.
-    fn case(&self, row: &RouteRow) -> Case {
+    pub fn case(&self, row: &RouteRow) -> Case {
         let Self { fridge, thermostat, project, organization, empty, unused, user, key, leaver, event, cloud_event } =
             self;
         let device = &fridge.id;
@@ -255,7 +262,8 @@ impl<'a> Cast<'a> {
     }
 }
 
-fn request(app: &TestApp, row: &RouteRow, case: &Case) -> RequestBuilder {
+/// The request of a case, without credentials.
+pub fn request(app: &TestApp, row: &RouteRow, case: &Case) -> RequestBuilder {
     let method: Method = row.method.name().parse().unwrap();
     let request = app.request(method, &case.path);
     match &case.body {
@@ -278,7 +286,7 @@ async fn with_credentials(request: RequestBuilder, row: &RouteRow, person: &Pers
 }
 
 /// The status of an answer, read to its end unless it is a success, which may have none.
-async fn status(request: RequestBuilder) -> u16 {
+pub async fn status(request: RequestBuilder) -> u16 {
     let (client, request) = request.build_split();
     let request = request.unwrap();
     let question = format!("{} {}", request.method(), request.url());
@@ -289,7 +297,8 @@ async fn status(request: RequestBuilder) -> u16 {
     Answer::of(question, response).await.status.as_u16()
 }
 
-fn name(row: &RouteRow) -> String {
+/// What an operation is called when it fails a scene.
+pub fn name(row: &RouteRow) -> String {
     format!("{} {}", row.method.name(), row.path)
 }
 
@@ -412,6 +421,16 @@ async fn the_thing_comes_before_the_role_and_the_role_before_the_body() {
         let refused = request(&app, &row, &case).bearer_auth(enough);
         assert_eq!(status(refused).await, 400, "{} takes anything", name(&row));
     }
+}
+
+/// The contract's own list of who may call what, by method and path: what a route says of itself is held against it.
+#[test]
+fn the_table_of_routes() {
+    let line = |row: RouteRow| {
+        let role = row.action.map_or("-", |action| action.minimum_role().name());
+        format!("{:<6} {:<46} {:<12} {role}", row.method.name(), row.path, format!("{:?}", row.entry))
+    };
+    insta::assert_snapshot!(table().into_iter().map(line).collect::<Vec<_>>().join("\n"));
 }
 
 #[test]

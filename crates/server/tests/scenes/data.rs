@@ -129,6 +129,27 @@ async fn a_payload_path_sorts_numbers_texts_truths_the_rest_and_what_is_missing_
 }
 
 #[tokio::test]
+async fn a_deep_path_sorts_and_further_keys_decide_among_the_like() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let stored = [("b", 1, "x"), ("a", 2, "x"), ("b", 2, "y"), ("a", 1, "z")];
+    let stored = stored.map(|(room, floor, note)| json!({"at": {"room": room, "floor": floor}, "note": note}));
+    let device = with_values(&ana, stored).await;
+    for (order, found) in [
+        ("sortBy=payload.at.room,payload.at.floor", ["a1", "a2", "b1", "b2"]),
+        ("sortBy=payload.at.room&sortBy=-payload.at.floor", ["a2", "a1", "b2", "b1"]),
+        ("sortBy=-payload.at.room,+payload.at.floor", ["b1", "b2", "a1", "a2"]),
+        ("sortBy=-payload.note,payload.at.room", ["a1", "b2", "a2", "b1"]),
+        ("sortBy=payload.at.floor,-createdAt", ["a1", "b1", "b2", "a2"]),
+        ("sortBy=payload.at.floor,createdAt", ["b1", "a1", "a2", "b2"]),
+    ] {
+        let places = ana.get(&device.at(&format!("data/reading?{order}"))).await.list_of("/payload/at");
+        let places: Vec<_> = places.iter().map(|at| format!("{}{}", text(at, "room"), at["floor"])).collect();
+        assert_eq!(places, found, "{order}");
+    }
+}
+
+#[tokio::test]
 async fn last_values_merge_the_newest_of_every_key() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;

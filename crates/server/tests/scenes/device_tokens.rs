@@ -4,8 +4,9 @@ use isobar_http::{Entry, table};
 use reqwest::Method;
 use serde_json::json;
 
+use crate::support::app::with_json;
 use crate::support::person::text;
-use crate::support::{Device, TestApp};
+use crate::support::{Device, NOBODY, TestApp};
 
 #[tokio::test]
 async fn a_device_sees_its_own_things() {
@@ -19,6 +20,47 @@ async fn a_device_sees_its_own_things() {
     let id = device.queues("alarm", json!(1)).await;
     let delete = device.request(Method::DELETE, &format!("/v2/events/cloud/{id}"));
     app.send(delete).await.no_content();
+}
+
+#[tokio::test]
+async fn with_a_token_the_device_that_is_named_is_passed_over() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let (one, other) = (ana.creates_device("one").await, ana.creates_device("other").await);
+    for named in [&*other.id, NOBODY, "nonsense", ""] {
+        let at = |path: &str| format!("/v2/events/{path}?elementName=e&deviceId={named}");
+        let sends = |path: &str| with_json(one.request(Method::POST, &at(path)), &json!(named));
+        app.send(sends("device")).await.created();
+        app.send(sends("cloud")).await.created();
+        assert_eq!(one.get(&at("cloud/next")).await.ok(), named);
+        let id = text(&app.send(sends("cloud")).await.created(), "id").to_owned();
+        assert_eq!(one.get(&format!("{}&peek=true", at("cloud"))).await.ok()[0]["deviceId"], one.id.as_str());
+        app.send(one.request(Method::DELETE, &at(&format!("cloud/{id}")))).await.no_content();
+    }
+    assert_eq!(ana.get(&one.at("data/e")).await.ok()["meta"]["totalDocs"], 4);
+    assert_eq!(ana.get(&other.at("events")).await.ok()["meta"]["totalDocs"], 0);
+}
+
+#[tokio::test]
+async fn the_channel_takes_four_kinds_of_credentials() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    let key = ana.makes_api_key("key").await;
+    let bearer = format!("Bearer {}", ana.jwt);
+    for (header, value) in
+        [("cloud", &device.token), ("authorization", &bearer), ("api_auth_token", &key), ("authorization", &key)]
+    {
+        let ask = |method: Method, path: &str| app.request(method, path).header(header, value);
+        app.send(with_json(ask(Method::POST, &device.door("reading")), &json!(1))).await.created();
+        for _ in 0..2 {
+            device.queues("alarm", json!(2)).await;
+        }
+        let next = format!("/v2/events/cloud/next?deviceId={}", device.id);
+        assert_eq!(app.send(ask(Method::GET, &next)).await.ok(), 2);
+        assert_eq!(app.send(ask(Method::GET, &device.queue())).await.ok()[0]["payload"], 2);
+    }
+    assert_eq!(ana.get(&device.at("data/reading")).await.ok()["meta"]["totalDocs"], 4);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::support::app::with_json;
 use crate::support::designs::{fridge, to};
 use crate::support::person::text;
 use crate::support::{NOBODY, TestApp};
@@ -89,15 +90,28 @@ async fn history_older_than_six_months_is_gone_but_values_stay() {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
     let made = device.posts("reading", json!(1)).await.created();
+    let queued = device.queues("alarm", json!("c1")).await;
+    // By whatever protocol it came.
+    let project = ana.project().await;
+    let body = json!({"name": "lora", "projectUuid": project, "protocol": "lora", "meta": {"eui": "1"}});
+    let far = ana.creates_device_as(body).await;
     let key = ana.makes_api_key("outlives the jwt").await;
     let get = async |path: &str| app.send(app.request(reqwest::Method::GET, path).header("api_auth_token", &key)).await;
+    let hook = "/v2/events/integrations?integration=lora&deviceTag=eui&deviceTagValue=1";
+    let hook = app.request(reqwest::Method::POST, hook).header("api_auth_token", &key);
+    app.send(with_json(hook, &json!({"far": 1}))).await.ok();
     app.wait_seconds(181 * 24 * 3600);
     device.posts("reading", json!(2)).await.created();
-    assert_eq!(get(&device.at("events")).await.list_of("/payload"), [2, 1]);
+    assert_eq!(get(&device.at("events")).await.list_of("/payload"), [json!(2), json!("c1"), json!(1)]);
+    assert_eq!(get(&far.at("events")).await.list_of("/payload"), [json!({"far": 1})]);
     app.wait_seconds(3 * 24 * 3600);
     assert_eq!(get(&device.at("events")).await.list_of("/payload"), [2]);
-    get(&device.at(&format!("events/{}", text(&made, "id")))).await.not_found();
+    for gone in [text(&made, "id"), &queued] {
+        get(&device.at(&format!("events/{gone}"))).await.not_found();
+    }
+    assert_eq!(get(&far.at("events")).await.ok()["meta"]["totalDocs"], 0);
     assert_eq!(get(&device.at("data/reading")).await.list_of("/payload"), [2, 1]);
+    assert_eq!(get(&far.at("data/lora")).await.list_of("/payload"), [json!({"far": 1})]);
 }
 
 #[tokio::test]

@@ -127,6 +127,11 @@ async fn an_organization_sees_its_own_tree(app: &TestApp) {
     let seen = nora.get(&format!("/v2/organizations/{pole}")).await.ok();
     assert_eq!(seen["path"], json!([{"id": north, "name": "North"}, {"id": pole, "name": "Pole"}]));
     nora.get(&format!("/v2/organizations/{}", ana.organization)).await.not_found();
+    // Nor does its own tell what lies above.
+    let own = nora.get(&format!("/v2/organizations/{north}")).await.ok();
+    assert_eq!((&own["parentId"], &own["parentName"]), (&json!(null), &json!(null)));
+    assert_eq!(own["path"], json!([{"id": north, "name": "North"}]));
+    assert_eq!(nora.get("/v2/organizations?depth=all").await.list_of("/parentId"), [json!(null), json!(north)]);
     // A project of an organization above can be read and used, not changed.
     assert_eq!(nora.get(&format!("/v2/projects/{project}")).await.ok()["name"], "everyday");
     nora.put(&format!("/v2/projects/{project}"), json!({"name": "mine"})).await.forbidden();

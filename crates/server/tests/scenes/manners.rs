@@ -45,6 +45,12 @@ async fn the_openapi_document_knows_every_operation() {
     let app = TestApp::start().await;
     let document = app.get("/v2/spec").await.ok();
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
+    assert_eq!(document["info"]["version"], "2.0.0");
+    // Of a device's members one is deprecated, wherever it stands.
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    let with_meta: Vec<_> = schemas.keys().filter(|name| name.contains("Device")).collect();
+    let metas: Vec<_> = with_meta.iter().filter_map(|name| schemas[*name]["properties"].get("meta")).collect();
+    assert!(metas.len() >= 2 && metas.iter().all(|meta| meta["deprecated"] == true), "{with_meta:?}: {metas:?}");
     for row in table().into_iter().filter(|row| row.path.starts_with("/v2/")) {
         let paths = &document["paths"];
         let found = [row.path, row.path.trim_start_matches("/v2")]

@@ -1,9 +1,11 @@
 //! Rate limits: a fixed window of a minute, told in the headers.
 
+use isobar_http::{Entry, table};
 use isobar_hub::RateLimits;
 use reqwest::Method;
 use serde_json::json;
 
+use crate::access::{Things, name, request};
 use crate::support::{Answer, TestApp};
 
 async fn limited(user: u32, device: u32, address: u32) -> TestApp {
@@ -72,8 +74,62 @@ async fn an_address_is_counted_when_it_shows_nothing_or_nothing_good() {
 }
 
 #[tokio::test]
+async fn what_is_no_operation_is_counted_too() {
+    let app = limited(3, 2, 2).await;
+    let ana = app.developer("ana").await;
+    app.wait_seconds(60);
+    for (path, method, status) in [("/v2/nothing", Method::GET, 404), ("/v2/devices", Method::PATCH, 405)] {
+        for _ in 0..2 {
+            app.send(app.request(method.clone(), path)).await.is(status);
+        }
+        let spent = app.send(app.request(method.clone(), path)).await.is(429);
+        assert_eq!((window(&spent).0, window(&spent).1), ("2", "0"));
+        app.wait_seconds(60);
+        for _ in 0..3 {
+            assert_eq!(window(&app.send(ana.request(method.clone(), path)).await.is(status)).0, "3");
+        }
+        app.send(ana.request(method, path)).await.is(429);
+        ana.get("/v2/auth/user").await.is(429);
+        app.wait_seconds(60);
+    }
+}
+
+#[tokio::test]
+async fn whoever_shows_credentials_is_counted_by_them_wherever_they_are_looked_at() {
+    let app = limited(50, 0, 60).await;
+    let ana = app.developer("ana").await;
+    let body = || json!({"organizationId": ana.organization});
+    assert_eq!(window(&ana.post("/v2/auth/register", body()).await.is(400)).0, "50");
+    assert_eq!(window(&app.post("/v2/auth/register", body()).await.is(401)).0, "60");
+    assert_eq!(window(&app.send(ana.request(Method::POST, "/v2/auth/logout")).await.is(204)).0, "50");
+}
+
+#[tokio::test]
+async fn every_counted_answer_tells_its_window() {
+    let app = limited(10_000, 10_000, 10_000).await;
+    let ana = app.developer("ana").await;
+    let user = ana.invites("user", "basicUser").await;
+    let things = Things::made_by(&ana, &user).await;
+    let key = ana.makes_api_key("key").await;
+    for row in table() {
+        let case = things.case(&row);
+        for (header, value) in [("x-none", ""), ("api_auth_token", &key), ("cloud", &things.fridge.token)] {
+            let sent = request(&app, &row, &case).header(header, value);
+            // The head is enough: a stream has no end.
+            let answer = sent.send().await.unwrap();
+            let tells = |name: &str| answer.headers().contains_key(name);
+            let told = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"].map(tells);
+            assert_eq!(told, [row.entry != Entry::Probe; 3], "{} with {header}: {answer:?}", name(&row));
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_limit_that_is_off_tells_nothing() {
     let app = limited(0, 0, 0).await;
     let ana = app.developer("ana").await;
-    assert_eq!(window(&ana.get("/v2/auth/user").await), ("", "", ""));
+    let device = ana.creates_device("fridge").await;
+    for answer in [ana.get("/v2/auth/user").await, device.takes().await, app.get("/v2/spec").await] {
+        assert_eq!(window(&answer), ("", "", ""));
+    }
 }

@@ -47,6 +47,16 @@ async fn who_registers_founds_an_organization() {
 }
 
 #[tokio::test]
+async fn a_house_begins_with_an_administrator_in_the_root() {
+    let app = TestApp::start().await;
+    let admin = app.admin().await.get("/v2/auth/user").await.ok();
+    let shown = ["username", "role", "organizationName"].map(|member| admin[member].clone());
+    assert_eq!(shown, ["admin", "systemAdmin", "Root"]);
+    let all = app.admin().await.get("/v2/organizations?depth=all").await.names();
+    assert_eq!(all, ["Root"]);
+}
+
+#[tokio::test]
 async fn every_role_but_system_admin_may_be_asked_for() {
     let app = TestApp::start().await;
     for role in ["basicUser", "technician", "manager", "administrator", "developer"] {

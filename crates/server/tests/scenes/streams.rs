@@ -1,5 +1,7 @@
 //! Events as they are committed: Server-Sent Events.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use crate::support::designs::{fridge, to};
@@ -120,4 +122,16 @@ async fn a_stream_ends_when_the_server_stops() {
         Stream::open(&ana, "", None).await
     };
     let (_, ()) = tokio::join!(app.restart(), stream.ends());
+}
+
+/// Longest wait for a comment, which comes every fifteen seconds: a bound for one that never comes.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+#[tokio::test]
+async fn a_quiet_stream_is_kept_open_by_comments() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let mut response = ana.request(reqwest::Method::GET, "/v2/events/stream").send().await.unwrap();
+    let comment = tokio::time::timeout(PATIENCE, response.chunk()).await.expect("a comment").unwrap().unwrap();
+    assert!(comment.starts_with(b":") && comment.ends_with(b"\n\n"), "{comment:?}");
 }

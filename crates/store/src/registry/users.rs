@@ -14,7 +14,7 @@ use sea_orm::ConnectionTrait;
 use super::deliveries::{self, NewDelivery};
 use super::lists::{Listing, Walk, folded, in_order, read_by_id, searched};
 use super::organizations::{self, NewOrganization, hold_organization};
-use super::sql::{Row, Sql, one, run};
+use super::sql::{Dialect, Row, Sql, all, one, run};
 use super::{Registry, credentials, db, sessions};
 use crate::error::{Result, StoreError};
 

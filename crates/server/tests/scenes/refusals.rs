@@ -1,0 +1,128 @@
+//! What is told first when several things are wrong: 401, 429, 404, 403, and only then the parameters and the body.
+
+use isobar_http::{Entry, RouteRow, table};
+use isobar_hub::RateLimits;
+use isobar_model::role::Role;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::access::{Case, Things, name, request, status};
+use crate::support::app::with_json;
+use crate::support::{NOBODY, Person, TestApp, on_both_registries};
+
+on_both_registries!(
+    what_a_path_names_comes_before_the_role,
+    a_part_of_a_thing_comes_before_the_role_too,
+    a_device_that_is_unknown_is_a_fault_of_a_device_event_alone,
+);
+
+/// The case with another name for every thing.
+fn renamed(case: &Case, things: &Things<'_>, other: &str) -> Case {
+    let mut case = case.clone();
+    for id in things.ids() {
+        case.path = case.path.replace(id, other);
+    }
+    case
+}
+
+fn names_a_thing(row: &RouteRow, case: &Case) -> bool {
+    matches!(row.entry, Entry::User | Entry::UserOrDevice) && case.hidden == Some(404) && row.path.contains('{')
+}
+
+async fn what_a_path_names_comes_before_the_role(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let user = ana.invites("user", "basicUser").await;
+    let things = Things::made_by(&ana, &user).await;
+    for row in table() {
+        let case = things.case(&row);
+        if !names_a_thing(&row, &case) {
+            continue;
+        }
+        // What is malformed names nothing, and neither does another spelling of an identifier.
+        for other in [NOBODY, "not-an-id", &things.fridge.id.to_uppercase()] {
+            let mut case = renamed(&case, &things, other);
+            case.body = case.body.map(|_| json!("no object"));
+            let asked = request(app, &row, &case).bearer_auth(&user.jwt);
+            assert_eq!(status(asked).await, 404, "{} of {other}", name(&row));
+        }
+    }
+}
+
+async fn a_part_of_a_thing_comes_before_the_role_too(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let user = ana.invites("user", "basicUser").await;
+    let device = ana.creates_device("fridge").await;
+    device.posts("reading", json!(1)).await.created();
+    for part in ["storage/unheard", "settings/unheard", "image"] {
+        user.delete(&device.at(part)).await.not_found();
+    }
+    user.put(&device.at("settings/unheard"), json!(null)).await.not_found();
+    user.delete(&device.at("storage/reading")).await.forbidden();
+    ana.post_plain(&device.at("image"), crate::images::TINY_PNG).await.no_content();
+    user.delete(&device.at("image")).await.forbidden();
+    assert_eq!(ana.get(&device.at("data/reading")).await.list_of("/payload"), [1]);
+    ana.get(&device.at("image")).await.is(200);
+}
+
+async fn a_device_that_is_unknown_is_a_fault_of_a_device_event_alone(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let hidden = app.stranger("bob").await.creates_device("hidden").await;
+    for device in [NOBODY, "nonsense", &hidden.id] {
+        let at = |path: &str| format!("/v2/events/{path}?deviceId={device}&elementName=e");
+        assert_eq!(ana.post(&at("device"), json!(1)).await.faults(), ["query.deviceId"]);
+        ana.post(&at("cloud"), json!(1)).await.not_found();
+        ana.get(&at("cloud")).await.not_found();
+        ana.get(&at("cloud/next")).await.not_found();
+        ana.delete(&at(&format!("cloud/{NOBODY}"))).await.not_found();
+        if device != "nonsense" {
+            ana.get(&at("stream")).await.not_found();
+        }
+    }
+}
+
+/// Calls that a user may make in a minute: enough to set the stage.
+const A_MINUTE: u32 = 60;
+
+#[tokio::test]
+async fn the_rate_comes_before_everything_but_the_credentials() {
+    let limits = RateLimits { user: A_MINUTE, device: 0, address: 0 };
+    let app = TestApp::with(|settings| settings.hub.rate_limit = limits).await;
+    let ana = app.developer("ana").await;
+    let user = ana.invites("user", "basicUser").await;
+    let key = user.makes_api_key("key").await;
+    let things = Things::made_by(&ana, &user).await;
+    app.wait_seconds(60);
+    for _ in 0..A_MINUTE {
+        user.get("/v2/auth/user").await.ok();
+    }
+    for row in
+        table().into_iter().filter(|row| row.action.is_some_and(|action| action.minimum_role() > Role::BasicUser))
+    {
+        let mut case = renamed(&things.case(&row), &things, NOBODY);
+        case.body = case.body.map(|_| Value::Null);
+        let asked = match row.entry {
+            Entry::ApiKey => request(&app, &row, &case).header("api_auth_token", &key),
+            _ => request(&app, &row, &case).bearer_auth(&user.jwt),
+        };
+        assert_eq!(status(asked).await, 429, "{}", name(&row));
+        assert_eq!(status(request(&app, &row, &case).bearer_auth("rubbish")).await, 401, "{}", name(&row));
+    }
+}
+
+/// Sends a body that is too large.
+async fn sends_too_much(person: &Person<'_>, path: &str) -> u16 {
+    let request = with_json(person.request(Method::POST, path), &json!("x".repeat((1 << 20) - 1)));
+    person.app.send(request).await.status.as_u16()
+}
+
+#[tokio::test]
+async fn a_body_has_a_mebibyte_unless_the_operator_says_otherwise() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    ana.post(&device.door("e"), json!("x".repeat((1 << 20) - 2))).await.created();
+    assert_eq!(sends_too_much(&ana, &device.door("e")).await, 413);
+    let basic = ana.invites("basic", "basicUser").await;
+    assert_eq!(sends_too_much(&basic, &device.door("e")).await, 403);
+    assert_eq!(sends_too_much(&ana, &format!("/v2/projects/{NOBODY}/specification/test")).await, 404);
+}

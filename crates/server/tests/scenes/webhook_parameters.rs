@@ -1,0 +1,184 @@
+//! The integration webhook's parameters, each in either place, and whose credentials it takes.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::app::with_json;
+use crate::support::person::text;
+use crate::support::{Answer, Person, TestApp, on_both_registries};
+use crate::webhook::path;
+
+on_both_registries!(
+    every_parameter_comes_in_either_place,
+    the_query_wins_over_every_header,
+    an_api_key_delivers_in_either_header_and_nothing_else_does,
+    five_integrations_are_known_in_any_case,
+    a_reference_is_no_script,
+    without_a_tag_or_its_value_nothing_is_taken,
+);
+
+async fn delivers(person: &Person<'_>, query: &[(&str, &str)], headers: &[(&str, &str)], body: &Value) -> Answer {
+    let request = person.request(Method::POST, &path(query));
+    let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    person.app.send(with_json(request, body)).await
+}
+
+/// The devices of an organization, with their metadata and projects.
+async fn devices(person: &Person<'_>, organization: &str) -> Vec<Value> {
+    let list = person.get(&format!("/v2/devices?organizationId={organization}&sortBy=name")).await.ok();
+    let shown = |device: &Value| json!([device["name"], device["projectUuid"], device["meta"]]);
+    list["data"].as_array().unwrap().iter().map(shown).collect()
+}
+
+async fn every_parameter_comes_in_either_place(app: &TestApp) {
+    let ana = app.developer("ana").await.with_key().await;
+    let (cold, warm) = (ana.creates_project("cold").await, ana.creates_project("warm").await);
+    let map = json!({"c": cold}).to_string();
+    for (place, in_headers) in [("Query", false), ("Headers", true)] {
+        let organization = ana.founds(place, &ana.organization).await;
+        let parameters = [
+            ("integration", "SigFox"),
+            ("organizationId", &*organization),
+            ("eventsRef", "$.events[*]"),
+            ("deviceTag", "eui"),
+            ("deviceTagValueRef", "$.id"),
+            ("extraMeta", r#"{"site":"Bern"}"#),
+            ("extraMetaMapRefs", r#"{"gateway":"$.gateway"}"#),
+            ("projectUuid", &*warm),
+            ("projectUuidMap", &*map),
+            ("projectUuidMapRef", "$.kind"),
+            ("eventPayloadMapRefs", r#"{"t":"$.temp"}"#),
+            ("debug", "true"),
+        ];
+        let body = json!({"gateway": "g1", "events": [{"id": "a", "kind": "c", "temp": 1}, {"id": "b", "temp": 2}]});
+        let (query, headers) = if in_headers { (&[][..], &parameters[..]) } else { (&parameters[..], &[][..]) };
+        let debug = delivers(&ana, query, headers, &body).await.ok();
+        assert_eq!(debug["debug"]["errors"], json!([]), "{place}: {debug}");
+        let meta = |id: &str| json!({"eui": id, "site": "Bern", "gateway": "g1"});
+        let expected = [json!(["a", cold, meta("a")]), json!(["b", warm, meta("b")])];
+        assert_eq!(devices(&ana, &organization).await, expected, "{place}");
+        let processed = &debug["debug"]["taskExecutions"]["processed"];
+        for (task, payload) in [(0, json!({"t": 1})), (1, json!({"t": 2}))] {
+            let event = &processed[task]["eventsProcessed"][0];
+            assert_eq!((&event["integration"], &event["payload"]), (&json!("sigfox"), &payload), "{place}");
+            let stored = format!("/v2/devices/{}/data/sigfox", text(event, "deviceId"));
+            assert_eq!(ana.get(&stored).await.list_of("/payload"), [payload], "{place}");
+        }
+        // The one that is left: a value for all blocks.
+        let fixed = [
+            ("deviceTag", "eui"),
+            ("deviceTagValue", "c"),
+            ("organizationId", &*organization),
+            ("projectUuid", &*cold),
+        ];
+        let (query, headers) = if in_headers { (&[][..], &fixed[..]) } else { (&fixed[..], &[][..]) };
+        delivers(&ana, query, headers, &json!(1)).await.ok();
+        assert_eq!(devices(&ana, &organization).await[2], json!(["c", cold, {"eui": "c"}]), "{place}");
+    }
+}
+
+async fn the_query_wins_over_every_header(app: &TestApp) {
+    let ana = app.developer("ana").await.with_key().await;
+    let project = ana.creates_project("p").await;
+    let query = [
+        ("integration", "ble"),
+        ("organizationId", &*ana.organization),
+        ("eventsRef", "$"),
+        ("deviceTag", "eui"),
+        ("deviceTagValueRef", "id"),
+        ("extraMeta", "{}"),
+        ("extraMetaMapRefs", "null"),
+        ("projectUuid", &*project),
+        ("projectUuidMap", "{}"),
+        ("projectUuidMapRef", "$.kind"),
+        ("eventPayloadMapRefs", "null"),
+        ("debug", "false"),
+    ];
+    // Each of these would be refused.
+    let headers = query.map(|(name, _)| (name, "$["));
+    let taken = delivers(&ana, &query, &headers, &json!([{"id": 7}])).await.ok();
+    assert_eq!(taken["errors"], json!([]), "{taken}");
+    assert_eq!(devices(&ana, &ana.organization).await, [json!(["7", project, {"eui": "7"}])]);
+    let refused = delivers(&ana, &[("deviceTagValue", "1")], &headers, &json!(1)).await.faults();
+    assert!(refused.iter().all(|field| field.starts_with("header.")), "{refused:?}");
+    for name in ["integration", "organizationId", "eventsRef", "extraMeta", "projectUuidMap", "debug"] {
+        assert!(refused.contains(&format!("header.{name}")), "{name} in {refused:?}");
+    }
+}
+
+async fn an_api_key_delivers_in_either_header_and_nothing_else_does(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let (project, key) = (ana.creates_project("p").await, ana.makes_api_key("key").await);
+    let path = path(&[("deviceTag", "eui"), ("deviceTagValue", "1"), ("projectUuid", &project)]);
+    let ask = || with_json(app.request(Method::POST, &path), &json!(1));
+    for header in ["api_auth_token", "authorization"] {
+        app.send(ask().header(header, &key)).await.ok();
+    }
+    let device = ana.creates_device("fridge").await;
+    for refused in [
+        ask(),
+        ask().bearer_auth(&ana.jwt),
+        ask().bearer_auth(&key),
+        ask().header("cloud", &device.token),
+        ask().header("cloud", &device.token).header("api_auth_token", &key),
+        ask().header("cookie", &ana.cookie),
+    ] {
+        app.send(refused).await.unauthenticated();
+    }
+}
+
+async fn five_integrations_are_known_in_any_case(app: &TestApp) {
+    let ana = app.developer("ana").await.with_key().await;
+    let mut elements = json!({"http": {"type": "deviceEvent"}});
+    for integration in ["custom", "ble", "lora", "sigfox", "zigbee"] {
+        elements[format!("of {integration}")] =
+            json!({"type": "deviceEvent", "properties": {"integration": integration}});
+    }
+    let project = ana.designs(elements).await;
+    let parameters = [("deviceTag", "eui"), ("deviceTagValue", "1"), ("projectUuid", &*project)];
+    let with = |integration| [&parameters[..], &[("integration", integration)]].concat();
+    for integration in ["", "CUSTOM", "Ble", "LoRa", "sigFOX", "zigbee"] {
+        let parameters = if integration.is_empty() { parameters.to_vec() } else { with(integration) };
+        delivers(&ana, &parameters, &[], &json!(1)).await.ok();
+    }
+    let device = ana.get("/v2/devices").await.ok()["data"][0].clone();
+    let ran = ana.get(&format!("/v2/devices/{}/events", text(&device, "id"))).await.list_of("/elementName");
+    assert_eq!(ran, ["of zigbee", "of sigfox", "of lora", "of ble", "of custom", "of custom"]);
+    for other in ["http", "mqtt", "lora "] {
+        assert_eq!(delivers(&ana, &with(other), &[], &json!(1)).await.faults(), ["query.integration"], "{other}");
+    }
+}
+
+async fn a_reference_is_no_script(app: &TestApp) {
+    let ana = app.developer("ana").await.with_key().await;
+    let project = ana.creates_project("p").await;
+    let fixed = [("deviceTag", "eui"), ("deviceTagValue", "1"), ("projectUuid", &*project)];
+    for script in ["$[(@.length-1)]", "$..[?(@.constructor.constructor('1')())]", "$.a[`x`]", "$.a.map(x=>x)"] {
+        let map = json!({"label": script}).to_string();
+        for (name, value, field) in [
+            ("eventsRef", script, "query.eventsRef"),
+            ("deviceTagValueRef", script, "query.deviceTagValueRef"),
+            ("projectUuidMapRef", script, "query.projectUuidMapRef"),
+            ("extraMetaMapRefs", &map, "query.extraMetaMapRefs.label"),
+            ("eventPayloadMapRefs", &map, "query.eventPayloadMapRefs.label"),
+        ] {
+            let parameters = [&fixed[..], &[(name, value)]].concat();
+            assert_eq!(delivers(&ana, &parameters, &[], &json!({"a": [1]})).await.faults(), [field], "{script}");
+        }
+    }
+    assert_eq!(devices(&ana, &ana.organization).await, [] as [Value; 0]);
+}
+
+async fn without_a_tag_or_its_value_nothing_is_taken(app: &TestApp) {
+    let ana = app.developer("ana").await.with_key().await;
+    let project = ana.creates_project("p").await;
+    for (given, faults) in [
+        (&[][..], &["query.deviceTag", "query.deviceTagValue"][..]),
+        (&[("deviceTagValue", "1")], &["query.deviceTag"]),
+        (&[("deviceTag", "eui")], &["query.deviceTagValue"]),
+    ] {
+        let given = [given, &[("projectUuid", &*project)]].concat();
+        assert_eq!(delivers(&ana, &given, &[], &json!({})).await.faults(), faults);
+    }
+    assert_eq!(devices(&ana, &ana.organization).await, [] as [Value; 0]);
+}
