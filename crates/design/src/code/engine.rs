@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use isobar_model::json::{Json, RawJson};
 use rquickjs::context::{EvalOptions, intrinsic};
-use rquickjs::function::Args;
+use rquickjs::function::{Args, This};
 use rquickjs::{Coerced, Context, Ctx, FromJs, Function, Object, Persistent, Runtime, Value};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -162,7 +162,7 @@ impl Engine {
             let glue = glue.restore(ctx)?;
             glue.get::<_, Function<'_>>("look")?.call::<_, ()>(())?;
             let load: Function<'_> = ctx.eval_with_options(script, global())?;
-            let found = load.call::<_, Value<'_>>(())?.is_function();
+            let found = load.call::<_, Value<'_>>((This(ctx.globals()),))?.is_function();
             let same: bool = glue.get::<_, Function<'_>>("looksTheSame")?.call(())?;
             Ok(Probe { found, changes_built_ins: !same })
         })
@@ -271,7 +271,7 @@ fn wrapped(text: &str, form: Form, entry: &str) -> String {
         Form::Plain => plain,
         // A function around the code's own, so that it may declare these names itself.
         Form::Exports => format!(
-            "(function () {{var module={{exports:{{}}}},exports=module.exports,found={plain}();\
+            "(function () {{var module={{exports:{{}}}},exports=module.exports,found={plain}.call(this);\
              return found||(typeof module.exports.{entry}==='function'?module.exports.{entry}:undefined)}})"
         ),
     }

@@ -379,7 +379,8 @@
     left = WORK_MAX;
     let result;
     try {
-      const decode = load();
+      // As in a script, `this` of the top level is the global object, strict or not.
+      const decode = apply(load, globalThis, []);
       const answer = entry === 0 ? decode({ bytes, fPort, recvTime: new TheDate(millis), variables: {} })
         : entry === 1 ? decode(fPort, bytes, {}) : decode(bytes, fPort);
       result = answered(answer, entry === 0);

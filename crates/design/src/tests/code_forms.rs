@@ -28,6 +28,41 @@ fn code_may_give_its_functions_away_as_a_module_of_node_does() {
 }
 
 #[test]
+fn what_compilers_and_bundlers_make_of_a_codec_runs() {
+    for code in [
+        // TypeScript, to modules of Node.
+        "\"use strict\";\nObject.defineProperty(exports, \"__esModule\", { value: true });\nexports.decodeUplink = decodeUplink;\n\
+         function decodeUplink(input) { return { data: input.bytes[0] }; }",
+        // TypeScript, classes for old engines.
+        "\"use strict\"; var __extends = (this && this.__extends) || function (d, b) { function __() { this.constructor = d; } \
+         d.prototype = (__.prototype = b.prototype, new __()); };\n\
+         var Frame = (function () { function Frame(b) { this.b = b; } Frame.prototype.toString = function () { return 'x'; }; return Frame; }());\n\
+         var Up = (function (_super) { __extends(Up, _super); function Up(b) { return _super.call(this, b) || this; } \
+         Up.prototype.first = function () { return this.b[0]; }; return Up; }(Frame));\n\
+         function decodeUplink(input) { return { data: new Up(input.bytes).first() }; }",
+        // A universal module, strict and not.
+        "(function (root, factory) { if (typeof exports === 'object') module.exports = factory(); else root.codec = factory(); })\
+         (this, function () { return { decode: function (bytes) { return bytes[0]; } }; });\n\
+         function decodeUplink(input) { return { data: codec.decode(input.bytes) }; }",
+        "'use strict'; (function (root) { root.codec = { decode: (bytes) => bytes[0] }; })(this);\n\
+         function decodeUplink(input) { return { data: codec.decode(input.bytes) }; }",
+        // A bundle that keeps its modules in an object.
+        "var codec;\n(() => { \"use strict\"; var modules = { 1: ((module, exports, load) => { exports.first = load(2).first; }), \
+         2: ((__unused, exports) => { Object.defineProperty(exports, \"__esModule\", { value: true }); exports.first = (b) => b[0]; }) }; \
+         var cache = {}; function load(id) { var known = cache[id]; if (known !== undefined) return known.exports; \
+         var module = cache[id] = { exports: {} }; modules[id](module, module.exports, load); return module.exports; } \
+         codec = load(1); })();\n\
+         function decodeUplink(input) { return { data: codec.first(input.bytes) }; }",
+        "\u{feff}const decodeUplink = ({ bytes: [first] }) => ({ data: first }); //# sourceMappingURL=codec.js.map",
+    ] {
+        let scene = with_code(code);
+        for _ in 0..2 {
+            assert_eq!(outcome(&scene, "[7]"), ["store out 7"], "{code}");
+        }
+    }
+}
+
+#[test]
 fn a_buffer_reads_as_nodes_does() {
     for (expression, value) in [
         ("b.length + b[0] + b.readUInt8(1)", "262"),
