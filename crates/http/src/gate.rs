@@ -16,7 +16,7 @@ use axum::response::Response;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use isobar_hub::{Accepted, Accepts, Hub, Principal};
-use isobar_model::error::{Error, RateWindow, Result};
+use isobar_model::error::{Error, RateWindow};
 use isobar_model::time::Timestamp;
 use sync_wrapper::SyncWrapper;
 
@@ -168,7 +168,12 @@ pub(crate) struct Refusal {
 }
 
 /// Counts a call. Who is not known is counted by its address, so that guessing at credentials is counted too.
-fn count(hub: &Hub, known: &Result<Principal>, peer: IpAddr, window: &mut Option<RateWindow>) -> Result<()> {
+fn count(
+    hub: &Hub,
+    known: &Result<Principal, Error>,
+    peer: IpAddr,
+    window: &mut Option<RateWindow>,
+) -> Result<(), Error> {
     let counted = hub.count_call(known.as_ref().unwrap_or(&Principal::Nobody), peer);
     *window = match &counted {
         Ok(window) => *window,
