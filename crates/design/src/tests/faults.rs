@@ -119,10 +119,17 @@ fn expressions_compile_or_are_told_by_path() {
     }
 }
 
+/// Each element, of a type and with properties, has this one fault.
+fn each_is_at_fault<const N: usize>(elements: [(&str, Value, &str); N]) {
+    for (kind, properties, expected) in elements {
+        let found = faults(json!({"a": {"type": kind, "properties": properties}}));
+        assert_eq!(found, [format!("planes.cloud.elements.a.properties{expected}")]);
+    }
+}
+
 #[test]
-fn properties_are_checked() {
-    let of = |kind: &str, properties: Value| faults(json!({"a": {"type": kind, "properties": properties}}));
-    for (kind, properties, expected) in [
+fn properties_of_what_keeps_and_decides_are_checked() {
+    each_is_at_fault([
         ("storage", json!([]), ": must be an object"),
         (
             "deviceEvent",
@@ -160,6 +167,12 @@ fn properties_are_checked() {
             ".aggregate: must be one of mean, min, max, sum, count, first, last",
         ),
         ("window", json!({"size": 3, "aggregate": "sum", "expression": "x"}), ".expression: unknown variable 'x'"),
+    ]);
+}
+
+#[test]
+fn properties_of_what_goes_out_are_checked() {
+    each_is_at_fault([
         ("notification", json!({}), ".message: is required"),
         ("notification", json!({"message": " "}), ".message: must be a text that is not empty"),
         ("notification", json!({"message": 5}), ".message: must be a text that is not empty"),
@@ -187,6 +200,12 @@ fn properties_are_checked() {
         ("http", json!({"url": "https://a", "headers": {"a": "1", "A": "2"}}), ".headers.a: is there twice"),
         ("http", json!({"url": "https://a", "headers": {"a": "x"}}), ".headers.a: unknown variable 'x'"),
         ("http", json!({"url": "https://a", "headers": {"a": []}}), ".headers.a: must be an expression, in a string"),
+    ]);
+}
+
+#[test]
+fn properties_of_functions_and_settings_are_checked() {
+    each_is_at_fault([
         ("function", json!({}), ".code: is required"),
         ("function", json!({"code": 5}), ".code: must be JavaScript, in a string"),
         ("function", json!({"code": "var x = 1"}), ".code: has no function decodeUplink(input)"),
@@ -229,9 +248,7 @@ fn properties_are_checked() {
         ),
         ("deviceSetting", json!({"defaultValue": 5}), ".defaultValue: must be a string"),
         ("deviceSetting", json!({"listOrder": 1.5}), ".listOrder: must be a whole number"),
-    ] {
-        assert_eq!(of(kind, properties), [format!("planes.cloud.elements.a.properties{expected}")]);
-    }
+    ]);
 }
 
 #[test]

@@ -72,17 +72,22 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// The key of an object's next member, with its quotes; then it stands at the value. Stands before `{` or `,` at first.
+    fn key(&mut self) -> Option<&'a str> {
+        self.at += 1;
+        self.skip_white_space();
+        let from = self.at;
+        self.skip_string()?;
+        let key = self.text.get(from..self.at)?;
+        self.skip_white_space();
+        self.at += 1;
+        Some(key)
+    }
+
     /// Goes to the value of an object's member.
     fn member(&mut self, key: &str) -> Option<()> {
         loop {
-            self.at += 1;
-            self.skip_white_space();
-            let from = self.at;
-            self.skip_string()?;
-            let name = self.text.get(from..self.at)?;
-            self.skip_white_space();
-            self.at += 1;
-            if names(name, key) {
+            if names(self.key()?, key) {
                 return Some(());
             }
             self.skip_value()?;
@@ -98,16 +103,10 @@ impl<'a> Scanner<'a> {
         if !matches!(self.peek()?, b'{' | b',') {
             return None;
         }
-        self.at += 1;
-        self.skip_white_space();
-        let from = self.at;
-        self.skip_string()?;
-        let name = self.text.get(from..self.at)?;
-        self.skip_white_space();
-        self.at += 1;
+        let key = self.key()?;
         self.skip_value()?;
         self.skip_white_space();
-        Some(name)
+        Some(key)
     }
 
     /// Goes to an item of an array.

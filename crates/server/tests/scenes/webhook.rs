@@ -10,6 +10,7 @@ use crate::support::{Answer, NOBODY, Person, TestApp, on_both_registries};
 
 on_both_registries!(
     a_delivery_provisions_a_device_and_processes_its_event,
+    payloads_keep_their_digits_on_this_road_too,
     parameters_come_in_headers_too,
     many_deliveries_at_once_provision_a_device_once,
     a_thousand_devices_come_in_one_delivery,
@@ -134,13 +135,17 @@ async fn a_delivery_provisions_a_device_and_processes_its_event(app: &TestApp) {
     assert_eq!(again, json!({"message": message, "errors": []}));
     let stored = ana.person.get(&format!("/v2/devices/{device}/data/lora")).await.list_of("/payload");
     assert_eq!(stored, [body.clone(), body]);
-    // What a device posts keeps its digits on this road too.
+}
+
+async fn payloads_keep_their_digits_on_this_road_too(app: &TestApp) {
+    let ana = Sender::of(app.developer("ana").await).await;
+    let project = ana.person.creates_project("p").await;
     let exact = r#"[{"eui":1,"n":18446744073709551617},{"eui":1,"n":0.10000000000000000001}]"#;
     let parameters = [("deviceTag", "n"), ("deviceTagValueRef", "eui"), ("eventsRef", "$"), ("projectUuid", &*project)];
     ana.delivers_text(&parameters, &[], exact.to_owned()).await.ok();
-    let devices = ana.devices().await;
-    let numbered = devices.iter().find(|device| device["meta"]["n"] == "1").unwrap();
-    let stored = ana.person.get(&format!("/v2/devices/{}/data/custom", text(numbered, "id"))).await;
+    let device = &ana.devices().await[0];
+    assert_eq!(device["meta"], json!({"n": "1"}));
+    let stored = ana.person.get(&format!("/v2/devices/{}/data/custom", text(device, "id"))).await;
     assert!(stored.text.contains("18446744073709551617") && stored.text.contains("0.10000000000000000001"));
 }
 
