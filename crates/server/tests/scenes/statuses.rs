@@ -29,9 +29,9 @@ async fn an_organization_shows_the_highest_of_all_beneath_it_whatever_they_are(a
         devices.push(ana.creates_device_as(body).await);
     }
     let organization = |id: &str| format!("/v2/organizations/{id}");
-    for one in 0..RISING.len() {
+    for (one, name) in RISING.iter().enumerate() {
         for other in 0..RISING.len() {
-            devices[0].posts("is", json!(RISING[one])).await.created();
+            devices[0].posts("is", json!(name)).await.created();
             devices[1].posts("is", json!(other)).await.created();
             let expected = |number: usize| (json!(number), json!(RISING[number]));
             assert_eq!(shown(&ana, &devices[0].url()).await, expected(one));
