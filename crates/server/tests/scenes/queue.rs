@@ -135,6 +135,10 @@ async fn the_same_key_twice_does_nothing_the_second_time() {
     assert_eq!(payloads(&device, "").await, [1]);
     assert_eq!(queue(3).await, queued, "it was taken, and is not sent again");
     device.takes().await.no_content();
+    // A key is one for both ways, and for whoever calls in the device's name.
+    let by_user = ana.request(Method::POST, &format!("{}&elementName=alarm", device.queue()));
+    assert_eq!(app.send(with_json(by_user.header("idempotency-key", "k1"), &json!(4))).await.created(), first);
+    device.takes().await.no_content();
     // A refusal is not remembered.
     assert_eq!(device.posts_once("k3", "reading", json!(null)).await.faults(), ["body"]);
     device.posts_once("k3", "reading", json!(5)).await.created();
