@@ -13,7 +13,7 @@ use isobar_store::registry::Registry;
 use isobar_store::telemetry::Telemetry as _;
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use reqwest::Method;
-use sea_orm::{ConnectOptions, ConnectionTrait as _, Database};
+use sea_orm::{ConnectOptions, ConnectionTrait as _, Database, Statement};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -156,6 +156,17 @@ impl TestApp {
         let holder = Database::connect(ConnectOptions::new(address).max_connections(1).to_owned()).await.unwrap();
         holder.execute_unprepared(hold).await.unwrap();
         holder
+    }
+
+    /// Every row of the registry, where that is no file of the data folder.
+    pub async fn rows_elsewhere(&self) -> String {
+        let Some(database) = &self.database else { return String::new() };
+        let reader = Database::connect(&database.address).await.unwrap();
+        let rows = Statement::from_string(
+            reader.get_database_backend(),
+            "SELECT schema_to_xml('public', true, false, '')::text",
+        );
+        reader.query_one_raw(rows).await.unwrap().unwrap().try_get_by_index(0).unwrap()
     }
 
     /// What no operation shows, because it is nobody's but the operator's.
