@@ -16,6 +16,8 @@ use crate::telemetry::{ValueChunk, ValueCursor};
 const LOOKED_AT_MAX: u64 = 8_192;
 /// Payload bytes after which a piece is full.
 const FULL_BYTES: usize = 256 << 10;
+/// What is told when the series goes away meanwhile.
+const GONE: StoreError = StoreError::Gone("storage element");
 /// Read ahead of a piece, in bytes.
 const READAHEAD: usize = 256 << 10;
 
@@ -34,7 +36,7 @@ pub fn chunk(
         (None, None) => None,
         (Some(series), None) => Some(begin(db, series, plan)?),
         // Deleted in between, and perhaps begun anew: what is left is not what was asked for.
-        (series, Some(cursor)) if series != Some(cursor.series) => return Err(StoreError::Gone("storage element")),
+        (series, Some(cursor)) if series != Some(cursor.series) => return Err(GONE),
         (_, cursor) => cursor,
     }) else {
         return Ok(None);
@@ -59,14 +61,11 @@ fn read(mut track: Track<'_>, plan: &Plan, cursor: ValueCursor, newest_first: bo
         track.go(if newest_first { left.end - 1 } else { left.start });
     }
     while !left.is_empty() && looked_at < LOOKED_AT_MAX && bytes < FULL_BYTES {
-        let Some((key, value)) = load::current(&track.rows)? else {
-            left = 0..0;
-            break;
-        };
+        // Sequences are dense: where one is missing, the series went away after it was looked up. That is no end.
+        let Some((key, value)) = load::current(&track.rows)? else { return Err(GONE) };
         let sequence = keys::trailing(key).ok_or_else(|| damaged("a key is too short"))?;
-        if !left.contains(&sequence) {
-            left = 0..0;
-            break;
+        if sequence != (if newest_first { left.end - 1 } else { left.start }) {
+            return Err(GONE);
         }
         let (id, order, payload) = read_value(value)?;
         if plan.holds(&Row { sequence, id, order, payload: text(payload)? }) {
@@ -84,4 +83,23 @@ fn read(mut track: Track<'_>, plan: &Plan, cursor: ValueCursor, newest_first: bo
     }
     let next = (!left.is_empty()).then_some(ValueCursor { from: left.start, to: left.end, ..cursor });
     Ok(ValueChunk { values, next })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Embedded, Options};
+    use super::*;
+    use crate::telemetry::ValueQuery;
+
+    #[test]
+    fn rows_that_went_away_after_the_series_was_looked_up_are_no_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Embedded::open(folder.path(), Options::default()).unwrap();
+        let (plan, cursor) = (Plan::of(ValueQuery::default()), ValueCursor { series: 7, from: 0, to: 10 });
+        for newest_first in [true, false] {
+            let rows = track(&store.core.db, cursor.series, ReadOptions::default()).unwrap();
+            let piece = read(rows, &plan, cursor, newest_first);
+            assert!(matches!(piece, Err(StoreError::Gone(_))), "{piece:?}");
+        }
+    }
 }
