@@ -10,7 +10,6 @@ use crate::webhook::path;
 
 on_both_registries!(
     every_parameter_comes_in_either_place,
-    the_query_wins_over_every_header,
     an_api_key_delivers_in_either_header_and_nothing_else_does,
     five_integrations_are_known_in_any_case,
     a_reference_is_no_script,
@@ -74,35 +73,6 @@ async fn every_parameter_comes_in_either_place(app: &TestApp) {
         let (query, headers) = if in_headers { (&[][..], &fixed[..]) } else { (&fixed[..], &[][..]) };
         delivers(&ana, query, headers, &json!(1)).await.ok();
         assert_eq!(devices(&ana, &organization).await[2], json!(["c", cold, {"eui": "c"}]), "{place}");
-    }
-}
-
-async fn the_query_wins_over_every_header(app: &TestApp) {
-    let ana = app.developer("ana").await.with_key().await;
-    let project = ana.creates_project("p").await;
-    let query = [
-        ("integration", "ble"),
-        ("organizationId", &*ana.organization),
-        ("eventsRef", "$"),
-        ("deviceTag", "eui"),
-        ("deviceTagValueRef", "id"),
-        ("extraMeta", "{}"),
-        ("extraMetaMapRefs", "null"),
-        ("projectUuid", &*project),
-        ("projectUuidMap", "{}"),
-        ("projectUuidMapRef", "$.kind"),
-        ("eventPayloadMapRefs", "null"),
-        ("debug", "false"),
-    ];
-    // Each of these would be refused.
-    let headers = query.map(|(name, _)| (name, "$["));
-    let taken = delivers(&ana, &query, &headers, &json!([{"id": 7}])).await.ok();
-    assert_eq!(taken["errors"], json!([]), "{taken}");
-    assert_eq!(devices(&ana, &ana.organization).await, [json!(["7", project, {"eui": "7"}])]);
-    let refused = delivers(&ana, &[("deviceTagValue", "1")], &headers, &json!(1)).await.faults();
-    assert!(refused.iter().all(|field| field.starts_with("header.")), "{refused:?}");
-    for name in ["integration", "organizationId", "eventsRef", "extraMeta", "projectUuidMap", "debug"] {
-        assert!(refused.contains(&format!("header.{name}")), "{name} in {refused:?}");
     }
 }
 
