@@ -27,13 +27,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts Isobar on a folder, without rate limits, and waits for its line.
+    /// Starts Isobar on a folder, with rate limits that are counted but never reached, and waits for its line.
     pub async fn isobar(program: &Path, folder: &Path, threads: usize) -> Result<Self, Failure> {
         let mut command = Command::new(program);
         command.args(["serve", "--listen", "127.0.0.1:0", "--log", "warn", "--data"]).arg(folder);
         command.env("ISOBAR_ADMIN_PASSWORD", ADMIN_PASSWORD).env("ISOBAR_HTTP__THREADS", threads.to_string());
         for limit in ["USER", "DEVICE", "ADDRESS"] {
-            command.env(format!("ISOBAR_RATE_LIMIT__{limit}"), "0");
+            command.env(format!("ISOBAR_RATE_LIMIT__{limit}"), u32::MAX.to_string());
         }
         Self::start(command).await
     }

@@ -114,6 +114,11 @@ impl Plan {
         self.is_empty() || self.element(element).is_some_and(|it| matches!(it.element, Element::DeviceEvent(_)))
     }
 
+    /// An element's name, which the plan has already if it has the element.
+    pub fn name_of(&self, element: &str) -> Arc<str> {
+        self.element(element).map_or_else(|| Arc::from(element), |it| Arc::clone(&it.name))
+    }
+
     /// The deviceEvent elements of an integration type, in the order of the specification.
     pub fn device_events(&self, integration: Integration) -> impl Iterator<Item = &Arc<str>> {
         self.elements.iter().filter_map(move |it| match &it.element {

@@ -2,7 +2,6 @@
 
 use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderValue, StatusCode};
-use axum::response::Response;
 use isobar_hub::Tokens;
 use isobar_model::error::Error;
 use isobar_model::json::Json;
@@ -12,7 +11,7 @@ use isobar_model::user_input::{ResetInput, read_account_name};
 
 use crate::call::{Call, REFRESH_COOKIE, after};
 use crate::problem::Problem;
-use crate::reply::{self, Answer};
+use crate::reply::{self, Answer, Response};
 use crate::views::{Time, TokensJson, UserJson};
 
 pub(crate) async fn user_register(call: &mut Call) -> Answer {
@@ -50,7 +49,8 @@ pub(crate) async fn user_verify(call: &mut Call) -> Answer {
 }
 
 pub(crate) async fn verification_send(call: &mut Call) -> Answer {
-    let name = match call.query().text("emailOrUsername") {
+    let named = call.query().text("emailOrUsername");
+    let name = match named {
         Some(name) => name,
         None => call.json(read_account_name).await?,
     };

@@ -4,7 +4,6 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::RawPathParams;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, EXPECT};
 use axum::http::request::Parts;
@@ -19,6 +18,7 @@ use sync_wrapper::SyncWrapper;
 
 use crate::app::Shared;
 use crate::body;
+use crate::frames::Inbound;
 use crate::problem::Problem;
 use crate::query::Query;
 
@@ -41,7 +41,7 @@ pub(crate) struct Call {
     /// What its path names; none when the path has no variable parts.
     pub names: Option<RawPathParams>,
     /// Its body, as far as it is unread; wrapped, for a body cannot be looked at by two threads.
-    pub body: SyncWrapper<Body>,
+    pub body: SyncWrapper<Inbound>,
 }
 
 impl Call {

@@ -120,7 +120,7 @@ pub(crate) async fn event_stream(call: &mut Call) -> Answer {
     };
     let events = events.map(|event| Ok::<_, Infallible>(server_sent(&event))).take_until(Box::pin(stopped));
     let keep_alive = KeepAlive::new().interval(STREAM_COMMENT_EVERY);
-    Ok(Sse::new(events).keep_alive(keep_alive).into_response())
+    Ok(Sse::new(events).keep_alive(keep_alive).into_response().map(Into::into))
 }
 
 /// Where a broken stream goes on.

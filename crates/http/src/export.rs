@@ -3,7 +3,6 @@
 use axum::body::Body;
 use axum::http::HeaderValue;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, VARY};
-use axum::response::Response;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use isobar_hub::{Export, FilterField};
@@ -13,6 +12,7 @@ use isobar_model::json::{Json, Step, find, parse};
 
 use crate::accept;
 use crate::call::Call;
+use crate::reply::Response;
 
 /// Most characters of an element's name in the name of a file.
 const FILE_NAME_CHARACTERS_MAX: usize = 64;
@@ -115,7 +115,7 @@ pub(crate) fn streamed(export: Export, form: Form, columns: Vec<Column>, device:
     });
     let pieces = stream::once(std::future::ready(Ok(Bytes::from(head)))).chain(pieces);
     let pieces = pieces.filter(|piece| std::future::ready(!matches!(piece, Ok(bytes) if bytes.is_empty())));
-    let mut response = Response::new(Body::from_stream(pieces));
+    let mut response = Response::new(Body::from_stream(pieces).into());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, form.content_type());
     headers.insert(VARY, HeaderValue::from_static("accept"));

@@ -1,6 +1,7 @@
 //! The gate that every call goes through: credentials, rate, then the handler; and what every answer carries.
 
 use std::any::Any;
+use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -9,10 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use axum::extract::{FromRequestParts as _, RawPathParams, Request};
+use axum::body::Body;
+use axum::extract::{FromRequestParts as _, RawPathParams};
 use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use axum::response::Response;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request};
+use bytes::{Bytes, BytesMut};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use isobar_hub::{Accepted, Accepts, Hub, Principal};
@@ -22,10 +24,12 @@ use sync_wrapper::SyncWrapper;
 
 use crate::app::{Answering, Shared};
 use crate::call::{Call, credentials};
+use crate::events;
+use crate::frames::Inbound;
 use crate::meters::RouteMeter;
 use crate::problem::Problem;
-use crate::reply::{self, Answer, Reply};
-use crate::routes::{Entry, RouteRow, Verb};
+use crate::reply::{self, Answer, Reply, Response};
+use crate::routes::{Entry, Handler, RouteRow, Verb};
 
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub(crate) const RATE_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
@@ -35,6 +39,8 @@ const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// Longest request id that is taken from a client.
 const REQUEST_ID_CHARACTERS_MAX: usize = 64;
+/// What the texts of an answer take as a rule, in bytes: its id, the numbers of its rate window, the body of the main road's.
+const TEXTS_BYTES: usize = 128;
 
 /// The gate of one route.
 pub(crate) struct Gate {
@@ -53,7 +59,7 @@ impl Gate {
 
     /// Lets a call through to its handler, or refuses it; the answer is complete. A read ends when its client hangs
     /// up; what may change something goes on to its end.
-    pub fn pass(self: &Arc<Self>, shared: &Arc<Shared>, peer: IpAddr, request: Request) -> Answering {
+    pub fn pass(self: &Arc<Self>, shared: &Arc<Shared>, peer: IpAddr, request: Request<Inbound>) -> Answering {
         let handling = Box::pin(Arc::clone(self).handle(Arc::clone(shared), peer, request));
         let passing = Passing { gate: Arc::clone(self), shared: Arc::clone(shared), step: Step::Handling(handling) };
         match self.row.method {
@@ -62,15 +68,17 @@ impl Gate {
         }
     }
 
-    async fn handle(self: Arc<Self>, shared: Arc<Shared>, peer: IpAddr, request: Request) -> Handled {
+    async fn handle(self: Arc<Self>, shared: Arc<Shared>, peer: IpAddr, request: Request<Inbound>) -> Handled {
         let mut visit = Visit::begin(&shared, request.headers());
         let (head, body) = request.into_parts();
         let principal = Principal::Nobody;
         let mut call = Call { shared, principal, peer, head, names: None, body: SyncWrapper::new(body) };
         let admitted = AssertUnwindSafe(self.admit(&mut call, &mut visit.window)).catch_unwind();
         let reply = admitted.await.unwrap_or_else(|panic| Err(panicked(self.row.path, &*panic)));
-        if reply.is_err() {
-            Box::pin(call.drain()).await;
+        match &reply {
+            Ok(Reply::Accepted(_)) => visit.keep_room(call.head.headers),
+            Ok(Reply::Ready(_)) => {}
+            Err(_) => Box::pin(call.drain()).await,
         }
         (reply, visit)
     }
@@ -78,7 +86,7 @@ impl Gate {
     /// The order of refusals (contract: Conventions) begins here: 401, 429; the handler goes on with 404, 403, 400.
     async fn admit(&self, call: &mut Call, window: &mut Option<RateWindow>) -> Result<Reply, Problem> {
         if self.row.entry == Entry::Probe {
-            return (self.row.handler)(call).await;
+            return self.handled(call).await;
         }
         let hub = &call.shared.hub;
         let credentials = credentials(&call.head.headers);
@@ -96,7 +104,14 @@ impl Gate {
             let names = Box::pin(RawPathParams::from_request_parts(&mut call.head, &())).await;
             call.names = Some(names.map_err(|_| Problem::NoSuchPath)?);
         }
-        (self.row.handler)(call).await
+        self.handled(call).await
+    }
+
+    async fn handled(&self, call: &mut Call) -> Result<Reply, Problem> {
+        match self.row.handler {
+            Handler::MainRoad => events::device_event_create(call).await.map(Reply::from),
+            Handler::Boxed(handler) => handler(call).await,
+        }
     }
 }
 
@@ -131,12 +146,14 @@ impl Future for Passing {
         }
         let Step::Accepted(accepted, _) = &mut self.step else { return Poll::Pending };
         let accepted = ready!(Pin::new(accepted).poll(cx));
-        let Step::Accepted(_, visit) = std::mem::replace(&mut self.step, Step::Ended) else { return Poll::Pending };
-        let answer = accepted.map_err(Problem::from).and_then(reply::created_id);
+        let Step::Accepted(_, mut visit) = std::mem::replace(&mut self.step, Step::Ended) else { return Poll::Pending };
+        let mut texts = BytesMut::with_capacity(TEXTS_BYTES);
+        let headers = std::mem::take(&mut visit.room);
+        let answer = accepted.map(|id| reply::created_id_in(id, headers, &mut texts)).map_err(Problem::from);
         if answer.is_ok() {
             self.shared.meters.events_accepted.increment(1);
         }
-        Poll::Ready(self.end(visit, answer))
+        Poll::Ready(visit.end_in(&self.shared, &self.gate.meter, answer, texts))
     }
 }
 
@@ -151,7 +168,7 @@ impl Passing {
 pub(crate) async fn refuse(
     shared: Arc<Shared>,
     meter: Arc<RouteMeter>,
-    request: Request,
+    request: Request<Body>,
     refusal: Refusal,
 ) -> Response {
     let mut visit = Visit::begin(&shared, request.headers());
@@ -194,6 +211,8 @@ pub(crate) struct Visit {
     id: RequestId,
     began: Instant,
     window: Option<RateWindow>,
+    /// Room for the headers of the answer: that of the request's.
+    room: HeaderMap,
 }
 
 impl Visit {
@@ -201,12 +220,23 @@ impl Visit {
     pub fn begin(shared: &Shared, headers: &HeaderMap) -> Self {
         let sent = headers.get(REQUEST_ID).filter(|id| is_sane(id.as_bytes()));
         let id = sent.map_or_else(|| shared.request_ids.next(), |id| RequestId::Sent(id.clone()));
-        Self { id, began: Instant::now(), window: None }
+        Self { id, began: Instant::now(), window: None, room: HeaderMap::new() }
+    }
+
+    /// The headers of a request that was dealt with give their room to those of its answer.
+    fn keep_room(&mut self, mut headers: HeaderMap) {
+        headers.clear();
+        self.room = headers;
     }
 
     /// A call is answered: the headers of every answer, the log line, the numbers.
     pub fn end(self, shared: &Shared, meter: &RouteMeter, answer: Answer) -> Response {
-        let (took, id) = (self.began.elapsed(), self.id.header());
+        self.end_in(shared, meter, answer, BytesMut::with_capacity(TEXTS_BYTES))
+    }
+
+    /// The same, where the texts of its headers go into room that there is already.
+    fn end_in(self, shared: &Shared, meter: &RouteMeter, answer: Answer, mut texts: BytesMut) -> Response {
+        let (took, id) = (self.began.elapsed(), self.id.header(&mut texts));
         let mut response = match answer {
             Ok(response) => response,
             Err(problem) => {
@@ -222,9 +252,9 @@ impl Visit {
         headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
         headers.entry(CACHE_CONTROL).or_insert(NO_STORE);
         if let Some(window) = self.window {
-            headers.insert(RATE_LIMIT, HeaderValue::from(window.limit));
-            headers.insert(RATE_REMAINING, HeaderValue::from(window.remaining));
-            headers.insert(RATE_RESET, HeaderValue::from(window.reset.seconds()));
+            headers.insert(RATE_LIMIT, number(window.limit.into(), &mut texts));
+            headers.insert(RATE_REMAINING, number(window.remaining.into(), &mut texts));
+            headers.insert(RATE_RESET, number(window.reset.seconds(), &mut texts));
         }
         response
     }
@@ -245,6 +275,18 @@ fn name(id: &HeaderValue) -> &str {
     id.to_str().unwrap_or_default()
 }
 
+/// A number as a header has it.
+fn number(number: i64, texts: &mut BytesMut) -> HeaderValue {
+    // Writing into room that grows does not fail.
+    let _ = write!(texts, "{number}");
+    value(texts.split().freeze())
+}
+
+/// A text of digits and letters as a header has it.
+fn value(text: Bytes) -> HeaderValue {
+    HeaderValue::from_maybe_shared(text).unwrap_or(HeaderValue::from_static("0"))
+}
+
 fn is_sane(id: &[u8]) -> bool {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     (1..=REQUEST_ID_CHARACTERS_MAX).contains(&id.len()) && id.iter().all(plain)
@@ -257,7 +299,7 @@ enum RequestId {
 }
 
 impl RequestId {
-    fn header(self) -> HeaderValue {
+    fn header(self, texts: &mut BytesMut) -> HeaderValue {
         let id = match self {
             Self::Sent(id) => return id,
             Self::Made(id) => id,
@@ -266,7 +308,8 @@ impl RequestId {
             let digit = (id >> (60 - 4 * place) & 15) as u8;
             if digit < 10 { b'0' + digit } else { b'a' + digit - 10 }
         });
-        HeaderValue::from_bytes(&digits).unwrap_or(HeaderValue::from_static("0"))
+        texts.extend_from_slice(&digits);
+        value(texts.split().freeze())
     }
 }
 
@@ -303,7 +346,8 @@ mod tests {
     #[test]
     fn request_ids_differ() {
         let ids = RequestIds::new(Timestamp::from_millis(1));
-        let (first, second) = (ids.next().header(), ids.next().header());
+        let mut texts = BytesMut::new();
+        let (first, second) = (ids.next().header(&mut texts), ids.next().header(&mut texts));
         assert_ne!(first, second);
         assert!(is_sane(first.as_bytes()) && first.len() == 16);
     }

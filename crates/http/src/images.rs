@@ -5,14 +5,13 @@ use std::str::FromStr;
 
 use axum::http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH};
 use axum::http::{HeaderValue, StatusCode};
-use axum::response::Response;
 use isobar_hub::{HasImage, Png};
 use isobar_model::ids::DeviceId;
 use isobar_model::secret::Digest;
 
 use crate::call::{Call, after};
 use crate::problem::Problem;
-use crate::reply::{self, Answer};
+use crate::reply::{self, Answer, Response};
 
 /// Most bytes of a posted image (contract: Conventions): 2 MiB as Base64, with room for line breaks.
 const IMAGE_BODY_BYTES_MAX: usize = 5 << 20;

@@ -15,6 +15,7 @@ mod dry_runs;
 mod events;
 mod export;
 mod filter;
+mod frames;
 mod gate;
 mod health;
 mod images;

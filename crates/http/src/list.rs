@@ -5,13 +5,12 @@ use std::pin::Pin;
 
 use axum::body::Body;
 use axum::http::StatusCode;
-use axum::response::Response;
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _, stream};
 use isobar_model::error::Error;
 use isobar_model::page::Meta;
 
-use crate::reply::{self, Answer};
+use crate::reply::{self, Answer, Response};
 
 /// Bytes of a piece; the item that reaches it still belongs to it.
 const PIECE_BYTES: usize = 64 << 10;
@@ -75,7 +74,7 @@ where
     });
     let pieces = stream::once(std::future::ready(Ok::<_, Error>(Bytes::from(piece)))).chain(rest);
     let mut response: Response = reply::raw_json(StatusCode::OK, Bytes::new());
-    *response.body_mut() = Body::from_stream(pieces);
+    *response.body_mut() = Body::from_stream(pieces).into();
     Ok(response)
 }
 

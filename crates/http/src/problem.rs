@@ -4,13 +4,12 @@ use std::error::Error as _;
 
 use axum::http::header::{CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
-use axum::response::Response;
 use isobar_model::error::{Error, Fault};
 use isobar_model::time::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::reply;
+use crate::reply::{self, Response};
 
 /// Seconds after which a busy service may be asked again.
 const BUSY_RETRY_SECONDS: i64 = 1;

@@ -10,6 +10,7 @@ use isobar_model::check::Faults;
 use isobar_model::error::Result;
 use isobar_model::page::{Depth, LIMIT_MAX, ListRequest, PageRequest, SortKey, TimeRange};
 use isobar_model::time::Timestamp;
+use smallvec::SmallVec;
 
 use crate::export::Column;
 use crate::filter;
@@ -27,7 +28,7 @@ const WAIT_SECONDS_MAX: u64 = 60;
 pub(crate) struct Query<'a> {
     /// As it was sent.
     raw: &'a str,
-    pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    pairs: SmallVec<[(Cow<'a, str>, Cow<'a, str>); 2]>,
     faults: Faults,
 }
 

@@ -1,10 +1,8 @@
 //! Answers: JSON from a view, JSON written by hand, nothing.
 
-use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use axum::response::Response;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures::{Stream, stream};
 use isobar_hub::Accepted;
 use isobar_model::error::Error;
@@ -12,8 +10,12 @@ use isobar_model::ids::EventId;
 use isobar_model::page::{Meta, Page};
 use serde::Serialize;
 
+use crate::frames::Outbound;
 use crate::list;
 use crate::problem::{ErrorBody, Problem};
+
+/// An answer on its way out.
+pub type Response = axum::http::Response<Outbound>;
 
 /// What a handler gives.
 pub(crate) type Answer = Result<Response, Problem>;
@@ -44,9 +46,13 @@ const HEADERS_ROOM: usize = 12;
 
 /// An answer with a body of the given type.
 pub(crate) fn of_type(status: StatusCode, content_type: HeaderValue, body: impl Into<Bytes>) -> Response {
-    let mut response = Response::new(Body::from(body.into()));
+    of_type_in(status, content_type, body.into(), HeaderMap::with_capacity(HEADERS_ROOM))
+}
+
+/// The same, in room that there is already for its headers.
+fn of_type_in(status: StatusCode, content_type: HeaderValue, body: Bytes, mut headers: HeaderMap) -> Response {
+    let mut response = Response::new(Outbound::Whole(body));
     *response.status_mut() = status;
-    let mut headers = HeaderMap::with_capacity(HEADERS_ROOM);
     headers.insert(CONTENT_TYPE, content_type);
     *response.headers_mut() = headers;
     response
@@ -86,25 +92,31 @@ pub(crate) fn message(status: StatusCode, message: &str) -> Answer {
 
 /// 204.
 pub(crate) fn no_content() -> Answer {
-    let mut response = Response::new(Body::empty());
+    let mut response = Response::default();
     *response.status_mut() = StatusCode::NO_CONTENT;
     Ok(response)
 }
 
 /// 302 to another place.
 pub(crate) fn found(place: &str) -> Answer {
-    let mut response = Response::new(Body::empty());
+    let mut response = Response::default();
     *response.status_mut() = StatusCode::FOUND;
     response.headers_mut().insert(LOCATION, HeaderValue::try_from(place).map_err(Error::internal)?);
     Ok(response)
 }
 
-/// 201 with the identifier of an event, from a buffer of fixed size: `{"id":"…"}`.
+/// 201 with the identifier of an event.
 pub(crate) fn created_id(id: EventId) -> Answer {
+    Ok(created_id_in(id, HeaderMap::with_capacity(HEADERS_ROOM), &mut BytesMut::new()))
+}
+
+/// The same, in room that there is already: `{"id":"…"}`, from a buffer of fixed size.
+pub(crate) fn created_id_in(id: EventId, headers: HeaderMap, room: &mut BytesMut) -> Response {
     const BEFORE: &[u8] = b"{\"id\":\"";
     let mut body = *b"{\"id\":\"00000000-0000-0000-0000-000000000000\"}";
     id.0.as_hyphenated().encode_lower(&mut body[BEFORE.len()..BEFORE.len() + 36]);
-    Ok(raw_json(StatusCode::CREATED, Bytes::copy_from_slice(&body)))
+    room.extend_from_slice(&body);
+    of_type_in(StatusCode::CREATED, JSON, room.split().freeze(), headers)
 }
 
 /// 200 with the pagination envelope around a page of views, each made when it is written.

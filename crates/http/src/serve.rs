@@ -7,8 +7,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::response::Response;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -19,6 +17,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use crate::app::{Answering, App};
 use crate::meters::OpenConnection;
 use crate::patience::{Patient, Phase};
+use crate::reply::Response;
 
 /// Connections that the kernel holds for us until they are accepted.
 const BACKLOG: u32 = 4096;
@@ -92,10 +91,10 @@ fn connection(http: &http1::Builder, graceful: &GracefulShutdown, app: App, stre
     let open = OpenConnection::new(&app.meters().connections);
     let phase = Phase::default();
     let socket = TokioIo::new(Patient::new(stream, phase.clone()));
-    let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+    let service = service_fn(move |request| {
         let phase = phase.clone();
         phase.answering();
-        Answered { answering: app.answer(request.map(Body::new), peer.ip().to_canonical()), phase }
+        Answered { answering: app.answer(request, peer.ip().to_canonical()), phase }
     });
     let served = graceful.watch(http.serve_connection(socket, service));
     tokio::spawn(async move {

@@ -80,7 +80,8 @@ impl Hub {
         };
         let Some((pass, mut entry)) = target else { return Err(faults.end().err().unwrap_or(Error::Busy)) };
         let now = self.0.clock.now();
-        let event = Incoming { element: Arc::from(element), payload, tree, idempotency_key, now, ran: None };
+        let element_name = entry.plan.plan.name_of(element);
+        let event = Incoming { element: element_name, payload, tree, idempotency_key, now, ran: None };
         for _ in 0..RUNS_MAX {
             check_accepted(&entry, element, &mut faults);
             std::mem::take(&mut faults).end()?;
@@ -164,12 +165,16 @@ impl Hub {
             drop(turn.take());
             commit
         };
-        let begun = self
-            .0
-            .telemetry
-            .begin(pass, event.idempotency_key, event.now, &mut work)
-            .await
-            .map_err(not_committed(self, entry.device.key, after.has_work))?;
+        let telemetry = &self.0.telemetry;
+        let begun = match event.idempotency_key {
+            None => telemetry.begin_now(pass, &mut work),
+            Some(_) => None,
+        };
+        let begun = match begun {
+            Some(begun) => begun,
+            None => telemetry.begin(pass, event.idempotency_key, event.now, &mut work).await,
+        };
+        let begun = begun.map_err(not_committed(self, entry.device.key, after.has_work))?;
         match begun {
             Begun::Repeated(first) => {
                 self.0.activity.device(entry, event.now);

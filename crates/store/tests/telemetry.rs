@@ -138,7 +138,7 @@ async fn the_space_of_deleted_series_and_forgotten_devices_comes_back_by_itself(
             let (payload, event) = (noise(n as u64 * 3 + device.target().key.0), id(n));
             let mut commit = given::storing(event, &[("log", &payload)]);
             if device.target() == forgotten.target() {
-                commit.history = vec![given::device_event(event, &payload)];
+                commit.history = [given::device_event(event, &payload)].into();
             }
             given::run(&store, device, commit).await;
         }

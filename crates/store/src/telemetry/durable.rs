@@ -1,34 +1,175 @@
 //! What was applied, on its way to the disk.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
 
-use tokio::sync::oneshot;
+use parking_lot::Mutex;
 
 use crate::error::{Result, StoreError};
 
 /// A commit that was applied: done when it is durable, an error when nobody can say any more whether it ever will be.
 #[derive(Debug)]
 #[must_use = "what is not durable must not be acknowledged"]
-pub struct Durable(oneshot::Receiver<()>);
+pub struct Durable {
+    tickets: Arc<Tickets>,
+    ticket: u64,
+}
 
 /// Nobody is left who could tell.
 #[derive(Debug, thiserror::Error)]
 #[error("the store has failed or is closing")]
 struct Untold;
 
-impl Durable {
-    /// One that is done when it is told so.
-    pub(crate) fn untold() -> (oneshot::Sender<()>, Self) {
-        let (tell, told) = oneshot::channel();
-        (tell, Self(told))
+/// Commits have tickets that grow, and become durable in their order: one number tells of all of them, and who waits for
+/// a ticket stands in a line with the others, without anything of its own being made for each commit.
+#[derive(Debug, Default)]
+pub(crate) struct Tickets {
+    /// The newest durable ticket.
+    durable: AtomicU64,
+    ended: AtomicBool,
+    line: Mutex<Line>,
+}
+
+/// Who waits, in the order of their tickets.
+#[derive(Debug, Default)]
+struct Line {
+    /// The ticket of the first place.
+    first: u64,
+    places: VecDeque<Option<Waker>>,
+}
+
+impl Tickets {
+    /// The newest durable ticket.
+    pub fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// Done when that ticket is durable.
+    pub fn wait(self: &Arc<Self>, ticket: u64) -> Durable {
+        Durable { tickets: Arc::clone(self), ticket }
+    }
+
+    /// All up to that ticket are durable.
+    pub fn reached(&self, ticket: u64) {
+        let told: Vec<Waker> = {
+            let mut line = self.line.lock();
+            // Under the lock, so that whoever finds it too early has a place in the line when it is gone through.
+            self.durable.store(ticket, Ordering::Release);
+            let count = (ticket + 1).saturating_sub(line.first).min(line.places.len() as u64);
+            line.first = ticket + 1;
+            line.places.drain(..count as usize).flatten().collect()
+        };
+        told.into_iter().for_each(Waker::wake);
+    }
+
+    /// No ticket becomes durable any more, or nobody would know.
+    pub fn end(&self) {
+        let told: Vec<Waker> = {
+            let mut line = self.line.lock();
+            self.ended.store(true, Ordering::Release);
+            line.places.drain(..).flatten().collect()
+        };
+        told.into_iter().for_each(Waker::wake);
+    }
+
+    fn outcome(&self, ticket: u64) -> Option<Result<()>> {
+        if self.durable() >= ticket {
+            return Some(Ok(()));
+        }
+        self.ended.load(Ordering::Acquire).then(|| Err(StoreError::unavailable(Untold)))
+    }
+}
+
+impl Line {
+    /// Takes the place of a ticket.
+    fn take(&mut self, ticket: u64, waker: &Waker) {
+        let at = ticket.saturating_sub(self.first) as usize;
+        if self.places.len() <= at {
+            self.places.resize_with(at + 1, || None);
+        }
+        match &mut self.places[at] {
+            Some(present) => present.clone_from(waker),
+            place => *place = Some(waker.clone()),
+        }
     }
 }
 
 impl Future for Durable {
     type Output = Result<()>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.0).poll(cx).map_err(|_| StoreError::unavailable(Untold))
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        if let Some(outcome) = self.tickets.outcome(self.ticket) {
+            return Poll::Ready(outcome);
+        }
+        let mut line = self.tickets.line.lock();
+        if let Some(outcome) = self.tickets.outcome(self.ticket) {
+            return Poll::Ready(outcome);
+        }
+        line.take(self.ticket, cx.waker());
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use futures::poll;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn each_is_told_when_its_ticket_is_durable_and_not_before() {
+        let tickets = Arc::new(Tickets::default());
+        // Out of order, and not all of them wait.
+        let mut waits = [9, 2, 5].map(|ticket| tickets.wait(ticket));
+        for wait in &mut waits {
+            assert!(poll!(wait).is_pending());
+        }
+        tickets.reached(4);
+        let [ninth, second, fifth] = waits;
+        second.await.unwrap();
+        let mut fifth = fifth;
+        assert!(poll!(&mut fifth).is_pending());
+        let told = tokio::spawn(async move { tokio::try_join!(fifth, ninth) });
+        tokio::task::yield_now().await;
+        tickets.reached(9);
+        told.await.unwrap().unwrap();
+        tickets.wait(9).await.unwrap();
+        assert_eq!(tickets.durable(), 9);
+    }
+
+    #[tokio::test]
+    async fn at_the_end_nothing_is_acknowledged_that_was_not_durable() {
+        let tickets = Arc::new(Tickets::default());
+        let (mut first, mut second) = (tickets.wait(1), tickets.wait(2));
+        assert!(poll!(&mut first).is_pending() && poll!(&mut second).is_pending());
+        tickets.reached(1);
+        tickets.end();
+        assert!(first.await.is_ok());
+        assert!(second.await.is_err());
+        assert!(tickets.wait(3).await.is_err());
+    }
+
+    #[test]
+    fn whoever_asks_again_is_told_by_the_newest_waker_once() {
+        struct Count(AtomicUsize);
+        impl std::task::Wake for Count {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let counts = [0, 0].map(|count| Arc::new(Count(AtomicUsize::new(count))));
+        let tickets = Arc::new(Tickets::default());
+        let mut wait = tickets.wait(1);
+        for count in &counts {
+            let waker = Waker::from(Arc::clone(count));
+            assert!(Pin::new(&mut wait).poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        tickets.reached(1);
+        assert_eq!(counts.map(|count| count.0.load(Ordering::Relaxed)), [0, 1]);
     }
 }

@@ -21,6 +21,7 @@ use isobar_model::ids::{DeviceKey, DeviceRef, EventId};
 use isobar_model::json::{LastKept, RawJson};
 use isobar_model::page::{Page, PageRequest, TimeRange};
 use isobar_model::time::Timestamp;
+use smallvec::SmallVec;
 
 pub use durable::Durable;
 pub use examined::Examined;
@@ -32,9 +33,9 @@ use crate::error::Result;
 #[derive(Debug, Default)]
 pub struct Commit {
     /// The device event, and the cloud events that the run sent, oldest first. All ids are of this device's run.
-    pub history: Vec<NewEvent>,
+    pub history: SmallVec<[NewEvent; 1]>,
     /// Values to store: their id is that of the event (a second value in the same element gets one derived from it).
-    pub values: Vec<NewValue>,
+    pub values: SmallVec<[NewValue; 1]>,
     /// Cloud events to queue; they also stand in `history`.
     pub queue: Vec<NewCloudEvent>,
     /// New states of elements.
@@ -182,7 +183,16 @@ pub trait Telemetry: Send + Sync + 'static {
         now: Timestamp,
         work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
     ) -> Result<Begun>;
-    /// The same, durable when it returns.
+    /// The same without an idempotency key, where nothing has to be waited for. None: something has, and `work` was not
+    /// called.
+    fn begin_now(
+        &self,
+        _device: &CanWrite<DeviceRef>,
+        _work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
+    ) -> Option<Result<Begun>> {
+        None
+    }
+    /// The same as [`Telemetry::begin`], durable when it returns.
     async fn run(
         &self,
         device: &CanWrite<DeviceRef>,
@@ -190,7 +200,15 @@ pub trait Telemetry: Send + Sync + 'static {
         now: Timestamp,
         work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
     ) -> Result<Ran> {
-        match self.begin(device, idempotency_key, now, work).await? {
+        let begun = match idempotency_key {
+            None => self.begin_now(device, work),
+            Some(_) => None,
+        };
+        let begun = match begun {
+            Some(begun) => begun,
+            None => self.begin(device, idempotency_key, now, work).await,
+        };
+        match begun? {
             Begun::Committed { dropped, durable } => durable.await.map(|()| Ran::Committed { dropped }),
             Begun::Repeated(first) => Ok(Ran::Repeated(first)),
         }

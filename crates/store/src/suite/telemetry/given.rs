@@ -63,7 +63,7 @@ pub fn storing(id: EventId, values: &[(&str, &str)]) -> Commit {
         element: Arc::from(*element),
         payload: json(payload),
     });
-    Commit { history: vec![device_event(id, "{}")], values: values.collect(), ..Commit::default() }
+    Commit { history: [device_event(id, "{}")].into(), values: values.collect(), ..Commit::default() }
 }
 
 /// A run that sends a cloud event.
@@ -77,7 +77,7 @@ pub fn sending(id: EventId, element: &str, payload: &str, expires_at: Option<Tim
         errors: Vec::new(),
     };
     let queued = NewCloudEvent { id, element, payload: json(payload), expires_at };
-    Commit { history: vec![event], queue: vec![queued], ..Commit::default() }
+    Commit { history: [event].into(), queue: vec![queued], ..Commit::default() }
 }
 
 /// Commits what is given.

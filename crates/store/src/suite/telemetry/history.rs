@@ -16,7 +16,7 @@ async fn mixed(t: &dyn Telemetry) -> (isobar_model::access::CanWrite<isobar_mode
         ids.push(event);
         let commit = match n % 3 {
             2 => given::sending(event, "out", &n.to_string(), None),
-            _ => Commit { history: vec![given::device_event(event, &n.to_string())], ..Commit::default() },
+            _ => Commit { history: [given::device_event(event, &n.to_string())].into(), ..Commit::default() },
         };
         given::run(t, &device, commit).await;
     }

@@ -103,6 +103,13 @@ impl Devices {
         Held { device, state }
     }
 
+    /// Locks a device, if it is loaded and nobody holds it.
+    pub fn lock_now(&self, key: u64, durable: u64) -> Option<Held> {
+        let device = self.entry(key, durable);
+        let state = device.state.clone().try_lock_owned().ok()?;
+        state.is_some().then_some(Held { device, state })
+    }
+
     /// Locks a device if it is in memory.
     pub async fn lock_if_present(&self, key: u64) -> Option<Held> {
         let device = self.shard(key).lock().devices.get(&key).cloned()?;

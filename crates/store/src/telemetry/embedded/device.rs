@@ -21,8 +21,6 @@ pub const CHECKPOINT_EVERY: u64 = 32;
 const DEVICE_BYTES: usize = 320;
 /// What a series costs beside its texts, in bytes.
 const SERIES_BYTES: usize = 112;
-/// Most bytes set aside for a commit's rows beside its payloads.
-const ROW_BYTES: usize = 96;
 
 /// A series of a device.
 #[derive(Clone, Debug)]
@@ -169,15 +167,14 @@ impl DeviceState {
     }
 
     /// Takes in what a run returned and writes its rows. Answers how many queued events were dropped.
-    pub fn apply(&mut self, device: u64, commit: &Commit, limits: &Limits<'_>) -> (Rows, u32) {
-        let mut rows = Rows::with_capacity(size(commit));
+    pub fn apply(&mut self, device: u64, commit: &Commit, limits: &Limits<'_>, rows: &mut Rows) -> u32 {
         for event in &commit.history {
             let timeline = &mut self.timelines[usize::from(keys::kind_byte(event.kind))];
             timeline.order = next_order(timeline.order, event.id);
             rows.event(device, event, timeline.next, timeline.order);
             timeline.next += 1;
         }
-        self.store(device, &commit.values, limits, &mut rows);
+        self.store(device, &commit.values, limits, rows);
         for (element, state) in &commit.states {
             rows.put(Family::State, &keys::state(device, keys::STATE_ELEMENT, element), &[state]);
             let state = Bytes::copy_from_slice(state);
@@ -186,7 +183,7 @@ impl DeviceState {
                 None => self.states.push((element.clone(), state)),
             }
         }
-        let dropped = self.enqueue(device, commit, limits.queue_max, &mut rows);
+        let dropped = self.enqueue(device, commit, limits.queue_max, rows);
         for work in &commit.outbox {
             rows.outbox(device, work);
         }
@@ -197,7 +194,7 @@ impl DeviceState {
                 &[key.answer.bytes(), &key.expires_at.millis().to_be_bytes()],
             );
         }
-        (rows, dropped)
+        dropped
     }
 
     fn store(&mut self, device: u64, values: &[NewValue], limits: &Limits<'_>, rows: &mut Rows) {
@@ -268,14 +265,4 @@ pub struct Limits<'a> {
     pub queue_max: u64,
     /// A number for a new series.
     pub new_series: &'a dyn Fn() -> u64,
-}
-
-/// About how many bytes the rows of a commit take.
-fn size(commit: &Commit) -> usize {
-    let history: usize = commit.history.iter().map(|event| event.payload.bytes().len() + 2 * ROW_BYTES).sum();
-    let values: usize = commit.values.iter().map(|value| value.payload.bytes().len() + ROW_BYTES).sum();
-    let queue: usize = commit.queue.iter().map(|event| event.payload.bytes().len() + ROW_BYTES).sum();
-    let states: usize = commit.states.iter().map(|(_, state)| state.len() + ROW_BYTES).sum();
-    let outbox: usize = commit.outbox.iter().map(|work| work.len() + ROW_BYTES).sum();
-    history + values + queue + states + outbox
 }

@@ -1,7 +1,7 @@
 //! The embedded adapter: RocksDB in this process, one folder.
 //!
-//! A run locks its device, works on what is in memory, writes its rows into one arena, sends it to the writer while the
-//! lock is still held, and waits until it is durable. Nothing is read from the disk on the way, unless the device was not
+//! A run locks its device, works on what is in memory, writes its rows, sends them to the writer while the lock is still
+//! held, and waits until it is durable. Nothing is read from the disk on the way, unless the device was not
 //! in memory. [`keys`] is the byte layout, [`writer`] the group commit.
 
 mod cache;
@@ -9,6 +9,7 @@ mod device;
 mod engine;
 mod examine;
 mod export;
+mod gathered;
 mod history;
 mod keys;
 mod live;
@@ -184,7 +185,7 @@ impl Embedded {
         if let Some(WaitingKey { key, .. }) = waiting.filter(|waiting| waiting.key.expires_at > now) {
             let answer = key.answer;
             // What is sent now is durable only after the commit that holds the answer.
-            let sent = self.core.shared.reserve()?.send(Rows::default());
+            let sent = self.core.shared.reserve()?.send(&Rows::default());
             drop(held);
             sent.durable.await?;
             return Ok((self.hold(DeviceKey(device)).await?, Some(answer)));
@@ -228,12 +229,31 @@ impl Embedded {
 }
 
 impl Core {
+    /// Runs something on a device that is locked and loaded.
+    fn run(
+        &self,
+        held: &mut Held,
+        device: u64,
+        work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
+    ) -> Result<Begun> {
+        let permit = self.shared.reserve()?;
+        let state = held.state.as_ref().ok_or_else(|| damaged("a device is not loaded"))?;
+        let commit = work(state);
+        let (sent, dropped) = self.commit(held, device, permit, commit)?;
+        if dropped > 0 {
+            metrics::counter!("isobar_cloud_events_dropped_total").increment(u64::from(dropped));
+        }
+        Ok(Begun::Committed { dropped, durable: sent.durable })
+    }
+
     /// Takes a run's commit into a device's state and sends its rows.
     fn commit(&self, held: &mut Held, device: u64, permit: Permit<'_>, commit: Commit) -> Result<(writer::Sent, u32)> {
         let state = held.state.as_mut().ok_or_else(|| damaged("a device is not loaded"))?;
         let limits = Limits { queue_max: self.options.queue_max_events, new_series: &|| self.shared.new_series() };
-        let (rows, dropped) = state.apply(device, &commit, &limits);
-        let sent = permit.send(rows);
+        let (sent, dropped) = Rows::at_hand(|rows| {
+            let dropped = state.apply(device, &commit, &limits, rows);
+            (permit.send(rows), dropped)
+        });
         let durable = self.shared.durable();
         state.keys.retain(|waiting| waiting.ticket > durable);
         if let Some(key) = commit.idempotency {
@@ -247,6 +267,16 @@ impl Core {
 
 #[async_trait]
 impl Telemetry for Embedded {
+    fn begin_now(
+        &self,
+        device: &CanWrite<DeviceRef>,
+        work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
+    ) -> Option<Result<Begun>> {
+        let (core, device) = (&self.core, device.target().key.0);
+        let mut held = core.devices.lock_now(device, core.shared.durable())?;
+        Some(core.run(&mut held, device, work))
+    }
+
     async fn begin(
         &self,
         device: &CanWrite<DeviceRef>,
@@ -263,15 +293,7 @@ impl Telemetry for Embedded {
             }
             held = again;
         }
-        let permit = self.core.shared.reserve()?;
-        let state = held.state.as_ref().ok_or_else(|| damaged("a device is not loaded"))?;
-        let commit = work(state);
-        let (sent, dropped) = self.core.commit(&mut held, device.0, permit, commit)?;
-        drop(held);
-        if dropped > 0 {
-            metrics::counter!("isobar_cloud_events_dropped_total").increment(u64::from(dropped));
-        }
-        Ok(Begun::Committed { dropped, durable: sent.durable })
+        self.core.run(&mut held, device.0, work)
     }
 
     async fn values(
@@ -368,7 +390,7 @@ impl Telemetry for Embedded {
         for number in numbers {
             rows.delete(Family::Outbox, &number.to_be_bytes());
         }
-        permit.send(rows);
+        permit.send(&rows);
         Ok(())
     }
 

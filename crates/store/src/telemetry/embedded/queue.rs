@@ -75,7 +75,7 @@ fn remove(core: &Core, held: &mut Held, device: DeviceKey, sequences: impl Itera
         state.queue.remove(sequence);
         rows.delete(Family::Queue, &keys::pair(device.0, sequence));
     }
-    let sent = permit.send(rows);
+    let sent = permit.send(&rows);
     state.ticket = sent.ticket;
     core.devices.sent(held, sent.ticket);
     Ok(sent)

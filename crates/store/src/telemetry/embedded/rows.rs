@@ -1,5 +1,6 @@
-//! Rows on their way to the writer: one arena for a commit, and how values are written and read.
+//! Rows on their way to the writer: one after the other for a commit, and how values are written and read.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -38,7 +39,14 @@ pub struct Rows {
 /// Bytes before the key of a row.
 const HEADER: usize = 7;
 
-/// One row of an arena.
+/// Bytes that a thread keeps at hand for the rows of its next commit.
+const AT_HAND_BYTES_MAX: usize = 64 << 10;
+
+thread_local! {
+    static AT_HAND: Cell<Rows> = Cell::default();
+}
+
+/// One of a commit's rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     /// What happens to it.
@@ -52,14 +60,20 @@ pub struct Row<'a> {
 }
 
 impl Rows {
-    /// An arena for so many bytes.
-    pub fn with_capacity(bytes: usize) -> Self {
-        Self { bytes: Vec::with_capacity(bytes), outbox: 0, creates: false }
+    /// No rows yet, in the memory that this thread keeps at hand for them; what `write` did not send is gone.
+    pub fn at_hand<T>(write: impl FnOnce(&mut Self) -> T) -> T {
+        let mut rows = AT_HAND.take();
+        let done = write(&mut rows);
+        if rows.bytes.capacity() <= AT_HAND_BYTES_MAX {
+            rows.bytes.clear();
+            AT_HAND.set(Self { bytes: rows.bytes, ..Self::default() });
+        }
+        done
     }
 
-    /// Bytes of the rows.
-    pub fn size(&self) -> usize {
-        self.bytes.len()
+    /// The rows as they are written one after the other: [`read`] reads them.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     fn add(&mut self, change: Change, family: Family, key: &[u8], parts: &[&[u8]]) {
@@ -147,25 +161,24 @@ impl Rows {
             ],
         );
     }
+}
 
-    /// The rows, in the order they came.
-    pub fn iter(&self) -> impl Iterator<Item = Row<'_>> {
-        let mut rest = self.bytes.as_slice();
-        std::iter::from_fn(move || {
-            let (header, body) = rest.split_first_chunk::<HEADER>()?;
-            let key_length = usize::from(u16::from_le_bytes([header[1], header[2]]));
-            let length = u32::from_le_bytes([header[3], header[4], header[5], header[6]]) as usize;
-            let (key, body) = body.split_at_checked(key_length)?;
-            let (value, body) = body.split_at_checked(length)?;
-            rest = body;
-            let change = match header[0] >> 4 {
-                0 => Change::Put,
-                1 => Change::Delete,
-                _ => Change::DeleteRange,
-            };
-            Some(Row { change, family: header[0] & 15, key, value })
-        })
-    }
+/// Rows that were written one after the other, in the order they came.
+pub fn read(mut rest: &[u8]) -> impl Iterator<Item = Row<'_>> {
+    std::iter::from_fn(move || {
+        let (header, body) = rest.split_first_chunk::<HEADER>()?;
+        let key_length = usize::from(u16::from_le_bytes([header[1], header[2]]));
+        let length = u32::from_le_bytes([header[3], header[4], header[5], header[6]]) as usize;
+        let (key, body) = body.split_at_checked(key_length)?;
+        let (value, body) = body.split_at_checked(length)?;
+        rest = body;
+        let change = match header[0] >> 4 {
+            0 => Change::Put,
+            1 => Change::Delete,
+            _ => Change::DeleteRange,
+        };
+        Some(Row { change, family: header[0] & 15, key, value })
+    })
 }
 
 /// Reads the parts of a value, one after the other.

@@ -27,7 +27,7 @@ impl Embedded {
         }
         let mut rows = Rows::default();
         gone.iter().for_each(|series| bury(device.0, series, &mut rows));
-        let sent = permit.send(rows);
+        let sent = permit.send(&rows);
         state.ticket = sent.ticket;
         self.core.devices.sent(&held, sent.ticket);
         self.core.reclaim.series(gone.iter().map(|series| (series.number, series.bytes)), sent.ticket);
@@ -55,7 +55,7 @@ impl Embedded {
         let timelines = floors.map(|next| Timeline { next, order: 0 });
         let gone = std::mem::replace(state, DeviceState { timelines, ..DeviceState::default() });
         self.core.reclaim.hide(device.0, floors);
-        let sent = permit.send(rows);
+        let sent = permit.send(&rows);
         state.ticket = sent.ticket;
         self.core.devices.sent(&held, sent.ticket);
         self.core.reclaim.forgotten(device.0, sent.ticket);

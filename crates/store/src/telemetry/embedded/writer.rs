@@ -12,14 +12,15 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rocksdb::{DB, WriteBatch, WriteOptions};
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 
 use super::engine;
+use super::gathered::{CommitRows, Gathered};
 use super::keys::{self, Family};
 use super::rows::{Change, Rows};
 use super::threads::let_others_finish;
 use crate::error::{Result, StoreError};
 use crate::telemetry::Durable;
+use crate::telemetry::durable::Tickets;
 
 /// Commits that may wait; more are refused.
 pub const WAITING_COMMITS_MAX: usize = 16_384;
@@ -35,14 +36,9 @@ const UNSYNCED_BATCHES_MAX: usize = 2;
 /// A write that takes longer counts as a stall.
 const STALL: Duration = Duration::from_millis(50);
 
-struct Job {
-    rows: Rows,
-    done: oneshot::Sender<()>,
-}
-
 #[derive(Default)]
 struct Waiting {
-    jobs: Vec<Job>,
+    gathered: Gathered,
     /// Tickets handed out so far.
     tickets: u64,
     closed: bool,
@@ -74,8 +70,8 @@ pub struct Shared {
     /// The newest ticket whose rows can be read.
     applied: Mutex<u64>,
     applied_more: Condvar,
-    /// The newest ticket whose rows are durable.
-    durable: AtomicU64,
+    /// Which tickets' rows are durable.
+    tickets: Arc<Tickets>,
     /// Outbox numbers below this one are durable.
     outbox_durable: AtomicU64,
     /// The next free series number.
@@ -104,7 +100,7 @@ impl Shared {
             reserved: AtomicUsize::new(0),
             applied: Mutex::new(0),
             applied_more: Condvar::new(),
-            durable: AtomicU64::new(0),
+            tickets: Arc::default(),
             outbox_durable: AtomicU64::new(outbox),
             series: AtomicU64::new(series),
             failed: AtomicBool::new(false),
@@ -134,7 +130,7 @@ impl Shared {
 
     /// The newest durable ticket.
     pub fn durable(&self) -> u64 {
-        self.durable.load(Ordering::Acquire)
+        self.tickets.durable()
     }
 
     /// Outbox numbers below this one are durable.
@@ -171,7 +167,7 @@ impl Shared {
     }
 
     fn wake_now(&self, mut waiting: MutexGuard<'_, Waiting>) {
-        if waiting.rest != Rest::Awake && !waiting.jobs.is_empty() {
+        if waiting.rest != Rest::Awake && !waiting.gathered.commits().is_empty() {
             waiting.rest = Rest::Awake;
             drop(waiting);
             self.wake.notify_one();
@@ -195,8 +191,9 @@ impl Shared {
         self.failed.store(true, Ordering::Release);
         let mut waiting = self.waiting.lock();
         waiting.closed = true;
-        waiting.jobs.clear();
+        waiting.gathered.clear();
         drop(waiting);
+        self.tickets.end();
         // Under the lock, so that nobody misses it between looking and waiting.
         let _applied = self.applied.lock();
         self.applied_more.notify_all();
@@ -206,23 +203,22 @@ impl Shared {
 
 impl Permit<'_> {
     /// Sends a commit. In order: what is sent earlier is applied earlier.
-    pub fn send(self, rows: Rows) -> Sent {
-        let (done, durable) = Durable::untold();
+    pub fn send(self, rows: &Rows) -> Sent {
         let shared = self.0;
         let mut waiting = shared.waiting.lock();
         waiting.tickets += 1;
         let ticket = waiting.tickets;
         if !waiting.closed {
-            waiting.jobs.push(Job { rows, done });
+            waiting.gathered.push(rows);
             // The writer takes over the reservation.
             std::mem::forget(self);
-            if waiting.jobs.len() >= COMMITS_WAKE {
+            if waiting.gathered.commits().len() >= COMMITS_WAKE {
                 shared.wake_now(waiting);
             } else if waiting.rest == Rest::Resting {
                 shared.wake_soon(waiting);
             }
         }
-        Sent { ticket, durable }
+        Sent { ticket, durable: shared.tickets.wait(ticket) }
     }
 }
 
@@ -236,7 +232,6 @@ impl Drop for Permit<'_> {
 struct Applied {
     ticket: u64,
     outbox: u64,
-    waiters: Vec<oneshot::Sender<()>>,
 }
 
 /// The two threads.
@@ -291,29 +286,24 @@ impl Writing {
     fn run(mut self) {
         let_others_finish();
         let options = WriteOptions::default();
-        let mut jobs = Vec::new();
-        while self.next_jobs(&mut jobs) {
-            let mut rest = std::mem::take(&mut jobs).into_iter().peekable();
-            while rest.peek().is_some() {
-                let mut bytes = 0;
-                let batch: Vec<Job> = std::iter::from_fn(|| {
-                    let job = rest.next_if(|_| bytes < BATCH_BYTES_MAX)?;
-                    bytes += job.rows.size();
-                    Some(job)
-                })
-                .take(BATCH_COMMITS_MAX)
-                .collect();
-                if let Err(cause) = self.write(batch, bytes, &options) {
+        let mut gathered = Gathered::default();
+        while self.next_commits(&mut gathered) {
+            let mut rest = gathered.commits();
+            while !rest.is_empty() {
+                let (batch, later) = rest.split_at(batch_length(rest));
+                rest = later;
+                if let Err(cause) = self.write(&gathered, batch, &options) {
                     return self.shared.fail(&cause);
                 }
             }
+            gathered.clear();
         }
     }
 
     /// Waits for commits. False: there will be none.
-    fn next_jobs(&self, jobs: &mut Vec<Job>) -> bool {
+    fn next_commits(&self, gathered: &mut Gathered) -> bool {
         let mut waiting = self.shared.waiting.lock();
-        while waiting.jobs.is_empty() {
+        while waiting.gathered.commits().is_empty() {
             if waiting.closed {
                 return false;
             }
@@ -321,43 +311,47 @@ impl Writing {
             self.shared.wake.wait(&mut waiting);
         }
         waiting.rest = Rest::Awake;
-        std::mem::swap(&mut waiting.jobs, jobs);
-        metrics::gauge!("isobar_telemetry_waiting_commits").set(jobs.len() as f64);
+        std::mem::swap(&mut waiting.gathered, gathered);
+        drop(waiting);
+        metrics::gauge!("isobar_telemetry_waiting_commits").set(gathered.commits().len() as f64);
         true
     }
 
-    fn write(&mut self, jobs: Vec<Job>, bytes: usize, options: &WriteOptions) -> std::result::Result<(), String> {
-        self.shared.reserved.fetch_sub(jobs.len(), Ordering::AcqRel);
-        metrics::histogram!("isobar_telemetry_batch_commits").record(jobs.len() as f64);
-        let batch = self.batch(&jobs, bytes).map_err(|error| error.to_string())?;
+    fn write(
+        &mut self,
+        gathered: &Gathered,
+        commits: &[CommitRows],
+        options: &WriteOptions,
+    ) -> std::result::Result<(), String> {
+        self.shared.reserved.fetch_sub(commits.len(), Ordering::AcqRel);
+        metrics::histogram!("isobar_telemetry_batch_commits").record(commits.len() as f64);
+        let batch = self.batch(gathered, commits).map_err(|error| error.to_string())?;
         let start = Instant::now();
         self.db.write_opt(batch, options).map_err(rocksdb::Error::into_string)?;
         if start.elapsed() > STALL {
             metrics::counter!("isobar_telemetry_stalls_total").increment(1);
         }
-        self.ticket += jobs.len() as u64;
+        self.ticket += commits.len() as u64;
         *self.shared.applied.lock() = self.ticket;
         self.shared.applied_more.notify_all();
-        let waiters = jobs.into_iter().map(|job| job.done).collect();
-        let applied = Applied { ticket: self.ticket, outbox: self.outbox, waiters };
+        let applied = Applied { ticket: self.ticket, outbox: self.outbox };
         self.applied.send(applied).map_err(|_| "the syncing thread ended".to_owned())
     }
 
     /// One batch of all rows. Sorted: neighbours are then inserted next to each other, which is faster.
-    fn batch(&mut self, jobs: &[Job], bytes: usize) -> Result<WriteBatch> {
-        let outbox_count: u32 = jobs.iter().map(|job| job.rows.outbox).sum();
+    fn batch(&mut self, gathered: &Gathered, commits: &[CommitRows]) -> Result<WriteBatch> {
+        let outbox_count: u32 = commits.iter().map(|commit| commit.outbox).sum();
         let numbers: Vec<[u8; 8]> =
             (self.outbox..self.outbox + u64::from(outbox_count)).map(u64::to_be_bytes).collect();
         let mut unnumbered = numbers.iter();
-        let mut rows = Vec::with_capacity(jobs.len() * 4);
-        for job in jobs {
-            for mut row in job.rows.iter() {
-                if row.family == Family::Outbox as u8 && row.key.is_empty() {
-                    row.key = unnumbered.next().map_or(&[], |number| number.as_slice());
-                }
-                rows.push(row);
+        let mut rows = Vec::with_capacity(commits.len() * 4);
+        for mut row in commits.iter().flat_map(|commit| gathered.rows(commit)) {
+            if row.family == Family::Outbox as u8 && row.key.is_empty() {
+                row.key = unnumbered.next().map_or(&[], |number| number.as_slice());
             }
+            rows.push(row);
         }
+        let bytes: usize = commits.iter().map(CommitRows::size).sum();
         let mut batch = WriteBatch::with_capacity_bytes(bytes + rows.len() * 4 + 64);
         let families = engine::families(&self.db)?;
         let mut places: Vec<Place> = Vec::with_capacity(rows.len());
@@ -386,12 +380,22 @@ impl Writing {
             self.outbox += u64::from(outbox_count);
             batch.put_cf(meta, keys::META_OUTBOX, self.outbox.to_be_bytes());
         }
-        if jobs.iter().any(|job| job.rows.creates) {
+        if commits.iter().any(|commit| commit.creates) {
             // At or above every number in this batch, for they were drawn before it was sent.
             batch.put_cf(meta, keys::META_SERIES, self.shared.series.load(Ordering::Acquire).to_be_bytes());
         }
         Ok(batch)
     }
+}
+
+/// How many of these commits make the next batch: at least one.
+fn batch_length(commits: &[CommitRows]) -> usize {
+    let sizes = commits.iter().take(BATCH_COMMITS_MAX).scan(0, |bytes, commit| {
+        let before = *bytes;
+        *bytes += commit.size();
+        Some(before)
+    });
+    sizes.take_while(|before| *before < BATCH_BYTES_MAX).count()
 }
 
 /// The first bytes of a key as a number: enough to sort by.
@@ -402,8 +406,7 @@ fn prefix(key: &[u8]) -> u64 {
 fn sync(db: &DB, shared: &Shared, applied: &Receiver<Applied>) {
     let_others_finish();
     while let Ok(first) = applied.recv() {
-        let mut batches = vec![first];
-        batches.extend(applied.try_iter());
+        let newest = applied.try_iter().last().unwrap_or(first);
         let start = Instant::now();
         if let Err(error) = db.flush_wal(true) {
             return shared.fail(&error.into_string());
@@ -412,13 +415,7 @@ fn sync(db: &DB, shared: &Shared, applied: &Receiver<Applied>) {
         if shared.failed.load(Ordering::Acquire) {
             return;
         }
-        for batch in &batches {
-            shared.outbox_durable.store(batch.outbox, Ordering::Release);
-            shared.durable.store(batch.ticket, Ordering::Release);
-        }
-        for waiter in batches.into_iter().flat_map(|batch| batch.waiters) {
-            // Whoever waited may have gone.
-            let _ = waiter.send(());
-        }
+        shared.outbox_durable.store(newest.outbox, Ordering::Release);
+        shared.tickets.reached(newest.ticket);
     }
 }
