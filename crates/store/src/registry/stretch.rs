@@ -17,7 +17,7 @@ pub(super) struct Stretch {
     backwards: bool,
 }
 
-/// What a list is a list of.
+/// An id of what is listed.
 pub(super) trait Id: FromStr + Copy + Bound {}
 
 impl<T: FromStr + Copy + Bound> Id for T {}
@@ -63,38 +63,38 @@ impl Stretch {
         }
     }
 
+    /// `way` is the column of the key and whether the walk descends; the id goes the other way.
     async fn turned<T: Id>(
         &self,
         connection: &impl ConnectionTrait,
         from: Sql,
-        (key, down): (&'static str, bool),
+        way: (&'static str, bool),
         id: &'static str,
     ) -> Result<Vec<T>> {
+        let (key, down) = way;
         // One more at either end tells whether what is alike there goes on outside of the page.
         let ahead = u32::from(self.skipped > 0);
         let query = Sql::new(format!("SELECT {id} AS id, {key} AS value"))
             .then(from.clone())
-            .text(&ordered(&[(key, down), (id, down)], false))
+            .text(&ordered(&[way, (id, down)], false))
             .then(window(self.size.saturating_add(1 + ahead), self.skipped - u64::from(ahead)));
-        let rows = all(connection, query).await?;
-        let passed = rows.iter().map(Passed::read).collect::<Result<Vec<_>>>()?;
-        let (before, page) = passed.split_at(passed.len().min(ahead as usize));
+        let met: Vec<Met<T>> = all(connection, query).await?.iter().map(Met::read).collect::<Result<_>>()?;
+        let (before, page) = met.split_at(met.len().min(ahead as usize));
         let (page, after) = page.split_at(page.len().min(self.size as usize));
-        let mut found: Vec<T> = Vec::with_capacity(page.len());
+        let mut found = Vec::with_capacity(page.len());
         for alike in page.chunk_by(|a, b| a.value == b.value) {
             let [first, ..] = alike else { continue };
-            let go_on = |outside: &[Passed<T>]| outside.iter().any(|other| other.value == first.value);
+            let go_on = |outside: &[Met<T>]| outside.iter().any(|other| other.value == first.value);
             if !go_on(before) && !go_on(after) {
                 found.extend(alike.iter().rev().map(|thing| thing.id));
                 continue;
             }
             let those = from.clone().text(&format!(" AND {key} = ")).again(first.value.clone());
-            let skipped = if go_on(before) {
-                let earlier = format!(" AND {id} {} ?", if down { '>' } else { '<' });
-                count(connection, those.clone().text(&earlier).bind(first.id)).await?
-            } else {
-                0
-            };
+            let mut skipped = 0;
+            if go_on(before) {
+                let earlier = those.clone().text(&format!(" AND {id} {} ?", if down { '>' } else { '<' }));
+                skipped = count(connection, earlier.bind(first.id)).await?;
+            }
             let query = Sql::new(format!("SELECT {id} AS id")).then(those).text(&ordered(&[(id, !down)], false));
             let size = u32::try_from(alike.len()).unwrap_or(self.size);
             found.extend(ids::<T>(&all(connection, query.then(window(size, skipped))).await?)?);
@@ -107,12 +107,12 @@ impl Stretch {
 }
 
 /// What was met on a walk.
-struct Passed<T> {
+struct Met<T> {
     id: T,
     value: Value,
 }
 
-impl<T: Id> Passed<T> {
+impl<T: Id> Met<T> {
     fn read(row: &Row) -> Result<Self> {
         Ok(Self { id: row.id("id")?, value: row.value("value")? })
     }
