@@ -8,8 +8,9 @@ use isobar_model::page::{ListRequest, Page, PageRequest};
 use sea_orm::ConnectionTrait;
 
 use super::devices::read;
-use super::lists::{Extent, Keys, Listing, Stretch, count, found, ids, in_order, window, within};
+use super::lists::{Extent, Keys, Listing, count, found, ids, in_order, window, within};
 use super::sql::{Dialect, Sql, all, one};
+use super::stretch::Stretch;
 use super::{Registry, db};
 use crate::error::Result;
 
@@ -33,6 +34,9 @@ const LISTING: Listing = Listing {
 };
 
 const LAST_ACTIVE: &str = "a.last_active";
+
+/// The columns with an index for either way, because very many devices are alike in them.
+const EITHER_WAY: &[&str] = &["coalesce(d.description, '')", LAST_ACTIVE, "d.status"];
 
 /// A search that finds no more devices than this takes them all at once.
 const FOUND_AT_ONCE_MAX: u32 = 500;
@@ -104,6 +108,7 @@ async fn walk(
     condition: Sql,
     stretch: Stretch,
 ) -> Result<Vec<DeviceId>> {
+    let has_either = keys.iter().any(|(column, _)| EITHER_WAY.contains(column));
     // The order by activity has its index beside the devices; that table has their ids too.
     let (table, keys): (_, Vec<_>) = if keys.iter().any(|(column, _)| *column == LAST_ACTIVE) {
         let there = |column: &'static str| if column == LAST_ACTIVE { "d.last_active" } else { column };
@@ -111,8 +116,11 @@ async fn walk(
     } else {
         ("devices", keys.to_vec())
     };
-    let query = Sql::new(format!("SELECT d.id AS id FROM {table} d {joined} WHERE ")).then(condition);
-    stretch.ids(connection, query, &keys).await
+    let from = Sql::new(format!(" FROM {table} d {joined} WHERE ")).then(condition);
+    if has_either {
+        return stretch.ids(connection, from, &keys).await;
+    }
+    stretch.walk(connection, from, &keys).await
 }
 
 /// From the organizations to their devices, sorted at the end.
@@ -123,8 +131,7 @@ async fn gather(
     search: Option<&str>,
     stretch: Stretch,
 ) -> Result<Vec<DeviceId>> {
-    let query = Sql::new("SELECT d.id AS id").then(gathered(connection, keys, scope, search));
-    stretch.ids(connection, query, keys).await
+    stretch.ids(connection, gathered(connection, keys, scope, search), keys).await
 }
 
 /// `CROSS JOIN` keeps SQLite to this order of the tables; PostgreSQL takes it as any other join.
@@ -186,7 +193,7 @@ async fn search(
         walk(connection, keys, "CROSS JOIN device_search s", condition, stretch).await?
     } else {
         let query = Sql::new(
-            "SELECT d.id AS id FROM device_search s CROSS JOIN devices d CROSS JOIN device_activity a \
+            " FROM device_search s CROSS JOIN devices d CROSS JOIN device_activity a \
              WHERE s.key = d.key AND a.key = d.key AND ",
         );
         stretch.ids(connection, query.then(matching), keys).await?
@@ -201,7 +208,7 @@ async fn sorted(
     among: &[DeviceId],
     stretch: Stretch,
 ) -> Result<Vec<DeviceId>> {
-    let query = Sql::new("SELECT d.id AS id FROM devices d JOIN device_activity a ON a.key = d.key WHERE d.id")
+    let from = Sql::new(" FROM devices d JOIN device_activity a ON a.key = d.key WHERE d.id")
         .among(Dialect::of(connection), among);
-    stretch.ids(connection, query, keys).await
+    stretch.ids(connection, from, keys).await
 }

@@ -14,6 +14,7 @@ use isobar_model::page::{ListRequest, PageRequest, SortKey};
 use sea_orm::ConnectionTrait;
 
 use super::sql::{Dialect, Row, Sql, all, one};
+use super::stretch::{Id, Stretch};
 use crate::error::{Result, StoreError};
 
 /// How a noun is listed.
@@ -38,14 +39,14 @@ pub(super) struct Listing {
 pub(super) struct Walk {
     /// The column of the organization that a row belongs to.
     pub(super) organization: &'static str,
-    /// The sorted columns that have an index over the whole table.
+    /// The sorted columns that have an index over the whole table: by the column, then by the id.
     pub(super) along: &'static [&'static str],
 }
 
 /// Rows that are read at a time, when the things that they make are kept.
 const ROWS_AT_ONCE: usize = 500;
 
-/// The keys of an order, and whether each descends.
+/// The keys of an order, and whether each descends; the last is the id.
 pub(super) type Keys = [(&'static str, bool)];
 
 /// What one step along an order costs, as against one row gathered and sorted: in microseconds, measured on SQLite
@@ -76,45 +77,6 @@ impl Extent {
     }
 }
 
-/// Where a page lies in its list, counted from the end that is nearer to it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stretch {
-    size: u32,
-    skipped: u64,
-    backwards: bool,
-}
-
-impl Stretch {
-    /// A page of a list of so many; none: it lies past the end.
-    pub(super) fn of(page: PageRequest, total: u64) -> Option<Self> {
-        let left = total.checked_sub(page.offset()).filter(|left| *left > 0)?;
-        let size = page.limit.min(u32::try_from(left).unwrap_or(u32::MAX));
-        let after = left - u64::from(size);
-        let backwards = after < page.offset();
-        Some(Self { size, skipped: after.min(page.offset()), backwards })
-    }
-
-    /// How many of the list lie between its nearer end and the far end of the page.
-    fn steps(&self) -> u64 {
-        self.skipped.saturating_add(u64::from(self.size))
-    }
-
-    /// The ids of a page, in order. `query` selects those of the whole list, as `id`.
-    pub(super) async fn ids<T: FromStr>(
-        &self,
-        connection: &impl ConnectionTrait,
-        query: Sql,
-        keys: &Keys,
-    ) -> Result<Vec<T>> {
-        let query = query.text(&ordered(keys, self.backwards)).then(window(self.size, self.skipped));
-        let mut found = ids(&all(connection, query).await?)?;
-        if self.backwards {
-            found.reverse();
-        }
-        Ok(found)
-    }
-}
-
 impl Listing {
     /// The keys of an order and the way of each. Only names of the table above become SQL.
     pub(super) fn keys(&self, sort: &[SortKey]) -> Result<Vec<(&'static str, bool)>> {
@@ -141,7 +103,7 @@ impl Listing {
     }
 
     /// The ids of a page, in order, and how many there are in the whole list.
-    pub(super) async fn page<T: FromStr>(
+    pub(super) async fn page<T: Id>(
         &self,
         connection: &impl ConnectionTrait,
         condition: Sql,
@@ -151,13 +113,13 @@ impl Listing {
         let matching = self.matching(connection, condition, request);
         let total = count(connection, matching.clone()).await?;
         let Some(stretch) = Stretch::of(request.page, total) else { return Ok((Vec::new(), total)) };
-        Ok((stretch.ids(connection, self.ids_of(matching), &keys).await?, total))
+        Ok((stretch.ids(connection, matching, &keys).await?, total))
     }
 
     /// The same for what belongs to a part of the tree, and meets a condition besides. It is found in one of two ways,
     /// whichever costs less: along the order, leaving out what lies elsewhere, or from the organizations of that part,
     /// sorting at the end.
-    pub(super) async fn page_within<T: FromStr>(
+    pub(super) async fn page_within<T: Id>(
         &self,
         connection: &impl ConnectionTrait,
         scope: &Scope,
@@ -174,25 +136,21 @@ impl Listing {
         let gathered = self.matching(connection, gathered, request);
         let extent = self.extent(connection, gathered.clone()).await?;
         let Some(stretch) = Stretch::of(request.page, extent.within) else { return Ok((Vec::new(), extent.within)) };
-        let query = if extent.walking_is_cheaper(&keys, &stretch) {
+        let ids = if extent.walking_is_cheaper(&keys, &stretch) {
             let dialect = Dialect::of(connection);
             let inside = extent.outside_left_out(dialect, scope, walk.organization).text(" AND ").then(condition);
             let from = Sql::new(format!(" FROM {} WHERE ", self.table));
-            self.ids_of(from.then(inside).then(self.narrowed(dialect, request)))
+            stretch.walk(connection, from.then(inside).then(self.narrowed(dialect, request)), &keys).await?
         } else {
-            self.ids_of(gathered)
+            stretch.ids(connection, gathered, &keys).await?
         };
-        Ok((stretch.ids(connection, query, &keys).await?, extent.within))
+        Ok((ids, extent.within))
     }
 
     /// `FROM` and `WHERE` of what meets a condition and the request.
     fn matching(&self, connection: &impl ConnectionTrait, condition: Sql, request: &ListRequest) -> Sql {
         let from = Sql::new(format!(" FROM {}{} WHERE ", self.table, self.joined));
         from.then(condition).then(self.narrowed(Dialect::of(connection), request))
-    }
-
-    fn ids_of(&self, from: Sql) -> Sql {
-        Sql::new(format!("SELECT {} AS id", self.id)).then(from)
     }
 
     async fn extent(&self, connection: &impl ConnectionTrait, matching: Sql) -> Result<Extent> {
@@ -219,15 +177,6 @@ impl Listing {
 pub(super) async fn count(connection: &impl ConnectionTrait, from: Sql) -> Result<u64> {
     let row = one(connection, Sql::new("SELECT count(*) AS total").then(from)).await?;
     row.map_or(Ok(0), |row| row.count("total"))
-}
-
-/// `ORDER BY` the keys, or the very reverse.
-fn ordered(keys: &Keys, reversed: bool) -> String {
-    let parts: Vec<_> = keys
-        .iter()
-        .map(|(column, descending)| format!("{column}{}", if *descending != reversed { " DESC" } else { "" }))
-        .collect();
-    format!(" ORDER BY {}", parts.join(", "))
 }
 
 /// The part of a list that is a page.
@@ -321,36 +270,4 @@ pub(super) async fn names_of(
     wanted.dedup();
     let query = Sql::new("SELECT id, name FROM organizations WHERE id").among(Dialect::of(connection), wanted);
     all(connection, query).await?.iter().map(|row| Ok((row.id("id")?, row.text("name")?))).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        /// From whichever end it is counted, a page is the same part of its list.
-        #[test]
-        fn a_page_is_the_same_from_either_end(total in 0_u64..300, page in 1_u64..40, limit in 1_u32..60) {
-            let list: Vec<u64> = (0..total).collect();
-            let wanted: Vec<u64> =
-                list.chunks(limit as usize).nth(page as usize - 1).map(<[u64]>::to_vec).unwrap_or_default();
-            let found = Stretch::of(PageRequest { page, limit }, total).map(|stretch| {
-                let mut way = list.clone();
-                if stretch.backwards {
-                    way.reverse();
-                }
-                let mut found: Vec<u64> =
-                    way.into_iter().skip(stretch.skipped as usize).take(stretch.size as usize).collect();
-                if stretch.backwards {
-                    found.reverse();
-                }
-                // It is the nearer end.
-                assert!(stretch.steps() <= total.div_ceil(2) + u64::from(limit));
-                found
-            });
-            prop_assert_eq!(found.unwrap_or_default(), wanted);
-        }
-    }
 }

@@ -29,6 +29,7 @@ mod settings;
 mod sign_ins;
 mod specifications;
 mod sql;
+mod stretch;
 mod upkeep;
 mod usage;
 mod users;

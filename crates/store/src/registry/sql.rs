@@ -136,6 +136,12 @@ impl Sql {
         self
     }
 
+    /// A value that was read from a row.
+    pub(super) fn again(mut self, value: Value) -> Self {
+        self.values.push(value);
+        self.text("?")
+    }
+
     /// `VALUES` and as many rows of so many places, to be bound one after the other.
     pub(super) fn values(self, rows: usize, columns: usize) -> Self {
         let row = format!("({})", vec!["?"; columns].join(", "));
@@ -360,6 +366,14 @@ impl Row {
     pub(super) fn count(&self, column: &str) -> Result<u64> {
         let number: i64 = self.get(column)?;
         u64::try_from(number).map_err(|_| StoreError::Damaged(format!("column {column}: {number} is no count")))
+    }
+
+    /// A number or a text, as it can be bound [again](Sql::again).
+    pub(super) fn value(&self, column: &str) -> Result<Value> {
+        match self.0.try_get_by::<i64, _>(column) {
+            Ok(number) => Ok(Value::BigInt(Some(number))),
+            Err(_) => self.text(column).map(|text| Value::String(Some(text))),
+        }
     }
 
     pub(super) fn truth(&self, column: &str) -> Result<bool> {

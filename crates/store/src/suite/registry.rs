@@ -131,6 +131,7 @@ macro_rules! registry_scenes {
             a_tag_is_provisioned_once
             a_thousand_devices_are_provisioned_at_once
             device_pages_are_exact_in_every_order
+            user_pages_are_exact_in_every_order
             pages_are_the_same_from_either_end
             device_searches_are_exact_however_much_they_find
             a_search_is_literal_and_without_case

@@ -9,9 +9,10 @@ use isobar_model::organization::Organization;
 use isobar_model::page::{ListRequest, Page, PageRequest};
 use isobar_model::role::Role;
 use isobar_model::status::Status;
+use isobar_model::user::User;
 use uuid::Uuid;
 
-use super::given::{self, at, fetched, json, lists, lists_all, may, search, sorted};
+use super::given::{self, at, fetched, json, lists, lists_all, may, page, search, sorted};
 use crate::error::StoreError;
 use crate::registry::{DeviceReport, Registry};
 
@@ -258,6 +259,50 @@ async fn crowd(r: &Registry) -> Vec<Organization> {
         }
     }
     tree
+}
+
+/// Every page of users in every order, either way, is what a plain sort gives: whether few are alike in it, or all.
+pub async fn user_pages_are_exact_in_every_order(r: &Registry) {
+    let tree = crowd(r).await;
+    let branches = [lists_all(), lists(&tree[3].lineage, None)];
+    let everybody = r.user_list(&branches[0], &page(1, 10_000)).await.unwrap().items;
+    let active = everybody.iter().step_by(5).zip(0..);
+    let touched: Vec<_> = active.map(|(user, number)| (user.id, at(number % 4))).collect();
+    r.users_touch(&touched).await.unwrap();
+    type Order = fn(&User, &User) -> Ordering;
+    let orders: [(&str, &str, Order); 9] = [
+        ("username", "-username", |a, b| a.username.cmp(&b.username)),
+        ("email", "-email", |a, b| a.email.cmp(&b.email)),
+        ("firstName", "-firstName", |a, b| a.first_name.cmp(&b.first_name)),
+        ("lastName", "-lastName", |a, b| a.last_name.cmp(&b.last_name)),
+        ("company", "-company", |a, b| a.company.cmp(&b.company)),
+        ("role", "-role", |a, b| a.role.cmp(&b.role)),
+        ("createdAt", "-createdAt", |a, b| a.created_at.cmp(&b.created_at)),
+        ("updatedAt", "-updatedAt", |a, b| a.updated_at.cmp(&b.updated_at)),
+        ("lastActive", "-lastActive", |a, b| a.last_active.cmp(&b.last_active)),
+    ];
+    for pass in &branches {
+        let mut users = r.user_list(pass, &page(1, 10_000)).await.unwrap().items;
+        assert!(!users.is_empty());
+        for (up, down, order) in orders {
+            users.sort_by(|a, b| order(a, b).then(a.id.cmp(&b.id)));
+            hold_pages(r, pass, up, &users).await;
+            users.sort_by(|a, b| order(b, a).then(a.id.cmp(&b.id)));
+            hold_pages(r, pass, down, &users).await;
+        }
+    }
+}
+
+/// Holds the pages of an order, of one size that cuts through what is alike and one that hardly does.
+async fn hold_pages(r: &Registry, pass: &CanList, order: &str, users: &[User]) {
+    for limit in [9, 50] {
+        for (page, wanted) in (1..).zip(users.chunks(limit as usize)) {
+            let request = ListRequest { page: PageRequest { page, limit }, ..sorted(&[order]) };
+            let found = r.user_list(pass, &request).await.unwrap();
+            assert_eq!(found.total, users.len() as u64);
+            assert_eq!(found.items, wanted, "page {page} of {limit}, {order}");
+        }
+    }
 }
 
 /// The ids of a page, and how many there are in all.
