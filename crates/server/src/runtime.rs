@@ -42,13 +42,13 @@ pub fn raise_file_limit() {
     }
 }
 
-/// Keeps huge pages out of the process's memory: a huge page of which one block is in use counts in full, and the kernel
+/// Keeps huge pages out of the process's memory: one of which a single block is in use counts in full, and the kernel
 /// joins small pages into huge ones even where most of them were never touched. With them an idle server takes half as
-/// much again, and events cost it no less.
+/// much again.
 pub fn refuse_huge_pages() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
-        tracing::debug!(%error, "memory may come in huge pages: an idle server takes more of it");
+        tracing::debug!(%error, "memory may come in huge pages: an idle server may take more of it");
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the real binary takes, as the kernel counts it. A server that has nothing to do takes little of its own. A list
-//! of as many items as there can be costs less memory than its answer held twice: of a server started anew for each list,
-//! the most that it ever took.
+//! of as many items as there can be costs less memory than its answer held twice: of a server started anew for each
+//! list, the most that it ever took.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
