@@ -42,6 +42,16 @@ pub fn raise_file_limit() {
     }
 }
 
+/// Keeps huge pages out of the process's memory: one of which a single block is in use counts in full, and the kernel
+/// joins small pages into huge ones even where most of them were never touched. With them an idle server takes half as
+/// much again.
+pub fn refuse_huge_pages() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
+        tracing::debug!(%error, "memory may come in huge pages: an idle server may take more of it");
+    }
+}
+
 /// Gives freed memory back to the system every now and then. The allocator does it when more is asked for, which a
 /// process that has become idle does not do: it would hold what its busiest moment took.
 pub async fn tidy_memory() {

@@ -15,7 +15,7 @@ use crate::config::{self, Settings};
 use crate::folder::DataFolder;
 use crate::stores::Stores;
 use crate::upkeep::control::Control;
-use crate::{Failure, logging, runtime};
+use crate::{Failure, allocator, logging, runtime};
 
 /// Sets the first administrator's password.
 const ADMIN_PASSWORD_VARIABLE: &str = "ISOBAR_ADMIN_PASSWORD";
@@ -28,6 +28,7 @@ const LAST_THREADS: Duration = Duration::from_secs(5);
 pub fn run(flags: &config::Flags) -> Result<(), Failure> {
     let settings = config::load(flags)?.settings;
     logging::start(&settings.log);
+    runtime::refuse_huge_pages();
     runtime::raise_file_limit();
     let folder = DataFolder::take(&settings.data)?;
     let runtime = runtime::start(settings.http.threads)?;
@@ -47,7 +48,6 @@ async fn serve(settings: &Settings, folder: &DataFolder) -> Result<(), Failure> 
     let address = listener.local_addr()?;
     let stores = Stores::open(settings).await?;
     let metrics = isobar_http::prometheus()?.install_recorder()?;
-    tokio::spawn(runtime::tidy_memory());
     let Started { hub, first_password } = Hub::start(Parts {
         registry: stores.registry.clone(),
         telemetry: stores.telemetry.clone(),
@@ -63,6 +63,9 @@ async fn serve(settings: &Settings, folder: &DataFolder) -> Result<(), Failure> 
         Control::open(&settings.data).map(|control| tokio::spawn(control.serve(settings.clone(), stores.clone())));
     // Whoever reads that we are ready may tell us to stop in the next moment.
     let stop = runtime::StopSignals::catch()?;
+    // The first password's hash took more than the idle server will.
+    allocator::tidy();
+    tokio::spawn(runtime::tidy_memory());
     announce(address, first_password.as_deref())?;
     let served = isobar_http::serve(listener, app, stop.wait()).await;
     if let Some(control) = control {
