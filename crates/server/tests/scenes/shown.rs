@@ -89,7 +89,7 @@ async fn whoever_asks_first_after_a_crash_sees_what_the_registry_had_not_been_to
             for n in 1..=LEFT {
                 let work = json!({"device": id, "status": n % 4 + 1, "meta": [["n", n.to_string()]]});
                 let pass = access::system(device, "a scene leaves work");
-                let mut commit = || Commit { outbox: vec![work.to_string().into()], ..Commit::default() };
+                let commit = || Commit { outbox: vec![work.to_string().into()], ..Commit::default() };
                 telemetry.run(&pass, None, Timestamp::default(), &mut |_| commit()).await.unwrap();
             }
         })
