@@ -91,19 +91,19 @@ pub struct Options {
     /// road: numbers of connections
     #[arg(long, value_delimiter = ',', default_value = "64,256,1024")]
     connections: Vec<usize>,
-    /// road, device, designs: rounds, of which the median counts
+    /// road, device, designs: rounds, of which the median counts; start: kills, of which the slowest restart counts
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// road, device, designs, start: seconds of a round
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// road, device, designs, start: devices
+    /// road, device, designs: devices; start: devices that post until the server is killed
     #[arg(long, default_value_t = 1_000)]
     devices: usize,
-    /// flat: devices
+    /// flat, reads, delete, start: devices
     #[arg(long, default_value_t = 100_000)]
     flat_devices: usize,
-    /// flat: events
+    /// flat, reads, delete, start: events that are stored first
     #[arg(long, default_value_t = 10_000_000)]
     flat_events: usize,
     /// reads, delete: values in the long series

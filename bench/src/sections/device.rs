@@ -56,7 +56,7 @@ pub async fn measure(options: &Options, page: &Page) -> Result<(), Failure> {
     writeln!(
         table,
         "\nMedians of {} alternating rounds of {} s over {LOAD_CONNECTIONS} connections; {} devices in turns, answers of {bytes} bytes; \
-         both servers have {} thread(s) for HTTP; no rate limit.",
+         both servers have {} thread(s) for HTTP; rate windows are counted.",
         options.rounds,
         options.seconds,
         grouped(devices.len() as f64),

@@ -11,11 +11,12 @@ use crate::{Failure, Options, Section, load};
 /// Rates are taken for so many parts.
 const PARTS: usize = 10;
 
-pub async fn measure(options: &Options, page: &Page, house: &House, devices: &[Device]) -> Result<(), Failure> {
+/// Answers how many events are there afterwards.
+pub async fn measure(options: &Options, page: &Page, house: &House, devices: &[Device]) -> Result<usize, Failure> {
     let part = options.flat_events.div_ceil(PARTS);
     let outcome = load::post(&house.server.address, devices, options.flat_events, LOAD_CONNECTIONS, part).await?;
     if !options.includes(Section::Flat) {
-        return Ok(());
+        return Ok(outcome.acknowledged);
     }
     let rates: Vec<f64> = outcome.marks.iter().map(|took| part as f64 / took.as_secs_f64()).collect();
     let (Some(first), Some(last)) = (rates.first(), rates.last()) else { return Err("no rates".into()) };
@@ -40,5 +41,6 @@ pub async fn measure(options: &Options, page: &Page, house: &House, devices: &[D
         size_of(house.path()) as f64 / outcome.acknowledged.max(1) as f64,
         megabytes(house.server.memory()?)
     )?;
-    page.put("flat", &table)
+    page.put("flat", &table)?;
+    Ok(outcome.acknowledged)
 }

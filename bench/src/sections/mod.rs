@@ -68,11 +68,12 @@ pub async fn run(options: &Options, page: &Page) -> Result<(), Failure> {
     if options.includes(Section::Road) {
         road::measure(options, page).await?;
     }
-    if [Section::Flat, Section::Reads, Section::Delete].into_iter().any(|section| options.includes(section)) {
+    let crowded = [Section::Flat, Section::Reads, Section::Delete, Section::Start];
+    if crowded.into_iter().any(|section| options.includes(section)) {
         let mut house = House::build(options).await?;
         let devices = house.devices(options.flat_devices).await?;
-        // Reads and deletes are measured among as many events as the flat section leaves behind.
-        flat::measure(options, page, &house, &devices).await?;
+        // Reads, deletes and restarts are measured among as many events as the flat section leaves behind.
+        let stored = flat::measure(options, page, &house, &devices).await?;
         if options.includes(Section::Reads) || options.includes(Section::Delete) {
             let device = house.long_series(options.series).await?;
             if options.includes(Section::Reads) {
@@ -82,7 +83,10 @@ pub async fn run(options: &Options, page: &Page) -> Result<(), Failure> {
                 delete::measure(options, page, &mut house, &device).await?;
             }
         }
-        house.server.stop().await?;
+        match options.includes(Section::Start) {
+            true => start::measure(options, page, house, &devices, stored).await?,
+            false => drop(house.server.stop().await?),
+        }
     }
     if options.includes(Section::Lists) {
         lists::measure(options, page).await?;
@@ -98,9 +102,6 @@ pub async fn run(options: &Options, page: &Page) -> Result<(), Failure> {
     }
     if options.includes(Section::Designs) {
         designs::measure(options, page).await?;
-    }
-    if options.includes(Section::Start) {
-        start::measure(options, page).await?;
     }
     Ok(())
 }

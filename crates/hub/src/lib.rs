@@ -202,9 +202,9 @@ impl Hub {
         };
         let hub = Hub(Arc::new(inner));
         let first_password = hub.found_first_administrator().await?;
-        let place = hub.drain_outbox().await?;
+        hub.expect_left_work().await?;
         let counted = hub.usage_begins().await?;
-        hub.spawn(|hub, stop| async move { hub.run_outbox(place, stop).await });
+        hub.spawn(|hub, stop| async move { hub.run_outbox(stop).await });
         hub.spawn(|hub, stop| async move { hub.run_activity(stop).await });
         hub.spawn(move |hub, stop| async move { hub.run_usage(counted, stop).await });
         hub.spawn(|hub, stop| async move { hub.run_retention(stop).await });

@@ -189,7 +189,7 @@ impl Outbox {
 
 /// How far the work has come.
 #[derive(Default)]
-pub(crate) struct Place {
+struct Place {
     /// The newest entry that was done. An older one must not be done again after it: it would bring the past back.
     after: u64,
     /// Entries that are done and still in the store. They leave it in their order, so that whatever is found there
@@ -198,15 +198,21 @@ pub(crate) struct Place {
 }
 
 impl Hub {
-    /// Does what an earlier process left. Where the work that comes begins.
-    pub(crate) async fn drain_outbox(&self) -> Result<Place> {
-        let mut place = Place::default();
-        while self.work_off(&mut place).await.told()? {}
-        Ok(place)
+    /// Expects what an earlier process left: it is done with what comes, and whoever must know what it changes waits for it.
+    /// There may be much of it, and the platform is not late because of it.
+    pub(crate) async fn expect_left_work(&self) -> Result<()> {
+        let mut after = 0;
+        loop {
+            let entries = self.0.telemetry.outbox(after, BATCH).await.told()?;
+            let Some(last) = entries.last() else { return Ok(()) };
+            after = last.number;
+            entries.iter().for_each(|entry| self.0.outbox.expect(entry.device));
+        }
     }
 
     /// Does work as it comes.
-    pub(crate) async fn run_outbox(self, mut place: Place, mut stop: watch::Receiver<bool>) {
+    pub(crate) async fn run_outbox(self, mut stop: watch::Receiver<bool>) {
+        let mut place = Place::default();
         let mut retry = RETRY_FIRST;
         loop {
             match self.work_off(&mut place).await {

@@ -118,10 +118,19 @@ fn noise(seed: u64) -> String {
 
 /// Bytes of all tables in a store's folder.
 fn table_bytes(folder: &tempfile::TempDir) -> u64 {
+    bytes_of(folder, "sst")
+}
+
+/// Bytes of the write-ahead log, with the files of it that are kept to be written again.
+fn log_bytes(folder: &tempfile::TempDir) -> u64 {
+    bytes_of(folder, "log")
+}
+
+fn bytes_of(folder: &tempfile::TempDir, kind: &str) -> u64 {
     let files = std::fs::read_dir(folder.path()).unwrap().map(Result::unwrap);
-    let tables = files.filter(|file| file.path().extension().is_some_and(|extension| extension == "sst"));
+    let files = files.filter(|file| file.path().extension().is_some_and(|extension| extension == kind));
     // A file may go between its name and its size.
-    tables.filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum()
+    files.filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -212,5 +221,68 @@ async fn a_page_beyond_what_one_pass_keeps_is_exact() {
         let ends: Vec<_> = found.iter().map(|text| text[text.len() - 5..text.len() - 2].to_owned()).collect();
         let first = (number - 1) * 10;
         assert_eq!((ends, total), ((first..first + 10).map(|n| format!("{n:03}")).collect(), 200));
+    }
+}
+
+/// A run that stores so many values that do not compress.
+fn storing_noise(event: i64, values: u64) -> Commit {
+    let payloads: Vec<_> = (0..values).map(|n| noise(event as u64 * values + n)).collect();
+    let values: Vec<_> = payloads.iter().map(|payload| ("log", payload.as_str())).collect();
+    given::storing(id(event), &values)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_start_must_replay_does_not_grow_with_what_is_written() {
+    const LOG_BYTES: u64 = 1 << 20;
+    /// Files of the log that a look may find: one that is written, one whose rows become tables, four to be written again;
+    /// and as much again, for writing goes on while tables are made.
+    const LOG_FILES_MAX: u64 = 12;
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::open(folder.path(), Options { wal_bytes: LOG_BYTES, ..Options::default() }).unwrap();
+    let (device, quiet) = (given::device(), given::device());
+    // A family that hardly ever gets a row must not keep the log of all others.
+    given::run(&store, &quiet, given::sending(id(0), "out", "1", None)).await;
+    let mut most = 0;
+    for n in 0..400 {
+        given::run(&store, &device, storing_noise(n, 10)).await;
+        most = most.max(log_bytes(&folder));
+    }
+    let written = table_bytes(&folder);
+    assert!(written > 2 * LOG_FILES_MAX * LOG_BYTES, "{written}");
+    assert!(most < LOG_FILES_MAX * LOG_BYTES, "{most} of {written}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_long_log_holds_is_there_after_a_crash() {
+    const EVENTS: u64 = 60;
+    let folder = tempfile::tempdir().unwrap();
+    let (device, emptied, forgotten) = (given::device(), given::device(), given::device());
+    for round in 1..=2 {
+        let store = open(&folder);
+        for n in 0..EVENTS {
+            for each in [&device, &emptied, &forgotten] {
+                let mut commit = storing_noise(n as i64, 10);
+                commit.queue = given::sending(id(n as i64), "out", "1", None).queue;
+                commit.states = vec![("count".into(), bytes::Bytes::copy_from_slice(&n.to_be_bytes()))];
+                commit.outbox = vec![bytes::Bytes::from_static(b"mail")];
+                given::run(&store, each, commit).await;
+            }
+        }
+        store.series_delete(&emptied, None).await.unwrap();
+        store.forget(&forgotten).await.unwrap();
+        let before = table_bytes(&folder);
+        assert!(log_bytes(&folder) > 8 << 20, "{}", log_bytes(&folder));
+        drop(store);
+        let store = open(&folder);
+        assert!(table_bytes(&folder) > before);
+        assert_eq!(given::texts(&store, &device, "log", ValueQuery::default()).await.1, 10 * EVENTS * round);
+        let waiting = store.queue_peek(&device.reading(), queued(10_000, 0)).await.unwrap();
+        assert_eq!(waiting.len() as u64, EVENTS * round);
+        assert_eq!(store.outbox(0, 10_000).await.unwrap().len() as u64, 3 * EVENTS * round);
+        assert!(store.series(&emptied.reading()).await.unwrap().is_empty());
+        assert_eq!(given::history(&store, &emptied.reading()).await.total, EVENTS * round);
+        assert_eq!(given::history(&store, &forgotten.reading()).await.total, 0);
+        assert_eq!(store.examine().await.unwrap().faults, Vec::<String>::new());
+        store.close().await.unwrap();
     }
 }

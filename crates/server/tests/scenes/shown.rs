@@ -1,5 +1,8 @@
 //! What a device shows is never older than what somebody was told of, however often it was looked at before.
 
+use isobar_model::access;
+use isobar_model::time::Timestamp;
+use isobar_store::telemetry::{Commit, Telemetry as _};
 use serde_json::{Value, json};
 
 use crate::support::designs::to_with;
@@ -66,4 +69,32 @@ async fn a_device_shows_what_the_registry_cannot_be_told_yet(app: &TestApp) {
     let renamed = ana.put(&device.url(), json!({"name": "freezer", "projectUuid": project})).await.ok();
     assert_eq!(shown(&renamed), (json!(3), json!(6)));
     assert_eq!(shown(&ana.get(&device.url()).await.ok()), (json!(3), json!(6)));
+}
+
+#[tokio::test]
+async fn whoever_asks_first_after_a_crash_sees_what_the_registry_had_not_been_told() {
+    /// Runs whose work an earlier process left.
+    const LEFT: u8 = 200;
+    let app = TestApp::start().await;
+    let (url, jwt) = {
+        let ana = app.developer("ana").await;
+        let device = ana.creates_device_of(&ana.designs(state()).await, "fridge").await;
+        device.posts("reading", json!({"n": 1})).await.created();
+        (device.url(), ana.jwt)
+    };
+    let id = url.rsplit('/').next().unwrap();
+    let (device, _) = app.registry().device_placement(id.parse().unwrap()).await.unwrap().unwrap();
+    let app = app
+        .restart_after(async |telemetry| {
+            for n in 1..=LEFT {
+                let work = json!({"device": id, "status": n % 4 + 1, "meta": [["n", n.to_string()]]});
+                let pass = access::system(device, "a scene leaves work");
+                let commit = || Commit { outbox: vec![work.to_string().into()], ..Commit::default() };
+                telemetry.run(&pass, None, Timestamp::default(), &mut |_| commit()).await.unwrap();
+            }
+        })
+        .await;
+    let shown = app.send(app.request(reqwest::Method::GET, &url).bearer_auth(&jwt)).await.ok();
+    assert_eq!((&shown["statusInt"], &shown["meta"]["n"]), (&json!(LEFT % 4 + 1), &json!(LEFT)));
+    app.end().await;
 }

@@ -121,6 +121,17 @@ impl TestApp {
         self
     }
 
+    /// As [`TestApp::restart`]; in between, something is done to the telemetry of the server that rests.
+    pub async fn restart_after(mut self, meanwhile: impl AsyncFnOnce(&Embedded)) -> Self {
+        halt(self.running).await;
+        let telemetry = open_telemetry(&self.settings, &self.folder);
+        meanwhile(&telemetry).await;
+        telemetry.close().await.unwrap();
+        drop(telemetry);
+        (self.running, self.address) = run(&self.settings, &self.folder, self.database.as_ref(), &self.clock).await;
+        self
+    }
+
     /// Stops the server and removes what it kept.
     pub async fn end(self) {
         halt(self.running).await;
@@ -264,13 +275,7 @@ async fn run(
 ) -> (Running, SocketAddr) {
     let file = format!("sqlite:{}", folder.path().join("registry.db").display());
     let registry = Registry::open(database.map_or(&file, |database| &database.address)).await.unwrap();
-    let options = Options {
-        queue_max_events: settings.queue_max_events,
-        cache_bytes: 4 << 20,
-        memtable_bytes: 8 << 20,
-        ..Options::default()
-    };
-    let telemetry = Arc::new(Embedded::open(&folder.path().join("telemetry"), options).unwrap());
+    let telemetry = Arc::new(open_telemetry(settings, folder));
     let parts = Parts {
         registry: registry.clone(),
         telemetry: telemetry.clone(),
@@ -291,6 +296,16 @@ async fn run(
         isobar_http::serve(listener, app, told).await.unwrap();
     });
     (Running { hub, registry, telemetry, stop, served }, address)
+}
+
+fn open_telemetry(settings: &TestSettings, folder: &TempDir) -> Embedded {
+    let options = Options {
+        queue_max_events: settings.queue_max_events,
+        cache_bytes: 4 << 20,
+        memtable_bytes: 8 << 20,
+        ..Options::default()
+    };
+    Embedded::open(&folder.path().join("telemetry"), options).unwrap()
 }
 
 async fn halt(running: Running) {

@@ -11,6 +11,7 @@ use rocksdb::{
 
 use super::Options;
 use super::keys::{self, Family};
+use super::replay;
 use super::rows::{damaged, failed, read_timeline};
 use crate::error::{Result, StoreError};
 
@@ -22,6 +23,11 @@ const OPEN_FILES_MAX: i32 = 256;
 /// Log files of RocksDB itself, and the bytes of each.
 const LOG_FILES_MAX: usize = 4;
 const LOG_FILE_BYTES_MAX: usize = 4 * MIB;
+/// Tables of memtables that are compacted together.
+const LEVEL_ZERO_FILES: i32 = 8;
+/// So many of them hold up whoever writes, and so many stop them.
+const LEVEL_ZERO_FILES_SLOW: i32 = 32;
+const LEVEL_ZERO_FILES_STOP: i32 = 48;
 /// A file that holds so many removals among so many neighbouring rows is compacted early.
 pub const REMOVALS_MIN: usize = 1_024;
 const REMOVALS_AMONG: usize = 4_096;
@@ -39,9 +45,11 @@ pub struct Cutoffs {
 pub fn open(path: &Path, options: &Options, cutoffs: &Arc<Cutoffs>) -> Result<DB> {
     std::fs::create_dir_all(path).map_err(StoreError::unavailable)?;
     let cache = Cache::new_lru_cache(options.cache_bytes);
-    let families = Family::ALL
-        .map(|family| ColumnFamilyDescriptor::new(family.name(), family_options(family, options, &cache, cutoffs)));
-    let db = DB::open_cf_descriptors(&database_options(options), path, families).map_err(failed)?;
+    let (database, family) =
+        (database_options(options), |family: Family| family_options(family, options, &cache, cutoffs));
+    replay::log_to_tables(path, &database, family)?;
+    let families = Family::ALL.map(|each| ColumnFamilyDescriptor::new(each.name(), family(each)));
+    let db = DB::open_cf_descriptors(&database, path, families).map_err(failed)?;
     check_format(&db)?;
     let cutoff = meta(&db, keys::META_CUTOFF)?.unwrap_or(0);
     cutoffs.history.store(i64::from_be_bytes(cutoff.to_be_bytes()), Ordering::Release);
@@ -87,6 +95,10 @@ fn family_options(family: Family, options: &Options, cache: &Cache, cutoffs: &Ar
     rows.set_compression_type(DBCompressionType::Lz4);
     rows.set_level_compaction_dynamic_level_bytes(true);
     rows.set_max_write_buffer_number(4);
+    // The bound of the log makes the tables of memtables small: several of them are worth a compaction.
+    rows.set_level_zero_file_num_compaction_trigger(LEVEL_ZERO_FILES);
+    rows.set_level_zero_slowdown_writes_trigger(LEVEL_ZERO_FILES_SLOW);
+    rows.set_level_zero_stop_writes_trigger(LEVEL_ZERO_FILES_STOP);
     let large = matches!(family, Family::History | Family::Timeline | Family::Values);
     rows.set_write_buffer_size(if large { options.memtable_bytes / 3 } else { options.memtable_bytes / 12 });
     rows.set_target_file_size_base(if large { 64 * MIB as u64 } else { 16 * MIB as u64 });

@@ -16,6 +16,7 @@ mod live;
 mod load;
 mod queue;
 mod reclaim;
+mod replay;
 mod rows;
 mod scan;
 mod seek;
@@ -63,7 +64,8 @@ pub struct Options {
     pub cache_bytes: usize,
     /// Bytes of all memtables together.
     pub memtable_bytes: usize,
-    /// Bytes of write-ahead log that a start may have to replay.
+    /// Bytes of the write-ahead log after which everything in memory is written to tables. A start after a crash replays
+    /// little more.
     pub wal_bytes: u64,
     /// Bytes of devices' states in memory.
     pub device_bytes: usize,
@@ -75,7 +77,7 @@ impl Default for Options {
             queue_max_events: 10_000,
             cache_bytes: 96 << 20,
             memtable_bytes: 192 << 20,
-            wal_bytes: 256 << 20,
+            wal_bytes: 48 << 20,
             device_bytes: 150 << 20,
         }
     }
