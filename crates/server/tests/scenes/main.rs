@@ -8,6 +8,7 @@ mod at_once;
 mod bad_input;
 mod bounds;
 mod calls;
+mod cases;
 mod code;
 mod conformance;
 mod data;
