@@ -44,6 +44,7 @@ mod settings;
 mod settings_bulk;
 mod shown;
 mod statuses;
+mod stream_ends;
 mod streams;
 mod support;
 mod usage;
