@@ -20,6 +20,7 @@ mod dry_runs;
 mod events;
 mod exports;
 mod expressions;
+mod health;
 mod images;
 mod intervals;
 mod locations;
