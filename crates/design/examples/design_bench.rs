@@ -3,36 +3,19 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement for people")]
 
+#[path = "../tests/stand/mod.rs"]
+mod stand;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use isobar_design::{DeviceView, EventView, Memory, Plan, Trigger, run};
-use isobar_model::ids::{DeviceId, EventId, OrganizationId};
-use isobar_model::json::RawJson;
-use isobar_model::status::Status;
+use isobar_design::{DeviceView, Plan, Trigger, run};
+use stand::{Nothing, device, event, raw};
 
-const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 /// How long each design runs.
 const TIME: Duration = Duration::from_millis(500);
 /// Eleven bytes as weather stations send them, read in the usual way.
 const CODEC: &str = include_str!("../tests/codecs/weather/codec.js");
-
-struct Nothing;
-
-impl Memory for Nothing {
-    fn last(&self, _element: &str) -> Option<RawJson> {
-        None
-    }
-
-    fn state(&self, _element: &str) -> Option<Bytes> {
-        None
-    }
-}
-
-fn raw(text: &str) -> RawJson {
-    RawJson::check(Bytes::copy_from_slice(text.as_bytes())).unwrap()
-}
 
 /// Runs a design with one element behind its deviceEvent, again and again.
 fn measure(what: &str, element: &str, ability: &str, payload: &str) {
@@ -43,18 +26,10 @@ fn measure(what: &str, element: &str, ability: &str, payload: &str) {
         r#"{{"cloud":{{"elements":{{"in":{{"type":"deviceEvent","triggers":{{"eventReceived":[{{"element":"e","ability":"{ability}"}}]}}}},"e":{element}}}}}}}"#
     );
     let plan = Plan::compile(&raw(&planes).tree()).unwrap();
-    let device = DeviceView {
-        id: ID.parse::<DeviceId>().unwrap(),
-        name: "bench".to_owned(),
-        organization: ID.parse::<OrganizationId>().unwrap(),
-        meta: raw("{}"),
-        status: Status::Good,
-        settings: vec![(Arc::from("none"), raw("1"))],
-    };
+    let device = DeviceView { settings: vec![(Arc::from("none"), raw("1"))], ..device() };
     let payload = raw(payload);
-    let (id, tree) = (ID.parse::<EventId>().unwrap(), payload.tree());
-    let received_at = "2026-03-04T05:06:07.089Z".parse().unwrap();
-    let event = EventView { id, element: "in", received_at, payload: &payload, tree: &tree };
+    let tree = payload.tree();
+    let event = event("in", &payload, &tree);
     let one = || run(&plan, Trigger::DeviceEvent { element: "in" }, &event, &device, &Nothing);
     let outcome = one();
     assert!(outcome.errors.is_empty(), "{what}: {:?}", outcome.errors);

@@ -3,35 +3,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail with the test")]
 
+mod stand;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use bytes::Bytes;
-use isobar_design::{DeviceView, Effect, EventView, Memory, Plan, Trigger, run};
-use isobar_model::ids::{DeviceId, EventId, OrganizationId};
+use isobar_design::{Effect, Plan, Trigger, run};
 use isobar_model::json::{RawJson, equal};
-use isobar_model::status::Status;
 use serde_json::{Value, json};
-
-const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
-const RECEIVED_AT: &str = "2026-03-04T05:06:07.089Z";
-
-struct Nothing;
-
-impl Memory for Nothing {
-    fn last(&self, _element: &str) -> Option<RawJson> {
-        None
-    }
-
-    fn state(&self, _element: &str) -> Option<Bytes> {
-        None
-    }
-}
-
-fn raw(text: &str) -> RawJson {
-    RawJson::check(Bytes::copy_from_slice(text.as_bytes())).unwrap()
-}
+use stand::{Nothing, device, event, raw};
 
 fn plan(code: &str) -> Result<Plan, String> {
     let planes = json!({"cloud": {"elements": {
@@ -44,19 +25,10 @@ fn plan(code: &str) -> Result<Plan, String> {
 
 /// What the codec makes of an example; or why it fails.
 fn decode(plan: &Plan, example: &Value) -> Result<RawJson, String> {
-    let device = DeviceView {
-        id: ID.parse::<DeviceId>().unwrap(),
-        name: "sensor".to_owned(),
-        organization: ID.parse::<OrganizationId>().unwrap(),
-        meta: raw("{}"),
-        status: Status::None,
-        settings: Vec::new(),
-    };
     let payload = raw(&json!({"fPort": example["fPort"], "bytes": example["bytes"]}).to_string());
-    let (id, tree) = (ID.parse::<EventId>().unwrap(), payload.tree());
-    let received_at = RECEIVED_AT.parse().unwrap();
-    let event = EventView { id, element: "in", received_at, payload: &payload, tree: &tree };
-    let outcome = run(plan, Trigger::DeviceEvent { element: "in" }, &event, &device, &Nothing);
+    let tree = payload.tree();
+    let event = event("in", &payload, &tree);
+    let outcome = run(plan, Trigger::DeviceEvent { element: "in" }, &event, &device(), &Nothing);
     match (outcome.effects.as_slice(), outcome.errors.as_slice()) {
         ([Effect::Store { value, .. }], []) => Ok(value.clone()),
         (_, errors) => Err(format!("{errors:?}")),

@@ -3,23 +3,19 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test's helpers fail with the test")]
 
+mod stand;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use isobar_design::{DeviceView, Effect, EventView, Memory, Outcome, Plan, Trigger, run};
-use isobar_model::ids::{DeviceId, EventId, OrganizationId};
 use isobar_model::json::{RawJson, equal};
-use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 use serde_json::{Value, json};
+use stand::raw;
 
 const PAGE: &str = include_str!("../../../docs/design-language.md");
-const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
-
-fn raw(text: &str) -> RawJson {
-    RawJson::check(Bytes::copy_from_slice(text.as_bytes())).unwrap()
-}
 
 /// What is between two marks, each time.
 fn between<'p>(page: &'p str, begins: &'p str, ends: &'p str) -> impl Iterator<Item = &'p str> {
@@ -42,24 +38,19 @@ impl Memory for Left {
 /// The device of the page.
 fn device() -> DeviceView {
     DeviceView {
-        id: ID.parse::<DeviceId>().unwrap(),
-        name: "Fridge 1".to_owned(),
-        organization: ID.parse::<OrganizationId>().unwrap(),
         meta: raw(r#"{"site":"north"}"#),
-        status: Status::Good,
         settings: vec![(Arc::from("label"), raw(r#""left""#))],
+        ..stand::device()
     }
 }
 
 /// Posts `payload` to the element `in` of the device of the page.
 fn post(elements: &Value, payload: &str) -> Outcome {
     let plan = Plan::compile(&raw(&json!({"cloud": {"elements": elements}}).to_string()).tree()).unwrap();
-    let device = device();
-    let (payload, id) = (raw(payload), ID.parse::<EventId>().unwrap());
+    let payload = raw(payload);
     let tree = payload.tree();
-    let received_at = "2026-03-04T05:06:07.089Z".parse().unwrap();
-    let event = EventView { id, element: "in", received_at, payload: &payload, tree: &tree };
-    run(&plan, Trigger::DeviceEvent { element: "in" }, &event, &device, &Left)
+    let event = stand::event("in", &payload, &tree);
+    run(&plan, Trigger::DeviceEvent { element: "in" }, &event, &device(), &Left)
 }
 
 #[test]
@@ -145,8 +136,8 @@ fn happen(plan: &Plan, event: &Value, now: Timestamp, states: &States) -> Outcom
         _ => panic!("no event: {event}"),
     };
     let payload = raw(&event["payload"].to_string());
-    let (id, tree) = (ID.parse::<EventId>().unwrap(), payload.tree());
-    let seen = EventView { id, element, received_at: now, payload: &payload, tree: &tree };
+    let tree = payload.tree();
+    let seen = EventView { received_at: now, ..stand::event(element, &payload, &tree) };
     run(plan, trigger, &seen, &device(), states)
 }
 
@@ -157,7 +148,7 @@ fn every_example_of_the_page_runs_as_it_says() {
         let (design, rest) = example.split_once("\n```").unwrap();
         let rest = rest.split("```json\n").next().unwrap();
         let plan = Plan::compile(&raw(design).tree()).unwrap();
-        let (mut now, mut states) = ("2026-03-04T05:06:07.089Z".parse::<Timestamp>().unwrap(), States::default());
+        let (mut now, mut states) = (stand::received_at(), States::default());
         let outcomes: Vec<&str> = between(rest, "```json outcome\n", "\n```").collect();
         let events: Vec<&str> = between(rest, "```json event\n", "\n```").collect();
         assert!(!events.is_empty() && events.len() == outcomes.len(), "{design}");

@@ -112,7 +112,7 @@ pub(crate) async fn event_stream(call: &mut Call) -> Answer {
     let (device, organization) = (query.id("deviceId"), query.id("organizationId"));
     let ((), last) = both(query.end(()), last_event_id(call).map_err(Problem::from))?;
     let scope = device.map_or(StreamScope::Organization(organization), StreamScope::Device);
-    let events = call.hub().event_stream(call.caller()?, scope, last).await?;
+    let events = call.hub().event_stream(&call.credentials(), scope, last).await?;
     let mut stopping = call.shared.stopping.subscribe();
     let stopped = async move {
         // The sender lives as long as the room: an error means the same as a stop.

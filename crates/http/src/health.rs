@@ -3,6 +3,7 @@
 use axum::http::{HeaderValue, StatusCode};
 
 use crate::call::Call;
+use crate::problem::Problem;
 use crate::reply::{Answer, of_type, raw_json};
 
 const UP: &[u8] = br#"{"status":"up"}"#;
@@ -16,7 +17,7 @@ pub(crate) async fn live(_call: &mut Call) -> Answer {
 
 /// Both stores answer too.
 pub(crate) async fn ready(call: &mut Call) -> Answer {
-    call.hub().ready().await?;
+    call.hub().ready().await.map_err(Problem::NotReady)?;
     Ok(raw_json(StatusCode::OK, UP))
 }
 

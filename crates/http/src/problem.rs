@@ -32,6 +32,8 @@ pub(crate) enum Problem {
     },
     /// The body stalled or broke off; the connection is of no more use.
     BodyCut,
+    /// These stores cannot work.
+    NotReady(Vec<Fault>),
     /// A handler panicked.
     Panicked,
 }
@@ -68,6 +70,7 @@ impl Problem {
             Problem::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
             Problem::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Problem::BodyCut => StatusCode::BAD_REQUEST,
+            Problem::NotReady(_) => StatusCode::SERVICE_UNAVAILABLE,
             Problem::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -102,7 +105,7 @@ impl Problem {
         match self {
             Problem::Refused(Error::RateLimited { window, .. }) => Some(until(window.reset)),
             Problem::Refused(Error::Throttled { until: moment }) => Some(until(*moment)),
-            Problem::Refused(Error::Busy) => Some(BUSY_RETRY_SECONDS),
+            Problem::Refused(Error::Busy) | Problem::NotReady(_) => Some(BUSY_RETRY_SECONDS),
             _ => None,
         }
     }
@@ -120,6 +123,7 @@ impl Problem {
                 ("the body is too large".to_owned(), of_body(format!("must be at most {limit} bytes")))
             }
             Problem::BodyCut => ("the body did not come".to_owned(), of_body("stalled or broke off".to_owned())),
+            Problem::NotReady(stores) => ("the service is not ready".to_owned(), stores),
             Problem::Panicked => (Error::internal("").to_string(), Vec::new()),
         };
         ErrorBody { message, errors }
@@ -158,6 +162,7 @@ mod tests {
             (Problem::WrongMethod, 405),
             (Problem::TooLarge { limit: 1 }, 413),
             (Problem::BodyCut, 400),
+            (Problem::NotReady(Vec::new()), 503),
             (Problem::Panicked, 500),
         ] {
             assert_eq!(answer(problem).status(), status);

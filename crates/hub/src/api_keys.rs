@@ -10,6 +10,9 @@ use isobar_model::user::ApiKey;
 use crate::Hub;
 use crate::error::Told as _;
 
+/// API keys of one user.
+const API_KEYS_MAX: u64 = 1_000;
+
 impl Hub {
     /// Makes an API key; the secret is shown this once.
     pub async fn api_key_create(&self, caller: &Caller, user: UserId, name: String) -> Result<(ApiKey, Secret)> {
@@ -17,8 +20,9 @@ impl Hub {
         let secret = Secret::new(&self.0.chance);
         let created_at = self.0.clock.now();
         let key = ApiKey { id: ApiKeyId(self.new_id().0), user, name, created_at, last_used_at: None };
-        self.0.registry.api_key_create(&pass, &key, &secret.digest()).await.told()?;
-        Ok((key, secret))
+        let made = self.0.registry.api_key_create(&pass, &key, &secret.digest(), API_KEYS_MAX).await.told()?;
+        let full = || Error::invalid("body", format!("the user has {API_KEYS_MAX} API keys already"));
+        if made { Ok((key, secret)) } else { Err(full()) }
     }
 
     /// Lists a user's API keys.

@@ -283,11 +283,10 @@ impl Hub {
         sessions.get_or_load(&session, load).await?.ok_or(Error::Unauthenticated)
     }
 
-    /// The user that an API key belongs to.
-    pub(crate) async fn user_by_api_key(&self, key: &[u8]) -> Result<(ApiKeyId, UserId)> {
-        let digest = Digest::of(key);
-        let load = || async { self.0.registry.user_by_api_key(&digest).await.told() };
-        self.0.entries.api_keys.get_or_load(&digest, load).await?.ok_or(Error::Unauthenticated)
+    /// The user that an API key belongs to, by the key's digest.
+    pub(crate) async fn user_by_api_key(&self, key: &Digest) -> Result<(ApiKeyId, UserId)> {
+        let load = || async { self.0.registry.user_by_api_key(key).await.told() };
+        self.0.entries.api_keys.get_or_load(key, load).await?.ok_or(Error::Unauthenticated)
     }
 
     /// The lineage of an organization; none when there is no such organization.

@@ -2,21 +2,25 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::Stream;
 use isobar_model::access::{self, Action, Caller, CanList, CanRead};
 use isobar_model::error::{Error, Result};
 use isobar_model::event::Event;
-use isobar_model::ids::{DeviceId, DeviceRef, EventId, OrganizationId, UserId};
+use isobar_model::ids::{DeviceId, DeviceRef, EventId, OrganizationId};
 use isobar_model::page::{Depth, LIMIT_MAX, ListRequest, Page, PageRequest, TimeRange};
 use isobar_store::telemetry::HistoryQuery;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 
 use crate::error::Told as _;
-use crate::gate::Principal;
+use crate::gate::{Credentials, Principal, Shown};
 use crate::live::LiveEvent;
 use crate::{Hub, TreeQuery, stopped};
 
+/// Between two looks whether a stream in which nothing happens may go on.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Events read from history at a time while a stream catches up.
 const CATCH_UP_EVENTS: usize = 500;
 /// Identifiers remembered so that no event is streamed twice; more than the live buffer holds.
@@ -66,31 +70,29 @@ impl Hub {
     }
 
     /// Events of the scope as they are committed; with `after`, first those of history that came after it.
-    /// The stream ends when the caller may no longer listen, and when the hub stops.
+    /// The stream ends when the credentials would be refused, when the scope is out of reach, and when the hub stops.
     pub async fn event_stream(
         &self,
-        caller: &Caller,
+        credentials: &Credentials<'_>,
         scope: StreamScope,
         after: Option<EventId>,
     ) -> Result<impl Stream<Item = Arc<Event>> + Send + 'static + use<>> {
+        let shown = self.shown(credentials)?;
+        let (caller, _) = self.bearer(&shown).await?;
         let listens = match scope {
-            StreamScope::Device(id) => {
-                self.device_read(&Principal::User(Arc::new(caller.clone())), id).await?;
-                Listens::Device(id)
-            }
+            StreamScope::Device(id) => Listens::Device(id),
             StreamScope::Organization(organization) => {
-                let tree = TreeQuery { organization, depth: Depth::All };
-                self.list_pass(caller, tree, Action::DeviceRead).await?;
                 Listens::Beneath(organization.unwrap_or_else(|| caller.organization()))
             }
         };
+        self.allow_listening(&caller, listens).await?;
         let tail = Tail {
             catching_up: after.is_some(),
             cursor: after.unwrap_or_else(|| self.new_id()),
             live: self.0.live.subscribe(),
             stop: self.0.stop.subscribe(),
             hub: self.clone(),
-            user: caller.user,
+            shown,
             listens,
             waiting: VecDeque::new(),
             streamed: Streamed::default(),
@@ -99,6 +101,22 @@ impl Hub {
             let event = tail.next().await?;
             Some((event, tail))
         }))
+    }
+
+    /// Whether the caller may hear what is listened to.
+    async fn allow_listening(&self, caller: &Arc<Caller>, listens: Listens) -> Result<()> {
+        match listens {
+            Listens::Device(id) => {
+                self.allow_device(&Principal::User(Arc::clone(caller)), id, Action::DeviceRead).await
+            }
+            Listens::Beneath(organization) => self.list_beneath(caller, organization).await.map(|_| ()),
+        }
+    }
+
+    /// The pass to list all devices of an organization and those beneath it.
+    async fn list_beneath(&self, caller: &Caller, organization: OrganizationId) -> Result<CanList> {
+        let tree = TreeQuery { organization: Some(organization), depth: Depth::All };
+        self.list_pass(caller, tree, Action::DeviceRead).await
     }
 }
 
@@ -109,10 +127,27 @@ enum Listens {
     Beneath(OrganizationId),
 }
 
+impl Listens {
+    /// The next event that it listens to.
+    async fn hear(self, live: &mut broadcast::Receiver<LiveEvent>) -> std::result::Result<LiveEvent, RecvError> {
+        loop {
+            let live = live.recv().await?;
+            let heard = match self {
+                Listens::Device(id) => live.event.device == id,
+                Listens::Beneath(organization) => live.lineage.contains(organization),
+            };
+            if heard {
+                return Ok(live);
+            }
+        }
+    }
+}
+
 /// A stream's place: behind in history, or live.
 struct Tail {
     hub: Hub,
-    user: UserId,
+    /// By what its caller was let in.
+    shown: Shown,
     listens: Listens,
     live: broadcast::Receiver<LiveEvent>,
     stop: watch::Receiver<bool>,
@@ -126,6 +161,8 @@ struct Tail {
 impl Tail {
     async fn next(&mut self) -> Option<Arc<Event>> {
         loop {
+            // Asked again each time: what the caller has shown, and its reach, may have ended while this waited.
+            let caller = self.caller().await?;
             if let Some(event) = self.waiting.pop_front() {
                 if self.streamed.first_time(event.id) {
                     self.cursor = self.cursor.max(event.id);
@@ -133,40 +170,35 @@ impl Tail {
                 }
                 continue;
             }
-            let caller = self.caller().await?;
             if self.catching_up {
                 self.catch_up(&caller).await?;
                 continue;
             }
             let received = tokio::select! {
-                received = self.live.recv() => received,
+                received = self.listens.hear(&mut self.live) => received,
+                () = tokio::time::sleep(LOOK_EVERY) => continue,
                 () = stopped(&mut self.stop) => return None,
             };
             match received {
-                Ok(live) if self.hears(&live) => {
-                    // Asked again: the caller may have lost its reach while this waited.
+                Ok(live) => {
                     if self.caller().await?.reaches(&live.lineage) {
                         self.waiting.push_back(live.event);
                     }
                 }
-                Ok(_) => {}
-                Err(broadcast::error::RecvError::Lagged(_)) => self.catching_up = true,
-                Err(broadcast::error::RecvError::Closed) => return None,
+                Err(RecvError::Lagged(_)) => self.catching_up = true,
+                Err(RecvError::Closed) => return None,
             }
         }
     }
 
-    fn hears(&self, live: &LiveEvent) -> bool {
-        match self.listens {
-            Listens::Device(id) => live.event.device == id,
-            Listens::Beneath(organization) => live.lineage.contains(organization),
-        }
-    }
-
-    /// The caller as it is now; none when it may no longer call.
+    /// The caller as it is now; none when it may no longer listen.
     async fn caller(&self) -> Option<Arc<Caller>> {
-        let account = self.hub.account_entry(self.user).await.ok()??;
-        (!account.disabled).then(|| Arc::clone(&account.caller))
+        let may = async {
+            let (caller, _) = self.hub.bearer(&self.shown).await?;
+            self.hub.allow_listening(&caller, self.listens).await?;
+            Ok::<_, Error>(caller)
+        };
+        may.await.inspect_err(|error| tracing::debug!(%error, "an event stream ends")).ok()
     }
 
     async fn catch_up(&mut self, caller: &Caller) -> Option<()> {
@@ -199,8 +231,7 @@ impl Tail {
                 Ok(vec![self.hub.device_read(&principal, id).await?.0])
             }
             Listens::Beneath(organization) => {
-                let tree = TreeQuery { organization: Some(organization), depth: Depth::All };
-                let list = self.hub.list_pass(caller, tree, Action::DeviceRead).await?;
+                let list = self.hub.list_beneath(caller, organization).await?;
                 self.hub.passes_of_list(caller, &list).await
             }
         }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use isobar_model::access::{self, Action, Caller, CanList, CanRead, CanWrite, Lineage};
 use isobar_model::error::{Error, RateWindow, Result};
-use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId, ProjectId, UserId};
+use isobar_model::ids::{ApiKeyId, DeviceId, DeviceKey, DeviceRef, OrganizationId, ProjectId, UserId};
+use isobar_model::secret::Digest;
 
 use crate::entries::DeviceEntry;
 use crate::error::Told as _;
 use crate::rate::RateWindows;
 use crate::settings::RateLimits;
+use crate::tokens::Claims;
 use crate::{Hub, TreeQuery};
 
 /// The credentials that a call carries, as they stand in its headers.
@@ -107,6 +109,13 @@ impl<'a> Credentials<'a> {
     }
 }
 
+/// A credential by which a user was let in, kept to be held against what is known later too.
+#[derive(Clone)]
+pub(crate) enum Shown {
+    Jwt(Claims),
+    ApiKey(Digest),
+}
+
 /// The rate windows.
 pub(crate) struct Rates {
     users: RateWindows<UserId>,
@@ -137,29 +146,44 @@ impl Hub {
             Credential::DeviceToken(token) if devices => {
                 Ok(Principal::Device(DeviceSession(self.device_by_token(token).await?)))
             }
-            Credential::Jwt(jwt) if jwts => {
+            Credential::Jwt(_) if !jwts => Err(Error::Unauthenticated),
+            _ => {
+                let (caller, key) = self.bearer(&self.shown(credentials)?).await?;
                 let now = self.0.clock.now();
-                let claims = self.0.tokens.check(jwt, now)?;
-                let session = self.session_entry(claims.sid, claims.sub).await?;
-                if session.account.disabled {
-                    return Err(Error::Unauthenticated);
+                self.0.activity.user(caller.user, now);
+                if let Some(key) = key {
+                    self.0.activity.api_key(key, now);
                 }
-                self.0.activity.user(claims.sub, now);
-                Ok(Principal::User(Arc::clone(&session.caller)))
-            }
-            Credential::ApiKey(key) => {
-                let (id, user) = self.user_by_api_key(key).await?;
-                let account = self.account_entry(user).await?.filter(|account| !account.disabled);
-                let account = account.ok_or(Error::Unauthenticated)?;
-                let now = self.0.clock.now();
-                self.0.activity.user(user, now);
-                self.0.activity.api_key(id, now);
-                Ok(Principal::User(Arc::clone(&account.caller)))
-            }
-            Credential::DeviceToken(_) | Credential::Jwt(_) | Credential::Unknown | Credential::None => {
-                Err(Error::Unauthenticated)
+                Ok(Principal::User(caller))
             }
         }
+    }
+
+    /// What a user shows. A device token is nothing of a user's.
+    pub(crate) fn shown(&self, credentials: &Credentials<'_>) -> Result<Shown> {
+        match credentials.first() {
+            Credential::Jwt(jwt) => Ok(Shown::Jwt(self.0.tokens.read(jwt)?)),
+            Credential::ApiKey(key) => Ok(Shown::ApiKey(Digest::of(key))),
+            Credential::DeviceToken(_) | Credential::Unknown | Credential::None => Err(Error::Unauthenticated),
+        }
+    }
+
+    /// Whose credential this is, if it is good at this moment; and which API key it is.
+    pub(crate) async fn bearer(&self, shown: &Shown) -> Result<(Arc<Caller>, Option<ApiKeyId>)> {
+        let (caller, disabled, key) = match shown {
+            Shown::Jwt(claims) => {
+                self.0.tokens.check(claims, self.0.clock.now())?;
+                // It is none any more when its session was ended by a new password.
+                let session = self.session_entry(claims.sid, claims.sub).await?;
+                (Arc::clone(&session.caller), session.account.disabled, None)
+            }
+            Shown::ApiKey(digest) => {
+                let (id, user) = self.user_by_api_key(digest).await?;
+                let account = self.account_entry(user).await?.ok_or(Error::Unauthenticated)?;
+                (Arc::clone(&account.caller), account.disabled, Some(id))
+            }
+        };
+        if disabled { Err(Error::Unauthenticated) } else { Ok((caller, key)) }
     }
 
     /// Counts a call in the window of its user, its device, or its address. None: that limit is off.

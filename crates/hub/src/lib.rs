@@ -58,12 +58,13 @@ mod webhook;
 use std::sync::Arc;
 
 use isobar_model::chance::Chance;
-use isobar_model::error::{Error, Result};
+use isobar_model::error::{Error, Fault, Result};
 use isobar_model::ids::{IdMint, UserId};
 use isobar_model::page::Depth;
 use isobar_model::time::Clock;
 use isobar_outlets::calls::Calls;
 use isobar_outlets::mail::Mailer;
+use isobar_store::error::StoreError;
 use isobar_store::registry::{Purpose, Registry};
 use isobar_store::telemetry::Telemetry;
 use tokio::sync::watch;
@@ -94,7 +95,7 @@ use crate::error::Told as _;
 
 /// Links of one purpose that are sent to one account in 15 minutes.
 const LINKS_MAX: u32 = 5;
-/// Longest time that both stores may take to answer and be ready.
+/// Longest time that a store may take to answer and be ready. Whoever asks has little patience.
 const READY_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// What a hub is made of.
@@ -158,6 +159,14 @@ struct Inner {
     closing: watch::Sender<bool>,
     stop: watch::Sender<bool>,
     tasks: parking_lot::Mutex<JoinSet<()>>,
+}
+
+/// What is the matter with a store that is asked whether it is well.
+async fn matter(store: &str, asked: impl Future<Output = std::result::Result<(), StoreError>>) -> Option<Fault> {
+    match tokio::time::timeout(READY_WITHIN, asked).await {
+        Ok(answer) => answer.told().err().map(|_| Fault::new(store, "does not work: the log tells why")),
+        Err(_) => Some(Fault::new(store, format!("did not answer within {} s", READY_WITHIN.as_secs()))),
+    }
 }
 
 impl Hub {
@@ -249,14 +258,14 @@ impl Hub {
         &self.0.settings
     }
 
-    /// Whether both stores answer, and soon.
-    pub async fn ready(&self) -> Result<()> {
-        let stores = async {
-            self.0.registry.healthy().await.told()?;
-            self.0.telemetry.healthy().await.told()
-        };
-        // Whoever asks has little patience, and a store that is slower than this is not ready.
-        tokio::time::timeout(READY_WITHIN, stores).await.unwrap_or(Err(isobar_model::error::Error::Busy))
+    /// Whether both stores answer, and soon: what is the matter with each that does not.
+    pub async fn ready(&self) -> std::result::Result<(), Vec<Fault>> {
+        let (registry, telemetry) = tokio::join!(
+            matter("registry", self.0.registry.healthy()),
+            matter("telemetry", self.0.telemetry.healthy()),
+        );
+        let faults: Vec<Fault> = registry.into_iter().chain(telemetry).collect();
+        if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 
     /// A new identifier.

@@ -11,7 +11,7 @@ use isobar_model::user::Login;
 
 use crate::Hub;
 use crate::error::Told as _;
-use crate::gate::{Credential, Credentials};
+use crate::gate::{Credential, Credentials, Shown};
 
 /// What a login or a refresh gives.
 #[derive(Debug)]
@@ -80,19 +80,16 @@ impl Hub {
     pub async fn session_logout(&self, credentials: &Credentials<'_>) -> Result<()> {
         let now = self.0.clock.now();
         let jwt = match credentials.first() {
-            Credential::Jwt(jwt) => Some(self.0.tokens.check(jwt, now)?),
+            Credential::Jwt(jwt) => {
+                let claims = self.0.tokens.read(jwt)?;
+                self.bearer(&Shown::Jwt(claims.clone())).await?;
+                Some(claims)
+            }
             Credential::None => None,
             Credential::DeviceToken(_) | Credential::ApiKey(_) | Credential::Unknown => {
                 return Err(Error::Unauthenticated);
             }
         };
-        if let Some(claims) = &jwt {
-            // A jwt whose session was ended by a password change is no credential any more.
-            let session = self.session_entry(claims.sid, claims.sub).await?;
-            if session.account.disabled {
-                return Err(Error::Unauthenticated);
-            }
-        }
         let session = match (self.session_of_cookie(credentials.refresh_cookie).await, &jwt) {
             (Ok(session), _) => Some(session),
             (Err(Error::Unauthenticated), Some(_)) => None,

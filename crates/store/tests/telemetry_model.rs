@@ -193,18 +193,7 @@ impl Scene {
                 self.store = None;
                 self.open();
             }
-            Step::Query { device, element, query } => {
-                let reading = self.devices[device].reading();
-                if query.newest_first().is_some() {
-                    let found = given::whole(store, &reading, ELEMENTS[element], &query).await;
-                    let unpaged = ValueQuery { page: page(1, u32::MAX), ..query.clone() };
-                    let expected = self.models[device].values(ELEMENTS[element], &unpaged);
-                    assert_eq!(found, expected.map(|(values, _)| values), "{query:?}");
-                }
-                let found = store.values(&reading, ELEMENTS[element], query.clone()).await.unwrap();
-                let found = found.map(|page| (page.items, page.total));
-                assert_eq!(found, self.models[device].values(ELEMENTS[element], &query), "{query:?}");
-            }
+            Step::Query { device, element, query } => self.query(device, ELEMENTS[element], query).await,
             Step::History { device, kinds, range, page: number, limit } => {
                 let query = isobar_store::telemetry::HistoryQuery {
                     device_events: kinds.0,
@@ -217,6 +206,20 @@ impl Scene {
                 assert_eq!((ids, found.total), self.models[device].history(&query), "{query:?}");
             }
         }
+    }
+
+    async fn query(&self, device: usize, element: &str, query: ValueQuery) {
+        let Some(store) = &self.store else { unreachable!("it is open") };
+        let (reading, model) = (self.devices[device].reading(), &self.models[device]);
+        if query.newest_first().is_some() {
+            let found = given::whole(store, &reading, element, &query).await;
+            let unpaged = ValueQuery { page: page(1, u32::MAX), ..query.clone() };
+            let expected = model.values(element, &unpaged);
+            assert_eq!(found, expected.map(|(values, _)| values), "{query:?}");
+        }
+        let found = store.values(&reading, element, query.clone()).await.unwrap();
+        let found = found.map(|page| (page.items, page.total));
+        assert_eq!(found, model.values(element, &query), "{query:?}");
     }
 
     async fn commit(

@@ -250,6 +250,6 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("events", Get "/v2/events/cloud/next", "Read the payload of the next cloud event",
         [DEVICE_ID, PEEK, ELEMENT_NAME, WAIT], None, [Json(200, of::<AnyJson>), Empty(204)]),
     operation!("events", Delete "/v2/events/cloud/{id}", "Remove a queued cloud event", [DEVICE_ID], None, [Empty(204)]),
-    operation!("events", Get "/v2/events/stream", "Follow events as they are committed (Server-Sent Events)",
+    operation!("events", Get "/v2/events/stream", "Follow events as they are committed (Server-Sent Events), as long as the credentials hold",
         [STREAM_DEVICE_ID, ORGANIZATION_ID, LAST_EVENT_ID], None, [Other(200, "text/event-stream")]),
 ];

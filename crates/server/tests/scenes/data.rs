@@ -7,7 +7,7 @@ use crate::support::person::text;
 use crate::support::{Device, Person, TestApp};
 
 /// A device that has stored each of these payloads, a minute apart.
-async fn with_values<'a>(ana: &Person<'a>, payloads: impl IntoIterator<Item = Value>) -> Device<'a> {
+pub async fn with_values<'a>(ana: &Person<'a>, payloads: impl IntoIterator<Item = Value>) -> Device<'a> {
     let device = ana.creates_device("fridge").await;
     for payload in payloads {
         device.posts("reading", payload).await.created();

@@ -51,29 +51,69 @@ fn stored(value: Value) -> Value {
 /// Links, further elements, payload, the steps behind the event's own, the effects.
 type Case = (Value, Value, Value, &'static [&'static str], Value);
 
-fn cases() -> Vec<Case> {
-    let keep = json!([to("s", "store")]);
-    let is = |kind: &str, properties: Value, triggers: Value| json!({"x": {"type": kind, "properties": properties, "triggers": triggers}});
-    let code = "function decodeUplink(input) { return input.bytes.length > 1 ? {data: input.bytes[1]} : {errors: ['short']}; }";
-    let both = |one: &str, other: &str| json!({one: keep, other: [to_with("s", "store", json!({"value": -1}))]});
+/// A design's one element, `x`, besides its event and its storage.
+fn is(kind: &str, properties: Value, triggers: Value) -> Value {
+    json!({"x": {"type": kind, "properties": properties, "triggers": triggers}})
+}
+
+/// Links that keep what comes.
+fn keep() -> Value {
+    json!([to("s", "store")])
+}
+
+/// Keeps what comes of one trigger, and -1 for the other.
+fn both(one: &str, other: &str) -> Value {
+    json!({one: keep(), other: [to_with("s", "store", json!({"value": -1}))]})
+}
+
+fn of_device_meta() -> Case {
+    (
+        json!([
+            to_with("x", "setStatus", json!({"status": "critical"})),
+            to_with("x", "escalateStatus", json!({"status": "good"})),
+            to_with("x", "setValue", json!({"tag": "'k'", "value": "payload"})),
+            to_with("x", "setLocation", json!({"latitude": 1.5, "longitude": "payload"})),
+        ]),
+        is("deviceMeta", json!({"missingAfterMinutes": 5}), json!({"done": keep()})),
+        json!(7),
+        &[
+            "x.setStatus -> done 7",
+            "s.store -> stored 7",
+            "x.escalateStatus -> done 7",
+            "s.store -> stored 7",
+            "x.setValue -> done 7",
+            "s.store -> stored 7",
+            "x.setLocation -> done 7",
+            "s.store -> stored 7",
+        ],
+        json!([
+            {"type": "setStatus", "status": "critical"}, stored(json!(7)), stored(json!(7)),
+            {"type": "setValue", "tag": "k", "value": 7}, stored(json!(7)),
+            {"type": "setLocation", "latitude": 1.5, "longitude": 7.0}, stored(json!(7)),
+        ]),
+    )
+}
+
+/// Elements that do something beyond the run.
+fn doing() -> Vec<Case> {
     vec![
         (
             json!([to("x", "store")]),
-            is("storage", json!({}), json!({"stored": keep})),
+            is("storage", json!({}), json!({"stored": keep()})),
             json!({"t": 1}),
             &[r#"x.store -> stored {"t":1}"#, r#"s.store -> stored {"t":1}"#],
             json!([{"type": "store", "element": "x", "value": {"t": 1}}, stored(json!({"t": 1}))]),
         ),
         (
             json!([to_with("x", "send", json!({"value": "payload.t"}))]),
-            is("cloudEvent", json!({"ttlMinutes": 15}), json!({"sent": keep})),
+            is("cloudEvent", json!({"ttlMinutes": 15}), json!({"sent": keep()})),
             json!({"t": 1}),
             &["x.send -> sent 1", "s.store -> stored 1"],
             json!([{"type": "send", "element": "x", "payload": 1, "ttlMinutes": 15}, stored(json!(1))]),
         ),
         (
             json!([to("x", "set"), to("x", "reset")]),
-            is("deviceSetting", json!({"inputType": "number", "defaultValue": 8}), json!({"changed": keep})),
+            is("deviceSetting", json!({"inputType": "number", "defaultValue": 8}), json!({"changed": keep()})),
             json!(3),
             &["x.set -> changed 3", "s.store -> stored 3", "x.reset -> changed 8", "s.store -> stored 8"],
             json!([
@@ -81,31 +121,33 @@ fn cases() -> Vec<Case> {
                 {"type": "setSetting", "element": "x", "value": null}, stored(json!(8)),
             ]),
         ),
+        of_device_meta(),
         (
-            json!([
-                to_with("x", "setStatus", json!({"status": "critical"})),
-                to_with("x", "escalateStatus", json!({"status": "good"})),
-                to_with("x", "setValue", json!({"tag": "'k'", "value": "payload"})),
-                to_with("x", "setLocation", json!({"latitude": 1.5, "longitude": "payload"})),
-            ]),
-            is("deviceMeta", json!({"missingAfterMinutes": 5}), json!({"done": keep})),
-            json!(7),
-            &[
-                "x.setStatus -> done 7",
-                "s.store -> stored 7",
-                "x.escalateStatus -> done 7",
-                "s.store -> stored 7",
-                "x.setValue -> done 7",
-                "s.store -> stored 7",
-                "x.setLocation -> done 7",
-                "s.store -> stored 7",
-            ],
-            json!([
-                {"type": "setStatus", "status": "critical"}, stored(json!(7)), stored(json!(7)),
-                {"type": "setValue", "tag": "k", "value": 7}, stored(json!(7)),
-                {"type": "setLocation", "latitude": 1.5, "longitude": 7.0}, stored(json!(7)),
-            ]),
+            json!([to("x", "notify")]),
+            is(
+                "notification",
+                json!({"message": "at {{ payload }}", "minimumRole": "manager"}),
+                json!({"sent": keep()}),
+            ),
+            json!(2),
+            &["x.notify -> sent 2", "s.store -> stored 2"],
+            json!([{"type": "notify", "element": "x", "message": "at 2", "minimumRole": "manager"}, stored(json!(2))]),
         ),
+        (
+            json!([to("x", "request")]),
+            is("http", json!({"url": "https://example.org/a", "body": "[payload]"}), both("response", "error")),
+            json!(2),
+            &["x.request"],
+            json!([{"type": "call", "element": "x", "method": "POST", "url": "https://example.org/a",
+                "headers": [["content-type", "application/json"]], "body": "[2]"}]),
+        ),
+    ]
+}
+
+/// Elements that look at a value and pass it on, or another.
+fn passing() -> Vec<Case> {
+    let code = "function decodeUplink(input) { return input.bytes.length > 1 ? {data: input.bytes[1]} : {errors: ['short']}; }";
+    vec![
         (
             json!([to("x", "evaluate")]),
             is("condition", json!({"expression": "payload > 8"}), both("true", "false")),
@@ -122,7 +164,7 @@ fn cases() -> Vec<Case> {
         ),
         (
             json!([to("x", "evaluate")]),
-            is("transform", json!({"expression": "{'f': payload * 2}"}), json!({"result": keep})),
+            is("transform", json!({"expression": "{'f': payload * 2}"}), json!({"result": keep()})),
             json!(4),
             &[r#"x.evaluate -> result {"f":8}"#, r#"s.store -> stored {"f":8}"#],
             json!([stored(json!({"f": 8}))]),
@@ -136,7 +178,7 @@ fn cases() -> Vec<Case> {
         ),
         (
             json!([to("x", "evaluate")]),
-            is("function", json!({"code": code, "bytesRef": "$.up[0].frm"}), json!({"error": keep})),
+            is("function", json!({"code": code, "bytesRef": "$.up[0].frm"}), json!({"error": keep()})),
             json!({"up": [{"frm": "01"}]}),
             &[r#"x.evaluate -> error ["short"]"#, r#"s.store -> stored ["short"]"#],
             json!([stored(json!(["short"]))]),
@@ -150,7 +192,7 @@ fn cases() -> Vec<Case> {
         ),
         (
             json!([to("x", "push"), to("x", "push")]),
-            is("window", json!({"minutes": 5, "aggregate": "sum"}), json!({"result": keep})),
+            is("window", json!({"minutes": 5, "aggregate": "sum"}), json!({"result": keep()})),
             json!(2),
             &["x.push -> result 2", "s.store -> stored 2", "x.push -> result 4", "s.store -> stored 4"],
             json!([stored(json!(2)), stored(json!(4))]),
@@ -162,28 +204,13 @@ fn cases() -> Vec<Case> {
             &["x.pass -> passed 2", "s.store -> stored 2", "x.pass -> dropped 2", "s.store -> stored -1"],
             json!([stored(json!(2)), stored(json!(-1))]),
         ),
-        (
-            json!([to("x", "notify")]),
-            is("notification", json!({"message": "at {{ payload }}", "minimumRole": "manager"}), json!({"sent": keep})),
-            json!(2),
-            &["x.notify -> sent 2", "s.store -> stored 2"],
-            json!([{"type": "notify", "element": "x", "message": "at 2", "minimumRole": "manager"}, stored(json!(2))]),
-        ),
-        (
-            json!([to("x", "request")]),
-            is("http", json!({"url": "https://example.org/a", "body": "[payload]"}), both("response", "error")),
-            json!(2),
-            &["x.request"],
-            json!([{"type": "call", "element": "x", "method": "POST", "url": "https://example.org/a",
-                "headers": [["content-type", "application/json"]], "body": "[2]"}]),
-        ),
     ]
 }
 
 async fn every_ability_and_trigger_is_seen_in_a_dry_run(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("p").await;
-    for (links, others, payload, expected, effects) in cases() {
+    for (links, others, payload, expected, effects) in doing().into_iter().chain(passing()) {
         let (steps, found) = tried(&ana, &project, design(links, others), "in", payload.clone()).await;
         assert_eq!(steps[0], format!("in -> eventReceived {payload}"));
         assert_eq!(steps[1..], *expected);
@@ -232,13 +259,9 @@ async fn every_aggregate_slides_over_the_events_of_a_device(app: &TestApp) {
     }
 }
 
-async fn every_fault_of_a_design_is_told_and_the_old_one_stays(app: &TestApp) {
-    let ana = app.developer("ana").await;
-    let project = ana.designs(design(json!([to("s", "store")]), json!({}))).await;
-    let device = ana.creates_device_of(&project, "d").await;
-    let path = format!("/v2/projects/{project}/specification");
-    let before = ana.get(&path).await.ok();
-    let bad = json!({
+/// A design in which nothing is as it should be.
+fn full_of_faults() -> Value {
+    json!({
         "odd": {"type": "fridge"},
         "none": {},
         "": {"type": "storage"},
@@ -261,38 +284,48 @@ async fn every_fault_of_a_design_is_told_and_the_old_one_stays(app: &TestApp) {
         "tell": {"type": "notification", "properties": {"message": "{{ x", "minimumRole": "boss"}},
         "call": {"type": "http", "properties": {"url": "https://a b", "method": "FETCH"}},
         "tick": {"type": "interval", "properties": {"minutes": 0}},
-    });
-    let expected = [
-        "",
-        "call.properties.method",
-        "call.properties.url",
-        "calm.properties.minutes",
-        "decode.properties.code",
-        "history",
-        "if.properties.expression",
-        "keep.triggers.stored[0].element",
-        "later.properties.ttlMinutes",
-        "limit.properties.defaultValue",
-        "limit.properties.inputTypeProperties.max",
-        "make.properties.expression",
-        "meta.properties.missingAfterMinutes",
-        "move.properties.expression",
-        "none.type",
-        "odd.type",
-        "source.properties.integration",
-        "source.triggers.eventReceived[0].element",
-        "source.triggers.eventReceived[1].ability",
-        "source.triggers.eventReceived[2].arguments.other",
-        "source.triggers.eventReceived[2].arguments.value",
-        "source.triggers.received",
-        "tell.properties.message",
-        "tell.properties.minimumRole",
-        "tick.properties.minutes",
-        "wide.properties.aggregate",
-        "wide.properties.size",
-    ]
-    .map(|place| format!("planes.cloud.elements.{place}"));
-    let told = ana.redesigns(&project, bad).await.faults();
+    })
+}
+
+/// The places of its faults, in alphabetical order.
+const FAULTS: [&str; 27] = [
+    "",
+    "call.properties.method",
+    "call.properties.url",
+    "calm.properties.minutes",
+    "decode.properties.code",
+    "history",
+    "if.properties.expression",
+    "keep.triggers.stored[0].element",
+    "later.properties.ttlMinutes",
+    "limit.properties.defaultValue",
+    "limit.properties.inputTypeProperties.max",
+    "make.properties.expression",
+    "meta.properties.missingAfterMinutes",
+    "move.properties.expression",
+    "none.type",
+    "odd.type",
+    "source.properties.integration",
+    "source.triggers.eventReceived[0].element",
+    "source.triggers.eventReceived[1].ability",
+    "source.triggers.eventReceived[2].arguments.other",
+    "source.triggers.eventReceived[2].arguments.value",
+    "source.triggers.received",
+    "tell.properties.message",
+    "tell.properties.minimumRole",
+    "tick.properties.minutes",
+    "wide.properties.aggregate",
+    "wide.properties.size",
+];
+
+async fn every_fault_of_a_design_is_told_and_the_old_one_stays(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let project = ana.designs(design(json!([to("s", "store")]), json!({}))).await;
+    let device = ana.creates_device_of(&project, "d").await;
+    let path = format!("/v2/projects/{project}/specification");
+    let before = ana.get(&path).await.ok();
+    let expected: Vec<String> = FAULTS.iter().map(|place| format!("planes.cloud.elements.{place}")).collect();
+    let told = ana.redesigns(&project, full_of_faults()).await.faults();
     assert_eq!(told, expected, "{told:#?}");
     for planes in [json!([]), json!({"cloud": 1}), json!({"cloud": {"elements": []}})] {
         ana.put(&path, json!({"name": "p", "planes": planes})).await.is(400);

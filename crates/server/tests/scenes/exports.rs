@@ -3,6 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::data::with_values;
 use crate::support::designs::copied;
 use crate::support::{Device, NOBODY, Person, TestApp, on_both_registries};
 
@@ -11,15 +12,6 @@ on_both_registries!(
     a_series_is_exported_as_lines_of_json,
     an_export_is_refused_like_any_other_read,
 );
-
-async fn with_values<'a>(ana: &Person<'a>, payloads: impl IntoIterator<Item = Value>) -> Device<'a> {
-    let device = ana.creates_device("fridge").await;
-    for payload in payloads {
-        device.posts("reading", payload).await.created();
-        ana.app.wait_seconds(60);
-    }
-    device
-}
 
 async fn csv(ana: &Person<'_>, device: &Device<'_>, query: &str) -> String {
     let answer = ana.get_as("text/csv", &device.at(&format!("data/reading?{query}"))).await.is(200);

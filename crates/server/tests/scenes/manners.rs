@@ -72,14 +72,6 @@ async fn a_head_is_a_get_without_its_body() {
 }
 
 #[tokio::test]
-async fn the_server_says_that_it_is_well() {
-    let app = TestApp::start().await;
-    assert_eq!(app.get("/health/live").await.ok()["status"], "up");
-    assert_eq!(app.get("/health/ready").await.ok()["status"], "up");
-    assert!(app.get("/metrics").await.is(200).header("content-type").starts_with("text/plain"));
-}
-
-#[tokio::test]
 async fn the_page_to_browse_needs_nothing_from_outside() {
     let app = TestApp::start().await;
     let page = app.request(Method::GET, "/v2/docs").send().await.unwrap();

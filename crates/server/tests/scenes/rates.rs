@@ -5,7 +5,7 @@ use isobar_hub::RateLimits;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::access::{Things, name, request};
+use crate::cases::{Things, name, request};
 use crate::support::{Answer, TestApp};
 
 async fn limited(user: u32, device: u32, address: u32) -> TestApp {

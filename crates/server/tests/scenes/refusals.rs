@@ -6,7 +6,8 @@ use isobar_model::role::Role;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::access::{Case, Things, name, request, status};
+use crate::access::status;
+use crate::cases::{Case, Things, name, request};
 use crate::support::app::with_json;
 use crate::support::{NOBODY, Person, TestApp, on_both_registries};
 

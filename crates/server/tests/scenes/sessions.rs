@@ -1,5 +1,6 @@
 //! Login, refresh, logout, and API keys.
 
+use futures::StreamExt as _;
 use reqwest::Method;
 use serde_json::json;
 
@@ -192,6 +193,62 @@ async fn the_keys_of_others_are_for_those_who_may_change_them() {
     let id = tom.get(&of(&tom)).await.ok()["data"][0]["id"].as_str().unwrap().to_owned();
     max.delete(&format!("{}/{id}", of(&max))).await.not_found();
     assert_eq!(tom.get(&of(&tom)).await.ok()["meta"]["totalDocs"], 1);
+}
+
+#[tokio::test]
+async fn a_key_is_refused_that_has_no_name_or_is_one_too_many() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let keys = format!("/v2/users/{}/apiKeys", ana.id);
+    for bad in [json!({}), json!({"name": 1}), json!({"name": null}), json!({"name": ""}), json!({"name": ["a"]})] {
+        assert_eq!(ana.post(&keys, bad).await.faults(), ["name"]);
+    }
+    assert_eq!(ana.post(&keys, json!({"name": "x".repeat(81)})).await.faults(), ["name"]);
+    assert_eq!(ana.post(&keys, json!([])).await.faults(), ["body"]);
+    assert_eq!(ana.post_text(&keys, r#"{"name":"a","name":"b"}"#).await.faults(), ["body"]);
+    assert_eq!(ana.get(&keys).await.ok()["meta"]["totalDocs"], 0);
+    // Two may have the same name, and what a client says of the key itself is not looked at.
+    for _ in 0..2 {
+        let made = ana.post(&keys, json!({"name": "é".repeat(80), "key": "mine", "id": NOBODY})).await.created();
+        assert!(made["key"] != "mine" && made["id"] != NOBODY, "{made}");
+    }
+    // The last places are given out once, however many ask for them at a time.
+    let more = (0..1_001).map(|_| async { ana.post(&keys, json!({"name": "many"})).await.status.as_u16() });
+    let statuses = futures::stream::iter(more).buffer_unordered(32).collect::<Vec<u16>>().await;
+    let refused = statuses.iter().filter(|status| **status == 400).count();
+    assert_eq!((refused, ana.get(&keys).await.ok()["meta"]["totalDocs"].clone()), (3, json!(1_000)));
+    assert_eq!(ana.post(&keys, json!({"name": "more"})).await.faults(), ["body"]);
+    let first = ana.get(&format!("{keys}?limit=1")).await.list_of("/id");
+    ana.delete(&format!("{keys}/{}", first[0].as_str().unwrap())).await.no_content();
+    ana.post(&keys, json!({"name": "more"})).await.created();
+}
+
+#[tokio::test]
+async fn a_key_is_what_its_user_is_from_call_to_call() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let roles = ["basicUser", "technician", "manager", "administrator", "developer"];
+    let device = json!({"name": "d", "projectUuid": ana.project().await});
+    for (rank, role) in roles.into_iter().enumerate() {
+        let user = ana.invites(&format!("key-{role}"), role).await.with_key().await;
+        user.get("/v2/devices").await.ok();
+        user.post("/v2/devices", device.clone()).await.is(if rank >= 1 { 201 } else { 403 });
+        user.post("/v2/projects", json!({"name": "p"})).await.is(if rank >= 3 { 201 } else { 403 });
+        let profile = format!("/v2/users/{}", user.id);
+        ana.put(&profile, json!({"role": "technician", "company": "Acme"})).await.ok();
+        user.post("/v2/devices", device.clone()).await.created();
+        user.post("/v2/projects", json!({"name": "p"})).await.forbidden();
+        let disabled = |disabled: bool| json!({"role": "technician", "company": "Acme", "disabled": disabled});
+        ana.put(&profile, disabled(true)).await.ok();
+        assert_eq!(me(&user).await, 401);
+        ana.put(&profile, disabled(false)).await.ok();
+        assert_eq!(me(&user).await, 200);
+        // It can end itself.
+        let keys = format!("{profile}/apiKeys");
+        let own = user.get(&keys).await.list_of("/id");
+        user.delete(&format!("{keys}/{}", own[0].as_str().unwrap())).await.no_content();
+        assert_eq!(me(&user).await, 401);
+    }
 }
 
 #[tokio::test]

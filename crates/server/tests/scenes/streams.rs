@@ -114,31 +114,6 @@ async fn a_device_that_moves_out_of_reach_is_heard_no_more() {
     assert_eq!(stream.next().await.data["payload"], 3);
 }
 
-#[tokio::test]
-async fn a_stream_ends_for_a_user_who_is_disabled() {
-    let app = TestApp::start().await;
-    let ana = app.developer("ana").await;
-    let device = ana.creates_device("fridge").await;
-    let tom = ana.invites("tom", "technician").await;
-    let mut stream = Stream::open(&tom, "", None).await;
-    device.posts("reading", json!(1)).await.created();
-    assert_eq!(stream.next().await.data["payload"], 1);
-    let disabled = json!({"role": "technician", "company": "Acme", "disabled": true});
-    ana.put(&format!("/v2/users/{}", tom.id), disabled).await.ok();
-    device.posts("reading", json!(2)).await.created();
-    stream.ends().await;
-}
-
-#[tokio::test]
-async fn a_stream_ends_when_the_server_stops() {
-    let app = TestApp::start().await;
-    let mut stream = {
-        let ana = app.developer("ana").await;
-        Stream::open(&ana, "", None).await
-    };
-    let (_, ()) = tokio::join!(app.restart(), stream.ends());
-}
-
 /// Longest wait for a comment, which comes every fifteen seconds: a bound for one that never comes.
 const PATIENCE: Duration = Duration::from_secs(40);
 

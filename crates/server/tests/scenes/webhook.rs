@@ -74,6 +74,29 @@ pub fn messages(answer: &Value) -> Vec<String> {
     answer["errors"].as_array().unwrap().iter().map(|error| text(error, "message").to_owned()).collect()
 }
 
+/// What a debug answer says of a device that the delivery made, which is labelled `devEUI`.
+fn provisioned(device: &Value) -> Value {
+    json!({
+        "deviceId": device["id"],
+        "name": device["name"],
+        "organizationId": device["organizationId"],
+        "projectUuid": device["projectUuid"],
+        "deviceTag": "devEUI",
+        "deviceTagValue": device["meta"]["devEUI"],
+    })
+}
+
+/// What a debug answer says of an event that ran, as history has it.
+fn processed(event: &Value, integration: &str) -> Value {
+    json!({
+        "_id": event["id"],
+        "receivedAt": event["receivedAt"],
+        "integration": integration,
+        "deviceId": event["deviceId"],
+        "payload": event["payload"],
+    })
+}
+
 async fn a_delivery_provisions_a_device_and_processes_its_event(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;
@@ -94,46 +117,27 @@ async fn a_delivery_provisions_a_device_and_processes_its_event(app: &TestApp) {
     assert_eq!(devices[0]["meta"], json!({"devEUI": "70B3D5", "site": "Bern"}));
     assert_eq!((text(&devices[0], "name"), text(&devices[0], "projectUuid")), ("70B3D5", &*project));
     assert_eq!(text(&devices[0], "createdBy"), ana.person.id);
+    assert_eq!(text(&devices[0], "organizationId"), ana.person.organization);
     let event = &ana.person.get(&format!("/v2/devices/{device}/events")).await.ok()["data"][0];
-    let expected = json!({"debug": {
+    assert_eq!(event["payload"], body);
+    let task = json!({
+        "deviceTag": "devEUI",
+        "deviceTagValue": "70B3D5",
+        "extraMeta": {"site": "Bern"},
+        "integration": "lora",
+        "payloads": [body],
+        "organization": ana.person.organization,
+        "owner": ana.person.id,
+        "projectUuid": project,
+    });
+    let extracted = json!({"requestBody": body, "tasks": [task], "errors": []});
+    let done = json!({
         "errors": [],
-        "extractedTasks": {
-            "requestBody": body,
-            "tasks": [{
-                "deviceTag": "devEUI",
-                "deviceTagValue": "70B3D5",
-                "extraMeta": {"site": "Bern"},
-                "integration": "lora",
-                "payloads": [body],
-                "organization": ana.person.organization,
-                "owner": ana.person.id,
-                "projectUuid": project,
-            }],
-            "errors": [],
-        },
-        "taskExecutions": {
-            "processed": [{
-                "errors": [],
-                "devicesProvisioned": [{
-                    "deviceId": device,
-                    "name": "70B3D5",
-                    "organizationId": ana.person.organization,
-                    "projectUuid": project,
-                    "deviceTag": "devEUI",
-                    "deviceTagValue": "70B3D5",
-                }],
-                "eventsProcessed": [{
-                    "_id": event["id"],
-                    "receivedAt": event["receivedAt"],
-                    "integration": "lora",
-                    "deviceId": device,
-                    "payload": body,
-                }],
-            }],
-            "errors": [],
-        },
-    }});
-    assert_eq!(debug, expected);
+        "devicesProvisioned": [provisioned(&devices[0])],
+        "eventsProcessed": [processed(event, "lora")],
+    });
+    let executed = json!({"processed": [done], "errors": []});
+    assert_eq!(debug, json!({"debug": {"errors": [], "extractedTasks": extracted, "taskExecutions": executed}}));
     // An empty design stores under the type's name; the second time the device is known.
     let again = ana.delivers(&parameters[..5], body.clone()).await.ok();
     let message = "1 event block(s) taken: 1 event(s) processed, 0 device(s) provisioned";

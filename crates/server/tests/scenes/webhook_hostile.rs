@@ -13,7 +13,6 @@ on_both_registries!(
     numbers_are_tags_as_they_were_written,
     references_may_find_nothing_one_or_many,
     a_delivery_that_is_too_much_work_does_nothing,
-    a_device_limit_stops_new_devices_and_no_events,
 );
 
 async fn every_parameter_comes_in_the_query_or_a_header_and_the_query_wins(app: &TestApp) {
@@ -229,34 +228,4 @@ async fn a_delivery_that_is_too_much_work_does_nothing(app: &TestApp) {
         assert_eq!(ana.delivers_text(&parameters, &[], body.clone()).await.faults(), [field]);
     }
     assert_eq!(ana.devices().await, [] as [Value; 0]);
-}
-
-async fn a_device_limit_stops_new_devices_and_no_events(app: &TestApp) {
-    let ana = Sender::of(app.developer("ana").await).await;
-    let north = ana.person.founds("North", &ana.person.organization).await;
-    let project = ana.person.creates_project("p").await;
-    ana.person.changes(&north, json!({"deviceCountLimit": 2})).await.ok();
-    let parameters = [
-        ("deviceTag", "eui"),
-        ("deviceTagValueRef", "id"),
-        ("eventsRef", "$"),
-        ("projectUuid", &*project),
-        ("organizationId", &*north),
-    ];
-    let body = json!([{"id": "a"}, {"id": "b"}, {"id": "c"}, {"id": "a"}, {"id": "c"}]);
-    for provisioned in [2, 0] {
-        let answer = ana.delivers(&parameters, body.clone()).await.ok();
-        let message = format!("5 event block(s) taken: 3 event(s) processed, {provisioned} device(s) provisioned");
-        assert_eq!(text(&answer, "message"), message);
-        let told = messages(&answer);
-        assert!(
-            told.len() == 2
-                && told[0].starts_with("event block 2: the device limit")
-                && told[1].starts_with("event block 4: "),
-            "{told:?}"
-        );
-    }
-    let devices = ana.devices().await;
-    assert_eq!(devices.iter().map(|device| text(device, "name")).collect::<Vec<_>>(), ["a", "b"]);
-    assert_eq!(ana.history(text(&devices[0], "id")).await.len(), 4);
 }

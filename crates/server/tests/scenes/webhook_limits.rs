@@ -8,6 +8,7 @@ use crate::webhook::{Sender, messages};
 
 on_both_registries!(
     a_delivery_makes_the_devices_that_the_limit_allows,
+    a_device_that_comes_twice_is_refused_twice_or_taken_twice,
     a_limit_above_holds_for_deliveries_beneath_it,
     deliveries_at_once_share_what_the_limit_leaves,
 );
@@ -86,6 +87,18 @@ async fn a_delivery_makes_the_devices_that_the_limit_allows(app: &TestApp) {
     limited.may_have(0).await;
     assert_eq!(messages(&limited.delivers(&names).await), no_room([]));
     assert_eq!(limited.counted().await, 5);
+}
+
+async fn a_device_that_comes_twice_is_refused_twice_or_taken_twice(app: &TestApp) {
+    let limited = Limited::to(app, 2).await;
+    for provisioned in [2, 0] {
+        let answer = limited.delivers(&["a", "b", "c", "a", "c"]).await;
+        let message = format!("5 event block(s) taken: 3 event(s) processed, {provisioned} device(s) provisioned");
+        assert_eq!((text(&answer, "message"), messages(&answer)), (&*message, no_room([2, 4])));
+    }
+    let devices = limited.ana.devices().await;
+    assert_eq!(devices.iter().map(|device| text(device, "name")).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(limited.ana.history(text(&devices[0], "id")).await.len(), 4);
 }
 
 async fn a_limit_above_holds_for_deliveries_beneath_it(app: &TestApp) {

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::support::app::with_json;
 use crate::support::person::text;
-use crate::support::{Answer, Person, TestApp, on_both_registries};
-use crate::webhook::path;
+use crate::support::{TestApp, on_both_registries};
+use crate::webhook::{Sender, path};
 
 on_both_registries!(
     every_parameter_comes_in_either_place,
@@ -16,25 +16,19 @@ on_both_registries!(
     without_a_tag_or_its_value_nothing_is_taken,
 );
 
-async fn delivers(person: &Person<'_>, query: &[(&str, &str)], headers: &[(&str, &str)], body: &Value) -> Answer {
-    let request = person.request(Method::POST, &path(query));
-    let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-    person.app.send(with_json(request, body)).await
-}
-
 /// The devices of an organization, with their metadata and projects.
-async fn devices(person: &Person<'_>, organization: &str) -> Vec<Value> {
-    let list = person.get(&format!("/v2/devices?organizationId={organization}&sortBy=name")).await.ok();
+async fn devices(ana: &Sender<'_>, organization: &str) -> Vec<Value> {
+    let list = ana.person.get(&format!("/v2/devices?organizationId={organization}&sortBy=name")).await.ok();
     let shown = |device: &Value| json!([device["name"], device["projectUuid"], device["meta"]]);
     list["data"].as_array().unwrap().iter().map(shown).collect()
 }
 
 async fn every_parameter_comes_in_either_place(app: &TestApp) {
-    let ana = app.developer("ana").await.with_key().await;
-    let (cold, warm) = (ana.creates_project("cold").await, ana.creates_project("warm").await);
+    let ana = Sender::of(app.developer("ana").await).await;
+    let (cold, warm) = (ana.person.creates_project("cold").await, ana.person.creates_project("warm").await);
     let map = json!({"c": cold}).to_string();
     for (place, in_headers) in [("Query", false), ("Headers", true)] {
-        let organization = ana.founds(place, &ana.organization).await;
+        let organization = ana.person.founds(place, &ana.person.organization).await;
         let parameters = [
             ("integration", "SigFox"),
             ("organizationId", &*organization),
@@ -51,7 +45,7 @@ async fn every_parameter_comes_in_either_place(app: &TestApp) {
         ];
         let body = json!({"gateway": "g1", "events": [{"id": "a", "kind": "c", "temp": 1}, {"id": "b", "temp": 2}]});
         let (query, headers) = if in_headers { (&[][..], &parameters[..]) } else { (&parameters[..], &[][..]) };
-        let debug = delivers(&ana, query, headers, &body).await.ok();
+        let debug = ana.delivers_text(query, headers, body.to_string()).await.ok();
         assert_eq!(debug["debug"]["errors"], json!([]), "{place}: {debug}");
         let meta = |id: &str| json!({"eui": id, "site": "Bern", "gateway": "g1"});
         let expected = [json!(["a", cold, meta("a")]), json!(["b", warm, meta("b")])];
@@ -61,7 +55,7 @@ async fn every_parameter_comes_in_either_place(app: &TestApp) {
             let event = &processed[task]["eventsProcessed"][0];
             assert_eq!((&event["integration"], &event["payload"]), (&json!("sigfox"), &payload), "{place}");
             let stored = format!("/v2/devices/{}/data/sigfox", text(event, "deviceId"));
-            assert_eq!(ana.get(&stored).await.list_of("/payload"), [payload], "{place}");
+            assert_eq!(ana.person.get(&stored).await.list_of("/payload"), [payload], "{place}");
         }
         // The one that is left: a value for all blocks.
         let fixed = [
@@ -71,7 +65,7 @@ async fn every_parameter_comes_in_either_place(app: &TestApp) {
             ("projectUuid", &*cold),
         ];
         let (query, headers) = if in_headers { (&[][..], &fixed[..]) } else { (&fixed[..], &[][..]) };
-        delivers(&ana, query, headers, &json!(1)).await.ok();
+        ana.delivers_text(query, headers, "1").await.ok();
         assert_eq!(devices(&ana, &organization).await[2], json!(["c", cold, {"eui": "c"}]), "{place}");
     }
 }
@@ -98,30 +92,30 @@ async fn an_api_key_delivers_in_either_header_and_nothing_else_does(app: &TestAp
 }
 
 async fn five_integrations_are_known_in_any_case(app: &TestApp) {
-    let ana = app.developer("ana").await.with_key().await;
+    let ana = Sender::of(app.developer("ana").await).await;
     let mut elements = json!({"http": {"type": "deviceEvent"}});
     for integration in ["custom", "ble", "lora", "sigfox", "zigbee"] {
         elements[format!("of {integration}")] =
             json!({"type": "deviceEvent", "properties": {"integration": integration}});
     }
-    let project = ana.designs(elements).await;
+    let project = ana.person.designs(elements).await;
     let parameters = [("deviceTag", "eui"), ("deviceTagValue", "1"), ("projectUuid", &*project)];
     let with = |integration| [&parameters[..], &[("integration", integration)]].concat();
     for integration in ["", "CUSTOM", "Ble", "LoRa", "sigFOX", "zigbee"] {
         let parameters = if integration.is_empty() { parameters.to_vec() } else { with(integration) };
-        delivers(&ana, &parameters, &[], &json!(1)).await.ok();
+        ana.delivers(&parameters, json!(1)).await.ok();
     }
-    let device = ana.get("/v2/devices").await.ok()["data"][0].clone();
-    let ran = ana.get(&format!("/v2/devices/{}/events", text(&device, "id"))).await.list_of("/elementName");
+    let device = ana.person.get("/v2/devices").await.ok()["data"][0].clone();
+    let ran = ana.person.get(&format!("/v2/devices/{}/events", text(&device, "id"))).await.list_of("/elementName");
     assert_eq!(ran, ["of zigbee", "of sigfox", "of lora", "of ble", "of custom", "of custom"]);
     for other in ["http", "mqtt", "lora "] {
-        assert_eq!(delivers(&ana, &with(other), &[], &json!(1)).await.faults(), ["query.integration"], "{other}");
+        assert_eq!(ana.delivers(&with(other), json!(1)).await.faults(), ["query.integration"], "{other}");
     }
 }
 
 async fn a_reference_is_no_script(app: &TestApp) {
-    let ana = app.developer("ana").await.with_key().await;
-    let project = ana.creates_project("p").await;
+    let ana = Sender::of(app.developer("ana").await).await;
+    let project = ana.person.creates_project("p").await;
     let fixed = [("deviceTag", "eui"), ("deviceTagValue", "1"), ("projectUuid", &*project)];
     for script in ["$[(@.length-1)]", "$..[?(@.constructor.constructor('1')())]", "$.a[`x`]", "$.a.map(x=>x)"] {
         let map = json!({"label": script}).to_string();
@@ -133,22 +127,22 @@ async fn a_reference_is_no_script(app: &TestApp) {
             ("eventPayloadMapRefs", &map, "query.eventPayloadMapRefs.label"),
         ] {
             let parameters = [&fixed[..], &[(name, value)]].concat();
-            assert_eq!(delivers(&ana, &parameters, &[], &json!({"a": [1]})).await.faults(), [field], "{script}");
+            assert_eq!(ana.delivers(&parameters, json!({"a": [1]})).await.faults(), [field], "{script}");
         }
     }
-    assert_eq!(devices(&ana, &ana.organization).await, [] as [Value; 0]);
+    assert_eq!(devices(&ana, &ana.person.organization).await, [] as [Value; 0]);
 }
 
 async fn without_a_tag_or_its_value_nothing_is_taken(app: &TestApp) {
-    let ana = app.developer("ana").await.with_key().await;
-    let project = ana.creates_project("p").await;
+    let ana = Sender::of(app.developer("ana").await).await;
+    let project = ana.person.creates_project("p").await;
     for (given, faults) in [
         (&[][..], &["query.deviceTag", "query.deviceTagValue"][..]),
         (&[("deviceTagValue", "1")], &["query.deviceTag"]),
         (&[("deviceTag", "eui")], &["query.deviceTagValue"]),
     ] {
         let given = [given, &[("projectUuid", &*project)]].concat();
-        assert_eq!(delivers(&ana, &given, &[], &json!({})).await.faults(), faults);
+        assert_eq!(ana.delivers(&given, json!({})).await.faults(), faults);
     }
-    assert_eq!(devices(&ana, &ana.organization).await, [] as [Value; 0]);
+    assert_eq!(devices(&ana, &ana.person.organization).await, [] as [Value; 0]);
 }

@@ -8,7 +8,7 @@ use isobar_model::time::Timestamp;
 use isobar_model::user::ApiKey;
 
 use super::lists::{Listing, in_order, read_by_id, request_of};
-use super::sql::{Row, Sql, run};
+use super::sql::{Row, Sql, one, run};
 use super::users::latest;
 use super::{Registry, db};
 use crate::error::{Result, StoreError};
@@ -24,18 +24,32 @@ const LISTING: Listing = Listing {
 };
 
 impl Registry {
-    /// Keeps a new key of the pass's user.
-    pub async fn api_key_create(&self, pass: &CanWrite<UserId>, key: &ApiKey, digest: &Digest) -> Result<()> {
+    /// Keeps a new key of the pass's user, who may have so many at most; false: it has them already.
+    pub async fn api_key_create(
+        &self,
+        pass: &CanWrite<UserId>,
+        key: &ApiKey,
+        digest: &Digest,
+        most: u64,
+    ) -> Result<bool> {
+        let (tx, user) = (self.db.begin().await?, *pass.target());
+        // The user is held: no two keys take the same last place.
+        let hold = Sql::new("SELECT id FROM users WHERE id = ?").bind(user).text(self.db.dialect.hold_for_change());
+        one(&tx, hold).await?.ok_or(StoreError::Gone("user"))?;
+        let count = Sql::new("SELECT count(*) AS keys FROM api_keys WHERE user_id = ?").bind(user);
+        let has = one(&tx, count).await?.map_or(Ok(0), |row| row.count("keys"))?;
+        if has >= most {
+            return Ok(false);
+        }
         let insert = Sql::new("INSERT INTO api_keys (id, user_id, name, digest, created_at) VALUES (?, ?, ?, ?, ?)")
             .bind(key.id)
-            .bind(*pass.target())
+            .bind(user)
             .bind(key.name.as_str())
             .bind(*digest)
             .bind(key.created_at);
-        match run(&self.db.write, insert).await {
-            Err(StoreError::Gone(_)) => Err(StoreError::Gone("user")),
-            other => other.map(|_| ()),
-        }
+        run(&tx, insert).await?;
+        db::commit(tx).await?;
+        Ok(true)
     }
 
     /// A user's keys, oldest first.

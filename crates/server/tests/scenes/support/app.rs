@@ -20,6 +20,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::postgres::OwnDatabase;
+use super::road::Road;
 use super::{Answer, Person};
 
 /// 2027-01-15T08:00:00.000Z: when every scene begins.
@@ -104,6 +105,14 @@ impl TestApp {
     pub async fn on_postgres() -> Self {
         let database = OwnDatabase::new().await;
         Self::open(TestSettings::default(), Some(database)).await
+    }
+
+    /// A server on a PostgreSQL database of its own, and the road to it.
+    pub async fn on_far_postgres() -> (Self, Road) {
+        let mut database = OwnDatabase::new().await;
+        let (road, address) = Road::to(&database.address).await;
+        database.address = address;
+        (Self::open(TestSettings::default(), Some(database)).await, road)
     }
 
     async fn open(settings: TestSettings, database: Option<OwnDatabase>) -> Self {

@@ -10,6 +10,7 @@ pub mod outside;
 pub mod person;
 #[path = "../../../../store/tests/support/mod.rs"]
 mod postgres;
+pub mod road;
 pub mod stream;
 
 pub use answer::Answer;

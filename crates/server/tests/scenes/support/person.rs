@@ -44,6 +44,19 @@ impl<'a> Person<'a> {
         self
     }
 
+    /// The same session with a new jwt.
+    pub async fn refreshed(mut self) -> Self {
+        let asked = self.app.request(Method::GET, "/v2/auth/refreshToken").header("cookie", &self.cookie);
+        self.jwt = text(&self.app.send(asked).await.created(), "jwtToken").to_owned();
+        self
+    }
+
+    /// Logs in once more: another session of the same person.
+    pub async fn logged_in_again(&self) -> Self {
+        let user = self.get("/v2/auth/user").await.ok();
+        Self::known(self.app, user, self.password.clone()).await
+    }
+
     /// A request with this person's token.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.app.request(method, path);

@@ -84,7 +84,7 @@ pub async fn the_signing_key_stays(r: &Registry) {
     assert_eq!(r.signing_key([99; 32]).await.unwrap(), keys[0]);
 }
 
-/// A key is found by its digest, and only its own user lists or removes it.
+/// A key is found by its digest, only its own user lists or removes it, and there are so many at most.
 pub async fn api_keys_belong_to_their_user(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let (ana, bob) = (given::user(r, home, "ana").await.id, given::user(r, home, "bob").await.id);
@@ -94,11 +94,14 @@ pub async fn api_keys_belong_to_their_user(r: &Registry) {
         let name = format!("key {number}");
         let key = ApiKey { id, user: ana, name, created_at: at(number), last_used_at: None };
         let secret = digest();
-        r.api_key_create(&may(ana), &key, &secret).await.unwrap();
+        assert!(r.api_key_create(&may(ana), &key, &secret, 3).await.unwrap());
         assert_eq!(r.user_by_api_key(&secret).await.unwrap(), Some((id, ana)));
         keys.push((key, secret));
     }
     assert_eq!(r.user_by_api_key(&digest()).await.unwrap(), None);
+    let (fourth, secret) = (ApiKey { id: ApiKeyId(given::uuid()), ..keys[0].0.clone() }, digest());
+    assert!(!r.api_key_create(&may(ana), &fourth, &secret, 3).await.unwrap());
+    assert_eq!(r.user_by_api_key(&secret).await.unwrap(), None);
     let page = r.api_key_list(&may(ana), PageRequest { page: 2, limit: 2 }).await.unwrap();
     assert_eq!((page.total, &*page.items), (3, &[keys[2].0.clone()][..]));
     assert_eq!(r.api_key_list(&may(bob), PageRequest::default()).await.unwrap().total, 0);
@@ -114,6 +117,6 @@ pub async fn api_keys_belong_to_their_user(r: &Registry) {
     assert_eq!(r.user_by_api_key(&keys[0].1).await.unwrap(), None);
     r.user_delete(&may(ana)).await.unwrap();
     assert_eq!(r.user_by_api_key(&keys[1].1).await.unwrap(), None);
-    let late = r.api_key_create(&may(ana), &keys[0].0, &keys[0].1).await;
+    let late = r.api_key_create(&may(ana), &keys[0].0, &keys[0].1, 3).await;
     assert!(matches!(late, Err(StoreError::Gone("user"))));
 }

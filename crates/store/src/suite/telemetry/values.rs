@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use isobar_model::ids::EventId;
 use isobar_model::page::TimeRange;
 
 use super::given::{self, at, id, page, texts};
@@ -73,31 +74,34 @@ pub async fn ids_that_step_back_break_nothing(t: &dyn Telemetry) {
     assert_eq!(t.last(&device.reading(), "log").await.unwrap().unwrap().values.text(), "6");
 }
 
-/// Contract, 6: types, missing paths, operators; several filters are ANDed.
-pub async fn filters_hold_as_the_contract_says(t: &dyn Telemetry) {
-    let device = given::device();
-    let payloads = [
-        r#"{"a":1}"#,
-        r#"{"a":2.0}"#,
-        r#"{"a":"2"}"#,
-        r#"{"a":true}"#,
-        r#"{"a":null}"#,
-        r#"{"b":2}"#,
-        r#"{"a":[5,{"b":"x"}]}"#,
-        "7",
-        r#"{"a":"é\n"}"#,
-        r#"{ "\u0061" : 9007199254740993 }"#,
-    ];
-    let mut ids = Vec::new();
-    for (n, payload) in payloads.iter().enumerate() {
-        let event = id(n as i64);
-        ids.push(event);
-        given::run(t, &device, given::storing(event, &[("log", payload)])).await;
-    }
-    let number = |text: &str| Operand::Number(text.to_owned());
-    let word = |text: &str| Operand::Text(text.to_owned());
+/// What is filtered.
+const FILTERED: [&str; 10] = [
+    r#"{"a":1}"#,
+    r#"{"a":2.0}"#,
+    r#"{"a":"2"}"#,
+    r#"{"a":true}"#,
+    r#"{"a":null}"#,
+    r#"{"b":2}"#,
+    r#"{"a":[5,{"b":"x"}]}"#,
+    "7",
+    r#"{"a":"é\n"}"#,
+    r#"{ "\u0061" : 9007199254740993 }"#,
+];
+
+/// A field, an operator and its operands, and for which of them it holds.
+type FilterCase = (&'static str, Operator, Vec<Operand>, &'static [usize]);
+
+fn number(text: &str) -> Operand {
+    Operand::Number(text.to_owned())
+}
+
+fn word(text: &str) -> Operand {
+    Operand::Text(text.to_owned())
+}
+
+fn filter_cases(ids: &[EventId]) -> Vec<FilterCase> {
     use Operator::{Eq, Gt, Gte, In, Lt, Lte, Ne, Nin};
-    let cases: Vec<(&str, Operator, Vec<Operand>, &[usize])> = vec![
+    vec![
         ("a", Eq, vec![number("2")], &[1]),
         ("a", Ne, vec![number("2")], &[0, 2, 3, 4, 5, 6, 7, 8, 9]),
         ("a", Gt, vec![number("1")], &[1, 9]),
@@ -129,16 +133,27 @@ pub async fn filters_hold_as_the_contract_says(t: &dyn Telemetry) {
         ("createdAt", Ne, vec![Operand::Time(at(4))], &[0, 1, 2, 3, 5, 6, 7, 8, 9]),
         ("createdAt", In, vec![Operand::Time(at(4)), Operand::Time(at(6))], &[4, 6]),
         ("createdAt", Eq, vec![number("4")], &[]),
-    ];
-    for (field, operator, operands, expected) in cases {
+    ]
+}
+
+/// Contract, 6: types, missing paths, operators; several filters are ANDed.
+pub async fn filters_hold_as_the_contract_says(t: &dyn Telemetry) {
+    let device = given::device();
+    let mut ids = Vec::new();
+    for (n, payload) in FILTERED.iter().enumerate() {
+        let event = id(n as i64);
+        ids.push(event);
+        given::run(t, &device, given::storing(event, &[("log", payload)])).await;
+    }
+    for (field, operator, operands, expected) in filter_cases(&ids) {
         let found = texts(t, &device, "log", only(field, operator, &operands)).await;
-        let expected: Vec<String> = expected.iter().map(|index| payloads[*index].to_owned()).collect();
+        let expected: Vec<String> = expected.iter().map(|index| FILTERED[*index].to_owned()).collect();
         assert_eq!(found, (expected.clone(), expected.len() as u64), "{field} {operator:?} {operands:?}");
     }
-    let mut both = only("a", Gte, &[number("1")]);
-    both.filters.extend(only("a", Lt, &[number("2.5")]).filters);
+    let mut both = only("a", Operator::Gte, &[number("1")]);
+    both.filters.extend(only("a", Operator::Lt, &[number("2.5")]).filters);
     both.page = page(2, 1);
-    assert_eq!(texts(t, &device, "log", both).await, (vec![payloads[1].to_owned()], 2));
+    assert_eq!(texts(t, &device, "log", both).await, (vec![FILTERED[1].to_owned()], 2));
 }
 
 /// Contract, 6: numbers, text, booleans, everything else, missing; missing is last in either direction; pages never overlap.

@@ -1,0 +1,51 @@
+//! What a design stands on, where only the design matters: a device, an event, and a memory of nothing.
+
+#![allow(dead_code, clippy::unwrap_used, reason = "each program uses a part of this, and fails where it fails")]
+
+use bytes::Bytes;
+use isobar_design::{DeviceView, EventView, Memory};
+use isobar_model::ids::{DeviceId, EventId, OrganizationId};
+use isobar_model::json::{Json, RawJson};
+use isobar_model::status::Status;
+use isobar_model::time::Timestamp;
+
+const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+
+/// Nothing was stored, and nothing is remembered.
+pub struct Nothing;
+
+impl Memory for Nothing {
+    fn last(&self, _element: &str) -> Option<RawJson> {
+        None
+    }
+
+    fn state(&self, _element: &str) -> Option<Bytes> {
+        None
+    }
+}
+
+pub fn raw(text: &str) -> RawJson {
+    RawJson::check(Bytes::copy_from_slice(text.as_bytes())).unwrap()
+}
+
+/// When events were received.
+pub fn received_at() -> Timestamp {
+    "2026-03-04T05:06:07.089Z".parse().unwrap()
+}
+
+/// A device without metadata and settings.
+pub fn device() -> DeviceView {
+    DeviceView {
+        id: ID.parse::<DeviceId>().unwrap(),
+        name: "Fridge 1".to_owned(),
+        organization: ID.parse::<OrganizationId>().unwrap(),
+        meta: raw("{}"),
+        status: Status::Good,
+        settings: Vec::new(),
+    }
+}
+
+/// An event at an element.
+pub fn event<'e>(element: &'e str, payload: &'e RawJson, tree: &'e Json<'e>) -> EventView<'e> {
+    EventView { id: ID.parse::<EventId>().unwrap(), element, received_at: received_at(), payload, tree }
+}

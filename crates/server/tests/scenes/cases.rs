@@ -1,0 +1,317 @@
+//! How each operation is called: a case for every route, and the things that the cases name.
+
+use isobar_http::RouteRow;
+use isobar_model::ids::DeviceId;
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+
+use crate::images::TINY_PNG;
+use crate::support::app::{new_user, with_json};
+use crate::support::person::text;
+use crate::support::{Device, NOBODY, Person, TestApp};
+
+/// How one operation is called.
+#[derive(Clone)]
+pub struct Case {
+    /// Its path, with names in it.
+    pub path: String,
+    pub body: Option<Value>,
+    /// Whether the body is a text, sent as such.
+    is_text: bool,
+    /// What somebody hears from whom the named thing is hidden; none: it names nothing.
+    pub hidden: Option<u16>,
+    /// What somebody hears whose role is high enough.
+    pub success: u16,
+}
+
+fn case(path: &str, body: Option<Value>, success: u16) -> Case {
+    let names = path.split(['/', '?', '=', '&']).any(|part| part.parse::<DeviceId>().is_ok());
+    let hidden = names.then_some(404);
+    Case { path: path.to_owned(), body, is_text: false, hidden, success }
+}
+
+/// The case of a list of what an organization has.
+fn list_of(row: &RouteRow, organization: &str) -> Case {
+    case(&format!("{}?organizationId={organization}", row.path), None, 200)
+}
+
+/// A body that says nothing but a name.
+fn named(name: &str) -> Option<Value> {
+    Some(json!({"name": name}))
+}
+
+/// The case of an image of something that has one.
+fn case_of_image(row: &RouteRow, owner: &str) -> Case {
+    let body = (row.method.name() == "POST").then(|| json!(TINY_PNG));
+    let is_device = row.path.starts_with("/v2/devices");
+    let success = if is_device && row.method.name() != "GET" { 204 } else { 200 };
+    Case { is_text: true, ..case(&row.path.replace("{id}", owner), body, success) }
+}
+
+/// What paths and bodies can name.
+pub struct Things<'a> {
+    pub fridge: Device<'a>,
+    /// It has a setting, `limit`.
+    thermostat: Device<'a>,
+    project: String,
+    organization: String,
+    /// An organization that nothing hangs on, and a project that no device uses.
+    empty: String,
+    unused: String,
+    /// A user of the lowest rank, and a key of its own.
+    user: String,
+    key: String,
+    /// A user whom nobody misses.
+    leaver: String,
+    event: String,
+    cloud_event: String,
+}
+
+impl<'a> Things<'a> {
+    pub async fn made_by(ana: &Person<'a>, user: &Person<'a>) -> Self {
+        let fridge = ana.creates_device("fridge").await;
+        let event = text(&fridge.posts("reading", json!({"temp": 9.1})).await.created(), "id").to_owned();
+        let cloud_event = fridge.queues("alarm", json!(1)).await;
+        let keys = format!("/v2/users/{}/apiKeys", user.id);
+        let key = text(&user.post(&keys, json!({"name": "own"})).await.created(), "id").to_owned();
+        for owner in [format!("users/{}", user.id), format!("devices/{}", fridge.id)] {
+            ana.post_plain(&format!("/v2/{owner}/image"), TINY_PNG).await;
+        }
+        for owner in [format!("organizations/{}", ana.organization), format!("projects/{}", ana.project().await)] {
+            ana.post_plain(&format!("/v2/{owner}/image"), TINY_PNG).await.is(200);
+        }
+        let leaver = new_user(&format!("l{}", fridge.id), "basicUser");
+        let leaver = text(&ana.post("/v2/users", leaver).await.created(), "id").to_owned();
+        let (project, organization) = (ana.project().await.to_owned(), ana.organization.clone());
+        let limit = json!({"type": "deviceSetting", "properties": {"inputType": "number"}});
+        let thermostat = ana.creates_device_of(&ana.designs(json!({"limit": limit})).await, "thermostat").await;
+        let (empty, unused) = (ana.founds("empty", &organization).await, ana.creates_project("unused").await);
+        let user = user.id.clone();
+        Self { fridge, thermostat, project, organization, empty, unused, user, key, leaver, event, cloud_event }
+    }
+
+    /// What a path may begin with: the things themselves, not their parts.
+    pub fn ids(&self) -> [&str; 8] {
+        let Self { fridge, thermostat, project, organization, empty, unused, user, leaver, .. } = self;
+        [&fridge.id, &thermostat.id, project, organization, empty, unused, user, leaver]
+    }
+
+    /// The case of a row. A row without one fails the scene.
+    pub fn case(&self, row: &RouteRow) -> Case {
+        let case = match row.path.trim_start_matches("/v2").split('/').nth(1) {
+            Some("health" | "metrics" | "spec" | "docs") => Some(case(row.path, None, 200)),
+            Some("auth") => self.of_auth(row),
+            Some("organizations") => self.of_organizations(row),
+            Some("projects") => self.of_projects(row),
+            Some("users") => self.of_users(row),
+            Some("notifications") => self.of_notifications(row),
+            Some("devices") => {
+                self.of_devices(row).or_else(|| self.of_device_data(row)).or_else(|| self.of_settings(row))
+            }
+            Some("events") => self.of_events(row),
+            _ => None,
+        };
+        case.unwrap_or_else(|| panic!("{} has no case: say how it refuses", name(row)))
+    }
+
+    fn of_auth(&self, row: &RouteRow) -> Option<Case> {
+        let (body, success) = match (row.method.name(), row.path) {
+            ("POST", "/v2/auth/register") => (Some(new_user(&format!("r{}", self.fridge.id), "basicUser")), 201),
+            ("POST", "/v2/auth/login") => (Some(json!({"usernameOrEmail": "ana", "password": "secret of ana"})), 201),
+            ("POST", "/v2/auth/logout") => (None, 204),
+            ("GET", "/v2/auth/refreshToken") => (None, 201),
+            ("GET", "/v2/auth/user") => (None, 200),
+            ("GET", "/v2/auth/verify") => return Some(case(&format!("{}?emailOrUsername=ana", row.path), None, 204)),
+            // Whoever has the link is let in: there are no credentials beside it.
+            ("GET", "/v2/auth/verify/{nonce}") => return Some(case("/v2/auth/verify/rubbish", None, 404)),
+            ("POST", "/v2/auth/forgot") => (Some(json!({"emailOrUsername": "ana"})), 204),
+            ("POST", "/v2/auth/reset") => {
+                (Some(json!({"token": "x", "password": "new secret", "passwordConfirmation": "new secret"})), 400)
+            }
+            _ => return None,
+        };
+        Some(case(row.path, body, success))
+    }
+
+    fn of_organizations(&self, row: &RouteRow) -> Option<Case> {
+        let Self { organization, empty, .. } = self;
+        let (body, success) = match (row.method.name(), row.path) {
+            ("GET", "/v2/organizations") => {
+                return Some(case(&format!("{}?parentId={organization}", row.path), None, 200));
+            }
+            ("POST", "/v2/organizations") => (named("new"), 201),
+            ("PUT", "/v2/organizations/{id}") => (named("renamed"), 200),
+            ("DELETE", path @ "/v2/organizations/{id}") => return Some(case(&path.replace("{id}", empty), None, 204)),
+            (_, "/v2/organizations/{id}/image" | "/v2/organizations/{id}/image.png") => {
+                return Some(case_of_image(row, organization));
+            }
+            ("PUT", "/v2/organizations/{id}/branding") => (Some(json!({"companyName": "Cold"})), 200),
+            ("PUT", "/v2/organizations/{id}/dashboard") => (Some(json!({"configuration": {}})), 200),
+            ("PUT", "/v2/organizations/{id}/deviceTable") => {
+                (Some(json!({"organizationId": organization, "columns": []})), 200)
+            }
+            ("DELETE", "/v2/organizations/{id}/deviceTable") => (None, 200),
+            (
+                "GET",
+                "/v2/organizations/{id}"
+                | "/v2/organizations/{id}/usage"
+                | "/v2/organizations/{id}/branding"
+                | "/v2/organizations/{id}/dashboard"
+                | "/v2/organizations/{id}/deviceTable",
+            ) => (None, 200),
+            _ => return None,
+        };
+        Some(case(&row.path.replace("{id}", organization), body, success))
+    }
+
+    fn of_projects(&self, row: &RouteRow) -> Option<Case> {
+        let Self { organization, project, unused, .. } = self;
+        let (body, success) = match (row.method.name(), row.path) {
+            ("GET", "/v2/projects") => return Some(list_of(row, organization)),
+            ("POST", "/v2/projects") => (named("new"), 201),
+            ("GET", "/v2/projects/{id}" | "/v2/projects/{id}/specification") => (None, 200),
+            ("PUT", "/v2/projects/{id}") => (named("renamed"), 200),
+            ("DELETE", path @ "/v2/projects/{id}") => return Some(case(&path.replace("{id}", unused), None, 204)),
+            ("PUT", "/v2/projects/{id}/specification") => (named("designed"), 200),
+            ("POST", "/v2/projects/{id}/specification/test") => {
+                (Some(json!({"elementName": "reading", "payload": {"temp": 4}})), 200)
+            }
+            (_, "/v2/projects/{id}/image" | "/v2/projects/{id}/image.png") => return Some(case_of_image(row, project)),
+            _ => return None,
+        };
+        Some(case(&row.path.replace("{id}", project), body, success))
+    }
+
+    fn of_users(&self, row: &RouteRow) -> Option<Case> {
+        let Self { fridge, organization, user, key, leaver, .. } = self;
+        let (body, success) = match (row.method.name(), row.path) {
+            ("GET", "/v2/users") => return Some(list_of(row, organization)),
+            ("POST", "/v2/users") => (Some(new_user(&format!("u{}", fridge.id), "basicUser")), 201),
+            ("GET", "/v2/users/{id}" | "/v2/users/{id}/apiKeys") => (None, 200),
+            ("PUT", "/v2/users/{id}") => (Some(json!({"role": "basicUser", "company": "Acme"})), 200),
+            ("DELETE", path @ "/v2/users/{id}") => return Some(case(&path.replace("{id}", leaver), None, 204)),
+            ("POST", "/v2/users/{id}/apiKeys") => (named("key"), 201),
+            ("DELETE", "/v2/users/{id}/apiKeys/{keyId}") => (None, 204),
+            (_, "/v2/users/{id}/image" | "/v2/users/{id}/image.png") => return Some(case_of_image(row, user)),
+            _ => return None,
+        };
+        Some(case(&row.path.replace("{id}", user).replace("{keyId}", key), body, success))
+    }
+
+    fn of_notifications(&self, row: &RouteRow) -> Option<Case> {
+        let read = || Some(json!({"read": true}));
+        let of_all = format!("{}?to=2100-01-01T00:00:00Z", row.path);
+        // Each user has its own, and nobody has this one.
+        let of_one = row.path.replace("{id}", NOBODY);
+        let (path, body, success) = match (row.method.name(), row.path) {
+            ("GET", path @ "/v2/notifications") => (path, None, 200),
+            ("PUT", "/v2/notifications") => (&*of_all, read(), 200),
+            ("DELETE", "/v2/notifications") => (&*of_all, None, 200),
+            ("POST", path @ "/v2/notifications/system") => (path, Some(json!({"message": "hello"})), 201),
+            ("GET", "/v2/notifications/{id}") => (&*of_one, None, 404),
+            ("PUT", "/v2/notifications/{id}") => (&*of_one, read(), 404),
+            _ => return None,
+        };
+        Some(case(path, body, success))
+    }
+
+    fn of_devices(&self, row: &RouteRow) -> Option<Case> {
+        let Self { fridge, organization, project, .. } = self;
+        let new_device = || Some(json!({"name": "new", "projectUuid": project}));
+        let (body, success) = match (row.method.name(), row.path) {
+            ("GET", "/v2/devices" | "/v2/devices/locations") => return Some(list_of(row, organization)),
+            ("POST", "/v2/devices") => (new_device(), 201),
+            ("GET", "/v2/devices/{id}") => (None, 200),
+            ("PUT", "/v2/devices/{id}") => (new_device(), 200),
+            ("DELETE", "/v2/devices/{id}") => (None, 204),
+            ("POST", "/v2/devices/{id}/token") => (None, 201),
+            (_, "/v2/devices/{id}/image" | "/v2/devices/{id}/image.png") => {
+                return Some(case_of_image(row, &fridge.id));
+            }
+            _ => return None,
+        };
+        Some(case(&row.path.replace("{id}", &fridge.id), body, success))
+    }
+
+    /// What a device has stored, and what it has said.
+    fn of_device_data(&self, row: &RouteRow) -> Option<Case> {
+        let success = match (row.method.name(), row.path) {
+            (
+                "GET",
+                "/v2/devices/{id}/data/{elementName}"
+                | "/v2/devices/{id}/last/{elementName}"
+                | "/v2/devices/{id}/storage"
+                | "/v2/devices/{id}/storage/{elementName}"
+                | "/v2/devices/{deviceId}/events"
+                | "/v2/devices/{deviceId}/events/{id}",
+            ) => 200,
+            ("DELETE", "/v2/devices/{id}/storage" | "/v2/devices/{id}/storage/{elementName}") => 204,
+            _ => return None,
+        };
+        let path = row.path.replace("/events/{id}", &format!("/events/{}", self.event));
+        let path = path.replace("devices/{id}", "devices/{deviceId}").replace("{deviceId}", &self.fridge.id);
+        Some(case(&path.replace("{elementName}", "reading"), None, success))
+    }
+
+    fn of_settings(&self, row: &RouteRow) -> Option<Case> {
+        let thermostat = &self.thermostat.id;
+        let (body, success) = match (row.method.name(), row.path) {
+            (
+                "GET",
+                "/v2/devices/{id}/settings"
+                | "/v2/devices/{id}/settings/history"
+                | "/v2/devices/{id}/settings/{settingName}",
+            ) => (None, 200),
+            ("PUT", "/v2/devices/{id}/settings/{settingName}") => (Some(json!(4)), 200),
+            ("DELETE", "/v2/devices/{id}/settings" | "/v2/devices/{id}/settings/{settingName}") => (None, 204),
+            ("POST", "/v2/devices/settings") => {
+                (Some(json!([{"deviceId": thermostat, "name": "limit", "value": 5}])), 200)
+            }
+            ("POST", "/v2/devices/settings/defaults") => (Some(json!([thermostat])), 200),
+            _ => return None,
+        };
+        Some(case(&row.path.replace("{id}", thermostat).replace("{settingName}", "limit"), body, success))
+    }
+
+    fn of_events(&self, row: &RouteRow) -> Option<Case> {
+        let Self { fridge, project, organization, cloud_event, .. } = self;
+        let device = &fridge.id;
+        Some(match (row.method.name(), row.path) {
+            ("POST", "/v2/events/device") => {
+                // The one operation that lists no 404: what is out of reach is a fault of the parameters.
+                Case { hidden: Some(400), ..case(&fridge.door("reading"), Some(json!({"temp": 4})), 201) }
+            }
+            ("POST", "/v2/events/integrations") => {
+                // What is out of reach is a fault of the parameters here too.
+                let path = format!(
+                    "{}?organizationId={organization}&deviceTag=eui&deviceTagValue=1&projectUuid={project}",
+                    row.path
+                );
+                Case { hidden: Some(400), ..case(&path, Some(json!({"temp": 4})), 200) }
+            }
+            ("GET", "/v2/events/cloud") => case(&fridge.queue(), None, 200),
+            ("POST", "/v2/events/cloud") => case(&format!("{}&elementName=alarm", fridge.queue()), Some(json!(2)), 201),
+            ("GET", path @ "/v2/events/cloud/next") => case(&format!("{path}?deviceId={device}&peek=true"), None, 200),
+            ("DELETE", path @ "/v2/events/cloud/{id}") => {
+                case(&format!("{}?deviceId={device}", path.replace("{id}", cloud_event)), None, 204)
+            }
+            ("GET", path @ "/v2/events/stream") => case(&format!("{path}?deviceId={device}"), None, 200),
+            _ => return None,
+        })
+    }
+}
+
+/// The request of a case, without credentials.
+pub fn request(app: &TestApp, row: &RouteRow, case: &Case) -> RequestBuilder {
+    let method: Method = row.method.name().parse().unwrap();
+    let request = app.request(method, &case.path);
+    match &case.body {
+        Some(Value::String(text)) if case.is_text => request.header("content-type", "text/plain").body(text.clone()),
+        body => body.iter().fold(request, with_json),
+    }
+}
+
+/// What an operation is called when it fails a scene.
+pub fn name(row: &RouteRow) -> String {
+    format!("{} {}", row.method.name(), row.path)
+}

@@ -1,0 +1,36 @@
+//! Is the server there, can it work, what has it done.
+
+use serde_json::json;
+
+use crate::support::TestApp;
+
+#[tokio::test]
+async fn the_server_says_that_it_is_well() {
+    let app = TestApp::start().await;
+    assert_eq!(app.get("/health/live").await.ok()["status"], "up");
+    assert_eq!(app.get("/health/ready").await.ok()["status"], "up");
+    assert!(app.get("/metrics").await.is(200).header("content-type").starts_with("text/plain"));
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_answer_is_named_and_not_waited_for() {
+    let (app, road) = TestApp::on_far_postgres().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    device.posts("reading", json!(1)).await.created();
+    app.get("/health/ready").await.ok();
+    road.closes();
+    // Nothing comes from the registry before the road opens: every answer until then is one that did not wait for it.
+    for _ in 0..2 {
+        let unready = app.get("/health/ready").await.is(503).json();
+        let errors = json!([{"field": "registry", "message": "did not answer within 2 s"}]);
+        assert_eq!(unready, json!({"message": "the service is not ready", "errors": errors}));
+    }
+    // It lives all the same, and does what it can.
+    app.get("/health/live").await.ok();
+    device.posts("reading", json!(2)).await.created();
+    road.opens();
+    app.get("/health/ready").await.ok();
+    assert_eq!(ana.get(&device.at("data/reading")).await.list_of("/payload"), [2, 1]);
+    app.end().await;
+}
