@@ -1,6 +1,5 @@
 //! One QuickJS engine: a runtime with a context of its own, bounded in time, memory and stack.
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -9,9 +8,9 @@ use isobar_model::json::{Json, RawJson};
 use rquickjs::context::{EvalOptions, intrinsic};
 use rquickjs::function::{Args, This};
 use rquickjs::{Coerced, Context, Ctx, FromJs, Function, Object, Persistent, Runtime, Value};
-use rustix::time::{ClockId, clock_gettime};
 
-use super::{Answer, Failure, Uplink};
+use super::memory::{Memory, Watch, processor_time};
+use super::{Answer, Failure, Room, Uplink};
 use crate::expression::TEXT_BYTES_MAX;
 
 /// Memory of one engine, in bytes.
@@ -51,13 +50,6 @@ pub(crate) struct Engine {
     watch: Rc<Watch>,
 }
 
-/// How long the code may still run.
-struct Watch {
-    /// On the clock of this thread's processor time.
-    until: Cell<Duration>,
-    expired: Cell<bool>,
-}
-
 /// How code gives its functions away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -73,26 +65,16 @@ pub(crate) struct Probe {
     pub(crate) changes_built_ins: bool,
 }
 
-/// The processor time that this thread has taken: only a limit of time is measured with it.
-pub(super) fn processor_time() -> Duration {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
-}
-
 impl Engine {
     /// An engine for that code, whose built-in objects may still be changed.
     pub(crate) fn new(text: &str) -> Result<Self, String> {
         let unavailable = |_| "the engine for code cannot be started at present".to_owned();
-        let runtime = Runtime::new().map_err(unavailable)?;
+        let watch = Rc::new(Watch::new());
+        let runtime = Runtime::new_with_alloc(Memory(Rc::clone(&watch))).map_err(unavailable)?;
         runtime.set_memory_limit(MEMORY_BYTES_MAX);
         runtime.set_max_stack_size(STACK_BYTES_MAX);
-        let watch = Rc::new(Watch { until: Cell::new(Duration::MAX), expired: Cell::new(false) });
         let seen = Rc::clone(&watch);
-        runtime.set_interrupt_handler(Some(Box::new(move || {
-            let expired = processor_time() >= seen.until.get();
-            seen.expired.set(seen.expired.get() | expired);
-            expired
-        })));
+        runtime.set_interrupt_handler(Some(Box::new(move || seen.is_over())));
         let context = Context::custom::<Offered>(&runtime).map_err(unavailable)?;
         let (glue, call) = context
             .with(|ctx| {
@@ -112,19 +94,23 @@ impl Engine {
         &self,
         begin: Duration,
         time: Duration,
+        room: Room,
         work: impl for<'js> FnOnce(&Ctx<'js>) -> rquickjs::Result<T>,
     ) -> Result<T, String> {
-        self.watch.expired.set(false);
-        self.watch.until.set(begin.saturating_add(time));
-        let done = self.context.with(|ctx| work(&ctx).map_err(|error| self.told(&ctx, &error, time)));
-        self.watch.until.set(Duration::MAX);
+        self.watch.bound(begin, time, room.block_bytes_max());
+        let done = self.context.with(|ctx| work(&ctx).map_err(|error| self.told(&ctx, &error)));
+        self.watch.free();
+        // Code that was refused a block may have gone on without it.
+        if self.watch.has_expired() {
+            return Err(format!("takes longer than {} ms", time.as_millis()));
+        }
         done
     }
 
-    fn told(&self, ctx: &Ctx<'_>, error: &rquickjs::Error, time: Duration) -> String {
+    fn told(&self, ctx: &Ctx<'_>, error: &rquickjs::Error) -> String {
         let thrown = ctx.catch();
-        if self.watch.expired.get() {
-            return format!("takes longer than {} ms", time.as_millis());
+        if self.watch.is_over() {
+            return "was ended".to_owned();
         }
         if !error.is_exception() {
             return "gives what cannot be read".to_owned();
@@ -142,7 +128,7 @@ impl Engine {
         // What is thrown first keeps all the rest from running; only a fault of the syntax is thrown before.
         let script = format!("throw null;{text}");
         let thrown =
-            self.bounded(processor_time(), time, |ctx| match ctx.eval_with_options::<(), _>(script, global()) {
+            self.bounded(processor_time(), time, Room::Own, |ctx| match ctx.eval_with_options::<(), _>(script, global()) {
                 Ok(()) => Ok(None),
                 Err(_) => {
                     let thrown = ctx.catch();
@@ -158,7 +144,7 @@ impl Engine {
     /// Runs the top level and looks whether there is a function of that name.
     pub(crate) fn probe(&self, text: &str, form: Form, entry: &str, time: Duration) -> Result<Probe, String> {
         let (script, glue) = (wrapped(text, form, entry), self.glue.clone());
-        self.bounded(processor_time(), time, |ctx| {
+        self.bounded(processor_time(), time, Room::Own, |ctx| {
             let glue = glue.restore(ctx)?;
             glue.get::<_, Function<'_>>("look")?.call::<_, ()>(())?;
             let load: Function<'_> = ctx.eval_with_options(script, global())?;
@@ -171,13 +157,13 @@ impl Engine {
     /// From here on its built-in objects stay as they are.
     pub(crate) fn seal(&mut self, time: Duration) -> Result<(), String> {
         let glue = self.glue.clone();
-        self.bounded(processor_time(), time, |ctx| glue.restore(ctx)?.get::<_, Function<'_>>("seal")?.call::<_, ()>(()))
+        self.bounded(processor_time(), time, Room::Own, |ctx| glue.restore(ctx)?.get::<_, Function<'_>>("seal")?.call::<_, ()>(()))
     }
 
     /// Takes the code in.
     pub(crate) fn load(&mut self, text: &str, form: Form, entry: &str, time: Duration) -> Result<(), String> {
         let script = wrapped(text, form, entry);
-        let load = self.bounded(processor_time(), time, |ctx| {
+        let load = self.bounded(processor_time(), time, Room::Own, |ctx| {
             let load: Function<'_> = ctx.eval_with_options(script, global())?;
             Ok(Persistent::save(ctx, load))
         })?;
@@ -186,9 +172,9 @@ impl Engine {
     }
 
     /// Calls the codec; and whether the engine is as it was before.
-    pub(crate) fn call(&self, entry: usize, uplink: &Uplink<'_>, time: Duration) -> (Answer, bool) {
+    pub(crate) fn call(&self, entry: usize, uplink: &Uplink<'_>, time: Duration, room: Room) -> (Answer, bool) {
         let (begin, begin_elapsed) = (processor_time(), Instant::now());
-        let called = self.bounded(begin, time, |ctx| {
+        let called = self.bounded(begin, time, room, |ctx| {
             let mut arguments = Args::new(ctx.clone(), 4 + uplink.bytes.len());
             arguments.push_arg(self.load.clone())?;
             arguments.push_arg(entry as i32)?;
@@ -211,7 +197,8 @@ impl Engine {
             }
             Err(message) => (Err(Failure::Thrown(message)), Vec::new(), false),
         };
-        (Answer { result, warnings, took, engines: 0 }, is_clean)
+        let wants_more = self.watch.wants_more();
+        (Answer { result, warnings, took, engines: 0, wants_more }, is_clean && !wants_more)
     }
 }
 
