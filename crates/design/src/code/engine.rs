@@ -9,17 +9,13 @@ use rquickjs::context::{EvalOptions, intrinsic};
 use rquickjs::function::{Args, This};
 use rquickjs::{Coerced, Context, Ctx, FromJs, Function, Object, Persistent, Runtime, Value};
 
-use super::memory::{Memory, Watch, processor_time};
+use super::memory::{MEMORY_BYTES_MAX, Memory, Over, Watch, processor_time};
 use super::{Answer, Failure, Room, Uplink};
 use crate::expression::TEXT_BYTES_MAX;
 
-/// Memory of one engine, in bytes.
-const MEMORY_BYTES_MAX: usize = 8 << 20;
 /// Elapsed time that is told without a look at the clock of processor time, which is a call of the system: processor time is
 /// at most as much.
 const NOT_WORTH_A_LOOK: Duration = Duration::from_micros(100);
-/// Stack of the machine that code may use, in bytes.
-const STACK_BYTES_MAX: usize = 256 << 10;
 /// Longest message of an exception that is told, in characters.
 const MESSAGE_CHARS_MAX: usize = 1_000;
 /// What runs first; see there.
@@ -70,14 +66,13 @@ impl Engine {
     pub(crate) fn new(text: &str) -> Result<Self, String> {
         let unavailable = |_| "the engine for code cannot be started at present".to_owned();
         let watch = Rc::new(Watch::new());
-        let runtime = Runtime::new_with_alloc(Memory(Rc::clone(&watch))).map_err(unavailable)?;
-        runtime.set_memory_limit(MEMORY_BYTES_MAX);
-        runtime.set_max_stack_size(STACK_BYTES_MAX);
+        let runtime = Runtime::new_with_alloc(Memory::new(Rc::clone(&watch))).map_err(unavailable)?;
         let seen = Rc::clone(&watch);
-        runtime.set_interrupt_handler(Some(Box::new(move || seen.is_over())));
+        runtime.set_interrupt_handler(Some(Box::new(move || seen.interrupts())));
         let context = Context::custom::<Offered>(&runtime).map_err(unavailable)?;
         let (glue, call) = context
             .with(|ctx| {
+                watch.watches(&ctx);
                 let glue: Object<'_> = ctx.eval(PRELUDE)?;
                 if names_buffer(text) {
                     ctx.eval::<(), _>(BUFFER)?;
@@ -99,12 +94,13 @@ impl Engine {
     ) -> Result<T, String> {
         self.watch.bound(begin, time, room.block_bytes_max());
         let done = self.context.with(|ctx| work(&ctx).map_err(|error| self.told(&ctx, &error)));
-        self.watch.free();
         // Code that was refused a block may have gone on without it.
-        if self.watch.has_expired() {
-            return Err(format!("takes longer than {} ms", time.as_millis()));
+        match self.watch.free() {
+            None => done,
+            Some(Over::Late) => Err(format!("takes longer than {} ms", time.as_millis())),
+            Some(Over::Full) => Err(format!("takes more than {} MiB of memory", MEMORY_BYTES_MAX >> 20)),
+            Some(Over::WantsMore) => Err("wants more memory at once".to_owned()),
         }
-        done
     }
 
     fn told(&self, ctx: &Ctx<'_>, error: &rquickjs::Error) -> String {
@@ -127,14 +123,15 @@ impl Engine {
     pub(crate) fn check_syntax(&self, text: &str, time: Duration) -> Result<(), String> {
         // What is thrown first keeps all the rest from running; only a fault of the syntax is thrown before.
         let script = format!("throw null;{text}");
-        let thrown =
-            self.bounded(processor_time(), time, Room::Own, |ctx| match ctx.eval_with_options::<(), _>(script, global()) {
+        let thrown = self.bounded(processor_time(), time, Room::Own, |ctx| {
+            match ctx.eval_with_options::<(), _>(script, global()) {
                 Ok(()) => Ok(None),
                 Err(_) => {
                     let thrown = ctx.catch();
                     if thrown.is_null() { Ok(None) } else { Ok(Some(message_of(ctx, &thrown))) }
                 }
-            })?;
+            }
+        })?;
         match thrown {
             None => Ok(()),
             Some(message) => Err(message.unwrap_or_else(|| "is no JavaScript".to_owned())),
@@ -157,7 +154,9 @@ impl Engine {
     /// From here on its built-in objects stay as they are.
     pub(crate) fn seal(&mut self, time: Duration) -> Result<(), String> {
         let glue = self.glue.clone();
-        self.bounded(processor_time(), time, Room::Own, |ctx| glue.restore(ctx)?.get::<_, Function<'_>>("seal")?.call::<_, ()>(()))
+        self.bounded(processor_time(), time, Room::Own, |ctx| {
+            glue.restore(ctx)?.get::<_, Function<'_>>("seal")?.call::<_, ()>(())
+        })
     }
 
     /// Takes the code in.
@@ -197,8 +196,8 @@ impl Engine {
             }
             Err(message) => (Err(Failure::Thrown(message)), Vec::new(), false),
         };
-        let wants_more = self.watch.wants_more();
-        (Answer { result, warnings, took, engines: 0, wants_more }, is_clean && !wants_more)
+        let wants_more = self.watch.free() == Some(Over::WantsMore);
+        (Answer { result, warnings, took, engines: 0, wants_more }, is_clean)
     }
 }
 
