@@ -9,6 +9,7 @@ use isobar_model::json::{Json, RawJson};
 use isobar_model::time::Timestamp;
 use smallvec::SmallVec;
 
+use crate::code::Room;
 use crate::expression::{Budget, Changes, Computed, Expression, LastTexts, Machine, Problem, Value, World, to_raw};
 use crate::plan::{Argument, Link, Plan};
 use crate::trace::{Trace, TraceStep};
@@ -34,7 +35,19 @@ pub fn run(
     device: &DeviceView,
     memory: &dyn Memory,
 ) -> Outcome {
-    execute(plan, trigger, event, device, memory, &mut None)
+    execute(plan, trigger, event, device, memory, Room::Own, &mut None).unwrap_or_default()
+}
+
+/// Runs the plan on a thread for which others wait. None: its code wants more than it gets there (blocks of more than 32
+/// KiB, or it once took far more than its time); nothing has happened, and [`run`] is to be called where it holds up nobody.
+pub fn run_shared(
+    plan: &Plan,
+    trigger: Trigger<'_>,
+    event: &EventView<'_>,
+    device: &DeviceView,
+    memory: &dyn Memory,
+) -> Option<Outcome> {
+    execute(plan, trigger, event, device, memory, Room::Shared, &mut None)
 }
 
 /// Runs the plan and tells what each element received and produced. The trace is bounded; the outcome is that of [`run`].
@@ -46,8 +59,8 @@ pub fn run_traced(
     memory: &dyn Memory,
 ) -> (Outcome, Vec<TraceStep>) {
     let mut trace = Some(Trace::default());
-    let outcome = execute(plan, trigger, event, device, memory, &mut trace);
-    (outcome, trace.map(Trace::into_steps).unwrap_or_default())
+    let outcome = execute(plan, trigger, event, device, memory, Room::Own, &mut trace);
+    (outcome.unwrap_or_default(), trace.map(Trace::into_steps).unwrap_or_default())
 }
 
 fn execute(
@@ -56,10 +69,11 @@ fn execute(
     event: &EventView<'_>,
     device: &DeviceView,
     memory: &dyn Memory,
+    room: Room,
     trace: &mut Option<Trace>,
-) -> Outcome {
+) -> Option<Outcome> {
     if plan.is_empty() {
-        return stored_as_it_is(trigger, event, trace);
+        return Some(stored_as_it_is(trigger, event, trace));
     }
     let last_texts = LastTexts::default();
     let world = World::new(plan, event, device, memory, &last_texts);
@@ -74,10 +88,12 @@ fn execute(
         remembered: SmallVec::new(),
         leaving: 0,
         code_time: CODE_TIME,
+        room,
+        leaves_the_room: false,
         trace,
     };
     run.start(trigger);
-    run.outcome
+    (!run.leaves_the_room).then_some(run.outcome)
 }
 
 /// An empty cloud plane stores every event under its own elementName (contract: The project design).
@@ -103,6 +119,9 @@ pub(crate) struct Run<'e> {
     remembered: SmallVec<[(u32, Bytes); 2]>,
     leaving: u32,
     code_time: Duration,
+    room: Room,
+    /// Its code wants more than there is in the room.
+    leaves_the_room: bool,
     /// What is told of the steps; only a traced run has it.
     trace: &'e mut Option<Trace>,
 }
@@ -160,6 +179,9 @@ impl<'e> Run<'e> {
                 return;
             }
             let acted = target.element.act(link, &branch.value, self);
+            if self.leaves_the_room {
+                return;
+            }
             if let Some(trace) = self.trace {
                 trace.step(target, link, &branch.value, &acted);
             }
@@ -240,6 +262,16 @@ impl<'e> Run<'e> {
     /// Processor time that functions may still take in this run.
     pub(crate) fn code_time(&self) -> Duration {
         self.code_time
+    }
+
+    /// Where its code runs.
+    pub(crate) fn room(&self) -> Room {
+        self.room
+    }
+
+    /// The run ends here, to be made anew where its code has room.
+    pub(crate) fn leave_the_room(&mut self) {
+        self.leaves_the_room = true;
     }
 
     pub(crate) fn spend_code_time(&mut self, took: Duration, engines: u32) {

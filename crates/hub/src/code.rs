@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use isobar_design::{DeviceView, EventView, Memory, Outcome, Plan, Trigger};
 use isobar_model::error::{Error, Result};
+use parking_lot::{Condvar, Mutex};
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -20,14 +22,22 @@ const THREAD: &str = "isobar-code";
 /// Fewest threads: a project that loops leaves one to the others.
 const THREADS_MIN: usize = 2;
 
+/// Runs that want a thread of their own and have one; further ones wait, each with its project's turn.
+const ASIDE_AT_ONCE: usize = 8;
+
 const RUNS: &str = "isobar_code_runs_total";
 const ENGINES: &str = "isobar_code_engines_total";
+const ASIDE: &str = "isobar_code_aside_total";
 
 /// The threads.
 pub(crate) struct Code {
     runtime: Option<Runtime>,
     runs: Counted,
     engines: Counted,
+    aside: Counted,
+    /// How many runs more may have a thread of their own.
+    places: Mutex<usize>,
+    place_free: Condvar,
 }
 
 /// How often the code of projects has run since the start.
@@ -37,6 +47,8 @@ pub struct CodeRuns {
     pub runs: u64,
     /// Engines that were made for them: about a millisecond each.
     pub engines: u64,
+    /// Runs on a thread of their own, because their code wants much memory or took far more than its time before.
+    pub aside: u64,
 }
 
 /// A count, and what /metrics says of it.
@@ -61,13 +73,51 @@ impl Code {
         builder.worker_threads(threads).thread_name(THREAD).thread_stack_size(STACK_BYTES);
         let runtime = builder.on_thread_start(give_way).enable_all().build().map_err(Error::internal)?;
         let runs = Counted::new(RUNS, "Events whose design has code");
-        Ok(Self { runtime: Some(runtime), runs, engines: Counted::new(ENGINES, "Engines made for code") })
+        let engines = Counted::new(ENGINES, "Engines made for code");
+        let aside = Counted::new(ASIDE, "Runs of code on a thread of their own");
+        let (places, place_free) = (Mutex::new(ASIDE_AT_ONCE), Condvar::new());
+        Ok(Self { runtime: Some(runtime), runs, engines, aside, places, place_free })
     }
 
     /// Lets work that runs a design with code go on there; what it gives, when it is done.
     pub(crate) async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Result<T> {
         let runtime = self.runtime.as_ref().ok_or_else(|| Error::internal("the threads for code are gone"))?;
         runtime.spawn(work).await.map_err(Error::internal)
+    }
+
+    /// Runs a design. One without code runs at once; one with code too, on the threads for code, unless it wants more than
+    /// there is for it where others wait for the same thread: then it has one of its own.
+    pub(crate) fn carry(
+        &self,
+        plan: &Plan,
+        trigger: Trigger<'_>,
+        event: &EventView<'_>,
+        device: &DeviceView,
+        memory: &dyn Memory,
+    ) -> Outcome {
+        if !plan.runs_code() {
+            return isobar_design::run(plan, trigger, event, device, memory);
+        }
+        if is_own_thread()
+            && let Some(outcome) = isobar_design::run_shared(plan, trigger, event, device, memory)
+        {
+            return outcome;
+        }
+        self.aside(plan, || isobar_design::run(plan, trigger, event, device, memory))
+    }
+
+    /// Does work with a plan; if that has code, on this thread, which is one of its own from here on: others take over what
+    /// waits for it.
+    pub(crate) fn aside<T>(&self, plan: &Plan, work: impl FnOnce() -> T) -> T {
+        if !plan.runs_code() {
+            return work();
+        }
+        let work = || {
+            let _place = is_own_thread().then(|| Aside::take(self));
+            work()
+        };
+        let is_shared = Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
+        if is_shared { tokio::task::block_in_place(work) } else { work() }
     }
 
     /// An event's code has run, for which so many engines were made.
@@ -81,7 +131,7 @@ impl Code {
     /// How often it has.
     pub(crate) fn runs(&self) -> CodeRuns {
         let count = |counted: &Counted| counted.0.load(Ordering::Relaxed);
-        CodeRuns { runs: count(&self.runs), engines: count(&self.engines) }
+        CodeRuns { runs: count(&self.runs), engines: count(&self.engines), aside: count(&self.aside) }
     }
 }
 
@@ -102,12 +152,31 @@ fn give_way() {
     }
 }
 
-/// Runs a design where code may block, though the caller is no task of the threads for code.
-pub(crate) fn in_place<T>(runs_code: bool, work: impl FnOnce() -> T) -> T {
-    let is_own = || std::thread::current().name() == Some(THREAD);
-    let is_shared =
-        || !is_own() && Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
-    if runs_code && is_shared() { tokio::task::block_in_place(work) } else { work() }
+fn is_own_thread() -> bool {
+    std::thread::current().name() == Some(THREAD)
+}
+
+/// A place among the runs with a thread of their own.
+struct Aside<'a>(&'a Code);
+
+impl<'a> Aside<'a> {
+    /// Waits for one, on a thread that nobody else waits for.
+    fn take(code: &'a Code) -> Self {
+        code.aside.add(1);
+        let mut places = code.places.lock();
+        while *places == 0 {
+            code.place_free.wait(&mut places);
+        }
+        *places -= 1;
+        Self(code)
+    }
+}
+
+impl Drop for Aside<'_> {
+    fn drop(&mut self) {
+        *self.0.places.lock() += 1;
+        self.0.place_free.notify_one();
+    }
 }
 
 /// The turns of one project.

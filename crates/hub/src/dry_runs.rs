@@ -74,7 +74,7 @@ impl Hub {
             let run = Try { plan, start, element: &input.element, payload: &input.payload, id: hub.new_id() };
             let found = match (device, made_up) {
                 (Some(entry), _) => hub.dry_run_on(&entry, &run).await,
-                (None, view) => Ok(view.map(|view| run.on(&view, &Blank))),
+                (None, view) => Ok(view.map(|view| hub.0.code.aside(plan, || run.on(&view, &Blank)))),
             };
             drop(turn);
             found
@@ -116,7 +116,7 @@ impl Hub {
                 let before = entry.before_missing.load(Ordering::Relaxed);
                 Arc::make_mut(&mut view).status = Status::numbered(before.into()).unwrap_or_default();
             }
-            found = Some(run.on(&view, &Remembered(memory)));
+            found = Some(self.0.code.aside(run.plan, || run.on(&view, &Remembered(memory))));
             Commit::default()
         };
         self.0.telemetry.run(&pass, None, self.0.clock.now(), &mut look).await.told()?;

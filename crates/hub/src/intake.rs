@@ -216,7 +216,7 @@ impl Hub {
             tree: &event.tree,
         };
         let trigger = Trigger::DeviceEvent { element: &event.element };
-        let outcome = isobar_design::run(&entry.plan.plan, trigger, &seen, &view, &Remembered(memory));
+        let outcome = self.0.code.carry(&entry.plan.plan, trigger, &seen, &view, &Remembered(memory));
         let mut commit = Commit::default();
         commit.history.push(NewEvent {
             id,

@@ -15,7 +15,6 @@ use isobar_model::status::Status;
 use isobar_store::telemetry::{Commit, Memory};
 
 use crate::Hub;
-use crate::code::in_place;
 use crate::entries::DeviceEntry;
 use crate::intake::Aftermath;
 use crate::outbox::{Work, not_committed};
@@ -76,7 +75,7 @@ impl SideRuns<'_> {
         let seen = EventView { id, element: trigger.element(), received_at: id.minted_at(), payload, tree: &tree };
         let left = Left { memory: self.memory, commit: &self.commit };
         let (plan, view) = (&self.entry.plan.plan, self.view());
-        let outcome = in_place(plan.runs_code(), || isobar_design::run(plan, trigger, &seen, &view, &left));
+        let outcome = self.hub.0.code.carry(plan, trigger, &seen, &view, &left);
         self.note(trigger, &outcome.errors);
         self.effects(id, outcome.effects);
     }

@@ -56,14 +56,15 @@ impl Load {
         let mut work = |_: &dyn isobar_store::telemetry::Memory| {
             let id = mint(now);
             Commit {
-                history: vec![NewEvent {
+                history: [NewEvent {
                     id,
                     kind: EventType::DeviceEvent,
                     element: element.clone(),
                     payload: payload.clone(),
                     errors: Vec::new(),
-                }],
-                values: vec![NewValue { event: id, element: element.clone(), payload: payload.clone() }],
+                }]
+                .into(),
+                values: [NewValue { event: id, element: element.clone(), payload: payload.clone() }].into(),
                 ..Commit::default()
             }
         };

@@ -1,6 +1,5 @@
 //! One QuickJS engine: a runtime with a context of its own, bounded in time, memory and stack.
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -9,18 +8,14 @@ use isobar_model::json::{Json, RawJson};
 use rquickjs::context::{EvalOptions, intrinsic};
 use rquickjs::function::{Args, This};
 use rquickjs::{Coerced, Context, Ctx, FromJs, Function, Object, Persistent, Runtime, Value};
-use rustix::time::{ClockId, clock_gettime};
 
-use super::{Answer, Failure, Uplink};
+use super::memory::{MEMORY_BYTES_MAX, Memory, Over, Watch, processor_time};
+use super::{Answer, Failure, Room, Uplink};
 use crate::expression::TEXT_BYTES_MAX;
 
-/// Memory of one engine, in bytes.
-const MEMORY_BYTES_MAX: usize = 8 << 20;
 /// Elapsed time that is told without a look at the clock of processor time, which is a call of the system: processor time is
 /// at most as much.
 const NOT_WORTH_A_LOOK: Duration = Duration::from_micros(100);
-/// Stack of the machine that code may use, in bytes.
-const STACK_BYTES_MAX: usize = 256 << 10;
 /// Longest message of an exception that is told, in characters.
 const MESSAGE_CHARS_MAX: usize = 1_000;
 /// What runs first; see there.
@@ -51,13 +46,6 @@ pub(crate) struct Engine {
     watch: Rc<Watch>,
 }
 
-/// How long the code may still run.
-struct Watch {
-    /// On the clock of this thread's processor time.
-    until: Cell<Duration>,
-    expired: Cell<bool>,
-}
-
 /// How code gives its functions away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -73,29 +61,18 @@ pub(crate) struct Probe {
     pub(crate) changes_built_ins: bool,
 }
 
-/// The processor time that this thread has taken: only a limit of time is measured with it.
-pub(super) fn processor_time() -> Duration {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
-}
-
 impl Engine {
     /// An engine for that code, whose built-in objects may still be changed.
     pub(crate) fn new(text: &str) -> Result<Self, String> {
         let unavailable = |_| "the engine for code cannot be started at present".to_owned();
-        let runtime = Runtime::new().map_err(unavailable)?;
-        runtime.set_memory_limit(MEMORY_BYTES_MAX);
-        runtime.set_max_stack_size(STACK_BYTES_MAX);
-        let watch = Rc::new(Watch { until: Cell::new(Duration::MAX), expired: Cell::new(false) });
+        let watch = Rc::new(Watch::new());
+        let runtime = Runtime::new_with_alloc(Memory::new(Rc::clone(&watch))).map_err(unavailable)?;
         let seen = Rc::clone(&watch);
-        runtime.set_interrupt_handler(Some(Box::new(move || {
-            let expired = processor_time() >= seen.until.get();
-            seen.expired.set(seen.expired.get() | expired);
-            expired
-        })));
+        runtime.set_interrupt_handler(Some(Box::new(move || seen.interrupts())));
         let context = Context::custom::<Offered>(&runtime).map_err(unavailable)?;
         let (glue, call) = context
             .with(|ctx| {
+                watch.watches(&ctx);
                 let glue: Object<'_> = ctx.eval(PRELUDE)?;
                 if names_buffer(text) {
                     ctx.eval::<(), _>(BUFFER)?;
@@ -112,19 +89,24 @@ impl Engine {
         &self,
         begin: Duration,
         time: Duration,
+        room: Room,
         work: impl for<'js> FnOnce(&Ctx<'js>) -> rquickjs::Result<T>,
     ) -> Result<T, String> {
-        self.watch.expired.set(false);
-        self.watch.until.set(begin.saturating_add(time));
-        let done = self.context.with(|ctx| work(&ctx).map_err(|error| self.told(&ctx, &error, time)));
-        self.watch.until.set(Duration::MAX);
-        done
+        self.watch.bound(begin, time, room.block_bytes_max());
+        let done = self.context.with(|ctx| work(&ctx).map_err(|error| self.told(&ctx, &error)));
+        // Code that was refused a block may have gone on without it.
+        match self.watch.free() {
+            None => done,
+            Some(Over::Late) => Err(format!("takes longer than {} ms", time.as_millis())),
+            Some(Over::Full) => Err(format!("takes more than {} MiB of memory", MEMORY_BYTES_MAX >> 20)),
+            Some(Over::WantsMore) => Err("wants more memory at once".to_owned()),
+        }
     }
 
-    fn told(&self, ctx: &Ctx<'_>, error: &rquickjs::Error, time: Duration) -> String {
+    fn told(&self, ctx: &Ctx<'_>, error: &rquickjs::Error) -> String {
         let thrown = ctx.catch();
-        if self.watch.expired.get() {
-            return format!("takes longer than {} ms", time.as_millis());
+        if self.watch.is_over() {
+            return "was ended".to_owned();
         }
         if !error.is_exception() {
             return "gives what cannot be read".to_owned();
@@ -141,14 +123,15 @@ impl Engine {
     pub(crate) fn check_syntax(&self, text: &str, time: Duration) -> Result<(), String> {
         // What is thrown first keeps all the rest from running; only a fault of the syntax is thrown before.
         let script = format!("throw null;{text}");
-        let thrown =
-            self.bounded(processor_time(), time, |ctx| match ctx.eval_with_options::<(), _>(script, global()) {
+        let thrown = self.bounded(processor_time(), time, Room::Own, |ctx| {
+            match ctx.eval_with_options::<(), _>(script, global()) {
                 Ok(()) => Ok(None),
                 Err(_) => {
                     let thrown = ctx.catch();
                     if thrown.is_null() { Ok(None) } else { Ok(Some(message_of(ctx, &thrown))) }
                 }
-            })?;
+            }
+        })?;
         match thrown {
             None => Ok(()),
             Some(message) => Err(message.unwrap_or_else(|| "is no JavaScript".to_owned())),
@@ -158,7 +141,7 @@ impl Engine {
     /// Runs the top level and looks whether there is a function of that name.
     pub(crate) fn probe(&self, text: &str, form: Form, entry: &str, time: Duration) -> Result<Probe, String> {
         let (script, glue) = (wrapped(text, form, entry), self.glue.clone());
-        self.bounded(processor_time(), time, |ctx| {
+        self.bounded(processor_time(), time, Room::Own, |ctx| {
             let glue = glue.restore(ctx)?;
             glue.get::<_, Function<'_>>("look")?.call::<_, ()>(())?;
             let load: Function<'_> = ctx.eval_with_options(script, global())?;
@@ -171,13 +154,15 @@ impl Engine {
     /// From here on its built-in objects stay as they are.
     pub(crate) fn seal(&mut self, time: Duration) -> Result<(), String> {
         let glue = self.glue.clone();
-        self.bounded(processor_time(), time, |ctx| glue.restore(ctx)?.get::<_, Function<'_>>("seal")?.call::<_, ()>(()))
+        self.bounded(processor_time(), time, Room::Own, |ctx| {
+            glue.restore(ctx)?.get::<_, Function<'_>>("seal")?.call::<_, ()>(())
+        })
     }
 
     /// Takes the code in.
     pub(crate) fn load(&mut self, text: &str, form: Form, entry: &str, time: Duration) -> Result<(), String> {
         let script = wrapped(text, form, entry);
-        let load = self.bounded(processor_time(), time, |ctx| {
+        let load = self.bounded(processor_time(), time, Room::Own, |ctx| {
             let load: Function<'_> = ctx.eval_with_options(script, global())?;
             Ok(Persistent::save(ctx, load))
         })?;
@@ -186,9 +171,9 @@ impl Engine {
     }
 
     /// Calls the codec; and whether the engine is as it was before.
-    pub(crate) fn call(&self, entry: usize, uplink: &Uplink<'_>, time: Duration) -> (Answer, bool) {
+    pub(crate) fn call(&self, entry: usize, uplink: &Uplink<'_>, time: Duration, room: Room) -> (Answer, bool) {
         let (begin, begin_elapsed) = (processor_time(), Instant::now());
-        let called = self.bounded(begin, time, |ctx| {
+        let called = self.bounded(begin, time, room, |ctx| {
             let mut arguments = Args::new(ctx.clone(), 4 + uplink.bytes.len());
             arguments.push_arg(self.load.clone())?;
             arguments.push_arg(entry as i32)?;
@@ -211,7 +196,8 @@ impl Engine {
             }
             Err(message) => (Err(Failure::Thrown(message)), Vec::new(), false),
         };
-        (Answer { result, warnings, took, engines: 0 }, is_clean)
+        let wants_more = self.watch.free() == Some(Over::WantsMore);
+        (Answer { result, warnings, took, engines: 0, wants_more }, is_clean)
     }
 }
 

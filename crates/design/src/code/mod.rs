@@ -4,15 +4,17 @@
 //! earlier runs: its top level runs anew each time, in an engine whose built-in objects are frozen.
 
 mod engine;
+mod memory;
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use isobar_model::json::RawJson;
 
-use engine::{Engine, Form, processor_time};
+use engine::{Engine, Form};
+use memory::processor_time;
 
 /// Longest code, in bytes.
 const CODE_BYTES_MAX: usize = 256 << 10;
@@ -26,6 +28,11 @@ const DESIGN_TIME: Duration = Duration::from_secs(2);
 const FREE_TIME: Duration = Duration::from_millis(25);
 /// How much more time the code of a stored design has: it was in time once, and must not fail on a slower day.
 const STORED_FACTOR: u32 = 4;
+/// Largest block of memory that code gets where others wait for the same thread, in bytes: what one operation of the engine
+/// does to that much is done in a fraction of a second; to a whole engine's memory, in minutes.
+const SHARED_BLOCK_BYTES_MAX: usize = 32 << 10;
+/// A call that took so many times its time is far beyond it.
+const FAR: u32 = 4;
 /// Engines that one thread keeps. One is a few hundred KiB, as long as its code keeps nothing.
 const ENGINES_MAX: usize = 32;
 /// The functions that code may offer, in the order in which they are looked for: the LoRaWAN convention, and the older ones
@@ -67,6 +74,24 @@ impl CheckTime {
     }
 }
 
+/// Where code runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// Where others wait for the same thread: code that wants much is ended.
+    Shared,
+    /// Where it holds up nobody.
+    Own,
+}
+
+impl Room {
+    fn block_bytes_max(self) -> usize {
+        match self {
+            Room::Shared => SHARED_BLOCK_BYTES_MAX,
+            Room::Own => usize::MAX,
+        }
+    }
+}
+
 /// What a codec is given.
 #[derive(Debug)]
 pub(crate) struct Uplink<'a> {
@@ -87,6 +112,15 @@ pub(crate) struct Answer {
     pub(crate) took: Duration,
     /// Engines that had to be made for it.
     pub(crate) engines: u32,
+    /// It wants more than there is in a shared room: what it answered says nothing, and it is to be called in its own.
+    pub(crate) wants_more: bool,
+}
+
+impl Answer {
+    /// It was not called.
+    fn without(result: Failure, engines: u32) -> Self {
+        Self { result: Err(result), warnings: Vec::new(), took: Duration::ZERO, engines, wants_more: false }
+    }
 }
 
 /// Why there is no data.
@@ -113,6 +147,8 @@ struct Source {
     changes_built_ins: bool,
     /// What calls have taken beyond their time, in nanoseconds: later calls go without, until it is paid back.
     owed: AtomicU64,
+    /// Whether it runs where it holds up nobody from now on: it once wanted large blocks, or far more than its time.
+    aside: AtomicBool,
 }
 
 thread_local! {
@@ -142,26 +178,29 @@ impl Code {
     }
 
     /// Calls the codec. `time` bounds the processor time of this call.
-    pub(crate) fn call(&self, uplink: &Uplink<'_>, time: Duration) -> Answer {
+    pub(crate) fn call(&self, uplink: &Uplink<'_>, time: Duration, room: Room) -> Answer {
         let source = &self.0;
+        if room == Room::Shared && source.aside.load(Ordering::Relaxed) {
+            let failure = Failure::Thrown("runs aside".to_owned());
+            return Answer { wants_more: true, ..Answer::without(failure, 0) };
+        }
         if source.goes_without() {
             let message = "is not run for a while: it took far more than its time before";
-            let result = Err(Failure::Thrown(message.to_owned()));
-            return Answer { result, warnings: Vec::new(), took: Duration::ZERO, engines: 0 };
+            return Answer::without(Failure::Thrown(message.to_owned()), 0);
         }
         let kept = take(source);
         let engines = u32::from(kept.is_none());
         let engine = match kept.map_or_else(|| source.engine(), Ok) {
             Ok(engine) => engine,
-            Err(message) => {
-                let result = Err(Failure::Thrown(message));
-                return Answer { result, warnings: Vec::new(), took: Duration::ZERO, engines };
-            }
+            Err(message) => return Answer::without(Failure::Thrown(message), engines),
         };
-        let (answer, is_clean) = engine.call(source.entry, uplink, time);
+        let (answer, is_clean) = engine.call(source.entry, uplink, time, room);
         let answer = Answer { engines, ..answer };
         if let Some(beyond) = answer.took.checked_sub(CALL_TIME) {
             source.owed.fetch_add(u64::try_from(beyond.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
+        if answer.wants_more || answer.took > FAR * CALL_TIME {
+            source.aside.store(true, Ordering::Relaxed);
         }
         if is_clean {
             put_back(source, engine);
@@ -177,8 +216,8 @@ impl Source {
             let probe = engine.probe(text, form, name, step)?;
             if probe.found {
                 let changes_built_ins = probe.changes_built_ins;
-                let owed = AtomicU64::new(0);
-                return Ok(Some(Self { text: text.into(), form, entry, changes_built_ins, owed }));
+                let (owed, aside) = (AtomicU64::new(0), AtomicBool::new(false));
+                return Ok(Some(Self { text: text.into(), form, entry, changes_built_ins, owed, aside }));
             }
         }
         Ok(None)
@@ -238,7 +277,7 @@ mod tests {
     }
 
     fn call(code: &Code) -> String {
-        let answer = code.call(&Uplink { bytes: &[1], f_port: None, received_at: 0 }, CALL_TIME);
+        let answer = code.call(&Uplink { bytes: &[1], f_port: None, received_at: 0 }, CALL_TIME, Room::Own);
         answer.result.map_or_else(|failure| format!("{failure:?}"), |data| data.text().to_owned())
     }
 

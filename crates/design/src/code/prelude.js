@@ -66,13 +66,26 @@
     hide(object, name, wrapped);
   }
 
+  /** Charges for the comparisons with what is sought in a list that was charged for. */
+  function compared(value, length) {
+    if (typeof value === 'string') work((length * value.length) / 16);
+    else if (typeof value === 'bigint') work(1000 * length);
+  }
+
   function wrapLists() {
     const over = ['copyWithin', 'every', 'fill', 'filter', 'find', 'findIndex', 'findLast', 'findLastIndex', 'forEach',
-      'includes', 'indexOf', 'join', 'lastIndexOf', 'map', 'reduce', 'reduceRight', 'reverse', 'shift', 'slice', 'some',
+      'join', 'map', 'reduce', 'reduceRight', 'reverse', 'shift', 'slice', 'some',
       'splice', 'toLocaleString', 'toReversed', 'toSpliced', 'unshift', 'with'];
     for (const name of over) {
       wrap(Array.prototype, name, (native) => function () {
         list(this);
+        return apply(native, this, arguments);
+      });
+    }
+    for (const name of ['includes', 'indexOf', 'lastIndexOf']) {
+      wrap(Array.prototype, name, (native) => function (sought) {
+        list(this);
+        compared(sought, isArray(this) ? this.length : ITEMS_MAX);
         return apply(native, this, arguments);
       });
     }
@@ -195,6 +208,13 @@
         return apply(native, Object, arguments);
       });
     }
+    wrap(String, 'raw', (native) => function (strings) {
+      const { raw } = strings;
+      list(raw);
+      const given = [{ raw }];
+      for (let at = 1; at < arguments.length; at++) push.call(given, arguments[at]);
+      return apply(native, this, given);
+    });
     wrap(JSON, 'stringify', (native) => function (value, replacer, space) {
       if (isArray(replacer)) list(replacer);
       const json = native(value, replacer, space);

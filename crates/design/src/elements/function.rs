@@ -55,8 +55,13 @@ impl CodeElement {
         if time.is_zero() {
             return Err(Problem::new("the functions of this run take too long"));
         }
-        let answer = code.call(&Uplink { bytes: &bytes, f_port, received_at: run.now().millis() }, time);
+        let uplink = Uplink { bytes: &bytes, f_port, received_at: run.now().millis() };
+        let answer = code.call(&uplink, time, run.room());
         run.spend_code_time(answer.took, answer.engines);
+        if answer.wants_more {
+            run.leave_the_room();
+            return Ok(Passed::nothing());
+        }
         answer.warnings.iter().for_each(|warning| run.note(warning));
         match answer.result {
             Ok(data) => {

@@ -11,7 +11,7 @@ use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 use serde_json::Value;
 
-use crate::{DeviceView, Effect, EventView, Memory, Outcome, Plan, TraceStep, Trigger, run, run_traced};
+use crate::{DeviceView, Effect, EventView, Memory, Outcome, Plan, TraceStep, Trigger, run, run_shared, run_traced};
 
 pub(crate) fn raw(text: impl AsRef<str>) -> RawJson {
     RawJson::check(Bytes::copy_from_slice(text.as_ref().as_bytes())).unwrap()
@@ -121,6 +121,15 @@ impl Scene {
     /// Posts an event to `in`.
     pub(crate) fn post(&self, payload: impl AsRef<str>) -> Outcome {
         self.run(Trigger::DeviceEvent { element: "in" }, "in", &raw(payload))
+    }
+
+    /// The same where others wait for the thread.
+    pub(crate) fn post_shared(&self, payload: impl AsRef<str>) -> Option<Outcome> {
+        let payload = raw(payload);
+        let tree = payload.tree();
+        let (id, received_at) = (EventId(id(EVENT).0), self.now);
+        let event = EventView { id, element: "in", received_at, payload: &payload, tree: &tree };
+        run_shared(&self.plan, Trigger::DeviceEvent { element: "in" }, &event, &self.device, &self.left)
     }
 
     pub(crate) fn post_raw(&self, element: &str, payload: &RawJson) -> Outcome {

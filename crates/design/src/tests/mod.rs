@@ -4,6 +4,7 @@ mod code_forms;
 mod faults;
 mod given;
 mod hostile_code;
+mod hostile_room;
 mod laws;
 mod outside;
 mod plans;

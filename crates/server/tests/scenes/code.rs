@@ -1,16 +1,24 @@
 //! What the code of projects costs the server.
 
-use futures::future::join_all;
+use futures::future::{Either, join_all, select};
 use serde_json::{Value, json};
 
 use crate::support::designs::to;
 use crate::support::{TestApp, on_both_registries};
 
-on_both_registries!(devices_that_wake_together_share_what_runs_their_code);
+on_both_registries!(
+    devices_that_wake_together_share_what_runs_their_code,
+    code_that_does_something_huge_holds_up_no_other_project,
+);
 
 /// A design whose code answers a number.
 fn answering(number: u32) -> Value {
-    let code = format!("function decodeUplink(input) {{ return {{data: {number}}}; }}");
+    decoding(&format!("return {{data: {number}}};"))
+}
+
+/// A design whose code has that body.
+fn decoding(body: &str) -> Value {
+    let code = format!("function decodeUplink(input) {{ {body} }}");
     json!({
         "up": {"type": "deviceEvent", "triggers": {"eventReceived": [to("decode", "evaluate")]}},
         "decode": {"type": "function", "properties": {"code": code}, "triggers": {"result": [to("values", "store")]}},
@@ -40,5 +48,44 @@ async fn devices_that_wake_together_share_what_runs_their_code(app: &TestApp) {
         let after = app.hub().code_runs();
         assert_eq!(after.runs - before.runs, devices.len() as u64);
         assert!(after.engines - before.engines <= threads, "{after:?} after {before:?}");
+    }
+}
+
+async fn code_that_does_something_huge_holds_up_no_other_project(app: &TestApp) {
+    let ana = app.developer("ana").await.with_key().await;
+    let bob = app.stranger("bob").await.with_key().await;
+    // Each text takes the engine seconds, in which it looks at no clock.
+    let huge = "var a = 1n << 1000000n; for (var i = 0; i < 3; i++) { try { `${a}`; } catch (e) {} } return {data: 1};";
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).max(2);
+    let mut hostile = Vec::new();
+    for number in 0..threads {
+        let project = bob.designs(decoding(huge)).await;
+        hostile.push(bob.creates_device_of(&project, &format!("hostile {number}")).await);
+    }
+    let project = ana.designs(answering(7)).await;
+    let device = ana.creates_device_of(&project, "sound").await;
+    let before = app.hub().code_runs();
+    let theirs = join_all(hostile.iter().map(|device| device.posts("up", json!("00"))));
+    let sound = async {
+        // When all of them are under way, nobody waits for them.
+        while app.hub().code_runs().aside - before.aside < threads as u64 {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        device.posts("up", json!("00")).await.created();
+        ana.get(&device.at("data/values?limit=1")).await.list_of("/payload")
+    };
+    let rest = match select(Box::pin(theirs), Box::pin(sound)).await {
+        Either::Left(_) => panic!("others waited for the hostile projects"),
+        Either::Right((values, rest)) => {
+            assert_eq!(values, [json!(7)]);
+            rest
+        }
+    };
+    for answer in rest.await {
+        answer.created();
+    }
+    for device in &hostile {
+        let errors = bob.get(&device.at("events?limit=1")).await.list_of("/errors/0/message");
+        assert_eq!(errors, [json!("takes longer than 50 ms")]);
     }
 }

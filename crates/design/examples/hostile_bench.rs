@@ -1,0 +1,49 @@
+//! How long hostile code holds its thread, beyond the 50 ms that a call has:
+//! `cargo run -p isobar-design --example hostile_bench`; with a word behind it, only those that are called so; with
+//! `shared` behind that, as on a thread for which others wait.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement for people")]
+
+#[path = "../tests/stand/mod.rs"]
+mod stand;
+
+use isobar_design::{Plan, Trigger, run, run_shared};
+use stand::{Nothing, device, event, processor_time, raw};
+
+/// What each does: a name, and the body of a codec.
+const CODES: &str = include_str!("hostile_bench.txt");
+
+fn measure(name: &str, body: &str) {
+    let mut code = Vec::new();
+    isobar_model::json::write_string(&format!("function decodeUplink(input) {{ {body} }}"), &mut code);
+    let code = String::from_utf8(code).unwrap();
+    let planes = format!(
+        r#"{{"cloud":{{"elements":{{"in":{{"type":"deviceEvent","triggers":{{"eventReceived":[{{"element":"e","ability":"evaluate"}}]}}}},"e":{{"type":"function","properties":{{"code":{code}}}}}}}}}}}"#
+    );
+    let plan = match Plan::compile(&raw(&planes).tree()) {
+        Ok(plan) => plan,
+        Err(faults) => return println!("{name:<40} {faults:?}"),
+    };
+    let payload = raw(r#""00""#);
+    let (device, tree) = (device(), payload.tree());
+    let event = event("in", &payload, &tree);
+    let (trigger, begin) = (Trigger::DeviceEvent { element: "in" }, processor_time());
+    let outcome = match std::env::args().nth(2).as_deref() {
+        Some("shared") => run_shared(&plan, trigger, &event, &device, &Nothing),
+        _ => Some(run(&plan, trigger, &event, &device, &Nothing)),
+    };
+    let took = processor_time() - begin;
+    let error = outcome.map_or_else(
+        || "wants more".to_owned(),
+        |outcome| outcome.errors.first().map_or_else(String::new, |error| error.message.chars().take(70).collect()),
+    );
+    println!("{:>8} ms  {name:<40} {error}", took.as_millis());
+}
+
+fn main() {
+    let only = std::env::args().nth(1).unwrap_or_default();
+    for line in CODES.lines().filter(|line| line.contains(&only)) {
+        let (name, body) = line.split_once(": ").unwrap();
+        measure(name, body);
+    }
+}

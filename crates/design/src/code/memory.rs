@@ -1,0 +1,228 @@
+//! The memory of an engine. The engine looks at its clock after every 10,000 loops and calls only, and one operation on
+//! something large can take seconds: so it is looked at with every large block too.
+
+#![allow(unsafe_code, reason = "an allocator has no safe interface")]
+
+use std::cell::Cell;
+use std::ptr::null_mut;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use rquickjs::allocator::{Allocator, RustAllocator};
+use rquickjs::{Ctx, qjs};
+use rustix::time::{ClockId, clock_gettime};
+
+/// The processor time that this thread has taken: only a limit of time is measured with it.
+pub(super) fn processor_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+/// Stack of the machine that code may use, in bytes.
+const STACK_BYTES_MAX: qjs::size_t = 256 << 10;
+/// Memory of one engine, in bytes.
+pub(super) const MEMORY_BYTES_MAX: usize = 8 << 20;
+/// Largest block that an engine gets for what it throws at the end, in bytes.
+const LAST_BLOCK_BYTES_MAX: usize = 64 << 10;
+
+/// How long code may still run, and how much memory it may take.
+pub(super) struct Watch {
+    /// On the clock of this thread's processor time; none while there are no bounds.
+    until: Cell<Option<Duration>>,
+    /// The same on the clock that costs no call of the system: processor time is at most as much as elapsed time.
+    not_before: Cell<Option<Instant>>,
+    block_bytes_max: Cell<usize>,
+    over: Cell<Option<Over>>,
+    /// The engine throws what code cannot catch.
+    is_ending: Cell<bool>,
+    runtime: Cell<*mut qjs::JSRuntime>,
+}
+
+/// Why code was ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Over {
+    /// Its time was over.
+    Late,
+    /// Its memory was.
+    Full,
+    /// It wanted a block beyond its bound.
+    WantsMore,
+}
+
+impl Watch {
+    /// Without bounds.
+    pub(super) fn new() -> Self {
+        Self {
+            until: Cell::new(None),
+            not_before: Cell::new(None),
+            block_bytes_max: Cell::new(usize::MAX),
+            over: Cell::new(None),
+            is_ending: Cell::new(false),
+            runtime: Cell::new(null_mut()),
+        }
+    }
+
+    /// Which engine it watches, from its context: the one that has the watch in its allocator.
+    pub(super) fn watches(&self, ctx: &Ctx<'_>) {
+        // SAFETY: the context is alive.
+        self.runtime.set(unsafe { qjs::JS_GetRuntime(ctx.as_raw().as_ptr()) });
+        self.forbid_calls(false);
+    }
+
+    /// From here on there are bounds: of processor time from `begin` on, and of a block.
+    pub(super) fn bound(&self, begin: Duration, time: Duration, block_bytes_max: usize) {
+        self.over.set(None);
+        self.until.set(Some(begin.saturating_add(time)));
+        // Some of it may be spent; then it is looked at once too early, which does no harm.
+        self.not_before.set(Instant::now().checked_add(time.saturating_sub(processor_time().saturating_sub(begin))));
+        self.block_bytes_max.set(block_bytes_max);
+    }
+
+    /// From here on there are none. Why code was ended before, if it was.
+    pub(super) fn free(&self) -> Option<Over> {
+        self.until.set(None);
+        self.block_bytes_max.set(usize::MAX);
+        if self.is_ending.replace(false) {
+            self.forbid_calls(false);
+        }
+        if self.over.get().is_some() {
+            self.starve(false);
+        }
+        self.over.get()
+    }
+
+    /// Whether code must end; and if so, lets the engine throw what code cannot catch, for which it needs memory. Some of
+    /// its own functions do catch it (what makes a promise, what closes an iterator); so that code cannot go through them
+    /// again and again, it can call nothing any more.
+    pub(super) fn interrupts(&self) -> bool {
+        let is_over = self.is_over();
+        if is_over {
+            self.is_ending.set(true);
+            self.starve(false);
+            self.forbid_calls(true);
+        }
+        is_over
+    }
+
+    /// Whether code must end.
+    pub(super) fn is_over(&self) -> bool {
+        let Some(until) = self.until.get() else { return false };
+        let may_be_late = || self.not_before.get().is_none_or(|it| Instant::now() >= it);
+        if self.over.get().is_none() && may_be_late() && processor_time() >= until {
+            self.over.set(Some(Over::Late));
+        }
+        self.over.get().is_some()
+    }
+
+    /// Whether a block of that size is not given, where so much is given already.
+    fn refuses(&self, bytes: usize, used: usize) -> bool {
+        if self.is_ending.get() {
+            return bytes > LAST_BLOCK_BYTES_MAX;
+        }
+        let is_full = used.saturating_add(bytes) > MEMORY_BYTES_MAX;
+        if self.until.get().is_some() && self.over.get().is_none() {
+            if bytes > self.block_bytes_max.get() {
+                self.over.set(Some(Over::WantsMore));
+            } else if is_full {
+                self.over.set(Some(Over::Full));
+            }
+        }
+        let is_over = self.is_over();
+        if is_over {
+            self.starve(true);
+        }
+        is_full || is_over
+    }
+
+    /// Whether the engine gives nothing any more, not even what is small. Some of its operations go on with the rest of a
+    /// structure, which may be endless, when their text could not grow; this they notice.
+    fn starve(&self, starves: bool) {
+        let runtime = self.runtime.get();
+        if !runtime.is_null() {
+            // SAFETY: the allocator, the interrupt handler and the engine call this, all of which are there only as long
+            // as the runtime is; and it sets a number, of which 0 means none.
+            unsafe { qjs::JS_SetMemoryLimit(runtime, qjs::size_t::from(starves)) };
+        }
+    }
+
+    /// By a stack on which there is no room for a call.
+    fn forbid_calls(&self, forbids: bool) {
+        let runtime = self.runtime.get();
+        if !runtime.is_null() {
+            // SAFETY: as above; the engine measures its stack against it with the next call.
+            unsafe { qjs::JS_SetMaxStackSize(runtime, if forbids { 1 } else { STACK_BYTES_MAX }) };
+        }
+    }
+}
+
+/// Gives the engine its blocks, and counts them. Small ones the engine cuts out of blocks of 4 KiB by itself, so what comes
+/// here is worth a look.
+pub(super) struct Memory {
+    watch: Rc<Watch>,
+    /// Bytes that were given.
+    used: usize,
+}
+
+impl Memory {
+    pub(super) fn new(watch: Rc<Watch>) -> Self {
+        Self { watch, used: 0 }
+    }
+
+    /// A block was given.
+    fn gave(&mut self, block: *mut u8) -> *mut u8 {
+        if !block.is_null() {
+            // SAFETY: the block was given by the same allocator just now.
+            self.used = self.used.saturating_add(unsafe { RustAllocator::usable_size(block) });
+        }
+        block
+    }
+}
+
+// SAFETY: every block is one of `RustAllocator`, which keeps the contract, or null, which the contract allows; all blocks
+// are resized, measured and freed by it alone.
+unsafe impl Allocator for Memory {
+    fn alloc(&mut self, size: usize) -> *mut u8 {
+        if self.watch.refuses(size, self.used) {
+            return null_mut();
+        }
+        let block = RustAllocator.alloc(size);
+        self.gave(block)
+    }
+
+    fn calloc(&mut self, count: usize, size: usize) -> *mut u8 {
+        if self.watch.refuses(count.saturating_mul(size), self.used) {
+            return null_mut();
+        }
+        let block = RustAllocator.calloc(count, size);
+        self.gave(block)
+    }
+
+    unsafe fn dealloc(&mut self, block: *mut u8) {
+        // SAFETY: the block is one of this allocator, as the contract demands of the caller.
+        unsafe {
+            self.used = self.used.saturating_sub(RustAllocator::usable_size(block));
+            RustAllocator.dealloc(block);
+        }
+    }
+
+    unsafe fn realloc(&mut self, block: *mut u8, size: usize) -> *mut u8 {
+        // SAFETY: as above; a block that is refused stays as it was, as with `realloc` of C.
+        unsafe {
+            let before = RustAllocator::usable_size(block);
+            let others = self.used.saturating_sub(before);
+            if size > before && self.watch.refuses(size, others) {
+                return null_mut();
+            }
+            let resized = RustAllocator.realloc(block, size);
+            if !resized.is_null() {
+                self.used = others;
+            }
+            self.gave(resized)
+        }
+    }
+
+    unsafe fn usable_size(block: *mut u8) -> usize {
+        // SAFETY: as above.
+        unsafe { RustAllocator::usable_size(block) }
+    }
+}

@@ -1,0 +1,142 @@
+//! Code that means no good with what one operation does: no look at the clock in it, or none that counts. That it ends at
+//! all is what is shown here, and that it leaves a thread for which others wait before it begins with something large.
+
+use super::code::{decoding, outcome, with_code};
+use super::given::{Scene, told};
+use crate::Outcome;
+
+const LATE: &str = "takes longer than 50 ms";
+const FULL: &str = "takes more than 8 MiB of memory";
+
+/// The error of a codec with that body, in its own room.
+fn ends(body: &str) -> String {
+    let lines = outcome(&decoding(body), "[]");
+    let [_, error] = lines.as_slice() else { panic!("{body}: {lines:?}") };
+    error.strip_prefix("error f: ").unwrap().to_owned()
+}
+
+fn stored(outcome: &Outcome) -> Vec<String> {
+    told(outcome).into_iter().filter(|line| !line.starts_with("store after ")).collect()
+}
+
+/// What comes of `[]` where others wait for the thread; none if the code wants more.
+fn shared(scene: &Scene) -> Option<Vec<String>> {
+    scene.post_shared("[]").map(|outcome| stored(&outcome))
+}
+
+#[test]
+fn what_is_huge_ends_after_one_more_operation() {
+    for body in [
+        "var a = 2n ** 500000n - 1n; for (;;) { var x = a * a; }",
+        "var a = 2n ** 500000n - 1n; for (;;) { try { var x = a * a; } catch (e) {} }",
+        "var a = 2n ** 1000000n - 1n, b = 2n ** 500000n - 3n; for (;;) { var x = a % b; }",
+        "var a = 2n ** 1000000n - 1n, b = 2n ** 500000n - 3n; for (;;) { try { var x = a / b; } catch (e) {} }",
+        "for (;;) { var x = 3n ** 600000n; }",
+        "var a = 1n << 1000000n; for (;;) { var x = a << 5n; }",
+        "var a = 1n << 200000n; for (;;) { try { var x = `${a}`; } catch (e) {} }",
+        "var s = '7'.repeat(90000); for (;;) { try { BigInt(s); } catch (e) {} }",
+        "var a = 'x'.repeat(1500000); for (;;) { a.toUpperCase(); }",
+        "var o = {}; for (var i = 0; i < 20000; i++) o['k' + i] = i; for (;;) { var {k1, ...r} = o; }",
+        "var a = new Array(100000).fill(1); for (;;) { try { [...a]; } catch (e) {} }",
+        "for (;;) { Array.from({length: 200000}); }",
+    ] {
+        assert_eq!(ends(body), LATE, "{body}");
+    }
+}
+
+#[test]
+fn a_structure_that_is_endless_as_json_is_given_up() {
+    let nested = "var a = {}; for (var i = 0; i < 200; i++) a = {a: a, b: a};";
+    for rest in [
+        "JSON.stringify(a);",
+        "for (;;) { try { JSON.stringify(a); } catch (e) {} }",
+        "JSON.stringify(a, ['a', 'b']);",
+        "return {data: a};",
+        "return {errors: [a]};",
+        "throw a;",
+    ] {
+        let message = ends(&format!("{nested} {rest}"));
+        assert!(message == LATE || message == FULL, "{rest}: {message}");
+    }
+    let lists = "var a = []; for (var i = 0; i < 200; i++) a = [a, a]; JSON.stringify(a);";
+    assert_eq!(ends(lists), LATE);
+    assert!(ends("String.raw({raw: {length: 9e15}});").contains("a list has more than"));
+}
+
+#[test]
+fn the_engine_does_not_catch_what_code_cannot() {
+    let iterator =
+        "var v = {value: 1}, i = {[Symbol.iterator]() { return i; }, next() { return v; }, return() { for (;;); }};";
+    for body in [
+        "for (;;) new Promise(function () { for (;;); });",
+        "async function f() { for (;;); } for (;;) f();",
+        "async function* f() { for (;;); } for (;;) f().next();",
+        "var t = {get then() { for (;;); }}; for (;;) new Promise(function (f) { f(t); });",
+        "function* g() { try { yield 1; } finally { for (;;); } } for (;;) { try { for (var x of g()) throw 1; } catch (e) {} }",
+        "function f(n) { for (;;) { new Promise(function () { if (n) f(n - 1); for (;;); }); } } f(100);",
+        &format!("{iterator} for (;;) {{ try {{ for (var x of i) throw 1; }} catch (e) {{}} }}"),
+        &format!("{iterator} for (;;) {{ try {{ new Map(i); }} catch (e) {{}} }}"),
+        &format!("{iterator} for (;;) {{ try {{ Array.from(i, function () {{ throw 1; }}); }} catch (e) {{}} }}"),
+        &format!("{iterator} for (;;) {{ try {{ for (var x of i) for (;;) 'x'.repeat(20000); }} catch (e) {{}} }}"),
+    ] {
+        assert_eq!(ends(body), LATE, "{body}");
+    }
+}
+
+#[test]
+fn code_that_has_filled_its_memory_cannot_go_on_without() {
+    for body in [
+        "var k = []; try { for (;;) k.push({}); } catch (e) {} for (;;) { try { for (;;); } catch (e) {} }",
+        "var k; try { for (;;) k = [k]; } catch (e) {} for (;;) { try { for (;;); } catch (e) {} }",
+        "var k = []; try { for (;;) k.push({}); } catch (e) {} return {data: 1};",
+        "var s = 'x'; for (;;) s += s;",
+    ] {
+        assert_eq!(ends(body), FULL, "{body}");
+    }
+}
+
+#[test]
+fn after_an_end_the_next_call_has_all_its_bounds_again() {
+    let code = "function decodeUplink(input) { if (input.bytes.length) { for (;;) new Promise(function () { for (;;); }); } \
+         function deep(n) { return n ? deep(n - 1) : 'x'.repeat(100000).length; } return {data: deep(200)}; }";
+    let scene = with_code(code);
+    assert_eq!(outcome(&scene, "[]"), ["store out 100000"]);
+    assert_eq!(outcome(&scene, "[1]")[1], format!("error f: {LATE}"));
+    assert_eq!(outcome(&scene, "[]"), ["store out 100000"]);
+}
+
+#[test]
+fn code_that_wants_much_at_once_leaves_the_room_that_it_shares() {
+    for body in [
+        "var x = 1n << 1000000n;",
+        "try { 'x'.repeat(40000); } catch (e) {}",
+        "try { new Uint8Array(40000); } catch (e) {}",
+        "var a = []; for (var i = 0; i < 5000; i++) a.push(i);",
+        "var s = ''; for (var i = 0; i < 5000; i++) s += 'abcdefghij'; s.indexOf('x');",
+        "var a = {}; for (var i = 0; i < 200; i++) a = {a: a, b: a}; JSON.stringify(a);",
+    ] {
+        let scene = decoding(&format!("{body} return {{data: 1}};"));
+        assert_eq!(shared(&scene), None, "{body}");
+        // From then on it is not even tried.
+        assert_eq!(shared(&scene), None, "{body}");
+    }
+    let sound = decoding("try { 'x'.repeat(40000); } catch (e) { return {data: 0}; } return {data: 1};");
+    assert_eq!(shared(&sound), None);
+    assert_eq!(outcome(&sound, "[]"), ["store out 1"]);
+}
+
+#[test]
+fn code_that_wants_little_stays_in_the_room_that_it_shares() {
+    let sound = decoding("return {data: input.bytes.length};");
+    let ended = decoding("for (;;);");
+    for _ in 0..3 {
+        assert_eq!(shared(&sound).unwrap(), ["store out 0"]);
+        let lines = shared(&ended).unwrap();
+        assert!(
+            lines.iter().any(|line| line.contains(LATE)) || lines[1].contains("is not run for a while"),
+            "{lines:?}"
+        );
+    }
+    let bytes = format!("\"{}\"", "07".repeat(1_900));
+    assert_eq!(stored(&sound.post_shared(&bytes).unwrap()), ["store out 1900"]);
+}
