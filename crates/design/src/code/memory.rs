@@ -69,12 +69,11 @@ impl Watch {
         self.forbid_calls(false);
     }
 
-    /// From here on there are bounds: of processor time from `begin` on, and of a block.
+    /// From here on there are bounds: of processor time from `begin` on, which is just now, and of a block.
     pub(super) fn bound(&self, begin: Duration, time: Duration, block_bytes_max: usize) {
         self.over.set(None);
         self.until.set(Some(begin.saturating_add(time)));
-        // Some of it may be spent; then it is looked at once too early, which does no harm.
-        self.not_before.set(Instant::now().checked_add(time.saturating_sub(processor_time().saturating_sub(begin))));
+        self.not_before.set(Instant::now().checked_add(time));
         self.block_bytes_max.set(block_bytes_max);
     }
 

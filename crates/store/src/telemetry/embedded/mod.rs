@@ -77,7 +77,7 @@ impl Default for Options {
             queue_max_events: 10_000,
             cache_bytes: 96 << 20,
             memtable_bytes: 192 << 20,
-            wal_bytes: 48 << 20,
+            wal_bytes: 128 << 20,
             device_bytes: 150 << 20,
         }
     }
