@@ -13,7 +13,7 @@ use isobar_model::ids::{DeviceId, DeviceRef, EventId, SettingId, UserId};
 use isobar_model::json::{Json, RawJson};
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
-use isobar_store::telemetry::{Begun, Commit, Idempotency, Memory, NewCloudEvent, NewEvent, NewValue, Ran};
+use isobar_store::telemetry::{self, Begun, Commit, Idempotency, Memory, NewCloudEvent, NewEvent, NewValue, Ran};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -165,15 +165,7 @@ impl Hub {
             drop(turn.take());
             commit
         };
-        let telemetry = &self.0.telemetry;
-        let begun = match event.idempotency_key {
-            None => telemetry.begin_now(pass, &mut work),
-            Some(_) => None,
-        };
-        let begun = match begun {
-            Some(begun) => begun,
-            None => telemetry.begin(pass, event.idempotency_key, event.now, &mut work).await,
-        };
+        let begun = telemetry::begin(&*self.0.telemetry, pass, event.idempotency_key, event.now, &mut work).await;
         let begun = begun.map_err(not_committed(self, entry.device.key, after.has_work))?;
         match begun {
             Begun::Repeated(first) => {

@@ -171,6 +171,22 @@ pub struct QueueQuery {
     pub now: Timestamp,
 }
 
+/// Begins a run: [`Telemetry::begin_now`] where nothing has to be waited for, else [`Telemetry::begin`].
+pub async fn begin<T: Telemetry + ?Sized>(
+    store: &T,
+    device: &CanWrite<DeviceRef>,
+    idempotency_key: Option<&str>,
+    now: Timestamp,
+    work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
+) -> Result<Begun> {
+    if idempotency_key.is_none()
+        && let Some(begun) = store.begin_now(device, work)
+    {
+        return begun;
+    }
+    store.begin(device, idempotency_key, now, work).await
+}
+
 /// The port to the telemetry store.
 #[async_trait]
 pub trait Telemetry: Send + Sync + 'static {
@@ -200,15 +216,7 @@ pub trait Telemetry: Send + Sync + 'static {
         now: Timestamp,
         work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
     ) -> Result<Ran> {
-        let begun = match idempotency_key {
-            None => self.begin_now(device, work),
-            Some(_) => None,
-        };
-        let begun = match begun {
-            Some(begun) => begun,
-            None => self.begin(device, idempotency_key, now, work).await,
-        };
-        match begun? {
+        match begin(self, device, idempotency_key, now, work).await? {
             Begun::Committed { dropped, durable } => durable.await.map(|()| Ran::Committed { dropped }),
             Begun::Repeated(first) => Ok(Ran::Repeated(first)),
         }
