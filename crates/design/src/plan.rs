@@ -137,6 +137,12 @@ impl Plan {
         self.habits.runs_code
     }
 
+    /// Whether any of its code has lately taken time that others would feel (5 ms in a call). Such code gets what others leave
+    /// of the processors.
+    pub fn has_heavy_code(&self) -> bool {
+        self.elements.iter().any(|it| matches!(&it.element, Element::Function(function) if function.is_heavy()))
+    }
+
     /// Whether it calls servers outside (http elements).
     pub fn calls_out(&self) -> bool {
         self.habits.calls_out

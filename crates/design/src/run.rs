@@ -39,7 +39,7 @@ pub fn run(
 }
 
 /// Runs the plan on a thread for which others wait. None: its code wants more than it gets there (blocks of more than 32
-/// KiB, or it once took far more than its time); nothing has happened, and [`run`] is to be called where it holds up nobody.
+/// KiB, or much time, as was seen before); nothing has happened, and [`run`] is to be called where it holds up nobody.
 pub fn run_shared(
     plan: &Plan,
     trigger: Trigger<'_>,
@@ -48,6 +48,17 @@ pub fn run_shared(
     memory: &dyn Memory,
 ) -> Option<Outcome> {
     execute(plan, trigger, event, device, memory, Room::Shared, &mut None)
+}
+
+/// Runs the plan, but not its code: each function that is reached fails, because there is no room for it at present.
+pub fn run_without_code(
+    plan: &Plan,
+    trigger: Trigger<'_>,
+    event: &EventView<'_>,
+    device: &DeviceView,
+    memory: &dyn Memory,
+) -> Outcome {
+    execute(plan, trigger, event, device, memory, Room::None, &mut None).unwrap_or_default()
 }
 
 /// Runs the plan and tells what each element received and produced. The trace is bounded; the outcome is that of [`run`].

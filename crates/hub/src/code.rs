@@ -15,15 +15,18 @@ const RUNS_WAITING_MAX: usize = 256;
 /// Stack of a thread that runs code, in bytes.
 const STACK_BYTES: usize = 8 << 20;
 /// How nice these threads are to those that serve calls (nice(2)): where both want a processor, code gets about one
-/// part in thirty, so that an endless codec is not felt by the devices of others.
+/// part in thirty. Code that takes long gets only what is left (`isobar_design::run`), but this much before it is known to.
 const NICENESS: i32 = 15;
 /// What these threads are called.
 const THREAD: &str = "isobar-code";
 /// Fewest threads: a project that loops leaves one to the others.
 const THREADS_MIN: usize = 2;
 
-/// Runs that want a thread of their own and have one; further ones wait, each with its project's turn.
+/// Runs that want a thread of their own and have one; further ones wait, each with its project's turn. Runs that take long
+/// and run with what others leave have as many places again, so that nobody else waits for these.
 const ASIDE_AT_ONCE: usize = 8;
+/// Runs that wait for such a place; beyond, they run without their code.
+const ASIDE_WAITING_MAX: usize = 64;
 
 const RUNS: &str = "isobar_code_runs_total";
 const ENGINES: &str = "isobar_code_engines_total";
@@ -35,9 +38,10 @@ pub(crate) struct Code {
     runs: Counted,
     engines: Counted,
     aside: Counted,
-    /// How many runs more may have a thread of their own.
-    places: Mutex<usize>,
-    place_free: Condvar,
+    /// For runs that want much.
+    large: Places,
+    /// For those that take long.
+    heavy: Places,
 }
 
 /// How often the code of projects has run since the start.
@@ -71,12 +75,13 @@ impl Code {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).max(THREADS_MIN);
         let mut builder = Builder::new_multi_thread();
         builder.worker_threads(threads).thread_name(THREAD).thread_stack_size(STACK_BYTES);
-        let runtime = builder.on_thread_start(give_way).enable_all().build().map_err(Error::internal)?;
+        builder.on_thread_start(|| isobar_threads::give_way(NICENESS));
+        let runtime = builder.enable_all().build().map_err(Error::internal)?;
         let runs = Counted::new(RUNS, "Events whose design has code");
         let engines = Counted::new(ENGINES, "Engines made for code");
         let aside = Counted::new(ASIDE, "Runs of code on a thread of their own");
-        let (places, place_free) = (Mutex::new(ASIDE_AT_ONCE), Condvar::new());
-        Ok(Self { runtime: Some(runtime), runs, engines, aside, places, place_free })
+        let (large, heavy) = (Places::new(), Places::new());
+        Ok(Self { runtime: Some(runtime), runs, engines, aside, large, heavy })
     }
 
     /// Lets work that runs a design with code go on there; what it gives, when it is done.
@@ -104,17 +109,23 @@ impl Code {
             return outcome;
         }
         self.aside(plan, || isobar_design::run(plan, trigger, event, device, memory))
+            .unwrap_or_else(|_| isobar_design::run_without_code(plan, trigger, event, device, memory))
     }
 
     /// Does work with a plan; if that has code, on this thread, which is one of its own from here on: others take over what
-    /// waits for it.
-    pub(crate) fn aside<T>(&self, plan: &Plan, work: impl FnOnce() -> T) -> T {
+    /// waits for it. [`Error::Busy`] when too much such work waits already; then nothing was done.
+    pub(crate) fn aside<T>(&self, plan: &Plan, work: impl FnOnce() -> T) -> Result<T> {
         if !plan.runs_code() {
-            return work();
+            return Ok(work());
         }
+        let places = if plan.has_heavy_code() { &self.heavy } else { &self.large };
         let work = || {
-            let _place = is_own_thread().then(|| Aside::take(self));
-            work()
+            let _place = match is_own_thread() {
+                true => Some(places.take().ok_or(Error::Busy)?),
+                false => None,
+            };
+            self.aside.add(1);
+            Ok(work())
         };
         let is_shared = Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
         if is_shared { tokio::task::block_in_place(work) } else { work() }
@@ -144,38 +155,47 @@ impl Drop for Code {
     }
 }
 
-/// On Linux niceness is a thread's own; elsewhere it is that of the whole process, and stays as it is.
-fn give_way() {
-    #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
-        tracing::debug!(%error, "threads for code run at full priority");
-    }
-}
-
 fn is_own_thread() -> bool {
     std::thread::current().name() == Some(THREAD)
 }
 
-/// A place among the runs with a thread of their own.
-struct Aside<'a>(&'a Code);
+/// Places of runs with a thread of their own.
+struct Places {
+    counts: Mutex<Counts>,
+    one_is_free: Condvar,
+}
 
-impl<'a> Aside<'a> {
-    /// Waits for one, on a thread that nobody else waits for.
-    fn take(code: &'a Code) -> Self {
-        code.aside.add(1);
-        let mut places = code.places.lock();
-        while *places == 0 {
-            code.place_free.wait(&mut places);
+struct Counts {
+    free: usize,
+    waiting: usize,
+}
+
+/// One of the places; free again when this is dropped.
+struct Aside<'a>(&'a Places);
+
+impl Places {
+    fn new() -> Self {
+        Self { counts: Mutex::new(Counts { free: ASIDE_AT_ONCE, waiting: 0 }), one_is_free: Condvar::new() }
+    }
+
+    /// Waits for one, on a thread that nobody else waits for. None: too many wait already.
+    fn take(&self) -> Option<Aside<'_>> {
+        let mut counts = self.counts.lock();
+        if counts.free == 0 && counts.waiting >= ASIDE_WAITING_MAX {
+            return None;
         }
-        *places -= 1;
-        Self(code)
+        counts.waiting += 1;
+        self.one_is_free.wait_while(&mut counts, |counts| counts.free == 0);
+        counts.waiting -= 1;
+        counts.free -= 1;
+        Some(Aside(self))
     }
 }
 
 impl Drop for Aside<'_> {
     fn drop(&mut self) {
-        *self.0.places.lock() += 1;
-        self.0.place_free.notify_one();
+        self.0.counts.lock().free += 1;
+        self.0.one_is_free.notify_one();
     }
 }
 
@@ -249,6 +269,23 @@ mod tests {
         assert!(waiting.join_all().await.into_iter().all(|had_its_turn| had_its_turn));
         assert_eq!(turns.waiting.load(Ordering::Relaxed), 0);
         assert!(turns.take().await.is_ok());
+    }
+
+    #[test]
+    fn so_many_runs_have_a_place_and_so_many_wait_for_one() {
+        let places = Places::new();
+        let taken: Vec<Aside<'_>> = (0..ASIDE_AT_ONCE).map(|_| places.take().unwrap()).collect();
+        std::thread::scope(|scope| {
+            let waiting: Vec<_> = (0..ASIDE_WAITING_MAX).map(|_| scope.spawn(|| places.take().is_some())).collect();
+            while places.counts.lock().waiting < ASIDE_WAITING_MAX {
+                std::thread::yield_now();
+            }
+            assert!(places.take().is_none());
+            drop(taken);
+            assert!(waiting.into_iter().all(|run| run.join().unwrap()));
+        });
+        let counts = places.counts.lock();
+        assert_eq!((counts.free, counts.waiting), (ASIDE_AT_ONCE, 0));
     }
 
     #[test]

@@ -74,7 +74,7 @@ impl Hub {
             let run = Try { plan, start, element: &input.element, payload: &input.payload, id: hub.new_id() };
             let found = match (device, made_up) {
                 (Some(entry), _) => hub.dry_run_on(&entry, &run).await,
-                (None, view) => Ok(view.map(|view| hub.0.code.aside(plan, || run.on(&view, &Blank)))),
+                (None, view) => view.map(|view| hub.0.code.aside(plan, || run.on(&view, &Blank))).transpose(),
             };
             drop(turn);
             found
@@ -120,7 +120,7 @@ impl Hub {
             Commit::default()
         };
         self.0.telemetry.run(&pass, None, self.0.clock.now(), &mut look).await.told()?;
-        Ok(found)
+        found.transpose()
     }
 }
 

@@ -7,7 +7,7 @@ mod engine;
 mod memory;
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -33,6 +33,12 @@ const STORED_FACTOR: u32 = 4;
 const SHARED_BLOCK_BYTES_MAX: usize = 32 << 10;
 /// A call that took so many times its time is far beyond it.
 const FAR: u32 = 4;
+/// Processor time of a call that others would feel: code that takes more gets only what others leave of the processors, until
+/// so many calls in a row have taken less.
+const HEAVY_TIME: Duration = Duration::from_millis(5);
+const CALLS_TO_BE_LIGHT: u32 = 100;
+/// What the threads are called that have what others leave.
+const THREAD: &str = "isobar-heavy";
 /// Engines that one thread keeps. One is a few hundred KiB, as long as its code keeps nothing.
 const ENGINES_MAX: usize = 32;
 /// The functions that code may offer, in the order in which they are looked for: the LoRaWAN convention, and the older ones
@@ -81,13 +87,15 @@ pub(crate) enum Room {
     Shared,
     /// Where it holds up nobody.
     Own,
+    /// Where there is none for code at present.
+    None,
 }
 
 impl Room {
     fn block_bytes_max(self) -> usize {
         match self {
             Room::Shared => SHARED_BLOCK_BYTES_MAX,
-            Room::Own => usize::MAX,
+            Room::Own | Room::None => usize::MAX,
         }
     }
 }
@@ -149,6 +157,8 @@ struct Source {
     owed: AtomicU64,
     /// Whether it runs where it holds up nobody from now on: it once wanted large blocks, or far more than its time.
     aside: AtomicBool,
+    /// How many calls in a row must be in [`HEAVY_TIME`] until it is no heavy code any more; none: it is not.
+    heavy: AtomicU32,
 }
 
 thread_local! {
@@ -180,7 +190,12 @@ impl Code {
     /// Calls the codec. `time` bounds the processor time of this call.
     pub(crate) fn call(&self, uplink: &Uplink<'_>, time: Duration, room: Room) -> Answer {
         let source = &self.0;
-        if room == Room::Shared && source.aside.load(Ordering::Relaxed) {
+        if room == Room::None {
+            let message = "is not run at present: too much code waits that takes long or wants much";
+            return Answer::without(Failure::Thrown(message.to_owned()), 0);
+        }
+        let is_heavy = self.is_heavy();
+        if room == Room::Shared && (is_heavy || source.aside.load(Ordering::Relaxed)) {
             let failure = Failure::Thrown("runs aside".to_owned());
             return Answer { wants_more: true, ..Answer::without(failure, 0) };
         }
@@ -188,6 +203,28 @@ impl Code {
             let message = "is not run for a while: it took far more than its time before";
             return Answer::without(Failure::Thrown(message.to_owned()), 0);
         }
+        let answer = if is_heavy {
+            isobar_threads::with_what_is_left(THREAD, || self.call_here(uplink, time, room)).unwrap_or_else(|error| {
+                Answer::without(Failure::Thrown(format!("there is no thread for it at present: {error}")), 0)
+            })
+        } else {
+            self.call_here(uplink, time, room)
+        };
+        source.weigh(answer.took);
+        if answer.wants_more || answer.took > FAR * CALL_TIME {
+            source.aside.store(true, Ordering::Relaxed);
+        }
+        answer
+    }
+
+    /// Whether it has lately taken time that others would feel: then a thread of its own gets what they leave.
+    pub(crate) fn is_heavy(&self) -> bool {
+        self.0.heavy.load(Ordering::Relaxed) > 0
+    }
+
+    /// Calls the codec on this thread.
+    fn call_here(&self, uplink: &Uplink<'_>, time: Duration, room: Room) -> Answer {
+        let source = &self.0;
         let kept = take(source);
         let engines = u32::from(kept.is_none());
         let engine = match kept.map_or_else(|| source.engine(), Ok) {
@@ -195,17 +232,10 @@ impl Code {
             Err(message) => return Answer::without(Failure::Thrown(message), engines),
         };
         let (answer, is_clean) = engine.call(source.entry, uplink, time, room);
-        let answer = Answer { engines, ..answer };
-        if let Some(beyond) = answer.took.checked_sub(CALL_TIME) {
-            source.owed.fetch_add(u64::try_from(beyond.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
-        }
-        if answer.wants_more || answer.took > FAR * CALL_TIME {
-            source.aside.store(true, Ordering::Relaxed);
-        }
         if is_clean {
             put_back(source, engine);
         }
-        answer
+        Answer { engines, ..answer }
     }
 }
 
@@ -216,8 +246,8 @@ impl Source {
             let probe = engine.probe(text, form, name, step)?;
             if probe.found {
                 let changes_built_ins = probe.changes_built_ins;
-                let (owed, aside) = (AtomicU64::new(0), AtomicBool::new(false));
-                return Ok(Some(Self { text: text.into(), form, entry, changes_built_ins, owed, aside }));
+                let (owed, aside, heavy) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU32::new(0));
+                return Ok(Some(Self { text: text.into(), form, entry, changes_built_ins, owed, aside, heavy }));
             }
         }
         Ok(None)
@@ -231,6 +261,19 @@ impl Source {
         let entry = ENTRIES.get(self.entry).unwrap_or(&ENTRIES[0]);
         engine.load(&self.text, self.form, entry, COMPILE_TIME)?;
         Ok(engine)
+    }
+
+    /// Takes note of what a call took.
+    fn weigh(&self, took: Duration) {
+        if let Some(beyond) = took.checked_sub(CALL_TIME) {
+            self.owed.fetch_add(u64::try_from(beyond.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
+        if took > HEAVY_TIME {
+            self.heavy.store(CALLS_TO_BE_LIGHT, Ordering::Relaxed);
+        } else if self.heavy.load(Ordering::Relaxed) > 0 {
+            let one_less = |calls: u32| calls.checked_sub(1);
+            let _ = self.heavy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+        }
     }
 
     /// Whether this call is one that pays for an earlier one. The engine's clock is looked at now and then only, so hostile
@@ -330,6 +373,29 @@ mod tests {
         assert!(time.left.get() < DESIGN_TIME);
         time.left.set(Duration::ZERO);
         assert!(refused("function decodeUplink() {}").contains("take too long to be checked"));
+    }
+
+    #[test]
+    fn code_that_takes_long_has_a_thread_that_gets_what_is_left_until_it_takes_less() {
+        let code =
+            compiled("function decodeUplink(input) { if (input.fPort === 9) { while (true) {} } return {data: 1}; }")
+                .unwrap();
+        let call = |f_port, room| code.call(&Uplink { bytes: &[1], f_port, received_at: 0 }, CALL_TIME, room);
+        let is_light = || !call(None, Room::Shared).wants_more;
+        assert!(is_light());
+        assert!(call(Some(9), Room::Shared).took >= CALL_TIME);
+        code.0.owed.store(0, Ordering::Relaxed);
+        for _ in 0..CALLS_TO_BE_LIGHT {
+            assert!(!is_light());
+            let answer = call(None, Room::Own);
+            assert_eq!(
+                (answer.result.unwrap().text(), answer.engines),
+                ("1", 1),
+                "a thread of its own has no engine yet"
+            );
+        }
+        assert!(is_light());
+        assert_eq!(call(None, Room::Own).engines, 0);
     }
 
     #[test]

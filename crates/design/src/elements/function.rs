@@ -47,6 +47,10 @@ impl CodeElement {
         Element::Function(Self { name: properties.name.clone(), code, f_port, bytes, encoding })
     }
 
+    pub(crate) fn is_heavy(&self) -> bool {
+        self.code.as_ref().is_some_and(Code::is_heavy)
+    }
+
     pub(crate) fn evaluate<'e>(&'e self, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
         let Some(code) = &self.code else { return Err(Problem::new("has no code")) };
         let bytes = bytes_of(&self.bytes(incoming)?, self.encoding)?;

@@ -21,7 +21,6 @@ mod rows;
 mod scan;
 mod seek;
 mod series;
-mod threads;
 mod values;
 mod writer;
 

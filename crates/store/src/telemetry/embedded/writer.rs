@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use isobar_threads::let_others_finish;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rocksdb::{DB, WriteBatch, WriteOptions};
 use tokio::runtime::Handle;
@@ -17,7 +18,6 @@ use super::engine;
 use super::gathered::{CommitRows, Gathered};
 use super::keys::{self, Family};
 use super::rows::{Change, Rows};
-use super::threads::let_others_finish;
 use crate::error::{Result, StoreError};
 use crate::telemetry::Durable;
 use crate::telemetry::durable::Tickets;
