@@ -49,6 +49,12 @@ impl Accepted {
     }
 }
 
+/// Whether an event that was accepted is not durable yet; then it tells the waker when it is.
+pub(crate) fn waits_for_the_disk(accepted: &mut Result<Option<Accepted>>, cx: &mut Context<'_>) -> bool {
+    let rest = accepted.as_mut().ok().and_then(Option::as_mut).and_then(|accepted| accepted.rest.as_mut());
+    rest.is_some_and(|rest| Pin::new(&mut rest.durable).poll(cx).is_pending())
+}
+
 impl Future for Accepted {
     type Output = Result<EventId>;
 

@@ -37,14 +37,10 @@ impl Hub {
         for _ in 0..RUNS_MAX {
             let Some(entry) = self.device_entry(device.id).await? else { return Ok(()) };
             let ran = if entry.plan.plan.runs_code() {
-                let turn = entry.plan.turns.take().await?;
-                let (hub, occasion, payload) = (self.clone(), occasion.clone(), payload.clone());
-                let run = async move {
-                    let ran = hub.run_beside(device, &entry, &occasion, &payload).await;
-                    drop(turn);
-                    ran
-                };
-                self.0.code.run(run).await??
+                let (hub, plan) = (self.clone(), Arc::clone(&entry.plan));
+                let (occasion, payload) = (occasion.clone(), payload.clone());
+                let run = async move { hub.run_beside(device, &entry, &occasion, &payload).await };
+                self.0.code.run(&plan.line, run).await??
             } else {
                 self.run_beside(device, &entry, &occasion, &payload).await?
             };

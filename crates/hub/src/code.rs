@@ -1,17 +1,17 @@
 //! Where designs with code of their own run: on a few threads beside those that serve calls, so that a codec that loops
-//! until its limit holds up nobody else. Projects take turns: each has one run at a time, and only so many that wait.
+//! until its limit holds up nobody else. Each project has one run at a time, the others in line.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+mod line;
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use isobar_design::{DeviceView, EventView, Memory, Outcome, Plan, Trigger};
 use isobar_model::error::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Runs of one project that wait for their turn; beyond, callers hear 503.
-const RUNS_WAITING_MAX: usize = 256;
+pub(crate) use line::{Line, StillWaits};
+
 /// Stack of a thread that runs code, in bytes.
 const STACK_BYTES: usize = 8 << 20;
 /// How nice these threads are to those that serve calls (nice(2)): where both want a processor, code gets about one
@@ -22,7 +22,7 @@ const THREAD: &str = "isobar-code";
 /// Fewest threads: a project that loops leaves one to the others.
 const THREADS_MIN: usize = 2;
 
-/// Runs that want a thread of their own and have one; further ones wait, each with its project's turn. Runs that take long
+/// Runs that want a thread of their own and have one; further ones wait, and so do their projects. Runs that take long
 /// and run with what others leave have as many places again, so that nobody else waits for these.
 const ASIDE_AT_ONCE: usize = 8;
 /// Runs that wait for such a place; beyond, they run without their code.
@@ -84,10 +84,24 @@ impl Code {
         Ok(Self { runtime: Some(runtime), runs, engines, aside, large, heavy })
     }
 
-    /// Lets work that runs a design with code go on there; what it gives, when it is done.
-    pub(crate) async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Result<T> {
+    /// Lets work that runs a design with code go on there, in its project's line; what it gives, when it is done.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        line: &Line,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T> {
+        self.run_and_wait(line, work, |_, _| false).await
+    }
+
+    /// The same with work whose outcome may have to wait for something itself: who waits for both is woken once.
+    pub(crate) async fn run_and_wait<T: Send + 'static>(
+        &self,
+        line: &Line,
+        work: impl Future<Output = T> + Send + 'static,
+        still_waits: StillWaits<T>,
+    ) -> Result<T> {
         let runtime = self.runtime.as_ref().ok_or_else(|| Error::internal("the threads for code are gone"))?;
-        runtime.spawn(work).await.map_err(Error::internal)
+        line.join(runtime, work, still_waits)?.await
     }
 
     /// Runs a design. One without code runs at once; one with code too, on the threads for code, unless it wants more than
@@ -199,77 +213,9 @@ impl Drop for Aside<'_> {
     }
 }
 
-/// The turns of one project.
-pub(crate) struct Turns {
-    turn: Arc<Semaphore>,
-    waiting: Arc<AtomicUsize>,
-}
-
-/// A project's turn: while it is held, no other run of the project's code begins.
-pub(crate) struct Turn(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit);
-
-impl Turns {
-    pub(crate) fn new() -> Self {
-        Self { turn: Arc::new(Semaphore::new(1)), waiting: Arc::default() }
-    }
-
-    /// Waits for the project's turn; [`Error::Busy`] when too many wait already.
-    pub(crate) async fn take(&self) -> Result<Turn> {
-        self.stand()?.turn().await
-    }
-
-    /// A place among those that wait for the project's turn; [`Error::Busy`] when too many do already.
-    pub(crate) fn stand(&self) -> Result<Place> {
-        let place = Place { turn: Arc::clone(&self.turn), waiting: Arc::clone(&self.waiting) };
-        if self.waiting.fetch_add(1, Ordering::Relaxed) >= RUNS_WAITING_MAX {
-            return Err(Error::Busy);
-        }
-        Ok(place)
-    }
-}
-
-/// A place among those that wait; given up however the waiting ends.
-pub(crate) struct Place {
-    turn: Arc<Semaphore>,
-    waiting: Arc<AtomicUsize>,
-}
-
-impl Place {
-    /// Waits for the turn. On the threads for code whoever is next begins without a word to another thread.
-    pub(crate) async fn turn(self) -> Result<Turn> {
-        let permit = Arc::clone(&self.turn).acquire_owned().await.map_err(Error::internal)?;
-        Ok(Turn(permit))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[tokio::test]
-    async fn a_project_has_one_turn_and_a_bounded_queue() {
-        let turns = Arc::new(Turns::new());
-        let first = turns.take().await.unwrap();
-        let mut waiting = tokio::task::JoinSet::new();
-        for _ in 0..RUNS_WAITING_MAX {
-            let turns = Arc::clone(&turns);
-            waiting.spawn(async move { turns.take().await.is_ok() });
-        }
-        while turns.waiting.load(Ordering::Relaxed) < RUNS_WAITING_MAX {
-            tokio::task::yield_now().await;
-        }
-        assert!(matches!(turns.take().await, Err(Error::Busy)));
-        drop(first);
-        assert!(waiting.join_all().await.into_iter().all(|had_its_turn| had_its_turn));
-        assert_eq!(turns.waiting.load(Ordering::Relaxed), 0);
-        assert!(turns.take().await.is_ok());
-    }
 
     #[test]
     fn so_many_runs_have_a_place_and_so_many_wait_for_one() {
@@ -293,7 +239,7 @@ mod tests {
         let code = Code::start().unwrap();
         let runtime = Builder::new_current_thread().build().unwrap();
         runtime.block_on(async move {
-            assert_eq!(code.run(async { 7 }).await.unwrap(), 7);
+            assert_eq!(code.run(&Line::default(), async { 7 }).await.unwrap(), 7);
             drop(code);
         });
     }

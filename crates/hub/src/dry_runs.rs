@@ -66,20 +66,17 @@ impl Hub {
             Some(_) => None,
             None => Some(self.made_up_device(project).await?),
         };
-        let turn = installed.turns.take().await?;
-        let hub = self.clone();
+        let (hub, project) = (self.clone(), Arc::clone(&installed));
         // A design to be tried is trusted less than any: it runs where code may block.
         let run = async move {
             let plan = tried.as_ref().unwrap_or(&installed.plan);
             let run = Try { plan, start, element: &input.element, payload: &input.payload, id: hub.new_id() };
-            let found = match (device, made_up) {
+            match (device, made_up) {
                 (Some(entry), _) => hub.dry_run_on(&entry, &run).await,
                 (None, view) => view.map(|view| hub.0.code.aside(plan, || run.on(&view, &Blank))).transpose(),
-            };
-            drop(turn);
-            found
+            }
         };
-        let found = self.0.code.run(run).await??;
+        let found = self.0.code.run(&project.line, run).await??;
         found.ok_or_else(|| Error::internal("a dry run that never ran"))
     }
 

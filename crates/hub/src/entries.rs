@@ -14,7 +14,7 @@ use isobar_model::secret::Digest;
 use isobar_model::setting::SettingRecord;
 use parking_lot::Mutex;
 
-use crate::code::Turns;
+use crate::code::Line;
 use crate::error::Told as _;
 use crate::fresh::{Fresh, Kept};
 use crate::in_force::DeviceEntries;
@@ -77,8 +77,8 @@ impl DeviceEntry {
 /// A project's compiled design.
 pub(crate) struct PlanEntry {
     pub plan: Plan,
-    /// Where its runs with code take turns.
-    pub turns: Turns,
+    /// Where its runs with code stand in line.
+    pub line: Line,
     stale: AtomicBool,
 }
 
@@ -246,7 +246,7 @@ impl Hub {
             let plan = compiled(specification.planes).await?.map_err(|faults| {
                 Error::internal(format!("the stored design of project {project} does not compile: {faults:?}"))
             })?;
-            Ok(Some(Arc::new(PlanEntry { plan, turns: Turns::new(), stale: AtomicBool::new(false) })))
+            Ok(Some(Arc::new(PlanEntry { plan, line: Line::default(), stale: AtomicBool::new(false) })))
         };
         self.0.entries.plans.get_or_load(&project, load).await?.ok_or(Error::Missing("project"))
     }

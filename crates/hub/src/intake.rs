@@ -18,8 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::Hub;
-use crate::accepted::Accepted;
-use crate::code::Turn;
+use crate::accepted::{Accepted, waits_for_the_disk};
 use crate::device_notices::NoticeWork;
 use crate::entries::DeviceEntry;
 use crate::event_input::{check_accepted, check_idempotency_key, element_name, read_payload};
@@ -128,27 +127,25 @@ impl Hub {
         if entry.plan.plan.runs_code() {
             return Box::pin(self.accept_aside(pass, entry, event)).await;
         }
-        self.accept_here(pass, entry, event, None).await
+        self.accept_here(pass, entry, event).await
     }
 
-    /// The same, on the threads for code, when the project has its turn there.
+    /// The same, on the threads for code, when it is the event's turn in its project's line.
     async fn accept_aside(
         &self,
         pass: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
     ) -> Result<Option<Accepted>> {
-        let place = entry.plan.turns.stand()?;
-        let (hub, pass, entry) = (self.clone(), pass.clone(), Arc::clone(entry));
+        let (hub, pass, plan, entry) = (self.clone(), pass.clone(), &entry.plan, Arc::clone(entry));
         let (element, payload, now) = (Arc::clone(&event.element), event.payload.clone(), event.now);
         let (key, ran) = (event.idempotency_key.map(str::to_owned), event.ran.clone());
         let accepted = async move {
-            let turn = place.turn().await?;
             let kept = payload.clone();
             let event = Incoming { element, payload, tree: kept.tree(), idempotency_key: key.as_deref(), now, ran };
-            hub.accept_here(&pass, &entry, &event, Some(turn)).await
+            hub.accept_here(&pass, &entry, &event).await
         };
-        self.0.code.run(accepted).await?
+        self.0.code.run_and_wait(&plan.line, accepted, waits_for_the_disk).await?
     }
 
     async fn accept_here(
@@ -156,15 +153,9 @@ impl Hub {
         pass: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
-        mut turn: Option<Turn>,
     ) -> Result<Option<Accepted>> {
         let mut after = Aftermath::default();
-        let mut work = |memory: &dyn Memory| {
-            let commit = self.process(entry, event, memory, &mut after);
-            // Whoever is next need not wait until this is durable.
-            drop(turn.take());
-            commit
-        };
+        let mut work = |memory: &dyn Memory| self.process(entry, event, memory, &mut after);
         let begun = telemetry::begin(&*self.0.telemetry, pass, event.idempotency_key, event.now, &mut work).await;
         let begun = begun.map_err(not_committed(self, entry.device.key, after.has_work))?;
         match begun {

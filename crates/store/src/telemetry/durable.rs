@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use crate::error::{Result, StoreError};
 
 /// A commit that was applied: done when it is durable, an error when nobody can say any more whether it ever will be.
+/// It may be asked again after it has answered.
 #[derive(Debug)]
 #[must_use = "what is not durable must not be acknowledged"]
 pub struct Durable {

@@ -1,0 +1,265 @@
+//! The runs of one project's code: one at a time, the others in line. Whoever is next begins without a word to another
+//! thread, and who waits for a run is told when there is nothing left to wait for.
+
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use futures::FutureExt as _;
+use isobar_model::error::{Error, Result};
+use parking_lot::Mutex;
+use tokio::runtime::Runtime;
+
+/// Runs of one project that wait; beyond, callers hear 503.
+const WAITING_MAX: usize = 256;
+/// After so much time of one project, other projects have their turn on the thread.
+const TURN: Duration = Duration::from_millis(1);
+
+/// The line of one project.
+#[derive(Default)]
+pub(crate) struct Line(Arc<Mutex<Runs>>);
+
+#[derive(Default)]
+struct Runs {
+    waiting: VecDeque<Run>,
+    /// Whether a task is there that takes one after the other.
+    is_worked_off: bool,
+}
+
+type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Whether what a run gave has to wait for something itself; then it tells the waker when that is over.
+pub(crate) type StillWaits<T> = fn(&mut T, &mut Context<'_>) -> bool;
+
+impl Line {
+    /// Puts work in line; what it gives. [`Error::Busy`] when too many wait already.
+    pub(super) fn join<T: Send + 'static>(
+        &self,
+        runtime: &Runtime,
+        work: impl Future<Output = T> + Send + 'static,
+        still_waits: StillWaits<T>,
+    ) -> Result<Told<T>> {
+        let (teller, told) = telling(still_waits);
+        let run = Box::pin(async move {
+            // Who waits hears of a panic from the teller, which is dropped; those behind in the line have their turn.
+            if let Ok(outcome) = AssertUnwindSafe(work).catch_unwind().await {
+                teller.tell(outcome);
+            }
+        });
+        let mut runs = self.0.lock();
+        if runs.waiting.len() >= WAITING_MAX {
+            return Err(Error::Busy);
+        }
+        runs.waiting.push_back(run);
+        if !std::mem::replace(&mut runs.is_worked_off, true) {
+            runtime.spawn(work_off(Worker(Arc::clone(&self.0))));
+        }
+        Ok(told)
+    }
+}
+
+async fn work_off(worker: Worker) {
+    let mut begin = Instant::now();
+    while let Some(run) = worker.next() {
+        run.await;
+        if begin.elapsed() > TURN {
+            tokio::task::yield_now().await;
+            begin = Instant::now();
+        }
+    }
+}
+
+/// Who takes one run after the other. Where it ends before they do, nobody runs them any more.
+struct Worker(Arc<Mutex<Runs>>);
+
+impl Worker {
+    fn next(&self) -> Option<Run> {
+        let mut runs = self.0.lock();
+        let next = runs.waiting.pop_front();
+        runs.is_worked_off = next.is_some();
+        next
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let left = std::mem::take(&mut *self.0.lock());
+        drop(left);
+    }
+}
+
+/// What a run gives, on its way to who waits for it.
+struct Telling<T> {
+    state: Mutex<State<T>>,
+    still_waits: StillWaits<T>,
+}
+
+enum State<T> {
+    /// It runs, or will; and who waits.
+    Runs(Option<Waker>),
+    Done(T),
+    /// It will never be done, or what it gave was taken.
+    Over,
+}
+
+fn telling<T>(still_waits: StillWaits<T>) -> (Teller<T>, Told<T>) {
+    let telling = Arc::new(Telling { state: Mutex::new(State::Runs(None)), still_waits });
+    (Teller(Arc::clone(&telling)), Told(telling))
+}
+
+struct Teller<T>(Arc<Telling<T>>);
+
+impl<T> Teller<T> {
+    fn tell(self, mut outcome: T) {
+        let mut state = self.0.state.lock();
+        let waker = match &mut *state {
+            State::Runs(waker) => waker.take(),
+            State::Done(_) | State::Over => None,
+        };
+        let waker = waker.filter(|waker| !(self.0.still_waits)(&mut outcome, &mut Context::from_waker(waker)));
+        *state = State::Done(outcome);
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl<T> Drop for Teller<T> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        if let State::Runs(waker) = &mut *state {
+            let waker = waker.take();
+            *state = State::Over;
+            drop(state);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+}
+
+/// What a run gives, when it has.
+pub(super) struct Told<T>(Arc<Telling<T>>);
+
+impl<T> Future for Told<T> {
+    type Output = Result<T>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        let mut state = self.0.state.lock();
+        if let State::Runs(waker) = &mut *state {
+            match waker {
+                Some(present) => present.clone_from(cx.waker()),
+                None => *waker = Some(cx.waker().clone()),
+            }
+            return Poll::Pending;
+        }
+        match std::mem::replace(&mut *state, State::Over) {
+            State::Done(outcome) => Poll::Ready(Ok(outcome)),
+            State::Over | State::Runs(_) => {
+                Poll::Ready(Err(Error::internal("a run of code has ended before its time")))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::poll;
+    use tokio::runtime::Builder;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    fn threads() -> Runtime {
+        Builder::new_multi_thread().worker_threads(2).build().unwrap()
+    }
+
+    /// At once.
+    fn never<T>(_: &mut T, _: &mut Context<'_>) -> bool {
+        false
+    }
+
+    #[test]
+    fn runs_of_a_line_go_one_after_the_other_and_only_so_many_wait() {
+        let (threads, line) = (threads(), Line::default());
+        let (go, gone) = oneshot::channel::<()>();
+        let (begun, has_begun) = std::sync::mpsc::channel();
+        let first = async move {
+            begun.send(()).unwrap();
+            gone.await.unwrap();
+            0
+        };
+        let mut all = vec![line.join(&threads, first, never).unwrap()];
+        has_begun.recv().unwrap();
+        let at_once = Arc::new(AtomicUsize::new(0));
+        for number in 1..=WAITING_MAX {
+            let at_once = Arc::clone(&at_once);
+            let run = async move {
+                assert_eq!(at_once.fetch_add(1, Ordering::SeqCst), 0);
+                tokio::task::yield_now().await;
+                at_once.fetch_sub(1, Ordering::SeqCst);
+                number
+            };
+            all.push(line.join(&threads, run, never).unwrap());
+        }
+        assert!(matches!(line.join(&threads, async { 0 }, never), Err(Error::Busy)));
+        go.send(()).unwrap();
+        let done: Vec<usize> = threads.block_on(futures::future::try_join_all(all)).unwrap();
+        assert_eq!(done, (0..=WAITING_MAX).collect::<Vec<_>>());
+        let after = line.join(&threads, async { 7 }, never).unwrap();
+        assert_eq!(threads.block_on(after).unwrap(), 7);
+    }
+
+    #[test]
+    fn a_run_that_panics_ends_for_itself() {
+        let (threads, line) = (threads(), Line::default());
+        let lost = line.join(&threads, async { assert_eq!(1, 2) }, never).unwrap();
+        let next = line.join(&threads, async { 7 }, never).unwrap();
+        assert!(matches!(threads.block_on(lost), Err(Error::Internal(_))));
+        assert_eq!(threads.block_on(next).unwrap(), 7);
+    }
+
+    #[test]
+    fn who_waits_for_threads_that_are_gone_is_told() {
+        let (threads, line) = (threads(), Line::default());
+        let endless = line.join(&threads, futures::future::pending::<()>(), never).unwrap();
+        let behind = line.join(&threads, async {}, never).unwrap();
+        threads.shutdown_background();
+        let here = Builder::new_current_thread().build().unwrap();
+        assert!(here.block_on(endless).is_err());
+        assert!(here.block_on(behind).is_err());
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_told_when_what_the_run_gave_waits_no_longer() {
+        fn still_waits(rest: &mut oneshot::Receiver<u8>, cx: &mut Context<'_>) -> bool {
+            Pin::new(rest).poll(cx).is_pending()
+        }
+        struct Woken(AtomicUsize);
+        impl std::task::Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        let (done, rest) = oneshot::channel();
+        let (teller, mut told) = telling(still_waits);
+        let woken = Arc::new(Woken(AtomicUsize::new(0)));
+        let waker = Waker::from(Arc::clone(&woken));
+        assert!(Pin::new(&mut told).poll(&mut Context::from_waker(&waker)).is_pending());
+        teller.tell(rest);
+        assert_eq!(woken.0.load(Ordering::SeqCst), 0);
+        done.send(7).unwrap();
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+        assert_eq!(told.await.unwrap().await.unwrap(), 7);
+        let (teller, mut told) = telling::<u8>(never);
+        assert!(poll!(&mut told).is_pending());
+        drop(teller);
+        assert!(told.await.is_err());
+    }
+}
