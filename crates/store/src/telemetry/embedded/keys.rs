@@ -135,11 +135,16 @@ pub fn pair(first: u64, second: u64) -> [u8; 16] {
     (u128::from(first) << 64 | u128::from(second)).to_be_bytes()
 }
 
+/// How many bytes of a timeline's row say whose it is and of which kind, before its sequence.
+pub const TIMELINE_PREFIX_BYTES: usize = 9;
+/// How many bytes of a value's row say of which series it is, before its sequence.
+pub const VALUES_PREFIX_BYTES: usize = 8;
+
 /// A row of a timeline.
 pub fn timeline(device: u64, kind: u8, sequence: u64) -> [u8; 17] {
     let mut key = [kind; 17];
     key[..8].copy_from_slice(&device.to_be_bytes());
-    key[9..].copy_from_slice(&sequence.to_be_bytes());
+    key[TIMELINE_PREFIX_BYTES..].copy_from_slice(&sequence.to_be_bytes());
     key
 }
 

@@ -17,17 +17,18 @@ use crate::error::{Result, StoreError};
 const LOG_BYTES_MIN: u64 = 4 << 20;
 
 /// Writes what the write-ahead log holds to tables, if it may hold much.
-pub fn log_to_tables(path: &Path, database: &DbOptions, family: impl Fn(Family) -> DbOptions) -> Result<()> {
+pub fn log_to_tables(path: &Path, database: &DbOptions, family: impl Fn(Family) -> Result<DbOptions>) -> Result<()> {
     if log_bytes(path)? < LOG_BYTES_MIN {
         return Ok(());
     }
-    let families = Family::ALL.map(|each| {
-        let mut options = family(each);
+    let mut families = Vec::with_capacity(Family::ALL.len());
+    for each in Family::ALL {
+        let mut options = family(each)?;
         options.set_memtable_factory(MemtableFactory::Vector);
         // They go on when the database is open to be used.
         options.set_disable_auto_compactions(true);
-        ColumnFamilyDescriptor::new(each.name(), options)
-    });
+        families.push(ColumnFamilyDescriptor::new(each.name(), options));
+    }
     // Opening replays the log and writes what it held to tables.
     DB::open_cf_descriptors(database, path, families).map(drop).map_err(failed)
 }
