@@ -29,7 +29,7 @@ use isobar_model::time::Timestamp;
 
 pub use elements::device_event::Integration;
 pub use plan::Plan;
-pub use run::{run, run_shared, run_traced, run_without_code};
+pub use run::{run, run_shared, run_traced};
 pub use setting::{InputType, SettingDefinition};
 pub use trace::{Produced, TraceStep};
 

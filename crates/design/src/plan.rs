@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::code::CheckTime;
 use crate::elements::Element;
 use crate::elements::device_event::Integration;
+use crate::elements::function::CodeElement;
 use crate::expression::Expression;
 use crate::setting::SettingDefinition;
 
@@ -140,7 +141,19 @@ impl Plan {
     /// Whether any of its code has lately taken time that others would feel (5 ms in a call). Such code gets what others leave
     /// of the processors.
     pub fn has_heavy_code(&self) -> bool {
-        self.elements.iter().any(|it| matches!(&it.element, Element::Function(function) if function.is_heavy()))
+        self.functions().any(CodeElement::is_heavy)
+    }
+
+    /// Whether any of its code was seen to want large blocks of memory, or far more time than it has.
+    pub fn has_large_code(&self) -> bool {
+        self.functions().any(CodeElement::is_large)
+    }
+
+    fn functions(&self) -> impl Iterator<Item = &CodeElement> {
+        self.elements.iter().filter_map(|it| match &it.element {
+            Element::Function(function) => Some(function),
+            _ => None,
+        })
     }
 
     /// Whether it calls servers outside (http elements).

@@ -23,6 +23,8 @@ const BUDGET: u64 = 1_000_000;
 const CODE_TIME: Duration = Duration::from_millis(200);
 /// Notifications and calls of one run.
 const LEAVING_MAX: u32 = 32;
+/// Bytes that a run stores and sends to the queue: a body of the largest size some times over.
+const LEFT_BYTES_MAX: usize = 16 << 20;
 /// How often the same error is kept, and how many errors in all.
 const REPEATS_MAX: usize = 16;
 const ERRORS_MAX: usize = 256;
@@ -48,17 +50,6 @@ pub fn run_shared(
     memory: &dyn Memory,
 ) -> Option<Outcome> {
     execute(plan, trigger, event, device, memory, Room::Shared, &mut None)
-}
-
-/// Runs the plan, but not its code: each function that is reached fails, because there is no room for it at present.
-pub fn run_without_code(
-    plan: &Plan,
-    trigger: Trigger<'_>,
-    event: &EventView<'_>,
-    device: &DeviceView,
-    memory: &dyn Memory,
-) -> Outcome {
-    execute(plan, trigger, event, device, memory, Room::None, &mut None).unwrap_or_default()
 }
 
 /// Runs the plan and tells what each element received and produced. The trace is bounded; the outcome is that of [`run`].
@@ -98,6 +89,7 @@ fn execute(
         outcome: Outcome::default(),
         remembered: SmallVec::new(),
         leaving: 0,
+        left_bytes: 0,
         code_time: CODE_TIME,
         room,
         leaves_the_room: false,
@@ -129,6 +121,7 @@ pub(crate) struct Run<'e> {
     /// The states that elements have left in this run.
     remembered: SmallVec<[(u32, Bytes); 2]>,
     leaving: u32,
+    left_bytes: usize,
     code_time: Duration,
     room: Room,
     /// Its code wants more than there is in the room.
@@ -162,7 +155,8 @@ impl<'e> Run<'e> {
         let Some(start) = plan.element(trigger.element()) else { return };
         let value = Value::from(self.event.tree);
         if let (Trigger::SettingChanged { .. }, Some(setting)) = (trigger, start.element.setting()) {
-            self.changes.change_setting(setting, value.clone());
+            let is_own = self.world.has_own_setting(setting, &self.changes);
+            self.changes.change_setting(setting, value.clone(), is_own);
         }
         let Some(at) = start.element.begins(&trigger) else { return };
         if let Some(trace) = self.trace {
@@ -299,6 +293,16 @@ impl<'e> Run<'e> {
         Ok(())
     }
 
+    /// A value or a cloud event of so many bytes is left; or that is refused.
+    pub(crate) fn leave_bytes(&mut self, bytes: usize) -> Computed<()> {
+        let left = self.left_bytes.saturating_add(bytes);
+        if left > LEFT_BYTES_MAX {
+            return Err(Problem::new(format!("a run stores and sends at most {} MiB", LEFT_BYTES_MAX >> 20)));
+        }
+        self.left_bytes = left;
+        Ok(())
+    }
+
     /// Something should happen.
     pub(crate) fn effect(&mut self, effect: Effect) {
         self.outcome.effects.push(effect);
@@ -309,6 +313,11 @@ impl<'e> Run<'e> {
         if let Some(trace) = self.trace {
             trace.note(note);
         }
+    }
+
+    /// Whether a setting has a value of the device's own, as this run sees it.
+    pub(crate) fn has_own_setting(&self, setting: u32) -> bool {
+        self.world.has_own_setting(setting, &self.changes)
     }
 
     /// The metadata label as this run's expressions see it.

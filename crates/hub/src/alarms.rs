@@ -46,6 +46,8 @@ pub(crate) fn alarms_of(plan: &Plan) -> Vec<ProjectAlarm> {
 enum Next {
     /// It is due again then.
     At(Timestamp),
+    /// Whoever goes on with it says when.
+    Elsewhere,
     /// The design no longer has it.
     Never,
 }
@@ -85,6 +87,7 @@ impl Hub {
         for (number, next) in served {
             match next {
                 Next::At(moment) => again.push((number, moment)),
+                Next::Elsewhere => {}
                 Next::Never => self.0.registry.alarm_remove(number).await.told()?,
             }
         }
@@ -118,12 +121,14 @@ impl Hub {
             return Ok(Next::At(next));
         }
         // Code takes its time, and its project's turn: the others do not wait for it.
+        // Until then it is put off; the run says when it is due again, which may be at once.
+        self.0.registry.alarms_set(&[(alarm.number, now.plus_seconds(CODE_SECONDS))]).await.told()?;
         let (hub, alarm) = (self.clone(), alarm.clone());
         tokio::spawn(async move {
             let ran = hub.beside(alarm.device, occasion, payload).await;
             hub.set_elapsed(&alarm, ran.map(|()| next)).await;
         });
-        Ok(Next::At(now.plus_seconds(CODE_SECONDS)))
+        Ok(Next::Elsewhere)
     }
 
     async fn set_elapsed(&self, alarm: &DueAlarm, next: Result<Timestamp>) {

@@ -3,12 +3,13 @@
 
 mod line;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use isobar_design::{DeviceView, EventView, Memory, Outcome, Plan, Trigger};
 use isobar_model::error::{Error, Result};
-use parking_lot::{Condvar, Mutex};
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use line::{Line, StillWaits};
 
@@ -23,9 +24,9 @@ const THREAD: &str = "isobar-code";
 const THREADS_MIN: usize = 2;
 
 /// Runs that want a thread of their own and have one; further ones wait, and so do their projects. Runs that take long
-/// and run with what others leave have as many places again, so that nobody else waits for these.
+/// and run with what others leave have as many places again, and so have those on threads of the server.
 const ASIDE_AT_ONCE: usize = 8;
-/// Runs that wait for such a place; beyond, they run without their code.
+/// Runs that wait for such a place; beyond, 503.
 const ASIDE_WAITING_MAX: usize = 64;
 
 const RUNS: &str = "isobar_code_runs_total";
@@ -42,6 +43,8 @@ pub(crate) struct Code {
     large: Places,
     /// For those that take long.
     heavy: Places,
+    /// For those on the threads of the server: a change of settings runs there.
+    elsewhere: Places,
 }
 
 /// How often the code of projects has run since the start.
@@ -51,7 +54,7 @@ pub struct CodeRuns {
     pub runs: u64,
     /// Engines that were made for them: about a millisecond each.
     pub engines: u64,
-    /// Runs on a thread of their own, because their code wants much memory or took far more than its time before.
+    /// Runs on a thread of their own, because their code wants much memory or takes long.
     pub aside: u64,
 }
 
@@ -80,8 +83,8 @@ impl Code {
         let runs = Counted::new(RUNS, "Events whose design has code");
         let engines = Counted::new(ENGINES, "Engines made for code");
         let aside = Counted::new(ASIDE, "Runs of code on a thread of their own");
-        let (large, heavy) = (Places::new(), Places::new());
-        Ok(Self { runtime: Some(runtime), runs, engines, aside, large, heavy })
+        let [large, heavy, elsewhere] = std::array::from_fn(|_| Places::new());
+        Ok(Self { runtime: Some(runtime), runs, engines, aside, large, heavy, elsewhere })
     }
 
     /// Lets work that runs a design with code go on there, in its project's line; what it gives, when it is done.
@@ -123,24 +126,33 @@ impl Code {
             return outcome;
         }
         self.aside(plan, || isobar_design::run(plan, trigger, event, device, memory))
-            .unwrap_or_else(|_| isobar_design::run_without_code(plan, trigger, event, device, memory))
+    }
+
+    /// A place for a run of the plan, where one is needed: its code is known to want much or to take long, or the run is
+    /// not on the threads for code. [`Error::Busy`] when too many wait for one already.
+    pub(crate) async fn place(&self, plan: &Plan) -> Result<Option<Place>> {
+        let places = match plan.runs_code() {
+            false => return Ok(None),
+            true if !is_own_thread() => &self.elsewhere,
+            true if plan.has_heavy_code() => &self.heavy,
+            true if plan.has_large_code() => &self.large,
+            true => return Ok(None),
+        };
+        places.take().await.map(Some)
+    }
+
+    /// A place for a run whose code is not known yet.
+    pub(crate) async fn place_to_try(&self) -> Result<Place> {
+        self.heavy.take().await
     }
 
     /// Does work with a plan; if that has code, on this thread, which is one of its own from here on: others take over what
-    /// waits for it. [`Error::Busy`] when too much such work waits already; then nothing was done.
-    pub(crate) fn aside<T>(&self, plan: &Plan, work: impl FnOnce() -> T) -> Result<T> {
+    /// waits for it. Who knows beforehand that it comes to this has a [`Place`].
+    pub(crate) fn aside<T>(&self, plan: &Plan, work: impl FnOnce() -> T) -> T {
         if !plan.runs_code() {
-            return Ok(work());
+            return work();
         }
-        let places = if plan.has_heavy_code() { &self.heavy } else { &self.large };
-        let work = || {
-            let _place = match is_own_thread() {
-                true => Some(places.take().ok_or(Error::Busy)?),
-                false => None,
-            };
-            self.aside.add(1);
-            Ok(work())
-        };
+        self.aside.add(1);
         let is_shared = Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
         if is_shared { tokio::task::block_in_place(work) } else { work() }
     }
@@ -175,41 +187,37 @@ fn is_own_thread() -> bool {
 
 /// Places of runs with a thread of their own.
 struct Places {
-    counts: Mutex<Counts>,
-    one_is_free: Condvar,
+    free: Arc<Semaphore>,
+    waiting: Arc<AtomicUsize>,
 }
 
-struct Counts {
-    free: usize,
-    waiting: usize,
-}
+/// One of the places, until this is dropped.
+pub(crate) struct Place(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit);
 
-/// One of the places; free again when this is dropped.
-struct Aside<'a>(&'a Places);
+/// One of those that wait for a place.
+struct Waiting(Arc<AtomicUsize>);
 
 impl Places {
     fn new() -> Self {
-        Self { counts: Mutex::new(Counts { free: ASIDE_AT_ONCE, waiting: 0 }), one_is_free: Condvar::new() }
+        Self { free: Arc::new(Semaphore::new(ASIDE_AT_ONCE)), waiting: Arc::default() }
     }
 
-    /// Waits for one, on a thread that nobody else waits for. None: too many wait already.
-    fn take(&self) -> Option<Aside<'_>> {
-        let mut counts = self.counts.lock();
-        if counts.free == 0 && counts.waiting >= ASIDE_WAITING_MAX {
-            return None;
+    /// Waits for one, in the order of asking; [`Error::Busy`] when too many wait already.
+    async fn take(&self) -> Result<Place> {
+        if let Ok(free) = Arc::clone(&self.free).try_acquire_owned() {
+            return Ok(Place(free));
         }
-        counts.waiting += 1;
-        self.one_is_free.wait_while(&mut counts, |counts| counts.free == 0);
-        counts.waiting -= 1;
-        counts.free -= 1;
-        Some(Aside(self))
+        let waiting = Waiting(Arc::clone(&self.waiting));
+        if waiting.0.fetch_add(1, Ordering::Relaxed) >= ASIDE_WAITING_MAX {
+            return Err(Error::Busy);
+        }
+        Arc::clone(&self.free).acquire_owned().await.map(Place).map_err(Error::internal)
     }
 }
 
-impl Drop for Aside<'_> {
+impl Drop for Waiting {
     fn drop(&mut self) {
-        self.0.counts.lock().free += 1;
-        self.0.one_is_free.notify_one();
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -217,21 +225,22 @@ impl Drop for Aside<'_> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn so_many_runs_have_a_place_and_so_many_wait_for_one() {
-        let places = Places::new();
-        let taken: Vec<Aside<'_>> = (0..ASIDE_AT_ONCE).map(|_| places.take().unwrap()).collect();
-        std::thread::scope(|scope| {
-            let waiting: Vec<_> = (0..ASIDE_WAITING_MAX).map(|_| scope.spawn(|| places.take().is_some())).collect();
-            while places.counts.lock().waiting < ASIDE_WAITING_MAX {
-                std::thread::yield_now();
-            }
-            assert!(places.take().is_none());
-            drop(taken);
-            assert!(waiting.into_iter().all(|run| run.join().unwrap()));
-        });
-        let counts = places.counts.lock();
-        assert_eq!((counts.free, counts.waiting), (ASIDE_AT_ONCE, 0));
+    #[tokio::test]
+    async fn so_many_runs_have_a_place_and_so_many_wait_for_one() {
+        let places = Arc::new(Places::new());
+        let taken = futures::future::try_join_all((0..ASIDE_AT_ONCE).map(|_| places.take())).await.unwrap();
+        let mut waiting = tokio::task::JoinSet::new();
+        for _ in 0..ASIDE_WAITING_MAX {
+            let places = Arc::clone(&places);
+            waiting.spawn(async move { places.take().await.is_ok() });
+        }
+        while places.waiting.load(Ordering::Relaxed) < ASIDE_WAITING_MAX {
+            tokio::task::yield_now().await;
+        }
+        assert!(matches!(places.take().await, Err(Error::Busy)));
+        drop(taken);
+        assert!(waiting.join_all().await.into_iter().all(|had_a_place| had_a_place));
+        assert_eq!((places.free.available_permits(), places.waiting.load(Ordering::Relaxed)), (ASIDE_AT_ONCE, 0));
     }
 
     #[test]

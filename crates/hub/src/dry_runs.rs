@@ -70,10 +70,11 @@ impl Hub {
         // A design to be tried is trusted less than any: it runs where code may block.
         let run = async move {
             let plan = tried.as_ref().unwrap_or(&installed.plan);
+            let _place = hub.0.code.place_to_try().await?;
             let run = Try { plan, start, element: &input.element, payload: &input.payload, id: hub.new_id() };
             match (device, made_up) {
                 (Some(entry), _) => hub.dry_run_on(&entry, &run).await,
-                (None, view) => view.map(|view| hub.0.code.aside(plan, || run.on(&view, &Blank))).transpose(),
+                (None, view) => Ok(view.map(|view| hub.0.code.aside(plan, || run.on(&view, &Blank)))),
             }
         };
         let found = self.0.code.run(&project.line, run).await??;
@@ -117,7 +118,7 @@ impl Hub {
             Commit::default()
         };
         self.0.telemetry.run(&pass, None, self.0.clock.now(), &mut look).await.told()?;
-        found.transpose()
+        Ok(found)
     }
 }
 

@@ -141,6 +141,7 @@ impl Hub {
         let (element, payload, now) = (Arc::clone(&event.element), event.payload.clone(), event.now);
         let (key, ran) = (event.idempotency_key.map(str::to_owned), event.ran.clone());
         let accepted = async move {
+            let _place = hub.0.code.place(&entry.plan.plan).await?;
             let kept = payload.clone();
             let event = Incoming { element, payload, tree: kept.tree(), idempotency_key: key.as_deref(), now, ran };
             hub.accept_here(&pass, &entry, &event).await
@@ -281,7 +282,9 @@ impl Hub {
                 }
                 Effect::SetStatus(status) => {
                     work.status = Some(status.number());
-                    set_status(entry, status);
+                    if let Some(before) = set_status(entry, status) {
+                        work.status_before = Some(before.number());
+                    }
                 }
                 Effect::SetMeta { tag, value } => {
                     work.meta.push((tag.clone(), value.text().to_owned()));
@@ -423,14 +426,17 @@ fn heard_again(entry: &DeviceEntry, work: &mut Work) -> Arc<DeviceView> {
     Arc::clone(&entry.view.lock())
 }
 
-/// The device gets a status; one that goes missing keeps the one before.
-pub(crate) fn set_status(entry: &DeviceEntry, status: Status) {
+/// The device gets a status. One that goes missing keeps the one before, which is given back.
+fn set_status(entry: &DeviceEntry, status: Status) -> Option<Status> {
+    let mut before = None;
     change_view(entry, |view| {
         if status == Status::Missing && view.status != Status::Missing {
             entry.before_missing.store(view.status.number(), Ordering::Relaxed);
+            before = Some(view.status);
         }
         view.status = status;
     });
+    before
 }
 
 pub(crate) fn change_view(entry: &DeviceEntry, change: impl FnOnce(&mut DeviceView)) {

@@ -118,6 +118,7 @@ impl Hub {
         entry: &Arc<DeviceEntry>,
         work: impl FnOnce(&mut SideRuns<'_>) -> T + Send,
     ) -> Result<Option<T>> {
+        let _place = self.0.code.place(&entry.plan.plan).await?;
         let (mut work, mut answer, mut after) = (Some(work), None, Aftermath::default());
         let mut turn = |memory: &dyn Memory| {
             let Some(work) = work.take().filter(|_| entry.fresh()) else {

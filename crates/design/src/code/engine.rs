@@ -1,6 +1,8 @@
 //! One QuickJS engine: a runtime with a context of its own, bounded in time, memory and stack.
 
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -170,8 +172,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Calls the codec; and whether the engine is as it was before.
-    pub(crate) fn call(&self, entry: usize, uplink: &Uplink<'_>, time: Duration, room: Room) -> (Answer, bool) {
+    /// Calls the codec; and whether the engine is as it was before. It ends early when it is given up.
+    pub(crate) fn call(
+        &self,
+        entry: usize,
+        uplink: &Uplink<'_>,
+        time: Duration,
+        room: Room,
+        given_up: Option<Arc<AtomicBool>>,
+    ) -> (Answer, bool) {
+        self.watch.heed(given_up);
         let (begin, begin_elapsed) = (processor_time(), Instant::now());
         let called = self.bounded(begin, time, room, |ctx| {
             let mut arguments = Args::new(ctx.clone(), 4 + uplink.bytes.len());

@@ -3,9 +3,11 @@
 
 #![allow(unsafe_code, reason = "an allocator has no safe interface")]
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ptr::null_mut;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rquickjs::allocator::{Allocator, RustAllocator};
@@ -33,6 +35,8 @@ pub(super) struct Watch {
     not_before: Cell<Option<Instant>>,
     block_bytes_max: Cell<usize>,
     over: Cell<Option<Over>>,
+    /// Set by another thread when nobody waits for the code any more.
+    given_up: RefCell<Option<Arc<AtomicBool>>>,
     /// The engine throws what code cannot catch.
     is_ending: Cell<bool>,
     runtime: Cell<*mut qjs::JSRuntime>,
@@ -57,6 +61,7 @@ impl Watch {
             not_before: Cell::new(None),
             block_bytes_max: Cell::new(usize::MAX),
             over: Cell::new(None),
+            given_up: RefCell::new(None),
             is_ending: Cell::new(false),
             runtime: Cell::new(null_mut()),
         }
@@ -67,6 +72,15 @@ impl Watch {
         // SAFETY: the context is alive.
         self.runtime.set(unsafe { qjs::JS_GetRuntime(ctx.as_raw().as_ptr()) });
         self.forbid_calls(false);
+    }
+
+    /// The next code ends when it is given up.
+    pub(super) fn heed(&self, given_up: Option<Arc<AtomicBool>>) {
+        self.given_up.replace(given_up);
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.given_up.borrow().as_ref().is_some_and(|it| it.load(Ordering::Relaxed))
     }
 
     /// From here on there are bounds: of processor time from `begin` on, which is just now, and of a block.
@@ -107,7 +121,8 @@ impl Watch {
     pub(super) fn is_over(&self) -> bool {
         let Some(until) = self.until.get() else { return false };
         let may_be_late = || self.not_before.get().is_none_or(|it| Instant::now() >= it);
-        if self.over.get().is_none() && may_be_late() && processor_time() >= until {
+        let is_late = || self.is_given_up() || (may_be_late() && processor_time() >= until);
+        if self.over.get().is_none() && is_late() {
             self.over.set(Some(Over::Late));
         }
         self.over.get().is_some()

@@ -4,6 +4,7 @@
 //! earlier runs: its top level runs anew each time, in an engine whose built-in objects are frozen.
 
 mod engine;
+mod heavy;
 mod memory;
 
 use std::cell::{Cell, RefCell};
@@ -37,8 +38,6 @@ const FAR: u32 = 4;
 /// so many calls in a row have taken less.
 const HEAVY_TIME: Duration = Duration::from_millis(5);
 const CALLS_TO_BE_LIGHT: u32 = 100;
-/// What the threads are called that have what others leave.
-const THREAD: &str = "isobar-heavy";
 /// Engines that one thread keeps. One is a few hundred KiB, as long as its code keeps nothing.
 const ENGINES_MAX: usize = 32;
 /// The functions that code may offer, in the order in which they are looked for: the LoRaWAN convention, and the older ones
@@ -87,15 +86,13 @@ pub(crate) enum Room {
     Shared,
     /// Where it holds up nobody.
     Own,
-    /// Where there is none for code at present.
-    None,
 }
 
 impl Room {
     fn block_bytes_max(self) -> usize {
         match self {
             Room::Shared => SHARED_BLOCK_BYTES_MAX,
-            Room::Own | Room::None => usize::MAX,
+            Room::Own => usize::MAX,
         }
     }
 }
@@ -190,10 +187,6 @@ impl Code {
     /// Calls the codec. `time` bounds the processor time of this call.
     pub(crate) fn call(&self, uplink: &Uplink<'_>, time: Duration, room: Room) -> Answer {
         let source = &self.0;
-        if room == Room::None {
-            let message = "is not run at present: too much code waits that takes long or wants much";
-            return Answer::without(Failure::Thrown(message.to_owned()), 0);
-        }
         let is_heavy = self.is_heavy();
         if room == Room::Shared && (is_heavy || source.aside.load(Ordering::Relaxed)) {
             let failure = Failure::Thrown("runs aside".to_owned());
@@ -203,13 +196,8 @@ impl Code {
             let message = "is not run for a while: it took far more than its time before";
             return Answer::without(Failure::Thrown(message.to_owned()), 0);
         }
-        let answer = if is_heavy {
-            isobar_threads::with_what_is_left(THREAD, || self.call_here(uplink, time, room)).unwrap_or_else(|error| {
-                Answer::without(Failure::Thrown(format!("there is no thread for it at present: {error}")), 0)
-            })
-        } else {
-            self.call_here(uplink, time, room)
-        };
+        let left = if is_heavy { heavy::call(source, uplink, time, room) } else { None };
+        let answer = left.unwrap_or_else(|| source.call(uplink, time, room, None));
         source.weigh(answer.took);
         if answer.wants_more || answer.took > FAR * CALL_TIME {
             source.aside.store(true, Ordering::Relaxed);
@@ -222,30 +210,21 @@ impl Code {
         self.0.heavy.load(Ordering::Relaxed) > 0
     }
 
-    /// Calls the codec on this thread.
-    fn call_here(&self, uplink: &Uplink<'_>, time: Duration, room: Room) -> Answer {
-        let source = &self.0;
-        let kept = take(source);
-        let engines = u32::from(kept.is_none());
-        let engine = match kept.map_or_else(|| source.engine(), Ok) {
-            Ok(engine) => engine,
-            Err(message) => return Answer::without(Failure::Thrown(message), engines),
-        };
-        let (answer, is_clean) = engine.call(source.entry, uplink, time, room);
-        if is_clean {
-            put_back(source, engine);
-        }
-        Answer { engines, ..answer }
+    /// Whether it is to be called where it holds up nobody.
+    pub(crate) fn is_aside(&self) -> bool {
+        self.0.aside.load(Ordering::Relaxed)
     }
 }
 
 impl Source {
     /// What engines are made of for code of that form, if it offers a function.
     fn of(engine: &Engine, text: &str, form: Form, step: Duration) -> Result<Option<Self>, String> {
+        let mut changes_built_ins = false;
         for (entry, name) in ENTRIES.iter().enumerate() {
             let probe = engine.probe(text, form, name, step)?;
+            // A later look finds what an earlier one has changed already.
+            changes_built_ins |= probe.changes_built_ins;
             if probe.found {
-                let changes_built_ins = probe.changes_built_ins;
                 let (owed, aside, heavy) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU32::new(0));
                 return Ok(Some(Self { text: text.into(), form, entry, changes_built_ins, owed, aside, heavy }));
             }
@@ -263,14 +242,35 @@ impl Source {
         Ok(engine)
     }
 
-    /// Takes note of what a call took.
+    /// Calls the codec on this thread, until it is given up, if it can be.
+    fn call(
+        self: &Arc<Self>,
+        uplink: &Uplink<'_>,
+        time: Duration,
+        room: Room,
+        given_up: Option<Arc<AtomicBool>>,
+    ) -> Answer {
+        let kept = take(self);
+        let engines = u32::from(kept.is_none());
+        let engine = match kept.map_or_else(|| self.engine(), Ok) {
+            Ok(engine) => engine,
+            Err(message) => return Answer::without(Failure::Thrown(message), engines),
+        };
+        let (answer, is_clean) = engine.call(self.entry, uplink, time, room, given_up);
+        if is_clean {
+            put_back(self, engine);
+        }
+        Answer { engines, ..answer }
+    }
+
+    /// Takes note of what a call took; nothing, where there was none.
     fn weigh(&self, took: Duration) {
         if let Some(beyond) = took.checked_sub(CALL_TIME) {
             self.owed.fetch_add(u64::try_from(beyond.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
         }
         if took > HEAVY_TIME {
             self.heavy.store(CALLS_TO_BE_LIGHT, Ordering::Relaxed);
-        } else if self.heavy.load(Ordering::Relaxed) > 0 {
+        } else if !took.is_zero() && self.heavy.load(Ordering::Relaxed) > 0 {
             let one_less = |calls: u32| calls.checked_sub(1);
             let _ = self.heavy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
         }
@@ -351,6 +351,13 @@ mod tests {
                 .unwrap();
         assert!(code.0.changes_built_ins);
         assert_eq!((call(&code).as_str(), call(&code).as_str(), engines()), ("2", "2", 0));
+    }
+
+    #[test]
+    fn the_older_forms_may_change_built_in_objects_too() {
+        let code = compiled("Object.prototype.x = 1; function Decoder(bytes, port) { return {n: [].x}; }").unwrap();
+        assert!(code.0.changes_built_ins);
+        assert_eq!(call(&code), r#"{"n":1}"#);
     }
 
     #[test]

@@ -51,12 +51,15 @@ impl DeviceSetting {
             let checked = definition.check(&json.tree());
             checked.map_err(|message| Problem::new(format!("the value {message}")))?;
             (value, Some(json))
+        } else if !run.has_own_setting(self.setting) {
+            // It has its default: that is no change, as by the API.
+            return Ok(Passed::nothing());
         } else {
             (plan.defaults.get(self.index()).map_or(Value::Null, Value::from), None)
         };
         let json = set.as_ref().unwrap_or(&definition.default_value);
         let location = definition.location(&json.tree());
-        run.changes.change_setting(self.setting, value.clone());
+        run.changes.change_setting(self.setting, value.clone(), set.is_some());
         run.effect(Effect::SetSetting { element: self.name.clone(), value: set });
         // A geolocation moves the device (contract: Resources).
         if let Some(location) = location {

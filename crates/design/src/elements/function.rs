@@ -51,6 +51,10 @@ impl CodeElement {
         self.code.as_ref().is_some_and(Code::is_heavy)
     }
 
+    pub(crate) fn is_large(&self) -> bool {
+        self.code.as_ref().is_some_and(Code::is_aside)
+    }
+
     pub(crate) fn evaluate<'e>(&'e self, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
         let Some(code) = &self.code else { return Err(Problem::new("has no code")) };
         let bytes = bytes_of(&self.bytes(incoming)?, self.encoding)?;

@@ -28,6 +28,7 @@ impl Storage {
 
     pub(crate) fn store<'e>(&'e self, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
         let (value, json) = run.json_argument(link, 0, incoming)?;
+        run.leave_bytes(json.bytes().len())?;
         run.effect(Effect::Store { element: self.name.clone(), value: json });
         Ok(Passed { trigger: 0, value })
     }

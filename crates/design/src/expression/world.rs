@@ -30,10 +30,17 @@ pub(crate) struct World<'e> {
 /// What a run has changed so far, as its next expressions see it.
 pub(crate) struct Changes<'e> {
     pub(crate) status: Status,
-    /// Settings by index.
-    pub(crate) settings: SmallVec<[(u32, Value<'e>); 2]>,
+    settings: SmallVec<[ChangedSetting<'e>; 2]>,
     /// Metadata by tag.
     pub(crate) meta: SmallVec<[(Value<'e>, Value<'e>); 2]>,
+}
+
+struct ChangedSetting<'e> {
+    /// Its index.
+    setting: u32,
+    value: Value<'e>,
+    /// Whether that is a value of the device's own, not the default.
+    is_own: bool,
 }
 
 impl<'e> Changes<'e> {
@@ -41,9 +48,13 @@ impl<'e> Changes<'e> {
         Self { status, settings: SmallVec::new(), meta: SmallVec::new() }
     }
 
-    pub(crate) fn change_setting(&mut self, setting: u32, value: Value<'e>) {
-        self.settings.retain(|(other, _)| *other != setting);
-        self.settings.push((setting, value));
+    pub(crate) fn change_setting(&mut self, setting: u32, value: Value<'e>, is_own: bool) {
+        self.settings.retain(|other| other.setting != setting);
+        self.settings.push(ChangedSetting { setting, value, is_own });
+    }
+
+    fn setting(&self, setting: u32) -> Option<&ChangedSetting<'e>> {
+        self.settings.iter().find(|other| other.setting == setting)
     }
 
     pub(crate) fn change_meta(&mut self, tag: &str, value: Value<'e>) {
@@ -102,10 +113,19 @@ impl<'e> World<'e> {
         Value::map(kept.chain(changes.meta.iter().cloned()).collect())
     }
 
+    /// Whether a setting has a value of the device's own.
+    pub(crate) fn has_own_setting(&self, setting: u32, changes: &Changes<'e>) -> bool {
+        if let Some(changed) = changes.setting(setting) {
+            return changed.is_own;
+        }
+        let definition = self.plan.settings().get(setting as usize);
+        definition.is_some_and(|it| self.device.settings.iter().any(|(own, _)| **own == *it.name))
+    }
+
     /// The value of a setting: changed by this run, the device's own, or the default of the design.
     pub(crate) fn setting(&'e self, setting: u32, changes: &Changes<'e>) -> Value<'e> {
-        if let Some((_, value)) = changes.settings.iter().find(|(other, _)| *other == setting) {
-            return value.clone();
+        if let Some(changed) = changes.setting(setting) {
+            return changed.value.clone();
         }
         let definitions = self.plan.settings();
         let Some(definition) = definitions.get(setting as usize) else { return Value::Null };

@@ -49,6 +49,20 @@ fn the_steps_of_a_run_are_bounded() {
 }
 
 #[test]
+fn what_a_run_stores_and_sends_is_bounded() {
+    let links = |ability: &str| vec![json!({"element": "out", "ability": ability}); 10_000];
+    for (element, ability) in [("storage", "store"), ("cloudEvent", "send")] {
+        let scene = Scene::new(json!({
+            "in": {"type": "deviceEvent", "triggers": {"eventReceived": links(ability)}},
+            "out": {"type": element},
+        }));
+        let outcome = scene.post(format!("\"{}\"", "x".repeat((1 << 20) - 2)));
+        assert_eq!(outcome.effects.len(), 16, "{element}");
+        assert_eq!(outcome.errors[0].message, "a run stores and sends at most 16 MiB");
+    }
+}
+
+#[test]
 fn the_same_error_is_kept_sixteen_times() {
     let links = vec![json!({"element": "bad", "ability": "evaluate"}); 100];
     let scene = Scene::new(json!({

@@ -11,10 +11,7 @@ use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 use serde_json::Value;
 
-use crate::{
-    DeviceView, Effect, EventView, Memory, Outcome, Plan, TraceStep, Trigger, run, run_shared, run_traced,
-    run_without_code,
-};
+use crate::{DeviceView, Effect, EventView, Memory, Outcome, Plan, TraceStep, Trigger, run, run_shared, run_traced};
 
 pub(crate) fn raw(text: impl AsRef<str>) -> RawJson {
     RawJson::check(Bytes::copy_from_slice(text.as_ref().as_bytes())).unwrap()
@@ -128,20 +125,11 @@ impl Scene {
 
     /// The same where others wait for the thread.
     pub(crate) fn post_shared(&self, payload: impl AsRef<str>) -> Option<Outcome> {
-        self.post_as(payload, |plan, trigger, event| run_shared(plan, trigger, event, &self.device, &self.left))
-    }
-
-    /// The same where there is no room for code.
-    pub(crate) fn post_without_code(&self, payload: impl AsRef<str>) -> Outcome {
-        self.post_as(payload, |plan, trigger, event| run_without_code(plan, trigger, event, &self.device, &self.left))
-    }
-
-    fn post_as<T>(&self, payload: impl AsRef<str>, run: impl FnOnce(&Plan, Trigger<'_>, &EventView<'_>) -> T) -> T {
         let payload = raw(payload);
         let tree = payload.tree();
         let (id, received_at) = (EventId(id(EVENT).0), self.now);
         let event = EventView { id, element: "in", received_at, payload: &payload, tree: &tree };
-        run(&self.plan, Trigger::DeviceEvent { element: "in" }, &event)
+        run_shared(&self.plan, Trigger::DeviceEvent { element: "in" }, &event, &self.device, &self.left)
     }
 
     pub(crate) fn post_raw(&self, element: &str, payload: &RawJson) -> Outcome {

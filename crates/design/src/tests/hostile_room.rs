@@ -137,14 +137,6 @@ fn code_that_has_taken_long_leaves_the_room_that_it_shares() {
 }
 
 #[test]
-fn where_there_is_no_room_for_code_the_rest_of_the_design_runs() {
-    let sound = decoding("return {data: input.bytes.length};");
-    let lines = told(&sound.post_without_code("[]"));
-    assert!(lines.contains(&"store after []".to_owned()), "{lines:?}");
-    assert!(lines.iter().any(|line| line.starts_with("error f: is not run at present")), "{lines:?}");
-}
-
-#[test]
 fn code_that_wants_little_stays_in_the_room_that_it_shares() {
     let sound = decoding("return {data: input.bytes.length};");
     for _ in 0..3 {

@@ -49,19 +49,22 @@ impl Line {
                 teller.tell(outcome);
             }
         });
-        let mut runs = self.0.lock();
-        if runs.waiting.len() >= WAITING_MAX {
-            return Err(Error::Busy);
-        }
-        runs.waiting.push_back(run);
-        if !std::mem::replace(&mut runs.is_worked_off, true) {
-            runtime.spawn(work_off(Worker(Arc::clone(&self.0))));
+        let is_worked_off = {
+            let mut runs = self.0.lock();
+            if runs.waiting.len() >= WAITING_MAX {
+                return Err(Error::Busy);
+            }
+            runs.waiting.push_back(run);
+            std::mem::replace(&mut runs.is_worked_off, true)
+        };
+        if !is_worked_off {
+            runtime.spawn(work_off(Worker::of(self)));
         }
         Ok(told)
     }
 }
 
-async fn work_off(worker: Worker) {
+async fn work_off(mut worker: Worker) {
     let mut begin = Instant::now();
     while let Some(run) = worker.next() {
         run.await;
@@ -73,21 +76,34 @@ async fn work_off(worker: Worker) {
 }
 
 /// Who takes one run after the other. Where it ends before they do, nobody runs them any more.
-struct Worker(Arc<Mutex<Runs>>);
+struct Worker {
+    runs: Arc<Mutex<Runs>>,
+    /// It found none left. Whoever joins from then on brings a worker of its own.
+    is_done: bool,
+}
 
 impl Worker {
-    fn next(&self) -> Option<Run> {
-        let mut runs = self.0.lock();
+    fn of(line: &Line) -> Self {
+        Self { runs: Arc::clone(&line.0), is_done: false }
+    }
+
+    fn next(&mut self) -> Option<Run> {
+        let mut runs = self.runs.lock();
         let next = runs.waiting.pop_front();
-        runs.is_worked_off = next.is_some();
+        if next.is_none() {
+            runs.is_worked_off = false;
+            self.is_done = true;
+        }
         next
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        let left = std::mem::take(&mut *self.0.lock());
-        drop(left);
+        if !self.is_done {
+            let left = std::mem::take(&mut *self.runs.lock());
+            drop(left);
+        }
     }
 }
 
@@ -214,6 +230,16 @@ mod tests {
         assert_eq!(done, (0..=WAITING_MAX).collect::<Vec<_>>());
         let after = line.join(&threads, async { 7 }, never).unwrap();
         assert_eq!(threads.block_on(after).unwrap(), 7);
+    }
+
+    #[test]
+    fn a_worker_that_found_nothing_leaves_what_came_after_to_the_next() {
+        let (threads, line) = (threads(), Line::default());
+        let mut first = Worker::of(&line);
+        assert!(first.next().is_none());
+        let told = line.join(&threads, async { 7 }, never).unwrap();
+        drop(first);
+        assert_eq!(threads.block_on(told).unwrap(), 7);
     }
 
     #[test]

@@ -69,6 +69,11 @@ pub(super) enum Found<'v> {
 }
 
 impl Found<'_> {
+    /// Whether that is one JSON null.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Found::One(Json::Null))
+    }
+
     /// Writes it as JSON, numbers as they were written; false when more than `most` bytes are there by then.
     pub fn write(&self, out: &mut Vec<u8>, most: usize) -> bool {
         match self {

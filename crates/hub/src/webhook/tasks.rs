@@ -111,7 +111,9 @@ impl Extraction<'_> {
         let missing = self.request.extra_meta.iter().filter(|(name, _)| !is_tag(name)).cloned().collect();
         let mut set = Vec::new();
         for (name, reference) in self.request.extra_meta_refs.iter().filter(|(name, _)| !is_tag(name)) {
-            let Some(found) = reference.value(body, &mut self.steps)? else { continue };
+            let found = reference.value(body, &mut self.steps)?;
+            // A null says that there is none: it erases no label.
+            let Some(found) = found.filter(|found| !found.is_null()) else { continue };
             let mut text = Vec::new();
             let value = match found.write(&mut text, LABEL_BYTES_MAX) {
                 true => kept(text),
@@ -285,6 +287,8 @@ mod tests {
             ("$..e", "[{\"e\":[1,2]},{\"e\":[3]}]", &["1: 1 2 3"]),
             ("$", "[1,2]", &["1: 1 2"]),
             ("a", "{\"a\":[]}", &[]),
+            // A name is that of one member, dots and all.
+            ("a.b", "{\"a.b\":[1],\"a\":{\"b\":[2]}}", &["1: 1"]),
             (
                 "a",
                 "{\"a\":[18446744073709551616,0.10000000000000000001]}",
@@ -297,6 +301,8 @@ mod tests {
                 "{events} {body}"
             );
         }
+        let nothing = to_texts(&["eventsRef finds nothing in the body"]);
+        assert_eq!(extracted(&[("eventsRef", "a.b"), FIXED], "{\"a\":{\"b\":[2]}}"), (vec![], nothing));
     }
 
     fn to_texts(texts: &[&str]) -> Vec<String> {

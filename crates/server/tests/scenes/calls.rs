@@ -13,6 +13,7 @@ on_both_registries!(
     a_design_calls_a_server_and_hears_its_answer,
     a_call_that_fails_is_made_again,
     what_is_no_success_is_told_to_the_design,
+    an_answer_is_decoded_by_code,
     a_call_into_the_house_is_refused,
     a_slow_host_holds_up_nobody_else,
     people_are_told_what_a_design_has_to_say,
@@ -118,6 +119,27 @@ async fn what_is_no_success_is_told_to_the_design(app: &TestApp) {
     }
     let failure = stored(&ana, &device, "failures", 1).await;
     assert_eq!(failure, [json!({"message": "the answer was 500", "status": 500})]);
+}
+
+async fn an_answer_is_decoded_by_code(app: &TestApp) {
+    let (ana, outside) = (app.developer("ana").await.with_key().await, Outside::start().await);
+    let code = "function decodeUplink(input) { return {data: {temp: input.bytes[1]}}; }";
+    let mut design = caller(&outside.url("/"));
+    design["ask"]["triggers"]["response"] = json!([to("decode", "evaluate")]);
+    design["decode"] = json!({
+        "type": "function",
+        "properties": {"code": code, "bytesRef": "$.body.frame"},
+        "triggers": {"result": [to("answers", "store")], "error": [to("failures", "store")]},
+    });
+    let device = device_of(&ana, design).await;
+    for (frame, expected) in [("0105", vec![json!(5)]), ("0107", vec![json!(7), json!(5)])] {
+        outside.will_answer(200, &json!({"frame": frame}).to_string());
+        device.posts("reading", json!({"temp": 9.1})).await.created();
+        let answers = stored(&ana, &device, "answers", expected.len()).await;
+        assert_eq!(answers.iter().map(|answer| answer["temp"].clone()).collect::<Vec<_>>(), expected);
+    }
+    assert_eq!(stored(&ana, &device, "failures", 0).await, [] as [Value; 0]);
+    assert_eq!(outside.count(), 2);
 }
 
 async fn a_call_into_the_house_is_refused(app: &TestApp) {

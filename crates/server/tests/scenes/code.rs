@@ -17,7 +17,7 @@ fn answering(number: u32) -> Value {
 }
 
 /// A design whose code has that body.
-fn decoding(body: &str) -> Value {
+pub fn decoding(body: &str) -> Value {
     let code = format!("function decodeUplink(input) {{ {body} }}");
     json!({
         "up": {"type": "deviceEvent", "triggers": {"eventReceived": [to("decode", "evaluate")]}},

@@ -1,11 +1,22 @@
 //! Dry runs of designs.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use crate::support::designs::{fridge, to};
-use crate::support::{NOBODY, TestApp, on_both_registries};
+use crate::support::designs::{fridge, to, to_with};
+use crate::support::outside::Outside;
+use crate::support::{NOBODY, Person, TestApp, on_both_registries};
 
-on_both_registries!(a_dry_run_tells_each_step_and_changes_nothing, a_design_is_tried_before_it_is_installed);
+on_both_registries!(
+    a_dry_run_tells_each_step_and_changes_nothing,
+    a_dry_run_on_a_device_leaves_what_its_elements_remember,
+    a_dry_run_on_a_device_calls_nobody_and_sets_nothing,
+    a_design_is_tried_before_it_is_installed,
+);
+
+/// Longest wait for a notification: a bound for one that never comes.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn steps(found: &Value) -> Vec<&str> {
     found["trace"].as_array().unwrap().iter().map(|step| step["element"].as_str().unwrap()).collect()
@@ -46,6 +57,79 @@ async fn a_dry_run_tells_each_step_and_changes_nothing(app: &TestApp) {
     // A setting begins a run too.
     let changed = ana.post(&path, json!({"elementName": "limit", "payload": 3})).await.ok();
     assert_eq!(steps(&changed)[0], "limit");
+}
+
+async fn a_dry_run_on_a_device_leaves_what_its_elements_remember(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let project = ana.designs(fridge()).await;
+    let path = format!("/v2/projects/{project}/specification/test");
+    let device = ana.creates_device_of(&project, "fridge").await;
+    let asked = json!({"elementName": "reading", "payload": {"temp": 9.1}, "device": device.id});
+    let change = json!({"type": "store", "element": "moves", "value": {"temp": 9.1}});
+    let is_change = async || {
+        let found = ana.post(&path, asked.clone()).await.ok();
+        found["effects"].as_array().unwrap().contains(&change)
+    };
+    // However often it is tried, the first temperature is a change.
+    assert!(is_change().await);
+    assert!(is_change().await);
+    assert_eq!(ana.get(&device.at("data/moves")).await.list_of("/id"), [] as [Value; 0]);
+    device.posts("reading", json!({"temp": 9.1})).await.created();
+    assert_eq!(ana.get(&device.at("data/moves")).await.list_of("/payload"), [json!({"temp": 9.1})]);
+    // From here on it is none.
+    assert!(!is_change().await);
+    device.posts("reading", json!({"temp": 9.1})).await.created();
+    assert_eq!(ana.get(&device.at("data/moves")).await.list_of("/payload"), [json!({"temp": 9.1})]);
+}
+
+/// A design that calls `url`, tells people and sets its setting with every reading.
+fn reaching_out(url: &str) -> Value {
+    json!({
+        "hello": {"type": "deviceEvent"},
+        "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [
+            to("ask", "request"), to("tell", "notify"), to_with("limit", "set", json!({"value": "payload.temp"})),
+        ]}},
+        "ask": {"type": "http", "properties": {"method": "POST", "url": url, "body": "payload"}},
+        "tell": {"type": "notification", "properties": {"message": "at {{ payload.temp }}"}},
+        "limit": {"type": "deviceSetting", "properties": {"inputType": "number", "defaultValue": 8}},
+    })
+}
+
+/// What somebody was told, once there is something.
+async fn told(person: &Person<'_>) -> Vec<Value> {
+    let wait = async {
+        loop {
+            let found = person.get("/v2/notifications").await.list_of("/translations/en/message");
+            if !found.is_empty() {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.expect("somebody is told")
+}
+
+async fn a_dry_run_on_a_device_calls_nobody_and_sets_nothing(app: &TestApp) {
+    let (ana, outside) = (app.developer("ana").await, Outside::start().await);
+    let project = ana.designs(reaching_out(&outside.url("/"))).await;
+    let device = ana.creates_device_of(&project, "fridge").await;
+    device.posts("hello", json!({})).await.created();
+    app.wait_seconds(60);
+    let asked = json!({"elementName": "reading", "payload": {"temp": 9.1}, "device": device.id});
+    let found = ana.post(&format!("/v2/projects/{project}/specification/test"), asked).await.ok();
+    let kinds: Vec<_> = found["effects"].as_array().unwrap().iter().map(|effect| effect["type"].clone()).collect();
+    assert_eq!(kinds, ["call", "notify", "setSetting"]);
+
+    assert_eq!(outside.count(), 0);
+    assert_eq!(ana.get("/v2/notifications").await.ok()["data"], json!([]));
+    assert_eq!(ana.get(&device.at("settings/history")).await.names(), [] as [&str; 0]);
+    assert_eq!(ana.get(&device.at("settings/limit")).await.ok()["value"], 8);
+    assert_eq!(ana.get(&device.url()).await.ok()["lastActive"], "2027-01-15T08:00:00.000Z");
+    // What leaves the house does so beside the run: the first that comes is of an event, and nothing came before it.
+    device.posts("reading", json!({"temp": 4})).await.created();
+    let calls = outside.called(1).await;
+    assert_eq!((calls.len(), calls[0].json()), (1, json!({"temp": 4})));
+    assert_eq!(told(&ana).await, ["at 4"]);
 }
 
 async fn a_design_is_tried_before_it_is_installed(app: &TestApp) {

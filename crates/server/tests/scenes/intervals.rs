@@ -8,12 +8,17 @@ use crate::calls::stored;
 use crate::support::designs::{to, to_with};
 use crate::support::person::text;
 use crate::support::{Device, Person, TestApp, on_both_registries};
+use crate::webhook::Sender;
 
 on_both_registries!(
     an_interval_elapses_for_every_device,
     a_changed_design_begins_and_ends_intervals,
+    an_interval_runs_code,
+    an_interval_whose_code_throws_elapses_again,
     a_silent_device_is_missing_until_it_talks,
     an_interval_does_not_end_the_silence,
+    a_delivery_ends_the_silence,
+    a_device_that_its_design_makes_missing_gets_back_what_it_had_last,
 );
 
 fn ticking(minutes: u32) -> Value {
@@ -73,6 +78,55 @@ async fn a_changed_design_begins_and_ends_intervals(app: &TestApp) {
     app.wait_seconds(7_200);
     looks().await;
     assert_eq!(stored(&ana, &device, "ticks", 2).await.len(), 2);
+}
+
+/// A design that hands the minute of each elapsed interval to code of that body.
+fn minutes_to(body: &str) -> Value {
+    let code = format!("function decodeUplink(input) {{ {body} }}");
+    json!({
+        "tick": {"type": "interval", "properties": {"minutes": 5}, "triggers": {"elapsed": [to("minute", "evaluate")]}},
+        "minute": {
+            "type": "transform",
+            "properties": {"expression": "{'bytes': [timestamp(payload.elapsedAt).getMinutes()]}"},
+            "triggers": {"result": [to("decode", "evaluate")]},
+        },
+        "decode": {
+            "type": "function",
+            "properties": {"code": code},
+            "triggers": {"result": [to("ticks", "store")], "error": [to("failures", "store")]},
+        },
+        "ticks": {"type": "storage"},
+        "failures": {"type": "storage"},
+    })
+}
+
+async fn an_interval_runs_code(app: &TestApp) {
+    let ana = app.developer("ana").await.with_key().await;
+    let project = ana.designs(minutes_to("return {data: {minute: input.bytes[0]}};")).await;
+    let device = ana.creates_device_of(&project, "d").await;
+    for expected in [vec![json!({"minute": 5})], vec![json!({"minute": 10}), json!({"minute": 5})]] {
+        app.wait_seconds(300);
+        stored(&ana, &device, "ticks", expected.len()).await;
+        // Its run is not waited for, and yet it elapses once.
+        looks().await;
+        assert_eq!(stored(&ana, &device, "ticks", expected.len()).await, expected);
+    }
+    assert_eq!(stored(&ana, &device, "failures", 0).await, [] as [Value; 0]);
+    assert_eq!(ana.get(&device.url()).await.ok()["lastActive"], Value::Null);
+}
+
+async fn an_interval_whose_code_throws_elapses_again(app: &TestApp) {
+    let ana = app.developer("ana").await.with_key().await;
+    let body = "if (input.bytes[0] === 5) { throw 'too early'; } return {data: {minute: input.bytes[0]}};";
+    let device = ana.creates_device_of(&ana.designs(minutes_to(body)).await, "d").await;
+    app.wait_seconds(300);
+    stored(&ana, &device, "failures", 1).await;
+    looks().await;
+    assert_eq!(stored(&ana, &device, "failures", 1).await, ["too early"]);
+    assert_eq!(stored(&ana, &device, "ticks", 0).await, [] as [Value; 0]);
+    app.wait_seconds(300);
+    assert_eq!(stored(&ana, &device, "ticks", 1).await, [json!({"minute": 10})]);
+    assert_eq!(stored(&ana, &device, "failures", 1).await.len(), 1);
 }
 
 fn watched() -> Value {
@@ -143,6 +197,51 @@ async fn an_interval_does_not_end_the_silence(app: &TestApp) {
     assert_eq!(ana.get(&device.url()).await.ok()["statusText"], "missing");
     device.posts("reading", json!({})).await.created();
     assert_eq!(ana.get(&device.url()).await.ok()["statusText"], "info");
+}
+
+async fn a_delivery_ends_the_silence(app: &TestApp) {
+    let ana = Sender::of(app.developer("ana").await.with_key().await).await;
+    let mut design = watched();
+    design["uplink"] = json!({
+        "type": "deviceEvent",
+        "properties": {"integration": "custom"},
+        "triggers": {"eventReceived": [to("was", "store")]},
+    });
+    let project = ana.person.designs(design).await;
+    let body = json!({"name": "d", "projectUuid": project, "meta": {"eui": "17"}});
+    let device = ana.person.creates_device_as(body).await;
+    device.posts("raise", json!({})).await.created();
+    app.wait_seconds(600);
+    becomes(&ana.person, &device, "missing").await;
+    let parameters = [("deviceTag", "eui"), ("deviceTagValue", "17"), ("projectUuid", &*project)];
+    let answer = ana.delivers(&parameters, json!({"temp": 4})).await.ok();
+    assert!(text(&answer, "message").ends_with("1 event(s) processed, 0 device(s) provisioned"), "{answer}");
+    assert_eq!(ana.person.get(&device.url()).await.ok()["statusText"], "warning");
+}
+
+async fn a_device_that_its_design_makes_missing_gets_back_what_it_had_last(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let sets = |status: &str| to_with("status", "setStatus", json!({"status": status}));
+    let mut design = watched();
+    design["calm"] = json!({"type": "deviceEvent", "triggers": {"eventReceived": [sets("good")]}});
+    design["vanish"] =
+        json!({"type": "deviceEvent", "triggers": {"eventReceived": [sets("critical"), sets("missing")]}});
+    let project = ana.designs(design.clone()).await;
+    let device = ana.creates_device_of(&project, "d").await;
+    let status = async || ana.get(&device.url()).await.ok()["statusText"].clone();
+    for is_loaded_anew in [false, true] {
+        device.posts("calm", json!({})).await.created();
+        assert_eq!(status().await, "good");
+        device.posts("vanish", json!({})).await.created();
+        assert_eq!(status().await, "missing");
+        if is_loaded_anew {
+            // With another design, what is known of the device is what the registry has.
+            design["later"] = json!({"type": "storage"});
+            ana.redesigns(&project, design.clone()).await.ok();
+        }
+        device.posts("reading", json!({})).await.created();
+        assert_eq!(status().await, "critical", "{is_loaded_anew}");
+    }
 }
 
 #[tokio::test]

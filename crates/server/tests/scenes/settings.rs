@@ -6,7 +6,7 @@ use isobar_model::ids::DeviceId;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::designs::thermostat;
+use crate::support::designs::{thermostat, to};
 use crate::support::person::text;
 use crate::support::{Device, Person, TestApp, on_both_registries};
 
@@ -18,7 +18,9 @@ on_both_registries!(
     a_setting_goes_back_to_its_default,
     a_value_that_does_not_fit_is_refused,
     a_change_sets_the_design_off,
+    a_change_is_decoded_by_code,
     a_design_changes_a_setting_itself,
+    a_design_gives_a_setting_its_default_back,
     a_geolocation_moves_the_device,
     changes_at_the_same_time_make_one_chain,
     a_design_that_forgets_a_setting,
@@ -221,6 +223,22 @@ async fn a_change_sets_the_design_off(app: &TestApp) {
     assert_eq!(ana.get(&of_kind("cloudEvents=false")).await.list_of("/elementName"), ["reading", "reading"]);
 }
 
+async fn a_change_is_decoded_by_code(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let code = "function decodeUplink(input) { return {data: {temp: input.bytes[1]}}; }";
+    let design = json!({
+        "frame": {"type": "deviceSetting", "triggers": {"changed": [to("decode", "evaluate")]}},
+        "decode": {"type": "function", "properties": {"code": code}, "triggers": {"result": [to("values", "store")]}},
+        "values": {"type": "storage"},
+    });
+    let device = ana.creates_device_of(&ana.designs(design).await, "d").await;
+    for frame in ["0105", "0107"] {
+        ana.put(&device.at("settings/frame"), json!(frame)).await.ok();
+    }
+    let values = ana.get(&device.at("data/values")).await.list_of("/payload");
+    assert_eq!(values, [json!({"temp": 7}), json!({"temp": 5})]);
+}
+
 async fn a_design_changes_a_setting_itself(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = a_thermostat(&ana).await;
@@ -233,6 +251,38 @@ async fn a_design_changes_a_setting_itself(app: &TestApp) {
     assert_eq!(by, [json!(ana.id), json!(device.id)]);
     let values = ana.get(&device.at("settings/history")).await.list_of("/value");
     assert_eq!(values, [20, 12]);
+}
+
+async fn a_design_gives_a_setting_its_default_back(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let mut design = thermostat();
+    design["forget"] = json!({"type": "deviceEvent", "triggers": {"eventReceived": [to("limit", "reset")]}});
+    let project = ana.designs(design).await;
+    let device = ana.creates_device_of(&project, "thermostat").await;
+    let stored = async || ana.get(&device.at("data/limits")).await.list_of("/payload");
+    let history = async || ana.get(&device.at("settings/history")).await.ok()["data"].clone();
+    ana.put(&device.at("settings/limit"), json!(12)).await.ok();
+    assert_eq!(stored().await, [12]);
+
+    device.posts("forget", json!({})).await.created();
+    let limit = ana.get(&device.at("settings/limit")).await.ok();
+    assert_eq!(limit["value"], 8);
+    let past = history().await;
+    assert_eq!(past.as_array().unwrap().len(), 1, "{past}");
+    assert_eq!(
+        (&past[0]["name"], &past[0]["value"], &past[0]["changedById"], &past[0]["changedToId"]),
+        (&json!("limit"), &json!(12), &json!(device.id), &limit["id"])
+    );
+    assert_eq!(stored().await, [8, 12]);
+    // What has no value of its own has nothing to lose: that is no change.
+    device.posts("forget", json!({})).await.created();
+    assert_eq!(ana.get(&device.at("settings/limit")).await.ok(), limit);
+    assert_eq!(history().await, past);
+    assert_eq!(stored().await, [8, 12]);
+    // Nor is it with one that was never set.
+    let other = ana.creates_device_of(&project, "other").await;
+    other.posts("forget", json!({})).await.created();
+    assert_eq!(ana.get(&other.at("data/limits")).await.list_of("/payload"), [] as [Value; 0]);
 }
 
 async fn a_geolocation_moves_the_device(app: &TestApp) {

@@ -17,6 +17,7 @@ on_both_registries!(
     the_design_decides_what_runs,
     a_map_chooses_the_project,
     labels_are_added_but_never_erased,
+    a_label_that_the_body_has_wins_over_its_default,
     devices_are_sought_in_the_subtree,
     what_goes_wrong_with_a_block_is_told,
 );
@@ -317,6 +318,35 @@ async fn labels_are_added_but_never_erased(app: &TestApp) {
     ana.person.put(&known.url(), json!({"name": "known", "projectUuid": project, "meta": {"eui": "18"}})).await.ok();
     ana.delivers(&parameters, json!({"readings": [{"id": 18}, {"id": 17}]})).await.ok();
     assert_eq!((ana.history(&known.id).await.len(), ana.devices().await.len()), (3, 3));
+}
+
+async fn a_label_that_the_body_has_wins_over_its_default(app: &TestApp) {
+    let ana = Sender::of(app.developer("ana").await).await;
+    let project = ana.person.creates_project("p").await;
+    let parameters = [
+        ("deviceTag", "eui"),
+        ("deviceTagValueRef", "id"),
+        ("projectUuid", &*project),
+        ("extraMeta", r#"{"gateway":"default"}"#),
+        ("extraMetaMapRefs", r#"{"gateway":"$.gateway.id"}"#),
+    ];
+    for (body, gateway) in [
+        (json!({"id": "a", "gateway": {"id": "gw1"}}), "gw1"),
+        (json!({"id": "b"}), "default"),
+        // A path that leads to null has found nothing.
+        (json!({"id": "c", "gateway": {"id": null}}), "default"),
+        // A device that has the label keeps it until the body says something else.
+        (json!({"id": "a"}), "gw1"),
+        (json!({"id": "a", "gateway": {"id": null}}), "gw1"),
+        (json!({"id": "b", "gateway": {"id": "gw2"}}), "gw2"),
+        (json!({"id": "b", "gateway": null}), "gw2"),
+    ] {
+        let answer = ana.delivers(&parameters, body.clone()).await.ok();
+        assert_eq!(messages(&answer), [""; 0], "{body}");
+        let devices = ana.devices().await;
+        let device = devices.iter().find(|device| device["name"] == body["id"]).unwrap();
+        assert_eq!(device["meta"], json!({"eui": body["id"], "gateway": gateway}), "{body}");
+    }
 }
 
 async fn devices_are_sought_in_the_subtree(app: &TestApp) {

@@ -11,6 +11,7 @@ on_both_registries!(
     a_bad_parameter_is_told_wherever_it_stands_and_nothing_is_done,
     hostile_bodies_are_refused_or_told_block_by_block,
     numbers_are_tags_as_they_were_written,
+    a_long_value_is_kept_whole_and_names_its_device_with_its_beginning,
     references_may_find_nothing_one_or_many,
     a_delivery_that_is_too_much_work_does_nothing,
 );
@@ -178,6 +179,24 @@ async fn numbers_are_tags_as_they_were_written(app: &TestApp) {
     let seven = devices.iter().find(|device| device["name"] == "7").unwrap();
     assert_eq!(seven["meta"], json!({"n": "7"}));
     assert_eq!(ana.history(text(seven, "id")).await, [json!({"id": 7}), json!({"id": "7"})]);
+}
+
+async fn a_long_value_is_kept_whole_and_names_its_device_with_its_beginning(app: &TestApp) {
+    let ana = Sender::of(app.developer("ana").await).await;
+    let project = ana.person.creates_project("p").await;
+    let parameters = [("deviceTag", "eui"), ("deviceTagValueRef", "id"), ("projectUuid", &*project)];
+    let long = "é".repeat(200);
+    for provisioned in [1, 0] {
+        let answer = ana.delivers(&parameters, json!({"id": long})).await.ok();
+        let message = format!("1 event block(s) taken: 1 event(s) processed, {provisioned} device(s) provisioned");
+        assert_eq!(answer, json!({"message": message, "errors": []}));
+    }
+    let devices = ana.devices().await;
+    assert_eq!(devices.len(), 1);
+    // Characters are counted, not bytes.
+    assert_eq!(text(&devices[0], "name"), "é".repeat(80));
+    assert_eq!(devices[0]["meta"], json!({"eui": long}));
+    assert_eq!(ana.history(text(&devices[0], "id")).await.len(), 2);
 }
 
 async fn references_may_find_nothing_one_or_many(app: &TestApp) {

@@ -84,7 +84,7 @@ pub struct DeviceChange {
 pub struct DeviceReport {
     /// Its status. One that goes missing keeps the status before it.
     pub status: Option<Status>,
-    /// What it gets back when it is heard again; only a missing device keeps it.
+    /// What it gets back when it is heard again, if that is not the status that it has; only a missing device keeps it.
     pub status_before: Option<Status>,
     /// Labels to set in its metadata.
     pub meta: Vec<(String, RawJson)>,
@@ -239,7 +239,7 @@ impl Registry {
         let status = report.status.unwrap_or(before.status);
         let status_before = match (before.status, status) {
             (Status::Missing, Status::Missing) => report.status_before.unwrap_or(before.status_before),
-            (_, Status::Missing) => before.status,
+            (_, Status::Missing) => report.status_before.unwrap_or(before.status),
             _ => Status::None,
         };
         let location = report.location.or(before.location);

@@ -1,0 +1,55 @@
+//! Code that takes long: it runs with what others leave of the processors.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use super::{Answer, Room, Source, Uplink};
+
+/// What the threads are called.
+const THREAD: &str = "isobar-heavy";
+/// How long a call may wait for others to leave something: its device's next event waits with it.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Threads at a time, with those that were given up and have not noticed yet.
+const THREADS_MAX: usize = 32;
+
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+/// Calls the codec on a thread of its own. None: there was too little left for it, or too many wait for that already; then
+/// it is to be called like any other.
+pub(super) fn call(source: &Arc<Source>, uplink: &Uplink<'_>, time: Duration, room: Room) -> Option<Answer> {
+    let place = Place::take()?;
+    let given_up = Arc::new(AtomicBool::new(false));
+    let (tell, told) = sync_channel(1);
+    let (source, until) = (Arc::clone(source), Arc::clone(&given_up));
+    let (bytes, f_port, received_at) = (uplink.bytes.to_vec(), uplink.f_port, uplink.received_at);
+    let work = move || {
+        let _place = place;
+        if !until.load(Ordering::Relaxed) {
+            let uplink = Uplink { bytes: &bytes, f_port, received_at };
+            // Nobody may be waiting any more.
+            let _ = tell.send(source.call(&uplink, time, room, Some(until)));
+        }
+    };
+    isobar_threads::start_with_what_is_left(THREAD, work).ok()?;
+    let answer = told.recv_timeout(PATIENCE).ok();
+    given_up.store(true, Ordering::Relaxed);
+    answer
+}
+
+/// One of the threads.
+struct Place;
+
+impl Place {
+    fn take() -> Option<Self> {
+        let one_more = |threads: usize| (threads < THREADS_MAX).then_some(threads + 1);
+        THREADS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok().then_some(Self)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        THREADS.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,116 @@
+//! Code that means no good: its own event tells of it, and other projects notice nothing.
+
+use serde_json::{Value, json};
+
+use crate::code::decoding;
+use crate::support::{Device, Person, TestApp, on_both_registries};
+
+on_both_registries!(
+    hostile_code_fails_its_own_event_and_nobody_elses,
+    games_with_prototypes_are_over_with_their_event,
+    what_a_top_level_changes_is_changed_for_its_project_alone,
+);
+
+/// Somebody whose codec uses what hostile code would like to spoil.
+struct Neighbour<'a> {
+    ana: Person<'a>,
+    device: Device<'a>,
+}
+
+impl<'a> Neighbour<'a> {
+    async fn of(app: &'a TestApp) -> Self {
+        let ana = app.developer("ana").await;
+        let body = "var list = input.bytes.map((byte) => byte + 1); list.push(0);
+            return {data: {list, joined: list.join('-'), json: JSON.stringify(list), bare: ({}).evil === undefined}};";
+        let project = ana.designs(decoding(body)).await;
+        let device = ana.creates_device_of(&project, "sound").await;
+        Self { ana, device }
+    }
+
+    /// Its codec decodes as ever, whatever ran before.
+    async fn decodes(&self, byte: u8, before: &str) {
+        self.device.posts("up", json!([byte])).await.created();
+        let newest = self.ana.get(&self.device.at("data/values?limit=1")).await.list_of("/payload");
+        let next = u64::from(byte) + 1;
+        let (joined, json) = (format!("{next}-0"), format!("[{next},0]"));
+        assert_eq!(newest, [json!({"list": [next, 0], "joined": joined, "json": json, "bare": true})], "{before}");
+    }
+}
+
+async fn hostile_code_fails_its_own_event_and_nobody_elses(app: &TestApp) {
+    let neighbour = Neighbour::of(app).await;
+    let bob = app.stranger("bob").await;
+    let bodies = [
+        "while (true);",
+        "return {data: 'x'.repeat(1e9)};",
+        "var s = 'x'; while (true) s += s;",
+        "(function f() { f(); })();",
+        "return {data: /(a+)+b/.test('a'.repeat(5000))};",
+        "var a = []; while (true) a.push(a.length);",
+        "var a = []; while (true) a.push('x'.repeat(1000) + a.length);",
+    ];
+    for (number, body) in (1..).zip(bodies) {
+        let project = bob.designs(decoding(body)).await;
+        let device = bob.creates_device_of(&project, &format!("hostile {number}")).await;
+        device.posts("up", json!("00")).await.created();
+        let events = bob.get(&device.at("events")).await.ok();
+        let events = events["data"].as_array().unwrap();
+        assert_eq!((events.len(), &events[0]["payload"]), (1, &json!("00")), "{body}");
+        let error = &events[0]["errors"][0];
+        assert_eq!(error["element"], "decode", "{body}: {events:?}");
+        assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()), "{body}: {events:?}");
+        assert_eq!(bob.get(&device.at("data/values")).await.list_of("/payload"), [] as [Value; 0], "{body}");
+        neighbour.decodes(number, body).await;
+    }
+}
+
+async fn games_with_prototypes_are_over_with_their_event(app: &TestApp) {
+    let neighbour = Neighbour::of(app).await;
+    let bob = app.stranger("bob").await;
+    let games = [
+        "Object.prototype.evil = 1;",
+        "Object.prototype.toJSON = function () { return 'evil'; };",
+        "Object.prototype.errors = ['evil'];",
+        "Object.defineProperty(Object.prototype, 'data', {get() { return 'evil'; }});",
+        "Array.prototype.push = Array.prototype.map = function () { return ['evil']; };",
+        "Array.prototype[Symbol.iterator] = function () { throw 1; };",
+        "Object.setPrototypeOf(Array.prototype, {evil: 1});",
+        "JSON.stringify = function () { return '\"evil\"'; };",
+        "delete globalThis.JSON; delete globalThis.Object;",
+        "input.bytes.__proto__.evil = input.__proto__.evil = 1; globalThis.globalThis = {};",
+    ];
+    for (number, game) in (1..).zip(games) {
+        // The first byte says whether it plays.
+        let play = format!("if (input.bytes[0]) {{ try {{ {game} }} catch (e) {{}} }}");
+        let project = bob.designs(decoding(&format!("{play} return {{data: {{n: input.bytes.length}}}};"))).await;
+        let device = bob.creates_device_of(&project, &format!("gambler {number}")).await;
+        // What comes of a game is its project's own affair.
+        device.posts("up", json!("01")).await.created();
+        device.posts("up", json!("0000")).await.created();
+        let values = bob.get(&device.at("data/values?limit=1")).await.list_of("/payload");
+        assert_eq!(values, [json!({"n": 2})], "{game}");
+        let events = bob.get(&device.at("events?limit=1")).await.ok();
+        assert_eq!(events["data"][0]["payload"], "0000", "{game}");
+        assert!(events["data"][0].get("errors").is_none(), "{game}: {events}");
+        neighbour.decodes(number, game).await;
+    }
+}
+
+async fn what_a_top_level_changes_is_changed_for_its_project_alone(app: &TestApp) {
+    let neighbour = Neighbour::of(app).await;
+    let bob = app.stranger("bob").await;
+    // Such code runs where built-in objects can be changed.
+    let mut design = decoding("");
+    design["decode"]["properties"]["code"] = json!(
+        "Object.prototype.evil = 1; Array.prototype.join = function () { return 'evil'; };
+        function decodeUplink(input) { return {data: input.bytes.join('-')}; }"
+    );
+    let project = bob.designs(design).await;
+    let device = bob.creates_device_of(&project, "own rules").await;
+    for number in 1..=3 {
+        device.posts("up", json!([number])).await.created();
+        let values = bob.get(&device.at("data/values?limit=1")).await.list_of("/payload");
+        assert_eq!(values, ["evil"]);
+        neighbour.decodes(number, "a top level that changes built-in objects").await;
+    }
+}
