@@ -26,7 +26,7 @@ const THREADS_MIN: usize = 2;
 /// Runs that want a thread of their own and have one; further ones wait, and so do their projects. Runs that take long
 /// and run with what others leave have as many places again, and so have those on threads of the server.
 const ASIDE_AT_ONCE: usize = 8;
-/// Runs that wait for such a place; beyond, 503.
+/// Runs that wait for such a place, but for those on threads of the server; beyond, 503.
 const ASIDE_WAITING_MAX: usize = 64;
 
 const RUNS: &str = "isobar_code_runs_total";
@@ -83,7 +83,9 @@ impl Code {
         let runs = Counted::new(RUNS, "Events whose design has code");
         let engines = Counted::new(ENGINES, "Engines made for code");
         let aside = Counted::new(ASIDE, "Runs of code on a thread of their own");
-        let [large, heavy, elsewhere] = std::array::from_fn(|_| Places::new());
+        let [large, heavy] = std::array::from_fn(|_| Places::new(ASIDE_WAITING_MAX));
+        // What waits there is bounded by who calls: one call changes the settings of many devices.
+        let elsewhere = Places::new(usize::MAX);
         Ok(Self { runtime: Some(runtime), runs, engines, aside, large, heavy, elsewhere })
     }
 
@@ -189,6 +191,7 @@ fn is_own_thread() -> bool {
 struct Places {
     free: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
+    waiting_max: usize,
 }
 
 /// One of the places, until this is dropped.
@@ -198,8 +201,8 @@ pub(crate) struct Place(#[expect(dead_code, reason = "held")] OwnedSemaphorePerm
 struct Waiting(Arc<AtomicUsize>);
 
 impl Places {
-    fn new() -> Self {
-        Self { free: Arc::new(Semaphore::new(ASIDE_AT_ONCE)), waiting: Arc::default() }
+    fn new(waiting_max: usize) -> Self {
+        Self { free: Arc::new(Semaphore::new(ASIDE_AT_ONCE)), waiting: Arc::default(), waiting_max }
     }
 
     /// Waits for one, in the order of asking; [`Error::Busy`] when too many wait already.
@@ -208,7 +211,7 @@ impl Places {
             return Ok(Place(free));
         }
         let waiting = Waiting(Arc::clone(&self.waiting));
-        if waiting.0.fetch_add(1, Ordering::Relaxed) >= ASIDE_WAITING_MAX {
+        if waiting.0.fetch_add(1, Ordering::Relaxed) >= self.waiting_max {
             return Err(Error::Busy);
         }
         Arc::clone(&self.free).acquire_owned().await.map(Place).map_err(Error::internal)
@@ -227,7 +230,7 @@ mod tests {
 
     #[tokio::test]
     async fn so_many_runs_have_a_place_and_so_many_wait_for_one() {
-        let places = Arc::new(Places::new());
+        let places = Arc::new(Places::new(ASIDE_WAITING_MAX));
         let taken = futures::future::try_join_all((0..ASIDE_AT_ONCE).map(|_| places.take())).await.unwrap();
         let mut waiting = tokio::task::JoinSet::new();
         for _ in 0..ASIDE_WAITING_MAX {

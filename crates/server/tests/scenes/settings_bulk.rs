@@ -12,6 +12,7 @@ on_both_registries!(
     a_role_too_low_changes_nothing,
     items_of_one_device_are_changed_in_their_order,
     many_devices_are_changed_at_once,
+    code_follows_on_every_change,
     defaults_are_told_once_a_project,
 );
 
@@ -138,6 +139,30 @@ async fn many_devices_are_changed_at_once(app: &TestApp) {
     assert_eq!(ana.get(&device.at("settings/factor")).await.ok()["value"], 1_977 % 37);
     // 25 of each name, and one wish, but for those in force.
     assert_eq!(ana.get(&device.at("settings/history")).await.names().len(), 49);
+}
+
+async fn code_follows_on_every_change(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let code = "function decodeUplink(input) { return {data: {temp: input.bytes[1]}}; }";
+    let design = json!({
+        "frame": {"type": "deviceSetting", "triggers": {"changed": [{"element": "decode", "ability": "evaluate"}]}},
+        "decode": {"type": "function", "properties": {"code": code},
+            "triggers": {"result": [{"element": "values", "ability": "store"}]}},
+        "values": {"type": "storage"},
+    });
+    let project = ana.designs(design).await;
+    // More than find a thread for their code at the same time, and wait for one.
+    let mut devices = Vec::new();
+    for number in 0..100 {
+        devices.push(ana.creates_device_of(&project, &format!("d{number}")).await);
+    }
+    let items: Vec<Value> = devices.iter().map(|device| item(&device.id, "frame", "0107")).collect();
+    let outcome = ana.post(BULK, json!(items)).await.ok();
+    assert_eq!((messages(&outcome).len(), outcome["data"].as_array().unwrap().len()), (0, 100));
+    for device in &devices {
+        let values = ana.get(&device.at("data/values")).await.list_of("/payload");
+        assert_eq!(values, [json!({"temp": 7})]);
+    }
 }
 
 async fn defaults_are_told_once_a_project(app: &TestApp) {
