@@ -406,6 +406,15 @@ mod tests {
     }
 
     #[test]
+    fn code_that_nobody_waits_for_any_more_ends() {
+        let code = compiled("function decodeUplink() { while (true) {} }").unwrap();
+        let uplink = Uplink { bytes: &[1], f_port: None, received_at: 0 };
+        let given_up = Arc::new(AtomicBool::new(true));
+        let answer = code.0.call(&uplink, Duration::MAX, Room::Own, Some(given_up));
+        assert!(matches!(answer.result, Err(Failure::Thrown(_))));
+    }
+
+    #[test]
     fn what_a_call_overdraws_later_calls_go_without() {
         let code = compiled("function decodeUplink() { return {data: 1}; }").unwrap();
         code.0.owed.store(2 * CALL_TIME.as_nanos() as u64 + 5, Ordering::Relaxed);
