@@ -143,9 +143,12 @@ impl Code {
         places.take().await.map(Some)
     }
 
-    /// A place for a run whose code is not known yet.
-    pub(crate) async fn place_to_try(&self) -> Result<Place> {
-        self.heavy.take().await
+    /// The same for a run of a plan that is tried: what its code wants is not known yet.
+    pub(crate) async fn place_to_try(&self, plan: &Plan) -> Result<Option<Place>> {
+        if !plan.runs_code() {
+            return Ok(None);
+        }
+        self.heavy.take().await.map(Some)
     }
 
     /// Does work with a plan; if that has code, on this thread, which is one of its own from here on: others take over what

@@ -70,7 +70,7 @@ impl Hub {
         // A design to be tried is trusted less than any: it runs where code may block.
         let run = async move {
             let plan = tried.as_ref().unwrap_or(&installed.plan);
-            let _place = hub.0.code.place_to_try().await?;
+            let _place = hub.0.code.place_to_try(plan).await?;
             let run = Try { plan, start, element: &input.element, payload: &input.payload, id: hub.new_id() };
             match (device, made_up) {
                 (Some(entry), _) => hub.dry_run_on(&entry, &run).await,
