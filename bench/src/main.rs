@@ -73,6 +73,9 @@ pub struct Options {
     /// Only these sections
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Section>,
+    /// Nothing but the main road of `--isobar` beside that of an earlier build, in turns; writes nothing
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "only")]
+    against: Option<PathBuf>,
     /// Small sizes: shows that everything runs, in a few minutes; writes nothing
     #[arg(long)]
     quick: bool,

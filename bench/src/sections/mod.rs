@@ -1,5 +1,6 @@
 //! The measurements, one file each.
 
+mod compare;
 mod delete;
 mod designs;
 mod device;
@@ -65,6 +66,9 @@ impl House {
 
 /// Runs the chosen sections. Those that need much stored share one house.
 pub async fn run(options: &Options, page: &Page) -> Result<(), Failure> {
+    if let Some(before) = &options.against {
+        return compare::measure(options, before).await;
+    }
     if options.includes(Section::Road) {
         road::measure(options, page).await?;
     }

@@ -1,0 +1,89 @@
+//! The main road of two builds in turns: whether a change made it faster. Rates swing with the machine from minute to
+//! minute, so that only rounds beside each other tell; processor time an event swings less.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use super::{House, WARM_UP_SECONDS, grouped, median, shot};
+use crate::setup::{EVENTS, payload};
+use crate::wrk::{Ammunition, Round};
+use crate::{Failure, Options};
+
+/// A build under load.
+struct Build {
+    house: House,
+    posts: Ammunition,
+    rounds: Vec<Measured>,
+}
+
+/// One round of one build.
+#[derive(Clone, Copy)]
+struct Measured {
+    round: Round,
+    /// Processor time of the server for an event, in microseconds.
+    cost: f64,
+}
+
+impl Build {
+    async fn start(options: &Options, program: &Path) -> Result<Self, Failure> {
+        let house = House::build(&Options { isobar: program.to_owned(), ..options.clone() }).await?;
+        let posts = Ammunition::posts(&house.devices(options.devices).await?, payload)?;
+        Ok(Self { house, posts, rounds: Vec::new() })
+    }
+
+    async fn fire(&self, options: &Options, connections: usize, seconds: u64) -> Result<Measured, Failure> {
+        let before = self.house.server.processor_time()?;
+        let round = self.posts.fire(&shot(options, &self.house.server, EVENTS, connections, seconds)).await?;
+        let spent: Duration = self.house.server.processor_time()? - before;
+        Ok(Measured { round, cost: spent.as_secs_f64() * 1e6 / round.answers.max(1) as f64 })
+    }
+}
+
+/// Prints how `options.isobar` does beside the build `against`, for each number of connections.
+pub async fn measure(options: &Options, against: &Path) -> Result<(), Failure> {
+    let mut table = String::from(
+        "| connections | events/s before | now | ratio | µs an event before | now | ratio |\n|---:|---:|---:|---:|---:|---:|---:|\n",
+    );
+    let mut builds = [Build::start(options, against).await?, Build::start(options, &options.isobar).await?];
+    for &connections in &options.connections {
+        for round in 0..=options.rounds {
+            for build in &mut builds {
+                let seconds = if round == 0 { WARM_UP_SECONDS } else { options.seconds };
+                let measured = build.fire(options, connections, seconds).await?;
+                if round > 0 {
+                    build.rounds.push(measured);
+                }
+            }
+        }
+        let [before, now] = &mut builds;
+        let (before, now) = (std::mem::take(&mut before.rounds), std::mem::take(&mut now.rounds));
+        let of =
+            |rounds: &Vec<Measured>, key: fn(&Measured) -> f64| median(rounds.clone(), key).map_or(0.0, |m| key(&m));
+        let rates = [&before, &now].map(|rounds| of(rounds, |measured| measured.round.rate));
+        let costs = [&before, &now].map(|rounds| of(rounds, |measured| measured.cost));
+        writeln!(
+            table,
+            "| {} | {} | {} | {:.3} | {:.2} | {:.2} | {:.3} |",
+            grouped(connections as f64),
+            grouped(rates[0]),
+            grouped(rates[1]),
+            rates[1] / rates[0],
+            costs[0],
+            costs[1],
+            costs[1] / costs[0],
+        )?;
+    }
+    for build in builds {
+        build.house.server.stop().await?;
+    }
+    writeln!(
+        table,
+        "\nMedians of {} alternating rounds of {} s; {} devices.",
+        options.rounds,
+        options.seconds,
+        grouped(options.devices as f64)
+    )?;
+    print!("{table}");
+    Ok(())
+}
