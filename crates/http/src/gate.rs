@@ -76,8 +76,7 @@ impl Gate {
         let admitted = AssertUnwindSafe(self.admit(&mut call, &mut visit.window)).catch_unwind();
         let reply = admitted.await.unwrap_or_else(|panic| Err(panicked(self.row.path, &*panic)));
         match &reply {
-            Ok(Reply::Accepted(_)) => visit.keep_room(call.head.headers),
-            Ok(Reply::Ready(_)) => {}
+            Ok(_) => {}
             Err(_) => Box::pin(call.drain()).await,
         }
         (reply, visit)
@@ -150,10 +149,9 @@ impl Future for Passing {
         }
         let Step::Accepted(accepted, _) = &mut self.step else { return Poll::Pending };
         let accepted = ready!(Pin::new(accepted).poll(cx));
-        let Step::Accepted(_, mut visit) = std::mem::replace(&mut self.step, Step::Ended) else { return Poll::Pending };
+        let Step::Accepted(_, visit) = std::mem::replace(&mut self.step, Step::Ended) else { return Poll::Pending };
         let mut texts = BytesMut::with_capacity(TEXTS_BYTES);
-        let headers = std::mem::take(&mut visit.room);
-        let answer = accepted.map(|id| reply::created_id_in(id, headers, &mut texts)).map_err(Problem::from);
+        let answer = accepted.map(|id| reply::created_id_in(id, &mut texts)).map_err(Problem::from);
         if answer.is_ok() {
             self.shared.meters.events_accepted.increment(1);
         }
@@ -215,8 +213,6 @@ pub(crate) struct Visit {
     id: RequestId,
     began: Instant,
     window: Option<RateWindow>,
-    /// Room for the headers of the answer: that of the request's.
-    room: HeaderMap,
 }
 
 impl Visit {
@@ -224,13 +220,7 @@ impl Visit {
     pub fn begin(shared: &Shared, headers: &HeaderMap) -> Self {
         let sent = headers.get(REQUEST_ID).filter(|id| is_sane(id.as_bytes()));
         let id = sent.map_or_else(|| shared.request_ids.next(), |id| RequestId::Sent(id.clone()));
-        Self { id, began: Instant::now(), window: None, room: HeaderMap::new() }
-    }
-
-    /// The headers of a request that was dealt with give their room to those of its answer.
-    fn keep_room(&mut self, mut headers: HeaderMap) {
-        headers.clear();
-        self.room = headers;
+        Self { id, began: Instant::now(), window: None }
     }
 
     /// A call is answered: the headers of every answer, the log line, the numbers.

@@ -46,13 +46,9 @@ const HEADERS_ROOM: usize = 12;
 
 /// An answer with a body of the given type.
 pub(crate) fn of_type(status: StatusCode, content_type: HeaderValue, body: impl Into<Bytes>) -> Response {
-    of_type_in(status, content_type, body.into(), HeaderMap::with_capacity(HEADERS_ROOM))
-}
-
-/// The same, in room that there is already for its headers.
-fn of_type_in(status: StatusCode, content_type: HeaderValue, body: Bytes, mut headers: HeaderMap) -> Response {
-    let mut response = Response::new(Outbound::Whole(body));
+    let mut response = Response::new(Outbound::Whole(body.into()));
     *response.status_mut() = status;
+    let mut headers = HeaderMap::with_capacity(HEADERS_ROOM);
     headers.insert(CONTENT_TYPE, content_type);
     *response.headers_mut() = headers;
     response
@@ -107,16 +103,16 @@ pub(crate) fn found(place: &str) -> Answer {
 
 /// 201 with the identifier of an event.
 pub(crate) fn created_id(id: EventId) -> Answer {
-    Ok(created_id_in(id, HeaderMap::with_capacity(HEADERS_ROOM), &mut BytesMut::new()))
+    Ok(created_id_in(id, &mut BytesMut::new()))
 }
 
-/// The same, in room that there is already: `{"id":"…"}`, from a buffer of fixed size.
-pub(crate) fn created_id_in(id: EventId, headers: HeaderMap, room: &mut BytesMut) -> Response {
+/// The same, its body in room that there is already: `{"id":"…"}`, from a buffer of fixed size.
+pub(crate) fn created_id_in(id: EventId, room: &mut BytesMut) -> Response {
     const BEFORE: &[u8] = b"{\"id\":\"";
     let mut body = *b"{\"id\":\"00000000-0000-0000-0000-000000000000\"}";
     id.0.as_hyphenated().encode_lower(&mut body[BEFORE.len()..BEFORE.len() + 36]);
     room.extend_from_slice(&body);
-    of_type_in(StatusCode::CREATED, JSON, room.split().freeze(), headers)
+    of_type(StatusCode::CREATED, JSON, room.split().freeze())
 }
 
 /// 200 with the pagination envelope around a page of views, each made when it is written.
