@@ -2,8 +2,9 @@
 //! it wrote is durable, so that what is loaded again is never older than what was in memory.
 
 use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -16,19 +17,26 @@ const SHARDS: u64 = 64;
 const EVICTION_TRIES_MAX: usize = 16;
 
 /// A device in memory. Its runs queue here: a run may have to wait for a load, so the lock is one that awaits.
+type Device = AsyncMutex<Kept>;
+
+/// What is kept of a device.
 #[derive(Default)]
-pub struct Device {
+pub struct Kept {
     /// None until it is loaded.
-    state: Arc<AsyncMutex<Option<DeviceState>>>,
-    /// The newest ticket that it sent.
-    ticket: AtomicU64,
-    weight: AtomicUsize,
-    used: AtomicBool,
+    pub state: Option<DeviceState>,
+    weight: usize,
+}
+
+#[derive(Default)]
+struct Place {
+    device: Arc<Device>,
+    /// Since the last look.
+    used: bool,
 }
 
 #[derive(Default)]
 struct Shard {
-    devices: FxHashMap<u64, Arc<Device>>,
+    devices: FxHashMap<u64, Place>,
     /// Whom to look at next for eviction.
     clock: VecDeque<u64>,
 }
@@ -41,10 +49,20 @@ pub struct Devices {
 }
 
 /// A device that is locked.
-pub struct Held {
-    device: Arc<Device>,
-    /// Its state; none until it is loaded.
-    pub state: OwnedMutexGuard<Option<DeviceState>>,
+pub struct Held(OwnedMutexGuard<Kept>);
+
+impl Deref for Held {
+    type Target = Kept;
+
+    fn deref(&self) -> &Kept {
+        &self.0
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut Kept {
+        &mut self.0
+    }
 }
 
 impl Devices {
@@ -58,17 +76,18 @@ impl Devices {
         &self.shards[(key % SHARDS) as usize]
     }
 
-    fn entry(&self, key: u64, durable: u64) -> Arc<Device> {
+    fn device(&self, key: u64, durable: u64) -> Arc<Device> {
         let mut shard = self.shard(key).lock();
-        if let Some(device) = shard.devices.get(&key) {
-            device.used.store(true, Ordering::Relaxed);
-            return device.clone();
+        if let Some(place) = shard.devices.get_mut(&key) {
+            place.used = true;
+            return Arc::clone(&place.device);
         }
         if self.weight.load(Ordering::Relaxed) > self.weight_max {
             self.evict(&mut shard, durable);
         }
-        let device = Arc::new(Device::default());
-        shard.devices.insert(key, device.clone());
+        let place = Place::default();
+        let device = Arc::clone(&place.device);
+        shard.devices.insert(key, place);
         shard.clock.push_back(key);
         device
     }
@@ -77,60 +96,62 @@ impl Devices {
     fn evict(&self, shard: &mut Shard, durable: u64) {
         for _ in 0..EVICTION_TRIES_MAX.min(shard.clock.len()) {
             let Some(key) = shard.clock.pop_front() else { return };
-            let Some(device) = shard.devices.get(&key) else { continue };
-            let idle = Arc::strong_count(device) == 1
-                && Arc::strong_count(&device.state) == 1
-                && device.ticket.load(Ordering::Acquire) <= durable;
-            if idle && !device.used.swap(false, Ordering::Relaxed) {
-                self.weight.fetch_sub(device.weight.load(Ordering::Relaxed), Ordering::Relaxed);
-                shard.devices.remove(&key);
-                if self.weight.load(Ordering::Relaxed) <= self.weight_max {
-                    return;
+            let Some(place) = shard.devices.get_mut(&key) else { continue };
+            let was_used = std::mem::take(&mut place.used);
+            match idle_weight(&place.device, durable) {
+                Some(weight) if !was_used => {
+                    self.weight.fetch_sub(weight, Ordering::Relaxed);
+                    shard.devices.remove(&key);
+                    if self.weight.load(Ordering::Relaxed) <= self.weight_max {
+                        return;
+                    }
                 }
-            } else {
-                shard.clock.push_back(key);
+                _ => shard.clock.push_back(key),
             }
         }
     }
 
     /// Locks a device; it may not be loaded yet. `durable` is the newest durable ticket.
     pub async fn lock(&self, key: u64, durable: u64) -> Held {
-        let device = self.entry(key, durable);
-        let state = match device.state.clone().try_lock_owned() {
-            Ok(state) => state,
-            Err(_) => Box::pin(device.state.clone().lock_owned()).await,
-        };
-        Held { device, state }
+        let device = self.device(key, durable);
+        match Arc::clone(&device).try_lock_owned() {
+            Ok(kept) => Held(kept),
+            Err(_) => Held(Box::pin(device.lock_owned()).await),
+        }
     }
 
     /// Locks a device, if it is loaded and nobody holds it.
     pub fn lock_now(&self, key: u64, durable: u64) -> Option<Held> {
-        let device = self.entry(key, durable);
-        let state = device.state.clone().try_lock_owned().ok()?;
-        state.is_some().then_some(Held { device, state })
+        let kept = self.device(key, durable).try_lock_owned().ok()?;
+        kept.state.is_some().then_some(Held(kept))
     }
 
     /// Locks a device if it is in memory.
     pub async fn lock_if_present(&self, key: u64) -> Option<Held> {
-        let device = self.shard(key).lock().devices.get(&key).cloned()?;
-        let state = device.state.clone().lock_owned().await;
-        state.is_some().then_some(Held { device, state })
-    }
-
-    /// Keeps the books after a device's state changed and a commit was sent for it.
-    pub fn sent(&self, held: &Held, ticket: u64) {
-        held.device.ticket.store(ticket, Ordering::Release);
-        self.weigh(held);
+        let device = self.shard(key).lock().devices.get(&key).map(|place| Arc::clone(&place.device))?;
+        let kept = device.lock_owned().await;
+        kept.state.is_some().then_some(Held(kept))
     }
 
     /// Keeps the books after a device's state changed.
-    pub fn weigh(&self, held: &Held) {
+    pub fn weigh(&self, held: &mut Held) {
         let weight = held.state.as_ref().map_or(0, DeviceState::weight);
-        let before = held.device.weight.swap(weight, Ordering::Relaxed);
+        let before = std::mem::replace(&mut held.weight, weight);
         if weight != before {
             self.weight.fetch_add(weight.wrapping_sub(before), Ordering::Relaxed);
         }
     }
+}
+
+/// What a device weighs, if nobody holds it and all that it wrote is durable. Nobody can come to hold it meanwhile: its
+/// shard is locked.
+fn idle_weight(device: &Arc<Device>, durable: u64) -> Option<usize> {
+    if Arc::strong_count(device) > 1 {
+        return None;
+    }
+    let kept = device.try_lock().ok()?;
+    let ticket = kept.state.as_ref().map_or(0, |state| state.ticket);
+    (ticket <= durable).then_some(kept.weight)
 }
 
 #[cfg(test)]
@@ -139,8 +160,8 @@ mod tests {
 
     async fn visit(devices: &Devices, key: u64, ticket: u64) {
         let mut held = devices.lock(key, 0).await;
-        held.state.get_or_insert_with(DeviceState::default);
-        devices.sent(&held, ticket);
+        held.state.get_or_insert_with(DeviceState::default).ticket = ticket;
+        devices.weigh(&mut held);
     }
 
     #[tokio::test]
@@ -162,6 +183,6 @@ mod tests {
         for key in 0..1_000 {
             visit(&devices, key * SHARDS + 7 + SHARDS, 0).await;
         }
-        assert!(Arc::ptr_eq(&held.device, &devices.entry(7, 0)));
+        assert!(Arc::ptr_eq(OwnedMutexGuard::mutex(&held.0), &devices.device(7, 0)));
     }
 }

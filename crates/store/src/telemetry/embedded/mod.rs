@@ -171,8 +171,8 @@ impl Embedded {
         }
         // Boxed, as whatever is rare on the way of a run: its room would be set aside, and moved, with every run.
         Box::pin(self.reading(move |core, _| {
-            *held.state = Some(load::device(&core.db, device.0, core.reclaim.floors(device.0))?);
-            core.devices.weigh(&held);
+            held.state = Some(load::device(&core.db, device.0, core.reclaim.floors(device.0))?);
+            core.devices.weigh(&mut held);
             Ok(held)
         }))
         .await
@@ -261,7 +261,7 @@ impl Core {
             state.keys.push(WaitingKey { ticket: sent.ticket, key });
         }
         state.ticket = sent.ticket;
-        self.devices.sent(held, sent.ticket);
+        self.devices.weigh(held);
         Ok((sent, dropped))
     }
 }

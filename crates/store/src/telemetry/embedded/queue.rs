@@ -77,7 +77,7 @@ fn remove(core: &Core, held: &mut Held, device: DeviceKey, sequences: impl Itera
     }
     let sent = permit.send(&rows);
     state.ticket = sent.ticket;
-    core.devices.sent(held, sent.ticket);
+    core.devices.weigh(held);
     Ok(sent)
 }
 

@@ -29,7 +29,7 @@ impl Embedded {
         gone.iter().for_each(|series| bury(device.0, series, &mut rows));
         let sent = permit.send(&rows);
         state.ticket = sent.ticket;
-        self.core.devices.sent(&held, sent.ticket);
+        self.core.devices.weigh(&mut held);
         self.core.reclaim.series(gone.iter().map(|series| (series.number, series.bytes)), sent.ticket);
         drop(held);
         sent.durable.await?;
@@ -57,7 +57,7 @@ impl Embedded {
         self.core.reclaim.hide(device.0, floors);
         let sent = permit.send(&rows);
         state.ticket = sent.ticket;
-        self.core.devices.sent(&held, sent.ticket);
+        self.core.devices.weigh(&mut held);
         self.core.reclaim.forgotten(device.0, sent.ticket);
         self.core.reclaim.series(gone.series.iter().map(|series| (series.number, series.bytes)), sent.ticket);
         drop(held);
