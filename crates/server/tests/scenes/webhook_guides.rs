@@ -47,7 +47,7 @@ fn examples(page: &str, project: &str, key: &str) -> Vec<Example> {
 
 /// The pages, by name.
 fn pages() -> BTreeMap<String, String> {
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/integrations"));
+    let folder = Path::new("../../docs/integrations");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let page = |path: std::path::PathBuf| {
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
