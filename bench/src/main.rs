@@ -30,7 +30,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Measure, and write the figures into docs/performance.md
-    Run(Options),
+    Run(Box<Options>),
     /// The baseline: an HTTP server that answers each body with itself
     Echo {
         /// Threads that serve requests
@@ -149,7 +149,7 @@ impl Options {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Echo { threads } => echo::run(threads),
-        Command::Run(options) => run(&options.sized()),
+        Command::Run(options) => run(&(*options).sized()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
