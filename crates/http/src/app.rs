@@ -14,6 +14,7 @@ use axum::routing::{MethodFilter, on};
 use futures::future::BoxFuture;
 use hyper::body::Incoming;
 use isobar_hub::Hub;
+use isobar_model::time::Timestamp;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::watch;
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
@@ -133,6 +134,21 @@ impl App {
             let Ok(response) = cors.layer(inner).oneshot(request.map(Body::from)).await;
             response.map(Into::into)
         })
+    }
+
+    /// Answers a request of the main road.
+    pub(crate) fn answer_event(&self, request: Request<Inbound>, peer: IpAddr) -> Answering {
+        self.0.main_road.pass(&self.0.shared, peer, request)
+    }
+
+    /// Whether requests of the main road have nothing before them that looks at all requests.
+    pub(crate) fn has_lane(&self) -> bool {
+        self.0.cors.is_none()
+    }
+
+    /// The moment, by the hub's clock.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.0.shared.hub.clock().now()
     }
 
     fn route(&self, mut request: Request<Inbound>, peer: IpAddr) -> Answering {

@@ -12,6 +12,8 @@ use hyper::body::{Frame, Incoming, SizeHint};
 pub(crate) enum Inbound {
     /// As the connection gives it.
     Incoming(Incoming),
+    /// It came as a whole.
+    Whole(Bytes),
     /// As the router gives it.
     Boxed(Body),
 }
@@ -29,6 +31,7 @@ impl From<Inbound> for Body {
     fn from(body: Inbound) -> Self {
         match body {
             Inbound::Incoming(body) => Body::new(body),
+            Inbound::Whole(bytes) => Body::from(bytes),
             Inbound::Boxed(body) => body,
         }
     }
@@ -64,6 +67,7 @@ impl hyper::body::Body for Inbound {
             Self::Incoming(body) => {
                 Pin::new(body).poll_frame(cx).map(|frame| frame.map(|read| read.map_err(axum::Error::new)))
             }
+            Self::Whole(bytes) => Poll::Ready(whole(bytes)),
             Self::Boxed(body) => Pin::new(body).poll_frame(cx),
         }
     }
@@ -71,6 +75,7 @@ impl hyper::body::Body for Inbound {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Incoming(body) => body.is_end_stream(),
+            Self::Whole(bytes) => bytes.is_empty(),
             Self::Boxed(body) => body.is_end_stream(),
         }
     }
@@ -78,6 +83,7 @@ impl hyper::body::Body for Inbound {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Incoming(body) => body.size_hint(),
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Self::Boxed(body) => body.size_hint(),
         }
     }
@@ -89,8 +95,7 @@ impl hyper::body::Body for Outbound {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         match self.get_mut() {
-            Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Self::Whole(bytes) => Poll::Ready(whole(bytes)),
             Self::Boxed(body) => Pin::new(body).poll_frame(cx),
         }
     }
@@ -108,4 +113,9 @@ impl hyper::body::Body for Outbound {
             Self::Boxed(body) => body.size_hint(),
         }
     }
+}
+
+/// The one frame of a body that is here as a whole, or its end.
+fn whole(bytes: &mut Bytes) -> Option<Result<Frame<Bytes>, axum::Error>> {
+    (!bytes.is_empty()).then(|| Ok(Frame::data(std::mem::take(bytes))))
 }

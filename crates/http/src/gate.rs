@@ -124,10 +124,6 @@ pub struct Passing {
     step: Step,
 }
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all calls come to the large one: a box would be one more for each"
-)]
 enum Step {
     Handling(BoxFuture<'static, Handled>),
     /// All that is left of the call is this: its room is given back before the wait for the disk, not after it.

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
@@ -50,6 +51,8 @@ impl Phase {
 
 /// A socket that gives up on a head that does not end.
 pub(crate) struct Patient {
+    /// What was read already.
+    read: Bytes,
     stream: TcpStream,
     phase: Phase,
     /// Made only when a head comes in more than one piece.
@@ -61,8 +64,9 @@ pub(crate) struct Patient {
 }
 
 impl Patient {
-    pub fn new(stream: TcpStream, phase: Phase) -> Self {
-        Self { stream, phase, deadline: None, whole: true, refusal: None }
+    /// The socket, of which these bytes were read already.
+    pub fn new(stream: TcpStream, read: Bytes, phase: Phase) -> Self {
+        Self { read, stream, phase, deadline: None, whole: true, refusal: None }
     }
 }
 
@@ -85,7 +89,13 @@ impl Patient {
 impl AsyncRead for Patient {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let read = match self.read.len().min(buffer.remaining()) {
+            0 => Pin::new(&mut self.stream).poll_read(cx, buffer),
+            count => {
+                buffer.put_slice(&self.read.split_to(count));
+                Poll::Ready(Ok(()))
+            }
+        };
         if read.is_ready() {
             if buffer.filled().len() > before && self.phase.bytes_came() {
                 self.deadline = None; // that of an earlier head

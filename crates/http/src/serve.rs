@@ -1,20 +1,24 @@
 //! Connections: accepting them, bounding them, and letting them end well.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use hyper::server::conn::http1;
+use bytes::Bytes;
+use hyper::server::conn::http1::{self, Connection};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::app::{Answering, App};
+use crate::ending::{Ending, Stop};
+use crate::lane::{Lane, Left};
 use crate::meters::OpenConnection;
 use crate::patience::{Patient, Phase};
 use crate::reply::Response;
@@ -35,6 +39,12 @@ const UNREAD_TIME: Duration = Duration::from_secs(60);
 /// How often finished durations are folded into the histograms, so that nobody need scrape to keep memory bounded.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
+/// What all connections share.
+struct Server {
+    http: http1::Builder,
+    app: App,
+}
+
 /// Listens on an address.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
@@ -53,22 +63,22 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
         .pipeline_flush(false)
         .writev(false)
         .max_buf_size(HEAD_BYTES_MAX);
-    let graceful = GracefulShutdown::new();
+    let (server, stop) = (Arc::new(Server { http, app }), Stop::new());
     let mut upkeep = tokio::time::interval(UPKEEP_EVERY);
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
         tokio::select! {
             () = &mut shutdown => break,
-            _ = upkeep.tick() => app.upkeep(),
+            _ = upkeep.tick() => server.app.upkeep(),
             accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => connection(&http, &graceful, app.clone(), stream, peer),
+                Ok((stream, peer)) => connection(&server, &stop, stream, peer),
                 Err(error) => refused(&error).await,
             },
         }
     }
     drop(listener);
-    app.end_streams();
-    if tokio::time::timeout(STOP_TIME, graceful.shutdown()).await.is_err() {
+    server.app.end_streams();
+    if tokio::time::timeout(STOP_TIME, stop.end_all()).await.is_err() {
         tracing::warn!("some requests did not end in time and were cut off");
     }
     Ok(())
@@ -83,26 +93,37 @@ async fn refused(error: &io::Error) {
     }
 }
 
-fn connection(http: &http1::Builder, graceful: &GracefulShutdown, app: App, stream: TcpStream, peer: SocketAddr) {
+fn connection(server: &Arc<Server>, stop: &Stop, stream: TcpStream, peer: SocketAddr) {
     if let Err(error) = bounded(&stream) {
         tracing::debug!(%error, "a connection was gone before it began");
         return;
     }
-    let open = OpenConnection::new(&app.meters().connections);
+    let (server, open) = (Arc::clone(server), OpenConnection::new(&server.app.meters().connections));
+    let lane = Lane { stream, app: server.app.clone(), peer: peer.ip().to_canonical(), stake: stop.stake() };
+    tokio::spawn(async move {
+        let _open = open;
+        if let Err(error) = served(&server, lane).await {
+            tracing::debug!(error, "a connection broke");
+        }
+    });
+}
+
+async fn served(server: &Server, lane: Lane) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let left = match server.app.has_lane() {
+        true => lane.drive().await?,
+        false => Some(Left { lane, read: Bytes::new() }),
+    };
+    let Some(Left { lane: Lane { stream, app, peer, stake }, read }) = left else { return Ok(()) };
     let phase = Phase::default();
-    let socket = TokioIo::new(Patient::new(stream, phase.clone()));
+    let socket = TokioIo::new(Patient::new(stream, read, phase.clone()));
     let service = service_fn(move |request| {
         let phase = phase.clone();
         phase.answering();
-        Answered { answering: app.answer(request, peer.ip().to_canonical()), phase }
+        Answered { answering: app.answer(request, peer), phase }
     });
-    let served = graceful.watch(http.serve_connection(socket, service));
-    tokio::spawn(async move {
-        let _open = open;
-        if let Err(error) = served.await {
-            tracing::debug!(%error, "a connection broke");
-        }
-    });
+    let connection = server.http.serve_connection(socket, service);
+    // Boxed: a connection that stays in the lane has no room for it.
+    Ok(Box::pin(Ending { connection, stake, tell: Connection::graceful_shutdown }).await?)
 }
 
 /// An answer as a connection waits for it.

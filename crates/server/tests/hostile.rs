@@ -281,13 +281,17 @@ async fn a_stop_finishes_what_is_under_way() {
     let (token, address) = (&house.device.token, &house.serving.address);
     let waits = format!("GET /v2/events/cloud?wait=60 HTTP/1.1\r\nhost: {address}\r\ncloud: {token}\r\n\r\n");
     waiting.write_all(waits.as_bytes()).await.unwrap();
-    house.becomes("the connections never come", || async { house.connections().await >= 4.0 }).await;
+    let mut kept = house.connect().await;
+    kept.write_all(house.post("no json").as_bytes()).await.unwrap();
+    assert!(until(&mut kept, "]}").await.starts_with("HTTP/1.1 400"));
+    house.becomes("the connections never come", || async { house.connections().await >= 5.0 }).await;
 
     house.serving.tell_to_stop();
     let closed = || async { TcpStream::connect(address).await.is_err() };
     house.becomes("it goes on accepting", closed).await;
     let answer = rest(&mut waiting).await;
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("[]"), "{answer}");
+    assert_eq!(rest(&mut kept).await, "");
     under_way.write_all(last.as_bytes()).await.unwrap();
     let answer = rest(&mut under_way).await;
     assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
@@ -366,6 +370,73 @@ async fn pipelined_requests_are_answered_in_their_order() {
     assert!(until(&mut stream, "}").await.starts_with("HTTP/1.1 201"));
     stream.write_all(last.as_bytes()).await.unwrap();
     assert!(until(&mut stream, "}").await.starts_with("HTTP/1.1 201"));
+}
+
+/// An answer's status, body, and headers by name; of those that are never the same, the names alone.
+fn told(answer: &str) -> (String, String, Vec<String>) {
+    const CHANGES: [&str; 4] = ["date", "x-request-id", "x-ratelimit-remaining", "x-ratelimit-reset"];
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let (status, headers) = head.split_once("\r\n").unwrap();
+    let line = |line: &str| {
+        let name = line.split(':').next().unwrap();
+        if CHANGES.contains(&name) { name.to_owned() } else { line.to_owned() }
+    };
+    let mut headers: Vec<String> = headers.split("\r\n").map(line).collect();
+    headers.sort();
+    let body = if status.contains("201") { String::new() } else { body.to_owned() };
+    (status.to_owned(), body, headers)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_is_answered_alike_however_it_comes() {
+    let house = House::open().await;
+    let good = house.post(r#"{"n":1}"#);
+    let stranger = good.replace(&house.device.token, "nobody's");
+    for (post, status, events) in [(good, "201", 1), (house.post("no json"), "400", 0), (stranger, "401", 0)] {
+        let before = house.history().await.len();
+        let mut whole = house.connect().await;
+        whole.write_all(post.as_bytes()).await.unwrap();
+        let wanted = told(&until(&mut whole, "}").await);
+        assert!(wanted.0.contains(status), "{wanted:?}");
+        let cuts: Vec<usize> = (1..post.len()).step_by(23).chain([post.len() - 1]).collect();
+        for cut in &cuts {
+            // The same connection goes on after each.
+            let mut pieces = house.connect().await;
+            for _ in 0..2 {
+                pieces.write_all(&post.as_bytes()[..*cut]).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                pieces.write_all(&post.as_bytes()[*cut..]).await.unwrap();
+                assert_eq!(told(&until(&mut pieces, "}").await), wanted, "cut at {cut}");
+            }
+            pieces.write_all(post.as_bytes()).await.unwrap();
+            assert_eq!(told(&until(&mut pieces, "}").await), wanted, "after one cut at {cut}");
+        }
+        assert_eq!(house.history().await.len() - before, events * (1 + 3 * cuts.len()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_carries_events_and_other_calls_in_turns() {
+    let house = House::open().await;
+    let (token, address) = (&house.device.token, &house.serving.address);
+    let read = format!("GET /v2/events/cloud?peek=true HTTP/1.1\r\nhost: {address}\r\ncloud: {token}\r\n\r\n");
+    let mut stream = house.connect().await;
+    for number in 0..4 {
+        for _ in 0..3 {
+            stream.write_all(house.post(&format!(r#"{{"n":{number}}}"#)).as_bytes()).await.unwrap();
+            assert!(until(&mut stream, "}").await.starts_with("HTTP/1.1 201"));
+        }
+        stream.write_all(read.as_bytes()).await.unwrap();
+        assert!(until(&mut stream, "]").await.starts_with("HTTP/1.1 200"));
+    }
+    for ends in [("\r\ncloud", "\r\nconnection: close\r\ncloud"), ("HTTP/1.1", "HTTP/1.0")] {
+        let mut stream = house.connect().await;
+        stream.write_all(house.post(r#"{"n":8}"#).as_bytes()).await.unwrap();
+        assert!(until(&mut stream, "}").await.starts_with("HTTP/1.1 201"));
+        stream.write_all(house.post(r#"{"n":9}"#).replacen(ends.0, ends.1, 1).as_bytes()).await.unwrap();
+        assert!(rest(&mut stream).await.contains(" 201 Created"));
+    }
+    assert_eq!(house.history().await.len(), 4 * 3 + 2 * 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
