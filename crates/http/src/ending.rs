@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
 use tokio::sync::watch;
+use tokio::task::unconstrained;
 
 /// Tells connections that the server stops, and knows when the last one has ended.
 pub(crate) struct Stop {
@@ -25,19 +26,26 @@ impl Stop {
     /// What a connection has until it has ended.
     pub fn stake(&self) -> Stake {
         let mut bell = self.bell.subscribe();
-        let rung = async move {
-            // It is only gone when it has rung.
+        // Unconstrained: asked when the task's share is used up, the bell would not learn whom to wake.
+        let rung = unconstrained(async move {
+            // One that is gone has rung.
             let _ = bell.changed().await;
             bell
-        };
+        });
         Stake { told: Arc::clone(&self.told), bell: Box::pin(rung), heard: false, held: None }
     }
 
     /// Tells all connections, and waits until they have ended.
-    pub async fn end_all(self) {
+    pub async fn end_all(&self) {
         self.told.store(true, Ordering::Release);
         self.bell.send_replace(());
         self.bell.closed().await;
+    }
+}
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.told.store(true, Ordering::Release);
     }
 }
 
@@ -83,9 +91,12 @@ impl<C: Future + Unpin> Future for Ending<C> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<C::Output> {
         let this = self.get_mut();
-        if this.stake.rings(cx) {
-            (this.tell)(Pin::new(&mut this.connection));
+        // First what came before the bell: a connection that is told is closed at once if it has read nothing yet.
+        let ended = Pin::new(&mut this.connection).poll(cx);
+        if ended.is_ready() || !this.stake.rings(cx) {
+            return ended;
         }
+        (this.tell)(Pin::new(&mut this.connection));
         Pin::new(&mut this.connection).poll(cx)
     }
 }

@@ -215,7 +215,9 @@ impl Visit {
     /// A call begins.
     pub fn begin(shared: &Shared, headers: &HeaderMap) -> Self {
         let sent = headers.get(REQUEST_ID).filter(|id| is_sane(id.as_bytes()));
-        let id = sent.map_or_else(|| shared.request_ids.next(), |id| RequestId::Sent(id.clone()));
+        // A copy: what was sent is a part of the whole request, which need not be kept until the event is durable.
+        let copied = sent.and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok());
+        let id = copied.map_or_else(|| shared.request_ids.next(), RequestId::Sent);
         Self { id, began: Instant::now(), window: None }
     }
 

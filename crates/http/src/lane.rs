@@ -2,7 +2,7 @@
 //! first request that is anything else, its connection goes to hyper, which can do everything, and stays there.
 //!
 //! hyper keeps two buffers and a map of headers for each connection. Where a thousand connections wait for the disk, these
-//! have left the processor's caches whenever they are needed again; here nothing but the socket belongs to a connection.
+//! have left the processor's caches whenever they are needed again; here little but the socket belongs to a connection.
 //! Nothing is judged here: what is not plainly a request of the main road is hyper's to answer or to refuse.
 
 use std::cell::Cell;
@@ -29,7 +29,7 @@ use crate::ending::Stake;
 use crate::frames::{Inbound, Outbound};
 use crate::routes::MAIN_ROAD;
 
-/// What is read at a time. A request that is not shorter than this is hyper's.
+/// What is read at a time. A longer request is hyper's.
 const READ_BYTES: usize = 8 << 10;
 /// Most headers of a request here.
 const HEADERS_MAX: usize = 24;
@@ -71,9 +71,17 @@ impl Lane {
             let answer = written(&head, &body, is_last, self.app.now());
             self.stream.write_all(&answer).await?;
             if is_last {
-                return Ok(None);
+                return self.close().await;
             }
         }
+    }
+
+    /// Ends the connection well: what has come meanwhile is not answered, but a close before it is read would be a reset,
+    /// which may cost the client the answer before it.
+    async fn close(mut self) -> io::Result<Option<Left>> {
+        let _ = self.stream.try_read(&mut [0; READ_BYTES]);
+        self.stream.shutdown().await?;
+        Ok(None)
     }
 
     /// What comes next; nothing when the connection or the server ends.

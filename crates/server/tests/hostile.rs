@@ -436,7 +436,12 @@ async fn a_connection_carries_events_and_other_calls_in_turns() {
         stream.write_all(house.post(r#"{"n":9}"#).replacen(ends.0, ends.1, 1).as_bytes()).await.unwrap();
         assert!(rest(&mut stream).await.contains(" 201 Created"));
     }
-    assert_eq!(house.history().await.len(), 4 * 3 + 2 * 2);
+    // One that says at once that nothing more will come is answered all the same.
+    let mut stream = house.connect().await;
+    stream.write_all(house.post(r#"{"n":10}"#).as_bytes()).await.unwrap();
+    stream.shutdown().await.unwrap();
+    assert!(rest(&mut stream).await.starts_with("HTTP/1.1 201"));
+    assert_eq!(house.history().await.len(), 4 * 3 + 2 * 2 + 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

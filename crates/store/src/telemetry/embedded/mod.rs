@@ -75,7 +75,7 @@ impl Default for Options {
         Self {
             queue_max_events: 10_000,
             cache_bytes: 96 << 20,
-            memtable_bytes: 192 << 20,
+            memtable_bytes: 160 << 20,
             wal_bytes: 128 << 20,
             device_bytes: 150 << 20,
         }
