@@ -3,11 +3,10 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::time::Duration;
 
-use super::{House, WARM_UP_SECONDS, grouped, median, shot};
-use crate::setup::{EVENTS, payload};
-use crate::wrk::{Ammunition, Round};
+use super::{House, Measured, WARM_UP_SECONDS, grouped, median};
+use crate::setup::payload;
+use crate::wrk::Ammunition;
 use crate::{Failure, Options};
 
 /// A build under load.
@@ -17,26 +16,11 @@ struct Build {
     rounds: Vec<Measured>,
 }
 
-/// One round of one build.
-#[derive(Clone, Copy)]
-struct Measured {
-    round: Round,
-    /// Processor time of the server for an event, in microseconds.
-    cost: f64,
-}
-
 impl Build {
     async fn start(options: &Options, program: &Path) -> Result<Self, Failure> {
         let house = House::build(&Options { isobar: program.to_owned(), ..options.clone() }).await?;
         let posts = Ammunition::posts(&house.devices(options.devices).await?, payload)?;
         Ok(Self { house, posts, rounds: Vec::new() })
-    }
-
-    async fn fire(&self, options: &Options, connections: usize, seconds: u64) -> Result<Measured, Failure> {
-        let before = self.house.server.processor_time()?;
-        let round = self.posts.fire(&shot(options, &self.house.server, EVENTS, connections, seconds)).await?;
-        let spent: Duration = self.house.server.processor_time()? - before;
-        Ok(Measured { round, cost: spent.as_secs_f64() * 1e6 / round.answers.max(1) as f64 })
     }
 }
 
@@ -50,7 +34,7 @@ pub async fn measure(options: &Options, against: &Path) -> Result<(), Failure> {
         for round in 0..=options.rounds {
             for build in &mut builds {
                 let seconds = if round == 0 { WARM_UP_SECONDS } else { options.seconds };
-                let measured = build.fire(options, connections, seconds).await?;
+                let measured = build.house.fire(options, &build.posts, connections, seconds).await?;
                 if round > 0 {
                     build.rounds.push(measured);
                 }
@@ -61,7 +45,7 @@ pub async fn measure(options: &Options, against: &Path) -> Result<(), Failure> {
         let of =
             |rounds: &Vec<Measured>, key: fn(&Measured) -> f64| median(rounds.clone(), key).map_or(0.0, |m| key(&m));
         let rates = [&before, &now].map(|rounds| of(rounds, |measured| measured.round.rate));
-        let costs = [&before, &now].map(|rounds| of(rounds, |measured| measured.cost));
+        let costs = [&before, &now].map(|rounds| of(rounds, |measured| measured.micros));
         writeln!(
             table,
             "| {} | {} | {} | {:.3} | {:.2} | {:.2} | {:.3} |",

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{House, LOAD_CONNECTIONS, WARM_UP_SECONDS, grouped, median, millis, shot, verdict};
+use super::{House, LOAD_CONNECTIONS, Measured, WARM_UP_SECONDS, grouped, median, millis, shot, verdict};
 use crate::page::Page;
 use crate::setup::{Device, EVENT, EVENTS, STORAGE, event_request, make_devices, make_project_of};
 use crate::wire::Wire;
@@ -42,13 +42,6 @@ struct Load {
     measured: Vec<Measured>,
 }
 
-/// A round, and the processor time that the server spent on each of its events, in microseconds.
-#[derive(Clone, Copy)]
-struct Measured {
-    round: Round,
-    micros: f64,
-}
-
 pub async fn measure(options: &Options, page: &Page) -> Result<(), Failure> {
     let mut house = House::build(options).await?;
     let condition = |number: usize| json!({"type": "condition", "properties": {"expression": format!("payload.temperature > {number}.0")}});
@@ -70,7 +63,7 @@ pub async fn measure(options: &Options, page: &Page) -> Result<(), Failure> {
     for round in 0..=options.rounds {
         let seconds = if round == 0 { WARM_UP_SECONDS } else { options.seconds };
         for load in &mut loads {
-            let measured = fire(options, &house, &load.posts, seconds).await?;
+            let measured = house.fire(options, &load.posts, LOAD_CONNECTIONS, seconds).await?;
             if round > 0 {
                 eprintln!("bench: {:.0} events/s, {:.2} µs each", measured.round.rate, measured.micros);
                 load.measured.push(measured);
@@ -137,13 +130,6 @@ fn uplink(number: usize) -> String {
         10 + number % 20,
         number % 256
     )
-}
-
-async fn fire(options: &Options, house: &House, posts: &Ammunition, seconds: u64) -> Result<Measured, Failure> {
-    let before = house.server.processor_time()?;
-    let round = posts.fire(&shot(options, &house.server, EVENTS, LOAD_CONNECTIONS, seconds)).await?;
-    let spent = house.server.processor_time()?.saturating_sub(before);
-    Ok(Measured { round, micros: spent.as_secs_f64() * 1e6 / (round.answers as f64).max(1.0) })
 }
 
 /// Whether the newest events of some of the devices have gone through their design, or failed there.

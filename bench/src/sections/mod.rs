@@ -20,8 +20,8 @@ use tempfile::TempDir;
 use crate::api::Api;
 use crate::page::Page;
 use crate::process::Server;
-use crate::setup::{Device, make_devices, make_project};
-use crate::wrk::Shot;
+use crate::setup::{Device, EVENTS, make_devices, make_project};
+use crate::wrk::{Ammunition, Round, Shot};
 use crate::{Failure, Options, Section, load};
 
 /// Connections of the exact load.
@@ -59,9 +59,30 @@ impl House {
         devices.pop().ok_or_else(|| "no device".into())
     }
 
+    /// Fires these posts for so long, and looks at what they cost.
+    async fn fire(
+        &self,
+        options: &Options,
+        posts: &Ammunition,
+        connections: usize,
+        seconds: u64,
+    ) -> Result<Measured, Failure> {
+        let before = self.server.processor_time()?;
+        let round = posts.fire(&shot(options, &self.server, EVENTS, connections, seconds)).await?;
+        let spent = self.server.processor_time()?.saturating_sub(before);
+        Ok(Measured { round, micros: spent.as_secs_f64() * 1e6 / (round.answers as f64).max(1.0) })
+    }
+
     fn path(&self) -> &Path {
         self.folder.path()
     }
+}
+
+/// A round, and the processor time that the server spent on each of its events, in microseconds.
+#[derive(Clone, Copy)]
+struct Measured {
+    round: Round,
+    micros: f64,
 }
 
 /// Runs the chosen sections. Those that need much stored share one house.

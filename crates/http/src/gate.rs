@@ -75,9 +75,8 @@ impl Gate {
         let mut call = Call { shared, principal, peer, head, names: None, body: SyncWrapper::new(body) };
         let admitted = AssertUnwindSafe(self.admit(&mut call, &mut visit.window)).catch_unwind();
         let reply = admitted.await.unwrap_or_else(|panic| Err(panicked(self.row.path, &*panic)));
-        match &reply {
-            Ok(_) => {}
-            Err(_) => Box::pin(call.drain()).await,
+        if reply.is_err() {
+            Box::pin(call.drain()).await;
         }
         (reply, visit)
     }

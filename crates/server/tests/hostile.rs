@@ -7,119 +7,12 @@ mod program_support;
 use std::time::Duration;
 
 use program_support::Serving;
-use program_support::site::{Api, Device, ENVIRONMENT, everything};
+use program_support::house::{BOUND, House, LOOK_EVERY, reset, rest, told, until};
+use program_support::site::{ENVIRONMENT, everything};
 use reqwest::Method;
 use serde_json::json;
-use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-
-/// Only hanging tests wait so long.
-const BOUND: Duration = Duration::from_secs(60);
-/// Between two looks at something that becomes true by itself.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-const CONNECTIONS: &str = "isobar_http_connections";
-
-/// A server with one good client and one device.
-struct House {
-    _folder: TempDir,
-    serving: Serving,
-    api: Api,
-    device: Device,
-}
-
-impl House {
-    async fn open() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let serving = Serving::on(folder.path(), &ENVIRONMENT);
-        let api = Api::of(&serving).await;
-        let device = api.found(&everything(), 1).await.remove(0);
-        let api = api.without_keeping_connections();
-        Self { _folder: folder, serving, api, device }
-    }
-
-    async fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(&self.serving.address).await.unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream
-    }
-
-    /// The head of a post by the device, without its end.
-    fn head(&self, more: &str) -> String {
-        let (token, address) = (&self.device.token, &self.serving.address);
-        format!(
-            "POST /v2/events/device?elementName=reading HTTP/1.1\r\nhost: {address}\r\ncloud: {token}\r\n\
-             content-type: application/json\r\n{more}\r\n"
-        )
-    }
-
-    /// A whole post by the device.
-    fn post(&self, body: &str) -> String {
-        format!("{}{body}", self.head(&format!("content-length: {}\r\n", body.len())))
-    }
-
-    /// The good client is served.
-    async fn serves(&self, number: u64) {
-        self.api.post(&self.device, "reading", &json!({"n": number})).await.created();
-    }
-
-    /// Numbers of the events in history, newest first.
-    async fn history(&self) -> Vec<u64> {
-        let path = format!("/v2/devices/{}/events?limit=10000&cloudEvents=false", self.device.id);
-        let events = self.api.list(&path).await;
-        events.iter().map(|event| event["payload"]["n"].as_u64().unwrap()).collect()
-    }
-
-    async fn connections(&self) -> f64 {
-        self.api.metric(CONNECTIONS).await
-    }
-
-    /// All connections end but the one that asks.
-    async fn is_left_alone(&self) {
-        self.becomes("a connection leaks", || async { self.connections().await <= 1.0 }).await;
-    }
-
-    async fn becomes<F: Future<Output = bool>>(&self, otherwise: &str, is: impl Fn() -> F) {
-        let reached = async {
-            while !is().await {
-                tokio::time::sleep(LOOK_EVERY).await;
-            }
-        };
-        tokio::time::timeout(BOUND, reached).await.unwrap_or_else(|_| panic!("{otherwise}"));
-    }
-}
-
-/// Everything that comes until the connection ends, however it ends.
-async fn rest(stream: &mut TcpStream) -> String {
-    let (mut all, mut piece) = (Vec::new(), [0; 4096]);
-    let reading = async {
-        while let Ok(count @ 1..) = stream.read(&mut piece).await {
-            all.extend_from_slice(&piece[..count]);
-        }
-    };
-    tokio::time::timeout(BOUND, reading).await.expect("the connection does not end");
-    String::from_utf8_lossy(&all).into_owned()
-}
-
-/// What comes until it holds `end`.
-async fn until(stream: &mut TcpStream, end: &str) -> String {
-    let mut all = Vec::new();
-    let reading = async {
-        while !String::from_utf8_lossy(&all).contains(end) {
-            let mut piece = [0; 4096];
-            let count = stream.read(&mut piece).await.unwrap();
-            assert!(count > 0, "it ended: {}", String::from_utf8_lossy(&all));
-            all.extend_from_slice(&piece[..count]);
-        }
-    };
-    tokio::time::timeout(BOUND, reading).await.expect("no answer");
-    String::from_utf8_lossy(&all).into_owned()
-}
-
-/// Ends a connection with a reset.
-fn reset(stream: &TcpStream) {
-    stream.set_zero_linger().unwrap();
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hanging_up_midway_costs_nothing() {
@@ -295,12 +188,12 @@ async fn a_stop_finishes_what_is_under_way() {
     under_way.write_all(last.as_bytes()).await.unwrap();
     let answer = rest(&mut under_way).await;
     assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
-    let House { _folder: folder, serving, api, device } = house;
+    let House { folder, serving, api, device } = house;
     assert_eq!(serving.ended(), Some(0));
     drop(idle);
 
     let serving = Serving::on(folder.path(), &ENVIRONMENT);
-    let house = House { _folder: folder, api: api.at(&serving), serving, device };
+    let house = House { folder, api: api.at(&serving), serving, device };
     assert_eq!(house.history().await, [5]);
 }
 
@@ -370,21 +263,6 @@ async fn pipelined_requests_are_answered_in_their_order() {
     assert!(until(&mut stream, "}").await.starts_with("HTTP/1.1 201"));
     stream.write_all(last.as_bytes()).await.unwrap();
     assert!(until(&mut stream, "}").await.starts_with("HTTP/1.1 201"));
-}
-
-/// An answer's status, body, and headers by name; of those that are never the same, the names alone.
-fn told(answer: &str) -> (String, String, Vec<String>) {
-    const CHANGES: [&str; 4] = ["date", "x-request-id", "x-ratelimit-remaining", "x-ratelimit-reset"];
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    let (status, headers) = head.split_once("\r\n").unwrap();
-    let line = |line: &str| {
-        let name = line.split(':').next().unwrap();
-        if CHANGES.contains(&name) { name.to_owned() } else { line.to_owned() }
-    };
-    let mut headers: Vec<String> = headers.split("\r\n").map(line).collect();
-    headers.sort();
-    let body = if status.contains("201") { String::new() } else { body.to_owned() };
-    (status.to_owned(), body, headers)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

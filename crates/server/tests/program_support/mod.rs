@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
+pub mod house;
 pub mod site;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -1,0 +1,133 @@
+//! A server with one good client, and connections to it whose every byte is the test's own.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpStream;
+
+use super::Serving;
+use super::site::{Api, Device, ENVIRONMENT, everything};
+
+/// Only hanging tests wait so long.
+pub const BOUND: Duration = Duration::from_secs(60);
+/// Between two looks at something that becomes true by itself.
+pub const LOOK_EVERY: Duration = Duration::from_millis(20);
+const CONNECTIONS: &str = "isobar_http_connections";
+
+/// A server with one good client and one device.
+pub struct House {
+    pub folder: TempDir,
+    pub serving: Serving,
+    pub api: Api,
+    pub device: Device,
+}
+
+impl House {
+    pub async fn open() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let serving = Serving::on(folder.path(), &ENVIRONMENT);
+        let api = Api::of(&serving).await;
+        let device = api.found(&everything(), 1).await.remove(0);
+        let api = api.without_keeping_connections();
+        Self { folder, serving, api, device }
+    }
+
+    pub async fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.serving.address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream
+    }
+
+    /// The head of a post by the device, without its end.
+    pub fn head(&self, more: &str) -> String {
+        let (token, address) = (&self.device.token, &self.serving.address);
+        format!(
+            "POST /v2/events/device?elementName=reading HTTP/1.1\r\nhost: {address}\r\ncloud: {token}\r\n\
+             content-type: application/json\r\n{more}\r\n"
+        )
+    }
+
+    /// A whole post by the device.
+    pub fn post(&self, body: &str) -> String {
+        format!("{}{body}", self.head(&format!("content-length: {}\r\n", body.len())))
+    }
+
+    /// The good client is served.
+    pub async fn serves(&self, number: u64) {
+        self.api.post(&self.device, "reading", &json!({"n": number})).await.created();
+    }
+
+    /// Numbers of the events in history, newest first.
+    pub async fn history(&self) -> Vec<u64> {
+        let path = format!("/v2/devices/{}/events?limit=10000&cloudEvents=false", self.device.id);
+        let events = self.api.list(&path).await;
+        events.iter().map(|event| event["payload"]["n"].as_u64().unwrap()).collect()
+    }
+
+    pub async fn connections(&self) -> f64 {
+        self.api.metric(CONNECTIONS).await
+    }
+
+    /// All connections end but the one that asks.
+    pub async fn is_left_alone(&self) {
+        self.becomes("a connection leaks", || async { self.connections().await <= 1.0 }).await;
+    }
+
+    pub async fn becomes<F: Future<Output = bool>>(&self, otherwise: &str, is: impl Fn() -> F) {
+        let reached = async {
+            while !is().await {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        };
+        tokio::time::timeout(BOUND, reached).await.unwrap_or_else(|_| panic!("{otherwise}"));
+    }
+}
+
+/// Everything that comes until the connection ends, however it ends.
+pub async fn rest(stream: &mut TcpStream) -> String {
+    let (mut all, mut piece) = (Vec::new(), [0; 4096]);
+    let reading = async {
+        while let Ok(count @ 1..) = stream.read(&mut piece).await {
+            all.extend_from_slice(&piece[..count]);
+        }
+    };
+    tokio::time::timeout(BOUND, reading).await.unwrap_or_else(|_| panic!("the connection does not end"));
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+/// What comes until it holds `end`.
+pub async fn until(stream: &mut TcpStream, end: &str) -> String {
+    let mut all = Vec::new();
+    let reading = async {
+        while !String::from_utf8_lossy(&all).contains(end) {
+            let mut piece = [0; 4096];
+            let count = stream.read(&mut piece).await.unwrap();
+            assert!(count > 0, "it ended: {}", String::from_utf8_lossy(&all));
+            all.extend_from_slice(&piece[..count]);
+        }
+    };
+    tokio::time::timeout(BOUND, reading).await.unwrap_or_else(|_| panic!("no answer"));
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+/// Ends a connection with a reset.
+pub fn reset(stream: &TcpStream) {
+    stream.set_zero_linger().unwrap();
+}
+
+/// An answer's status, body, and headers by name; of those that are never the same, the names alone.
+pub fn told(answer: &str) -> (String, String, Vec<String>) {
+    const CHANGES: [&str; 4] = ["date", "x-request-id", "x-ratelimit-remaining", "x-ratelimit-reset"];
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let (status, headers) = head.split_once("\r\n").unwrap();
+    let line = |line: &str| {
+        let name = line.split(':').next().unwrap();
+        if CHANGES.contains(&name) { name.to_owned() } else { line.to_owned() }
+    };
+    let mut headers: Vec<String> = headers.split("\r\n").map(line).collect();
+    headers.sort();
+    let body = if status.contains("201") { String::new() } else { body.to_owned() };
+    (status.to_owned(), body, headers)
+}
