@@ -1,11 +1,12 @@
 # make run    build and start Isobar on http://127.0.0.1:8080, with its data in ./data
 # make test   every gate: format, lints, licences, tests (with a PostgreSQL of their own)
+# make dist   the program that is shipped: link-time optimisation, slower to build
 # make bench  the figures of docs/performance.md; ARGS="--quick" for a short run
 # make fmt    format the code
 
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: run test bench fmt prepare release
+.PHONY: run test bench dist fmt prepare release
 
 ENV := . scripts/env.sh;
 
@@ -13,16 +14,21 @@ run: release
 	@$(ENV) exec "$$CARGO_TARGET_DIR/release/isobar" serve --data ./data $(ARGS)
 
 release: prepare
+	@$(ENV) scripts/prepare says-build release
 	@$(ENV) cargo build --locked --release --package isobar
+
+dist: prepare
+	@$(ENV) scripts/prepare says-build dist
+	@$(ENV) cargo build --locked --profile dist --package isobar
 
 test:
 	@scripts/prepare test
 	@scripts/test
 
-bench: release
+bench: dist
 	@scripts/prepare bench
-	@$(ENV) cargo build --locked --release --package isobar-bench
-	@$(ENV) "$$CARGO_TARGET_DIR/release/isobar-bench" run --isobar "$$CARGO_TARGET_DIR/release/isobar" $(ARGS)
+	@$(ENV) cargo build --locked --profile dist --package isobar-bench
+	@$(ENV) "$$CARGO_TARGET_DIR/dist/isobar-bench" run --isobar "$$CARGO_TARGET_DIR/dist/isobar" $(ARGS)
 
 fmt:
 	@$(ENV) cargo fmt --all
