@@ -122,8 +122,8 @@ fn errors_and_what_is_thrown_go_along_error_and_stand_on_the_event() {
         ("throw '\\ud800';", "\"\u{fffd}\"", "\u{fffd}"),
         (
             "return {data: '\\ud800'};",
-            r#""answers no sound JSON: a lone surrogate at byte 7""#,
-            "answers no sound JSON: a lone surrogate at byte 7",
+            r#""answers no sound JSON: \\ud800 is half of a surrogate pair at byte 1""#,
+            r"answers no sound JSON: \ud800 is half of a surrogate pair at byte 1",
         ),
         ("throw 'text';", r#""text""#, "text"),
         (

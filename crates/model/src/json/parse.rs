@@ -10,6 +10,8 @@ use super::{DEPTH_MAX, Json, Number};
 pub(super) const WHITE_SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
 /// Objects up to this many members are searched for duplicates one by one; larger ones through a set.
 const SMALL_OBJECT: usize = 16;
+/// Most characters of a number that a message shows.
+const NUMBER_CHARS_SHOWN: usize = 40;
 
 /// Why a text is no JSON that Isobar takes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -176,7 +178,10 @@ impl<'a> Reader<'a> {
         }
         let text = &self.text[from..self.at];
         if may_overflow && !text.parse::<f64>().is_ok_and(f64::is_finite) {
-            return Err(self.fault("a number is beyond the range of a double"));
+            return Err(JsonFault {
+                what: format!("the number {} is beyond the range of a double", shortened(text)),
+                at: from,
+            });
         }
         Ok(Json::Number(Number::written(text)))
     }
@@ -240,20 +245,22 @@ impl<'a> Reader<'a> {
     }
 
     fn unicode_escape(&mut self) -> Result<char, JsonFault> {
+        // Where the backslash is.
+        let from = self.at - 1;
         let first = self.hex4()?;
+        let half = || JsonFault { what: format!("\\u{first:04x} is half of a surrogate pair"), at: from };
         if !(0xd800..0xdc00).contains(&first) {
-            return char::from_u32(first).ok_or_else(|| self.fault("a lone surrogate"));
+            return char::from_u32(first).ok_or_else(half);
         }
         if self.peek() != Some(b'\\') || self.bytes.get(self.at + 1) != Some(&b'u') {
-            return Err(self.fault("a lone surrogate"));
+            return Err(half());
         }
         self.at += 1;
         let second = self.hex4()?;
         if !(0xdc00..0xe000).contains(&second) {
-            return Err(self.fault("a lone surrogate"));
+            return Err(half());
         }
-        char::from_u32(0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00))
-            .ok_or_else(|| self.fault("a lone surrogate"))
+        char::from_u32(0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00)).ok_or_else(half)
     }
 
     fn hex4(&mut self) -> Result<u32, JsonFault> {
@@ -262,6 +269,14 @@ impl<'a> Reader<'a> {
         let value = value.ok_or_else(|| self.fault("expected four hexadecimal digits"))?;
         self.at += 5;
         Ok(value)
+    }
+}
+
+/// A number as a message shows it.
+fn shortened(number: &str) -> Cow<'_, str> {
+    match number.get(..NUMBER_CHARS_SHOWN) {
+        Some(begin) if number.len() > NUMBER_CHARS_SHOWN => Cow::Owned(format!("{begin}…")),
+        _ => Cow::Borrowed(number),
     }
 }
 
@@ -320,6 +335,25 @@ mod tests {
         ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_is_beyond_json_for_devices_is_named() {
+        let long = format!("-{}", "9".repeat(400));
+        let shown = format!("the number -{}… is beyond the range of a double at byte 0", "9".repeat(39));
+        for (text, message) in [
+            ("1e400", "the number 1e400 is beyond the range of a double at byte 0"),
+            (r#"{"a": -1.5E+309}"#, "the number -1.5E+309 is beyond the range of a double at byte 6"),
+            (long.as_str(), shown.as_str()),
+            (r#""\ud800""#, r"\ud800 is half of a surrogate pair at byte 1"),
+            (r#"["x\uDC00"]"#, r"\udc00 is half of a surrogate pair at byte 3"),
+            (r#""\ud83d\n""#, r"\ud83d is half of a surrogate pair at byte 1"),
+            (r#""\ud83d\u0041""#, r"\ud83d is half of a surrogate pair at byte 1"),
+            (r#""\ud83d\ud83d\ude00""#, r"\ud83d is half of a surrogate pair at byte 1"),
+        ] {
+            assert_eq!(parse(text).unwrap_err().to_string(), message, "{text}");
+        }
+        assert_eq!(parse(r#""\uD83D\uDE00""#), Ok(Json::Text(Cow::Borrowed("😀"))));
     }
 
     #[test]

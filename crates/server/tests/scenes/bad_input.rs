@@ -157,6 +157,13 @@ async fn a_body_that_is_no_json_is_refused_wherever_it_comes() {
             assert_eq!(ana.post_text(place, body.to_vec()).await.faults(), ["body"], "{place} {}", body.escape_ascii());
         }
     }
+    for (body, message) in [
+        (r#"{"a":1e400}"#, "the number 1e400 is beyond the range of a double at byte 5"),
+        (r#"["\ud800"]"#, r"\\ud800 is half of a surrogate pair at byte 2"),
+    ] {
+        let refused = device.posts_text("reading", body.as_bytes().to_vec()).await.is(400);
+        assert!(refused.text.contains(message), "{refused:?}");
+    }
     for other in [json!([]), json!("text"), json!(1), json!(true)] {
         for place in places {
             assert_eq!(ana.post(place, other.clone()).await.faults(), ["body"], "{place} {other}");
