@@ -45,7 +45,7 @@ struct Load {
 pub async fn measure(options: &Options, page: &Page) -> Result<(), Failure> {
     let mut house = House::build(options).await?;
     let condition = |number: usize| json!({"type": "condition", "properties": {"expression": format!("payload.temperature > {number}.0")}});
-    let function = |code: &str| vec![json!({"type": "function", "properties": {"code": code}})];
+    let function = |code: &str| vec![json!({"type": "function", "properties": {"code": code, "bytesEncoding": "hex"}})];
     let mut loads = Vec::new();
     for (name, more, elements) in [
         ("plain", None, Vec::new()),

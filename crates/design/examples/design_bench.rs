@@ -55,7 +55,7 @@ fn main() {
         let mut quoted = Vec::new();
         isobar_model::json::write_string(code, &mut quoted);
         let code = String::from_utf8(quoted).unwrap();
-        let codec = format!(r#"{{"type":"function","properties":{{"code":{code}}}}}"#);
+        let codec = format!(r#"{{"type":"function","properties":{{"code":{code},"bytesEncoding":"hex"}}}}"#);
         for _ in 0..3 {
             measure(what, &codec, "evaluate", r#"{"fPort":2,"bytes":"08995a27110190000c01a0"}"#);
         }

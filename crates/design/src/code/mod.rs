@@ -65,6 +65,10 @@ impl CheckTime {
         Self { step: STORED_FACTOR * COMPILE_TIME, left: Cell::new(STORED_FACTOR * DESIGN_TIME) }
     }
 
+    pub(crate) fn is_of_stored(&self) -> bool {
+        self.step > COMPILE_TIME
+    }
+
     /// Does a check, unless no time is left.
     fn take<T>(&self, check: impl FnOnce(Duration) -> Result<T, String>) -> Result<T, String> {
         let left = self.left.get();

@@ -18,9 +18,9 @@ pub(crate) const SHAPE: Shape = Shape {
 };
 
 const ERROR: usize = 1;
-/// What has no more effect than being there, where the code has a fault.
-const ENCODINGS: [(&str, Encoding); 3] =
-    [("auto", Encoding::Auto), ("hex", Encoding::Hex), ("base64", Encoding::Base64)];
+const ENCODINGS: [(&str, Encoding); 2] = [("base64", Encoding::Base64), ("hex", Encoding::Hex)];
+/// Stored designs may say `auto`: it was to be guessed from the text, and is Base64 now as where nothing is said.
+const STORED_ENCODINGS: [(&str, Encoding); 3] = [ENCODINGS[0], ENCODINGS[1], ("auto", Encoding::Base64)];
 
 /// A function element.
 #[derive(Debug)]
@@ -43,7 +43,8 @@ impl CodeElement {
         let code = code.map_err(|fault| properties.fault("code", fault)).ok();
         let f_port = reference(properties, "fPortRef");
         let bytes = reference(properties, "bytesRef");
-        let encoding = properties.word("bytesEncoding", &ENCODINGS, Encoding::Auto);
+        let encodings = if properties.names.code_time.is_of_stored() { &STORED_ENCODINGS[..] } else { &ENCODINGS[..] };
+        let encoding = properties.word("bytesEncoding", encodings, Encoding::default());
         Element::Function(Self { name: properties.name.clone(), code, f_port, bytes, encoding })
     }
 

@@ -1,4 +1,4 @@
-//! Bytes as payloads carry them: an array of numbers, hexadecimal text, or Base64.
+//! Bytes as payloads carry them: an array of numbers, or a text in Base64 or hexadecimal.
 
 use crate::expression::{Computed, Problem, Value};
 
@@ -6,12 +6,11 @@ use crate::expression::{Computed, Problem, Value};
 const BYTES_MAX: usize = 64 << 10;
 
 /// How a text carries bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Encoding {
-    /// Hexadecimal, if all of it is: digits in pairs, letters in one case. Else Base64.
-    Auto,
-    Hex,
+    #[default]
     Base64,
+    Hex,
 }
 
 /// The bytes that a value is.
@@ -21,16 +20,15 @@ pub(crate) fn bytes_of(value: &Value<'_>, encoding: Encoding) -> Computed<Vec<u8
         if text.len() > 2 * BYTES_MAX {
             return Err(too_many());
         }
-        let bytes = match encoding {
-            Encoding::Hex => hex(text),
-            Encoding::Base64 => base64(text),
-            Encoding::Auto if is_one_case(text) => hex(text).or_else(|| base64(text)),
-            Encoding::Auto => base64(text),
+        // Never by what the text looks like: `abcd` is both.
+        let (bytes, expected) = match encoding {
+            Encoding::Base64 => (base64(text), "the bytes are no Base64; for hexadecimal, bytesEncoding is 'hex'"),
+            Encoding::Hex => (hex(text), "the bytes are not hexadecimal, digits in pairs, as bytesEncoding says"),
         };
         return match bytes {
             Some(bytes) if bytes.len() > BYTES_MAX => Err(too_many()),
             Some(bytes) => Ok(bytes),
-            None => Err(Problem::new("the bytes are neither hexadecimal nor Base64")),
+            None => Err(Problem::new(expected)),
         };
     }
     if !value.is_list() {
@@ -47,11 +45,6 @@ pub(crate) fn bytes_of(value: &Value<'_>, encoding: Encoding) -> Computed<Vec<u8
 
 fn too_many() -> Problem {
     Problem::new(format!("there are more than {BYTES_MAX} bytes"))
-}
-
-/// Whether no letters of both cases are in it: hexadecimal text is written in one.
-fn is_one_case(text: &str) -> bool {
-    !(text.bytes().any(|byte| byte.is_ascii_lowercase()) && text.bytes().any(|byte| byte.is_ascii_uppercase()))
 }
 
 fn hex(text: &str) -> Option<Vec<u8>> {
@@ -97,38 +90,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_hexadecimal_if_it_can_be() {
+    fn a_text_is_read_as_the_encoding_says() {
         for (text, bytes) in [
             ("", vec![]),
-            ("01ff", vec![1, 255]),
-            ("DEAD", vec![0xde, 0xad]),
             ("AQID", vec![1, 2, 3]),
             ("AQ==", vec![1]),
             ("AQ", vec![1]),
             ("_-8", vec![255, 239]),
             ("/+8=", vec![255, 239]),
+            // What looks like hexadecimal is none the less Base64.
+            ("abcd", vec![0x69, 0xb7, 0x1d]),
+            ("ABEC", vec![0, 17, 2]),
+            ("01ff", vec![0xd3, 0x57, 0xdf]),
         ] {
-            assert_eq!(bytes_of(&Value::Text(text), Encoding::Auto), Ok(bytes), "{text}");
+            assert_eq!(bytes_of(&Value::Text(text), Encoding::Base64), Ok(bytes), "{text}");
         }
-        assert_eq!(bytes_of(&Value::Text("ABEC"), Encoding::Base64), Ok(vec![0, 17, 2]));
-        assert_eq!(bytes_of(&Value::Text("aB"), Encoding::Hex), Ok(vec![0xab]));
-        for text in ["A", "A===", "é", "0 1", "AQ=A", "====="] {
-            assert!(bytes_of(&Value::Text(text), Encoding::Auto).is_err(), "{text}");
+        for (text, bytes) in [("", vec![]), ("abcd", vec![0xab, 0xcd]), ("aB01", vec![0xab, 1]), (" FF\n", vec![255])] {
+            assert_eq!(bytes_of(&Value::Text(text), Encoding::Hex), Ok(bytes), "{text}");
         }
-        assert!(bytes_of(&Value::Text("AQID"), Encoding::Hex).is_err());
+        for text in ["A", "A===", "é", "0 1", "AQ=A", "=====", "01ff0"] {
+            let problem = bytes_of(&Value::Text(text), Encoding::Base64).unwrap_err();
+            assert!(problem.0.contains("no Base64; for hexadecimal"), "{text}: {problem:?}");
+        }
+        for text in ["AQID", "abc", "0x01", "01 ff", "é"] {
+            let problem = bytes_of(&Value::Text(text), Encoding::Hex).unwrap_err();
+            assert!(problem.0.contains("not hexadecimal"), "{text}: {problem:?}");
+        }
     }
 
     proptest! {
         #[test]
-        fn hexadecimal_in_one_case_is_always_told(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn any_bytes_come_back(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
             let lower: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            prop_assert_eq!(bytes_of(&Value::Text(&lower.to_uppercase()), Encoding::Auto), Ok(bytes.clone()));
-            prop_assert_eq!(bytes_of(&Value::Text(&lower), Encoding::Auto), Ok(bytes));
+            prop_assert_eq!(bytes_of(&Value::Text(&lower.to_uppercase()), Encoding::Hex), Ok(bytes.clone()));
+            prop_assert_eq!(bytes_of(&Value::Text(&lower), Encoding::Hex), Ok(bytes));
         }
 
         #[test]
         fn any_text_is_bytes_or_a_problem(text in "\\PC{0,20}") {
-            for encoding in [Encoding::Auto, Encoding::Hex, Encoding::Base64] {
+            for encoding in [Encoding::Hex, Encoding::Base64] {
                 let _ = bytes_of(&Value::Text(&text), encoding);
             }
         }

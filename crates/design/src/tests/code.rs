@@ -48,7 +48,7 @@ fn a_codec_gets_bytes_port_and_time() {
     assert_eq!(outcome(&scene, r#"{"fPort":2,"bytes":[1,255]}"#), expected);
     assert_eq!(outcome(&scene, r#"{"fPort":"2","data":"Af8="}"#), expected);
     let without = [r#"store out [[1,255],true,null,"2026-03-04T05:06:07.089Z"]"#];
-    assert_eq!(outcome(&scene, r#""01ff""#), without);
+    assert_eq!(outcome(&scene, r#""Af8=""#), without);
     assert_eq!(outcome(&scene, "[1,255.0]"), without);
     assert_eq!(outcome(&decoding("return {data: input.fPort === null};"), "[1]"), ["store out true"]);
 }
@@ -63,8 +63,32 @@ fn references_say_where_port_and_bytes_are() {
         assert_eq!(outcome(&scene, r#"{"up":{"frm":"AQI="}}"#), ["store out [null,[1,2]]"]);
         assert_eq!(outcome(&scene, r#"{"up":{}}"#), [format!("error f: there are no bytes at {bytes}")]);
     }
-    let scene = with_properties(json!({"code": code, "bytesEncoding": "base64"}));
-    assert_eq!(outcome(&scene, r#"{"data":"ABEC"}"#), ["store out [null,[0,17,2]]"]);
+}
+
+#[test]
+fn the_encoding_of_a_text_is_never_guessed() {
+    let code = "function decodeUplink(input) { return {data: input.bytes}; }";
+    for (properties, text, stored) in [
+        (json!({"code": code}), "abcd", "[105,183,29]"),
+        (json!({"code": code, "bytesEncoding": null}), "ABEC", "[0,17,2]"),
+        (json!({"code": code, "bytesEncoding": "base64"}), "01ff", "[211,87,223]"),
+        (json!({"code": code, "bytesEncoding": "hex"}), "abcd", "[171,205]"),
+        (json!({"code": code, "bytesEncoding": "hex"}), "ABcd", "[171,205]"),
+    ] {
+        let payload = format!(r#"{{"data":"{text}"}}"#);
+        assert_eq!(outcome(&with_properties(properties), &payload), [format!("store out {stored}")], "{text}");
+    }
+    let hex = with_properties(json!({"code": code, "bytesEncoding": "hex"}));
+    let message = "error f: the bytes are not hexadecimal, digits in pairs, as bytesEncoding says";
+    assert_eq!(outcome(&hex, r#""AQID=""#), [message]);
+}
+
+#[test]
+fn a_stored_design_that_lets_guess_means_base64() {
+    let planes = json!({"cloud": {"elements": {"f": {"type": "function", "properties": {
+        "code": "function decodeUplink(input) { return {data: input.bytes}; }", "bytesEncoding": "auto"}}}}});
+    let planes = isobar_model::json::RawJson::check(planes.to_string().into()).unwrap();
+    assert!(crate::Plan::compile_stored(&planes.tree()).is_ok());
 }
 
 #[test]
@@ -77,7 +101,7 @@ fn what_is_no_bytes_and_no_port_is_an_error() {
         ("[256]", "a byte is no whole number from 0 to 255"),
         ("[-1]", "a byte is no whole number from 0 to 255"),
         (r#"["1"]"#, "a byte is no whole number from 0 to 255"),
-        (r#""?""#, "the bytes are neither hexadecimal nor Base64"),
+        (r#""?""#, "the bytes are no Base64; for hexadecimal, bytesEncoding is 'hex'"),
         (r#"{"bytes":[],"fPort":256}"#, "the fPort is no whole number from 0 to 255"),
         (r#"{"bytes":[],"fPort":[]}"#, "the fPort is no whole number from 0 to 255"),
     ] {

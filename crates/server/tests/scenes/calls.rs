@@ -128,7 +128,7 @@ async fn an_answer_is_decoded_by_code(app: &TestApp) {
     design["ask"]["triggers"]["response"] = json!([to("decode", "evaluate")]);
     design["decode"] = json!({
         "type": "function",
-        "properties": {"code": code, "bytesRef": "$.body.frame"},
+        "properties": {"code": code, "bytesRef": "$.body.frame", "bytesEncoding": "hex"},
         "triggers": {"result": [to("answers", "store")], "error": [to("failures", "store")]},
     });
     let device = device_of(&ana, design).await;

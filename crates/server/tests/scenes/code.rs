@@ -37,7 +37,7 @@ async fn devices_that_wake_together_share_what_runs_their_code(app: &TestApp) {
     for number in [2, 3] {
         let before = app.hub().code_runs();
         ana.redesigns(&project, answering(number)).await.ok();
-        for answer in join_all(devices.iter().map(|device| device.posts("up", json!("00")))).await {
+        for answer in join_all(devices.iter().map(|device| device.posts("up", json!("AA==")))).await {
             answer.created();
         }
         // Every one of them goes by the newest design, also those that went by the one before.
@@ -65,13 +65,13 @@ async fn code_that_does_something_huge_holds_up_no_other_project(app: &TestApp) 
     let project = ana.designs(answering(7)).await;
     let device = ana.creates_device_of(&project, "sound").await;
     let before = app.hub().code_runs();
-    let theirs = join_all(hostile.iter().map(|device| device.posts("up", json!("00"))));
+    let theirs = join_all(hostile.iter().map(|device| device.posts("up", json!("AA=="))));
     let sound = async {
         // When all of them are under way, nobody waits for them.
         while app.hub().code_runs().aside - before.aside < threads as u64 {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
-        device.posts("up", json!("00")).await.created();
+        device.posts("up", json!("AA==")).await.created();
         ana.get(&device.at("data/values?limit=1")).await.list_of("/payload")
     };
     let rest = match select(Box::pin(theirs), Box::pin(sound)).await {

@@ -172,13 +172,17 @@ fn passing() -> Vec<Case> {
         (
             json!([to("x", "evaluate")]),
             is("function", json!({"code": code}), both("result", "error")),
-            json!("0105"),
+            json!("AQU="),
             &["x.evaluate -> result 5", "s.store -> stored 5"],
             json!([stored(json!(5))]),
         ),
         (
             json!([to("x", "evaluate")]),
-            is("function", json!({"code": code, "bytesRef": "$.up[0].frm"}), json!({"error": keep()})),
+            is(
+                "function",
+                json!({"code": code, "bytesRef": "$.up[0].frm", "bytesEncoding": "hex"}),
+                json!({"error": keep()}),
+            ),
             json!({"up": [{"frm": "01"}]}),
             &[r#"x.evaluate -> error ["short"]"#, r#"s.store -> stored ["short"]"#],
             json!([stored(json!(["short"]))]),

@@ -52,10 +52,10 @@ async fn hostile_code_fails_its_own_event_and_nobody_elses(app: &TestApp) {
     for (number, body) in (1..).zip(bodies) {
         let project = bob.designs(decoding(body)).await;
         let device = bob.creates_device_of(&project, &format!("hostile {number}")).await;
-        device.posts("up", json!("00")).await.created();
+        device.posts("up", json!("AA==")).await.created();
         let events = bob.get(&device.at("events")).await.ok();
         let events = events["data"].as_array().unwrap();
-        assert_eq!((events.len(), &events[0]["payload"]), (1, &json!("00")), "{body}");
+        assert_eq!((events.len(), &events[0]["payload"]), (1, &json!("AA==")), "{body}");
         let error = &events[0]["errors"][0];
         assert_eq!(error["element"], "decode", "{body}: {events:?}");
         assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()), "{body}: {events:?}");
@@ -85,12 +85,12 @@ async fn games_with_prototypes_are_over_with_their_event(app: &TestApp) {
         let project = bob.designs(decoding(&format!("{play} return {{data: {{n: input.bytes.length}}}};"))).await;
         let device = bob.creates_device_of(&project, &format!("gambler {number}")).await;
         // What comes of a game is its project's own affair.
-        device.posts("up", json!("01")).await.created();
-        device.posts("up", json!("0000")).await.created();
+        device.posts("up", json!("AQ==")).await.created();
+        device.posts("up", json!("AAA=")).await.created();
         let values = bob.get(&device.at("data/values?limit=1")).await.list_of("/payload");
         assert_eq!(values, [json!({"n": 2})], "{game}");
         let events = bob.get(&device.at("events?limit=1")).await.ok();
-        assert_eq!(events["data"][0]["payload"], "0000", "{game}");
+        assert_eq!(events["data"][0]["payload"], "AAA=", "{game}");
         assert!(events["data"][0].get("errors").is_none(), "{game}: {events}");
         neighbour.decodes(number, game).await;
     }

@@ -228,7 +228,7 @@ async fn a_change_is_decoded_by_code(app: &TestApp) {
     let code = "function decodeUplink(input) { return {data: {temp: input.bytes[1]}}; }";
     let design = json!({
         "frame": {"type": "deviceSetting", "triggers": {"changed": [to("decode", "evaluate")]}},
-        "decode": {"type": "function", "properties": {"code": code}, "triggers": {"result": [to("values", "store")]}},
+        "decode": {"type": "function", "properties": {"code": code, "bytesEncoding": "hex"}, "triggers": {"result": [to("values", "store")]}},
         "values": {"type": "storage"},
     });
     let device = ana.creates_device_of(&ana.designs(design).await, "d").await;

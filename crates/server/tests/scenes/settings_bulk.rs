@@ -156,7 +156,7 @@ async fn code_follows_on_every_change(app: &TestApp) {
     for number in 0..100 {
         devices.push(ana.creates_device_of(&project, &format!("d{number}")).await);
     }
-    let items: Vec<Value> = devices.iter().map(|device| item(&device.id, "frame", "0107")).collect();
+    let items: Vec<Value> = devices.iter().map(|device| item(&device.id, "frame", "AQc=")).collect();
     let outcome = ana.post(BULK, json!(items)).await.ok();
     assert_eq!((messages(&outcome).len(), outcome["data"].as_array().unwrap().len()), (0, 100));
     for device in &devices {

@@ -20,10 +20,10 @@ struct Example {
     outcome: Vec<Value>,
 }
 
-/// The fenced blocks of a page: what stands behind the fence, and the text.
+/// The fenced blocks of a page: what stands behind the fence, and the text. Those about a design are not for here.
 fn blocks(page: &str) -> Vec<(&str, &str)> {
-    let fenced = page.split("```").skip(1).step_by(2);
-    fenced.map(|block| block.split_once('\n').unwrap()).collect()
+    let fenced = page.split("```").skip(1).step_by(2).map(|block| block.split_once('\n').unwrap());
+    fenced.filter(|(kind, _)| !matches!(*kind, "json properties" | "json decoded")).collect()
 }
 
 fn examples(page: &str, project: &str, key: &str) -> Vec<Example> {
