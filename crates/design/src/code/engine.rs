@@ -9,9 +9,11 @@ use bytes::Bytes;
 use isobar_model::json::{Json, RawJson};
 use rquickjs::context::{EvalOptions, intrinsic};
 use rquickjs::function::{Args, This};
+use rquickjs::object::Filter;
 use rquickjs::{Coerced, Context, Ctx, FromJs, Function, Object, Persistent, Runtime, Value};
 
 use super::memory::{MEMORY_BYTES_MAX, Memory, Over, Watch, processor_time};
+use super::script::{Script, Survey, names_buffer};
 use super::{Answer, Failure, Room, Uplink};
 use crate::expression::TEXT_BYTES_MAX;
 
@@ -48,15 +50,6 @@ pub(crate) struct Engine {
     watch: Rc<Watch>,
 }
 
-/// How code gives its functions away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// By their names, as the LoRaWAN convention has it.
-    Plain,
-    /// As members of `exports`, as a module of Node does.
-    Exports,
-}
-
 /// What a look at code has found.
 pub(crate) struct Probe {
     pub(crate) found: bool,
@@ -66,7 +59,6 @@ pub(crate) struct Probe {
 impl Engine {
     /// An engine for that code, whose built-in objects may still be changed.
     pub(crate) fn new(text: &str) -> Result<Self, String> {
-        let unavailable = |_| "the engine for code cannot be started at present".to_owned();
         let watch = Rc::new(Watch::new());
         let runtime = Runtime::new_with_alloc(Memory::new(Rc::clone(&watch))).map_err(unavailable)?;
         let seen = Rc::clone(&watch);
@@ -94,8 +86,20 @@ impl Engine {
         room: Room,
         work: impl for<'js> FnOnce(&Ctx<'js>) -> rquickjs::Result<T>,
     ) -> Result<T, String> {
+        self.bounded_in(&self.context, begin, time, room, work)
+    }
+
+    /// The same in another of its contexts.
+    fn bounded_in<T>(
+        &self,
+        context: &Context,
+        begin: Duration,
+        time: Duration,
+        room: Room,
+        work: impl for<'js> FnOnce(&Ctx<'js>) -> rquickjs::Result<T>,
+    ) -> Result<T, String> {
         self.watch.bound(begin, time, room.block_bytes_max());
-        let done = self.context.with(|ctx| work(&ctx).map_err(|error| self.told(&ctx, &error)));
+        let done = context.with(|ctx| work(&ctx).map_err(|error| self.told(&ctx, &error)));
         // Code that was refused a block may have gone on without it.
         match self.watch.free() {
             None => done,
@@ -121,33 +125,52 @@ impl Engine {
         message
     }
 
-    /// Whether the text is a whole script by itself, so that it cannot reach beyond what it is wrapped in. Nothing of it runs.
-    pub(crate) fn check_syntax(&self, text: &str, time: Duration) -> Result<(), String> {
-        // What is thrown first keeps all the rest from running; only a fault of the syntax is thrown before.
-        let script = format!("throw null;{text}");
-        let thrown = self.bounded(processor_time(), time, Room::Own, |ctx| {
-            match ctx.eval_with_options::<(), _>(script, global()) {
-                Ok(()) => Ok(None),
-                Err(_) => {
-                    let thrown = ctx.catch();
-                    if thrown.is_null() { Ok(None) } else { Ok(Some(message_of(ctx, &thrown))) }
-                }
-            }
+    /// Whether the text is a whole script by itself, so that it cannot reach beyond what it is wrapped in; and what its top
+    /// level declares. Nothing of it runs.
+    pub(crate) fn survey(&self, text: &str, time: Duration) -> Result<Survey, String> {
+        // One of its own, as the names stay in it.
+        let context = Context::custom::<Offered>(&self.runtime).map_err(unavailable)?;
+        let surveyed = self.bounded_in(&context, processor_time(), time, Room::Own, |ctx| {
+            // Only in code that is not strict there is `with`.
+            let with = format!("(function () {{{text}\n;with({{}});}})");
+            let is_strict =
+                text.contains("use strict") && ctx.eval_with_options::<Value<'_>, _>(with, global()).is_err();
+            ctx.catch();
+            let strict = if is_strict { "'use strict';" } else { "" };
+            let names = declared(ctx, &format!("{strict}throw null;{text}"))?;
+            Ok(names.map(|names| Survey { names, is_strict }))
         })?;
-        match thrown {
-            None => Ok(()),
-            Some(message) => Err(message.unwrap_or_else(|| "is no JavaScript".to_owned())),
+        surveyed.map_err(|message| message.unwrap_or_else(|| "is no JavaScript".to_owned()))
+    }
+
+    /// Whether there is a built-in object of one of these names.
+    pub(crate) fn has_any_of(&self, names: &[String], time: Duration) -> Result<bool, String> {
+        self.bounded(processor_time(), time, Room::Own, |ctx| {
+            let there = own_names(&ctx.globals())?;
+            Ok(names.iter().any(|name| there.contains(name)))
+        })
+    }
+
+    /// Lets the global object have the names that the script shares. They are there for good.
+    pub(crate) fn share(&self, script: &Script, time: Duration) -> Result<(), String> {
+        if script.shared().is_empty() {
+            return Ok(());
         }
+        let (glue, names) = (self.glue.clone(), script.shared().to_vec());
+        self.bounded(processor_time(), time, Room::Own, |ctx| {
+            glue.restore(ctx)?.get::<_, Function<'_>>("share")?.call::<_, ()>((names,))
+        })
     }
 
     /// Runs the top level and looks whether there is a function of that name.
-    pub(crate) fn probe(&self, text: &str, form: Form, entry: &str, time: Duration) -> Result<Probe, String> {
-        let (script, glue) = (wrapped(text, form, entry), self.glue.clone());
+    pub(crate) fn probe(&self, script: &Script, entry: &str, time: Duration) -> Result<Probe, String> {
+        let (wrapped, glue) = (script.wrapped(entry), self.glue.clone());
         self.bounded(processor_time(), time, Room::Own, |ctx| {
             let glue = glue.restore(ctx)?;
             glue.get::<_, Function<'_>>("look")?.call::<_, ()>(())?;
-            let load: Function<'_> = ctx.eval_with_options(script, global())?;
-            let found = load.call::<_, Value<'_>>((This(ctx.globals()),))?.is_function();
+            let load: Function<'_> = ctx.eval_with_options(wrapped, global())?;
+            let begin: Function<'_> = glue.get("begin")?;
+            let found = load.call::<_, Value<'_>>((This(ctx.globals()), begin))?.is_function();
             let same: bool = glue.get::<_, Function<'_>>("looksTheSame")?.call(())?;
             Ok(Probe { found, changes_built_ins: !same })
         })
@@ -162,10 +185,10 @@ impl Engine {
     }
 
     /// Takes the code in.
-    pub(crate) fn load(&mut self, text: &str, form: Form, entry: &str, time: Duration) -> Result<(), String> {
-        let script = wrapped(text, form, entry);
+    pub(crate) fn load(&mut self, script: &Script, entry: &str, time: Duration) -> Result<(), String> {
+        let wrapped = script.wrapped(entry);
         let load = self.bounded(processor_time(), time, Room::Own, |ctx| {
-            let load: Function<'_> = ctx.eval_with_options(script, global())?;
+            let load: Function<'_> = ctx.eval_with_options(wrapped, global())?;
             Ok(Persistent::save(ctx, load))
         })?;
         self.load = Some(load);
@@ -209,6 +232,10 @@ impl Engine {
         let wants_more = self.watch.free() == Some(Over::WantsMore);
         (Answer { result, warnings, took, engines: 0, wants_more }, is_clean)
     }
+}
+
+fn unavailable(_: rquickjs::Error) -> String {
+    "the engine for code cannot be started at present".to_owned()
 }
 
 /// What the prelude's `call` gives.
@@ -260,23 +287,31 @@ fn texts(json: &str) -> Vec<String> {
     texts.iter().filter_map(|text| text.as_text().map(str::to_owned)).collect()
 }
 
-/// The code as a function that runs its top level and gives the function of that name. Lines keep their numbers.
-fn wrapped(text: &str, form: Form, entry: &str) -> String {
-    let plain = format!("(function () {{{text}\n;return typeof {entry}==='function'?{entry}:undefined}})");
-    match form {
-        Form::Plain => plain,
-        // A function around the code's own, so that it may declare these names itself.
-        Form::Exports => format!(
-            "(function () {{var module={{exports:{{}}}},exports=module.exports,found={plain}.call(this);\
-             return found||(typeof module.exports.{entry}==='function'?module.exports.{entry}:undefined)}})"
-        ),
+/// The names that a script declares as those of the global object, though it throws null before it does anything; or what
+/// is wrong with it, if that can be told.
+fn declared(ctx: &Ctx<'_>, script: &str) -> rquickjs::Result<Result<Vec<String>, Option<String>>> {
+    let globals = ctx.globals();
+    for name in own_names(&globals)? {
+        // A few stay, and cannot be declared.
+        if globals.remove(name).is_err() {
+            ctx.catch();
+        }
     }
+    let before = own_names(&globals)?;
+    if ctx.eval_with_options::<(), _>(script, global()).is_err() {
+        // A fault of the syntax is thrown before.
+        let thrown = ctx.catch();
+        if !thrown.is_null() {
+            return Ok(Err(message_of(ctx, &thrown)));
+        }
+    }
+    let mut names = own_names(&globals)?;
+    names.retain(|name| !before.contains(name));
+    Ok(Ok(names))
 }
 
-/// Whether the word `Buffer` stands in the code, by itself.
-fn names_buffer(text: &str) -> bool {
-    let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$');
-    text.match_indices("Buffer").any(|(at, _)| !text[..at].ends_with(is_word))
+fn own_names(object: &Object<'_>) -> rquickjs::Result<Vec<String>> {
+    object.own_keys(Filter::new().string()).collect()
 }
 
 fn global() -> EvalOptions {

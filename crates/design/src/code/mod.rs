@@ -6,6 +6,7 @@
 mod engine;
 mod heavy;
 mod memory;
+mod script;
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -14,8 +15,9 @@ use std::time::Duration;
 
 use isobar_model::json::RawJson;
 
-use engine::{Engine, Form};
+use engine::Engine;
 use memory::processor_time;
+use script::Script;
 
 /// Longest code, in bytes.
 const CODE_BYTES_MAX: usize = 256 << 10;
@@ -148,8 +150,7 @@ pub(crate) struct Code(Arc<Source>);
 /// What engines are made of.
 #[derive(Debug)]
 struct Source {
-    text: Box<str>,
-    form: Form,
+    script: Script,
     /// The index of its function in [`ENTRIES`].
     entry: usize,
     /// Whether its top level changes built-in objects: then it cannot run in a sealed engine, and every run has its own.
@@ -178,11 +179,11 @@ impl Code {
 
     fn check(text: &str, step: Duration) -> Result<Self, String> {
         let engine = Engine::new(text)?;
-        engine.check_syntax(text, step)?;
-        let source = match Source::of(&engine, text, Form::Plain, step) {
+        let script = Script::read(&engine, text, step)?;
+        let source = match Source::of(&engine, &script, step) {
             Ok(Some(source)) => Some(source),
             // Only then: code that finds a module may go looking for the rest of Node.
-            _ if text.contains("exports") => Source::of(&Engine::new(text)?, text, Form::Exports, step)?,
+            _ if text.contains("exports") => Source::of(&Engine::new(text)?, &script.as_module(), step)?,
             plain => plain?,
         };
         source.map(|source| Self(Arc::new(source))).ok_or_else(|| "has no function decodeUplink(input)".to_owned())
@@ -221,28 +222,30 @@ impl Code {
 }
 
 impl Source {
-    /// What engines are made of for code of that form, if it offers a function.
-    fn of(engine: &Engine, text: &str, form: Form, step: Duration) -> Result<Option<Self>, String> {
+    /// What engines are made of for that script, if it offers a function.
+    fn of(engine: &Engine, script: &Script, step: Duration) -> Result<Option<Self>, String> {
+        engine.share(script, step)?;
         let mut changes_built_ins = false;
         for (entry, name) in ENTRIES.iter().enumerate() {
-            let probe = engine.probe(text, form, name, step)?;
+            let probe = engine.probe(script, name, step)?;
             // A later look finds what an earlier one has changed already.
             changes_built_ins |= probe.changes_built_ins;
             if probe.found {
                 let (owed, aside, heavy) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU32::new(0));
-                return Ok(Some(Self { text: text.into(), form, entry, changes_built_ins, owed, aside, heavy }));
+                return Ok(Some(Self { script: script.clone(), entry, changes_built_ins, owed, aside, heavy }));
             }
         }
         Ok(None)
     }
 
     fn engine(&self) -> Result<Engine, String> {
-        let mut engine = Engine::new(&self.text)?;
+        let mut engine = Engine::new(self.script.text())?;
+        engine.share(&self.script, COMPILE_TIME)?;
         if !self.changes_built_ins {
             engine.seal(COMPILE_TIME)?;
         }
         let entry = ENTRIES.get(self.entry).unwrap_or(&ENTRIES[0]);
-        engine.load(&self.text, self.form, entry, COMPILE_TIME)?;
+        engine.load(&self.script, entry, COMPILE_TIME)?;
         Ok(engine)
     }
 

@@ -13,11 +13,14 @@
   const MESSAGES_MAX = 32;
   const MESSAGE_CHARS_MAX = 1000;
 
-  const { apply, construct, deleteProperty, ownKeys, getPrototypeOf, getOwnPropertyDescriptor } = Reflect;
+  const { apply, construct, deleteProperty, ownKeys, getPrototypeOf, getOwnPropertyDescriptor, isExtensible } = Reflect;
   const { create, defineProperty, freeze, setPrototypeOf } = Object;
   const { isArray } = Array;
   const { stringify } = JSON;
-  const theGlobal = globalThis;
+  // Code may call names of its own like the built-in ones: nothing here looks these up later.
+  const theGlobal = globalThis, TheObject = Object, TheDataView = DataView, { is } = Object, { isView } = ArrayBuffer;
+  const isSpreadable = Symbol.isConcatSpreadable, iterator = Symbol.iterator;
+  const overridable = [Object, Error, EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError].map((it) => it.prototype);
   const TheString = String, TheError = Error, TheDate = Date, TheRegExp = RegExp, TheMap = Map, TheSet = Set;
   const TheRangeError = RangeError, TheTypeError = TypeError;
   const { slice, toWellFormed: wellFormed } = String.prototype;
@@ -42,10 +45,10 @@
     if (isArray(value)) {
       length = value.length;
     } else {
-      const own = getOwnPropertyDescriptor(Object(value), 'length');
+      const own = getOwnPropertyDescriptor(TheObject(value), 'length');
       if (own) length = typeof own.value === 'number' ? own.value : Infinity;
-      else if (ArrayBuffer.isView(value) && !(value instanceof DataView)) length = apply(typedLength, value, []);
-      else if (!('length' in Object(value))) length = 0;
+      else if (isView(value) && !(value instanceof TheDataView)) length = apply(typedLength, value, []);
+      else if (!('length' in TheObject(value))) length = 0;
       else length = Infinity;
     }
     if (length > ITEMS_MAX) throw new TheRangeError('a list has more than ' + ITEMS_MAX + ' items');
@@ -100,7 +103,7 @@
       list(this);
       for (let at = 0; at < arguments.length; at++) {
         const value = arguments[at];
-        if (isArray(value) || (typeof value === 'object' && value !== null && value[Symbol.isConcatSpreadable])) list(value);
+        if (isArray(value) || (typeof value === 'object' && value !== null && value[isSpreadable])) list(value);
       }
       return apply(native, this, arguments);
     });
@@ -205,7 +208,7 @@
           const value = arguments[at];
           if (typeof value === 'object' && value !== null) work(10 * ownKeys(value).length);
         }
-        return apply(native, Object, arguments);
+        return apply(native, TheObject, arguments);
       });
     }
     wrap(String, 'raw', (native) => function (strings) {
@@ -269,7 +272,7 @@
     const seen = new TheSet(), waiting = [];
     const meet = (value) => {
       if ((typeof value === 'object' && value !== null) || typeof value === 'function') {
-        if (value !== globalThis && !seen.has(value)) {
+        if (value !== theGlobal && !seen.has(value)) {
           seen.add(value);
           waiting.push(value);
         }
@@ -284,10 +287,11 @@
         meet(own.set);
       }
     };
-    members(globalThis);
+    members(theGlobal);
+    for (let at = 0; at < replaced.length; at++) meet(replaced[at].own.value);
     // Those that no name leads to.
-    [function* () {}, async function () {}, async function* () {}, [][Symbol.iterator](), ''[Symbol.iterator](),
-      new TheMap()[Symbol.iterator](), new TheSet()[Symbol.iterator](), ''.matchAll(/a/g)].forEach((it) => meet(getPrototypeOf(it)));
+    [function* () {}, async function () {}, async function* () {}, [][iterator](), ''[iterator](),
+      new TheMap()[iterator](), new TheSet()[iterator](), ''.matchAll(/a/g)].forEach((it) => meet(getPrototypeOf(it)));
     while (waiting.length > 0) members(waiting.pop());
     return seen;
   }
@@ -311,7 +315,7 @@
       const others = after.get(object);
       if (!others || others.length !== members.length) return false;
       for (let at = 0; at < members.length; at++) {
-        for (let part = 0; part < 4; part++) if (!Object.is(members[at][part], others[at][part])) return false;
+        for (let part = 0; part < 4; part++) if (!is(members[at][part], others[at][part])) return false;
       }
     }
     return true;
@@ -340,9 +344,10 @@
 
   /** From here on the built-in objects stay as they are. */
   function seal() {
-    [Object, Error, EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError].forEach((it) => letOverride(it.prototype));
+    overridable.forEach(letOverride);
     // What a run leaves in the global object is then all that it finds there, and quickly seen.
-    names = create(Object.prototype);
+    names = create(TheObject.prototype);
+    replaced.forEach(({ name, own }) => defineProperty(names, name, own));
     for (const key of ownKeys(theGlobal)) {
       const own = getOwnPropertyDescriptor(theGlobal, key);
       if (own.configurable) {
@@ -355,13 +360,42 @@
     for (const object of builtIns()) freeze(object);
   }
 
+  /** How the run that is under way reads and writes the names which its code shares with the global object. */
+  let read, write;
+  /** Built-in objects whose names the code declares, by its place among the names. */
+  const replaced = [];
+
+  /** The global object has the names that a script declares, as long as the engine is there. */
+  function share(shared) {
+    for (let at = 0; at < shared.length; at++) {
+      const name = shared[at], own = getOwnPropertyDescriptor(theGlobal, name);
+      if (own) push.call(replaced, { at, name, own });
+      defineProperty(theGlobal, name, {
+        get() { return read === undefined ? undefined : read(at); },
+        set(value) { if (write !== undefined) write(at, value); },
+        enumerable: true,
+        configurable: false,
+      });
+    }
+  }
+
+  /** What the code calls before its own first statement. As in a script, `var` leaves a built-in object what it is. */
+  function begin(reads, writes) {
+    read = reads;
+    write = writes;
+    for (let at = 0; at < replaced.length; at++) {
+      const { at: place, own } = replaced[at];
+      if (read(place) === undefined) write(place, own.value);
+    }
+  }
+
   /** Whether nothing is left of a run in the global object. */
   function swept() {
     const keys = ownKeys(theGlobal);
     for (let at = 0; keys.length > known.size && at < keys.length; at++) {
       if (!known.has(keys[at]) && !deleteProperty(theGlobal, keys[at])) return false;
     }
-    return getPrototypeOf(theGlobal) === names;
+    return getPrototypeOf(theGlobal) === names && isExtensible(theGlobal);
   }
 
   function told(value) {
@@ -400,7 +434,7 @@
     let result;
     try {
       // As in a script, `this` of the top level is the global object, strict or not.
-      const decode = apply(load, globalThis, []);
+      const decode = apply(load, theGlobal, [begin]);
       const answer = entry === 0 ? decode({ bytes, fPort, recvTime: new TheDate(millis), variables: {} })
         : entry === 1 ? decode(fPort, bytes, {}) : decode(bytes, fPort);
       result = answered(answer, entry === 0);
@@ -408,6 +442,7 @@
       result = [undefined, undefined, undefined, told(thrown)];
     }
     left = WORK_MAX;
+    read = write = undefined;
     const isClean = known !== undefined && swept();
     if (typeof result === 'string' && isClean) return result;
     if (!isArray(result)) result = [result];
@@ -423,6 +458,8 @@
   return {
     call,
     seal,
+    share,
+    begin,
     look() { before.of = picture(); },
     looksTheSame() { left = WORK_MAX; return isSame(before.of, picture()); },
   };

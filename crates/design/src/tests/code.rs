@@ -202,6 +202,10 @@ fn code_with_a_fault_is_refused_with_the_line() {
     );
     assert_eq!(fault("function decodeDownlink() {}"), "has no function decodeUplink(input)");
     assert_eq!(fault("var decodeUplink = 5;"), "has no function decodeUplink(input)");
+    assert_eq!(
+        fault("var x = 1;\nvar s = 'a\0b'; function decodeUplink() {}"),
+        "has the character U+0000 in line 2: write it as \\u0000"
+    );
     assert_eq!(fault(&format!("//{}", "x".repeat(262_144))), "has at most 262144 bytes");
 }
 

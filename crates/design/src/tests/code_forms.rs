@@ -10,6 +10,11 @@ fn code_may_give_its_functions_away_as_a_module_of_node_does() {
         format!("function decodeUplink(input) {body}\nexports.decodeUplink = decodeUplink;"),
         format!("function decodeUplink(input) {body}\nmodule.exports.decodeUplink = decodeUplink;"),
         format!("function own(input) {body}\nmodule.exports = {{ decodeUplink: own, encodeDownlink: null }};"),
+        // What it declares by these names is what it fills.
+        format!("var exports = exports || {{}}; exports.decodeUplink = function (input) {body};"),
+        format!("var module = module || {{}}; module.exports = {{ decodeUplink: function (input) {body} }};"),
+        format!("var module = {{ exports: null }}; exports.decodeUplink = (input) => {body};"),
+        format!("const exports = {{}}; exports.decodeUplink = function (input) {body};"),
         format!("const exports = {{}}; function decodeUplink(input) {body} exports.x = 1;"),
         // Where a name is enough there is no module, and nobody goes looking for the rest of Node.
         format!(
@@ -121,4 +126,127 @@ fn a_buffer_is_there_for_code_that_names_it_and_stays_as_it_is() {
         let lines = outcome(&decoding(&format!("return {{data: ({hostile}).length}};")), "[]");
         assert!(lines.iter().any(|line| line.starts_with("error f: ")), "{hostile}: {lines:?}");
     }
+}
+
+/// The body of a codec whose top level is `top`.
+fn topped(top: &str, body: &str) -> String {
+    format!("{top}\nfunction decodeUplink(input) {{ {body} }}")
+}
+
+#[test]
+fn the_names_of_a_script_are_those_of_the_global_object() {
+    for (top, expression, value) in [
+        // A decoder that is found by its name, in each way to the global object.
+        ("function port_7(b) { return b[0]; }", "this['port_' + input.bytes[0]](input.bytes)", "7"),
+        ("function port_7(b) { return b[0]; }", "globalThis['port_' + input.bytes[0]](input.bytes)", "7"),
+        ("var root = this; var port_7 = function (b) { return b[0]; };", "root.port_7(input.bytes)", "7"),
+        ("var port_7 = (b) => b[0];", "(function () { return this; })().port_7(input.bytes)", "7"),
+        ("'use strict'; var names = this; var n = 7;", "names.n", "7"),
+        ("'use strict'; function port_7(b) { return b[0]; }", "globalThis.port_7(input.bytes)", "7"),
+        // One thing, by both its names.
+        ("var n = 1;", "(this.n += 1, n += 1, [n, this.n, globalThis.n])", "[3,3,3]"),
+        (
+            "var { a, b: [c = 5] } = { a: 1, b: [] }; for (var i = 0; i < 3; i++) { var d = i; }",
+            "[this.a, this.c, this.i, this.d]",
+            "[1,5,3,2]",
+        ),
+        ("if (true) { function inner() { return 7; } }", "this.inner()", "7"),
+        (
+            "async function later() {} function* some() {}",
+            "[typeof this.later, typeof this.some]",
+            r#"["function","function"]"#,
+        ),
+        ("var \\u0061b = 7, größe = 8;", "[this.ab, this.größe]", "[7,8]"),
+        // What is there before it is given a value, and what shows of it.
+        (
+            "var early = typeof this.late, late = 7, hoisted = this.decodeUplink === decodeUplink;",
+            "[early, this.late, hoisted]",
+            r#"["undefined",7,true]"#,
+        ),
+        (
+            "var n = 7, m;",
+            "[this.hasOwnProperty('n'), 'm' in globalThis, Object.keys(this).includes('n'), delete this.n, n, (() => { for (var k in this) if (k === 'm') return k; })()]",
+            r#"[true,true,true,false,7,"m"]"#,
+        ),
+        // What `let`, `const` and `class` declare is not there.
+        (
+            "let a = 1; const b = 2; class C {}",
+            "[this.a, this.b, typeof this.C, a + b]",
+            r#"[null,null,"undefined",3]"#,
+        ),
+        ("(function () { var inside = 1; })();", "[typeof this.inside, typeof inside]", r#"["undefined","undefined"]"#),
+        (
+            "'use strict'; { function inner() {} }",
+            "[typeof globalThis.inner, typeof inner]",
+            r#"["undefined","undefined"]"#,
+        ),
+        // What stands in a name's way.
+        (
+            "var begin_0_, begin_1_1 = 1, at = 2, value = 3, arguments = 4, undefined, NaN;",
+            "[this.begin_1_1, this.at, this.value, this.arguments, begin_0_]",
+            "[1,2,3,4,null]",
+        ),
+        // As in a script, `var` leaves a built-in object what it is.
+        (
+            "var console = console || {none: 1}; var JSON, Math = Math || {}, Object = Object, globalThis;",
+            "[typeof console.log, typeof JSON.stringify, Math.max(1, 2), typeof Object.keys, typeof globalThis.Math.max]",
+            r#"["function","function",2,"function","function"]"#,
+        ),
+        (
+            "var module = module || {}, window = window || this; window.codec = 7;",
+            "[typeof module, codec, this.window === this]",
+            r#"["object",7,true]"#,
+        ),
+        (
+            "function parseInt() { return 5; } function Map() { this.n = 1; } function Error() {}",
+            "[this.parseInt('7'), new Map().n, Number.parseInt('7')]",
+            "[5,1,7]",
+        ),
+        ("#!/usr/bin/env node\nvar n = 7;", "this.n", "7"),
+    ] {
+        let scene = with_code(&topped(top, &format!("return {{data: {expression}}};")));
+        for _ in 0..3 {
+            assert_eq!(outcome(&scene, "[7]"), [format!("store out {value}")], "{top} {expression}");
+        }
+    }
+}
+
+#[test]
+fn a_script_that_shares_its_names_leaves_nothing_of_a_call() {
+    for (top, body) in [
+        ("var n = 0;", "this.n += 1; return {data: n};"),
+        ("var n; n = (n || 0) + 1;", "return {data: globalThis.n};"),
+        ("var n = 0; function f() {}", "f.n = (this.f.n || 0) + 1; return {data: f.n};"),
+        ("function f() { return 1; }", "var v = this.f(); this.f = function () { return 2; }; return {data: v};"),
+        ("var o = {};", "this.o.n = (o.n || 0) + 1; return {data: this.o.n};"),
+        ("var a = 1;", "this.b = (this.b || 0) + 1; return {data: b};"),
+        (
+            "var a = 1;",
+            "var own = Object.getOwnPropertyDescriptor(this, 'a'); try { own.get.n = (own.get.n || 0) + 1; } catch (e) {} return {data: own.get.n || 1};",
+        ),
+        ("var a = 1;", "try { Object.defineProperty(this, 'a', {value: 2}); } catch (e) {} return {data: a};"),
+        ("var a = 1;", "if (typeof x === 'undefined') { x = 1; } Object.preventExtensions(this); return {data: x};"),
+        ("var Math = Math;", "try { Math.n = (Math.n || 0) + 1; } catch (e) {} return {data: this.Math.n || 1};"),
+        (
+            "var Date; function Array() {}",
+            "Date.prototype.n = ([].n || 0) + 1; [].constructor.prototype.n = 5; return {data: [].n && new Date(0).n === undefined ? 2 : 1};",
+        ),
+        ("'use strict'; var n = 0;", "globalThis.n++; return {data: n};"),
+    ] {
+        let scene = with_code(&topped(top, body));
+        for _ in 0..3 {
+            assert_eq!(outcome(&scene, "[7]"), ["store out 1"], "{top} {body}");
+        }
+    }
+    // Nor is anything of it there for others.
+    let other = decoding("return {data: typeof this.n + typeof n + typeof f};");
+    assert_eq!(outcome(&other, "[]"), [r#"store out "undefinedundefinedundefined""#]);
+}
+
+#[test]
+fn an_object_that_cannot_grow_is_not_left_behind() {
+    let scene =
+        decoding("if (input.bytes[0]) Object.preventExtensions(globalThis); else x = 1; return {data: typeof x};");
+    assert_eq!(outcome(&scene, "[1]"), [r#"store out "undefined""#]);
+    assert_eq!(outcome(&scene, "[0]"), [r#"store out "number""#]);
 }
