@@ -92,6 +92,23 @@ fn every_expression_of_the_page_gives_the_value_beside_it() {
     assert!(count >= 20, "{count}");
 }
 
+#[test]
+fn what_the_page_says_is_missing_of_cel_is_refused() {
+    let section = between(PAGE, "### What CEL has, and this has not\n", "\nWhat is different:").next().unwrap();
+    let mut count = 0;
+    for line in section.lines().filter(|line| line.starts_with("| ")).skip(1) {
+        let (_, examples) = line.trim_end_matches(" |").rsplit_once(" | ").unwrap();
+        for expression in examples.split("`").skip(1).step_by(2) {
+            let design = json!({"cloud": {"elements": {
+                "it": {"type": "transform", "properties": {"expression": expression}}}}});
+            let faults = Plan::compile(&raw(&design.to_string()).tree()).map(|_| ()).unwrap_err();
+            assert_eq!(faults[0].field, "planes.cloud.elements.it.properties.expression", "{expression}");
+            count += 1;
+        }
+    }
+    assert!(count >= 24, "{count}");
+}
+
 /// What earlier events of an example have left.
 #[derive(Default)]
 struct States(HashMap<String, Bytes>);
