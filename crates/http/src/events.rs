@@ -1,6 +1,7 @@
 //! Events: the device channel, the cloud-event queue, history and the live stream.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderName, StatusCode};
@@ -50,7 +51,7 @@ pub(crate) async fn cloud_events(call: &mut Call) -> Answer {
     let read = queue_read(call, &mut query);
     let device = query.text("deviceId");
     let read = after(call.hub().allow_queue(&call.principal, device.as_deref()), query.end(read)).await?;
-    let events = call.hub().cloud_events(&call.principal, device.as_deref(), read).await?;
+    let events = call.hub().cloud_events(&call.credentials(), &call.principal, device.as_deref(), read).await?;
     let mut body = Vec::with_capacity(256);
     reply::array(&events, Event::write_json, &mut body);
     Ok(reply::raw_json(StatusCode::OK, body))
@@ -61,7 +62,7 @@ pub(crate) async fn cloud_event_next(call: &mut Call) -> Answer {
     let read = QueueRead { page: PageRequest { page: 1, limit: 1 }, ..queue_read(call, &mut query) };
     let device = query.text("deviceId");
     let read = after(call.hub().allow_queue(&call.principal, device.as_deref()), query.end(read)).await?;
-    let events = call.hub().cloud_events(&call.principal, device.as_deref(), read).await?;
+    let events = call.hub().cloud_events(&call.credentials(), &call.principal, device.as_deref(), read).await?;
     match events.into_iter().next() {
         Some(event) => Ok(reply::raw_json(StatusCode::OK, event.payload.shared())),
         None => reply::no_content(),
@@ -118,7 +119,7 @@ pub(crate) async fn event_stream(call: &mut Call) -> Answer {
         // The sender lives as long as the room: an error means the same as a stop.
         let _ = stopping.wait_for(|stopped| *stopped).await;
     };
-    let events = events.map(|event| Ok::<_, Infallible>(server_sent(&event))).take_until(Box::pin(stopped));
+    let events = events.map(|event| Ok::<_, Infallible>(server_sent(event))).take_until(Box::pin(stopped));
     let keep_alive = KeepAlive::new().interval(STREAM_COMMENT_EVERY);
     Ok(Sse::new(events).keep_alive(keep_alive).into_response().map(Into::into))
 }
@@ -130,7 +131,12 @@ fn last_event_id(call: &Call) -> Result<Option<EventId>, Error> {
     id.map(Some).ok_or_else(|| Error::invalid("header.Last-Event-ID", "is not an identifier"))
 }
 
-fn server_sent(event: &Event) -> ServerSent {
+/// An event, or a comment that says why none comes any more.
+fn server_sent(event: Result<Arc<Event>, Error>) -> ServerSent {
+    let event = match event {
+        Ok(event) => event,
+        Err(error) => return ServerSent::default().comment(format!("the stream ends: {error}")),
+    };
     let mut data = Vec::with_capacity(256);
     event.write_json(&mut data);
     // A line break in JSON is white space between tokens, but in a stream it ends the line.

@@ -61,10 +61,10 @@ impl Future for Accepted {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<EventId>> {
         if let Some(rest) = &mut self.rest {
             let durable = ready!(Pin::new(&mut rest.durable).poll(cx));
-            if let Some(Rest { hub, entry, now, mut after, .. }) = self.rest.take() {
+            if let Some(Rest { hub, entry, now, after, .. }) = self.rest.take() {
                 durable.map_err(not_committed(&hub, entry.device.key, after.has_work))?;
                 hub.0.activity.device(&entry, now);
-                hub.tell(&entry, &mut after);
+                hub.tell(&entry, &after);
             }
         }
         Poll::Ready(Ok(self.id))

@@ -213,6 +213,7 @@ impl Hub {
         // can no longer be reached by anybody.
         self.0.registry.device_delete(&pass).await.told()?;
         self.device_changed(id);
+        self.0.live.ring(entry.device.key);
         self.0.telemetry.forget(&pass).await.told()?;
         self.usage_fell(&entry).await
     }
@@ -220,10 +221,12 @@ impl Hub {
     /// Makes a new token for a device; the old one ends at once.
     pub async fn device_token_rotate(&self, caller: &Caller, id: DeviceId) -> Result<Secret> {
         let principal = Principal::User(Arc::new(caller.clone()));
-        let (pass, _) = self.device_write(&principal, id, Action::DeviceTokenRotate).await?;
+        let (pass, entry) = self.device_write(&principal, id, Action::DeviceTokenRotate).await?;
         let token = Secret::new(&self.0.chance);
         self.0.registry.device_token_set(&pass, &token.digest()).await.told()?;
         self.device_changed(id);
+        // Who waits with the old one learns it now.
+        self.0.live.ring(entry.device.key);
         Ok(token)
     }
 }

@@ -90,6 +90,13 @@ pub(crate) struct AccountEntry {
     stale: AtomicBool,
 }
 
+impl AccountEntry {
+    /// Whether what it says still holds, and its user may call.
+    fn stands(&self) -> bool {
+        !self.disabled && !self.stale.load(Ordering::Acquire)
+    }
+}
+
 /// A session as the gate needs it.
 pub(crate) struct SessionEntry {
     pub caller: Arc<Caller>,
@@ -197,19 +204,38 @@ pub(crate) fn entry_of(
 
 impl Hub {
     /// The device that a token belongs to.
-    pub(crate) async fn device_by_token(&self, token: &[u8]) -> Result<Arc<DeviceEntry>> {
-        let (digest, entries) = (Digest::of(token), &self.0.entries);
-        if let Some(entry) = entries.tokens.get(&digest) {
+    pub(crate) async fn device_by_token(&self, token: &Digest) -> Result<Arc<DeviceEntry>> {
+        let entries = &self.0.entries;
+        if let Some(entry) = entries.tokens.get(token) {
             if entry.fresh() {
                 return Ok(entry);
             }
-            entries.tokens.invalidate(&digest);
+            entries.tokens.invalidate(token);
         }
         let load = || async {
-            let Some(id) = self.0.registry.device_by_token(&digest).await.told()? else { return Ok(None) };
+            let Some(id) = self.0.registry.device_by_token(token).await.told()? else { return Ok(None) };
             self.device_entry(id).await
         };
-        entries.tokens.get_or_load(&digest, load).await?.ok_or(Error::Unauthenticated)
+        entries.tokens.get_or_load(token, load).await?.ok_or(Error::Unauthenticated)
+    }
+
+    /// Whether a token is known to be this device's still. No: it has ended, or something else has changed.
+    pub(crate) fn token_stands(&self, token: &Digest, entry: &Arc<DeviceEntry>) -> bool {
+        let known = self.0.entries.tokens.get(token);
+        known.is_some_and(|known| Arc::ptr_eq(&known, entry) && known.fresh())
+    }
+
+    /// Whether a session is known to be this caller's still. No: it has ended, or something else has changed.
+    pub(crate) fn session_stands(&self, session: SessionId, caller: &Arc<Caller>) -> bool {
+        let known = self.0.entries.sessions.get(&session);
+        known.is_some_and(|known| Arc::ptr_eq(&known.caller, caller) && known.account.stands())
+    }
+
+    /// The same of an API key.
+    pub(crate) fn api_key_stands(&self, key: &Digest, caller: &Arc<Caller>) -> bool {
+        let user = self.0.entries.api_keys.get(key).map(|(_, user)| user);
+        let known = user.and_then(|user| self.0.entries.accounts.get(&user));
+        known.is_some_and(|known| Arc::ptr_eq(&known.caller, caller) && known.stands())
     }
 
     /// The entry of a device; none when there is no such device.

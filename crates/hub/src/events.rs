@@ -1,6 +1,6 @@
 //! Event history, and the stream of events as they are committed.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,21 +10,20 @@ use isobar_model::error::{Error, Result};
 use isobar_model::event::Event;
 use isobar_model::ids::{DeviceId, DeviceRef, EventId, OrganizationId};
 use isobar_model::page::{Depth, LIMIT_MAX, ListRequest, Page, PageRequest, TimeRange};
-use isobar_store::telemetry::HistoryQuery;
+use isobar_store::telemetry::{Following, HistoryQuery, Place, Shown, Told};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 
 use crate::error::Told as _;
-use crate::gate::{Credentials, Principal, Shown};
-use crate::live::LiveEvent;
-use crate::{Hub, TreeQuery, stopped};
+use crate::gate::{Credentials, Principal};
+use crate::{Hub, TreeQuery, gate, stopped};
 
-/// Between two looks whether a stream in which nothing happens may go on.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Between two looks whether a call in which nothing happens may go on.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// What a client names the event by that it had last.
+const LAST_EVENT_ID: &str = "header.Last-Event-ID";
 /// Events read from history at a time while a stream catches up.
 const CATCH_UP_EVENTS: usize = 500;
-/// Identifiers remembered so that no event is streamed twice; more than the live buffer holds.
-const STREAMED_MAX: usize = 16_384;
 
 /// Which part of a device's history is wanted.
 #[derive(Clone, Copy, Debug)]
@@ -69,14 +68,15 @@ impl Hub {
         found.filter(|event| event.received_at() >= self.history_begins()).ok_or(Error::Missing("event"))
     }
 
-    /// Events of the scope as they are committed; with `after`, first those of history that came after it.
-    /// The stream ends when the credentials would be refused, when the scope is out of reach, and when the hub stops.
+    /// Events of the scope in the order in which they become durable, each once; with `after`, from the one on that
+    /// followed it there. The stream ends when the credentials would be refused, when the scope is out of reach, when history
+    /// cannot be read, and when the hub stops. An error is its last word.
     pub async fn event_stream(
         &self,
         credentials: &Credentials<'_>,
         scope: StreamScope,
         after: Option<EventId>,
-    ) -> Result<impl Stream<Item = Arc<Event>> + Send + 'static + use<>> {
+    ) -> Result<impl Stream<Item = Result<Arc<Event>>> + Send + 'static + use<>> {
         let shown = self.shown(credentials)?;
         let (caller, _) = self.bearer(&shown).await?;
         let listens = match scope {
@@ -86,21 +86,38 @@ impl Hub {
             }
         };
         self.allow_listening(&caller, listens).await?;
-        let tail = Tail {
-            catching_up: after.is_some(),
-            cursor: after.unwrap_or_else(|| self.new_id()),
-            live: self.0.live.subscribe(),
-            stop: self.0.stop.subscribe(),
-            hub: self.clone(),
-            shown,
-            listens,
-            waiting: VecDeque::new(),
-            streamed: Streamed::default(),
+        let Following { from, told } = self.0.telemetry.follow();
+        let after = match after {
+            Some(after) => self.place_to_resume(after, from).await?,
+            None => from,
         };
-        Ok(futures::stream::unfold(tail, |mut tail| async move {
-            let event = tail.next().await?;
-            Some((event, tail))
+        let (hub, stop) = (self.clone(), self.0.stop.subscribe());
+        let (until, reached) = (from, after);
+        let tail = Tail { hub, shown, listens, told, stop, after, until, reached, waiting: VecDeque::new() };
+        Ok(futures::stream::unfold(Some(tail), |tail| async move {
+            let mut tail = tail?;
+            match tail.next().await {
+                Ok(event) => Some((Ok(event?), Some(tail))),
+                Err(error) => {
+                    tracing::debug!(%error, "an event stream ends");
+                    Some((Err(error), None))
+                }
+            }
         }))
+    }
+
+    /// The place after which a stream goes on whose client had this event last. What history no longer has cannot be
+    /// made up for; and an event that has not been yet is of another server, or of one that was set back.
+    async fn place_to_resume(&self, after: EventId, newest: Place) -> Result<Place> {
+        let begins = self.history_begins();
+        if after.minted_at() < begins {
+            return Err(Error::invalid(LAST_EVENT_ID, format!("is older than history, which begins at {begins}")));
+        }
+        let place = self.0.telemetry.history_place(after).await.told()?;
+        if place > newest {
+            return Err(Error::invalid(LAST_EVENT_ID, "is newer than all events of this server"));
+        }
+        Ok(place)
     }
 
     /// Whether the caller may hear what is listened to.
@@ -128,16 +145,24 @@ enum Listens {
 }
 
 impl Listens {
-    /// The next event that it listens to.
-    async fn hear(self, live: &mut broadcast::Receiver<LiveEvent>) -> std::result::Result<LiveEvent, RecvError> {
+    /// The next event that it listens to, and what it is of; none: something was not told. `after` goes along.
+    async fn hear(
+        self,
+        told: &mut broadcast::Receiver<Told>,
+        after: &mut Place,
+    ) -> std::result::Result<Option<(Arc<Event>, Arc<Shown>)>, RecvError> {
         loop {
-            let live = live.recv().await?;
-            let heard = match self {
-                Listens::Device(id) => live.event.device == id,
-                Listens::Beneath(organization) => live.lineage.contains(organization),
+            let Told::Event { place, event, of } = told.recv().await? else { return Ok(None) };
+            if place <= *after {
+                continue;
+            }
+            *after = place;
+            let is_heard = match self {
+                Listens::Device(id) => event.device == id,
+                Listens::Beneath(organization) => of.lineage.contains(organization),
             };
-            if heard {
-                return Ok(live);
+            if is_heard {
+                return Ok(Some((event, of)));
             }
         }
     }
@@ -147,80 +172,71 @@ impl Listens {
 struct Tail {
     hub: Hub,
     /// By what its caller was let in.
-    shown: Shown,
+    shown: gate::Shown,
     listens: Listens,
-    live: broadcast::Receiver<LiveEvent>,
+    told: broadcast::Receiver<Told>,
     stop: watch::Receiver<bool>,
-    /// The newest event streamed, or the moment the stream began.
-    cursor: EventId,
-    catching_up: bool,
-    waiting: VecDeque<Arc<Event>>,
-    streamed: Streamed,
+    /// Everything up to here was streamed, or is none of its business.
+    after: Place,
+    /// What is told comes after this.
+    until: Place,
+    /// Events of history that wait to be streamed, and the place up to which they are all.
+    waiting: VecDeque<(Place, Event)>,
+    reached: Place,
 }
 
 impl Tail {
-    async fn next(&mut self) -> Option<Arc<Event>> {
+    /// The next event; none when the hub stops.
+    async fn next(&mut self) -> Result<Option<Arc<Event>>> {
         loop {
             // Asked again each time: what the caller has shown, and its reach, may have ended while this waited.
             let caller = self.caller().await?;
-            if let Some(event) = self.waiting.pop_front() {
-                if self.streamed.first_time(event.id) {
-                    self.cursor = self.cursor.max(event.id);
-                    return Some(event);
-                }
-                continue;
+            if let Some((place, event)) = self.waiting.pop_front() {
+                self.after = place;
+                return Ok(Some(Arc::new(event)));
             }
-            if self.catching_up {
+            self.after = self.after.max(self.reached);
+            if self.after < self.until {
                 self.catch_up(&caller).await?;
                 continue;
             }
-            let received = tokio::select! {
-                received = self.listens.hear(&mut self.live) => received,
+            let heard = tokio::select! {
+                heard = self.listens.hear(&mut self.told, &mut self.after) => heard,
                 () = tokio::time::sleep(LOOK_EVERY) => continue,
-                () = stopped(&mut self.stop) => return None,
+                () = stopped(&mut self.stop) => return Ok(None),
             };
-            match received {
-                Ok(live) => {
-                    if self.caller().await?.reaches(&live.lineage) {
-                        self.waiting.push_back(live.event);
+            match heard {
+                Ok(Some((event, of))) => {
+                    if self.caller().await?.reaches(&of.lineage) {
+                        return Ok(Some(event));
                     }
                 }
-                Err(RecvError::Lagged(_)) => self.catching_up = true,
-                Err(RecvError::Closed) => return None,
+                Ok(None) | Err(RecvError::Lagged(_)) => self.follow_anew(),
+                Err(RecvError::Closed) => return Ok(None),
             }
         }
     }
 
-    /// The caller as it is now; none when it may no longer listen.
-    async fn caller(&self) -> Option<Arc<Caller>> {
-        let may = async {
-            let (caller, _) = self.hub.bearer(&self.shown).await?;
-            self.hub.allow_listening(&caller, self.listens).await?;
-            Ok::<_, Error>(caller)
-        };
-        may.await.inspect_err(|error| tracing::debug!(%error, "an event stream ends")).ok()
+    /// What was missed is in history.
+    fn follow_anew(&mut self) {
+        let Following { from, told } = self.hub.0.telemetry.follow();
+        (self.until, self.told) = (from, told);
     }
 
-    async fn catch_up(&mut self, caller: &Caller) -> Option<()> {
-        let devices = match self.passes(caller).await {
-            Ok(devices) => devices,
-            Err(error) => {
-                tracing::debug!(%error, "an event stream ends: its devices are out of reach");
-                return None;
-            }
-        };
-        let events = self.hub.0.telemetry.history_after(&devices, self.cursor, CATCH_UP_EVENTS).await;
-        match events {
-            Ok(events) => {
-                self.catching_up = events.len() == CATCH_UP_EVENTS;
-                self.waiting.extend(events.into_iter().map(Arc::new));
-                Some(())
-            }
-            Err(error) => {
-                tracing::warn!(%error, "an event stream ends: history cannot be read");
-                None
-            }
-        }
+    /// The caller as it is now, if it may still listen.
+    async fn caller(&self) -> Result<Arc<Caller>> {
+        let (caller, _) = self.hub.bearer(&self.shown).await?;
+        self.hub.allow_listening(&caller, self.listens).await?;
+        Ok(caller)
+    }
+
+    async fn catch_up(&mut self, caller: &Caller) -> Result<()> {
+        let devices = self.passes(caller).await?;
+        let (telemetry, limit) = (&self.hub.0.telemetry, CATCH_UP_EVENTS);
+        let stretch = telemetry.history_between(&devices, self.after, self.until, limit).await.told()?;
+        self.reached = stretch.until;
+        self.waiting.extend(stretch.events);
+        Ok(())
     }
 
     /// Passes for every device that the stream listens to.
@@ -253,28 +269,5 @@ impl Hub {
             }
             request.page.page += 1;
         }
-    }
-}
-
-/// The identifiers streamed last.
-#[derive(Default)]
-struct Streamed {
-    order: VecDeque<EventId>,
-    known: HashSet<EventId>,
-}
-
-impl Streamed {
-    /// Whether the event has not been streamed yet; from now on it has.
-    fn first_time(&mut self, id: EventId) -> bool {
-        if !self.known.insert(id) {
-            return false;
-        }
-        self.order.push_back(id);
-        if self.order.len() > STREAMED_MAX
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.known.remove(&oldest);
-        }
-        true
     }
 }

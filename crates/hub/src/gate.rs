@@ -116,6 +116,13 @@ pub(crate) enum Shown {
     ApiKey(Digest),
 }
 
+/// The same of a user or a device.
+#[derive(Clone)]
+pub(crate) enum Held {
+    Device(Digest),
+    User(Shown),
+}
+
 /// The rate windows.
 pub(crate) struct Rates {
     users: RateWindows<UserId>,
@@ -144,7 +151,7 @@ impl Hub {
         };
         match credentials.first() {
             Credential::DeviceToken(token) if devices => {
-                Ok(Principal::Device(DeviceSession(self.device_by_token(token).await?)))
+                Ok(Principal::Device(DeviceSession(self.device_by_token(&Digest::of(token)).await?)))
             }
             Credential::Jwt(_) if !jwts => Err(Error::Unauthenticated),
             _ => {
@@ -184,6 +191,35 @@ impl Hub {
             }
         };
         if disabled { Err(Error::Unauthenticated) } else { Ok((caller, key)) }
+    }
+
+    /// What a caller has shown who may wait for long, by which it was let in.
+    pub(crate) fn held(&self, credentials: &Credentials<'_>) -> Result<Held> {
+        match credentials.first() {
+            Credential::DeviceToken(token) => Ok(Held::Device(Digest::of(token))),
+            _ => self.shown(credentials).map(Held::User),
+        }
+    }
+
+    /// Who calls with it, if it is good at this moment.
+    pub(crate) async fn holder(&self, held: &Held) -> Result<Principal> {
+        match held {
+            Held::Device(token) => Ok(Principal::Device(DeviceSession(self.device_by_token(token).await?))),
+            Held::User(shown) => Ok(Principal::User(self.bearer(shown).await?.0)),
+        }
+    }
+
+    /// Whether all is known to be as it was when it was found out who calls. No: it may be otherwise, and must be found out
+    /// again. A change that was acknowledged is known here.
+    pub(crate) fn stands(&self, held: &Held, principal: &Principal) -> bool {
+        match (held, principal) {
+            (Held::Device(token), Principal::Device(session)) => self.token_stands(token, &session.0),
+            (Held::User(Shown::Jwt(claims)), Principal::User(caller)) => {
+                self.0.tokens.check(claims, self.0.clock.now()).is_ok() && self.session_stands(claims.sid, caller)
+            }
+            (Held::User(Shown::ApiKey(key)), Principal::User(caller)) => self.api_key_stands(key, caller),
+            _ => false,
+        }
     }
 
     /// Counts a call in the window of its user, its device, or its address. None: that limit is off.

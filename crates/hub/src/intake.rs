@@ -13,7 +13,9 @@ use isobar_model::ids::{DeviceId, DeviceRef, EventId, SettingId, UserId};
 use isobar_model::json::{Json, RawJson};
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
-use isobar_store::telemetry::{self, Begun, Commit, Idempotency, Memory, NewCloudEvent, NewEvent, NewValue, Ran};
+use isobar_store::telemetry::{
+    self, Begun, Commit, Idempotency, Memory, NewCloudEvent, NewEvent, NewValue, Ran, Shown,
+};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -23,7 +25,6 @@ use crate::device_notices::NoticeWork;
 use crate::entries::DeviceEntry;
 use crate::event_input::{check_accepted, check_idempotency_key, element_name, read_payload};
 use crate::gate::Principal;
-use crate::live::LiveEvent;
 use crate::outbox::{SettingWork, Work, not_committed};
 use crate::outgoing::CallWork;
 use crate::usage::hold_to_quota;
@@ -56,8 +57,6 @@ pub(crate) struct Aftermath {
     queued: bool,
     /// The runs went by an entry that no longer holds, and left nothing.
     pub outdated: bool,
-    /// The events to show to streams, when there are any.
-    shown: Vec<Event>,
 }
 
 impl Hub {
@@ -257,10 +256,16 @@ impl Hub {
         if bytes > 0 {
             self.0.usage.stores(entry, bytes);
         }
-        if self.0.live.has_streams() {
-            after.shown = commit.history.iter().map(|event| shown(entry, event)).collect();
-        }
+        self.show(entry, &mut commit);
         commit
+    }
+
+    /// What event streams are shown of a commit, when there are any.
+    fn show(&self, entry: &DeviceEntry, commit: &mut Commit) {
+        if self.0.telemetry.is_followed() {
+            let events = commit.history.iter().map(|event| Arc::new(shown(entry, event))).collect();
+            commit.shown = Some(Arc::new(Shown { lineage: entry.lineage.clone(), events }));
+        }
     }
 
     /// Turns the effects of a run into rows and into work for the outbox.
@@ -346,19 +351,17 @@ impl Hub {
         NewCloudEvent { id, element, payload, expires_at }
     }
 
-    pub(crate) fn tell(&self, entry: &DeviceEntry, after: &mut Aftermath) {
+    /// Tells who waits for what a commit has caused. Event streams are told by the store.
+    pub(crate) fn tell(&self, entry: &DeviceEntry, after: &Aftermath) {
         if after.has_work {
             self.0.outbox.wake();
         }
         if after.queued {
             self.0.live.ring(entry.device.key);
         }
-        for event in after.shown.drain(..) {
-            self.0.live.publish(LiveEvent { event: Arc::new(event), lineage: entry.lineage.clone() });
-        }
     }
 
-    /// Queues a cloud event that somebody sends through the API.
+    /// Queues a cloud event that somebody sends through the API. None: the entry no longer holds, and nothing happened.
     pub(crate) async fn queue_cloud_event(
         &self,
         pass: &CanWrite<DeviceRef>,
@@ -366,10 +369,15 @@ impl Hub {
         element: &str,
         payload: RawJson,
         idempotency_key: Option<&str>,
-    ) -> Result<EventId> {
+    ) -> Result<Option<EventId>> {
         let now = self.0.clock.now();
         let mut after = Aftermath { queued: true, ..Aftermath::default() };
         let mut work = |_: &dyn Memory| {
+            // In its turn: what comes after this and before the device is forgotten goes with it.
+            if !entry.fresh() {
+                after.outdated = true;
+                return Commit::default();
+            }
             let mut commit = Commit::default();
             let cloud_event = self.new_cloud_event(Arc::from(element), payload.clone(), None);
             let id = cloud_event.id;
@@ -380,15 +388,16 @@ impl Hub {
                 expires_at: now.plus_seconds(IDEMPOTENCY_SECONDS),
             });
             after.id = Some(id);
-            after.shown = commit.history.iter().map(|event| shown(entry, event)).collect();
+            self.show(entry, &mut commit);
             commit
         };
         let ran = self.0.telemetry.run(pass, idempotency_key, now, &mut work).await;
         match ran.map_err(crate::error::from_store)? {
-            Ran::Repeated(first) => Ok(first),
+            Ran::Repeated(first) => Ok(Some(first)),
+            Ran::Committed { .. } if after.outdated => Ok(None),
             Ran::Committed { .. } => {
-                self.tell(entry, &mut after);
-                after.id.ok_or_else(|| Error::internal("a run was committed that never ran"))
+                self.tell(entry, &after);
+                Ok(after.id)
             }
         }
     }

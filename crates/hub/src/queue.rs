@@ -15,7 +15,9 @@ use isobar_store::telemetry::QueueQuery;
 use crate::entries::DeviceEntry;
 use crate::error::Told as _;
 use crate::event_input::{check_idempotency_key, element_name, read_payload};
-use crate::gate::Principal;
+use crate::events::LOOK_EVERY;
+use crate::gate::{Credentials, Held, Principal};
+use crate::intake::RUNS_MAX;
 use crate::{Hub, stopped};
 
 /// What is read of a queue, and how.
@@ -32,40 +34,68 @@ pub struct QueueRead {
 }
 
 impl Hub {
-    /// Reads queued cloud events, oldest first. What is not peeked at is gone, durably, before this returns.
+    /// Reads queued cloud events, oldest first, for whoever `principal` is by `credentials`. What is not peeked at is gone,
+    /// durably, before this returns. A caller that waits is refused as soon as its credentials end, and nothing is taken
+    /// for one whose credentials have ended.
     pub async fn cloud_events(
         &self,
+        credentials: &Credentials<'_>,
         principal: &Principal,
         device: Option<&str>,
         read: QueueRead,
     ) -> Result<Vec<Event>> {
-        let (pass, _entry) = self.queue_device(principal, device, Action::CloudEventRead).await?;
-        let bell = self.0.live.queue_bell(pass.target().key);
+        let (held, mut principal) = (self.held(credentials)?, principal.clone());
+        let mut target = self.queue_device(&principal, device, Action::CloudEventRead).await?;
+        let bell = self.0.live.queue_bell(target.0.target().key);
         let mut stop = self.0.closing.subscribe();
         let waited = tokio::time::sleep(read.wait);
         tokio::pin!(waited);
+        let (mut is_over, mut overtaken) = (read.wait.is_zero(), 0);
         loop {
             let mut rung = std::pin::pin!(bell.notified());
             // From here on a ring is heard, so an event that comes during the look is not missed.
             rung.as_mut().enable();
-            let events = self.look(&pass, &read).await?;
-            if !events.is_empty() || read.wait.is_zero() {
-                return Ok(events);
+            match self.look(&held, &principal, target, &read).await? {
+                Some(events) if is_over || !events.is_empty() => return Ok(events),
+                Some(_) => {
+                    // The end of a device's token rings; that of a user's credentials is looked for.
+                    let look = async {
+                        match held {
+                            Held::User(_) => tokio::time::sleep(LOOK_EVERY).await,
+                            Held::Device(_) => std::future::pending().await,
+                        }
+                    };
+                    tokio::select! {
+                        () = rung => {}
+                        () = look => {}
+                        () = &mut waited => is_over = true,
+                        () = stopped(&mut stop) => return Ok(Vec::new()),
+                    }
+                }
+                None if overtaken == RUNS_MAX => return Err(Error::Busy),
+                None => overtaken += 1,
             }
-            tokio::select! {
-                () = rung => {}
-                () = &mut waited => return self.look(&pass, &read).await,
-                () = stopped(&mut stop) => return Ok(Vec::new()),
-            }
+            principal = self.holder(&held).await?;
+            target = self.queue_device(&principal, device, Action::CloudEventRead).await?;
         }
     }
 
-    async fn look(&self, pass: &CanWrite<DeviceRef>, read: &QueueRead) -> Result<Vec<Event>> {
+    /// What there is now. None: something has changed of the caller or the device, and nothing was taken.
+    async fn look(
+        &self,
+        held: &Held,
+        principal: &Principal,
+        (pass, entry): (CanWrite<DeviceRef>, Arc<DeviceEntry>),
+        read: &QueueRead,
+    ) -> Result<Option<Vec<Event>>> {
         let query = QueueQuery { element: read.element.clone(), page: read.page, now: self.0.clock.now() };
+        let (hub, held, principal) = (self.clone(), held.clone(), principal.clone());
+        let may = move || entry.fresh() && hub.stands(&held, &principal);
         if read.peek {
-            self.0.telemetry.queue_peek(&pass.reading(), query).await.told()
+            let events = self.0.telemetry.queue_peek(&pass.reading(), query).await.told()?;
+            Ok(may().then_some(events))
         } else {
-            self.0.telemetry.queue_take(pass, query).await.told()
+            self.0.telemetry.queue_take_while(&pass, query, Box::new(may)).await.told()
         }
     }
 
@@ -84,10 +114,17 @@ impl Hub {
         check_idempotency_key(idempotency_key, &mut faults);
         let payload = read_payload(&body, &mut faults);
         faults.end()?;
-        let (Some((pass, entry)), Some(element), Some((payload, _))) = (target, element, payload) else {
+        let (Some((pass, mut entry)), Some(element), Some((payload, _))) = (target, element, payload) else {
             return Err(Error::Busy);
         };
-        self.queue_cloud_event(&pass, &entry, element, payload, idempotency_key).await
+        for _ in 0..RUNS_MAX {
+            let sent = self.queue_cloud_event(&pass, &entry, element, payload.clone(), idempotency_key).await?;
+            if let Some(id) = sent {
+                return Ok(id);
+            }
+            entry = self.device_entry(entry.device.id).await?.ok_or(Error::Missing("device"))?;
+        }
+        Err(Error::Busy)
     }
 
     /// What is wrong with the parameters of a cloud event to be sent, whose body was found wrong already.

@@ -133,7 +133,7 @@ impl Hub {
         };
         let ran = self.0.telemetry.run(pass, None, self.0.clock.now(), &mut turn).await;
         ran.map_err(not_committed(self, entry.device.key, after.has_work))?;
-        self.tell(entry, &mut after);
+        self.tell(entry, &after);
         Ok(answer.filter(|_| !after.outdated))
     }
 }

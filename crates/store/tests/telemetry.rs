@@ -6,7 +6,7 @@ use isobar_store::error::StoreError;
 use isobar_store::suite::telemetry::given::{self, at, id, page, queued};
 use isobar_store::suite::telemetry::{self as suite};
 use isobar_store::telemetry::embedded::{Embedded, Options};
-use isobar_store::telemetry::{Commit, Idempotency, Ran, Telemetry, ValueQuery};
+use isobar_store::telemetry::{Commit, Idempotency, Place, Ran, Telemetry, ValueQuery};
 
 fn open(folder: &tempfile::TempDir) -> Embedded {
     Embedded::open(folder.path(), Options::default()).unwrap()
@@ -59,6 +59,38 @@ async fn what_was_acknowledged_is_there_after_reopening() {
             store.close().await.unwrap();
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn places_outlive_the_process_and_a_clock_that_steps_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let devices: Vec<_> = (0..4).map(|_| given::device()).collect();
+    let reading: Vec<_> = devices.iter().map(|device| device.reading()).collect();
+    let mut known = Vec::new();
+    for round in 1..=3 {
+        let store = open(&folder);
+        assert_eq!(given::between(&store, &reading, Place::first(), store.follow().from, 50).await, known);
+        // From one start to the next the clock steps back; and runs overtake each other.
+        given::side_by_side(&store, &devices, Some(1_000 - 100 * round), false).await;
+        let until = store.follow().from;
+        let found = given::between(&store, &reading, Place::first(), until, 50).await;
+        assert_eq!((&found[..known.len()], found.len()), (&known[..], 60 * round as usize));
+        let middle = store.history_place(found[found.len() / 2].1.id).await.unwrap();
+        assert_eq!(given::between(&store, &reading, middle, until, 7).await, found[found.len() / 2 + 1..]);
+        known = found;
+    }
+    // Nothing of it is left of a device that is forgotten.
+    let store = open(&folder);
+    assert_eq!(store.examine().await.unwrap().faults, [""; 0]);
+    for device in &devices {
+        store.forget(device).await.unwrap();
+    }
+    store.close().await.unwrap();
+    drop(store);
+    let families = rocksdb::DB::list_cf(&rocksdb::Options::default(), folder.path()).unwrap();
+    let db = rocksdb::DB::open_cf(&rocksdb::Options::default(), folder.path(), families).unwrap();
+    let timelines = db.iterator_cf(db.cf_handle("timeline").unwrap(), rocksdb::IteratorMode::Start);
+    assert_eq!(timelines.filter(|row| row.as_ref().unwrap().0[8] == 2).count(), 0);
 }
 
 #[tokio::test]

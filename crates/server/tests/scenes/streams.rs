@@ -70,6 +70,28 @@ async fn a_stream_resumes_after_the_event_it_had_last() {
 }
 
 #[tokio::test]
+async fn a_stream_that_cannot_resume_is_refused_in_words() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await.with_key().await;
+    let device = ana.creates_device("fridge").await;
+    let old = text(&device.posts("reading", json!(1)).await.created(), "id").to_owned();
+    let resumes = async |id: &str| {
+        app.send(ana.request(reqwest::Method::GET, "/v2/events/stream").header("last-event-id", id)).await
+    };
+    app.wait_seconds(15_778_476 + 1);
+    let new = text(&device.posts("reading", json!(2)).await.created(), "id").to_owned();
+    // History has lost what came after it, and this server, or this state of it, has never sent it.
+    for (id, why) in [(old.as_str(), "older"), ("7fffffff-ffff-7fff-bfff-ffffffffffff", "newer")] {
+        let answer = resumes(id).await;
+        assert!(answer.text.contains(why), "{answer:?}");
+        assert_eq!(answer.faults(), ["header.Last-Event-ID"]);
+    }
+    let mut stream = Stream::open(&ana, "", Some(&new)).await;
+    device.posts("reading", json!(3)).await.created();
+    assert_eq!(stream.next().await.data["payload"], 3);
+}
+
+#[tokio::test]
 async fn an_organization_hears_everything_beneath_it_and_nothing_beside_it() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;

@@ -8,6 +8,7 @@
 )]
 
 mod exports;
+mod follow;
 pub mod given;
 mod history;
 mod queue;
@@ -15,6 +16,7 @@ mod runs;
 mod values;
 
 pub use exports::*;
+pub use follow::*;
 pub use history::*;
 pub use queue::*;
 pub use runs::*;
@@ -48,6 +50,8 @@ pub async fn every_promise(t: &dyn crate::telemetry::Telemetry, queue_max: u64) 
     history_has_both_kinds_newest_first(t).await;
     history_of_others_is_not_shown(t).await;
     a_stream_resumes_after_an_event(t).await;
+    those_who_follow_are_told_what_history_has_in_its_order(t).await;
+    who_comes_between_is_sent_to_history(t).await;
     // Last: it forgets what is old, of every device.
     history_past_retention_is_gone(t).await;
 }

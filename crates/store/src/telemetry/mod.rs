@@ -9,6 +9,7 @@
 mod durable;
 pub mod embedded;
 mod examined;
+mod follow;
 mod query;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use smallvec::SmallVec;
 
 pub use durable::Durable;
 pub use examined::Examined;
+pub use follow::{Following, Place, Shown, Stretch, Told};
 pub use query::{Filter, FilterField, Operand, Operator, ValueChunk, ValueCursor, ValueQuery, ValueSort};
 
 use crate::error::Result;
@@ -44,6 +46,8 @@ pub struct Commit {
     pub outbox: Vec<Bytes>,
     /// Remember the event's id under this key, so that a repetition does nothing (until `expires_at`).
     pub idempotency: Option<Idempotency>,
+    /// What those who follow are shown of the history, when [`Telemetry::is_followed`] says that there are any.
+    pub shown: Option<Arc<Shown>>,
 }
 
 /// An event for the history.
@@ -250,13 +254,37 @@ pub trait Telemetry: Send + Sync + 'static {
     async fn history(&self, device: &CanRead<DeviceRef>, query: HistoryQuery) -> Result<Page<Event>>;
     /// One event of the device's history.
     async fn history_event(&self, device: &CanRead<DeviceRef>, id: EventId) -> Result<Option<Event>>;
-    /// At most `limit` events of any of these devices after `after`, oldest first.
-    async fn history_after(&self, devices: &[CanRead<DeviceRef>], after: EventId, limit: usize) -> Result<Vec<Event>>;
+    /// The place that an event has, or would have if it were there: see [`Place`].
+    async fn history_place(&self, id: EventId) -> Result<Place>;
+    /// At most `limit` events of any of these devices that became durable after one place and up to another, in the order
+    /// of their places; the stretch ends where the next one begins.
+    async fn history_between(
+        &self,
+        devices: &[CanRead<DeviceRef>],
+        after: Place,
+        until: Place,
+        limit: usize,
+    ) -> Result<Stretch>;
+    /// Whether anybody follows what becomes durable.
+    fn is_followed(&self) -> bool;
+    /// Follows what becomes durable from now on. Each event is told once it is, in the order of places, whoever waits
+    /// for it or does not; what came before is in history.
+    fn follow(&self) -> Following;
 
     /// Queued cloud events, oldest first; they stay.
     async fn queue_peek(&self, device: &CanRead<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>>;
     /// Queued cloud events, oldest first; they are gone, durably, before the answer. No two callers get the same one.
-    async fn queue_take(&self, device: &CanWrite<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>>;
+    async fn queue_take(&self, device: &CanWrite<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>> {
+        Ok(self.queue_take_while(device, query, Box::new(|| true)).await?.unwrap_or_default())
+    }
+    /// The same for a caller that may lose its right meanwhile: it is asked when nothing of the device can happen before
+    /// the events are taken. None: it said no, and nothing was taken.
+    async fn queue_take_while(
+        &self,
+        device: &CanWrite<DeviceRef>,
+        query: QueueQuery,
+        may: Box<dyn Fn() -> bool + Send>,
+    ) -> Result<Option<Vec<Event>>>;
     /// Removes one queued event. False: it is not there.
     async fn queue_delete(&self, device: &CanWrite<DeviceRef>, id: EventId) -> Result<bool>;
 

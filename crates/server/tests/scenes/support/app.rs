@@ -199,6 +199,11 @@ impl TestApp {
         &self.running.registry
     }
 
+    /// What no operation shows, because nobody can reach it any more.
+    pub fn telemetry(&self) -> &Embedded {
+        &self.running.telemetry
+    }
+
     /// A request that nothing is known of yet.
     pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         self.client.request(method, format!("http://{}{path}", self.address))

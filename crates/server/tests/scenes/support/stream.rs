@@ -26,7 +26,11 @@ pub struct Sent {
 impl Stream {
     /// Opens a stream; `after` is the event it had last.
     pub async fn open(person: &Person<'_>, query: &str, after: Option<&str>) -> Self {
-        let mut request = person.request(reqwest::Method::GET, &format!("/v2/events/stream{query}"));
+        Self::of(person.request(reqwest::Method::GET, &format!("/v2/events/stream{query}")), after).await
+    }
+
+    /// Opens the stream that a request asks for.
+    pub async fn of(mut request: reqwest::RequestBuilder, after: Option<&str>) -> Self {
         if let Some(id) = after {
             request = request.header("last-event-id", id);
         }

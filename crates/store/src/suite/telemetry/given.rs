@@ -1,19 +1,21 @@
 //! What a scene begins with.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use isobar_model::access::{self, CanRead, CanWrite};
+use futures::future::join_all;
+use isobar_model::access::{self, CanRead, CanWrite, Lineage};
 use isobar_model::event::{Event, EventType, StoredValue};
-use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, EventId};
+use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, EventId, OrganizationId};
 use isobar_model::json::RawJson;
 use isobar_model::page::{Page, PageRequest, TimeRange};
 use isobar_model::time::Timestamp;
 use uuid::Uuid;
 
 use crate::telemetry::{
-    Commit, HistoryQuery, NewCloudEvent, NewEvent, NewValue, QueueQuery, Ran, Telemetry, ValueQuery,
+    Commit, HistoryQuery, Memory, NewCloudEvent, NewEvent, NewValue, Place, QueueQuery, Ran, Shown, Telemetry,
+    ValueQuery,
 };
 
 /// When scenes begin: 2026-01-01T00:00:00Z.
@@ -137,6 +139,71 @@ pub fn all_history(request: PageRequest) -> HistoryQuery {
         not_before: Timestamp::default(),
         page: request,
     }
+}
+
+/// Runs of devices side by side, sixty of them; each is durable. Ids grow for each device, but not from one device to
+/// another, as those of runs do that take longer. They begin at a moment, or after those of earlier calls.
+pub async fn side_by_side(
+    t: &dyn Telemetry,
+    devices: &[CanWrite<DeviceRef>],
+    from_millis: Option<i64>,
+    is_shown: bool,
+) -> Vec<EventId> {
+    static MOMENTS: AtomicI64 = AtomicI64::new(10_000);
+    let from = from_millis.unwrap_or_else(|| MOMENTS.fetch_add(100, Ordering::Relaxed));
+    let counts: Vec<_> = devices.iter().map(|_| AtomicI64::new(0)).collect();
+    let runs = (0..60).map(async |number: usize| {
+        let index = number % devices.len();
+        let mut made = Vec::new();
+        let mut work = |_: &dyn Memory| {
+            let event = id(from + 3 * index as i64 + counts[index].fetch_add(1, Ordering::Relaxed));
+            made.push(event);
+            let mut commit = storing(event, &[]);
+            commit.shown = is_shown.then(|| shown(&devices[index], &commit));
+            commit
+        };
+        t.run(&devices[index], None, at(0), &mut work).await.unwrap();
+        made
+    });
+    join_all(runs).await.into_iter().flatten().collect()
+}
+
+/// Everything of these devices that became durable between two places, read in pieces.
+pub async fn between(
+    t: &dyn Telemetry,
+    devices: &[CanRead<DeviceRef>],
+    mut after: Place,
+    until: Place,
+    limit: usize,
+) -> Vec<(Place, Event)> {
+    let mut all = Vec::new();
+    while after < until {
+        let stretch = t.history_between(devices, after, until, limit).await.unwrap();
+        assert!(after < stretch.until && stretch.until <= until && stretch.events.len() <= limit);
+        assert!(stretch.events.iter().all(|(place, _)| after < *place && *place <= stretch.until));
+        all.extend(stretch.events);
+        after = stretch.until;
+    }
+    all
+}
+
+/// The ids of events at their places.
+pub fn ids(found: &[(Place, Event)]) -> Vec<EventId> {
+    found.iter().map(|(_, event)| event.id).collect()
+}
+
+/// What is shown of a commit of a device.
+pub fn shown(device: &CanWrite<DeviceRef>, commit: &Commit) -> Arc<Shown> {
+    let event = |event: &NewEvent| Event {
+        id: event.id,
+        kind: event.kind,
+        device: device.target().id,
+        element: Arc::clone(&event.element),
+        payload: event.payload.clone(),
+        errors: event.errors.clone(),
+    };
+    let events = commit.history.iter().map(|each| Arc::new(event(each))).collect();
+    Arc::new(Shown { lineage: Lineage::new([], OrganizationId(Uuid::nil())), events })
 }
 
 /// Payloads of events.

@@ -68,27 +68,34 @@ pub async fn history_of_others_is_not_shown(t: &dyn Telemetry) {
     assert_eq!(given::history(t, &other.reading()).await.total, 0);
 }
 
-/// What came after an event, oldest first, of few devices as of many.
+/// What became durable after an event, in that order, of few devices as of many, whole and piece by piece.
 pub async fn a_stream_resumes_after_an_event(t: &dyn Telemetry) {
-    let ((first, ids), (second, _)) = (mixed(t).await, mixed(t).await);
+    let from = t.follow().from;
+    let ((first, ids), (second, more)) = (mixed(t).await, mixed(t).await);
+    let until = t.follow().from;
     let others = (0..400).map(|_| given::device());
     let few = vec![first.reading(), second.reading()];
     let many: Vec<_> = few.iter().cloned().chain(others.map(|device| device.reading())).collect();
+    let all: Vec<EventId> = ids.iter().chain(&more).copied().collect();
     for devices in [&few, &many] {
-        let found = t.history_after(devices, ids[4], 1_000).await.unwrap();
-        assert_eq!(found.iter().filter(|event| event.device == first.target().id).count(), 55);
-        assert!(found.is_sorted_by_key(|event| event.id));
-        assert!(found.iter().all(|event| event.id > ids[4]));
-        let start = t.history_after(devices, ids[4], 10).await.unwrap();
-        assert_eq!(start, found[..10]);
-        assert!(t.history_after(devices, id(1_000), 10).await.unwrap().is_empty());
+        for limit in [1, 7, 1_000] {
+            let found = given::between(t, devices, from, until, limit).await;
+            assert_eq!(given::ids(&found), all, "limit {limit}");
+            assert!(found.is_sorted_by(|left, right| left.0 < right.0));
+        }
+        let after = t.history_place(ids[4]).await.unwrap();
+        assert_eq!(given::ids(&given::between(t, devices, after, until, 10).await), all[5..]);
+        let before = t.history_place(more[10]).await.unwrap();
+        assert_eq!(given::ids(&given::between(t, devices, after, before, 10).await), all[5..=70]);
+        assert!(given::between(t, devices, until, until, 10).await.is_empty());
     }
-    assert_eq!(t.history_after(&few[..1], ids[57], 10).await.unwrap().len(), 2);
-    assert!(t.history_after(&[], ids[0], 10).await.unwrap().is_empty());
+    assert_eq!(given::ids(&given::between(t, &few[..1], from, until, 10).await), ids);
+    assert!(given::between(t, &[], from, until, 10).await.is_empty());
 }
 
 /// What retention forgot is nowhere; the rest keeps its totals; values stay.
 pub async fn history_past_retention_is_gone(t: &dyn Telemetry) {
+    let from = t.follow().from;
     let (device, ids) = mixed(t).await;
     given::store(t, &device, 20, "log", "1").await;
     t.retain(at(10)).await.unwrap();
@@ -98,7 +105,7 @@ pub async fn history_past_retention_is_gone(t: &dyn Telemetry) {
     assert_eq!((left.total, left.items.len()), (31, 31));
     assert!(t.history_event(&reading, ids[29]).await.unwrap().is_none());
     assert!(t.history_event(&reading, ids[30]).await.unwrap().is_some());
-    let after = t.history_after(std::slice::from_ref(&reading), ids[0], 1_000).await.unwrap();
+    let after = given::between(t, std::slice::from_ref(&reading), from, t.follow().from, 1_000).await;
     assert_eq!(after.len(), 31);
     assert_eq!(given::texts(t, &device, "log", crate::telemetry::ValueQuery::default()).await.1, 1);
     let both = t.history(&reading, all_history(page(1, 10))).await.unwrap();

@@ -168,6 +168,8 @@ impl DeviceState {
 
     /// Takes in what a run returned and writes its rows. Answers how many queued events were dropped.
     pub fn apply(&mut self, device: u64, commit: &Commit, limits: &Limits<'_>, rows: &mut Rows) -> u32 {
+        rows.has_events = !commit.history.is_empty();
+        rows.shown.clone_from(&commit.shown);
         for event in &commit.history {
             let timeline = &mut self.timelines[usize::from(keys::kind_byte(event.kind))];
             timeline.order = next_order(timeline.order, event.id);

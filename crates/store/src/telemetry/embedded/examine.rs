@@ -143,6 +143,9 @@ impl Examination {
         }
         self.devices.insert(device);
         let (id, order) = read_timeline(value)?;
+        if kind == keys::KIND_LATE {
+            return Ok(None);
+        }
         if keys::order_of(id) >= self.cutoff {
             *self.missing.entry(device).or_default() += 1;
         }

@@ -6,33 +6,26 @@ use isobar_model::event::Event;
 use isobar_model::ids::{DeviceRef, EventId};
 use isobar_model::page::{Page, PageRequest, TimeRange};
 use isobar_model::time::Timestamp;
-use rocksdb::ReadOptions;
-use rustc_hash::FxHashMap;
 
 use super::keys::{self, Family, Order};
-use super::load::{self, current};
+use super::load;
 use super::rows::{event_device, failed, read_event, read_timeline};
 use super::seek::Track;
 use super::values::{orders, slice};
-use super::{Cancel, Core, engine};
+use super::{Core, engine};
 use crate::error::Result;
 use crate::telemetry::HistoryQuery;
 
-/// Up to so many devices are asked one by one for what came after an event; for more the whole history is read from there.
-const TIMELINES_MAX: usize = 256;
-/// Events between two looks at whether the caller is still there.
-const STEP: usize = 1_024;
-
 /// A part of a timeline.
-struct Part<'a> {
+pub(super) struct Part<'a> {
     kind: u8,
-    track: Track<'a>,
-    within: Range<u64>,
+    pub track: Track<'a>,
+    pub within: Range<u64>,
 }
 
 impl<'a> Part<'a> {
     /// The part of a device's timeline within a range of time.
-    fn of(core: &'a Core, device: u64, kind: u8, range: Range<Order>) -> Result<Self> {
+    pub fn of(core: &'a Core, device: u64, kind: u8, range: Range<Order>) -> Result<Self> {
         let (from, to) = (keys::timeline(device, kind, 0), keys::timeline(device, kind + 1, 0));
         let mut track = Track {
             rows: load::rows(&core.db, Family::Timeline, &from, &to)?,
@@ -105,7 +98,7 @@ fn split(left: &mut Part<'_>, right: &mut Part<'_>, skipped: u64) -> Result<u64>
 }
 
 /// The range of time that is shown.
-fn shown(core: &Core, range: TimeRange, not_before: Timestamp) -> Range<Order> {
+pub(super) fn shown(core: &Core, range: TimeRange, not_before: Timestamp) -> Range<Order> {
     let cutoff = Timestamp::from_millis(core.cutoffs.history.load(std::sync::atomic::Ordering::Acquire));
     let range = orders(range);
     range.start.max(keys::order_at(not_before)).max(keys::order_at(cutoff))..range.end
@@ -163,7 +156,7 @@ pub fn event(core: &Core, device: DeviceRef, id: EventId) -> Result<Option<Event
 }
 
 /// Whether an event still stands in its timeline.
-fn stands(core: &Core, device: u64, value: &[u8], id: EventId) -> Result<bool> {
+pub(super) fn stands(core: &Core, device: u64, value: &[u8], id: EventId) -> Result<bool> {
     let kind = value.first().copied().unwrap_or_default();
     let mut part = Part::of(core, device, kind, keys::order_of(id)..Order::MAX)?;
     let mut found = false;
@@ -172,68 +165,4 @@ fn stands(core: &Core, device: u64, value: &[u8], id: EventId) -> Result<bool> {
         Ok(false)
     })?;
     Ok(found)
-}
-
-/// At most `limit` events of these devices after one, oldest first.
-pub fn after(core: &Core, devices: &[DeviceRef], after: EventId, limit: usize, cancel: &Cancel) -> Result<Vec<Event>> {
-    let range = shown(core, TimeRange::default(), Timestamp::default());
-    let range = range.start.max(keys::order_of(after).saturating_add(1))..range.end;
-    if devices.len() > TIMELINES_MAX {
-        return scan(core, devices, range, limit, cancel);
-    }
-    let mut found: Vec<(Order, u8, usize, EventId)> = Vec::new();
-    for (index, device) in devices.iter().enumerate() {
-        cancel.check()?;
-        for kind in 0..2 {
-            let mut part = Part::of(core, device.key.0, kind, range.clone())?;
-            let within = part.within.start..part.within.end.min(part.within.start.saturating_add(limit as u64));
-            if !within.is_empty() {
-                part.track.read(within, |_, value| {
-                    let (id, order) = read_timeline(value)?;
-                    found.push((order, kind, index, id));
-                    Ok(true)
-                })?;
-            }
-        }
-        if found.len() > limit.saturating_mul(4) {
-            found.sort_unstable();
-            found.truncate(limit);
-        }
-    }
-    found.sort_unstable();
-    found.truncate(limit);
-    let mut events = Vec::with_capacity(found.len());
-    for (_, _, index, id) in found {
-        events.extend(fetch(core, devices[index], std::iter::once(id))?);
-    }
-    Ok(events)
-}
-
-/// Reads the whole history from a place in time, for what is of these devices.
-fn scan(core: &Core, devices: &[DeviceRef], range: Range<Order>, limit: usize, cancel: &Cancel) -> Result<Vec<Event>> {
-    let devices: FxHashMap<u64, DeviceRef> = devices.iter().map(|device| (device.key.0, *device)).collect();
-    let mut options = ReadOptions::default();
-    options.fill_cache(false);
-    let mut rows =
-        load::rows_with(&core.db, Family::History, &range.start.to_be_bytes(), &range.end.to_be_bytes(), options)?;
-    rows.seek_to_first();
-    let (mut events, mut seen) = (Vec::new(), 0_usize);
-    while events.len() < limit
-        && let Some((key, value)) = current(&rows)?
-    {
-        seen += 1;
-        if seen.is_multiple_of(STEP) {
-            cancel.check()?;
-        }
-        if let Some(device) = devices.get(&event_device(value)?) {
-            let id: [u8; 16] = key.try_into().map_err(|_| super::rows::damaged("an event's key is too short"))?;
-            let id = EventId::from_bytes(id);
-            let forgotten = core.reclaim.floors(device.key.0) != [0, 0] && !stands(core, device.key.0, value, id)?;
-            if !forgotten {
-                events.push(read_event(device.id, id, value)?);
-            }
-        }
-        rows.next();
-    }
-    Ok(events)
 }

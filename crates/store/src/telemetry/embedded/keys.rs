@@ -5,10 +5,13 @@
 //! | default  | `format`                                 | version u32                                               |
 //! |          | `series`, `outbox`                       | the next free series number, outbox number: u64           |
 //! |          | `cutoff`                                 | history before this millisecond is forgotten: i64         |
+//! |          | `newest`                                 | the newest event's id 16, the number of the last late u64 |
+//! |          | `l` event id 16                          | a late event: the newest before it 16, its number u64     |
 //! |          | `gs` series u64                          | a deleted series, to be reclaimed: its bytes u64          |
 //! |          | `gd` device u64                          | a forgotten device: its timelines' floors, 2 x u64        |
 //! | history  | event id 16                              | kind u8, device u64, element u16+n, errors u32+n, payload |
 //! | timeline | device u64, kind u8, sequence u64        | event id 16 [order 16]                                    |
+//! |          | device u64, 2, number u64                | a late event: its id 16, the newest before it 16          |
 //! | values   | series u64, sequence u64                 | value id 16 [0x00, order 16] payload                      |
 //! | state    | device u64, 1, element                   | a series record                                           |
 //! |          | device u64, 2, element                   | the element's state                                       |
@@ -21,6 +24,10 @@
 //!
 //! Sequences of a timeline and of a series are dense, so counting is subtracting. Timelines lose their oldest rows to
 //! retention, one by one and in any order; a series loses none, but goes as a whole, and its number never comes again.
+//!
+//! A *late* event became durable after one with a larger id: runs overtake each other. Events are followed in the order in
+//! which they became durable, and a late one is looked for behind the newest event that was there before it. Late events
+//! are numbered through; the order of those rows grows with their numbers, but not strictly, and numbers have gaps.
 //!
 //! The *order* of a row is its place in time: its id, or the order before it plus one when ids do not grow (a clock that
 //! stepped back across a restart). It strictly grows along a timeline and a series, so time is found by bisection. It is
@@ -81,6 +88,12 @@ pub const META_SERIES: &[u8] = b"series";
 pub const META_OUTBOX: &[u8] = b"outbox";
 /// Key of the moment before which history is forgotten.
 pub const META_CUTOFF: &[u8] = b"cutoff";
+/// Key of the newest event and of the number of the last late one.
+pub const META_NEWEST: &[u8] = b"newest";
+/// Prefix of late events.
+pub const LATE: u8 = b'l';
+/// The kind under which a device's late events stand in its timeline once more, by their numbers.
+pub const KIND_LATE: u8 = 2;
 /// Prefix of deleted series.
 pub const GARBAGE_SERIES: [u8; 2] = *b"gs";
 /// Prefix of forgotten devices.
@@ -162,6 +175,13 @@ pub fn garbage(prefix: [u8; 2], number: u64) -> [u8; 10] {
     let mut key = [0; 10];
     key[..2].copy_from_slice(&prefix);
     key[2..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// A row that says of an event that it is late; with the first bytes of an id, where those of such ids begin.
+pub fn late(id: &[u8; 16]) -> [u8; 17] {
+    let mut key = [LATE; 17];
+    key[1..].copy_from_slice(id);
     key
 }
 

@@ -5,15 +5,18 @@
 //! in memory. [`keys`] is the byte layout, [`writer`] the group commit.
 
 mod cache;
+mod catch_up;
 mod device;
 mod engine;
 mod examine;
 mod export;
+mod followers;
 mod gathered;
 mod history;
 mod keys;
 mod live;
 mod load;
+mod places;
 mod queue;
 mod reclaim;
 mod replay;
@@ -46,8 +49,8 @@ use self::reclaim::Reclaim;
 use self::rows::{Parts, Rows, damaged, failed};
 use self::writer::{Permit, Shared, Writer};
 use super::{
-    Begun, Commit, Examined, HistoryQuery, Memory, OutboxEntry, QueueQuery, Series, Telemetry, ValueChunk, ValueCursor,
-    ValueQuery,
+    Begun, Commit, Examined, Following, HistoryQuery, Memory, OutboxEntry, Place, QueueQuery, Series, Stretch,
+    Telemetry, ValueChunk, ValueCursor, ValueQuery,
 };
 use crate::error::{Result, StoreError};
 
@@ -125,9 +128,10 @@ impl Embedded {
         let db = Arc::new(engine::open(path, &options, &cutoffs)?);
         let series = engine::meta(&db, keys::META_SERIES)?.unwrap_or(1);
         let outbox = engine::meta(&db, keys::META_OUTBOX)?.unwrap_or(1);
-        let shared = Arc::new(Shared::new(series, outbox));
+        let place = catch_up::newest(&db)?;
+        let shared = Arc::new(Shared::new(series, outbox, place));
         let reclaim = Arc::new(Reclaim::load(&db)?);
-        let writer = Writer::start(&db, &shared, outbox)?;
+        let writer = Writer::start(&db, &shared, outbox, place)?;
         let worker = reclaim::Worker::start(&db, &shared, &reclaim)?;
         let devices = Devices::new(options.device_bytes);
         let core = Arc::new(Core { db, shared, devices, cutoffs, reclaim, options });
@@ -356,17 +360,40 @@ impl Telemetry for Embedded {
         self.reading(move |core, _| history::event(core, device, id)).await
     }
 
-    async fn history_after(&self, devices: &[CanRead<DeviceRef>], after: EventId, limit: usize) -> Result<Vec<Event>> {
+    async fn history_place(&self, id: EventId) -> Result<Place> {
+        self.reading(move |core, _| catch_up::place(&core.db, id)).await
+    }
+
+    async fn history_between(
+        &self,
+        devices: &[CanRead<DeviceRef>],
+        after: Place,
+        until: Place,
+        limit: usize,
+    ) -> Result<Stretch> {
         let devices: Vec<_> = devices.iter().map(|device| *device.target()).collect();
-        self.reading(move |core, cancel| history::after(core, &devices, after, limit, cancel)).await
+        self.reading(move |core, cancel| catch_up::between(core, &devices, after..until, limit, cancel)).await
+    }
+
+    fn is_followed(&self) -> bool {
+        self.core.shared.followers.is_any()
+    }
+
+    fn follow(&self) -> Following {
+        self.core.shared.follow()
     }
 
     async fn queue_peek(&self, device: &CanRead<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>> {
         self.peek_queue(*device.target(), query).await
     }
 
-    async fn queue_take(&self, device: &CanWrite<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>> {
-        self.take_from_queue(*device.target(), query).await
+    async fn queue_take_while(
+        &self,
+        device: &CanWrite<DeviceRef>,
+        query: QueueQuery,
+        may: Box<dyn Fn() -> bool + Send>,
+    ) -> Result<Option<Vec<Event>>> {
+        self.take_from_queue(*device.target(), query, may).await
     }
 
     async fn queue_delete(&self, device: &CanWrite<DeviceRef>, id: EventId) -> Result<bool> {

@@ -101,23 +101,32 @@ impl Embedded {
     }
 
     /// Reads and removes; expired events on the way are removed too.
-    pub(super) async fn take_from_queue(&self, device: DeviceRef, query: QueueQuery) -> Result<Vec<Event>> {
-        let Some(mut held) = self.hold_queue(device.key).await? else { return Ok(Vec::new()) };
+    pub(super) async fn take_from_queue(
+        &self,
+        device: DeviceRef,
+        query: QueueQuery,
+        may: Box<dyn Fn() -> bool + Send>,
+    ) -> Result<Option<Vec<Event>>> {
+        let Some(mut held) = self.hold_queue(device.key).await? else { return Ok(may().then(Vec::new)) };
         let take = move |core: &Core, cancel: &Cancel| {
+            // What is queued once the right has ended comes after this device is let go.
+            if !may() {
+                return Ok((None, None));
+            }
             let span = settled(core, &held)?;
             let found = find(core, device, span, &query, cancel)?;
             let gone = found.sequences.iter().chain(&found.expired).copied();
             if gone.clone().next().is_none() {
-                return Ok((found.events, None));
+                return Ok((Some(found.events), None));
             }
             // Nothing is taken for a reader who has gone.
             cancel.check()?;
             let sent = remove(core, &mut held, device.key, gone)?;
-            Ok((found.events, Some(sent)))
+            Ok((Some(found.events), Some(sent)))
         };
         let (events, sent) = self.reading(take).await?;
         if let Some(sent) = sent
-            && !events.is_empty()
+            && events.as_ref().is_some_and(|events| !events.is_empty())
         {
             sent.durable.await?;
         }

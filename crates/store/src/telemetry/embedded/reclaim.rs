@@ -262,6 +262,7 @@ pub fn retain(core: &Core, not_before: Timestamp) -> Result<()> {
     let mut batch = WriteBatch::default();
     batch.put_cf(meta, keys::META_CUTOFF, not_before.millis().to_be_bytes());
     batch.delete_range_cf(history, from, to);
+    batch.delete_range_cf(meta, keys::late(&from), keys::late(&to));
     core.db.write(batch).map_err(failed)?;
     core.db.delete_file_in_range_cf(history, from, to).map_err(failed)?;
     core.db.flush_cf(history).map_err(failed)

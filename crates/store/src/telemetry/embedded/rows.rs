@@ -11,7 +11,7 @@ use isobar_model::time::Timestamp;
 
 use super::keys::{self, Family, Order};
 use crate::error::{Result, StoreError};
-use crate::telemetry::{NewCloudEvent, NewEvent};
+use crate::telemetry::{NewCloudEvent, NewEvent, Shown};
 
 /// What happens to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,9 @@ pub struct Rows {
     pub outbox: u32,
     /// Whether a series is created: the writer keeps the counter.
     pub creates: bool,
+    /// Whether there are events of the history among them, and what those who follow are shown of them.
+    pub has_events: bool,
+    pub shown: Option<Arc<Shown>>,
 }
 
 /// Bytes before the key of a row.
@@ -57,6 +60,13 @@ pub struct Row<'a> {
     pub key: &'a [u8],
     /// Its value.
     pub value: &'a [u8],
+}
+
+impl Row<'_> {
+    /// Whether an event of the history is written.
+    pub fn is_event(&self) -> bool {
+        self.family == Family::History as u8 && self.change == Change::Put
+    }
 }
 
 impl Rows {

@@ -46,6 +46,8 @@ impl Embedded {
         for family in [Family::State, Family::Queue] {
             rows.delete_range(family, &device.0.to_be_bytes(), &keys::after(device.0));
         }
+        let late = |kind: u8| keys::timeline(device.0, kind, 0);
+        rows.delete_range(Family::Timeline, &late(keys::KIND_LATE), &late(keys::KIND_LATE + 1));
         state.series.iter().for_each(|series| bury(device.0, series, &mut rows));
         rows.put(
             Family::Meta,

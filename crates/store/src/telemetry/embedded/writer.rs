@@ -12,15 +12,18 @@ use std::time::{Duration, Instant};
 use isobar_threads::let_others_finish;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rocksdb::{DB, WriteBatch, WriteOptions};
+use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use super::engine;
+use super::followers::Followers;
 use super::gathered::{CommitRows, Gathered};
 use super::keys::{self, Family};
+use super::places::Placed;
 use super::rows::{Change, Rows};
 use crate::error::{Result, StoreError};
-use crate::telemetry::Durable;
 use crate::telemetry::durable::Tickets;
+use crate::telemetry::{Durable, Following, Place};
 
 /// Commits that may wait; more are refused.
 pub const WAITING_COMMITS_MAX: usize = 16_384;
@@ -72,6 +75,8 @@ pub struct Shared {
     applied_more: Condvar,
     /// Which tickets' rows are durable.
     tickets: Arc<Tickets>,
+    /// Who is shown events once they are durable.
+    pub followers: Followers,
     /// Outbox numbers below this one are durable.
     outbox_durable: AtomicU64,
     /// The next free series number.
@@ -93,7 +98,7 @@ pub struct Sent {
 
 impl Shared {
     /// A writer's shared part, with the counters as the database has them.
-    pub fn new(series: u64, outbox: u64) -> Self {
+    pub fn new(series: u64, outbox: u64, place: Place) -> Self {
         Self {
             waiting: Mutex::default(),
             wake: Condvar::new(),
@@ -101,6 +106,7 @@ impl Shared {
             applied: Mutex::new(0),
             applied_more: Condvar::new(),
             tickets: Arc::default(),
+            followers: Followers::new(place),
             outbox_durable: AtomicU64::new(outbox),
             series: AtomicU64::new(series),
             failed: AtomicBool::new(false),
@@ -141,6 +147,13 @@ impl Shared {
     /// A number for a new series.
     pub fn new_series(&self) -> u64 {
         self.series.fetch_add(1, Ordering::AcqRel)
+    }
+
+    /// Somebody follows events as they become durable.
+    pub fn follow(&self) -> Following {
+        // No commit is sent meanwhile: each is told of or known to be missed.
+        let waiting = self.waiting.lock();
+        self.followers.follow(waiting.tickets)
     }
 
     /// Waits on this thread until the rows of a ticket can be read.
@@ -210,6 +223,9 @@ impl Permit<'_> {
         let ticket = waiting.tickets;
         if !waiting.closed {
             waiting.gathered.push(rows);
+            if rows.has_events && shared.followers.is_any() {
+                shared.followers.expect(ticket, rows.shown.clone());
+            }
             // The writer takes over the reservation.
             std::mem::forget(self);
             if waiting.gathered.commits().len() >= COMMITS_WAKE {
@@ -232,6 +248,7 @@ impl Drop for Permit<'_> {
 struct Applied {
     ticket: u64,
     outbox: u64,
+    placed: Placed,
 }
 
 /// The two threads.
@@ -242,9 +259,9 @@ pub struct Writer {
 
 impl Writer {
     /// Starts them.
-    pub fn start(db: &Arc<DB>, shared: &Arc<Shared>, outbox: u64) -> Result<Self> {
+    pub fn start(db: &Arc<DB>, shared: &Arc<Shared>, outbox: u64, place: Place) -> Result<Self> {
         let (applied, to_sync) = sync_channel(UNSYNCED_BATCHES_MAX);
-        let writing = Writing { db: db.clone(), shared: shared.clone(), applied, outbox, ticket: 0 };
+        let writing = Writing { db: db.clone(), shared: shared.clone(), applied, outbox, ticket: 0, place };
         let (db, syncing) = (db.clone(), shared.clone());
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(StoreError::unavailable)
@@ -277,10 +294,12 @@ struct Writing {
     /// The next free outbox number.
     outbox: u64,
     ticket: u64,
+    /// The place that the events written so far end at.
+    place: Place,
 }
 
 /// A row of a batch: family, first bytes of the key, position among the batch's rows.
-type Place = (u8, u64, u32);
+type Spot = (u8, u64, u32);
 
 impl Writing {
     fn run(mut self) {
@@ -325,7 +344,7 @@ impl Writing {
     ) -> std::result::Result<(), String> {
         self.shared.reserved.fetch_sub(commits.len(), Ordering::AcqRel);
         metrics::histogram!("isobar_telemetry_batch_commits").record(commits.len() as f64);
-        let batch = self.batch(gathered, commits).map_err(|error| error.to_string())?;
+        let (batch, placed) = self.batch(gathered, commits).map_err(|error| error.to_string())?;
         let start = Instant::now();
         self.db.write_opt(batch, options).map_err(rocksdb::Error::into_string)?;
         if start.elapsed() > STALL {
@@ -334,12 +353,13 @@ impl Writing {
         self.ticket += commits.len() as u64;
         *self.shared.applied.lock() = self.ticket;
         self.shared.applied_more.notify_all();
-        let applied = Applied { ticket: self.ticket, outbox: self.outbox };
+        self.place = placed.end;
+        let applied = Applied { ticket: self.ticket, outbox: self.outbox, placed };
         self.applied.send(applied).map_err(|_| "the syncing thread ended".to_owned())
     }
 
     /// One batch of all rows. Sorted: neighbours are then inserted next to each other, which is faster.
-    fn batch(&mut self, gathered: &Gathered, commits: &[CommitRows]) -> Result<WriteBatch> {
+    fn batch(&mut self, gathered: &Gathered, commits: &[CommitRows]) -> Result<(WriteBatch, Placed)> {
         let outbox_count: u32 = commits.iter().map(|commit| commit.outbox).sum();
         let numbers: Vec<[u8; 8]> =
             (self.outbox..self.outbox + u64::from(outbox_count)).map(u64::to_be_bytes).collect();
@@ -354,17 +374,21 @@ impl Writing {
         let bytes: usize = commits.iter().map(CommitRows::size).sum();
         let mut batch = WriteBatch::with_capacity_bytes(bytes + rows.len() * 4 + 64);
         let families = engine::families(&self.db)?;
-        let mut places: Vec<Place> = Vec::with_capacity(rows.len());
+        let mut spots: Vec<Spot> = Vec::with_capacity(rows.len());
+        let mut placed = Placed::after(self.place);
         let mut from = 0;
         // A range's removal stays where it is among the other rows.
         for part in rows.split_inclusive(|row| row.change == Change::DeleteRange) {
-            places.clear();
-            places.extend(part.iter().enumerate().map(|(at, row)| {
+            spots.clear();
+            spots.extend(part.iter().enumerate().map(|(at, row)| {
                 let last = row.change == Change::DeleteRange;
                 (if last { u8::MAX } else { row.family }, prefix(row.key), (from + at) as u32)
             }));
-            places.sort_unstable();
-            for (_, _, at) in &places {
+            spots.sort_unstable();
+            // Before the rows of the part: a range's removal, which is its last, is for those of late events too.
+            let events = spots.iter().map(|(.., at)| &rows[*at as usize]).filter(|row| row.is_event());
+            placed.take(events, &families, &mut batch)?;
+            for (_, _, at) in &spots {
                 let row = &rows[*at as usize];
                 let family = families[usize::from(row.family)];
                 match row.change {
@@ -384,7 +408,8 @@ impl Writing {
             // At or above every number in this batch, for they were drawn before it was sent.
             batch.put_cf(meta, keys::META_SERIES, self.shared.series.load(Ordering::Acquire).to_be_bytes());
         }
-        Ok(batch)
+        placed.finish(&families, &mut batch);
+        Ok((batch, placed))
     }
 }
 
@@ -406,7 +431,9 @@ fn prefix(key: &[u8]) -> u64 {
 fn sync(db: &DB, shared: &Shared, applied: &Receiver<Applied>) {
     let_others_finish();
     while let Ok(first) = applied.recv() {
-        let newest = applied.try_iter().last().unwrap_or(first);
+        let mut batches = SmallVec::<[Applied; UNSYNCED_BATCHES_MAX + 1]>::new();
+        batches.push(first);
+        batches.extend(applied.try_iter());
         let start = Instant::now();
         if let Err(error) = db.flush_wal(true) {
             return shared.fail(&error.into_string());
@@ -415,7 +442,12 @@ fn sync(db: &DB, shared: &Shared, applied: &Receiver<Applied>) {
         if shared.failed.load(Ordering::Acquire) {
             return;
         }
-        shared.outbox_durable.store(newest.outbox, Ordering::Release);
-        shared.tickets.reached(newest.ticket);
+        for batch in &batches {
+            shared.followers.reach(batch.ticket, &batch.placed);
+        }
+        if let Some(newest) = batches.last() {
+            shared.outbox_durable.store(newest.outbox, Ordering::Release);
+            shared.tickets.reached(newest.ticket);
+        }
     }
 }

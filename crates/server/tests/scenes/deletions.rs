@@ -1,0 +1,71 @@
+//! What meets the deletion of its device: it is refused, or goes with it. Nothing is left of a device that is gone.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use isobar_store::telemetry::Examined;
+use serde_json::json;
+
+use crate::support::designs::fridge;
+use crate::support::{TestApp, on_both_registries};
+
+on_both_registries!(what_meets_the_deletion_of_its_device_leaves_nothing);
+
+/// Longest wait for work that is done by itself, and between two looks at it.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Times that a meeting is arranged: not every one comes about.
+const ROUNDS: usize = 20;
+/// Calls of each kind that meet a deletion.
+const AT_ONCE: usize = 24;
+
+/// What is stored once no work waits for the registry any more.
+async fn nothing_waits(app: &TestApp) -> Examined {
+    let waiting = async {
+        loop {
+            let left = app.telemetry().examine().await.unwrap();
+            if left.outbox == 0 {
+                return left;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.expect("the work is done")
+}
+
+async fn what_meets_the_deletion_of_its_device_leaves_nothing(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let project = ana.designs(fridge()).await;
+    for round in 0..ROUNDS {
+        let device = ana.creates_device_of(&project, "fridge").await;
+        let queue = format!("{}&elementName=alarm", device.queue());
+        let queues = async |number: usize| {
+            let answer = ana.post(&queue, json!(number)).await;
+            assert!(matches!(answer.status.as_u16(), 201 | 404), "{answer:?}");
+        };
+        // The design sends a cloud event too.
+        let posts = async |number: usize| {
+            let answer = device.posts("reading", json!({"temp": 20 + number})).await;
+            assert!(matches!(answer.status.as_u16(), 201 | 400 | 401), "{answer:?}");
+        };
+        let changes = async |number: usize| {
+            let answer = ana.put(&device.at("settings/limit"), json!(number)).await;
+            assert!(matches!(answer.status.as_u16(), 200 | 404), "{answer:?}");
+        };
+        let deletes = async {
+            // Now sooner, now later among the others; and what they know of the device is found out anew meanwhile.
+            for _ in 0..round % 4 {
+                ana.put(&device.url(), json!({"name": "renamed", "projectUuid": project})).await.ok();
+            }
+            ana.delete(&device.url()).await.no_content();
+        };
+        let others = async |number| {
+            tokio::join!(queues(number), posts(number), changes(number));
+        };
+        tokio::join!(join_all((0..AT_ONCE).map(others)), deletes);
+        let numbers = app.registry().device_numbers().await.unwrap();
+        let left = nothing_waits(app).await;
+        let gone = left.devices.iter().filter(|key| numbers.present.binary_search(key).is_err()).count();
+        assert_eq!((gone, &left.faults), (0, &Vec::new()), "round {round}");
+    }
+}

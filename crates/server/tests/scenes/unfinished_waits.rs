@@ -1,0 +1,173 @@
+//! A call that waits for a cloud event loses its right the moment its credentials end: it is refused, and takes nothing.
+
+use std::time::Duration;
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+
+use crate::support::person::text;
+use crate::support::{Answer, Device, Person, TestApp, on_both_registries};
+
+on_both_registries!(
+    a_wait_ends_with_the_token_of_its_device,
+    a_wait_ends_with_the_credentials_of_its_user,
+    a_wait_ends_with_its_device,
+    a_wait_goes_on_when_nothing_of_its_credentials_ends,
+    what_is_queued_after_credentials_ended_stays,
+);
+
+/// Longest wait for an answer that should come by itself: far less than what is asked for.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Times that a meeting is arranged: not every one comes about.
+const ROUNDS: usize = 16;
+
+/// Waits for an answer while something is done, which may be before the call has come or after.
+async fn meanwhile(app: &TestApp, waits: RequestBuilder, happens: impl Future<Output = ()>) -> Answer {
+    let waiting = async { tokio::time::timeout(PATIENCE, app.send(waits)).await.expect("the wait ends") };
+    let happening = async {
+        // A round trip gives the call time to be in its place.
+        app.get("/health/live").await;
+        happens.await;
+    };
+    tokio::join!(waiting, happening).0
+}
+
+/// Both ways to wait for a cloud event of a device.
+fn waits(device: &Device<'_>) -> [String; 2] {
+    ["/next", ""].map(|way| format!("/v2/events/cloud{way}?wait=60&deviceId={}", device.id))
+}
+
+async fn queues(person: &Person<'_>, device: &Device<'_>, payload: Value) {
+    person.post(&format!("{}&elementName=alarm", device.queue()), payload).await.created();
+}
+
+async fn rotates<'a>(person: &Person<'_>, device: &Device<'a>) -> Device<'a> {
+    let rotated = person.post(&device.at("token"), json!({})).await.created();
+    Device { app: device.app, id: device.id.clone(), token: text(&rotated, "token").to_owned() }
+}
+
+async fn a_wait_ends_with_the_token_of_its_device(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let mut device = ana.creates_device("fridge").await;
+    for path in waits(&device) {
+        for peek in ["", "&peek=true"] {
+            let waits = device.request(Method::GET, &format!("{path}{peek}"));
+            let mut newer = None;
+            let answer = meanwhile(app, waits, async { newer = Some(rotates(&ana, &device).await) }).await;
+            answer.unauthenticated();
+            device = newer.unwrap();
+        }
+    }
+    queues(&ana, &device, json!(1)).await;
+    assert_eq!(device.takes().await.ok(), 1);
+}
+
+async fn a_wait_ends_with_the_credentials_of_its_user(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    let [next, list] = waits(&device);
+    let profile = |change: Value| {
+        let mut body = json!({"role": "technician", "company": "Acme"});
+        body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        body
+    };
+    // Disabled, deleted, moved elsewhere, and of too low a role.
+    let north = ana.founds("North", &ana.organization).await;
+    let changes =
+        [json!({"disabled": true}), json!({"organizationId": north}), json!({"role": "basicUser"}), json!(null)];
+    for (number, change) in changes.into_iter().enumerate() {
+        let tom = ana.invites(&format!("tom{number}"), "technician").await;
+        let user = format!("/v2/users/{}", tom.id);
+        let answer = meanwhile(app, tom.request(Method::GET, &next), async {
+            if change.is_null() {
+                ana.delete(&user).await.no_content();
+            } else {
+                ana.put(&user, profile(change)).await.ok();
+            }
+        });
+        answer.await.is([401, 404, 403, 401][number]);
+    }
+    // A logout, a new password, and the end of an access token.
+    let tom = ana.invites("tom", "technician").await;
+    let logout = tom.request(Method::POST, "/v2/auth/logout");
+    let answer = meanwhile(app, tom.request(Method::GET, &list), async {
+        app.send(logout).await.no_content();
+    });
+    answer.await.unauthenticated();
+    let tom = tom.refreshed().await;
+    let elsewhere = tom.logged_in_again().await;
+    let answer = meanwhile(app, elsewhere.request(Method::GET, &next), async {
+        let password = json!({"password": "another one", "passwordConfirmation": "another one"});
+        tom.put(&format!("/v2/users/{}", tom.id), profile(password)).await.ok();
+    });
+    answer.await.unauthenticated();
+    // A key that is deleted.
+    let keys = format!("/v2/users/{}/apiKeys", tom.id);
+    let key = tom.makes_api_key("waits").await;
+    let waits = app.request(Method::GET, &list).header("api_auth_token", key);
+    let answer = meanwhile(app, waits, async {
+        for id in tom.get(&keys).await.list_of("/id") {
+            tom.delete(&format!("{keys}/{}", id.as_str().unwrap())).await.no_content();
+        }
+    });
+    answer.await.unauthenticated();
+    let answer = meanwhile(app, tom.request(Method::GET, &next), async { app.wait_seconds(15 * 60) });
+    answer.await.unauthenticated();
+}
+
+async fn a_wait_ends_with_its_device(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let (own, named) = (ana.creates_device("own").await, ana.creates_device("named").await);
+    let [next, list] = waits(&named);
+    let deletes = async |device: &Device<'_>| ana.delete(&device.url()).await.no_content();
+    let by_token = meanwhile(app, own.request(Method::GET, &next), deletes(&own)).await;
+    by_token.unauthenticated();
+    meanwhile(app, ana.request(Method::GET, &list), deletes(&named)).await.not_found();
+}
+
+async fn a_wait_goes_on_when_nothing_of_its_credentials_ends(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    let [next, _] = waits(&device);
+    let project = ana.project().await.to_owned();
+    for by_user in [false, true] {
+        let waits = if by_user { ana.request(Method::GET, &next) } else { device.request(Method::GET, &next) };
+        let answer = meanwhile(app, waits, async {
+            // Whatever else changes is nothing to it.
+            ana.put(&device.url(), json!({"name": "renamed", "projectUuid": project})).await.ok();
+            ana.redesigns(&project, json!({"alarm": {"type": "cloudEvent"}})).await.ok();
+            let company = json!({"role": "developer", "company": "Another"});
+            ana.put(&format!("/v2/users/{}", ana.id), company).await.ok();
+            queues(&ana, &device, json!(by_user)).await;
+        });
+        assert_eq!(answer.await.ok(), by_user);
+    }
+}
+
+async fn what_is_queued_after_credentials_ended_stays(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let mut device = ana.creates_device("fridge").await;
+    for round in 0..ROUNDS {
+        let [next, _] = waits(&device);
+        let kim = ana.invites(&format!("kim{round}"), "technician").await;
+        let mut newer = None;
+        let (by_token, by_user) = (device.request(Method::GET, &next), kim.request(Method::GET, &next));
+        let user = format!("/v2/users/{}", kim.id);
+        // Both wait at once; the moment that their credentials have ended, something comes.
+        let both = async {
+            let happening = async {
+                app.get("/health/live").await;
+                let (rotated, deleted) = tokio::join!(rotates(&ana, &device), ana.delete(&user));
+                deleted.no_content();
+                queues(&ana, &device, json!(round)).await;
+                newer = Some(rotated);
+            };
+            tokio::join!(app.send(by_token), app.send(by_user), happening)
+        };
+        let (by_token, by_user, ()) = tokio::time::timeout(PATIENCE, both).await.expect("the waits end");
+        by_token.unauthenticated();
+        by_user.unauthenticated();
+        device = newer.unwrap();
+        assert_eq!(device.takes().await.ok(), round);
+    }
+}
