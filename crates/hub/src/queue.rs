@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use isobar_model::access::{Action, CanWrite};
+use isobar_model::access::{Action, Caller, CanWrite};
 use isobar_model::check::Faults;
 use isobar_model::error::{Error, Result};
 use isobar_model::event::Event;
@@ -32,18 +32,20 @@ pub struct QueueRead {
 }
 
 impl Hub {
-    /// Reads queued cloud events, oldest first. What is not peeked at is gone, durably, before this returns.
+    /// Reads queued cloud events, oldest first. What is not peeked at is gone, durably, before this returns. Whoever waits
+    /// gets nothing once `given_up` is done: what came later might be taken for nobody.
     pub async fn cloud_events(
         &self,
         principal: &Principal,
         device: Option<&str>,
         read: QueueRead,
+        given_up: impl Future<Output = ()> + Send,
     ) -> Result<Vec<Event>> {
         let (pass, _entry) = self.queue_device(principal, device, Action::CloudEventRead).await?;
         let bell = self.0.live.queue_bell(pass.target().key);
         let mut stop = self.0.closing.subscribe();
         let waited = tokio::time::sleep(read.wait);
-        tokio::pin!(waited);
+        tokio::pin!(waited, given_up);
         loop {
             let mut rung = std::pin::pin!(bell.notified());
             // From here on a ring is heard, so an event that comes during the look is not missed.
@@ -53,6 +55,8 @@ impl Hub {
                 return Ok(events);
             }
             tokio::select! {
+                biased;
+                () = &mut given_up => return Ok(Vec::new()),
                 () = rung => {}
                 () = &mut waited => return self.look(&pass, &read).await,
                 () = stopped(&mut stop) => return Ok(Vec::new()),
@@ -72,14 +76,14 @@ impl Hub {
     /// Queues a cloud event for a device.
     pub async fn cloud_event_send(
         &self,
-        principal: &Principal,
+        caller: &Caller,
         device: Option<&str>,
         element: Option<&str>,
         body: Bytes,
         idempotency_key: Option<&str>,
     ) -> Result<EventId> {
         let mut faults = Faults::new();
-        let target = faults.gather(self.queue_device(principal, device, Action::CloudEventCreate).await)?;
+        let target = faults.gather(self.target_of_user(caller, device).await)?;
         let element = element_name(element, &mut faults);
         check_idempotency_key(idempotency_key, &mut faults);
         let payload = read_payload(&body, &mut faults);
@@ -93,12 +97,12 @@ impl Hub {
     /// What is wrong with the parameters of a cloud event to be sent, whose body was found wrong already.
     pub async fn cloud_event_parameters(
         &self,
-        principal: &Principal,
+        caller: &Caller,
         device: Option<&str>,
         element: Option<&str>,
     ) -> Result<()> {
         let mut faults = Faults::new();
-        faults.gather(self.queue_device(principal, device, Action::CloudEventCreate).await)?;
+        faults.gather(self.target_of_user(caller, device).await)?;
         element_name(element, &mut faults);
         faults.end()
     }
@@ -113,6 +117,16 @@ impl Hub {
         let (pass, _) = self.queue_device(principal, device, Action::CloudEventRead).await?;
         let was_there = self.0.telemetry.queue_delete(&pass, id).await.told()?;
         if was_there { Ok(()) } else { Err(Error::Missing("cloud event")) }
+    }
+
+    /// The device that a user sends a cloud event to. Devices only hear them (contract: Authentication).
+    async fn target_of_user(
+        &self,
+        caller: &Caller,
+        device: Option<&str>,
+    ) -> Result<(CanWrite<DeviceRef>, Arc<DeviceEntry>)> {
+        let principal = Principal::User(Arc::new(caller.clone()));
+        self.queue_device(&principal, device, Action::CloudEventCreate).await
     }
 
     /// The device whose queue is meant: that of the token, or else the one named.
