@@ -81,22 +81,27 @@ def map_body(context, body):
     if path.endswith("/{settingName}") and isinstance(body, (int, float)):
         return 7
     if path in ("/v2/users", "/v2/auth/register") and isinstance(body, dict):
-        body = person(body)
+        body = person(body, is_registration=path.endswith("/register"))
     return known(body)
 
 
-def person(body):
+def person(body, is_registration):
     """What the document cannot say: a name and an address of their own, and a password that is said twice."""
     body, number = dict(body), next(numbers)
     if isinstance(body.get("username"), str) and 1 <= len(body["username"]) <= 254:
         body["username"] = f"someone{number}"
     if isinstance(body.get("email"), str) and 3 <= len(body["email"]) <= 254:
         body["email"] = f"someone{number}@dairy.example"
-    if isinstance(body.get("password"), str):
+    again = body.get("passwordConfirmation", None if is_registration else body.get("password"))
+    if is_password(body.get("password")) and is_password(again):
         body["passwordConfirmation"] = body["password"]
-    elif body.get("password") is None and isinstance(body.get("passwordConfirmation"), str):
+    elif body.get("password") is None and is_password(body.get("passwordConfirmation")):
         del body["passwordConfirmation"]
     return body
+
+
+def is_password(value):
+    return isinstance(value, str) and 6 <= len(value) <= 128
 
 
 def known(body):

@@ -1,6 +1,5 @@
 //! How organizations show themselves: branding, dashboard, device table.
 
-use axum::http::StatusCode;
 use isobar_model::access::Action;
 use isobar_model::appearance::{
     Branding, BrandingInput, Column, Dashboard, DashboardInput, DeviceTable, DeviceTableInput,
@@ -133,5 +132,5 @@ pub(crate) async fn device_table_update(call: &mut Call) -> Answer {
 
 pub(crate) async fn device_table_delete(call: &mut Call) -> Answer {
     call.hub().device_table_delete(call.caller()?, call.id("id", "organization")?).await?;
-    reply::message(StatusCode::OK, "the device table configuration is deleted")
+    reply::no_content()
 }

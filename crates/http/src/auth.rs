@@ -7,7 +7,7 @@ use isobar_model::error::Error;
 use isobar_model::json::Json;
 use isobar_model::session::REFRESH_SECONDS;
 use isobar_model::user::{Login, NewUser};
-use isobar_model::user_input::{ResetInput, read_account_name};
+use isobar_model::user_input::{ResetInput, read_account_name, role_in};
 
 use crate::call::{Call, REFRESH_COOKIE, after};
 use crate::problem::Problem;
@@ -15,20 +15,21 @@ use crate::reply::{self, Answer, Response};
 use crate::views::{Time, TokensJson, UserJson};
 
 pub(crate) async fn user_register(call: &mut Call) -> Answer {
-    let mut joins = false;
+    let (mut joins, mut role) = (false, None);
     let body = call.json(|body| {
+        role = role_in(body);
         joins = body.get("organizationId").is_some_and(|named| !matches!(named, Json::Null));
         NewUser::read(body, true)
     });
     let body = body.await;
-    let new = after(call.hub().allow_registration(&call.credentials(), joins), body).await?;
+    let new = after(call.hub().allow_registration(&call.credentials(), joins, role), body).await?;
     let user = call.hub().user_register(&call.credentials(), new).await?;
     reply::created(&UserJson::from(user))
 }
 
 pub(crate) async fn session_login(call: &mut Call) -> Answer {
     let login = call.json(Login::read).await?;
-    let tokens = call.hub().session_login(login, call.peer).await?;
+    let tokens = call.hub().session_login(login, call.client.address).await?;
     tokens_reply(call, tokens)
 }
 
@@ -67,7 +68,7 @@ pub(crate) async fn reset_send(call: &mut Call) -> Answer {
 pub(crate) async fn password_reset(call: &mut Call) -> Answer {
     let input = call.json(ResetInput::read).await?;
     call.hub().password_reset(input).await?;
-    reply::no_content()
+    reply::message(StatusCode::OK, "the new password is set")
 }
 
 pub(crate) async fn user_current(call: &mut Call) -> Answer {

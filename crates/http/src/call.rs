@@ -1,23 +1,22 @@
 //! One call as its handler sees it: who calls, what its path names, its parameters and its body.
 
-use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use axum::extract::RawPathParams;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, EXPECT};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, Method};
 use bytes::Bytes;
 use hyper::body::Body as _;
-use isobar_hub::{Credentials, Hub, Principal};
+use isobar_hub::{Credentials, Hub, NO_NAME, Principal};
 use isobar_model::access::Caller;
 use isobar_model::error::Error;
 use isobar_model::json::{Json, parse};
 use sync_wrapper::SyncWrapper;
 
-use crate::app::Shared;
+use crate::app::{Client, Shared};
 use crate::body;
+use crate::escapes;
 use crate::frames::Inbound;
 use crate::problem::Problem;
 use crate::query::Query;
@@ -35,11 +34,11 @@ pub(crate) struct Call {
     /// Who calls.
     pub principal: Principal,
     /// From where.
-    pub peer: IpAddr,
+    pub client: Client,
     /// Its request line and headers.
     pub head: Parts,
-    /// What its path names; none when the path has no variable parts.
-    pub names: Option<RawPathParams>,
+    /// What its path names.
+    pub names: Names,
     /// Its body, as far as it is unread; wrapped, for a body cannot be looked at by two threads.
     pub body: SyncWrapper<Inbound>,
 }
@@ -65,10 +64,28 @@ impl Call {
         self.head.method == Method::HEAD
     }
 
-    /// A variable part of its path, percent-decoded.
+    /// A variable part of its path, percent-decoded; empty, which names nothing, when it is no text.
     pub fn name(&self, part: &str) -> &str {
-        let names = self.names.iter().flatten();
-        names.into_iter().find(|(name, _)| *name == part).map_or("", |(_, value)| value)
+        let held = self.names.iter().find(|(name, _)| *name == part).and_then(|(_, held)| held.as_deref());
+        held.unwrap_or_default()
+    }
+
+    /// The element that its path names. What is no text, or holds U+0000, can be the name of none.
+    pub fn element_name(&self) -> Result<&str, Error> {
+        let name = Some(self.name("elementName")).filter(|name| !name.is_empty() && !name.contains('\0'));
+        name.ok_or_else(|| Error::invalid("path.elementName", NO_NAME))
+    }
+
+    /// Is done when the client has ended its side: it may be gone.
+    pub fn client_ends(&self) -> impl Future<Output = ()> + Send + 'static {
+        let line = self.client.line.clone();
+        async move {
+            match line {
+                // Whoever is gone for good has nobody who asks.
+                Some(line) => drop(line.end().await),
+                None => std::future::pending().await,
+            }
+        }
     }
 
     /// An identifier in its path; `noun` is what a malformed one does not name.
@@ -130,6 +147,18 @@ impl Call {
             body::drain(body).await;
         }
     }
+}
+
+/// What the variable parts of a path hold, by their names; none where it is no text.
+pub(crate) type Names = Vec<(&'static str, Option<String>)>;
+
+/// Reads the variable parts of a path that a row's path was found for.
+pub(crate) fn names(row: &'static str, path: &str) -> Names {
+    let parts = row.split('/').zip(path.split('/'));
+    let held = |(part, held): (&'static str, &str)| {
+        Some((part.strip_prefix('{')?.strip_suffix('}')?, escapes::decoded(held, false)))
+    };
+    if row.contains('{') { parts.filter_map(held).collect() } else { Vec::new() }
 }
 
 /// The order of refusals: a bad parameter or body is told only to those whom `allowed` does not refuse. When that finds
@@ -211,6 +240,13 @@ mod tests {
         assert_eq!(value("a=b; refreshToken=abc; c=d").as_deref(), Some("abc"));
         assert_eq!(value("refreshTokens=abc"), None);
         assert_eq!(value("xrefreshToken=abc"), None);
+    }
+
+    #[test]
+    fn the_variable_parts_of_a_path_are_read() {
+        let read = names("/v2/devices/{id}/data/{elementName}", "/v2/devices/a%20b/data/%ff");
+        assert_eq!(read, [("id", Some("a b".to_owned())), ("elementName", None)]);
+        assert_eq!(names("/v2/devices", "/v2/devices"), []);
     }
 
     #[tokio::test]

@@ -5,23 +5,28 @@ use isobar_model::access::Action;
 use isobar_model::event::LastValues;
 use isobar_model::ids::DeviceId;
 
-use crate::call::{Call, after};
+use crate::call::{Call, after, both};
 use crate::export::{self, Form};
+use crate::problem::Problem;
 use crate::reply::{self, Answer};
 use crate::views::{StorageElementJson, StorageListJson};
 
-const STORAGE_SORTED_BY: &[&str] = &["name"];
+pub(crate) const STORAGE_SORTED_BY: &[&str] = &["name"];
 
 pub(crate) async fn values(call: &mut Call) -> Answer {
-    let (id, element): (DeviceId, &str) = (call.id("id", "device")?, call.name("elementName"));
+    let id: DeviceId = call.id("id", "device")?;
     let (mut query, form) = (call.query(), Form::of(call));
     let asked = (query.values_list(form == Form::Json), query.columns());
     let allowed = async {
         call.hub().allow_device(&call.principal, id, Action::DeviceRead).await?;
         // An unknown element is 404 too, before any fault of the parameters.
-        call.hub().storage_fetch(call.caller()?, id, element).await.map(|_| ())
+        match call.element_name() {
+            Ok(element) => call.hub().storage_fetch(call.caller()?, id, element).await.map(|_| ()),
+            Err(_) => Ok(()),
+        }
     };
-    let (asked, columns) = after(allowed, query.end(asked)).await?;
+    let input = both(query.end(asked), call.element_name().map_err(Problem::from));
+    let ((asked, columns), element) = after(allowed, input).await?;
     if form != Form::Json {
         let export = call.hub().values_export(call.caller()?, id, element, asked).await?;
         return Ok(export::streamed(export, form, columns, id, element));
@@ -31,8 +36,14 @@ pub(crate) async fn values(call: &mut Call) -> Answer {
     reply::page_written(page, move |value, out| value.write_json(id, &element, out)).await
 }
 
+/// The element that the path names. That it is no name is told only to those who may do this with the device.
+async fn element_of(call: &Call, id: DeviceId, action: Action) -> Result<&str, Problem> {
+    after(call.hub().allow_device(&call.principal, id, action), call.element_name()).await
+}
+
 pub(crate) async fn last_values(call: &mut Call) -> Answer {
-    let (id, element): (DeviceId, &str) = (call.id("id", "device")?, call.name("elementName"));
+    let id: DeviceId = call.id("id", "device")?;
+    let element = element_of(call, id, Action::DeviceRead).await?;
     let last = call.hub().last_values(&call.principal, id, element).await?;
     let mut body = Vec::with_capacity(256);
     LastValues::write_json(last.as_ref(), id, element, &mut body);
@@ -54,12 +65,14 @@ pub(crate) async fn storage_list(call: &mut Call) -> Answer {
 }
 
 pub(crate) async fn storage_fetch(call: &mut Call) -> Answer {
-    let (id, element) = (call.id("id", "device")?, call.name("elementName"));
+    let id: DeviceId = call.id("id", "device")?;
+    let element = element_of(call, id, Action::DeviceRead).await?;
     reply::ok(&StorageElementJson::from(call.hub().storage_fetch(call.caller()?, id, element).await?))
 }
 
 pub(crate) async fn storage_delete(call: &mut Call) -> Answer {
-    let (id, element) = (call.id("id", "device")?, call.name("elementName"));
+    let id: DeviceId = call.id("id", "device")?;
+    let element = element_of(call, id, Action::StorageDelete).await?;
     call.hub().storage_delete(call.caller()?, id, Some(element)).await?;
     reply::no_content()
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use axum::http::{HeaderName, StatusCode};
 use axum::response::IntoResponse as _;
 use axum::response::sse::{Event as ServerSent, KeepAlive, Sse};
-use futures::StreamExt as _;
+use futures::future::ready;
+use futures::{Stream, StreamExt as _, stream};
 use isobar_hub::{Accepted, HistoryRequest, QueueRead, StreamScope};
 use isobar_model::access::Action;
 use isobar_model::error::Error;
@@ -16,6 +17,7 @@ use isobar_model::ids::{DeviceId, EventId};
 use isobar_model::page::PageRequest;
 
 use crate::call::{Call, after, both};
+use crate::line::Line;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::reply::{self, Answer};
@@ -23,6 +25,8 @@ use crate::reply::{self, Answer};
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Between the comments that keep an event stream open.
 const STREAM_COMMENT_EVERY: Duration = Duration::from_secs(15);
+/// Between those that find out whether a client is there that has ended its own side.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The main road: 201 only after the event and what it caused are durable.
 pub(crate) async fn device_event_create(call: &mut Call) -> Result<Accepted, Problem> {
@@ -41,8 +45,9 @@ pub(crate) async fn cloud_event_send(call: &mut Call) -> Answer {
     let query = call.query();
     let (device, element) = (query.get("deviceId"), query.get("elementName"));
     let input = both(call.idempotency_key(), body);
-    let (key, body) = after(call.hub().cloud_event_parameters(&call.principal, device, element), input).await?;
-    let id = call.hub().cloud_event_send(&call.principal, device, element, body, key).await?;
+    let caller = call.caller()?;
+    let (key, body) = after(call.hub().cloud_event_parameters(caller, device, element), input).await?;
+    let id = call.hub().cloud_event_send(caller, device, element, body, key).await?;
     reply::created_id(id)
 }
 
@@ -51,7 +56,8 @@ pub(crate) async fn cloud_events(call: &mut Call) -> Answer {
     let read = queue_read(call, &mut query);
     let device = query.text("deviceId");
     let read = after(call.hub().allow_queue(&call.principal, device.as_deref()), query.end(read)).await?;
-    let events = call.hub().cloud_events(&call.credentials(), &call.principal, device.as_deref(), read).await?;
+    let (credentials, ends) = (call.credentials(), call.client_ends());
+    let events = call.hub().cloud_events(&credentials, &call.principal, device.as_deref(), read, ends).await?;
     let mut body = Vec::with_capacity(256);
     reply::array(&events, Event::write_json, &mut body);
     Ok(reply::raw_json(StatusCode::OK, body))
@@ -62,7 +68,8 @@ pub(crate) async fn cloud_event_next(call: &mut Call) -> Answer {
     let read = QueueRead { page: PageRequest { page: 1, limit: 1 }, ..queue_read(call, &mut query) };
     let device = query.text("deviceId");
     let read = after(call.hub().allow_queue(&call.principal, device.as_deref()), query.end(read)).await?;
-    let events = call.hub().cloud_events(&call.credentials(), &call.principal, device.as_deref(), read).await?;
+    let (credentials, ends) = (call.credentials(), call.client_ends());
+    let events = call.hub().cloud_events(&credentials, &call.principal, device.as_deref(), read, ends).await?;
     match events.into_iter().next() {
         Some(event) => Ok(reply::raw_json(StatusCode::OK, event.payload.shared())),
         None => reply::no_content(),
@@ -78,7 +85,7 @@ pub(crate) async fn cloud_event_delete(call: &mut Call) -> Answer {
 
 fn queue_read(call: &Call, query: &mut Query<'_>) -> QueueRead {
     QueueRead {
-        element: query.text("elementName"),
+        element: query.element_name(),
         page: query.page(),
         // Only what is returned is removed (contract: Events): HEAD returns nothing.
         peek: query.boolean("peek", false) || call.is_head(),
@@ -119,9 +126,31 @@ pub(crate) async fn event_stream(call: &mut Call) -> Answer {
         // The sender lives as long as the room: an error means the same as a stop.
         let _ = stopping.wait_for(|stopped| *stopped).await;
     };
-    let events = events.map(|event| Ok::<_, Infallible>(server_sent(event))).take_until(Box::pin(stopped));
+    let events = with_looks(events.map(server_sent), call.client.line.clone());
+    let events = events.map(Ok::<_, Infallible>).take_until(Box::pin(stopped));
     let keep_alive = KeepAlive::new().interval(STREAM_COMMENT_EVERY);
     Ok(Sse::new(events).keep_alive(keep_alive).into_response().map(Into::into))
+}
+
+/// A stream that ends when its client is gone. One that has only ended its own side goes on; but whether anybody is there
+/// is seen only when something is written, so from then on a comment goes out every second.
+fn with_looks(
+    events: impl Stream<Item = ServerSent> + Send + 'static,
+    line: Option<Line>,
+) -> impl Stream<Item = ServerSent> + Send + 'static {
+    let looks = stream::unfold(line, |line| async move {
+        let Some(line) = line else { return std::future::pending().await };
+        match line.end().await {
+            Ok(()) => {
+                tokio::time::sleep(LOOK_EVERY).await;
+                Some((Some(ServerSent::default().comment("")), Some(line)))
+            }
+            Err(_) => Some((None, None)),
+        }
+    });
+    // An end of either is the end of both.
+    let events = events.map(Some).chain(stream::once(ready(None)));
+    stream::select(events, looks).take_while(|sent| ready(sent.is_some())).filter_map(ready)
 }
 
 /// Where a broken stream goes on.

@@ -141,17 +141,22 @@ fn line(value: &StoredValue, device: DeviceId, element: &str, out: &mut Vec<u8>)
     out.push(b'\n');
 }
 
-/// A row of cells (RFC 4180).
+/// A row of cells (RFC 4180). One that is a single empty cell gets quotes: nothing would be an empty line, which readers
+/// pass over.
 fn row<'c>(
     out: &mut Vec<u8>,
     columns: impl Iterator<Item = &'c Column>,
     mut cell: impl FnMut(&'c Column, &mut Vec<u8>),
 ) {
+    let start = out.len();
     for (place, column) in columns.enumerate() {
         if place > 0 {
             out.push(b',');
         }
         cell(column, out);
+    }
+    if out.len() == start {
+        out.extend_from_slice(b"\"\"");
     }
     out.extend_from_slice(b"\r\n");
 }
@@ -229,6 +234,8 @@ mod tests {
         let columns = ["payload.a", "payload.b", "payload.c", "payload.d", "payload.e", "payload.f", "payload.nowhere"];
         assert_eq!(csv(&columns, payload), "\"x, \"\"y\"\"\n\",\"[1,{\"\"c\"\":\"\"d\"\"}]\",null,\"\",-7,[2],\r\n");
         assert_eq!(csv(&["payload.b.1.c", "payload.b.0"], payload), "d,1\r\n");
+        assert_eq!(csv(&["payload.nowhere"], payload), "\"\"\r\n");
+        assert_eq!(csv(&["payload.nowhere", "payload.nowhere"], payload), ",\r\n");
     }
 
     #[test]

@@ -11,8 +11,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::{FromRequestParts as _, RawPathParams};
-use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{CACHE_CONTROL, CONNECTION, EXPECT, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request};
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt as _;
@@ -22,8 +21,9 @@ use isobar_model::error::{Error, RateWindow};
 use isobar_model::time::Timestamp;
 use sync_wrapper::SyncWrapper;
 
-use crate::app::{Answering, Shared};
-use crate::call::{Call, credentials};
+use crate::app::{Answering, Client, Shared};
+use crate::body;
+use crate::call::{Call, credentials, names};
 use crate::events;
 use crate::frames::Inbound;
 use crate::meters::RouteMeter;
@@ -37,6 +37,7 @@ pub(crate) const RATE_REMAINING: HeaderName = HeaderName::from_static("x-ratelim
 pub(crate) const RATE_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
 /// Longest request id that is taken from a client.
 const REQUEST_ID_CHARACTERS_MAX: usize = 64;
 /// What the texts of an answer take as a rule, in bytes: its id, the numbers of its rate window, the body of the main road's.
@@ -57,10 +58,10 @@ impl Gate {
         &self.row
     }
 
-    /// Lets a call through to its handler, or refuses it; the answer is complete. A read ends when its client hangs
-    /// up; what may change something goes on to its end.
-    pub fn pass(self: &Arc<Self>, shared: &Arc<Shared>, peer: IpAddr, request: Request<Inbound>) -> Answering {
-        let handling = Box::pin(Arc::clone(self).handle(Arc::clone(shared), peer, request));
+    /// Lets a call through to its handler, or refuses it; the answer is complete. A read ends when its client is gone;
+    /// what may change something goes on to its end.
+    pub fn pass(self: &Arc<Self>, shared: &Arc<Shared>, client: Client, request: Request<Inbound>) -> Answering {
+        let handling = Box::pin(Arc::clone(self).handle(Arc::clone(shared), client, request));
         let passing = Passing { gate: Arc::clone(self), shared: Arc::clone(shared), step: Step::Handling(handling) };
         match self.row.method {
             Verb::Get => Answering::read(passing),
@@ -68,14 +69,15 @@ impl Gate {
         }
     }
 
-    async fn handle(self: Arc<Self>, shared: Arc<Shared>, peer: IpAddr, request: Request<Inbound>) -> Handled {
+    async fn handle(self: Arc<Self>, shared: Arc<Shared>, client: Client, request: Request<Inbound>) -> Handled {
         let mut visit = Visit::begin(&shared, request.headers());
         let (head, body) = request.into_parts();
         let principal = Principal::Nobody;
-        let mut call = Call { shared, principal, peer, head, names: None, body: SyncWrapper::new(body) };
+        let mut call = Call { shared, principal, client, head, names: Vec::new(), body: SyncWrapper::new(body) };
         let admitted = AssertUnwindSafe(self.admit(&mut call, &mut visit.window)).catch_unwind();
         let reply = admitted.await.unwrap_or_else(|panic| Err(panicked(self.row.path, &*panic)));
-        if reply.is_err() {
+        if let Err(problem) = &reply {
+            visit.closes = problem.is_of_bad_credentials() && call.hub().count_refused(call.client.address);
             Box::pin(call.drain()).await;
         }
         (reply, visit)
@@ -92,16 +94,21 @@ impl Gate {
         let counted = match self.row.entry {
             // The operation looks at them itself; whoever shows them is counted by them all the same.
             Entry::Optional | Entry::JwtOrCookie => {
-                count(hub, &hub.authenticate(&credentials, Accepts::User).await, call.peer, window)
+                count(hub, &hub.authenticate(&credentials, Accepts::User).await, call.client.address, window)
             }
-            _ => count(hub, &known, call.peer, window),
+            _ => count(hub, &known, call.client.address, window),
         };
         call.principal = known?;
-        counted?;
-        if self.row.path.contains('{') {
-            let names = Box::pin(RawPathParams::from_request_parts(&mut call.head, &())).await;
-            call.names = Some(names.map_err(|_| Problem::NoSuchPath)?);
+        if counted.is_err() {
+            // Whoever would be refused for its credentials hears that first.
+            match self.row.entry {
+                Entry::Cookie => Box::pin(hub.allow_refresh(&credentials)).await?,
+                Entry::JwtOrCookie => Box::pin(hub.allow_logout(&credentials)).await?,
+                _ => {}
+            }
         }
+        counted?;
+        call.names = names(self.row.path, call.head.uri.path());
         self.handled(call).await
     }
 
@@ -175,6 +182,21 @@ pub(crate) async fn refuse(
     visit.end(&shared, &meter, Err(problem))
 }
 
+/// Refuses what is no sound message, whatever it is for. It is not looked at, nor counted: its connection ends.
+pub(crate) async fn turn_away(
+    shared: Arc<Shared>,
+    meter: Arc<RouteMeter>,
+    request: Request<Inbound>,
+    fault: Error,
+) -> Response {
+    let mut visit = Visit::begin(&shared, request.headers());
+    visit.closes = true;
+    if !request.headers().contains_key(EXPECT) {
+        body::drain(&mut request.into_body()).await;
+    }
+    visit.end(&shared, &meter, Err(fault.into()))
+}
+
 /// Why a call is for no operation, and who made it.
 pub(crate) struct Refusal {
     pub problem: fn() -> Problem,
@@ -208,6 +230,8 @@ pub(crate) struct Visit {
     id: RequestId,
     began: Instant,
     window: Option<RateWindow>,
+    /// Whether its connection ends with its answer.
+    closes: bool,
 }
 
 impl Visit {
@@ -217,7 +241,7 @@ impl Visit {
         // A copy: what was sent is a part of the whole request, which need not be kept until the event is durable.
         let copied = sent.and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok());
         let id = copied.map_or_else(|| shared.request_ids.next(), RequestId::Sent);
-        Self { id, began: Instant::now(), window: None }
+        Self { id, began: Instant::now(), window: None, closes: false }
     }
 
     /// A call is answered: the headers of every answer, the log line, the numbers.
@@ -242,6 +266,9 @@ impl Visit {
         headers.insert(REQUEST_ID, id);
         headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
         headers.entry(CACHE_CONTROL).or_insert(NO_STORE);
+        if self.closes {
+            headers.insert(CONNECTION, CLOSE);
+        }
         if let Some(window) = self.window {
             headers.insert(RATE_LIMIT, number(window.limit.into(), &mut texts));
             headers.insert(RATE_REMAINING, number(window.remaining.into(), &mut texts));

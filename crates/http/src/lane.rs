@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, UNIX_EPOCH};
 
-use axum::http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
+use axum::http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
 use axum::http::response::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use bytes::Bytes;
@@ -24,9 +24,10 @@ use isobar_model::time::Timestamp;
 use tokio::io::{AsyncRead as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::app::App;
+use crate::app::{App, Client};
 use crate::ending::Stake;
 use crate::frames::{Inbound, Outbound};
+use crate::host;
 use crate::routes::MAIN_ROAD;
 
 /// What is read at a time. A longer request is hyper's.
@@ -62,7 +63,7 @@ impl Lane {
             }
             let Some(request) = event(&read) else { return Ok(Some(Left { lane: self, read })) };
             drop(read);
-            let (head, body) = self.app.answer_event(request, self.peer).await.into_parts();
+            let (head, body) = self.app.answer_event(request, Client::of_lane(self.peer)).await.into_parts();
             let body = match body {
                 Outbound::Whole(body) => body,
                 Outbound::Boxed(body) => axum::body::to_bytes(body, usize::MAX).await.map_err(io::Error::other)?,
@@ -107,7 +108,7 @@ fn event(bytes: &Bytes) -> Option<Request<Inbound>> {
     if head.version != Some(1) || method != Method::POST.as_str() || !MAIN_ROAD.is_for(&Method::POST, uri.path()) {
         return None;
     }
-    let (mut headers, mut length) = (HeaderMap::with_capacity(head.headers.len()), None);
+    let (mut headers, mut length, mut hosts) = (HeaderMap::with_capacity(head.headers.len()), None, 0);
     for header in head.headers.iter() {
         let name = HeaderName::from_bytes(header.name.as_bytes()).ok()?;
         if name == CONTENT_LENGTH {
@@ -115,13 +116,18 @@ fn event(bytes: &Bytes) -> Option<Request<Inbound>> {
             if length.replace(number(header.value)?).is_some() {
                 return None;
             }
+        } else if name == HOST {
+            if !host::is_valid(header.value) {
+                return None;
+            }
+            hosts += 1;
         } else if SPECIAL.contains(&name) || (name == CONNECTION && !header.value.eq_ignore_ascii_case(b"keep-alive")) {
             return None;
         }
         headers.append(name, HeaderValue::from_maybe_shared(bytes.slice_ref(header.value)).ok()?);
     }
     let body = bytes.slice(head_length..);
-    if length != Some(body.len()) {
+    if length != Some(body.len()) || hosts != 1 {
         return None;
     }
     let mut request = Request::new(Inbound::Whole(body));
@@ -202,6 +208,7 @@ mod tests {
         assert!(event(&plain).is_some());
         for more in [
             "Content-Length: 7\r\n",
+            "Host: h\r\n",
             "Transfer-Encoding: chunked\r\n",
             "Expect: 100-continue\r\n",
             "Upgrade: h2c\r\n",
@@ -223,6 +230,9 @@ mod tests {
             ("device?", "cloud?"),
             ("device?", "d%65vice?"),
             ("device?", "device/?"),
+            ("Host: h\r\n", ""),
+            ("Host: h", "Host: a b"),
+            ("Host: h", "Host:"),
             (": 7", ": 6"),
             (": 7", ": 8"),
             (": 7", ": +7"),

@@ -3,8 +3,49 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use metrics::{Counter, Gauge, Histogram, Unit};
+use metrics::{Counter, Gauge, Histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
+
+/// Every metric of every room and what it tells, in one place (promtool's rules: each has a HELP, counters end in `_total`,
+/// times are in seconds). `docs/operations.md` has the same list.
+const ALL: &[(Kind, &str, &str)] = &[
+    (Kind::Counter, EVENTS_ACCEPTED, "Device events accepted, durably"),
+    (Kind::Counter, REQUESTS, "HTTP requests by route and status"),
+    (Kind::Histogram, SECONDS, "Duration of HTTP requests by route"),
+    (Kind::Gauge, CONNECTIONS, "Open HTTP connections"),
+    (Kind::Gauge, "isobar_telemetry_waiting_commits", "Commits that the writer found waiting when it last looked"),
+    (Kind::Histogram, "isobar_telemetry_batch_commits", "Commits in one batch"),
+    (Kind::Histogram, "isobar_telemetry_sync_seconds", "Duration of a sync of the write-ahead log"),
+    (Kind::Counter, "isobar_telemetry_stalls_total", "Batches that took long to apply"),
+    (Kind::Counter, "isobar_telemetry_refused_total", "Commits refused because too many were waiting"),
+    (Kind::Counter, "isobar_cloud_events_dropped_total", "Cloud events that a full queue dropped"),
+    (Kind::Counter, "isobar_deliveries_total", "Tries to deliver something outside, by kind and outcome"),
+    (Kind::Counter, "isobar_notices_total", "Notices given out, by kind"),
+    (Kind::Counter, "isobar_calls_dropped_total", "Calls of designs that were dropped: too large, or too many waiting"),
+    (Kind::Counter, "isobar_device_notices_dropped_total", "Notices of designs dropped because too many waited"),
+    (Kind::Counter, "isobar_code_runs_total", "Events whose design has code"),
+    (Kind::Counter, "isobar_code_engines_total", "Engines made for code"),
+    (Kind::Counter, "isobar_code_aside_total", "Runs of code on a thread of their own"),
+];
+
+/// What a metric is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// Tells the recorder what each metric is.
+fn describe() {
+    for (kind, name, help) in ALL.iter().copied() {
+        match kind {
+            Kind::Counter => metrics::describe_counter!(name, help),
+            Kind::Gauge => metrics::describe_gauge!(name, help),
+            Kind::Histogram => metrics::describe_histogram!(name, help),
+        }
+    }
+}
 
 const REQUESTS: &str = "isobar_http_requests_total";
 const SECONDS: &str = "isobar_http_request_duration_seconds";
@@ -46,10 +87,7 @@ pub(crate) struct Meters {
 
 impl Meters {
     pub fn new() -> Self {
-        metrics::describe_counter!(REQUESTS, "HTTP requests by route and status");
-        metrics::describe_histogram!(SECONDS, Unit::Seconds, "Duration of HTTP requests by route");
-        metrics::describe_gauge!(CONNECTIONS, "Open HTTP connections");
-        metrics::describe_counter!(EVENTS_ACCEPTED, "Device events accepted, durably");
+        describe();
         Self { connections: metrics::gauge!(CONNECTIONS), events_accepted: metrics::counter!(EVENTS_ACCEPTED) }
     }
 }
@@ -96,5 +134,69 @@ impl OpenConnection {
 impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.decrement(1.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names of metrics in a text of Rust: all that begins like one, but crates do so too.
+    fn named(text: &str) -> impl Iterator<Item = &str> {
+        let literals = text.split('"').skip(1).step_by(2);
+        let is_metric = |text: &&str| {
+            let word = text.strip_prefix("isobar_").unwrap_or_default();
+            let crates = ["model", "design", "store", "threads", "outlets", "hub", "http", "server"];
+            !word.is_empty() && !crates.contains(&word) && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
+        };
+        literals.filter(is_metric)
+    }
+
+    fn sources(folder: &std::path::Path, each: &mut impl FnMut(&std::path::Path, &str)) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                sources(&path, each);
+            } else if path.extension().is_some_and(|kind| kind == "rs") {
+                each(&path, &std::fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn every_metric_is_described_here_and_in_the_manual() {
+        let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        let manual = std::fs::read_to_string(here.join("../../docs/operations.md")).unwrap();
+        for (_, name, help) in ALL {
+            assert!(manual.contains(&format!("`{name}")), "docs/operations.md does not tell of {name}");
+            assert!(!help.is_empty() && help.len() <= 80, "{name}");
+        }
+        for room in std::fs::read_dir(here.join("..")).unwrap() {
+            sources(&room.unwrap().path().join("src"), &mut |path, text| {
+                // What a test makes up is none.
+                let text = text.split("#[cfg(test)]").next().unwrap();
+                for name in named(text) {
+                    assert!(
+                        ALL.iter().any(|(_, known, _)| *known == name),
+                        "{}: {name} is not described",
+                        path.display()
+                    );
+                }
+                let describes = text.contains(concat!("metrics::", "describe_"));
+                assert!(!describes || path.ends_with("http/src/meters.rs"), "{} describes a metric", path.display());
+            });
+        }
+    }
+
+    #[test]
+    fn names_keep_to_the_rules_of_prometheus() {
+        for (kind, name, _) in ALL.iter().copied() {
+            assert!(name.starts_with("isobar_") && !name.contains("__"), "{name}");
+            assert_eq!(name.ends_with("_total"), kind == Kind::Counter, "{name}");
+            let last = name.rsplit('_').next().unwrap();
+            let odd =
+                ["count", "sum", "bucket", "info", "counter", "gauge", "histogram", "milliseconds", "ms", "kb", "mb"];
+            assert!(!odd.contains(&last), "{name}");
+        }
     }
 }

@@ -84,7 +84,7 @@ pub(crate) async fn notifications_update(call: &mut Call) -> Answer {
 pub(crate) async fn notifications_delete(call: &mut Call) -> Answer {
     let range = range(call)?;
     call.hub().notifications_mark(call.caller()?, range, NotificationMark::Delete).await?;
-    reply::message(StatusCode::OK, "the notifications were deleted")
+    reply::no_content()
 }
 
 pub(crate) async fn system_notification_emit(call: &mut Call) -> Answer {

@@ -11,10 +11,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use isobar_model::error::Fault;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
+use crate::line::Line;
 use crate::unread;
 
 /// Longest time from the first byte of a request's head to its last.
@@ -53,20 +54,22 @@ impl Phase {
 pub(crate) struct Patient {
     /// What was read already.
     read: Bytes,
-    stream: TcpStream,
+    line: Line,
     phase: Phase,
     /// Made only when a head comes in more than one piece.
     deadline: Option<Pin<Box<Sleep>>>,
     /// Whether the last write went out as a whole: else the next one begins in the middle of an answer.
     whole: bool,
+    /// What makes the head that is read unreadable, as far as its beginning shows.
+    odd: Option<Fault>,
     /// A refusal on its way: its bytes, and how many of them went out.
     refusal: Option<(Vec<u8>, usize)>,
 }
 
 impl Patient {
     /// The socket, of which these bytes were read already.
-    pub fn new(stream: TcpStream, read: Bytes, phase: Phase) -> Self {
-        Self { read, stream, phase, deadline: None, whole: true, refusal: None }
+    pub fn new(line: Line, read: Bytes, phase: Phase) -> Self {
+        Self { read, line, phase, deadline: None, whole: true, odd: None, refusal: None }
     }
 }
 
@@ -77,7 +80,7 @@ impl Patient {
                 self.refusal = None;
                 break;
             }
-            match ready!(Pin::new(&mut self.stream).poll_write(cx, &bytes[*gone..]))? {
+            match ready!(Pin::new(&mut *self.line.stream()).poll_write(cx, &bytes[*gone..]))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 count => *gone += count,
             }
@@ -90,7 +93,7 @@ impl AsyncRead for Patient {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = match self.read.len().min(buffer.remaining()) {
-            0 => Pin::new(&mut self.stream).poll_read(cx, buffer),
+            0 => Pin::new(&mut *self.line.stream()).poll_read(cx, buffer),
             count => {
                 buffer.put_slice(&self.read.split_to(count));
                 Poll::Ready(Ok(()))
@@ -99,6 +102,7 @@ impl AsyncRead for Patient {
         if read.is_ready() {
             if buffer.filled().len() > before && self.phase.bytes_came() {
                 self.deadline = None; // that of an earlier head
+                self.odd = unread::odd_part(&buffer.filled()[before..]);
             }
             return read;
         }
@@ -116,13 +120,13 @@ impl AsyncWrite for Patient {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         // A refusal of ours is never without a body: what looks like one is hyper's.
         if self.refusal.is_none() && self.whole {
-            self.refusal = unread::with_body(bytes).map(|refusal| (refusal, 0));
+            self.refusal = unread::with_body(bytes, self.odd.as_ref()).map(|refusal| (refusal, 0));
         }
         if self.refusal.is_some() {
             ready!(self.write_refusal(cx))?;
             return Poll::Ready(Ok(bytes.len()));
         }
-        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        let written = Pin::new(&mut *self.line.stream()).poll_write(cx, bytes);
         if let Poll::Ready(Ok(count)) = &written {
             self.whole = *count == bytes.len();
         }
@@ -130,22 +134,22 @@ impl AsyncWrite for Patient {
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+        Pin::new(&mut *self.line.stream()).poll_write_vectored(cx, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.line.stream().is_write_vectored()
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.line.stream()).poll_flush(cx)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.line.stream()).poll_shutdown(cx)
     }
 }

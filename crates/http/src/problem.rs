@@ -75,6 +75,11 @@ impl Problem {
         }
     }
 
+    /// Whether credentials were missing or bad.
+    pub fn is_of_bad_credentials(&self) -> bool {
+        matches!(self, Problem::Refused(Error::Unauthenticated))
+    }
+
     /// What broke on our side, for the log alone.
     pub fn cause(&self) -> Option<String> {
         match self {

@@ -1,5 +1,6 @@
 //! Projects and their specifications.
 
+use isobar_hub::ProjectView;
 use isobar_model::access::Action;
 use isobar_model::ids::ProjectId;
 use isobar_model::project::{ProjectInput, SpecificationInput};
@@ -8,20 +9,22 @@ use crate::call::{Call, after};
 use crate::reply::{self, Answer};
 use crate::views::{ProjectJson, SpecificationJson};
 
-const SORTED_BY: &[&str] = &["name", "createdAt", "updatedAt"];
+pub(crate) const SORTED_BY: &[&str] = &["name", "createdAt", "updatedAt"];
 
 pub(crate) async fn project_list(call: &mut Call) -> Answer {
     let mut query = call.query();
     let asked = (query.tree("organizationId"), query.list(SORTED_BY), query.plain_filter("type"));
     let (tree, list, kind) = query.end(asked)?;
-    reply::page(call.hub().project_list(call.caller()?, tree, kind.as_deref(), list).await?, ProjectJson::from).await
+    let page = call.hub().project_list(call.caller()?, tree, kind.as_deref(), list).await?;
+    // Only what is in reach is listed.
+    reply::page(page, |project| ProjectJson::from(ProjectView::from(project))).await
 }
 
 pub(crate) async fn project_create(call: &mut Call) -> Answer {
     let body = call.json(ProjectInput::read).await;
     let input = after(call.hub().allow(call.caller()?, Action::ProjectCreate), body).await?;
     let project = call.hub().project_create(call.caller()?, input).await?;
-    reply::created(&ProjectJson::from(project))
+    reply::created(&ProjectJson::from(ProjectView::from(project)))
 }
 
 pub(crate) async fn project_fetch(call: &mut Call) -> Answer {
@@ -34,7 +37,7 @@ pub(crate) async fn project_update(call: &mut Call) -> Answer {
     let body = call.json(ProjectInput::read).await;
     let input = after(call.hub().allow_project(call.caller()?, id, Action::ProjectUpdate), body).await?;
     let project = call.hub().project_update(call.caller()?, id, input).await?;
-    reply::ok(&ProjectJson::from(project))
+    reply::ok(&ProjectJson::from(ProjectView::from(project)))
 }
 
 pub(crate) async fn project_delete(call: &mut Call) -> Answer {

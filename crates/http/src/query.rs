@@ -5,22 +5,23 @@ use std::borrow::Cow;
 use std::str::FromStr;
 use std::time::Duration;
 
-use isobar_hub::{LastChoice, TreeQuery, ValueQuery};
+use isobar_hub::{LastChoice, NO_NAME, TreeQuery, ValueQuery};
 use isobar_model::check::Faults;
 use isobar_model::error::Result;
 use isobar_model::page::{Depth, LIMIT_MAX, ListRequest, PageRequest, SortKey, TimeRange};
 use isobar_model::time::Timestamp;
 use smallvec::SmallVec;
 
+use crate::escapes;
 use crate::export::Column;
 use crate::filter;
 
 /// Most parameters that are looked at.
 const PARAMETERS_MAX: usize = 1024;
 /// Most keys of an order.
-const SORT_KEYS_MAX: usize = 16;
+pub(crate) const SORT_KEYS_MAX: usize = 16;
 /// Most columns of a CSV.
-const COLUMNS_MAX: usize = 100;
+pub(crate) const COLUMNS_MAX: usize = 100;
 /// Longest wait for an event, in seconds.
 const WAIT_SECONDS_MAX: u64 = 60;
 
@@ -33,16 +34,34 @@ pub(crate) struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// Splits and decodes; nothing is checked yet.
+    /// Splits and decodes; nothing is checked yet. A value that is no text becomes U+0000, which no name holds.
     pub fn of(raw: Option<&'a str>) -> Self {
         let raw = raw.unwrap_or_default();
-        let pairs = form_urlencoded::parse(raw.as_bytes());
-        Self { raw, pairs: pairs.take(PARAMETERS_MAX).collect(), faults: Faults::new() }
+        let mut pairs: SmallVec<[_; 2]> = form_urlencoded::parse(raw.as_bytes()).take(PARAMETERS_MAX).collect();
+        // What is no text was decoded to this character, which may also have been sent.
+        if pairs.iter().any(|(_, value): &(_, Cow<'_, str>)| value.contains(char::REPLACEMENT_CHARACTER)) {
+            let sent = raw.split('&').filter(|pair| !pair.is_empty());
+            for ((_, value), pair) in pairs.iter_mut().zip(sent) {
+                if escapes::decoded(pair.split_once('=').unwrap_or_default().1, true).is_none() {
+                    *value = Cow::Borrowed("\0");
+                }
+            }
+        }
+        Self { raw, pairs, faults: Faults::new() }
     }
 
     /// What was read, unless something was wrong.
     pub fn end<T>(self, read: T) -> Result<T> {
         self.faults.unless_any(read)
+    }
+
+    /// `elementName`, where it may be left out.
+    pub fn element_name(&mut self) -> Option<String> {
+        let name = self.text("elementName")?;
+        if name.contains('\0') {
+            self.fault("elementName", NO_NAME);
+        }
+        Some(name)
     }
 
     /// The first value of a parameter.
@@ -275,6 +294,18 @@ mod tests {
             Err(Error::Invalid(faults)) => faults.into_iter().map(|fault| fault.field).collect(),
             _ => Vec::new(),
         }
+    }
+
+    #[test]
+    fn what_is_no_text_is_no_name() {
+        let name = |raw| Query::of(Some(raw)).get("elementName").map(str::to_owned);
+        for broken in ["elementName=%ff", "a=%EF%BF%BD&&elementName=a%C3", "elementName=%ED%A0%80&b=1"] {
+            assert_eq!(name(broken).as_deref(), Some("\0"), "{broken}");
+            assert_eq!(faults(broken, |query| query.element_name()), ["query.elementName"], "{broken}");
+        }
+        assert_eq!(name("elementName=a%EF%BF%BD+%C3%A9&b=%ff").as_deref(), Some("a\u{fffd} \u{e9}"));
+        assert_eq!(faults("elementName=a%00b", |query| query.element_name()), ["query.elementName"]);
+        assert_eq!(faults("elementName=a", |query| query.element_name()), [] as [&str; 0]);
     }
 
     #[test]

@@ -268,7 +268,7 @@ const TABLE: &[RouteRow] = &[
     MAIN_ROAD,
     row(Post,   "/v2/events/integrations",               ApiKey,       Some(Action::WebhookReceive),    by!(webhook::webhook_receive)),
     row(Get,    "/v2/events/cloud",                      UserOrDevice, Some(Action::CloudEventRead),    by!(events::cloud_events)),
-    row(Post,   "/v2/events/cloud",                      UserOrDevice, Some(Action::CloudEventCreate),  by!(events::cloud_event_send)),
+    row(Post,   "/v2/events/cloud",                      User,         Some(Action::CloudEventCreate),  by!(events::cloud_event_send)),
     row(Get,    "/v2/events/cloud/next",                 UserOrDevice, Some(Action::CloudEventRead),    by!(events::cloud_event_next)),
     row(Delete, "/v2/events/cloud/{id}",                 UserOrDevice, Some(Action::CloudEventRead),    by!(events::cloud_event_delete)),
     row(Get,    "/v2/events/stream",                     User,         Some(Action::DeviceRead),        by!(events::event_stream)),

@@ -1,12 +1,11 @@
 //! Connections: accepting them, bounding them, and letting them end well.
 
-use std::convert::Infallible;
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,9 +15,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use crate::app::{Answering, App};
+use crate::app::{Answering, App, Client};
 use crate::ending::{Ending, Stop};
 use crate::lane::{Lane, Left};
+use crate::line::Line;
 use crate::meters::OpenConnection;
 use crate::patience::{Patient, Phase};
 use crate::reply::Response;
@@ -59,6 +59,8 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
     http.timer(TokioTimer::new())
         .header_read_timeout(None::<Duration>) // see `patience`
         .keep_alive(true)
+        // Who ends its own side after a request still reads: see `line`.
+        .half_close(true)
         // Answers must not wait in a buffer because more than their request has come.
         .pipeline_flush(false)
         .writev(false)
@@ -114,12 +116,13 @@ async fn served(server: &Server, lane: Lane) -> Result<(), Box<dyn Error + Send 
         false => Some(Left { lane, read: Bytes::new() }),
     };
     let Some(Left { lane: Lane { stream, app, peer, stake }, read }) = left else { return Ok(()) };
-    let phase = Phase::default();
-    let socket = TokioIo::new(Patient::new(stream, read, phase.clone()));
+    let (line, phase) = (Line::new(stream), Phase::default());
+    let socket = TokioIo::new(Patient::new(line.clone(), read, phase.clone()));
     let service = service_fn(move |request| {
-        let phase = phase.clone();
+        let (line, phase) = (line.clone(), phase.clone());
         phase.answering();
-        Answered { answering: app.answer(request, peer), phase }
+        let client = Client { address: peer, line: Some(line.clone()) };
+        Answered { answering: app.answer(request, client), line, phase }
     });
     let connection = server.http.serve_connection(socket, service);
     // Boxed: a connection that stays in the lane has no room for it.
@@ -129,14 +132,21 @@ async fn served(server: &Server, lane: Lane) -> Result<(), Box<dyn Error + Send 
 /// An answer as a connection waits for it.
 struct Answered {
     answering: Answering,
+    line: Line,
     phase: Phase,
 }
 
 impl Future for Answered {
-    type Output = Result<Response, Infallible>;
+    /// An error when the client is gone: then nobody waits any more.
+    type Output = io::Result<Response>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let response = ready!(Pin::new(&mut self.answering).poll(cx));
+        let Poll::Ready(response) = Pin::new(&mut self.answering).poll(cx) else {
+            return match self.line.poll_end(cx) {
+                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+            };
+        };
         self.phase.answered();
         Poll::Ready(Ok(response))
     }

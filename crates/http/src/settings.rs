@@ -8,8 +8,8 @@ use crate::call::{Call, after};
 use crate::reply::{self, Answer};
 use crate::setting_views::{DefaultsOutcomeJson, DeviceSettingJson, SettingsOutcomeJson};
 
-const SORTED_BY: &[&str] = &["listOrder", "name", "createdAt", "updatedAt"];
-const HISTORY_SORTED_BY: &[&str] = &["changedAt", "createdAt", "updatedAt", "name"];
+pub(crate) const SORTED_BY: &[&str] = &["listOrder", "name", "createdAt", "updatedAt"];
+pub(crate) const HISTORY_SORTED_BY: &[&str] = &["changedAt", "createdAt", "updatedAt", "name"];
 
 pub(crate) async fn setting_list(call: &mut Call) -> Answer {
     let id: DeviceId = call.id("id", "device")?;

@@ -4,13 +4,13 @@ use isobar_model::access::Action;
 use isobar_model::check::Input;
 use isobar_model::ids::{ApiKeyId, UserId};
 use isobar_model::user::NewUser;
-use isobar_model::user_input::UserInput;
+use isobar_model::user_input::{UserInput, role_in};
 
 use crate::call::{Call, after};
 use crate::reply::{self, Answer};
 use crate::views::{ApiKeyJson, Id, NewApiKeyJson, Time, UserJson};
 
-const SORTED_BY: &[&str] =
+pub(crate) const SORTED_BY: &[&str] =
     &["username", "email", "firstName", "lastName", "company", "role", "createdAt", "updatedAt", "lastActive"];
 
 pub(crate) async fn user_list(call: &mut Call) -> Answer {
@@ -21,8 +21,13 @@ pub(crate) async fn user_list(call: &mut Call) -> Answer {
 }
 
 pub(crate) async fn user_create(call: &mut Call) -> Answer {
-    let body = call.json(|body| NewUser::read(body, false)).await;
-    let new = after(call.hub().allow(call.caller()?, Action::UserCreate), body).await?;
+    let mut role = None;
+    let body = call.json(|body| {
+        role = role_in(body);
+        NewUser::read(body, false)
+    });
+    let body = body.await;
+    let new = after(call.hub().allow_user_of(call.caller()?, role), body).await?;
     let user = call.hub().user_create(call.caller()?, new).await?;
     reply::created(&UserJson::from(user))
 }
@@ -34,8 +39,13 @@ pub(crate) async fn user_fetch(call: &mut Call) -> Answer {
 
 pub(crate) async fn user_update(call: &mut Call) -> Answer {
     let id: UserId = call.id("id", "user")?;
-    let body = call.json(UserInput::read).await;
-    let input = after(call.hub().allow_user(call.caller()?, id, Action::UserUpdate), body).await?;
+    let mut role = None;
+    let body = call.json(|body| {
+        role = role_in(body);
+        UserInput::read(body)
+    });
+    let body = body.await;
+    let input = after(call.hub().allow_user_update(call.caller()?, id, role), body).await?;
     let user = call.hub().user_update(call.caller()?, id, input).await?;
     reply::ok(&UserJson::from(user))
 }

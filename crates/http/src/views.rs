@@ -1,12 +1,12 @@
 //! How the nouns look to a client: exactly the specification's fields. The OpenAPI document is made from the same types.
 
-use isobar_hub::{DeviceView, StorageElement};
+use isobar_hub::{DeviceView, ProjectView, StorageElement};
 use isobar_model::device::{Device, StreetAddress};
 use isobar_model::json::RawJson;
 use isobar_model::organization::Organization;
 use isobar_model::page::Meta;
 use isobar_model::preferences::Preferences;
-use isobar_model::project::{PROJECT_TYPE, Project, Specification, empty_object};
+use isobar_model::project::{PROJECT_TYPE, Specification, empty_object};
 use isobar_model::role::Role;
 use isobar_model::time::Timestamp;
 use isobar_model::user::{ApiKey, User};
@@ -269,23 +269,27 @@ pub(crate) struct ProjectJson {
     #[schema(value_type = ProjectType)]
     r#type: &'static str,
     uuid: Id,
-    organization_id: Id,
-    organization_name: String,
+    /// null when it is out of the caller's reach: then only the project can be seen.
+    organization_id: Option<Id>,
+    /// null when it is out of the caller's reach.
+    organization_name: Option<String>,
+    /// null when it is out of the caller's reach, or gone.
     created_by: Option<Id>,
     created_at: Time,
     updated_at: Time,
 }
 
-impl From<Project> for ProjectJson {
-    fn from(project: Project) -> Self {
+impl From<ProjectView> for ProjectJson {
+    fn from(view: ProjectView) -> Self {
+        let ProjectView { project, shows_owner, shows_creator } = view;
         Self {
             id: Id(project.id.0),
             name: project.name,
             r#type: PROJECT_TYPE,
             uuid: Id(project.id.0),
-            organization_id: Id(project.organization.0),
-            organization_name: project.organization_name,
-            created_by: project.created_by.map(|user| Id(user.0)),
+            organization_id: shows_owner.then_some(Id(project.organization.0)),
+            organization_name: shows_owner.then_some(project.organization_name),
+            created_by: project.created_by.filter(|_| shows_creator).map(|user| Id(user.0)),
             created_at: Time(project.created_at),
             updated_at: Time(project.updated_at),
         }

@@ -1,7 +1,6 @@
 //! Accounts: registration, the first administrator, users.
 
 use isobar_model::access::{self, Action, Caller};
-use isobar_model::check::Faults;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{OrganizationId, UserId};
 use isobar_model::page::{ListRequest, Page};
@@ -19,6 +18,14 @@ use crate::{Hub, TreeQuery};
 const FIRST_ADMINISTRATOR: &str = "admin";
 /// Name of the first organization (contract: Authentication).
 const FIRST_ORGANIZATION: &str = "Root";
+
+/// Roles are given up to one's own rank (contract: Roles and reach).
+pub(crate) fn may_give(rank: Role, role: Role) -> Result<()> {
+    if role <= rank {
+        return Ok(());
+    }
+    Err(Error::Forbidden(format!("a {} may not give the role {}", rank.name(), role.name())))
+}
 
 impl Hub {
     /// Makes the first administrator when there is no user yet; the password, when it was made up.
@@ -87,16 +94,27 @@ impl Hub {
         })
     }
 
-    /// Whether somebody may register at all; with an organization, whether the caller may create users.
-    pub async fn allow_registration(&self, credentials: &Credentials<'_>, with_organization: bool) -> Result<()> {
+    /// Whether somebody may register at all; with an organization, whether the caller may create users of that role.
+    pub async fn allow_registration(
+        &self,
+        credentials: &Credentials<'_>,
+        with_organization: bool,
+        role: Option<Role>,
+    ) -> Result<()> {
         if !self.0.settings.registration_open {
             return Err(Error::Unauthenticated);
         }
         if with_organization {
             let principal = self.authenticate(credentials, Accepts::User).await?;
-            self.allow(principal.user()?, Action::UserCreate).await?;
+            self.allow_user_of(principal.user()?, role).await?;
         }
         Ok(())
+    }
+
+    /// Whether the caller may create users, of this role if it is known already.
+    pub async fn allow_user_of(&self, caller: &Caller, role: Option<Role>) -> Result<()> {
+        self.allow(caller, Action::UserCreate).await?;
+        role.map_or(Ok(()), |role| may_give(caller.role, role))
     }
 
     /// Registers a user. Without an organization it founds one, named after its company; with one, the caller must be
@@ -127,13 +145,8 @@ impl Hub {
 
     /// Creates a user in the caller's reach, up to the caller's own rank.
     pub async fn user_create(&self, caller: &Caller, new: NewUser) -> Result<User> {
-        let mut faults = Faults::new();
-        let owner = faults.gather(self.owner_pass(caller, new.organization, Action::UserCreate).await)?;
-        if new.role > caller.role {
-            faults.add("role", "is above your own");
-        }
-        let Some((pass, _)) = owner else { return Err(faults.end().err().unwrap_or(Error::Busy)) };
-        faults.end()?;
+        self.allow_user_of(caller, Some(new.role)).await?;
+        let (pass, _) = self.owner_pass(caller, new.organization, Action::UserCreate).await?;
         let row = self.user_row(new).await?;
         let made = self.0.registry.user_create(&pass, row, self.0.clock.now()).await;
         let made = made.told_naming(&[ORGANIZATION])?;

@@ -62,8 +62,7 @@ pub struct CodeRuns {
 struct Counted(AtomicU64, metrics::Counter);
 
 impl Counted {
-    fn new(name: &'static str, what: &'static str) -> Self {
-        metrics::describe_counter!(name, what);
+    fn new(name: &'static str) -> Self {
         Self(AtomicU64::new(0), metrics::counter!(name))
     }
 
@@ -80,9 +79,9 @@ impl Code {
         builder.worker_threads(threads).thread_name(THREAD).thread_stack_size(STACK_BYTES);
         builder.on_thread_start(|| isobar_threads::give_way(NICENESS));
         let runtime = builder.enable_all().build().map_err(Error::internal)?;
-        let runs = Counted::new(RUNS, "Events whose design has code");
-        let engines = Counted::new(ENGINES, "Engines made for code");
-        let aside = Counted::new(ASIDE, "Runs of code on a thread of their own");
+        let runs = Counted::new(RUNS);
+        let engines = Counted::new(ENGINES);
+        let aside = Counted::new(ASIDE);
         let [large, heavy] = std::array::from_fn(|_| Places::new(ASIDE_WAITING_MAX));
         // What waits there is bounded by who calls: one call changes the settings of many devices.
         let elsewhere = Places::new(usize::MAX);

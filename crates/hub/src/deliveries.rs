@@ -68,7 +68,6 @@ struct Lane {
 
 impl Deliveries {
     pub(crate) fn new() -> Self {
-        metrics::describe_counter!(OUTCOMES, "Tries to deliver something outside, by kind and outcome");
         let lane = |kind: &&'static str| Lane { kind, wake: Notify::new(), under_way: Mutex::new(HashSet::new()) };
         Self { lanes: KINDS.iter().map(lane).collect() }
     }

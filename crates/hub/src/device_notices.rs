@@ -80,7 +80,6 @@ impl Hub {
 
     /// Gives notices out as they come.
     pub(crate) async fn run_device_notices(self, mut stop: watch::Receiver<bool>) {
-        metrics::describe_counter!(DROPPED, "Notices of designs that were dropped because too many waited");
         loop {
             let more = self.give_notices_out().await.unwrap_or_else(|error| {
                 tracing::warn!(%error, "notices of designs wait for the registry");

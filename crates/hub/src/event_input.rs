@@ -15,6 +15,8 @@ use crate::gate::Principal;
 
 /// Longest element name, in characters.
 pub(crate) const ELEMENT_NAME_MAX: usize = 128;
+/// What is wrong with a name that is no text, or holds U+0000.
+pub const NO_NAME: &str = "must be text in UTF-8, without the character U+0000";
 /// Longest idempotency key, in characters (contract: Events).
 const IDEMPOTENCY_KEY_MAX: usize = 64;
 
@@ -77,6 +79,7 @@ impl Hub {
 pub(crate) fn element_name<'a>(element: Option<&'a str>, faults: &mut Faults) -> Option<&'a str> {
     match element {
         None => faults.add("query.elementName", "is required"),
+        Some(name) if name.contains('\0') => faults.add("query.elementName", NO_NAME),
         Some(name) => faults.length("query.elementName", name, 1, ELEMENT_NAME_MAX),
     }
     element

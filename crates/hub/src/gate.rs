@@ -1,5 +1,6 @@
 //! The gate: who calls, how often, and what may be done. Passes come from `access`, asked here with the lineage of the thing.
 
+use std::hash::RandomState;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -7,10 +8,11 @@ use isobar_model::access::{self, Action, Caller, CanList, CanRead, CanWrite, Lin
 use isobar_model::error::{Error, RateWindow, Result};
 use isobar_model::ids::{ApiKeyId, DeviceId, DeviceKey, DeviceRef, OrganizationId, ProjectId, UserId};
 use isobar_model::secret::Digest;
+use rustc_hash::FxBuildHasher;
 
 use crate::entries::DeviceEntry;
 use crate::error::Told as _;
-use crate::rate::RateWindows;
+use crate::rate::{RateWindows, counted};
 use crate::settings::RateLimits;
 use crate::tokens::Claims;
 use crate::{Hub, TreeQuery};
@@ -125,10 +127,17 @@ pub(crate) enum Held {
 
 /// The rate windows.
 pub(crate) struct Rates {
-    users: RateWindows<UserId>,
-    devices: RateWindows<DeviceKey>,
-    addresses: RateWindows<IpAddr>,
+    users: RateWindows<UserId, FxBuildHasher>,
+    devices: RateWindows<DeviceKey, FxBuildHasher>,
+    /// Clients choose their addresses: these are hashed with a key.
+    addresses: RateWindows<IpAddr, RandomState>,
+    /// Calls with bad credentials.
+    refused: RateWindows<IpAddr, RandomState>,
 }
+
+/// So many times an address's limit may it call with bad credentials before its connections are closed (contract:
+/// Conventions).
+const REFUSED_TIMES: u32 = 10;
 
 impl Rates {
     pub(crate) fn new(limits: &RateLimits) -> Self {
@@ -136,6 +145,7 @@ impl Rates {
             users: RateWindows::new(limits.user),
             devices: RateWindows::new(limits.device),
             addresses: RateWindows::new(limits.address),
+            refused: RateWindows::new(limits.address.saturating_mul(REFUSED_TIMES)),
         }
     }
 }
@@ -225,12 +235,17 @@ impl Hub {
     /// Counts a call in the window of its user, its device, or its address. None: that limit is off.
     pub fn count_call(&self, principal: &Principal, address: IpAddr) -> Result<Option<RateWindow>> {
         let (now, rates) = (self.0.clock.now(), &self.0.rates);
-        let (subject, counted) = match principal {
+        let (subject, counts) = match principal {
             Principal::User(caller) => ("user", rates.users.count(caller.user, now)),
             Principal::Device(session) => ("device", rates.devices.count(session.device().key, now)),
-            Principal::Nobody => ("address", rates.addresses.count(address, now)),
+            Principal::Nobody => ("address", rates.addresses.count(counted(address), now)),
         };
-        counted.map_err(|window| Error::RateLimited { subject, window })
+        counts.map_err(|window| Error::RateLimited { subject, window })
+    }
+
+    /// Counts a call with bad credentials; true: there were so many from its address that its connection should end.
+    pub fn count_refused(&self, address: IpAddr) -> bool {
+        self.0.rates.refused.count(counted(address), self.0.clock.now()).is_err()
     }
 
     /// Whether the caller's role is high enough for an action that names no thing yet.

@@ -40,7 +40,6 @@ pub(crate) struct Notices {
 impl Notices {
     pub(crate) fn new() -> Self {
         const TOLD: &str = "isobar_notices_total";
-        metrics::describe_counter!(TOLD, "Notices given out, by kind");
         let told = NotificationKind::ALL.map(|kind| (kind, metrics::counter!(TOLD, "kind" => kind.name())));
         Self { wake: Notify::new(), told }
     }

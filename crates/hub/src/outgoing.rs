@@ -129,7 +129,6 @@ impl Hub {
 
     /// Makes calls as they come due.
     pub(crate) async fn run_calls(self, mut stop: watch::Receiver<bool>) {
-        metrics::describe_counter!(DROPPED, "Calls of designs that were dropped: too large, or too many waiting");
         let mut under_way = UnderWay::default();
         loop {
             match self.begin_calls(&mut under_way).await {

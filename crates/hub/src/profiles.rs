@@ -4,12 +4,14 @@ use isobar_model::access::{self, Action, Caller, CanWrite};
 use isobar_model::check::Faults;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{OrganizationId, UserId};
+use isobar_model::role::Role;
 use isobar_model::user::User;
 use isobar_model::user_input::UserInput;
 use isobar_store::registry::{NewPassword, UserChange};
 
 use crate::Hub;
 use crate::account_notices::AccountNotice;
+use crate::accounts::may_give;
 use crate::error::{ORGANIZATION, Told as _};
 
 impl Hub {
@@ -27,18 +29,17 @@ impl Hub {
             // Whoever may change its own profile may not choose its own place by that.
             self.allow(caller, Action::UserUpdate).await?;
         }
-        let mut faults = Faults::new();
-        for name in input.renamed(&present) {
-            faults.add(name, "may not be changed");
-        }
         // Whoever changes itself may have been changed since it was let in.
         let own = id == caller.user;
         if own && present.disabled {
             return Err(Error::Unauthenticated);
         }
-        let rank = if own { present.role } else { caller.role };
-        if input.role != present.role && input.role > rank {
-            faults.add("role", "is above your own");
+        if input.role != present.role {
+            may_give(if own { present.role } else { caller.role }, input.role)?;
+        }
+        let mut faults = Faults::new();
+        for name in input.renamed(&present) {
+            faults.add(name, "may not be changed");
         }
         if disables && id == caller.user {
             faults.add("disabled", "you may not disable yourself");
@@ -56,6 +57,13 @@ impl Hub {
             }
         };
         self.user_change(&pass, present, input, moves, password).await
+    }
+
+    /// Whether the caller may change a user, and give it this role if it is known already.
+    pub async fn allow_user_update(&self, caller: &Caller, id: UserId, role: Option<Role>) -> Result<()> {
+        let pass = self.user_write(caller, id, Action::UserUpdate).await?;
+        let present = self.0.registry.user_fetch(&pass.reading()).await.told()?.ok_or(Error::Missing("user"))?;
+        role.filter(|role| *role != present.role).map_or(Ok(()), |role| may_give(caller.role, role))
     }
 
     /// A user goes only where the caller reaches.

@@ -12,6 +12,24 @@ use crate::alarms::alarms_of;
 use crate::error::{ORGANIZATION, Told as _};
 use crate::{Hub, TreeQuery};
 
+/// A project as a caller sees it. Of one of an organization above, only what is in the caller's reach is told.
+#[derive(Clone, Debug)]
+pub struct ProjectView {
+    /// The project.
+    pub project: Project,
+    /// Whether its organization is in reach.
+    pub shows_owner: bool,
+    /// Whether its creator is.
+    pub shows_creator: bool,
+}
+
+impl From<Project> for ProjectView {
+    /// As those see it who reach its organization.
+    fn from(project: Project) -> Self {
+        Self { project, shows_owner: true, shows_creator: true }
+    }
+}
+
 impl Hub {
     /// Creates a project with an empty design.
     pub async fn project_create(&self, caller: &Caller, input: ProjectInput) -> Result<Project> {
@@ -33,9 +51,18 @@ impl Hub {
     }
 
     /// Fetches a project.
-    pub async fn project_fetch(&self, caller: &Caller, id: ProjectId) -> Result<Project> {
+    pub async fn project_fetch(&self, caller: &Caller, id: ProjectId) -> Result<ProjectView> {
         let pass = self.project_read(caller, id).await?;
-        self.0.registry.project_fetch(&pass).await.told()?.ok_or(Error::Missing("project"))
+        let project = self.0.registry.project_fetch(&pass).await.told()?.ok_or(Error::Missing("project"))?;
+        if caller.reaches(&project.lineage) {
+            return Ok(project.into());
+        }
+        let creator = match project.created_by {
+            Some(user) => self.account_entry(user).await?,
+            None => None,
+        };
+        let shows_creator = creator.is_some_and(|account| caller.reaches(&account.caller.lineage));
+        Ok(ProjectView { project, shows_owner: false, shows_creator })
     }
 
     /// Renames a project, or hands it to another organization in reach.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use isobar_model::access::{Action, CanWrite};
+use isobar_model::access::{Action, Caller, CanWrite};
 use isobar_model::check::Faults;
 use isobar_model::error::{Error, Result};
 use isobar_model::event::Event;
@@ -36,20 +36,22 @@ pub struct QueueRead {
 impl Hub {
     /// Reads queued cloud events, oldest first, for whoever `principal` is by `credentials`. What is not peeked at is gone,
     /// durably, before this returns. A caller that waits is refused as soon as its credentials end, and nothing is taken
-    /// for one whose credentials have ended.
+    /// for one whose credentials have ended. Whoever waits gets nothing once `given_up` is done: what came later might be
+    /// taken for nobody.
     pub async fn cloud_events(
         &self,
         credentials: &Credentials<'_>,
         principal: &Principal,
         device: Option<&str>,
         read: QueueRead,
+        given_up: impl Future<Output = ()> + Send,
     ) -> Result<Vec<Event>> {
         let (held, mut principal) = (self.held(credentials)?, principal.clone());
         let mut target = self.queue_device(&principal, device, Action::CloudEventRead).await?;
         let bell = self.0.live.queue_bell(target.0.target().key);
         let mut stop = self.0.closing.subscribe();
         let waited = tokio::time::sleep(read.wait);
-        tokio::pin!(waited);
+        tokio::pin!(waited, given_up);
         let (mut is_over, mut overtaken) = (read.wait.is_zero(), 0);
         loop {
             let mut rung = std::pin::pin!(bell.notified());
@@ -66,6 +68,8 @@ impl Hub {
                         }
                     };
                     tokio::select! {
+                        biased;
+                        () = &mut given_up => return Ok(Vec::new()),
                         () = rung => {}
                         () = look => {}
                         () = &mut waited => is_over = true,
@@ -102,14 +106,14 @@ impl Hub {
     /// Queues a cloud event for a device.
     pub async fn cloud_event_send(
         &self,
-        principal: &Principal,
+        caller: &Caller,
         device: Option<&str>,
         element: Option<&str>,
         body: Bytes,
         idempotency_key: Option<&str>,
     ) -> Result<EventId> {
         let mut faults = Faults::new();
-        let target = faults.gather(self.queue_device(principal, device, Action::CloudEventCreate).await)?;
+        let target = faults.gather(self.target_of_user(caller, device).await)?;
         let element = element_name(element, &mut faults);
         check_idempotency_key(idempotency_key, &mut faults);
         let payload = read_payload(&body, &mut faults);
@@ -130,12 +134,12 @@ impl Hub {
     /// What is wrong with the parameters of a cloud event to be sent, whose body was found wrong already.
     pub async fn cloud_event_parameters(
         &self,
-        principal: &Principal,
+        caller: &Caller,
         device: Option<&str>,
         element: Option<&str>,
     ) -> Result<()> {
         let mut faults = Faults::new();
-        faults.gather(self.queue_device(principal, device, Action::CloudEventCreate).await)?;
+        faults.gather(self.target_of_user(caller, device).await)?;
         element_name(element, &mut faults);
         faults.end()
     }
@@ -150,6 +154,16 @@ impl Hub {
         let (pass, _) = self.queue_device(principal, device, Action::CloudEventRead).await?;
         let was_there = self.0.telemetry.queue_delete(&pass, id).await.told()?;
         if was_there { Ok(()) } else { Err(Error::Missing("cloud event")) }
+    }
+
+    /// The device that a user sends a cloud event to. Devices only hear them (contract: Authentication).
+    async fn target_of_user(
+        &self,
+        caller: &Caller,
+        device: Option<&str>,
+    ) -> Result<(CanWrite<DeviceRef>, Arc<DeviceEntry>)> {
+        let principal = Principal::User(Arc::new(caller.clone()));
+        self.queue_device(&principal, device, Action::CloudEventCreate).await
     }
 
     /// The device whose queue is meant: that of the token, or else the one named.

@@ -1,33 +1,53 @@
 //! Fixed rate windows of one minute (contract: Rate limits).
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
+use std::net::{IpAddr, Ipv6Addr};
 
 use isobar_model::error::RateWindow;
 use isobar_model::time::Timestamp;
 use parking_lot::Mutex;
-use rustc_hash::{FxBuildHasher, FxHashMap};
 
 /// Length of a window.
 const WINDOW_SECONDS: i64 = 60;
 /// Locks among which the keys are spread.
 const SHARDS: usize = 16;
+/// Most callers that are counted under one lock. Beyond, all of them begin anew: who has so many addresses is not held by
+/// a limit for one.
+const CALLERS_MAX: usize = 1 << 16;
+/// Callers for whom there is room from the beginning of a window, if the one before had as many.
+const CALLERS_KEPT: usize = 1 << 10;
 
-/// Counts the calls of each `K` in the present window. What an earlier window counted is dropped whole,
-/// so memory is bounded by the callers of one minute.
-pub(crate) struct RateWindows<K> {
+/// Counts the calls of each `K` in the present window. What an earlier window counted is dropped whole, so memory is
+/// bounded by the callers of one minute, and these by [`CALLERS_MAX`].
+pub(crate) struct RateWindows<K, S> {
     limit: u32,
-    shards: [Mutex<Shard<K>>; SHARDS],
+    hasher: S,
+    shards: [Mutex<Shard<K, S>>; SHARDS],
 }
 
-struct Shard<K> {
+struct Shard<K, S> {
     window: i64,
-    counts: FxHashMap<K, u32>,
+    counts: HashMap<K, u32, S>,
 }
 
-impl<K: Hash + Eq> RateWindows<K> {
+/// An address as it is counted: of IPv6 the network of a site, in which one client has as many addresses as it likes.
+pub(crate) fn counted(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => {
+            let network = u128::from(address) >> 64 << 64;
+            IpAddr::V6(Ipv6Addr::from(network))
+        }
+    }
+}
+
+impl<K: Hash + Eq, S: BuildHasher + Clone + Default> RateWindows<K, S> {
     /// Windows of `limit` calls; 0: nothing is counted.
     pub(crate) fn new(limit: u32) -> Self {
-        Self { limit, shards: std::array::from_fn(|_| Mutex::new(Shard { window: 0, counts: FxHashMap::default() })) }
+        let hasher = S::default();
+        let shard = || Shard { window: 0, counts: HashMap::with_hasher(hasher.clone()) };
+        Self { limit, shards: std::array::from_fn(|_| Mutex::new(shard())), hasher }
     }
 
     /// Counts a call. `Err` when the window is spent; none when nothing is counted.
@@ -36,10 +56,13 @@ impl<K: Hash + Eq> RateWindows<K> {
             return Ok(None);
         }
         let window = now.seconds().div_euclid(WINDOW_SECONDS);
-        let hash = FxBuildHasher.hash_one(&key);
+        let hash = self.hasher.hash_one(&key);
         let mut shard = self.shards[(hash >> 57) as usize % SHARDS].lock();
         if shard.window != window {
             shard.window = window;
+            // Room that a flood has needed is given back.
+            shard.counts = HashMap::with_capacity_and_hasher(shard.counts.len().min(CALLERS_KEPT), self.hasher.clone());
+        } else if shard.counts.len() >= CALLERS_MAX && !shard.counts.contains_key(&key) {
             shard.counts.clear();
         }
         let count = shard.counts.entry(key).or_insert(0);
@@ -56,7 +79,13 @@ impl<K: Hash + Eq> RateWindows<K> {
 
 #[cfg(test)]
 mod tests {
+    use rustc_hash::FxBuildHasher;
+
     use super::*;
+
+    fn windows<K: Hash + Eq>(limit: u32) -> RateWindows<K, FxBuildHasher> {
+        RateWindows::new(limit)
+    }
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_millis(seconds * 1000)
@@ -64,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_window_takes_its_limit_and_then_refuses_until_it_ends() {
-        let windows = RateWindows::new(2);
+        let windows = windows(2);
         let first = windows.count("a", at(60)).unwrap().unwrap();
         assert_eq!((first.limit, first.remaining, first.reset), (2, 1, at(120)));
         assert_eq!(windows.count("a", at(119)).unwrap().unwrap().remaining, 0);
@@ -75,6 +104,26 @@ mod tests {
 
     #[test]
     fn a_limit_of_zero_counts_nothing() {
-        assert_eq!(RateWindows::new(0).count("a", at(0)), Ok(None));
+        assert_eq!(windows(0).count("a", at(0)), Ok(None));
+    }
+
+    #[test]
+    fn however_many_call_the_memory_is_bounded() {
+        const CALLERS: usize = SHARDS * CALLERS_MAX * 3 / 2;
+        let windows = windows(1);
+        for caller in 0..CALLERS {
+            windows.count(caller, at(0)).unwrap();
+        }
+        assert!(windows.shards.iter().all(|shard| shard.lock().counts.len() <= CALLERS_MAX));
+        assert!(windows.count(CALLERS - 1, at(0)).is_err());
+        windows.count(0, at(60)).unwrap();
+    }
+
+    #[test]
+    fn a_site_is_counted_as_one() {
+        let at = |text: &str| counted(text.parse().unwrap());
+        assert_eq!(at("2001:db8:1:2::1"), at("2001:db8:1:2:ffff::9"));
+        assert_ne!(at("2001:db8:1:2::1"), at("2001:db8:1:3::1"));
+        assert_ne!(at("192.0.2.1"), at("192.0.2.2"));
     }
 }

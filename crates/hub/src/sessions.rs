@@ -12,6 +12,7 @@ use isobar_model::user::Login;
 use crate::Hub;
 use crate::error::Told as _;
 use crate::gate::{Credential, Credentials, Shown};
+use crate::tokens::Claims;
 
 /// What a login or a refresh gives.
 #[derive(Debug)]
@@ -66,6 +67,16 @@ impl Hub {
         Ok(Tokens { jwt, jwt_expiry, refresh: None })
     }
 
+    /// Whether a refresh token would be good at this moment.
+    pub async fn allow_refresh(&self, credentials: &Credentials<'_>) -> Result<()> {
+        self.session_of_cookie(credentials.refresh_cookie).await.map(|_| ())
+    }
+
+    /// Whether there is anything that a logout would end.
+    pub async fn allow_logout(&self, credentials: &Credentials<'_>) -> Result<()> {
+        self.leaving(credentials).await.map(|_| ())
+    }
+
     async fn session_of_cookie(&self, cookie: Option<&str>) -> Result<Session> {
         let cookie = cookie.ok_or(Error::Unauthenticated)?;
         let session = self.0.registry.session_by_refresh(&Digest::of(cookie.as_bytes())).await.told()?;
@@ -79,6 +90,20 @@ impl Hub {
     /// Revokes each token that it is given: the jwt at once, the refresh token for good.
     pub async fn session_logout(&self, credentials: &Credentials<'_>) -> Result<()> {
         let now = self.0.clock.now();
+        let (jwt, session) = self.leaving(credentials).await?;
+        if let Some(claims) = jwt {
+            let ends = Timestamp::from_millis(claims.exp * 1000);
+            self.0.registry.jwt_revoke(&claims.jti.to_string(), ends).await.told()?;
+            self.0.tokens.revoke(claims.jti.to_string(), now);
+        }
+        if let Some(session) = session {
+            self.0.registry.session_refresh_end(session.id).await.told()?;
+        }
+        Ok(())
+    }
+
+    /// The tokens that a logout is given. A bad one beside a good one is a bad one; a refresh token that has ended is none.
+    async fn leaving(&self, credentials: &Credentials<'_>) -> Result<(Option<Claims>, Option<Session>)> {
         let jwt = match credentials.first() {
             Credential::Jwt(jwt) => {
                 let claims = self.0.tokens.read(jwt)?;
@@ -95,14 +120,6 @@ impl Hub {
             (Err(Error::Unauthenticated), Some(_)) => None,
             (Err(error), _) => return Err(error),
         };
-        if let Some(claims) = jwt {
-            let ends = Timestamp::from_millis(claims.exp * 1000);
-            self.0.registry.jwt_revoke(&claims.jti.to_string(), ends).await.told()?;
-            self.0.tokens.revoke(claims.jti.to_string(), now);
-        }
-        if let Some(session) = session {
-            self.0.registry.session_refresh_end(session.id).await.told()?;
-        }
-        Ok(())
+        Ok((jwt, session))
     }
 }

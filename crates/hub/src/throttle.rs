@@ -8,6 +8,8 @@ use isobar_model::error::{Error, Result};
 use isobar_model::time::Timestamp;
 use parking_lot::Mutex;
 
+use crate::rate::counted;
+
 /// How long failures count, in seconds.
 const PERIOD_SECONDS: i64 = 15 * 60;
 /// Failures for one name from one address.
@@ -38,7 +40,7 @@ impl Failures {
 impl Throttle {
     /// Refuses while too many logins for the name have failed; whether the account exists plays no part.
     pub(crate) fn check(&self, name: &str, address: IpAddr, now: Timestamp) -> Result<()> {
-        let failures = self.0.lock();
+        let (failures, address) = (self.0.lock(), counted(address));
         for (from, most) in [(Some(address), PER_ADDRESS), (None, PER_NAME)] {
             if let Some(seen) = failures.get(&(name.to_lowercase(), from)) {
                 let until = seen.since.plus_seconds(PERIOD_SECONDS);
@@ -52,7 +54,7 @@ impl Throttle {
 
     /// Counts a failed login.
     pub(crate) fn failed(&self, name: &str, address: IpAddr, now: Timestamp) {
-        let mut failures = self.0.lock();
+        let (mut failures, address) = (self.0.lock(), counted(address));
         make_room(&mut failures, now);
         for from in [Some(address), None] {
             let seen = failures.entry((name.to_lowercase(), from)).or_insert(Failures { since: now, count: 0 });

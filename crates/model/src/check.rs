@@ -59,9 +59,14 @@ impl Faults {
         }
     }
 
-    /// Checks that a text may be an e-mail address: one `@`, something before it, a dotted name after it, no space.
+    /// Checks that a text may be an e-mail address: 3 to 254 characters, one `@`, something before it, a dotted name after
+    /// it, no space. Of one that is too long or too short nothing else is said; U+0000 is for [`Faults::whole`] to tell.
     pub fn email(&mut self, field: &str, text: &str) {
-        self.length(field, text, 3, 254);
+        if !(3..=254).contains(&text.chars().count()) {
+            return self.length(field, text, 3, 254);
+        }
+        let odd =
+            |c: char| (c.is_control() && c != '\0') || c.is_whitespace() || matches!(c, '<' | '>' | ',' | ';' | '"');
         let (local, domain) = text.rsplit_once('@').unwrap_or(("", ""));
         let sound = !local.is_empty()
             && !local.contains('@')
@@ -69,7 +74,7 @@ impl Faults {
             && !domain.starts_with('.')
             && !domain.ends_with('.')
             && !domain.contains("..")
-            && !text.chars().any(|c| c.is_whitespace() || c.is_control() || matches!(c, '<' | '>' | ',' | ';' | '"'));
+            && !text.chars().any(odd);
         if !sound {
             self.add(field, "must be an e-mail address");
         }
@@ -213,6 +218,16 @@ impl<'a> Input<'a> {
             self.fault(name, "is required");
         }
         self.text(name, min, max).unwrap_or_default()
+    }
+
+    /// An e-mail address that must be there.
+    pub fn required_email(&mut self, name: &str) -> String {
+        let text = self.required_text(name, 0, usize::MAX);
+        if matches!(self.member(name), Some(Json::Text(_))) {
+            let path = self.path(name);
+            self.faults.email(&path, &text);
+        }
+        text
     }
 
     /// An identifier that may be left out; `null` counts as left out.

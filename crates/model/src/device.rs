@@ -14,9 +14,9 @@ pub const LABEL_CHARACTERS_MAX: usize = 128;
 /// Longest value of a label by which a device is found, in characters.
 pub const LABEL_VALUE_CHARACTERS_MAX: usize = 256;
 /// Most protocols a device lists.
-const PROTOCOLS_MAX: usize = 32;
+pub const PROTOCOLS_MAX: usize = 32;
 /// Longest of them, in characters. The specification bounds `protocol` alone, to 20.
-const LISTED_PROTOCOL_CHARACTERS_MAX: usize = 128;
+pub const LISTED_PROTOCOL_CHARACTERS_MAX: usize = 128;
 
 /// A device as the registry keeps it.
 #[derive(Clone, Debug, PartialEq)]
@@ -119,18 +119,22 @@ pub struct PlacedDevice {
 pub struct StreetAddress {
     /// Street and number.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
     pub address: Option<String>,
     /// City.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
     pub city: Option<String>,
     /// Region.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
     pub region: Option<String>,
     /// Postal code: a number, as the specification shapes it, or a text, as much of the world writes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub postal_code: Option<PostalCode>,
     /// Country.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
     pub country: Option<String>,
 }
 

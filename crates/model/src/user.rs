@@ -97,10 +97,7 @@ impl NewUser {
             input.fault("passwordConfirmation", "must match password");
         }
         let role = read_role(&mut input);
-        let email = input.required_text("email", 0, 254);
-        if !email.is_empty() {
-            input.faults.email("email", &email);
-        }
+        let email = input.required_email("email");
         let read = Self {
             username: input.required_text("username", 1, 254),
             email,

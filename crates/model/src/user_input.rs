@@ -128,6 +128,11 @@ pub fn read_account_name(body: &Json<'_>) -> Result<String> {
     input.unless_any(name)
 }
 
+/// The role that a body names, if it names one: whoever may not give it hears that before what else is wrong.
+pub fn role_in(body: &Json<'_>) -> Option<Role> {
+    Role::named(body.get("role")?.as_text()?)
+}
+
 /// A role, which must be there.
 pub(crate) fn read_role(input: &mut Input<'_>) -> Role {
     let name = input.required_text("role", 0, 32);

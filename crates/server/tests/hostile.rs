@@ -79,6 +79,24 @@ async fn a_reader_that_hung_up_while_it_waited_takes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_that_nobody_hears_end() {
+    let house = House::open().await;
+    let (address, (name, value)) = (&house.serving.address, house.api.credentials());
+    let asks = format!("GET /v2/events/stream HTTP/1.1\r\nhost: {address}\r\n{name}: {value}\r\n\r\n");
+    let mut streams = Vec::new();
+    for _ in 0..20 {
+        let mut stream = house.connect().await;
+        stream.write_all(asks.as_bytes()).await.unwrap();
+        assert!(until(&mut stream, "\r\n\r\n").await.starts_with("HTTP/1.1 200"));
+        streams.push(stream);
+    }
+    // With a word or without: no event comes that would show it.
+    streams.iter().step_by(2).for_each(reset);
+    drop(streams);
+    house.is_left_alone().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_head_that_does_not_end_is_cut_while_others_are_served() {
     let house = House::open().await;
     let mut slow = tokio::task::JoinSet::new();

@@ -4,6 +4,9 @@
 
 mod program_support;
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use program_support::house::House;
 use program_support::{Serving, failure, isobar, text};
 
 #[test]
@@ -166,4 +169,70 @@ fn a_database_that_is_not_there_is_named_at_start() {
     let told = failure(&refused);
     assert!(told.contains("the registry cannot be opened") && told.contains("refused"), "{told}");
     assert!(!told.contains("hidden-word"), "{told}");
+}
+
+/// The rules of `promtool check metrics`, as far as they are about names: what it would find wrong with a page.
+fn lint(page: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let (mut helped, mut kinds) = (BTreeSet::new(), BTreeMap::new());
+    for line in page.lines() {
+        let mut words = line.split_whitespace();
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some("HELP"), Some(name), Some(_)) => {
+                helped.insert(name);
+            }
+            (Some("#"), Some("TYPE"), Some(name), Some(kind)) => {
+                kinds.insert(name, kind);
+            }
+            _ => {}
+        }
+    }
+    for line in page.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let sample = line.split(['{', ' ']).next().unwrap_or_default();
+        let parts = ["_bucket", "_sum", "_count"].iter().find_map(|part| sample.strip_suffix(part));
+        let name = parts.filter(|name| kinds.contains_key(name)).unwrap_or(sample);
+        let mut wrong = |what: &str| found.push(format!("{name}: {what}"));
+        let Some(kind) = kinds.get(name) else {
+            wrong("no type");
+            continue;
+        };
+        if !helped.contains(name) {
+            wrong("no help text");
+        }
+        if (*kind == "counter") != name.ends_with("_total") {
+            wrong("counters, and only they, end in _total");
+        }
+        if name
+            .split('_')
+            .any(|word| ["milliseconds", "ms", "minutes", "kilobytes", "kb", "mb", "percent"].contains(&word))
+        {
+            wrong("not in base units");
+        }
+        if name.split('_').any(|word| [*kind, "counter", "gauge", "histogram", "summary"].contains(&word)) {
+            wrong("the type stands in the name");
+        }
+        if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_') {
+            wrong("not in snake_case");
+        }
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_measured_has_a_help_and_a_good_name() {
+    let house = House::open().await;
+    for number in 0..10 {
+        house.serves(number).await;
+    }
+    house.api.send_as_admin(reqwest::Method::GET, "/v2/nothing", None).await.unwrap();
+    let page = house.api.send(reqwest::Method::GET, "/metrics", &[], None).await.unwrap().body;
+    for expected in ["isobar_http_requests_total{", "isobar_telemetry_batch_commits", "isobar_telemetry_sync_seconds"] {
+        assert!(page.contains(expected), "{expected}");
+    }
+    assert_eq!(lint(&page), [""; 0], "{page}");
+    // The rules find what they should.
+    let bad = "# TYPE a_ms gauge\na_ms 1\n# HELP b x\n# TYPE b counter\nb{c=\"d\"} 1\nc 2\n";
+    assert_eq!(lint(bad).len(), 4, "{:?}", lint(bad));
 }

@@ -1,23 +1,44 @@
 //! The shapes of request bodies, for the document alone: `isobar_model` reads and checks them.
 #![expect(dead_code, reason = "shapes are described, never made")]
 
-use isobar_model::device::StreetAddress;
+use isobar_model::device::{LISTED_PROTOCOL_CHARACTERS_MAX, PROTOCOLS_MAX, StreetAddress};
 use isobar_model::role::Role;
-use utoipa::ToSchema;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{AnyOfBuilder, ArrayBuilder, ObjectBuilder, Schema, SchemaType, Type};
+use utoipa::{PartialSchema, ToSchema};
 
 use crate::views::{AnyJson, Id, Raw};
 
-/// Registers or creates a user.
+/// Any JSON but null.
+pub(super) struct AnyButNull;
+
+impl PartialSchema for AnyButNull {
+    fn schema() -> RefOr<Schema> {
+        any_but_null("Any JSON but null.")
+    }
+}
+
+impl ToSchema for AnyButNull {}
+
+/// Any JSON but null, by another name.
+pub(super) fn any_but_null(says: &str) -> RefOr<Schema> {
+    let kinds = [Type::String, Type::Number, Type::Boolean];
+    let any = kinds.into_iter().fold(AnyOfBuilder::new(), |any, kind| any.item(ObjectBuilder::new().schema_type(kind)));
+    let list = ArrayBuilder::new().items(AnyJson::schema());
+    any.item(Raw::schema()).item(list).description(Some(says)).into()
+}
+
+/// Registers a user.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub(super) struct NewUser {
     #[schema(min_length = 1, max_length = 254)]
     username: String,
-    /// Required on registration.
     #[schema(min_length = 6, max_length = 128)]
-    password: Option<String>,
+    password: String,
     /// Must match password.
-    password_confirmation: Option<String>,
+    #[schema(min_length = 6, max_length = 128)]
+    password_confirmation: String,
     #[schema(min_length = 1, max_length = 80)]
     first_name: String,
     #[schema(min_length = 1, max_length = 80)]
@@ -26,9 +47,43 @@ pub(super) struct NewUser {
     email: String,
     #[schema(min_length = 1, max_length = 80)]
     company: String,
+    /// Any but systemAdmin; with organizationId at most the caller's own.
     role: Role,
+    /// Joins this organization, as somebody who may create users there says; left out: founds one.
     organization_id: Option<Id>,
+    #[schema(max_length = 512)]
     tos_hash: Option<String>,
+    #[schema(max_length = 80)]
+    language: Option<String>,
+}
+
+/// Creates a user.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct UserCreation {
+    #[schema(min_length = 1, max_length = 254)]
+    username: String,
+    /// Left out: the user sets one by a link of an e-mail (`POST /v2/auth/forgot`).
+    #[schema(required = false, min_length = 6, max_length = 128)]
+    password: String,
+    /// Must match password.
+    #[schema(required = false, min_length = 6, max_length = 128)]
+    password_confirmation: String,
+    #[schema(min_length = 1, max_length = 80)]
+    first_name: String,
+    #[schema(min_length = 1, max_length = 80)]
+    last_name: String,
+    #[schema(min_length = 3, max_length = 254)]
+    email: String,
+    #[schema(min_length = 1, max_length = 80)]
+    company: String,
+    /// At most the caller's own.
+    role: Role,
+    /// Left out: the caller's own.
+    organization_id: Option<Id>,
+    #[schema(max_length = 512)]
+    tos_hash: Option<String>,
+    #[schema(max_length = 80)]
     language: Option<String>,
 }
 
@@ -36,7 +91,9 @@ pub(super) struct NewUser {
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub(super) struct Login {
+    #[schema(max_length = 254)]
     username_or_email: String,
+    #[schema(max_length = 1024)]
     password: String,
 }
 
@@ -54,6 +111,7 @@ pub(super) struct AccountName {
 #[schema(rename_all = "camelCase")]
 pub(super) struct ResetInput {
     /// What the link in the e-mail carries as resetToken: good once, for an hour.
+    #[schema(min_length = 1, max_length = 256)]
     token: String,
     #[schema(min_length = 6, max_length = 20)]
     password: String,
@@ -92,11 +150,12 @@ pub(super) struct UserInput {
     /// Must match password.
     #[schema(required = false, min_length = 6, max_length = 20)]
     password_confirmation: String,
-    /// How notifications of each kind come; null: the defaults.
-    preferences: Option<Raw>,
+    /// null: the defaults.
+    preferences: Option<PreferencesInput>,
     /// Moves the user; within the caller's reach.
     organization_id: Option<Id>,
     /// Ignored: it follows organizationId.
+    #[schema(max_length = 80)]
     organization_name: Option<String>,
     /// Why, for the operator alone.
     #[schema(required = false, min_length = 1, max_length = 300)]
@@ -104,6 +163,36 @@ pub(super) struct UserInput {
     /// Refused with every credential; needs an administrator.
     #[schema(required = false)]
     disabled: bool,
+}
+
+/// How a user is told of things. What is left out stays as it is.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct PreferencesInput {
+    #[schema(required = false)]
+    notifications: KindsInput,
+}
+
+/// How notifications of each kind come.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct KindsInput {
+    #[schema(required = false)]
+    account_notifications: ChannelsInput,
+    /// In the application it always comes.
+    #[schema(required = false)]
+    system_notification: ChannelsInput,
+    #[schema(required = false)]
+    device_notification: ChannelsInput,
+}
+
+/// Where notifications of a kind go.
+#[derive(ToSchema)]
+pub(super) struct ChannelsInput {
+    #[schema(required = false)]
+    inapp: bool,
+    #[schema(required = false)]
+    email: bool,
 }
 
 /// Names an API key.
@@ -142,10 +231,10 @@ pub(super) struct OrganizationInput {
     children_inherit_dashboard: bool,
     device_table: Option<Raw>,
     /// Taken by update alone, from an organization above; 0: unlimited.
-    #[schema(required = false, minimum = 0)]
+    #[schema(required = false, minimum = 0, maximum = 1_000_000_000_000_000_i64)]
     device_count_limit: f64,
     /// Taken by update alone, from an organization above; 0: unlimited.
-    #[schema(required = false, minimum = 0)]
+    #[schema(required = false, minimum = 0, maximum = 1_000_000_000_000_000_i64)]
     data_usage_mb_limit: f64,
 }
 
@@ -181,9 +270,16 @@ pub(super) struct DryRunInput {
     /// Where the run begins: a deviceEvent, a deviceSetting or an interval.
     #[schema(min_length = 1, max_length = 128)]
     element_name: String,
-    payload: AnyJson,
+    payload: AnyButNull,
     /// A device whose metadata, settings, values and states the run sees; left out: one is made up.
     device: Option<Id>,
+}
+
+/// All protocols; null counts as left out.
+fn protocols() -> RefOr<Schema> {
+    let text = ObjectBuilder::new().schema_type(Type::String).max_length(Some(LISTED_PROTOCOL_CHARACTERS_MAX));
+    let kinds = SchemaType::from_iter([Type::Array, Type::Null]);
+    ArrayBuilder::new().schema_type(kinds).items(text).max_items(Some(PROTOCOLS_MAX)).into()
 }
 
 /// Creates or updates a device.
@@ -197,6 +293,7 @@ pub(super) struct DeviceInput {
     version_uuid: Option<String>,
     #[schema(max_length = 20)]
     protocol: Option<String>,
+    #[schema(schema_with = protocols)]
     protocols: Option<Vec<String>>,
     /// Deprecated.
     meta: Option<Raw>,

@@ -105,7 +105,7 @@ fn described(row: &RouteRow, said: &Operation, schemas: &mut Schemas) -> Operati
             row.action.map(|action| format!("A user needs at least the role {}.", action.minimum_role().name())),
         )
         .operation_id(Some(operation_id(row)))
-        .securities(security(row.entry));
+        .securities(Some(security(row.entry)));
     for parameter in parameters::of_path(row.path).chain(said.parameters.iter().map(|said| said.describe())) {
         operation = operation.parameter(parameter);
     }
@@ -135,6 +135,8 @@ fn may_refuse(row: &RouteRow, said: &Operation, status: u16) -> bool {
         400 if matches!(row.action, Some(Action::OrganizationDelete | Action::ProjectDelete | Action::UserDelete)) => {
             true
         }
+        // What is no text is the name of no element.
+        400 if row.path.contains("{elementName}") => true,
         400 => said.body.is_some() || !said.parameters.is_empty(),
         401 => !probe && (row.entry != Entry::Open || row.path == "/v2/auth/login"),
         // Into an organization that is there, only those register others who may create users in it.
@@ -223,9 +225,10 @@ fn security_schemes() -> [(&'static str, SecurityScheme); 5] {
 }
 
 /// The schemes of an entry, each of which is enough.
-fn security(entry: Entry) -> Option<Vec<SecurityRequirement>> {
+fn security(entry: Entry) -> Vec<SecurityRequirement> {
     let schemes: &[&str] = match entry {
-        Entry::Probe | Entry::Open => return None,
+        // An empty list: none are needed, whatever the document says for all.
+        Entry::Probe | Entry::Open => &[],
         Entry::Optional => &["", "jwt", "apiKey", "apiKeyAlt"],
         Entry::Cookie => &["refreshToken"],
         Entry::JwtOrCookie => &["jwt", "refreshToken"],
@@ -237,7 +240,7 @@ fn security(entry: Entry) -> Option<Vec<SecurityRequirement>> {
         "" => SecurityRequirement::default(),
         scheme => SecurityRequirement::new(scheme, [] as [&str; 0]),
     };
-    Some(schemes.iter().map(requirement).collect())
+    schemes.iter().map(requirement).collect()
 }
 
 /// The handler's name as clients write names: `device_fetch` is `deviceFetch`.

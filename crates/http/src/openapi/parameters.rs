@@ -7,6 +7,7 @@ use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn, ParameterS
 use utoipa::openapi::schema::{AnyOfBuilder, ArrayBuilder, ObjectBuilder, Schema, Type};
 use utoipa::openapi::{RefOr, Required};
 
+use crate::query::{COLUMNS_MAX, SORT_KEYS_MAX};
 use crate::views::{Id, Time};
 
 /// What a parameter holds.
@@ -15,6 +16,8 @@ pub(super) enum Kind {
     Text,
     Texts,
     Id,
+    /// An identifier, or an empty text, which is as good as none.
+    IdOrNothing,
     Time,
     Boolean(bool),
     Whole {
@@ -26,6 +29,13 @@ pub(super) enum Kind {
     Depth,
     /// A text, at most so many characters long.
     Short(usize),
+    /// Keys of an order: these fields, each with a sign before it or not.
+    Order(&'static [&'static str]),
+    /// Fields of a stored value, at most so many; as an order, with signs.
+    Fields {
+        most: usize,
+        signed: bool,
+    },
     /// One of these words, the first by default.
     Word(&'static [&'static str]),
 }
@@ -44,6 +54,12 @@ pub(super) const fn query(name: &'static str, kind: Kind, says: &'static str) ->
     Param { name, kind, says, is_header: false, required: false }
 }
 
+const SORT_SAYS: &str = "Fields, primary first; prefix + ascending (default) or - descending";
+
+const fn sort_by(fields: &'static [&'static str]) -> Param {
+    query("sortBy", Kind::Order(fields), SORT_SAYS)
+}
+
 pub(super) const fn header(name: &'static str, kind: Kind, says: &'static str) -> Param {
     Param { name, kind, says, is_header: true, required: false }
 }
@@ -55,8 +71,14 @@ pub(super) const FROM: Param = query("from", Kind::Time, "Start, inclusive");
 pub(super) const TO: Param = query("to", Kind::Time, "End, not inclusive");
 pub(super) const TO_REQUIRED: Param = Param { required: true, ..TO };
 pub(super) const UNREAD: Param = query("unread", Kind::Boolean(false), "Only what was not read yet");
-pub(super) const SORT_BY: Param =
-    query("sortBy", Kind::Texts, "Fields, primary first; prefix + ascending (default) or - descending");
+pub(super) const SORT_DEVICES: Param = sort_by(crate::devices::SORTED_BY);
+pub(super) const SORT_ORGANIZATIONS: Param = sort_by(crate::organizations::SORTED_BY);
+pub(super) const SORT_PROJECTS: Param = sort_by(crate::projects::SORTED_BY);
+pub(super) const SORT_USERS: Param = sort_by(crate::users::SORTED_BY);
+pub(super) const SORT_STORAGE: Param = sort_by(crate::data::STORAGE_SORTED_BY);
+pub(super) const SORT_SETTINGS: Param = sort_by(crate::settings::SORTED_BY);
+pub(super) const SORT_SETTING_HISTORY: Param = sort_by(crate::settings::HISTORY_SORTED_BY);
+pub(super) const SORT_VALUES: Param = query("sortBy", Kind::Fields { most: SORT_KEYS_MAX, signed: true }, SORT_SAYS);
 pub(super) const DEPTH: Param =
     query("depth", Kind::Depth, "Generations of the organization tree, from 1 (default), or all");
 pub(super) const ORGANIZATION_ID: Param = query("organizationId", Kind::Id, "Only what belongs to this organization");
@@ -73,14 +95,17 @@ pub(super) const FILTER: Param = query(
 );
 pub(super) const COLUMNS: Param = query(
     "columns",
-    Kind::Texts,
+    Kind::Fields { most: COLUMNS_MAX, signed: false },
     "Columns of the CSV: createdAt, id, payload (these three by default), payload.<path>",
 );
 pub(super) const FILTER_TYPE: Param = query("filter[type]", Kind::Text, "Only projects of this type");
 pub(super) const DEVICE_ID: Param =
     query("deviceId", Kind::Id, "The device; required unless a device token says which it is");
+pub(super) const DEVICE_ID_REQUIRED: Param = Param { required: true, ..query("deviceId", Kind::Id, "The device") };
 pub(super) const STREAM_DEVICE_ID: Param = query("deviceId", Kind::Id, "Only events of this device");
-pub(super) const ELEMENT_NAME: Param = query("elementName", Kind::Text, "The element of the design");
+pub(super) const ELEMENT_NAME: Param = query("elementName", Kind::Text, "Only events of this element");
+pub(super) const ELEMENT_NAME_REQUIRED: Param =
+    Param { required: true, ..query("elementName", Kind::Short(128), "The element of the design") };
 pub(super) const EMAIL_OR_USERNAME: Param =
     query("emailOrUsername", Kind::Text, "The account; it may also stand in a JSON body");
 pub(super) const PEEK: Param = query("peek", Kind::Boolean(false), "Leave what is read in the queue");
@@ -89,7 +114,7 @@ pub(super) const WAIT: Param =
 pub(super) const DEVICE_EVENTS: Param = query("deviceEvents", Kind::Boolean(true), "With device events");
 pub(super) const CLOUD_EVENTS: Param = query("cloudEvents", Kind::Boolean(true), "With cloud events");
 pub(super) const IDEMPOTENCY_KEY: Param =
-    header("Idempotency-Key", Kind::Text, "The same key for the same device within 24 hours does nothing again");
+    header("Idempotency-Key", Kind::Short(64), "The same key for the same device within 24 hours does nothing again");
 pub(super) const IF_NONE_MATCH: Param =
     header("If-None-Match", Kind::Text, "The entity tag of the picture at hand; 304 when it is still the same");
 pub(super) const LAST_EVENT_ID: Param = header("Last-Event-ID", Kind::Id, "Resume after this event");
@@ -117,6 +142,9 @@ impl Kind {
             Kind::Text => of(Type::String).into(),
             Kind::Texts => ArrayBuilder::new().items(of(Type::String)).into(),
             Kind::Id => Id::schema(),
+            Kind::IdOrNothing => {
+                AnyOfBuilder::new().item(Id::schema()).item(of(Type::String).max_length(Some(0))).into()
+            }
             Kind::Time => Time::schema(),
             Kind::Boolean(default) => of(Type::Boolean).default(Some(json!(default))).into(),
             Kind::Whole { min, max, default } => of(Type::Integer)
@@ -131,12 +159,22 @@ impl Kind {
                 .default(Some(json!(1)))
                 .into(),
             Kind::Short(most) => of(Type::String).min_length(Some(1)).max_length(Some(most)).into(),
+            Kind::Order(fields) => listed(&fields.join("|"), SORT_KEYS_MAX, true),
+            Kind::Fields { most, signed } => listed(r"createdAt|id|payload(\.[^.,]+)*", most, signed),
             Kind::Word(words) => of(Type::String)
                 .enum_values(Some(words.iter().copied()))
                 .default(words.first().map(|word| json!(word)))
                 .into(),
         }
     }
+}
+
+/// A list of at most so many of these patterns; an item may hold several of them, with commas between.
+fn listed(pattern: &str, most: usize, signed: bool) -> RefOr<Schema> {
+    // An unescaped plus arrives as a space. A column without a name is passed over, a key of an order is not.
+    let one = if signed { format!("[-+ ]?({pattern})") } else { format!("({pattern})?") };
+    let item = ObjectBuilder::new().schema_type(Type::String).pattern(Some(format!("^{one}(,{one})*$")));
+    ArrayBuilder::new().items(item).max_items(Some(most)).into()
 }
 
 /// The variable parts of a path.

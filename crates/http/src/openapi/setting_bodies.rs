@@ -3,20 +3,18 @@
 
 use isobar_model::setting::BULK_ITEMS_MAX;
 use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::{AnyOfBuilder, ArrayBuilder, ObjectBuilder, Schema, Type};
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
+use super::bodies::any_but_null;
 use crate::views::AnyJson;
 
-/// The value of a setting: any JSON but null.
+/// The value of a setting.
 pub(super) struct SettingValue;
 
 impl PartialSchema for SettingValue {
     fn schema() -> RefOr<Schema> {
-        let kinds = [Type::String, Type::Object, Type::Number, Type::Boolean];
-        let any =
-            kinds.into_iter().fold(AnyOfBuilder::new(), |any, kind| any.item(ObjectBuilder::new().schema_type(kind)));
-        any.item(ArrayBuilder::new().items(AnyJson::schema())).into()
+        any_but_null("Any JSON but null, as inputType wants it.")
     }
 }
 

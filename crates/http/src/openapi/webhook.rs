@@ -12,7 +12,7 @@ const SAID: [Said; 13] = [
     ),
     (
         "organizationId",
-        Kind::Id,
+        Kind::IdOrNothing,
         "The organization in whose subtree devices are sought, and into which new ones are provisioned; default: the caller's",
     ),
     (
@@ -45,7 +45,7 @@ const SAID: [Said; 13] = [
         Kind::Text,
         "Labels to set from the body: an object of label to reference as URI encoded JSON, or null",
     ),
-    ("projectUuid", Kind::Id, "The project of new devices"),
+    ("projectUuid", Kind::IdOrNothing, "The project of new devices"),
     (
         "projectUuidMap",
         Kind::Text,

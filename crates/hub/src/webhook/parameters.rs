@@ -11,6 +11,7 @@ use isobar_model::ids::{OrganizationId, ProjectId};
 use isobar_model::json::{Json, RawJson, parse};
 
 use super::reference::Reference;
+use crate::event_input::NO_NAME;
 
 /// The names of all parameters, each of which may come in the query or in a header.
 pub const PARAMETERS: [&str; 13] = [
@@ -109,10 +110,10 @@ impl<G: Fn(&str) -> Option<Given>> Reader<G> {
     /// The text of a parameter, and where its faults are told.
     fn text(&mut self, name: &str) -> Option<Named<String>> {
         let Given { field, text } = self.get(name)?;
-        match text {
+        match text.filter(|text| !text.contains('\0')) {
             Some(value) => Some(Named { field, value }),
             None => {
-                self.faults.add(field, "must be text in UTF-8");
+                self.faults.add(field, NO_NAME);
                 None
             }
         }
@@ -154,9 +155,6 @@ impl<G: Fn(&str) -> Option<Given>> Reader<G> {
     fn label(&mut self, name: &str, most: usize) -> Option<String> {
         let Named { field, value } = self.text(name)?;
         self.faults.length(&field, &value, 1, most);
-        if value.contains('\0') {
-            self.faults.add(field, "must not hold U+0000");
-        }
         Some(value)
     }
 

@@ -87,10 +87,15 @@ impl Api {
         Ok(Answer { status: response.status().as_u16(), body: response.text().await? })
     }
 
+    /// The administrator's credentials, as a header has them.
+    pub fn credentials(&self) -> (&'static str, String) {
+        ("authorization", format!("Bearer {}", self.jwt))
+    }
+
     /// A call of the administrator as it comes.
     pub async fn send_as_admin(&self, method: Method, path: &str, body: Option<&Value>) -> reqwest::Result<Answer> {
-        let credential = format!("Bearer {}", self.jwt);
-        self.send(method, path, &[("authorization", &credential)], body).await
+        let (name, value) = self.credentials();
+        self.send(method, path, &[(name, &value)], body).await
     }
 
     /// A call of the administrator that must succeed.

@@ -200,7 +200,7 @@ async fn unusual_json_is_taken_as_it_is() {
             assert!(told.iter().any(|told| newest.text.contains(told)), "{payload} became {}", newest.text);
         }
         // Down to the device it goes as it came too.
-        let request = device.request(Method::POST, "/v2/events/cloud?elementName=odd");
+        let request = app.queueing(&device.id, "odd").await;
         app.send(request.header("content-type", "application/json").body(payload.to_owned())).await.created();
         assert_eq!(device.takes().await.is(200).text, payload);
     }

@@ -40,7 +40,7 @@ async fn a_series_is_exported_as_csv(app: &TestApp) {
         csv(&ana, &device, &format!("{named}&sortBy=+createdAt")).await,
         "payload.temp,payload.note,payload.deep\r\n1.5,\"a, \"\"b\"\"\",\r\n-2,'=1+1,\"{\"\"x\"\":[1]}\"\r\n,,\r\nnull,,\r\n"
     );
-    assert_eq!(csv(&ana, &device, "columns=payload.temp").await, "payload.temp\r\nnull\r\n\r\n-2\r\n1.5\r\n");
+    assert_eq!(csv(&ana, &device, "columns=payload.temp").await, "payload.temp\r\nnull\r\n\"\"\r\n-2\r\n1.5\r\n");
     let filtered = "columns=payload.temp&filter[payload.temp][lt]=100&sortBy=-id";
     assert_eq!(csv(&ana, &device, filtered).await, "payload.temp\r\n-2\r\n1.5\r\n");
     let range = "columns=payload.temp&from=2027-01-15T08:01:00Z&to=2027-01-15T08:02:00Z";

@@ -8,6 +8,7 @@ use crate::support::{Person, TestApp, on_both_registries};
 
 on_both_registries!(
     a_project_is_created_renamed_and_listed,
+    of_a_project_from_above_only_what_is_in_reach_is_told,
     a_specification_is_kept_as_it_is,
     a_specification_keeps_numbers_and_order_to_the_digit,
     storage_elements_follow_the_design,
@@ -56,6 +57,31 @@ async fn a_project_is_created_renamed_and_listed(app: &TestApp) {
         let refused = ana.get(&format!("/v2/projects?{other}=api&page=0")).await.faults();
         assert_eq!(refused, [format!("query.{other}"), "query.page".to_owned()]);
     }
+}
+
+async fn of_a_project_from_above_only_what_is_in_reach_is_told(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let north = ana.founds("North", &ana.organization).await;
+    let nora = ana.invites_into(&north, "nora", "developer").await;
+    let eve = ana.invites("eve", "developer").await;
+    let (hers, eves) = (ana.project().await.to_owned(), eve.creates_project("of eve").await);
+    let owner = |project: &Value| ["organizationId", "organizationName", "createdBy"].map(|name| project[name].clone());
+    for project in [&hers, &eves] {
+        let seen = nora.get(&format!("/v2/projects/{project}")).await.ok();
+        assert_eq!(owner(&seen), [json!(null), json!(null), json!(null)]);
+        let own = ana.get(&format!("/v2/projects/{project}")).await.ok();
+        assert_eq!(owner(&own)[..2], [json!(ana.organization), json!("ana's company")]);
+    }
+    // Its creator is told once that is somebody in reach.
+    let moved = json!({"role": "developer", "company": "Acme", "organizationId": north});
+    ana.put(&format!("/v2/users/{}", eve.id), moved).await.ok();
+    let seen = nora.get(&format!("/v2/projects/{eves}")).await.ok();
+    assert_eq!(owner(&seen), [json!(null), json!(null), json!(eve.id)]);
+    // Of its own all is told, whoever made it.
+    let made = ana.post("/v2/projects", json!({"name": "cold", "organizationId": north})).await.created();
+    let seen = nora.get(&format!("/v2/projects/{}", text(&made, "id"))).await.ok();
+    assert_eq!(owner(&seen), [json!(north), json!("North"), json!(ana.id)]);
+    assert_eq!(nora.get("/v2/projects?depth=all").await.list_of("/organizationId"), [json!(north)]);
 }
 
 async fn a_specification_is_kept_as_it_is(app: &TestApp) {

@@ -126,8 +126,7 @@ async fn the_same_key_twice_does_nothing_the_second_time() {
     assert_ne!(other.posts_once("k1", "reading", json!(4)).await.created(), first);
     assert_eq!(ana.get(&device.at("data/reading")).await.list_of("/payload"), [3, 1]);
     let queue = async |payload: i64| {
-        let request =
-            device.request(Method::POST, "/v2/events/cloud?elementName=alarm").header("idempotency-key", "q1");
+        let request = app.queueing(&device.id, "alarm").await.header("idempotency-key", "q1");
         app.send(with_json(request, &json!(payload))).await.created()
     };
     let queued = queue(1).await;

@@ -6,6 +6,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::cases::{Things, name, request};
+use crate::support::app::with_json;
 use crate::support::{Answer, TestApp};
 
 async fn limited(user: u32, device: u32, address: u32) -> TestApp {
@@ -71,6 +72,30 @@ async fn an_address_is_counted_when_it_shows_nothing_or_nothing_good() {
     // Those who watch over the server are not counted.
     let live = app.get("/health/live").await.is(200);
     assert_eq!(window(&live), ("", "", ""));
+}
+
+#[tokio::test]
+async fn a_flood_of_bad_credentials_is_refused_and_its_connections_end() {
+    let app = limited(0, 0, 3).await;
+    let ana = app.developer("ana").await;
+    app.wait_seconds(60);
+    let bad = |path: &str| app.request(Method::GET, path).header("cloud", "a guess");
+    let closes = async |asked| app.send(asked).await.is(401).header("connection") == "close";
+    for round in 0..30 {
+        assert!(!closes(bad("/v2/devices")).await, "{round}");
+    }
+    // Never is it 429, wherever bad credentials are shown.
+    for path in ["/v2/devices", "/v2/events/cloud", "/v2/auth/user", "/v2/auth/refreshToken"] {
+        assert!(closes(bad(path)).await, "{path}");
+    }
+    let post = with_json(app.request(Method::POST, "/v2/events/device?elementName=e"), &json!(1));
+    assert!(closes(post.header("cloud", "a guess")).await);
+    assert!(closes(app.request(Method::POST, "/v2/auth/logout").bearer_auth("a guess")).await);
+    // Who shows good ones from there is served.
+    assert_eq!(ana.get("/v2/auth/user").await.is(200).header("connection"), "");
+    app.get("/v2/spec").await.is(429);
+    app.wait_seconds(60);
+    assert!(!closes(bad("/v2/devices")).await);
 }
 
 #[tokio::test]

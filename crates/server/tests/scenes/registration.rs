@@ -118,6 +118,33 @@ async fn all_faults_of_a_registration_are_told_at_once() {
 }
 
 #[tokio::test]
+async fn an_address_has_one_fault_at_a_time() {
+    let app = TestApp::start().await;
+    let long = format!("{}@example.com", "x".repeat(250));
+    for bad in ["", "x", "no address", "a@b@c", &long, "a\0@example.com"] {
+        let mut body = new_user("ana", "developer");
+        body["email"] = json!(bad);
+        assert_eq!(app.post("/v2/auth/register", body).await.faults(), ["email"], "{bad}");
+    }
+    app.post("/v2/auth/register", new_user("ana", "developer")).await.created();
+}
+
+#[tokio::test]
+async fn a_role_is_given_up_to_ones_own() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let max = ana.invites("max", "manager").await;
+    let mut body = new_user("new", "administrator");
+    body["organizationId"] = json!(ana.organization);
+    max.post("/v2/auth/register", body.clone()).await.forbidden();
+    app.post("/v2/auth/register", body.clone()).await.unauthenticated();
+    // That comes before whatever else is wrong, but after what is no user's at all.
+    max.post("/v2/auth/register", json!({"organizationId": ana.organization, "role": "developer"})).await.forbidden();
+    body["role"] = json!("manager");
+    max.post("/v2/auth/register", body).await.created();
+}
+
+#[tokio::test]
 async fn a_closed_house_registers_nobody() {
     let app = TestApp::with(|settings| settings.hub.registration_open = false).await;
     app.post("/v2/auth/register", new_user("ana", "developer")).await.unauthenticated();

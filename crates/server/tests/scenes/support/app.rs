@@ -16,7 +16,7 @@ use reqwest::Method;
 use sea_orm::{ConnectOptions, ConnectionTrait as _, Database, Statement};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::sync::oneshot;
+use tokio::sync::{OnceCell, oneshot};
 use tokio::task::JoinHandle;
 
 use super::postgres::OwnDatabase;
@@ -76,6 +76,8 @@ pub struct TestApp {
     folder: TempDir,
     database: Option<OwnDatabase>,
     running: Running,
+    /// An API key of the first administrator, made when it is needed.
+    operator: OnceCell<String>,
 }
 
 struct Running {
@@ -120,7 +122,7 @@ impl TestApp {
         let clock = Clock::manual(BEGINNING);
         let (running, address) = run(&settings, &folder, database.as_ref(), &clock).await;
         let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
-        Self { clock, address, client, settings, folder, database, running }
+        Self { clock, address, client, settings, folder, database, running, operator: OnceCell::new() }
     }
 
     /// Stops the server and starts it again on the same stores.
@@ -249,6 +251,13 @@ impl TestApp {
         let me = self.request(Method::GET, "/v2/auth/user").bearer_auth(jwt);
         let user = self.send(me).await.ok();
         Person::known(self, user, ADMIN_PASSWORD.to_owned()).await
+    }
+
+    /// A request to queue a cloud event for a device, by somebody who may.
+    pub async fn queueing(&self, device: &str, element: &str) -> reqwest::RequestBuilder {
+        let key = self.operator.get_or_init(|| async { self.admin().await.makes_api_key("operator").await }).await;
+        let path = format!("/v2/events/cloud?deviceId={device}&elementName={element}");
+        self.request(Method::POST, &path).header("api_auth_token", key)
     }
 
     /// Logs in, or tries to.

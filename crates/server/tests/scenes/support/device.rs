@@ -66,9 +66,9 @@ impl<'a> Device<'a> {
         self.app.send(with_json(request.header("idempotency-key", key), &payload)).await
     }
 
-    /// Queues a cloud event for itself.
+    /// A cloud event is queued for it, by somebody who may.
     pub async fn queues(&self, element: &str, payload: Value) -> String {
-        let request = self.request(Method::POST, &format!("/v2/events/cloud?elementName={element}"));
+        let request = self.app.queueing(&self.id, element).await;
         text(&self.app.send(with_json(request, &payload)).await.created(), "id").to_owned()
     }
 

@@ -11,6 +11,7 @@ pub mod person;
 #[path = "../../../../store/tests/support/mod.rs"]
 mod postgres;
 pub mod road;
+pub mod socket;
 pub mod stream;
 
 pub use answer::Answer;

@@ -1,0 +1,133 @@
+//! Clients that end their own side of a connection, and clients that are gone: by the line alone they look alike.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::socket::Socket;
+use crate::support::{Device, TestApp};
+
+/// A request by the device, with a body or without.
+fn asks(device: &Device<'_>, line: &str, more: &str, body: &str) -> String {
+    format!(
+        "{line} HTTP/1.1\r\nhost: isobar\r\ncloud: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+         {more}\r\n{body}",
+        device.token,
+        body.len()
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_ends_its_side_after_a_request_gets_the_answer() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    let post = "POST /v2/events/device?elementName=reading";
+    let large = format!("{{\"text\":\"{}\"}}", "x".repeat(20_000));
+    for round in 0..20 {
+        // In the lane of events, out of it, and in several pieces.
+        for (more, body) in [("", "{\"n\":1}"), ("connection: close\r\n", "{\"n\":2}"), ("", &large)] {
+            let mut socket = Socket::to(&app);
+            socket.sends(asks(&device, post, more, body));
+            socket.ends_its_side();
+            let heard = socket.hears_all();
+            assert!(heard.starts_with("HTTP/1.1 201") && heard.ends_with("\"}"), "{round}: {heard}");
+        }
+    }
+    // Whatever is asked one after the other is answered, and then the connection ends.
+    let mut socket = Socket::to(&app);
+    let get = asks(&device, &format!("GET {}", device.url()), "", "");
+    socket.sends(format!("{}{get}{get}", asks(&device, post, "", "3")));
+    socket.ends_its_side();
+    let heard = socket.hears_all();
+    assert_eq!((heard.matches("HTTP/1.1 201").count(), heard.matches("HTTP/1.1 200").count()), (1, 2), "{heard}");
+    assert_eq!(ana.get(&device.at("events")).await.ok()["meta"]["totalDocs"], 61);
+    // A body that ends too early is none.
+    let mut socket = Socket::to(&app);
+    let whole = asks(&device, post, "", "{\"n\":4}");
+    socket.sends(&whole[..whole.len() - 2]);
+    socket.ends_its_side();
+    assert!(socket.hears_all().starts_with("HTTP/1.1 400"));
+    assert_eq!(ana.get(&device.at("events")).await.ok()["meta"]["totalDocs"], 61);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_taken_for_a_reader_that_may_be_gone() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    for round in 0..8 {
+        let is_one = round % 2 == 0;
+        let path = if is_one { "/v2/events/cloud/next?wait=60" } else { "/v2/events/cloud?wait=60" };
+        let waits = asks(&device, &format!("GET {path}"), "", "");
+        // Who only ended its side hears that there is nothing; at once, for it might be gone.
+        let mut half = Socket::to(&app);
+        half.sends(&waits);
+        half.ends_its_side();
+        let heard = half.hears_all();
+        let empty = if is_one { heard.starts_with("HTTP/1.1 204") } else { heard.ends_with("\r\n\r\n[]") };
+        assert!(empty, "{heard}");
+        // Who is gone, with a word or without, takes nothing either.
+        let (mut leaver, mut broken) = (Socket::to(&app), Socket::to(&app));
+        leaver.sends(&waits);
+        broken.sends(&waits);
+        drop(leaver);
+        broken.resets();
+        // What comes after the server has seen that is for the next: it has once others were served meanwhile.
+        for _ in 0..20 {
+            device.get(&device.url()).await.ok();
+        }
+        device.queues("alarm", json!(round)).await;
+        assert_eq!(device.takes().await.ok(), round);
+    }
+    // What is there already is given to who asks, whatever it does with its side.
+    device.queues("alarm", json!("there")).await;
+    let mut half = Socket::to(&app);
+    half.sends(asks(&device, "GET /v2/events/cloud/next?wait=60", "", ""));
+    half.ends_its_side();
+    assert!(half.hears_all().ends_with("\r\n\r\n\"there\""));
+    device.takes().await.no_content();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_goes_on_for_who_listens() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    let asks = format!(
+        "GET /v2/events/stream?deviceId={} HTTP/1.1\r\nhost: isobar\r\nauthorization: Bearer {}\r\n\r\n",
+        device.id, ana.jwt
+    );
+    let mut half = Socket::to(&app);
+    half.sends(&asks);
+    half.hears_until("\r\n\r\n");
+    half.ends_its_side();
+    for number in 0..3 {
+        device.posts("reading", json!({"number": number})).await.created();
+        half.hears_until(&format!("{{\"number\":{number}}}"));
+    }
+    // Between events comments find out whether it is still there.
+    half.hears_until(":");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_answer_reaches_who_ended_its_side() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    let posts = (0..60).map(|n| device.posts("reading", json!({"n": n, "text": "x".repeat(20_000)})));
+    futures::future::join_all(posts).await;
+    for (path, accept) in [("data/reading?limit=60", "*/*"), ("data/reading", "application/x-ndjson")] {
+        let mut socket = Socket::to(&app);
+        socket.sends(format!(
+            "GET {} HTTP/1.1\r\nhost: isobar\r\naccept: {accept}\r\nauthorization: Bearer {}\r\n\r\n",
+            device.at(path),
+            ana.jwt
+        ));
+        socket.ends_its_side();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let heard = socket.hears_all();
+        assert_eq!(heard.matches("xxxxxxxxxx\"}").count(), 60, "{path}");
+        assert!(heard.ends_with("0\r\n\r\n"), "{path}");
+    }
+}
