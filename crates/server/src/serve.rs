@@ -26,8 +26,10 @@ const LAST_THREADS: Duration = Duration::from_secs(5);
 
 /// Runs the platform until it is told to stop.
 pub fn run(flags: &config::Flags) -> Result<(), Failure> {
-    let settings = config::load(flags)?.settings;
-    logging::start(&settings.log);
+    let loaded = config::load(flags)?;
+    logging::start(&loaded.settings.log);
+    loaded.warn();
+    let settings = loaded.settings;
     runtime::refuse_huge_pages();
     runtime::raise_file_limit();
     let folder = DataFolder::take(&settings.data)?;
