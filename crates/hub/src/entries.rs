@@ -244,8 +244,8 @@ impl Hub {
         if let Some(entry) = devices.get(id) {
             return Ok(Some(entry));
         }
-        let epoch = devices.epoch();
-        Ok(Box::pin(self.load_device(id)).await?.map(|entry| devices.install(entry, epoch)))
+        let load = devices.begin(&id);
+        Ok(Box::pin(self.load_device(id)).await?.map(|entry| devices.install(entry, &load)))
     }
 
     async fn load_device(&self, id: DeviceId) -> Result<Option<Arc<DeviceEntry>>> {

@@ -12,6 +12,7 @@ use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, UnitWeighter};
 
 use crate::entries::DeviceEntry;
+use crate::flights::{Flights, Turn};
 
 /// Whatever the cache pushes out is no longer in force.
 #[derive(Clone)]
@@ -28,15 +29,23 @@ impl Lifecycle<DeviceId, Arc<DeviceEntry>> for Retire {
 /// The entries of devices.
 pub(crate) struct DeviceEntries {
     cache: Cache<DeviceId, Arc<DeviceEntry>, UnitWeighter, DefaultHashBuilder, Retire>,
+    loads: Flights<DeviceId>,
     /// Grows with every change: what was loaded before it is not installed.
     epoch: AtomicU64,
     changing: Mutex<()>,
 }
 
+/// A load of a device's entry. There may be several at a time.
+pub(crate) struct Load<'a> {
+    turn: Turn<'a, DeviceId>,
+    /// What had changed when it began: of all devices, and of this one.
+    begun: (u64, u64),
+}
+
 impl DeviceEntries {
     pub(crate) fn new(capacity: usize) -> Self {
         let cache = Cache::with(capacity, capacity as u64, UnitWeighter, DefaultHashBuilder::default(), Retire);
-        Self { cache, epoch: AtomicU64::new(0), changing: Mutex::new(()) }
+        Self { cache, loads: Flights::new(), epoch: AtomicU64::new(0), changing: Mutex::new(()) }
     }
 
     /// The entry in force.
@@ -44,14 +53,17 @@ impl DeviceEntries {
         self.cache.get(&id).filter(|entry| entry.fresh())
     }
 
-    /// To be asked before a load begins.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::SeqCst)
+    /// A load begins: nothing of the device has been read for it yet.
+    pub(crate) fn begin<'a>(&'a self, id: &'a DeviceId) -> Load<'a> {
+        let turn = self.loads.beside(id);
+        let begun = (self.epoch(), turn.overtaken());
+        Load { turn, begun }
     }
 
-    /// Puts an entry in force that was loaded since `epoch`, unless another load was faster: then that one's is
-    /// answered. One that was overtaken by a change shows its asker what it found, and stays out of force.
-    pub(crate) fn install(&self, loaded: Arc<DeviceEntry>, epoch: u64) -> Arc<DeviceEntry> {
+    /// Puts an entry in force that `load` has found, unless another load was faster: then that one's is answered. One that
+    /// was overtaken by a change shows its asker what it found, and stays out of force. So does one that was overtaken by
+    /// another load whose entry is gone again: the runs in between have changed what that one said, and not this.
+    pub(crate) fn install(&self, loaded: Arc<DeviceEntry>, load: &Load<'_>) -> Arc<DeviceEntry> {
         let _turn = self.changing.lock();
         let id = loaded.device.id;
         match self.cache.get(&id) {
@@ -59,11 +71,16 @@ impl DeviceEntries {
             Some(entry) => entry.retire(),
             None => {}
         }
-        if self.epoch() == epoch {
+        if (self.epoch(), load.turn.overtaken()) == load.begun {
+            self.loads.overtake(&id);
             loaded.put_in_force();
             self.cache.insert(id, Arc::clone(&loaded));
         }
         loaded
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::SeqCst)
     }
 
     /// The device changed.
