@@ -248,7 +248,7 @@ impl Hub {
         Ok(Box::pin(self.load_device(id)).await?.map(|entry| devices.install(entry, &load)))
     }
 
-    async fn load_device(&self, id: DeviceId) -> Result<Option<Arc<DeviceEntry>>> {
+    pub(crate) async fn load_device(&self, id: DeviceId) -> Result<Option<Arc<DeviceEntry>>> {
         let registry = &self.0.registry;
         let Some((device, lineage)) = registry.device_placement(id).await.told()? else { return Ok(None) };
         // What its design found out earlier must be in the registry before it is read from there.

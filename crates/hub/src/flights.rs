@@ -46,6 +46,12 @@ impl<K: Hash + Eq + Clone> Flights<K> {
         turn
     }
 
+    /// Whether nobody loads anything.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+
     /// The key has changed.
     pub(crate) fn overtake(&self, key: &K) {
         if let Some(flight) = self.0.lock().get(key) {

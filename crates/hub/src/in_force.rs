@@ -110,3 +110,46 @@ impl DeviceEntries {
         self.epoch.fetch_add(1, Ordering::SeqCst);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stage::Stage;
+
+    const PLAIN: &str = r#"{"reading": {"type": "deviceEvent"}}"#;
+
+    #[tokio::test]
+    async fn an_older_load_is_not_installed_after_a_newer_one_was_pushed_out() {
+        let stage = Stage::set().await;
+        let first = stage.device(PLAIN).await;
+        let load = async || Arc::clone(&stage.hub.load_device(first.id).await.unwrap().unwrap());
+        let entries = DeviceEntries::new(2);
+        // One load has read the device and waits for something: its plan, say. Another one is quicker.
+        let slow = entries.begin(&first.id);
+        let (old, new) = (load().await, load().await);
+        let quick = entries.begin(&first.id);
+        assert!(Arc::ptr_eq(&entries.install(Arc::clone(&new), &quick), &new) && new.fresh());
+        // Runs by its entry change what the device is; then others push it out.
+        let body = format!(r#"{{"name":"e","projectUuid":"{}"}}"#, first.project);
+        let mut others = Vec::new();
+        for _ in 0..4 {
+            let other = stage.another(&body).await;
+            others.push((other.id, stage.hub.load_device(other.id).await.unwrap().unwrap()));
+        }
+        for (id, other) in others.iter().cycle().take(100) {
+            let begun = entries.begin(id);
+            entries.install(Arc::clone(other), &begun);
+            // What is asked for again is kept in place of what is not.
+            entries.get(*id);
+        }
+        assert!(!new.fresh());
+        let shown = entries.install(old, &slow);
+        assert!(!shown.fresh() && entries.get(first.id).is_none());
+        // One that begins from here on is in force.
+        let begun = entries.begin(&first.id);
+        assert!(entries.install(load().await, &begun).fresh());
+        drop((slow, quick, begun));
+        assert!(entries.loads.is_empty());
+        stage.over().await;
+    }
+}
