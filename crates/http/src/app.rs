@@ -193,6 +193,11 @@ impl App {
         &self.0.shared.meters
     }
 
+    /// The hub that it serves.
+    pub(crate) fn hub(&self) -> &Hub {
+        &self.0.shared.hub
+    }
+
     /// Folds what was measured together, so that it takes bounded memory.
     pub(crate) fn upkeep(&self) {
         self.0.shared.metrics.run_upkeep();

@@ -4,6 +4,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use isobar_hub::spawn_guarded;
 use tokio::runtime::Handle;
 
 /// A future that goes on by itself when nobody waits for it any more.
@@ -32,9 +33,9 @@ impl<F: Future<Output: Send> + Send + Unpin + 'static> Drop for Completed<F> {
     fn drop(&mut self) {
         if let Some(rest) = self.0.take()
             && !std::thread::panicking()
-            && let Ok(runtime) = Handle::try_current()
+            && Handle::try_current().is_ok()
         {
-            runtime.spawn(rest);
+            spawn_guarded("change", rest);
         }
     }
 }

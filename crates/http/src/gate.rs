@@ -16,7 +16,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Request};
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use isobar_hub::{Accepted, Accepts, Hub, Principal};
+use isobar_hub::{Accepted, Accepts, Hub, Principal, words};
 use isobar_model::error::{Error, RateWindow};
 use isobar_model::time::Timestamp;
 use sync_wrapper::SyncWrapper;
@@ -220,8 +220,7 @@ fn count(
 }
 
 fn panicked(route: &str, panic: &(dyn Any + Send)) -> Problem {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    tracing::error!(route, panic = text.unwrap_or("no text"), "a handler panicked");
+    tracing::error!(route, panic = words(panic), "a handler panicked");
     Problem::Panicked
 }
 

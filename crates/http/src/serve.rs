@@ -12,6 +12,7 @@ use bytes::Bytes;
 use hyper::server::conn::http1::{self, Connection};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use isobar_hub::{Shift, spawn_guarded};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
@@ -66,16 +67,14 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
         .writev(false)
         .max_buf_size(HEAD_BYTES_MAX);
     let (server, stop) = (Arc::new(Server { http, app }), Stop::new());
-    let mut upkeep = tokio::time::interval(UPKEEP_EVERY);
-    let mut shutdown = std::pin::pin!(shutdown);
-    loop {
+    {
+        let hub = server.app.hub();
+        let accepting = hub.keep("accept", |shift| accept(&listener, &server, &stop, shift));
+        let upkeep = hub.keep("meters", |shift| upkeep(&server.app, shift));
         tokio::select! {
-            () = &mut shutdown => break,
-            _ = upkeep.tick() => server.app.upkeep(),
-            accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => connection(&server, &stop, stream, peer),
-                Err(error) => refused(&error).await,
-            },
+            () = shutdown => {}
+            () = accepting => {}
+            () = upkeep => {}
         }
     }
     drop(listener);
@@ -84,6 +83,27 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
         tracing::warn!("some requests did not end in time and were cut off");
     }
     Ok(())
+}
+
+/// Accepts connections, without end.
+async fn accept(listener: &TcpListener, server: &Arc<Server>, stop: &Stop, shift: Shift) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => connection(server, stop, stream, peer),
+            Err(error) => refused(&error).await,
+        }
+        shift.well();
+    }
+}
+
+/// Folds what was measured, every now and then.
+async fn upkeep(app: &App, shift: Shift) {
+    let mut upkeep = tokio::time::interval(UPKEEP_EVERY);
+    loop {
+        upkeep.tick().await;
+        app.upkeep();
+        shift.well();
+    }
 }
 
 /// An accept that failed. A peer that left before it was accepted costs nothing; a lack of files or memory needs time.
@@ -102,7 +122,7 @@ fn connection(server: &Arc<Server>, stop: &Stop, stream: TcpStream, peer: Socket
     }
     let (server, open) = (Arc::clone(server), OpenConnection::new(&server.app.meters().connections));
     let lane = Lane { stream, app: server.app.clone(), peer: peer.ip().to_canonical(), stake: stop.stake() };
-    tokio::spawn(async move {
+    spawn_guarded("connection", async move {
         let _open = open;
         if let Err(error) = served(&server, lane).await {
             tracing::debug!(error, "a connection broke");

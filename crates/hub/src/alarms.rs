@@ -17,12 +17,12 @@ use isobar_model::json::RawJson;
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 use isobar_store::registry::{DueAlarm, ProjectAlarm};
-use tokio::sync::watch;
 
+use crate::Hub;
 use crate::beside::Occasion;
 use crate::entries::DeviceEntry;
 use crate::error::Told as _;
-use crate::{Hub, pause};
+use crate::supervisor::{Shift, guarded};
 
 /// How often it is looked for what is due.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -34,6 +34,8 @@ const AT_ONCE: usize = 64;
 const SILENCE: &str = "";
 /// A run on the threads for code is given up for lost after so many seconds.
 const CODE_SECONDS: i64 = 300;
+/// An alarm whose run panicked is served again after so many seconds.
+const PANIC_SECONDS: i64 = 60;
 
 /// The alarms that a design gives every device.
 pub(crate) fn alarms_of(plan: &Plan) -> Vec<ProjectAlarm> {
@@ -54,13 +56,15 @@ enum Next {
 
 impl Hub {
     /// Serves what is due, as it comes.
-    pub(crate) async fn run_alarms(self, mut stop: watch::Receiver<bool>) {
+    pub(crate) async fn run_alarms(self, mut shift: Shift) {
         loop {
+            self.reaches("alarms");
             let more = self.serve_alarms().await.unwrap_or_else(|error| {
                 tracing::warn!(%error, "intervals and the look for silent devices wait for a store");
                 false
             });
-            let stops = if more { *stop.borrow() } else { pause(&mut stop, LOOK_EVERY).await };
+            shift.well();
+            let stops = if more { shift.ends() } else { shift.pause(LOOK_EVERY).await };
             if stops {
                 return;
             }
@@ -74,12 +78,16 @@ impl Hub {
         let (is_full, failures) = (due.len() == BATCH, AtomicUsize::new(0));
         let failures = &failures;
         let served = futures::stream::iter(due).map(|alarm| async move {
-            let next = self.serve_alarm(&alarm, now).await.unwrap_or_else(|error| {
-                tracing::warn!(%error, device = %alarm.device.id, "an alarm of a device is served later");
-                failures.fetch_add(1, Ordering::Relaxed);
-                // Still due, but behind those that have waited.
-                Next::At(now)
-            });
+            let next = match guarded("alarm", self.serve_alarm(&alarm, now)).await {
+                Some(Ok(next)) => next,
+                Some(Err(error)) => {
+                    tracing::warn!(%error, device = %alarm.device.id, "an alarm of a device is served later");
+                    failures.fetch_add(1, Ordering::Relaxed);
+                    // Still due, but behind those that have waited.
+                    Next::At(now)
+                }
+                None => Next::At(now.plus_seconds(PANIC_SECONDS)),
+            };
             (alarm.number, next)
         });
         let served: Vec<_> = served.buffer_unordered(AT_ONCE).collect().await;
@@ -96,6 +104,7 @@ impl Hub {
     }
 
     async fn serve_alarm(&self, alarm: &DueAlarm, now: Timestamp) -> Result<Next> {
+        self.reaches("alarm");
         if alarm.element == SILENCE
             && let Some(cached) = self.cached_device(alarm.device.id)
             && let Some(minutes) = cached.plan.plan.missing_after_minutes()
@@ -124,7 +133,7 @@ impl Hub {
         // Until then it is put off; the run says when it is due again, which may be at once.
         self.0.registry.alarms_set(&[(alarm.number, now.plus_seconds(CODE_SECONDS))]).await.told()?;
         let (hub, alarm) = (self.clone(), alarm.clone());
-        tokio::spawn(async move {
+        self.go_beside("alarm", async move {
             let ran = hub.beside(alarm.device, occasion, payload).await;
             hub.set_elapsed(&alarm, ran.map(|()| next)).await;
         });
@@ -149,10 +158,11 @@ impl Hub {
             return Ok(Next::At(end));
         }
         let pass = access::system(entry.device, "a device is silent for too long");
-        // What ran by an earlier entry than this one may not be written yet.
-        self.flush_activity(usize::MAX).await;
+        // What ran by an earlier entry than this one may not be written yet. Memory is asked first: it forgets what the
+        // registry has.
+        let unwritten = self.0.activity.of_device(entry.device.key);
         let Some(device) = self.0.registry.device_fetch(&pass.reading()).await.told()? else { return Ok(Next::Never) };
-        let heard_at = device.last_active.unwrap_or(device.created_at);
+        let heard_at = device.last_active.max(unwritten).unwrap_or(device.created_at);
         let silent = self.side_runs(&pass, entry, |runs| {
             // In its turn: an event that came in the meantime is known here.
             let is_silent = end_of_silence(entry, heard_at, minutes) <= now;

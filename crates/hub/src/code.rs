@@ -227,6 +227,7 @@ impl Drop for Waiting {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test hears of its panics")]
 mod tests {
     use super::*;
 

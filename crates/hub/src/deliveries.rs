@@ -9,15 +9,18 @@ use isobar_store::error::StoreError;
 use isobar_store::registry::Delivery;
 use parking_lot::Mutex;
 use rand::RngExt as _;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::{Hub, pause, stopped};
+use crate::Hub;
+use crate::otherwise::Otherwise;
+use crate::supervisor::{Shift, guarded, spawn_guarded_in};
 
 /// E-mails.
 pub(crate) const MAIL: &str = "mail";
-/// Every kind. Each has a lane of its own, so that one whose other side is slow does not hold up the others.
-const KINDS: &[&str] = &[MAIL];
+/// Every kind, and the worker of its lane: each has one of its own, so that one whose other side is slow does not hold up the
+/// others.
+const KINDS: &[(&str, &str)] = &[(MAIL, "deliveries_mail")];
 
 /// Deliveries of one kind that are tried at the same time.
 const AT_ONCE: usize = 8;
@@ -61,6 +64,7 @@ pub(crate) struct Deliveries {
 
 struct Lane {
     kind: &'static str,
+    worker: &'static str,
     wake: Notify,
     /// Those that are being tried: they are still in the registry.
     under_way: Mutex<HashSet<String>>,
@@ -68,7 +72,12 @@ struct Lane {
 
 impl Deliveries {
     pub(crate) fn new() -> Self {
-        let lane = |kind: &&'static str| Lane { kind, wake: Notify::new(), under_way: Mutex::new(HashSet::new()) };
+        let lane = |(kind, worker): &(&'static str, &'static str)| Lane {
+            kind,
+            worker,
+            wake: Notify::new(),
+            under_way: Mutex::new(HashSet::new()),
+        };
         Self { lanes: KINDS.iter().map(lane).collect() }
     }
 
@@ -80,31 +89,34 @@ impl Deliveries {
 
 impl Hub {
     /// Starts the lanes.
-    pub(crate) fn start_deliveries(&self) {
-        for place in 0..self.0.deliveries.lanes.len() {
-            self.spawn(move |hub, stop| async move { hub.run_lane(place, stop).await });
+    pub(crate) fn employ_deliveries(&self) {
+        for (place, lane) in self.0.deliveries.lanes.iter().enumerate() {
+            let hub = self.clone();
+            self.employ(lane.worker, move |shift| hub.clone().run_lane(place, shift));
         }
     }
 
-    async fn run_lane(self, place: usize, mut stop: watch::Receiver<bool>) {
+    async fn run_lane(self, place: usize, mut shift: Shift) {
         let lane = &self.0.deliveries.lanes[place];
         let mut tries = JoinSet::new();
         loop {
+            self.reaches("deliveries");
             let idle = match self.begin_tries(place, &mut tries).await {
                 Ok(idle) => idle,
                 Err(error) => {
                     tracing::warn!(%error, kind = lane.kind, "deliveries wait for the registry");
-                    if pause(&mut stop, REGISTRY_PAUSE).await {
+                    if shift.pause(REGISTRY_PAUSE).await {
                         break;
                     }
                     continue;
                 }
             };
+            shift.well();
             tokio::select! {
                 () = lane.wake.notified() => {}
                 Some(_) = tries.join_next() => {}
                 () = tokio::time::sleep(LOOK_EVERY), if !idle => {}
-                () = stopped(&mut stop) => break,
+                () = shift.end() => break,
             }
         }
         // What is under way is tried again at the next start, should it not end now.
@@ -123,7 +135,18 @@ impl Hub {
             }
             if lane.under_way.lock().insert(delivery.id.clone()) {
                 let hub = self.clone();
-                tries.spawn(async move { hub.deliver_now(place, delivery).await });
+                let try_it = async move {
+                    let (lanes, id) = (hub.clone(), delivery.id.clone());
+                    // However the try ends, by a panic or because its lane ends: the next one may begin.
+                    let _under_way = Otherwise::new(move || {
+                        lanes.0.deliveries.lanes[place].under_way.lock().remove(&id);
+                    });
+                    if guarded("delivery", hub.deliver_now(place, delivery)).await.is_none() {
+                        // It was the noting that failed: the delivery is due again at once.
+                        tokio::time::sleep(REGISTRY_PAUSE).await;
+                    }
+                };
+                spawn_guarded_in(tries, "delivery", try_it);
             }
         }
         // What is being tried is still in the registry: as long as it is, the lane looks again.
@@ -133,15 +156,19 @@ impl Hub {
     /// Tries one delivery and notes how it went.
     async fn deliver_now(&self, place: usize, delivery: Delivery) {
         let lane = &self.0.deliveries.lanes[place];
-        let outcome = match lane.kind {
-            MAIL => self.send_letter(&delivery).await,
-            other => Err(Undelivered::Never(format!("nobody knows what a {other} is"))),
+        let deliver = async {
+            self.reaches("delivery");
+            match lane.kind {
+                MAIL => self.send_letter(&delivery).await,
+                other => Err(Undelivered::Never(format!("nobody knows what a {other} is"))),
+            }
         };
+        let panicked = || Err(Undelivered::NotNow("it panicked".to_owned()));
+        let outcome = guarded("delivery", deliver).await.unwrap_or_else(panicked);
         let noted = self.note(lane.kind, &delivery, outcome).await;
         if let Err(error) = noted {
             tracing::warn!(%error, id = delivery.id, "how a delivery went could not be noted: it will be made again");
         }
-        lane.under_way.lock().remove(&delivery.id);
     }
 
     async fn note(
@@ -154,7 +181,7 @@ impl Hub {
         let count = |outcome: &'static str| {
             metrics::counter!(OUTCOMES, "kind" => kind, "outcome" => outcome).increment(1);
         };
-        let too_old = now >= delivery.created_at.plus_seconds(GIVE_UP_SECONDS);
+        let too_old = is_too_old(delivery, now);
         match outcome {
             Ok(()) => count("made"),
             Err(Undelivered::NotNow(why)) if !too_old => {
@@ -172,10 +199,16 @@ impl Hub {
         self.0.registry.delivery_done(&delivery.id).await
     }
 
-    fn due_again(&self, attempts: u32, now: Timestamp) -> Timestamp {
+    /// When what has failed so often is tried again.
+    pub(crate) fn due_again(&self, attempts: u32, now: Timestamp) -> Timestamp {
         let share = self.0.chance.with(|rng| rng.random_range(1.0 - JITTER..1.0 + JITTER));
         Timestamp::from_millis(now.millis().saturating_add(back_off_millis(attempts, share)))
     }
+}
+
+/// Whether a delivery that still fails is given up.
+pub(crate) fn is_too_old(delivery: &Delivery, now: Timestamp) -> bool {
+    now >= delivery.created_at.plus_seconds(GIVE_UP_SECONDS)
 }
 
 /// How long to wait after so many failed tries: `share` of a pause that doubles.

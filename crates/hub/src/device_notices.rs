@@ -10,11 +10,12 @@ use isobar_model::role::Role;
 use isobar_store::error::StoreError;
 use isobar_store::registry::{Delivery, NewDelivery};
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use crate::error::Told as _;
 use crate::notifications::{Audience, Notice};
-use crate::{Hub, stopped};
+use crate::supervisor::{Shift, guarded};
+use crate::{Hub, deliveries};
 
 /// What notices are among the deliveries.
 const KIND: &str = "notice";
@@ -79,17 +80,19 @@ impl Hub {
     }
 
     /// Gives notices out as they come.
-    pub(crate) async fn run_device_notices(self, mut stop: watch::Receiver<bool>) {
+    pub(crate) async fn run_device_notices(self, mut shift: Shift) {
         loop {
+            self.reaches("device_notices");
             let more = self.give_notices_out().await.unwrap_or_else(|error| {
                 tracing::warn!(%error, "notices of designs wait for the registry");
                 false
             });
-            if more && !*stop.borrow() {
+            shift.well();
+            if more && !shift.ends() {
                 continue;
             }
             tokio::select! {
-                () = stopped(&mut stop) => return,
+                () = shift.end() => return,
                 () = self.0.device_notices.wake.notified() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
@@ -100,15 +103,32 @@ impl Hub {
     async fn give_notices_out(&self) -> Result<bool> {
         let due = self.0.registry.deliveries_due(KIND, self.0.clock.now(), BATCH).await.told()?;
         let more = due.len() == BATCH;
-        let mut given =
-            futures::stream::iter(due).map(|waiting| self.give_notice_out(waiting)).buffer_unordered(AT_ONCE);
+        let give_out = |waiting: Delivery| async move {
+            match guarded("device_notice", self.give_notice_out(&waiting)).await {
+                Some(given) => given,
+                None => self.notice_panicked(&waiting).await.told(),
+            }
+        };
+        let mut given = futures::stream::iter(due).map(give_out).buffer_unordered(AT_ONCE);
         while let Some(given) = given.next().await {
             given?;
         }
         Ok(more)
     }
 
-    async fn give_notice_out(&self, delivery: Delivery) -> Result<()> {
+    /// It is tried again, later each time, and given up when it has become too old.
+    async fn notice_panicked(&self, delivery: &Delivery) -> std::result::Result<(), StoreError> {
+        let (registry, now) = (&self.0.registry, self.0.clock.now());
+        if deliveries::is_too_old(delivery, now) {
+            tracing::error!(id = delivery.id, "a notice of a device is given up");
+            return registry.delivery_done(&delivery.id).await;
+        }
+        let attempts = delivery.attempts.saturating_add(1);
+        registry.delivery_failed(&delivery.id, attempts, self.due_again(attempts, now)).await
+    }
+
+    async fn give_notice_out(&self, delivery: &Delivery) -> Result<()> {
+        self.reaches("device_notice");
         let registry = &self.0.registry;
         let Ok(Waiting { id, device, notice }) = serde_json::from_str(&delivery.body) else {
             tracing::error!(id = delivery.id, "a notice cannot be read and is dropped");

@@ -132,8 +132,8 @@ impl Hub {
         last: &LastChoice,
     ) -> Result<DeviceView> {
         let seen = match entry {
-            Some(entry) => Hub::newest_activity(entry),
-            None => self.cached_device(device.id).and_then(|entry| Hub::newest_activity(&entry)),
+            Some(entry) => self.0.activity.newest(entry.device.key, Some(entry)),
+            None => self.0.activity.newest(device.key, self.cached_device(device.id).as_deref()),
         };
         device.last_active = device.last_active.max(seen);
         let elements: Vec<Arc<str>> = match last {

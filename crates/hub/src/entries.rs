@@ -244,11 +244,11 @@ impl Hub {
         if let Some(entry) = devices.get(id) {
             return Ok(Some(entry));
         }
-        let epoch = devices.epoch();
-        Ok(Box::pin(self.load_device(id)).await?.map(|entry| devices.install(entry, epoch)))
+        let load = devices.begin(&id);
+        Ok(Box::pin(self.load_device(id)).await?.map(|entry| devices.install(entry, &load)))
     }
 
-    async fn load_device(&self, id: DeviceId) -> Result<Option<Arc<DeviceEntry>>> {
+    pub(crate) async fn load_device(&self, id: DeviceId) -> Result<Option<Arc<DeviceEntry>>> {
         let registry = &self.0.registry;
         let Some((device, lineage)) = registry.device_placement(id).await.told()? else { return Ok(None) };
         // What its design found out earlier must be in the registry before it is read from there.

@@ -1,4 +1,4 @@
-//! Loads under way: of each key one at a time, however many wait for it.
+//! Loads under way, by key: one at a time, however many wait for it, or side by side.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ struct Flight {
     overtaken: AtomicU64,
 }
 
-/// The turn of one load: until it is dropped, no other load of the key begins.
+/// The turn of one load: until it is dropped, no other begins that takes turns too.
 pub(crate) struct Turn<'a, K: Hash + Eq> {
     flights: &'a Flights<K>,
     key: &'a K,
     flight: Arc<Flight>,
-    /// None while it waits.
+    /// None while it waits, and of one that goes beside others.
     permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -31,14 +31,25 @@ impl<K: Hash + Eq + Clone> Flights<K> {
         Self(Mutex::default())
     }
 
-    /// Waits until nobody else loads the key.
-    pub(crate) async fn turn<'a>(&'a self, key: &'a K) -> Turn<'a, K> {
+    /// A load that minds no others of the key.
+    pub(crate) fn beside<'a>(&'a self, key: &'a K) -> Turn<'a, K> {
         let fresh = || Arc::new(Flight { turn: Arc::new(Semaphore::new(1)), overtaken: AtomicU64::new(0) });
         let flight = Arc::clone(self.0.lock().entry(key.clone()).or_insert_with(fresh));
-        let mut turn = Turn { flights: self, key, flight, permit: None };
+        Turn { flights: self, key, flight, permit: None }
+    }
+
+    /// Waits until nobody else loads the key.
+    pub(crate) async fn turn<'a>(&'a self, key: &'a K) -> Turn<'a, K> {
+        let mut turn = self.beside(key);
         // Nobody closes it; whoever went without would only load twice.
         turn.permit = Arc::clone(&turn.flight.turn).acquire_owned().await.ok();
         turn
+    }
+
+    /// Whether nobody loads anything.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
     }
 
     /// The key has changed.

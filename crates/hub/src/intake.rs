@@ -25,7 +25,8 @@ use crate::device_notices::NoticeWork;
 use crate::entries::DeviceEntry;
 use crate::event_input::{check_accepted, check_idempotency_key, element_name, read_payload};
 use crate::gate::Principal;
-use crate::outbox::{SettingWork, Work, not_committed};
+use crate::otherwise::Otherwise;
+use crate::outbox::{Expected, SettingWork, Work};
 use crate::outgoing::CallWork;
 use crate::usage::hold_to_quota;
 
@@ -54,9 +55,20 @@ pub(crate) type RunSignal = Arc<Mutex<Option<oneshot::Sender<()>>>>;
 pub(crate) struct Aftermath {
     id: Option<EventId>,
     pub has_work: bool,
+    /// Until it is known whether the commit came to be.
+    expected: Option<Expected>,
     queued: bool,
     /// The runs went by an entry that no longer holds, and left nothing.
     pub outdated: bool,
+}
+
+impl Aftermath {
+    /// What the runs left was taken by the store, so that the work they expect of the outbox will come.
+    pub(crate) fn is_committed(&mut self) {
+        if let Some(expected) = self.expected.take() {
+            expected.comes();
+        }
+    }
 }
 
 impl Hub {
@@ -155,20 +167,32 @@ impl Hub {
         event: &Incoming<'_>,
     ) -> Result<Option<Accepted>> {
         let mut after = Aftermath::default();
+        let half_changed = self.if_a_run_panics(entry);
         let mut work = |memory: &dyn Memory| self.process(entry, event, memory, &mut after);
         let begun = telemetry::begin(&*self.0.telemetry, pass, event.idempotency_key, event.now, &mut work).await;
-        let begun = begun.map_err(not_committed(self, entry.device.key, after.has_work))?;
-        match begun {
+        half_changed.call_off();
+        match begun.map_err(crate::error::from_store)? {
             Begun::Repeated(first) => {
                 self.0.activity.device(entry, event.now);
                 Ok(Some(Accepted::before(first)))
             }
             Begun::Committed { .. } if after.outdated => Ok(None),
             Begun::Committed { durable, .. } => {
+                after.is_committed();
                 let id = after.id.ok_or_else(|| Error::internal("a run was committed that never ran"))?;
                 Ok(Some(Accepted::now(id, self, entry, event.now, after, durable)))
             }
         }
+    }
+
+    /// A run that panics may have changed what the entry says of its device, and nothing of it is committed: another entry
+    /// is loaded for the next.
+    pub(crate) fn if_a_run_panics<'a>(&'a self, entry: &'a DeviceEntry) -> Otherwise<impl FnOnce() + use<'a>> {
+        Otherwise::new(move || {
+            if std::thread::panicking() {
+                self.device_changed(entry.device.id);
+            }
+        })
     }
 
     /// Runs the design on the event and gathers what must be written. The device's runs are serialised here, so ids
@@ -243,12 +267,12 @@ impl Hub {
         after.queued = !commit.queue.is_empty();
         after.has_work = !work.is_empty();
         if after.has_work {
-            self.0.outbox.expect(entry.device.key);
+            after.expected = Some(self.0.outbox.expect(entry.device.key));
+            self.reaches("hand_over");
             commit.outbox.push(work.bytes());
             // Whoever loads a newer entry from here on waits for the work that is expected now. If one was loaded
             // before, it knows nothing of these runs: then they have never been.
             if !entry.fresh() {
-                self.0.outbox.met(entry.device.key);
                 *after = Aftermath { outdated: true, ..Aftermath::default() };
                 return Commit::default();
             }

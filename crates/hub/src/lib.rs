@@ -35,6 +35,7 @@ mod notifications;
 mod one_by_one;
 mod operator;
 mod organizations;
+mod otherwise;
 mod outbox;
 mod outgoing;
 mod passwords;
@@ -49,6 +50,9 @@ mod setting_bulk;
 mod settings;
 mod shown;
 mod side_runs;
+#[cfg(test)]
+mod stage;
+mod supervisor;
 mod throttle;
 mod tokens;
 mod turns;
@@ -68,7 +72,6 @@ use isobar_store::error::StoreError;
 use isobar_store::registry::{Purpose, Registry};
 use isobar_store::telemetry::Telemetry;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 pub use accepted::Accepted;
 pub use code::CodeRuns;
@@ -91,6 +94,7 @@ pub use queue::QueueRead;
 pub use sessions::Tokens;
 pub use setting_bulk::{DefaultsOutcome, DefaultsRefusal, ProjectDefaults, SettingsOutcome};
 pub use settings::{RateLimits, Settings};
+pub use supervisor::{Shift, guarded, spawn_guarded, words};
 pub use webhook::{Given, PARAMETERS as WEBHOOK_PARAMETERS, Provision, TaskReport, WebhookReport};
 
 use crate::error::Told as _;
@@ -146,7 +150,7 @@ struct Inner {
     shown: shown::Shown,
     rates: gate::Rates,
     live: live::Live,
-    outbox: outbox::Outbox,
+    outbox: Arc<outbox::Outbox>,
     activity: activity::Activity,
     code: code::Code,
     calls: Calls,
@@ -160,7 +164,7 @@ struct Inner {
     /// Becomes true when calls no longer wait for what may come.
     closing: watch::Sender<bool>,
     stop: watch::Sender<bool>,
-    tasks: parking_lot::Mutex<JoinSet<()>>,
+    supervisor: supervisor::Supervisor,
 }
 
 /// What is the matter with a store that is asked whether it is well.
@@ -175,6 +179,15 @@ impl Hub {
     /// Starts a hub: founds the first administrator if there is no user yet, finishes what the outbox still holds,
     /// and begins the work that goes on beside the calls.
     pub async fn start(parts: Parts) -> Result<Started> {
+        let hub = Self::made_of(parts).await?;
+        let first_password = hub.found_first_administrator().await?;
+        hub.expect_left_work().await?;
+        hub.usage_begins().await?;
+        hub.employ_all();
+        Ok(Started { hub, first_password })
+    }
+
+    async fn made_of(parts: Parts) -> Result<Self> {
         let signing_key = parts.registry.signing_key(parts.chance.bits_256()).await.told()?;
         let now = parts.clock.now();
         let revoked = parts.registry.jwts_revoked(now).await.told()?;
@@ -190,7 +203,7 @@ impl Hub {
             shown: shown::Shown::new(),
             rates: gate::Rates::new(&parts.settings.rate_limit),
             live: live::Live::new(),
-            outbox: outbox::Outbox::new(),
+            outbox: Arc::new(outbox::Outbox::new()),
             activity: activity::Activity::default(),
             code: code::Code::start()?,
             calls: Calls::new(&parts.settings.outgoing_allow).map_err(Error::internal)?,
@@ -204,27 +217,37 @@ impl Hub {
             mint: IdMint::new(),
             closing: watch::Sender::new(false),
             stop: watch::Sender::new(false),
-            tasks: parking_lot::Mutex::new(JoinSet::new()),
+            supervisor: supervisor::Supervisor::new(),
             registry: parts.registry,
             telemetry: parts.telemetry,
             clock: parts.clock,
             chance: parts.chance,
             settings: parts.settings,
         };
-        let hub = Hub(Arc::new(inner));
-        let first_password = hub.found_first_administrator().await?;
-        hub.expect_left_work().await?;
-        let counted = hub.usage_begins().await?;
-        hub.spawn(|hub, stop| async move { hub.run_outbox(stop).await });
-        hub.spawn(|hub, stop| async move { hub.run_activity(stop).await });
-        hub.spawn(move |hub, stop| async move { hub.run_usage(counted, stop).await });
-        hub.spawn(|hub, stop| async move { hub.run_retention(stop).await });
-        hub.spawn(|hub, stop| async move { hub.run_alarms(stop).await });
-        hub.spawn(|hub, stop| async move { hub.run_calls(stop).await });
-        hub.spawn(|hub, stop| async move { hub.run_device_notices(stop).await });
-        hub.spawn(|hub, stop| async move { hub.run_notices(stop).await });
-        hub.start_deliveries();
-        Ok(Started { hub, first_password })
+        Ok(Hub(Arc::new(inner)))
+    }
+
+    /// Begins the work that goes on beside the calls.
+    fn employ_all(&self) {
+        macro_rules! employ {
+            ($($worker:literal: $run:ident),* $(,)?) => {
+                $({
+                    let hub = self.clone();
+                    self.employ($worker, move |shift| hub.clone().$run(shift));
+                })*
+            };
+        }
+        employ! {
+            "outbox": run_outbox,
+            "activity": run_activity,
+            "usage": run_usage,
+            "retention": run_retention,
+            "alarms": run_alarms,
+            "calls": run_calls,
+            "device_notices": run_device_notices,
+            "notices": run_notices,
+        }
+        self.employ_deliveries();
     }
 
     /// From here on no call waits for what may come: each answers what there is.
@@ -236,14 +259,13 @@ impl Hub {
     pub async fn stop(&self) {
         self.end_waits();
         self.0.stop.send_replace(true);
-        let mut tasks = std::mem::take(&mut *self.0.tasks.lock());
-        while tasks.join_next().await.is_some() {}
+        self.0.supervisor.end().await;
     }
 
-    fn spawn<F: Future<Output = ()> + Send + 'static>(&self, work: impl FnOnce(Hub, watch::Receiver<bool>) -> F) {
-        let future = work(self.clone(), self.0.stop.subscribe());
-        self.0.tasks.lock().spawn(future);
-    }
+    /// Work has come to a point where tests of this room may have it panic; elsewhere that is nothing.
+    #[cfg(not(test))]
+    #[inline(always)]
+    fn reaches(&self, _point: &'static str) {}
 
     /// Tells the time.
     pub fn clock(&self) -> &Clock {
@@ -260,13 +282,13 @@ impl Hub {
         &self.0.settings
     }
 
-    /// Whether both stores answer, and soon: what is the matter with each that does not.
+    /// Whether both stores answer, and soon, and all workers come through: what is the matter with each that does not.
     pub async fn ready(&self) -> std::result::Result<(), Vec<Fault>> {
         let (registry, telemetry) = tokio::join!(
             matter("registry", self.0.registry.healthy()),
             matter("telemetry", self.0.telemetry.healthy()),
         );
-        let faults: Vec<Fault> = registry.into_iter().chain(telemetry).collect();
+        let faults: Vec<Fault> = registry.into_iter().chain(telemetry).chain(self.0.supervisor.matters()).collect();
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 
@@ -284,11 +306,6 @@ pub struct TreeQuery {
     pub organization: Option<isobar_model::ids::OrganizationId>,
     /// How far down.
     pub depth: Depth,
-}
-
-/// Waits for `duration`, or less when the hub stops. True: it stops.
-async fn pause(stop: &mut watch::Receiver<bool>, duration: std::time::Duration) -> bool {
-    tokio::time::timeout(duration, stopped(stop)).await.is_ok()
 }
 
 /// Waits until the hub stops.

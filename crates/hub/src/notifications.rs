@@ -14,11 +14,12 @@ use isobar_model::preferences::Preferences;
 use isobar_store::error::StoreError;
 use isobar_store::registry::{NotificationMark, SpreadStep, Spreading};
 use metrics::Counter;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
+use crate::Hub;
 use crate::error::Told as _;
 use crate::letters::Letter;
-use crate::{Hub, pause, stopped};
+use crate::supervisor::{Shift, TRIES_MAX, Tries};
 
 /// Recipients that a notice is spread to at a time.
 const SPREAD_AT_ONCE: u32 = 500;
@@ -34,6 +35,7 @@ const TRIMMED_AT_ONCE: u32 = 5_000;
 /// What goes on beside the calls.
 pub(crate) struct Notices {
     wake: Notify,
+    tries: Tries<NotificationId>,
     told: [(NotificationKind, Counter); 3],
 }
 
@@ -41,7 +43,7 @@ impl Notices {
     pub(crate) fn new() -> Self {
         const TOLD: &str = "isobar_notices_total";
         let told = NotificationKind::ALL.map(|kind| (kind, metrics::counter!(TOLD, "kind" => kind.name())));
-        Self { wake: Notify::new(), told }
+        Self { wake: Notify::new(), tries: Tries::new(), told }
     }
 
     fn count(&self, kind: NotificationKind) {
@@ -110,29 +112,43 @@ impl Hub {
     }
 
     /// Spreads notices that are for everybody, and what an earlier process left.
-    pub(crate) async fn run_notices(self, mut stop: watch::Receiver<bool>) {
+    pub(crate) async fn run_notices(self, mut shift: Shift) {
         loop {
-            let next = async {
-                match self.0.registry.notice_to_spread().await? {
-                    Some(part) => self.spread(part).await.map(|_| true),
-                    None => Ok(false),
-                }
-            };
-            match next.await {
-                Ok(true) if *stop.borrow() => return,
+            self.reaches("notices");
+            let next = self.spread_next().await;
+            shift.well();
+            match next {
+                Ok(true) if shift.ends() => return,
                 Ok(true) => {}
                 Ok(false) => tokio::select! {
                     () = self.0.notices.wake.notified() => {}
-                    () = stopped(&mut stop) => return,
+                    () = shift.end() => return,
                 },
                 Err(error) => {
                     tracing::warn!(%error, "notices wait for the registry");
-                    if pause(&mut stop, RETRY).await {
+                    if shift.pause(RETRY).await {
                         return;
                     }
                 }
             }
         }
+    }
+
+    /// Spreads the next part of a notice; false: there is none.
+    pub(crate) async fn spread_next(&self) -> std::result::Result<bool, StoreError> {
+        let (registry, tries) = (&self.0.registry, &self.0.notices.tries);
+        let Some(part) = registry.notice_to_spread().await? else { return Ok(false) };
+        let id = part.notice.id;
+        let spread = if tries.begin(id) < TRIES_MAX {
+            self.reaches("notice");
+            self.spread(part).await
+        } else {
+            // The others wait behind it.
+            tracing::error!(%id, "a notice panics whenever it is spread, and is spread no further");
+            registry.notice_spread(part, &SpreadStep::default(), self.0.clock.now()).await
+        };
+        tries.end();
+        spread.map(|_| true)
     }
 
     /// Spreads a notice to its next recipients: a row for each of them, and letters for those who want one, all or none.

@@ -2,6 +2,7 @@
 //! At least once and in order; every piece of work may be done again without harm.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,12 +17,13 @@ use isobar_store::registry::{DeviceReport, SettingWrite};
 use isobar_store::telemetry::OutboxEntry;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
+use crate::Hub;
 use crate::device_notices::NoticeWork;
 use crate::error::Told as _;
 use crate::outgoing::CallWork;
-use crate::{Hub, pause, stopped};
+use crate::supervisor::{Shift, TRIES_MAX, Tries};
 
 /// Entries taken from the store at a time.
 const BATCH: usize = 512;
@@ -93,6 +95,32 @@ pub(crate) struct Outbox {
     pending: Mutex<Pending>,
     wake: Notify,
     done: Notify,
+    /// How far the worker has come: it outlives a worker that panics.
+    place: tokio::sync::Mutex<Place>,
+    /// How often the work after an entry was begun in vain.
+    tries: Tries<u64>,
+}
+
+/// What a run expects of the outbox, until it is known whether it comes. Dropped before that, it never will.
+pub(crate) struct Expected {
+    outbox: Arc<Outbox>,
+    device: DeviceKey,
+    is_committed: bool,
+}
+
+impl Expected {
+    /// The work was committed: it is met when it is done.
+    pub(crate) fn comes(mut self) {
+        self.is_committed = true;
+    }
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        if !self.is_committed {
+            self.outbox.met(self.device);
+        }
+    }
 }
 
 /// Runs whose work is not done yet.
@@ -119,14 +147,22 @@ impl OfDevice {
 
 impl Outbox {
     pub(crate) fn new() -> Self {
-        Self { pending: Mutex::default(), wake: Notify::new(), done: Notify::new() }
+        Self {
+            pending: Mutex::default(),
+            wake: Notify::new(),
+            done: Notify::new(),
+            place: tokio::sync::Mutex::default(),
+            tries: Tries::new(),
+        }
     }
 
     /// A run is about to leave work. Called while the device's runs are serialised.
-    pub(crate) fn expect(&self, device: DeviceKey) {
+    pub(crate) fn expect(self: &Arc<Self>, device: DeviceKey) -> Expected {
         let mut pending = self.pending.lock();
         let met = pending.met;
         pending.devices.entry(device).or_insert(OfDevice { count: 0, met }).count += 1;
+        drop(pending);
+        Expected { outbox: Arc::clone(self), device, is_committed: false }
     }
 
     /// Expected work is done, or will never come because its run was not committed.
@@ -206,26 +242,29 @@ impl Hub {
             let entries = self.0.telemetry.outbox(after, BATCH).await.told()?;
             let Some(last) = entries.last() else { return Ok(()) };
             after = last.number;
-            entries.iter().for_each(|entry| self.0.outbox.expect(entry.device));
+            entries.iter().for_each(|entry| self.0.outbox.expect(entry.device).comes());
         }
     }
 
     /// Does work as it comes.
-    pub(crate) async fn run_outbox(self, mut stop: watch::Receiver<bool>) {
-        let mut place = Place::default();
+    pub(crate) async fn run_outbox(self, mut shift: Shift) {
+        let mut place = self.0.outbox.place.lock().await;
         let mut retry = RETRY_FIRST;
         loop {
-            match self.work_off(&mut place).await {
+            self.reaches("outbox");
+            let worked = self.work_off(&mut place).await;
+            shift.well();
+            match worked {
                 Ok(true) => retry = RETRY_FIRST,
                 Ok(false) => {
                     tokio::select! {
                         () = self.0.outbox.wake.notified() => {}
-                        () = stopped(&mut stop) => return,
+                        () = shift.end() => return,
                     }
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the outbox waits for a store");
-                    if pause(&mut stop, retry).await {
+                    if shift.pause(retry).await {
                         return;
                     }
                     retry = (retry * 2).min(RETRY_MAX);
@@ -234,20 +273,34 @@ impl Hub {
         }
     }
 
-    /// Does the next batch; false when there is none.
+    /// Does the next batch; false when there is none. What has panicked before is tried entry by entry; one that panics
+    /// whenever it is tried is dropped in the end, for all that comes after it waits.
     async fn work_off(&self, place: &mut Place) -> std::result::Result<bool, StoreError> {
-        let entries = self.0.telemetry.outbox(place.after, BATCH).await?;
-        self.record_settings(&entries).await?;
+        let tries = &self.0.outbox.tries;
+        let tried = tries.begin(place.after);
+        let entries = self.0.telemetry.outbox(place.after, if tried == 0 { BATCH } else { 1 }).await?;
+        let gives_up = tried >= TRIES_MAX;
+        if !gives_up {
+            self.record_settings(&entries).await?;
+        }
         let mut outcome = Ok(!entries.is_empty());
         for entry in entries {
-            if let Err(error) = self.do_work(&entry).await {
+            if gives_up {
+                tracing::error!(
+                    number = entry.number,
+                    device = entry.device.0,
+                    "an outbox entry panics and is dropped"
+                );
+            } else if let Err(error) = self.do_work(&entry).await {
                 outcome = Err(error);
                 break;
             }
             place.after = entry.number;
             place.done.push(entry.number);
             self.0.outbox.met(entry.device);
+            tries.begin(place.after);
         }
+        tries.end();
         if !place.done.is_empty() {
             self.0.telemetry.outbox_done(&place.done).await?;
             place.done.clear();
@@ -256,6 +309,7 @@ impl Hub {
     }
 
     async fn do_work(&self, entry: &OutboxEntry) -> std::result::Result<(), StoreError> {
+        self.reaches("outbox_entry");
         let work: Work = match serde_json::from_slice(&entry.work) {
             Ok(work) => work,
             Err(error) => {
@@ -338,26 +392,46 @@ pub(crate) fn not_committed(hub: &Hub, device: DeviceKey, expected: bool) -> imp
 }
 
 #[cfg(test)]
+impl Outbox {
+    /// Whether a device's runs have left work that is not done.
+    pub(crate) fn is_expected(&self, device: DeviceKey) -> bool {
+        self.pending.lock().devices.contains_key(&device)
+    }
+}
+
+#[cfg(test)]
+impl Hub {
+    /// What the worker does with one batch.
+    pub(crate) async fn work_off_now(&self) -> std::result::Result<bool, StoreError> {
+        let mut place = self.0.outbox.place.lock().await;
+        self.work_off(&mut place).await
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
     #[tokio::test]
     async fn who_catches_up_waits_for_what_was_there_and_not_for_what_comes() {
-        let (outbox, one, other) = (Outbox::new(), DeviceKey(1), DeviceKey(2));
+        let (outbox, one, other) = (Arc::new(Outbox::new()), DeviceKey(1), DeviceKey(2));
         for device in [one, one, other] {
-            outbox.expect(device);
+            outbox.expect(device).comes();
         }
         let mut waiting = std::pin::pin!(outbox.caught_up());
         for device in [one, other, one] {
             assert!(futures::poll!(&mut waiting).is_pending());
             // There is always something to do, of the same devices too.
-            outbox.expect(other);
+            outbox.expect(other).comes();
             outbox.met(device);
         }
         assert!(futures::poll!(&mut waiting).is_ready());
         assert_eq!(outbox.pending.lock().devices[&other].count, 3);
         // A device that comes back begins no lower than it was when it left.
-        outbox.expect(one);
+        let expected = outbox.expect(one);
         assert_eq!(outbox.pending.lock().devices[&one].met, 3);
+        // Nobody waits for what will never come.
+        drop(expected);
+        assert!(!outbox.pending.lock().devices.contains_key(&one));
     }
 }

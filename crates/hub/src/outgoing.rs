@@ -13,12 +13,13 @@ use isobar_outlets::calls::{CallAnswer, CallError, OutgoingCall, host_of};
 use isobar_store::error::StoreError;
 use isobar_store::registry::{Delivery, NewDelivery};
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::{self, JoinSet};
 
 use crate::beside::Occasion;
 use crate::error::Told as _;
-use crate::{Hub, stopped};
+use crate::supervisor::{Shift, guarded, spawn_guarded_in};
+use crate::{Hub, deliveries};
 
 /// What calls are among the deliveries.
 const KIND: &str = "call";
@@ -80,7 +81,7 @@ struct UnderWay {
 
 impl UnderWay {
     fn begin(&mut self, id: String, host: String, work: impl Future<Output = ()> + Send + 'static) {
-        let task = self.tasks.spawn(work).id();
+        let task = spawn_guarded_in(&mut self.tasks, "call", work).id();
         *self.hosts.entry(host.clone()).or_default() += 1;
         self.ids.insert(id.clone());
         self.calls.insert(task, (id, host));
@@ -128,17 +129,19 @@ impl Hub {
     }
 
     /// Makes calls as they come due.
-    pub(crate) async fn run_calls(self, mut stop: watch::Receiver<bool>) {
+    pub(crate) async fn run_calls(self, mut shift: Shift) {
         let mut under_way = UnderWay::default();
         loop {
+            self.reaches("calls");
             match self.begin_calls(&mut under_way).await {
                 Ok(true) => continue,
                 Ok(false) => {}
                 Err(error) => tracing::warn!(%error, "outgoing calls wait for the registry"),
             }
+            shift.well();
             tokio::select! {
                 // What is under way is made again after the next start.
-                () = stopped(&mut stop) => return,
+                () = shift.end() => return,
                 () = under_way.end_one() => {}
                 () = self.0.outgoing.wake.notified() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
@@ -166,7 +169,11 @@ impl Hub {
             let is_free = under_way.hosts.get(&host).is_none_or(|count| *count < CALLS_TO_A_HOST_MAX);
             if is_free && under_way.ids.len() < CALLS_MAX {
                 let (hub, id) = (self.clone(), delivery.id.clone());
-                under_way.begin(id, host, async move { hub.make_call(delivery, waiting).await });
+                under_way.begin(id, host, async move {
+                    if guarded("call", hub.make_call(&delivery, waiting)).await.is_none() {
+                        let _ = guarded("call", hub.call_panicked(&delivery)).await;
+                    }
+                });
                 continue;
             }
             let kept = kept.entry(host).or_default();
@@ -180,7 +187,8 @@ impl Hub {
     }
 
     /// Makes a call, and hands what came of it to the design; or puts it off.
-    async fn make_call(&self, delivery: Delivery, waiting: Waiting) {
+    async fn make_call(&self, delivery: &Delivery, waiting: Waiting) {
+        self.reaches("call");
         let Waiting { device, key, call } = waiting;
         let device = DeviceRef { id: device, key: isobar_model::ids::DeviceKey(key) };
         let CallWork { element, method, url, headers, body, .. } = call;
@@ -212,6 +220,23 @@ impl Hub {
         };
         if let Err(error) = noted {
             tracing::warn!(%error, device = %device.id, "an outgoing call is made once more");
+        }
+    }
+}
+
+impl Hub {
+    /// A call that panicked, or its answer's run, is made again, later each time, and given up when it has become too old.
+    async fn call_panicked(&self, delivery: &Delivery) {
+        let (registry, now) = (&self.0.registry, self.0.clock.now());
+        let noted = if deliveries::is_too_old(delivery, now) {
+            tracing::error!(id = delivery.id, "an outgoing call is given up");
+            registry.delivery_done(&delivery.id).await
+        } else {
+            let attempts = delivery.attempts.saturating_add(1);
+            registry.delivery_failed(&delivery.id, attempts, self.due_again(attempts, now)).await
+        };
+        if let Err(error) = noted {
+            tracing::warn!(%error, id = delivery.id, "an outgoing call that panicked is made once more");
         }
     }
 }

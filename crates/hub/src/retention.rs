@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use isobar_model::time::Timestamp;
-use tokio::sync::watch;
+use isobar_store::error::StoreError;
 
-use crate::{Hub, pause};
+use crate::Hub;
+use crate::supervisor::{Shift, guarded};
 
 /// How often old things are looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(3600);
@@ -19,27 +20,31 @@ impl Hub {
     }
 
     /// Removes what is over, every hour.
-    pub(crate) async fn run_retention(self, mut stop: watch::Receiver<bool>) {
+    pub(crate) async fn run_retention(self, mut shift: Shift) {
         loop {
-            if let Err(error) = self.0.telemetry.retain(self.history_begins()).await {
-                tracing::warn!(%error, "old history could not be removed");
-            }
-            if let Err(error) = self.sweep_sessions().await {
-                tracing::warn!(%error, "ended sessions could not be removed");
-            }
-            if let Err(error) = self.sweep_notices().await {
-                tracing::warn!(%error, "old notifications could not be removed");
-            }
-            if pause(&mut stop, LOOK_EVERY).await {
+            self.reaches("retention");
+            // Each by itself: what fails for one kind of things, in whatever way, keeps none of the others.
+            removed("history", self.0.telemetry.retain(self.history_begins())).await;
+            removed("sessions", self.sweep_sessions()).await;
+            removed("notifications", self.sweep_notices()).await;
+            shift.well();
+            if shift.pause(LOOK_EVERY).await {
                 return;
             }
         }
     }
 
-    async fn sweep_sessions(&self) -> Result<(), isobar_store::error::StoreError> {
+    async fn sweep_sessions(&self) -> Result<(), StoreError> {
         let now = self.0.clock.now();
         self.0.registry.sessions_sweep(now).await?;
         self.0.tokens.forget_ended(now);
         Ok(())
+    }
+}
+
+/// Notes how the removal of old things went. What was not removed is looked for again with the next look.
+async fn removed(things: &'static str, removal: impl Future<Output = Result<(), StoreError>>) {
+    if let Some(Err(error)) = guarded("retention", removal).await {
+        tracing::warn!(%error, things, "what is old could not be removed");
     }
 }

@@ -180,10 +180,12 @@ impl Hub {
             }
         }
         for ids in unknown.chunks(LOOKED_UP_AT_ONCE) {
-            let epoch = self.0.entries.devices.epoch();
-            let loaded = self.load_devices(caller, ids).await?;
-            let install = |entry| self.0.entries.devices.install(entry, epoch);
-            entries.extend(loaded.into_iter().map(install).map(|entry| (entry.device.id, entry)));
+            let devices = &self.0.entries.devices;
+            let loads: HashMap<_, _> = ids.iter().map(|id| (*id, devices.begin(id))).collect();
+            for entry in self.load_devices(caller, ids).await? {
+                let id = entry.device.id;
+                entries.extend(loads.get(&id).map(|load| (id, devices.install(entry, load))));
+            }
         }
         Ok(entries)
     }

@@ -12,7 +12,7 @@ use isobar_model::event::EventError;
 use isobar_model::ids::{DeviceRef, EventId, SettingId};
 use isobar_model::json::{LastKept, RawJson};
 use isobar_model::status::Status;
-use isobar_store::telemetry::{Commit, Memory};
+use isobar_store::telemetry::{self, Begun, Commit, Memory};
 
 use crate::Hub;
 use crate::entries::DeviceEntry;
@@ -131,8 +131,13 @@ impl Hub {
             let SideRuns { commit, work, .. } = runs;
             self.hand_over(entry, commit, work, &mut after)
         };
-        let ran = self.0.telemetry.run(pass, None, self.0.clock.now(), &mut turn).await;
-        ran.map_err(not_committed(self, entry.device.key, after.has_work))?;
+        let half_changed = self.if_a_run_panics(entry);
+        let begun = telemetry::begin(&*self.0.telemetry, pass, None, self.0.clock.now(), &mut turn).await;
+        half_changed.call_off();
+        if let Begun::Committed { durable, .. } = begun.map_err(crate::error::from_store)? {
+            after.is_committed();
+            durable.await.map_err(not_committed(self, entry.device.key, after.has_work))?;
+        }
         self.tell(entry, &after);
         Ok(answer.filter(|_| !after.outdated))
     }

@@ -90,6 +90,7 @@ impl Drop for Share<'_> {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test hears of its panics")]
 mod tests {
     use std::sync::mpsc;
 

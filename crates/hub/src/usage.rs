@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use isobar_model::access::{self, Lineage};
@@ -18,11 +18,13 @@ use isobar_store::error::StoreError;
 use isobar_store::registry::LimitedOrganization;
 use isobar_store::telemetry::Commit;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
+use crate::Hub;
 use crate::entries::DeviceEntry;
 use crate::error::Told as _;
-use crate::{Hub, pause, stopped};
+use crate::otherwise::Otherwise;
+use crate::supervisor::Shift;
 
 /// How often what changed is written.
 const FLUSH_EVERY: Duration = Duration::from_secs(5);
@@ -76,6 +78,8 @@ pub(crate) struct Usage {
     meters: Mutex<HashMap<OrganizationId, Arc<Meter>>>,
     /// Whether an organization may have come nearer to a limit, or farther from it.
     unsettled: AtomicBool,
+    /// Whether all figures in the registry are right, but for those of `changed`.
+    counted: AtomicBool,
     wake: Notify,
     /// Whoever reads figures and writes them does so alone, or an old figure could come after a new one.
     turn: tokio::sync::Mutex<()>,
@@ -87,6 +91,7 @@ impl Usage {
             changed: Mutex::default(),
             meters: Mutex::default(),
             unsettled: AtomicBool::new(true),
+            counted: AtomicBool::new(false),
             wake: Notify::new(),
             turn: tokio::sync::Mutex::new(()),
         }
@@ -167,11 +172,11 @@ pub(crate) fn hold_to_quota(entry: &DeviceEntry, commit: &mut Commit) -> u64 {
 
 impl Hub {
     /// Writes what changed, and looks at the limits, every few seconds; once more at the end, which is an orderly one.
-    pub(crate) async fn run_usage(self, counted: bool, mut stop: watch::Receiver<bool>) {
-        if !counted {
+    pub(crate) async fn run_usage(self, mut shift: Shift) {
+        if !self.0.usage.counted.load(Ordering::Acquire) {
             tokio::select! {
                 () = self.count_all() => {}
-                () = stopped(&mut stop) => {
+                () = shift.end() => {
                     tracing::info!("what devices have stored will be counted at the next start");
                     return;
                 }
@@ -182,13 +187,15 @@ impl Hub {
                 let _ = tokio::time::timeout(FLUSH_EVERY, self.0.usage.wake.notified()).await;
             };
             let stopping = tokio::select! {
-                () = woken => pause(&mut stop, FLUSH_REST).await,
-                () = stopped(&mut stop) => true,
+                () = woken => shift.pause(FLUSH_REST).await,
+                () = shift.end() => true,
             };
+            self.reaches("usage");
             let settled = self.settle_usage().await;
             if let Err(error) = &settled {
                 tracing::warn!(%error, "what devices have stored could not be written");
             }
+            shift.well();
             if stopping {
                 if settled.is_ok()
                     && let Err(error) = self.0.registry.usage_counted().await
@@ -211,41 +218,48 @@ impl Hub {
         if entry.quota.is_unlimited() { Ok(()) } else { self.usage_settled().await }
     }
 
-    /// Reads the limits before the first event comes. Whether all figures were right when the last process ended.
-    pub(crate) async fn usage_begins(&self) -> Result<bool> {
+    /// Reads the limits before the first event comes, and whether all figures were right when the last process ended.
+    pub(crate) async fn usage_begins(&self) -> Result<()> {
         let limited = self.0.registry.organizations_limited().await.told()?;
         self.0.usage.set_meters(&limited);
-        self.0.registry.usage_begin().await.told()
+        let counted = self.0.registry.usage_begin().await.told()?;
+        self.0.usage.counted.store(counted, Ordering::Release);
+        Ok(())
     }
 
     async fn settle_usage(&self) -> std::result::Result<(), StoreError> {
         let _turn = self.0.usage.turn.lock().await;
         self.write_changed().await?;
-        if self.0.usage.unsettled.swap(false, Ordering::AcqRel)
-            && let Err(error) = self.look_at_limits().await
-        {
-            self.0.usage.unsettled.store(true, Ordering::Release);
-            return Err(error);
+        if self.0.usage.unsettled.swap(false, Ordering::AcqRel) {
+            // However the look ends before its time: there is another.
+            let again = Otherwise::new(|| self.0.usage.unsettled.store(true, Ordering::Release));
+            self.look_at_limits().await?;
+            again.call_off();
         }
         Ok(())
     }
 
     async fn write_changed(&self) -> std::result::Result<(), StoreError> {
         let changed = std::mem::take(&mut *self.0.usage.changed.lock());
-        for (done, part) in changed.chunks(DEVICES_AT_ONCE).enumerate() {
+        let done = AtomicUsize::new(0);
+        // However this ends before its time, by an error, a panic, or because nobody waits any more: the rest has its turn again.
+        let again = Otherwise::new(|| {
+            changed[done.load(Ordering::Relaxed)..].iter().for_each(|entry| {
+                entry.uncounted.store(false, Ordering::Release);
+                self.0.usage.touch(entry);
+            });
+        });
+        for part in changed.chunks(DEVICES_AT_ONCE) {
             self.0.usage.unsettled.store(true, Ordering::Release);
-            if let Err(error) = self.write_part(part).await {
-                changed[done * DEVICES_AT_ONCE..].iter().for_each(|entry| {
-                    entry.uncounted.store(false, Ordering::Release);
-                    self.0.usage.touch(entry);
-                });
-                return Err(error);
-            }
+            self.write_part(part).await?;
+            done.fetch_add(part.len(), Ordering::Relaxed);
         }
+        again.call_off();
         Ok(())
     }
 
     async fn write_part(&self, part: &[Arc<DeviceEntry>]) -> std::result::Result<(), StoreError> {
+        self.reaches("usage_part");
         let mut figures: HashMap<DeviceKey, u64> = HashMap::with_capacity(part.len());
         let mut known = Vec::with_capacity(part.len());
         for entry in part {
@@ -301,7 +315,10 @@ impl Hub {
             };
             match part.await {
                 Ok(Some(last)) => after = last,
-                Ok(None) => return self.0.usage.unsettle(),
+                Ok(None) => {
+                    self.0.usage.counted.store(true, Ordering::Release);
+                    return self.0.usage.unsettle();
+                }
                 Err(error) => {
                     tracing::warn!(%error, "counting what devices have stored waits for a store");
                     tokio::time::sleep(FLUSH_EVERY).await;

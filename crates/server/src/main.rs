@@ -67,5 +67,8 @@ fn check_config(flags: &config::Flags) -> Result<bool, Failure> {
     for (name, place) in &loaded.given {
         println!("  {name} is given by {place}");
     }
+    for warning in &loaded.warnings {
+        println!("  {warning}");
+    }
     Ok(true)
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use isobar_hub::{Shift, spawn_guarded};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -54,10 +55,10 @@ pub fn refuse_huge_pages() {
 
 /// Gives freed memory back to the system every now and then. The allocator does it when more is asked for, which a
 /// process that has become idle does not do: it would hold what its busiest moment took.
-pub async fn tidy_memory() {
-    loop {
-        tokio::time::sleep(TIDY_EVERY).await;
+pub async fn tidy_memory(mut shift: Shift) {
+    while !shift.pause(TIDY_EVERY).await {
         crate::allocator::tidy();
+        shift.well();
     }
 }
 
@@ -77,7 +78,7 @@ impl StopSignals {
     pub async fn wait(mut self) {
         let name = self.next().await;
         tracing::info!("{name}: stops accepting, finishes what is under way");
-        tokio::spawn(async move {
+        spawn_guarded("signal", async move {
             let name = self.next().await;
             tracing::warn!("{name} again: ends now");
             std::process::exit(EXIT_WHEN_TOLD_TWICE);

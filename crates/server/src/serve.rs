@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use isobar_http::HttpSettings;
@@ -26,8 +27,10 @@ const LAST_THREADS: Duration = Duration::from_secs(5);
 
 /// Runs the platform until it is told to stop.
 pub fn run(flags: &config::Flags) -> Result<(), Failure> {
-    let settings = config::load(flags)?.settings;
-    logging::start(&settings.log);
+    let loaded = config::load(flags)?;
+    logging::start(&loaded.settings.log);
+    loaded.warn();
+    let settings = loaded.settings;
     runtime::refuse_huge_pages();
     runtime::raise_file_limit();
     let folder = DataFolder::take(&settings.data)?;
@@ -59,20 +62,17 @@ async fn serve(settings: &Settings, folder: &DataFolder) -> Result<(), Failure> 
     .await?;
     folder.stamp()?;
     let app = isobar_http::app(hub.clone(), http_settings(settings), metrics);
-    let control =
-        Control::open(&settings.data).map(|control| tokio::spawn(control.serve(settings.clone(), stores.clone())));
+    if let Some(control) = Control::open(&settings.data) {
+        let (control, settings, stores) = (Arc::new(control), settings.clone(), stores.clone());
+        hub.employ("control", move |shift| Arc::clone(&control).serve(settings.clone(), stores.clone(), shift));
+    }
     // Whoever reads that we are ready may tell us to stop in the next moment.
     let stop = runtime::StopSignals::catch()?;
     // The first password's hash took more than the idle server will.
     allocator::tidy();
-    tokio::spawn(runtime::tidy_memory());
+    hub.employ("memory", runtime::tidy_memory);
     announce(address, first_password.as_deref())?;
     let served = isobar_http::serve(listener, app, stop.wait()).await;
-    if let Some(control) = control {
-        control.abort();
-        // It was told to end; that it did so is all there is to wait for.
-        let _ = control.await;
-    }
     hub.stop().await;
     drop(hub);
     stores.close().await?;

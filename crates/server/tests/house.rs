@@ -120,6 +120,24 @@ fn everything_comes_from_the_registry_or_from_here() {
 }
 
 #[test]
+fn rooms_with_rules_of_their_own_keep_those_of_the_house() {
+    let rules = |folder: &str| -> toml::Table {
+        std::fs::read_to_string(root().join(folder).join("clippy.toml")).unwrap().parse().unwrap()
+    };
+    let house = rules("");
+    for room in ["crates/hub", "crates/http"] {
+        let own = rules(room);
+        for (name, rule) in &house {
+            let kept = match (rule.as_array(), own[name].as_array()) {
+                (Some(all), Some(kept)) => all.iter().all(|one| kept.contains(one)),
+                _ => own[name] == *rule,
+            };
+            assert!(kept, "{room}/clippy.toml lacks {name} = {rule}");
+        }
+    }
+}
+
+#[test]
 fn licence_expressions_are_read() {
     let allowed = BTreeSet::from(["MIT", "Apache-2.0", "ISC", "Apache-2.0 WITH LLVM-exception"]);
     for fine in ["MIT", "MIT/GPL-3.0", "GPL-2.0 OR MIT", "(MIT OR GPL-2.0) AND ISC", "Apache-2.0 WITH LLVM-exception"] {

@@ -5,6 +5,9 @@
 mod program_support;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
 
 use program_support::house::House;
 use program_support::{Serving, failure, isobar, text};
@@ -34,6 +37,28 @@ fn a_bad_setting_is_named_at_start_wherever_it_comes_from() {
             assert!(told.contains(part), "{command}: {part} is missing in: {told}");
         }
     }
+}
+
+#[test]
+fn a_variable_that_is_no_setting_does_not_end_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let checked = isobar(&["check-config"]).env("ISOBAR_BIN", "/opt/isobar").output().unwrap();
+    assert!(checked.status.success(), "{checked:?}");
+    assert!(text(&checked.stdout).contains("ISOBAR_BIN: is no setting and is ignored"), "{checked:?}");
+    let log = folder.path().join("log");
+    let mut serving = isobar(&["serve", "--listen", "127.0.0.1:0", "--data"])
+        .arg(folder.path().join("data"))
+        .env("ISOBAR_BIN", "/opt/isobar")
+        .stdout(Stdio::piped())
+        .stderr(File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(serving.stdout.take().unwrap()).lines();
+    let is_ready = lines.map_while(Result::ok).any(|line| line.starts_with("Isobar is ready"));
+    serving.kill().unwrap();
+    serving.wait().unwrap();
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(is_ready && log.contains("ISOBAR_BIN: is no setting and is ignored"), "{log}");
 }
 
 #[test]

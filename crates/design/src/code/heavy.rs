@@ -1,5 +1,6 @@
 //! Code that takes long: it runs with what others leave of the processors.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -28,14 +29,16 @@ pub(super) fn call(source: &Arc<Source>, uplink: &Uplink<'_>, time: Duration, ro
         let _place = place;
         if !until.load(Ordering::Relaxed) {
             let uplink = Uplink { bytes: &bytes, f_port, received_at };
+            let called = catch_unwind(AssertUnwindSafe(|| source.call(&uplink, time, room, Some(until))));
             // Nobody may be waiting any more.
-            let _ = tell.send(source.call(&uplink, time, room, Some(until)));
+            let _ = tell.send(called);
         }
     };
     isobar_threads::start_with_what_is_left(THREAD, work).ok()?;
-    let answer = told.recv_timeout(PATIENCE).ok();
+    let called = told.recv_timeout(PATIENCE).ok();
     given_up.store(true, Ordering::Relaxed);
-    answer
+    // A panic is whose call it is: there it is seen.
+    called.map(|called| called.unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
 /// One of the threads.

@@ -2,16 +2,16 @@
 //! thread, and who waits for a run is told when there is nothing left to wait for.
 
 use std::collections::VecDeque;
-use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use futures::FutureExt as _;
 use isobar_model::error::{Error, Result};
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
+
+use crate::supervisor::guarded;
 
 /// Runs of one project that wait; beyond, callers hear 503.
 const WAITING_MAX: usize = 256;
@@ -45,7 +45,7 @@ impl Line {
         let (teller, told) = telling(still_waits);
         let run = Box::pin(async move {
             // Who waits hears of a panic from the teller, which is dropped; those behind in the line have their turn.
-            if let Ok(outcome) = AssertUnwindSafe(work).catch_unwind().await {
+            if let Some(outcome) = guarded("code", work).await {
                 teller.tell(outcome);
             }
         });
@@ -58,10 +58,15 @@ impl Line {
             std::mem::replace(&mut runs.is_worked_off, true)
         };
         if !is_worked_off {
-            runtime.spawn(work_off(Worker::of(self)));
+            go_on(runtime, work_off(Worker::of(self)));
         }
         Ok(told)
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "each run is guarded, and nothing else of it can panic")]
+fn go_on(runtime: &Runtime, work: impl Future<Output = ()> + Send + 'static) {
+    runtime.spawn(work);
 }
 
 async fn work_off(mut worker: Worker) {

@@ -1,7 +1,7 @@
 //! Where settings come from: flags, environment, file, defaults, laid over each other.
 //! Reading collects every fault instead of stopping at the first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use toml::{Table, Value};
@@ -38,17 +38,18 @@ struct Given {
     is_text: bool,
 }
 
-/// All layers; a later one is laid over the earlier ones. And the faults found while reading.
+/// All layers; a later one is laid over the earlier ones. And what was found while reading.
 pub struct Layers {
     defaults: BTreeMap<String, Value>,
     given: BTreeMap<String, Given>,
     faults: Vec<Fault>,
+    warnings: Vec<Fault>,
 }
 
 impl Layers {
     /// Begins with the default file, which also says which settings there are.
     pub fn over(defaults: &Table) -> Self {
-        Self { defaults: flatten(defaults), given: BTreeMap::new(), faults: Vec::new() }
+        Self { defaults: flatten(defaults), given: BTreeMap::new(), faults: Vec::new(), warnings: Vec::new() }
     }
 
     /// Lays a file over what there is.
@@ -64,12 +65,37 @@ impl Layers {
         }
     }
 
-    /// Lays the environment over what there is.
+    /// Lays the environment over what there is. It is not only ours: a variable that is plainly no setting may be what
+    /// somebody else calls a thing of his own, and is named, but does not end the start.
     pub fn environment(&mut self, variables: impl Iterator<Item = (String, String)>) {
         for (variable, text) in variables.filter(|(variable, text)| is_setting(variable, text)) {
             let name = variable[ENVIRONMENT_PREFIX.len()..].to_lowercase().replace("__", ".");
-            self.lay(&name, Given { value: Value::String(text), place: variable, is_text: true });
+            if self.defaults.contains_key(&name) || self.is_meant_as_a_setting(&name) {
+                self.lay(&name, Given { value: Value::String(text), place: variable, is_text: true });
+            } else {
+                let hint = self.hint(&name).unwrap_or_default();
+                self.warnings.push(Fault { place: variable, message: format!("is no setting and is ignored{hint}") });
+            }
         }
+    }
+
+    /// Whether a name that is no setting's can only be a wrong one: it is of a section of ours, or a setting's but for
+    /// one underscore in place of two.
+    fn is_meant_as_a_setting(&self, name: &str) -> bool {
+        match name.split_once('.') {
+            Some((section, _)) => self.sections().contains(section),
+            None => self.defaults.keys().any(|known| known.replace('.', "_") == name),
+        }
+    }
+
+    /// The sections that settings are in.
+    fn sections(&self) -> BTreeSet<&str> {
+        self.defaults.keys().filter_map(|name| name.split_once('.')).map(|(section, _)| section).collect()
+    }
+
+    /// What was probably meant by a name that is no setting's.
+    fn hint(&self, name: &str) -> Option<String> {
+        nearest(name, self.defaults.keys()).map(|near| format!(" (did you mean {near}?)"))
     }
 
     /// Lays a flag over what there is.
@@ -83,8 +109,7 @@ impl Layers {
         if self.defaults.contains_key(name) {
             self.given.insert(name.to_owned(), given);
         } else {
-            let hint = nearest(name, self.defaults.keys()).map(|near| format!(" (did you mean {near}?)"));
-            let hint = hint.unwrap_or_else(|| "; `isobar config` lists them all".to_owned());
+            let hint = self.hint(name).unwrap_or_else(|| "; `isobar config` lists them all".to_owned());
             self.fault(given.place, format!("there is no setting {name}{hint}"));
         }
     }
@@ -105,9 +130,9 @@ impl Layers {
         self.given.iter().map(|(name, given)| (name.as_str(), given.place.as_str()))
     }
 
-    /// What was found wrong, all of it.
-    pub fn faults(self) -> Vec<Fault> {
-        self.faults
+    /// What was found wrong, all of it; and what is only worth a word.
+    pub fn end(self) -> (Vec<Fault>, Vec<Fault>) {
+        (self.faults, self.warnings)
     }
 
     /// Reads a setting with `read`, which says what it expects when it cannot. A bad one is a fault, and the default is read instead.
@@ -217,14 +242,15 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// The name that was probably meant: at most three letters away.
+/// The name that was probably meant: at most three letters away, and no more than a third of them.
 fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a String>) -> Option<&'a str> {
     let last = |name: &str| name.rsplit('.').next().map(str::to_owned);
     let best = names.map(|known| {
         let other_section = if last(name) == last(known) { 1 } else { usize::MAX };
         (distance(name, known).min(other_section), known)
     });
-    best.min().filter(|(distance, _)| *distance <= 3).map(|(_, known)| known.as_str())
+    let near = |distance: usize| distance <= 3 && 3 * distance <= name.chars().count();
+    best.min().filter(|(distance, _)| near(*distance)).map(|(_, known)| known.as_str())
 }
 
 /// Levenshtein's distance.

@@ -142,6 +142,15 @@ pub struct Loaded {
     pub settings: Settings,
     /// Names and places of what was given.
     pub given: Vec<(String, String)>,
+    /// What was given that is no setting, and is ignored.
+    pub warnings: Vec<Fault>,
+}
+
+impl Loaded {
+    /// Logs what is ignored.
+    pub fn warn(&self) {
+        self.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    }
 }
 
 /// Reads the settings of this process: flags, environment, file, defaults.
@@ -171,9 +180,9 @@ pub fn load_from(flags: &Flags, environment: impl Iterator<Item = (String, Strin
     layers.flag("log", "--log", flags.log.clone());
     let settings = Settings::read(&mut layers);
     let given = layers.places().map(|(name, place)| (name.to_owned(), place.to_owned())).collect();
-    match (settings, layers.faults()) {
-        (Some(settings), faults) if faults.is_empty() => Ok(Loaded { settings, given }),
-        (_, faults) => Err(BadSettings(faults)),
+    match (settings, layers.end()) {
+        (Some(settings), (faults, warnings)) if faults.is_empty() => Ok(Loaded { settings, given, warnings }),
+        (_, (faults, _)) => Err(BadSettings(faults)),
     }
 }
 

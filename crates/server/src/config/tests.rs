@@ -118,7 +118,7 @@ fn all_that_is_wrong_is_named_at_once() {
     let environment = [
         ("ISOBAR_RATE_LIMIT__USER", "many"),
         ("ISOBAR_REGISTRATION__MODE", "ajar"),
-        ("ISOBAR_THREADS", "2"),
+        ("ISOBAR_HTTP_THREADS", "2"),
         ("ISOBAR_STORES__REGISTRY", "mysql://x"),
     ];
     let flags = Flags { log: Some("loud=very".to_owned()), ..Flags::default() };
@@ -126,7 +126,7 @@ fn all_that_is_wrong_is_named_at_once() {
     insta::assert_snapshot!(faults.join("\n"), @r#"
     isobar.toml: colour: there is no setting colour; `isobar config` lists them all
     isobar.toml: http.treads: there is no setting http.treads (did you mean http.threads?)
-    ISOBAR_THREADS: there is no setting threads (did you mean http.threads?)
+    ISOBAR_HTTP_THREADS: there is no setting http_threads (did you mean http.threads?)
     isobar.toml: listen: must be a text, not a whole number
     --log: "loud=very" is no level (error, warn, info, debug, trace, or target=level)
     ISOBAR_STORES__REGISTRY: must be sqlite:PATH or postgres://…
@@ -135,6 +135,30 @@ fn all_that_is_wrong_is_named_at_once() {
     ISOBAR_REGISTRATION__MODE: must be "open" or "closed", not "ajar"
     isobar.toml: mail.from: must hold an e-mail address
     "#);
+}
+
+#[test]
+fn a_variable_that_is_plainly_no_setting_is_named_and_ignored() {
+    let load = |variables: &[(&str, &str)]| {
+        let variables: Vec<_> =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        load_from(&Flags::default(), variables.into_iter())
+    };
+    let others = [("ISOBAR_BIN", "/opt/isobar"), ("ISOBAR_LISTN", "x"), ("ISOBAR_CI__STEP", "3"), ("ISOBAR_", "")];
+    let loaded = load(&[others.as_slice(), &[("ISOBAR_QUEUE__MAX_EVENTS", "7")]].concat()).unwrap();
+    assert_eq!((loaded.settings.queue_max_events, loaded.given.len()), (7, 1));
+    let warnings: Vec<String> = loaded.warnings.iter().map(Fault::to_string).collect();
+    insta::assert_snapshot!(warnings.join("\n"), @r"
+    ISOBAR_BIN: is no setting and is ignored
+    ISOBAR_LISTN: is no setting and is ignored (did you mean listen?)
+    ISOBAR_CI__STEP: is no setting and is ignored
+    ISOBAR_: is no setting and is ignored
+    ");
+    // One of a section of ours, or a setting's name but for an underscore, can only be meant for us.
+    for variable in ["ISOBAR_HTTP__TREADS", "ISOBAR_REGISTRATION_MODE", "ISOBAR_RATE_LIMIT_USER", "ISOBAR_MAIL__"] {
+        let bad = load(&[(variable, "closed")]).unwrap_err();
+        assert!(bad.0.len() == 1 && bad.0[0].place == variable, "{bad}");
+    }
 }
 
 #[test]

@@ -9,8 +9,10 @@ use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use isobar_hub::{Shift, guarded};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -69,19 +71,27 @@ impl Control {
         opened().map_err(|error| tracing::warn!(%error, "no backup while this runs: {SOCKET} cannot be made")).ok()
     }
 
-    /// Does what it is asked, one thing after the other. It ends when it is dropped.
-    pub async fn serve(self, settings: Settings, stores: Stores) {
+    /// Does what it is asked with these stores, one thing after the other; what is under way when the server stops is not
+    /// done. The socket goes with the last who holds this.
+    pub async fn serve(self: Arc<Self>, settings: Settings, stores: Stores, mut shift: Shift) {
         loop {
-            match self.listener.accept().await {
-                Ok((stream, _)) => {
-                    if let Err(error) = answer(stream, &settings, &stores).await {
-                        tracing::warn!(%error, "{SOCKET}: a command was not answered");
-                    }
+            tokio::select! {
+                () = self.serve_one(&settings, &stores) => shift.well(),
+                () = shift.end() => return,
+            }
+        }
+    }
+
+    async fn serve_one(&self, settings: &Settings, stores: &Stores) {
+        match self.listener.accept().await {
+            Ok((stream, _)) => {
+                if let Some(Err(error)) = guarded("command", answer(stream, settings, stores)).await {
+                    tracing::warn!(%error, "{SOCKET}: a command was not answered");
                 }
-                Err(error) => {
-                    tracing::warn!(%error, "{SOCKET}");
-                    tokio::time::sleep(Duration::from_secs(1)).await;
-                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "{SOCKET}");
+                tokio::time::sleep(Duration::from_secs(1)).await;
             }
         }
     }

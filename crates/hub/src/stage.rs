@@ -1,0 +1,189 @@
+//! A hub of a test's own, on stores in a folder that goes away with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use isobar_model::access::Caller;
+use isobar_model::chance::Chance;
+use isobar_model::check::Faults;
+use isobar_model::device::{Device, DeviceInput};
+use isobar_model::json::parse;
+use isobar_model::project::{ProjectInput, SpecificationInput};
+use isobar_model::time::{Clock, Timestamp};
+use isobar_outlets::mail::Mailer;
+use isobar_store::registry::Registry;
+use isobar_store::telemetry::Telemetry as _;
+use isobar_store::telemetry::embedded::{Embedded, Options};
+use sea_orm::{ConnectionTrait as _, Database, DatabaseConnection};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use crate::entries::DeviceEntry;
+use crate::{Hub, Parts, Principal, RateLimits, Settings};
+
+/// Every stage begins then.
+const BEGINNING: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+/// How long a test waits for what happens beside it: a bound for what never happens.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A hub on stores of its own, and its first administrator.
+pub(crate) struct Stage {
+    pub hub: Hub,
+    pub clock: Clock,
+    pub admin: Arc<Caller>,
+    telemetry: Arc<Embedded>,
+    folder: TempDir,
+}
+
+impl Stage {
+    /// A hub whose workers do not work yet.
+    pub async fn set() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = Registry::open(&registry_of(&folder)).await.unwrap();
+        let options = Options { cache_bytes: 4 << 20, memtable_bytes: 8 << 20, ..Options::default() };
+        let telemetry = Arc::new(Embedded::open(&folder.path().join("telemetry"), options).unwrap());
+        let clock = Clock::manual(BEGINNING);
+        let from = "Isobar <isobar@localhost>";
+        let parts = Parts {
+            registry,
+            telemetry: telemetry.clone(),
+            mailer: Mailer::files(&folder.path().join("mail"), from, clock.clone()).unwrap(),
+            clock: clock.clone(),
+            chance: Chance::from_system(),
+            settings: Settings {
+                rate_limit: RateLimits { user: 0, device: 0, address: 0 },
+                admin_password: Some("the-admin's-own".to_owned()),
+                outgoing_allow: vec!["127.0.0.1".to_owned()],
+                ..Settings::default()
+            },
+        };
+        let hub = Hub::made_of(parts).await.unwrap();
+        hub.found_first_administrator().await.unwrap();
+        hub.expect_left_work().await.unwrap();
+        hub.usage_begins().await.unwrap();
+        let user = hub.0.registry.login_by_name("admin").await.unwrap().unwrap().user;
+        let admin = Arc::clone(&hub.account_entry(user).await.unwrap().unwrap().caller);
+        Self { hub, clock, admin, telemetry, folder }
+    }
+
+    /// A device of a project with this design (`planes.cloud`).
+    pub async fn device(&self, design: &str) -> Device {
+        let input = ProjectInput { name: "p".to_owned(), organization: None };
+        let project = self.hub.project_create(&self.admin, input).await.unwrap();
+        let text = format!(r#"{{"name":"p","planes":{{"cloud":{{"elements":{design}}}}}}}"#);
+        let (specification, faults): (_, Faults) = SpecificationInput::read(&parse(&text).unwrap()).unwrap();
+        self.hub.specification_write(&self.admin, project.id, (specification, faults)).await.unwrap();
+        self.another(&format!(r#"{{"name":"d","projectUuid":"{}"}}"#, project.id)).await
+    }
+
+    /// A device as a body says.
+    pub async fn another(&self, body: &str) -> Device {
+        let input = DeviceInput::read(&parse(body).unwrap()).unwrap();
+        self.hub.device_create(&self.admin, input).await.unwrap().0
+    }
+
+    /// The device posts to its element `reading`; its event is durable when this returns.
+    pub async fn posts(&self, device: &Device, payload: &'static str) {
+        let caller = Principal::User(Arc::clone(&self.admin));
+        let id = device.id.to_string();
+        let body = payload.as_bytes().into();
+        let accepted = self.hub.event_accept(&caller, Some(&id), Some("reading"), body, None).await;
+        accepted.unwrap().await.unwrap();
+    }
+
+    /// The entry that the device's runs go by.
+    pub async fn entry(&self, device: &Device) -> Arc<DeviceEntry> {
+        self.hub.device_entry(device.id).await.unwrap().unwrap()
+    }
+
+    /// The device as it is shown.
+    pub async fn shows(&self, device: &Device) -> Device {
+        let caller = Principal::User(Arc::clone(&self.admin));
+        self.hub.device_fetch(&caller, device.id, crate::LastChoice::None).await.unwrap().device
+    }
+
+    /// The newest value of a storage element, as text.
+    pub async fn stored(&self, device: &Device, element: &str) -> Option<String> {
+        let entry = self.entry(device).await;
+        let pass = isobar_model::access::system(entry.device, "a test looks at what is stored").reading();
+        let last = self.hub.0.telemetry.last(&pass, element).await.unwrap()?;
+        Some(last.values.text().to_owned())
+    }
+
+    /// The e-mails that were sent.
+    pub fn mails(&self) -> usize {
+        let files = std::fs::read_dir(self.folder.path().join("mail")).into_iter().flatten();
+        files.filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|it| it == "eml")).count()
+    }
+
+    /// Deliveries of a kind that wait, due or not.
+    pub async fn waiting(&self, kind: &str) -> usize {
+        self.hub.0.registry.deliveries_due(kind, Timestamp::from_millis(i64::MAX / 2), 100).await.unwrap().len()
+    }
+
+    /// Whether one of a kind waits, and none is due.
+    pub async fn is_put_off(&self, kind: &str) -> bool {
+        let due = self.hub.0.registry.deliveries_due(kind, self.clock.now(), 100).await.unwrap();
+        due.is_empty() && self.waiting(kind).await > 0
+    }
+
+    /// The registry's file, for whoever wants to spoil it.
+    pub async fn sql(&self) -> DatabaseConnection {
+        Database::connect(registry_of(&self.folder)).await.unwrap()
+    }
+
+    /// No `event` of this table is taken by the registry from here on.
+    pub async fn refuses(&self, event: &str, table: &str) {
+        let trigger = format!("CREATE TRIGGER no BEFORE {event} ON {table} BEGIN SELECT RAISE(ABORT, 'no'); END");
+        self.sql().await.execute_unprepared(&trigger).await.unwrap();
+    }
+
+    /// It is again.
+    pub async fn takes_again(&self) {
+        self.sql().await.execute_unprepared("DROP TRIGGER no").await.unwrap();
+    }
+
+    /// Ends the hub; the stores stay open.
+    pub async fn ends(&self) {
+        self.hub.stop().await;
+    }
+
+    /// Ends it all.
+    pub async fn over(self) {
+        let Self { hub, telemetry, .. } = self;
+        hub.stop().await;
+        telemetry.close().await.unwrap();
+        hub.0.registry.close().await.unwrap();
+    }
+}
+
+fn registry_of(folder: &TempDir) -> String {
+    format!("sqlite:{}", folder.path().join("registry.db").display())
+}
+
+/// Waits until it is so.
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
+    let waited = tokio::time::timeout(PATIENCE, async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    assert!(waited.await.is_ok(), "it never came to this: {what}");
+}
+
+/// A server that answers every call with 200; its port.
+#[allow(clippy::disallowed_methods, reason = "a test hears of its panics")]
+pub(crate) async fn answering_server() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = [0; 4096];
+            let _ = stream.read(&mut head).await;
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}").await;
+        }
+    });
+    port
+}

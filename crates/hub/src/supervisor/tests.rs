@@ -1,0 +1,338 @@
+use std::sync::atomic::AtomicUsize;
+
+use isobar_model::access::system;
+use isobar_model::device::Device;
+use isobar_model::page::PageRequest;
+use isobar_model::role::Role;
+use isobar_model::status::Status;
+use isobar_model::user::NewUser;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+
+use super::*;
+use crate::stage::{Stage, answering_server, until};
+
+/// Each worker, and the point at which it begins its work.
+const WORKERS: [(&str, &str); 9] = [
+    ("outbox", "outbox"),
+    ("activity", "activity"),
+    ("usage", "usage"),
+    ("retention", "retention"),
+    ("alarms", "alarms"),
+    ("calls", "calls"),
+    ("device_notices", "device_notices"),
+    ("notices", "notices"),
+    ("deliveries_mail", "deliveries"),
+];
+
+/// Plays a scene of a hub, with what it measures.
+fn played<F: Future<Output = ()>>(scene: impl FnOnce(Measured) -> F) {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let measured = Measured(recorder.handle());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    metrics::with_local_recorder(&recorder, || runtime.block_on(scene(measured)));
+}
+
+struct Measured(PrometheusHandle);
+
+impl Measured {
+    fn restarts(&self, worker: &str) -> u32 {
+        self.value(&format!("{RESTARTS}{{worker=\"{worker}\"}} "))
+    }
+
+    fn panics(&self, task: &str) -> u32 {
+        self.value(&format!("{PANICS}{{task=\"{task}\"}} "))
+    }
+
+    fn value(&self, name: &str) -> u32 {
+        let text = self.0.render();
+        text.lines().find_map(|line| line.strip_prefix(name)?.parse().ok()).unwrap_or_default()
+    }
+}
+
+/// A design of which every event gives something to do to the outbox, the calls and the notices.
+fn busy(port: u16) -> String {
+    let to = |element: &str, ability: &str| format!(r#"{{"element":"{element}","ability":"{ability}"}}"#);
+    let links = [to("log", "store"), to("ask", "request"), to("tell", "notify"), to("warm", "evaluate")].join(",");
+    let critical = r#"{"element":"state","ability":"setStatus","arguments":{"status":"critical"}}"#;
+    format!(
+        r#"{{
+            "reading": {{"type": "deviceEvent", "triggers": {{"eventReceived": [{links}]}}}},
+            "log": {{"type": "storage"}},
+            "ask": {{"type": "http", "properties": {{"method": "GET", "url": "http://127.0.0.1:{port}/"}},
+                     "triggers": {{"response": [{}]}}}},
+            "answers": {{"type": "storage"}},
+            "tell": {{"type": "notification", "properties": {{"message": "'it talks'", "minimumRole": "technician"}}}},
+            "warm": {{"type": "condition", "properties": {{"expression": "payload.temp > 8"}},
+                      "triggers": {{"true": [{critical}]}}}},
+            "state": {{"type": "deviceMeta"}},
+            "tick": {{"type": "interval", "properties": {{"minutes": 5}}, "triggers": {{"elapsed": [{}]}}}},
+            "ticks": {{"type": "storage"}}
+        }}"#,
+        to("answers", "store"),
+        to("ticks", "store"),
+    )
+}
+
+/// A design that gives a critical status to a device whose readings are warm.
+fn warning() -> &'static str {
+    r#"{
+        "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [{"element": "warm", "ability": "evaluate"}]}},
+        "warm": {"type": "condition", "properties": {"expression": "payload.temp > 8"}, "triggers": {
+            "true": [{"element": "state", "ability": "setStatus", "arguments": {"status": "critical"}}],
+            "false": [{"element": "state", "ability": "setStatus", "arguments": {"status": "good"}}]
+        }},
+        "state": {"type": "deviceMeta"}
+    }"#
+}
+
+fn user(name: &str) -> NewUser {
+    NewUser {
+        username: name.to_owned(),
+        email: format!("{name}@example.com"),
+        password: None,
+        first_name: name.to_owned(),
+        last_name: "Scene".to_owned(),
+        company: "c".to_owned(),
+        role: Role::Developer,
+        organization: None,
+        tos_hash: None,
+        language: None,
+    }
+}
+
+async fn status(stage: &Stage, device: &Device) -> Status {
+    let entry = stage.entry(device).await;
+    let pass = system(entry.device, "a test looks at a device").reading();
+    stage.hub.0.registry.device_fetch(&pass).await.unwrap().unwrap().status
+}
+
+async fn notices(stage: &Stage) -> u64 {
+    stage.hub.notification_list(&stage.admin, PageRequest::default(), false).await.unwrap().total
+}
+
+#[test]
+fn every_worker_that_panics_is_started_again_and_does_its_work() {
+    played(async |measured| {
+        let stage = Stage::set().await;
+        let (hub, faults) = (&stage.hub, &stage.hub.0.supervisor.faults);
+        WORKERS.iter().for_each(|(_, point)| faults.panic_at(point, PANICS_TOLD));
+        let device = stage.device(&busy(answering_server().await)).await;
+        stage.posts(&device, r#"{"temp":9}"#).await;
+        hub.user_create(&stage.admin, user("ana")).await.unwrap();
+        hub.system_notification_emit(&stage.admin, "hear".to_owned()).await.unwrap();
+        stage.clock.advance_seconds(300);
+        hub.employ_all();
+        // All that fail are named as long as they do; the activity's and the usage's workers rest before they begin.
+        until("readiness tells", || async {
+            let told = hub.ready().await.err().unwrap_or_default();
+            told.iter().any(|fault| fault.field == "outbox" && fault.message.contains("fails again and again"))
+        })
+        .await;
+        until("the registry learns of the status", async || status(&stage, &device).await == Status::Critical).await;
+        until("the call is made and its answer stored", async || stage.stored(&device, "answers").await.is_some())
+            .await;
+        until("the interval elapses", async || stage.stored(&device, "ticks").await.is_some()).await;
+        until("the letter is sent", async || stage.mails() > 0).await;
+        until("the notices are told", async || notices(&stage).await == 2).await;
+        until("the notice is spread", async || hub.0.registry.notice_to_spread().await.unwrap().is_none()).await;
+        until("all are well again", async || {
+            WORKERS.iter().all(|(_, point)| faults.left_at(point) == 0) && hub.ready().await.is_ok()
+        })
+        .await;
+        for (worker, _) in WORKERS {
+            assert_eq!(measured.restarts(worker), PANICS_TOLD, "{worker}");
+        }
+        // At the end what was seen and what was stored is written.
+        stage.ends().await;
+        let entry = stage.entry(&device).await;
+        let pass = system(entry.device, "a test looks at a device").reading();
+        assert!(hub.0.registry.device_fetch(&pass).await.unwrap().unwrap().last_active.is_some());
+        let organization = hub.organization_fetch(&stage.admin, device.organization).await.unwrap();
+        assert!(organization.bytes_stored > 0);
+        stage.over().await;
+    });
+}
+
+#[test]
+fn a_worker_that_panics_while_the_hub_stops_holds_nobody_up() {
+    played(async |measured| {
+        let stage = Stage::set().await;
+        let runs = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&runs);
+        stage.hub.employ("stubborn", move |mut shift| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            async move {
+                shift.end().await;
+                assert!(!shift.ends(), "at the end");
+            }
+        });
+        until("it works", async || runs.load(Ordering::SeqCst) == 1).await;
+        stage.ends().await;
+        assert_eq!((runs.load(Ordering::SeqCst), measured.restarts("stubborn")), (1, 1));
+        stage.over().await;
+    });
+}
+
+#[test]
+fn an_entry_that_panics_is_tried_alone_and_dropped_in_the_end() {
+    played(async |_| {
+        let stage = Stage::set().await;
+        let (hub, faults) = (&stage.hub, &stage.hub.0.supervisor.faults);
+        let first = stage.device(warning()).await;
+        let body = format!(r#"{{"name":"e","projectUuid":"{}"}}"#, first.project);
+        let second = stage.another(&body).await;
+        stage.posts(&first, r#"{"temp":9}"#).await;
+        stage.posts(&second, r#"{"temp":9}"#).await;
+        // It passes: nothing is lost.
+        faults.panic_at("outbox_entry", 3);
+        for tried in 0..4 {
+            let worked = guarded("test", hub.work_off_now()).await;
+            assert_eq!(worked.is_some(), tried == 3);
+        }
+        while hub.work_off_now().await.unwrap() {}
+        assert_eq!((status(&stage, &first).await, status(&stage, &second).await), (Status::Critical, Status::Critical));
+        // It never passes: what waits behind it has its turn in the end, and nobody waits for what was dropped.
+        for device in [&first, &second] {
+            stage.posts(device, r#"{"temp":1}"#).await;
+        }
+        faults.panic_at("outbox_entry", TRIES_MAX);
+        for _ in 0..TRIES_MAX {
+            assert!(guarded("test", hub.work_off_now()).await.is_none());
+            assert!(hub.0.outbox.is_expected(first.key));
+        }
+        while hub.work_off_now().await.unwrap() {}
+        assert_eq!((status(&stage, &first).await, status(&stage, &second).await), (Status::Critical, Status::Good));
+        assert!(!hub.0.outbox.is_expected(first.key));
+        stage.over().await;
+    });
+}
+
+#[test]
+fn what_a_run_expected_that_panicked_is_not_waited_for() {
+    played(async |measured| {
+        let stage = Stage::set().await;
+        let device = stage.device(warning()).await;
+        stage.hub.0.supervisor.faults.panic_at("hand_over", 1);
+        let panicked = guarded("test", stage.posts(&device, r#"{"temp":9}"#)).await;
+        assert_eq!((panicked, measured.panics("test")), (None, 1));
+        assert!(!stage.hub.0.outbox.is_expected(device.key));
+        // The device goes on, as if that run had never been.
+        stage.posts(&device, r#"{"temp":9}"#).await;
+        assert!(stage.hub.0.outbox.is_expected(device.key));
+        while stage.hub.work_off_now().await.unwrap() {}
+        assert_eq!(status(&stage, &device).await, Status::Critical);
+        stage.over().await;
+    });
+}
+
+#[test]
+fn a_delivery_that_panics_is_tried_again_and_the_others_go_their_way() {
+    played(async |measured| {
+        let stage = Stage::set().await;
+        let (hub, faults) = (&stage.hub, &stage.hub.0.supervisor.faults);
+        faults.panic_at("delivery", 1);
+        for name in ["ana", "bob", "cleo"] {
+            hub.user_create(&stage.admin, user(name)).await.unwrap();
+        }
+        let all = stage.waiting("mail").await;
+        hub.employ_all();
+        until("the others are sent", async || stage.mails() == all - 1 && stage.waiting("mail").await == 1).await;
+        assert_eq!(measured.panics("delivery"), 1);
+        // Its pause goes by the clock, which stands still.
+        stage.clock.advance_seconds(10);
+        until("it is sent too", async || stage.mails() == all && stage.waiting("mail").await == 0).await;
+        // One that always panics is given up when it has become too old.
+        faults.panic_at("delivery", u32::MAX);
+        hub.user_create(&stage.admin, user("dora")).await.unwrap();
+        until("it was tried", async || measured.panics("delivery") >= 2).await;
+        assert!(stage.waiting("mail").await > 0);
+        stage.clock.advance_seconds(4 * 24 * 3600);
+        until("it is given up", async || stage.waiting("mail").await == 0).await;
+        assert_eq!((stage.mails(), measured.restarts("deliveries_mail")), (all, 0));
+        stage.over().await;
+    });
+}
+
+#[test]
+fn a_call_and_a_notice_that_panic_are_tried_again() {
+    played(async |measured| {
+        let stage = Stage::set().await;
+        let (hub, faults) = (&stage.hub, &stage.hub.0.supervisor.faults);
+        let device = stage.device(&busy(answering_server().await)).await;
+        faults.panic_at("call", 1);
+        faults.panic_at("device_notice", 1);
+        stage.posts(&device, r#"{"temp":9}"#).await;
+        hub.employ_all();
+        until("both panic", async || measured.panics("call") == 1 && measured.panics("device_notice") == 1).await;
+        until("both are put off", async || stage.is_put_off("call").await && stage.is_put_off("notice").await).await;
+        assert_eq!((stage.stored(&device, "answers").await, notices(&stage).await), (None, 0));
+        stage.clock.advance_seconds(10);
+        until("the call is made", async || stage.stored(&device, "answers").await.is_some()).await;
+        until("the notice is told", async || notices(&stage).await == 1).await;
+        assert_eq!((measured.restarts("calls"), measured.restarts("device_notices")), (0, 0));
+        stage.over().await;
+    });
+}
+
+#[test]
+fn an_alarm_that_panics_comes_later_and_the_others_in_time() {
+    played(async |measured| {
+        let stage = Stage::set().await;
+        let first = stage.device(&busy(1)).await;
+        let second = stage.another(&format!(r#"{{"name":"e","projectUuid":"{}"}}"#, first.project)).await;
+        stage.hub.0.supervisor.faults.panic_at("alarm", 1);
+        stage.clock.advance_seconds(300);
+        stage.hub.employ_all();
+        let ticks = async || {
+            let [one, other] = [stage.stored(&first, "ticks").await, stage.stored(&second, "ticks").await];
+            usize::from(one.is_some()) + usize::from(other.is_some())
+        };
+        until("one elapses", async || ticks().await == 1).await;
+        assert_eq!(measured.panics("alarm"), 1);
+        stage.clock.advance_seconds(60);
+        until("the other one elapses", async || ticks().await == 2).await;
+        assert_eq!(measured.restarts("alarms"), 0);
+        stage.over().await;
+    });
+}
+
+#[test]
+fn a_notice_that_panics_whenever_it_is_spread_holds_up_the_next_for_a_while() {
+    played(async |_| {
+        let stage = Stage::set().await;
+        let hub = &stage.hub;
+        for message in ["first", "second"] {
+            hub.system_notification_emit(&stage.admin, message.to_owned()).await.unwrap();
+        }
+        hub.0.supervisor.faults.panic_at("notice", TRIES_MAX);
+        for _ in 0..TRIES_MAX {
+            assert!(guarded("test", hub.spread_next()).await.is_none());
+        }
+        while hub.spread_next().await.unwrap() {}
+        assert!(hub.0.registry.notice_to_spread().await.unwrap().is_none());
+        assert_eq!(notices(&stage).await, 2);
+        stage.over().await;
+    });
+}
+
+#[test]
+fn what_was_counted_when_the_writing_panicked_is_written_the_next_time() {
+    played(async |_| {
+        let stage = Stage::set().await;
+        let (hub, faults) = (&stage.hub, &stage.hub.0.supervisor.faults);
+        let device = stage.device(&busy(1)).await;
+        stage.posts(&device, r#"{"temp":1}"#).await;
+        faults.panic_at("usage_part", 1);
+        assert!(guarded("test", hub.usage_settled()).await.is_none());
+        hub.usage_settled().await.unwrap();
+        let organization = hub.organization_fetch(&stage.admin, device.organization).await.unwrap();
+        assert_eq!(organization.bytes_stored, 10);
+        stage.over().await;
+    });
+}
+
+#[test]
+fn pauses_grow_up_to_half_a_minute() {
+    let pauses = [1, 2, 3, 9, 10, u32::MAX].map(pause_after).map(|pause| pause.as_millis());
+    assert_eq!(pauses, [100, 200, 400, 25_600, 30_000, 30_000]);
+}
