@@ -25,6 +25,7 @@ const ALL: &[(Kind, &str, &str)] = &[
     (Kind::Counter, "isobar_device_notices_dropped_total", "Notices of designs dropped because too many waited"),
     (Kind::Counter, "isobar_code_runs_total", "Events whose design has code"),
     (Kind::Counter, "isobar_code_engines_total", "Engines made for code"),
+    (Kind::Counter, "isobar_telemetry_reclaim_failures_total", "Tries to give back space that failed"),
     (Kind::Counter, "isobar_worker_restarts_total", "Workers that were started again after a panic, by worker"),
     (Kind::Counter, "isobar_task_panics_total", "Pieces of work that ended with a panic, by kind of work"),
     (Kind::Counter, "isobar_code_aside_total", "Runs of code on a thread of their own"),

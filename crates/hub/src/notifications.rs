@@ -11,6 +11,7 @@ pub(crate) use isobar_model::notification::{Audience, Notice};
 use isobar_model::notification::{MESSAGE_MAX, Notification, NotificationKind};
 use isobar_model::page::{Page, PageRequest, TimeRange};
 use isobar_model::preferences::Preferences;
+use isobar_model::time::Timestamp;
 use isobar_store::error::StoreError;
 use isobar_store::registry::{NotificationMark, SpreadStep, Spreading};
 use metrics::Counter;
@@ -185,9 +186,9 @@ impl Hub {
     }
 
     /// Removes notifications of before history begins, and a user's oldest beyond what it may keep.
-    pub(crate) async fn sweep_notices(&self) -> std::result::Result<(), StoreError> {
+    pub(crate) async fn sweep_notices(&self, begins: Timestamp) -> std::result::Result<(), StoreError> {
         let registry = &self.0.registry;
-        while registry.notices_sweep(self.history_begins(), SWEPT_AT_ONCE).await? >= u64::from(SWEPT_AT_ONCE) {}
+        while registry.notices_sweep(begins, SWEPT_AT_ONCE).await? >= u64::from(SWEPT_AT_ONCE) {}
         for user in registry.notices_hoarded(KEPT_MAX).await? {
             let pass = access::system(user, "a user keeps so many notices and no more");
             while registry.notices_trim(&pass, KEPT_MAX, TRIMMED_AT_ONCE).await? >= u64::from(TRIMMED_AT_ONCE) {}

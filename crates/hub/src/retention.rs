@@ -1,6 +1,6 @@
 //! What time takes away: history and notifications after six months, sessions after their end (specification: Limits).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use isobar_model::time::Timestamp;
 use isobar_store::error::StoreError;
@@ -19,14 +19,18 @@ impl Hub {
         self.0.clock.now().plus_seconds(-HISTORY_SECONDS)
     }
 
-    /// Removes what is over, every hour.
+    /// Removes what is over, every hour. How late it is the telemetry store says: it does not believe a clock that jumps.
     pub(crate) async fn run_retention(self, mut shift: Shift) {
+        let mut last = Instant::now();
         loop {
             self.reaches("retention");
-            // Each by itself: what fails for one kind of things, in whatever way, keeps none of the others.
-            removed("history", self.0.telemetry.retain(self.history_begins())).await;
-            removed("sessions", self.sweep_sessions()).await;
-            removed("notifications", self.sweep_notices()).await;
+            let running = std::mem::replace(&mut last, Instant::now()).elapsed();
+            let retained = self.0.telemetry.retain(self.0.clock.now(), running, HISTORY_SECONDS);
+            if let Some(now) = removed("history", retained).await {
+                // Each by itself: what fails for one kind of things, in whatever way, keeps none of the others.
+                removed("sessions", self.sweep_sessions(now)).await;
+                removed("notifications", self.sweep_notices(now.plus_seconds(-HISTORY_SECONDS))).await;
+            }
             shift.well();
             if shift.pause(LOOK_EVERY).await {
                 return;
@@ -34,8 +38,7 @@ impl Hub {
         }
     }
 
-    async fn sweep_sessions(&self) -> Result<(), StoreError> {
-        let now = self.0.clock.now();
+    async fn sweep_sessions(&self, now: Timestamp) -> Result<(), StoreError> {
         self.0.registry.sessions_sweep(now).await?;
         self.0.tokens.forget_ended(now);
         Ok(())
@@ -43,8 +46,12 @@ impl Hub {
 }
 
 /// Notes how the removal of old things went. What was not removed is looked for again with the next look.
-async fn removed(things: &'static str, removal: impl Future<Output = Result<(), StoreError>>) {
-    if let Some(Err(error)) = guarded("retention", removal).await {
-        tracing::warn!(%error, things, "what is old could not be removed");
+async fn removed<T>(things: &'static str, removal: impl Future<Output = Result<T, StoreError>>) -> Option<T> {
+    match guarded("retention", removal).await? {
+        Ok(done) => Some(done),
+        Err(error) => {
+            tracing::warn!(%error, things, "what is old could not be removed");
+            None
+        }
     }
 }

@@ -11,10 +11,11 @@ use isobar_hub::{Hub, Parts, RateLimits, Started};
 use isobar_model::chance::Chance;
 use isobar_model::time::Clock;
 use isobar_outlets::mail::Mailer;
+use isobar_store::telemetry::Telemetry as _;
 
 use crate::config::{self, Settings};
 use crate::folder::DataFolder;
-use crate::stores::Stores;
+use crate::stores::{Stores, whole};
 use crate::upkeep::control::Control;
 use crate::{Failure, allocator, logging, runtime};
 
@@ -22,6 +23,8 @@ use crate::{Failure, allocator, logging, runtime};
 const ADMIN_PASSWORD_VARIABLE: &str = "ISOBAR_ADMIN_PASSWORD";
 /// Where e-mails are written when there is no server for them, beneath the data folder.
 pub const MAIL_FOLDER: &str = "mail";
+/// What is done beside the calls gets this long when the telemetry store has failed.
+const LAST_WORK: Duration = Duration::from_secs(10);
 /// What still blocks a thread when everything is closed gets this long.
 const LAST_THREADS: Duration = Duration::from_secs(5);
 
@@ -72,10 +75,33 @@ async fn serve(settings: &Settings, folder: &DataFolder) -> Result<(), Failure> 
     allocator::tidy();
     hub.employ("memory", runtime::tidy_memory);
     announce(address, first_password.as_deref())?;
-    let served = isobar_http::serve(listener, app, stop.wait()).await;
-    hub.stop().await;
+    let telemetry = stores.telemetry.clone();
+    let mut failure = None;
+    let ends = async {
+        tokio::select! {
+            () = stop.wait() => {}
+            error = telemetry.failed() => {
+                let cause = whole(&error);
+                tracing::error!(cause, "the telemetry store failed: finishes what is under way and ends");
+                failure = Some(cause);
+            }
+        }
+    };
+    let served = isobar_http::serve(listener, app, ends).await;
+    match failure {
+        None => hub.stop().await,
+        // Work that waits for the store must not keep the process from ending: whoever supervises it starts it anew.
+        Some(_) => drop(tokio::time::timeout(LAST_WORK, hub.stop()).await),
+    }
     drop(hub);
-    stores.close().await?;
+    let closed = stores.close().await;
+    if let Some(cause) = failure {
+        return Err(format!(
+            "the telemetry store failed: {cause}. What was acknowledged is kept; start isobar again when the cause is gone"
+        )
+        .into());
+    }
+    closed?;
     tracing::info!("stopped");
     Ok(served?)
 }

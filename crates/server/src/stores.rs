@@ -51,9 +51,14 @@ pub fn is_telemetry(folder: &Path) -> bool {
     folder.join(TELEMETRY_MARK).is_file()
 }
 
+/// Telemetry as the settings have it.
+pub fn telemetry_options(settings: &Settings) -> Options {
+    Options { queue_max_events: u64::from(settings.queue_max_events), ..Options::default() }
+}
+
 /// Opening replays what was not yet written to tables: it may block for a while.
 async fn open_telemetry(settings: &Settings) -> Result<Arc<Embedded>, Failure> {
-    let options = Options { queue_max_events: u64::from(settings.queue_max_events), ..Options::default() };
+    let options = telemetry_options(settings);
     let path = settings.telemetry.clone();
     let opened = tokio::task::spawn_blocking(move || Embedded::open(&path, options)).await?;
     let told =

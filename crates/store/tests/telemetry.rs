@@ -229,7 +229,8 @@ async fn what_was_stored_deleted_and_forgotten_is_examined_and_found_sound() {
     assert_eq!((seen.faults, seen.faults_found, seen.values), (Vec::<String>::new(), 0, 100));
     assert!(seen.devices.contains(&kept.target().key) && !seen.devices.contains(&forgotten.target().key));
     // Half a year on, history is gone from beneath the timelines.
-    store.retain(isobar_model::time::Timestamp::from_millis(i64::MAX >> 20)).await.unwrap();
+    let half_a_year = std::time::Duration::from_secs(183 * 86_400);
+    store.retain(at(183 * 86_400_000), half_a_year, 86_400).await.unwrap();
     let seen = store.examine().await.unwrap();
     assert_eq!((seen.faults, seen.events, seen.values), (Vec::<String>::new(), 0, 100));
 }

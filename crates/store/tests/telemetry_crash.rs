@@ -21,7 +21,9 @@ const HEARD: usize = 2_000;
 
 /// The process that will be killed: it writes for all devices at once and says what was acknowledged.
 async fn write(folder: &Path) {
-    let store = Arc::new(Embedded::open(folder, Options::default()).unwrap());
+    // The log fills many files, which are written anew again and again.
+    let options = Options { wal_bytes: 512 << 10, memtable_bytes: 2 << 20, ..Options::default() };
+    let store = Arc::new(Embedded::open(folder, options).unwrap());
     join_all((1..=DEVICES).map(|device| {
         let store = store.clone();
         tokio::spawn(async move {

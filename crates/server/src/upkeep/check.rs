@@ -3,17 +3,39 @@
 use std::fmt::Write as _;
 
 use isobar_model::ids::DeviceKey;
-use isobar_store::registry::DeviceNumbers;
+use isobar_store::error::StoreError;
+use isobar_store::registry::{DeviceNumbers, Registry};
 use isobar_store::telemetry::Examined;
+use isobar_store::telemetry::embedded::Embedded;
 
 use super::Told;
 use crate::Failure;
-use crate::stores::{Stores, whole};
+use crate::config::Settings;
+use crate::stores::{Stores, is_telemetry, telemetry_options, whole};
 
 /// Looks at both stores. While they are in use: telemetry first, so that its devices are in the registry by then.
 pub async fn everything(stores: &Stores) -> Result<Told, Failure> {
+    compare(stores.telemetry.examine().await, &stores.registry).await
+}
+
+/// Looks at both stores, which nobody has open: nothing of them is changed.
+pub async fn as_they_are(settings: &Settings) -> Result<Told, Failure> {
+    let (path, options) = (settings.telemetry.clone(), telemetry_options(settings));
+    let telemetry = tokio::task::spawn_blocking(move || match is_telemetry(&path) {
+        true => Embedded::examine_folder(&path, &options),
+        false => Embedded::loss(&path).and_then(|_| Err(StoreError::Damaged("there is no telemetry store".to_owned()))),
+    });
+    let telemetry = telemetry.await?;
+    let registry = Registry::open_as_it_is(&settings.registry).await;
+    let registry = registry.map_err(|error| format!("the registry cannot be opened: {}", whole(&error)))?;
+    let told = compare(telemetry, &registry).await;
+    registry.close().await?;
+    told
+}
+
+async fn compare(telemetry: Result<Examined, StoreError>, registry: &Registry) -> Result<Told, Failure> {
     let mut faults = Vec::new();
-    let telemetry = match stores.telemetry.examine().await {
+    let telemetry = match telemetry {
         Ok(examined) => examined,
         Err(error) => {
             faults.push(format!("telemetry cannot be read: {}", whole(&error)));
@@ -25,12 +47,12 @@ pub async fn everything(stores: &Stores) -> Result<Told, Failure> {
     if untold > 0 {
         faults.push(format!("telemetry: and {untold} faults more"));
     }
-    match stores.registry.check().await {
+    match registry.check().await {
         Ok(found) => faults.extend(found.iter().map(|fault| format!("registry: {fault}"))),
         Err(error) => faults.push(format!("the registry cannot be read: {}", whole(&error))),
     }
     let mut gone = 0;
-    match stores.registry.device_numbers().await {
+    match registry.device_numbers().await {
         Ok(numbers) => {
             faults.extend(strangers(&telemetry.devices, &numbers));
             gone = telemetry.devices.iter().filter(|key| numbers.present.binary_search(key).is_err()).count();

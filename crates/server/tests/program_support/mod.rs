@@ -56,6 +56,11 @@ impl Serving {
     pub fn on(folder: &Path, environment: &[(&str, &str)]) -> Self {
         let mut command = isobar(&["serve", "--listen", "127.0.0.1:0", "--log", "warn", "--data"]);
         command.arg(folder).envs(environment.iter().copied());
+        Self::of(command)
+    }
+
+    /// Of a command that serves.
+    pub fn of(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut before = String::new();

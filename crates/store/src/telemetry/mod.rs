@@ -13,6 +13,7 @@ mod follow;
 mod query;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -29,7 +30,7 @@ pub use examined::Examined;
 pub use follow::{Following, Place, Shown, Stretch, Told};
 pub use query::{Filter, FilterField, Operand, Operator, ValueChunk, ValueCursor, ValueQuery, ValueSort};
 
-use crate::error::Result;
+use crate::error::{Result, StoreError};
 
 /// What one run writes, all of it or nothing.
 #[derive(Debug, Default)]
@@ -290,8 +291,10 @@ pub trait Telemetry: Send + Sync + 'static {
 
     /// Forgets everything of a device; the space comes back in the background.
     async fn forget(&self, device: &CanWrite<DeviceRef>) -> Result<()>;
-    /// Forgets history received before the moment: whole files, never rows one by one.
-    async fn retain(&self, not_before: Timestamp) -> Result<()>;
+    /// Forgets history that is older than so many seconds (whole files, never rows one by one), and keys that have expired.
+    /// The clock is believed unless it is more than a day ahead of what it said at the last call and of the time since
+    /// then, `running`: a clock that jumps takes nothing away. Answers what the time is as far as that is believed.
+    async fn retain(&self, now: Timestamp, running: Duration, history_seconds: i64) -> Result<Timestamp>;
 
     /// At most `limit` outbox entries with a number above `after`, in the order they were committed, with their device.
     async fn outbox(&self, after: u64, limit: usize) -> Result<Vec<OutboxEntry>>;
@@ -300,6 +303,9 @@ pub trait Telemetry: Send + Sync + 'static {
 
     /// Whether the store takes writes.
     async fn healthy(&self) -> Result<()>;
+    /// Done when the store has failed and takes no more writes, with the cause: only opening it anew helps. Whoever waits
+    /// for a commit has its error by then.
+    async fn failed(&self) -> StoreError;
     /// Makes everything durable and closes; later calls fail.
     async fn close(&self) -> Result<()>;
 }

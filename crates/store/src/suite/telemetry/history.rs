@@ -1,5 +1,7 @@
 //! History: pages of both kinds, streams, retention.
 
+use std::time::Duration;
+
 use isobar_model::event::EventType;
 use isobar_model::ids::EventId;
 use isobar_model::page::TimeRange;
@@ -98,8 +100,11 @@ pub async fn history_past_retention_is_gone(t: &dyn Telemetry) {
     let from = t.follow().from;
     let (device, ids) = mixed(t).await;
     given::store(t, &device, 20, "log", "1").await;
-    t.retain(at(10)).await.unwrap();
-    t.retain(at(5)).await.unwrap();
+    t.retain(at(10), Duration::ZERO, 0).await.unwrap();
+    t.retain(at(5), Duration::ZERO, 0).await.unwrap();
+    // A clock that was set to next year, without a year having gone by, takes nothing away.
+    let next_year = at(365 * 86_400_000);
+    assert!(t.retain(next_year, Duration::from_secs(3_600), 86_400).await.unwrap() <= at(86_400_000));
     let reading = device.reading();
     let left = given::history(t, &reading).await;
     assert_eq!((left.total, left.items.len()), (31, 31));

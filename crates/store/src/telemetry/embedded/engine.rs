@@ -4,12 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use isobar_model::time::Timestamp;
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, CompactionDecision, DB, DBCompressionType,
     Options as DbOptions,
 };
 
 use super::Options;
+use super::durability;
 use super::keys::{self, Family};
 use super::replay;
 use super::rows::{damaged, failed, read_timeline};
@@ -41,12 +43,19 @@ pub struct Cutoffs {
     pub keys: AtomicI64,
 }
 
-/// Opens the database, makes what is missing and checks the format.
+/// Opens the database, makes what is missing and checks the format. What was acknowledged must be there.
 pub fn open(path: &Path, options: &Options, cutoffs: &Arc<Cutoffs>) -> Result<DB> {
     std::fs::create_dir_all(path).map_err(StoreError::unavailable)?;
+    durability::must_be_whole(path)?;
+    open_what_is_there(path, options, cutoffs, true)
+}
+
+/// As [`open`], whatever is missing of the log. `are_logs_known`: those that the manifest knows must be there.
+pub fn open_what_is_there(path: &Path, options: &Options, cutoffs: &Arc<Cutoffs>, are_logs_known: bool) -> Result<DB> {
     let cache = Cache::new_lru_cache(options.cache_bytes);
-    let (database, family) =
+    let (mut database, family) =
         (database_options(options), |family: Family| family_options(family, options, &cache, cutoffs));
+    database.set_track_and_verify_wals_in_manifest(are_logs_known);
     replay::log_to_tables(path, &database, family)?;
     let mut families = Vec::with_capacity(Family::ALL.len());
     for each in Family::ALL {
@@ -54,9 +63,23 @@ pub fn open(path: &Path, options: &Options, cutoffs: &Arc<Cutoffs>) -> Result<DB
     }
     let db = DB::open_cf_descriptors(&database, path, families).map_err(failed)?;
     check_format(&db)?;
-    let cutoff = meta(&db, keys::META_CUTOFF)?.unwrap_or(0);
-    cutoffs.history.store(i64::from_be_bytes(cutoff.to_be_bytes()), Ordering::Release);
+    let cutoff = moment(&db, keys::META_CUTOFF)?.unwrap_or_default();
+    cutoffs.history.store(cutoff.millis(), Ordering::Release);
     Ok(db)
+}
+
+/// Opens the database to be read, as it is: nothing in its folder is changed.
+pub fn open_to_read(path: &Path, options: &Options) -> Result<DB> {
+    let cache = Cache::new_lru_cache(options.cache_bytes);
+    let mut database = database_options(options);
+    database.create_if_missing(false);
+    database.create_missing_column_families(false);
+    let mut families = Vec::with_capacity(Family::ALL.len());
+    for each in Family::ALL {
+        let options = family_options(each, options, &cache, &Arc::default())?;
+        families.push(ColumnFamilyDescriptor::new(each.name(), options));
+    }
+    DB::open_cf_descriptors_read_only(&database, path, families, false).map_err(failed)
 }
 
 fn database_options(options: &Options) -> DbOptions {
@@ -68,9 +91,12 @@ fn database_options(options: &Options) -> DbOptions {
     db.set_bytes_per_sync(MIB as u64);
     db.set_wal_bytes_per_sync(MIB as u64);
     db.set_max_total_wal_size(options.wal_bytes);
-    // Works with point-in-time recovery, the default: a torn tail after a crash ends the replay, and nothing behind
-    // it was acknowledged.
+    // A file that is written anew has its length already, which makes a sync much quicker. Its end is not told from
+    // damage then, so a replay ends at the first record that is not whole, wherever that is (point-in-time recovery, the
+    // default): whether anything that was acknowledged lies behind it is [`durability`]'s to know.
     db.set_recycle_log_file_num(4);
+    // Files of the log that are complete are known by name and length: one that is missing is missed.
+    db.set_track_and_verify_wals_in_manifest(true);
     db.set_max_open_files(OPEN_FILES_MAX);
     db.set_skip_stats_update_on_db_open(true);
     db.set_keep_log_file_num(LOG_FILES_MAX);
@@ -173,6 +199,12 @@ pub fn families(db: &DB) -> Result<[&ColumnFamily; 7]> {
 pub fn meta(db: &DB, key: &[u8]) -> Result<Option<u64>> {
     let value = db.get_cf(family(db, Family::Meta)?, key).map_err(failed)?;
     value.map(|bytes| keys::trailing(&bytes).ok_or_else(|| damaged("a counter is no number"))).transpose()
+}
+
+/// A moment among the counters.
+pub fn moment(db: &DB, key: &[u8]) -> Result<Option<Timestamp>> {
+    let millis = meta(db, key)?.map(|bits| i64::from_be_bytes(bits.to_be_bytes()));
+    Ok(millis.map(Timestamp::from_millis))
 }
 
 /// A new database gets the version; an older one would be upgraded here; a newer one is refused.

@@ -7,6 +7,7 @@
 //! |          | `cutoff`                                 | history before this millisecond is forgotten: i64         |
 //! |          | `newest`                                 | the newest event's id 16, the number of the last late u64 |
 //! |          | `l` event id 16                          | a late event: the newest before it 16, its number u64     |
+//! |          | `seen`                                   | up to when the clock is believed, in milliseconds: i64    |
 //! |          | `gs` series u64                          | a deleted series, to be reclaimed: its bytes u64          |
 //! |          | `gd` device u64                          | a forgotten device: its timelines' floors, 2 x u64        |
 //! | history  | event id 16                              | kind u8, device u64, element u16+n, errors u32+n, payload |
@@ -94,6 +95,8 @@ pub const META_NEWEST: &[u8] = b"newest";
 pub const LATE: u8 = b'l';
 /// The kind under which a device's late events stand in its timeline once more, by their numbers.
 pub const KIND_LATE: u8 = 2;
+/// Key of the moment up to which the clock is believed.
+pub const META_SEEN: &[u8] = b"seen";
 /// Prefix of deleted series.
 pub const GARBAGE_SERIES: [u8; 2] = *b"gs";
 /// Prefix of forgotten devices.

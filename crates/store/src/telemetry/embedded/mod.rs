@@ -6,7 +6,11 @@
 
 mod cache;
 mod catch_up;
+mod closed;
 mod device;
+mod durability;
+#[cfg(test)]
+mod ends;
 mod engine;
 mod examine;
 mod export;
@@ -20,16 +24,19 @@ mod places;
 mod queue;
 mod reclaim;
 mod replay;
+mod retention;
 mod rows;
 mod scan;
 mod seek;
 mod series;
+mod threads;
 mod values;
 mod writer;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use isobar_model::access::{CanRead, CanWrite};
@@ -43,6 +50,8 @@ use tokio::sync::Semaphore;
 
 use self::cache::{Devices, Held};
 use self::device::{DeviceState, Limits, WaitingKey};
+pub use self::durability::Loss;
+use self::durability::{Note, Noted};
 use self::engine::Cutoffs;
 use self::keys::Family;
 use self::reclaim::Reclaim;
@@ -89,6 +98,7 @@ impl Default for Options {
 struct Core {
     db: Arc<DB>,
     shared: Arc<Shared>,
+    note: Arc<Note>,
     devices: Devices,
     cutoffs: Arc<Cutoffs>,
     reclaim: Arc<Reclaim>,
@@ -126,15 +136,18 @@ impl Embedded {
     pub fn open(path: &Path, options: Options) -> Result<Self> {
         let cutoffs = Arc::new(Cutoffs::default());
         let db = Arc::new(engine::open(path, &options, &cutoffs)?);
+        // What was replayed is in tables now.
+        let sequence = db.latest_sequence_number();
+        let note = Arc::new(Note::begin(path, Noted { durable: sequence, in_tables: sequence })?);
         let series = engine::meta(&db, keys::META_SERIES)?.unwrap_or(1);
         let outbox = engine::meta(&db, keys::META_OUTBOX)?.unwrap_or(1);
         let place = catch_up::newest(&db)?;
         let shared = Arc::new(Shared::new(series, outbox, place));
         let reclaim = Arc::new(Reclaim::load(&db)?);
-        let writer = Writer::start(&db, &shared, outbox, place)?;
+        let writer = Writer::start(&db, &shared, &note, outbox, place)?;
         let worker = reclaim::Worker::start(&db, &shared, &reclaim)?;
         let devices = Devices::new(options.device_bytes);
-        let core = Arc::new(Core { db, shared, devices, cutoffs, reclaim, options });
+        let core = Arc::new(Core { db, shared, note, devices, cutoffs, reclaim, options });
         Ok(Self { core, threads: Mutex::new(Some((writer, worker))), scans: Semaphore::new(SCANS_MAX) })
     }
 
@@ -142,8 +155,11 @@ impl Embedded {
     pub async fn backup(&self, to: &Path) -> Result<()> {
         let to = to.to_owned();
         self.reading(move |core, _| {
+            // What the copy must hold at least: what was durable before it began.
+            let durable = core.note.durable();
             let checkpoint = rocksdb::checkpoint::Checkpoint::new(&core.db).map_err(failed)?;
-            checkpoint.create_checkpoint(to).map_err(failed)
+            checkpoint.create_checkpoint(&to).map_err(failed)?;
+            Note::begin(&to, Noted { durable, in_tables: 0 }).map(drop)
         })
         .await
     }
@@ -184,7 +200,6 @@ impl Embedded {
 
     /// The answer that an idempotency key has, if it is known at `now`; durable when this returns.
     async fn answer(&self, held: Held, device: u64, key: &str, now: Timestamp) -> Result<(Held, Option<EventId>)> {
-        self.core.cutoffs.keys.fetch_max(now.millis(), Ordering::Relaxed);
         let waiting =
             held.state.as_ref().and_then(|state| state.keys.iter().rev().find(|waiting| waiting.key.key == key));
         if let Some(WaitingKey { key, .. }) = waiting.filter(|waiting| waiting.key.expires_at > now) {
@@ -404,8 +419,8 @@ impl Telemetry for Embedded {
         self.forget_device(device.target().key).await
     }
 
-    async fn retain(&self, not_before: Timestamp) -> Result<()> {
-        self.reading(move |core, _| reclaim::retain(core, not_before)).await
+    async fn retain(&self, now: Timestamp, running: Duration, history_seconds: i64) -> Result<Timestamp> {
+        self.reading(move |core, _| retention::retain(core, now, running, history_seconds)).await
     }
 
     async fn outbox(&self, after: u64, limit: usize) -> Result<Vec<OutboxEntry>> {
@@ -426,6 +441,10 @@ impl Telemetry for Embedded {
         self.core.shared.healthy()
     }
 
+    async fn failed(&self) -> StoreError {
+        self.core.shared.failed().await
+    }
+
     async fn close(&self) -> Result<()> {
         let Some((mut writer, mut worker)) = self.threads.lock().take() else { return Ok(()) };
         let core = self.core.clone();
@@ -436,7 +455,8 @@ impl Telemetry for Embedded {
             healthy?;
             let families = engine::families(&core.db)?;
             let options = rocksdb::FlushOptions::default();
-            core.db.flush_cfs_opt(&families, &options).map_err(failed)
+            core.db.flush_cfs_opt(&families, &options).map_err(failed)?;
+            core.note.is_in_tables(core.db.latest_sequence_number()).map_err(StoreError::unavailable)
         };
         tokio::task::spawn_blocking(close).await.map_err(StoreError::unavailable)?
     }

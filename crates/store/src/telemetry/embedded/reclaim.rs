@@ -1,20 +1,20 @@
 //! Giving space back, behind everybody's back: deleted series, forgotten devices, history past retention.
 //! What is to be done stands in the database until it is done, so that a restart goes on with it.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use isobar_model::time::Timestamp;
 use parking_lot::{Condvar, Mutex};
 use rocksdb::{ColumnFamily, CompactOptions, DB, WriteBatch};
 use rustc_hash::FxHashMap;
 
-use super::Core;
 use super::engine;
 use super::keys::{self, Family};
 use super::load::{current, rows};
 use super::rows::{Parts, damaged, failed, read_timeline};
+use super::threads::RECLAIMER;
 use super::writer::Shared;
 use crate::error::{Result, StoreError};
 
@@ -23,6 +23,9 @@ use crate::error::{Result, StoreError};
 const COMPACT_BYTES_MIN: u64 = 1 << 20;
 /// When so many events are removed, history is written to files at once, which are then compacted by themselves.
 const FLUSH_EVENTS_MIN: u64 = engine::REMOVALS_MIN as u64;
+/// Pauses before reclaiming is tried again.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(300);
 /// Events of a forgotten device that are removed in one batch.
 const EVENTS_BATCH: usize = 1_000;
 
@@ -100,8 +103,41 @@ impl Reclaim {
         self.wake.notify_one();
     }
 
+    /// Whether anything is left to do.
+    #[cfg(test)]
+    pub fn has_work(&self) -> bool {
+        let work = self.work.lock();
+        !work.series.is_empty() || !work.devices.is_empty()
+    }
+
     fn stopping(&self) -> bool {
         self.work.lock().stopping
+    }
+
+    /// Does the work until it is told to stop. What fails or panics is tried again after a pause, twice as long each time
+    /// in a row: nothing that anybody was promised depends on it.
+    fn again_and_again(&self, shared: &Shared, work: impl Fn() -> Result<()>) {
+        let mut pause = PAUSE_MIN;
+        loop {
+            let begun = Instant::now();
+            // What it leaves half done stands in the database and in `Work`, and is done again from there.
+            let cause = match panic::catch_unwind(AssertUnwindSafe(&work)) {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "it panicked".to_owned(),
+            };
+            if self.stopping() || shared.healthy().is_err() {
+                return;
+            }
+            pause = if begun.elapsed() > PAUSE_MAX { PAUSE_MIN } else { pause };
+            metrics::counter!("isobar_telemetry_reclaim_failures_total").increment(1);
+            tracing::error!(cause, again_in = ?pause, "space of what was deleted could not be given back");
+            let mut work = self.work.lock();
+            work.fresh = true;
+            let until = begun.max(Instant::now()) + pause;
+            while !work.stopping && !self.wake.wait_until(&mut work, until).timed_out() {}
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
     }
 }
 
@@ -115,17 +151,9 @@ impl Worker {
     /// Starts it.
     pub fn start(db: &Arc<DB>, shared: &Arc<Shared>, reclaim: &Arc<Reclaim>) -> Result<Self> {
         let (its_db, its_shared, its_work) = (db.clone(), shared.clone(), reclaim.clone());
-        let run = move || {
-            if let Err(error) = work(&its_db, &its_shared, &its_work)
-                && !its_work.stopping()
-            {
-                tracing::error!(%error, "reclaiming space failed; it goes on after a restart");
-            }
-        };
-        let thread = std::thread::Builder::new()
-            .name("telemetry-free".to_owned())
-            .spawn(run)
-            .map_err(StoreError::unavailable)?;
+        let run = move || its_work.again_and_again(&its_shared, || work(&its_db, &its_shared, &its_work));
+        let thread =
+            std::thread::Builder::new().name(RECLAIMER.to_owned()).spawn(run).map_err(StoreError::unavailable)?;
         Ok(Self { thread: Some(thread), reclaim: reclaim.clone() })
     }
 
@@ -154,11 +182,18 @@ fn work(db: &DB, shared: &Shared, reclaim: &Reclaim) -> Result<()> {
             work.fresh = false;
             let ready = |(_, forgotten): &(&u64, &Forgotten)| forgotten.ticket.is_some();
             let devices: Vec<_> = work.devices.iter().filter(ready).map(|(key, each)| (*key, *each)).collect();
-            (std::mem::take(&mut work.series), devices, work.ticket)
+            // They stay among what is to be done until they are done.
+            (work.series.clone(), devices, work.ticket)
         };
+        #[cfg(test)]
+        shared.may_panic(RECLAIMER);
         shared.wait_applied(ticket)?;
         db.flush_wal(true).map_err(failed)?;
-        reclaim_series(db, reclaim, &mut series)?;
+        let count = series.len();
+        if reclaim_series(db, reclaim, &mut series)? {
+            // Further ones came behind them.
+            reclaim.work.lock().series.drain(..count);
+        }
         let mut removed = 0;
         for (device, forgotten) in devices {
             removed += reclaim_device(db, reclaim, device, forgotten)?;
@@ -169,9 +204,10 @@ fn work(db: &DB, shared: &Shared, reclaim: &Reclaim) -> Result<()> {
     }
 }
 
-fn reclaim_series(db: &DB, reclaim: &Reclaim, series: &mut [(u64, u64)]) -> Result<()> {
+/// Removes the values of deleted series. False: it was told to stop before it was done.
+fn reclaim_series(db: &DB, reclaim: &Reclaim, series: &mut [(u64, u64)]) -> Result<bool> {
     if series.is_empty() {
-        return Ok(());
+        return Ok(true);
     }
     let values = engine::family(db, Family::Values)?;
     series.sort_unstable();
@@ -184,7 +220,7 @@ fn reclaim_series(db: &DB, reclaim: &Reclaim, series: &mut [(u64, u64)]) -> Resu
             compact(db, values, &from, &to);
         }
         if reclaim.stopping() {
-            return Ok(());
+            return Ok(false);
         }
     }
     // Many removed ranges in a memtable slow every read; in a file they are cheap.
@@ -194,7 +230,7 @@ fn reclaim_series(db: &DB, reclaim: &Reclaim, series: &mut [(u64, u64)]) -> Resu
     for (number, _) in series.iter() {
         done.delete_cf(meta, keys::garbage(keys::GARBAGE_SERIES, *number));
     }
-    db.write(done).map_err(failed)
+    db.write(done).map_err(failed).map(|()| true)
 }
 
 /// Rewrites the files of a range without what was removed from it, beside ordinary compactions.
@@ -248,22 +284,4 @@ fn reclaim_device(db: &DB, reclaim: &Reclaim, device: u64, forgotten: Forgotten)
     db.delete_cf(engine::family(db, Family::Meta)?, keys::garbage(keys::GARBAGE_DEVICE, device)).map_err(failed)?;
     work.devices.remove(&device);
     Ok(removed)
-}
-
-/// Forgets history before a moment: whole files of it at once, the rest with the next compactions.
-pub fn retain(core: &Core, not_before: Timestamp) -> Result<()> {
-    let before = core.cutoffs.history.fetch_max(not_before.millis(), Ordering::AcqRel);
-    if before >= not_before.millis() {
-        return Ok(());
-    }
-    let meta = engine::family(&core.db, Family::Meta)?;
-    let history = engine::family(&core.db, Family::History)?;
-    let (from, to) = ([0; 16], keys::order_at(not_before).to_be_bytes());
-    let mut batch = WriteBatch::default();
-    batch.put_cf(meta, keys::META_CUTOFF, not_before.millis().to_be_bytes());
-    batch.delete_range_cf(history, from, to);
-    batch.delete_range_cf(meta, keys::late(&from), keys::late(&to));
-    core.db.write(batch).map_err(failed)?;
-    core.db.delete_file_in_range_cf(history, from, to).map_err(failed)?;
-    core.db.flush_cf(history).map_err(failed)
 }

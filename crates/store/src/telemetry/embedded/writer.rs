@@ -14,13 +14,16 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use rocksdb::{DB, WriteBatch, WriteOptions};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 
+use super::durability::Note;
 use super::engine;
 use super::followers::Followers;
 use super::gathered::{CommitRows, Gathered};
 use super::keys::{self, Family};
 use super::places::Placed;
 use super::rows::{Change, Rows};
+use super::threads::{SYNCER, WRITER, Watched};
 use crate::error::{Result, StoreError};
 use crate::telemetry::durable::Tickets;
 use crate::telemetry::{Durable, Following, Place};
@@ -82,7 +85,11 @@ pub struct Shared {
     /// The next free series number.
     series: AtomicU64,
     failed: AtomicBool,
-    failure: Mutex<Option<Failure>>,
+    /// Why, if it failed and was not closed.
+    failure: watch::Sender<Option<Failure>>,
+    /// The thread that shall panic next.
+    #[cfg(test)]
+    pub panics: Mutex<Option<&'static str>>,
 }
 
 /// A place in the queue.
@@ -110,7 +117,9 @@ impl Shared {
             outbox_durable: AtomicU64::new(outbox),
             series: AtomicU64::new(series),
             failed: AtomicBool::new(false),
-            failure: Mutex::new(None),
+            failure: watch::Sender::new(None),
+            #[cfg(test)]
+            panics: Mutex::default(),
         }
     }
 
@@ -119,8 +128,23 @@ impl Shared {
         if !self.failed.load(Ordering::Acquire) {
             return Ok(());
         }
-        let failure = self.failure.lock().clone();
+        let failure = self.failure.borrow().clone();
         Err(StoreError::unavailable(failure.unwrap_or_else(|| Failure("the store is closed".into()))))
+    }
+
+    /// Done when the store has failed: why. A store that is closed has not.
+    pub async fn failed(&self) -> StoreError {
+        let mut failure = self.failure.subscribe();
+        // Its sender is ours, and is there as long as we are.
+        let failure = failure.wait_for(Option::is_some).await.ok().and_then(|failure| failure.clone());
+        StoreError::unavailable(failure.unwrap_or_else(|| Failure("the store is gone".into())))
+    }
+
+    /// Where a test makes a thread panic.
+    #[cfg(test)]
+    pub fn may_panic(&self, thread: &'static str) {
+        let told = self.panics.lock().take_if(|panics| *panics == thread);
+        assert!(told.is_none(), "{thread} panics, as the test asked for");
     }
 
     /// A place in the queue, before anything is changed in memory.
@@ -193,9 +217,15 @@ impl Shared {
         self.wake.notify_all();
     }
 
-    fn fail(&self, cause: &str) {
+    /// The store takes no more writes: what was written last may be on the disk or not, and nobody can say which.
+    pub fn fail(&self, cause: &str) {
         tracing::error!(cause, "the telemetry store failed and takes no more writes");
-        self.failure.lock().get_or_insert_with(|| Failure(cause.into()));
+        self.failed.store(true, Ordering::Release);
+        self.failure.send_if_modified(|failure| {
+            let is_first = failure.is_none();
+            failure.get_or_insert_with(|| Failure(cause.into()));
+            is_first
+        });
         self.stop();
     }
 
@@ -249,6 +279,8 @@ struct Applied {
     ticket: u64,
     outbox: u64,
     placed: Placed,
+    /// The newest sequence number of the database right after it: what is synced then holds everything up to it.
+    sequence: u64,
 }
 
 /// The two threads.
@@ -258,18 +290,23 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts them.
-    pub fn start(db: &Arc<DB>, shared: &Arc<Shared>, outbox: u64, place: Place) -> Result<Self> {
+    /// Starts them. What they make durable is noted.
+    pub fn start(db: &Arc<DB>, shared: &Arc<Shared>, note: &Arc<Note>, outbox: u64, place: Place) -> Result<Self> {
         let (applied, to_sync) = sync_channel(UNSYNCED_BATCHES_MAX);
         let writing = Writing { db: db.clone(), shared: shared.clone(), applied, outbox, ticket: 0, place };
-        let (db, syncing) = (db.clone(), shared.clone());
-        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
-            std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(StoreError::unavailable)
+        let (db, syncing, note) = (db.clone(), shared.clone(), note.clone());
+        let spawn = |thread: &'static str, work: Box<dyn FnOnce() + Send>| {
+            let shared = shared.clone();
+            let watched = move || {
+                let _watched = Watched { shared: &shared, thread };
+                work();
+            };
+            std::thread::Builder::new().name(thread.to_owned()).spawn(watched).map_err(StoreError::unavailable)
         };
         Ok(Self {
             threads: vec![
-                spawn("telemetry-write", Box::new(move || writing.run()))?,
-                spawn("telemetry-sync", Box::new(move || sync(&db, &syncing, &to_sync)))?,
+                spawn(WRITER, Box::new(move || writing.run()))?,
+                spawn(SYNCER, Box::new(move || sync(&db, &syncing, &note, &to_sync)))?,
             ],
             shared: shared.clone(),
         })
@@ -278,11 +315,8 @@ impl Writer {
     /// Writes what waits and ends the threads.
     pub fn join(&mut self) {
         self.shared.close();
-        for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                self.shared.fail("a writer thread ended unexpectedly");
-            }
-        }
+        // One that panicked has failed the store.
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
         self.shared.stop();
     }
 }
@@ -344,6 +378,8 @@ impl Writing {
     ) -> std::result::Result<(), String> {
         self.shared.reserved.fetch_sub(commits.len(), Ordering::AcqRel);
         metrics::histogram!("isobar_telemetry_batch_commits").record(commits.len() as f64);
+        #[cfg(test)]
+        self.shared.may_panic(WRITER);
         let (batch, placed) = self.batch(gathered, commits).map_err(|error| error.to_string())?;
         let start = Instant::now();
         self.db.write_opt(batch, options).map_err(rocksdb::Error::into_string)?;
@@ -354,7 +390,9 @@ impl Writing {
         *self.shared.applied.lock() = self.ticket;
         self.shared.applied_more.notify_all();
         self.place = placed.end;
-        let applied = Applied { ticket: self.ticket, outbox: self.outbox, placed };
+        // Others write beside us, but what has a number by now is in the log by now.
+        let sequence = self.db.latest_sequence_number();
+        let applied = Applied { ticket: self.ticket, outbox: self.outbox, sequence, placed };
         self.applied.send(applied).map_err(|_| "the syncing thread ended".to_owned())
     }
 
@@ -428,19 +466,27 @@ fn prefix(key: &[u8]) -> u64 {
     key.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
-fn sync(db: &DB, shared: &Shared, applied: &Receiver<Applied>) {
+fn sync(db: &DB, shared: &Shared, note: &Note, applied: &Receiver<Applied>) {
     let_others_finish();
     while let Ok(first) = applied.recv() {
         let mut batches = SmallVec::<[Applied; UNSYNCED_BATCHES_MAX + 1]>::new();
         batches.push(first);
         batches.extend(applied.try_iter());
         let start = Instant::now();
+        #[cfg(test)]
+        shared.may_panic(SYNCER);
         if let Err(error) = db.flush_wal(true) {
             return shared.fail(&error.into_string());
         }
         metrics::histogram!("isobar_telemetry_sync_seconds").record(start.elapsed().as_secs_f64());
         if shared.failed.load(Ordering::Acquire) {
             return;
+        }
+        // Before anybody is told: what is acknowledged is noted, whatever ends the process.
+        if let Some(newest) = batches.last()
+            && let Err(error) = note.is_durable(newest.sequence)
+        {
+            return shared.fail(&format!("what is durable cannot be noted: {error}"));
         }
         for batch in &batches {
             shared.followers.reach(batch.ticket, &batch.placed);

@@ -1,0 +1,88 @@
+//! `isobar recover`: a platform that refuses to start, because something that was acknowledged is lost, goes on without it.
+//! Each store looks for itself what that would cost; nothing is done before it is named and wanted.
+
+use std::path::{Path, PathBuf};
+
+use isobar_model::time::{Clock, Timestamp};
+use isobar_store::telemetry::embedded::{Embedded, Loss};
+
+use super::Told;
+use crate::cli::Recovery;
+use crate::config::{self, Flags, Settings};
+use crate::folder::DataFolder;
+use crate::stores::{is_telemetry, telemetry_options, whole};
+use crate::{Failure, logging};
+
+/// Something to be done, by one of the stores.
+struct Step {
+    /// What is lost or changed by it, for the operator; it ends with a line's end.
+    named: String,
+    /// Does it; what came of it.
+    take: Box<dyn FnOnce() -> Result<String, Failure>>,
+}
+
+/// `isobar recover`
+pub fn recover(flags: &Flags, wanted: &Recovery) -> Result<Told, Failure> {
+    let settings = config::load(flags)?.settings;
+    logging::start(&settings.log);
+    if !DataFolder::is_there(&settings.data) {
+        return Err(format!("{} is no data folder of isobar", settings.data.display()).into());
+    }
+    let _folder = DataFolder::take(&settings.data)?;
+    let now = Clock::System.now();
+    let mut steps = Vec::new();
+    steps.extend(lost_telemetry(&settings, now)?);
+    if wanted.clock {
+        steps.push(clock(&settings, now));
+    }
+    let mut text: String = steps.iter().map(|step| step.named.as_str()).collect();
+    if steps.is_empty() {
+        text.push_str("Nothing that was acknowledged is missing: there is nothing to recover.\n");
+        return Ok(Told { text, sound: true });
+    }
+    if !wanted.yes {
+        text.push_str("Nothing was changed. To do this, run the command again with --yes.\n");
+        return Ok(Told { text, sound: false });
+    }
+    for step in steps {
+        text.push_str(&(step.take)()?);
+    }
+    text.push_str("Run isobar check: it tells whether what is left fits together.\n");
+    Ok(Told { text, sound: true })
+}
+
+/// The telemetry store's writes that were acknowledged and cannot be replayed.
+fn lost_telemetry(settings: &Settings, now: Timestamp) -> Result<Option<Step>, Failure> {
+    let path = settings.telemetry.clone();
+    let cannot = |error| format!("the telemetry store {} cannot be recovered: {}", path.display(), whole(&error));
+    let Some(loss) = Embedded::loss(&path).map_err(cannot)? else { return Ok(None) };
+    let aside = settings.data.join(format!("dropped-{}", now.to_string().replace(':', "-")));
+    let named = format!("Telemetry: {loss}.\nWhat is left of the log is copied to {} first.\n", aside.display());
+    let settings = settings.clone();
+    let take = move || drop_telemetry(&settings, &loss, &aside);
+    Ok(Some(Step { named, take: Box::new(take) }))
+}
+
+fn drop_telemetry(settings: &Settings, loss: &Loss, aside: &Path) -> Result<String, Failure> {
+    let (path, options) = (&settings.telemetry, telemetry_options(settings));
+    Embedded::recover(path, &options, loss, aside)
+        .map_err(|error| format!("the telemetry store {} cannot be recovered: {}", path.display(), whole(&error)))?;
+    Ok("The telemetry store goes on without them.\n".to_owned())
+}
+
+/// The clock is right, though the telemetry store does not believe it.
+fn clock(settings: &Settings, now: Timestamp) -> Step {
+    let (path, options): (PathBuf, _) = (settings.telemetry.clone(), telemetry_options(settings));
+    let seen = match is_telemetry(&path).then(|| Embedded::seen(&path, &options)) {
+        Some(Ok(Some(seen))) => format!("the telemetry store believes it up to {seen}"),
+        _ => "the telemetry store has not seen any time yet".to_owned(),
+    };
+    let named = format!(
+        "The clock says {now}; {seen}. Believed, it ends history and notifications that are six months older than that, for good.\n"
+    );
+    let take = move || {
+        Embedded::believe(&path, &options, now).map_err(|error| whole(&error))?;
+        Ok("The clock is believed.\n".to_owned())
+    };
+    Step { named, take: Box::new(take) }
+}

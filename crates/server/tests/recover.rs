@@ -1,0 +1,184 @@
+//! What is lost is named, and nothing starts without it unless an operator says so; and a disk that takes no more ends the
+//! process, so that it is started anew (docs/reliability.md).
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
+
+mod program_support;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use program_support::site::{Api, Device, ENVIRONMENT, everything};
+use program_support::{Serving, failure, isobar, text};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+fn command(arguments: &[&str], data: &Path) -> Output {
+    isobar(arguments).arg("--data").arg(data).args(["--config", "/dev/null"]).output().unwrap()
+}
+
+/// The file of the telemetry store's log that holds most.
+fn log(data: &Path) -> std::path::PathBuf {
+    let files = std::fs::read_dir(data.join("telemetry")).unwrap().map(|file| file.unwrap().path());
+    let logs = files.filter(|path| path.extension().is_some_and(|end| end == "log"));
+    logs.max_by_key(|log| log.metadata().unwrap().len()).unwrap()
+}
+
+fn telemetry(data: &Path) -> BTreeMap<String, Vec<u8>> {
+    let files = std::fs::read_dir(data.join("telemetry")).unwrap().map(|file| file.unwrap());
+    files.map(|file| (file.file_name().into_string().unwrap(), std::fs::read(file.path()).unwrap())).collect()
+}
+
+async fn ids(api: &Api, device: &Device) -> Vec<String> {
+    let path = format!("/v2/devices/{}/events?limit=10000&cloudEvents=false", device.id);
+    let mut ids: Vec<_> = api.list(&path).await.iter().map(|event| event["id"].as_str().unwrap().to_owned()).collect();
+    ids.reverse();
+    ids
+}
+
+#[tokio::test]
+async fn a_damaged_log_is_refused_until_an_operator_goes_on_without_what_it_held() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path();
+    let serving = Serving::on(data, &ENVIRONMENT);
+    let api = Api::of(&serving).await;
+    let device = api.found(&everything(), 1).await.remove(0);
+    let mut told = Vec::new();
+    for n in 0..40 {
+        told.push(api.post(&device, "reading", &json!({"n": n})).await.created());
+    }
+    serving.kill();
+
+    let log = log(data);
+    let mut bytes = std::fs::read(&log).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    std::fs::write(&log, bytes).unwrap();
+    let damaged = telemetry(data);
+    for _ in 0..2 {
+        let refused = failure(&command(&["serve", "--listen", "127.0.0.1:0"], data));
+        assert!(refused.contains("write-ahead log is damaged") && refused.contains("isobar recover"), "{refused}");
+        let found = command(&["check"], data);
+        assert_eq!(found.status.code(), Some(1));
+        assert!(text(&found.stdout).contains("write-ahead log is damaged"), "{found:?}");
+        let asked = command(&["recover"], data);
+        assert_eq!(asked.status.code(), Some(1));
+        assert!(text(&asked.stdout).contains("rows that were acknowledged"), "{asked:?}");
+        assert!(telemetry(data) == damaged, "nothing is changed by asking");
+    }
+
+    let done = command(&["recover", "--yes"], data);
+    assert!(done.status.success(), "{done:?}");
+    assert!(text(&command(&["recover"], data).stdout).contains("nothing to recover"));
+    let checked = command(&["check"], data);
+    assert!(text(&checked.stdout).contains("Everything is sound."), "{checked:?}");
+    let aside = std::fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path());
+    let aside: Vec<_> =
+        aside.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("dropped-")).collect();
+    assert_eq!(
+        std::fs::read(aside[0].join(log.file_name().unwrap())).unwrap(),
+        damaged[log.file_name().unwrap().to_str().unwrap()]
+    );
+
+    let serving = Serving::on(data, &ENVIRONMENT);
+    let api = api.at(&serving);
+    let left = ids(&api, &device).await;
+    assert!(!left.is_empty() && left.len() < told.len() && told.starts_with(&left), "{left:?} of {told:?}");
+    told.truncate(left.len());
+    told.push(api.post(&device, "reading", &json!({"n": 100})).await.created());
+    assert_eq!(ids(&api, &device).await, told);
+    assert_eq!(serving.stop(), Some(0));
+}
+
+/// `isobar serve` where no file can become longer than so many blocks of 512 bytes.
+fn bounded(data: &Path, blocks: u32) -> Command {
+    let serve = isobar(&[]);
+    let mut command = Command::new("sh");
+    for (name, value) in serve.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
+    command.args(["-c", &script, "sh"]).arg(serve.get_program());
+    command.args(["serve", "--listen", "127.0.0.1:0", "--log", "warn", "--data"]).arg(data);
+    command.envs(ENVIRONMENT);
+    command
+}
+
+/// What is acknowledged until the disk takes no more, and how the process ends.
+async fn until_full(data: &Path) -> (Api, Device, Vec<String>) {
+    let mut command = bounded(data, 8_192);
+    let said = data.join("../said");
+    command.stderr(std::fs::File::create(&said).unwrap());
+    let serving = Serving::of(command);
+    let api = Api::of(&serving).await;
+    let device = api.found(&everything(), 1).await.remove(0);
+    let (mut told, filling) = (Vec::new(), "x".repeat(60_000));
+    let credential = [("cloud", device.token.as_str())];
+    let path = "/v2/events/device?elementName=reading";
+    loop {
+        let body = json!({"n": told.len(), "filling": filling});
+        match api.send(Method::POST, path, &credential, Some(&body)).await {
+            Ok(answer) if answer.status == 201 => told.push(answer.created()),
+            Ok(answer) => {
+                assert_eq!(answer.status, 503, "{}", answer.body);
+                break;
+            }
+            // It has ended already.
+            Err(_) => break,
+        }
+        assert!(told.len() < 1_000, "it never became full");
+    }
+    assert_eq!(serving.ended(), Some(1));
+    let said = std::fs::read_to_string(said).unwrap();
+    assert!(said.contains("isobar: the telemetry store failed"), "{said}");
+    (api, device, told)
+}
+
+#[tokio::test]
+async fn a_disk_that_takes_no_more_ends_the_process_and_nothing_acknowledged_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let (api, device, told) = until_full(data_made(&data)).await;
+    assert!(told.len() > 5, "{}", told.len());
+    // As long as there is no room, a start fails in words.
+    let full = bounded(&data, 16).output().unwrap();
+    assert!(failure(&full).contains("isobar: "), "{full:?}");
+    // When there is, it goes on.
+    let serving = Serving::on(&data, &ENVIRONMENT);
+    let api = api.at(&serving);
+    let mut stored = ids(&api, &device).await;
+    // The last one may have been stored though nobody was told.
+    stored.truncate(told.len());
+    assert_eq!(stored, told);
+    api.post(&device, "reading", &json!({"n": 0})).await.created();
+    let ready: Value =
+        serde_json::from_str(serving.get("/health/ready").split("\r\n\r\n").nth(1).unwrap()).unwrap_or_default();
+    assert!(ready["errors"].is_null(), "{ready}");
+    assert_eq!(serving.stop(), Some(0));
+}
+
+fn data_made(data: &Path) -> &Path {
+    std::fs::create_dir_all(data).unwrap();
+    data
+}
+
+#[tokio::test]
+async fn an_operator_says_that_the_clock_is_right() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path();
+    assert!(failure(&command(&["recover", "--clock"], data)).contains("no data folder"));
+    let serving = Serving::on(data, &ENVIRONMENT);
+    assert!(failure(&command(&["recover", "--clock"], data)).contains("in use"));
+    assert_eq!(serving.stop(), Some(0));
+    let asked = command(&["recover", "--clock"], data);
+    assert_eq!(asked.status.code(), Some(1));
+    assert!(text(&asked.stdout).contains("believes it up to 2"), "{asked:?}");
+    let done = command(&["recover", "--clock", "--yes"], data);
+    assert!(text(&done.stdout).contains("The clock is believed."), "{done:?}");
+    let serving = Serving::on(data, &ENVIRONMENT);
+    assert_eq!(serving.stop(), Some(0));
+}

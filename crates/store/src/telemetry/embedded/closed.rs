@@ -1,0 +1,53 @@
+//! What is done to a store that nobody has open: it is looked at as it is, and what is lost of it is given up.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use isobar_model::time::Timestamp;
+
+use super::durability::{self, Found, Loss, Note, Noted};
+use super::{Cancel, Embedded, Options, engine, examine, retention};
+use crate::error::Result;
+use crate::telemetry::Examined;
+
+impl Embedded {
+    /// What a start on this folder would be without, of all that was acknowledged; none if nothing. Nobody may have it open.
+    pub fn loss(path: &Path) -> Result<Option<Loss>> {
+        Ok(match durability::look(path)? {
+            Found::Whole(_) => None,
+            Found::Lost(loss) => Some(loss),
+        })
+    }
+
+    /// Goes on without what is lost. What is needed to look at it later is copied to `aside`, a folder that is not there.
+    pub fn recover(path: &Path, options: &Options, loss: &Loss, aside: &Path) -> Result<()> {
+        durability::drop_lost(path, loss, aside)?;
+        let db = engine::open_what_is_there(path, options, &Arc::default(), false)?;
+        let sequence = db.latest_sequence_number();
+        Note::begin(path, Noted { durable: sequence, in_tables: sequence }).map(drop)
+    }
+
+    /// Up to when the clock is believed by a store that nobody has open; none: it is empty.
+    pub fn seen(path: &Path, options: &Options) -> Result<Option<Timestamp>> {
+        retention::seen(&engine::open_to_read(path, options)?)
+    }
+
+    /// Has a store that nobody has open believe the clock.
+    pub fn believe(path: &Path, options: &Options, now: Timestamp) -> Result<()> {
+        let db = engine::open(path, options, &Arc::default())?;
+        retention::believe(&db, now)?;
+        let (durable, in_tables) = (db.latest_sequence_number(), 0);
+        Note::begin(path, Noted { durable, in_tables }).map(drop)
+    }
+
+    /// As [`Self::examine`], of a store that nobody has open; nothing in its folder is changed.
+    pub fn examine_folder(path: &Path, options: &Options) -> Result<Examined> {
+        let loss = Self::loss(path)?;
+        let mut examined = examine::everything(&engine::open_to_read(path, options)?, &Cancel::default())?;
+        if let Some(loss) = loss {
+            examined.faults.insert(0, loss.to_string());
+            examined.faults_found += 1;
+        }
+        Ok(examined)
+    }
+}

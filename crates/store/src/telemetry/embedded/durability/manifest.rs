@@ -1,0 +1,214 @@
+//! What RocksDB's manifest says of the write-ahead log: which files of it are needed, and how much of it is in tables.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use rustc_hash::FxHashMap;
+
+use super::super::rows::damaged;
+use super::records::{Ending, Records, is_torn};
+use crate::error::{Result, StoreError};
+
+const CURRENT: &str = "CURRENT";
+const MANIFEST_PREFIX: &str = "MANIFEST-";
+
+/// Tags of a manifest's edits. All others with [`SAFE_TO_IGNORE`] carry their length.
+mod tag {
+    pub const COMPARATOR: u64 = 1;
+    pub const LOG_NUMBER: u64 = 2;
+    pub const NEXT_FILE: u64 = 3;
+    pub const LAST_SEQUENCE: u64 = 4;
+    pub const COMPACT_CURSOR: u64 = 5;
+    pub const DELETED_FILE: u64 = 6;
+    pub const PREVIOUS_LOG: u64 = 9;
+    pub const MIN_LOG_TO_KEEP: u64 = 10;
+    pub const NEW_FILE: u64 = 103;
+    pub const FAMILY: u64 = 200;
+    pub const FAMILY_ADD: u64 = 201;
+    pub const FAMILY_MAX: u64 = 203;
+    pub const IN_GROUP: u64 = 300;
+    pub const SAFE_TO_IGNORE: u64 = 1 << 13;
+    pub const LOG_ADDITION: u64 = SAFE_TO_IGNORE + 7;
+    pub const LOG_DELETION: u64 = SAFE_TO_IGNORE + 8;
+    /// Ends the fields of a new file, and those of a log.
+    pub const END: u64 = 1;
+    /// A log's size that was synced.
+    pub const SYNCED_SIZE: u64 = 2;
+}
+
+/// What a manifest says.
+#[derive(Debug, Default)]
+pub struct Manifest {
+    /// Logs below this number are in tables.
+    pub first_log: u64,
+    /// The newest sequence number that is in a table.
+    pub last_sequence: u64,
+    /// Whether no family has anything in tables of the logs from `first_log` on.
+    pub is_even: bool,
+    /// Logs that must be there, with the bytes of each that were synced.
+    pub logs: BTreeMap<u64, u64>,
+}
+
+/// The parts of an edit, one after the other.
+struct Parts<'a>(&'a [u8]);
+
+impl<'a> Parts<'a> {
+    fn number(&mut self) -> Option<u64> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let (byte, rest) = self.0.split_first()?;
+            self.0 = rest;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    fn text(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.number()?).ok()?;
+        let (text, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(text)
+    }
+}
+
+/// By family: the log from which on it is not in tables.
+#[derive(Default)]
+struct Reading {
+    manifest: Manifest,
+    families: FxHashMap<u64, u64>,
+    least: u64,
+}
+
+impl Manifest {
+    /// Reads the manifest of a database; none if the folder holds no database yet. Its checksums are verified, more
+    /// strictly than RocksDB does when it opens it: what ends it must not be what was whole once.
+    pub fn read(folder: &Path) -> Result<Option<Self>> {
+        let Some(path) = current(folder)? else { return Ok(None) };
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let bytes = match std::fs::read(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(StoreError::Damaged(format!("{name} is missing")));
+            }
+            read => read.map_err(StoreError::unavailable)?,
+        };
+        let mut records = Records::of(bytes.as_slice(), None);
+        let mut reading = Reading::default();
+        let end = loop {
+            match records.next().map_err(StoreError::unavailable)? {
+                Ok((offset, edit)) => reading.edit(edit).ok_or_else(|| {
+                    StoreError::Damaged(format!("{name} holds an edit that cannot be read at byte {offset}"))
+                })?,
+                Err(end) => break end,
+            }
+        };
+        let rest = bytes.get(end.piece as usize..).unwrap_or_default();
+        if end.what != Ending::Nothing && (reading.families.is_empty() || !is_torn(rest)) {
+            return Err(StoreError::Damaged(format!("{name} is damaged at byte {}", end.offset)));
+        }
+        let unflushed = reading.families.values().copied().min().unwrap_or_default();
+        let first_log = unflushed.max(reading.least);
+        reading.manifest.first_log = first_log;
+        reading.manifest.is_even = reading.families.values().all(|log| *log <= first_log);
+        Ok(Some(reading.manifest))
+    }
+}
+
+/// The manifest that CURRENT names.
+fn current(folder: &Path) -> Result<Option<PathBuf>> {
+    let text = match std::fs::read(folder.join(CURRENT)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return nothing_there(folder),
+        read => read.map_err(StoreError::unavailable)?,
+    };
+    let name = str::from_utf8(&text).ok().and_then(|text| text.strip_suffix('\n'));
+    let is_named = |name: &&str| {
+        let number = name.strip_prefix(MANIFEST_PREFIX);
+        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let name = name.filter(is_named).ok_or_else(|| damaged("CURRENT names no manifest"))?;
+    Ok(Some(folder.join(name)))
+}
+
+/// Without CURRENT a new database would be begun, and what lies there would be removed: there must be nothing.
+fn nothing_there(folder: &Path) -> Result<Option<PathBuf>> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        entries => entries.map_err(StoreError::unavailable)?,
+    };
+    for entry in entries {
+        let name = entry.map_err(StoreError::unavailable)?.file_name();
+        let name = name.to_string_lossy();
+        if name.ends_with(".sst") || name.ends_with(".log") && super::log_number(&name).is_some() {
+            return Err(StoreError::Damaged(format!("CURRENT is missing, and {name} is there")));
+        }
+    }
+    Ok(None)
+}
+
+impl Reading {
+    /// Takes in one edit. None: it cannot be read.
+    fn edit(&mut self, edit: &[u8]) -> Option<()> {
+        let mut parts = Parts(edit);
+        let (mut family, mut log) = (0, None);
+        while !parts.0.is_empty() {
+            match parts.number()? {
+                tag::LOG_NUMBER => log = Some(parts.number()?),
+                tag::LAST_SEQUENCE => {
+                    self.manifest.last_sequence = self.manifest.last_sequence.max(parts.number()?);
+                }
+                tag::MIN_LOG_TO_KEEP => self.least = self.least.max(parts.number()?),
+                tag::FAMILY => family = parts.number()?,
+                tag::COMPARATOR | tag::FAMILY_ADD => drop(parts.text()?),
+                tag::NEXT_FILE | tag::PREVIOUS_LOG | tag::FAMILY_MAX | tag::IN_GROUP => drop(parts.number()?),
+                tag::COMPACT_CURSOR => drop((parts.number()?, parts.text()?)),
+                tag::DELETED_FILE => drop((parts.number()?, parts.number()?)),
+                tag::NEW_FILE => new_file(&mut parts)?,
+                tag::LOG_ADDITION => self.log_added(parts.text()?)?,
+                tag::LOG_DELETION => {
+                    let before = Parts(parts.text()?).number()?;
+                    self.manifest.logs.retain(|number, _| *number >= before);
+                }
+                tag if tag & tag::SAFE_TO_IGNORE != 0 => drop(parts.text()?),
+                _ => return None,
+            }
+        }
+        let known = self.families.entry(family).or_default();
+        *known = log.unwrap_or(*known).max(*known);
+        Some(())
+    }
+
+    fn log_added(&mut self, text: &[u8]) -> Option<()> {
+        let mut parts = Parts(text);
+        let number = parts.number()?;
+        loop {
+            match parts.number()? {
+                tag::SYNCED_SIZE => {
+                    let size = parts.number()?;
+                    let known = self.manifest.logs.entry(number).or_default();
+                    *known = size.max(*known);
+                }
+                tag::END => return Some(()),
+                _ => return None,
+            }
+        }
+    }
+}
+
+/// Level, number, bytes, first and last key, first and last sequence, and fields that carry their length.
+fn new_file(parts: &mut Parts<'_>) -> Option<()> {
+    for _ in ["level", "number", "bytes"] {
+        parts.number()?;
+    }
+    for _ in ["first key", "last key"] {
+        parts.text()?;
+    }
+    for _ in ["first sequence", "last sequence"] {
+        parts.number()?;
+    }
+    while parts.number()? != tag::END {
+        parts.text()?;
+    }
+    Some(())
+}

@@ -1,0 +1,253 @@
+//! Whether what was acknowledged is still there when a store is opened. RocksDB replays its write-ahead log up to the first
+//! record that is not whole, and begins anew behind it without a word: that is right for what was being written when the
+//! power went, and wrong for everything else. So the log is walked through before RocksDB opens it, and held against the
+//! note of what is durable ([`note`]). Nothing is changed until that is known.
+
+mod crc32c;
+mod manifest;
+mod note;
+mod records;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
+
+use self::manifest::Manifest;
+pub use self::note::{NOTE, Note, Noted};
+use self::records::{Ending, Records};
+use crate::error::{Result, StoreError};
+
+/// Bytes that are read of a log at a time.
+const READ_BYTES: usize = 1 << 20;
+/// Bytes at the head of a batch: its first sequence number u64 and how many it takes u32.
+const BATCH_HEAD: usize = 12;
+
+/// Where the log ends too early.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// The number of the log's file.
+    log: u64,
+    /// The first byte that is not replayed.
+    offset: u64,
+    why: String,
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} (at byte {})", name(self.log), self.why, self.offset)
+    }
+}
+
+/// Writes that were acknowledged and are gone.
+#[derive(Clone, Debug)]
+pub struct Loss {
+    /// How many writes were durable and cannot be replayed. An event makes several; none if nobody knows any more.
+    writes: Option<u64>,
+    /// Where the log breaks off; none if it is simply not there.
+    stop: Option<Stop>,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.stop {
+            Some(stop) => write!(f, "the write-ahead log is damaged: {stop}")?,
+            None if self.writes.is_some() => f.write_str("the end of the write-ahead log is missing")?,
+            None => f.write_str("the note of what is durable cannot be read")?,
+        }
+        match self.writes {
+            Some(writes) => write!(f, ". {writes} rows that were acknowledged (an event makes three or more) are lost"),
+            None => f.write_str(". Whether anything that was acknowledged is lost, nobody knows any more"),
+        }
+    }
+}
+
+/// What a start would find.
+pub enum Found {
+    /// All that was acknowledged. The end of the log may be torn, of what was being written.
+    Whole(Option<Stop>),
+    /// Less.
+    Lost(Loss),
+}
+
+/// How far a log can be replayed.
+#[derive(Debug, Default)]
+struct Walk {
+    /// The newest sequence number that can be; none if there is no record.
+    reach: Option<u64>,
+    /// Where it breaks off.
+    stop: Option<Stop>,
+    /// Whether it does: an end at what a file held earlier is RocksDB's own.
+    is_broken: bool,
+}
+
+/// The number of a log's file.
+fn log_number(name: &str) -> Option<u64> {
+    name.strip_suffix(".log")?.parse().ok()
+}
+
+fn name(log: u64) -> String {
+    format!("{log:06}.log")
+}
+
+/// Looks at a store's folder, in which nobody writes. Fails where RocksDB would fail to open it, or should.
+pub fn look(folder: &Path) -> Result<Found> {
+    let Some(manifest) = Manifest::read(folder)? else { return Ok(Found::Whole(None)) };
+    let noted = match Noted::read(folder) {
+        Ok(Some(noted)) => noted,
+        // A store of an earlier version, which noted nothing.
+        Ok(None) => return Ok(Found::Whole(None)),
+        Err(StoreError::Damaged(_)) => {
+            return Ok(Found::Lost(Loss { writes: None, stop: walk(folder, &manifest)?.stop }));
+        }
+        Err(error) => return Err(error),
+    };
+    if noted.durable <= noted.in_tables {
+        return Ok(Found::Whole(None));
+    }
+    let walk = walk(folder, &manifest)?;
+    let reach = walk.reach.unwrap_or(0);
+    // Nothing of the needed logs is in tables, and what is noted is: it is older than they are.
+    let is_flushed = walk.reach.is_none() && manifest.is_even && manifest.last_sequence >= noted.durable;
+    if reach >= noted.durable || is_flushed {
+        return Ok(Found::Whole(walk.stop.filter(|_| walk.is_broken)));
+    }
+    let kept = reach.max(noted.in_tables);
+    Ok(Found::Lost(Loss { writes: Some(noted.durable - kept), stop: walk.stop }))
+}
+
+/// Walks through all that a start would replay.
+fn walk(folder: &Path, manifest: &Manifest) -> Result<Walk> {
+    let logs = logs(folder)?;
+    let mut numbers: BTreeSet<u64> = logs.iter().chain(manifest.logs.keys()).copied().collect();
+    numbers.retain(|number| *number >= manifest.first_log);
+    let mut walk = Walk::default();
+    for number in numbers {
+        let must_have = manifest.logs.get(&number).copied().unwrap_or(0);
+        if !walk.through(folder, number, must_have).map_err(StoreError::unavailable)? {
+            break;
+        }
+    }
+    Ok(walk)
+}
+
+/// The numbers of the logs that are there.
+fn logs(folder: &Path) -> Result<BTreeSet<u64>> {
+    let mut numbers = BTreeSet::new();
+    for file in std::fs::read_dir(folder).map_err(StoreError::unavailable)? {
+        let name = file.map_err(StoreError::unavailable)?.file_name();
+        numbers.extend(log_number(&name.to_string_lossy()));
+    }
+    Ok(numbers)
+}
+
+impl Walk {
+    /// Goes through one log. False: nothing behind it can be replayed.
+    fn through(&mut self, folder: &Path, log: u64, must_have: u64) -> io::Result<bool> {
+        let stop = |offset, why: &str| Some(Stop { log, offset, why: why.to_owned() });
+        let file = match File::open(folder.join(name(log))) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                (self.stop, self.is_broken) = (stop(0, "is missing"), true);
+                return Ok(false);
+            }
+            file => file?,
+        };
+        let length = file.metadata()?.len();
+        let mut records = Records::of(BufReader::with_capacity(READ_BYTES, file), Some(log));
+        let end = loop {
+            let (offset, record) = match records.next()? {
+                Ok(found) => found,
+                Err(end) => break end,
+            };
+            let Some((head, _)) = record.split_first_chunk::<BATCH_HEAD>() else {
+                (self.stop, self.is_broken) = (stop(offset, "holds a record that is too short"), true);
+                return Ok(false);
+            };
+            let [first, count] = sequences(head);
+            if let Some(reach) = self.reach
+                && first != reach + 1
+            {
+                // What broke off the log before this one is where it ends; else something in between is missing.
+                self.stop.get_or_insert_with(|| Stop {
+                    log,
+                    offset,
+                    why: "does not follow on what is before it".into(),
+                });
+                self.is_broken = true;
+                return Ok(false);
+            }
+            (self.stop, self.is_broken) = (None, false);
+            self.reach = Some((first + count).saturating_sub(1));
+        };
+        match end.what {
+            Ending::Nothing if length >= must_have => {}
+            Ending::Nothing => (self.stop, self.is_broken) = (stop(length, "is shorter than it was"), true),
+            Ending::EarlierLife => self.stop = self.stop.take().or_else(|| stop(end.offset, end.what.words())),
+            what => {
+                self.is_broken = true;
+                self.stop = self.stop.take().or_else(|| stop(end.offset, what.words()));
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The first sequence number of a batch, and how many it takes.
+fn sequences(head: &[u8; BATCH_HEAD]) -> [u64; 2] {
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = *head;
+    [u64::from_le_bytes([a, b, c, d, e, f, g, h]), u64::from(u32::from_le_bytes([i, j, k, l]))]
+}
+
+/// Refuses a store that has lost what was acknowledged; a torn end of its log, of which nothing was, is cut off.
+pub fn must_be_whole(folder: &Path) -> Result<()> {
+    match look(folder)? {
+        Found::Whole(None) => Ok(()),
+        Found::Whole(Some(stop)) => {
+            tracing::info!(%stop, "the end of the write-ahead log is dropped: nothing of it was acknowledged");
+            cut(folder, &stop)
+        }
+        Found::Lost(loss) => Err(StoreError::Damaged(format!(
+            "{loss}. Nothing was changed. Bring a backup back, or go on without them with isobar recover"
+        ))),
+    }
+}
+
+/// Cuts the log off where it breaks off, and what follows with it: RocksDB would go on behind some of what can stand there.
+fn cut(folder: &Path, stop: &Stop) -> Result<()> {
+    let cut = || -> io::Result<()> {
+        match File::options().write(true).open(folder.join(name(stop.log))) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            log => {
+                let log = log?;
+                log.set_len(stop.offset.min(log.metadata()?.len()))?;
+                log.sync_all()?;
+            }
+        }
+        Ok(())
+    };
+    cut().map_err(StoreError::unavailable)?;
+    for later in logs(folder)?.range(stop.log + 1..) {
+        std::fs::remove_file(folder.join(name(*later))).map_err(StoreError::unavailable)?;
+    }
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(StoreError::unavailable)
+}
+
+/// Drops what cannot be replayed, so that the store can be opened without it. What is needed to look at the loss later is
+/// copied into a folder first.
+pub fn drop_lost(folder: &Path, loss: &Loss, aside: &Path) -> Result<()> {
+    let copy = || -> io::Result<()> {
+        std::fs::create_dir_all(aside)?;
+        for entry in std::fs::read_dir(folder)? {
+            let path: PathBuf = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if log_number(&name).is_some() || name.starts_with("MANIFEST-") || name == "CURRENT" || name == NOTE {
+                std::fs::copy(&path, aside.join(&name))?;
+                File::open(aside.join(&name))?.sync_all()?;
+            }
+        }
+        File::open(aside)?.sync_all()
+    };
+    copy().map_err(StoreError::unavailable)?;
+    loss.stop.as_ref().map_or(Ok(()), |stop| cut(folder, stop))
+}

@@ -1,0 +1,94 @@
+//! What becomes of the store when one of its threads panics. A test tells the thread to ([`Shared::may_panic`], which is
+//! there in this crate's own tests alone).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+
+use super::threads::{RECLAIMER, SYNCER, WRITER};
+use super::{Embedded, Options};
+use crate::error::StoreError;
+use crate::suite::telemetry::given::{self, at, id};
+use crate::telemetry::{Telemetry, ValueQuery};
+
+/// Only a test that hangs waits so long.
+const BOUND: Duration = Duration::from_secs(60);
+const AT_ONCE: u64 = 200;
+
+/// Stores one value in each of many devices at once: how each ended.
+async fn stores(store: &Arc<Embedded>, devices: std::ops::Range<u64>) -> Vec<bool> {
+    let each = devices.map(|device| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let (pass, mut commit) = (given::device_with_key(device), Some(given::storing(id(1), &[("log", "1")])));
+            let ran = store.run(&pass, None, at(0), &mut |_| commit.take().unwrap_or_default()).await;
+            assert!(matches!(ran, Ok(_) | Err(StoreError::Unavailable(_))), "{ran:?}");
+            ran.is_ok()
+        })
+    });
+    tokio::time::timeout(BOUND, join_all(each)).await.unwrap().into_iter().map(Result::unwrap).collect()
+}
+
+async fn fails_the_store(thread: &'static str) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(Embedded::open(folder.path(), Options::default()).unwrap());
+    assert!(stores(&store, 1..AT_ONCE).await.into_iter().all(|stored| stored));
+    let told = tokio::spawn({
+        let store = store.clone();
+        async move { store.failed().await }
+    });
+    *store.core.shared.panics.lock() = Some(thread);
+    let ended = stores(&store, 1..AT_ONCE).await;
+    assert!(ended.iter().any(|stored| !stored), "nobody noticed that {thread} is gone");
+    let told = tokio::time::timeout(BOUND, told).await.unwrap().unwrap();
+    let StoreError::Unavailable(cause) = told else { unreachable!("{told}") };
+    assert_eq!(cause.to_string(), format!("the thread {thread} panicked"));
+    assert!(store.healthy().await.is_err());
+    assert!(stores(&store, 1..2).await.iter().all(|stored| !stored), "it takes nothing more");
+    assert!(tokio::time::timeout(BOUND, store.close()).await.unwrap().is_err());
+    drop(store);
+    // Whoever was told that it is stored finds it after a start.
+    let store = Embedded::open(folder.path(), Options::default()).unwrap();
+    for (device, stored) in (1..AT_ONCE).zip(ended) {
+        let count = given::texts(&store, &given::device_with_key(device), "log", ValueQuery::default()).await.1;
+        assert!(count == 2 || !stored && count == 1, "{count}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_that_panics_fails_the_store_and_nobody_waits_for_ever() {
+    fails_the_store(WRITER).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_syncer_that_panics_fails_the_store_and_nobody_waits_for_ever() {
+    fails_the_store(SYNCER).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reclaiming_that_panics_is_tried_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::open(folder.path(), Options::default()).unwrap();
+    let device = given::device();
+    given::store(&store, &device, 1, "log", "1").await;
+    *store.core.shared.panics.lock() = Some(RECLAIMER);
+    store.series_delete(&device, None).await.unwrap();
+    let is_done = async {
+        while store.core.reclaim.has_work() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(BOUND, is_done).await.unwrap();
+    assert_eq!(*store.core.shared.panics.lock(), None, "it panicked on the way");
+    store.healthy().await.unwrap();
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_store_that_is_closed_has_not_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::open(folder.path(), Options::default()).unwrap();
+    store.close().await.unwrap();
+    assert!(futures::poll!(std::pin::pin!(store.failed())).is_pending());
+}
