@@ -163,45 +163,42 @@ impl Hub {
     ) -> Result<DeviceView> {
         let principal = Principal::User(Arc::new(caller.clone()));
         let (pass, entry) = self.device_write(&principal, id, Action::DeviceUpdate).await?;
-        let _turn = self.0.changes.turn(id.0).await;
         // What the device found out earlier must not be written over what is written here.
         if !self.0.outbox.done_with(entry.device.key).await {
             return Err(Error::Busy);
         }
         let old = self.0.registry.device_fetch(&pass.reading()).await.told()?.ok_or(Error::Missing("device"))?;
+        let names_owner = input.organization.is_some();
         let change = self.device_change(caller, &old, input).await?;
         let device = self.0.registry.device_update(&pass, &change, self.0.clock.now()).await;
         let device = device.told_naming(&[ORGANIZATION, PROJECT])?;
         self.device_changed(id);
-        if device.organization != entry.lineage.own() {
+        if names_owner {
             self.0.usage.unsettle();
         }
         self.dressed(device, Some(&entry), &pass.reading(), &last).await
     }
 
+    /// What a body changes, if the caller may hand the device to whom it names.
     async fn device_change(&self, caller: &Caller, old: &Device, input: DeviceInput) -> Result<DeviceChange> {
         let mut faults = Faults::new();
         let project = match input.project {
             Some(same) if same == old.project => same,
             named => faults.gather(self.project_of_input(caller, named).await)?.unwrap_or(old.project),
         };
-        let organization = match input.organization {
-            Some(other) if other != old.organization => {
-                let owner = self.owner_pass(caller, Some(other), Action::DeviceUpdate).await;
-                faults.gather(owner)?.map_or(old.organization, |(pass, _)| *pass.target())
-            }
-            _ => old.organization,
-        };
+        if let Some(other) = input.organization.filter(|named| *named != old.organization) {
+            faults.gather(self.owner_pass(caller, Some(other), Action::DeviceUpdate).await)?;
+        }
         faults.unless_any(DeviceChange {
             name: input.name,
             project,
-            organization,
-            version: input.version.over(old.version.clone()),
-            protocol: input.protocol.over(old.protocol.clone()),
-            protocols: input.protocols.unwrap_or_else(|| old.protocols.clone()),
-            meta: input.meta.unwrap_or_else(|| old.meta.clone()),
-            description: input.description.over(old.description.clone()),
-            street_address: input.street_address.over(old.street_address.clone()),
+            organization: input.organization,
+            version: input.version,
+            protocol: input.protocol,
+            protocols: input.protocols,
+            meta: input.meta,
+            description: input.description,
+            street_address: input.street_address,
         })
     }
 

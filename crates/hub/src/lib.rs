@@ -32,7 +32,6 @@ mod limits;
 mod links;
 mod live;
 mod notifications;
-mod one_by_one;
 mod operator;
 mod organizations;
 mod otherwise;
@@ -145,7 +144,6 @@ struct Inner {
     tokens: tokens::Jwts,
     throttle: throttle::Throttle,
     link_quota: throttle::Quota<(UserId, Purpose)>,
-    changes: one_by_one::OneByOne,
     entries: entries::Entries,
     shown: shown::Shown,
     rates: gate::Rates,
@@ -198,7 +196,6 @@ impl Hub {
             tokens: tokens::Jwts::new(&signing_key, revoked, now),
             throttle: throttle::Throttle::default(),
             link_quota: throttle::Quota::new(LINKS_MAX),
-            changes: one_by_one::OneByOne::new(),
             entries: entries::Entries::new(),
             shown: shown::Shown::new(),
             rates: gate::Rates::new(&parts.settings.rate_limit),

@@ -99,7 +99,6 @@ impl Hub {
             return Err(Error::Forbidden("limits are set from an organization above".to_owned()));
         }
         let to = self.new_parent(caller, &old, input.parent).await?;
-        let is_renamed = input.name != old.name;
         let change = OrganizationChange {
             name: input.name,
             description: input.description,
@@ -109,7 +108,7 @@ impl Hub {
             data_usage_mb_limit,
         };
         let changed = self.0.registry.organization_update(&pass, &change, to.as_ref(), self.0.clock.now()).await;
-        let changed = changed.map_err(|error| match error {
+        let (changed, is_renamed) = changed.map_err(|error| match error {
             StoreError::Limit(why) => Error::invalid("parentId", why),
             other => from_store(other),
         })?;

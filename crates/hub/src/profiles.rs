@@ -1,6 +1,6 @@
 //! Changes of users that are there: their profile, rank, place and password, and their end (contract: Roles and reach).
 
-use isobar_model::access::{self, Action, Caller, CanWrite};
+use isobar_model::access::{self, Action, Caller};
 use isobar_model::check::Faults;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{OrganizationId, UserId};
@@ -15,39 +15,12 @@ use crate::accounts::may_give;
 use crate::error::{ORGANIZATION, Told as _};
 
 impl Hub {
-    /// Changes a user: oneself, or one of at most one's own rank.
+    /// Changes a user: oneself, or one of at most one's own rank. What the body leaves out keeps its value. Whether the
+    /// change is allowed is looked at before anything costly is done, and again when the user is held to be changed.
     pub async fn user_update(&self, caller: &Caller, id: UserId, mut input: UserInput) -> Result<User> {
         let pass = self.user_write(caller, id, Action::UserUpdate).await?;
-        let _turn = self.0.changes.turn(id.0).await;
         let present = self.0.registry.user_fetch(&pass.reading()).await.told()?.ok_or(Error::Missing("user"))?;
-        let disables = input.disabled.is_some_and(|disabled| disabled != present.disabled);
-        let moves = input.organization.filter(|organization| *organization != present.organization);
-        if disables {
-            self.user_write(caller, id, Action::UserDisable).await?;
-        }
-        if moves.is_some() {
-            // Whoever may change its own profile may not choose its own place by that.
-            self.allow(caller, Action::UserUpdate).await?;
-        }
-        // Whoever changes itself may have been changed since it was let in.
-        let own = id == caller.user;
-        if own && present.disabled {
-            return Err(Error::Unauthenticated);
-        }
-        if input.role != present.role {
-            may_give(if own { present.role } else { caller.role }, input.role)?;
-        }
-        let mut faults = Faults::new();
-        for name in input.renamed(&present) {
-            faults.add(name, "may not be changed");
-        }
-        if disables && id == caller.user {
-            faults.add("disabled", "you may not disable yourself");
-        }
-        if let Some(organization) = moves {
-            faults.gather(self.new_place(caller, organization).await)?;
-        }
-        faults.end()?;
+        self.permits(caller, id, &input).await.decide(caller, &input, &present)?;
         let password = match input.password.take() {
             None => None,
             Some(password) => {
@@ -56,7 +29,40 @@ impl Hub {
                 Some(NewPassword { hash, keeps: caller.session.filter(|_| id == caller.user) })
             }
         };
-        self.user_change(&pass, present, input, moves, password).await
+        let permits = self.permits(caller, id, &input).await;
+        let has_password = password.is_some();
+        let mut former_role = present.role;
+        let decide = |present: User| {
+            permits.decide(caller, &input, &present)?;
+            former_role = present.role;
+            Ok::<_, Error>(change(input, present, password))
+        };
+        let changed = self.0.registry.user_update(&pass, decide, self.0.clock.now()).await;
+        let changed = changed.told_naming(&[ORGANIZATION])??;
+        self.account_changed(id);
+        if has_password {
+            self.account_notice(id, AccountNotice::PasswordChanged).await;
+        }
+        if changed.role != former_role {
+            self.account_notice(id, AccountNotice::RoleChanged { role: changed.role }).await;
+        }
+        Ok(self.as_last_seen(changed))
+    }
+
+    /// What the caller may do of what a body may ask for.
+    async fn permits(&self, caller: &Caller, id: UserId, input: &UserInput) -> Permits {
+        let disable = match input.disabled {
+            Some(_) => self.user_write(caller, id, Action::UserDisable).await.map(|_| ()),
+            None => Ok(()),
+        };
+        // Whoever may change its own profile may not choose its own place by that.
+        let (move_at_all, place) = match input.organization {
+            Some(organization) => {
+                (self.allow(caller, Action::UserUpdate).await, self.new_place(caller, organization).await)
+            }
+            None => (Ok(()), Ok(())),
+        };
+        Permits { disable, move_at_all, place }
     }
 
     /// Whether the caller may change a user, and give it this role if it is known already.
@@ -73,45 +79,6 @@ impl Hub {
         access::write(caller, Action::UserUpdate, organization, &lineage).map(|_| ()).map_err(|_| unknown())
     }
 
-    /// Writes a change that was found to be in order, and lets everybody know whom it concerns.
-    async fn user_change(
-        &self,
-        pass: &CanWrite<UserId>,
-        present: User,
-        input: UserInput,
-        moves: Option<OrganizationId>,
-        password: Option<NewPassword>,
-    ) -> Result<User> {
-        let (id, former_role, reason) = (present.id, present.role, input.reason.clone());
-        let organization = moves.unwrap_or(present.organization);
-        let new_password = password.is_some();
-        let user = input.over(present);
-        let change = UserChange {
-            role: user.role,
-            organization,
-            tos_hash: user.tos_hash,
-            first_name: user.first_name,
-            last_name: user.last_name,
-            company: user.company,
-            job_title: user.job_title,
-            language: user.language,
-            preferences: user.preferences,
-            disabled: user.disabled,
-            reason,
-            password,
-        };
-        let changed = self.0.registry.user_update(pass, &change, self.0.clock.now()).await;
-        let changed = changed.told_naming(&[ORGANIZATION])?;
-        self.account_changed(id);
-        if new_password {
-            self.account_notice(id, AccountNotice::PasswordChanged).await;
-        }
-        if changed.role != former_role {
-            self.account_notice(id, AccountNotice::RoleChanged { role: changed.role }).await;
-        }
-        Ok(self.as_last_seen(changed))
-    }
-
     /// Deletes a user, who is refused from the next call on.
     pub async fn user_delete(&self, caller: &Caller, id: UserId) -> Result<()> {
         let pass = self.user_write(caller, id, Action::UserDelete).await?;
@@ -122,5 +89,66 @@ impl Hub {
         self.account_changed(id);
         self.api_keys_changed();
         Ok(())
+    }
+}
+
+/// What a caller may do to a user, as far as that is not told by the user's own row.
+struct Permits {
+    disable: Result<()>,
+    move_at_all: Result<()>,
+    place: Result<()>,
+}
+
+impl Permits {
+    /// Whether a body may change the user as it is.
+    fn decide(self, caller: &Caller, input: &UserInput, present: &User) -> Result<()> {
+        let disables = input.disabled.is_some_and(|disabled| disabled != present.disabled);
+        let moves = input.organization.is_some_and(|organization| organization != present.organization);
+        if disables {
+            self.disable?;
+        }
+        if moves {
+            self.move_at_all?;
+        }
+        // Whoever changes itself may have been changed since it was let in.
+        let own = present.id == caller.user;
+        if own && present.disabled {
+            return Err(Error::Unauthenticated);
+        }
+        if input.role != present.role {
+            may_give(if own { present.role } else { caller.role }, input.role)?;
+        }
+        let mut faults = Faults::new();
+        for name in input.renamed(present) {
+            faults.add(name, "may not be changed");
+        }
+        if disables && own {
+            faults.add("disabled", "you may not disable yourself");
+        }
+        if moves {
+            faults.gather(self.place)?;
+        }
+        faults.end()
+    }
+}
+
+/// The values of a user after a change.
+fn change(input: UserInput, present: User, password: Option<NewPassword>) -> UserChange {
+    let organization = input.organization.unwrap_or(present.organization);
+    let reason = input.reason.clone();
+    let user = input.over(present);
+    UserChange {
+        role: user.role,
+        organization,
+        tos_hash: user.tos_hash,
+        first_name: user.first_name,
+        last_name: user.last_name,
+        company: user.company,
+        job_title: user.job_title,
+        language: user.language,
+        preferences: user.preferences,
+        disabled: user.disabled,
+        reason,
+        password,
     }
 }

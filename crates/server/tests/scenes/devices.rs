@@ -2,12 +2,14 @@
 
 use serde_json::json;
 
+use crate::support::designs::to_with;
 use crate::support::person::text;
 use crate::support::{NOBODY, TestApp, on_both_registries};
 
 on_both_registries!(
     a_device_is_created_and_fetched,
     what_a_change_leaves_out_keeps_its_value_and_null_clears,
+    a_label_stays_whoever_renames_the_device_meanwhile,
     a_list_is_searched_sorted_and_narrowed,
     a_list_comes_in_pages_that_never_overlap,
     last_values_come_with_devices_when_they_are_asked_for,
@@ -101,6 +103,36 @@ async fn what_a_change_leaves_out_keeps_its_value_and_null_clears(app: &TestApp)
     assert_eq!(ana.get(&device.url()).await.ok(), expected);
     assert_eq!(ana.put(&device.url(), json!({})).await.faults(), ["name", "projectUuid"]);
     assert_eq!(ana.get(&device.url()).await.ok(), expected);
+}
+
+async fn a_label_stays_whoever_renames_the_device_meanwhile(app: &TestApp) {
+    const EVENTS: usize = 40;
+    let ana = app.developer("ana").await;
+    let setting = json!({"tag": "'n' + string(payload.n)", "value": "payload.n"});
+    let design = json!({
+        "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [to_with("state", "setValue", setting)]}},
+        "state": {"type": "deviceMeta"},
+    });
+    let project = ana.designs(design).await;
+    let device = ana.creates_device_of(&project, "fridge").await;
+    let url = device.url();
+    let renamed = |n: usize| ana.put(&url, json!({"name": format!("fridge {n}"), "projectUuid": project}));
+    let posts = async {
+        for n in 0..EVENTS {
+            device.posts("reading", json!({"n": n})).await.created();
+        }
+    };
+    let puts = async {
+        for n in 0..EVENTS {
+            let (one, other) = tokio::join!(renamed(n), renamed(n));
+            one.ok();
+            other.ok();
+        }
+    };
+    tokio::join!(posts, puts);
+    let shown = ana.get(&url).await.ok();
+    let expected: serde_json::Map<_, _> = (0..EVENTS).map(|n| (format!("n{n}"), json!(n))).collect();
+    assert_eq!((&shown["name"], &shown["meta"]), (&json!(format!("fridge {}", EVENTS - 1)), &json!(expected)));
 }
 
 async fn a_list_is_searched_sorted_and_narrowed(app: &TestApp) {

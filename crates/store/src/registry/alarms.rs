@@ -64,12 +64,12 @@ impl Registry {
         let update = Sql::new("UPDATE device_alarms SET due_at = t.moment FROM ")
             .moments(self.db.dialect, due.iter().map(|(number, at)| ((*number).into(), *at)))
             .text(" AS t WHERE device_alarms.id = CAST(t.item AS BIGINT)");
-        run(&self.db.write, update).await.map(|_| ())
+        self.db.write.run(update).await.map(|_| ())
     }
 
     /// Removes an alarm that its device no longer has.
     pub async fn alarm_remove(&self, number: u64) -> Result<()> {
-        run(&self.db.write, Sql::new("DELETE FROM device_alarms WHERE id = ?").bind(number)).await.map(|_| ())
+        self.db.write.run(Sql::new("DELETE FROM device_alarms WHERE id = ?").bind(number)).await.map(|_| ())
     }
 }
 

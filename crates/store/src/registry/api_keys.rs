@@ -66,7 +66,7 @@ impl Registry {
     /// Removes one of a user's keys; false: it has no such key.
     pub async fn api_key_delete(&self, pass: &CanWrite<UserId>, id: ApiKeyId) -> Result<bool> {
         let delete = Sql::new("DELETE FROM api_keys WHERE id = ? AND user_id = ?").bind(id).bind(*pass.target());
-        Ok(run(&self.db.write, delete).await? > 0)
+        Ok(self.db.write.run(delete).await? > 0)
     }
 
     /// Notes when keys were last used. It never moves backwards.
@@ -77,7 +77,7 @@ impl Registry {
         let update = Sql::new("UPDATE api_keys SET last_used_at = t.moment FROM ")
             .moments(self.db.dialect, latest(touched).map(|(id, at)| (id.to_string().into(), at)))
             .text(" AS t WHERE api_keys.id = t.item AND coalesce(api_keys.last_used_at, 0) < t.moment");
-        run(&self.db.write, update).await.map(|_| ())
+        self.db.write.run(update).await.map(|_| ())
     }
 }
 

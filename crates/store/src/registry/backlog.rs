@@ -3,7 +3,7 @@
 use isobar_model::time::Timestamp;
 
 use super::deliveries::{NewDelivery, put};
-use super::sql::{Sql, one, run};
+use super::sql::{Sql, one};
 use super::{Registry, db};
 use crate::error::Result;
 
@@ -35,6 +35,6 @@ impl Registry {
             return Ok(());
         }
         let update = Sql::new("UPDATE deliveries SET due_at = ? WHERE id").bind(due_at).among(self.db.dialect, ids);
-        run(&self.db.write, update).await.map(|_| ())
+        self.db.write.run(update).await.map(|_| ())
     }
 }

@@ -104,8 +104,8 @@ impl Registry {
     /// The key that jwts are signed with: `fresh` the first time, and the same ever after.
     pub async fn signing_key(&self, fresh: [u8; 32]) -> Result<[u8; 32]> {
         let insert = Sql::new("INSERT INTO secrets (name, secret) VALUES ('jwt', ?) ON CONFLICT DO NOTHING");
-        run(&self.db.write, insert.bind(fresh.to_vec())).await?;
-        let row = one(&self.db.write, Sql::new("SELECT secret FROM secrets WHERE name = 'jwt'")).await?;
+        self.db.write.run(insert.bind(fresh.to_vec())).await?;
+        let row = one(&self.db.read, Sql::new("SELECT secret FROM secrets WHERE name = 'jwt'")).await?;
         let row = row.ok_or_else(|| StoreError::Damaged("the signing key is gone".to_owned()))?;
         thirty_two("secret", row.bytes("secret")?)
     }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use sea_orm::sqlx::sqlite::{SqliteJournalMode, SqliteSynchronous};
 use sea_orm::sqlx::{Connection as _, PgConnection};
 use sea_orm::{
-    AccessMode, ConnectOptions, Database, DatabaseConnection, DatabaseTransaction, IsolationLevel,
-    SqliteTransactionMode, TransactionOptions, TransactionTrait,
+    AccessMode, ConnectOptions, Database, DatabaseConnection, IsolationLevel, TransactionOptions, TransactionTrait,
 };
 
 use super::sql::{Dialect, failure};
+use super::writing::{self, Transaction, Writer};
 use crate::error::{Result, StoreError};
 
 /// Connections that read SQLite at the same time. Each has a thread of its own.
@@ -29,8 +29,8 @@ const SQLITE_CACHE: &str = "-16384";
 pub(super) struct Db {
     /// For what only reads.
     pub(super) read: DatabaseConnection,
-    /// For what writes. In SQLite it is a single connection, so writers queue here and never meet a locked database.
-    pub(super) write: DatabaseConnection,
+    /// For what writes.
+    pub(super) write: Writer,
     pub(super) dialect: Dialect,
 }
 
@@ -62,7 +62,7 @@ impl Db {
         // The writer first: it makes the file and turns the write-ahead log on.
         let write = connect(sqlite(path, 1)).await?;
         let read = connect(sqlite(path, SQLITE_READERS_MAX)).await?;
-        Ok(Self { read, write, dialect: Dialect::Sqlite })
+        Ok(Self { read, write: Writer::new(write), dialect: Dialect::Sqlite })
     }
 
     async fn open_postgres(address: &str) -> Result<Self> {
@@ -73,20 +73,16 @@ impl Db {
             Err(StoreError::Busy) => return Err(no_postgres(address).await),
             pool => pool?,
         };
-        Ok(Self { read: pool.clone(), write: pool, dialect: Dialect::Postgres })
+        Ok(Self { read: pool.clone(), write: Writer::new(pool), dialect: Dialect::Postgres })
     }
 
-    /// A transaction that writes. In SQLite it is the only one; in PostgreSQL rows are held one by one.
-    pub(super) async fn begin(&self) -> Result<DatabaseTransaction> {
-        let options = TransactionOptions {
-            sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
-            ..TransactionOptions::default()
-        };
-        self.write.begin_with_options(options).await.map_err(failure)
+    /// A transaction that writes.
+    pub(super) async fn begin(&self) -> Result<Transaction> {
+        self.write.begin().await
     }
 
     /// A transaction that reads: every question of it is answered as of the same moment.
-    pub(super) async fn snapshot(&self) -> Result<DatabaseTransaction> {
+    pub(super) async fn snapshot(&self) -> Result<Transaction> {
         let options = match self.dialect {
             Dialect::Sqlite => TransactionOptions::default(),
             Dialect::Postgres => TransactionOptions {
@@ -95,19 +91,19 @@ impl Db {
                 ..TransactionOptions::default()
             },
         };
-        self.read.begin_with_options(options).await.map_err(failure)
+        self.read.begin_with_options(options).await.map(Transaction::reading).map_err(failure)
     }
 
     pub(super) async fn close(&self) -> Result<()> {
         // Readers first: the last connection of SQLite folds the write-ahead log into the file.
         self.read.close_by_ref().await.map_err(failure)?;
-        self.write.close_by_ref().await.map_err(failure)
+        self.write.close().await
     }
 }
 
 /// Makes a transaction's changes durable.
-pub(super) async fn commit(tx: DatabaseTransaction) -> Result<()> {
-    tx.commit().await.map_err(failure)
+pub(super) async fn commit(tx: Transaction) -> Result<()> {
+    tx.commit().await
 }
 
 async fn connect(options: ConnectOptions) -> Result<DatabaseConnection> {
@@ -126,6 +122,7 @@ async fn no_postgres(address: &str) -> StoreError {
 fn quiet(address: &str) -> ConnectOptions {
     let mut options = ConnectOptions::new(address);
     options.sqlx_logging(false).record_stmt_in_spans(false).acquire_timeout(ACQUIRE_WAIT);
+    writing::guard(&mut options);
     options
 }
 

@@ -82,7 +82,7 @@ impl Registry {
 
     /// Forgets a delivery: it was made, or never will be.
     pub async fn delivery_done(&self, id: &str) -> Result<()> {
-        run(&self.db.write, Sql::new("DELETE FROM deliveries WHERE id = ?").bind(id)).await.map(|_| ())
+        self.db.write.run(Sql::new("DELETE FROM deliveries WHERE id = ?").bind(id)).await.map(|_| ())
     }
 
     /// Notes that a delivery has failed so often, and when it is due again.
@@ -91,7 +91,7 @@ impl Registry {
             .bind(u64::from(attempts))
             .bind(due_at)
             .bind(id);
-        run(&self.db.write, update).await.map(|_| ())
+        self.db.write.run(update).await.map(|_| ())
     }
 }
 

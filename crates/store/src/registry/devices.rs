@@ -56,29 +56,6 @@ pub struct NewDevice {
     pub token: Digest,
 }
 
-/// The new values of a device, all of them.
-#[derive(Clone, Debug)]
-pub struct DeviceChange {
-    /// 1 to 80 characters.
-    pub name: String,
-    /// The project whose design runs on its events.
-    pub project: ProjectId,
-    /// The organization that owns it.
-    pub organization: OrganizationId,
-    /// Version of the project.
-    pub version: Option<String>,
-    /// Main protocol.
-    pub protocol: Option<String>,
-    /// All protocols.
-    pub protocols: Vec<String>,
-    /// Metadata: an object.
-    pub meta: RawJson,
-    /// Up to 200 characters.
-    pub description: Option<String>,
-    /// Where it stands, by post.
-    pub street_address: Option<StreetAddress>,
-}
-
 /// What a design found out about a device. What is left out stays as it is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceReport {
@@ -151,55 +128,6 @@ impl Registry {
         read(&self.db.read, &ids).await
     }
 
-    /// Changes a device; another organization takes it in only where it has room.
-    pub async fn device_update(
-        &self,
-        pass: &CanWrite<DeviceRef>,
-        change: &DeviceChange,
-        now: Timestamp,
-    ) -> Result<Device> {
-        let id = pass.target().id;
-        let tx = self.db.begin().await?;
-        let before = hold_device(&tx, id).await?;
-        if before.project != change.project {
-            hold_project(&tx, change.project).await?;
-            alarms::end(&tx, before.key).await?;
-            alarms::begin(&tx, before.key, change.project, now).await?;
-        }
-        if before.organization != change.organization {
-            move_device(&tx, &before, change.organization).await?;
-        }
-        let place = before.location.or_else(|| Location::in_meta(&change.meta));
-        let update = Sql::new(
-            "UPDATE devices SET name = ?, project_id = ?, organization_id = ?, version = ?, protocol = ?, \
-             protocols = ?, meta = ?, description = ?, street_address = ?, place_latitude = ?, place_longitude = ?, \
-             updated_at = ? WHERE id = ?",
-        )
-        .bind(change.name.as_str())
-        .bind(change.project)
-        .bind(change.organization)
-        .bind(change.version.clone())
-        .bind(change.protocol.clone())
-        .bind(written(&change.protocols)?)
-        .bind(change.meta.clone())
-        .bind(change.description.clone())
-        .bind(change.street_address.as_ref().map(written).transpose()?)
-        .bind(place.map(|place| place.latitude))
-        .bind(place.map(|place| place.longitude))
-        .bind(now)
-        .bind(id);
-        run(&tx, update).await?;
-        if change.meta != before.meta {
-            labels::replace(&tx, before.key, &change.meta).await?;
-        }
-        let search = search_of(id, &change.name, change.description.as_deref(), &change.meta);
-        let update = Sql::new("UPDATE device_search SET organization_id = ?, search = ? WHERE key = ?");
-        run(&tx, update.bind(change.organization).bind(search).bind(before.key)).await?;
-        let changed = read(&tx, &[id]).await?.pop().ok_or(StoreError::Gone("device"))?;
-        db::commit(tx).await?;
-        Ok(changed)
-    }
-
     /// Removes a device with its settings. Its number is never given out again.
     pub async fn device_delete(&self, pass: &CanWrite<DeviceRef>) -> Result<()> {
         let tx = self.db.begin().await?;
@@ -213,7 +141,7 @@ impl Registry {
     /// Gives a device a new token; the old one ends.
     pub async fn device_token_set(&self, pass: &CanWrite<DeviceRef>, token: &Digest) -> Result<()> {
         let update = Sql::new("UPDATE devices SET token = ? WHERE id = ?").bind(*token).bind(pass.target().id);
-        match run(&self.db.write, update).await? {
+        match self.db.write.run(update).await? {
             0 => Err(StoreError::Gone("device")),
             _ => Ok(()),
         }
@@ -229,7 +157,7 @@ impl Registry {
             .text(
                 " AS t WHERE device_activity.key = CAST(t.item AS BIGINT) AND device_activity.last_active < t.moment",
             );
-        run(&self.db.write, update).await.map(|_| ())
+        self.db.write.run(update).await.map(|_| ())
     }
 
     /// Keeps what a design found out. The same report again changes nothing.
@@ -377,32 +305,21 @@ async fn follow_meta(tx: &impl ConnectionTrait, device: &Device, meta: &RawJson)
     labels::replace(tx, device.key, meta).await
 }
 
-/// Counts a device in another organization; its own row is the caller's to change.
-async fn move_device(tx: &impl ConnectionTrait, device: &Device, to: OrganizationId) -> Result<()> {
-    let lineage = hold_organization(tx, to, Dialect::of(tx).hold_in_place()).await?;
-    room_for_a_device(tx, &lineage, device.lineage.ids(), &[device.organization, to]).await?;
-    count_devices(tx, device.organization, -1).await?;
-    count_devices(tx, to, 1).await?;
-    usage::hand_over(tx, device.key, device.organization, Some(to)).await?;
-    let update = Sql::new("UPDATE device_activity SET organization_id = ? WHERE key = ?").bind(to).bind(device.key);
-    run(tx, update).await.map(|_| ())
-}
-
 /// A device that must be there, held until the transaction ends.
-async fn hold_device(tx: &impl ConnectionTrait, id: DeviceId) -> Result<Device> {
+pub(super) async fn hold_device(tx: &impl ConnectionTrait, id: DeviceId) -> Result<Device> {
     let hold = Sql::new("SELECT key FROM devices WHERE id = ?").bind(id).text(Dialect::of(tx).hold_for_change());
     one(tx, hold).await?.ok_or(StoreError::Gone("device"))?;
     read(tx, &[id]).await?.pop().ok_or(StoreError::Gone("device"))
 }
 
 /// Keeps a project that must be there from being removed.
-async fn hold_project(tx: &impl ConnectionTrait, id: ProjectId) -> Result<()> {
+pub(super) async fn hold_project(tx: &impl ConnectionTrait, id: ProjectId) -> Result<()> {
     let query = Sql::new("SELECT id FROM projects WHERE id = ?").bind(id).text(Dialect::of(tx).hold_in_place());
     one(tx, query).await?.map(|_| ()).ok_or(StoreError::Gone("project"))
 }
 
 /// What a device is searched by: name, description, id and the values of its metadata, however deep.
-fn search_of(id: DeviceId, name: &str, description: Option<&str>, meta: &RawJson) -> String {
+pub(super) fn search_of(id: DeviceId, name: &str, description: Option<&str>, meta: &RawJson) -> String {
     fn leaves<'t>(tree: &'t Json<'_>, found: &mut Vec<&'t str>) {
         match tree {
             Json::Text(text) => found.push(text),
@@ -435,11 +352,11 @@ pub(super) fn labelled(meta: &RawJson, labels: &[(String, RawJson)]) -> RawJson 
     RawJson::from(&Json::Object(members))
 }
 
-fn written(value: &impl Serialize) -> Result<String> {
+pub(super) fn written(value: &impl Serialize) -> Result<String> {
     serde_json::to_string(value).map_err(StoreError::unavailable)
 }
 
-fn read_json<T: DeserializeOwned>(column: &str, text: &str) -> Result<T> {
+pub(super) fn read_json<T: DeserializeOwned>(column: &str, text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(|error| StoreError::Damaged(format!("column {column}: {error}")))
 }
 

@@ -6,7 +6,7 @@ use isobar_model::secret::Digest;
 use isobar_model::time::Timestamp;
 
 use super::Registry;
-use super::sql::{Sql, one, run};
+use super::sql::{Sql, one};
 use crate::error::{Result, StoreError};
 
 /// What can have an image.
@@ -88,7 +88,7 @@ impl Registry {
             .bind(Digest::of(&image.png))
             .bind(image.png)
             .bind(now);
-        match run(&self.db.write, upsert).await {
+        match self.db.write.run(upsert).await {
             Err(StoreError::Gone(_)) => Err(StoreError::Gone(T::NOUN)),
             written => written.map(|_| ()),
         }
@@ -119,7 +119,7 @@ impl Registry {
     /// Removes an image. False: there was none.
     pub async fn image_delete<T: Pictured>(&self, pass: &CanWrite<T>) -> Result<bool> {
         let delete = Sql::new(format!("DELETE FROM images WHERE {} = ?", T::COLUMN)).bind(pass.target().id_text());
-        Ok(run(&self.db.write, delete).await? > 0)
+        Ok(self.db.write.run(delete).await? > 0)
     }
 }
 

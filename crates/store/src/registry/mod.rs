@@ -10,12 +10,14 @@ mod backlog;
 mod credentials;
 mod db;
 mod deliveries;
+mod device_change;
 mod devices;
 mod devices_list;
 mod devices_placed;
 mod images;
 mod labels;
 mod lists;
+mod locks;
 mod migrations;
 mod nonces;
 mod notices;
@@ -24,22 +26,28 @@ mod organization_change;
 mod organizations;
 mod projects;
 mod provisioning;
+mod rows;
 mod sessions;
 mod settings;
 mod sign_ins;
 mod specifications;
 mod sql;
 mod stretch;
+#[cfg(test)]
+#[path = "../../tests/support/mod.rs"]
+mod support;
 mod upkeep;
 mod usage;
 mod users;
+mod writing;
 
 use db::Db;
 
 pub use alarms::{DueAlarm, ProjectAlarm};
 pub use credentials::{Account, LoginRecord};
 pub use deliveries::{Delivery, NewDelivery};
-pub use devices::{DeviceChange, DeviceReport, NewDevice};
+pub use device_change::DeviceChange;
+pub use devices::{DeviceReport, NewDevice};
 pub use images::{NewImage, Pictured, Png};
 pub use labels::NewLabels;
 pub use nonces::Purpose;
@@ -78,8 +86,9 @@ impl Registry {
         self.db.close().await
     }
 
-    /// Whether the database answers.
+    /// Whether the database answers, and keeps what is written.
     pub async fn healthy(&self) -> Result<()> {
-        sql::one(&self.db.read, sql::Sql::new("SELECT 1 AS answer")).await.map(|_| ())
+        sql::one(&self.db.read, sql::Sql::new("SELECT 1 AS answer")).await?;
+        self.db.write.healthy().await
     }
 }

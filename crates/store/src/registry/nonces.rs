@@ -22,7 +22,10 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    const fn name(self) -> &'static str {
+    /// Every purpose.
+    pub(super) const ALL: [Purpose; 2] = [Purpose::Verify, Purpose::Reset];
+
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Purpose::Verify => "verify",
             Purpose::Reset => "reset",
@@ -61,7 +64,7 @@ impl Registry {
         .bind(*pass.target())
         .bind(purpose.name())
         .bind(expires_at);
-        match run(&self.db.write, insert).await {
+        match self.db.write.run(insert).await {
             Err(StoreError::Gone(_)) => Err(StoreError::Gone("user")),
             other => other.map(|_| ()),
         }

@@ -10,12 +10,10 @@ use isobar_model::notification::{Audience, Notice, NotificationKind};
 use isobar_model::time::Timestamp;
 
 use super::deliveries::{self, NewDelivery};
+use super::locks::Lock;
 use super::sql::{Dialect, Row, Sql, all, one, run};
 use super::{Registry, db};
 use crate::error::{Result, StoreError};
-
-/// Makes notices for everybody get their numbers in the order of their commits: a number that only Isobar locks.
-const POSTGRES_LOCK: i64 = 0x0069_736f_6261_7202;
 
 const SELECT: &str = "SELECT number, id, kind, message, device_id, everybody, user_id, organization_id, minimum_role, \
     spread_to, created_at FROM notifications WHERE spread_to IS NOT NULL";
@@ -65,8 +63,8 @@ impl Registry {
         };
         let everybody = notice.to == Audience::Everybody;
         let tx = self.db.begin().await?;
-        if everybody && self.db.dialect == Dialect::Postgres {
-            one(&tx, Sql::new("SELECT pg_advisory_xact_lock(?)").bind(POSTGRES_LOCK)).await?;
+        if everybody {
+            Lock::NoticeNumbers.hold(&tx).await?;
         }
         let insert = Sql::new(
             "INSERT INTO notifications (id, kind, message, device_id, everybody, user_id, organization_id, \
@@ -151,7 +149,7 @@ impl Registry {
             "DELETE FROM notifications WHERE number IN \
              (SELECT number FROM notifications WHERE created_at < ? ORDER BY created_at, number LIMIT ?)",
         );
-        run(&self.db.write, delete.bind(before).bind(i64::from(most))).await
+        self.db.write.run(delete.bind(before).bind(i64::from(most))).await
     }
 
     /// The users who have more than so many notices of their own.
@@ -172,7 +170,7 @@ impl Registry {
             .bind(user)
             .bind(i64::from(most))
             .bind(kept);
-        run(&self.db.write, delete).await
+        self.db.write.run(delete).await
     }
 }
 

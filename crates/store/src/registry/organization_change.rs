@@ -33,14 +33,15 @@ pub struct OrganizationChange {
 
 impl Registry {
     /// Changes an organization. With `to` it moves beneath that organization (none in it: to the top), and all that hangs
-    /// on it moves along; unless that would make a circle or too deep a tree, or its devices find no room there.
+    /// on it moves along; unless that would make a circle or too deep a tree, or its devices find no room there. The second
+    /// of the answer: whether its name is another than before.
     pub async fn organization_update(
         &self,
         pass: &CanWrite<OrganizationId>,
         change: &OrganizationChange,
         to: Option<&CanWrite<Option<OrganizationId>>>,
         now: Timestamp,
-    ) -> Result<Organization> {
+    ) -> Result<(Organization, bool)> {
         let id = *pass.target();
         let tx = self.db.begin().await?;
         if let Some(to) = to {
@@ -65,7 +66,8 @@ impl Registry {
         run(&tx, update).await?;
         let changed = read(&tx, &[id]).await?.pop().ok_or(StoreError::Gone("organization"))?;
         db::commit(tx).await?;
-        Ok(changed)
+        let is_renamed = changed.name != old.name;
+        Ok((changed, is_renamed))
     }
 
     /// Removes an organization that nothing hangs on.

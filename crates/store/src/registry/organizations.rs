@@ -10,6 +10,7 @@ use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 
 use super::lists::{Listing, Walk, end_of, in_order, names_of, read_by_id, searched};
+use super::locks::Lock;
 use super::sql::{Dialect, Row, Sql, all, one, run};
 use super::{Registry, db};
 use crate::error::{Result, StoreError};
@@ -45,9 +46,6 @@ const SELECT: &str = "SELECT o.id, o.name, o.description, o.lineage, o.device_co
 pub(super) const DEVICE_LIMIT_REACHED: &str = "the device limit of the organization is reached";
 /// Why an organization can hang no lower.
 pub(super) const TOO_DEEP: &str = "the organization tree may not be deeper than 32 levels";
-
-/// Whoever changes the shape of the tree in PostgreSQL holds this lock: a number that only Isobar locks.
-const TREE_LOCK: i64 = 0x0069_736f_6261_7202;
 
 /// An organization to be made.
 #[derive(Clone, Debug)]
@@ -145,11 +143,7 @@ pub(super) async fn insert(
 
 /// Keeps the tree in its shape until the transaction ends: a branch that moves takes all that hangs on it along.
 pub(super) async fn hold_tree(tx: &impl ConnectionTrait) -> Result<()> {
-    // SQLite has one writer: it holds everything.
-    if Dialect::of(tx) == Dialect::Postgres {
-        one(tx, Sql::new("SELECT pg_advisory_xact_lock(?)").bind(TREE_LOCK)).await?;
-    }
-    Ok(())
+    Lock::Tree.hold(tx).await
 }
 
 pub(super) fn search_of(name: &str, description: Option<&str>) -> String {

@@ -22,7 +22,7 @@ impl Registry {
                 .bind(session.refresh)
                 .bind(session.created_at)
                 .bind(session.expires_at);
-        match run(&self.db.write, insert).await {
+        match self.db.write.run(insert).await {
             Err(StoreError::Gone(_)) => Err(StoreError::Gone("user")),
             other => other.map(|_| ()),
         }
@@ -42,18 +42,18 @@ impl Registry {
 
     /// Ends a session's refresh token; its jwts live on until they expire or are revoked.
     pub async fn session_refresh_end(&self, id: SessionId) -> Result<()> {
-        run(&self.db.write, Sql::new("UPDATE sessions SET refresh = NULL WHERE id = ?").bind(id)).await.map(|_| ())
+        self.db.write.run(Sql::new("UPDATE sessions SET refresh = NULL WHERE id = ?").bind(id)).await.map(|_| ())
     }
 
     /// Ends a user's sessions, all but one.
     pub async fn sessions_end(&self, user: UserId, except: Option<SessionId>) -> Result<()> {
-        end(&self.db.write, user, except).await
+        self.db.write.run(ending(user, except)).await.map(|_| ())
     }
 
     /// Remembers that a jwt was revoked, until it would have expired.
     pub async fn jwt_revoke(&self, jti: &str, expires_at: Timestamp) -> Result<()> {
         let insert = Sql::new("INSERT INTO revoked_jwts (jti, expires_at) VALUES (?, ?) ON CONFLICT DO NOTHING");
-        run(&self.db.write, insert.bind(jti).bind(expires_at)).await.map(|_| ())
+        self.db.write.run(insert.bind(jti).bind(expires_at)).await.map(|_| ())
     }
 
     /// The revoked jwts that have not expired.
@@ -65,7 +65,7 @@ impl Registry {
     /// Forgets sessions, revocations and nonces whose time is over.
     pub async fn sessions_sweep(&self, now: Timestamp) -> Result<()> {
         for table in ["sessions", "revoked_jwts", "nonces"] {
-            run(&self.db.write, Sql::new(format!("DELETE FROM {table} WHERE expires_at <= ?")).bind(now)).await?;
+            self.db.write.run(Sql::new(format!("DELETE FROM {table} WHERE expires_at <= ?")).bind(now)).await?;
         }
         Ok(())
     }
@@ -73,11 +73,15 @@ impl Registry {
 
 /// Ends a user's sessions, all but one.
 pub(super) async fn end(connection: &impl ConnectionTrait, user: UserId, except: Option<SessionId>) -> Result<()> {
-    let mut delete = Sql::new("DELETE FROM sessions WHERE user_id = ?").bind(user);
-    if let Some(kept) = except {
-        delete = delete.text(" AND id <> ?").bind(kept);
+    run(connection, ending(user, except)).await.map(|_| ())
+}
+
+fn ending(user: UserId, except: Option<SessionId>) -> Sql {
+    let delete = Sql::new("DELETE FROM sessions WHERE user_id = ?").bind(user);
+    match except {
+        Some(kept) => delete.text(" AND id <> ?").bind(kept),
+        None => delete,
     }
-    run(connection, delete).await.map(|_| ())
 }
 
 fn session(row: &Row) -> Result<Session> {

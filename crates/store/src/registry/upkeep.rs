@@ -5,7 +5,7 @@ use std::path::Path;
 use isobar_model::ids::DeviceKey;
 
 use super::sql::{Dialect, Sql, all, one, run};
-use super::{Registry, db, migrations};
+use super::{Registry, db, migrations, rows};
 use crate::error::{Result, StoreError};
 
 /// What SQLite tells of a damaged file, at most.
@@ -69,37 +69,48 @@ impl Registry {
         Ok(true)
     }
 
-    /// What is wrong with the registry; nothing, if it is sound. PostgreSQL looks after its own pages: there it is only
-    /// what the rows say of each other.
+    /// What is wrong with the registry; nothing, if it is sound: rows that the server could not read, and what rows say of
+    /// each other. PostgreSQL looks after its own pages; those of SQLite are looked at too.
     pub async fn check(&self) -> Result<Vec<String>> {
         let mut faults = Vec::new();
-        let snapshot = self.db.snapshot().await?;
         if self.db.dialect == Dialect::Sqlite {
-            let told = all(&snapshot, Sql::new(format!("PRAGMA integrity_check({FAULTS_TOLD_MAX})"))).await?;
-            for row in told {
-                let fault = row.text("integrity_check")?;
-                if fault != "ok" {
-                    faults.push(fault);
+            // Damage may end the look at itself; the rest is looked at all the same.
+            for looked in [self.pages_check().await, self.references_check().await] {
+                match looked {
+                    Ok(found) => faults.extend(found),
+                    Err(error) => faults.push(rows::cause(&error)),
                 }
             }
-            let dangling = "SELECT \"table\" AS rows_of, parent, count(*) AS found FROM pragma_foreign_key_check() \
-                            GROUP BY \"table\", parent";
-            for row in all(&snapshot, Sql::new(dangling)).await? {
-                let (rows, parent) = (row.text("rows_of")?, row.text("parent")?);
-                faults.push(format!(
-                    "{} rows of {rows} refer to rows of {parent} that are not there",
-                    row.count("found")?
-                ));
-            }
         }
+        faults.extend(rows::unreadable(&self.db.read).await);
         for (fault, question) in KEPT_FIGURES {
-            let row = one(&snapshot, Sql::new(*question)).await?;
-            match row.map_or(Ok(0), |row| row.count("found"))? {
-                0 => {}
-                found => faults.push(format!("{found} {fault}")),
+            match one(&self.db.read, Sql::new(*question))
+                .await
+                .and_then(|row| row.map_or(Ok(0), |row| row.count("found")))
+            {
+                Ok(0) => {}
+                Ok(found) => faults.push(format!("{found} {fault}")),
+                Err(error) => faults.push(format!("whether {fault}, cannot be read: {}", rows::cause(&error))),
             }
         }
-        db::commit(snapshot).await?;
+        Ok(faults)
+    }
+
+    async fn pages_check(&self) -> Result<Vec<String>> {
+        let told = all(&self.db.read, Sql::new(format!("PRAGMA integrity_check({FAULTS_TOLD_MAX})"))).await?;
+        let told = told.iter().map(|row| row.text("integrity_check")).collect::<Result<Vec<_>>>()?;
+        Ok(told.into_iter().filter(|fault| fault != "ok").collect())
+    }
+
+    async fn references_check(&self) -> Result<Vec<String>> {
+        let dangling = "SELECT \"table\" AS rows_of, parent, count(*) AS found FROM pragma_foreign_key_check() \
+                        GROUP BY \"table\", parent";
+        let mut faults = Vec::new();
+        for row in all(&self.db.read, Sql::new(dangling)).await? {
+            let (rows, parent) = (row.text("rows_of")?, row.text("parent")?);
+            let found = row.count("found")?;
+            faults.push(format!("{found} rows of {rows} refer to rows of {parent} that are not there"));
+        }
         Ok(faults)
     }
 

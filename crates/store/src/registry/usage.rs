@@ -120,13 +120,13 @@ impl Registry {
 
     /// Notes that all figures are right and that nothing is stored any more.
     pub async fn usage_counted(&self) -> Result<()> {
-        run(&self.db.write, Sql::new("INSERT INTO usage_counted (counted) VALUES (1) ON CONFLICT DO NOTHING")).await?;
+        self.db.write.run(Sql::new("INSERT INTO usage_counted (counted) VALUES (1) ON CONFLICT DO NOTHING")).await?;
         Ok(())
     }
 
     /// Whether all figures are right; from here on they need not be.
     pub async fn usage_begin(&self) -> Result<bool> {
-        Ok(run(&self.db.write, Sql::new("DELETE FROM usage_counted")).await? > 0)
+        Ok(self.db.write.run(Sql::new("DELETE FROM usage_counted")).await? > 0)
     }
 
     /// All organizations that have a limit.
@@ -164,7 +164,7 @@ impl Registry {
         .bind(alert.fill.number())
         .bind(alert.since)
         .bind(alert.told);
-        match run(&self.db.write, upsert).await {
+        match self.db.write.run(upsert).await {
             // It went in the meantime: there is nobody to be told anything.
             Ok(_) | Err(StoreError::Gone(_)) => Ok(()),
             Err(error) => Err(error),

@@ -13,8 +13,9 @@ use sea_orm::ConnectionTrait;
 
 use super::deliveries::{self, NewDelivery};
 use super::lists::{Listing, Walk, folded, in_order, read_by_id, searched};
+use super::locks::Lock;
 use super::organizations::{self, NewOrganization, hold_organization};
-use super::sql::{Dialect, Row, Sql, all, one, run};
+use super::sql::{Dialect, Row, Sql, one, run};
 use super::{Registry, credentials, db, sessions};
 use crate::error::{Result, StoreError};
 
@@ -184,16 +185,27 @@ impl Registry {
         Ok(Page::new(in_order(&ids, users, |user| user.id), total, request.page))
     }
 
-    /// Changes a user.
-    pub async fn user_update(&self, pass: &CanWrite<UserId>, change: &UserChange, now: Timestamp) -> Result<User> {
+    /// Changes a user, held as it is, to what is decided then; a refusal leaves it as it is.
+    pub async fn user_update<Refusal: Send>(
+        &self,
+        pass: &CanWrite<UserId>,
+        decide: impl FnOnce(User) -> std::result::Result<UserChange, Refusal> + Send,
+        now: Timestamp,
+    ) -> Result<std::result::Result<User, Refusal>> {
+        let id = *pass.target();
         let tx = self.db.begin().await?;
+        hold_user(&tx, id).await?;
+        let present = read(&tx, &[id]).await?.pop().ok_or(StoreError::Gone("user"))?;
+        let administers = present.role == Role::SystemAdmin && !present.disabled;
+        let (username, email) = (present.username.clone(), present.email.clone());
+        let change = match decide(present) {
+            Ok(change) => change,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
         hold_organization(&tx, change.organization, self.db.dialect.hold_in_place()).await?;
-        if change.role != Role::SystemAdmin || change.disabled {
-            another_administers(&tx, *pass.target()).await?;
+        if administers && (change.role != Role::SystemAdmin || change.disabled) {
+            another_administers(&tx, id).await?;
         }
-        let names = Sql::new("SELECT username, email FROM users WHERE id = ?").bind(*pass.target());
-        let names = one(&tx, names.text(self.db.dialect.hold_for_change())).await?.ok_or(StoreError::Gone("user"))?;
-        let (username, email) = (names.text("username")?, names.text("email")?);
         let update = Sql::new(
             "UPDATE users SET role = ?, organization_id = ?, tos_hash = ?, first_name = ?, last_name = ?, \
              company = ?, job_title = ?, language = ?, preferences = ?, disabled = ?, reason = coalesce(?, reason), \
@@ -201,32 +213,32 @@ impl Registry {
         )
         .bind(change.role as i64)
         .bind(change.organization)
-        .bind(change.tos_hash.clone())
+        .bind(change.tos_hash)
         .bind(change.first_name.as_str())
         .bind(change.last_name.as_str())
         .bind(change.company.as_str())
-        .bind(change.job_title.clone())
-        .bind(change.language.clone())
-        .bind(change.preferences.clone())
+        .bind(change.job_title)
+        .bind(change.language)
+        .bind(change.preferences)
         .bind(change.disabled)
-        .bind(change.reason.clone())
+        .bind(change.reason)
         .bind(searched([&*username, &email, &change.first_name, &change.last_name, &change.company]))
         .bind(now)
-        .bind(*pass.target());
+        .bind(id);
         run(&tx, update).await?;
         if let Some(password) = &change.password {
-            credentials::set_password(&tx, *pass.target(), &password.hash, now).await?;
-            sessions::end(&tx, *pass.target(), password.keeps).await?;
+            credentials::set_password(&tx, id, &password.hash, now).await?;
+            sessions::end(&tx, id, password.keeps).await?;
         }
-        let changed = read(&tx, &[*pass.target()]).await?.pop().ok_or(StoreError::Gone("user"))?;
+        let changed = read(&tx, &[id]).await?.pop().ok_or(StoreError::Gone("user"))?;
         db::commit(tx).await?;
-        Ok(changed)
+        Ok(Ok(changed))
     }
 
     /// Notes that a user's e-mail address was verified.
     pub async fn user_verify(&self, pass: &CanWrite<UserId>, now: Timestamp) -> Result<()> {
         let update = Sql::new("UPDATE users SET verified = 1, updated_at = ? WHERE id = ?").bind(now);
-        match run(&self.db.write, update.bind(*pass.target())).await? {
+        match self.db.write.run(update.bind(*pass.target())).await? {
             0 => Err(StoreError::Gone("user")),
             _ => Ok(()),
         }
@@ -234,11 +246,13 @@ impl Registry {
 
     /// Removes a user with its sessions, API keys and login names.
     pub async fn user_delete(&self, pass: &CanWrite<UserId>) -> Result<()> {
+        let id = *pass.target();
         let tx = self.db.begin().await?;
-        another_administers(&tx, *pass.target()).await?;
-        if run(&tx, Sql::new("DELETE FROM users WHERE id = ?").bind(*pass.target())).await? == 0 {
-            return Err(StoreError::Gone("user"));
+        let row = hold_user(&tx, id).await?;
+        if role(&row)? == Role::SystemAdmin && !row.truth("disabled")? {
+            another_administers(&tx, id).await?;
         }
+        run(&tx, Sql::new("DELETE FROM users WHERE id = ?").bind(id)).await?;
         db::commit(tx).await
     }
 
@@ -250,7 +264,7 @@ impl Registry {
         let update = Sql::new("UPDATE users SET last_active = t.moment FROM ")
             .moments(self.db.dialect, latest(touched).map(|(id, at)| (id.to_string().into(), at)))
             .text(" AS t WHERE users.id = t.item AND coalesce(users.last_active, 0) < t.moment");
-        run(&self.db.write, update).await.map(|_| ())
+        self.db.write.run(update).await.map(|_| ())
     }
 }
 
@@ -264,21 +278,21 @@ pub(super) fn latest<K: Ord + Copy>(touched: &[(K, Timestamp)]) -> impl Iterator
     latest.into_iter()
 }
 
-/// Refuses when the user is the last enabled system administrator: nobody could make another one. Those there are stay held,
-/// in one order, so that of two who go at once the second sees the first gone.
+/// A user that must be there, held until the transaction ends.
+async fn hold_user(tx: &impl ConnectionTrait, id: UserId) -> Result<Row> {
+    let query = Sql::new("SELECT role, disabled FROM users WHERE id = ?").bind(id);
+    one(tx, query.text(Dialect::of(tx).hold_for_change())).await?.ok_or(StoreError::Gone("user"))
+}
+
+/// Refuses when no other user is an enabled system administrator: nobody could make another one. Whoever ends one, held by
+/// then, waits here for whoever ends another, and then sees it gone.
 async fn another_administers(tx: &impl ConnectionTrait, user: UserId) -> Result<()> {
-    let is_one = Sql::new("SELECT id FROM users WHERE id = ? AND role = ? AND disabled = 0");
-    if one(tx, is_one.bind(user).bind(Role::SystemAdmin as i64)).await?.is_none() {
-        return Ok(());
+    Lock::Administrators.hold(tx).await?;
+    let other = Sql::new("SELECT id FROM users WHERE role = ? AND disabled = 0 AND id <> ? LIMIT 1");
+    match one(tx, other.bind(Role::SystemAdmin as i64).bind(user)).await? {
+        Some(_) => Ok(()),
+        None => Err(StoreError::LastAdministrator),
     }
-    let enabled = Sql::new("SELECT id FROM users WHERE role = ? AND disabled = 0 ORDER BY id");
-    let enabled = enabled.bind(Role::SystemAdmin as i64).text(Dialect::of(tx).hold_for_change());
-    for row in all(tx, enabled).await? {
-        if row.id::<UserId>("id")? != user {
-            return Ok(());
-        }
-    }
-    Err(StoreError::LastAdministrator)
 }
 
 async fn insert(

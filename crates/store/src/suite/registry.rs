@@ -23,6 +23,7 @@ mod people;
 mod placed;
 mod places;
 mod projects;
+mod puts;
 mod settings;
 mod tree;
 mod upkeep;
@@ -42,6 +43,7 @@ pub use people::*;
 pub use placed::*;
 pub use places::*;
 pub use projects::*;
+pub use puts::*;
 pub use settings::*;
 pub use tree::*;
 pub use upkeep::*;
@@ -112,6 +114,9 @@ macro_rules! registry_scenes {
             a_project_moves_and_goes
             a_device_is_kept_as_it_was_given
             a_number_is_never_given_twice
+            a_renamed_device_keeps_what_its_design_says_meanwhile
+            changes_of_one_user_at_the_same_time
+            changes_of_one_organization_at_the_same_time
             a_used_registry_is_sound
             a_copy_is_a_registry
             fifty_devices_at_the_same_time

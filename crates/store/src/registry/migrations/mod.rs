@@ -1,22 +1,18 @@
 //! The schema's history: steps of SQL, applied in order, never changed once released.
 
-use sea_orm::{ConnectionTrait, DatabaseTransaction};
+use sea_orm::ConnectionTrait;
 
+use super::locks::Lock;
 use super::sql::{Dialect, Sql, failure, one, run};
 use crate::error::{Result, StoreError};
 
 /// Every step; a step's version is its place in the list, from 1.
-const STEPS: &[&str] = &[include_str!("0001_nouns.sql")];
-
-/// Keeps two processes that start at once from migrating at once: a number that only Isobar locks.
-const POSTGRES_LOCK: i64 = 0x0069_736f_6261_7201;
+const STEPS: &[&str] = &[include_str!("0001_nouns.sql"), include_str!("0002_pulse.sql")];
 
 /// Brings the schema up to date within a transaction that excludes other writers.
-pub(super) async fn migrate(tx: &DatabaseTransaction) -> Result<()> {
+pub(super) async fn migrate(tx: &impl ConnectionTrait) -> Result<()> {
     let dialect = Dialect::of(tx);
-    if dialect == Dialect::Postgres {
-        one(tx, Sql::new("SELECT pg_advisory_xact_lock(?)").bind(POSTGRES_LOCK)).await?;
-    }
+    Lock::Schema.hold(tx).await?;
     run(tx, Sql::new("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)")).await?;
     let found = found(tx).await?;
     for (version, step) in (1..).zip(STEPS).filter(|(version, _)| *version > found) {

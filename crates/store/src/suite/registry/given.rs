@@ -1,9 +1,11 @@
 //! What a scene begins with.
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use isobar_model::access::{self, Action, Actor, Caller, CanList, CanRead, CanWrite, Lineage};
+use isobar_model::check::Patch;
 use isobar_model::device::Device;
 use isobar_model::ids::{DeviceId, DeviceRef, OrganizationId, ProjectId, UserId};
 use isobar_model::json::RawJson;
@@ -16,6 +18,7 @@ use isobar_model::time::Timestamp;
 use isobar_model::user::User;
 use uuid::Uuid;
 
+use crate::error::StoreError;
 use crate::registry::{DeviceChange, NewDevice, NewOrganization, NewProject, NewUserRow, Registry, UserChange};
 
 /// When scenes begin: 2026-01-01T00:00:00Z.
@@ -153,6 +156,21 @@ pub fn unchanged_user(user: &User) -> UserChange {
     }
 }
 
+/// A user as it is now.
+pub async fn user_fetched(r: &Registry, id: UserId) -> User {
+    r.user_fetch(&sees(id)).await.unwrap().unwrap()
+}
+
+/// Changes a user to these values, whatever they are by then.
+pub async fn user_update(
+    r: &Registry,
+    pass: &CanWrite<UserId>,
+    change: &UserChange,
+    now: Timestamp,
+) -> Result<User, StoreError> {
+    r.user_update(pass, |_| Ok::<_, Infallible>(change.clone()), now).await.map(|Ok(changed)| changed)
+}
+
 /// A project.
 pub async fn project(r: &Registry, organization: OrganizationId, name: &str) -> Project {
     let new = NewProject { id: ProjectId(uuid()), name: name.to_owned(), created_by: None };
@@ -181,18 +199,18 @@ pub async fn device(r: &Registry, organization: OrganizationId, project: Project
     r.device_create(&may(organization), new_device(project, name), at(0)).await.unwrap()
 }
 
-/// The values of a device as they are, to be changed.
+/// A body that names what it must, as it is, to be changed.
 pub fn unchanged(device: &Device) -> DeviceChange {
     DeviceChange {
         name: device.name.clone(),
         project: device.project,
-        organization: device.organization,
-        version: device.version.clone(),
-        protocol: device.protocol.clone(),
-        protocols: device.protocols.clone(),
-        meta: device.meta.clone(),
-        description: device.description.clone(),
-        street_address: device.street_address.clone(),
+        organization: None,
+        version: Patch::Keep,
+        protocol: Patch::Keep,
+        protocols: None,
+        meta: None,
+        description: Patch::Keep,
+        street_address: Patch::Keep,
     }
 }
 

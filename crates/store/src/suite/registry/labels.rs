@@ -44,7 +44,7 @@ pub async fn a_device_is_found_by_its_labels(r: &Registry) {
         assert_eq!(labelled(r, label, value).await, is_found.then_some(device.reference()), "{label} {value}");
     }
     let mut change = given::unchanged(&device);
-    change.meta = json(r#"{"a":"2"}"#);
+    change.meta = Some(json(r#"{"a":"2"}"#));
     r.device_update(&may(device.reference()), &change, at(1)).await.unwrap();
     let found = (labelled(r, "a", "1.50").await, labelled(r, "g", "ü").await, labelled(r, "a", "2").await);
     assert_eq!(found, (None, None, Some(device.reference())));

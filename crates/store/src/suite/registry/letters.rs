@@ -144,10 +144,10 @@ pub async fn a_new_password_ends_the_other_sessions(r: &Registry) {
     let nonce = digest();
     r.nonce_put(&may(ana.id), Purpose::Reset, &nonce, at(100)).await.unwrap();
     let mut change = given::unchanged_user(&ana);
-    r.user_update(&may(ana.id), &change, at(1)).await.unwrap();
+    given::user_update(r, &may(ana.id), &change, at(1)).await.unwrap();
     assert!(r.session(sessions[0]).await.unwrap().is_some());
     change.password = Some(NewPassword { hash: "hash".to_owned(), keeps: Some(sessions[1]) });
-    r.user_update(&may(ana.id), &change, at(1)).await.unwrap();
+    given::user_update(r, &may(ana.id), &change, at(1)).await.unwrap();
     assert_eq!(r.login_by_name("ana").await.unwrap().unwrap().password_hash.as_deref(), Some("hash"));
     assert_eq!(r.session(sessions[0]).await.unwrap(), None);
     assert!(r.session(sessions[1]).await.unwrap().is_some());

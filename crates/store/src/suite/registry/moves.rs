@@ -10,7 +10,7 @@ use crate::registry::{OrganizationChange, Registry};
 
 async fn moves(r: &Registry, moved: &Organization, to: Option<OrganizationId>) -> Result<Organization> {
     let change = OrganizationChange { name: moved.name.clone(), ..OrganizationChange::default() };
-    r.organization_update(&may(moved.id), &change, Some(&may(to)), at(3)).await
+    r.organization_update(&may(moved.id), &change, Some(&may(to)), at(3)).await.map(|(moved, _)| moved)
 }
 
 /// What hangs beneath moves along, and what does not stays; devices are counted where they are now.

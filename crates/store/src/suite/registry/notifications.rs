@@ -120,7 +120,7 @@ pub async fn a_notice_reaches_those_whom_it_is_for(r: &Registry) {
     // What was told stays with whom it was told to, wherever it moves.
     let mut change = unchanged(below);
     change.preferences = Some(json(r#"{"notifications":{}}"#));
-    r.user_update(&may(max), &change, at(4)).await.unwrap();
+    given::user_update(r, &may(max), &change, at(4)).await.unwrap();
     assert_eq!(told(r, max).await, ["to managers", "to all"]);
     let waits = notice(Audience::Organization { id: below, minimum_role: Role::BasicUser }, "to below", 5);
     r.notice_create(&may(waits.clone())).await.unwrap();
@@ -160,7 +160,7 @@ pub async fn a_notice_for_everybody_is_for_those_who_are_there(r: &Registry) {
     for number in 0..300 {
         people.push(user(r, home, &format!("user {number}"), Role::BasicUser, 1).await);
     }
-    r.user_update(&may(people[7]), &UserChange { preferences: Some(json("{}")), ..unchanged(home) }, at(1))
+    given::user_update(r, &may(people[7]), &UserChange { preferences: Some(json("{}")), ..unchanged(home) }, at(1))
         .await
         .unwrap();
     let hello = notice(Audience::Everybody, "hello", 1);

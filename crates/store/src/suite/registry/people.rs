@@ -84,9 +84,9 @@ async fn system_administrator(r: &Registry, home: OrganizationId, name: &str) ->
 pub async fn one_system_administrator_stays(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let (ana, bob) = (system_administrator(r, home, "ana").await, system_administrator(r, home, "bob").await);
-    r.user_update(&may(bob.id), &with_role(&bob, Role::SystemAdmin, true), at(1)).await.unwrap();
+    given::user_update(r, &may(bob.id), &with_role(&bob, Role::SystemAdmin, true), at(1)).await.unwrap();
     for (role, disabled) in [(Role::Developer, false), (Role::SystemAdmin, true), (Role::BasicUser, true)] {
-        let refused = r.user_update(&may(ana.id), &with_role(&ana, role, disabled), at(2)).await;
+        let refused = given::user_update(r, &may(ana.id), &with_role(&ana, role, disabled), at(2)).await;
         assert!(matches!(refused, Err(StoreError::LastAdministrator)), "{role:?} {disabled} {refused:?}");
     }
     assert!(matches!(r.user_delete(&may(ana.id)).await, Err(StoreError::LastAdministrator)));
@@ -94,7 +94,7 @@ pub async fn one_system_administrator_stays(r: &Registry) {
     // A disabled one is not missed, and with a second one the first may go.
     r.user_delete(&may(bob.id)).await.unwrap();
     let cleo = system_administrator(r, home, "cleo").await;
-    r.user_update(&may(ana.id), &with_role(&ana, Role::Developer, false), at(3)).await.unwrap();
+    given::user_update(r, &may(ana.id), &with_role(&ana, Role::Developer, false), at(3)).await.unwrap();
     r.user_delete(&may(ana.id)).await.unwrap();
     assert!(matches!(r.user_delete(&may(cleo.id)).await, Err(StoreError::LastAdministrator)));
 }
@@ -110,10 +110,12 @@ pub async fn of_two_system_administrators_who_go_at_once_one_stays(r: &Registry)
             tokio::spawn(async move {
                 let went = match way % 3 {
                     0 => r.user_delete(&may(user.id)).await,
-                    1 => {
-                        r.user_update(&may(user.id), &with_role(&user, Role::Developer, false), at(1)).await.map(|_| ())
-                    }
-                    _ => r.user_update(&may(user.id), &with_role(&user, user.role, true), at(1)).await.map(|_| ()),
+                    1 => given::user_update(&r, &may(user.id), &with_role(&user, Role::Developer, false), at(1))
+                        .await
+                        .map(|_| ()),
+                    _ => given::user_update(&r, &may(user.id), &with_role(&user, user.role, true), at(1))
+                        .await
+                        .map(|_| ()),
                 };
                 (user, went)
             })
@@ -188,7 +190,7 @@ pub async fn a_user_is_changed_and_removed(r: &Registry) {
         reason: Some("asked for".to_owned()),
         password: None,
     };
-    let changed = r.user_update(&may(ana.id), &change, at(4)).await.unwrap();
+    let changed = given::user_update(r, &may(ana.id), &change, at(4)).await.unwrap();
     assert_eq!((&*changed.organization_name, changed.role, changed.disabled), ("Other", Role::Developer, true));
     assert_eq!((changed.preferences.clone(), changed.updated_at), (change.preferences.clone(), at(4)));
     let account = r.account(ana.id).await.unwrap().unwrap();
@@ -203,7 +205,7 @@ pub async fn a_user_is_changed_and_removed(r: &Registry) {
     assert_eq!(r.account(ana.id).await.unwrap(), None);
     assert!(r.login_by_name("ana").await.unwrap().is_none());
     assert!(matches!(r.user_delete(&may(ana.id)).await, Err(StoreError::Gone("user"))));
-    assert!(matches!(r.user_update(&may(ana.id), &change, at(6)).await, Err(StoreError::Gone("user"))));
+    assert!(matches!(given::user_update(r, &may(ana.id), &change, at(6)).await, Err(StoreError::Gone("user"))));
     given::user(r, home.id, "ana").await;
 }
 

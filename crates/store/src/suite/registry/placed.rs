@@ -25,7 +25,7 @@ pub async fn a_device_is_where_its_report_or_its_metadata_says(r: &Registry) {
     let device = given::device(r, home, project, "d").await;
     let pass = may(device.reference());
     assert_eq!(places(r).await, []);
-    let change = |meta: &str| DeviceChange { meta: json(meta), ..given::unchanged(&device) };
+    let change = |meta: &str| DeviceChange { meta: Some(json(meta)), ..given::unchanged(&device) };
     for (meta, expected) in [
         (r#"{"latitude":46.5,"longitude":-7}"#, location(46.5, -7.0)),
         (r#"{"latitude":-90,"longitude":1.8e2,"x":1}"#, location(-90.0, 180.0)),

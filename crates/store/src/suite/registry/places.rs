@@ -25,10 +25,10 @@ pub async fn a_device_moves_where_there_is_room(r: &Registry) {
     given::device(r, right.id, project, "b").await;
     limit(r, &right, 1.0).await;
     let change = DeviceChange {
-        organization: right.id,
+        organization: Some(right.id),
         project: next,
         name: "moved".to_owned(),
-        meta: json(r#"{"x": "y"}"#),
+        meta: Some(json(r#"{"x": "y"}"#)),
         ..given::unchanged(&device)
     };
     let full = r.device_update(&may(device.reference()), &change, at(2)).await;
@@ -39,7 +39,7 @@ pub async fn a_device_moves_where_there_is_room(r: &Registry) {
     let moved = r.device_update(&may(device.reference()), &change, at(2)).await.unwrap();
     assert_eq!((moved.organization, moved.project, &*moved.name), (right.id, next, "moved"));
     assert_eq!((moved.key, moved.lineage.clone(), moved.updated_at), (device.key, right.lineage.clone(), at(2)));
-    assert_eq!(moved.meta, change.meta);
+    assert_eq!(Some(&moved.meta), change.meta.as_ref());
     let counts = [refetched(r, left.id).await.device_count, refetched(r, right.id).await.device_count];
     assert_eq!(counts, [0, 2]);
     for request in [sorted(&["name"]), sorted(&["lastActive"]), search("moved"), search("y")] {
@@ -64,7 +64,7 @@ pub async fn moves_both_ways_at_the_same_time(r: &Registry) {
     for number in 0..16 {
         let (from, to) = if number % 2 == 0 { (left.id, right.id) } else { (right.id, left.id) };
         let device = given::device(r, from, project, "d").await;
-        let change = DeviceChange { organization: to, ..given::unchanged(&device) };
+        let change = DeviceChange { organization: Some(to), ..given::unchanged(&device) };
         let r = r.clone();
         tasks.push(tokio::spawn(async move { r.device_update(&may(device.reference()), &change, at(1)).await }));
     }

@@ -123,7 +123,8 @@ pub async fn an_organization_is_changed_where_it_is(r: &Registry) {
         device_count_limit: Some(7.0),
         data_usage_mb_limit: Some(0.5),
     };
-    let changed = r.organization_update(&may(low.id), &change, None, at(9)).await.unwrap();
+    let (changed, is_renamed) = r.organization_update(&may(low.id), &change, None, at(9)).await.unwrap();
+    assert!(is_renamed);
     assert_eq!(changed.names, ["Top", "Deep"]);
     assert_eq!((changed.device_count_limit, changed.data_usage_mb_limit), (7.0, 0.5));
     assert_eq!((changed.created_at, changed.updated_at), (at(0), at(9)));
@@ -132,8 +133,10 @@ pub async fn an_organization_is_changed_where_it_is(r: &Registry) {
     assert_eq!(found.items, std::slice::from_ref(&changed));
     // What a change leaves out stays.
     let bare = OrganizationChange { name: "Low".to_owned(), ..OrganizationChange::default() };
-    let renamed = r.organization_update(&may(low.id), &bare, None, at(9)).await.unwrap();
+    let (renamed, _) = r.organization_update(&may(low.id), &bare, None, at(9)).await.unwrap();
     assert_eq!(renamed, Organization { name: "Low".to_owned(), names: renamed.names.clone(), ..changed });
+    let (_, is_renamed) = r.organization_update(&may(low.id), &bare, None, at(9)).await.unwrap();
+    assert!(!is_renamed);
     let gone = r.organization_update(&may(OrganizationId(given::uuid())), &change, None, at(9)).await;
     assert!(matches!(gone, Err(StoreError::Gone("organization"))));
 }

@@ -43,7 +43,7 @@ pub async fn a_device_takes_its_figure_along(r: &Registry) {
     let project = given::project(r, left, "p").await.id;
     let device = given::device(r, left, project, "a").await;
     r.usage_write(&[(device.key, 100)]).await.unwrap();
-    let change = DeviceChange { organization: right, ..given::unchanged(&device) };
+    let change = DeviceChange { organization: Some(right), ..given::unchanged(&device) };
     r.device_update(&may(device.reference()), &change, at(1)).await.unwrap();
     assert_eq!(stored(r, &[left, right]).await, [0, 100]);
     r.usage_write(&[(device.key, 101)]).await.unwrap();

@@ -1,0 +1,182 @@
+//! What the registry says it keeps, it keeps: whatever fails, is lost or is given up before.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "these are tests: a broken promise ends them"
+)]
+
+mod support;
+
+use std::time::Duration;
+
+use isobar_model::ids::OrganizationId;
+use isobar_store::error::StoreError;
+use isobar_store::registry::Registry;
+use isobar_store::suite::registry::given::{self, may, sees};
+use sea_orm::{ConnectionTrait, Database, DatabaseConnection, DbBackend};
+use support::OwnDatabase;
+
+/// A connection beside the registry's own: it sees what is committed, and nothing else.
+async fn beside(address: &str) -> DatabaseConnection {
+    Database::connect(address).await.unwrap()
+}
+
+async fn tell(raw: &DatabaseConnection, sqlite: &str, postgres: &str) {
+    let text = if raw.get_database_backend() == DbBackend::Postgres { postgres } else { sqlite };
+    raw.execute_unprepared(text).await.unwrap();
+}
+
+/// From here on the database fails whatever adds an organization called `full` as a full disk does: SQLite ends the whole
+/// transaction by itself. One called `late` fails at the commit.
+async fn fails_some_writes(raw: &DatabaseConnection) {
+    tell(
+        raw,
+        "CREATE TRIGGER full BEFORE INSERT ON organizations WHEN NEW.name = 'full' \
+         BEGIN SELECT RAISE(ROLLBACK, 'database or disk is full'); END; \
+         CREATE TABLE nobody (id INTEGER PRIMARY KEY); \
+         CREATE TABLE late (id INTEGER REFERENCES nobody (id) DEFERRABLE INITIALLY DEFERRED); \
+         CREATE TRIGGER late AFTER INSERT ON organizations WHEN NEW.name = 'late' \
+         BEGIN INSERT INTO late (id) VALUES (1); END",
+        "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN RAISE EXCEPTION 'disk full' USING ERRCODE = '53100'; END $$; \
+         CREATE TRIGGER full_disk BEFORE INSERT ON organizations FOR EACH ROW WHEN (NEW.name = 'full') \
+         EXECUTE FUNCTION full_disk(); \
+         CREATE CONSTRAINT TRIGGER late AFTER INSERT ON organizations DEFERRABLE INITIALLY DEFERRED FOR EACH ROW \
+         WHEN (NEW.name = 'late') EXECUTE FUNCTION full_disk()",
+    )
+    .await;
+}
+
+async fn create(registry: &Registry, name: &str) -> Result<OrganizationId, StoreError> {
+    registry.organization_create(&may(None), given::new_organization(name), given::at(0)).await.map(|made| made.id)
+}
+
+async fn refused(registry: &Registry) {
+    let gone = OrganizationId(given::uuid());
+    let refused = registry.organization_create(&may(Some(gone)), given::new_organization("lost"), given::at(0)).await;
+    assert!(matches!(refused, Err(StoreError::Gone(_))), "{refused:?}");
+}
+
+/// A commit that fails, a statement with which the database ends the whole transaction, a change that is refused: in any
+/// order, they cost nothing that is acknowledged after them.
+async fn a_failed_write_costs_no_later_one(address: &str) {
+    let registry = Registry::open(address).await.unwrap();
+    let reader = Registry::open(address).await.unwrap();
+    let raw = beside(address).await;
+    fails_some_writes(&raw).await;
+    for round in 0..9 {
+        for step in 0..3 {
+            match (round + step * (round / 3 + 1)) % 3 {
+                0 => assert!(create(&registry, "full").await.is_err()),
+                1 => assert!(create(&registry, "late").await.is_err()),
+                _ => refused(&registry).await,
+            }
+        }
+        let id = create(&registry, "kept").await.unwrap();
+        let seen = reader.organization_fetch(&sees(id)).await.unwrap();
+        assert!(seen.is_some(), "round {round}: an acknowledged organization was not kept");
+        registry.jwt_revoke(&format!("jwt {round}"), given::at(1)).await.unwrap();
+        let seen = reader.jwts_revoked(given::at(0)).await.unwrap();
+        assert_eq!(seen.len(), round + 1, "an acknowledged change was not kept");
+    }
+    raw.close().await.unwrap();
+    reader.close().await.unwrap();
+    registry.close().await.unwrap();
+}
+
+/// Calls that are dropped at any moment leave nothing half-done behind, and cost nothing that is acknowledged after them.
+async fn a_dropped_call_costs_no_later_one(address: &str) {
+    let registry = Registry::open(address).await.unwrap();
+    let reader = Registry::open(address).await.unwrap();
+    for round in 0..60_u64 {
+        let patience = Duration::from_micros(round % 20 * 60);
+        let calls = (0..3).map(|_| tokio::time::timeout(patience, create(&registry, "dropped?")));
+        for told in futures::future::join_all(calls).await.into_iter().flatten() {
+            assert!(reader.organization_fetch(&sees(told.unwrap())).await.unwrap().is_some(), "round {round}");
+        }
+        let id = create(&registry, "kept").await.unwrap();
+        assert!(reader.organization_fetch(&sees(id)).await.unwrap().is_some(), "round {round}");
+    }
+    reader.close().await.unwrap();
+    registry.close().await.unwrap();
+}
+
+/// Connections that are cut at any moment cost what was under way, and nothing that was acknowledged.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_connection_costs_nothing_acknowledged() {
+    let database = OwnDatabase::new().await;
+    let registry = Registry::open(&database.address).await.unwrap();
+    let raw = beside(&database.address).await;
+    let writers = (0..8).map(|_| {
+        let registry = registry.clone();
+        tokio::spawn(async move {
+            let mut kept = Vec::new();
+            for _ in 0..40 {
+                kept.extend(create(&registry, "kept?").await.ok());
+            }
+            kept
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+               WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    while !writers.iter().all(tokio::task::JoinHandle::is_finished) {
+        // The look's own connection may be another one of its pool, which is cut too.
+        let _ = raw.execute_unprepared(cut).await;
+        tokio::time::sleep(Duration::from_millis(15)).await;
+    }
+    let mut acknowledged = 0;
+    for writer in writers {
+        for id in writer.await.unwrap() {
+            assert!(registry.organization_fetch(&sees(id)).await.unwrap().is_some());
+            acknowledged += 1;
+        }
+    }
+    assert!(acknowledged > 0);
+    create(&registry, "kept").await.unwrap();
+    raw.close().await.unwrap();
+    registry.close().await.unwrap();
+    database.remove().await;
+}
+
+/// What has nothing to do with each other does not wait for each other.
+#[tokio::test(flavor = "multi_thread")]
+async fn notices_and_the_tree_have_locks_of_their_own() {
+    let database = OwnDatabase::new().await;
+    let registry = Registry::open(&database.address).await.unwrap();
+    let mut options = sea_orm::ConnectOptions::new(&database.address);
+    options.max_connections(1);
+    let raw = Database::connect(options).await.unwrap();
+    // The one that gives notices for everybody their numbers.
+    raw.execute_unprepared(&format!("SELECT pg_advisory_lock({})", 0x0069_736f_6261_7202_i64)).await.unwrap();
+    let made = tokio::time::timeout(Duration::from_secs(20), create(&registry, "kept")).await;
+    made.expect("the tree waits for a notice").unwrap();
+    raw.close().await.unwrap();
+    registry.close().await.unwrap();
+    database.remove().await;
+}
+
+macro_rules! on_both {
+    ($($test:ident)*) => {
+        mod its_file {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $test() {
+                let folder = tempfile::tempdir().unwrap();
+                let path = folder.path().join("registry.db");
+                super::$test(&format!("sqlite:{}", path.display())).await;
+            })*
+        }
+        mod its_database {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $test() {
+                let database = super::OwnDatabase::new().await;
+                super::$test(&database.address).await;
+                database.remove().await;
+            })*
+        }
+    };
+}
+
+on_both! { a_failed_write_costs_no_later_one a_dropped_call_costs_no_later_one }
