@@ -46,6 +46,8 @@ pub enum Command {
     },
     /// Look whether all that is stored is sound, while the platform runs or not
     Check(Place),
+    /// Go on with what is left of a damaged log, while the platform does not run
+    Recover(Place),
     /// Run a fleet of devices against a running server
     Simulate(SimulateOptions),
 }

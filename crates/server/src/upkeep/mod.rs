@@ -1,4 +1,4 @@
-//! `isobar backup`, `restore`, `check`: what an operator does to the state as a whole (contract: The program).
+//! `isobar backup`, `restore`, `check`, `recover`: what an operator does to the state as a whole (contract: The program).
 //!
 //! A backup takes telemetry first and the registry afterwards. So every event in it has its device, and no number of a
 //! device is given out again that telemetry knows already. What the registry learnt in between from later events, it
@@ -8,10 +8,12 @@ mod backup;
 mod check;
 pub mod control;
 mod files;
+mod recover;
 mod restore;
 
 use std::path::{Path, PathBuf};
 
+pub use recover::recover;
 pub use restore::restore;
 
 use crate::config::{self, Flags, Settings};

@@ -5,7 +5,7 @@ use std::path::Path;
 use isobar_model::ids::DeviceKey;
 
 use super::sql::{Dialect, Sql, all, one, run};
-use super::{Registry, db, migrations};
+use super::{Registry, db, migrations, pages};
 use crate::error::{Result, StoreError};
 
 /// What SQLite tells of a damaged file, at most.
@@ -81,6 +81,10 @@ impl Registry {
                 if fault != "ok" {
                     faults.push(fault);
                 }
+            }
+            // What does not fit to its checksum is known by its name by now.
+            for row in all(&snapshot, Sql::new("PRAGMA database_list")).await? {
+                faults.extend(pages::met(&row.text("file")?));
             }
             let dangling = "SELECT \"table\" AS rows_of, parent, count(*) AS found FROM pragma_foreign_key_check() \
                             GROUP BY \"table\", parent";
