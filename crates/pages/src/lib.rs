@@ -27,7 +27,7 @@ mod tests;
 use std::path::Path;
 
 pub use loss::Loss;
-pub use prepare::{Open, PagesError, accept_loss, companions, page_fits, prepare};
+pub use prepare::{Open, PagesError, accept_loss, companions, loss, page_fits, prepare};
 pub use vfs::VFS;
 
 /// What SQLite answers where a page does not fit to its checksum: `SQLITE_IOERR_DATA`.

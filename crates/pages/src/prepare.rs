@@ -109,6 +109,17 @@ pub fn prepare(path: &Path, how: Open) -> Result<Option<&'static str>, PagesErro
     Ok(Some(VFS))
 }
 
+/// What was acknowledged and is lost. None: nothing that is known of.
+pub fn loss(path: &Path) -> Result<Option<Loss>, PagesError> {
+    let name = beside(path, NOTE_END);
+    if !name.exists() {
+        return Ok(None);
+    }
+    let note = Note::open(&name).map_err(at(path))?;
+    let _alone = note.alone().map_err(at(path))?;
+    look(&beside(path, LOG_END), &note).map_err(at(path))
+}
+
 /// Goes on with what is left after a [`Loss`]. None: nothing was lost.
 pub fn accept_loss(path: &Path) -> Result<Option<Loss>, PagesError> {
     let note = Note::open(&beside(path, NOTE_END)).map_err(at(path))?;

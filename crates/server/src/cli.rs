@@ -46,8 +46,13 @@ pub enum Command {
     },
     /// Look whether all that is stored is sound, while the platform runs or not
     Check(Place),
-    /// Go on with what is left of a damaged log, while the platform does not run
-    Recover(Place),
+    /// Go on without what damage has taken; names it, and does nothing without --yes
+    Recover {
+        #[command(flatten)]
+        wanted: Recovery,
+        #[command(flatten)]
+        place: Place,
+    },
     /// Run a fleet of devices against a running server
     Simulate(SimulateOptions),
 }
@@ -61,6 +66,14 @@ pub enum UserCommand {
         #[command(flatten)]
         place: Place,
     },
+}
+
+/// What `recover` shall do.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Recovery {
+    /// Do what is named
+    #[arg(long)]
+    pub yes: bool,
 }
 
 /// Where the state is.

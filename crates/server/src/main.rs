@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         cli::Command::Backup { folder, place } => upkeep::backup(&place.into(), &folder).and_then(|told| say(&told)),
         cli::Command::Restore { folder, place } => upkeep::restore(&place.into(), &folder).and_then(|told| say(&told)),
         cli::Command::Check(place) => upkeep::check(&place.into()).and_then(|told| say(&told)),
-        cli::Command::Recover(place) => upkeep::recover(&place.into()).and_then(|told| say(&told)),
+        cli::Command::Recover { wanted, place } => upkeep::recover(&place.into(), &wanted).and_then(|told| say(&told)),
         cli::Command::Simulate(options) => simulate::run(options),
     };
     match outcome {

@@ -53,7 +53,8 @@ fn a_lost_password_is_replaced_while_the_program_is_stopped() {
 #[test]
 fn a_registry_that_has_lost_changes_is_not_served_until_somebody_says_so() {
     let folder = tempfile::tempdir().unwrap();
-    let about = |verb: &str| isobar(&[verb, "--config", "/dev/null", "--data"]).arg(folder.path()).output().unwrap();
+    let about =
+        |words: &[&str]| isobar(words).args(["--config", "/dev/null", "--data"]).arg(folder.path()).output().unwrap();
     Serving::on(folder.path(), &[("ISOBAR_ADMIN_PASSWORD", "the first one")]).kill();
     let log = folder.path().join("registry.db-wal");
     let mut bytes = std::fs::read(&log).unwrap();
@@ -61,13 +62,17 @@ fn a_registry_that_has_lost_changes_is_not_served_until_somebody_says_so() {
     bytes[middle] ^= 1;
     std::fs::write(&log, bytes).unwrap();
     for verb in ["serve", "check"] {
-        let told = failure(&about(verb));
+        let told = failure(&about(&[verb]));
         assert!(told.contains("registry.db-wal is damaged") && told.contains("acknowledged are lost"), "{told}");
         assert!(told.contains("isobar recover"), "{told}");
     }
-    let told = about("recover");
-    assert!(told.status.success() && text(&told.stdout).contains("goes on without them"), "{told:?}");
-    assert!(text(&about("recover").stdout).contains("has lost nothing"));
+    let named = about(&["recover"]);
+    assert_eq!(named.status.code(), Some(1));
+    assert!(text(&named.stdout).contains("registry.db-wal is damaged") && text(&named.stdout).contains("--yes"));
+    failure(&about(&["check"]));
+    let told = about(&["recover", "--yes"]);
+    assert!(told.status.success() && text(&told.stdout).contains("The registry goes on without them"), "{told:?}");
+    assert!(text(&about(&["recover"]).stdout).contains("nothing to recover"));
     let serving = Serving::on(folder.path(), &[("ISOBAR_ADMIN_PASSWORD", "the first one")]);
     assert_eq!(serving.stop(), Some(0));
 
@@ -79,7 +84,7 @@ fn a_registry_that_has_lost_changes_is_not_served_until_somebody_says_so() {
     }
     std::fs::write(&file, bytes).unwrap();
     for verb in ["serve", "check"] {
-        let told = failure(&about(verb));
+        let told = failure(&about(&[verb]));
         assert!(told.contains("page 1 of ") && told.contains("does not fit to its checksum"), "{told}");
     }
 }

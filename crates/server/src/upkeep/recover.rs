@@ -1,24 +1,29 @@
-//! A store whose log is damaged refuses to open, because changes that were acknowledged would be gone without a word. An
-//! operator who has no better copy goes on with what is left, and says so.
+//! `isobar recover`: a platform that refuses to start, because something that was acknowledged is lost, goes on without it.
+//! Nothing is done before it is named and wanted.
 
-use super::Told;
+use super::{Told, registry_loss};
+use crate::cli::Recovery;
 use crate::config::{self, Flags};
 use crate::folder::DataFolder;
-use crate::stores::whole;
-use crate::{Failure, logging, runtime};
+use crate::{Failure, logging};
 
 /// `isobar recover`
-pub fn recover(flags: &Flags) -> Result<Told, Failure> {
+pub fn recover(flags: &Flags, wanted: &Recovery) -> Result<Told, Failure> {
     let settings = config::load(flags)?.settings;
     logging::start(&settings.log);
     if !DataFolder::is_there(&settings.data) {
         return Err(format!("{} is no data folder of isobar", settings.data.display()).into());
     }
     let _folder = DataFolder::take(&settings.data)?;
-    let lost = runtime::start(1)?.block_on(isobar_store::registry::loss_accept(&settings.registry));
-    let text = match lost.map_err(|error| format!("the registry cannot be read: {}", whole(&error)))? {
-        Some(loss) => format!("The registry goes on without them: {loss}. Run isobar check before it serves again.\n"),
-        None => "The registry has lost nothing that it knows of.\n".to_owned(),
+    let Some(mut text) = registry_loss::named(&settings)? else {
+        let text = "Nothing that was acknowledged is missing: there is nothing to recover.\n".to_owned();
+        return Ok(Told { text, sound: true });
     };
+    if !wanted.yes {
+        text.push_str("Nothing was changed. To do this, run the command again with --yes.\n");
+        return Ok(Told { text, sound: false });
+    }
+    text.push_str(&registry_loss::accept(&settings)?);
+    text.push_str("Run isobar check: it tells whether what is left fits together.\n");
     Ok(Told { text, sound: true })
 }

@@ -49,7 +49,7 @@ pub use notices::{Recipient, SpreadStep, Spreading};
 pub use notifications::NotificationMark;
 pub use organization_change::OrganizationChange;
 pub use organizations::NewOrganization;
-pub use pages::loss_accept;
+pub use pages::{loss, loss_accept};
 pub use projects::NewProject;
 pub use provisioning::{NewTagged, Provisioned};
 pub use settings::SettingWrite;

@@ -15,14 +15,26 @@ pub(super) async fn prepare(path: &str, how: Open) -> Result<Option<&'static str
     blocking(move || isobar_pages::prepare(&path, how)).await
 }
 
-/// Goes on with what is left of a registry whose log is damaged; what is lost. None: nothing, and nothing was done.
-pub async fn loss_accept(address: &str) -> Result<Option<Loss>> {
-    let Some(path) = address.strip_prefix("sqlite:") else { return Ok(None) };
-    let path = PathBuf::from(super::db::plain(path));
-    if !path.is_file() {
-        return Err(StoreError::unavailable(format!("there is no file {}", path.display())));
+/// What a registry has lost that was acknowledged. None: nothing that is known of.
+pub fn loss(address: &str) -> Result<Option<Loss>> {
+    match file_of(address) {
+        Some(file) => isobar_pages::loss(&file).map_err(told),
+        None => Ok(None),
     }
-    blocking(move || isobar_pages::accept_loss(&path)).await
+}
+
+/// Goes on with what is left of a registry; what it has lost. None: nothing, and nothing was done.
+pub fn loss_accept(address: &str) -> Result<Option<Loss>> {
+    match file_of(address) {
+        Some(file) => isobar_pages::accept_loss(&file).map_err(told),
+        None => Ok(None),
+    }
+}
+
+/// The file of a registry, if it is one and there.
+fn file_of(address: &str) -> Option<PathBuf> {
+    let path = PathBuf::from(super::db::plain(address.strip_prefix("sqlite:")?));
+    path.is_file().then_some(path)
 }
 
 /// What this process has met that was damaged, of a file and of what lies beside it.
