@@ -4,7 +4,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::mem::size_of;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 use std::sync::Arc;
@@ -178,7 +178,7 @@ fn read_inner(file: *mut ffi::sqlite3_file, to: &mut [u8], at: u64) -> c_int {
 }
 
 /// Reads a piece of a database out of pages that fit to their checksums.
-fn read_database(path: &PathBuf, to: &mut [u8], at: u64, from: &dyn Fn(&mut [u8], u64) -> c_int) -> c_int {
+fn read_database(path: &Path, to: &mut [u8], at: u64, from: &dyn Fn(&mut [u8], u64) -> c_int) -> c_int {
     if at == 0 && to.len() <= PEEK_BYTES {
         return from(to, at);
     }
