@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Mode;
 
 /// The layout of a data folder that this program writes. Raised when an older program could no longer read it.
-pub const LAYOUT_VERSION: u32 = 1;
+pub const LAYOUT_VERSION: u32 = 2;
 /// The file that is locked by the process that has the folder.
 pub const LOCK_FILE: &str = "isobar.lock";
 const VERSION_FILE: &str = "VERSION";
@@ -178,9 +178,9 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         DataFolder::take(place.path()).unwrap().stamp().unwrap();
         DataFolder::take(place.path()).unwrap();
-        std::fs::write(place.path().join(VERSION_FILE), "2\n").unwrap();
+        std::fs::write(place.path().join(VERSION_FILE), "3\n").unwrap();
         let refusal = DataFolder::take(place.path()).unwrap_err();
-        assert!(matches!(refusal, FolderError::Newer { found: 2, .. }), "{refusal}");
+        assert!(matches!(refusal, FolderError::Newer { found: 3, .. }), "{refusal}");
         std::fs::write(place.path().join(VERSION_FILE), "two").unwrap();
         assert!(matches!(DataFolder::take(place.path()), Err(FolderError::NoVersion(_))));
     }

@@ -175,7 +175,7 @@ async fn what_is_in_the_way_is_left_alone() {
     let mark = std::fs::read_to_string(copy.join("BACKUP")).unwrap();
     std::fs::remove_file(copy.join("BACKUP")).unwrap();
     assert!(failure(&command("restore", Some(&copy), &restored)).contains("not finished"));
-    std::fs::write(copy.join("BACKUP"), mark.replace("\"layout\": 1", "\"layout\": 9")).unwrap();
+    std::fs::write(copy.join("BACKUP"), mark.replace("\"layout\": 2", "\"layout\": 9")).unwrap();
     assert!(failure(&command("restore", Some(&copy), &restored)).contains("layout 9"));
     std::fs::write(copy.join("BACKUP"), mark).unwrap();
     let registry = std::fs::read(copy.join("registry.db")).unwrap();
@@ -212,7 +212,9 @@ async fn damage_is_found_and_named() {
 
     // A project that is gone from beneath its device, and a registry that is older than telemetry.
     success(&command("restore", Some(&copy), &restored));
-    let address = format!("sqlite:{}", restored.join("registry.db").display());
+    let file = restored.join("registry.db");
+    let layer = isobar_pages::prepare(&file, isobar_pages::Open::ToUse).unwrap().unwrap();
+    let address = format!("sqlite:{}?vfs={layer}", file.display());
     let mut options = ConnectOptions::new(address);
     options.max_connections(1);
     let registry = Database::connect(options).await.unwrap();

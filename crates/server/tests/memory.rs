@@ -66,7 +66,8 @@ async fn devices_and_events(api: &Api) -> String {
 /// Users beside the administrator, written as they lie in the registry: by the API each would take a moment.
 async fn users(folder: &Path) {
     let file = folder.join("registry.db");
-    let registry = Database::connect(format!("sqlite:{}", file.display())).await.unwrap();
+    let layer = isobar_pages::prepare(&file, isobar_pages::Open::ToUse).unwrap().unwrap();
+    let registry = Database::connect(format!("sqlite:{}?vfs={layer}", file.display())).await.unwrap();
     let insert = "INSERT INTO users (id, organization_id, username, email, role, first_name, last_name, company, \
         job_title, preferences, search, created_at, updated_at) \
         WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 9999) \

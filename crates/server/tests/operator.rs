@@ -49,3 +49,42 @@ fn a_lost_password_is_replaced_while_the_program_is_stopped() {
     assert_eq!(login(&serving, "admin", password).0, "201");
     assert_eq!(serving.stop(), Some(0));
 }
+
+#[test]
+fn a_registry_that_has_lost_changes_is_not_served_until_somebody_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let about =
+        |words: &[&str]| isobar(words).args(["--config", "/dev/null", "--data"]).arg(folder.path()).output().unwrap();
+    Serving::on(folder.path(), &[("ISOBAR_ADMIN_PASSWORD", "the first one")]).kill();
+    let log = folder.path().join("registry.db-wal");
+    let mut bytes = std::fs::read(&log).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&log, bytes).unwrap();
+    for verb in ["serve", "check"] {
+        let told = failure(&about(&[verb]));
+        assert!(told.contains("registry.db-wal is damaged") && told.contains("acknowledged are lost"), "{told}");
+        assert!(told.contains("isobar recover"), "{told}");
+    }
+    let named = about(&["recover"]);
+    assert_eq!(named.status.code(), Some(1));
+    assert!(text(&named.stdout).contains("registry.db-wal is damaged") && text(&named.stdout).contains("--yes"));
+    failure(&about(&["check"]));
+    let told = about(&["recover", "--yes"]);
+    assert!(told.status.success() && text(&told.stdout).contains("The registry goes on without them"), "{told:?}");
+    assert!(text(&about(&["recover"]).stdout).contains("nothing to recover"));
+    let serving = Serving::on(folder.path(), &[("ISOBAR_ADMIN_PASSWORD", "the first one")]);
+    assert_eq!(serving.stop(), Some(0));
+
+    // A damaged page: the program says so instead of serving what stands on it.
+    let file = folder.path().join("registry.db");
+    let mut bytes = std::fs::read(&file).unwrap();
+    for page in bytes.chunks_mut(4096) {
+        page[2000] ^= 1;
+    }
+    std::fs::write(&file, bytes).unwrap();
+    for verb in ["serve", "check"] {
+        let told = failure(&about(&[verb]));
+        assert!(told.contains("page 1 of ") && told.contains("does not fit to its checksum"), "{told}");
+    }
+}

@@ -20,6 +20,11 @@ use support::OwnDatabase;
 
 /// A connection beside the registry's own: it sees what is committed, and nothing else.
 async fn beside(address: &str) -> DatabaseConnection {
+    // What it writes has checksums too.
+    let address = match address.starts_with("sqlite:") {
+        true => format!("{address}?vfs={}", isobar_pages::VFS),
+        false => address.to_owned(),
+    };
     Database::connect(address).await.unwrap()
 }
 

@@ -9,6 +9,7 @@ mod check;
 pub mod control;
 mod files;
 mod recover;
+mod registry_loss;
 mod restore;
 
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use isobar_model::time::{Clock, Timestamp};
 use isobar_store::telemetry::embedded::{Embedded, Loss};
 
-use super::Told;
+use super::{Told, registry_loss};
 use crate::cli::Recovery;
 use crate::config::{self, Flags, Settings};
 use crate::folder::DataFolder;
@@ -32,6 +32,7 @@ pub fn recover(flags: &Flags, wanted: &Recovery) -> Result<Told, Failure> {
     let now = Clock::System.now();
     let mut steps = Vec::new();
     steps.extend(lost_telemetry(&settings, now)?);
+    steps.extend(lost_changes(&settings)?);
     if wanted.clock {
         steps.push(clock(&settings, now));
     }
@@ -68,6 +69,13 @@ fn drop_telemetry(settings: &Settings, loss: &Loss, aside: &Path) -> Result<Stri
     Embedded::recover(path, &options, loss, aside)
         .map_err(|error| format!("the telemetry store {} cannot be recovered: {}", path.display(), whole(&error)))?;
     Ok("The telemetry store goes on without them.\n".to_owned())
+}
+
+/// The registry's changes that were acknowledged and are not in its log.
+fn lost_changes(settings: &Settings) -> Result<Option<Step>, Failure> {
+    let Some(named) = registry_loss::named(settings)? else { return Ok(None) };
+    let settings = settings.clone();
+    Ok(Some(Step { named, take: Box::new(move || registry_loss::accept(&settings)) }))
 }
 
 /// The clock is right, though the telemetry store does not believe it.

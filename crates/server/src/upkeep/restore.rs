@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use isobar_store::registry::companions;
+
 use super::backup::{MAIL, Mark, REGISTRY, TELEMETRY};
 use super::{Told, check, files};
 use crate::config::{self, Flags, Settings};
@@ -68,8 +70,12 @@ impl Places {
             }
         }
         match &self.registry {
-            Some(file) if file.exists() => Err(format!("{} is there already", file.display()).into()),
-            _ => Ok(()),
+            // What lies beside another registry would be taken for this one's.
+            Some(file) => match std::iter::once(file.clone()).chain(companions(file)).find(|file| file.exists()) {
+                Some(there) => Err(format!("{} is there already", there.display()).into()),
+                None => Ok(()),
+            },
+            None => Ok(()),
         }
     }
 
@@ -101,12 +107,10 @@ impl Places {
             // Empty now; if it was somebody else's before, and cannot go, it was empty then too.
             let _ = std::fs::remove_dir(folder);
         }
-        for end in ["", "-wal", "-shm"] {
-            let Some(file) = &self.registry else { continue };
-            let mut name = file.clone().into_os_string();
-            name.push(end);
+        let Some(file) = &self.registry else { return };
+        for file in std::iter::once(file.clone()).chain(companions(file)) {
             // It may not be there; then it need not go.
-            let _ = std::fs::remove_file(name);
+            let _ = std::fs::remove_file(file);
         }
     }
 }

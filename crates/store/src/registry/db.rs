@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use isobar_pages::Open;
 use sea_orm::sqlx::sqlite::{SqliteJournalMode, SqliteSynchronous};
 use sea_orm::sqlx::{Connection as _, PgConnection};
 use sea_orm::{
     AccessMode, ConnectOptions, Database, DatabaseConnection, IsolationLevel, TransactionOptions, TransactionTrait,
 };
 
+use super::pages;
 use super::sql::{Dialect, failure};
 use super::writing::{self, Transaction, Writer};
 use crate::error::{Result, StoreError};
@@ -36,8 +38,12 @@ pub(super) struct Db {
 
 impl Db {
     pub(super) async fn open(address: &str) -> Result<Self> {
+        Self::open_how(address, Open::ToUse).await
+    }
+
+    async fn open_how(address: &str, how: Open) -> Result<Self> {
         if let Some(path) = address.strip_prefix("sqlite:") {
-            return Self::open_sqlite(path).await;
+            return Self::open_sqlite(path, how).await;
         }
         if address.starts_with("postgres://") || address.starts_with("postgresql://") {
             return Self::open_postgres(address).await;
@@ -45,23 +51,24 @@ impl Db {
         Err(StoreError::unavailable("a registry's address begins with sqlite: or postgres://"))
     }
 
-    /// As [`Db::open`], but a SQLite file must be there.
+    /// As [`Db::open`], but a SQLite file must be there, and is opened as it is.
     pub(super) async fn open_existing(address: &str) -> Result<Self> {
         if let Some(path) = address.strip_prefix("sqlite:").map(plain)
             && !std::path::Path::new(path).is_file()
         {
             return Err(StoreError::unavailable(format!("there is no file {path}")));
         }
-        Self::open(address).await
+        Self::open_how(address, Open::AsItIs).await
     }
 
-    async fn open_sqlite(path: &str) -> Result<Self> {
+    async fn open_sqlite(path: &str, how: Open) -> Result<Self> {
         if path.is_empty() || path.contains(":memory:") {
             return Err(StoreError::unavailable("sqlite: needs the path of a file"));
         }
-        // The writer first: it makes the file and turns the write-ahead log on.
-        let write = connect(sqlite(path, 1)).await?;
-        let read = connect(sqlite(path, SQLITE_READERS_MAX)).await?;
+        let layer = pages::prepare(plain(path), how).await?;
+        // The writer first: it turns the write-ahead log on.
+        let write = connect(sqlite(path, layer, 1)).await?;
+        let read = connect(sqlite(path, layer, SQLITE_READERS_MAX)).await?;
         Ok(Self { read, write: Writer::new(write), dialect: Dialect::Sqlite })
     }
 
@@ -127,15 +134,19 @@ fn quiet(address: &str) -> ConnectOptions {
 }
 
 /// The path of a SQLite file, which may be written as in a URL.
-fn plain(path: &str) -> &str {
+pub(super) fn plain(path: &str) -> &str {
     path.strip_prefix("//").unwrap_or(path)
 }
 
-fn sqlite(path: &str, connections: u32) -> ConnectOptions {
+fn sqlite(path: &str, layer: Option<&'static str>, connections: u32) -> ConnectOptions {
     let path = plain(path).to_owned();
     // The path goes in beside the address, so that no character of it means anything.
     let mut options = quiet("sqlite:registry");
     options.max_connections(connections).map_sqlx_sqlite_opts(move |sqlite| {
+        let sqlite = match layer {
+            Some(layer) => sqlite.vfs(layer),
+            None => sqlite,
+        };
         sqlite
             .filename(&path)
             .create_if_missing(true)

@@ -12,6 +12,7 @@ use isobar_model::secret::Digest;
 use isobar_model::time::Timestamp;
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, RuntimeErr, Statement, TryGetable, Value, sqlx};
 
+use super::pages;
 use crate::error::{Result, StoreError};
 
 /// The few places where the dialects say one thing in two ways.
@@ -266,6 +267,7 @@ pub(super) fn failure(error: DbErr) -> StoreError {
     match database.code().as_deref() {
         // SQLITE_BUSY and its extended forms; deadlock, serialization failure, lock timeout, too many connections.
         Some("5" | "261" | "517" | "40P01" | "40001" | "55P03" | "53300") => StoreError::Busy,
+        Some(code) if pages::tells_of_damage(code) => pages::damage(&error),
         _ => StoreError::unavailable(error),
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use isobar_model::ids::DeviceKey;
 
 use super::sql::{Dialect, Sql, all, one, run};
-use super::{Registry, db, migrations, rows};
+use super::{Registry, db, migrations, pages, rows};
 use crate::error::{Result, StoreError};
 
 /// What SQLite tells of a damaged file, at most.
@@ -91,6 +91,12 @@ impl Registry {
                 Ok(0) => {}
                 Ok(found) => faults.push(format!("{found} {fault}")),
                 Err(error) => faults.push(format!("whether {fault}, cannot be read: {}", rows::cause(&error))),
+            }
+        }
+        if self.db.dialect == Dialect::Sqlite {
+            // What does not fit to its checksum is known by its name by now.
+            for row in all(&self.db.read, Sql::new("PRAGMA database_list")).await? {
+                faults.extend(pages::met(&row.text("file")?));
             }
         }
         Ok(faults)

@@ -1,0 +1,143 @@
+//! How far the write-ahead log of a database was known to be durable: a few bytes in a file beside it.
+//!
+//! SQLite takes the log up to the first frame that does not fit, and forgives the rest as what a crash has torn. That a
+//! damaged byte has cut off transactions that were acknowledged, it cannot know; the note tells. It is written after
+//! the log was synced and before the commit returns, and not synced itself: a process that is killed leaves it as it
+//! is, and a power cut leaves an older one, which claims less. Before the log begins anew, or goes, the note is
+//! emptied and synced: what it claims is in the log as long as it claims it.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use crate::checksum::along_the_log;
+use crate::log::{Salts, eight, number};
+
+const MAGIC: [u8; 8] = *b"isobar1\n";
+/// Magic, salts, frame, four zeros, checksum.
+const NOTE_BYTES: usize = 32;
+
+/// What is claimed: this log holds at least so many frames, and the last of them ends a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub(crate) salts: Salts,
+    /// 0: nothing is claimed.
+    pub(crate) frames: u32,
+}
+
+/// What stands in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Noted {
+    /// Nothing yet.
+    Nothing,
+    /// It does not fit to its checksum.
+    Unreadable,
+    Claim(Claim),
+}
+
+/// The file.
+#[derive(Debug)]
+pub(crate) struct Note {
+    file: File,
+}
+
+impl Note {
+    /// Opens it; it is made if it is missing.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let is_new = !path.exists();
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        if is_new && let Some(folder) = path.parent() {
+            File::open(folder)?.sync_all()?;
+        }
+        Ok(Self { file })
+    }
+
+    /// One process, and in it one thread, at a time, until what is returned is dropped.
+    pub(crate) fn alone(&self) -> io::Result<Alone<'_>> {
+        self.file.lock()?;
+        Ok(Alone(&self.file))
+    }
+
+    pub(crate) fn read(&self) -> io::Result<Noted> {
+        let mut bytes = [0; NOTE_BYTES + 1];
+        let mut length = 0;
+        loop {
+            match self.file.read_at(bytes.get_mut(length..).unwrap_or_default(), length as u64)? {
+                0 => break,
+                more => length += more,
+            }
+        }
+        Ok(match bytes.get(..length) {
+            Some([]) => Noted::Nothing,
+            Some(bytes) if bytes.len() == NOTE_BYTES => {
+                let claim = Claim { salts: eight(bytes, 8), frames: number(bytes, 16) };
+                if bytes == encoded(claim) { Noted::Claim(claim) } else { Noted::Unreadable }
+            }
+            _ => Noted::Unreadable,
+        })
+    }
+
+    /// Writes it in one piece.
+    pub(crate) fn write(&self, claim: Claim) -> io::Result<()> {
+        self.file.write_all_at(&encoded(claim), 0)
+    }
+
+    /// Writes it anew, of whatever length it was, so that it outlives a power cut.
+    pub(crate) fn write_for_good(&self, claim: Claim) -> io::Result<()> {
+        self.write(claim)?;
+        if self.file.metadata()?.len() != NOTE_BYTES as u64 {
+            self.file.set_len(NOTE_BYTES as u64)?;
+        }
+        self.file.sync_data()
+    }
+}
+
+fn encoded(claim: Claim) -> [u8; NOTE_BYTES] {
+    let mut bytes = [0; NOTE_BYTES];
+    let (said, sum) = bytes.split_at_mut(NOTE_BYTES - 8);
+    let pieces = MAGIC.into_iter().chain(claim.salts).chain(claim.frames.to_be_bytes());
+    said.iter_mut().zip(pieces).for_each(|(byte, piece)| *byte = piece);
+    let (first, second) = along_the_log(said, (1, 1));
+    let sums = first.to_be_bytes().into_iter().chain(second.to_be_bytes());
+    sum.iter_mut().zip(sums).for_each(|(byte, piece)| *byte = piece);
+    bytes
+}
+
+/// The note's lock.
+pub(crate) struct Alone<'a>(&'a File);
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.unlock() {
+            tracing::warn!(%error, "the registry's note stays locked until the process ends");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_read_as_it_was_written_and_a_damaged_one_never() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("note");
+        let note = Note::open(&path).unwrap();
+        assert_eq!(note.read().unwrap(), Noted::Nothing);
+        let claim = Claim { salts: *b"saltsalt", frames: 77 };
+        note.write(claim).unwrap();
+        assert_eq!(Note::open(&path).unwrap().read().unwrap(), Noted::Claim(claim));
+        for at in 0..NOTE_BYTES {
+            for bit in 0..8 {
+                let mut bytes = encoded(claim);
+                bytes[at] ^= 1 << bit;
+                std::fs::write(&path, bytes).unwrap();
+                assert_eq!(note.read().unwrap(), Noted::Unreadable, "{at} {bit}");
+            }
+        }
+        std::fs::write(&path, [7; 40]).unwrap();
+        note.write_for_good(claim).unwrap();
+        assert_eq!(note.read().unwrap(), Noted::Claim(claim));
+    }
+}

@@ -1,0 +1,19 @@
+//! What the registry has lost that was acknowledged: its log is damaged, and it refuses to open.
+
+use isobar_store::registry::{loss, loss_accept};
+
+use crate::Failure;
+use crate::config::Settings;
+use crate::stores::whole;
+
+/// What is lost, for the operator. None: nothing that is known of.
+pub fn named(settings: &Settings) -> Result<Option<String>, Failure> {
+    let found = loss(&settings.registry).map_err(|error| format!("the registry cannot be read: {}", whole(&error)))?;
+    Ok(found.map(|loss| format!("Registry: {loss}.\n")))
+}
+
+/// The registry goes on without it.
+pub fn accept(settings: &Settings) -> Result<String, Failure> {
+    loss_accept(&settings.registry).map_err(|error| format!("the registry cannot be recovered: {}", whole(&error)))?;
+    Ok("The registry goes on without them.\n".to_owned())
+}

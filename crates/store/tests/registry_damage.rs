@@ -1,0 +1,193 @@
+//! A flipped bit anywhere in the files of a registry on SQLite: it is named, or without effect.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "these are tests: a broken promise ends them"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use isobar_model::ids::DeviceRef;
+use isobar_store::error::StoreError;
+use isobar_store::registry::{Registry, companions};
+use isobar_store::suite::registry::given;
+use sea_orm::{ConnectOptions, ConnectionTrait as _, Database, DatabaseConnection, DbErr, Statement};
+
+/// Bits that are flipped, one in each round.
+const ROUNDS: u64 = 60;
+/// Rows that every table gets at least.
+const ROWS: u32 = 15;
+
+/// A sequence that is the same in every run.
+struct Seeded(u64);
+
+impl Seeded {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % bound as u64).unwrap()
+    }
+}
+
+fn address(file: &Path) -> String {
+    format!("sqlite:{}", file.display())
+}
+
+/// A connection beside the registry's.
+async fn beside(file: &Path) -> DatabaseConnection {
+    let mut options = ConnectOptions::new(format!("{}?vfs={}", address(file), isobar_pages::VFS));
+    options.max_connections(1).sqlx_logging(false);
+    Database::connect(options).await.unwrap()
+}
+
+async fn texts(raw: &DatabaseConnection, question: String) -> Result<Vec<String>, DbErr> {
+    let rows = raw.query_all_raw(Statement::from_string(raw.get_database_backend(), question)).await?;
+    rows.iter().map(|row| row.try_get_by_index(0)).collect()
+}
+
+async fn tables(raw: &DatabaseConnection) -> Result<Vec<(String, Vec<(String, String)>)>, DbErr> {
+    let mut found = Vec::new();
+    let names = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name";
+    for table in texts(raw, names.to_owned()).await? {
+        let of = |column: &str| format!("SELECT {column} FROM pragma_table_info('{table}') ORDER BY cid");
+        let kinds = texts(raw, of("type")).await?;
+        let columns = texts(raw, of("name")).await?.into_iter().zip(kinds).collect();
+        found.push((table, columns));
+    }
+    Ok(found)
+}
+
+/// Rows in every table, whether they mean anything or not.
+async fn fill(raw: &DatabaseConnection) {
+    raw.execute_unprepared("PRAGMA foreign_keys = OFF").await.unwrap();
+    for (table, columns) in tables(raw).await.unwrap() {
+        if table == "schema_version" {
+            continue;
+        }
+        let value = |(_, kind): &(String, String)| match kind.as_str() {
+            "INTEGER" => "n + 100000".to_owned(),
+            "BLOB" => "randomblob(200 + n * n * 30)".to_owned(),
+            _ => "printf('%s %d %.*c', 'text', n, n * 3, 'x')".to_owned(),
+        };
+        let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
+        let values: Vec<String> = columns.iter().map(value).collect();
+        let insert = format!(
+            "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {ROWS}) \
+             INSERT OR IGNORE INTO {table} ({}) SELECT {} FROM numbers",
+            names.join(", "),
+            values.join(", ")
+        );
+        raw.execute_unprepared(&insert).await.unwrap();
+    }
+}
+
+/// Every value of every row.
+async fn everything(raw: &DatabaseConnection) -> Result<Vec<String>, DbErr> {
+    let mut rows = Vec::new();
+    for (table, columns) in tables(raw).await? {
+        let quoted: Vec<String> = columns.iter().map(|(name, _)| format!("quote({name})")).collect();
+        let question = format!("SELECT {} FROM {table}", quoted.join(" || ',' || "));
+        rows.extend(texts(raw, question).await?.into_iter().map(|row| format!("{table}: {row}")));
+    }
+    rows.sort();
+    Ok(rows)
+}
+
+/// A registry as a killed process leaves it: a part of it is in its file, and a part in its log.
+struct Killed {
+    file: PathBuf,
+    truth: Vec<String>,
+    devices: Vec<DeviceRef>,
+}
+
+impl Killed {
+    async fn made_in(folder: &Path) -> Self {
+        let open = folder.join("open.db");
+        let registry = Registry::open(&address(&open)).await.unwrap();
+        let home = given::organization(&registry, None, "Home").await;
+        let project = given::project(&registry, home.id, "p").await.id;
+        let raw = beside(&open).await;
+        fill(&raw).await;
+        let mut devices = Vec::new();
+        for number in 0..30 {
+            if number == 15 {
+                raw.execute_unprepared("PRAGMA wal_checkpoint(TRUNCATE)").await.unwrap();
+            }
+            let device = given::device(&registry, home.id, project, &format!("device {number}")).await;
+            devices.push(device.reference());
+        }
+        let truth = everything(&raw).await.unwrap();
+        let file = folder.join("killed.db");
+        fs::copy(&open, &file).unwrap();
+        for (from, to) in companions(&open).zip(companions(&file)).filter(|(from, _)| from.exists()) {
+            fs::copy(from, to).unwrap();
+        }
+        raw.close().await.unwrap();
+        registry.close().await.unwrap();
+        Self { file, truth, devices }
+    }
+
+    /// Opens a copy in which one bit is flipped, and reads everything: true, if the damage was named.
+    async fn with_a_flip(&self, seeded: &mut Seeded) -> bool {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("registry.db");
+        let copies: Vec<PathBuf> = std::iter::once(file.clone()).chain(companions(&file)).collect();
+        for (from, to) in std::iter::once(self.file.clone()).chain(companions(&self.file)).zip(&copies) {
+            fs::copy(from, to).unwrap();
+        }
+        // The file, its log, and now and then what belongs to them.
+        let chosen = &copies[[0, 0, 0, 1, 1, 1, 1, 2, 3][seeded.below(9)]];
+        let mut bytes = fs::read(chosen).unwrap();
+        let (at, bit) = (seeded.below(bytes.len()), seeded.below(8));
+        bytes[at] ^= 1 << bit;
+        fs::write(chosen, bytes).unwrap();
+        let flipped = format!("bit {bit} of byte {at} of {}", chosen.display());
+
+        let registry = match Registry::open(&address(&file)).await {
+            Ok(registry) => registry,
+            Err(StoreError::Damaged(why)) => return assert_named(&why, &flipped),
+            Err(other) => panic!("{flipped}: {other:?}"),
+        };
+        let mut named = !isobar_pages::damage_of(&file.canonicalize().unwrap()).is_empty();
+        for device in &self.devices {
+            match registry.device_fetch(&given::sees(*device)).await {
+                Ok(found) => assert_eq!(found.unwrap().reference(), *device, "{flipped}"),
+                Err(StoreError::Damaged(why)) => named = assert_named(&why, &flipped),
+                Err(other) => panic!("{flipped}: {other:?}"),
+            }
+        }
+        let raw = beside(&file).await;
+        match everything(&raw).await {
+            Ok(found) => assert!(found == self.truth, "{flipped}: a wrong answer"),
+            Err(error) => named = assert_named(&error.to_string(), &flipped),
+        }
+        let checked = registry.check().await;
+        assert!(!named || checked.as_ref().is_ok_and(|faults| !faults.is_empty()) || checked.is_err(), "{flipped}");
+        raw.close().await.unwrap();
+        registry.close().await.unwrap();
+        named
+    }
+}
+
+fn assert_named(why: &str, flipped: &str) -> bool {
+    let named = ["checksum", "damaged", "8202", "malformed", "not a database", "begin as a database"];
+    assert!(named.iter().any(|word| why.contains(word)), "{flipped}: {why}");
+    true
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flipped_bit_is_named_or_without_effect() {
+    let folder = tempfile::tempdir().unwrap();
+    let killed = Killed::made_in(folder.path()).await;
+    assert!(killed.truth.len() > 29 * ROWS as usize / 2);
+    let mut seeded = Seeded(0x1d0b_a12d_5eed);
+    let mut named = 0;
+    for _ in 0..ROUNDS {
+        named += u64::from(killed.with_a_flip(&mut seeded).await);
+    }
+    assert!(named > ROUNDS / 3 && named < ROUNDS, "{named}");
+}
