@@ -147,8 +147,8 @@ impl Hub {
     /// Writes what was seen, every few seconds and once more at the end.
     pub(crate) async fn run_activity(self, mut shift: Shift) {
         loop {
-            let stopping = shift.pause(FLUSH_EVERY).await;
             self.reaches("activity");
+            let stopping = shift.pause(FLUSH_EVERY).await;
             self.flush_activity(if stopping { usize::MAX } else { DEVICES_A_FLUSH }).await;
             shift.well();
             if stopping {

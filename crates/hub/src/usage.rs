@@ -183,6 +183,7 @@ impl Hub {
             }
         }
         loop {
+            self.reaches("usage");
             let woken = async {
                 let _ = tokio::time::timeout(FLUSH_EVERY, self.0.usage.wake.notified()).await;
             };
@@ -190,7 +191,6 @@ impl Hub {
                 () = woken => shift.pause(FLUSH_REST).await,
                 () = shift.end() => true,
             };
-            self.reaches("usage");
             let settled = self.settle_usage().await;
             if let Err(error) = &settled {
                 tracing::warn!(%error, "what devices have stored could not be written");

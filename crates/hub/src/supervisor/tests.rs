@@ -122,7 +122,7 @@ fn every_worker_that_panics_is_started_again_and_does_its_work() {
         hub.system_notification_emit(&stage.admin, "hear".to_owned()).await.unwrap();
         stage.clock.advance_seconds(300);
         hub.employ_all();
-        // All that fail are named as long as they do; the activity's and the usage's workers rest before they begin.
+        // All that fail are named as long as they do.
         until("readiness tells", || async {
             let told = hub.ready().await.err().unwrap_or_default();
             told.iter().any(|fault| fault.field == "outbox" && fault.message.contains("fails again and again"))
@@ -135,10 +135,8 @@ fn every_worker_that_panics_is_started_again_and_does_its_work() {
         until("the letter is sent", async || stage.mails() > 0).await;
         until("the notices are told", async || notices(&stage).await == 2).await;
         until("the notice is spread", async || hub.0.registry.notice_to_spread().await.unwrap().is_none()).await;
-        until("all are well again", async || {
-            WORKERS.iter().all(|(_, point)| faults.left_at(point) == 0) && hub.ready().await.is_ok()
-        })
-        .await;
+        until("all have begun", async || WORKERS.iter().all(|(_, point)| faults.left_at(point) == 0)).await;
+        until("all are well again", async || hub.ready().await.is_ok()).await;
         for (worker, _) in WORKERS {
             assert_eq!(measured.restarts(worker), PANICS_TOLD, "{worker}");
         }
