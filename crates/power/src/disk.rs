@@ -22,8 +22,9 @@ pub enum Names {
 /// What becomes of that which was not synced.
 #[derive(Clone, Debug)]
 pub struct Outage {
-    /// Whether syncs are believed. A disk that lies about them keeps nothing for certain.
-    pub syncs_hold: bool,
+    /// Nothing is kept for certain of files whose path contains this: the disk lies about their syncs. An empty text: it
+    /// lies about all, and about names too.
+    pub lies_about: Option<&'static str>,
     /// Writes, of a hundred, that are there as a whole.
     pub kept_percent: u64,
     /// Those that are neither there nor missing are torn at multiples of so many bytes.
@@ -37,11 +38,11 @@ pub struct Outage {
 }
 
 impl Outage {
-    /// One that chance has chosen; syncs hold.
+    /// One that chance has chosen; the disk does not lie.
     pub const fn by(chance: &mut Chance) -> Self {
         let any = chance.percent(50);
         Self {
-            syncs_hold: true,
+            lies_about: None,
             kept_percent: chance.below(5) * 25,
             block: if chance.percent(50) { 512 } else { 4096 },
             rubbish: chance.percent(25),
@@ -250,7 +251,9 @@ impl Disk {
                 Node::Folder => fs::create_dir(&place)?,
                 Node::File(file) => {
                     let inode = self.files.get(file).ok_or_else(|| unknown(path))?;
-                    fs::write(&place, inode.after(outage, chance, &self.journal))?;
+                    let is_honest = !outage.lies_about.is_some_and(|lies| path.to_string_lossy().contains(lies));
+                    let synced = if is_honest { inode.synced } else { 0 };
+                    fs::write(&place, inode.after(synced, outage, chance, &self.journal))?;
                 }
             }
         }
@@ -259,7 +262,7 @@ impl Disk {
 
     fn names_after(&self, outage: &Outage, chance: &mut Chance) -> Tree {
         let confirmed = |name: &NameChange| {
-            outage.syncs_hold && (name.confirmed || outage.files_confirm_names && name.perhaps_confirmed)
+            outage.lies_about != Some("") && (name.confirmed || outage.files_confirm_names && name.perhaps_confirmed)
         };
         let certain = self.naming.iter().rposition(confirmed).map_or(0, |last| last + 1);
         let reached = certain + chance.below((self.naming.len() - certain) as u64 + 1) as usize;
@@ -305,10 +308,10 @@ impl Inode {
         content
     }
 
-    fn after(&self, outage: &Outage, chance: &mut Chance, journal: &[u8]) -> Vec<u8> {
+    fn after(&self, synced: u64, outage: &Outage, chance: &mut Chance, journal: &[u8]) -> Vec<u8> {
         let mut content = self.before.clone();
         for (record, change) in &self.changes {
-            if outage.syncs_hold && *record < self.synced || chance.percent(outage.kept_percent) {
+            if *record < synced || chance.percent(outage.kept_percent) {
                 change.apply(&mut content, journal);
             } else if let Change::Written { at, bytes } = change
                 && chance.percent(50)

@@ -15,13 +15,17 @@ mod registry;
 mod telemetry;
 mod work;
 
-use isobar_power::{Chance, Outage};
+use isobar_power::{Chance, Names, Outage};
 use outages::{Moment, Place};
 use work::Told;
 
 const SEED: u64 = 0x15_0b_a4;
 /// Cuts of a run that nobody has asked to be longer.
 const CUTS: u64 = 6;
+/// Ends that one and the same run may have.
+const OUTAGES: usize = 16;
+/// Acknowledgements that are heard before the power fails, at most.
+const HEARD: u64 = 250;
 /// After so many cuts it goes on with a new folder: the first start is cut too, and no list grows without end.
 const CUTS_OF_A_FOLDER: u64 = 20;
 
@@ -41,10 +45,11 @@ async fn what_was_acknowledged_survives_power_cuts() {
         for cut in first..cuts.min(first + CUTS_OF_A_FOLDER) {
             let moment = Moment::by(&mut chance, cut);
             let outage = Outage::by(&mut chance);
-            place.work_until_cut(&site, serving, moment, &mut chance).await;
+            let heard = 1 + chance.below(HEARD);
+            place.work_until_cut(&site, serving, moment, heard, &mut chance).await;
             place.fail(&outage, &mut chance);
             serving = place.started(&mut chance, moment.starts_badly()).await;
-            site = site.at(&serving).await;
+            site = site.at(&serving);
             let lost = site.lost().await;
             assert!(
                 lost.is_empty(),
@@ -61,7 +66,8 @@ async fn what_was_acknowledged_survives_power_cuts() {
     told.is_worth_something(cuts);
 }
 
-/// The layer bites: on a disk that takes no sync for one, what was acknowledged is lost, and the same questions find it.
+/// The layer bites: where the syncs of telemetry, or of the registry, are none, what was acknowledged is lost, and the same
+/// questions find it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_that_lies_about_syncs_is_found_out() {
     let mut chance = Chance::new(SEED);
@@ -72,12 +78,26 @@ async fn a_disk_that_lies_about_syncs_is_found_out() {
     let gentle = Outage { kept_percent: 100, ..Outage::by(&mut chance) };
     place.fail(&gentle, &mut chance);
     let serving = place.started(&mut chance, false).await;
-    let site = site.at(&serving).await;
-    place.work_until_cut(&site, serving, Moment::UnderLoad, &mut chance).await;
-    let outage = Outage { syncs_hold: false, kept_percent: 0, rubbish: false, ..Outage::by(&mut chance) };
-    place.fail(&outage, &mut chance);
-    let Ok(serving) = place.start(None) else { return };
-    let site = site.at(&serving).await;
-    let lost = site.lost().await;
-    assert!(!lost.is_empty(), "nothing was synced, and nothing is lost");
+    let site = site.at(&serving);
+    place.work_until_cut(&site, serving, Moment::UnderLoad, HEARD, &mut chance).await;
+    for lies_about in ["", "telemetry", "registry.db"] {
+        let outage =
+            Outage { lies_about: Some(lies_about), kept_percent: 0, rubbish: false, ..Outage::by(&mut chance) };
+        // A program that refuses to start has found it out too.
+        let Some(serving) = place.after_a_lie(&outage, &mut chance) else { continue };
+        let lost = site.at(&serving).lost().await;
+        assert!(!lost.is_empty(), "no sync of {lies_about:?} was one, and nothing is lost");
+    }
+}
+
+/// Whatever is synced within a folder is of no use while the folder's own name is not.
+#[tokio::test]
+async fn a_new_data_folder_is_on_the_disk_before_anybody_is_told_anything() {
+    let mut chance = Chance::new(SEED);
+    let mut place = Place::new();
+    place.started(&mut chance, false).await.kill();
+    for _ in 0..OUTAGES {
+        let outage = Outage { names: Names::Any, kept_percent: 0, ..Outage::by(&mut chance) };
+        assert!(place.left_by(&outage, &mut chance).join("VERSION").is_file(), "{outage:?}");
+    }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use isobar_power::{Chance, Layer, Outage};
@@ -18,8 +18,6 @@ use crate::work::Site;
 
 /// How long a sync takes: about as long as on a machine's own disk.
 const SYNC: Duration = Duration::from_millis(1);
-/// Acknowledgements that are heard before the power may fail.
-const HEARD_MAX: u64 = 250;
 /// Changes of files that are made after that, at most.
 const CHANGES_MAX: u64 = 80;
 /// Changes that a start makes, about.
@@ -129,11 +127,18 @@ impl Place {
         fs::read_to_string(self.of("stderr")).unwrap()
     }
 
-    /// Has everybody work until the power fails at this moment.
-    pub async fn work_until_cut(&mut self, site: &Site, serving: Serving, moment: Moment, chance: &mut Chance) {
+    /// Has everybody work until so much is acknowledged, and the power fails at this moment.
+    pub async fn work_until_cut(
+        &mut self,
+        site: &Site,
+        serving: Serving,
+        moment: Moment,
+        heard: u64,
+        chance: &mut Chance,
+    ) {
         let mut clients = JoinSet::new();
-        let heard = site.work(&mut clients, 1 + chance.below(HEARD_MAX));
-        tokio::time::timeout(PATIENCE, heard).await.expect("nobody is heard");
+        let heard = site.work(&mut clients, heard);
+        tokio::time::timeout(PATIENCE, heard).await.unwrap_or_else(|_| panic!("nobody is heard"));
         let (at, soon) = (1 + chance.below(CHANGES_MAX), 1 + chance.below(SOON_MAX));
         match moment {
             Moment::UnderLoad | Moment::Twice => self.layer.cut_after(at).unwrap(),
@@ -147,7 +152,7 @@ impl Place {
             }
         }
         let ended = tokio::time::timeout(PATIENCE, spawn_blocking(|| serving.ended()));
-        let code = ended.await.expect("it does not end").unwrap();
+        let code = ended.await.unwrap_or_else(|_| panic!("it does not end")).unwrap();
         assert!(code.is_none() || (moment == Moment::InAStop && code == Some(0)), "{code:?}: {}", self.said());
         while let Some(client) = clients.join_next().await {
             client.unwrap();
@@ -178,6 +183,20 @@ impl Place {
         }
         self.turn += 1;
         self.layer = layer(self.all.path(), self.turn);
+    }
+
+    /// The data folder as an outage leaves it, apart from what goes on here.
+    pub fn left_by(&self, outage: &Outage, chance: &mut Chance) -> PathBuf {
+        let disk = self.layer.disk(&self.of("before")).unwrap();
+        let place = tempfile::tempdir_in(self.all.path()).unwrap().keep();
+        disk.after(outage, chance, &place, is_passing).unwrap();
+        place.join("data")
+    }
+
+    /// What starts on a disk that has lied; nothing, if it refuses.
+    pub fn after_a_lie(&self, outage: &Outage, chance: &mut Chance) -> Option<Serving> {
+        let data = self.left_by(outage, chance);
+        Serving::by(serve(&data, &ENVIRONMENT).stderr(Stdio::null())).ok()
     }
 
     /// What `isobar check` says of the running program's folder.

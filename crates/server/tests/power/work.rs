@@ -167,8 +167,8 @@ impl Site {
     }
 
     /// The same people at another server.
-    pub async fn at(self, serving: &Serving) -> Self {
-        Self { api: self.api.at(serving), ..self }
+    pub fn at(&self, serving: &Serving) -> Self {
+        Self { api: self.api.at(serving), workers: self.workers.clone() }
     }
 
     /// Everybody works until the server is gone; done when so much was acknowledged.
