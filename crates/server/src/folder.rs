@@ -77,7 +77,7 @@ impl DataFolder {
             let path = path.display().to_string();
             move |cause| FolderError::Io { path, cause }
         };
-        std::fs::create_dir_all(path).map_err(at(path))?;
+        make_lasting(path).map_err(at(path))?;
         let lock_path = path.join(LOCK_FILE);
         let mut lock = File::options()
             .read(true)
@@ -136,6 +136,21 @@ fn check_version(folder: &Path) -> Result<(), FolderError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(cause) => Err(FolderError::Io { path: path.display().to_string(), cause }),
     }
+}
+
+/// Makes a folder, and what it lies in, so that none of them is gone after a power cut: what is synced within a folder is
+/// of no use if the folder's own name was never synced.
+fn make_lasting(folder: &Path) -> io::Result<()> {
+    if folder.as_os_str().is_empty() || folder.is_dir() {
+        return Ok(());
+    }
+    let parent = folder.parent().unwrap_or(Path::new(""));
+    make_lasting(parent)?;
+    match std::fs::create_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    File::open(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?.sync_all()
 }
 
 /// Writes a file so that after a crash it is there as a whole or not at all.

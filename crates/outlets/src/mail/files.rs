@@ -26,7 +26,11 @@ impl Files {
 }
 
 fn write(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
-    private_folder().recursive(true).create(folder)?;
+    if !folder.is_dir() {
+        private_folder().recursive(true).create(folder)?;
+        // A letter is sent when its file is on the disk: so must be the folder that it lies in.
+        folder.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())?;
+    }
     let (temporary, path) = (folder.join(format!("{name}.new")), folder.join(format!("{name}.eml")));
     let mut file = private_file().create(true).write(true).truncate(true).open(&temporary)?;
     file.write_all(content)?;

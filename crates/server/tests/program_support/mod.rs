@@ -8,7 +8,7 @@ pub mod site;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
@@ -33,11 +33,16 @@ pub fn failure(output: &Output) -> String {
     text(&output.stderr)
 }
 
-/// Starts a server and kills it so soon, ready or not: it may be in the middle of what an earlier one has left.
-pub fn killed_at_start(folder: &Path, environment: &[(&str, &str)], after: Duration) {
+/// `isobar serve` on a folder, at an address of its own.
+pub fn serve(folder: &Path, environment: &[(&str, &str)]) -> Command {
     let mut command = isobar(&["serve", "--listen", "127.0.0.1:0", "--log", "warn", "--data"]);
     command.arg(folder).envs(environment.iter().copied());
-    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+    command
+}
+
+/// Starts a server and kills it so soon, ready or not: it may be in the middle of what an earlier one has left.
+pub fn killed_at_start(folder: &Path, environment: &[(&str, &str)], after: Duration) {
+    let mut child = serve(folder, environment).stdout(Stdio::null()).spawn().unwrap();
     std::thread::sleep(after);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -54,21 +59,26 @@ pub struct Serving {
 
 impl Serving {
     pub fn on(folder: &Path, environment: &[(&str, &str)]) -> Self {
-        let mut command = isobar(&["serve", "--listen", "127.0.0.1:0", "--log", "warn", "--data"]);
-        command.arg(folder).envs(environment.iter().copied());
-        Self::of(command)
+        Self::of(serve(folder, environment))
     }
 
     /// Of a command that serves.
     pub fn of(mut command: Command) -> Self {
+        Self::by(&mut command).unwrap_or_else(|(_, before)| panic!("it ended before it was ready: {before}"))
+    }
+
+    /// Started by this command. If it ended before it was ready: how, and what it had said.
+    pub fn by(command: &mut Command) -> Result<Self, (ExitStatus, String)> {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut before = String::new();
         loop {
             let mut line = String::new();
-            assert!(output.read_line(&mut line).unwrap() > 0, "it ended before it was ready: {before}");
+            if output.read_line(&mut line).unwrap() == 0 {
+                return Err((child.wait().unwrap(), before));
+            }
             match line.strip_prefix("Isobar is ready: http://") {
-                Some(address) => return Self { child, output, address: address.trim().to_owned(), before },
+                Some(address) => return Ok(Self { child, output, address: address.trim().to_owned(), before }),
                 None => before.push_str(&line),
             }
         }

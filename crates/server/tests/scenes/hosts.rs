@@ -39,7 +39,7 @@ async fn there_is_one_host_and_it_is_sound() {
             ] {
                 let told = format!("{target} {more} {version} {hosts:?}");
                 let mut socket = Socket::to(&app);
-                socket.sends(&post(&device.token, version, target, hosts, more));
+                socket.sends(post(&device.token, version, target, hosts, more));
                 let answer = if is_sound { socket.hears_one() } else { socket.hears_all() };
                 assert_eq!(answer.starts_with(&format!("HTTP/{version} 201")), is_sound, "{told}: {answer}");
                 taken += usize::from(is_sound);
@@ -68,7 +68,7 @@ async fn a_refused_host_ends_the_connection_so_that_nothing_hides_behind_it() {
     assert!(heard.contains("connection: close"), "{heard}");
     for path in ["/health/live", "/v2/nothing", "/v2/devices"] {
         let mut socket = Socket::to(&app);
-        socket.sends(&format!("OPTIONS {path} HTTP/1.1\r\n\r\n"));
+        socket.sends(format!("OPTIONS {path} HTTP/1.1\r\n\r\n"));
         assert!(socket.hears_all().starts_with("HTTP/1.1 400"), "{path}");
     }
     assert_eq!(ana.get(&device.at("events")).await.ok()["meta"]["totalDocs"], 0);

@@ -1,0 +1,133 @@
+//! The layer sees what a program does to its files; what was synced survives every outage, and what was not does not always.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use isobar_power::{Chance, Disk, Layer, Outage};
+
+const FOLDER: &str = "POWER_TEST_FOLDER";
+const OUTAGES: u64 = 60;
+const KILLED: i32 = 9;
+
+/// What the program under the layer does, in all the ways that files are changed.
+fn work(folder: &Path) {
+    let mut kept = File::create(folder.join("kept.new")).unwrap();
+    kept.write_all(&[b'a'; 10_000]).unwrap();
+    kept.write_all_at(&[b'b'; 5_000], 2_000).unwrap();
+    kept.set_len(9_000).unwrap();
+    kept.sync_all().unwrap();
+    fs::rename(folder.join("kept.new"), folder.join("kept")).unwrap();
+    fs::create_dir(folder.join("inner")).unwrap();
+    fs::hard_link(folder.join("kept"), folder.join("inner/alias")).unwrap();
+    fs::remove_file(folder.join("old")).unwrap();
+    File::open(folder.join("inner")).unwrap().sync_all().unwrap();
+    File::open(folder).unwrap().sync_all().unwrap();
+    // From here on nothing is certain.
+    kept.write_all_at(&[b'c'; 9_000], 0).unwrap();
+    let mut appended = File::options().append(true).open(folder.join("grows")).unwrap();
+    appended.write_all(&[b'd'; 2_000]).unwrap();
+    fs::write(folder.join("late"), "late").unwrap();
+}
+
+#[test]
+fn worker() {
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        work(Path::new(&folder));
+    }
+}
+
+struct Place {
+    all: tempfile::TempDir,
+    layer: Layer,
+}
+
+impl Place {
+    fn new() -> Self {
+        let all = tempfile::tempdir().unwrap();
+        for name in ["before", "disk"] {
+            fs::create_dir(all.path().join(name)).unwrap();
+            fs::write(all.path().join(name).join("old"), "old").unwrap();
+            fs::write(all.path().join(name).join("grows"), "before ").unwrap();
+        }
+        let layer = Layer::new(&all.path().canonicalize().unwrap().join("disk"), all.path(), Duration::ZERO).unwrap();
+        Self { all, layer }
+    }
+
+    /// Runs this test program's worker under the layer; the signal that ended it.
+    fn run(&self) -> Option<i32> {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "worker"]).env(FOLDER, self.all.path().join("disk")).stdout(Stdio::null());
+        self.layer.under(&mut command);
+        command.status().unwrap().signal()
+    }
+
+    fn disk(&self) -> Disk {
+        let disk = self.layer.disk(&self.all.path().join("before")).unwrap();
+        let missed = disk.differs_from(&self.all.path().join("disk"), |_| false).unwrap();
+        assert!(missed.is_empty(), "{missed:?}");
+        disk
+    }
+}
+
+#[test]
+fn what_was_synced_survives_every_outage_and_the_rest_does_not_always() {
+    let place = Place::new();
+    assert_eq!(place.run(), None);
+    let disk = place.disk();
+    assert!(disk.unsynced() > 3, "{disk:?}");
+    let (mut late, mut grown, mut overwritten) = (0, 0, 0);
+    for seed in 0..OUTAGES {
+        let (mut chance, after) = (Chance::new(seed), place.all.path().join(format!("after-{seed}")));
+        disk.after(&Outage::by(&mut chance), &mut chance, &after, |_| false).unwrap();
+        let kept = fs::read(after.join("kept")).unwrap();
+        assert_eq!(kept.len(), 9_000);
+        assert_eq!(fs::read(after.join("inner/alias")).unwrap().len(), 9_000);
+        assert!(!after.join("old").exists() && !after.join("kept.new").exists());
+        assert!(fs::read(after.join("grows")).unwrap().starts_with(b"before "));
+        overwritten += u64::from(kept[0] == b'c');
+        grown += u64::from(fs::metadata(after.join("grows")).unwrap().len() > 7);
+        late += u64::from(after.join("late").exists());
+    }
+    for sometimes in [late, grown, overwritten] {
+        assert!((1..OUTAGES).contains(&sometimes), "{late} {grown} {overwritten}");
+    }
+}
+
+#[test]
+fn the_power_fails_before_any_change_and_the_journal_has_what_came_before() {
+    for changes in 1..30 {
+        let place = Place::new();
+        place.layer.cut_after(changes).unwrap();
+        let ended = place.run();
+        place.disk();
+        if ended.is_none() {
+            assert!(changes > 10, "it did more than {changes} things");
+            return;
+        }
+        assert_eq!(ended, Some(KILLED));
+    }
+    unreachable!("the fuse never held");
+}
+
+#[test]
+fn a_disk_that_lies_keeps_nothing_for_certain() {
+    let place = Place::new();
+    assert_eq!(place.run(), None);
+    let disk = place.disk();
+    let mut chance = Chance::new(0);
+    let lies = Outage { lies_about: Some(""), kept_percent: 0, ..Outage::by(&mut chance) };
+    let lost = (0..OUTAGES).filter(|turn| {
+        let after = place.all.path().join(format!("after-{turn}"));
+        disk.after(&lies, &mut chance, &after, |_| false).unwrap();
+        !after.join("kept").exists()
+    });
+    assert!(lost.count() > 0);
+}

@@ -1,0 +1,103 @@
+//! The power fails, again and again, while everybody is at work: what was acknowledged is there afterwards, and once, in
+//! telemetry and in the registry. The program runs on a layer that remembers what was synced; of everything else, the
+//! disk that it is started on again holds what chance left of it (`isobar-power`).
+//!
+//! `POWER_CUTS=200` makes a long run of it, `POWER_SEED` another one.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
+
+mod outages;
+mod people;
+#[path = "../program_support/mod.rs"]
+mod program_support;
+mod registry;
+mod telemetry;
+mod work;
+
+use isobar_power::{Chance, Names, Outage};
+use outages::{Moment, Place};
+use work::Told;
+
+const SEED: u64 = 0x15_0b_a4;
+/// Cuts of a run that nobody has asked to be longer.
+const CUTS: u64 = 6;
+/// Ends that one and the same run may have.
+const OUTAGES: usize = 16;
+/// Acknowledgements that are heard before the power fails, at most.
+const HEARD: u64 = 250;
+/// After so many cuts it goes on with a new folder: the first start is cut too, and no list grows without end.
+const CUTS_OF_A_FOLDER: u64 = 20;
+
+fn given(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |number| number.parse().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_acknowledged_survives_power_cuts() {
+    let (cuts, seed) = (given("POWER_CUTS", CUTS), given("POWER_SEED", SEED));
+    let mut told = Told::default();
+    for first in (0..cuts).step_by(CUTS_OF_A_FOLDER as usize) {
+        let mut chance = Chance::new(seed.wrapping_add(first));
+        let mut place = Place::new();
+        let mut serving = place.started(&mut chance, first > 0 || cuts > CUTS).await;
+        let mut site = work::Site::found(&serving).await;
+        for cut in first..cuts.min(first + CUTS_OF_A_FOLDER) {
+            let moment = Moment::by(&mut chance, cut);
+            let outage = Outage::by(&mut chance);
+            let heard = 1 + chance.below(HEARD);
+            place.work_until_cut(&site, serving, moment, heard, &mut chance).await;
+            place.fail(&outage, &mut chance);
+            serving = place.started(&mut chance, moment.starts_badly()).await;
+            site = site.at(&serving);
+            let lost = site.lost().await;
+            assert!(
+                lost.is_empty(),
+                "cut {cut} of seed {seed:#x}, {moment:?}, {outage:?}, {}: {lost:#?}",
+                place.keep()
+            );
+            place.is_sound();
+        }
+        site.letters_come(&place.data()).await;
+        assert_eq!(serving.stop(), Some(0));
+        told.add(&site.told().await);
+        println!("{} cuts, {told}", cuts.min(first + CUTS_OF_A_FOLDER));
+    }
+    told.is_worth_something(cuts);
+}
+
+/// The layer bites: where the syncs of telemetry, or of the registry, are none, what was acknowledged is lost, and the same
+/// questions find it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_lies_about_syncs_is_found_out() {
+    let mut chance = Chance::new(SEED);
+    let mut place = Place::new();
+    let serving = place.started(&mut chance, false).await;
+    let site = work::Site::found(&serving).await;
+    assert_eq!(serving.stop(), Some(0));
+    let gentle = Outage { kept_percent: 100, ..Outage::by(&mut chance) };
+    place.fail(&gentle, &mut chance);
+    let serving = place.started(&mut chance, false).await;
+    let site = site.at(&serving);
+    place.work_until_cut(&site, serving, Moment::UnderLoad, HEARD, &mut chance).await;
+    for lies_about in ["", "telemetry", "registry.db"] {
+        let outage =
+            Outage { lies_about: Some(lies_about), kept_percent: 0, rubbish: false, ..Outage::by(&mut chance) };
+        // A program that refuses to start has found it out too.
+        let Some(serving) = place.after_a_lie(&outage, &mut chance) else { continue };
+        let lost = site.at(&serving).lost().await;
+        assert!(!lost.is_empty(), "no sync of {lies_about:?} was one, and nothing is lost");
+    }
+}
+
+/// Whatever is synced within a folder is of no use while the folder's own name is not.
+#[tokio::test]
+async fn a_new_data_folder_is_on_the_disk_before_anybody_is_told_anything() {
+    let mut chance = Chance::new(SEED);
+    let mut place = Place::new();
+    place.started(&mut chance, false).await.kill();
+    for _ in 0..OUTAGES {
+        let outage = Outage { names: Names::Any, kept_percent: 0, ..Outage::by(&mut chance) };
+        assert!(place.left_by(&outage, &mut chance).join("VERSION").is_file(), "{outage:?}");
+    }
+}

@@ -1,0 +1,219 @@
+//! A machine whose power fails: the folder that the program runs on, and what is left of it.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use isobar_power::{Chance, Layer, Outage};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::task::{JoinSet, spawn_blocking};
+
+use crate::program_support::site::ENVIRONMENT;
+use crate::program_support::{Serving, isobar, serve};
+use crate::work::Site;
+
+/// How long a sync takes: about as long as on a machine's own disk.
+const SYNC: Duration = Duration::from_millis(1);
+/// Changes of files that are made after that, at most.
+const CHANGES_MAX: u64 = 80;
+/// Changes that a start makes, about.
+const START_CHANGES_MAX: u64 = 400;
+/// Changes after which a copy, or a stop, is about to be made.
+const SOON_MAX: u64 = 120;
+/// Only a program that hangs takes so long to end.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// When the power fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// While everybody is at work.
+    UnderLoad,
+    /// While a backup has the engine write what it holds in memory, and begin a new log.
+    InABackup,
+    /// While the program stops, or just after.
+    InAStop,
+    /// While everybody is at work, and again while the program starts.
+    Twice,
+}
+
+impl Moment {
+    pub fn by(chance: &mut Chance, cut: u64) -> Self {
+        // Of a few cuts, each has a moment of its own.
+        match cut {
+            1 => Self::InABackup,
+            3 => Self::Twice,
+            5 => Self::InAStop,
+            _ => [Self::UnderLoad, Self::UnderLoad, Self::InABackup, Self::InAStop, Self::Twice]
+                [chance.below(5) as usize],
+        }
+    }
+
+    pub fn starts_badly(self) -> bool {
+        self == Self::Twice
+    }
+}
+
+/// A file of which nothing is kept over a start: shared memory of SQLite, which is mapped and so not in the journal, and
+/// the socket.
+fn is_passing(path: &Path) -> bool {
+    let name = path.to_string_lossy();
+    name.ends_with("-shm") || name.ends_with(".sock")
+}
+
+pub struct Place {
+    all: TempDir,
+    /// The folder that is running, by number; each outage makes the next.
+    turn: u32,
+    layer: Layer,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        let all = tempfile::tempdir().unwrap();
+        let layer = layer(all.path(), 0);
+        Self { all, turn: 0, layer }
+    }
+
+    fn of(&self, name: &str) -> PathBuf {
+        folder(self.all.path(), self.turn).join(name)
+    }
+
+    /// The data folder. What holds it is looked at too: a folder whose name is not on the disk is not there.
+    pub fn data(&self) -> PathBuf {
+        self.of("disk").join("data")
+    }
+
+    /// Keeps everything for whoever wants to know what happened.
+    pub fn keep(&mut self) -> String {
+        self.all.disable_cleanup(true);
+        self.of("").display().to_string()
+    }
+
+    /// Starts the program on what there is. `cut_after`: the power fails after so many changes.
+    pub fn start(&self, cut_after: Option<u64>) -> Result<Serving, (ExitStatus, String)> {
+        let mut command = serve(&self.data(), &ENVIRONMENT);
+        self.layer.under(&mut command);
+        if let Some(changes) = cut_after {
+            self.layer.cut_after(changes).unwrap();
+        }
+        let log = fs::File::create(self.of("stderr")).unwrap();
+        Serving::by(command.stderr(log))
+    }
+
+    /// Starts the program; if it is to go badly, the power fails on the way until it has gone well.
+    pub async fn started(&mut self, chance: &mut Chance, badly: bool) -> Serving {
+        if badly {
+            for _ in 0..=chance.below(3) {
+                let changes = 1 + chance.below(START_CHANGES_MAX);
+                match self.start(Some(changes)) {
+                    // It was ready before: it fails while it has nothing to do, or is told to stop.
+                    Ok(serving) => drop(spawn_blocking(|| serving.stop()).await.unwrap()),
+                    Err((status, _)) => assert_eq!(status.code(), None, "it refused: {}", self.said()),
+                }
+                self.fail(&Outage::by(chance), chance);
+            }
+        }
+        match self.start(None) {
+            Ok(serving) => serving,
+            Err((status, _)) => panic!("{status}: {}; {}", self.said(), self.keep()),
+        }
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(self.of("stderr")).unwrap()
+    }
+
+    /// Has everybody work until so much is acknowledged, and the power fails at this moment.
+    pub async fn work_until_cut(
+        &mut self,
+        site: &Site,
+        serving: Serving,
+        moment: Moment,
+        heard: u64,
+        chance: &mut Chance,
+    ) {
+        let mut clients = JoinSet::new();
+        let heard = site.work(&mut clients, heard);
+        tokio::time::timeout(PATIENCE, heard).await.unwrap_or_else(|_| panic!("nobody is heard"));
+        let (at, soon) = (1 + chance.below(CHANGES_MAX), 1 + chance.below(SOON_MAX));
+        match moment {
+            Moment::UnderLoad | Moment::Twice => self.layer.cut_after(at).unwrap(),
+            Moment::InABackup => {
+                self.layer.cut_after(soon).unwrap();
+                self.ask_for_a_backup();
+            }
+            Moment::InAStop => {
+                serving.tell_to_stop();
+                self.layer.cut_after(soon).unwrap();
+            }
+        }
+        let ended = tokio::time::timeout(PATIENCE, spawn_blocking(|| serving.ended()));
+        let code = ended.await.unwrap_or_else(|_| panic!("it does not end")).unwrap();
+        assert!(code.is_none() || (moment == Moment::InAStop && code == Some(0)), "{code:?}: {}", self.said());
+        while let Some(client) = clients.join_next().await {
+            client.unwrap();
+        }
+    }
+
+    /// As `isobar backup` asks for it, which would make the copy itself when the program has just gone.
+    fn ask_for_a_backup(&self) {
+        let Ok(mut socket) = UnixStream::connect(self.data().join("isobar.sock")) else { return };
+        let asked = writeln!(socket, "{}", json!({"backup": self.of("copy")}));
+        let mut answer = String::new();
+        // It may have gone before it has answered, or heard.
+        let _ = asked.and_then(|()| socket.read_to_string(&mut answer));
+    }
+
+    /// The power has failed: the next folder is what the disk holds.
+    pub fn fail(&mut self, outage: &Outage, chance: &mut Chance) {
+        let disk = self.layer.disk(&self.of("before")).unwrap();
+        let missed = disk.differs_from(&self.of("disk"), is_passing).unwrap();
+        assert!(missed.is_empty(), "the layer has not seen all that was written: {missed:?}, {}", self.keep());
+        let next = folder(self.all.path(), self.turn + 1);
+        let mut again = chance.clone();
+        disk.after(outage, chance, &next.join("before"), is_passing).unwrap();
+        disk.after(outage, &mut again, &next.join("disk"), is_passing).unwrap();
+        let old = folder(self.all.path(), self.turn.saturating_sub(1));
+        if self.turn > 0 && old.exists() {
+            fs::remove_dir_all(old).unwrap();
+        }
+        self.turn += 1;
+        self.layer = layer(self.all.path(), self.turn);
+    }
+
+    /// The data folder as an outage leaves it, apart from what goes on here.
+    pub fn left_by(&self, outage: &Outage, chance: &mut Chance) -> PathBuf {
+        let disk = self.layer.disk(&self.of("before")).unwrap();
+        let place = tempfile::tempdir_in(self.all.path()).unwrap().keep();
+        disk.after(outage, chance, &place, is_passing).unwrap();
+        place.join("data")
+    }
+
+    /// What starts on a disk that has lied; nothing, if it refuses.
+    pub fn after_a_lie(&self, outage: &Outage, chance: &mut Chance) -> Option<Serving> {
+        let data = self.left_by(outage, chance);
+        Serving::by(serve(&data, &ENVIRONMENT).stderr(Stdio::null())).ok()
+    }
+
+    /// What `isobar check` says of the running program's folder.
+    pub fn is_sound(&self) {
+        let output = isobar(&["check", "--data"]).arg(self.data()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+fn folder(all: &Path, turn: u32) -> PathBuf {
+    all.join(turn.to_string())
+}
+
+fn layer(all: &Path, turn: u32) -> Layer {
+    let folder = folder(all, turn);
+    for name in ["before", "disk"] {
+        fs::create_dir_all(folder.join(name)).unwrap();
+    }
+    Layer::new(&folder.canonicalize().unwrap().join("disk"), &folder, SYNC).unwrap()
+}
