@@ -209,7 +209,7 @@ impl Hub {
             return Commit::default();
         }
         let id = self.new_id();
-        let mut work = Work::of(entry.device.id);
+        let mut work = Work::of(entry.device.id, event.now);
         let mut view = Arc::clone(&entry.view.lock());
         entry.heard.store(event.now.millis(), Ordering::Relaxed);
         if view.status == Status::Missing {

@@ -12,6 +12,7 @@ use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, SettingId, UserId};
 use isobar_model::json::RawJson;
 use isobar_model::status::Status;
+use isobar_model::time::Timestamp;
 use isobar_store::error::StoreError;
 use isobar_store::registry::{DeviceReport, SettingWrite};
 use isobar_store::telemetry::OutboxEntry;
@@ -42,6 +43,9 @@ const WORK_MAX: Duration = Duration::from_secs(10);
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Work {
     pub device: Option<DeviceId>,
+    /// When it came, in milliseconds: done again, it does not seem to have come later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u8>,
     /// What the device, which is missing, gets back when it is heard again.
@@ -73,8 +77,8 @@ pub(crate) struct SettingWork {
 
 impl Work {
     /// No work yet for this device.
-    pub(crate) fn of(device: DeviceId) -> Self {
-        Self { device: Some(device), ..Self::default() }
+    pub(crate) fn of(device: DeviceId, now: Timestamp) -> Self {
+        Self { device: Some(device), at: Some(now.millis()), ..Self::default() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -361,7 +365,7 @@ impl Hub {
     }
 
     async fn tell_registry(&self, device: DeviceRef, work: Work) -> std::result::Result<(), StoreError> {
-        let (registry, now) = (&self.0.registry, self.0.clock.now());
+        let (registry, now) = (&self.0.registry, work.at.map_or_else(|| self.0.clock.now(), Timestamp::from_millis));
         let pass = access::system(device, "the device's design reports to the registry");
         let raw = |text: String| RawJson::trusted(text.into());
         let status = |number: Option<u8>| number.and_then(|number| Status::numbered(number.into()));

@@ -120,19 +120,20 @@ impl Hub {
     ) -> Result<Option<T>> {
         let _place = self.0.code.place(&entry.plan.plan).await?;
         let (mut work, mut answer, mut after) = (Some(work), None, Aftermath::default());
+        let now = self.0.clock.now();
         let mut turn = |memory: &dyn Memory| {
             let Some(work) = work.take().filter(|_| entry.fresh()) else {
                 after.outdated = true;
                 return Commit::default();
             };
-            let (commit, left) = (Commit::default(), Work::of(entry.device.id));
+            let (commit, left) = (Commit::default(), Work::of(entry.device.id, now));
             let mut runs = SideRuns { hub: self, actor: pass.actor(), entry, memory, commit, work: left };
             answer = Some(work(&mut runs));
             let SideRuns { commit, work, .. } = runs;
             self.hand_over(entry, commit, work, &mut after)
         };
         let half_changed = self.if_a_run_panics(entry);
-        let begun = telemetry::begin(&*self.0.telemetry, pass, None, self.0.clock.now(), &mut turn).await;
+        let begun = telemetry::begin(&*self.0.telemetry, pass, None, now, &mut turn).await;
         half_changed.call_off();
         if let Begun::Committed { durable, .. } = begun.map_err(crate::error::from_store)? {
             after.is_committed();

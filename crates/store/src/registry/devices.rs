@@ -160,7 +160,7 @@ impl Registry {
         self.db.write.run(update).await.map(|_| ())
     }
 
-    /// Keeps what a design found out. The same report again changes nothing.
+    /// Keeps what a design found out at `now`. The same reports again, in their order, change nothing.
     pub async fn device_report(&self, pass: &CanWrite<DeviceRef>, report: &DeviceReport, now: Timestamp) -> Result<()> {
         let tx = self.db.begin().await?;
         let before = hold_device(&tx, pass.target().id).await?;
@@ -188,7 +188,7 @@ impl Registry {
         .bind(meta.clone())
         .bind(place.map(|place| place.latitude))
         .bind(place.map(|place| place.longitude))
-        .bind(now)
+        .bind(now.max(before.updated_at))
         .bind(before.id);
         run(&tx, update).await?;
         if meta != before.meta {

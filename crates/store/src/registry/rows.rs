@@ -186,7 +186,7 @@ const TABLES: &[Table] = &[
     table("usage_counted", 1, &[("counted", COUNT)]),
     table("settings", 1, &[
         ("id", SETTING), ("device_key", COUNT), ("name", TEXT), ("value", JSON_IF), ("created_at", TIME),
-        ("changed_at", TIME_IF), ("changed_to", JSON_IF), ("changed_by", TEXT_IF),
+        ("changed_at", TIME_IF), ("changed_to", SETTING_IF), ("changed_by", TEXT_IF),
     ]),
     table_of_large_rows("deliveries", 1, &[
         ("id", TEXT), ("kind", TEXT), ("body", JSON), ("attempts", COUNT), ("due_at", TIME), ("created_at", TIME),

@@ -143,6 +143,15 @@ impl TestApp {
         self
     }
 
+    /// As [`TestApp::restart`]; in between, an operator says that the clock is right, however far it has gone.
+    pub async fn restart_believing_the_clock(mut self) -> Self {
+        halt(self.running).await;
+        let (folder, options) = (self.folder.path().join("telemetry"), telemetry_options(&self.settings));
+        Embedded::believe(&folder, &options, self.clock.now()).unwrap();
+        (self.running, self.address) = run(&self.settings, &self.folder, self.database.as_ref(), &self.clock).await;
+        self
+    }
+
     /// Stops the server and removes what it kept.
     pub async fn end(self) {
         halt(self.running).await;
@@ -321,14 +330,17 @@ async fn run(
     (Running { hub, registry, telemetry, stop, served }, address)
 }
 
-fn open_telemetry(settings: &TestSettings, folder: &TempDir) -> Embedded {
-    let options = Options {
+fn telemetry_options(settings: &TestSettings) -> Options {
+    Options {
         queue_max_events: settings.queue_max_events,
         cache_bytes: 4 << 20,
         memtable_bytes: 8 << 20,
         ..Options::default()
-    };
-    Embedded::open(&folder.path().join("telemetry"), options).unwrap()
+    }
+}
+
+fn open_telemetry(settings: &TestSettings, folder: &TempDir) -> Embedded {
+    Embedded::open(&folder.path().join("telemetry"), telemetry_options(settings)).unwrap()
 }
 
 async fn halt(running: Running) {

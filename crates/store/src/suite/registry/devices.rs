@@ -169,6 +169,13 @@ pub async fn a_report_changes_what_it_names(r: &Registry) {
     assert_eq!((after.status, after.location, &after.meta), (Status::Good, told.location, &told.meta));
     r.device_report(&may(device), &DeviceReport::default(), at(6)).await.unwrap();
     assert_eq!(fetched(r, device).await.updated_at, at(5));
+
+    // All of it again, as after a crash: it ends as it was, and when it was.
+    for (report, moment) in [(&report, at(3)), (&status, at(5))] {
+        r.device_report(&may(device), report, moment).await.unwrap();
+    }
+    let again = fetched(r, device).await;
+    assert_eq!((again.status, again.meta, again.updated_at), (Status::Good, after.meta, at(5)));
 }
 
 /// What refers to nothing is refused with the name of what is missing.
