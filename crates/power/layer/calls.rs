@@ -119,8 +119,15 @@ instead! {
     fn fsync(fd: c_int) -> c_int { |real| crate::sync(fd, real) }
     fn fdatasync(fd: c_int) -> c_int { |real| crate::sync(fd, real) }
 
-    fn rename(from: *const c_char, to: *const c_char) -> c_int { |real| two_names(Kind::Renamed, from, to, real) }
-    fn link(from: *const c_char, to: *const c_char) -> c_int { |real| two_names(Kind::Linked, from, to, real) }
+    fn rename(from: *const c_char, to: *const c_char) -> c_int {
+        |real| two_names(Kind::Renamed, (WORKING_FOLDER, from), (WORKING_FOLDER, to), real)
+    }
+    fn link(from: *const c_char, to: *const c_char) -> c_int {
+        |real| two_names(Kind::Linked, (WORKING_FOLDER, from), (WORKING_FOLDER, to), real)
+    }
+    fn linkat(a: c_int, from: *const c_char, b: c_int, to: *const c_char, flags: c_int) -> c_int {
+        |real| two_names(Kind::Linked, (a, from), (b, to), real)
+    }
     fn unlink(path: *const c_char) -> c_int { |real| one_name(Kind::Unlinked, WORKING_FOLDER, path, real) }
     fn unlinkat(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
         |real| {

@@ -279,10 +279,13 @@ fn open(folder: c_int, path: *const c_char, empties: bool, pass_on: impl FnOnce(
     fd
 }
 
+/// A path, and the open folder that it begins in.
+type Name = (c_int, *const c_char);
+
 /// A name changes, or a file gets another one.
-fn two_names(kind: Kind, from: *const c_char, to: *const c_char, pass_on: impl FnOnce() -> c_int) -> c_int {
+fn two_names(kind: Kind, from: Name, to: Name, pass_on: impl FnOnce() -> c_int) -> c_int {
     let Some(layer) = layer() else { return pass_on() };
-    let (from, to) = (layer.named(real::WORKING_FOLDER, from), layer.named(real::WORKING_FOLDER, to));
+    let (from, to) = (layer.named(from.0, from.1), layer.named(to.0, to.1));
     // What is linked from elsewhere changes nothing here: a backup is made so.
     let is_copy = matches!(kind, Kind::Linked) && to.is_none();
     if is_copy || (from.is_none() && to.is_none()) {
