@@ -24,7 +24,7 @@ impl Embedded {
         durability::drop_lost(path, loss, aside)?;
         let db = engine::open_what_is_there(path, options, &Arc::default(), false)?;
         let sequence = db.latest_sequence_number();
-        Note::begin(path, Noted { durable: sequence, in_tables: sequence }).map(drop)
+        Note::begin(path, Noted::up_to(sequence, sequence)).map(drop)
     }
 
     /// Up to when the clock is believed by a store that nobody has open; none: it is empty.
@@ -36,8 +36,7 @@ impl Embedded {
     pub fn believe(path: &Path, options: &Options, now: Timestamp) -> Result<()> {
         let db = engine::open(path, options, &Arc::default())?;
         retention::believe(&db, now)?;
-        let (durable, in_tables) = (db.latest_sequence_number(), 0);
-        Note::begin(path, Noted { durable, in_tables }).map(drop)
+        Note::begin(path, Noted::up_to(db.latest_sequence_number(), 0)).map(drop)
     }
 
     /// As [`Self::examine`], of a store that nobody has open; nothing in its folder is changed.

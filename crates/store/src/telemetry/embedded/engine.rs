@@ -70,6 +70,7 @@ pub fn open_what_is_there(path: &Path, options: &Options, cutoffs: &Arc<Cutoffs>
 
 /// Opens the database to be read, as it is: nothing in its folder is changed.
 pub fn open_to_read(path: &Path, options: &Options) -> Result<DB> {
+    durability::must_be_readable(path)?;
     let cache = Cache::new_lru_cache(options.cache_bytes);
     let mut database = database_options(options);
     database.create_if_missing(false);

@@ -138,7 +138,7 @@ impl Embedded {
         let db = Arc::new(engine::open(path, &options, &cutoffs)?);
         // What was replayed is in tables now.
         let sequence = db.latest_sequence_number();
-        let note = Arc::new(Note::begin(path, Noted { durable: sequence, in_tables: sequence })?);
+        let note = Arc::new(Note::begin(path, Noted::up_to(sequence, sequence))?);
         let series = engine::meta(&db, keys::META_SERIES)?.unwrap_or(1);
         let outbox = engine::meta(&db, keys::META_OUTBOX)?.unwrap_or(1);
         let place = catch_up::newest(&db)?;
@@ -159,7 +159,7 @@ impl Embedded {
             let durable = core.note.durable();
             let checkpoint = rocksdb::checkpoint::Checkpoint::new(&core.db).map_err(failed)?;
             checkpoint.create_checkpoint(&to).map_err(failed)?;
-            Note::begin(&to, Noted { durable, in_tables: 0 }).map(drop)
+            Note::begin(&to, Noted::up_to(durable, 0)).map(drop)
         })
         .await
     }

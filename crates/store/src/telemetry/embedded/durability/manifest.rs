@@ -1,12 +1,17 @@
 //! What RocksDB's manifest says of the write-ahead log: which files of it are needed, and how much of it is in tables.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::super::keys::Family;
 use super::super::rows::damaged;
-use super::records::{Ending, Records, is_torn};
+use super::note::{Known, Noted};
+use super::records::{End, Ending, Records, is_torn};
 use crate::error::{Result, StoreError};
 
 const CURRENT: &str = "CURRENT";
@@ -47,6 +52,34 @@ pub struct Manifest {
     pub is_even: bool,
     /// Logs that must be there, with the bytes of each that were synced.
     pub logs: BTreeMap<u64, u64>,
+    /// The newest sequence number of any row of a table.
+    pub in_tables: u64,
+    /// Where an unfinished write begins that ends the file.
+    pub torn: Option<Torn>,
+}
+
+/// The end of a manifest, which is no whole edit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Torn {
+    name: String,
+    offset: u64,
+    /// Whether something follows what is not whole. It is told from damage only by where it stands.
+    pub is_hole: bool,
+}
+
+impl fmt::Display for Torn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ends with an unfinished write (at byte {})", self.name, self.offset)
+    }
+}
+
+impl Torn {
+    /// Cuts it off: RocksDB would go on behind some of what can stand there, and would never end with other.
+    pub fn cut(&self, folder: &Path) -> io::Result<()> {
+        let manifest = File::options().write(true).open(folder.join(&self.name))?;
+        manifest.set_len(self.offset)?;
+        manifest.sync_all()
+    }
 }
 
 /// The parts of an edit, one after the other.
@@ -79,17 +112,19 @@ impl<'a> Parts<'a> {
 struct Reading {
     manifest: Manifest,
     families: FxHashMap<u64, u64>,
+    /// Those of which a log was named: the last that is written of each when a manifest is begun.
+    begun: FxHashSet<u64>,
     least: u64,
 }
 
 impl Manifest {
     /// Reads the manifest of a database; none if the folder holds no database yet. Its checksums are verified, more
-    /// strictly than RocksDB does when it opens it: what ends it must not be what was whole once.
-    pub fn read(folder: &Path) -> Result<Option<Self>> {
+    /// strictly than RocksDB does when it opens it: what ends it must not be what was synced once.
+    pub fn read(folder: &Path, known: Known) -> Result<Option<Self>> {
         let Some(path) = current(folder)? else { return Ok(None) };
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let bytes = match std::fs::read(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(StoreError::Damaged(format!("{name} is missing")));
             }
             read => read.map_err(StoreError::unavailable)?,
@@ -104,10 +139,7 @@ impl Manifest {
                 Err(end) => break end,
             }
         };
-        let rest = bytes.get(end.piece as usize..).unwrap_or_default();
-        if end.what != Ending::Nothing && (reading.families.is_empty() || !is_torn(rest)) {
-            return Err(StoreError::Damaged(format!("{name} is damaged at byte {}", end.offset)));
-        }
+        reading.manifest.torn = reading.torn(&name, &bytes, end, known)?;
         let unflushed = reading.families.values().copied().min().unwrap_or_default();
         let first_log = unflushed.max(reading.least);
         reading.manifest.first_log = first_log;
@@ -116,18 +148,52 @@ impl Manifest {
     }
 }
 
+impl Manifest {
+    /// A sequence number up to which all is in tables, if nothing of it is in a log.
+    pub fn newest_in_tables(&self) -> u64 {
+        // Any edit has a last sequence, also one that came before the tables of it, should they be lost in a hole.
+        let is_hole = self.torn.as_ref().is_some_and(|torn| torn.is_hole);
+        if is_hole { self.in_tables } else { self.last_sequence }
+    }
+}
+
+/// The number of the manifest that CURRENT names, and its bytes that are synced now: all of them, if they are more than
+/// was `known`. None, if there is no such file at the moment.
+pub fn synced(folder: &Path, known: (u64, u64)) -> io::Result<Option<(u64, u64)>> {
+    let found = || -> io::Result<(u64, u64)> {
+        let name = std::fs::read(folder.join(CURRENT))?;
+        let Some((name, number)) = named(&name) else { return Err(io::ErrorKind::NotFound.into()) };
+        let length = std::fs::metadata(folder.join(name))?.len();
+        if (number, length) != known {
+            // RocksDB may be within its own sync: what is noted must not be ahead of the disk.
+            File::open(folder.join(name))?.sync_data()?;
+        }
+        Ok((number, length))
+    };
+    match found() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+/// The manifest that CURRENT's text names, and its number.
+fn named(text: &[u8]) -> Option<(&str, u64)> {
+    let name = str::from_utf8(text).ok()?.strip_suffix('\n')?;
+    Some((name, number(name)?))
+}
+
+fn number(manifest: &str) -> Option<u64> {
+    let number = manifest.strip_prefix(MANIFEST_PREFIX)?;
+    number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok())?
+}
+
 /// The manifest that CURRENT names.
 fn current(folder: &Path) -> Result<Option<PathBuf>> {
     let text = match std::fs::read(folder.join(CURRENT)) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return nothing_there(folder),
         read => read.map_err(StoreError::unavailable)?,
     };
-    let name = str::from_utf8(&text).ok().and_then(|text| text.strip_suffix('\n'));
-    let is_named = |name: &&str| {
-        let number = name.strip_prefix(MANIFEST_PREFIX);
-        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
-    };
-    let name = name.filter(is_named).ok_or_else(|| damaged("CURRENT names no manifest"))?;
+    let (name, _) = named(&text).ok_or_else(|| damaged("CURRENT names no manifest"))?;
     Ok(Some(folder.join(name)))
 }
 
@@ -148,6 +214,34 @@ fn nothing_there(folder: &Path) -> Result<Option<PathBuf>> {
 }
 
 impl Reading {
+    /// Whether what ends the file is an unfinished write; none if nothing follows the last edit.
+    ///
+    /// What was synced when it was last noted must be whole. Behind it a power cut leaves anything, in any order. If
+    /// another manifest was noted, this one was begun since, and its head was synced before CURRENT named it.
+    fn torn(&self, name: &str, bytes: &[u8], end: End, known: Known) -> Result<Option<Torn>> {
+        let rest = bytes.get(end.piece as usize..).unwrap_or_default();
+        let is_short = is_torn(rest);
+        let may_be_hole = match known {
+            Known::Nothing => false,
+            Known::Is(Noted { manifest, length, .. }) if number(name) == Some(manifest) => {
+                if (bytes.len() as u64) < length {
+                    return Err(StoreError::Damaged(format!("{name} is shorter than it was")));
+                }
+                end.piece >= length
+            }
+            // Nothing was ever acknowledged.
+            Known::Is(Noted { durable: 0, .. }) => true,
+            Known::Is(_) | Known::Unreadable => self.begun.len() > Family::ALL.len(),
+        };
+        if end.what == Ending::Nothing {
+            return Ok(None);
+        }
+        if self.families.is_empty() || !is_short && !may_be_hole {
+            return Err(StoreError::Damaged(format!("{name} is damaged at byte {}", end.offset)));
+        }
+        Ok(Some(Torn { name: name.to_owned(), offset: end.offset, is_hole: !is_short }))
+    }
+
     /// Takes in one edit. None: it cannot be read.
     fn edit(&mut self, edit: &[u8]) -> Option<()> {
         let mut parts = Parts(edit);
@@ -164,7 +258,7 @@ impl Reading {
                 tag::NEXT_FILE | tag::PREVIOUS_LOG | tag::FAMILY_MAX | tag::IN_GROUP => drop(parts.number()?),
                 tag::COMPACT_CURSOR => drop((parts.number()?, parts.text()?)),
                 tag::DELETED_FILE => drop((parts.number()?, parts.number()?)),
-                tag::NEW_FILE => new_file(&mut parts)?,
+                tag::NEW_FILE => self.manifest.in_tables = self.manifest.in_tables.max(new_file(&mut parts)?),
                 tag::LOG_ADDITION => self.log_added(parts.text()?)?,
                 tag::LOG_DELETION => {
                     let before = Parts(parts.text()?).number()?;
@@ -176,6 +270,7 @@ impl Reading {
         }
         let known = self.families.entry(family).or_default();
         *known = log.unwrap_or(*known).max(*known);
+        self.begun.extend(log.map(|_| family));
         Some(())
     }
 
@@ -196,19 +291,18 @@ impl Reading {
     }
 }
 
-/// Level, number, bytes, first and last key, first and last sequence, and fields that carry their length.
-fn new_file(parts: &mut Parts<'_>) -> Option<()> {
+/// Level, number, bytes, first and last key, first and last sequence, and fields that carry their length. Gives the last
+/// sequence.
+fn new_file(parts: &mut Parts<'_>) -> Option<u64> {
     for _ in ["level", "number", "bytes"] {
         parts.number()?;
     }
     for _ in ["first key", "last key"] {
         parts.text()?;
     }
-    for _ in ["first sequence", "last sequence"] {
-        parts.number()?;
-    }
+    let (_, last) = (parts.number()?, parts.number()?);
     while parts.number()? != tag::END {
         parts.text()?;
     }
-    Some(())
+    Some(last)
 }

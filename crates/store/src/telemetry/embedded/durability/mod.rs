@@ -14,7 +14,8 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
-use self::manifest::Manifest;
+use self::manifest::{Manifest, Torn};
+use self::note::Known;
 pub use self::note::{NOTE, Note, Noted};
 use self::records::{Ending, Records};
 use crate::error::{Result, StoreError};
@@ -47,14 +48,15 @@ pub struct Loss {
     writes: Option<u64>,
     /// Where the log breaks off; none if it is simply not there.
     stop: Option<Stop>,
+    /// The manifest's end, if it is torn too.
+    torn: Option<Torn>,
 }
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.stop {
             Some(stop) => write!(f, "the write-ahead log is damaged: {stop}")?,
-            None if self.writes.is_some() => f.write_str("the end of the write-ahead log is missing")?,
-            None => f.write_str("the note of what is durable cannot be read")?,
+            None => f.write_str("a part of the write-ahead log is missing")?,
         }
         match self.writes {
             Some(writes) => write!(f, ". {writes} rows that were acknowledged (an event makes three or more) are lost"),
@@ -65,10 +67,21 @@ impl fmt::Display for Loss {
 
 /// What a start would find.
 pub enum Found {
-    /// All that was acknowledged. The end of the log may be torn, of what was being written.
-    Whole(Option<Stop>),
+    /// All that was acknowledged, as far as is known.
+    Whole(Unfinished),
     /// Less.
     Lost(Loss),
+}
+
+/// What was being written, and is not whole. RocksDB is not shown it.
+#[derive(Default)]
+pub struct Unfinished {
+    /// Of the log.
+    stop: Option<Stop>,
+    /// Of the manifest.
+    torn: Option<Torn>,
+    /// The note: nothing is known of what was acknowledged.
+    is_note_torn: bool,
 }
 
 /// How far a log can be replayed.
@@ -76,6 +89,8 @@ pub enum Found {
 struct Walk {
     /// The newest sequence number that can be; none if there is no record.
     reach: Option<u64>,
+    /// The oldest.
+    first: Option<u64>,
     /// Where it breaks off.
     stop: Option<Stop>,
     /// Whether it does: an end at what a file held earlier is RocksDB's own.
@@ -93,28 +108,60 @@ fn name(log: u64) -> String {
 
 /// Looks at a store's folder, in which nobody writes. Fails where RocksDB would fail to open it, or should.
 pub fn look(folder: &Path) -> Result<Found> {
-    let Some(manifest) = Manifest::read(folder)? else { return Ok(Found::Whole(None)) };
-    let noted = match Noted::read(folder) {
-        Ok(Some(noted)) => noted,
-        // A store of an earlier version, which noted nothing.
-        Ok(None) => return Ok(Found::Whole(None)),
-        Err(StoreError::Damaged(_)) => {
-            return Ok(Found::Lost(Loss { writes: None, stop: walk(folder, &manifest)?.stop }));
-        }
-        Err(error) => return Err(error),
+    let known = Noted::read(folder)?;
+    let Some(manifest) = Manifest::read(folder, known)? else { return Ok(Found::Whole(Unfinished::default())) };
+    let torn = manifest.torn.clone();
+    let noted = match known {
+        // A store of an earlier version: how far its log goes RocksDB decides.
+        Known::Nothing => return Ok(Found::Whole(Unfinished { torn, ..Unfinished::default() })),
+        Known::Unreadable => return without_note(folder, &manifest),
+        Known::Is(noted) => noted,
     };
     if noted.durable <= noted.in_tables {
-        return Ok(Found::Whole(None));
+        return Ok(Found::Whole(Unfinished { torn, ..Unfinished::default() }));
     }
     let walk = walk(folder, &manifest)?;
     let reach = walk.reach.unwrap_or(0);
-    // Nothing of the needed logs is in tables, and what is noted is: it is older than they are.
-    let is_flushed = walk.reach.is_none() && manifest.is_even && manifest.last_sequence >= noted.durable;
-    if reach >= noted.durable || is_flushed {
-        return Ok(Found::Whole(walk.stop.filter(|_| walk.is_broken)));
+    let is_whole = match walk.first {
+        Some(first) => reach >= noted.durable && begins(first, folder, &manifest, noted)?,
+        // Nothing of the needed logs is in tables, and what is noted is: it is older than they are.
+        None => manifest.is_even && manifest.newest_in_tables() >= noted.durable,
+    };
+    if is_whole {
+        let stop = walk.stop.filter(|_| walk.is_broken);
+        return Ok(Found::Whole(Unfinished { stop, torn, is_note_torn: false }));
     }
-    let kept = reach.max(noted.in_tables);
-    Ok(Found::Lost(Loss { writes: Some(noted.durable - kept), stop: walk.stop }))
+    let writes = (reach < noted.durable).then(|| noted.durable - reach.max(noted.in_tables));
+    Ok(Found::Lost(Loss { writes, stop: walk.stop, torn }))
+}
+
+/// A power cut may take both places of the note: that alone is no loss. What the manifest knows must still be there.
+fn without_note(folder: &Path, manifest: &Manifest) -> Result<Found> {
+    let walk = walk(folder, manifest)?;
+    let (stop, torn) = (walk.stop.filter(|_| walk.is_broken), manifest.torn.clone());
+    let was_synced =
+        |stop: &Stop| manifest.logs.range(stop.log..).any(|(log, size)| *log > stop.log || stop.offset < *size);
+    Ok(match stop {
+        Some(stop) if was_synced(&stop) => Found::Lost(Loss { writes: None, stop: Some(stop), torn }),
+        stop => Found::Whole(Unfinished { stop, torn, is_note_torn: true }),
+    })
+}
+
+/// Whether the log begins where the tables end. A manifest that is whole says which logs are needed; one whose end has a
+/// hole may lack what moved rows from logs that are gone into tables, so there must be nothing between.
+fn begins(first: u64, folder: &Path, manifest: &Manifest, noted: Noted) -> Result<bool> {
+    if manifest.torn.as_ref().is_none_or(|torn| !torn.is_hole) || logs(folder)?.contains(&manifest.first_log) {
+        return Ok(true);
+    }
+    Ok(first <= noted.in_tables + 1 || manifest.is_even && first <= manifest.in_tables + 1)
+}
+
+/// Refuses a manifest that RocksDB must not read as it is, where nothing may be changed.
+pub fn must_be_readable(folder: &Path) -> Result<()> {
+    match Manifest::read(folder, Noted::read(folder)?)?.and_then(|manifest| manifest.torn) {
+        None => Ok(()),
+        Some(torn) => Err(StoreError::Damaged(format!("{torn}. A start cuts it off; nothing of it was acknowledged"))),
+    }
 }
 
 /// Walks through all that a start would replay.
@@ -178,6 +225,7 @@ impl Walk {
                 return Ok(false);
             }
             (self.stop, self.is_broken) = (None, false);
+            self.first.get_or_insert(first);
             self.reach = Some((first + count).saturating_sub(1));
         };
         match end.what {
@@ -199,18 +247,35 @@ fn sequences(head: &[u8; BATCH_HEAD]) -> [u64; 2] {
     [u64::from_le_bytes([a, b, c, d, e, f, g, h]), u64::from(u32::from_le_bytes([i, j, k, l]))]
 }
 
-/// Refuses a store that has lost what was acknowledged; a torn end of its log, of which nothing was, is cut off.
+/// Refuses a store that has lost what was acknowledged. What was not finished, of which nothing was, is cut off.
 pub fn must_be_whole(folder: &Path) -> Result<()> {
-    match look(folder)? {
-        Found::Whole(None) => Ok(()),
-        Found::Whole(Some(stop)) => {
-            tracing::info!(%stop, "the end of the write-ahead log is dropped: nothing of it was acknowledged");
-            cut(folder, &stop)
+    let unfinished = match look(folder)? {
+        Found::Whole(unfinished) => unfinished,
+        Found::Lost(loss) => {
+            return Err(StoreError::Damaged(format!(
+                "{loss}. Nothing was changed. Bring a backup back, or go on without them with isobar recover"
+            )));
         }
-        Found::Lost(loss) => Err(StoreError::Damaged(format!(
-            "{loss}. Nothing was changed. Bring a backup back, or go on without them with isobar recover"
-        ))),
+    };
+    if unfinished.is_note_torn {
+        tracing::warn!(
+            "the note of what is durable cannot be read, as a power cut may leave it: the write-ahead log is taken as it \
+             is, and whether all that was acknowledged is there, nobody knows"
+        );
     }
+    if let Some(torn) = &unfinished.torn {
+        tracing::info!(%torn, "the end of the manifest is dropped: the log still holds what it was about");
+        torn.cut(folder).map_err(StoreError::unavailable)?;
+    }
+    if let Some(stop) = &unfinished.stop {
+        tracing::info!(%stop, "the end of the write-ahead log is dropped: nothing of it was acknowledged");
+        cut(folder, stop)?;
+    }
+    if Noted::read(folder)? == Known::Nothing && !folder.join("CURRENT").exists() {
+        // A note from the first moment on: without one a torn manifest might be an earlier version's.
+        Note::begin(folder, Noted::default())?;
+    }
+    Ok(())
 }
 
 /// Cuts the log off where it breaks off, and what follows with it: RocksDB would go on behind some of what can stand there.
@@ -249,5 +314,6 @@ pub fn drop_lost(folder: &Path, loss: &Loss, aside: &Path) -> Result<()> {
         File::open(aside)?.sync_all()
     };
     copy().map_err(StoreError::unavailable)?;
+    loss.torn.as_ref().map_or(Ok(()), |torn| torn.cut(folder)).map_err(StoreError::unavailable)?;
     loss.stop.as_ref().map_or(Ok(()), |stop| cut(folder, stop))
 }
