@@ -11,7 +11,7 @@ use crate::loss::{Loss, look};
 use crate::note::{Claim, Note, Noted};
 use crate::raw::Raw;
 use crate::vfs::{LOG_END, VFS, register};
-use crate::watch::{damaged, keep};
+use crate::watch::keep;
 
 /// How every database of SQLite begins.
 const MAGIC: &[u8] = b"SQLite format 3\0";
@@ -88,7 +88,9 @@ pub fn prepare(path: &Path, how: Open) -> Result<Option<&'static str>, PagesErro
         Kind::Missing => make(path).map(|()| true)?,
         Kind::Checked => {
             if note.read().map_err(at(path))? == Noted::Unreadable {
-                damaged(format!("the note {} does not fit to its checksum", beside(path, NOTE_END).display()));
+                // A power cut may have torn it, as it is not synced: that is no damage.
+                let name = beside(path, NOTE_END);
+                tracing::warn!(note = %name.display(), "a note does not fit to its checksum: it claims nothing");
                 if how == Open::ToUse {
                     note.write_for_good(Claim::default()).map_err(at(path))?;
                 }
