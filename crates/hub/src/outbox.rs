@@ -280,8 +280,14 @@ impl Hub {
     /// Does the next batch; false when there is none. What has panicked before is tried entry by entry; one that panics
     /// whenever it is tried is dropped in the end, for all that comes after it waits.
     async fn work_off(&self, place: &mut Place) -> std::result::Result<bool, StoreError> {
-        let tries = &self.0.outbox.tries;
-        let tried = tries.begin(place.after);
+        let tried = self.0.outbox.tries.begin(place.after);
+        let outcome = self.work_off_tried(place, tried).await;
+        // A store that fails is no panic: whatever it refuses is tried until it takes it.
+        self.0.outbox.tries.end();
+        outcome
+    }
+
+    async fn work_off_tried(&self, place: &mut Place, tried: u32) -> std::result::Result<bool, StoreError> {
         let entries = self.0.telemetry.outbox(place.after, if tried == 0 { BATCH } else { 1 }).await?;
         let gives_up = tried >= TRIES_MAX;
         if !gives_up {
@@ -302,9 +308,8 @@ impl Hub {
             place.after = entry.number;
             place.done.push(entry.number);
             self.0.outbox.met(entry.device);
-            tries.begin(place.after);
+            self.0.outbox.tries.begin(place.after);
         }
-        tries.end();
         if !place.done.is_empty() {
             self.0.telemetry.outbox_done(&place.done).await?;
             place.done.clear();

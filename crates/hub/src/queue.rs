@@ -60,6 +60,7 @@ impl Hub {
             match self.look(&held, &principal, target, &read).await? {
                 Some(events) if is_over || !events.is_empty() => return Ok(events),
                 Some(_) => {
+                    overtaken = 0;
                     // The end of a device's token rings; that of a user's credentials is looked for.
                     let look = async {
                         match held {

@@ -85,6 +85,13 @@ pub fn prepare(path: &Path, how: Open) -> Result<Option<&'static str>, PagesErro
     let note = Note::open(&beside(path, NOTE_END)).map_err(at(path))?;
     let alone = note.alone().map_err(at(path))?;
     let has_checksums = match kind(path)? {
+        // Beside a database there is a note that says something, if only that there is nothing to claim.
+        Kind::Missing if how != Open::ToUse || note.read().map_err(at(path))? != Noted::Nothing => {
+            return Err(PagesError::Damaged(format!(
+                "{} is missing or empty, though there was a registry",
+                path.display()
+            )));
+        }
         Kind::Missing => make(path).map(|()| true)?,
         Kind::Checked => {
             if note.read().map_err(at(path))? == Noted::Unreadable {

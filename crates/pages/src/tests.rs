@@ -320,6 +320,12 @@ fn nothing_is_made_in_the_place_of_what_was_lost() {
     assert!(matches!(prepare(&killed.file, Open::ToUse), Err(PagesError::Damaged(_))));
     fs::write(&killed.file, [3; 9000]).unwrap();
     assert!(matches!(prepare(&killed.file, Open::ToUse), Err(PagesError::Damaged(_))));
+    // An orderly stop leaves no log, but a note.
+    drop(raw);
+    fs::remove_file(&place.file).unwrap();
+    assert!(matches!(prepare(&place.file, Open::ToUse), Err(PagesError::Damaged(_))));
+    fs::write(&place.file, "").unwrap();
+    assert!(matches!(prepare(&place.file, Open::ToUse), Err(PagesError::Damaged(_))));
 }
 
 #[test]

@@ -15,7 +15,8 @@ pub enum Names {
     /// In the order in which they came about, as a journaling file system writes them: with any that a sync has confirmed,
     /// all earlier ones are there.
     InOrder,
-    /// Each by itself, in any order: what POSIX allows.
+    /// Each by itself, in any order: what POSIX allows. But for one order that RocksDB relies on: whatever the name `CURRENT`
+    /// is given to, the files that were made in its folder before have their names.
     Any,
 }
 
@@ -266,16 +267,26 @@ impl Disk {
         };
         let certain = self.naming.iter().rposition(confirmed).map_or(0, |last| last + 1);
         let reached = certain + chance.below((self.naming.len() - certain) as u64 + 1) as usize;
-        let mut tree = self.before.clone();
-        for (place, name) in self.naming.iter().enumerate() {
-            let is_there = match outage.names {
+        let mut are_there: Vec<bool> = (0..self.naming.len())
+            .zip(&self.naming)
+            .map(|(place, name)| match outage.names {
                 Names::InOrder => place < reached,
                 Names::Any => confirmed(name) || chance.percent(50),
-            };
-            if is_there {
-                name.naming.apply(&mut tree);
+            })
+            .collect();
+        for place in 0..are_there.len() {
+            if let Naming::Moves(_, to, _) = &self.naming[place].naming
+                && are_there[place]
+                && to.ends_with("CURRENT")
+            {
+                let made =
+                    |name: &NameChange| matches!(&name.naming, Naming::Comes(path, _) if path.parent() == to.parent());
+                (0..place).filter(|before| made(&self.naming[*before])).for_each(|before| are_there[before] = true);
             }
         }
+        let mut tree = self.before.clone();
+        let there = self.naming.iter().zip(are_there).filter(|(_, is_there)| *is_there);
+        there.for_each(|(name, _)| name.naming.apply(&mut tree));
         tree
     }
 }

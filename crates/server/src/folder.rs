@@ -106,7 +106,7 @@ impl DataFolder {
         path.join(VERSION_FILE).is_file()
     }
 
-    /// Notes that the folder now has the layout of this program. Called when the stores are open, and so upgraded.
+    /// Notes that the folder now has the layout of this program. Called before the stores are opened, and so upgraded.
     pub fn stamp(&self) -> Result<(), FolderError> {
         let path = self.path.join(VERSION_FILE);
         let content = format!("{LAYOUT_VERSION}\n");

@@ -52,6 +52,8 @@ async fn serve(settings: &Settings, folder: &DataFolder) -> Result<(), Failure> 
     let listener = isobar_http::listen(settings.listen)
         .map_err(|error| format!("cannot listen on {}: {error}", settings.listen))?;
     let address = listener.local_addr()?;
+    // Before anything of the folder is upgraded: an older program must not write into what it does not know.
+    folder.stamp()?;
     let stores = Stores::open(settings).await?;
     let metrics = isobar_http::prometheus()?.install_recorder()?;
     let Started { hub, first_password } = Hub::start(Parts {
@@ -63,7 +65,6 @@ async fn serve(settings: &Settings, folder: &DataFolder) -> Result<(), Failure> 
         settings: hub_settings(settings, address),
     })
     .await?;
-    folder.stamp()?;
     let app = isobar_http::app(hub.clone(), http_settings(settings), metrics);
     if let Some(control) = Control::open(&settings.data) {
         let (control, settings, stores) = (Arc::new(control), settings.clone(), stores.clone());

@@ -16,7 +16,8 @@ pub fn reset_password(flags: &Flags, name: &str) -> Result<String, Failure> {
     if !DataFolder::is_there(&settings.data) {
         return Err(format!("{} is no data folder of isobar", settings.data.display()).into());
     }
-    let _folder = DataFolder::take(&settings.data)?;
+    let folder = DataFolder::take(&settings.data)?;
+    folder.stamp()?;
     let runtime = runtime::start(1)?;
     runtime.block_on(async {
         let registry = Registry::open(&settings.registry)

@@ -131,11 +131,11 @@ impl Engine {
         // One of its own, as the names stay in it.
         let context = Context::custom::<Offered>(&self.runtime).map_err(unavailable)?;
         let surveyed = self.bounded_in(&context, processor_time(), time, Room::Own, |ctx| {
-            // Only in code that is not strict there is `with`.
-            let with = format!("(function () {{{text}\n;with({{}});}})");
-            let is_strict =
-                text.contains("use strict") && ctx.eval_with_options::<Value<'_>, _>(with, global()).is_err();
-            ctx.catch();
+            // Only in code that is not strict there is `with`: a fault of the syntax, thrown before anything runs.
+            let with = format!("throw null;(function () {{{text}\n;with({{}});}})");
+            let is_strict = text.contains("use strict")
+                && ctx.eval_with_options::<Value<'_>, _>(with, global()).is_err()
+                && !ctx.catch().is_null();
             let strict = if is_strict { "'use strict';" } else { "" };
             let names = declared(ctx, &format!("{strict}throw null;{text}"))?;
             Ok(names.map(|names| Survey { names, is_strict }))

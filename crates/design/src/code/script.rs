@@ -83,14 +83,14 @@ impl Script {
                 )
             }
         };
-        let plain = if self.shared.is_empty() {
-            format!("(function () {{{text}\n;return {answer}}})")
-        } else {
-            let (strict, shares) = (if self.is_strict { "'use strict';" } else { "" }, self.sharing(&begin));
-            format!(
-                "(function ({begin}) {{return (function () {{{strict}{shares}{text}\n;return {answer}}}).call(this)}})"
-            )
+        // Two functions: the code's own is made for each call, so that what it hangs on `arguments.callee` goes with it.
+        let (strict, shares) = match self.shared.is_empty() {
+            true => ("", String::new()),
+            false => (if self.is_strict { "'use strict';" } else { "" }, self.sharing(&begin)),
         };
+        let plain = format!(
+            "(function ({begin}) {{return (function () {{{strict}{shares}{text}\n;return {answer}}}).call(this)}})"
+        );
         match self.form {
             Form::Plain => plain,
             Form::Exports => format!(

@@ -244,6 +244,34 @@ fn a_script_that_shares_its_names_leaves_nothing_of_a_call() {
 }
 
 #[test]
+fn what_hangs_on_the_functions_around_code_goes_with_its_call() {
+    for top in [
+        "var c = arguments.callee; c.n = (c.n || 0) + 1; var n = c.n;",
+        "var c = arguments.callee.caller || {}; c.n = (c.n || 0) + 1; var n = c.n;",
+        "var c = arguments[0] || {}; c.n = (c.n || 0) + 1; var n = c.n;",
+        "'use strict'; var c = arguments[0] || {}; c.n = (c.n || 0) + 1; var n = c.n;",
+    ] {
+        let plain = with_code(&topped(top, "return {data: n};"));
+        let module =
+            with_code(&format!("{top} module.exports.decodeUplink = function (input) {{ return {{data: n}}; }};"));
+        for scene in [plain, module] {
+            for _ in 0..3 {
+                assert_eq!(outcome(&scene, "[7]"), ["store out 1"], "{top}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_of_code_runs_when_it_is_looked_at() {
+    // It ends what it is wrapped in and begins another: between the two nothing may run.
+    for middle in ["for (;;);", "var a = 'a'.repeat(2e6); for (;;) a.indexOf(a + 'b');", "throw new Error('ran');"] {
+        let told = fault(&format!("}}); /* use strict */ {middle} (function () {{"));
+        assert!(!told.contains("ran") && !told.contains("time"), "{told}");
+    }
+}
+
+#[test]
 fn an_object_that_cannot_grow_is_not_left_behind() {
     let scene =
         decoding("if (input.bytes[0]) Object.preventExtensions(globalThis); else x = 1; return {data: typeof x};");

@@ -171,6 +171,36 @@ fn a_worker_that_panics_while_the_hub_stops_holds_nobody_up() {
     });
 }
 
+/// A registry that takes nothing for long is no panic: what waits for it is never given up.
+#[test]
+fn an_entry_that_the_registry_refuses_waits_until_it_is_taken() {
+    played(async |_| {
+        let stage = Stage::set().await;
+        let design = r#"{
+            "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [
+                {"element": "limit", "ability": "set", "arguments": {"value": "payload.temp"}},
+                {"element": "state", "ability": "setStatus", "arguments": {"status": "critical"}}]}},
+            "limit": {"type": "deviceSetting", "properties": {"title": "Limit", "inputType": "number", "defaultValue": 1}},
+            "state": {"type": "deviceMeta"}
+        }"#;
+        let device = stage.device(design).await;
+        stage.refuses("INSERT", "settings").await;
+        stage.posts(&device, r#"{"temp":9}"#).await;
+        for _ in 0..2 * TRIES_MAX {
+            assert!(stage.hub.work_off_now().await.is_err());
+            assert!(stage.hub.0.outbox.is_expected(device.key));
+        }
+        stage.takes_again().await;
+        while stage.hub.work_off_now().await.unwrap() {}
+        assert_eq!(status(&stage, &device).await, Status::Critical);
+        let pass = isobar_model::access::system(stage.entry(&device).await.device, "a test").reading();
+        let kept = stage.hub.0.registry.settings_of(&pass).await.unwrap();
+        let kept: Vec<_> = kept.iter().map(|record| record.value.as_ref().unwrap().text()).collect();
+        assert_eq!(kept, ["9"]);
+        stage.over().await;
+    });
+}
+
 #[test]
 fn an_entry_that_panics_is_tried_alone_and_dropped_in_the_end() {
     played(async |_| {
