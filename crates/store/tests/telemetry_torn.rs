@@ -165,3 +165,18 @@ async fn a_torn_note_alone_refuses_nothing() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_begun_anew_where_a_note_says_that_there_was_something() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::open(folder.path(), options()).unwrap();
+    write(&store, 1..4).await;
+    let killed = files(folder.path());
+    store.close().await.unwrap();
+    drop(store);
+    for before in [killed, files(folder.path())] {
+        let alone = before.into_iter().filter(|(name, _)| name == NOTE).collect();
+        let why = started(&alone).await.unwrap_err();
+        assert!(why.contains("is missing, and with it all that was written"), "{why}");
+    }
+}

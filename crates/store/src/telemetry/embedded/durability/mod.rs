@@ -109,7 +109,17 @@ fn name(log: u64) -> String {
 /// Looks at a store's folder, in which nobody writes. Fails where RocksDB would fail to open it, or should.
 pub fn look(folder: &Path) -> Result<Found> {
     let known = Noted::read(folder)?;
-    let Some(manifest) = Manifest::read(folder, known)? else { return Ok(Found::Whole(Unfinished::default())) };
+    let Some(manifest) = Manifest::read(folder, known)? else {
+        return match known {
+            // A new store has a note, too, which says that nothing was written yet.
+            Known::Is(noted) if noted.durable > 0 => Err(StoreError::Damaged(format!(
+                "{} is missing, and with it all that was written: {} rows are noted",
+                folder.join("CURRENT").display(),
+                noted.durable
+            ))),
+            _ => Ok(Found::Whole(Unfinished::default())),
+        };
+    };
     let torn = manifest.torn.clone();
     let noted = match known {
         // A store of an earlier version: how far its log goes RocksDB decides.
