@@ -84,9 +84,10 @@ pub fn prepare(path: &Path, how: Open) -> Result<Option<&'static str>, PagesErro
     }
     let note = Note::open(&beside(path, NOTE_END)).map_err(at(path))?;
     let alone = note.alone().map_err(at(path))?;
-    let has_checksums = match kind(path)? {
+    let is_noted = note.read().map_err(at(path))? != Noted::Nothing;
+    let has_checksums = match kind(path, is_noted)? {
         // Beside a database there is a note that says something, if only that there is nothing to claim.
-        Kind::Missing if how != Open::ToUse || note.read().map_err(at(path))? != Noted::Nothing => {
+        Kind::Missing if how != Open::ToUse || is_noted => {
             return Err(PagesError::Damaged(format!(
                 "{} is missing or empty, though there was a registry",
                 path.display()
@@ -158,27 +159,27 @@ enum Kind {
 }
 
 /// What lies there.
-fn kind(path: &Path) -> Result<Kind, PagesError> {
+fn kind(path: &Path, is_noted: bool) -> Result<Kind, PagesError> {
     let mut page: Page = [0; PAGE_BYTES];
     let length = match File::open(path) {
         Ok(file) => filled(&file, &mut page).map_err(at(path))?,
         Err(error) if error.kind() == ErrorKind::NotFound => 0,
         Err(error) => return Err(at(path)(error)),
     };
-    let name = path.display();
+    let (name, log) = (path.display(), beside(path, LOG_END));
+    let has_log = log.metadata().is_ok_and(|found| found.len() > 0);
     if length == 0 {
-        let log = beside(path, LOG_END);
-        return match log.metadata() {
-            Ok(found) if found.len() > 0 => {
-                Err(PagesError::Damaged(format!("{name} is missing or empty, but {} is there", log.display())))
-            }
-            _ => Ok(Kind::Missing),
+        return match has_log {
+            true => Err(PagesError::Damaged(format!("{name} is missing or empty, but {} is there", log.display()))),
+            false => Ok(Kind::Missing),
         };
     }
     let is_ours = page.get(RESERVED_AT) == Some(&RESERVED_BYTES)
         || page.get(APPLICATION_AT..APPLICATION_AT + 4) == Some(APPLICATION.to_be_bytes().as_slice());
     match () {
         () if is_ours => Ok(Kind::Checked),
+        // The power went while a checkpoint wrote the first page: the log still has it. If not, reading it tells.
+        () if is_noted && has_log => Ok(Kind::Checked),
         () if !page.starts_with(MAGIC) || length < PAGE_BYTES => {
             Err(PagesError::Damaged(format!("{name} is damaged: it does not begin as a database of SQLite")))
         }

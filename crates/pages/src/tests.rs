@@ -309,6 +309,19 @@ fn an_older_file_gets_checksums_whatever_ends_the_first_try() {
 }
 
 #[test]
+fn a_first_page_that_a_checkpoint_was_writing_comes_from_the_log() {
+    let place = Place::new();
+    let raw = place.open();
+    fill(&raw);
+    let truth = all(&raw).unwrap();
+    let torn = place.as_killed();
+    let mut file = fs::read(&torn.file).unwrap();
+    file[..PAGE_BYTES].fill(0x5a);
+    fs::write(&torn.file, file).unwrap();
+    assert_eq!(all(&torn.open()).unwrap(), truth);
+}
+
+#[test]
 fn nothing_is_made_in_the_place_of_what_was_lost() {
     let place = Place::new();
     let raw = place.open();
@@ -319,6 +332,7 @@ fn nothing_is_made_in_the_place_of_what_was_lost() {
     fs::write(&killed.file, "").unwrap();
     assert!(matches!(prepare(&killed.file, Open::ToUse), Err(PagesError::Damaged(_))));
     fs::write(&killed.file, [3; 9000]).unwrap();
+    fs::remove_file(killed.beside("-wal")).unwrap();
     assert!(matches!(prepare(&killed.file, Open::ToUse), Err(PagesError::Damaged(_))));
     // An orderly stop leaves no log, but a note.
     drop(raw);
