@@ -63,6 +63,9 @@ use super::{
 };
 use crate::error::{Result, StoreError};
 
+/// Files that the store has open at a time, at most: tables that are kept open; beside them those that are made or looked
+/// through at the moment, logs, the manifest, folders.
+pub const FILES_MAX: u64 = engine::OPEN_FILES_MAX as u64 + 96;
 /// Scans over whole series that run at the same time; further ones wait their turn.
 const SCANS_MAX: usize = 4;
 
