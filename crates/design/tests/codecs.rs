@@ -168,6 +168,20 @@ downlinkDecoder: {fileName: other.js, examples: [{description: None, input: {byt
 }
 
 #[test]
+fn numbers_are_compared_as_they_are_written() {
+    let code = "function decodeUplink(input) { return {data: 5 / 255 * input.bytes[0]}; }";
+    let example = |expected: &str| {
+        format!(r#"[{{"input": {{"bytes": [197]}}, "output": {{"data": {expected}}}}}]"#)
+    };
+    for (expected, state) in
+        [("3.8627450980392157", State::Same), ("3.862745098039216", State::Differs), ("3.8627450980392153", State::Differs)]
+    {
+        let report = tried(&[("index.js", code), ("examples.json", &example(expected))]);
+        assert_eq!(report.codecs[0].state, state, "{expected}: {report:?}");
+    }
+}
+
+#[test]
 fn a_package_says_where_its_code_is() {
     let example = r#"[{"type": "uplink", "description": "Port nine", "input": {"fPort": 9, "bytes": []}, "output": {"errors": ["port 9"]}}]"#;
     let main = ("driver/package.json", r#"{"main": "./src/driver.js"}"#);
@@ -182,33 +196,42 @@ fn a_package_says_where_its_code_is() {
 }
 
 #[test]
-fn what_cannot_be_tried_is_named_and_says_why() {
+fn files_that_cannot_be_read_say_why() {
     let example = r#"[{"description": "x", "fPort": 1, "bytes": [1], "fails": true}]"#;
-    for (files, state, told) in [
-        // Files.
-        (vec![("a/examples.json", example)], State::Unread, "No such file"),
-        (vec![("a/codec.js", DOUBLES), ("a/examples.json", "[")], State::Unread, "examples.json: is neither JSON (EOF"),
-        (vec![("a/codec.js", DOUBLES), ("a/examples.json", "while (1)")], State::Unread, "nor JavaScript ("),
-        (vec![("a/codec.js", DOUBLES), ("a/examples.json", "[]")], State::Unread, "examples.json: has no example"),
-        (vec![("a/codec.js", DOUBLES), ("a/examples.json", "{}")], State::Unread, "is no list of examples"),
-        (vec![("a-codec.yaml", "uplinkDecoder: [")], State::Unread, "a-codec.yaml: is no YAML: "),
+    for (files, told) in [
+        (vec![("a/examples.json", example)], "No such file"),
+        (vec![("a/codec.js", DOUBLES), ("a/examples.json", "[")], "examples.json: is neither JSON ("),
+        (vec![("a/codec.js", DOUBLES), ("a/examples.json", "while (1)")], "nor JavaScript ("),
+        (vec![("a/codec.js", DOUBLES), ("a/examples.json", "[]")], "examples.json: has no example"),
+        (vec![("a/codec.js", DOUBLES), ("a/examples.json", "{}")], "is no list of examples"),
+        (vec![("a-codec.yaml", "uplinkDecoder: [")], "a-codec.yaml: is no YAML: "),
         (
             vec![("a-codec.yaml", "uplinkDecoder: {examples: []}")],
-            State::Unread,
+           
             "uplinkDecoder.fileName names no file",
         ),
-        (vec![("a-codec.yaml", "uplinkDecoder: {fileName: a.js}")], State::Unread, "No such file"),
+        (vec![("a-codec.yaml", "uplinkDecoder: {fileName: a.js}")], "No such file"),
         (
             vec![("a-codec.yaml", "uplinkDecoder: {fileName: a.js, examples: 7}"), ("a.js", DOUBLES)],
-            State::Unread,
+           
             "a-codec.yaml: uplinkDecoder.examples is no list",
         ),
         (
             vec![("a-codec.yaml", "uplinkDecoder: {fileName: ../../../../../../../../etc/hosts}")],
-            State::Unread,
+           
             "leads out of the collection",
         ),
-        // Code.
+    ] {
+        let report = tried(&files);
+        let [tried] = &report.codecs[..] else { panic!("{files:?}: {report:?}") };
+        assert_eq!(tried.state, State::Unread, "{files:?}: {tried}");
+        assert!(tried.told.join("; ").contains(told), "{files:?}: {tried}");
+    }
+}
+
+#[test]
+fn code_that_is_no_codec_or_needs_more_is_named() {
+    for (files, state, told) in [
         (vec![("a.js", "function decodeUplink( {")], State::Differs, "SyntaxError"),
         (vec![("a.js", "var decodeUplink = 7;")], State::Differs, "has no function decodeUplink(input)"),
         (
@@ -229,14 +252,13 @@ fn what_cannot_be_tried_is_named_and_says_why() {
             State::Needs("fetch".to_owned()),
             "x: fails: ReferenceError: fetch is not defined",
         ),
-        // Examples.
         (
             vec![
                 ("a/codec.js", DOUBLES),
                 ("a/examples.json", r#"[7, {"input": {"bytes": "x"}, "output": {"data": 1}}]"#),
             ],
             State::Differs,
-            "without a description: fails: there are no bytes",
+            "without a description: fails: the bytes are no Base64",
         ),
         (vec![("a.js", DOUBLES)], State::WithoutExamples, ""),
     ] {

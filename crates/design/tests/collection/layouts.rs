@@ -196,7 +196,7 @@ fn list(text: &str) -> Result<Vec<Value>, String> {
 
 /// JSON; or JavaScript that gives it, as with ChirpStack, where examples are part of a script.
 fn list_or_value(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).or_else(|fault| {
+    trial::exact(text).or_else(|fault| {
         trial::evaluated(text).map_err(|why| format!("is neither JSON ({fault}) nor JavaScript ({why})"))
     })
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use isobar_design::{Effect, EventView, Plan, Trigger, run_traced};
-use isobar_model::json::{RawJson, equal};
+use isobar_model::json::{Json, RawJson, equal};
 use serde_json::{Value, json};
 
 use crate::stand::{Nothing, device, event, raw, received_at};
@@ -72,7 +72,27 @@ pub fn evaluated(expression: &str) -> Result<Value, String> {
     let plan = plan(&format!("function decodeUplink() {{ return {{data: (\n{expression}\n)}}; }}"))?;
     let found = decode(&plan, &json!({"bytes": []}))?;
     let data = found.data.ok_or_else(|| found.shown.join("; "))?;
-    serde_json::from_str(data.text()).map_err(|fault| fault.to_string())
+    Ok(value_of(&data.tree()))
+}
+
+/// What JSON says, with its numbers as they are: what `serde_json` reads may be the next number to that.
+pub fn exact(text: &str) -> Result<Value, String> {
+    let raw = RawJson::check(Bytes::copy_from_slice(text.as_bytes())).map_err(|fault| fault.to_string())?;
+    Ok(value_of(&raw.tree()))
+}
+
+fn value_of(json: &Json<'_>) -> Value {
+    match json {
+        Json::Null => Value::Null,
+        Json::Bool(is) => Value::Bool(*is),
+        Json::Number(number) => match number.text().parse::<i64>() {
+            Ok(whole) => json!(whole),
+            Err(_) => json!(number.as_f64()),
+        },
+        Json::Text(text) => json!(text),
+        Json::Array(items) => items.iter().map(value_of).collect(),
+        Json::Object(members) => members.iter().map(|(name, value)| (name.to_string(), value_of(value))).collect(),
+    }
 }
 
 /// What came of an example, if that is not what it says.
@@ -133,7 +153,7 @@ fn explain(found: &Option<RawJson>, expected: &Value, place: &str, told: &mut Ve
         Ok(expected) if equal(&found.tree(), &expected.tree()) => {}
         Ok(_) => {
             let before = told.len();
-            let value = serde_json::from_str(found.text()).unwrap_or(Value::Null);
+            let value = value_of(&found.tree());
             compare(&value, expected, place, told);
             if told.len() == before {
                 told.push(format!("{place} is {}, not {}", shown(&value), shown(expected)));
