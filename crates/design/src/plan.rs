@@ -1,10 +1,10 @@
 //! A checked, compiled `planes.cloud`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use isobar_model::error::Fault;
 use isobar_model::json::{Json, RawJson};
-use rustc_hash::FxHashMap;
 
 use crate::code::CheckTime;
 use crate::elements::Element;
@@ -18,7 +18,7 @@ use crate::setting::SettingDefinition;
 pub struct Plan {
     pub(crate) elements: Vec<Installed>,
     /// Where an element is, by its name.
-    pub(crate) by_name: FxHashMap<Arc<str>, u32>,
+    pub(crate) by_name: HashMap<Arc<str>, u32>,
     /// By listOrder, then name.
     pub(crate) settings: Vec<SettingDefinition>,
     /// The trees of their default values.

@@ -111,8 +111,14 @@ fn described(row: &RouteRow, said: &Operation, schemas: &mut Schemas) -> Operati
         operation = operation.parameter(parameter);
     }
     if let Some(shape) = said.body {
-        let body = ContentBuilder::new().schema(Some(shape(schemas))).build();
-        let body = RequestBodyBuilder::new().required(Some(Required::True)).content(said.body_type, body).build();
+        let body_content = ContentBuilder::new().schema(Some(shape(schemas))).build();
+        // What the operator allows otherwise is in no document.
+        let says = match row.entry.body_bytes_max(usize::MAX) {
+            usize::MAX => None,
+            most => Some(format!("At most {most} bytes.")),
+        };
+        let body = RequestBodyBuilder::new().description(says).required(Some(Required::True));
+        let body = body.content(said.body_type, body_content).build();
         operation = operation.request_body(Some(body));
     }
     for success in said.successes {
