@@ -170,12 +170,12 @@ downlinkDecoder: {fileName: other.js, examples: [{description: None, input: {byt
 #[test]
 fn numbers_are_compared_as_they_are_written() {
     let code = "function decodeUplink(input) { return {data: 5 / 255 * input.bytes[0]}; }";
-    let example = |expected: &str| {
-        format!(r#"[{{"input": {{"bytes": [197]}}, "output": {{"data": {expected}}}}}]"#)
-    };
-    for (expected, state) in
-        [("3.8627450980392157", State::Same), ("3.862745098039216", State::Differs), ("3.8627450980392153", State::Differs)]
-    {
+    let example = |expected: &str| format!(r#"[{{"input": {{"bytes": [197]}}, "output": {{"data": {expected}}}}}]"#);
+    for (expected, state) in [
+        ("3.8627450980392157", State::Same),
+        ("3.862745098039216", State::Differs),
+        ("3.8627450980392153", State::Differs),
+    ] {
         let report = tried(&[("index.js", code), ("examples.json", &example(expected))]);
         assert_eq!(report.codecs[0].state, state, "{expected}: {report:?}");
     }
@@ -205,20 +205,14 @@ fn files_that_cannot_be_read_say_why() {
         (vec![("a/codec.js", DOUBLES), ("a/examples.json", "[]")], "examples.json: has no example"),
         (vec![("a/codec.js", DOUBLES), ("a/examples.json", "{}")], "is no list of examples"),
         (vec![("a-codec.yaml", "uplinkDecoder: [")], "a-codec.yaml: is no YAML: "),
-        (
-            vec![("a-codec.yaml", "uplinkDecoder: {examples: []}")],
-           
-            "uplinkDecoder.fileName names no file",
-        ),
+        (vec![("a-codec.yaml", "uplinkDecoder: {examples: []}")], "uplinkDecoder.fileName names no file"),
         (vec![("a-codec.yaml", "uplinkDecoder: {fileName: a.js}")], "No such file"),
         (
             vec![("a-codec.yaml", "uplinkDecoder: {fileName: a.js, examples: 7}"), ("a.js", DOUBLES)],
-           
             "a-codec.yaml: uplinkDecoder.examples is no list",
         ),
         (
             vec![("a-codec.yaml", "uplinkDecoder: {fileName: ../../../../../../../../etc/hosts}")],
-           
             "leads out of the collection",
         ),
     ] {
