@@ -79,7 +79,9 @@ impl Gate {
         let reply = admitted.await.unwrap_or_else(|panic| Err(panicked(self.row.path, &*panic)));
         if let Err(problem) = &reply {
             visit.closes = problem.is_of_bad_credentials() && call.hub().count_refused(call.client.address);
-            Box::pin(call.drain()).await;
+            if !problem.ends_connection() {
+                Box::pin(call.drain()).await;
+            }
         }
         (reply, visit)
     }

@@ -176,6 +176,9 @@ impl Hub {
         let device = self.0.registry.device_update(&pass, &change, self.0.clock.now()).await;
         let device = device.told_naming(&[ORGANIZATION, PROJECT])?;
         self.device_changed(id);
+        if device.organization != old.organization || device.organization != entry.lineage.own() {
+            self.0.moves.note(old.lineage.top());
+        }
         if names_owner {
             self.0.usage.unsettle();
         }
@@ -214,6 +217,7 @@ impl Hub {
         // can no longer be reached by anybody.
         self.0.registry.device_delete(&pass).await.told()?;
         self.device_changed(id);
+        self.0.moves.note(entry.lineage.top());
         self.0.live.ring(entry.device.key);
         self.0.telemetry.forget(&pass).await.told()?;
         self.usage_fell(&entry).await

@@ -287,7 +287,7 @@ impl Hub {
     fn show(&self, entry: &DeviceEntry, commit: &mut Commit) {
         if self.0.telemetry.is_followed() {
             let events = commit.history.iter().map(|event| Arc::new(shown(entry, event))).collect();
-            commit.shown = Some(Arc::new(Shown { lineage: entry.lineage.clone(), events }));
+            commit.shown = Some(Arc::new(Shown { lineage: Arc::new(entry.lineage.clone()), events }));
         }
     }
 

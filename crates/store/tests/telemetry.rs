@@ -103,7 +103,7 @@ async fn a_closed_store_takes_nothing() {
     let ran = store.run(&device, None, at(0), &mut |_| unreachable!("it is closed")).await;
     assert!(matches!(ran, Err(StoreError::Unavailable(_))));
     assert!(store.healthy().await.is_err());
-    assert!(store.values(&device.reading(), "log", ValueQuery::default()).await.is_err());
+    assert!(store.values(&device.reading(), "log", ValueQuery::default(), given::claim()).await.is_err());
     assert!(store.outbox_done(&[1]).await.is_err());
 }
 

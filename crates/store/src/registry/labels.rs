@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use isobar_model::access::{CanList, CanWrite, Scope};
 use isobar_model::device::{LABEL_CHARACTERS_MAX, LABEL_VALUE_CHARACTERS_MAX};
-use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef};
+use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, ProjectId};
 use isobar_model::json::{Json, RawJson, with_members};
 use isobar_model::meta::MetaSize;
 use isobar_model::time::Timestamp;
@@ -12,7 +12,7 @@ use sea_orm::ConnectionTrait;
 
 use super::devices::{read, write_meta};
 use super::lists::within;
-use super::sql::{Dialect, Sql, all, run};
+use super::sql::{Dialect, Row, Sql, all, run};
 use super::{Registry, db};
 use crate::error::Result;
 
@@ -55,14 +55,14 @@ impl NewLabels {
 }
 
 impl Registry {
-    /// The devices of a part of the tree that carry a label with one of these values, by value. Where several carry
-    /// the same one it is the oldest.
+    /// The devices of a part of the tree that carry a label with one of these values, by value, and the project of each.
+    /// Where several carry the same one it is the oldest.
     pub async fn devices_labelled(
         &self,
         pass: &CanList,
         label: &str,
         values: &[&str],
-    ) -> Result<HashMap<String, DeviceRef>> {
+    ) -> Result<HashMap<String, (DeviceRef, ProjectId)>> {
         find(&self.db.read, pass.scope(), label, values).await
     }
 
@@ -99,12 +99,12 @@ pub(super) async fn find(
     scope: &Scope,
     label: &str,
     values: &[&str],
-) -> Result<HashMap<String, DeviceRef>> {
+) -> Result<HashMap<String, (DeviceRef, ProjectId)>> {
     if values.is_empty() {
         return Ok(HashMap::new());
     }
     let query = Sql::new(
-        "SELECT f.value, d.id, d.key FROM (SELECT l.value AS value, min(l.device_key) AS oldest \
+        "SELECT f.value, d.id, d.key, d.project_id FROM (SELECT l.value AS value, min(l.device_key) AS oldest \
          FROM device_labels l JOIN devices d ON d.key = l.device_key \
          JOIN organizations o ON o.id = d.organization_id WHERE l.label = ?",
     )
@@ -115,7 +115,11 @@ pub(super) async fn find(
     .then(within(scope))
     .text(" GROUP BY l.value) f JOIN devices d ON d.key = f.oldest");
     let rows = all(connection, query).await?;
-    rows.iter().map(|row| Ok((row.text("value")?, DeviceRef { id: row.id("id")?, key: row.key("key")? }))).collect()
+    let found = |row: &Row| -> Result<_> {
+        let device = DeviceRef { id: row.id("id")?, key: row.key("key")? };
+        Ok((row.text("value")?, (device, row.id("project_id")?)))
+    };
+    rows.iter().map(found).collect()
 }
 
 /// Adds the labels of devices that have none yet.

@@ -24,7 +24,7 @@ pub async fn a_run_is_remembered(t: &dyn Telemetry) {
     assert_eq!(found.payload.text(), r#"{"raw":"0a"}"#);
     assert_eq!(found.errors, [EventError { element: "decode".into(), message: "too \"short\"".into() }]);
     assert_eq!(found.received_at(), at(5));
-    let page = t.values(&reading, "temps", ValueQuery::default()).await.unwrap().unwrap();
+    let page = t.values(&reading, "temps", ValueQuery::default(), given::claim()).await.unwrap().unwrap();
     assert_eq!((page.total, page.items[0].id, page.items[0].created_at()), (1, event, at(5)));
     let last = t.last(&reading, "temps").await.unwrap().unwrap();
     assert_eq!((last.updated_at, last.values.text()), (at(5), r#"{"temp":21.5}"#));
@@ -32,7 +32,7 @@ pub async fn a_run_is_remembered(t: &dyn Telemetry) {
     assert_eq!(series.len(), 1);
     assert_eq!((&*series[0].element, series[0].count, series[0].bytes), ("temps", 1, 13));
     assert_eq!((series[0].created_at, series[0].updated_at), (at(5), at(5)));
-    assert!(t.values(&reading, "none", ValueQuery::default()).await.unwrap().is_none());
+    assert!(t.values(&reading, "none", ValueQuery::default(), given::claim()).await.unwrap().is_none());
     assert!(t.last(&reading, "none").await.unwrap().is_none());
     assert!(t.history_event(&reading, id(5)).await.unwrap().is_none());
 }
@@ -204,7 +204,7 @@ pub async fn a_forgotten_device_begins_anew(t: &dyn Telemetry) {
             given::between(t, std::slice::from_ref(&reading), Place::first(), t.follow().from, 10).await.is_empty()
         );
         assert!(t.series(&reading).await.unwrap().is_empty());
-        assert!(t.values(&reading, "log", ValueQuery::default()).await.unwrap().is_none());
+        assert!(t.values(&reading, "log", ValueQuery::default(), given::claim()).await.unwrap().is_none());
         assert!(t.queue_peek(&reading, given::queued(10, 0)).await.unwrap().is_empty());
         t.run(&device, Some("k"), at(0), &mut |memory| {
             assert!(memory.state("n").is_none() && memory.last("log").is_none());

@@ -248,8 +248,8 @@ pub async fn values_of_one_run_have_ids_of_their_own(t: &dyn Telemetry) {
     let event = id(7);
     given::run(t, &device, given::storing(event, &[("x", "1"), ("x", "2"), ("y", "3"), ("x", "4")])).await;
     let reading = device.reading();
-    let of_x = t.values(&reading, "x", ValueQuery::default()).await.unwrap().unwrap();
-    let of_y = t.values(&reading, "y", ValueQuery::default()).await.unwrap().unwrap();
+    let of_x = t.values(&reading, "x", ValueQuery::default(), given::claim()).await.unwrap().unwrap();
+    let of_y = t.values(&reading, "y", ValueQuery::default(), given::claim()).await.unwrap().unwrap();
     assert_eq!((of_x.items[2].id, of_y.items[0].id), (event, event));
     assert!(of_x.items.is_sorted_by(|newer, older| newer.id > older.id));
     assert!(of_x.items.iter().all(|value| value.created_at() == at(7)));
@@ -266,7 +266,7 @@ pub async fn a_deleted_series_begins_anew(t: &dyn Telemetry) {
     assert!(!t.series_delete(&device, Some("z")).await.unwrap());
     assert!(t.series_delete(&device, Some("x")).await.unwrap());
     assert!(!t.series_delete(&device, Some("x")).await.unwrap());
-    assert!(t.values(&reading, "x", ValueQuery::default()).await.unwrap().is_none());
+    assert!(t.values(&reading, "x", ValueQuery::default(), given::claim()).await.unwrap().is_none());
     assert!(t.last(&reading, "x").await.unwrap().is_none());
     assert_eq!(t.series(&reading).await.unwrap().len(), 1);
     given::store(t, &device, 200, "x", r#"{"new":1}"#).await;
