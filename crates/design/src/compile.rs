@@ -1,6 +1,6 @@
 //! A specification becomes a plan; all its faults are told, each with its path (contract: The project design).
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use isobar_model::error::Fault;
@@ -54,7 +54,7 @@ struct Draft<'p> {
 
 struct Compiler<'p> {
     drafts: Vec<Draft<'p>>,
-    by_name: HashMap<Arc<str>, u32>,
+    by_name: BTreeMap<Arc<str>, u32>,
     names: Names,
     faults: Faults,
     links: usize,

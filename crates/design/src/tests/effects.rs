@@ -133,13 +133,13 @@ fn any_payload() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_design_and_event_leave_more_than_the_bounds(
         elements in 1_usize..30,
         chosen in prop::collection::vec(any::<prop::sample::Index>(), 1..6),
-        times in 1_usize..600,
+        times in 1_usize..400,
         payloads in prop::collection::vec(any_payload(), 1..3),
         labels in 0_usize..1_500,
         strange in 0_usize..20,

@@ -143,7 +143,8 @@ async fn a_body_that_needs_no_credentials_has_sixteen_kibibytes() {
         let said = &document["paths"][row.path][row.method.name().to_lowercase()]["requestBody"];
         let is_open = !matches!(row.entry, Entry::User | Entry::UserOrDevice | Entry::ApiKey);
         assert_eq!(said["description"] == "At most 16384 bytes.", is_open && said.is_object(), "{}", row.path);
-        if !is_open || !said.is_object() {
+        // The account may be named in a body there too.
+        if !is_open || !(said.is_object() || row.path == "/v2/auth/verify") {
             continue;
         }
         seen += 1;
