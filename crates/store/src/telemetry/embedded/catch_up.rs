@@ -187,7 +187,7 @@ impl Sliced for Search {
                 return Ok(None);
             }
             if let Course::Devices { next } = self.course
-                && !self.from_device_to_device(core, next, watch)?
+                && !self.each_device(core, next, watch)?
             {
                 return Ok(None);
             }
@@ -243,7 +243,7 @@ impl Search {
     }
 
     /// Asks each device for those that are not late. False: the slice is over.
-    fn from_device_to_device(&mut self, core: &Core, from: usize, watch: &mut Watch<'_>) -> Result<bool> {
+    fn each_device(&mut self, core: &Core, from: usize, watch: &mut Watch<'_>) -> Result<bool> {
         let range = self.range(core);
         let mut newest = Newest::new(core)?;
         for index in from..self.devices.count() {

@@ -38,9 +38,7 @@ impl Embedded {
         loop {
             let slice = move |core: &Core, cancel: &Cancel| {
                 cancel.check()?;
-                let mut watch = Watch { slice: turn.slice(), cancel };
-                let done = work.go_on(core, &mut watch)?;
-                drop(watch);
+                let done = work.go_on(core, &mut Watch { slice: turn.slice(), cancel })?;
                 Ok((turn, work, done))
             };
             match self.reading(slice).await? {
