@@ -324,7 +324,79 @@ fn following(due: Timestamp, minutes: u32, now: Timestamp) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::oneshot;
+
     use super::*;
+    use crate::stage::{Stage, until};
+
+    /// A design with an interval whose code keeps what it is told.
+    const CODED: &str = r#"{
+        "tick": {"type": "interval", "properties": {"minutes": 5},
+                 "triggers": {"elapsed": [{"element": "bytes", "ability": "evaluate"}]}},
+        "bytes": {"type": "transform", "properties": {"expression": "{'bytes': [1]}"},
+                  "triggers": {"result": [{"element": "decode", "ability": "evaluate"}]}},
+        "decode": {"type": "function", "properties": {"code": "function decodeUplink(input) { return {data: 1}; }"},
+                   "triggers": {"result": [{"element": "ticks", "ability": "store"}]}},
+        "ticks": {"type": "storage"}
+    }"#;
+
+    #[tokio::test]
+    async fn what_finds_no_place_is_put_off_and_keeps_its_rhythm() {
+        let stage = Stage::set().await;
+        let hub = &stage.hub;
+        let first = stage.device(CODED).await;
+        let mut devices = vec![first.clone()];
+        for _ in 0..CODE_OF_ONE_MAX + 20 {
+            devices.push(stage.another(&format!(r#"{{"name":"d","projectUuid":"{}"}}"#, first.project)).await);
+        }
+        stage.clock.advance_seconds(300);
+        let now = stage.clock.now();
+        // The project's line is full: nothing of its code runs, and nothing more waits.
+        let plan = Arc::clone(&stage.entry(&first).await.plan);
+        let ((go, gone), (begins, begun)) = (oneshot::channel::<()>(), oneshot::channel::<()>());
+        let held = hub.0.code.run(&plan.line, async move {
+            begins.send(()).unwrap();
+            gone.await.is_ok()
+        });
+        let mut waiting = futures::stream::FuturesUnordered::new();
+        futures::pin_mut!(held);
+        assert!(futures::poll!(&mut held).is_pending());
+        begun.await.unwrap();
+        loop {
+            let mut waits = Box::pin(hub.0.code.run(&plan.line, async {}));
+            match futures::poll!(&mut waits) {
+                std::task::Poll::Ready(_) => break,
+                std::task::Poll::Pending => waiting.push(waits),
+            }
+        }
+        let mut runs = JoinSet::new();
+        assert!(!hub.serve_alarms(&mut runs).await.unwrap());
+        assert!(runs.len() <= CODE_OF_ONE_MAX);
+        while runs.join_next().await.is_some() {}
+        hub.serve_alarms(&mut runs).await.unwrap();
+        // All of it waits for a while: there is nothing to go round for.
+        assert_eq!(hub.0.registry.alarms_due(now, 1_000).await.unwrap(), []);
+        assert_eq!(hub.0.registry.alarms_due(now.plus_seconds(60), 1_000).await.unwrap().len(), devices.len());
+        // When there is room again all have their turn, and go on in the rhythm that they had.
+        go.send(()).unwrap();
+        assert!(held.await.unwrap());
+        while waiting.next().await.is_some() {}
+        until("all have elapsed", async || {
+            stage.clock.advance_seconds(1);
+            hub.serve_alarms(&mut runs).await.unwrap();
+            while runs.join_next().await.is_some() {}
+            let state = hub.0.alarms.state.lock();
+            state.put_off.is_empty() && state.under_way.is_empty()
+        })
+        .await;
+        hub.serve_alarms(&mut runs).await.unwrap();
+        for device in &devices {
+            assert!(stage.stored(device, "ticks").await.is_some());
+        }
+        let due = hub.0.registry.alarms_due(now.plus_seconds(300), 1_000).await.unwrap();
+        assert_eq!(due.iter().filter(|alarm| alarm.due_at == now.plus_seconds(300)).count(), devices.len());
+        stage.over().await;
+    }
 
     #[test]
     fn moments_that_were_missed_are_one() {

@@ -122,7 +122,8 @@ pub(super) const IDEMPOTENCY_KEY: Param =
     header("Idempotency-Key", Kind::Short(64), "The same key for the same device within 24 hours does nothing again");
 pub(super) const IF_NONE_MATCH: Param =
     header("If-None-Match", Kind::Text, "The entity tag of the picture at hand; 304 when it is still the same");
-pub(super) const LAST_EVENT_ID: Param = header("Last-Event-ID", Kind::Id, "Resume after this event, which may be a week old");
+pub(super) const LAST_EVENT_ID: Param =
+    header("Last-Event-ID", Kind::Id, "Resume after this event, which may be a week old");
 
 impl Param {
     pub(super) fn describe(self) -> Parameter {

@@ -122,7 +122,9 @@ impl Delivery<'_> {
         match self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
             Ok(_) => Ok(elements),
             // When the delivery was checked it made fewer.
-            Err(_) => Err(Error::invalid("body", format!("{CHANGED}: the delivery makes more than {EVENTS_MAX} events"))),
+            Err(_) => {
+                Err(Error::invalid("body", format!("{CHANGED}: the delivery makes more than {EVENTS_MAX} events")))
+            }
         }
     }
 

@@ -16,7 +16,8 @@ impl Registry {
     /// The devices of a part of the tree, as they are at one moment, with the organizations that they belong to.
     pub async fn devices_beneath(&self, pass: &CanList) -> Result<Vec<(Lineage, Vec<DeviceRef>)>> {
         let tx = self.db.snapshot().await?;
-        let query = Sql::new("SELECT o.id, o.lineage, o.device_count FROM organizations o WHERE o.device_count > 0 AND ");
+        let query =
+            Sql::new("SELECT o.id, o.lineage, o.device_count FROM organizations o WHERE o.device_count > 0 AND ");
         let mut owners = Vec::new();
         for row in all(&tx, query.then(within(pass.scope())).text(" ORDER BY o.lineage")).await? {
             owners.push(Owner {

@@ -124,7 +124,9 @@ pub async fn due_deliveries_are_told_with_their_hosts(r: &Registry) {
         body: format!("\"{id}\""),
         host: host.map(str::to_owned),
     };
-    r.deliveries_put(&[new("b", Some("one.example")), new("a", Some("two.example")), new("c", None)], at(0)).await.unwrap();
+    r.deliveries_put(&[new("b", Some("one.example")), new("a", Some("two.example")), new("c", None)], at(0))
+        .await
+        .unwrap();
     let due = async |now, limit| {
         let due = r.deliveries_waiting("call", at(now), limit).await.unwrap();
         due.into_iter().map(|due| (due.id, due.host)).collect::<Vec<_>>()

@@ -14,8 +14,8 @@ use isobar_model::time::Timestamp;
 use uuid::Uuid;
 
 use crate::telemetry::{
-    Commit, Followed, HistoryQuery, Memory, NewCloudEvent, NewEvent, NewValue, Place, QueueQuery, Ran, Shown, Telemetry,
-    ValueQuery,
+    Commit, Followed, HistoryQuery, Memory, NewCloudEvent, NewEvent, NewValue, Place, QueueQuery, Ran, Shown,
+    Telemetry, ValueQuery,
 };
 use crate::turns::Claim;
 

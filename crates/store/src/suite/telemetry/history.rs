@@ -56,7 +56,11 @@ pub async fn history_has_both_kinds_newest_first(t: &dyn Telemetry) {
     ] {
         let range = TimeRange { from: from.map(at), to: to.map(at) };
         let query = HistoryQuery { range, not_before: at(not_before), ..all_history(page(1, 100)) };
-        assert_eq!(t.history(&reading, query, given::claim()).await.unwrap().total, expected, "{from:?} {to:?} {not_before}");
+        assert_eq!(
+            t.history(&reading, query, given::claim()).await.unwrap().total,
+            expected,
+            "{from:?} {to:?} {not_before}"
+        );
     }
 }
 

@@ -111,11 +111,19 @@ pub struct Search {
 enum Course {
     Begins,
     /// Through history from there on; and how much of it is still less than to ask each device.
-    History { from: Order, rows: u64, bytes: u64 },
+    History {
+        from: Order,
+        rows: u64,
+        bytes: u64,
+    },
     /// From one device to the next.
-    Devices { next: usize },
+    Devices {
+        next: usize,
+    },
     /// What is late, from one device to the next.
-    Late { next: usize },
+    Late {
+        next: usize,
+    },
 }
 
 impl Search {
@@ -137,7 +145,11 @@ impl Search {
         let count = self.devices.count() as u64;
         match self.devices.count() {
             0..=ASKED_AT_ONCE => Course::Devices { next: 0 },
-            _ => Course::History { from: self.range(core).start, rows: count * ROWS_A_DEVICE, bytes: count * BYTES_A_DEVICE },
+            _ => Course::History {
+                from: self.range(core).start,
+                rows: count * ROWS_A_DEVICE,
+                bytes: count * BYTES_A_DEVICE,
+            },
         }
     }
 
@@ -175,7 +187,7 @@ impl Sliced for Search {
                 return Ok(None);
             }
             if let Course::Devices { next } = self.course
-                && !self.from_device_to_device(core, next, watch)?
+                && !self.each_device(core, next, watch)?
             {
                 return Ok(None);
             }
@@ -231,7 +243,7 @@ impl Search {
     }
 
     /// Asks each device for those that are not late. False: the slice is over.
-    fn from_device_to_device(&mut self, core: &Core, from: usize, watch: &mut Watch<'_>) -> Result<bool> {
+    fn each_device(&mut self, core: &Core, from: usize, watch: &mut Watch<'_>) -> Result<bool> {
         let range = self.range(core);
         let mut newest = Newest::new(core)?;
         for index in from..self.devices.count() {

@@ -55,7 +55,9 @@ impl Kept {
 
 /// What an event takes of memory, about.
 fn weight(event: &Event) -> usize {
-    size_of::<Event>() + event.payload.bytes().len() + event.errors.iter().map(|error| error.message.len()).sum::<usize>()
+    size_of::<Event>()
+        + event.payload.bytes().len()
+        + event.errors.iter().map(|error| error.message.len()).sum::<usize>()
 }
 
 /// All who follow.
