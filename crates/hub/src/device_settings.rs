@@ -168,7 +168,7 @@ impl Hub {
         settings.into_iter().find(|setting| setting.name == name).ok_or(Error::Missing(SETTING))
     }
 
-    /// The records that were replaced, newest first unless asked otherwise.
+    /// The records that were replaced since history begins, newest first unless asked otherwise.
     pub async fn setting_history(
         &self,
         caller: &Caller,
@@ -177,7 +177,7 @@ impl Hub {
     ) -> Result<Page<DeviceSetting>> {
         let (pass, entry) = self.device_read(&as_user(caller), id).await?;
         self.settings_known(&entry).await?;
-        let page = self.0.registry.setting_history(&pass, &request).await.told()?;
+        let page = self.0.registry.setting_history(&pass, self.history_begins(), &request).await.told()?;
         Ok(page.map(|record| DeviceSetting::recorded(record, &entry.plan.plan)))
     }
 

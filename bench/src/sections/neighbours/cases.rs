@@ -170,7 +170,8 @@ pub async fn devices_of(api: &mut Api, elements: &Value, count: usize) -> Result
 
 /// Each of these bodies from each device, in turns.
 pub fn posts(api: &Api, devices: &[Device], bodies: &[String]) -> Requests {
-    let post = |body: &String| devices.iter().map(|device| event_request(api.address(), device, body)).collect::<Vec<_>>();
+    let post =
+        |body: &String| devices.iter().map(|device| event_request(api.address(), device, body)).collect::<Vec<_>>();
     in_turns(bodies.iter().flat_map(post).collect())
 }
 

@@ -169,7 +169,8 @@ async fn look_at_events(api: &mut Api, attack: &Attack, tally: &Tally) -> Result
     for device in attack.devices.iter().take(LOOKED_AT) {
         let events = api.call("GET", &format!("/v2/devices/{}/events?limit=1", device.id), None).await?;
         let errors = events["data"][0]["errors"].as_array().cloned().unwrap_or_default();
-        let mut told: Vec<String> = errors.iter().filter_map(|error: &Value| Some(error["message"].as_str()?.to_owned())).collect();
+        let mut told: Vec<String> =
+            errors.iter().filter_map(|error: &Value| Some(error["message"].as_str()?.to_owned())).collect();
         told.sort();
         told.dedup();
         told.iter().for_each(|message| tally.count(&format!("on the event: {}", shortened(message))));

@@ -23,7 +23,13 @@ pub fn text(options: &Options, rows: &[Row]) -> Result<String, Failure> {
          |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---|\n",
     );
     for row in rows {
-        write!(table, "| {} | {} | {}", row.name, answers(row), times(row.alone.p99_of_all()?, row.beside.p99_of_all()?))?;
+        write!(
+            table,
+            "| {} | {} | {}",
+            row.name,
+            answers(row),
+            times(row.alone.p99_of_all()?, row.beside.p99_of_all()?)
+        )?;
         for kind in 0..KINDS.len() {
             write!(table, " | {}", times(row.alone.p99(kind), row.beside.p99(kind)))?;
         }
@@ -112,7 +118,9 @@ mod tests {
     #[test]
     fn twice_is_fine_and_a_quarter_of_a_second_is_the_end() {
         let millis = Duration::from_millis;
-        for (alone, beside, fine) in [(5, 10, true), (5, 11, false), (200, 250, true), (200, 251, false), (300, 600, true)] {
+        for (alone, beside, fine) in
+            [(5, 10, true), (5, 11, false), (200, 250, true), (200, 251, false), (300, 600, true)]
+        {
             assert_eq!(is_fine(millis(alone), millis(beside)), fine, "{alone} {beside}");
         }
     }

@@ -8,6 +8,7 @@ use isobar_model::meta::MetaSize;
 use isobar_model::page::{PageRequest, TimeRange};
 use isobar_model::setting::SettingItem;
 use isobar_store::telemetry::HistoryQuery;
+use isobar_store::turns::Claim;
 
 use super::*;
 use crate::side_runs::BYTES_FULL;
@@ -38,7 +39,7 @@ async fn events(stage: &Stage, device: &isobar_model::device::Device) -> Vec<Eve
         not_before: isobar_model::time::Timestamp::from_millis(0),
         page: PageRequest { page: 1, limit: 10 },
     };
-    stage.hub.0.telemetry.history(&pass, query).await.unwrap().items
+    stage.hub.0.telemetry.history(&pass, query, Claim::begin(device.organization)).await.unwrap().items
 }
 
 #[tokio::test]
