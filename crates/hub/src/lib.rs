@@ -16,6 +16,7 @@ mod device_notices;
 mod device_settings;
 mod devices;
 mod dry_runs;
+mod effects;
 mod entries;
 mod error;
 mod event_input;

@@ -164,7 +164,7 @@ fn registry_of(folder: &TempDir) -> String {
 }
 
 /// Waits until it is so.
-pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let waited = tokio::time::timeout(PATIENCE, async {
         while !is_so().await {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -162,10 +162,10 @@ pub async fn guarded<T>(task: &'static str, work: impl Future<Output = T>) -> Op
     AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| panicked(task, &*panic)).ok()
 }
 
-/// Begins work that goes on by itself.
+/// Begins work that goes on by itself. What this gives ends it where it is.
 #[expect(clippy::disallowed_methods, reason = "one of the two places where a task begins")]
-pub fn spawn_guarded(task: &'static str, work: impl Future<Output: Send> + Send + 'static) {
-    tokio::spawn(guarded(task, work));
+pub fn spawn_guarded(task: &'static str, work: impl Future<Output: Send> + Send + 'static) -> AbortHandle {
+    tokio::spawn(guarded(task, work)).abort_handle()
 }
 
 /// Begins work that ends with the set.

@@ -212,7 +212,7 @@ impl Hub {
             device_tag: request.tag.clone(),
             organization: *target.pass.target(),
             owner: caller.user,
-            extra_meta: labels.over(&empty_object()),
+            extra_meta: labels.over(&empty_object()).0,
             errors,
             tasks,
         })
@@ -307,8 +307,8 @@ impl Hub {
         }
         for missing in missing.chunks_mut(PROVISIONED_AT_ONCE) {
             let new =
-                |(work, project): &(&mut Work, ProjectId)| self.new_tagged(caller, request, labels, work, *project);
-            let wanted: Vec<NewTagged> = missing.iter().map(new).collect();
+                |(work, project): &mut (&mut Work, ProjectId)| self.new_tagged(caller, request, labels, work, *project);
+            let wanted: Vec<NewTagged> = missing.iter_mut().map(new).collect();
             let now = self.0.clock.now();
             let made = self.0.registry.devices_provision(&target.pass, &request.tag, &wanted, now).await.told()?;
             for (((work, project), new), made) in missing.iter_mut().zip(wanted).zip(made) {
@@ -323,11 +323,13 @@ impl Hub {
         caller: &Caller,
         request: &Request,
         labels: &NewLabels,
-        work: &Work,
+        work: &mut Work,
         project: ProjectId,
     ) -> NewTagged {
         let value = work.task.tag_value.clone();
         let tag = Json::Object(vec![(request.tag.as_str().into(), Json::Text(value.as_str().into()))]);
+        let (meta, refused) = labels.over(&RawJson::from(&tag));
+        work.has_no_room(refused);
         let device = NewDevice {
             id: DeviceId(self.new_id().0),
             project,
@@ -335,7 +337,7 @@ impl Hub {
             version: None,
             protocol: None,
             protocols: Vec::new(),
-            meta: labels.over(&RawJson::from(&tag)),
+            meta,
             description: None,
             street_address: None,
             created_by: Some(caller.user),
@@ -356,7 +358,9 @@ impl Hub {
             match self.device_write(principal, device, Action::WebhookReceive).await {
                 Ok((pass, entry)) => {
                     let meta = entry.view.lock().meta.clone();
-                    if labels.over(&meta) != meta {
+                    let (labelled, refused) = labels.over(&meta);
+                    work.has_no_room(refused);
+                    if labelled != meta {
                         passes.push(pass);
                     }
                 }
@@ -392,6 +396,13 @@ impl Work {
     fn fail(&mut self, why: &str) {
         let blocks = self.task.payloads.iter().map(|(index, _)| *index);
         self.errors.extend(blocks.map(|index| format!("event block {index}: {why}")));
+    }
+
+    /// Notes that its device does not get the labels of the delivery, if that is so.
+    fn has_no_room(&mut self, refused: Option<&'static str>) {
+        if let Some(most) = refused {
+            self.fail(&format!("the device does not get its labels: its metadata holds {most}"));
+        }
     }
 
     /// Goes on with what came of provisioning its device.

@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use isobar_model::access::{CanList, CanWrite, Scope};
 use isobar_model::device::{LABEL_CHARACTERS_MAX, LABEL_VALUE_CHARACTERS_MAX};
 use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, ProjectId};
-use isobar_model::json::{Json, RawJson};
+use isobar_model::json::{Json, RawJson, with_members};
+use isobar_model::meta::MetaSize;
 use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 
-use super::devices::{labelled, read, write_meta};
+use super::devices::{read, write_meta};
 use super::lists::within;
 use super::sql::{Dialect, Row, Sql, all, run};
 use super::{Registry, db};
@@ -30,14 +31,26 @@ pub struct NewLabels {
 }
 
 impl NewLabels {
-    /// Metadata with these labels.
-    pub fn over(&self, meta: &RawJson) -> RawJson {
+    /// Metadata with these labels; as it is where they would make it larger than it may become
+    /// ([`isobar_model::meta`]), with what it may hold.
+    pub fn over(&self, meta: &RawJson) -> (RawJson, Option<&'static str>) {
         let tree = meta.tree();
-        let missing = self.missing.iter().filter(|(name, _)| tree.get(name).is_none());
-        let labels: Vec<_> = missing.chain(&self.set).cloned().collect();
+        let present: HashMap<&str, &Json<'_>> = match &tree {
+            Json::Object(members) => members.iter().map(|(name, value)| (name.as_ref(), value)).collect(),
+            _ => HashMap::new(),
+        };
+        let missing = self.missing.iter().filter(|(name, _)| !present.contains_key(name.as_str()));
+        let labels: Vec<_> = missing.chain(&self.set).collect();
         // What stays the same keeps its text.
-        let changes = |(name, value): &(String, RawJson)| tree.get(name) != Some(&value.tree());
-        if labels.iter().any(changes) { labelled(meta, &labels) } else { meta.clone() }
+        let changes = |(name, value): &&(String, RawJson)| present.get(name.as_str()) != Some(&&value.tree());
+        if !labels.iter().any(changes) {
+            return (meta.clone(), None);
+        }
+        let labelled = with_members(meta, labels.into_iter().map(|(name, value)| (name.as_str(), value)));
+        match MetaSize::of(&labelled).exceeds(MetaSize::of(meta)) {
+            None => (labelled, None),
+            Some(most) => (meta.clone(), Some(most)),
+        }
     }
 }
 
@@ -53,7 +66,8 @@ impl Registry {
         find(&self.db.read, pass.scope(), label, values).await
     }
 
-    /// Gives devices labels, all or none of it; those that changed. One that is gone is passed over.
+    /// Gives devices labels, all or none of it; those that changed. One that is gone is passed over, and one that has no
+    /// room for them.
     pub async fn devices_label(
         &self,
         passes: &[CanWrite<DeviceRef>],
@@ -67,7 +81,7 @@ impl Registry {
         all(&tx, hold.text(" ORDER BY key").text(dialect.hold_for_change())).await?;
         let mut changed = Vec::new();
         for device in read(&tx, &ids).await? {
-            let meta = labels.over(&device.meta);
+            let (meta, _) = labels.over(&device.meta);
             if meta == device.meta {
                 continue;
             }

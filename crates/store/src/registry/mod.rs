@@ -69,6 +69,10 @@ pub use users::{NewPassword, NewUserRow, UserChange};
 
 use crate::error::Result;
 
+/// Files that a registry has open at a time, at most: those of its connections (each the database and its log, or a socket),
+/// the log's index, the note, and what is sorted aside.
+pub const FILES_MAX: u64 = 32;
+
 /// The registry. Cloning shares it.
 #[derive(Clone, Debug)]
 pub struct Registry {

@@ -154,6 +154,7 @@ macro_rules! registry_scenes {
             settings_are_written_in_bulk
             settings_of_a_device_that_is_gone
             settings_of_one_name_at_the_same_time
+            the_past_of_settings_ends
         }
     };
 }

@@ -42,7 +42,7 @@ pub struct Commit {
     pub values: SmallVec<[NewValue; 1]>,
     /// Cloud events to queue; they also stand in `history`.
     pub queue: Vec<NewCloudEvent>,
-    /// New states of elements.
+    /// New states of elements; an empty one is forgotten.
     pub states: Vec<(Arc<str>, Bytes)>,
     /// Work for afterwards, opaque to the store.
     pub outbox: Vec<Bytes>,
@@ -106,8 +106,14 @@ pub struct Idempotency {
 pub trait Memory {
     /// What is kept of the last values of a storage element.
     fn last(&self, element: &str) -> Option<LastKept>;
+    /// How many bytes that are; 0 before anything was stored.
+    fn last_bytes(&self, element: &str) -> usize;
     /// The state of an element.
     fn state(&self, element: &str) -> Option<Bytes>;
+    /// Which elements have a state, and its bytes.
+    fn states(&self) -> Vec<(Arc<str>, usize)>;
+    /// How many bytes all states take, each with its name and [`isobar_model::event::STATE_BYTES_BESIDE`].
+    fn states_bytes(&self) -> usize;
 }
 
 /// How a run ended.

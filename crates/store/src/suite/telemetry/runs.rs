@@ -1,8 +1,10 @@
 //! Runs, idempotency, the outbox, forgetting.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures::future::join_all;
-use isobar_model::event::EventError;
+use isobar_model::event::{EventError, STATE_BYTES_BESIDE};
 
 use super::given::{self, at, id, json};
 use crate::telemetry::{Commit, Idempotency, Memory, Place, Ran, Telemetry, ValueQuery};
@@ -51,6 +53,43 @@ pub async fn a_run_sees_what_the_one_before_left(t: &dyn Telemetry) {
     }
     let last = t.last(&device.reading(), "log").await.unwrap().unwrap();
     assert_eq!(last.values.text(), r#"{"k0":1,"k1":1,"k2":1}"#);
+}
+
+/// What is kept for the next run is counted, and an empty state is none.
+pub async fn what_runs_leave_is_counted(t: &dyn Telemetry) {
+    let device = given::device();
+    let states = |states: &[(&str, &'static [u8])]| Commit {
+        states: states.iter().map(|(element, state)| (Arc::from(*element), Bytes::from_static(state))).collect(),
+        ..Commit::default()
+    };
+    for (step, (commit, left)) in (0..).zip([
+        (states(&[("b", b"22"), ("a", b"1")]), &[("a", 1), ("b", 2)][..]),
+        (states(&[("b", b"4444"), ("c", b"55555")]), &[("a", 1), ("b", 4), ("c", 5)]),
+        (states(&[("a", b""), ("x", b"")]), &[("b", 4), ("c", 5)]),
+        (states(&[("c", b"3"), ("c", b""), ("b", b"")]), &[]),
+    ]) {
+        given::run(t, &device, commit).await;
+        let mut look = |memory: &dyn Memory| {
+            let mut found = memory.states();
+            found.sort();
+            let expected: Vec<(Arc<str>, usize)> =
+                left.iter().map(|(name, bytes)| (Arc::from(*name), *bytes)).collect();
+            assert_eq!(found, expected, "step {step}");
+            let bytes = left.iter().map(|(name, bytes)| name.len() + bytes + STATE_BYTES_BESIDE).sum::<usize>();
+            assert_eq!(memory.states_bytes(), bytes, "step {step}");
+            assert!(left.iter().all(|(name, bytes)| memory.state(name).is_some_and(|state| state.len() == *bytes)));
+            assert!(memory.state("x").is_none() && (memory.state("a").is_some() || step > 1));
+            Commit::default()
+        };
+        t.run(&device, None, at(0), &mut look).await.unwrap();
+    }
+    given::store(t, &device, 1, "log", r#"{"a":1}"#).await;
+    given::store(t, &device, 2, "log", r#"{"b":1}"#).await;
+    let mut look = |memory: &dyn Memory| {
+        assert_eq!((memory.last_bytes("log"), memory.last_bytes("none")), (r#"{"a":1,"b":1}"#.len(), 0));
+        Commit::default()
+    };
+    t.run(&device, None, at(0), &mut look).await.unwrap();
 }
 
 /// Runs of one device happen one after the other, also on a first, cold start.

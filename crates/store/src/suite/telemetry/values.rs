@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use isobar_model::ids::EventId;
+use isobar_model::json::LAST_BYTES_MAX;
 use isobar_model::page::TimeRange;
 
 use super::given::{self, at, id, page, texts};
@@ -215,6 +216,30 @@ pub async fn last_values_are_merged(t: &dyn Telemetry) {
         let last = t.last(&device.reading(), "log").await.unwrap().unwrap();
         assert_eq!((last.updated_at, last.values.text()), (at(millis), expected));
     }
+}
+
+/// What a series keeps to tell its last values has a bound, whether values come one by one or many in a run; values are
+/// stored all the same.
+pub async fn last_values_are_bounded(t: &dyn Telemetry) {
+    let (by_one, at_once) = (given::device(), given::device());
+    let large = |from: usize| {
+        let members: Vec<_> = (from..from + 1_000).map(|n| format!("\"k{n:05}\":\"{}\"", "x".repeat(100))).collect();
+        format!("{{{}}}", members.join(","))
+    };
+    let payloads: Vec<String> = (0..40).map(|n| large(n * 500)).collect();
+    for payload in &payloads {
+        given::store(t, &by_one, 1, "log", payload).await;
+    }
+    let values: Vec<_> = payloads.iter().map(|payload| ("log", payload.as_str())).collect();
+    given::run(t, &at_once, given::storing(id(1), &values)).await;
+    let mut lasts = Vec::new();
+    for device in [&by_one, &at_once] {
+        let last = t.last(&device.reading(), "log").await.unwrap().unwrap().values;
+        assert!((LAST_BYTES_MAX / 2..=LAST_BYTES_MAX).contains(&last.bytes().len()), "{}", last.bytes().len());
+        assert_eq!(t.series(&device.reading()).await.unwrap()[0].count, 40);
+        lasts.push(last);
+    }
+    assert_eq!(lasts[0], lasts[1]);
 }
 
 /// The first keeps the id of the event; the others have ids right behind it.
