@@ -343,7 +343,7 @@ mod tests {
     #[tokio::test]
     async fn what_finds_no_place_is_put_off_and_keeps_its_rhythm() {
         let stage = Stage::set().await;
-        let hub = &stage.hub;
+        let hub = &stage.hub.clone();
         let first = stage.device(CODED).await;
         let mut devices = vec![first.clone()];
         for _ in 0..CODE_OF_ONE_MAX + 20 {
