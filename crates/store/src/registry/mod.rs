@@ -12,6 +12,7 @@ mod db;
 mod deliveries;
 mod device_change;
 mod devices;
+mod devices_beneath;
 mod devices_list;
 mod devices_placed;
 mod images;
@@ -46,7 +47,7 @@ use db::Db;
 
 pub use alarms::{DueAlarm, ProjectAlarm};
 pub use credentials::{Account, LoginRecord};
-pub use deliveries::{Delivery, NewDelivery};
+pub use deliveries::{Delivery, DueDelivery, NewDelivery};
 pub use device_change::DeviceChange;
 pub use devices::{DeviceReport, NewDevice};
 pub use images::{NewImage, Pictured, Png};
