@@ -4,10 +4,11 @@ use std::fs;
 use std::path::Path;
 
 use isobar_power::{Chance, Names, Outage};
+use serde_json::json;
 
 use crate::outages::Place;
-use crate::program_support::Serving;
-use crate::program_support::site::ENVIRONMENT;
+use crate::program_support::site::{Api, ENVIRONMENT, everything};
+use crate::program_support::{Serving, text};
 use crate::{OUTAGES, SEED};
 
 /// The file in this folder that ends so and holds most.
@@ -29,14 +30,21 @@ async fn what_is_gone_on_without_is_kept_before_anything_is_changed() {
     let place = Place::new();
     let mut chance = Chance::new(SEED);
     let data = place.data();
-    Serving::on(&data, &ENVIRONMENT).kill();
+    let serving = Serving::on(&data, &ENVIRONMENT);
+    let api = Api::of(&serving).await;
+    let device = api.found(&everything(), 1).await.remove(0);
+    for n in 0..20 {
+        api.post(&device, "reading", &json!({"n": n})).await.created();
+    }
+    serving.kill();
     let logs = [largest(&data.join("telemetry"), ".log"), data.join("registry.db-wal")];
     logs.iter().for_each(|log| flip(log));
     // The socket is no file that could be copied.
     let _ = fs::remove_file(data.join("isobar.sock"));
     place.is_as_it_is();
     let done = place.about(&["recover", "--yes"]);
-    assert!(done.status.success(), "{done:?}");
+    let told = text(&done.stdout);
+    assert!(done.status.success() && told.contains("Telemetry: ") && told.contains("Registry: "), "{done:?}");
     for _ in 0..OUTAGES {
         let outage =
             Outage { names: Names::Any, kept_percent: 0, files_confirm_names: false, ..Outage::by(&mut chance) };
@@ -45,7 +53,7 @@ async fn what_is_gone_on_without_is_kept_before_anything_is_changed() {
         let aside: Vec<_> = aside.filter(|path| path.to_string_lossy().contains("/dropped-")).collect();
         assert_eq!(aside.len(), 1, "{outage:?}");
         for log in &logs {
-            assert!(aside[0].join(log.file_name().unwrap()).is_file(), "{outage:?}");
+            assert!(aside[0].join(log.file_name().unwrap()).is_file(), "{log:?}, {outage:?}");
         }
         assert!(aside[0].join("registry.db").is_file(), "{outage:?}");
     }
