@@ -60,7 +60,7 @@ impl Stage {
         };
         let hub = Hub::made_of(parts).await.unwrap();
         hub.found_first_administrator().await.unwrap();
-        hub.expect_left_work().await.unwrap();
+        hub.take_up_left_work().await.unwrap();
         hub.usage_begins().await.unwrap();
         let user = hub.0.registry.login_by_name("admin").await.unwrap().unwrap().user;
         let admin = Arc::clone(&hub.account_entry(user).await.unwrap().unwrap().caller);
