@@ -39,11 +39,23 @@ pub(crate) struct Stage {
 impl Stage {
     /// A hub whose workers do not work yet.
     pub async fn set() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::open(tempfile::tempdir().unwrap(), Clock::manual(BEGINNING)).await
+    }
+
+    /// The hub ends, and another one begins on the same stores.
+    pub async fn restarts(self) -> Self {
+        let Self { hub, clock, telemetry, folder, .. } = self;
+        hub.stop().await;
+        telemetry.close().await.unwrap();
+        hub.0.registry.close().await.unwrap();
+        drop((hub, telemetry));
+        Self::open(folder, clock).await
+    }
+
+    async fn open(folder: TempDir, clock: Clock) -> Self {
         let registry = Registry::open(&registry_of(&folder)).await.unwrap();
         let options = Options { cache_bytes: 4 << 20, memtable_bytes: 8 << 20, ..Options::default() };
         let telemetry = Arc::new(Embedded::open(&folder.path().join("telemetry"), options).unwrap());
-        let clock = Clock::manual(BEGINNING);
         let from = "Isobar <isobar@localhost>";
         let parts = Parts {
             registry,

@@ -147,7 +147,7 @@ impl Waiting {
             more.bytes += bytes.len();
             changes.push(OutboxChange::Put { number: row, work: bytes });
         }
-        if more != Size::default() && !self.has_room(tenant, more) {
+        if !self.has_room(tenant, more) {
             return None;
         }
         self.belongs(device.key, tenant);
@@ -157,7 +157,8 @@ impl Waiting {
 
     fn has_room(&self, tenant: OrganizationId, more: Size) -> bool {
         let own = self.tenants.get(&Some(tenant)).map_or(Size::default(), |of| of.size);
-        let fits = |own: usize, all: usize, more: usize, most: usize| own + more <= most.saturating_sub(all);
+        let fits =
+            |own: usize, all: usize, more: usize, most: usize| more == 0 || own + more <= most.saturating_sub(all);
         fits(own.entries, self.size.entries, more.entries, MOST.entries)
             && fits(own.bytes, self.size.bytes, more.bytes, MOST.bytes)
     }
@@ -232,6 +233,12 @@ impl Waiting {
         Ok(())
     }
 
+    /// As much waits as may.
+    #[cfg(test)]
+    pub fn fill(&mut self) {
+        self.size = MOST;
+    }
+
     /// Devices of which nobody knows yet whose they are.
     pub fn strangers(&self, most: usize) -> Vec<DeviceRef> {
         let of = self.tenants.get(&None).into_iter().flat_map(|of| of.queue.values());
@@ -245,7 +252,7 @@ impl Waiting {
         of.tenant = Some(tenant);
         if let Some(nobody) = self.tenants.get_mut(&None) {
             nobody.size.take(size);
-            place.inspect(|place| drop(nobody.queue.remove(place)));
+            place.map(|place| nobody.queue.remove(&place));
         }
         self.tenants.entry(Some(tenant)).or_default().size.add(size);
         self.place(device);

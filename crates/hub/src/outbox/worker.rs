@@ -420,3 +420,13 @@ fn why(error: &StoreError) -> String {
         None => error.to_string(),
     }
 }
+
+#[cfg(test)]
+impl Hub {
+    /// What the worker does when everything is due; what it removes is gone when this returns.
+    pub(crate) async fn work_off_now(&self) -> std::result::Result<(), StoreError> {
+        let later = Instant::now() + Duration::from_secs(24 * 3_600);
+        self.outbox_pass(later, || false).await?;
+        self.0.telemetry.sync().await
+    }
+}
