@@ -16,8 +16,13 @@ pub struct Api {
 impl Api {
     /// Logs in and makes an API key: it outlives every measurement.
     pub async fn log_in(address: &str) -> Result<Self, Failure> {
+        Self::log_in_as(address, "admin", ADMIN_PASSWORD).await
+    }
+
+    /// The same of somebody else.
+    pub async fn log_in_as(address: &str, name: &str, password: &str) -> Result<Self, Failure> {
         let mut api = Self { wire: Wire::open(address).await?, address: address.to_owned(), credential: String::new() };
-        let login = json!({"usernameOrEmail": "admin", "password": ADMIN_PASSWORD});
+        let login = json!({"usernameOrEmail": name, "password": password});
         let token = api.call("POST", "/v2/auth/login", Some(&login)).await?;
         api.credential = format!("authorization: Bearer {}", text(&token, "jwtToken")?);
         let user = api.call("GET", "/v2/auth/user", None).await?;

@@ -6,6 +6,7 @@ mod designs;
 mod device;
 mod flat;
 mod lists;
+mod outbox;
 mod reads;
 mod road;
 mod settings;
@@ -127,6 +128,9 @@ pub async fn run(options: &Options, page: &Page) -> Result<(), Failure> {
     }
     if options.includes(Section::Designs) {
         designs::measure(options, page).await?;
+    }
+    if options.includes(Section::Outbox) {
+        outbox::measure(options, page).await?;
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ pub(super) const PARKED_AFTER: u32 = 5;
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 /// The first pause of what is parked; it doubles up to [`PARKED_PAUSE_MAX`].
 const PARKED_PAUSE_FIRST: Duration = Duration::from_secs(60);
-const PARKED_PAUSE_MAX: Duration = Duration::from_secs(3_600);
+pub(super) const PARKED_PAUSE_MAX: Duration = Duration::from_secs(3_600);
 /// Settings, and deliveries, of one device that are written in one transaction.
 const SETTINGS_AT_ONCE: usize = 256;
 const DELIVERIES_AT_ONCE: usize = 32;

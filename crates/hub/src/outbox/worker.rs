@@ -43,6 +43,8 @@ const PARKED: &str = "isobar_outbox_parked_total";
 /// What the worker has in hand; dropped, what was not written waits again.
 struct Flight {
     outbox: Arc<Outbox>,
+    /// When the pass began.
+    now: Instant,
     pieces: Vec<Option<Piece>>,
 }
 
@@ -60,7 +62,7 @@ impl Flight {
     /// This piece was refused for its own sake. If it is parked: what, and the entries that hold it.
     fn refused(&mut self, at: usize) -> Option<(Faults, DeviceRef, Vec<u64>)> {
         let mut piece = self.pieces.get_mut(at)?.take()?;
-        let faults = piece.faults().again(Instant::now());
+        let faults = piece.faults().again(self.now);
         *piece.faults_mut() = faults;
         let (device, rows) = (piece.device, piece.rows().to_vec());
         self.outbox.waiting.lock().put_back(piece);
@@ -240,7 +242,8 @@ impl Hub {
         self.outbox_places().await?;
         while !is_over() {
             let pieces = outbox.waiting.lock().take(until, now);
-            let mut flight = Flight { outbox: Arc::clone(outbox), pieces: pieces.into_iter().map(Some).collect() };
+            let pieces = pieces.into_iter().map(Some).collect();
+            let mut flight = Flight { outbox: Arc::clone(outbox), now, pieces };
             if flight.pieces.is_empty() {
                 return Ok(());
             }
@@ -425,7 +428,9 @@ fn why(error: &StoreError) -> String {
 impl Hub {
     /// What the worker does when everything is due; what it removes is gone when this returns.
     pub(crate) async fn work_off_now(&self) -> std::result::Result<(), StoreError> {
-        let later = Instant::now() + Duration::from_secs(24 * 3_600);
+        static CALLS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
+        let calls = CALLS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let later = Instant::now() + 2 * super::device::PARKED_PAUSE_MAX * calls;
         self.outbox_pass(later, || false).await?;
         self.0.telemetry.sync().await
     }
