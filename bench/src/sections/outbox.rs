@@ -132,7 +132,9 @@ async fn look(
         let read = api.call("GET", &format!("/v2/devices/{}", device.id), None).await?;
         note(&mut seen.reads, begun);
         if status != 201 || read["meta"]["number"] != json!(number) {
-            return Err(format!("event {number} is answered {status}, and its device then shows {}", read["meta"]).into());
+            return Err(
+                format!("event {number} is answered {status}, and its device then shows {}", read["meta"]).into()
+            );
         }
         entries = entries.max(waiting(&mut api).await?);
         tokio::time::sleep(LOOK_EVERY).await;

@@ -24,7 +24,11 @@ const ALL: &[(Kind, &str, &str)] = &[
     (Kind::Gauge, "isobar_outbox_bytes", "Their bytes in memory"),
     (Kind::Gauge, "isobar_outbox_bytes_max", "Most bytes of them, of all tenants together"),
     (Kind::Gauge, "isobar_outbox_oldest_seconds", "Age of the oldest of them"),
-    (Kind::Gauge, "isobar_outbox_parked", "Those that the registry refuses for their own sake, as isobar check shows them"),
+    (
+        Kind::Gauge,
+        "isobar_outbox_parked",
+        "Those that the registry refuses for their own sake, as isobar check shows them",
+    ),
     (Kind::Counter, "isobar_outbox_parked_total", "Findings of designs that were parked"),
     (Kind::Counter, "isobar_outbox_refused_total", "Runs refused with 503 because too much waits for the registry"),
     (Kind::Counter, "isobar_deliveries_total", "Tries to deliver something outside, by kind and outcome"),

@@ -209,7 +209,8 @@ impl Hub {
             let device = *pass.target();
             if let Some(mut found) = found.remove(&device.id) {
                 let plan = self.plan_entry(found.project).await?;
-                let (mut own, quota) = (settings.remove(&device.id).unwrap_or_default(), self.0.usage.quota_of(&lineage));
+                let (mut own, quota) =
+                    (settings.remove(&device.id).unwrap_or_default(), self.0.usage.quota_of(&lineage));
                 if let Some(untold) = untold.get(&device.id) {
                     untold.over(&mut found);
                     untold.over_settings(device.id, &mut own);

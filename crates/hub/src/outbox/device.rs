@@ -104,7 +104,14 @@ impl Report {
         rows.left.extend(newer.rows.left);
         rows.own.extend(newer.rows.own);
         rows.own_bytes += newer.rows.own_bytes;
-        Self { bytes: found.bytes(device.id).len(), found, rows, turn: self.turn, since: self.since, faults: self.faults }
+        Self {
+            bytes: found.bytes(device.id).len(),
+            found,
+            rows,
+            turn: self.turn,
+            since: self.since,
+            faults: self.faults,
+        }
     }
 }
 
@@ -243,7 +250,11 @@ impl OfDevice {
     /// Whether there is nothing to say of it any more.
     pub fn is_over(&self) -> bool {
         let is_empty = self.report.is_none() && self.settings.is_empty();
-        is_empty && self.deliveries.is_empty() && self.refused.is_empty() && self.expected == 0 && self.in_hand.is_none()
+        is_empty
+            && self.deliveries.is_empty()
+            && self.refused.is_empty()
+            && self.expected == 0
+            && self.in_hand.is_none()
     }
 
     /// How much waits and is not in hand.

@@ -119,7 +119,11 @@ impl Waiting {
         let first = self.tenants.values().filter_map(|of| of.queue.first_key_value()).filter_map(|(_, key)| since(key));
         let later = self.later.iter().filter_map(|(_, key)| since(key));
         let parked: usize = self.later.iter().filter_map(|(_, key)| self.of(*key)).map(OfDevice::parked).sum();
-        Look { size: self.size, oldest: first.chain(later).chain(self.in_hand_since).min(), parked: self.unreadable + parked }
+        Look {
+            size: self.size,
+            oldest: first.chain(later).chain(self.in_hand_since).min(),
+            parked: self.unreadable + parked,
+        }
     }
 
     /// Prepares for what a run leaves, which it commits; the changes for the store. None: there is no room for it.

@@ -195,12 +195,16 @@ mod tests {
         let found = work.take_found(Timestamp::from_millis(9)).unwrap();
         assert_eq!(found.bytes(device), text.as_bytes());
         assert!(work.is_empty() && work.take_found(Timestamp::from_millis(9)).is_none());
-        let quiet = Work { meta: vec![("a".to_owned(), "2".to_owned())], ..Work::of(device, Timestamp::from_millis(8)) };
+        let quiet =
+            Work { meta: vec![("a".to_owned(), "2".to_owned())], ..Work::of(device, Timestamp::from_millis(8)) };
         let text = format!(r#"{{"device":"{device}","at":8,"meta":[["a","2"]]}}"#);
         assert_eq!(quiet.bytes(), text.as_bytes());
         let mut quiet = quiet;
         let both = found.then(quiet.take_found(Timestamp::from_millis(9)).unwrap());
         assert_eq!(both.at, Timestamp::from_millis(8));
-        assert_eq!(both.report.meta.iter().map(|(tag, value)| (&**tag, value.text())).collect::<Vec<_>>(), [("a", "2"), ("b", "\"x\"")]);
+        assert_eq!(
+            both.report.meta.iter().map(|(tag, value)| (&**tag, value.text())).collect::<Vec<_>>(),
+            [("a", "2"), ("b", "\"x\"")]
+        );
     }
 }

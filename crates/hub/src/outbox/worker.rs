@@ -309,12 +309,7 @@ impl Hub {
         Ok(())
     }
 
-    async fn was_refused(
-        &self,
-        flight: &mut Flight,
-        at: usize,
-        why: &str,
-    ) -> std::result::Result<(), StoreError> {
+    async fn was_refused(&self, flight: &mut Flight, at: usize, why: &str) -> std::result::Result<(), StoreError> {
         let Some((faults, device, rows)) = flight.refused(at) else { return Ok(()) };
         if faults.tries == PARKED_AFTER {
             metrics::counter!(PARKED).increment(1);
@@ -348,7 +343,8 @@ impl Hub {
     /// Writes pieces in one transaction, on a thread that may block: the others serve calls.
     async fn outbox_keep(&self, pieces: Vec<(DeviceRef, Shared)>) -> std::result::Result<Written, Failed> {
         let (hub, runtime) = (self.clone(), Handle::current());
-        let kept = tokio::task::spawn_blocking(move || runtime.block_on(guarded("outbox", hub.outbox_keep_here(&pieces))));
+        let kept =
+            tokio::task::spawn_blocking(move || runtime.block_on(guarded("outbox", hub.outbox_keep_here(&pieces))));
         let failed = match kept.await.map_err(StoreError::unavailable)? {
             Some(Ok(written)) => return Ok(written),
             Some(Err(error)) if error.is_refusal() => why(&error),

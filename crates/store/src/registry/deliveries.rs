@@ -110,12 +110,8 @@ pub(super) async fn put<D: Borrow<NewDelivery>>(
         let mut insert =
             Sql::new("INSERT INTO deliveries (id, kind, body, due_at, created_at)").values(deliveries.len(), 5);
         for delivery in deliveries.iter().map(Borrow::borrow) {
-            insert = insert
-                .bind(delivery.id.as_str())
-                .bind(delivery.kind)
-                .bind(delivery.body.as_str())
-                .bind(now)
-                .bind(now);
+            insert =
+                insert.bind(delivery.id.as_str()).bind(delivery.kind).bind(delivery.body.as_str()).bind(now).bind(now);
         }
         run(tx, insert.text(" ON CONFLICT DO NOTHING")).await?;
     }

@@ -145,8 +145,7 @@ pub(super) async fn follow(tx: &impl ConnectionTrait, changed: &[(DeviceKey, &Ra
         }
     }
     if !values.is_empty() {
-        let columns =
-            [Column::Number("device"), Column::Text("label"), Column::Text("was"), Column::Text("becomes")];
+        let columns = [Column::Number("device"), Column::Text("label"), Column::Text("was"), Column::Text("becomes")];
         let update = Sql::new("UPDATE device_labels SET value = t.becomes FROM ")
             .relation(Dialect::of(tx), &columns, values)
             .text(" AS t WHERE device_labels.label = t.label AND device_labels.value = t.was")

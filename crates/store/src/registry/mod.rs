@@ -65,8 +65,8 @@ pub use projects::NewProject;
 pub use provisioning::{NewTagged, Provisioned};
 pub use settings::SettingWrite;
 pub use sign_ins::ADDRESSES_MAX;
-pub use upkeep::DeviceNumbers;
 pub(crate) use sql::refuses;
+pub use upkeep::DeviceNumbers;
 pub use usage::{Alert, LimitedOrganization, Used};
 pub use users::{NewPassword, NewUserRow, UserChange};
 

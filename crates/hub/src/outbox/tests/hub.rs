@@ -68,7 +68,8 @@ async fn of_many_events_the_newest_state_is_written_once_and_each_record_and_not
     stage.hub.work_off_now().await.unwrap();
     assert_eq!(label(&in_registry(&stage, &device).await).as_deref(), Some("7"));
     let registry = stage.sql().await;
-    let written = registry.query_all_raw(sea_orm::Statement::from_string(sea_orm::DbBackend::Sqlite, "SELECT n FROM seen"));
+    let written =
+        registry.query_all_raw(sea_orm::Statement::from_string(sea_orm::DbBackend::Sqlite, "SELECT n FROM seen"));
     assert_eq!(written.await.unwrap().len(), 1);
     let history = stage.hub.setting_history(&stage.admin, device.id, ListRequest::default()).await.unwrap();
     assert_eq!((history.total as usize, stage.waiting("notice").await), (EVENTS - 1, EVENTS));

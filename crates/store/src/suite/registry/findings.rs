@@ -125,7 +125,8 @@ pub async fn reports_are_one_after_the_other(r: &Registry) {
         report.over(&mut device, at(1));
         device
     };
-    for (begun, first) in [&present, &away].into_iter().flat_map(|begun| (0..each.len()).map(move |first| (begun, first)))
+    for (begun, first) in
+        [&present, &away].into_iter().flat_map(|begun| (0..each.len()).map(move |first| (begun, first)))
     {
         // What a device gets back is said of one that is missing.
         if first == 2 && begun.status != Status::Missing {

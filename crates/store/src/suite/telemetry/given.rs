@@ -14,8 +14,8 @@ use isobar_model::time::Timestamp;
 use uuid::Uuid;
 
 use crate::telemetry::{
-    Commit, HistoryQuery, Memory, NewCloudEvent, NewEvent, NewValue, OutboxChange, Place, QueueQuery, Ran, Shown, Telemetry,
-    ValueQuery,
+    Commit, HistoryQuery, Memory, NewCloudEvent, NewEvent, NewValue, OutboxChange, Place, QueueQuery, Ran, Shown,
+    Telemetry, ValueQuery,
 };
 
 /// When scenes begin: 2026-01-01T00:00:00Z.

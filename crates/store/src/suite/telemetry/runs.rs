@@ -9,9 +9,7 @@ use futures::poll;
 use isobar_model::event::EventError;
 
 use super::given::{self, at, id, json};
-use crate::telemetry::{
-    Begun, Commit, Idempotency, Memory, OutboxChange, Place, Ran, SetsOut, Telemetry, ValueQuery,
-};
+use crate::telemetry::{Begun, Commit, Idempotency, Memory, OutboxChange, Place, Ran, SetsOut, Telemetry, ValueQuery};
 
 /// What a run committed is found in history, in its series and in the last values.
 pub async fn a_run_is_remembered(t: &dyn Telemetry) {
