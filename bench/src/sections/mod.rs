@@ -6,6 +6,7 @@ mod designs;
 mod device;
 mod flat;
 mod lists;
+mod neighbours;
 mod outbox;
 mod reads;
 mod road;
@@ -16,6 +17,7 @@ mod webhook;
 use std::path::Path;
 use std::time::Duration;
 
+pub use neighbours::Hostile;
 use tempfile::TempDir;
 
 use crate::api::Api;
@@ -131,6 +133,9 @@ pub async fn run(options: &Options, page: &Page) -> Result<(), Failure> {
     }
     if options.includes(Section::Outbox) {
         outbox::measure(options, page).await?;
+    }
+    if options.includes(Section::Neighbours) {
+        neighbours::measure(options, page).await?;
     }
     Ok(())
 }

@@ -37,7 +37,7 @@ pub async fn measure(options: &Options, page: &Page) -> Result<(), Failure> {
     let labelled = devices_of(&mut house, true, options.devices).await?;
     let mut watched = devices_of(&mut house, true, 1).await?;
     let watched = watched.pop().ok_or("no device")?;
-    let mut neighbour = neighbour(&mut house).await?;
+    let mut neighbour = neighbour(&house).await?;
     let posts = [Ammunition::posts(&plain, payload)?, Ammunition::posts(&labelled, payload)?];
     let (mut rounds, mut noticed) = ([Vec::new(), Vec::new()], Noticed::new()?);
     let (mut alone, mut entries) = (Noticed::new()?, 0.0_f64);
@@ -100,11 +100,8 @@ async fn devices_of(house: &mut House, labels: bool, count: usize) -> Result<Vec
 }
 
 /// Somebody of another tenant, with devices of its own.
-async fn neighbour(house: &mut House) -> Result<Api, Failure> {
-    let user = json!({"username": "neighbour", "password": "next-door", "passwordConfirmation": "next-door",
-        "firstName": "Next", "lastName": "Door", "email": "neighbour@example.com", "company": "Next Door", "role": "developer"});
-    house.api.call("POST", "/v2/auth/register", Some(&user)).await?;
-    let mut neighbour = Api::log_in_as(&house.server.address, "neighbour", "next-door").await?;
+async fn neighbour(house: &House) -> Result<Api, Failure> {
+    let mut neighbour = Api::register(&house.server.address, "neighbour").await?;
     let project = make_project_of(&mut neighbour, "Quiet", &json!({})).await?;
     make_devices(&neighbour, &project, NEIGHBOURS).await?;
     Ok(neighbour)

@@ -5,11 +5,12 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
-use axum::http::{HeaderName, HeaderValue, Method, Request};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use axum::routing::{MethodFilter, on};
 use futures::future::BoxFuture;
 use hyper::body::Incoming;
@@ -21,6 +22,7 @@ use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use crate::completed::Completed;
+use crate::forwarded::{self, Network};
 use crate::frames::Inbound;
 use crate::gate::{
     Gate, Passing, RATE_LIMIT, RATE_REMAINING, RATE_RESET, REQUEST_ID, Refusal, RequestIds, refuse, turn_away,
@@ -28,9 +30,11 @@ use crate::gate::{
 use crate::host;
 use crate::line::Line;
 use crate::meters::{Meters, RouteMeter};
+use crate::pace;
 use crate::problem::Problem;
 use crate::reply::Response;
 use crate::routes::{self, Verb};
+use crate::shares::Shares;
 
 /// What the operator set for HTTP.
 #[derive(Clone, Debug)]
@@ -39,13 +43,31 @@ pub struct HttpSettings {
     pub max_body_bytes: usize,
     /// Origins whose pages may call the API; none: CORS is off. `*` stands for any, without cookies.
     pub cors_origins: Vec<String>,
+    /// Most connections at a time.
+    pub max_connections: usize,
+    /// Proxies whose word is believed about whom they were asked by.
+    pub trusted_proxies: Vec<Network>,
+    /// How long every body has to come, and every answer to be taken. Operators do not set it; tests do not wait so long.
+    pub patience: Duration,
+    /// Most bytes of bodies that are under way. Operators do not set it either.
+    pub receiving_bytes_max: usize,
 }
 
 impl Default for HttpSettings {
     fn default() -> Self {
-        Self { max_body_bytes: 1 << 20, cors_origins: Vec::new() }
+        Self {
+            max_body_bytes: 1 << 20,
+            cors_origins: Vec::new(),
+            max_connections: 20_000,
+            trusted_proxies: Vec::new(),
+            patience: pace::TIME,
+            receiving_bytes_max: RECEIVING_BYTES_MAX,
+        }
     }
 }
+
+/// Most bytes of bodies that are under way: several of the largest that a setting allows.
+const RECEIVING_BYTES_MAX: usize = 256 << 20;
 
 /// What every call shares.
 pub(crate) struct Shared {
@@ -54,6 +76,10 @@ pub(crate) struct Shared {
     pub metrics: PrometheusHandle,
     pub meters: Meters,
     pub request_ids: RequestIds,
+    /// Bytes of bodies and long heads that are under way.
+    pub receiving: Arc<Shares>,
+    /// Places of long polls and streams: as many as there may be connections.
+    pub waiting: Arc<Shares>,
     /// Becomes true when the server stops: streams without an end then end.
     pub stopping: watch::Sender<bool>,
 }
@@ -131,7 +157,9 @@ pub fn app(hub: Hub, settings: HttpSettings, metrics: PrometheusHandle) -> App {
     let cors = cors(&settings.cors_origins);
     let request_ids = RequestIds::new(hub.clock().now());
     let stopping = watch::Sender::new(false);
-    let shared = Arc::new(Shared { hub, settings, metrics, meters: Meters::new(), request_ids, stopping });
+    let (receiving, waiting) = (Shares::new(settings.receiving_bytes_max), Shares::new(settings.max_connections));
+    let meters = Meters::new();
+    let shared = Arc::new(Shared { hub, settings, metrics, meters, request_ids, receiving, waiting, stopping });
     let main_road = Arc::new(Gate::new(routes::MAIN_ROAD));
     let router = router(&shared, &main_road);
     let unheard = Arc::new(RouteMeter::new("any", "none"));
@@ -188,9 +216,29 @@ impl App {
         })
     }
 
-    /// What is measured.
-    pub(crate) fn meters(&self) -> &Meters {
-        &self.0.shared.meters
+    /// What the operator set.
+    pub(crate) fn settings(&self) -> &HttpSettings {
+        &self.0.shared.settings
+    }
+
+    /// How long every answer has to be taken.
+    pub(crate) fn patience(&self) -> Duration {
+        self.0.shared.settings.patience
+    }
+
+    /// Bytes of bodies and long heads that are under way.
+    pub(crate) fn receiving(&self) -> &Arc<Shares> {
+        &self.0.shared.receiving
+    }
+
+    /// Whether a peer is a proxy whose word is believed.
+    pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
+        forwarded::is_trusted(&self.settings().trusted_proxies, peer)
+    }
+
+    /// Who calls through such a proxy.
+    pub(crate) fn client_behind(&self, proxy: IpAddr, headers: &HeaderMap) -> IpAddr {
+        forwarded::client(&self.settings().trusted_proxies, proxy, headers)
     }
 
     /// The hub that it serves.

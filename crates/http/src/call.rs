@@ -15,11 +15,12 @@ use isobar_model::json::{Json, parse};
 use sync_wrapper::SyncWrapper;
 
 use crate::app::{Client, Shared};
-use crate::body;
+use crate::body::{self, Terms};
 use crate::escapes;
 use crate::frames::Inbound;
 use crate::problem::Problem;
 use crate::query::Query;
+use crate::shares::{Holder, Share};
 
 const CLOUD: HeaderName = HeaderName::from_static("cloud");
 const API_AUTH_TOKEN: HeaderName = HeaderName::from_static("api_auth_token");
@@ -39,6 +40,8 @@ pub(crate) struct Call {
     pub head: Parts,
     /// What its path names.
     pub names: Names,
+    /// Most bytes of its body, where the operation says nothing else.
+    pub body_bytes_max: usize,
     /// Its body, as far as it is unread; wrapped, for a body cannot be looked at by two threads.
     pub body: SyncWrapper<Inbound>,
 }
@@ -88,6 +91,13 @@ impl Call {
         }
     }
 
+    /// A place to wait in for long, until it is dropped: so many calls may do so at a time.
+    pub fn place_to_wait(&self) -> Result<Share, Error> {
+        let mut place = self.shared.waiting.share(Holder::from(&self.principal));
+        place.take(1)?;
+        Ok(place)
+    }
+
     /// An identifier in its path; `noun` is what a malformed one does not name.
     pub fn id<T: FromStr>(&self, part: &str, noun: &'static str) -> Result<T, Error> {
         self.name(part).parse().map_err(|_| Error::Missing(noun))
@@ -107,7 +117,7 @@ impl Call {
 
     /// Its body as it was sent, which must say that it is JSON.
     pub async fn json_bytes(&mut self) -> Result<Bytes, Problem> {
-        self.json_bytes_up_to(self.shared.settings.max_body_bytes).await
+        self.json_bytes_up_to(self.body_bytes_max).await
     }
 
     /// As [`Call::json_bytes`], where an operation has a limit of its own.
@@ -115,7 +125,13 @@ impl Call {
         if !is_json(&self.head.headers) {
             return Err(Error::invalid("body", "must have the content type application/json").into());
         }
-        body::collect(self.body.get_mut(), limit).await
+        self.collected(limit).await
+    }
+
+    async fn collected(&mut self, limit: usize) -> Result<Bytes, Problem> {
+        let (time, receiving) = (self.shared.settings.patience, &self.shared.receiving);
+        let terms = Terms { limit, time, receiving, holder: Holder::from(&self.principal) };
+        body::collect(self.body.get_mut(), terms).await
     }
 
     /// Its JSON body, as `read` makes it out.
@@ -132,7 +148,7 @@ impl Call {
         if !is_of_type(&self.head.headers, b"text/plain") {
             return Err(Error::invalid("body", "must have the content type text/plain").into());
         }
-        let bytes = body::collect(self.body.get_mut(), limit).await?;
+        let bytes = self.collected(limit).await?;
         String::from_utf8(bytes.into()).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
             Error::invalid("body", format!("invalid UTF-8 at byte {at}")).into()

@@ -21,6 +21,7 @@ use crate::line::Line;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::reply::{self, Answer};
+use crate::shares::Share;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Between the comments that keep an event stream open.
@@ -57,6 +58,7 @@ pub(crate) async fn cloud_events(call: &mut Call) -> Answer {
     let device = query.text("deviceId");
     let read = after(call.hub().allow_queue(&call.principal, device.as_deref()), query.end(read)).await?;
     let (credentials, ends) = (call.credentials(), call.client_ends());
+    let _place = place(call, &read)?;
     let events = call.hub().cloud_events(&credentials, &call.principal, device.as_deref(), read, ends).await?;
     let mut body = Vec::with_capacity(256);
     reply::array(&events, Event::write_json, &mut body);
@@ -69,6 +71,7 @@ pub(crate) async fn cloud_event_next(call: &mut Call) -> Answer {
     let device = query.text("deviceId");
     let read = after(call.hub().allow_queue(&call.principal, device.as_deref()), query.end(read)).await?;
     let (credentials, ends) = (call.credentials(), call.client_ends());
+    let _place = place(call, &read)?;
     let events = call.hub().cloud_events(&credentials, &call.principal, device.as_deref(), read, ends).await?;
     match events.into_iter().next() {
         Some(event) => Ok(reply::raw_json(StatusCode::OK, event.payload.shared())),
@@ -81,6 +84,11 @@ pub(crate) async fn cloud_event_delete(call: &mut Call) -> Answer {
     let device = call.query().text("deviceId");
     call.hub().cloud_event_delete(&call.principal, device.as_deref(), id).await?;
     reply::no_content()
+}
+
+/// Where a call waits that says that it would.
+fn place(call: &Call, read: &QueueRead) -> Result<Option<Share>, Error> {
+    if read.wait.is_zero() { Ok(None) } else { call.place_to_wait().map(Some) }
 }
 
 fn queue_read(call: &Call, query: &mut Query<'_>) -> QueueRead {
@@ -121,12 +129,17 @@ pub(crate) async fn event_stream(call: &mut Call) -> Answer {
     let ((), last) = both(query.end(()), last_event_id(call).map_err(Problem::from))?;
     let scope = device.map_or(StreamScope::Organization(organization), StreamScope::Device);
     let events = call.hub().event_stream(&call.credentials(), scope, last).await?;
+    let place = call.place_to_wait()?;
     let mut stopping = call.shared.stopping.subscribe();
     let stopped = async move {
         // The sender lives as long as the room: an error means the same as a stop.
         let _ = stopping.wait_for(|stopped| *stopped).await;
     };
-    let events = with_looks(events.map(server_sent), call.client.line.clone());
+    let events = events.map(move |event| {
+        let _place = &place;
+        server_sent(event)
+    });
+    let events = with_looks(events, call.client.line.clone());
     let events = events.map(Ok::<_, Infallible>).take_until(Box::pin(stopped));
     let keep_alive = KeepAlive::new().interval(STREAM_COMMENT_EVERY);
     Ok(Sse::new(events).keep_alive(keep_alive).into_response().map(Into::into))

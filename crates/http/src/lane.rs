@@ -10,7 +10,8 @@ use std::future::poll_fn;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -18,6 +19,7 @@ use axum::http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TE, TRAILER, 
 use axum::http::response::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use bytes::Bytes;
+use futures::poll;
 use httparse::{EMPTY_HEADER, Status};
 use httpdate::HttpDate;
 use isobar_model::time::Timestamp;
@@ -25,6 +27,7 @@ use tokio::io::{AsyncRead as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::app::{App, Client};
+use crate::doors::Seat;
 use crate::ending::Stake;
 use crate::frames::{Inbound, Outbound};
 use crate::host;
@@ -44,6 +47,9 @@ pub(crate) struct Lane {
     pub stream: TcpStream,
     pub app: App,
     pub peer: IpAddr,
+    /// Whether the peer is a proxy that the operator trusts.
+    pub is_proxy: bool,
+    pub seat: Arc<Seat>,
     pub stake: Stake,
 }
 
@@ -58,22 +64,35 @@ impl Lane {
     pub async fn drive(mut self) -> io::Result<Option<Left>> {
         loop {
             let read = poll_fn(|cx| self.poll_read(cx)).await?;
-            if read.is_empty() {
+            if read.is_empty() || !self.seat.begins() {
                 return Ok(None);
             }
             let Some(request) = event(&read) else { return Ok(Some(Left { lane: self, read })) };
             drop(read);
-            let (head, body) = self.app.answer_event(request, Client::of_lane(self.peer)).await.into_parts();
+            let address = if self.is_proxy { self.app.client_behind(self.peer, request.headers()) } else { self.peer };
+            let (head, body) = self.app.answer_event(request, Client::of_lane(address)).await.into_parts();
             let body = match body {
                 Outbound::Whole(body) => body,
                 Outbound::Boxed(body) => axum::body::to_bytes(body, usize::MAX).await.map_err(io::Error::other)?,
             };
             let is_last = self.stake.is_told() || head.headers.contains_key(CONNECTION);
-            let answer = written(&head, &body, is_last, self.app.now());
-            self.stream.write_all(&answer).await?;
+            let now = self.app.now();
+            let answer = written(&head, &body, is_last, now);
+            self.write(&answer).await?;
             if is_last {
                 return self.close().await;
             }
+            self.seat.rests(now);
+        }
+    }
+
+    /// Writes an answer, which is a small one, to a client that takes it in time.
+    async fn write(&mut self, answer: &[u8]) -> io::Result<()> {
+        let mut writing = pin!(self.stream.write_all(answer));
+        // Mostly it goes out at once: then no timer is needed.
+        match poll!(&mut writing) {
+            Poll::Ready(written) => written,
+            Poll::Pending => Box::pin(tokio::time::timeout(self.app.patience(), writing)).await?,
         }
     }
 

@@ -13,6 +13,9 @@ const ALL: &[(Kind, &str, &str)] = &[
     (Kind::Counter, REQUESTS, "HTTP requests by route and status"),
     (Kind::Histogram, SECONDS, "Duration of HTTP requests by route"),
     (Kind::Gauge, CONNECTIONS, "Open HTTP connections"),
+    (Kind::Gauge, CONNECTIONS_MAX, "HTTP connections that may be open at a time"),
+    (Kind::Counter, CONNECTIONS_ENDED, "Idle HTTP connections that were closed to make room for others"),
+    (Kind::Counter, ACCEPT_FAILURES, "HTTP connections that could not be accepted for want of files or memory"),
     (Kind::Gauge, "isobar_telemetry_waiting_commits", "Commits that the writer found waiting when it last looked"),
     (Kind::Histogram, "isobar_telemetry_batch_commits", "Commits in one batch"),
     (Kind::Histogram, "isobar_telemetry_sync_seconds", "Duration of a sync of the write-ahead log"),
@@ -65,13 +68,16 @@ fn describe() {
 const REQUESTS: &str = "isobar_http_requests_total";
 const SECONDS: &str = "isobar_http_request_duration_seconds";
 const CONNECTIONS: &str = "isobar_http_connections";
+const CONNECTIONS_MAX: &str = "isobar_http_connections_max";
+const CONNECTIONS_ENDED: &str = "isobar_http_connections_ended_total";
+const ACCEPT_FAILURES: &str = "isobar_http_accept_failures_total";
 const EVENTS_ACCEPTED: &str = "isobar_events_accepted_total";
 
 /// Upper bounds of the duration buckets, in seconds.
 const BUCKETS: [f64; 12] = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 
 /// Statuses that are told apart; any other is counted as `other`.
-const STATUSES: [(u16, &str); 13] = [
+const STATUSES: [(u16, &str); 14] = [
     (200, "200"),
     (201, "201"),
     (204, "204"),
@@ -81,6 +87,7 @@ const STATUSES: [(u16, &str); 13] = [
     (403, "403"),
     (404, "404"),
     (405, "405"),
+    (408, "408"),
     (413, "413"),
     (429, "429"),
     (500, "500"),
@@ -94,8 +101,6 @@ pub fn prometheus() -> Result<PrometheusBuilder, BuildError> {
 
 /// What the whole room measures.
 pub(crate) struct Meters {
-    /// Connections that are open.
-    pub connections: Gauge,
     /// Device events that were answered with 201.
     pub events_accepted: Counter,
 }
@@ -103,7 +108,30 @@ pub(crate) struct Meters {
 impl Meters {
     pub fn new() -> Self {
         describe();
-        Self { connections: metrics::gauge!(CONNECTIONS), events_accepted: metrics::counter!(EVENTS_ACCEPTED) }
+        Self { events_accepted: metrics::counter!(EVENTS_ACCEPTED) }
+    }
+}
+
+/// What is measured of connections.
+pub(crate) struct DoorMeters {
+    /// Those that are open.
+    pub open: Gauge,
+    /// How many there may be.
+    pub most: Gauge,
+    /// Those that made room for others.
+    pub ended: Counter,
+    /// Those that could not be accepted.
+    pub failed: Counter,
+}
+
+impl DoorMeters {
+    pub fn new() -> Self {
+        Self {
+            open: metrics::gauge!(CONNECTIONS),
+            most: metrics::gauge!(CONNECTIONS_MAX),
+            ended: metrics::counter!(CONNECTIONS_ENDED),
+            failed: metrics::counter!(ACCEPT_FAILURES),
+        }
     }
 }
 
@@ -133,22 +161,6 @@ impl RouteMeter {
         let seconds =
             self.seconds.get_or_init(|| metrics::histogram!(SECONDS, "method" => self.method, "route" => self.path));
         seconds.record(took.as_secs_f64());
-    }
-}
-
-/// Counts a connection for as long as it lives.
-pub(crate) struct OpenConnection(Gauge);
-
-impl OpenConnection {
-    pub fn new(connections: &Gauge) -> Self {
-        connections.increment(1.0);
-        Self(connections.clone())
-    }
-}
-
-impl Drop for OpenConnection {
-    fn drop(&mut self) {
-        self.0.decrement(1.0);
     }
 }
 

@@ -1,12 +1,13 @@
-//! A connection that waits without end for the next request, but not for the rest of one that has begun.
+//! A connection that waits without end for the next request, but not for the rest of one that has begun, nor for a client
+//! that hardly takes its answer.
 //!
-//! hyper's own header timeout also ends connections that are merely idle; devices keep theirs open for hours.
+//! hyper's own header timeout also ends connections that are merely idle; devices keep theirs open for hours. Those that take
+//! part of the memory of all do so for a short while: [`crate::pace`] bounds the answer, [`crate::body`] the request's body.
 //! A head that cannot be read is refused by hyper itself; here its refusal gets a body ([`crate::unread`]).
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,49 +16,31 @@ use isobar_model::error::Fault;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
+use crate::app::App;
+use crate::doors::Seat;
 use crate::line::Line;
+use crate::pace::SlowPeer;
+use crate::shares::{Holder, Share};
 use crate::unread;
 
 /// Longest time from the first byte of a request's head to its last.
 const HEAD_TIME: Duration = Duration::from_secs(10);
+/// Bytes of a head beyond which it takes part of what all bodies have in common.
+const HEAD_BYTES_FREE: usize = 8 << 10;
 
-const IDLE: u8 = 0;
-const HEAD_BEGUN: u8 = 1;
-const ANSWERING: u8 = 2;
-
-/// What a connection is doing, shared by its socket and its service.
-#[derive(Clone, Default)]
-pub(crate) struct Phase(Arc<AtomicU8>);
-
-impl Phase {
-    /// A request's head is complete.
-    pub fn answering(&self) {
-        self.0.store(ANSWERING, Ordering::Relaxed);
-    }
-
-    /// Its answer is made.
-    pub fn answered(&self) {
-        self.0.store(IDLE, Ordering::Relaxed);
-    }
-
-    /// Whether a head begins with them.
-    fn bytes_came(&self) -> bool {
-        self.0.compare_exchange(IDLE, HEAD_BEGUN, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    }
-
-    fn awaits_head(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == HEAD_BEGUN
-    }
-}
-
-/// A socket that gives up on a head that does not end.
+/// A socket that gives up on a head that does not end, and on a client that does not take its answer.
 pub(crate) struct Patient {
     /// What was read already.
     read: Bytes,
     line: Line,
-    phase: Phase,
+    seat: Arc<Seat>,
+    app: App,
     /// Made only when a head comes in more than one piece.
     deadline: Option<Pin<Box<Sleep>>>,
+    /// Bytes of the head that is read, and what they take of all when they are many.
+    head: (usize, Option<Share>),
+    /// Made only when an answer does not go out at once.
+    slow: Option<SlowPeer>,
     /// Whether the last write went out as a whole: else the next one begins in the middle of an answer.
     whole: bool,
     /// What makes the head that is read unreadable, as far as its beginning shows.
@@ -68,21 +51,58 @@ pub(crate) struct Patient {
 
 impl Patient {
     /// The socket, of which these bytes were read already.
-    pub fn new(line: Line, read: Bytes, phase: Phase) -> Self {
-        Self { read, line, phase, deadline: None, whole: true, odd: None, refusal: None }
+    pub fn new(line: Line, read: Bytes, seat: Arc<Seat>, app: App) -> Self {
+        let head = (0, None);
+        Self { read, line, seat, app, deadline: None, head, slow: None, whole: true, odd: None, refusal: None }
     }
-}
 
-impl Patient {
-    fn write_refusal(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while let Some((bytes, gone)) = &mut self.refusal {
-            if *gone == bytes.len() {
-                self.refusal = None;
-                break;
+    /// Bytes were read: of a head, or of a request that is known.
+    fn came(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self.seat.bytes_came() {
+            Some(false) => return Err(io::ErrorKind::ConnectionAborted.into()),
+            Some(true) => {
+                self.deadline = None; // that of an earlier head
+                self.head = (0, None);
+                self.odd = unread::odd_part(bytes);
             }
-            match ready!(Pin::new(&mut *self.line.stream()).poll_write(cx, &bytes[*gone..]))? {
-                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                count => *gone += count,
+            None => {}
+        }
+        if self.seat.awaits_head() {
+            self.head.0 += bytes.len();
+            if self.head.0 > HEAD_BYTES_FREE {
+                let share = self.head.1.get_or_insert_with(|| self.app.receiving().share(Holder::NOBODY));
+                share.take(bytes.len()).map_err(io::Error::other)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes to the socket, as long as the client takes enough of it.
+    fn write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut *self.line.stream()).poll_write(cx, bytes);
+        match &written {
+            Poll::Ready(Ok(count)) => {
+                if let Some(slow) = &mut self.slow {
+                    slow.took(*count);
+                }
+                written
+            }
+            Poll::Ready(Err(_)) => written,
+            Poll::Pending => {
+                let slow = self.slow.get_or_insert_with(|| SlowPeer::new(self.app.patience()));
+                ready!(slow.poll_waits(cx));
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+        }
+    }
+
+    fn write_refusal(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some((bytes, gone)) = self.refusal.take().filter(|(bytes, gone)| *gone < bytes.len()) {
+            let written = self.write(cx, &bytes[gone..]);
+            let count = if let Poll::Ready(Ok(count)) = written { count } else { 0 };
+            self.refusal = Some((bytes, gone + count));
+            if ready!(written)? == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
         }
         Poll::Ready(Ok(()))
@@ -93,20 +113,19 @@ impl AsyncRead for Patient {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = match self.read.len().min(buffer.remaining()) {
-            0 => Pin::new(&mut *self.line.stream()).poll_read(cx, buffer),
+            0 => self.line.poll_read(cx, buffer),
             count => {
                 buffer.put_slice(&self.read.split_to(count));
                 Poll::Ready(Ok(()))
             }
         };
         if read.is_ready() {
-            if buffer.filled().len() > before && self.phase.bytes_came() {
-                self.deadline = None; // that of an earlier head
-                self.odd = unread::odd_part(&buffer.filled()[before..]);
+            if buffer.filled().len() > before {
+                self.came(&buffer.filled()[before..])?;
             }
             return read;
         }
-        if !self.phase.awaits_head() {
+        if !self.seat.awaits_head() {
             self.deadline = None;
             return Poll::Pending;
         }
@@ -126,27 +145,24 @@ impl AsyncWrite for Patient {
             ready!(self.write_refusal(cx))?;
             return Poll::Ready(Ok(bytes.len()));
         }
-        let written = Pin::new(&mut *self.line.stream()).poll_write(cx, bytes);
+        let written = self.write(cx, bytes);
         if let Poll::Ready(Ok(count)) = &written {
             self.whole = *count == bytes.len();
         }
         written
     }
 
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut *self.line.stream()).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.line.stream().is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.line.stream()).poll_flush(cx)
+    /// hyper comes here when it has nothing left to write.
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut *self.line.stream()).poll_flush(cx))?;
+        if let Some(slow) = &mut self.slow {
+            slow.has_all();
+        }
+        if !self.seat.awaits_head() {
+            self.head.1 = None;
+        }
+        self.seat.sent(|| self.app.now());
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,6 +1,7 @@
 //! Every refusal becomes an answer here, in one shape: `{"message", "errors": [{"field", "message"}]}`.
 
 use std::error::Error as _;
+use std::time::Duration;
 
 use axum::http::header::{CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
@@ -30,8 +31,13 @@ pub(crate) enum Problem {
         /// Most bytes of a body.
         limit: usize,
     },
-    /// The body stalled or broke off; the connection is of no more use.
+    /// The body broke off; the connection is of no more use.
     BodyCut,
+    /// The body came too slowly; the same holds.
+    BodyLate {
+        /// The time that every body has.
+        time: Duration,
+    },
     /// These stores cannot work.
     NotReady(Vec<Fault>),
     /// A handler panicked.
@@ -70,6 +76,7 @@ impl Problem {
             Problem::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
             Problem::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Problem::BodyCut => StatusCode::BAD_REQUEST,
+            Problem::BodyLate { .. } => StatusCode::REQUEST_TIMEOUT,
             Problem::NotReady(_) => StatusCode::SERVICE_UNAVAILABLE,
             Problem::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -78,6 +85,11 @@ impl Problem {
     /// Whether credentials were missing or bad.
     pub fn is_of_bad_credentials(&self) -> bool {
         matches!(self, Problem::Refused(Error::Unauthenticated))
+    }
+
+    /// Whether it ends the connection: nothing sensible comes of it any more.
+    pub fn ends_connection(&self) -> bool {
+        matches!(self, Problem::BodyCut | Problem::BodyLate { .. })
     }
 
     /// What broke on our side, for the log alone.
@@ -90,7 +102,7 @@ impl Problem {
 
     /// The answer. `now` tells how long to wait.
     pub fn answer(self, now: Timestamp) -> Response {
-        let (status, retry, cut) = (self.status(), self.retry_seconds(now), matches!(self, Problem::BodyCut));
+        let (status, retry, cut) = (self.status(), self.retry_seconds(now), self.ends_connection());
         let mut response = reply::json(status, &self.body());
         let headers = response.headers_mut();
         if status == StatusCode::UNAUTHORIZED {
@@ -127,7 +139,12 @@ impl Problem {
             Problem::TooLarge { limit } => {
                 ("the body is too large".to_owned(), of_body(format!("must be at most {limit} bytes")))
             }
-            Problem::BodyCut => ("the body did not come".to_owned(), of_body("stalled or broke off".to_owned())),
+            Problem::BodyCut => ("the body did not come".to_owned(), of_body("broke off".to_owned())),
+            Problem::BodyLate { time } => {
+                let seconds = time.as_secs_f64();
+                let message = format!("must come within {seconds} seconds, or at 16 KiB a second if that takes longer");
+                ("the body did not come in time".to_owned(), of_body(message))
+            }
             Problem::NotReady(stores) => ("the service is not ready".to_owned(), stores),
             Problem::Panicked => (Error::internal("").to_string(), Vec::new()),
         };
@@ -167,6 +184,7 @@ mod tests {
             (Problem::WrongMethod, 405),
             (Problem::TooLarge { limit: 1 }, 413),
             (Problem::BodyCut, 400),
+            (Problem::BodyLate { time: Duration::from_secs(60) }, 408),
             (Problem::NotReady(Vec::new()), 503),
             (Problem::Panicked, 500),
         ] {

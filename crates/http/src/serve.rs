@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
 use hyper::server::conn::http1::{self, Connection};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -17,12 +18,12 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::app::{Answering, App, Client};
+use crate::doors::{Doors, Seat, Seated};
 use crate::ending::{Ending, Stop};
+use crate::frames::Outbound;
 use crate::lane::{Lane, Left};
 use crate::line::Line;
-use crate::meters::OpenConnection;
-use crate::patience::{Patient, Phase};
-use crate::reply::Response;
+use crate::patience::Patient;
 
 /// Connections that the kernel holds for us until they are accepted.
 const BACKLOG: u32 = 4096;
@@ -37,6 +38,9 @@ const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_BETWEEN: Duration = Duration::from_secs(15);
 /// Longest time that a peer may take none of an answer.
 const UNREAD_TIME: Duration = Duration::from_secs(60);
+/// Bytes that the kernel takes of an answer beyond what is on its way: a slow reader's answer waits here, where it is counted.
+#[cfg(target_os = "linux")]
+const UNSENT_BYTES: u32 = 128 << 10;
 /// How often finished durations are folded into the histograms, so that nobody need scrape to keep memory bounded.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
@@ -44,6 +48,7 @@ const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 struct Server {
     http: http1::Builder,
     app: App,
+    doors: Arc<Doors>,
 }
 
 /// Listens on an address.
@@ -66,11 +71,12 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
         .pipeline_flush(false)
         .writev(false)
         .max_buf_size(HEAD_BYTES_MAX);
-    let (server, stop) = (Arc::new(Server { http, app }), Stop::new());
+    let doors = Doors::new(app.settings().max_connections);
+    let (server, stop) = (Arc::new(Server { http, app, doors }), Stop::new());
     {
         let hub = server.app.hub();
         let accepting = hub.keep("accept", |shift| accept(&listener, &server, &stop, shift));
-        let upkeep = hub.keep("meters", |shift| upkeep(&server.app, shift));
+        let upkeep = hub.keep("meters", |shift| upkeep(&server, shift));
         tokio::select! {
             () = shutdown => {}
             () = accepting => {}
@@ -85,32 +91,36 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
     Ok(())
 }
 
-/// Accepts connections, without end.
+/// Accepts connections, without end. While there are as many as there may be, one waits here and the others in the kernel.
 async fn accept(listener: &TcpListener, server: &Arc<Server>, stop: &Stop, shift: Shift) {
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => connection(server, stop, stream, peer),
-            Err(error) => refused(&error).await,
+            Ok((stream, peer)) => {
+                server.doors.room(|| server.app.now()).await;
+                connection(server, stop, stream, peer);
+            }
+            Err(error) => refused(server, error).await,
         }
         shift.well();
     }
 }
 
-/// Folds what was measured, every now and then.
-async fn upkeep(app: &App, shift: Shift) {
+/// Folds what was measured, and ends long rests when there are many connections; every now and then.
+async fn upkeep(server: &Server, shift: Shift) {
     let mut upkeep = tokio::time::interval(UPKEEP_EVERY);
     loop {
         upkeep.tick().await;
-        app.upkeep();
+        server.app.upkeep();
+        server.doors.tidy(server.app.now());
         shift.well();
     }
 }
 
 /// An accept that failed. A peer that left before it was accepted costs nothing; a lack of files or memory needs time.
-async fn refused(error: &io::Error) {
+async fn refused(server: &Server, error: io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted) {
-        tracing::error!(%error, "cannot accept connections");
+        server.doors.accept_failed(error, server.app.now());
         tokio::time::sleep(ACCEPT_PAUSE).await;
     }
 }
@@ -120,13 +130,18 @@ fn connection(server: &Arc<Server>, stop: &Stop, stream: TcpStream, peer: Socket
         tracing::debug!(%error, "a connection was gone before it began");
         return;
     }
-    let (server, open) = (Arc::clone(server), OpenConnection::new(&server.app.meters().connections));
-    let lane = Lane { stream, app: server.app.clone(), peer: peer.ip().to_canonical(), stake: stop.stake() };
-    spawn_guarded("connection", async move {
-        let _open = open;
-        if let Err(error) = served(&server, lane).await {
-            tracing::debug!(error, "a connection broke");
-        }
+    let (now, peer) = (server.app.now(), peer.ip().to_canonical());
+    let stake = stop.stake();
+    server.doors.seat(now, |seated| {
+        let server = Arc::clone(server);
+        spawn_guarded("connection", async move {
+            let Seated { seat, .. } = &seated;
+            let is_proxy = server.app.trusts(peer);
+            let lane = Lane { stream, app: server.app.clone(), peer, is_proxy, seat: Arc::clone(seat), stake };
+            if let Err(error) = served(&server, lane).await {
+                tracing::debug!(error, "a connection broke");
+            }
+        })
     });
 }
 
@@ -135,14 +150,16 @@ async fn served(server: &Server, lane: Lane) -> Result<(), Box<dyn Error + Send 
         true => lane.drive().await?,
         false => Some(Left { lane, read: Bytes::new() }),
     };
-    let Some(Left { lane: Lane { stream, app, peer, stake }, read }) = left else { return Ok(()) };
-    let (line, phase) = (Line::new(stream), Phase::default());
-    let socket = TokioIo::new(Patient::new(line.clone(), read, phase.clone()));
+    let Some(Left { lane, read }) = left else { return Ok(()) };
+    let Lane { stream, app, peer, is_proxy, seat, stake } = lane;
+    let line = Line::new(stream);
+    let socket = TokioIo::new(Patient::new(line.clone(), read, Arc::clone(&seat), app.clone()));
     let service = service_fn(move |request| {
-        let (line, phase) = (line.clone(), phase.clone());
-        phase.answering();
-        let client = Client { address: peer, line: Some(line.clone()) };
-        Answered { answering: app.answer(request, client), line, phase }
+        let (line, seat) = (line.clone(), Arc::clone(&seat));
+        let address = if is_proxy { app.client_behind(peer, request.headers()) } else { peer };
+        let client = Client { address, line: Some(line.clone()) };
+        let answering = seat.answering().then(|| app.answer(request, client));
+        Answered { answering, line, seat }
     });
     let connection = server.http.serve_connection(socket, service);
     // Boxed: a connection that stays in the lane has no room for it.
@@ -151,24 +168,57 @@ async fn served(server: &Server, lane: Lane) -> Result<(), Box<dyn Error + Send 
 
 /// An answer as a connection waits for it.
 struct Answered {
-    answering: Answering,
+    /// None: the connection was told to go.
+    answering: Option<Answering>,
     line: Line,
-    phase: Phase,
+    seat: Arc<Seat>,
 }
 
 impl Future for Answered {
     /// An error when the client is gone: then nobody waits any more.
-    type Output = io::Result<Response>;
+    type Output = io::Result<axum::http::Response<UnderWay>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Poll::Ready(response) = Pin::new(&mut self.answering).poll(cx) else {
+        let Some(answering) = &mut self.answering else {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        };
+        let Poll::Ready(response) = Pin::new(answering).poll(cx) else {
             return match self.line.poll_end(cx) {
                 Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                 Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
             };
         };
-        self.phase.answered();
-        Poll::Ready(Ok(response))
+        let seat = Arc::clone(&self.seat);
+        Poll::Ready(Ok(response.map(|body| UnderWay { body, seat })))
+    }
+}
+
+/// The body of an answer, until it is written to its end or given up: as long its connection does not rest.
+struct UnderWay {
+    body: Outbound,
+    seat: Arc<Seat>,
+}
+
+impl Body for UnderWay {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.seat.answered();
     }
 }
 
@@ -178,6 +228,9 @@ fn bounded(stream: &TcpStream) -> io::Result<()> {
     let socket = SockRef::from(stream);
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_BETWEEN))?;
     #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(UNREAD_TIME))?;
+    {
+        socket.set_tcp_user_timeout(Some(UNREAD_TIME))?;
+        socket.set_tcp_notsent_lowat(UNSENT_BYTES)?;
+    }
     Ok(())
 }

@@ -9,6 +9,7 @@ use isobar_model::role::Role;
 use crate::Hub;
 use crate::error::Told as _;
 use crate::notifications::{Audience, Notice};
+use crate::rate::counted;
 
 /// Something that happened to an account.
 #[derive(Clone, Copy, Debug)]
@@ -60,10 +61,11 @@ impl Hub {
         }
     }
 
-    /// Notes where a user has signed in from, and tells it when it never had from there. The first time is no news.
+    /// Notes where a user has signed in from, and tells it when it never had from there. The first time is no news; nor is
+    /// another address of the same site.
     pub(crate) async fn note_sign_in(&self, user: UserId, address: IpAddr) {
-        let address = address.to_canonical();
-        match self.0.registry.sign_in_note(user, &address.to_string(), self.0.clock.now()).await.told() {
+        let (address, site) = (address.to_canonical(), counted(address).to_string());
+        match self.0.registry.sign_in_note(user, &site, self.0.clock.now()).await.told() {
             Ok(true) => self.account_notice(user, AccountNotice::SignInFromNewAddress { address }).await,
             Ok(false) => {}
             Err(error) => tracing::warn!(%error, %user, "where a user signed in from could not be noted"),

@@ -78,6 +78,15 @@ impl Principal {
             Principal::Nobody | Principal::Device(_) => Err(Error::Unauthenticated),
         }
     }
+
+    /// The tenant that it belongs to: the organization at the top of its tree. None: nobody is known.
+    pub fn tenant(&self) -> Option<OrganizationId> {
+        match self {
+            Principal::Nobody => None,
+            Principal::User(caller) => Some(caller.lineage.top()),
+            Principal::Device(session) => Some(session.0.lineage.top()),
+        }
+    }
 }
 
 /// One of the credentials, in the order in which they are looked at.
@@ -138,14 +147,18 @@ pub(crate) struct Rates {
 /// So many times an address's limit may it call with bad credentials before its connections are closed (contract:
 /// Conventions).
 const REFUSED_TIMES: u32 = 10;
+/// Users, and devices, that are counted in a minute.
+const CALLERS_MAX: usize = 1 << 20;
+/// Addresses that are counted in a minute. They cost who has many of them nothing, so these are fewer.
+const ADDRESSES_MAX: usize = 1 << 18;
 
 impl Rates {
     pub(crate) fn new(limits: &RateLimits) -> Self {
         Self {
-            users: RateWindows::new(limits.user),
-            devices: RateWindows::new(limits.device),
-            addresses: RateWindows::new(limits.address),
-            refused: RateWindows::new(limits.address.saturating_mul(REFUSED_TIMES)),
+            users: RateWindows::new(limits.user, CALLERS_MAX),
+            devices: RateWindows::new(limits.device, CALLERS_MAX),
+            addresses: RateWindows::new(limits.address, ADDRESSES_MAX),
+            refused: RateWindows::new(limits.address.saturating_mul(REFUSED_TIMES), ADDRESSES_MAX),
         }
     }
 }

@@ -12,16 +12,16 @@ use parking_lot::Mutex;
 const WINDOW_SECONDS: i64 = 60;
 /// Locks among which the keys are spread.
 const SHARDS: usize = 16;
-/// Most callers that are counted under one lock. Beyond, all of them begin anew: who has so many addresses is not held by
-/// a limit for one.
-const CALLERS_MAX: usize = 1 << 16;
 /// Callers for whom there is room from the beginning of a window, if the one before had as many.
 const CALLERS_KEPT: usize = 1 << 10;
 
 /// Counts the calls of each `K` in the present window. What an earlier window counted is dropped whole, so memory is
-/// bounded by the callers of one minute, and these by [`CALLERS_MAX`].
+/// bounded by the callers of one minute, and there are bounds for these too.
 pub(crate) struct RateWindows<K, S> {
     limit: u32,
+    /// Most callers that are counted under one lock. Beyond, all of them begin anew: who has so many addresses is not held
+    /// by a limit for one.
+    most: usize,
     hasher: S,
     shards: [Mutex<Shard<K, S>>; SHARDS],
 }
@@ -31,10 +31,11 @@ struct Shard<K, S> {
     counts: HashMap<K, u32, S>,
 }
 
-/// An address as it is counted: of IPv6 the network of a site, in which one client has as many addresses as it likes.
+/// An address as it is counted: of IPv6 the network of a site, in which one client has as many addresses as it likes. One
+/// that maps IPv4 is what it maps.
 pub(crate) fn counted(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
+    match address.to_canonical() {
+        plain @ IpAddr::V4(_) => plain,
         IpAddr::V6(address) => {
             let network = u128::from(address) >> 64 << 64;
             IpAddr::V6(Ipv6Addr::from(network))
@@ -43,11 +44,11 @@ pub(crate) fn counted(address: IpAddr) -> IpAddr {
 }
 
 impl<K: Hash + Eq, S: BuildHasher + Clone + Default> RateWindows<K, S> {
-    /// Windows of `limit` calls; 0: nothing is counted.
-    pub(crate) fn new(limit: u32) -> Self {
+    /// Windows of `limit` calls; 0: nothing is counted. So many callers at most have one at a time.
+    pub(crate) fn new(limit: u32, callers_max: usize) -> Self {
         let hasher = S::default();
         let shard = || Shard { window: 0, counts: HashMap::with_hasher(hasher.clone()) };
-        Self { limit, shards: std::array::from_fn(|_| Mutex::new(shard())), hasher }
+        Self { limit, most: callers_max.div_ceil(SHARDS), shards: std::array::from_fn(|_| Mutex::new(shard())), hasher }
     }
 
     /// Counts a call. `Err` when the window is spent; none when nothing is counted.
@@ -62,7 +63,7 @@ impl<K: Hash + Eq, S: BuildHasher + Clone + Default> RateWindows<K, S> {
             shard.window = window;
             // Room that a flood has needed is given back.
             shard.counts = HashMap::with_capacity_and_hasher(shard.counts.len().min(CALLERS_KEPT), self.hasher.clone());
-        } else if shard.counts.len() >= CALLERS_MAX && !shard.counts.contains_key(&key) {
+        } else if shard.counts.len() >= self.most && !shard.counts.contains_key(&key) {
             shard.counts.clear();
         }
         let count = shard.counts.entry(key).or_insert(0);
@@ -83,8 +84,10 @@ mod tests {
 
     use super::*;
 
+    const CALLERS_MAX: usize = 1 << 14;
+
     fn windows<K: Hash + Eq>(limit: u32) -> RateWindows<K, FxBuildHasher> {
-        RateWindows::new(limit)
+        RateWindows::new(limit, CALLERS_MAX)
     }
 
     fn at(seconds: i64) -> Timestamp {
@@ -109,12 +112,12 @@ mod tests {
 
     #[test]
     fn however_many_call_the_memory_is_bounded() {
-        const CALLERS: usize = SHARDS * CALLERS_MAX * 3 / 2;
+        const CALLERS: usize = CALLERS_MAX * 3 / 2;
         let windows = windows(1);
         for caller in 0..CALLERS {
             windows.count(caller, at(0)).unwrap();
         }
-        assert!(windows.shards.iter().all(|shard| shard.lock().counts.len() <= CALLERS_MAX));
+        assert!(windows.shards.iter().map(|shard| shard.lock().counts.len()).sum::<usize>() <= CALLERS_MAX);
         assert!(windows.count(CALLERS - 1, at(0)).is_err());
         windows.count(0, at(60)).unwrap();
     }
@@ -125,5 +128,7 @@ mod tests {
         assert_eq!(at("2001:db8:1:2::1"), at("2001:db8:1:2:ffff::9"));
         assert_ne!(at("2001:db8:1:2::1"), at("2001:db8:1:3::1"));
         assert_ne!(at("192.0.2.1"), at("192.0.2.2"));
+        assert_eq!(at("::ffff:192.0.2.1"), at("192.0.2.1"));
+        assert_ne!(at("::ffff:192.0.2.1"), at("::ffff:192.0.2.2"));
     }
 }

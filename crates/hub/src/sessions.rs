@@ -8,6 +8,7 @@ use isobar_model::secret::{Digest, Secret};
 use isobar_model::session::{REFRESH_SECONDS, Session};
 use isobar_model::time::Timestamp;
 use isobar_model::user::Login;
+use isobar_store::registry::LoginRecord;
 
 use crate::Hub;
 use crate::error::Told as _;
@@ -35,10 +36,12 @@ impl Hub {
         let right = self.0.passwords.verify(login.password, hash).await?;
         // Others may have failed while this one waited for its turn: whoever guesses many at once learns no more.
         self.0.throttle.check(&login.name, address, self.0.clock.now())?;
-        let may = record
-            .filter(|record| right && !record.disabled && (record.verified || !self.0.settings.require_verified_email));
-        let Some(record) = may else {
-            self.0.throttle.failed(&login.name, address, now);
+        let account = record.as_ref().map(|record| record.user);
+        let is_closed = account.is_some_and(|user| self.0.throttle.is_closed(user, address, self.0.clock.now()));
+        let is_usable =
+            |record: &LoginRecord| !record.disabled && (record.verified || !self.0.settings.require_verified_email);
+        let Some(record) = record.filter(|record| right && !is_closed && is_usable(record)) else {
+            self.0.throttle.failed(&login.name, account, address, now);
             return Err(Error::Unauthenticated);
         };
         let tokens = self.open_session(record.user, now).await?;

@@ -14,6 +14,10 @@ const BLOCKING_THREADS_MAX: usize = 64;
 /// An idle blocking thread ends after this long.
 const BLOCKING_THREAD_IDLE: Duration = Duration::from_secs(10);
 
+/// Files that no connection takes: those of the stores (256 tables, logs, the registry's), of calls and e-mails that go out, and
+/// some to spare. Half of all where there are few.
+const FILES_KEPT: u64 = 1_024;
+
 /// Between two looks for freed memory.
 const TIDY_EVERY: Duration = Duration::from_secs(10);
 /// The exit code of a process that was told to stop twice.
@@ -31,16 +35,28 @@ pub fn start(threads: usize) -> io::Result<Runtime> {
         .build()
 }
 
-/// Raises the number of files and connections that the process may have open to the most that the system allows it.
-pub fn raise_file_limit() {
+/// Raises the number of files and connections that the process may have open to the most that the system allows it. How
+/// many it may then have; none: as many as it likes.
+pub fn raise_file_limit() -> Option<u64> {
     let mut limit = getrlimit(Resource::Nofile);
-    if limit.current == limit.maximum {
-        return;
+    if limit.current != limit.maximum {
+        let before = limit.current;
+        limit.current = limit.maximum;
+        if let Err(error) = setrlimit(Resource::Nofile, limit) {
+            tracing::warn!(%error, "cannot raise the limit of open files: the number of connections stays bounded by it");
+            limit.current = before;
+        }
     }
-    limit.current = limit.maximum;
-    if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::warn!(%error, "cannot raise the limit of open files: the number of connections stays bounded by it");
-    }
+    limit.current
+}
+
+/// How many connections may be open at a time, where so many are wanted and so many files may be open. Some are kept aside:
+/// a store that cannot open its next file can take nothing more.
+pub fn connections(wanted: usize, files: Option<u64>) -> usize {
+    let left = files.map_or(wanted as u64, |files| files - (files / 2).min(FILES_KEPT));
+    let most = usize::try_from(left).unwrap_or(wanted).min(wanted).max(1);
+    tracing::info!(most, wanted, files, "connections that may be open at a time");
+    most
 }
 
 /// Keeps huge pages out of the process's memory: one of which a single block is in use counts in full, and the kernel
@@ -90,5 +106,20 @@ impl StopSignals {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "Ctrl-C",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_kept_aside_for_the_stores() {
+        assert_eq!(connections(20_000, None), 20_000);
+        assert_eq!(connections(20_000, Some(1 << 20)), 20_000);
+        assert_eq!(connections(20_000, Some(20_000)), 18_976);
+        assert_eq!(connections(20_000, Some(1_024)), 512);
+        assert_eq!(connections(32, Some(1_024)), 32);
+        assert_eq!(connections(32, Some(0)), 1);
     }
 }

@@ -35,10 +35,10 @@ pub fn run(flags: &config::Flags) -> Result<(), Failure> {
     loaded.warn();
     let settings = loaded.settings;
     runtime::refuse_huge_pages();
-    runtime::raise_file_limit();
+    let connections = runtime::connections(settings.http.max_connections, runtime::raise_file_limit());
     let folder = DataFolder::take(&settings.data)?;
     let runtime = runtime::start(settings.http.threads)?;
-    let outcome = runtime.block_on(serve(&settings, &folder));
+    let outcome = runtime.block_on(serve(&settings, connections, &folder));
     runtime.shutdown_timeout(LAST_THREADS);
     outcome
 }
@@ -48,7 +48,7 @@ pub fn openapi() -> Result<String, Failure> {
     Ok(serde_json::to_string_pretty(&isobar_http::openapi())?)
 }
 
-async fn serve(settings: &Settings, folder: &DataFolder) -> Result<(), Failure> {
+async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> Result<(), Failure> {
     let listener = isobar_http::listen(settings.listen)
         .map_err(|error| format!("cannot listen on {}: {error}", settings.listen))?;
     let address = listener.local_addr()?;
@@ -65,7 +65,7 @@ async fn serve(settings: &Settings, folder: &DataFolder) -> Result<(), Failure> 
         settings: hub_settings(settings, address),
     })
     .await?;
-    let app = isobar_http::app(hub.clone(), http_settings(settings), metrics);
+    let app = isobar_http::app(hub.clone(), http_settings(settings, connections), metrics);
     if let Some(control) = Control::open(&settings.data) {
         let (control, settings, stores) = (Arc::new(control), settings.clone(), stores.clone());
         hub.employ("control", move |shift| Arc::clone(&control).serve(settings.clone(), stores.clone(), shift));
@@ -129,8 +129,14 @@ fn mailer(settings: &Settings) -> Result<Mailer, Failure> {
     })
 }
 
-fn http_settings(settings: &Settings) -> HttpSettings {
-    HttpSettings { max_body_bytes: settings.http.max_body_bytes, cors_origins: settings.http.cors_origins.clone() }
+fn http_settings(settings: &Settings, connections: usize) -> HttpSettings {
+    HttpSettings {
+        max_body_bytes: settings.http.max_body_bytes,
+        cors_origins: settings.http.cors_origins.clone(),
+        max_connections: connections,
+        trusted_proxies: settings.http.trusted_proxies.clone(),
+        ..HttpSettings::default()
+    }
 }
 
 /// Says on standard output that the platform is ready, and the first password if one was made up.

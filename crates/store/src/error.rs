@@ -21,6 +21,9 @@ pub enum StoreError {
     /// The user is the only one of its kind that is left; nothing was done.
     #[error("is the last system administrator who is not disabled")]
     LastAdministrator,
+    /// A page lies too far back in an order that it takes every value to find; nothing was done.
+    #[error("the page lies too far back in this order")]
+    TooFar,
     /// The store has more waiting than it can take; nothing was done.
     #[error("the store is busy")]
     Busy,
@@ -43,6 +46,7 @@ impl StoreError {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Taken { .. } | Self::Gone(_) | Self::Limit(_) | Self::InUse(_) | Self::LastAdministrator => true,
+            Self::TooFar => true,
             Self::Damaged(_) => true,
             Self::Busy => false,
             Self::Unavailable(cause) => crate::registry::refuses(&**cause),

@@ -7,3 +7,4 @@ pub mod error;
 pub mod registry;
 pub mod suite;
 pub mod telemetry;
+pub mod turns;

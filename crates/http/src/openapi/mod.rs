@@ -49,6 +49,7 @@ const REFUSALS: &[(u16, &str, &str)] = &[
     (401, "Unauthenticated", "Credentials are missing or invalid"),
     (403, "Forbidden", "The caller sees the thing, but its role forbids the operation"),
     (404, "Missing", "It does not exist, or is out of the caller's reach"),
+    (408, "Late", "The body did not come within 60 seconds, or at 16 KiB a second if that takes longer"),
     (413, "TooLarge", "The body is over the limit"),
     (429, "RateLimited", "The rate limit is exceeded; retry-after tells when it ends"),
     (500, "Broken", "Something broke on the server's side"),
@@ -110,8 +111,14 @@ fn described(row: &RouteRow, said: &Operation, schemas: &mut Schemas) -> Operati
         operation = operation.parameter(parameter);
     }
     if let Some(shape) = said.body {
-        let body = ContentBuilder::new().schema(Some(shape(schemas))).build();
-        let body = RequestBodyBuilder::new().required(Some(Required::True)).content(said.body_type, body).build();
+        let body_content = ContentBuilder::new().schema(Some(shape(schemas))).build();
+        // What the operator allows otherwise is in no document.
+        let says = match row.entry.body_bytes_max(usize::MAX) {
+            usize::MAX => None,
+            most => Some(format!("At most {most} bytes.")),
+        };
+        let body = RequestBodyBuilder::new().description(says).required(Some(Required::True));
+        let body = body.content(said.body_type, body_content).build();
         operation = operation.request_body(Some(body));
     }
     for success in said.successes {
@@ -148,7 +155,7 @@ fn may_refuse(row: &RouteRow, said: &Operation, status: u16) -> bool {
         // What the webhook's parameters name is a fault of theirs.
         404 if row.entry == Entry::ApiKey => false,
         404 => row.path.contains('{') || ["deviceId", "organizationId", "parentId"].into_iter().any(has),
-        413 => said.body.is_some(),
+        408 | 413 => said.body.is_some(),
         429 | 500 => !probe,
         _ => true,
     }

@@ -189,6 +189,11 @@ impl Layers {
 
     /// A list of texts, each of which `check` accepts.
     pub fn list(&mut self, name: &str, check: impl Fn(&str) -> Result<(), String>) -> Vec<String> {
+        self.list_of(name, |text| check(text).map(|()| text.to_owned()))
+    }
+
+    /// A list of texts, each of which `read` understands.
+    pub fn list_of<T>(&mut self, name: &str, read: impl Fn(&str) -> Result<T, String>) -> Vec<T> {
         self.take(name, |value, is_text| {
             let items: Vec<String> = match value {
                 Value::Array(items) => items
@@ -201,8 +206,7 @@ impl Layers {
                 }
                 other => return Err(format!("must be a list of texts, not {}", kind(other))),
             };
-            items.iter().try_for_each(|item| check(item))?;
-            Ok(items)
+            items.iter().map(|item| read(item)).collect()
         })
     }
 }

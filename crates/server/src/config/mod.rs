@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use isobar_http::Network;
 use isobar_outlets::mail;
 pub use layers::Fault;
 use layers::Layers;
@@ -24,6 +25,9 @@ const THREADS_MAX: u32 = 256;
 /// Least and most that a body may be bounded by: 1 KiB to 64 MiB.
 const BODY_BYTES_MIN: u32 = 1024;
 const BODY_BYTES_MAX: u32 = 64 * 1024 * 1024;
+/// Fewest and most connections that may be open.
+const CONNECTIONS_MIN: u32 = 16;
+const CONNECTIONS_MAX: u32 = 1_000_000;
 /// Most cloud events that wait for one device.
 const QUEUE_EVENTS_MAX: u32 = 1_000_000;
 
@@ -65,6 +69,10 @@ pub struct Http {
     pub cors_origins: Vec<String>,
     /// Largest body.
     pub max_body_bytes: usize,
+    /// Most connections, as far as the limit of open files allows them.
+    pub max_connections: usize,
+    /// Proxies whose word about their clients is believed.
+    pub trusted_proxies: Vec<Network>,
 }
 
 /// `[rate_limit]`: requests a minute, 0 for no limit.
@@ -243,7 +251,11 @@ impl Http {
             _ => Err(format!("{origin:?} is no origin like https://app.example.com")),
         });
         let max_body_bytes = layers.number("http.max_body_bytes", BODY_BYTES_MIN, BODY_BYTES_MAX) as usize;
-        Self { threads, cors_origins, max_body_bytes }
+        let max_connections = layers.number("http.max_connections", CONNECTIONS_MIN, CONNECTIONS_MAX) as usize;
+        let trusted_proxies = layers.list_of("http.trusted_proxies", |text| {
+            text.parse::<Network>().map_err(|error| format!("{text:?} {error}"))
+        });
+        Self { threads, cors_origins, max_body_bytes, max_connections, trusted_proxies }
     }
 }
 

@@ -27,7 +27,13 @@ fn the_commented_file_is_the_default() {
             log: LogChoice::read("info").unwrap(),
             registry: "sqlite:./data/registry.db".to_owned(),
             telemetry: "./data/telemetry".into(),
-            http: Http { threads: default_threads(), cors_origins: vec![], max_body_bytes: 1024 * 1024 },
+            http: Http {
+                threads: default_threads(),
+                cors_origins: vec![],
+                max_body_bytes: 1024 * 1024,
+                max_connections: 20_000,
+                trusted_proxies: vec![],
+            },
             rate_limit: RateLimit { user: 10_000, device: 6_000, address: 600 },
             registration: Registration { open: true, require_verified_email: false },
             mail: Mail { smtp_url: None, from: "Isobar <isobar@localhost>".to_owned() },
@@ -85,6 +91,8 @@ fn every_name_of_the_contract_is_a_setting() {
         ("ISOBAR_HTTP__THREADS", "3"),
         ("ISOBAR_HTTP__CORS_ORIGINS", "https://a.example"),
         ("ISOBAR_HTTP__MAX_BODY_BYTES", "2048"),
+        ("ISOBAR_HTTP__MAX_CONNECTIONS", "32"),
+        ("ISOBAR_HTTP__TRUSTED_PROXIES", "10.1.0.0/16, ::1"),
         ("ISOBAR_RATE_LIMIT__USER", "1"),
         ("ISOBAR_RATE_LIMIT__DEVICE", "2"),
         ("ISOBAR_RATE_LIMIT__ADDRESS", "0"),
@@ -102,7 +110,13 @@ fn every_name_of_the_contract_is_a_setting() {
         log: LogChoice::read("debug").unwrap(),
         registry: "postgres://isobar@localhost/isobar".to_owned(),
         telemetry: "there".into(),
-        http: Http { threads: 3, cors_origins: vec!["https://a.example".to_owned()], max_body_bytes: 2048 },
+        http: Http {
+            threads: 3,
+            cors_origins: vec!["https://a.example".to_owned()],
+            max_body_bytes: 2048,
+            max_connections: 32,
+            trusted_proxies: vec!["10.1.0.0/16".parse().unwrap(), "::1/128".parse().unwrap()],
+        },
         rate_limit: RateLimit { user: 1, device: 2, address: 0 },
         registration: Registration { open: false, require_verified_email: true },
         mail: Mail { smtp_url: Some("smtp://mail.example.com:25".to_owned()), from: "iot@example.com".to_owned() },
@@ -135,6 +149,24 @@ fn all_that_is_wrong_is_named_at_once() {
     ISOBAR_REGISTRATION__MODE: must be "open" or "closed", not "ajar"
     isobar.toml: mail.from: must hold an e-mail address
     "#);
+}
+
+#[test]
+fn a_network_that_is_none_is_named_with_what_is_wrong_with_it() {
+    for (networks, wrong) in [
+        ("10.0.0.0/33", r#""10.0.0.0/33" is no IP address, nor a network like 10.1.0.0/16"#),
+        ("proxy.example", r#""proxy.example" is no IP address, nor a network like 10.1.0.0/16"#),
+        (
+            "::1,10.1.2.3/16",
+            r#""10.1.2.3/16" is an address within 10.1.0.0/16: write the network, or the address without a prefix"#,
+        ),
+        ("0.0.0.0/0", r#""0.0.0.0/0" is every address there is: whoever connects could say that it is anybody"#),
+    ] {
+        let faults = load_with(None, &[("ISOBAR_HTTP__TRUSTED_PROXIES", networks)], Flags::default()).unwrap_err();
+        assert_eq!(faults, [format!("ISOBAR_HTTP__TRUSTED_PROXIES: {wrong}")]);
+    }
+    let faults = load_with(Some("[http]\nmax_connections = 3\n"), &[], Flags::default()).unwrap_err();
+    assert_eq!(faults, ["isobar.toml: http.max_connections: must be a whole number from 16 to 1000000, not 3"]);
 }
 
 #[test]

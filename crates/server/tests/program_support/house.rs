@@ -1,5 +1,7 @@
 //! A server with one good client, and connections to it whose every byte is the test's own.
 
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::json;
@@ -7,8 +9,8 @@ use tempfile::TempDir;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
-use super::Serving;
 use super::site::{Api, Device, ENVIRONMENT, everything};
+use super::{Serving, serve};
 
 /// Only hanging tests wait so long.
 pub const BOUND: Duration = Duration::from_secs(60);
@@ -26,8 +28,13 @@ pub struct House {
 
 impl House {
     pub async fn open() -> Self {
+        Self::with(|folder| serve(folder, &ENVIRONMENT)).await
+    }
+
+    /// The same, of a command that serves a folder.
+    pub async fn with(command: impl FnOnce(&Path) -> Command) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let serving = Serving::on(folder.path(), &ENVIRONMENT);
+        let serving = Serving::of(command(folder.path()));
         let api = Api::of(&serving).await;
         let device = api.found(&everything(), 1).await.remove(0);
         let api = api.without_keeping_connections();

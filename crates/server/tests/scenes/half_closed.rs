@@ -90,6 +90,41 @@ async fn nothing_is_taken_for_a_reader_that_may_be_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_comes_behind_a_request_hides_no_end() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    let waits = asks(&device, "GET /v2/events/cloud/next?wait=60", "", "");
+    let next = asks(&device, &format!("GET {}", device.url()), "", "");
+    for behind in ["\r\n", "x", &next, &"x".repeat(100_000)] {
+        // Who only ended its side hears at once that there is nothing.
+        let mut half = Socket::to(&app);
+        half.sends(format!("{waits}{behind}"));
+        half.ends_its_side();
+        let heard = half.hears_one();
+        assert!(heard.starts_with("HTTP/1.1 204"), "{heard}");
+        // Who is gone, whenever it said what, takes nothing.
+        let (mut leaver, mut late) = (Socket::to(&app), Socket::to(&app));
+        leaver.sends(format!("{waits}{behind}"));
+        late.sends(&waits);
+        device.get(&device.url()).await.ok();
+        late.sends(behind);
+        drop((leaver, late));
+        for _ in 0..20 {
+            device.get(&device.url()).await.ok();
+        }
+        device.queues("alarm", json!(behind.len())).await;
+        assert_eq!(device.takes().await.ok(), behind.len(), "{behind:.20}");
+    }
+    // What comes behind a request is answered in its turn, when the one before it has been.
+    let mut socket = Socket::to(&app);
+    socket.sends(format!("{waits}{next}"));
+    device.queues("alarm", json!("there")).await;
+    let heard = socket.hears_until("updatedAt");
+    assert!(heard.contains("\"there\"") && heard.matches("HTTP/1.1 200").count() == 2, "{heard}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_goes_on_for_who_listens() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;

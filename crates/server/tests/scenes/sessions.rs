@@ -37,6 +37,39 @@ async fn an_unknown_account_looks_like_a_wrong_password() {
 }
 
 #[tokio::test]
+async fn guesses_at_an_account_count_by_whichever_name_and_tell_nothing_of_it() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let guess = async |name: &str| app.login(name, "a guess").await.status.as_u16();
+    // Ten by the one name and ten by the other: what is heard is the same whether there is an account or not.
+    for account in ["ana", "nobody"] {
+        for name in [account.to_owned(), format!("{account}@example.com")] {
+            for turn in 0..10 {
+                assert_eq!(guess(&name).await, 401, "{name} {turn}");
+            }
+            assert_eq!(guess(&name).await, 429, "{name}");
+        }
+    }
+    app.wait_seconds(15 * 60);
+    // Five by each are ten: more guesses are in vain, right or wrong.
+    for _ in 0..5 {
+        assert_eq!([guess("ana").await, guess("ana@example.com").await], [401, 401]);
+    }
+    for name in ["ana", "ana@example.com"] {
+        let right = app.login(name, &ana.password).await.is(401);
+        assert_eq!(right.text, app.login("nobody", "a guess").await.is(401).text);
+    }
+    // And so they are by the other name when all came by the one.
+    app.wait_seconds(15 * 60);
+    for _ in 0..10 {
+        assert_eq!(guess("ANA").await, 401);
+    }
+    app.login("ana@example.com", &ana.password).await.is(401);
+    app.wait_seconds(15 * 60);
+    app.login("ana@example.com", &ana.password).await.created();
+}
+
+#[tokio::test]
 async fn the_refresh_cookie_is_kept_from_scripts_and_other_sites() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
@@ -129,7 +162,7 @@ async fn who_guesses_passwords_waits_even_with_the_right_one() {
         let waits = app.login(&name.to_uppercase(), &ana.password).await.is(429);
         assert_eq!(waits.header("retry-after"), "901");
     }
-    // Another name for the same account is another door; and a session that is open stays open.
+    // A session that is open stays open.
     assert_eq!(me(&ana).await, 200);
     app.wait_seconds(15 * 60);
     app.login("ana", &ana.password).await.created();

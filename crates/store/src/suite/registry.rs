@@ -110,6 +110,7 @@ macro_rules! registry_scenes {
             an_alarm_is_set_and_removed
             a_missing_device_keeps_the_status_before
             a_source_of_deliveries_has_a_bound
+            due_deliveries_are_told_with_their_hosts
             a_project_begins_with_an_empty_specification
             a_specification_is_kept_byte_for_byte
             projects_are_listed_by_type
@@ -147,6 +148,7 @@ macro_rules! registry_scenes {
             device_searches_are_exact_however_much_they_find
             a_search_is_literal_and_without_case
             a_list_can_be_held_to_ids
+            all_devices_beneath_are_told
             a_list_sorts_by_what_it_knows_only
             a_text_with_a_nul_is_no_trouble
             a_device_is_where_its_report_or_its_metadata_says

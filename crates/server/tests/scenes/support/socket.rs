@@ -19,8 +19,23 @@ impl Socket {
         Self(stream)
     }
 
+    /// One whose client has hardly any room for what comes.
+    pub async fn with_little_room(app: &TestApp) -> Self {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4_096).unwrap();
+        let stream = socket.connect(app.address).await.unwrap().into_std().unwrap();
+        stream.set_nonblocking(false).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(stream)
+    }
+
     pub fn sends(&mut self, text: impl AsRef<[u8]>) {
         self.0.write_all(text.as_ref()).unwrap();
+    }
+
+    /// Sends what may not be heard any more.
+    pub fn sends_if_heard(&mut self, text: impl AsRef<[u8]>) {
+        let _ = self.0.write_all(text.as_ref());
     }
 
     /// Says that nothing more comes, and goes on listening.
@@ -32,6 +47,40 @@ impl Socket {
     pub fn resets(self) {
         self.0.set_nonblocking(true).unwrap();
         tokio::net::TcpStream::from_std(self.0).unwrap().set_zero_linger().unwrap();
+    }
+
+    /// Whether the server has ended the connection; nothing has come on it.
+    pub fn has_ended(&mut self) -> bool {
+        self.hears_within(Duration::from_millis(1)) == Some(0)
+    }
+
+    /// How many bytes there are to be heard; 0 at the end, none when nothing comes.
+    pub fn hears_within(&mut self, time: Duration) -> Option<usize> {
+        self.0.set_read_timeout(Some(time)).unwrap();
+        let heard = self.0.peek(&mut [0]);
+        self.0.set_read_timeout(Some(PATIENCE)).unwrap();
+        match heard {
+            Ok(count) => Some(count),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Takes a little of what comes, so many times.
+    pub fn hears_slowly(&mut self, times: usize, pause: Duration) {
+        for _ in 0..times {
+            let _ = self.0.read(&mut [0; 100]);
+            std::thread::sleep(pause);
+        }
+    }
+
+    /// How many bytes come until the connection ends, however it ends.
+    pub fn counts_all(&mut self) -> usize {
+        let (mut heard, mut piece) = (0, vec![0; 1 << 16]);
+        while let Ok(count @ 1..) = self.0.read(&mut piece) {
+            heard += count;
+        }
+        heard
     }
 
     /// Everything until the server ends the connection.

@@ -1,0 +1,95 @@
+//! More connections than there is room for: whoever is served goes on, whoever comes is served, and the stores keep what they
+//! need of the system's files.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test's helpers fail with the test")]
+
+mod program_support;
+
+use std::path::Path;
+use std::process::Command;
+
+use program_support::house::{House, until};
+use program_support::site::ENVIRONMENT;
+use program_support::{isobar, serve};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
+/// A server that may have so many files.
+fn with_files(folder: &Path, files: u32) -> Command {
+    let serve = serve(folder, &ENVIRONMENT);
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -n {files} && exec \"$0\" \"$@\"")]).arg(serve.get_program());
+    command.args(serve.get_args()).stdin(std::process::Stdio::null());
+    for (name, value) in serve.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
+/// Connections that say nothing.
+async fn silent(house: &House, count: usize) -> Vec<TcpStream> {
+    let mut silent = Vec::with_capacity(count);
+    for _ in 0..count {
+        silent.push(house.connect().await);
+    }
+    silent
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silent_connections_take_no_file_that_a_store_needs() {
+    const FILES: u32 = 240;
+    let house = House::with(|folder| with_files(folder, FILES)).await;
+    let most = house.api.metric("isobar_http_connections_max").await;
+    assert_eq!(most, f64::from(FILES / 2));
+    let held = silent(&house, 2 * FILES as usize).await;
+    for number in 0..30 {
+        house.serves(number).await;
+        assert!(house.connections().await <= most + 1.0);
+    }
+    // What opens files of both stores: a backup that the server itself makes.
+    let copy = tempfile::tempdir().unwrap();
+    let mut backup = isobar(&["backup"]);
+    backup.arg(copy.path()).arg("--data").arg(house.folder.path()).args(["--config", "/dev/null"]);
+    let made = backup.output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    assert!(house.serving.get("/health/ready").starts_with("HTTP/1.1 200"));
+    assert!(house.api.metric("isobar_http_connections_ended_total").await > 0.0);
+    assert_eq!(house.api.metric("isobar_http_accept_failures_total").await, 0.0);
+    drop(held);
+    house.is_left_alone().await;
+    assert_eq!(house.history().await.len(), 30);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_served_goes_on_while_others_only_connect() {
+    let house = House::with(|folder| {
+        let mut command = serve(folder, &ENVIRONMENT);
+        command.env("ISOBAR_HTTP__MAX_CONNECTIONS", "32");
+        command
+    })
+    .await;
+    let (token, address) = (&house.device.token, &house.serving.address);
+    let (name, value) = house.api.credentials();
+    let path = format!("/v2/events/stream?deviceId={}", house.device.id);
+    let mut stream = house.connect().await;
+    let asks = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n{name}: {value}\r\n\r\n");
+    stream.write_all(asks.as_bytes()).await.unwrap();
+    until(&mut stream, "\r\n\r\n").await;
+    let mut poll = house.connect().await;
+    let asks = format!("GET /v2/events/cloud?wait=60 HTTP/1.1\r\nhost: {address}\r\ncloud: {token}\r\n\r\n");
+    poll.write_all(asks.as_bytes()).await.unwrap();
+    let mut regular = house.connect().await;
+    let held = silent(&house, 150).await;
+    for number in 0..20 {
+        regular.write_all(house.post(&format!(r#"{{"n":{number}}}"#)).as_bytes()).await.unwrap();
+        assert!(until(&mut regular, "}").await.starts_with("HTTP/1.1 201"));
+    }
+    house.serves(20).await;
+    until(&mut stream, r#"{"n":20}"#).await;
+    // The first event has ended the wait.
+    assert!(until(&mut poll, "]").await.starts_with("HTTP/1.1 200"));
+    drop(held);
+}

@@ -1,0 +1,218 @@
+//! What connections may take: there are only so many, bodies come and answers go at some speed, and all who call share what
+//! there is.
+
+use std::time::Duration;
+
+use isobar_http::HttpSettings;
+use serde_json::json;
+
+use crate::support::socket::Socket;
+use crate::support::stream::Stream;
+use crate::support::{Device, TestApp};
+
+/// What a slow client has in these scenes, in which nobody likes to wait.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two looks at something that becomes true by itself.
+const LOOK: Duration = Duration::from_millis(20);
+/// Most connections, where that matters.
+const CONNECTIONS: usize = 12;
+
+async fn with(change: impl FnOnce(&mut HttpSettings)) -> TestApp {
+    TestApp::with(|settings| change(&mut settings.http)).await
+}
+
+/// The head of a request by the device, with a body of so many bytes.
+fn head(device: &Device<'_>, line: &str, length: usize) -> String {
+    format!(
+        "{line} HTTP/1.1\r\nhost: isobar\r\ncloud: {}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n",
+        device.token
+    )
+}
+
+const POST: &str = "POST /v2/events/device?elementName=reading";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_rests_longest_makes_room_and_who_is_served_stays() {
+    let app = with(|http| http.max_connections = CONNECTIONS).await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    // Three that are served: a long poll, a stream, a body under way; and one that asks now and then.
+    let mut poll = Socket::to(&app);
+    poll.sends(head(&device, "GET /v2/events/cloud/next?wait=60", 0));
+    let mut stream = Stream::open(&ana, &format!("?deviceId={}", device.id), None).await;
+    let mut body = Socket::to(&app);
+    body.sends(head(&device, POST, 7));
+    let mut regular = Socket::to(&app);
+    let asks = |socket: &mut Socket| {
+        socket.sends(format!("{}{{\"n\":1}}", head(&device, POST, 7)));
+        let heard = socket.hears_one();
+        assert!(heard.starts_with("HTTP/1.1 201"), "{heard}");
+    };
+    asks(&mut regular);
+    // Those who have nothing to say come again and again, many more than there is room for.
+    let mut silent = Vec::new();
+    for _ in 0..4 * CONNECTIONS {
+        silent.push(Socket::to(&app));
+        app.wait_seconds(2);
+        if silent.len() % 5 == 0 {
+            asks(&mut regular);
+        }
+        // Somebody new is served all the while.
+        asks(&mut Socket::to(&app));
+    }
+    let ended = silent.iter_mut().map(Socket::has_ended).filter(|ended| *ended).count();
+    assert!(ended > 2 * CONNECTIONS, "{ended}");
+    // The newest of them are still there.
+    asks(silent.last_mut().unwrap());
+    body.sends("{\"n\":2}");
+    assert!(body.hears_one().starts_with("HTTP/1.1 201"));
+    while stream.next().await.data["payload"] != json!({"n": 2}) {}
+    device.queues("alarm", json!("still there")).await;
+    let heard = poll.hears_one();
+    assert!(heard.starts_with("HTTP/1.1 200") && heard.ends_with("\"still there\""), "{heard}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_all_are_busy_new_ones_wait() {
+    let app = with(|http| http.max_connections = 4).await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    // Nobody rests who asked a moment ago, and the clock stands still.
+    let mut busy: Vec<Socket> = (0..8).map(|_| Socket::to(&app)).collect();
+    for socket in &mut busy {
+        socket.sends(head(&device, POST, 7));
+    }
+    // All of them are served, one after the other.
+    for mut socket in busy {
+        socket.sends("{\"n\":1}");
+        let heard = socket.hears_one();
+        assert!(heard.starts_with("HTTP/1.1 201"), "{heard}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_tenant_waits_in_all_places() {
+    // Two thirds of them, whatever it waits for: 16 long polls and streams.
+    let app = with(|http| http.max_connections = 24).await;
+    let (ana, bob) = (app.developer("ana").await, app.developer("bob").await);
+    let (fridge, oven) = (ana.creates_device("fridge").await, bob.creates_device("oven").await);
+    let stream = Stream::open(&ana, "", None).await;
+    let waits = |device| head(device, "GET /v2/events/cloud/next?wait=60", 0);
+    let mut waiting: Vec<Socket> = (0..18).map(|_| Socket::to(&app)).collect();
+    waiting.iter_mut().for_each(|socket| socket.sends(waits(&fridge)));
+    while waiting.len() > 15 {
+        waiting.retain_mut(|socket| {
+            let is_refused = socket.hears_within(LOOK).is_some();
+            assert!(!is_refused || socket.hears_one().starts_with("HTTP/1.1 503"));
+            !is_refused
+        });
+    }
+    // Who does not wait is served, and so is another tenant that does.
+    fridge.takes().await.no_content();
+    fridge.posts("reading", json!(1)).await.created();
+    ana.get("/v2/events/stream").await.is(503);
+    let mut others = Socket::to(&app);
+    others.sends(waits(&oven));
+    oven.queues("alarm", json!("hot")).await;
+    assert!(others.hears_one().ends_with("\"hot\""));
+    // A place that was left is free, as soon as that was seen.
+    drop((stream, waiting));
+    while fridge.get("/v2/events/cloud/next?wait=1").await.status == 503 {}
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_drips_is_refused_and_nothing_of_it_is_kept() {
+    let app = with(|http| http.patience = PATIENCE).await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    let login = "POST /v2/auth/login HTTP/1.1\r\nhost: isobar\r\ncontent-type: application/json\r\n";
+    let of_length = |head: &str| format!("{head}content-length: 1000\r\n\r\n");
+    let in_chunks = |head: &str| format!("{head}transfer-encoding: chunked\r\n\r\n");
+    let event = head(&device, POST, 1000);
+    let event = event.split("content-length").next().unwrap();
+    for asks in [of_length(login), in_chunks(login), of_length(event), in_chunks(event)] {
+        let is_chunked = asks.contains("chunked");
+        let mut socket = Socket::to(&app);
+        socket.sends(&asks);
+        // As long as it is heard, it says a little more.
+        while socket.hears_within(LOOK).is_none() {
+            socket.sends_if_heard(if is_chunked { "1\r\n1\r\n" } else { "1" });
+        }
+        let heard = socket.hears_one();
+        assert!(heard.starts_with("HTTP/1.1 408") && heard.contains("connection: close"), "{asks}: {heard}");
+        assert!(heard.contains(r#""errors":[{"field":"body","message":"must come within 1 seconds, or at 16 KiB"#));
+    }
+    assert_eq!(ana.get(&device.at("events")).await.ok()["meta"]["totalDocs"], 0);
+    device.posts("reading", json!(1)).await.created();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_under_way_share_what_there_is() {
+    let app = with(|http| http.receiving_bytes_max = 90_000).await;
+    let (ana, bob) = (app.developer("ana").await, app.developer("bob").await);
+    let (fridge, oven) = (ana.creates_device("fridge").await, bob.creates_device("oven").await);
+    let text = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
+    // All of it but the end, by one that has no credentials and by one that has.
+    let mut stranger = Socket::to(&app);
+    let login = format!("{{\"usernameOrEmail\": \"ana\", \"password\": \"{}\"}}", "x".repeat(900));
+    let head_of_login = "POST /v2/auth/login HTTP/1.1\r\nhost: isobar\r\ncontent-type: application/json\r\n";
+    stranger.sends(format!("{head_of_login}content-length: {}\r\n\r\n{}", login.len(), &login[..400]));
+    let mut first = Socket::to(&app);
+    first.sends(format!("{}{}", head(&fridge, POST, 50_000), &text(50_000)[..49_000]));
+    // The server has read that once others were served meanwhile.
+    for _ in 0..20 {
+        fridge.get(&fridge.url()).await.ok();
+    }
+    // Others of the same tenant, until one does not find room any more.
+    let large = text(40_000);
+    let refused = loop {
+        let mut next = Socket::to(&app);
+        next.sends(format!("{}{}", head(&fridge, POST, large.len()), &large[..20_000]));
+        // The rest comes later, whether it is heard or not.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        next.sends_if_heard(&large[20_000..]);
+        let heard = next.hears_one();
+        if !heard.starts_with("HTTP/1.1 201") {
+            break heard;
+        }
+    };
+    assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("retry-after: 1"), "{refused}");
+    // Small ones come whole, and there is room for another tenant.
+    fridge.posts("reading", json!(1)).await.created();
+    let mut others = Socket::to(&app);
+    others.sends(format!("{}{}", head(&oven, POST, 20_000), &text(20_000)[..19_000]));
+    others.sends(&text(20_000)[19_000..]);
+    assert!(others.hears_one().starts_with("HTTP/1.1 201"));
+    // What is under way comes to its end.
+    first.sends(&text(50_000)[49_000..]);
+    assert!(first.hears_one().starts_with("HTTP/1.1 201"));
+    stranger.sends(&login[400..]);
+    assert!(stranger.hears_one().starts_with("HTTP/1.1 401"));
+    fridge.posts_text("reading", text(40_000)).await.created();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_is_hardly_taken_ends() {
+    let app = with(|http| http.patience = PATIENCE).await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    for number in 0..24 {
+        device.posts("reading", json!({"n": number, "text": "x".repeat(900_000)})).await.created();
+    }
+    let asks = format!(
+        "GET {} HTTP/1.1\r\nhost: isobar\r\nconnection: close\r\naccept: application/x-ndjson\r\nauthorization: Bearer {}\r\n\r\n",
+        device.at("data/reading"),
+        ana.jwt
+    );
+    let mut slow = Socket::with_little_room(&app).await;
+    slow.sends(&asks);
+    slow.hears_slowly(200, LOOK);
+    // Had it not ended, all of it would come now.
+    let heard = slow.counts_all();
+    assert!(heard < 10 * 900_000, "{heard}");
+    // Who takes it as it comes gets all.
+    let mut quick = Socket::to(&app);
+    quick.sends(&asks);
+    let heard = quick.hears_all();
+    assert!(heard.len() > 24 * 900_000 && heard.ends_with("0\r\n\r\n"));
+}
