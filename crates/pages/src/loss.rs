@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::log::{Log, commits_within};
 use crate::note::{Carried, Claim, Note, Noted};
-use crate::place::Place;
+use crate::place::{COMPANION_ENDS, LOG_END, Place};
 
 /// How often a note that changes while the log is read is read again.
 const LOOKS_MAX: usize = 10;
@@ -21,11 +21,15 @@ pub struct Loss {
     pub how: String,
     /// How many transactions are cut off, as far as it can be told; a number, or all `of` so many pages.
     pub changes: String,
-    /// The log's index.
-    pub index: String,
-    /// The note that claims them.
-    pub note: String,
     pub(crate) left: Left,
+}
+
+impl Loss {
+    /// All that belongs to the database: its log, the log's index, and the note that claims what is lost.
+    pub fn companions(&self) -> [String; 3] {
+        let database = self.log.strip_suffix(LOG_END).unwrap_or(&self.log);
+        COMPANION_ENDS.map(|end| format!("{database}{end}"))
+    }
 }
 
 /// What of a database is of one moment, and so may be gone on with.
@@ -132,6 +136,6 @@ fn lost(place: &Place, claim: Claim, taken: Claim, (how, changes): (String, Stri
         () => Left::Unknown(taken),
     };
     let has_all = left == Left::WithoutTheLog && carried.frames >= claim.frames;
-    let [log, index, note] = place.companions().map(|path| path.display().to_string());
-    Loss { log, how, changes: if has_all { "0".to_owned() } else { changes }, index, note, left }
+    let log = place.log().display().to_string();
+    Loss { log, how, changes: if has_all { "0".to_owned() } else { changes }, left }
 }

@@ -5,11 +5,12 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// What is put behind a database's name to name its write-ahead log, the log's index, its note, and one that is being made.
+/// What is put behind a database's name to name its write-ahead log, its note, and one that is being made.
 pub(crate) const LOG_END: &str = "-wal";
-pub(crate) const INDEX_END: &str = "-shm";
 const NOTE_END: &str = "-note";
 const NEW_END: &str = "-new";
+/// All that belongs to a database: its log, the log's index, its note.
+pub(crate) const COMPANION_ENDS: [&str; 3] = [LOG_END, "-shm", NOTE_END];
 /// Symbolic links that lead to each other, at most.
 const LINKS_MAX: usize = 40;
 
@@ -58,7 +59,7 @@ impl Place {
 
     /// Its log, the log's index, and its note.
     pub(crate) fn companions(&self) -> [PathBuf; 3] {
-        [LOG_END, INDEX_END, NOTE_END].map(|end| beside(&self.0, end))
+        COMPANION_ENDS.map(|end| beside(&self.0, end))
     }
 
     /// Waits until the names in its folder are on the disk.

@@ -32,7 +32,7 @@ pub enum PagesError {
     Damaged(String),
     /// Changes that were acknowledged are gone.
     #[error("{0}")]
-    Lost(#[from] Loss),
+    Lost(#[from] Box<Loss>),
     /// The file system refuses.
     #[error("{path}: {cause}")]
     Io {
@@ -115,7 +115,7 @@ pub fn prepare(path: &Path, how: Open) -> Result<Option<&'static str>, PagesErro
     let found = look(&place, &note).map_err(at(path))?;
     drop(alone);
     if let Some(loss) = found.loss {
-        return Err(loss.into());
+        return Err(Box::new(loss).into());
     }
     keep(&place, note, found.taken, found.claimed);
     Ok(Some(VFS))

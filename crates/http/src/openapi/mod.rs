@@ -155,7 +155,8 @@ fn may_refuse(row: &RouteRow, said: &Operation, status: u16) -> bool {
         // What the webhook's parameters name is a fault of theirs.
         404 if row.entry == Entry::ApiKey => false,
         404 => row.path.contains('{') || ["deviceId", "organizationId", "parentId"].into_iter().any(has),
-        408 | 413 => said.body.is_some(),
+        // The account may be named in a body there too.
+        408 | 413 => said.body.is_some() || row.path == "/v2/auth/verify",
         429 | 500 => !probe,
         _ => true,
     }

@@ -61,7 +61,7 @@ fn a_note_beside_a_copy_that_was_put_there_by_hand_is_named() {
     fs::copy(&copy, &killed.file).unwrap();
     fs::remove_file(killed.beside("-wal")).unwrap();
     match prepare(&killed.file, Open::ToUse) {
-        Err(PagesError::Lost(loss)) => assert_eq!(loss.note, killed.beside("-note").display().to_string()),
+        Err(PagesError::Lost(loss)) => assert_eq!(loss.companions()[2], killed.beside("-note").display().to_string()),
         other => panic!("{other:?}"),
     }
     fs::remove_file(killed.beside("-note")).unwrap();

@@ -68,11 +68,13 @@ async fn blocking<T: Send + 'static>(
 fn told(error: PagesError) -> StoreError {
     match error {
         PagesError::Damaged(what) => StoreError::Damaged(what),
-        PagesError::Lost(loss) => StoreError::Damaged(format!(
-            "{loss}; restore a backup, or go on with what is left (isobar recover). If the database was put there by \
-             hand, as a copy, what lies beside it belongs to the one before: then remove {}, {} and {}",
-            loss.log, loss.index, loss.note
-        )),
+        PagesError::Lost(loss) => {
+            let [log, index, note] = loss.companions();
+            StoreError::Damaged(format!(
+                "{loss}; restore a backup, or go on with what is left (isobar recover). If the database was put there by \
+                 hand, as a copy, what lies beside it belongs to the one before: then remove {log}, {index} and {note}"
+            ))
+        }
         other => StoreError::unavailable(other),
     }
 }
