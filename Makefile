@@ -6,16 +6,16 @@
 
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: run test bench dist fmt prepare release
+.PHONY: run test bench dist fmt prepare quick
 
 ENV := . scripts/env.sh;
 
-run: release
-	@$(ENV) exec "$$CARGO_TARGET_DIR/release/isobar" serve --data ./data $(ARGS)
+run: quick
+	@$(ENV) exec "$$CARGO_TARGET_DIR/quick/isobar" serve --data ./data $(ARGS)
 
-release: prepare
-	@$(ENV) scripts/prepare says-build release
-	@$(ENV) cargo build --locked --release --package isobar
+quick: prepare
+	@$(ENV) scripts/prepare says-build quick
+	@$(ENV) cargo build --locked --profile quick --package isobar
 
 dist: prepare
 	@$(ENV) scripts/prepare says-build dist

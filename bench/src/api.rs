@@ -6,7 +6,10 @@ use crate::Failure;
 use crate::process::ADMIN_PASSWORD;
 use crate::wire::{Reply, Wire, request};
 
-/// A connection in the administrator's name.
+/// The password of everybody who registers.
+pub const PASSWORD: &str = "secret-of-mine";
+
+/// A connection in somebody's name.
 pub struct Api {
     wire: Wire,
     address: String,
@@ -14,17 +17,39 @@ pub struct Api {
 }
 
 impl Api {
-    /// Logs in and makes an API key: it outlives every measurement.
+    /// Logs the administrator in and makes an API key: it outlives every measurement.
     pub async fn log_in(address: &str) -> Result<Self, Failure> {
-        let mut api = Self { wire: Wire::open(address).await?, address: address.to_owned(), credential: String::new() };
-        let login = json!({"usernameOrEmail": "admin", "password": ADMIN_PASSWORD});
-        let token = api.call("POST", "/v2/auth/login", Some(&login)).await?;
-        api.credential = format!("authorization: Bearer {}", text(&token, "jwtToken")?);
-        let user = api.call("GET", "/v2/auth/user", None).await?;
+        Self::nobody(address).await?.with_key("admin", ADMIN_PASSWORD).await
+    }
+
+    /// Registers a developer, who founds an organization, and makes an API key.
+    pub async fn register(address: &str, name: &str) -> Result<Self, Failure> {
+        let mut api = Self::nobody(address).await?;
+        let account = json!({"username": name, "email": format!("{name}@example.com"), "password": PASSWORD,
+            "passwordConfirmation": PASSWORD, "firstName": name, "lastName": "Moreau", "company": format!("{name} and sons"),
+            "role": "developer"});
+        api.call("POST", "/v2/auth/register", Some(&account)).await?;
+        api.with_key(name, PASSWORD).await
+    }
+
+    async fn nobody(address: &str) -> Result<Self, Failure> {
+        Ok(Self { wire: Wire::open(address).await?, address: address.to_owned(), credential: String::new() })
+    }
+
+    async fn with_key(mut self, name: &str, password: &str) -> Result<Self, Failure> {
+        let login = json!({"usernameOrEmail": name, "password": password});
+        let token = self.call("POST", "/v2/auth/login", Some(&login)).await?;
+        self.credential = format!("authorization: Bearer {}", text(&token, "jwtToken")?);
+        let user = self.call("GET", "/v2/auth/user", None).await?;
         let path = format!("/v2/users/{}/apiKeys", text(&user, "id")?);
-        let key = api.call("POST", &path, Some(&json!({"name": "bench"}))).await?;
-        api.credential = format!("api_auth_token: {}", text(&key, "key")?);
-        Ok(api)
+        let key = self.call("POST", &path, Some(&json!({"name": "bench"}))).await?;
+        self.credential = format!("api_auth_token: {}", text(&key, "key")?);
+        Ok(self)
+    }
+
+    /// Where the server listens.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     /// The header that says who calls.

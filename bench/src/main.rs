@@ -62,6 +62,8 @@ pub enum Section {
     Designs,
     /// Start, restart after kill -9, memory
     Start,
+    /// What a well-behaved tenant notices of each hostile one
+    Neighbours,
 }
 
 /// Flags of `isobar-bench run`.
@@ -94,10 +96,10 @@ pub struct Options {
     /// road: numbers of connections
     #[arg(long, value_delimiter = ',', default_value = "64,256,1024")]
     connections: Vec<usize>,
-    /// road, device, designs: rounds, of which the median counts; start: kills, of which the slowest restart counts
+    /// road, device, designs: rounds, of which the median counts; neighbours: turns; start: kills, of which the slowest restart counts
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// road, device, designs, start: seconds of a round
+    /// road, device, designs, start: seconds of a round; neighbours: of both parts of a turn
     #[arg(long, default_value_t = 10)]
     seconds: u64,
     /// road, device, designs: devices; start: devices that post until the server is killed
@@ -118,6 +120,9 @@ pub struct Options {
     /// lists: users
     #[arg(long, default_value_t = 10_000)]
     list_users: usize,
+    /// neighbours: only these hostile tenants; writes nothing
+    #[arg(long, value_enum, value_delimiter = ',')]
+    neighbours: Vec<sections::Hostile>,
 }
 
 impl Options {
@@ -132,6 +137,8 @@ impl Options {
     }
 
     fn sized(mut self) -> Self {
+        // A part of the table is not the table.
+        self.no_write |= !self.neighbours.is_empty();
         if self.quick {
             self.rounds = 1;
             self.seconds = 3;

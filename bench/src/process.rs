@@ -29,12 +29,23 @@ pub struct Server {
 impl Server {
     /// Starts Isobar on a folder, with rate limits that are counted but never reached, and waits for its line.
     pub async fn isobar(program: &Path, folder: &Path, threads: usize) -> Result<Self, Failure> {
+        Self::isobar_with(program, folder, threads, &[]).await
+    }
+
+    /// The same, with settings of its own: environment variables, without what they all begin with.
+    pub async fn isobar_with(
+        program: &Path,
+        folder: &Path,
+        threads: usize,
+        settings: &[(&str, &str)],
+    ) -> Result<Self, Failure> {
         let mut command = Command::new(program);
         command.args(["serve", "--listen", "127.0.0.1:0", "--log", "warn", "--data"]).arg(folder);
         command.env("ISOBAR_ADMIN_PASSWORD", ADMIN_PASSWORD).env("ISOBAR_HTTP__THREADS", threads.to_string());
         for limit in ["USER", "DEVICE", "ADDRESS"] {
             command.env(format!("ISOBAR_RATE_LIMIT__{limit}"), u32::MAX.to_string());
         }
+        command.envs(settings.iter().map(|(name, value)| (format!("ISOBAR_{name}"), value)));
         Self::start(command).await
     }
 
@@ -69,8 +80,22 @@ impl Server {
 
     /// Resident memory in bytes.
     pub fn memory(&self) -> Result<u64, Failure> {
+        self.counted("VmRSS:")
+    }
+
+    /// The most resident memory since its start, or since [`Server::forget_peak`], in bytes.
+    pub fn peak_memory(&self) -> Result<u64, Failure> {
+        self.counted("VmHWM:")
+    }
+
+    /// From here on the most resident memory is counted anew (proc(5), clear_refs).
+    pub fn forget_peak(&self) -> Result<(), Failure> {
+        Ok(std::fs::write(format!("/proc/{}/clear_refs", self.pid()?.as_raw_nonzero()), "5")?)
+    }
+
+    fn counted(&self, name: &str) -> Result<u64, Failure> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()?.as_raw_nonzero()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).ok_or("the server has ended")?;
         let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
         Ok(kib * 1024)
     }

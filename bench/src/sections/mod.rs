@@ -6,6 +6,7 @@ mod designs;
 mod device;
 mod flat;
 mod lists;
+mod neighbours;
 mod reads;
 mod road;
 mod settings;
@@ -15,6 +16,7 @@ mod webhook;
 use std::path::Path;
 use std::time::Duration;
 
+pub use neighbours::Hostile;
 use tempfile::TempDir;
 
 use crate::api::Api;
@@ -127,6 +129,9 @@ pub async fn run(options: &Options, page: &Page) -> Result<(), Failure> {
     }
     if options.includes(Section::Designs) {
         designs::measure(options, page).await?;
+    }
+    if options.includes(Section::Neighbours) {
+        neighbours::measure(options, page).await?;
     }
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! A specification becomes a plan; all its faults are told, each with its path (contract: The project design).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use isobar_model::error::Fault;
 use isobar_model::json::{Json, RawJson};
-use rustc_hash::FxHashMap;
 
 use crate::code::CheckTime;
 use crate::elements::properties::{Faults, Properties};
@@ -13,7 +13,7 @@ use crate::expression::{Expression, Names, on_a_large_stack, owned};
 use crate::plan::{Argument, Habits, Installed, Link, Plan};
 
 /// Most elements of a cloud plane.
-const ELEMENTS_MAX: usize = 1_000;
+pub(crate) const ELEMENTS_MAX: usize = 1_000;
 /// Most links of a cloud plane.
 const LINKS_MAX: usize = 10_000;
 /// Longest name of an element, in characters.
@@ -54,7 +54,7 @@ struct Draft<'p> {
 
 struct Compiler<'p> {
     drafts: Vec<Draft<'p>>,
-    by_name: FxHashMap<Arc<str>, u32>,
+    by_name: BTreeMap<Arc<str>, u32>,
     names: Names,
     faults: Faults,
     links: usize,

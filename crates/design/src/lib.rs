@@ -3,10 +3,13 @@
 //! Nothing here does I/O, reads a clock or a random number. A run takes what it may see ([`EventView`], [`DeviceView`],
 //! [`Memory`]) and returns what should happen ([`Outcome`]); `hub` carries it out.
 
+mod budget;
 mod code;
 mod compile;
 mod elements;
 mod expression;
+mod failures;
+mod labels;
 mod plan;
 mod reference;
 mod run;
@@ -28,6 +31,7 @@ use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 
 pub use elements::device_event::Integration;
+pub use failures::ERRORS_MAX;
 pub use plan::Plan;
 pub use run::{run, run_shared, run_traced};
 pub use setting::{InputType, SettingDefinition};
@@ -109,8 +113,14 @@ pub struct DeviceView {
 pub trait Memory {
     /// The last values of a storage element.
     fn last(&self, element: &str) -> Option<RawJson>;
+    /// How many bytes are kept to tell them; 0 before anything was stored.
+    fn last_bytes(&self, element: &str) -> usize;
     /// The state that an element left (bytes that only that element type can read).
     fn state(&self, element: &str) -> Option<Bytes>;
+    /// Which elements have left a state, those that the design no longer has among them, and its bytes.
+    fn states(&self) -> Vec<(Arc<str>, usize)>;
+    /// How many bytes all of these take: each with its name and [`isobar_model::event::STATE_BYTES_BESIDE`].
+    fn states_bytes(&self) -> usize;
 }
 
 /// What should happen after a run, in order.
@@ -157,6 +167,11 @@ pub enum Effect {
         /// What [`Memory::state`] gives it back.
         state: Bytes,
     },
+    /// The element's state is given up: the design has no such element any more.
+    Forget {
+        /// The element.
+        element: Arc<str>,
+    },
     /// People are told something: the users of the device's organization of at least that role.
     Notify {
         /// The notification element.
@@ -197,6 +212,10 @@ pub struct Outcome {
     pub errors: Vec<EventError>,
     /// Engines that had to be made for its code: about a millisecond each. Mostly none, for threads keep them.
     pub engines: u32,
+    /// Units of work that it has taken: some ten nanoseconds each.
+    pub units: u64,
+    /// Bytes that it leaves.
+    pub bytes: usize,
 }
 
 impl PartialEq for Outcome {

@@ -1,10 +1,10 @@
 //! A checked, compiled `planes.cloud`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use isobar_model::error::Fault;
 use isobar_model::json::{Json, RawJson};
-use rustc_hash::FxHashMap;
 
 use crate::code::CheckTime;
 use crate::elements::Element;
@@ -17,8 +17,8 @@ use crate::setting::SettingDefinition;
 #[derive(Debug, Default)]
 pub struct Plan {
     pub(crate) elements: Vec<Installed>,
-    /// Where an element is, by its name.
-    pub(crate) by_name: FxHashMap<Arc<str>, u32>,
+    /// Where an element is, by its name: ordered, for the names are a client's choice, and mostly there are few.
+    pub(crate) by_name: BTreeMap<Arc<str>, u32>,
     /// By listOrder, then name.
     pub(crate) settings: Vec<SettingDefinition>,
     /// The trees of their default values.

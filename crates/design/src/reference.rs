@@ -1,6 +1,7 @@
 //! References into a value: a JSONPath that leads to one place, a member's name, or a dotted path.
 
-use crate::expression::Value;
+use crate::budget::Budget;
+use crate::expression::{Computed, Value};
 
 /// Longest reference, in characters.
 const CHARS_MAX: usize = 1_000;
@@ -43,28 +44,51 @@ impl Reference {
     }
 
     /// What it leads to.
-    pub(crate) fn find<'e>(&self, value: &Value<'e>) -> Option<Value<'e>> {
-        let follow = |steps: &[Step]| steps.iter().try_fold(value.clone(), |value, step| step.of(&value));
+    pub(crate) fn find<'e>(&self, value: &Value<'e>, budget: &Budget) -> Computed<Option<Value<'e>>> {
         if self.text.starts_with('$') {
-            return follow(&self.steps);
+            return follow(&self.steps, value, budget);
         }
-        value.member(&self.text).or_else(|| follow(&self.steps)).or_else(|| match self.steps.as_slice() {
-            [Step::Name(first), rest @ ..] if first.as_ref() == "payload" => follow(rest),
-            _ => None,
-        })
+        if let Some(found) = member(value, &self.text, budget)? {
+            return Ok(Some(found));
+        }
+        match (follow(&self.steps, value, budget)?, self.steps.as_slice()) {
+            (None, [Step::Name(first), rest @ ..]) if first.as_ref() == "payload" => follow(rest, value, budget),
+            (found, _) => Ok(found),
+        }
     }
 }
 
+fn follow<'e>(steps: &[Step], value: &Value<'e>, budget: &Budget) -> Computed<Option<Value<'e>>> {
+    let mut found = value.clone();
+    for step in steps {
+        match step.of(&found, budget)? {
+            Some(next) => found = next,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(found))
+}
+
+/// The member of a map, which is sought among all.
+pub(crate) fn member<'e>(value: &Value<'e>, name: &str, budget: &Budget) -> Computed<Option<Value<'e>>> {
+    budget.spend(value.len().unwrap_or(0) / 8)?;
+    Ok(value.member(name))
+}
+
 impl Step {
-    fn of<'e>(&self, value: &Value<'e>) -> Option<Value<'e>> {
+    fn of<'e>(&self, value: &Value<'e>, budget: &Budget) -> Computed<Option<Value<'e>>> {
         let item = |at: usize| if value.is_list() { value.item(at) } else { None };
+        let at_index = |at: i64| {
+            let from_end = if at < 0 { i64::try_from(value.len()?).ok()? } else { 0 };
+            item(usize::try_from(from_end + at).ok()?)
+        };
         match self {
-            Step::Name(name) => value.member(name),
-            Step::Index(at) => {
-                let from_end = if *at < 0 { i64::try_from(value.len()?).ok()? } else { 0 };
-                item(usize::try_from(from_end + at).ok()?)
-            }
-            Step::Either(name, at) => item(*at).or_else(|| value.member(name)),
+            Step::Name(name) => member(value, name, budget),
+            Step::Index(at) => Ok(at_index(*at)),
+            Step::Either(name, at) => match item(*at) {
+                Some(found) => Ok(Some(found)),
+                None => member(value, name, budget),
+            },
         }
     }
 }
@@ -131,7 +155,8 @@ mod tests {
 
     fn found(reference: &str) -> Option<i64> {
         let json = parse(r#"{"a":{"b":[1,{"c d":2}],"0":3},"a.b":4,"x":{"y":5},"é":6,"payload":{"p":7}}"#).unwrap();
-        Reference::read(reference).unwrap().find(&Value::from(&json)).and_then(|value| value.whole())
+        let found = Reference::read(reference).unwrap().find(&Value::from(&json), &Budget::of_run());
+        found.unwrap().and_then(|value| value.whole())
     }
 
     #[test]
@@ -171,7 +196,7 @@ mod tests {
         #[test]
         fn any_text_is_a_reference_or_a_fault(text in "[$.\\[\\]'\"a0-9\\\\ -]{0,12}") {
             if let Ok(reference) = Reference::read(&text) {
-                let _ = reference.find(&Value::Null);
+                let _ = reference.find(&Value::Null, &Budget::of_run());
             }
         }
     }

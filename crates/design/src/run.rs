@@ -4,30 +4,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use isobar_model::event::EventError;
+use isobar_model::event::STATE_BYTES_BESIDE;
 use isobar_model::json::{Json, RawJson};
+use isobar_model::meta::MetaSize;
 use isobar_model::time::Timestamp;
 use smallvec::SmallVec;
 
+use crate::budget::Budget;
 use crate::code::Room;
-use crate::expression::{Budget, Changes, Computed, Expression, LastTexts, Machine, Problem, Value, World, to_raw};
+use crate::compile::ELEMENTS_MAX;
+use crate::expression::{Changes, Computed, Expression, LastTexts, Machine, Problem, Value, World, to_raw};
+use crate::failures::Failures;
 use crate::plan::{Argument, Link, Plan};
 use crate::trace::{Trace, TraceStep};
 use crate::{DeviceView, Effect, EventView, Memory, Outcome, Trigger};
 
-/// Abilities that one run may use.
-const STEPS_MAX: usize = 10_000;
-/// Units that the expressions of one run may take together; a unit is a few nanoseconds.
-const BUDGET: u64 = 1_000_000;
 /// Processor time that all functions of one run may take together.
 const CODE_TIME: Duration = Duration::from_millis(200);
-/// Notifications and calls of one run.
-const LEAVING_MAX: u32 = 32;
-/// Bytes that a run stores and sends to the queue: a body of the largest size some times over.
-const LEFT_BYTES_MAX: usize = 16 << 20;
-/// How often the same error is kept, and how many errors in all.
-const REPEATS_MAX: usize = 16;
-const ERRORS_MAX: usize = 256;
+/// Most bytes of the states of all elements of a device, with their names. What was larger before stays, and does not
+/// grow.
+pub(crate) const STATES_BYTES_MAX: usize = 1 << 20;
 
 /// Runs the plan.
 pub fn run(
@@ -85,18 +81,24 @@ fn execute(
         event,
         memory,
         changes: Changes::none(device.status),
-        budget: Budget::new(BUDGET),
-        outcome: Outcome::default(),
-        remembered: SmallVec::new(),
-        leaving: 0,
-        left_bytes: 0,
+        budget: Budget::of_run(),
+        failures: Failures::default(),
+        states_bytes: None,
+        merged: Chosen::default(),
         code_time: CODE_TIME,
+        engines: 0,
         room,
         leaves_the_room: false,
         trace,
     };
     run.start(trigger);
-    (!run.leaves_the_room).then_some(run.outcome)
+    let is_whole = !run.leaves_the_room;
+    is_whole.then(|| outcome(run.budget, run.failures, run.engines))
+}
+
+fn outcome(budget: Budget, failures: Failures, engines: u32) -> Outcome {
+    let (units, bytes) = (budget.spent(), budget.left_bytes());
+    Outcome { effects: budget.into_effects(), errors: failures.into_errors(), engines, units, bytes }
 }
 
 /// An empty cloud plane stores every event under its own elementName (contract: The project design).
@@ -105,8 +107,12 @@ fn stored_as_it_is(trigger: Trigger<'_>, event: &EventView<'_>, trace: &mut Opti
     if let Some(trace) = trace {
         trace.begins(element, "stored", &Value::from(event.tree));
     }
+    let (mut budget, mut failures) = (Budget::of_run(), Failures::default());
     let effect = Effect::Store { element: Arc::from(element), value: event.payload.clone() };
-    Outcome { effects: vec![effect], ..Outcome::default() }
+    if let Err(problem) = budget.emit(effect) {
+        failures.add(element, &problem);
+    }
+    outcome(budget, failures, 0)
 }
 
 /// A run under way.
@@ -117,17 +123,33 @@ pub(crate) struct Run<'e> {
     memory: &'e dyn Memory,
     pub(crate) changes: Changes<'e>,
     pub(crate) budget: Budget,
-    outcome: Outcome,
-    /// The states that elements have left in this run.
-    remembered: SmallVec<[(u32, Bytes); 2]>,
-    leaving: u32,
-    left_bytes: usize,
+    failures: Failures,
+    /// What the states of all elements take after this run; none before it has left any.
+    states_bytes: Option<usize>,
+    /// Storages whose last values the run has changed.
+    merged: Chosen,
     code_time: Duration,
+    engines: u32,
     room: Room,
     /// Its code wants more than there is in the room.
     leaves_the_room: bool,
     /// What is told of the steps; only a traced run has it.
     trace: &'e mut Option<Trace>,
+}
+
+/// Elements of a plan, by their indexes.
+#[derive(Default)]
+struct Chosen([u64; ELEMENTS_MAX.div_ceil(64)]);
+
+impl Chosen {
+    /// Adds one: true if it was not there.
+    fn add(&mut self, element: u32) -> bool {
+        let Some(word) = self.0.get_mut(element as usize / 64) else { return true };
+        let bit = 1 << (element % 64);
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
 }
 
 /// What an ability passes on: along which of the element's triggers, and what.
@@ -171,16 +193,14 @@ impl<'e> Run<'e> {
     fn follow(&mut self, links: &'e [Link], value: Value<'e>) {
         let mut branches: SmallVec<[Branch<'e>; 4]> = SmallVec::new();
         branches.push(Branch { links: links.iter(), value });
-        let mut steps = 0;
         while let Some(branch) = branches.last_mut() {
             let Some(link) = branch.links.next() else {
                 branches.pop();
                 continue;
             };
             let Some(target) = self.plan.elements.get(link.target as usize) else { continue };
-            steps += 1;
-            if steps > STEPS_MAX {
-                self.fail(&target.name, Problem::new(format!("the run takes more than {STEPS_MAX} steps")));
+            if let Err(problem) = self.budget.step() {
+                self.fail(&target.name, &problem);
                 return;
             }
             let acted = target.element.act(link, &branch.value, self);
@@ -197,23 +217,21 @@ impl<'e> Run<'e> {
                         branches.push(Branch { links: links.iter(), value: passed.value });
                     }
                 }
-                Err(problem) => self.fail(&target.name, problem),
+                Err(problem) => self.fail(&target.name, &problem),
             }
         }
     }
 
     /// An element has failed.
-    pub(crate) fn fail(&mut self, element: &str, problem: Problem) {
-        let errors = &mut self.outcome.errors;
-        let repeats = errors.iter().filter(|error| error.element == element && error.message == problem.0).count();
-        if repeats < REPEATS_MAX && errors.len() < ERRORS_MAX {
-            errors.push(EventError { element: element.to_owned(), message: problem.0.into_owned() });
-        }
+    pub(crate) fn fail(&mut self, element: &str, problem: &Problem) {
+        self.failures.add(element, problem);
     }
 
     /// What an expression gives for an incoming value.
     pub(crate) fn compute(&self, expression: &'e Expression, incoming: &Value<'e>) -> Computed<Value<'e>> {
-        expression.value(&mut self.machine(incoming))
+        let value = expression.value(&mut self.machine(incoming))?;
+        self.budget.spend_number(&value)?;
+        Ok(value)
     }
 
     /// Whether a condition holds for an incoming value.
@@ -228,7 +246,10 @@ impl<'e> Run<'e> {
     /// The argument of that index.
     pub(crate) fn argument(&self, link: &'e Link, index: usize, incoming: &Value<'e>) -> Computed<Value<'e>> {
         match link.arguments.get(index) {
-            None | Some(Argument::Incoming) => Ok(incoming.clone()),
+            None | Some(Argument::Incoming) => {
+                self.budget.spend_number(incoming)?;
+                Ok(incoming.clone())
+            }
             Some(Argument::Constant(tree, _)) => Ok(Value::from(tree)),
             Some(Argument::Computed(expression)) => self.compute(expression, incoming),
         }
@@ -254,9 +275,12 @@ impl<'e> Run<'e> {
         if is_same(value, self.event.tree) {
             return Ok(self.event.payload.clone());
         }
-        let json = to_raw(value)?;
-        self.budget.spend_bytes(json.bytes().len())?;
-        Ok(json)
+        to_raw(value, &self.budget)
+    }
+
+    /// The tree of the JSON of a value, if that is what the device sent: it need not be read again.
+    pub(crate) fn tree_of(&self, json: &RawJson) -> Option<&'e Json<'e>> {
+        std::ptr::eq(json.bytes(), self.event.payload.bytes()).then_some(self.event.tree)
     }
 
     /// When the event was received.
@@ -281,31 +305,19 @@ impl<'e> Run<'e> {
 
     pub(crate) fn spend_code_time(&mut self, took: Duration, engines: u32) {
         self.code_time = self.code_time.saturating_sub(took);
-        self.outcome.engines += engines;
+        self.engines += engines;
     }
 
-    /// One more message or call leaves the house; or that is refused.
-    pub(crate) fn leave(&mut self) -> Computed<()> {
-        self.leaving += 1;
-        if self.leaving > LEAVING_MAX {
-            return Err(Problem::new(format!("a run sends at most {LEAVING_MAX} notifications and calls")));
+    /// A storage element gets a value. It is merged into the last values, once for all values of the run: that is paid for.
+    pub(crate) fn store(&mut self, index: u32, element: &Arc<str>, value: RawJson) -> Computed<()> {
+        // What is no object is kept as it is.
+        if value.text().starts_with('{') {
+            self.budget.spend_bytes(value.bytes().len())?;
         }
-        Ok(())
-    }
-
-    /// A value or a cloud event of so many bytes is left; or that is refused.
-    pub(crate) fn leave_bytes(&mut self, bytes: usize) -> Computed<()> {
-        let left = self.left_bytes.saturating_add(bytes);
-        if left > LEFT_BYTES_MAX {
-            return Err(Problem::new(format!("a run stores and sends at most {} MiB", LEFT_BYTES_MAX >> 20)));
+        if self.merged.add(index) {
+            self.budget.spend_bytes(self.memory.last_bytes(element))?;
         }
-        self.left_bytes = left;
-        Ok(())
-    }
-
-    /// Something should happen.
-    pub(crate) fn effect(&mut self, effect: Effect) {
-        self.outcome.effects.push(effect);
+        self.budget.emit(Effect::Store { element: Arc::clone(element), value })
     }
 
     /// Something worth knowing of the step under way; told by a traced run only.
@@ -316,32 +328,70 @@ impl<'e> Run<'e> {
     }
 
     /// Whether a setting has a value of the device's own, as this run sees it.
-    pub(crate) fn has_own_setting(&self, setting: u32) -> bool {
-        self.world.has_own_setting(setting, &self.changes)
+    pub(crate) fn has_own_setting(&self, setting: u32) -> Computed<bool> {
+        self.budget.spend(self.world.own_settings() / 8)?;
+        Ok(self.world.has_own_setting(setting, &self.changes))
     }
 
     /// The metadata label as this run's expressions see it.
-    pub(crate) fn meta(&self, tag: &str) -> Option<Value<'e>> {
-        self.changes.meta(tag).cloned().or_else(|| self.world.meta().member(tag))
+    pub(crate) fn label(&self, tag: &str) -> Computed<Option<Value<'e>>> {
+        if let Some(changed) = self.changes.labels.get(tag) {
+            return Ok(Some(changed.clone()));
+        }
+        let before = self.world.meta(&self.budget)?;
+        self.budget.spend(before.len().unwrap_or(0) / 8)?;
+        Ok(before.member(tag))
+    }
+
+    /// How large the metadata was before this run.
+    pub(crate) fn meta_size(&self) -> Computed<MetaSize> {
+        let before = self.world.meta(&self.budget)?;
+        Ok(MetaSize { labels: before.len().unwrap_or(0), bytes: self.world.meta_bytes() })
     }
 
     /// The state that an element left, in this run or before.
     pub(crate) fn state(&self, element: u32) -> Option<Bytes> {
-        let here = self.remembered.iter().find(|(other, _)| *other == element).map(|(_, state)| state.clone());
-        here.or_else(|| self.memory.state(&self.plan.elements.get(element as usize)?.name))
+        let name = &self.plan.elements.get(element as usize)?.name;
+        let state = self.budget.state(name).or_else(|| self.memory.state(name));
+        state.filter(|state| !state.is_empty())
     }
 
-    /// An element leaves a state; its earlier one in this run no longer matters.
-    pub(crate) fn remember(&mut self, element: u32, state: Bytes) {
-        let Some(installed) = self.plan.elements.get(element as usize) else { return };
+    /// An element leaves a state, if there is room for it among those of the device.
+    pub(crate) fn remember(&mut self, element: u32, state: Bytes) -> Computed<()> {
+        let Some(installed) = self.plan.elements.get(element as usize) else { return Ok(()) };
         let name = &installed.name;
-        if self.remembered.iter().any(|(other, _)| *other == element) {
-            self.remembered.retain(|(other, _)| *other != element);
-            let is_earlier = |effect: &Effect| matches!(effect, Effect::Remember { element, .. } if element == name);
-            self.outcome.effects.retain(|effect| !is_earlier(effect));
+        let weight = |state: &Bytes| name.len() + state.len() + STATE_BYTES_BESIDE;
+        let before = self.state(element).as_ref().map_or(0, weight);
+        let grows = weight(&state) > before;
+        let others = |run: &Self| run.states_bytes.unwrap_or_else(|| run.memory.states_bytes()).saturating_sub(before);
+        let mut after = others(self) + weight(&state);
+        if grows && after > STATES_BYTES_MAX {
+            self.forget_strangers()?;
+            after = others(self) + weight(&state);
         }
-        self.remembered.push((element, state.clone()));
-        self.effect(Effect::Remember { element: name.clone(), state });
+        if grows && after > STATES_BYTES_MAX {
+            let most = STATES_BYTES_MAX >> 10;
+            return Err(Problem::new(format!("what the elements of a device remember takes at most {most} KiB")));
+        }
+        self.budget.emit(Effect::Remember { element: Arc::clone(name), state })?;
+        self.states_bytes = Some(after);
+        Ok(())
+    }
+
+    /// States of elements that the design no longer has make room for others.
+    fn forget_strangers(&mut self) -> Computed<()> {
+        let states = self.memory.states();
+        self.budget.spend(states.len())?;
+        let mut bytes = self.states_bytes.unwrap_or_else(|| self.memory.states_bytes());
+        for (element, state) in states {
+            let is_known = self.plan.element(&element).is_some_and(|it| it.element.remembers());
+            if !is_known && self.budget.state(&element).is_none() {
+                bytes = bytes.saturating_sub(element.len() + state + STATE_BYTES_BESIDE);
+                self.budget.emit(Effect::Forget { element })?;
+            }
+        }
+        self.states_bytes = Some(bytes);
+        Ok(())
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use isobar_model::json::{RawJson, write_string};
 
+use crate::budget::Budget;
 use crate::expression::{Computed, Value, to_raw};
 use crate::plan::{Installed, Link};
 use crate::run::Passed;
@@ -106,7 +107,8 @@ impl Trace {
     }
 
     fn told(&mut self, value: &Value<'_>) -> RawJson {
-        let raw = match to_raw(value) {
+        // A trace has bounds of its own.
+        let raw = match to_raw(value, &Budget::of_units(u64::MAX)) {
             Ok(raw) => raw,
             Err(problem) => {
                 self.bytes += VALUE_BYTES_MAX;

@@ -30,8 +30,20 @@ impl Memory for Left {
         (element == "readings").then(|| raw(r#"{"temp":8.9}"#))
     }
 
+    fn last_bytes(&self, _element: &str) -> usize {
+        0
+    }
+
     fn state(&self, _element: &str) -> Option<Bytes> {
         None
+    }
+
+    fn states(&self) -> Vec<(Arc<str>, usize)> {
+        Vec::new()
+    }
+
+    fn states_bytes(&self) -> usize {
+        0
     }
 }
 
@@ -118,8 +130,20 @@ impl Memory for States {
         None
     }
 
+    fn last_bytes(&self, _element: &str) -> usize {
+        0
+    }
+
     fn state(&self, element: &str) -> Option<Bytes> {
         self.0.get(element).cloned()
+    }
+
+    fn states(&self) -> Vec<(Arc<str>, usize)> {
+        self.0.iter().map(|(element, state)| (Arc::from(element.as_str()), state.len())).collect()
+    }
+
+    fn states_bytes(&self) -> usize {
+        self.0.values().map(Bytes::len).sum()
     }
 }
 
@@ -136,7 +160,7 @@ fn written(outcome: &Outcome) -> Value {
             let headers: HashMap<_, _> = request.headers.iter().cloned().collect();
             Some(json!({"call": element.as_ref(), "method": request.method, "url": request.url, "headers": headers, "body": request.body}))
         }
-        Effect::Remember { .. } => None,
+        Effect::Remember { .. } | Effect::Forget { .. } => None,
         other => Some(json!(format!("{other:?}"))),
     });
     let errors = outcome.errors.iter().map(|it| json!({"error": it.element, "message": it.message}));

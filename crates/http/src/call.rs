@@ -40,6 +40,8 @@ pub(crate) struct Call {
     pub head: Parts,
     /// What its path names.
     pub names: Names,
+    /// Most bytes of its body, where the operation says nothing else.
+    pub body_bytes_max: usize,
     /// Its body, as far as it is unread; wrapped, for a body cannot be looked at by two threads.
     pub body: SyncWrapper<Inbound>,
 }
@@ -115,7 +117,7 @@ impl Call {
 
     /// Its body as it was sent, which must say that it is JSON.
     pub async fn json_bytes(&mut self) -> Result<Bytes, Problem> {
-        self.json_bytes_up_to(self.shared.settings.max_body_bytes).await
+        self.json_bytes_up_to(self.body_bytes_max).await
     }
 
     /// As [`Call::json_bytes`], where an operation has a limit of its own.

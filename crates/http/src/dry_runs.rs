@@ -142,7 +142,7 @@ impl From<TraceStep> for TraceStepJson {
 /// An effect as it is shown; what elements remember is their own.
 fn effect(effect: Effect) -> Option<EffectJson> {
     Some(match effect {
-        Effect::Remember { .. } => return None,
+        Effect::Remember { .. } | Effect::Forget { .. } => return None,
         Effect::Store { element, value } => EffectJson::Store { element: element.to_string(), value: Raw(value) },
         Effect::Send { element, payload, ttl_minutes } => {
             EffectJson::Send { element: element.to_string(), payload: Raw(payload), ttl_minutes }

@@ -72,8 +72,9 @@ impl Gate {
     async fn handle(self: Arc<Self>, shared: Arc<Shared>, client: Client, request: Request<Inbound>) -> Handled {
         let mut visit = Visit::begin(&shared, request.headers());
         let (head, body) = request.into_parts();
-        let principal = Principal::Nobody;
-        let mut call = Call { shared, principal, client, head, names: Vec::new(), body: SyncWrapper::new(body) };
+        let body_bytes_max = self.row.entry.body_bytes_max(shared.settings.max_body_bytes);
+        let (principal, names, body) = (Principal::Nobody, Vec::new(), SyncWrapper::new(body));
+        let mut call = Call { shared, principal, client, head, names, body_bytes_max, body };
         let admitted = AssertUnwindSafe(self.admit(&mut call, &mut visit.window)).catch_unwind();
         let reply = admitted.await.unwrap_or_else(|panic| Err(panicked(self.row.path, &*panic)));
         if let Err(problem) = &reply {

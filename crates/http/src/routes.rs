@@ -39,6 +39,9 @@ impl Verb {
     }
 }
 
+/// Most bytes of a body that needs no credentials.
+pub(crate) const OPEN_BODY_BYTES_MAX: usize = 16 << 10;
+
 /// Which credentials an operation takes (contract: Authentication).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
@@ -61,6 +64,16 @@ pub enum Entry {
 }
 
 impl Entry {
+    /// Most bytes of a body, where it may have `most` with credentials. Who has shown none is not read at length.
+    pub(crate) const fn body_bytes_max(self, most: usize) -> usize {
+        match self {
+            Entry::Probe | Entry::Open | Entry::Optional | Entry::Cookie | Entry::JwtOrCookie => {
+                if most < OPEN_BODY_BYTES_MAX { most } else { OPEN_BODY_BYTES_MAX }
+            }
+            Entry::User | Entry::UserOrDevice | Entry::ApiKey => most,
+        }
+    }
+
     /// What the gate asks the hub for. Cookies are looked at by the operations that take them.
     pub(crate) const fn accepts(self) -> Accepts {
         match self {

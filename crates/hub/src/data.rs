@@ -9,6 +9,7 @@ use isobar_model::ids::DeviceId;
 use isobar_model::page::{ListRequest, Page, PageRequest};
 use isobar_model::time::Timestamp;
 use isobar_store::telemetry::ValueQuery;
+use isobar_store::turns::Claim;
 
 use crate::Hub;
 use crate::entries::DeviceEntry;
@@ -54,7 +55,7 @@ impl Hub {
     ) -> Result<Page<StoredValue>> {
         let (pass, entry) = self.device_read(&as_user(caller), id).await?;
         let page = query.page;
-        match self.0.telemetry.values(&pass, element, query).await.told()? {
+        match self.0.telemetry.values(&pass, element, query, Claim::begin(caller.lineage.top())).await.told()? {
             Some(values) => Ok(values),
             None if declares(&entry, element) => Ok(Page::new(Vec::new(), 0, page)),
             None => Err(Error::Missing(ELEMENT)),

@@ -66,7 +66,7 @@ impl Hub {
             let (event, ordinal) = (notice.event.to_string(), ordinal.to_string());
             let id = NotificationId::derived(notice.event.minted_at(), &[&event, &notice.element, &ordinal]);
             let body = serde_json::to_string(&Waiting { id, device: device.id, notice }).ok()?;
-            Some(NewDelivery { id: format!("{source}{event}:{ordinal}"), kind: KIND, body })
+            Some(NewDelivery { id: format!("{source}{event}:{ordinal}"), kind: KIND, body, host: None })
         });
         let deliveries: Vec<_> = deliveries.collect();
         let now = self.0.clock.now();

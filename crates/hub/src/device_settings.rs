@@ -168,7 +168,7 @@ impl Hub {
         settings.into_iter().find(|setting| setting.name == name).ok_or(Error::Missing(SETTING))
     }
 
-    /// The records that were replaced, newest first unless asked otherwise.
+    /// The records that were replaced since history begins, newest first unless asked otherwise.
     pub async fn setting_history(
         &self,
         caller: &Caller,
@@ -177,7 +177,7 @@ impl Hub {
     ) -> Result<Page<DeviceSetting>> {
         let (pass, entry) = self.device_read(&as_user(caller), id).await?;
         self.settings_known(&entry).await?;
-        let page = self.0.registry.setting_history(&pass, &request).await.told()?;
+        let page = self.0.registry.setting_history(&pass, self.history_begins(), &request).await.told()?;
         Ok(page.map(|record| DeviceSetting::recorded(record, &entry.plan.plan)))
     }
 
@@ -217,9 +217,14 @@ impl Hub {
     pub async fn settings_reset(&self, caller: &Caller, id: DeviceId) -> Result<()> {
         let (pass, entry) = self.device_write(&as_user(caller), id, Action::SettingUpdate).await?;
         let names: Vec<_> = entry.plan.plan.settings().iter().map(|definition| definition.name.clone()).collect();
-        for names in names.chunks(CHANGES_AT_ONCE) {
-            let entry = Arc::clone(&entry);
-            self.changed(&pass, entry, |runs, entry| names.iter().for_each(|name| reset(runs, entry, name))).await?;
+        let mut left = names.as_slice();
+        while !left.is_empty() {
+            let next = left.get(..CHANGES_AT_ONCE).unwrap_or(left);
+            let work = |runs: &mut SideRuns<'_>, entry: &DeviceEntry| {
+                in_one_commit(runs, next, |runs, name| reset(runs, entry, name)).len()
+            };
+            let done = self.changed(&pass, Arc::clone(&entry), work).await?;
+            left = left.get(done..).unwrap_or_default();
         }
         Ok(())
     }
@@ -274,6 +279,22 @@ impl Hub {
 
 pub(crate) fn as_user(caller: &Caller) -> Principal {
     Principal::User(Arc::new(caller.clone()))
+}
+
+/// Makes as many of the changes as one commit may have, one at least; what comes of each.
+pub(crate) fn in_one_commit<'i, I, T>(
+    runs: &mut SideRuns<'_>,
+    changes: &'i [I],
+    mut change: impl FnMut(&mut SideRuns<'_>, &'i I) -> T,
+) -> Vec<T> {
+    let mut done = Vec::with_capacity(changes.len());
+    for next in changes {
+        done.push(change(runs, next));
+        if runs.is_full() {
+            break;
+        }
+    }
+    done
 }
 
 /// Gives a setting a value that was checked.

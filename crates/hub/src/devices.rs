@@ -8,6 +8,8 @@ use isobar_model::device::{Device, DeviceInput, PlacedDevice};
 use isobar_model::error::{Error, Result};
 use isobar_model::event::LastValues;
 use isobar_model::ids::{DeviceId, DeviceRef, ProjectId};
+use isobar_model::json::RawJson;
+use isobar_model::meta::MetaSize;
 use isobar_model::page::{ListRequest, Page, PageRequest};
 use isobar_model::project::empty_object;
 use isobar_model::secret::Secret;
@@ -46,7 +48,8 @@ impl Hub {
         let owner = self.owner_pass(caller, input.organization, Action::DeviceCreate).await;
         let owner = faults.gather(owner)?;
         let project = faults.gather(self.project_of_input(caller, input.project).await)?;
-        let (Some((pass, _)), Some(project)) = (owner, project) else {
+        check_meta(input.meta.as_ref(), None, &mut faults);
+        let (Some((pass, _)), Some(project), false) = (owner, project, faults.any()) else {
             return Err(faults.end().err().unwrap_or(Error::Busy));
         };
         let token = Secret::new(&self.0.chance);
@@ -173,6 +176,9 @@ impl Hub {
         let device = self.0.registry.device_update(&pass, &change, self.0.clock.now()).await;
         let device = device.told_naming(&[ORGANIZATION, PROJECT])?;
         self.device_changed(id);
+        if device.organization != old.organization || device.organization != entry.lineage.own() {
+            self.0.moves.note(old.lineage.top());
+        }
         if names_owner {
             self.0.usage.unsettle();
         }
@@ -189,6 +195,7 @@ impl Hub {
         if let Some(other) = input.organization.filter(|named| *named != old.organization) {
             faults.gather(self.owner_pass(caller, Some(other), Action::DeviceUpdate).await)?;
         }
+        check_meta(input.meta.as_ref(), Some(&old.meta), &mut faults);
         faults.unless_any(DeviceChange {
             name: input.name,
             project,
@@ -210,6 +217,7 @@ impl Hub {
         // can no longer be reached by anybody.
         self.0.registry.device_delete(&pass).await.told()?;
         self.device_changed(id);
+        self.0.moves.note(entry.lineage.top());
         self.0.live.ring(entry.device.key);
         self.0.telemetry.forget(&pass).await.told()?;
         self.usage_fell(&entry).await
@@ -225,6 +233,14 @@ impl Hub {
         // Who waits with the old one learns it now.
         self.0.live.ring(entry.device.key);
         Ok(token)
+    }
+}
+
+/// Metadata that a body brings has a bound. What was larger before may stay as large.
+fn check_meta(meta: Option<&RawJson>, before: Option<&RawJson>, faults: &mut Faults) {
+    let before = before.map_or(MetaSize { labels: 0, bytes: 0 }, MetaSize::of);
+    if let Some(most) = meta.and_then(|meta| MetaSize::of(meta).exceeds(before)) {
+        faults.add("meta", format!("must hold {most}"));
     }
 }
 

@@ -167,7 +167,7 @@ impl Try<'_> {
         let event = EventView { id: self.id, element, received_at: self.id.minted_at(), payload, tree: &tree };
         let (mut outcome, trace) = run_traced(self.plan, trigger, &event, device, memory);
         // What elements remember is their own.
-        outcome.effects.retain(|effect| !matches!(effect, Effect::Remember { .. }));
+        outcome.effects.retain(|effect| !matches!(effect, Effect::Remember { .. } | Effect::Forget { .. }));
         DryRun { trace, outcome }
     }
 }
@@ -180,7 +180,19 @@ impl Memory for Blank {
         None
     }
 
+    fn last_bytes(&self, _: &str) -> usize {
+        0
+    }
+
     fn state(&self, _: &str) -> Option<Bytes> {
         None
+    }
+
+    fn states(&self) -> Vec<(Arc<str>, usize)> {
+        Vec::new()
+    }
+
+    fn states_bytes(&self) -> usize {
+        0
     }
 }

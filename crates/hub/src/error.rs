@@ -2,6 +2,7 @@
 
 use isobar_model::error::{Error, Fault};
 use isobar_store::error::StoreError;
+use isobar_store::telemetry::SORTED_MAX;
 
 /// Turns a store's failure into the caller's, in one place.
 pub(crate) fn from_store(error: StoreError) -> Error {
@@ -13,6 +14,7 @@ pub(crate) fn from_store(error: StoreError) -> Error {
         StoreError::InUse(why) => Error::invalid("body", why),
         last @ StoreError::LastAdministrator => Error::invalid("role", last.to_string()),
         StoreError::Limit(why) => Error::invalid("organizationId", why),
+        StoreError::TooFar => Error::invalid("query.page", too_far()),
         StoreError::Busy => Error::Busy,
         StoreError::Unavailable(cause) => {
             tracing::error!(error = %cause, "a store is unavailable");
@@ -20,6 +22,14 @@ pub(crate) fn from_store(error: StoreError) -> Error {
         }
         damaged @ StoreError::Damaged(_) => Error::internal(damaged),
     }
+}
+
+/// What somebody hears who asks for what lies too far back in an order by payload.
+fn too_far() -> String {
+    format!(
+        "lies too far back: an order by payload reaches {SORTED_MAX} values, fewer where it goes by long texts. \
+         Narrow the range, filter, or turn the order round"
+    )
 }
 
 /// An organization, by the member that names it.

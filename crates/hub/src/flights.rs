@@ -1,15 +1,15 @@
 //! Loads under way, by key: one at a time, however many wait for it, or side by side.
 
+use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The keys that somebody loads or waits for.
-pub(crate) struct Flights<K: Hash + Eq>(Mutex<FxHashMap<K, Arc<Flight>>>);
+/// The keys that somebody loads or waits for. Clients may choose what is looked for: they are hashed with a random key.
+pub(crate) struct Flights<K: Hash + Eq>(Mutex<HashMap<K, Arc<Flight>>>);
 
 struct Flight {
     turn: Arc<Semaphore>,

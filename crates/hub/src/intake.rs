@@ -4,30 +4,27 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use isobar_design::{DeviceView, Effect, EventView, Trigger};
+use isobar_design::{DeviceView, EventView, Trigger};
 use isobar_model::access::{Action, CanWrite};
 use isobar_model::check::Faults;
 use isobar_model::error::{Error, Result};
 use isobar_model::event::{Event, EventType};
-use isobar_model::ids::{DeviceId, DeviceRef, EventId, SettingId, UserId};
+use isobar_model::ids::{DeviceId, DeviceRef, EventId};
 use isobar_model::json::{Json, RawJson};
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
-use isobar_store::telemetry::{
-    self, Begun, Commit, Idempotency, Memory, NewCloudEvent, NewEvent, NewValue, Ran, Shown,
-};
+use isobar_store::telemetry::{self, Begun, Commit, Idempotency, Memory, NewEvent, Ran, Shown};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::Hub;
 use crate::accepted::{Accepted, waits_for_the_disk};
-use crate::device_notices::NoticeWork;
+use crate::effects::{change_view, queue_up, tell_left_out};
 use crate::entries::DeviceEntry;
 use crate::event_input::{check_accepted, check_idempotency_key, element_name, read_payload};
 use crate::gate::Principal;
 use crate::otherwise::Otherwise;
-use crate::outbox::{Expected, SettingWork, Work};
-use crate::outgoing::CallWork;
+use crate::outbox::{Expected, Work};
 use crate::usage::hold_to_quota;
 
 /// How long an idempotency key is remembered, in seconds (contract: Events).
@@ -245,7 +242,7 @@ impl Hub {
             event.errors = outcome.errors;
         }
         after.id = Some(id);
-        let commit = self.hand_over(entry, commit, work, after);
+        let commit = self.hand_over(entry, memory, commit, work, after);
         if !after.outdated
             && let Some(ran) = event.ran.as_ref().and_then(|ran| ran.lock().take())
         {
@@ -259,11 +256,13 @@ impl Hub {
     pub(crate) fn hand_over(
         &self,
         entry: &Arc<DeviceEntry>,
+        memory: &dyn Memory,
         mut commit: Commit,
         work: Work,
         after: &mut Aftermath,
     ) -> Commit {
         let bytes = hold_to_quota(entry, &mut commit);
+        tell_left_out(memory, &mut commit);
         after.queued = !commit.queue.is_empty();
         after.has_work = !work.is_empty();
         if after.has_work {
@@ -288,91 +287,8 @@ impl Hub {
     fn show(&self, entry: &DeviceEntry, commit: &mut Commit) {
         if self.0.telemetry.is_followed() {
             let events = commit.history.iter().map(|event| Arc::new(shown(entry, event))).collect();
-            commit.shown = Some(Arc::new(Shown { lineage: entry.lineage.clone(), events }));
+            commit.shown = Some(Arc::new(Shown { lineage: Arc::new(entry.lineage.clone()), events }));
         }
-    }
-
-    /// Turns the effects of a run into rows and into work for the outbox.
-    pub(crate) fn carry_out(
-        &self,
-        entry: &DeviceEntry,
-        id: EventId,
-        effects: Vec<Effect>,
-        commit: &mut Commit,
-        work: &mut Work,
-    ) {
-        for effect in effects {
-            match effect {
-                Effect::Store { element, value } => commit.values.push(NewValue { event: id, element, payload: value }),
-                Effect::Remember { element, state } => commit.states.push((element, state)),
-                Effect::Send { element, payload, ttl_minutes } => {
-                    let cloud_event = self.new_cloud_event(element, payload, ttl_minutes);
-                    queue_up(cloud_event, commit);
-                }
-                Effect::SetStatus(status) => {
-                    work.status = Some(status.number());
-                    if let Some(before) = set_status(entry, status) {
-                        work.status_before = Some(before.number());
-                    }
-                }
-                Effect::SetMeta { tag, value } => {
-                    work.meta.push((tag.clone(), value.text().to_owned()));
-                    change_view(entry, |view| view.meta = with_label(&view.meta, &tag, &value));
-                }
-                Effect::Notify { element, message, minimum_role } => work.notices.push(NoticeWork {
-                    event: id,
-                    element: element.to_string(),
-                    message,
-                    minimum_role,
-                    organization: entry.lineage.own(),
-                }),
-                Effect::Call { element, request } => work.calls.push(CallWork {
-                    event: id,
-                    element: element.to_string(),
-                    method: request.method.to_owned(),
-                    url: request.url,
-                    headers: request.headers,
-                    body: request.body,
-                }),
-                Effect::SetLocation(place) => work.location = Some((place.latitude, place.longitude)),
-                Effect::SetSetting { element, value } => {
-                    self.change_setting(entry, element, value, None, work);
-                }
-            }
-        }
-    }
-
-    /// A setting gets a value (none: back to the default), by a user or else by the device itself.
-    pub(crate) fn change_setting(
-        &self,
-        entry: &DeviceEntry,
-        name: Arc<str>,
-        value: Option<RawJson>,
-        by: Option<UserId>,
-        work: &mut Work,
-    ) -> SettingId {
-        let id = SettingId(self.new_id().0);
-        // A copy of its own: the value's bytes may be a small part of a large buffer.
-        let value = value.map(|value| RawJson::trusted(Bytes::copy_from_slice(value.bytes())));
-        let text = value.as_ref().map(|value| value.text().to_owned());
-        work.settings.push(SettingWork { id, name: name.to_string(), value: text, by });
-        change_view(entry, |view| {
-            view.settings.retain(|(present, _)| *present != name);
-            view.settings.extend(value.map(|value| (name, value)));
-        });
-        id
-    }
-
-    /// A cloud event, minted now.
-    pub(crate) fn new_cloud_event(
-        &self,
-        element: Arc<str>,
-        payload: RawJson,
-        ttl_minutes: Option<u32>,
-    ) -> NewCloudEvent {
-        let id = self.new_id();
-        let expires_at = ttl_minutes.map(|minutes| id.minted_at().plus_seconds(i64::from(minutes) * 60));
-        NewCloudEvent { id, element, payload, expires_at }
     }
 
     /// Tells who waits for what a commit has caused. Event streams are told by the store.
@@ -427,18 +343,6 @@ impl Hub {
     }
 }
 
-/// Puts a cloud event into the queue and the history of a commit.
-fn queue_up(cloud_event: NewCloudEvent, commit: &mut Commit) {
-    commit.history.push(NewEvent {
-        id: cloud_event.id,
-        kind: EventType::CloudEvent,
-        element: Arc::clone(&cloud_event.element),
-        payload: cloud_event.payload.clone(),
-        errors: Vec::new(),
-    });
-    commit.queue.push(cloud_event);
-}
-
 fn shown(entry: &DeviceEntry, event: &NewEvent) -> Event {
     Event {
         id: event.id,
@@ -459,34 +363,6 @@ fn heard_again(entry: &DeviceEntry, work: &mut Work) -> Arc<DeviceView> {
     Arc::clone(&entry.view.lock())
 }
 
-/// The device gets a status. One that goes missing keeps the one before, which is given back.
-fn set_status(entry: &DeviceEntry, status: Status) -> Option<Status> {
-    let mut before = None;
-    change_view(entry, |view| {
-        if status == Status::Missing && view.status != Status::Missing {
-            entry.before_missing.store(view.status.number(), Ordering::Relaxed);
-            before = Some(view.status);
-        }
-        view.status = status;
-    });
-    before
-}
-
-pub(crate) fn change_view(entry: &DeviceEntry, change: impl FnOnce(&mut DeviceView)) {
-    let mut view = entry.view.lock();
-    change(Arc::make_mut(&mut view));
-}
-
-/// An object with one label set.
-fn with_label(meta: &RawJson, tag: &str, value: &RawJson) -> RawJson {
-    let mut tree = meta.tree();
-    if let Json::Object(members) = &mut tree {
-        members.retain(|(name, _)| name != tag);
-        members.push((tag.into(), value.tree()));
-    }
-    RawJson::from(&tree)
-}
-
 /// What earlier runs left, as the design asks for it.
 pub(crate) struct Remembered<'a>(pub &'a dyn Memory);
 
@@ -495,7 +371,19 @@ impl isobar_design::Memory for Remembered<'_> {
         self.0.last(element).map(|kept| kept.values())
     }
 
+    fn last_bytes(&self, element: &str) -> usize {
+        self.0.last_bytes(element)
+    }
+
     fn state(&self, element: &str) -> Option<Bytes> {
         self.0.state(element)
+    }
+
+    fn states(&self) -> Vec<(Arc<str>, usize)> {
+        self.0.states()
+    }
+
+    fn states_bytes(&self) -> usize {
+        self.0.states_bytes()
     }
 }

@@ -16,6 +16,7 @@ mod device_notices;
 mod device_settings;
 mod devices;
 mod dry_runs;
+mod effects;
 mod entries;
 mod error;
 mod event_input;
@@ -31,12 +32,14 @@ mod letters;
 mod limits;
 mod links;
 mod live;
+mod moves;
 mod notifications;
 mod operator;
 mod organizations;
 mod otherwise;
 mod outbox;
 mod outgoing;
+mod pace;
 mod passwords;
 mod picture;
 mod profiles;
@@ -47,11 +50,13 @@ mod retention;
 mod sessions;
 mod setting_bulk;
 mod settings;
+mod shares;
 mod shown;
 mod side_runs;
 #[cfg(test)]
 mod stage;
 mod supervisor;
+mod tail;
 mod throttle;
 mod tokens;
 mod turns;
@@ -79,7 +84,7 @@ pub use device_settings::{Declared, DeviceSetting};
 pub use devices::{DeviceView, LastChoice};
 pub use dry_runs::DryRun;
 pub use event_input::NO_NAME;
-pub use events::{HistoryRequest, StreamScope};
+pub use events::HistoryRequest;
 pub use export::Export;
 pub use gate::{Accepts, Credentials, DeviceSession, Principal};
 pub use images::HasImage;
@@ -94,6 +99,7 @@ pub use sessions::Tokens;
 pub use setting_bulk::{DefaultsOutcome, DefaultsRefusal, ProjectDefaults, SettingsOutcome};
 pub use settings::{RateLimits, Settings};
 pub use supervisor::{Shift, guarded, spawn_guarded, words};
+pub use tail::StreamScope;
 pub use webhook::{Given, PARAMETERS as WEBHOOK_PARAMETERS, Provision, TaskReport, WebhookReport};
 
 use crate::error::Told as _;
@@ -148,6 +154,11 @@ struct Inner {
     shown: shown::Shown,
     rates: gate::Rates,
     live: live::Live,
+    moves: moves::Moves,
+    alarms: alarms::Alarms,
+    exports: Arc<shares::Shares>,
+    streams: Arc<shares::Shares>,
+    taking_apart: turns::Turns,
     outbox: Arc<outbox::Outbox>,
     activity: activity::Activity,
     code: code::Code,
@@ -200,6 +211,11 @@ impl Hub {
             shown: shown::Shown::new(),
             rates: gate::Rates::new(&parts.settings.rate_limit),
             live: live::Live::new(),
+            moves: moves::Moves::new(),
+            alarms: alarms::Alarms::new(),
+            exports: export::exports(),
+            streams: tail::streams(),
+            taking_apart: webhook::taking_apart(),
             outbox: Arc::new(outbox::Outbox::new()),
             activity: activity::Activity::default(),
             code: code::Code::start()?,

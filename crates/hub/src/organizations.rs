@@ -112,6 +112,9 @@ impl Hub {
             StoreError::Limit(why) => Error::invalid("parentId", why),
             other => from_store(other),
         })?;
+        if to.is_some() {
+            self.0.moves.note(old.lineage.top());
+        }
         // Its devices show its name.
         if to.is_some() || is_renamed {
             self.organization_changed(id);

@@ -1,17 +1,20 @@
 //! Calls that designs make to servers outside. A call waits in the registry until it was made and its answer was
 //! handed to the design: it happens at least once. What fails in a way that may pass is tried again; a slow host holds
 //! up its own calls alone. Calls keep no order.
+//!
+//! An answer that the design cannot take now takes the call's place in the registry, and is handed over later: nobody
+//! outside is called again because of what happens here. While the registry takes nothing, no further call is made.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use isobar_model::error::Result;
+use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceRef, EventId};
 use isobar_model::json::{RawJson, write_string};
 use isobar_model::time::Timestamp;
 use isobar_outlets::calls::{CallAnswer, CallError, OutgoingCall, host_of};
 use isobar_store::error::StoreError;
-use isobar_store::registry::{Delivery, NewDelivery};
+use isobar_store::registry::{Delivery, DueDelivery, NewDelivery};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::task::{self, JoinSet};
@@ -41,9 +44,15 @@ const CALL_BYTES_MAX: usize = 512 << 10;
 const RETRIES_MAX: u32 = 5;
 /// The first pause before a call is tried again, in milliseconds; each further one is four times as long.
 const RETRY_MILLIS: i64 = 1_000;
-/// When the store cannot take the answer, the call is made again after so many seconds.
-const STORE_SECONDS: i64 = 5;
+/// How often it is tried to hand an answer over that is kept: with pauses up to an hour, for about half a day.
+const HAND_OVERS_MAX: u32 = 20;
+/// First and longest pause of a call that is over and waits until the registry has noted it.
+const NOTE_PAUSE_FIRST: Duration = Duration::from_millis(100);
+const NOTE_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// Deliveries that an earlier version has put down whose hosts are noted at a time.
+const NAMED_AT_ONCE: usize = 32;
 const DROPPED: &str = "isobar_calls_dropped_total";
+const ANSWERS: &str = "isobar_call_answers_total";
 
 /// A call that a run asked for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -56,12 +65,31 @@ pub(crate) struct CallWork {
     pub body: Option<String>,
 }
 
-/// A call that waits.
+/// What waits: a call, or the answer to one.
 #[derive(Serialize, Deserialize)]
 struct Waiting {
     device: isobar_model::ids::DeviceId,
     key: u64,
-    call: CallWork,
+    #[serde(flatten)]
+    what: What,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum What {
+    Call(CallWork),
+    /// The call was made; its design has still to be told.
+    Answer(Answer),
+}
+
+/// What came of a call, for the design.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Answer {
+    element: String,
+    /// Whether it is a response, or tells that there was none.
+    response: bool,
+    /// JSON, as text: it stays as it is.
+    payload: String,
 }
 
 /// Tells the worker.
@@ -85,6 +113,11 @@ impl UnderWay {
         *self.hosts.entry(host.clone()).or_default() += 1;
         self.ids.insert(id.clone());
         self.calls.insert(task, (id, host));
+    }
+
+    /// How many more may be made to a host.
+    fn free_of(&self, host: &str) -> usize {
+        CALLS_TO_A_HOST_MAX.saturating_sub(self.hosts.get(host).copied().unwrap_or_default())
     }
 
     /// Waits until one has ended, for ever if there is none.
@@ -113,8 +146,10 @@ impl Hub {
         let asked = calls.len();
         let deliveries = calls.into_iter().zip(0..).filter_map(|(call, ordinal)| {
             let id = format!("{source}{}:{ordinal}", call.event);
-            let body = serde_json::to_string(&Waiting { device: device.id, key: device.key.0, call }).ok()?;
-            (body.len() <= CALL_BYTES_MAX).then_some(NewDelivery { id, kind: KIND, body })
+            let host = host_of(&call.url).unwrap_or_default();
+            let waiting = Waiting { device: device.id, key: device.key.0, what: What::Call(call) };
+            let body = serde_json::to_string(&waiting).ok()?;
+            (body.len() <= CALL_BYTES_MAX).then_some(NewDelivery { id, kind: KIND, body, host: Some(host) })
         });
         let deliveries: Vec<_> = deliveries.collect();
         let now = self.0.clock.now();
@@ -131,9 +166,14 @@ impl Hub {
     /// Makes calls as they come due.
     pub(crate) async fn run_calls(self, mut shift: Shift) {
         let mut under_way = UnderWay::default();
+        let mut all_named = false;
         loop {
             self.reaches("calls");
-            match self.begin_calls(&mut under_way).await {
+            let begun = async {
+                all_named = all_named || self.name_hosts().await?;
+                self.begin_calls(&mut under_way).await
+            };
+            match begun.await {
                 Ok(true) => continue,
                 Ok(false) => {}
                 Err(error) => tracing::warn!(%error, "outgoing calls wait for the registry"),
@@ -149,95 +189,170 @@ impl Hub {
         }
     }
 
-    /// Begins what is due, as far as its hosts allow. True: there is more to look at.
+    /// Notes the hosts of calls that an earlier version has put down. True: all have theirs.
+    async fn name_hosts(&self) -> Result<bool> {
+        loop {
+            let nameless = self.0.registry.deliveries_without_host(KIND, NAMED_AT_ONCE).await.told()?;
+            if nameless.is_empty() {
+                return Ok(true);
+            }
+            let hosts: Vec<_> = nameless.into_iter().map(|it| (it.id, host_of_body(&it.body))).collect();
+            self.0.registry.deliveries_host_set(&hosts).await.told()?;
+        }
+    }
+
+    /// Begins what is due, as far as its hosts allow; only what begins is read. True: there is more to look at.
     async fn begin_calls(&self, under_way: &mut UnderWay) -> Result<bool> {
         let (registry, now) = (&self.0.registry, self.0.clock.now());
-        let due = registry.deliveries_due(KIND, now, BATCH).await.told()?;
+        let due = registry.deliveries_waiting(KIND, now, BATCH).await.told()?;
         let is_full = due.len() == BATCH;
-        let mut postponed = Vec::new();
-        let mut kept: HashMap<String, usize> = HashMap::new();
-        for delivery in due {
-            if under_way.ids.contains(&delivery.id) {
+        let (mut begins, mut postponed) = (Vec::new(), Vec::new());
+        let mut free: HashMap<&str, usize> = HashMap::new();
+        let mut kept: HashMap<&str, usize> = HashMap::new();
+        for DueDelivery { id, host } in &due {
+            if under_way.ids.contains(id) {
                 continue;
             }
-            let Ok(waiting) = serde_json::from_str::<Waiting>(&delivery.body) else {
-                tracing::error!(id = delivery.id, "an outgoing call cannot be read and is dropped");
-                registry.delivery_done(&delivery.id).await.told()?;
-                continue;
-            };
-            let host = host_of(&waiting.call.url).unwrap_or_default();
-            let is_free = under_way.hosts.get(&host).is_none_or(|count| *count < CALLS_TO_A_HOST_MAX);
-            if is_free && under_way.ids.len() < CALLS_MAX {
-                let (hub, id) = (self.clone(), delivery.id.clone());
-                under_way.begin(id, host, async move {
-                    if guarded("call", hub.make_call(&delivery, waiting)).await.is_none() {
-                        let _ = guarded("call", hub.call_panicked(&delivery)).await;
-                    }
-                });
+            let host = host.as_deref().unwrap_or_default();
+            let free = free.entry(host).or_insert_with(|| under_way.free_of(host));
+            if *free > 0 && under_way.ids.len() + begins.len() < CALLS_MAX {
+                *free -= 1;
+                begins.push(id.clone());
                 continue;
             }
             let kept = kept.entry(host).or_default();
             *kept += 1;
             if is_full && *kept > KEPT_OF_A_HOST {
-                postponed.push(delivery.id);
+                postponed.push(id.clone());
+            }
+        }
+        if !begins.is_empty() {
+            for delivery in registry.deliveries_fetch(&begins).await.told()? {
+                let host = due.iter().find(|it| it.id == delivery.id).and_then(|it| it.host.clone());
+                self.begin_call(under_way, delivery, host.unwrap_or_default()).await?;
             }
         }
         registry.deliveries_postpone(&postponed, now.plus_seconds(PASS_SECONDS)).await.told()?;
         Ok(!postponed.is_empty() && under_way.ids.len() < CALLS_MAX)
     }
 
-    /// Makes a call, and hands what came of it to the design; or puts it off.
-    async fn make_call(&self, delivery: &Delivery, waiting: Waiting) {
+    async fn begin_call(&self, under_way: &mut UnderWay, delivery: Delivery, host: String) -> Result<()> {
+        let Ok(waiting) = serde_json::from_str::<Waiting>(&delivery.body) else {
+            tracing::error!(id = delivery.id, "an outgoing call cannot be read and is dropped");
+            return self.0.registry.delivery_done(&delivery.id).await.told();
+        };
+        let (hub, id) = (self.clone(), delivery.id.clone());
+        under_way.begin(id, host, async move {
+            let ended = guarded("call", hub.serve_call(&delivery, waiting)).await;
+            let becomes = ended.unwrap_or_else(|| hub.panicked(&delivery));
+            hub.note_call(&delivery, becomes).await;
+        });
+        Ok(())
+    }
+
+    /// Makes a call, and hands what came of it to the design; or hands over an answer that is kept.
+    async fn serve_call(&self, delivery: &Delivery, waiting: Waiting) -> Becomes {
         self.reaches("call");
-        let Waiting { device, key, call } = waiting;
+        let Waiting { device, key, what } = waiting;
         let device = DeviceRef { id: device, key: isobar_model::ids::DeviceKey(key) };
-        let CallWork { element, method, url, headers, body, .. } = call;
         if let Ok(None) = self.device_entry(device.id).await {
             // Nobody is left who asked.
-            if let Err(error) = self.0.registry.delivery_done(&delivery.id).await {
-                tracing::warn!(%error, device = %device.id, "the call of a device that is gone stays for now");
-            }
-            return;
+            return Becomes::Done;
         }
-        let made = self.0.calls.make(&OutgoingCall { method, url, headers, body }).await;
-        let registry = &self.0.registry;
-        let noted = match ended(made, delivery.attempts) {
-            Some((response, payload)) => {
-                match self.beside(device, Occasion::Answered { element, response }, payload).await {
-                    Ok(()) => registry.delivery_done(&delivery.id).await,
-                    Err(error) => {
-                        tracing::warn!(%error, device = %device.id, "an answer finds no way to its design");
-                        let again = self.0.clock.now().plus_seconds(STORE_SECONDS);
-                        registry.delivery_failed(&delivery.id, delivery.attempts, again).await
-                    }
+        let call = match what {
+            What::Call(call) => call,
+            What::Answer(answer) => {
+                let Err(error) = self.hand_over_answer(device, &answer).await else { return Becomes::Done };
+                let tries = delivery.attempts.saturating_add(1);
+                if tries >= HAND_OVERS_MAX || deliveries::is_too_old(delivery, self.0.clock.now()) {
+                    count_answers("given_up");
+                    tracing::error!(%error, device = %device.id, tries, "an answer never found its way to its design");
+                    return Becomes::Done;
                 }
-            }
-            None => {
-                let chance = self.0.chance.bits_256()[0];
-                let due_at = retry_at(self.0.clock.now(), delivery.attempts, chance);
-                registry.delivery_failed(&delivery.id, delivery.attempts.saturating_add(1), due_at).await
+                count_answers("later");
+                return Becomes::TriedAgain(self.due_again(tries, self.0.clock.now()));
             }
         };
-        if let Err(error) = noted {
-            tracing::warn!(%error, device = %device.id, "an outgoing call is made once more");
+        let CallWork { element, method, url, headers, body, .. } = call;
+        let made = self.0.calls.make(&OutgoingCall { method, url, headers, body }).await;
+        let Some((response, payload)) = ended(made, delivery.attempts) else {
+            let chance = self.0.chance.bits_256()[0];
+            return Becomes::TriedAgain(retry_at(self.0.clock.now(), delivery.attempts, chance));
+        };
+        let answer = Answer { element, response, payload: payload.text().to_owned() };
+        match self.hand_over_answer(device, &answer).await {
+            Ok(()) => Becomes::Done,
+            Err(error) => {
+                count_answers("later");
+                tracing::warn!(%error, device = %device.id, "an answer is handed to its design later");
+                let waiting = Waiting { device: device.id, key, what: What::Answer(answer) };
+                // Texts and identifiers always serialise.
+                let body = serde_json::to_string(&waiting).unwrap_or_default();
+                Becomes::Kept(body, self.due_again(1, self.0.clock.now()))
+            }
+        }
+    }
+
+    /// Hands an answer to the design that has asked. A run that panics on it may do better another time.
+    async fn hand_over_answer(&self, device: DeviceRef, answer: &Answer) -> Result<()> {
+        let occasion = Occasion::Answered { element: answer.element.clone(), response: answer.response };
+        let payload = RawJson::trusted(answer.payload.clone().into());
+        let run = async {
+            self.reaches("call_answer");
+            self.beside(device, occasion, payload).await
+        };
+        guarded("call", run).await.unwrap_or_else(|| Err(Error::internal("the run on an answer panicked")))
+    }
+
+    /// A call that panicked is made again, later each time, and given up when it has become too old.
+    fn panicked(&self, delivery: &Delivery) -> Becomes {
+        let now = self.0.clock.now();
+        if deliveries::is_too_old(delivery, now) {
+            tracing::error!(id = delivery.id, "an outgoing call is given up");
+            return Becomes::Done;
+        }
+        Becomes::TriedAgain(self.due_again(delivery.attempts.saturating_add(1), now))
+    }
+
+    /// Notes what becomes of a call, however long the registry takes: until then it is under way, and not made again.
+    async fn note_call(&self, delivery: &Delivery, becomes: Becomes) {
+        let mut pause = NOTE_PAUSE_FIRST;
+        loop {
+            let registry = &self.0.registry;
+            let noted = match &becomes {
+                Becomes::Done => registry.delivery_done(&delivery.id).await,
+                Becomes::TriedAgain(due_at) => {
+                    registry.delivery_failed(&delivery.id, delivery.attempts.saturating_add(1), *due_at).await
+                }
+                Becomes::Kept(body, due_at) => registry.delivery_replace(&delivery.id, body, *due_at).await,
+            };
+            let Err(error) = noted else { return };
+            tracing::warn!(%error, id = delivery.id, ?pause, "what became of a call waits to be noted");
+            tokio::time::sleep(pause).await;
+            pause = NOTE_PAUSE_MAX.min(pause * 2);
         }
     }
 }
 
-impl Hub {
-    /// A call that panicked, or its answer's run, is made again, later each time, and given up when it has become too old.
-    async fn call_panicked(&self, delivery: &Delivery) {
-        let (registry, now) = (&self.0.registry, self.0.clock.now());
-        let noted = if deliveries::is_too_old(delivery, now) {
-            tracing::error!(id = delivery.id, "an outgoing call is given up");
-            registry.delivery_done(&delivery.id).await
-        } else {
-            let attempts = delivery.attempts.saturating_add(1);
-            registry.delivery_failed(&delivery.id, attempts, self.due_again(attempts, now)).await
-        };
-        if let Err(error) = noted {
-            tracing::warn!(%error, id = delivery.id, "an outgoing call that panicked is made once more");
-        }
+/// What becomes of a delivery that was tried.
+enum Becomes {
+    /// It is over.
+    Done,
+    /// It is tried again then.
+    TriedAgain(Timestamp),
+    /// Its call was made: this is what is left to do.
+    Kept(String, Timestamp),
+}
+
+fn count_answers(outcome: &'static str) {
+    metrics::counter!(ANSWERS, "outcome" => outcome).increment(1);
+}
+
+/// Where a call goes that waits; nowhere, if that cannot be read.
+fn host_of_body(body: &str) -> String {
+    match serde_json::from_str(body) {
+        Ok(Waiting { what: What::Call(call), .. }) => host_of(&call.url).unwrap_or_default(),
+        _ => String::new(),
     }
 }
 
@@ -307,7 +422,10 @@ fn failure_of(message: &str, status: Option<u16>) -> RawJson {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
+    use crate::stage::{Stage, counting_server, until};
 
     fn answer(status: u16, body: &str) -> CallAnswer {
         let headers = [("a", "1"), ("b", "\"2\""), ("a", "3")].map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -347,5 +465,83 @@ mod tests {
         let pause = |attempts, chance| retry_at(Timestamp::from_millis(0), attempts, chance).millis();
         assert_eq!((pause(0, 0), pause(0, 128), pause(1, 128), pause(4, 128)), (750, 1_000, 4_000, 256_000));
         assert!(pause(0, 255) < 1_250);
+    }
+
+    /// A design that calls a server with every reading, and keeps what it answers.
+    fn asking(port: u16) -> String {
+        let to = |element: &str, ability: &str| format!(r#"[{{"element":"{element}","ability":"{ability}"}}]"#);
+        format!(
+            r#"{{"reading": {{"type": "deviceEvent", "triggers": {{"eventReceived": {}}}}},
+                "ask": {{"type": "http", "properties": {{"method": "GET", "url": "http://127.0.0.1:{port}/"}},
+                         "triggers": {{"response": {}}}}},
+                "answers": {{"type": "storage"}}}}"#,
+            to("ask", "request"),
+            to("answers", "store"),
+        )
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_finds_no_way_is_kept_and_handed_over_later() {
+        let (stage, (port, calls)) = (Stage::set().await, counting_server().await);
+        let device = stage.device(&asking(port)).await;
+        stage.hub.0.supervisor.faults.panic_at("call_answer", 3);
+        stage.posts(&device, "1").await;
+        stage.hub.employ_all();
+        for left in [2, 1, 0] {
+            until("it was tried", async || stage.hub.0.supervisor.faults.left_at("call_answer") == left).await;
+            until("it is put off", async || stage.is_put_off(KIND).await).await;
+            assert_eq!(stage.stored(&device, "answers").await, None);
+            stage.clock.advance_seconds(60);
+        }
+        until("it is handed over", async || stage.stored(&device, "answers").await.is_some()).await;
+        until("nothing waits", async || stage.waiting(KIND).await == 0).await;
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
+        // What never finds its way is given up, and the server was called once for it.
+        stage.hub.0.supervisor.faults.panic_at("call_answer", u32::MAX);
+        stage.posts(&device, "2").await;
+        until("it is given up", async || {
+            stage.clock.advance_seconds(3600);
+            calls.load(Ordering::SeqCst) == 2 && stage.waiting(KIND).await == 0
+        })
+        .await;
+        stage.over().await;
+    }
+
+    #[tokio::test]
+    async fn nobody_is_called_again_because_the_registry_takes_nothing() {
+        let (stage, (port, calls)) = (Stage::set().await, counting_server().await);
+        let device = stage.device(&asking(port)).await;
+        stage.refuses("DELETE", "deliveries").await;
+        stage.hub.employ_all();
+        for made in 1..=3 {
+            stage.posts(&device, "1").await;
+            // Each of them is looked for anew when the next one comes.
+            until("it is made", async || calls.load(Ordering::SeqCst) >= made).await;
+        }
+        until("it is answered", async || stage.stored(&device, "answers").await.is_some()).await;
+        assert_eq!((stage.waiting(KIND).await, calls.load(Ordering::SeqCst)), (3, 3));
+        stage.takes_again().await;
+        until("it is noted", async || stage.waiting(KIND).await == 0).await;
+        assert_eq!(calls.load(Ordering::SeqCst), 3);
+        stage.over().await;
+    }
+
+    #[tokio::test]
+    async fn a_call_that_an_earlier_version_has_put_down_is_made() {
+        let (stage, (port, calls)) = (Stage::set().await, counting_server().await);
+        let device = stage.device(&asking(port)).await;
+        let call = format!(
+            r#"{{"event":"{}","element":"ask","method":"GET","url":"http://127.0.0.1:{port}/","headers":[],"body":null}}"#,
+            stage.hub.new_id()
+        );
+        let body = format!(r#"{{"device":"{}","key":{},"call":{call}}}"#, device.id, device.key.0);
+        assert_eq!(host_of_body(&body), "127.0.0.1");
+        let old = NewDelivery { id: "call:old".to_owned(), kind: KIND, body, host: None };
+        stage.hub.0.registry.deliveries_put(&[old], stage.clock.now()).await.unwrap();
+        stage.hub.employ_all();
+        until("it is answered", async || stage.stored(&device, "answers").await.is_some()).await;
+        until("nothing waits", async || stage.waiting(KIND).await == 0).await;
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
+        stage.over().await;
     }
 }

@@ -1,4 +1,5 @@
-//! What time takes away: history and notifications after six months, sessions after their end (specification: Limits).
+//! What time takes away: history, notifications and what settings were after six months, sessions after their end
+//! (specification: Limits).
 
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,8 @@ use crate::supervisor::{Shift, guarded};
 const LOOK_EVERY: Duration = Duration::from_secs(3600);
 /// Six months: half of a mean Gregorian year, in seconds.
 const HISTORY_SECONDS: i64 = 15_778_476;
+/// Old records of settings that are removed in one transaction: others write in between.
+const SETTINGS_SWEPT_AT_ONCE: u32 = 500;
 
 impl Hub {
     /// History before this moment is gone.
@@ -25,17 +28,29 @@ impl Hub {
         loop {
             self.reaches("retention");
             let running = std::mem::replace(&mut last, Instant::now()).elapsed();
-            let retained = self.0.telemetry.retain(self.0.clock.now(), running, HISTORY_SECONDS);
-            if let Some(now) = removed("history", retained).await {
-                // Each by itself: what fails for one kind of things, in whatever way, keeps none of the others.
-                removed("sessions", self.sweep_sessions(now)).await;
-                removed("notifications", self.sweep_notices(now.plus_seconds(-HISTORY_SECONDS))).await;
-            }
+            self.remove_what_is_old(running).await;
             shift.well();
             if shift.pause(LOOK_EVERY).await {
                 return;
             }
         }
+    }
+
+    /// One look, so long after the last one.
+    async fn remove_what_is_old(&self, running: Duration) {
+        let retained = self.0.telemetry.retain(self.0.clock.now(), running, HISTORY_SECONDS);
+        let Some(now) = removed("history", retained).await else { return };
+        let begins = now.plus_seconds(-HISTORY_SECONDS);
+        // Each by itself: what fails for one kind of things, in whatever way, keeps none of the others.
+        removed("sessions", self.sweep_sessions(now)).await;
+        removed("notifications", self.sweep_notices(begins)).await;
+        removed("settings", self.sweep_settings(begins)).await;
+    }
+
+    async fn sweep_settings(&self, begins: Timestamp) -> Result<(), StoreError> {
+        let (registry, most) = (&self.0.registry, SETTINGS_SWEPT_AT_ONCE);
+        while registry.setting_history_sweep(begins, most).await? >= u64::from(most) {}
+        Ok(())
     }
 
     async fn sweep_sessions(&self, now: Timestamp) -> Result<(), StoreError> {
@@ -53,5 +68,59 @@ async fn removed<T>(things: &'static str, removal: impl Future<Output = Result<T
             tracing::warn!(%error, things, "what is old could not be removed");
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isobar_model::access::system;
+    use isobar_model::ids::SettingId;
+    use isobar_model::page::{ListRequest, PageRequest};
+    use isobar_store::registry::SettingWrite;
+
+    use super::*;
+    use crate::stage::Stage;
+
+    const DAY: i64 = 86_400;
+    const DESIGN: &str = r#"{
+        "reading": {"type": "deviceEvent"},
+        "limit": {"type": "deviceSetting", "properties": {"title": "Limit", "inputType": "number", "defaultValue": 1}}
+    }"#;
+
+    #[tokio::test]
+    async fn what_settings_were_ends_after_six_months_unless_the_clock_has_jumped() {
+        let stage = Stage::set().await;
+        let device = stage.device(DESIGN).await;
+        let pass = || system(device.reference(), "a test looks at its past");
+        let begun = stage.clock.now();
+        let write = |after: i64| {
+            let (id, at) = (SettingId(stage.hub.new_id().0), begun.plus_seconds(after));
+            (pass(), SettingWrite { id, name: "limit".to_owned(), value: None, at })
+        };
+        stage.hub.0.registry.settings_write(&[write(0), write(1), write(100 * DAY)]).await.unwrap();
+        let request = ListRequest { page: PageRequest { page: 1, limit: 10 }, ..ListRequest::default() };
+        let kept =
+            async || stage.hub.0.registry.setting_history(&pass().reading(), begun, &request).await.unwrap().total;
+        let hour = Duration::from_secs(3_600);
+        stage.hub.remove_what_is_old(hour).await;
+        // Set to next year by mistake: nobody sees it any more, and all of it is there.
+        stage.clock.advance_seconds(365 * DAY);
+        for _ in 0..3 {
+            stage.hub.remove_what_is_old(hour).await;
+        }
+        let shown = stage.hub.setting_history(&stage.admin, device.id, request.clone()).await.unwrap();
+        assert_eq!((shown.total, kept().await), (0, 2));
+        stage.clock.advance_seconds(-365 * DAY);
+        let shown = stage.hub.setting_history(&stage.admin, device.id, request.clone()).await.unwrap();
+        assert_eq!(shown.total, 2);
+        // Time has run: first the one goes that was replaced first, then the other.
+        for (days, left) in [(190, 1), (300, 0)] {
+            stage.clock.advance_seconds(days * DAY - (stage.clock.now().millis() - begun.millis()) / 1_000);
+            let running = Duration::from_secs(190 * DAY as u64);
+            stage.hub.remove_what_is_old(running).await;
+            assert_eq!(kept().await, left, "{days}");
+        }
+        assert_eq!(stage.hub.0.registry.settings_of(&pass().reading()).await.unwrap().len(), 1);
+        stage.over().await;
     }
 }

@@ -12,7 +12,7 @@ use isobar_model::ids::{DeviceId, DeviceRef, ProjectId};
 use isobar_model::setting::{SettingItem, SettingRecord};
 
 use crate::Hub;
-use crate::device_settings::{CHANGES_AT_ONCE, Declared, DeviceSetting, set};
+use crate::device_settings::{CHANGES_AT_ONCE, Declared, DeviceSetting, in_one_commit, set};
 use crate::entries::{DeviceEntry, entry_of};
 use crate::error::Told as _;
 use crate::side_runs::SideRuns;
@@ -109,19 +109,23 @@ impl Hub {
     /// Changes settings of one device.
     async fn change_share(&self, caller: &Caller, entry: Arc<DeviceEntry>, share: Share<'_>) -> Vec<(usize, Done)> {
         let mut done = Vec::with_capacity(share.len());
-        for items in share.chunks(CHANGES_AT_ONCE) {
+        let mut left = share.as_slice();
+        while !left.is_empty() {
+            let items = left.get(..CHANGES_AT_ONCE).unwrap_or(left);
             let work = |runs: &mut SideRuns<'_>, entry: &DeviceEntry| -> Vec<(usize, Done)> {
-                items.iter().map(|(index, item)| (*index, set_item(runs, entry, *index, item))).collect()
+                in_one_commit(runs, items, |runs, (index, item)| (*index, set_item(runs, entry, *index, item)))
             };
             let pass = access::write(caller, Action::SettingUpdate, entry.device, &entry.lineage);
             let changed = match pass {
                 Ok(pass) => self.changed(&pass, Arc::clone(&entry), work).await,
                 Err(refusal) => Err(refusal.into_error("device")),
             };
+            let before = done.len();
             match changed {
                 Ok(changed) => done.extend(changed),
                 Err(error) => done.extend(items.iter().map(|(index, _)| (*index, Err(failed(*index, &error))))),
             }
+            left = left.get(done.len() - before..).unwrap_or_default();
         }
         done
     }

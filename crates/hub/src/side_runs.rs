@@ -1,6 +1,7 @@
 //! Runs of a device's design beside its events: a setting was changed, say. They take their turn among the runs of its
 //! events, and what they cause is committed at once, but no device event of theirs stands in history.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -8,7 +9,7 @@ use bytes::Bytes;
 use isobar_design::{DeviceView, Effect, EventView, Trigger};
 use isobar_model::access::{Actor, CanWrite};
 use isobar_model::error::Result;
-use isobar_model::event::EventError;
+use isobar_model::event::{EventError, STATE_BYTES_BESIDE};
 use isobar_model::ids::{DeviceRef, EventId, SettingId};
 use isobar_model::json::{LastKept, RawJson};
 use isobar_model::status::Status;
@@ -27,7 +28,15 @@ pub(crate) struct SideRuns<'a> {
     memory: &'a dyn Memory,
     commit: Commit,
     work: Work,
+    here: Here,
+    /// Units that the runs have taken, and bytes that they and the changes leave.
+    units: u64,
+    bytes: usize,
 }
+
+/// The runs of one commit may take so many units together, and leave so many bytes; the one that reaches this is the last.
+const UNITS_FULL: u64 = 500_000;
+pub(crate) const BYTES_FULL: usize = 1 << 20;
 
 impl SideRuns<'_> {
     /// The device as the runs so far have left it.
@@ -38,6 +47,11 @@ impl SideRuns<'_> {
     /// A new identifier; of one device they grow from run to run.
     pub fn mint(&self) -> EventId {
         self.hub.new_id()
+    }
+
+    /// Whether this commit has all it may have: further changes go into the next one.
+    pub fn is_full(&self) -> bool {
+        self.units >= UNITS_FULL || self.bytes >= BYTES_FULL
     }
 
     /// Something happens that no run has caused.
@@ -66,6 +80,7 @@ impl SideRuns<'_> {
             Actor::User(user) => Some(user),
             Actor::Device(_) | Actor::System(_) => None,
         };
+        self.bytes += value.as_ref().map_or(0, |value| value.bytes().len());
         self.hub.change_setting(self.entry, name, value, by, &mut self.work)
     }
 
@@ -73,10 +88,12 @@ impl SideRuns<'_> {
     pub fn run(&mut self, id: EventId, trigger: Trigger<'_>, payload: &RawJson) {
         let tree = payload.tree();
         let seen = EventView { id, element: trigger.element(), received_at: id.minted_at(), payload, tree: &tree };
-        let left = Left { memory: self.memory, commit: &self.commit };
+        let left = Left { memory: self.memory, here: &self.here };
         let (plan, view) = (&self.entry.plan.plan, self.view());
         let outcome = self.hub.0.code.carry(plan, trigger, &seen, &view, &left);
         self.note(trigger, &outcome.errors);
+        (self.units, self.bytes) = (self.units + outcome.units, self.bytes + outcome.bytes);
+        self.here.take_in(self.memory, &outcome.effects, plan.reads_last());
         self.effects(id, outcome.effects);
     }
 
@@ -127,10 +144,11 @@ impl Hub {
                 return Commit::default();
             };
             let (commit, left) = (Commit::default(), Work::of(entry.device.id, now));
-            let mut runs = SideRuns { hub: self, actor: pass.actor(), entry, memory, commit, work: left };
+            let (here, actor) = (Here::default(), pass.actor());
+            let mut runs = SideRuns { hub: self, actor, entry, memory, commit, work: left, here, units: 0, bytes: 0 };
             answer = Some(work(&mut runs));
             let SideRuns { commit, work, .. } = runs;
-            self.hand_over(entry, commit, work, &mut after)
+            self.hand_over(entry, memory, commit, work, &mut after)
         };
         let half_changed = self.if_a_run_panics(entry);
         let begun = telemetry::begin(&*self.0.telemetry, pass, None, now, &mut turn).await;
@@ -144,24 +162,73 @@ impl Hub {
     }
 }
 
+/// What the runs of this commit have left so far.
+#[derive(Default)]
+struct Here {
+    /// Empty where a state was given up.
+    states: HashMap<Arc<str>, Bytes>,
+    states_bytes: Option<usize>,
+    last: HashMap<Arc<str>, LastKept>,
+}
+
+impl Here {
+    /// Takes in what one run leaves; last values only if the next runs may look at them.
+    fn take_in(&mut self, memory: &dyn Memory, effects: &[Effect], with_last: bool) {
+        let mut stored: HashMap<&Arc<str>, Vec<&RawJson>> = HashMap::new();
+        for effect in effects {
+            match effect {
+                Effect::Remember { element, state } => self.take_state(memory, element, state),
+                Effect::Forget { element } => self.take_state(memory, element, &Bytes::new()),
+                Effect::Store { element, value } if with_last => stored.entry(element).or_default().push(value),
+                _ => {}
+            }
+        }
+        for (element, values) in stored {
+            let before = self.last.remove(element).or_else(|| memory.last(element));
+            let (last, _) = LastKept::after_all(before.as_ref().map(LastKept::text), values);
+            self.last.insert(Arc::clone(element), last);
+        }
+    }
+
+    fn take_state(&mut self, memory: &dyn Memory, element: &Arc<str>, state: &Bytes) {
+        let weight = |state: &Bytes| match state.len() {
+            0 => 0,
+            bytes => element.len() + bytes + STATE_BYTES_BESIDE,
+        };
+        let before = self.states.insert(Arc::clone(element), state.clone()).or_else(|| memory.state(element));
+        let bytes = self.states_bytes.unwrap_or_else(|| memory.states_bytes()) + weight(state);
+        self.states_bytes = Some(bytes.saturating_sub(before.as_ref().map_or(0, weight)));
+    }
+}
+
 /// What earlier runs left, those of this commit included.
 struct Left<'a> {
     memory: &'a dyn Memory,
-    commit: &'a Commit,
+    here: &'a Here,
 }
 
 impl isobar_design::Memory for Left<'_> {
     fn last(&self, element: &str) -> Option<RawJson> {
-        let stored = self.commit.values.iter().filter(|value| *value.element == *element);
-        let kept = stored.fold(self.memory.last(element), |last, value| {
-            Some(LastKept::after(last.as_ref().map(LastKept::text), &value.payload))
-        });
-        kept.map(|kept| kept.values())
+        let here = self.here.last.get(element).map(LastKept::values);
+        here.or_else(|| Some(self.memory.last(element)?.values()))
+    }
+
+    fn last_bytes(&self, element: &str) -> usize {
+        let here = self.here.last.get(element).map(|kept| kept.bytes().len());
+        here.unwrap_or_else(|| self.memory.last_bytes(element))
     }
 
     fn state(&self, element: &str) -> Option<Bytes> {
-        let states = self.commit.states.iter().rev();
-        let here = states.into_iter().find(|(name, _)| **name == *element).map(|(_, state)| state.clone());
-        here.or_else(|| self.memory.state(element))
+        self.here.states.get(element).cloned().or_else(|| self.memory.state(element))
+    }
+
+    fn states(&self) -> Vec<(Arc<str>, usize)> {
+        let before = self.memory.states().into_iter().filter(|(element, _)| !self.here.states.contains_key(element));
+        let here = self.here.states.iter().filter(|(_, state)| !state.is_empty());
+        before.chain(here.map(|(element, state)| (Arc::clone(element), state.len()))).collect()
+    }
+
+    fn states_bytes(&self) -> usize {
+        self.here.states_bytes.unwrap_or_else(|| self.memory.states_bytes())
     }
 }

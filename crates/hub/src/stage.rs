@@ -1,6 +1,7 @@
 //! A hub of a test's own, on stores in a folder that goes away with it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use isobar_model::access::Caller;
@@ -163,7 +164,7 @@ fn registry_of(folder: &TempDir) -> String {
 }
 
 /// Waits until it is so.
-pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let waited = tokio::time::timeout(PATIENCE, async {
         while !is_so().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -173,17 +174,24 @@ pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl 
 }
 
 /// A server that answers every call with 200; its port.
-#[allow(clippy::disallowed_methods, reason = "a test hears of its panics")]
 pub(crate) async fn answering_server() -> u16 {
+    counting_server().await.0
+}
+
+/// The same, and how often it was called.
+#[allow(clippy::disallowed_methods, reason = "a test hears of its panics")]
+pub(crate) async fn counting_server() -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
+    let (port, count) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&count);
     tokio::spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut head = [0; 4096];
             let _ = stream.read(&mut head).await;
+            counted.fetch_add(1, Ordering::SeqCst);
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}").await;
         }
     });
-    port
+    (port, count)
 }

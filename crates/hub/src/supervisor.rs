@@ -39,8 +39,6 @@ const PANICS: &str = "isobar_task_panics_total";
 /// All the work beside the calls.
 pub(crate) struct Supervisor {
     workers: Mutex<JoinSet<()>>,
-    /// Pieces of work on their own; they end with the hub.
-    pieces: Mutex<JoinSet<()>>,
     standings: Mutex<Vec<Arc<Standing>>>,
     #[cfg(test)]
     pub(crate) faults: faults::Faults,
@@ -85,7 +83,6 @@ impl Supervisor {
     pub(crate) fn new() -> Self {
         Self {
             workers: Mutex::default(),
-            pieces: Mutex::default(),
             standings: Mutex::default(),
             #[cfg(test)]
             faults: faults::Faults::default(),
@@ -99,13 +96,11 @@ impl Supervisor {
         failing.map(|standing| Fault::new(standing.worker, "fails again and again: the log tells why")).collect()
     }
 
-    /// Waits until all workers have ended, which were told to. Pieces of work end where they are: what they were about stands
-    /// in a store, and is done after the next start.
+    /// Waits until all workers have ended, which were told to. Pieces of their work end where they are: what they were about
+    /// stands in a store, and is done after the next start.
     pub(crate) async fn end(&self) {
         let mut workers = std::mem::take(&mut *self.workers.lock());
         while workers.join_next().await.is_some() {}
-        let mut pieces = std::mem::take(&mut *self.pieces.lock());
-        pieces.shutdown().await;
     }
 }
 
@@ -154,13 +149,6 @@ impl Hub {
                 let _ = tokio::time::timeout(pause, stopped(&mut stop)).await;
             }
         }
-    }
-
-    /// Does a piece of work beside everything else. When the hub stops it ends where it is.
-    pub(crate) fn go_beside(&self, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
-        let mut pieces = self.0.supervisor.pieces.lock();
-        while pieces.try_join_next().is_some() {}
-        spawn_guarded_in(&mut pieces, task, work);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Access tokens (jwt): made at login and refresh, checked on every call, revoked at once (contract: Authentication).
 
+mod hs256;
+
 use std::collections::HashMap;
 
 use isobar_model::error::{Error, Result};
@@ -36,6 +38,7 @@ pub(crate) struct Jwts {
 
 impl Jwts {
     pub(crate) fn new(key: &[u8], revoked: Vec<String>, now: Timestamp) -> Self {
+        hs256::install();
         let mut validation = Validation::new(Algorithm::HS256);
         // The hub's own clock decides whether a token has ended.
         validation.validate_exp = false;
@@ -88,6 +91,9 @@ impl Jwts {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
     use super::*;
 
     const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
@@ -121,6 +127,28 @@ mod tests {
         assert!(jwts.check(&claims, now).is_err());
         for rubbish in ["", "a.b.c", "eyJhbGciOiJub25lIn0.e30."] {
             assert!(jwts.read(rubbish).is_err());
+        }
+    }
+
+    #[test]
+    fn a_token_is_signed_as_the_standard_says() {
+        // RFC 7515, appendix A.1: its key, what is signed, and the signature.
+        let key = "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow";
+        let message = "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9.\
+            eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ";
+        let expected = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+        hs256::install();
+        let key = URL_SAFE_NO_PAD.decode(key).unwrap();
+        let (signing, checking) = (EncodingKey::from_secret(&key), DecodingKey::from_secret(&key));
+        assert_eq!(jsonwebtoken::crypto::sign(message.as_bytes(), &signing, Algorithm::HS256).unwrap(), expected);
+        let verify = |signature: &str, algorithm| {
+            jsonwebtoken::crypto::verify(signature, message.as_bytes(), &checking, algorithm)
+        };
+        assert!(verify(expected, Algorithm::HS256).unwrap());
+        assert!(!verify(&expected.replace('d', "e"), Algorithm::HS256).unwrap());
+        assert!(!verify("", Algorithm::HS256).unwrap());
+        for other in [Algorithm::HS384, Algorithm::HS512, Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA] {
+            assert!(verify(expected, other).is_err(), "{other:?}");
         }
     }
 }

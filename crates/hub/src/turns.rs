@@ -1,23 +1,18 @@
-//! Heavy work that takes its turn: a few at a time on threads that may block, a bounded number that waits.
-
-use std::sync::Arc;
+//! Heavy work that takes its turn: a few at a time on threads that may block, a bounded number that waits, tenants alike.
 
 use isobar_model::access::Caller;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::OrganizationId;
-use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
-use tokio::sync::Semaphore;
+use isobar_store::turns::{Bounds, Claim, Turns as Line};
+use uuid::Uuid;
+
+use crate::error::Told as _;
+
+/// Work that is charged to nobody.
+const NOBODY: OrganizationId = OrganizationId(Uuid::nil());
 
 /// The turns of one kind of work.
-pub(crate) struct Turns {
-    at_once: Arc<Semaphore>,
-    waiting: Semaphore,
-    /// Most places of one tenant.
-    of_one: usize,
-    /// How many each tenant has that has any.
-    held: Mutex<FxHashMap<OrganizationId, usize>>,
-}
+pub(crate) struct Turns(Line);
 
 impl Turns {
     /// So many at the same time, and so many that are under way or wait before the next is refused.
@@ -27,77 +22,50 @@ impl Turns {
 
     /// The same for what tenants bring: each has so many of the places at most, so that there is room for the others.
     pub(crate) fn shared(at_once: usize, waiting: usize, of_one: usize) -> Self {
-        Self {
-            at_once: Arc::new(Semaphore::new(at_once)),
-            waiting: Semaphore::new(waiting),
-            of_one,
-            held: Mutex::default(),
-        }
+        // None of this work can be left and taken up again.
+        let slice = std::time::Duration::MAX;
+        Self(Line::new(Bounds { at_once, of_all: waiting, of_one, slice }))
     }
 
     /// Does work when its turn comes. Work that has begun keeps its turn even when nobody waits for it any more.
     pub(crate) async fn take<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-        let _place = self.waiting.try_acquire().map_err(|_| Error::Busy)?;
-        let permit = Arc::clone(&self.at_once).acquire_owned().await.map_err(Error::internal)?;
-        tokio::task::spawn_blocking(move || {
-            let done = work();
-            drop(permit);
-            done
-        })
-        .await
-        .map_err(Error::internal)
+        self.charged_to(NOBODY, work).await
     }
 
-    /// Does work in one of the places of the caller's tenant: of everybody beneath the same top-level organization.
+    /// Does work in a turn of the caller's tenant: of everybody beneath the same top-level organization.
     pub(crate) async fn take_of<T: Send + 'static>(
         &self,
         caller: &Caller,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
-        let _share = Share::of(self, caller.lineage.top())?;
-        self.take(work).await
+        self.charged_to(caller.lineage.top(), work).await
     }
-}
 
-/// A place that a tenant has, until it is dropped.
-struct Share<'a> {
-    turns: &'a Turns,
-    tenant: OrganizationId,
-}
-
-impl<'a> Share<'a> {
-    fn of(turns: &'a Turns, tenant: OrganizationId) -> Result<Self> {
-        let mut held = turns.held.lock();
-        let count = held.entry(tenant).or_default();
-        if *count >= turns.of_one {
-            return Err(Error::Busy);
-        }
-        *count += 1;
-        Ok(Self { turns, tenant })
-    }
-}
-
-impl Drop for Share<'_> {
-    fn drop(&mut self) {
-        let mut held = self.turns.held.lock();
-        if let Some(count) = held.get_mut(&self.tenant) {
-            *count -= 1;
-            if *count == 0 {
-                held.remove(&self.tenant);
-            }
-        }
+    async fn charged_to<T: Send + 'static>(
+        &self,
+        tenant: OrganizationId,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
+        let turn = self.0.take(Claim::begin(tenant)).await.told()?;
+        tokio::task::spawn_blocking(move || {
+            let done = work();
+            drop(turn);
+            done
+        })
+        .await
+        .map_err(Error::internal)
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::disallowed_methods, reason = "a test hears of its panics")]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::{Arc, mpsc};
 
     use isobar_model::access::Lineage;
     use isobar_model::ids::UserId;
     use isobar_model::role::Role;
-    use uuid::Uuid;
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -116,7 +84,7 @@ mod tests {
             let (turns, begun) = (Arc::clone(&turns), Arc::clone(&begun));
             tokio::spawn(async move { turns.take_of(&caller, move || begun.lock().recv().is_ok()).await })
         });
-        while turns.held.lock().values().sum::<usize>() < 2 {
+        while turns.0.taken_and_waiting() != (1, 1) {
             tokio::task::yield_now().await;
         }
         // Whoever it is of the tenant, and wherever beneath it.
@@ -131,7 +99,7 @@ mod tests {
         for work in held {
             assert!(work.await.unwrap().unwrap());
         }
-        assert!(turns.held.lock().is_empty());
+        assert_eq!(turns.0.taken_and_waiting(), (0, 0));
         assert!(turns.take_of(&caller(1, 11), || ()).await.is_ok());
     }
 }

@@ -25,6 +25,9 @@ impl EventType {
     }
 }
 
+/// What the state of an element costs beside its name and its bytes, in bytes: a device may have left many small ones.
+pub const STATE_BYTES_BESIDE: usize = 64;
+
 /// Something that went wrong while an event was processed: kept on the event.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EventError {

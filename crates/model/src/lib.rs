@@ -13,6 +13,7 @@ pub mod ids;
 pub mod json;
 pub mod jsonpath;
 pub mod limits;
+pub mod meta;
 pub mod notification;
 pub mod organization;
 pub mod page;

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use libsqlite3_sys as ffi;
 
 use crate::checksum::{PAGE_BYTES, Page, RESERVED_BYTES, fits, seal};
-use crate::log::{FRAME_BYTES, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, eight, frame_at, number, place};
-use crate::note::Claim;
-use crate::watch::{Keeper, damaged};
+use crate::keeper::{Keeper, keeper};
+use crate::log::{FRAME_BYTES, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, Salts, eight, frame_at, number, place};
+use crate::watch::damaged;
 
 /// SQLite looks at as much of a database before it knows how large pages are, and believes only the page itself.
 const PEEK_BYTES: usize = 100;
@@ -30,8 +30,24 @@ pub(crate) struct Shim {
 
 /// Of what kind the file is, and what is known of it.
 pub(crate) enum Seen {
-    Database(PathBuf),
+    /// In a write-ahead log's time it is written by checkpoints alone.
+    Database {
+        path: PathBuf,
+        keeper: Option<Arc<Keeper>>,
+    },
     Log(Writing),
+}
+
+impl Seen {
+    pub(crate) fn database(path: PathBuf) -> Self {
+        Self::Database { keeper: keeper(&path), path }
+    }
+
+    /// Whether anything may still be written.
+    fn may_be_written(&self) -> bool {
+        let (Self::Database { keeper, .. } | Self::Log(Writing { keeper, .. })) = self;
+        keeper.as_ref().is_none_or(|keeper| !keeper.has_failed())
+    }
 }
 
 /// What one connection does to the write-ahead log.
@@ -42,8 +58,8 @@ pub(crate) struct Writing {
     headed: Option<u32>,
     /// From this frame on, pages were written over others of the same transaction: the sums are set right at its end.
     unsettled: Option<u32>,
-    /// What may be claimed as soon as it is durable.
-    pending: Option<Claim>,
+    /// The end of a transaction, which may be claimed as soon as it is durable.
+    pending: Option<(Salts, u32)>,
 }
 
 impl Writing {
@@ -57,8 +73,7 @@ impl Writing {
         match (frame_at(at), bytes.len()) {
             (None, HEADER_BYTES) => {
                 (self.unsettled, self.pending) = (None, None);
-                let claim = Claim { salts: eight(bytes, 16), frames: 0 };
-                return self.keeper.as_ref().is_none_or(|keeper| keeper.begin_anew(claim));
+                return self.keeper.as_ref().is_none_or(|keeper| keeper.begin_anew(eight(bytes, 16)));
             }
             (Some((frame, 0)), FRAME_HEADER_BYTES) => self.header(bytes, frame),
             (Some((frame, FRAME_HEADER_BYTES)), PAGE_BYTES) if headed == Some(frame) => {
@@ -77,8 +92,8 @@ impl Writing {
         self.headed = Some(frame);
         let Some(header) = bytes.first_chunk().map(FrameHeader::read) else { return };
         if header.commits {
-            self.pending = Some(Claim { salts: header.salts, frames: frame });
-        } else if self.pending.is_some_and(|claim| claim.frames >= frame) {
+            self.pending = Some((header.salts, frame));
+        } else if self.pending.is_some_and(|(_, end)| end >= frame) {
             // That transaction has failed; another one takes its place.
             self.pending = None;
         }
@@ -87,8 +102,8 @@ impl Writing {
     /// All that was written is durable.
     fn synced(&mut self) {
         self.unsettled = None;
-        if let (Some(claim), Some(keeper)) = (self.pending.take(), &self.keeper) {
-            keeper.claim(claim);
+        if let (Some((salts, frame)), Some(keeper)) = (self.pending.take(), &self.keeper) {
+            keeper.claim(salts, frame);
         }
     }
 }
@@ -166,7 +181,7 @@ unsafe extern "C" fn read(file: *mut ffi::sqlite3_file, to: *mut c_void, length:
     let from = |to: &mut [u8], at: u64| read_inner(file, to, at);
     // SAFETY: the file is ours.
     match unsafe { seen(file) } {
-        Seen::Database(path) => read_database(path, to, at, &from),
+        Seen::Database { path, .. } => read_database(path, to, at, &from),
         Seen::Log(writing) => read_log(writing, to, at, &from),
     }
 }
@@ -232,6 +247,9 @@ fn read_log(writing: &Writing, to: &mut [u8], at: u64, from: &dyn Fn(&mut [u8], 
     }
     if !FrameHeader::read(&head).follows((number(&before, 0), number(&before, 4)), &head, &page) {
         damaged(format!("frame {frame} of {} does not fit to its checksum", writing.path.display()));
+        if let Some(keeper) = &writing.keeper {
+            keeper.met_damage(frame);
+        }
         return ffi::SQLITE_IOERR_DATA;
     }
     to.iter_mut().zip(page.iter().skip(skip)).for_each(|(to, from)| *to = *from);
@@ -243,14 +261,25 @@ unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, from: *const c_void, le
     // SAFETY: SQLite has as many bytes there as it says.
     let bytes = unsafe { from_raw_parts(from.cast::<u8>(), size) };
     // SAFETY: the file is ours.
-    match unsafe { seen(file) } {
-        Seen::Database(path) => match sealed(bytes, place) {
-            Some(page) => forward!(xWrite(file, page.as_ptr().cast(), length, at) else ffi::SQLITE_IOERR_WRITE),
-            None => {
+    let seen = unsafe { seen(file) };
+    if !seen.may_be_written() {
+        return ffi::SQLITE_IOERR_WRITE;
+    }
+    match seen {
+        Seen::Database { path, keeper } => {
+            let Some(page) = sealed(bytes, place) else {
                 tracing::error!("a write of {size} bytes at {place} to {} that is no page", path.display());
-                ffi::SQLITE_IOERR_WRITE
+                return ffi::SQLITE_IOERR_WRITE;
+            };
+            if keeper.as_ref().is_some_and(|keeper| !keeper.may_carry()) {
+                return ffi::SQLITE_IOERR_WRITE;
             }
-        },
+            let outcome = forward!(xWrite(file, page.as_ptr().cast(), length, at) else ffi::SQLITE_IOERR_WRITE);
+            if let (Some(keeper), false) = (keeper, outcome == ffi::SQLITE_OK) {
+                keeper.checkpoint_failed(&format!("SQLite's error {outcome}"));
+            }
+            outcome
+        }
         Seen::Log(writing) => {
             if writing.before_write(bytes, place) {
                 forward!(xWrite(file, from, length, at) else ffi::SQLITE_IOERR_WRITE)
@@ -274,22 +303,32 @@ fn sealed(bytes: &[u8], at: u64) -> Option<Page> {
 
 unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int {
     // SAFETY: the file is ours.
-    if let Seen::Log(Writing { keeper: Some(keeper), .. }) = unsafe { seen(file) }
-        && size == 0
-        && !keeper.begin_anew(Claim::default())
-    {
+    let seen = unsafe { seen(file) };
+    let may_be = match seen {
+        Seen::Log(Writing { keeper: Some(keeper), .. }) if size == 0 => keeper.begin_anew(Salts::default()),
+        seen => seen.may_be_written(),
+    };
+    if !may_be {
         return ffi::SQLITE_IOERR_TRUNCATE;
     }
     forward!(xTruncate(file, size) else ffi::SQLITE_IOERR_TRUNCATE)
 }
 
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
-    let outcome = forward!(xSync(file, flags) else ffi::SQLITE_IOERR_FSYNC);
     // SAFETY: the file is ours.
-    if outcome == ffi::SQLITE_OK
-        && let Seen::Log(writing) = unsafe { seen(file) }
-    {
-        writing.synced();
+    let seen = unsafe { seen(file) };
+    if let (Seen::Database { .. }, false) = (&seen, seen.may_be_written()) {
+        // Once it has failed, a sync that succeeds says nothing.
+        return ffi::SQLITE_IOERR_FSYNC;
+    }
+    let outcome = forward!(xSync(file, flags) else ffi::SQLITE_IOERR_FSYNC);
+    match seen {
+        Seen::Log(writing) if outcome == ffi::SQLITE_OK => writing.synced(),
+        Seen::Log(_) | Seen::Database { keeper: None, .. } => {}
+        Seen::Database { keeper: Some(keeper), .. } if outcome == ffi::SQLITE_OK => keeper.has_carried(),
+        Seen::Database { keeper: Some(keeper), path } => {
+            keeper.fail(&format!("{} could not be synced (SQLite's error {outcome})", path.display()));
+        }
     }
     outcome
 }

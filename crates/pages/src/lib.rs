@@ -10,12 +10,18 @@
 //! A damaged byte in the log is to SQLite as the torn end of one: it forgets all that stood behind it. So whenever the
 //! log was synced at the end of a transaction, how far it reaches is written into a note beside it, and a database whose
 //! log reaches less far is not opened.
+//!
+//! While a database is open, damage in its log that the next start would stumble over ends all writing: what came behind
+//! it would be acknowledged and then lost. The same does a sync of the database that fails.
 
+mod accept;
 mod checksum;
 mod file;
+mod keeper;
 mod log;
 mod loss;
 mod note;
+mod place;
 mod prepare;
 mod raw;
 mod vfs;
@@ -26,8 +32,9 @@ mod tests;
 
 use std::path::Path;
 
+pub use accept::accept_loss;
 pub use loss::Loss;
-pub use prepare::{Open, PagesError, accept_loss, companions, loss, page_fits, prepare};
+pub use prepare::{Open, PagesError, companions, loss, page_fits, prepare};
 pub use vfs::VFS;
 
 /// What SQLite answers where a page does not fit to its checksum: `SQLITE_IOERR_DATA`.

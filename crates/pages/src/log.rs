@@ -1,5 +1,6 @@
 //! The write-ahead log as a file: what of it SQLite would take, and what stood in it beyond.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt as _;
@@ -111,6 +112,61 @@ impl Log {
         }
         Ok(last)
     }
+}
+
+/// Up to where a log was looked at, and found to be as it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sound {
+    salts: Salts,
+    frame: u32,
+    sums: Sums,
+}
+
+impl Log {
+    /// Looks at the frames up to this one, those left out that were found to be sound before. None: one is not.
+    pub(crate) fn sound(&self, before: Option<Sound>, to: u32) -> io::Result<Option<Sound>> {
+        let begin = Sound { salts: self.salts, frame: 0, sums: self.sums };
+        let mut sound = before.filter(|before| before.salts == self.salts && before.frame <= to).unwrap_or(begin);
+        while sound.frame < to {
+            let frame = sound.frame + 1;
+            let mut bytes = [0; FRAME_BYTES];
+            if !filled(&self.file, &mut bytes, place(frame))? {
+                return Ok(None);
+            }
+            let Some((head, page)) = bytes.split_first_chunk() else { return Ok(None) };
+            let header = FrameHeader::read(head);
+            if header.salts != self.salts || !header.follows(sound.sums, head, page) {
+                return Ok(None);
+            }
+            sound = Sound { frame, sums: header.sums, ..sound };
+        }
+        Ok(Some(sound))
+    }
+}
+
+/// The first frame, of those up to this one, that is damaged and holds the newest of its page: no later one has it. Each
+/// frame is held against the sums before it, whatever these are worth: so damage is not found in all that follows.
+pub(crate) fn wanting(file: &File, salts: Salts, to: u32) -> io::Result<Option<u32>> {
+    let mut before = [0; 8];
+    if !filled(file, &mut before, HEADER_BYTES as u64 - 8)? {
+        return Ok(Some(1));
+    }
+    let mut damaged = BTreeMap::new();
+    for frame in 1..=to {
+        let mut bytes = [0; FRAME_BYTES];
+        if !filled(file, &mut bytes, place(frame))? {
+            return Ok(Some(frame));
+        }
+        let Some((head, page)) = bytes.split_first_chunk() else { return Ok(Some(frame)) };
+        let header = FrameHeader::read(head);
+        if header.salts == salts && header.follows((number(&before, 0), number(&before, 4)), head, page) {
+            damaged.remove(&header.page);
+        } else {
+            damaged.insert(header.page, frame);
+        }
+        before = eight(head, FRAME_HEADER_BYTES - 8);
+    }
+    Ok(damaged.into_values().min())
 }
 
 /// How many transactions end with the frames after one and up to another, as far as these can be read.

@@ -5,6 +5,9 @@
 //! the log was synced and before the commit returns, and not synced itself: a process that is killed leaves it as it
 //! is, and a power cut leaves an older one, which claims less. Before the log begins anew, or goes, the note is
 //! emptied and synced: what it claims is in the log as long as it claims it.
+//!
+//! It also tells how much of the log a checkpoint may have carried into the database, and whether it had finished. That is
+//! synced before the first page of it is written: a log that breaks off before that must not be put upon the database.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -14,9 +17,13 @@ use std::path::Path;
 use crate::checksum::along_the_log;
 use crate::log::{Salts, eight, number};
 
-const MAGIC: [u8; 8] = *b"isobar1\n";
-/// Magic, salts, frame, four zeros, checksum.
+const MAGIC: [u8; 8] = *b"isobar2\n";
+/// Of a note that does not tell of checkpoints.
+const MAGIC_BEFORE: [u8; 8] = *b"isobar1\n";
+/// Magic, salts, frame, what was carried over, checksum.
 const NOTE_BYTES: usize = 32;
+/// The bit that says that a checkpoint had finished.
+const IS_WHOLE: u32 = 1 << 31;
 
 /// What is claimed: this log holds at least so many frames, and the last of them ends a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +31,31 @@ pub(crate) struct Claim {
     pub(crate) salts: Salts,
     /// 0: nothing is claimed.
     pub(crate) frames: u32,
+    pub(crate) carried: Carried,
+}
+
+/// What checkpoints have carried from the log into the database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Carried {
+    /// Of no frame behind this one.
+    pub(crate) frames: u32,
+    /// All frames up to that one, durably; else any part of them.
+    pub(crate) is_whole: bool,
+}
+
+impl Carried {
+    /// Nobody knows, of a log with so many frames.
+    pub(crate) fn unknown(frames: u32) -> Self {
+        Self { frames, is_whole: false }
+    }
+
+    fn word(self) -> u32 {
+        self.frames & !IS_WHOLE | if self.is_whole { IS_WHOLE } else { 0 }
+    }
+
+    fn read(word: u32) -> Self {
+        Self { frames: word & !IS_WHOLE, is_whole: word & IS_WHOLE != 0 }
+    }
 }
 
 /// What stands in the file.
@@ -70,17 +102,14 @@ impl Note {
         }
         Ok(match bytes.get(..length) {
             Some([]) => Noted::Nothing,
-            Some(bytes) if bytes.len() == NOTE_BYTES => {
-                let claim = Claim { salts: eight(bytes, 8), frames: number(bytes, 16) };
-                if bytes == encoded(claim) { Noted::Claim(claim) } else { Noted::Unreadable }
-            }
-            _ => Noted::Unreadable,
+            Some(bytes) => decoded(bytes).map_or(Noted::Unreadable, Noted::Claim),
+            None => Noted::Unreadable,
         })
     }
 
     /// Writes it in one piece.
     pub(crate) fn write(&self, claim: Claim) -> io::Result<()> {
-        self.file.write_all_at(&encoded(claim), 0)
+        self.file.write_all_at(&encoded(MAGIC, claim), 0)
     }
 
     /// Writes it anew, of whatever length it was, so that it outlives a power cut.
@@ -93,10 +122,21 @@ impl Note {
     }
 }
 
-fn encoded(claim: Claim) -> [u8; NOTE_BYTES] {
+fn decoded(bytes: &[u8]) -> Option<Claim> {
+    let claim = Claim { salts: eight(bytes, 8), frames: number(bytes, 16), carried: Carried::read(number(bytes, 20)) };
+    if *bytes == encoded(MAGIC, claim) {
+        return Some(claim);
+    }
+    // That version wrote zeros there, whatever it had carried over.
+    let before = Claim { carried: Carried::default(), ..claim };
+    (*bytes == encoded(MAGIC_BEFORE, before)).then(|| Claim { carried: Carried::unknown(claim.frames), ..before })
+}
+
+fn encoded(magic: [u8; 8], claim: Claim) -> [u8; NOTE_BYTES] {
     let mut bytes = [0; NOTE_BYTES];
     let (said, sum) = bytes.split_at_mut(NOTE_BYTES - 8);
-    let pieces = MAGIC.into_iter().chain(claim.salts).chain(claim.frames.to_be_bytes());
+    let pieces = magic.into_iter().chain(claim.salts).chain(claim.frames.to_be_bytes());
+    let pieces = pieces.chain(claim.carried.word().to_be_bytes());
     said.iter_mut().zip(pieces).for_each(|(byte, piece)| *byte = piece);
     let (first, second) = along_the_log(said, (1, 1));
     let sums = first.to_be_bytes().into_iter().chain(second.to_be_bytes());
@@ -125,12 +165,12 @@ mod tests {
         let path = folder.path().join("note");
         let note = Note::open(&path).unwrap();
         assert_eq!(note.read().unwrap(), Noted::Nothing);
-        let claim = Claim { salts: *b"saltsalt", frames: 77 };
+        let claim = Claim { salts: *b"saltsalt", frames: 77, carried: Carried { frames: 70, is_whole: true } };
         note.write(claim).unwrap();
         assert_eq!(Note::open(&path).unwrap().read().unwrap(), Noted::Claim(claim));
         for at in 0..NOTE_BYTES {
             for bit in 0..8 {
-                let mut bytes = encoded(claim);
+                let mut bytes = encoded(MAGIC, claim);
                 bytes[at] ^= 1 << bit;
                 std::fs::write(&path, bytes).unwrap();
                 assert_eq!(note.read().unwrap(), Noted::Unreadable, "{at} {bit}");
@@ -139,5 +179,17 @@ mod tests {
         std::fs::write(&path, [7; 40]).unwrap();
         note.write_for_good(claim).unwrap();
         assert_eq!(note.read().unwrap(), Noted::Claim(claim));
+    }
+
+    #[test]
+    fn a_note_that_does_not_tell_of_checkpoints_leaves_it_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("note");
+        for frames in [0, 77] {
+            let before = Claim { salts: *b"saltsalt", frames, carried: Carried::default() };
+            std::fs::write(&path, encoded(MAGIC_BEFORE, before)).unwrap();
+            let read = Note::open(&path).unwrap().read().unwrap();
+            assert_eq!(read, Noted::Claim(Claim { carried: Carried { frames, is_whole: false }, ..before }));
+        }
     }
 }

@@ -1,17 +1,17 @@
 //! What is done to a database before SQLite opens it.
 
-use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::checksum::{PAGE_BYTES, Page, RESERVED_BYTES, fits, seal};
+use crate::keeper::keep;
 use crate::loss::{Loss, look};
 use crate::note::{Claim, Note, Noted};
+use crate::place::{LOG_END, Place, beside};
 use crate::raw::Raw;
-use crate::vfs::{LOG_END, VFS, register};
-use crate::watch::keep;
+use crate::vfs::{VFS, register};
 
 /// How every database of SQLite begins.
 const MAGIC: &[u8] = b"SQLite format 3\0";
@@ -21,9 +21,6 @@ const RESERVED_AT: usize = 20;
 const APPLICATION_AT: usize = 68;
 /// Whose it is: `Isob`. Two words must be damaged until a database with checksums is taken for one without.
 const APPLICATION: u32 = u32::from_be_bytes(*b"Isob");
-/// What is put behind a database's name to name its note, and one that is being made.
-const NOTE_END: &str = "-note";
-const NEW_END: &str = "-new";
 /// What SQLite tells of a damaged file, at most.
 const FAULTS_TOLD_MAX: usize = 5;
 
@@ -35,7 +32,7 @@ pub enum PagesError {
     Damaged(String),
     /// Changes that were acknowledged are gone.
     #[error("{0}")]
-    Lost(#[from] Loss),
+    Lost(#[from] Box<Loss>),
     /// The file system refuses.
     #[error("{path}: {cause}")]
     Io {
@@ -82,74 +79,62 @@ pub fn prepare(path: &Path, how: Open) -> Result<Option<&'static str>, PagesErro
     if !register() {
         return Err(in_sqlite(path)("SQLite takes no layer beneath it".to_owned()));
     }
-    let note = Note::open(&beside(path, NOTE_END)).map_err(at(path))?;
+    let place = Place::of(path).map_err(at(path))?;
+    let note = Note::open(&place.note()).map_err(at(path))?;
     let alone = note.alone().map_err(at(path))?;
-    let is_noted = note.read().map_err(at(path))? != Noted::Nothing;
-    let has_checksums = match kind(path, is_noted)? {
+    let noted = note.read().map_err(at(path))?;
+    let is_noted = noted != Noted::Nothing;
+    let has_checksums = match kind(&place, is_noted)? {
         // Beside a database there is a note that says something, if only that there is nothing to claim.
         Kind::Missing if how != Open::ToUse || is_noted => {
             return Err(PagesError::Damaged(format!(
-                "{} is missing or empty, though there was a registry",
-                path.display()
+                "{} is missing or empty, though there was a registry: {} tells of it. Bring a backup back; where an empty \
+                 one shall begin, remove {} too",
+                place.database().display(),
+                place.note().display(),
+                place.note().display()
             )));
         }
-        Kind::Missing => make(path).map(|()| true)?,
+        Kind::Missing => make(&place).map(|()| true)?,
         Kind::Checked => {
-            if note.read().map_err(at(path))? == Noted::Unreadable {
+            if noted == Noted::Unreadable {
                 // A power cut may have torn it, as it is not synced: that is no damage.
-                let name = beside(path, NOTE_END);
-                tracing::warn!(note = %name.display(), "a note does not fit to its checksum: it claims nothing");
+                tracing::warn!(note = %place.note().display(), "a note does not fit to its checksum: it claims nothing");
                 if how == Open::ToUse {
                     note.write_for_good(Claim::default()).map_err(at(path))?;
                 }
             }
-            match look(&beside(path, LOG_END), &note).map_err(at(path))? {
-                Some(loss) => return Err(loss.into()),
-                None => true,
-            }
+            true
         }
-        Kind::Older if how == Open::ToUse => upgrade(path).map(|()| true)?,
+        Kind::Older if how == Open::ToUse => upgrade(&place, &note).map(|()| true)?,
         Kind::Older => false,
     };
-    drop(alone);
     if !has_checksums {
         return Ok(None);
     }
-    keep(&path.canonicalize().map_err(at(path))?, note);
+    let found = look(&place, &note).map_err(at(path))?;
+    drop(alone);
+    if let Some(loss) = found.loss {
+        return Err(Box::new(loss).into());
+    }
+    keep(&place, note, found.taken, found.claimed);
     Ok(Some(VFS))
 }
 
 /// What was acknowledged and is lost. None: nothing that is known of.
 pub fn loss(path: &Path) -> Result<Option<Loss>, PagesError> {
-    let name = beside(path, NOTE_END);
-    if !name.exists() {
+    let place = Place::of(path).map_err(at(path))?;
+    if !place.note().exists() {
         return Ok(None);
     }
-    let note = Note::open(&name).map_err(at(path))?;
+    let note = Note::open(&place.note()).map_err(at(path))?;
     let _alone = note.alone().map_err(at(path))?;
-    look(&beside(path, LOG_END), &note).map_err(at(path))
+    Ok(look(&place, &note).map_err(at(path))?.loss)
 }
 
-/// Goes on with what is left after a [`Loss`]. None: nothing was lost.
-pub fn accept_loss(path: &Path) -> Result<Option<Loss>, PagesError> {
-    let note = Note::open(&beside(path, NOTE_END)).map_err(at(path))?;
-    let _alone = note.alone().map_err(at(path))?;
-    let loss = look(&beside(path, LOG_END), &note).map_err(at(path))?;
-    if loss.is_some() {
-        note.write_for_good(Claim::default()).map_err(at(path))?;
-    }
-    Ok(loss)
-}
-
-/// The files that belong to a database: its log, the log's index, its note.
+/// The files that belong to a database: its log, the log's index, its note. They lie beside what a symbolic link leads to.
 pub fn companions(path: &Path) -> impl Iterator<Item = PathBuf> {
-    [LOG_END, "-shm", NOTE_END].into_iter().map(|end| beside(path, end))
-}
-
-fn beside(path: &Path, end: &str) -> PathBuf {
-    let mut name: OsString = path.as_os_str().to_owned();
-    name.push(end);
-    PathBuf::from(name)
+    Place::of(path).map(|place| place.companions()).into_iter().flatten()
 }
 
 enum Kind {
@@ -159,14 +144,15 @@ enum Kind {
 }
 
 /// What lies there.
-fn kind(path: &Path, is_noted: bool) -> Result<Kind, PagesError> {
+fn kind(place: &Place, is_noted: bool) -> Result<Kind, PagesError> {
+    let path = place.database();
     let mut page: Page = [0; PAGE_BYTES];
     let length = match File::open(path) {
         Ok(file) => filled(&file, &mut page).map_err(at(path))?,
         Err(error) if error.kind() == ErrorKind::NotFound => 0,
         Err(error) => return Err(at(path)(error)),
     };
-    let (name, log) = (path.display(), beside(path, LOG_END));
+    let (name, log) = (path.display(), place.log());
     let has_log = log.metadata().is_ok_and(|found| found.len() > 0);
     if length == 0 {
         return match has_log {
@@ -200,18 +186,20 @@ fn filled(file: &File, page: &mut Page) -> io::Result<usize> {
 }
 
 /// Makes an empty database whose pages have checksums.
-fn make(path: &Path) -> Result<(), PagesError> {
-    put_in_place(path, |new| {
+fn make(place: &Place) -> Result<(), PagesError> {
+    make_new(place, |new| {
         let raw = Raw::open(new)?;
         raw.run(&format!("PRAGMA page_size = {PAGE_BYTES}"))?;
         raw.reserve()?;
         raw.run("VACUUM").map(|_| ())
-    })
+    })?;
+    put_in_place(place)
 }
 
 /// Gives checksums to a database without. Another file is made of what it holds, and takes its place in one step: whatever
 /// ends the process meanwhile, there is the old one or the new one.
-fn upgrade(path: &Path) -> Result<(), PagesError> {
+fn upgrade(place: &Place, note: &Note) -> Result<(), PagesError> {
+    let path = place.database();
     tracing::info!("{} gets checksums for its pages; this takes a moment", path.display());
     let raw = Raw::open(path).map_err(in_sqlite(path))?;
     let told = raw.run("PRAGMA integrity_check").map_err(in_sqlite(path))?;
@@ -221,22 +209,24 @@ fn upgrade(path: &Path) -> Result<(), PagesError> {
     }
     // The log's last changes go into the file, and the log goes: the new file must not meet it.
     raw.run("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE").map_err(in_sqlite(path))?;
-    let log = beside(path, LOG_END);
-    if log.metadata().is_ok_and(|found| found.len() > 0) {
+    if place.log().metadata().is_ok_and(|found| found.len() > 0) {
         return Err(in_sqlite(path)("another program has it open".to_owned()));
     }
-    put_in_place(path, |new| {
+    make_new(place, |new| {
         // Not the other way round: the size would forget what is reserved.
         raw.run(&format!("PRAGMA page_size = {PAGE_BYTES}"))?;
         raw.reserve()?;
         let name = new.to_str().ok_or("SQLite needs a path in UTF-8")?.replace('\'', "''");
         raw.run(&format!("VACUUM INTO '{name}'")).map(|_| ())
-    })
+    })?;
+    // What stands there is of another one, which lay here before: the one that takes its place has no log yet.
+    note.write_for_good(Claim::default()).map_err(at(path))?;
+    put_in_place(place)
 }
 
-/// Has a database with room for checksums made beside this one, fills them in, and puts it in its place.
-fn put_in_place(path: &Path, make: impl FnOnce(&Path) -> Result<(), String>) -> Result<(), PagesError> {
-    let new = beside(path, NEW_END);
+/// Has a database with room for checksums made beside this one, and fills them in.
+fn make_new(place: &Place, make: impl FnOnce(&Path) -> Result<(), String>) -> Result<(), PagesError> {
+    let new = place.new_one();
     for left in [new.clone(), beside(&new, "-journal"), beside(&new, LOG_END)] {
         match std::fs::remove_file(&left) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(at(&left)(error)),
@@ -247,10 +237,13 @@ fn put_in_place(path: &Path, make: impl FnOnce(&Path) -> Result<(), String>) -> 
     Raw::open(&new)
         .and_then(|raw| raw.run(&format!("PRAGMA application_id = {APPLICATION}; PRAGMA journal_mode = WAL")))
         .map_err(in_sqlite(&new))?;
-    seal_all(&new)?;
-    std::fs::rename(&new, path).map_err(at(path))?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(at(folder))
+    seal_all(&new)
+}
+
+/// Puts it in the place of this one, in one step.
+fn put_in_place(place: &Place) -> Result<(), PagesError> {
+    std::fs::rename(place.new_one(), place.database()).map_err(at(place.database()))?;
+    place.sync_names().map_err(at(place.database()))
 }
 
 /// Gives every page of a file its checksum.

@@ -7,6 +7,9 @@ use std::ffi::CStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+mod checkpoints;
+mod places;
+
 use super::*;
 use crate::checksum::PAGE_BYTES;
 use crate::log::{FRAME_BYTES, FRAME_HEADER_BYTES, place};
@@ -52,6 +55,11 @@ impl Place {
         let mut bytes = fs::read(self.beside(end)).unwrap();
         bytes[at] ^= 0x10;
         fs::write(self.beside(end), bytes).unwrap();
+    }
+
+    /// A folder for what is copied aside.
+    fn aside(&self) -> PathBuf {
+        self._folder.path().join("aside")
     }
 
     fn lost(&self) -> String {
@@ -155,6 +163,10 @@ fn a_damaged_frame_of_the_log_is_found_when_it_is_read_and_not_carried_into_the_
     place.flip("-wal", place_of(frames - 1) + FRAME_HEADER_BYTES + 50);
     assert!(raw.run("PRAGMA wal_checkpoint(TRUNCATE)").is_err());
     place.flip("-wal", place_of(frames - 1) + FRAME_HEADER_BYTES + 50);
+    // Nothing is written any more until all of it is opened anew.
+    assert!(raw.run("PRAGMA wal_checkpoint(TRUNCATE)").is_err());
+    drop(raw);
+    let raw = place.open();
     raw.run("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
     assert_eq!(all(&raw).unwrap(), truth);
     all_pages_fit(&place.file);
@@ -208,8 +220,8 @@ fn the_loss_of_the_last_change_is_told_and_accepted_by_word() {
     let length = fs::metadata(killed.beside("-wal")).unwrap().len() as usize;
     killed.flip("-wal", length - 9);
     assert!(killed.lost().contains("up to 1 changes"), "{}", killed.lost());
-    assert_eq!(accept_loss(&killed.file).unwrap().unwrap().changes, "1");
-    assert!(accept_loss(&killed.file).unwrap().is_none());
+    assert_eq!(accept_loss(&killed.file, &killed.aside()).unwrap().unwrap().changes, "1");
+    assert!(accept_loss(&killed.file, &killed.aside()).unwrap().is_none());
     assert_eq!(all(&killed.open()).unwrap(), before);
 
     let gone = place.as_killed();

@@ -10,14 +10,13 @@ use std::sync::OnceLock;
 use libsqlite3_sys as ffi;
 
 use crate::file::{SHIM_BYTES, Seen, Writing, room_for_inner, wrap};
-use crate::note::Claim;
-use crate::watch::keeper;
+use crate::keeper::keeper;
+use crate::log::Salts;
+use crate::place::LOG_END;
 
 /// The name by which SQLite knows the layer.
 pub const VFS: &str = "isobar-pages";
-const C_NAME: &CStr = c"isobar-pages";
-/// What SQLite puts behind a database's name to name its write-ahead log.
-pub(crate) const LOG_END: &str = "-wal";
+pub(crate) const C_NAME: &CStr = c"isobar-pages";
 
 /// Makes the layer known to SQLite; once is enough. False: SQLite has no layer of its own to put it on.
 pub(crate) fn register() -> bool {
@@ -74,7 +73,7 @@ unsafe extern "C" fn open(
     // SAFETY: SQLite names its files so.
     let named = unsafe { path(name) };
     let seen = match named {
-        Some(path) if flags & ffi::SQLITE_OPEN_MAIN_DB != 0 => Some(Seen::Database(path)),
+        Some(path) if flags & ffi::SQLITE_OPEN_MAIN_DB != 0 => Some(Seen::database(path)),
         Some(path) if flags & ffi::SQLITE_OPEN_WAL != 0 => {
             let keeper = database_of(&path).and_then(keeper);
             Some(Seen::Log(Writing::new(path, keeper)))
@@ -100,7 +99,7 @@ unsafe extern "C" fn delete(_: *mut ffi::sqlite3_vfs, name: *const c_char, sync:
     // SAFETY: SQLite names its files so.
     let named = unsafe { path(name) };
     if let Some(keeper) = named.as_deref().and_then(database_of).and_then(keeper)
-        && !keeper.begin_anew(Claim::default())
+        && !keeper.begin_anew(Salts::default())
     {
         return ffi::SQLITE_IOERR_DELETE;
     }

@@ -154,3 +154,15 @@ fn what_the_build_exports_is_no_setting_of_the_program() {
     let script = std::fs::read_to_string(root().join("scripts/env.sh")).unwrap();
     assert!(script.contains("export ") && !script.contains("ISOBAR_"), "{script}");
 }
+
+/// What clients choose (names in JSON, labels, elements, addresses) is hashed with a random key. The rooms that know hardly
+/// anything else have no other hash at hand.
+#[test]
+fn rooms_of_what_clients_choose_have_no_hash_without_a_key() {
+    for room in ["model", "design", "outlets", "http"] {
+        let manifest = std::fs::read_to_string(root().join(format!("crates/{room}/Cargo.toml"))).unwrap();
+        for hash in ["rustc-hash", "fxhash", "fnv", "ahash", "foldhash", "hashbrown"] {
+            assert!(!manifest.contains(hash), "{room} has {hash}");
+        }
+    }
+}

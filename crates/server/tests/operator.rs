@@ -65,7 +65,11 @@ fn a_registry_that_has_lost_changes_is_not_served_until_somebody_says_so() {
         let told = failure(&about(&[verb]));
         assert!(told.contains("registry.db-wal is damaged") && told.contains("acknowledged are lost"), "{told}");
         assert!(told.contains("isobar recover"), "{told}");
+        // Or somebody has put another database there by hand.
+        assert!(told.contains("registry.db-note"), "{told}");
     }
+    let damaged = ["registry.db", "registry.db-wal", "registry.db-note"]
+        .map(|name| (name, std::fs::read(folder.path().join(name)).unwrap()));
     let named = about(&["recover"]);
     assert_eq!(named.status.code(), Some(1));
     assert!(text(&named.stdout).contains("registry.db-wal is damaged") && text(&named.stdout).contains("--yes"));
@@ -73,6 +77,11 @@ fn a_registry_that_has_lost_changes_is_not_served_until_somebody_says_so() {
     let told = about(&["recover", "--yes"]);
     assert!(told.status.success() && text(&told.stdout).contains("The registry goes on without them"), "{told:?}");
     assert!(text(&about(&["recover"]).stdout).contains("nothing to recover"));
+    let mut entries = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let aside = entries.find(|path| path.file_name().unwrap().to_string_lossy().starts_with("dropped-")).unwrap();
+    for (name, bytes) in damaged {
+        assert!(std::fs::read(aside.join(name)).unwrap() == bytes, "{name} is kept to be looked at");
+    }
     let serving = Serving::on(folder.path(), &[("ISOBAR_ADMIN_PASSWORD", "the first one")]);
     assert_eq!(serving.stop(), Some(0));
 

@@ -182,3 +182,23 @@ async fn an_operator_says_that_the_clock_is_right() {
     let serving = Serving::on(data, &ENVIRONMENT);
     assert_eq!(serving.stop(), Some(0));
 }
+
+#[tokio::test]
+async fn what_a_power_cut_left_of_the_manifest_is_told_in_plain_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path();
+    Serving::on(data, &ENVIRONMENT).kill();
+    let manifest = telemetry(data).into_keys().find(|name| name.starts_with("MANIFEST-")).unwrap();
+    let path = data.join("telemetry").join(&manifest);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes.extend([1, 2, 3]);
+    std::fs::write(&path, bytes).unwrap();
+    let checked = command(&["check"], data);
+    assert_eq!(checked.status.code(), Some(1));
+    let asked = command(&["recover", "--clock"], data);
+    for told in [text(&checked.stdout), text(&asked.stdout)] {
+        assert!(told.contains("unfinished write") && told.contains("The next start of the platform"), "{told}");
+    }
+    assert_eq!(Serving::on(data, &ENVIRONMENT).stop(), Some(0));
+    assert!(text(&command(&["check"], data).stdout).contains("Everything is sound."));
+}

@@ -21,6 +21,9 @@ pub enum StoreError {
     /// The user is the only one of its kind that is left; nothing was done.
     #[error("is the last system administrator who is not disabled")]
     LastAdministrator,
+    /// A page lies too far back in an order that it takes every value to find; nothing was done.
+    #[error("the page lies too far back in this order")]
+    TooFar,
     /// The store has more waiting than it can take; nothing was done.
     #[error("the store is busy")]
     Busy,

@@ -191,3 +191,49 @@ async fn a_flipped_bit_is_named_or_without_effect() {
     }
     assert!(named > ROUNDS / 3 && named < ROUNDS, "{named}");
 }
+
+/// What is changed behind a damaged frame would be lost at the next start: so nothing is, from when it is met.
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_in_the_log_of_a_registry_that_runs_ends_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("registry.db");
+    let registry = Registry::open(&address(&file)).await.unwrap();
+    let mut kept = Vec::new();
+    for number in 0..20 {
+        kept.push(given::organization(&registry, None, &format!("organization {number}")).await);
+    }
+    let raw = beside(&file).await;
+    let log = companions(&file).next().unwrap();
+    // The newest page of the last change.
+    let flip = || {
+        let mut bytes = fs::read(&log).unwrap();
+        let at = bytes.len() - 300;
+        bytes[at] ^= 1;
+        fs::write(&log, bytes).unwrap();
+    };
+    flip();
+    // As SQLite does by itself after a thousand pages, and tells nobody what came of it.
+    let checkpoint = raw.execute_unprepared("PRAGMA wal_checkpoint(PASSIVE)").await;
+    assert!(checkpoint.is_err(), "{checkpoint:?}");
+    for name in ["late", "later"] {
+        let made = registry.organization_create(&given::may(None), given::new_organization(name), given::at(0)).await;
+        assert!(matches!(made, Err(StoreError::Unavailable(_) | StoreError::Damaged(_))), "{made:?}");
+        assert!(registry.healthy().await.is_err());
+    }
+    let named = registry.check().await.unwrap();
+    assert!(named.iter().any(|fault| fault.contains("does not fit to its checksum")), "{named:?}");
+    raw.close().await.unwrap();
+    let _ = registry.close().await;
+    let refused = Registry::open(&address(&file)).await;
+    match refused {
+        Err(StoreError::Damaged(why)) => assert!(why.contains("isobar recover") && why.contains("-note"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    flip();
+    let registry = Registry::open(&address(&file)).await.unwrap();
+    for organization in kept {
+        assert_eq!(given::refetched(&registry, organization.id).await, organization);
+    }
+    given::organization(&registry, None, "taken again").await;
+    registry.close().await.unwrap();
+}

@@ -103,7 +103,7 @@ async fn a_closed_store_takes_nothing() {
     let ran = store.run(&device, None, at(0), &mut |_| unreachable!("it is closed")).await;
     assert!(matches!(ran, Err(StoreError::Unavailable(_))));
     assert!(store.healthy().await.is_err());
-    assert!(store.values(&device.reading(), "log", ValueQuery::default()).await.is_err());
+    assert!(store.values(&device.reading(), "log", ValueQuery::default(), given::claim()).await.is_err());
     assert!(store.outbox_done(&[1]).await.is_err());
 }
 
@@ -255,6 +255,47 @@ async fn a_page_beyond_what_one_pass_keeps_is_exact() {
         let first = (number - 1) * 10;
         assert_eq!((ends, total), ((first..first + 10).map(|n| format!("{n:03}")).collect(), 200));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_by_payload_reaches_so_many_values() {
+    use isobar_store::telemetry::{FilterField, SORTED_MAX, ValueSort};
+    let folder = tempfile::tempdir().unwrap();
+    let (store, device) = (open(&folder), given::device());
+    let count = SORTED_MAX + 10;
+    for start in (0..count).step_by(1_000) {
+        let payloads: Vec<String> = (start..count.min(start + 1_000)).map(|n| n.to_string()).collect();
+        let values: Vec<_> = payloads.iter().map(|text| ("log", text.as_str())).collect();
+        given::run(&store, &device, given::storing(id(start as i64), &values)).await;
+    }
+    let sort = vec![ValueSort { field: FilterField::Payload(Vec::new()), descending: true }];
+    let asked = |number, limit| ValueQuery { sort: sort.clone(), page: page(number, limit), ..ValueQuery::default() };
+    let (last, total) = given::texts(&store, &device, "log", asked(SORTED_MAX / 10, 10)).await;
+    assert_eq!((last[9].as_str(), total), ("10", count));
+    let beyond = store.values(&device.reading(), "log", asked(SORTED_MAX / 10 + 1, 10), given::claim()).await;
+    assert!(matches!(beyond, Err(StoreError::TooFar)), "{beyond:?}");
+    // A page past the end is empty, however far.
+    assert_eq!(given::texts(&store, &device, "log", asked(1_000_000, 100)).await, (Vec::new(), count));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_those_who_follow_leave_waiting_is_bounded_in_bytes() {
+    use isobar_store::telemetry::Told;
+    let folder = tempfile::tempdir().unwrap();
+    let (store, device) = (open(&folder), given::device());
+    let mut following = store.follow();
+    let large = format!("\"{}\"", "x".repeat(1 << 20));
+    for n in 0..50 {
+        let event = id(n);
+        let mut commit = Commit { history: [given::device_event(event, &large)].into(), ..Commit::default() };
+        commit.shown = Some(given::shown(&device, &commit));
+        given::run(&store, &device, commit).await;
+    }
+    let (mut kept, mut gone) = (0, 0);
+    while let Ok(Told::Event { event, .. }) = following.told.try_recv() {
+        if event.upgrade().is_some() { kept += 1 } else { gone += 1 }
+    }
+    assert_eq!((kept, gone), (31, 19));
 }
 
 /// A run that stores so many values that do not compress.

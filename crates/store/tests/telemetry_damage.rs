@@ -58,8 +58,8 @@ async fn read(store: &Embedded) -> Result<String> {
     for device in 1..=DEVICES {
         let pass = given::device_with_key(device);
         let reading = pass.reading();
-        let history = store.history(&reading, given::all_history(given::page(1, 1_000))).await?;
-        let values = store.values(&reading, "log", ValueQuery::default()).await?;
+        let history = store.history(&reading, given::all_history(given::page(1, 1_000)), given::claim()).await?;
+        let values = store.values(&reading, "log", ValueQuery::default(), given::claim()).await?;
         let queue = store.queue_peek(&reading, given::queued(1_000, 0)).await?;
         let (last, series) = (store.last(&reading, "log").await?, store.series(&reading).await?);
         let mut state = None;

@@ -201,7 +201,7 @@ impl Scene {
                     range: TimeRange { from: range.0.map(at), to: range.1.map(at) },
                     ..given::all_history(page(number, limit))
                 };
-                let found = store.history(&self.devices[device].reading(), query).await.unwrap();
+                let found = store.history(&self.devices[device].reading(), query, given::claim()).await.unwrap();
                 let ids: Vec<_> = found.items.iter().map(|event| event.id).collect();
                 assert_eq!((ids, found.total), self.models[device].history(&query), "{query:?}");
             }
@@ -217,7 +217,7 @@ impl Scene {
             let expected = model.values(element, &unpaged);
             assert_eq!(found, expected.map(|(values, _)| values), "{query:?}");
         }
-        let found = store.values(&reading, element, query.clone()).await.unwrap();
+        let found = store.values(&reading, element, query.clone(), given::claim()).await.unwrap();
         let found = found.map(|page| (page.items, page.total));
         assert_eq!(found, model.values(element, &query), "{query:?}");
     }

@@ -18,6 +18,8 @@ type Files = BTreeMap<String, Vec<u8>>;
 const NOTE: &str = "DURABLE";
 /// Bytes of a hole.
 const HOLE: usize = 40;
+/// Bytes of a block of a log.
+const BLOCK: usize = 32 << 10;
 
 fn options() -> Options {
     Options { cache_bytes: 1 << 20, ..Options::default() }
@@ -36,7 +38,7 @@ async fn write(store: &Embedded, runs: std::ops::Range<i64>) {
 }
 
 fn files(folder: &Path) -> Files {
-    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap());
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap()).filter(|file| file.path().is_file());
     files.map(|file| (file.file_name().into_string().unwrap(), std::fs::read(file.path()).unwrap())).collect()
 }
 
@@ -54,7 +56,8 @@ async fn started(left: &Files) -> Result<Vec<String>, String> {
     assert!(*left == files(folder.path()), "an examination changes nothing");
     match Embedded::open(folder.path(), options()) {
         Ok(store) => {
-            let (mut found, _) = given::texts(&store, &given::device_with_key(1), "log", ValueQuery::default()).await;
+            let all = ValueQuery { page: given::page(1, 1_000), ..ValueQuery::default() };
+            let (mut found, _) = given::texts(&store, &given::device_with_key(1), "log", all).await;
             found.sort_by_key(|text| (text.len(), text.clone()));
             store.close().await.unwrap();
             drop(store);
@@ -152,6 +155,108 @@ async fn a_hole_in_the_log_is_cut_off_behind_what_is_noted_and_refused_before() 
                 Err(why) => assert!(!expected && why.contains(log), "{place}: {why}"),
             }
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_manifest_knows_was_synced_must_be_there_however_old_the_note_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::open(folder.path(), options()).unwrap();
+    write(&store, 0..4).await;
+    let early = files(folder.path());
+    write(&store, 4..8).await;
+    // Begins another file of the log; the first is still needed, and known as a whole when the next sync has come.
+    store.retain(at(0), Duration::ZERO, 365 * 86_400).await.unwrap();
+    write(&store, 8..16).await;
+    let mut left = files(folder.path());
+    left.insert(NOTE.to_owned(), early[NOTE].clone());
+    assert_eq!(started(&left).await, Ok(runs(0..16)), "an old note alone refuses nothing");
+    let log = named(&early, |name| name.ends_with(".log"));
+    let noted = early[log].len();
+    assert!(left[log].len() > noted + 2 * HOLE);
+    for hole in holes() {
+        for place in [noted, noted + HOLE, left[log].len() - HOLE] {
+            let mut left = left.clone();
+            left.get_mut(log).unwrap()[place..place + HOLE].copy_from_slice(&hole);
+            let why = started(&left).await.unwrap_err();
+            assert!(why.contains(log), "{place}: {why}");
+        }
+    }
+    left.get_mut(log).unwrap().truncate(noted);
+    let why = started(&left).await.unwrap_err();
+    assert!(why.contains(log), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hole_behind_what_is_in_tables_is_cut_off_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::open(folder.path(), options()).unwrap();
+    let opened = files(folder.path());
+    // Several blocks: RocksDB goes on with the next one behind some holes.
+    write(&store, 0..400).await;
+    let mut left = files(folder.path());
+    // The power cut has taken every note since the start.
+    left.insert(NOTE.to_owned(), opened[NOTE].clone());
+    let log = named(&left, |name| name.ends_with(".log")).to_owned();
+    let blocks = left[&log].len() / BLOCK;
+    assert!(blocks > 2, "{blocks}");
+    for hole in holes() {
+        let mut left = left.clone();
+        left.get_mut(&log).unwrap()[BLOCK..BLOCK + HOLE].copy_from_slice(&hole);
+        let found = started(&left).await.unwrap();
+        assert!(found.len() < 400 && found == runs(0..found.len() as i64), "{found:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_cut_off_of_the_log_is_put_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::open(folder.path(), options()).unwrap();
+    write(&store, 0..4).await;
+    let noted = files(folder.path());
+    write(&store, 4..8).await;
+    let mut left = files(folder.path());
+    let log = named(&left, |name| name.ends_with(".log")).to_owned();
+    let place = noted[&log].len();
+    left.get_mut(&log).unwrap()[place..place + HOLE].fill(0);
+    left.insert(NOTE.to_owned(), noted[NOTE].clone());
+    let rest = left[&log][place..].to_vec();
+    // A later log, that nothing tells to have been synced.
+    left.insert("000999.log".to_owned(), left[&log].clone());
+    let started = tempfile::tempdir().unwrap();
+    for (name, bytes) in &left {
+        std::fs::write(started.path().join(name), bytes).unwrap();
+    }
+    let kept = |dropped: &Path| files(&dropped.join("dropped"));
+    for again in 0..2 {
+        let store = Embedded::open(started.path(), options()).unwrap();
+        let (found, _) = given::texts(&store, &given::device_with_key(1), "log", ValueQuery::default()).await;
+        assert_eq!(found.len(), 4);
+        store.close().await.unwrap();
+        let kept = kept(started.path());
+        assert_eq!(kept.keys().collect::<Vec<_>>(), [&format!("{log}-{place}"), "000999.log"], "{again}");
+        assert!(kept[&format!("{log}-{place}")] == rest && kept["000999.log"] == left[&log]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_torn_manifest_is_no_damage_to_who_may_only_look() {
+    let [mut left, ..] = moments().await;
+    let manifest = named(&left, |name| name.starts_with("MANIFEST-")).to_owned();
+    left.get_mut(&manifest).unwrap().extend([1, 2, 3]);
+    let folder = tempfile::tempdir().unwrap();
+    for (name, bytes) in &left {
+        std::fs::write(folder.path().join(name), bytes).unwrap();
+    }
+    let looks = [
+        Embedded::examine_folder(folder.path(), &options()).map(|_| ()),
+        Embedded::seen(folder.path(), &options()).map(|_| ()),
+    ];
+    for looked in looks {
+        let error = looked.unwrap_err();
+        let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+        assert!(why.contains("unfinished write") && why.contains("The next start of the platform"), "{why}");
     }
 }
 

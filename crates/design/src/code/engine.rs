@@ -24,7 +24,9 @@ const NOT_WORTH_A_LOOK: Duration = Duration::from_micros(100);
 const MESSAGE_CHARS_MAX: usize = 1_000;
 /// What runs first; see there.
 const PRELUDE: &str = include_str!("prelude.js");
-/// What runs next where code names it; see there.
+/// What runs next; see there.
+const DATES: &str = include_str!("dates.js");
+/// What runs then where code names it; see there.
 const BUFFER: &str = include_str!("buffer.js");
 
 /// What the engine offers to code besides the language itself.
@@ -68,6 +70,7 @@ impl Engine {
             .with(|ctx| {
                 watch.watches(&ctx);
                 let glue: Object<'_> = ctx.eval(PRELUDE)?;
+                ctx.eval::<(), _>(DATES)?;
                 if names_buffer(text) {
                     ctx.eval::<(), _>(BUFFER)?;
                 }

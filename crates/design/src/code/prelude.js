@@ -407,10 +407,13 @@
   function messages(given) {
     if (given === undefined || given === null || given === '' || given === false) return undefined;
     if (!isArray(given)) return stringify([told(given)]);
-    if (given.length === 0) return undefined;
     const texts = [];
-    for (let at = 0; at < given.length && at < MESSAGES_MAX; at++) push.call(texts, told(given[at]));
-    return stringify(texts);
+    for (let at = 0; at < given.length && texts.length < MESSAGES_MAX; at++) {
+      // Some codecs put the list of a part into their own.
+      const items = isArray(given[at]) ? given[at] : [given[at]];
+      for (let each = 0; each < items.length && texts.length < MESSAGES_MAX; each++) push.call(texts, told(items[each]));
+    }
+    return texts.length === 0 ? undefined : stringify(texts);
   }
 
   /** The JSON of the data; or an array: that or undefined, and the JSON of the errors, and of the warnings. */

@@ -1,6 +1,7 @@
 //! `changed`: tells whether a key differs from the one before; the first is a change (contract: The project design).
 
-use isobar_model::json::{RawJson, equal};
+use bytes::{BufMut, Bytes, BytesMut};
+use isobar_model::json::{FINGERPRINT_BYTES, RawJson, equal, fingerprint};
 
 use super::{Ability, Element, Shape, properties::Properties};
 use crate::expression::{Computed, Expression, Value};
@@ -14,7 +15,12 @@ pub(crate) const SHAPE: Shape = Shape {
     read: Changed::read,
 };
 
-/// A changed element. Its state is the JSON of the newest key.
+/// Longest key, in bytes of JSON, that is remembered as it is; of a longer one its fingerprint is.
+const KEY_BYTES_MAX: usize = 1_024;
+/// What the state begins with when it is a fingerprint: no JSON text does.
+const FINGERPRINT: u8 = 1;
+
+/// A changed element. Its state is the JSON of the newest key, or its fingerprint.
 #[derive(Debug)]
 pub(crate) struct Changed {
     key: Expression,
@@ -33,11 +39,41 @@ impl Changed {
     ) -> Computed<Passed<'e>> {
         let key = run.compute(&self.key, incoming)?;
         let key = run.json(&key)?;
-        let before = run.state(link.target).map(RawJson::trusted);
-        let same = before.is_some_and(|before| before.bytes() == key.bytes() || equal(&before.tree(), &key.tree()));
-        if !same {
-            run.remember(link.target, key.shared());
+        let before = run.state(link.target);
+        let now = if key.bytes().len() <= KEY_BYTES_MAX { key.shared() } else { fingerprint_of(&key, run)? };
+        let same = match &before {
+            None => false,
+            Some(before) => *before == now || is_same(before, &key, &now, run)?,
+        };
+        // What is larger than it need be is from before there were fingerprints.
+        if !same || before.is_some_and(|before| before.len() > KEY_BYTES_MAX) {
+            run.remember(link.target, now)?;
         }
         Ok(Passed { trigger: usize::from(same), value: incoming.clone() })
     }
+}
+
+/// Whether a state that is not the same bytes stands for the same key. `now` is what the key leaves.
+fn is_same(before: &Bytes, key: &RawJson, now: &Bytes, run: &Run<'_>) -> Computed<bool> {
+    if before.first() == Some(&FINGERPRINT) {
+        return Ok(*before == fingerprint_of(key, run)?);
+    }
+    let before = RawJson::trusted(before.clone());
+    if now.first() == Some(&FINGERPRINT) {
+        return Ok(*now == fingerprint_of(&before, run)?);
+    }
+    run.budget.spend_reading(before.bytes().len() + key.bytes().len())?;
+    Ok(equal(&before.tree(), &key.tree()))
+}
+
+fn fingerprint_of(key: &RawJson, run: &Run<'_>) -> Computed<Bytes> {
+    run.budget.spend_reading(key.bytes().len())?;
+    let fingerprint = match run.tree_of(key) {
+        Some(tree) => fingerprint(tree),
+        None => fingerprint(&key.tree()),
+    };
+    let mut state = BytesMut::with_capacity(1 + FINGERPRINT_BYTES);
+    state.put_u8(FINGERPRINT);
+    state.put_slice(&fingerprint);
+    Ok(state.freeze())
 }

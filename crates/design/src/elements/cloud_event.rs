@@ -36,8 +36,7 @@ impl CloudEvent {
 
     pub(crate) fn send<'e>(&'e self, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
         let (value, payload) = run.json_argument(link, 0, incoming)?;
-        run.leave_bytes(payload.bytes().len())?;
-        run.effect(Effect::Send { element: self.name.clone(), payload, ttl_minutes: self.ttl_minutes });
+        run.budget.emit(Effect::Send { element: self.name.clone(), payload, ttl_minutes: self.ttl_minutes })?;
         Ok(Passed { trigger: 0, value })
     }
 }

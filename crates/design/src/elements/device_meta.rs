@@ -1,6 +1,7 @@
 //! `deviceMeta`: the status, the metadata and the place of the device.
 
 use isobar_model::device::Location;
+use isobar_model::json::member_bytes;
 use isobar_model::status::Status;
 
 use super::{Ability, Element, Shape, properties::Properties};
@@ -46,8 +47,8 @@ pub(crate) fn act<'e>(link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -
             let raises_only = link.ability == ESCALATE_STATUS;
             let differs = if raises_only { status > run.changes.status } else { status != run.changes.status };
             if differs {
+                run.budget.emit(Effect::SetStatus(status))?;
                 run.changes.status = status;
-                run.effect(Effect::SetStatus(status));
             }
         }
         SET_VALUE => set_value(link, incoming, run)?,
@@ -60,7 +61,7 @@ pub(crate) fn act<'e>(link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -
             let location = Location::new(degrees(0)?, degrees(1)?);
             let location =
                 location.ok_or_else(|| Problem::new("the latitude or the longitude is out of its bounds"))?;
-            run.effect(Effect::SetLocation(location));
+            run.budget.emit(Effect::SetLocation(location))?;
         }
     }
     Ok(Passed { trigger: 0, value: incoming.clone() })
@@ -82,13 +83,16 @@ fn set_value<'e>(link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Com
         return Err(Problem::new(format!("a tag must be a text of 1 to {TAG_CHARS_MAX} characters")));
     };
     let (value, json) = run.json_argument(link, 1, incoming)?;
-    let is_there = match run.meta(tag) {
-        Some(before) => equal(&before, &value, &run.budget)?,
-        None => false,
-    };
-    if !is_there {
-        run.changes.change_meta(tag, value);
-        run.effect(Effect::SetMeta { tag: tag.to_owned(), value: json });
+    let present = run.label(tag)?;
+    if let Some(present) = &present
+        && equal(present, &value, &run.budget)?
+    {
+        return Ok(());
     }
+    let before = run.meta_size()?;
+    let present = present.map(|present| Ok(member_bytes(tag, &run.json(&present)?))).transpose()?;
+    let size = run.changes.labels.size_with(tag, &json, before, present)?;
+    run.budget.emit(Effect::SetMeta { tag: tag.to_owned(), value: json })?;
+    run.changes.labels.set(tag, value, size);
     Ok(())
 }

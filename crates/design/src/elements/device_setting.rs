@@ -1,12 +1,13 @@
 //! `deviceSetting`: a value that people set and designs may change; every change sets off `changed`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use isobar_model::json::Json;
+use isobar_model::json::{Json, Number};
 
 use super::{Ability, Element, Shape, properties::Properties};
 use crate::Effect;
-use crate::expression::{Computed, Problem, Value};
+use crate::expression::{Computed, Num, Problem, Value};
 use crate::plan::Link;
 use crate::run::{Passed, Run};
 use crate::setting::{InputType, SettingDefinition};
@@ -48,25 +49,55 @@ impl DeviceSetting {
         };
         let (value, set) = if link.ability == SET {
             let (value, json) = run.json_argument(link, 0, incoming)?;
-            let checked = definition.check(&json.tree());
-            checked.map_err(|message| Problem::new(format!("the value {message}")))?;
             (value, Some(json))
-        } else if !run.has_own_setting(self.setting) {
+        } else if !run.has_own_setting(self.setting)? {
             // It has its default: that is no change, as by the API.
             return Ok(Passed::nothing());
         } else {
             (plan.defaults.get(self.index()).map_or(Value::Null, Value::from), None)
         };
-        let json = set.as_ref().unwrap_or(&definition.default_value);
-        let location = definition.location(&json.tree());
-        run.changes.change_setting(self.setting, value.clone(), set.is_some());
-        run.effect(Effect::SetSetting { element: self.name.clone(), value: set });
+        run.budget.spend(value.len().unwrap_or(0) / 8)?;
+        let looked_at = looked_at(&value);
+        if set.is_some() {
+            definition.check(&looked_at).map_err(|message| Problem::new(format!("the value {message}")))?;
+        }
+        let (location, is_own) = (definition.location(&looked_at), set.is_some());
+        run.budget.emit(Effect::SetSetting { element: self.name.clone(), value: set })?;
+        run.changes.change_setting(self.setting, value.clone(), is_own);
         // A geolocation moves the device (contract: Resources).
         if let Some(location) = location {
-            run.effect(Effect::SetLocation(location));
+            run.budget.emit(Effect::SetLocation(location))?;
         }
         Ok(Passed { trigger: 0, value })
     }
+}
+
+/// What is looked at of a value before a setting takes it: all of it, but of a map its place and of a list that it is one.
+fn looked_at<'v>(value: &'v Value<'_>) -> Json<'v> {
+    if value.is_map() {
+        let member = |name: &'static str| Some((Cow::Borrowed(name), number(&value.member(name)?)));
+        return Json::Object(["latitude", "longitude"].into_iter().filter_map(member).collect());
+    }
+    match value {
+        Value::Bool(truth) => Json::Bool(*truth),
+        Value::Number(number) => Json::Number((*number).clone()),
+        Value::Array(_) | Value::List(_) => Json::Array(Vec::new()),
+        // They are written as texts.
+        Value::Time(_) | Value::Duration(_) | Value::Type(_) => Json::Text(Cow::Borrowed("")),
+        _ => match value.as_text() {
+            Some(text) => Json::Text(Cow::Borrowed(text)),
+            None => number(value),
+        },
+    }
+}
+
+fn number(value: &Value<'_>) -> Json<'static> {
+    let number = match value.number() {
+        Some(Num::Int(int)) => Some(Number::from(int)),
+        Some(Num::Double(double)) => Number::from_f64(double),
+        None => None,
+    };
+    number.map_or(Json::Null, Json::Number)
 }
 
 /// Reads the definition of a setting.

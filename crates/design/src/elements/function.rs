@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{Ability, Element, Shape, properties::Properties};
+use crate::budget::Budget;
 use crate::code::{CALL_TIME, Code, Failure, Uplink};
 use crate::elements::payload_bytes::{Encoding, bytes_of};
 use crate::expression::{Computed, Problem, Value, built};
-use crate::reference::Reference;
+use crate::reference::{Reference, member};
 use crate::run::{Passed, Run};
 
 pub(crate) const SHAPE: Shape = Shape {
@@ -58,12 +59,12 @@ impl CodeElement {
 
     pub(crate) fn evaluate<'e>(&'e self, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
         let Some(code) = &self.code else { return Err(Problem::new("has no code")) };
-        let bytes = bytes_of(&self.bytes(incoming)?, self.encoding)?;
-        let f_port = self.f_port(incoming)?;
         let time = run.code_time().min(CALL_TIME);
         if time.is_zero() {
             return Err(Problem::new("the functions of this run take too long"));
         }
+        let bytes = bytes_of(&self.bytes(incoming, &run.budget)?, self.encoding, &run.budget)?;
+        let f_port = self.f_port(incoming, &run.budget)?;
         let uplink = Uplink { bytes: &bytes, f_port, received_at: run.now().millis() };
         let answer = code.call(&uplink, time, run.room());
         run.spend_code_time(answer.took, answer.engines);
@@ -89,17 +90,20 @@ impl CodeElement {
                     }
                 };
                 // The event tells of it, whether or not the design does something about it.
-                run.fail(&self.name, Problem(Cow::Owned(message)));
+                run.fail(&self.name, &Problem(Cow::Owned(message)));
                 Ok(Passed { trigger: ERROR, value })
             }
         }
     }
 
     /// Where the bytes are: where `bytesRef` leads, or else the value itself, its `bytes` or its `data`.
-    fn bytes<'e>(&self, incoming: &Value<'e>) -> Computed<Value<'e>> {
+    fn bytes<'e>(&self, incoming: &Value<'e>, budget: &Budget) -> Computed<Value<'e>> {
         let found = match &self.bytes {
-            Some(reference) => reference.find(incoming),
-            None if incoming.is_map() => incoming.member("bytes").or_else(|| incoming.member("data")),
+            Some(reference) => reference.find(incoming, budget)?,
+            None if incoming.is_map() => match member(incoming, "bytes", budget)? {
+                Some(found) => Some(found),
+                None => member(incoming, "data", budget)?,
+            },
             None => Some(incoming.clone()),
         };
         found.ok_or_else(|| match &self.bytes {
@@ -109,12 +113,14 @@ impl CodeElement {
     }
 
     /// The port: where `fPortRef` leads, or else `fPort`; without one the codec gets null.
-    fn f_port(&self, incoming: &Value<'_>) -> Computed<Option<u8>> {
+    fn f_port(&self, incoming: &Value<'_>, budget: &Budget) -> Computed<Option<u8>> {
         let found = match &self.f_port {
-            Some(reference) => reference.find(incoming),
-            None => incoming.member("fPort"),
+            Some(reference) => reference.find(incoming, budget)?,
+            None => member(incoming, "fPort", budget)?,
         };
         let Some(found) = found.filter(|found| !matches!(found, Value::Null)) else { return Ok(None) };
+        budget.spend_number(&found)?;
+        budget.spend_bytes(found.as_text().map_or(0, str::len))?;
         let number = found.whole().or_else(|| found.as_text()?.trim().parse().ok());
         let port = number.and_then(|number| u8::try_from(number).ok());
         port.map(Some).ok_or_else(|| Problem::new("the fPort is no whole number from 0 to 255"))

@@ -92,10 +92,14 @@ impl Http {
         let compute = |part: &'e Part, run: &Run<'e>| -> Computed<String> {
             match part {
                 Part::Text(text) => Ok(text.clone()),
-                Part::Json(raw) => Ok(raw.text().to_owned()),
-                Part::Computed(expression) => text_of(&run.compute(expression, incoming)?),
+                Part::Json(raw) => {
+                    run.budget.spend_bytes(raw.bytes().len())?;
+                    Ok(raw.text().to_owned())
+                }
+                Part::Computed(expression) => text_of(&run.compute(expression, incoming)?, run),
             }
         };
+        run.budget.may_send()?;
         let method = known_method(&compute(&self.method, run)?)
             .ok_or_else(|| Problem::new(format!("the method must be one of {}", METHODS.join(", "))))?;
         let url = compute(&self.url, run)?;
@@ -113,7 +117,7 @@ impl Http {
                 let value = run.compute(expression, incoming)?;
                 let is_text = value.as_text().is_some();
                 let content_type = if is_text { "text/plain; charset=utf-8" } else { "application/json" };
-                (Some(text_of(&value)?), Some(content_type))
+                (Some(text_of(&value, run)?), Some(content_type))
             }
         };
         if body.as_ref().is_some_and(|body| body.len() > BODY_BYTES_MAX) {
@@ -128,9 +132,8 @@ impl Http {
             headers.push((CONTENT_TYPE.to_owned(), content_type.to_owned()));
         }
         run.budget.spend_bytes(url.len() + body.as_ref().map_or(0, String::len))?;
-        run.leave()?;
         let request = OutgoingRequest { method, url, headers, body };
-        run.effect(Effect::Call { element: self.name.clone(), request });
+        run.budget.emit(Effect::Call { element: self.name.clone(), request })?;
         Ok(Passed::nothing())
     }
 }
@@ -233,9 +236,12 @@ fn known_method(word: &str) -> Option<&'static str> {
 }
 
 /// A text as it is, anything else as JSON.
-fn text_of(value: &Value<'_>) -> Computed<String> {
+fn text_of(value: &Value<'_>, run: &Run<'_>) -> Computed<String> {
     match value.as_text() {
-        Some(text) => Ok(text.to_owned()),
-        None => Ok(to_raw(value)?.text().to_owned()),
+        Some(text) => {
+            run.budget.spend_bytes(text.len())?;
+            Ok(text.to_owned())
+        }
+        None => Ok(to_raw(value, &run.budget)?.text().to_owned()),
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct Ability {
 }
 
 /// The element types that can be used.
-const SHAPES: [&Shape; 14] = [
+pub(crate) const SHAPES: [&Shape; 14] = [
     &device_event::SHAPE,
     &storage::SHAPE,
     &cloud_event::SHAPE,
@@ -105,6 +105,24 @@ impl Element {
             Element::Notification(notification) => notification.notify(incoming, run),
             Element::Http(http) => http.request(incoming, run),
             Element::Interval(_) => Err(Problem::new("an interval has no abilities")),
+        }
+    }
+
+    /// Whether it leaves a state for later runs.
+    pub(crate) fn remembers(&self) -> bool {
+        match self {
+            Element::Changed(_) | Element::Window(_) | Element::Throttle(_) => true,
+            Element::DeviceEvent(_)
+            | Element::Storage(_)
+            | Element::CloudEvent(_)
+            | Element::DeviceSetting(_)
+            | Element::DeviceMeta(_)
+            | Element::Condition(_)
+            | Element::Transform(_)
+            | Element::Function(_)
+            | Element::Notification(_)
+            | Element::Http(_)
+            | Element::Interval(_) => false,
         }
     }
 

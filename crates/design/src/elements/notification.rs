@@ -57,6 +57,7 @@ impl Notification {
     }
 
     pub(crate) fn notify<'e>(&'e self, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
+        run.budget.may_send()?;
         let mut message = String::new();
         for part in &self.message {
             match part {
@@ -64,17 +65,25 @@ impl Notification {
                 Part::Computed(expression) => {
                     let value = run.compute(expression, incoming)?;
                     match value.as_text() {
-                        Some(text) => message.push_str(text),
-                        None => message.push_str(to_raw(&value)?.text()),
+                        Some(text) => message.push_str(shortened(text)),
+                        None => message.push_str(shortened(to_raw(&value, &run.budget)?.text())),
                     }
                 }
             }
         }
         run.budget.spend_bytes(message.len())?;
-        run.leave()?;
         cut(&mut message);
-        run.effect(Effect::Notify { element: self.name.clone(), message, minimum_role: self.minimum_role });
+        let minimum_role = self.minimum_role;
+        run.budget.emit(Effect::Notify { element: self.name.clone(), message, minimum_role })?;
         Ok(Passed { trigger: 0, value: incoming.clone() })
+    }
+}
+
+/// As much of a text as may come to be read: one more character than is sent, so that it is seen that more is missing.
+fn shortened(text: &str) -> &str {
+    match text.char_indices().nth(MESSAGE_CHARS_MAX + 1) {
+        Some((end, _)) => &text[..end],
+        None => text,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Bytes as payloads carry them: an array of numbers, or a text in Base64 or hexadecimal.
 
+use crate::budget::Budget;
 use crate::expression::{Computed, Problem, Value};
 
 /// Most bytes that a codec is given.
@@ -14,12 +15,13 @@ pub(crate) enum Encoding {
 }
 
 /// The bytes that a value is.
-pub(crate) fn bytes_of(value: &Value<'_>, encoding: Encoding) -> Computed<Vec<u8>> {
+pub(crate) fn bytes_of(value: &Value<'_>, encoding: Encoding, budget: &Budget) -> Computed<Vec<u8>> {
     if let Some(text) = value.as_text() {
         let text = text.trim();
         if text.len() > 2 * BYTES_MAX {
             return Err(too_many());
         }
+        budget.spend_bytes(text.len())?;
         // Never by what the text looks like: `abcd` is both.
         let (bytes, expected) = match encoding {
             Encoding::Base64 => (base64(text), "the bytes are no Base64; for hexadecimal, bytesEncoding is 'hex'"),
@@ -38,9 +40,14 @@ pub(crate) fn bytes_of(value: &Value<'_>, encoding: Encoding) -> Computed<Vec<u8
     if count > BYTES_MAX {
         return Err(too_many());
     }
-    let byte = |at: usize| value.item(at)?.whole().and_then(|number| u8::try_from(number).ok());
-    let bytes = (0..count).map(|at| byte(at).ok_or_else(|| Problem::new("a byte is no whole number from 0 to 255")));
-    bytes.collect()
+    budget.spend(count)?;
+    let byte = |at: usize| -> Computed<u8> {
+        let item = value.item(at).unwrap_or(Value::Null);
+        budget.spend_number(&item)?;
+        let byte = item.whole().and_then(|number| u8::try_from(number).ok());
+        byte.ok_or_else(|| Problem::new("a byte is no whole number from 0 to 255"))
+    };
+    (0..count).map(byte).collect()
 }
 
 fn too_many() -> Problem {
@@ -88,6 +95,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn bytes_of(value: &Value<'_>, encoding: Encoding) -> Computed<Vec<u8>> {
+        super::bytes_of(value, encoding, &Budget::of_run())
+    }
 
     #[test]
     fn a_text_is_read_as_the_encoding_says() {

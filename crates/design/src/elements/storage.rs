@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::{Ability, Element, Shape, properties::Properties};
-use crate::Effect;
 use crate::expression::{Computed, Value};
 use crate::plan::Link;
 use crate::run::{Passed, Run};
@@ -28,8 +27,7 @@ impl Storage {
 
     pub(crate) fn store<'e>(&'e self, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
         let (value, json) = run.json_argument(link, 0, incoming)?;
-        run.leave_bytes(json.bytes().len())?;
-        run.effect(Effect::Store { element: self.name.clone(), value: json });
+        run.store(link.target, &self.name, json)?;
         Ok(Passed { trigger: 0, value })
     }
 }

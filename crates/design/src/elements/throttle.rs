@@ -31,7 +31,7 @@ impl Throttle {
         // A moment in the future is no reason to wait for it: a clock was set back.
         let dropped = before.is_some_and(|before| (0..self.millis).contains(&now.saturating_sub(before)));
         if !dropped {
-            run.remember(link.target, Bytes::copy_from_slice(&now.to_le_bytes()));
+            run.remember(link.target, Bytes::copy_from_slice(&now.to_le_bytes()))?;
         }
         Ok(Passed { trigger: usize::from(dropped), value: incoming.clone() })
     }

@@ -115,15 +115,16 @@ impl Window {
     pub(crate) fn push<'e>(&'e self, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
         let value = run.compute(&self.expression, incoming)?;
         let entry = Entry { at: run.now().millis(), kept: self.kept(&value, run)? };
-        let mut entries = run.state(link.target).map(|state| read_state(&state)).unwrap_or_default();
-        entries.retain(|entry| self.takes(&entry.kept));
+        let state = run.state(link.target).unwrap_or_default();
         // Each entry was paid for by the event that brought it; going through it again is this run's expense.
-        run.budget.spend(entries.len() / 4 + 1)?;
+        run.budget.spend_reading(state.len())?;
+        let mut entries = read_state(&state);
+        entries.retain(|entry| self.takes(&entry.kept));
         entries.push(entry);
         self.slide(&mut entries);
         let result = self.result(&entries)?;
         finite(&result)?;
-        run.remember(link.target, write_state(&entries));
+        run.remember(link.target, write_state(&entries))?;
         Ok(Passed { trigger: 0, value: result })
     }
 

@@ -1,20 +1,21 @@
 //! A syntax tree becomes a compiled expression: names are resolved, constants computed.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 
 use cel::IdedExpr;
 use cel::common::ast::{CallExpr, EntryExpr, Expr, LiteralValue, MapExpr, SelectExpr, operators};
 use isobar_model::json::Json;
 use isobar_model::status::Status;
 use regex::RegexBuilder;
-use rustc_hash::FxHashMap;
 
 use super::functions::{self, Style};
 use super::machine::Machine;
 use super::node::{Fold, FoldKind, Node, Root, Variable};
 use super::operate::Operator;
-use super::value::{Budget, Value};
+use super::value::Value;
 use super::write::to_constant;
+use crate::budget::Budget;
 use crate::code::CheckTime;
 
 /// Deepest tree of a compiled expression: what evaluation may go down the stack.
@@ -28,9 +29,9 @@ const REGEX_BYTES_MAX: usize = 256 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     /// Settings, by their index in the plan.
-    pub(crate) settings: FxHashMap<String, u32>,
+    pub(crate) settings: HashMap<String, u32>,
     /// Storage elements, by their index in the plan.
-    pub(crate) storages: FxHashMap<String, u32>,
+    pub(crate) storages: HashMap<String, u32>,
     /// Whether any expression reads last values.
     pub(crate) reads_last: Cell<bool>,
     /// What is left of the time for the design's code.
@@ -336,14 +337,14 @@ fn computed(node: Node) -> Node {
     if !constant {
         return node;
     }
-    let budget = Budget::new(CONSTANT_BUDGET);
+    let budget = Budget::of_units(CONSTANT_BUDGET);
     let replaced = match Machine::new(None, &Value::Null, &budget).value(&node) {
         Ok(Value::Int(int)) => Some(Node::Int(int)),
         Ok(Value::Double(double)) => Some(Node::Double(double)),
         Ok(Value::Time(millis)) => Some(Node::Time(millis)),
         Ok(Value::Duration(millis)) => Some(Node::Duration(millis)),
         Ok(Value::Type(name)) => Some(Node::Type(name)),
-        Ok(value) => to_constant(&value).map(Node::Json),
+        Ok(value) => to_constant(&value, &budget).map(Node::Json),
         Err(_) => None,
     };
     replaced.unwrap_or(node)

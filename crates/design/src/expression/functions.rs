@@ -5,7 +5,8 @@ use std::cmp::Ordering;
 use super::operate::order_numbers;
 use super::text;
 use super::time;
-use super::value::{Budget, Computed, Num, Problem, Value, whole};
+use super::value::{Computed, Num, Problem, Value, whole};
+use crate::budget::Budget;
 
 /// How a function is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,16 +105,17 @@ pub(crate) fn no_overload(function: Function, arguments: &[Value<'_>]) -> Proble
 /// Calls a function. The number of arguments was checked when the call was compiled.
 pub(crate) fn call<'e>(function: Function, arguments: &[Value<'e>], budget: &Budget) -> Computed<Value<'e>> {
     let Some(first) = arguments.first() else { return Err(no_overload(function, arguments)) };
+    arguments.iter().try_for_each(|argument| budget.spend_number(argument))?;
     match function {
         Function::Size => size(first, budget),
-        Function::Int | Function::Uint => to_int(function, first),
-        Function::Double => to_double(first),
+        Function::Int | Function::Uint => to_int(function, read(first, budget)?),
+        Function::Double => to_double(read(first, budget)?),
         Function::Text => to_text(first),
-        Function::Bool => to_bool(first),
+        Function::Bool => to_bool(read(first, budget)?),
         Function::Type => Ok(Value::Type(first.kind())),
         Function::Dyn => Ok(first.clone()),
-        Function::Timestamp => to_time(first),
-        Function::Duration => to_duration(first),
+        Function::Timestamp => to_time(read(first, budget)?),
+        Function::Duration => to_duration(read(first, budget)?),
         Function::GetFullYear
         | Function::GetMonth
         | Function::GetDate
@@ -129,6 +131,12 @@ pub(crate) fn call<'e>(function: Function, arguments: &[Value<'e>], budget: &Bud
         Function::Abs | Function::Round | Function::Floor | Function::Ceil => one_number(function, first),
         _ => text::call(function, arguments, budget),
     }
+}
+
+/// A value that is read as something else: it may be a long text.
+fn read<'v, 'e>(value: &'v Value<'e>, budget: &Budget) -> Computed<&'v Value<'e>> {
+    budget.spend_bytes(value.as_text().map_or(0, str::len))?;
+    Ok(value)
 }
 
 fn size<'e>(value: &Value<'e>, budget: &Budget) -> Computed<Value<'e>> {
@@ -234,6 +242,7 @@ fn extreme<'e>(function: Function, arguments: &[Value<'e>], wanted: Ordering, bu
     let mut best: Option<(Value<'e>, Num)> = None;
     for at in 0..count {
         let Some(value) = of_list.map_or_else(|| arguments.get(at).cloned(), |list| list.item(at)) else { break };
+        budget.spend_number(&value)?;
         let Some(number) = value.number() else { return Err(no_overload(function, arguments)) };
         if best.as_ref().is_none_or(|(_, best)| order_numbers(number, *best) == Some(wanted)) {
             best = Some((value, number));

@@ -5,8 +5,9 @@ use smallvec::SmallVec;
 use super::functions;
 use super::node::{Fold, FoldKind, Node, Root};
 use super::operate::{self, Operator, lookup};
-use super::value::{Budget, Computed, Problem, Value};
+use super::value::{Computed, Problem, Value};
 use super::world::{Changes, World};
+use crate::budget::Budget;
 
 /// Units that matching a byte of text costs: a pattern may keep many states for each.
 const MATCH_UNITS_PER_BYTE: usize = 16;
@@ -62,7 +63,7 @@ impl<'s, 'e> Machine<'s, 'e> {
         Ok(match node {
             Node::Variable(variable) => {
                 let (world, changes) = self.world()?;
-                return world.variable(*variable, changes);
+                return world.variable(*variable, changes, self.budget);
             }
             Node::Field(operand, key) => {
                 let operand = self.value(operand)?;
@@ -76,7 +77,7 @@ impl<'s, 'e> Machine<'s, 'e> {
                 self.budget.spend(operand.len().unwrap_or(0) / 8)?;
                 Value::Bool(operand.member(key).is_some())
             }
-            Node::HasLast(storage) => Value::Bool(self.world()?.0.last(*storage).is_some()),
+            Node::HasLast(storage) => Value::Bool(self.world()?.0.last(*storage, self.budget)?.is_some()),
             Node::Index(parts) => {
                 let (container, index) = (self.value(&parts.0)?, self.value(&parts.1)?);
                 return self.index(&container, &index);
@@ -142,15 +143,15 @@ impl<'s, 'e> Machine<'s, 'e> {
             }
             (Root::Meta, [tag, rest @ ..]) => {
                 let (world, changes) = self.world()?;
-                let value = match changes.meta(tag) {
+                let value = match changes.labels.get(tag) {
                     Some(value) => value.clone(),
-                    None => self.member(&world.meta(), tag)?,
+                    None => self.member(&world.meta(self.budget)?, tag)?,
                 };
                 (value, rest)
             }
             _ => {
                 let (world, changes) = self.world()?;
-                (world.root(root, changes)?, keys)
+                (world.root(root, changes, self.budget)?, keys)
             }
         };
         for key in keys {
@@ -160,6 +161,7 @@ impl<'s, 'e> Machine<'s, 'e> {
     }
 
     fn index(&self, container: &Value<'e>, index: &Value<'e>) -> Computed<Value<'e>> {
+        self.budget.spend_number(index)?;
         if container.is_list() {
             let Some(at) = index.whole() else {
                 return Err(Problem::new(format!("a list has no index of type {}", index.kind())));
@@ -197,6 +199,7 @@ impl<'s, 'e> Machine<'s, 'e> {
         let mut built: Vec<(Value<'e>, Value<'e>)> = Vec::with_capacity(entries.len());
         for (key, value) in entries {
             let (key, value) = (self.value(key)?, self.value(value)?);
+            self.budget.spend_number(&key)?;
             let sound = key.as_text().is_some() || key.whole().is_some() || matches!(key, Value::Bool(_));
             if !sound {
                 return Err(Problem::new(format!("a map has no key of type {}", key.kind())));

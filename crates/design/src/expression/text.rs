@@ -2,7 +2,8 @@
 
 use super::functions::{Function, no_overload};
 use super::operate::{bounded_text, join_texts};
-use super::value::{Budget, Computed, Problem, Value};
+use super::value::{Computed, Problem, Value};
+use crate::budget::Budget;
 
 /// Calls a function of texts.
 pub(crate) fn call<'e>(function: Function, arguments: &[Value<'e>], budget: &Budget) -> Computed<Value<'e>> {
@@ -12,7 +13,10 @@ pub(crate) fn call<'e>(function: Function, arguments: &[Value<'e>], budget: &Bud
     }
     let text = arguments.first().and_then(Value::as_text).ok_or_else(misfit)?;
     let text_at = |at: usize| arguments.get(at).and_then(Value::as_text).ok_or_else(misfit);
-    budget.spend_bytes(text.len())?;
+    // What is sought is gone through too.
+    for argument in arguments {
+        budget.spend_bytes(argument.as_text().map_or(0, str::len))?;
+    }
     Ok(match function {
         Function::Contains => Value::Bool(text.contains(text_at(1)?)),
         Function::StartsWith => Value::Bool(text.starts_with(text_at(1)?)),

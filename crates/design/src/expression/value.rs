@@ -1,15 +1,12 @@
 //! Values as expressions see them: JSON borrowed where it was picked out untouched, built where it was computed.
 
 use std::borrow::Cow;
-use std::cell::Cell;
 use std::rc::Rc;
 
 use isobar_model::json::{DEPTH_MAX, Json, Number};
 
 /// Longest text, in bytes, and largest JSON that an expression may produce.
 pub(crate) const TEXT_BYTES_MAX: usize = 1 << 20;
-/// Bytes of text that cost one unit of the budget.
-const BYTES_PER_UNIT: usize = 16;
 
 /// Why an expression, or an element, has no result: a sentence for the event's errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,35 +20,6 @@ impl Problem {
 
 /// The result of a computation.
 pub(crate) type Computed<T> = Result<T, Problem>;
-
-/// What a run may still compute: one unit is about one node of an expression or [`BYTES_PER_UNIT`] bytes of text.
-#[derive(Debug)]
-pub(crate) struct Budget(Cell<u64>);
-
-impl Budget {
-    pub(crate) fn new(units: u64) -> Self {
-        Self(Cell::new(units))
-    }
-
-    /// Spends units, or refuses.
-    pub(crate) fn spend(&self, units: usize) -> Computed<()> {
-        match self.0.get().checked_sub(units as u64) {
-            Some(left) => {
-                self.0.set(left);
-                Ok(())
-            }
-            None => {
-                self.0.set(0);
-                Err(Problem::new("the expressions of this run take too long"))
-            }
-        }
-    }
-
-    /// Spends what going through a text costs.
-    pub(crate) fn spend_bytes(&self, bytes: usize) -> Computed<()> {
-        self.spend(bytes / BYTES_PER_UNIT + 1)
-    }
-}
 
 /// A value. Cloning is cheap: what is large is shared.
 #[derive(Clone, Debug)]

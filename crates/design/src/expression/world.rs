@@ -1,15 +1,18 @@
 //! What expressions see: the event, the device, its settings and last values, and what this run has changed of them.
 
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use isobar_model::json::{Json, RawJson};
 use isobar_model::status::Status;
-use smallvec::SmallVec;
 
 use super::node::{Root, Variable};
 use super::value::{Computed, Value};
+use crate::budget::Budget;
+use crate::labels::Labels;
 use crate::plan::Plan;
-use crate::{DeviceView, EventView, Memory};
+use crate::{DeviceView, EventView, Memory, SettingDefinition};
 
 /// Last values that were asked for: kept here, so that trees can borrow them.
 #[derive(Default)]
@@ -23,21 +26,20 @@ pub(crate) struct World<'e> {
     memory: &'e dyn Memory,
     last_texts: &'e LastTexts,
     meta: OnceCell<Json<'e>>,
-    settings: OnceCell<Vec<OnceCell<Json<'e>>>>,
+    /// The device's own values, where it has any.
+    settings: OnceCell<Vec<OnceCell<Option<Json<'e>>>>>,
     last: OnceCell<Vec<OnceCell<Json<'e>>>>,
 }
 
 /// What a run has changed so far, as its next expressions see it.
 pub(crate) struct Changes<'e> {
     pub(crate) status: Status,
-    settings: SmallVec<[ChangedSetting<'e>; 2]>,
-    /// Metadata by tag.
-    pub(crate) meta: SmallVec<[(Value<'e>, Value<'e>); 2]>,
+    /// By their index.
+    settings: BTreeMap<u32, ChangedSetting<'e>>,
+    pub(crate) labels: Labels<'e>,
 }
 
 struct ChangedSetting<'e> {
-    /// Its index.
-    setting: u32,
     value: Value<'e>,
     /// Whether that is a value of the device's own, not the default.
     is_own: bool,
@@ -45,26 +47,11 @@ struct ChangedSetting<'e> {
 
 impl<'e> Changes<'e> {
     pub(crate) fn none(status: Status) -> Self {
-        Self { status, settings: SmallVec::new(), meta: SmallVec::new() }
+        Self { status, settings: BTreeMap::new(), labels: Labels::default() }
     }
 
     pub(crate) fn change_setting(&mut self, setting: u32, value: Value<'e>, is_own: bool) {
-        self.settings.retain(|other| other.setting != setting);
-        self.settings.push(ChangedSetting { setting, value, is_own });
-    }
-
-    fn setting(&self, setting: u32) -> Option<&ChangedSetting<'e>> {
-        self.settings.iter().find(|other| other.setting == setting)
-    }
-
-    pub(crate) fn change_meta(&mut self, tag: &str, value: Value<'e>) {
-        self.meta.retain(|(other, _)| other.as_text() != Some(tag));
-        self.meta.push((Value::text(tag), value));
-    }
-
-    /// The new value of a tag.
-    pub(crate) fn meta(&self, tag: &str) -> Option<&Value<'e>> {
-        self.meta.iter().find(|(other, _)| other.as_text() == Some(tag)).map(|(_, value)| value)
+        self.settings.insert(setting, ChangedSetting { value, is_own });
     }
 }
 
@@ -85,70 +72,100 @@ impl<'e> World<'e> {
     }
 
     /// Where a path begins; a local variable is the machine's business.
-    pub(crate) fn root(&'e self, root: Root, changes: &Changes<'e>) -> Computed<Value<'e>> {
+    pub(crate) fn root(&'e self, root: Root, changes: &Changes<'e>, budget: &Budget) -> Computed<Value<'e>> {
         Ok(match root {
             Root::Payload | Root::EventPayload | Root::Local(_) => Value::from(self.event.tree),
-            Root::Meta => return self.whole_meta(changes),
-            Root::Setting(setting) => self.setting(setting, changes),
-            Root::Last(storage) => self.last(storage).unwrap_or(Value::Object(&[])),
+            Root::Meta => return self.whole_meta(changes, budget),
+            Root::Setting(setting) => return self.setting(setting, changes, budget),
+            Root::Last(storage) => self.last(storage, budget)?.unwrap_or(Value::Object(&[])),
         })
     }
 
     /// The metadata as it was before this run.
-    pub(crate) fn meta(&'e self) -> Value<'e> {
-        Value::from(self.meta.get_or_init(|| self.device.meta.tree()))
+    pub(crate) fn meta(&'e self, budget: &Budget) -> Computed<Value<'e>> {
+        read_once(&self.meta, &self.device.meta, budget).map(Value::from)
     }
 
-    fn whole_meta(&'e self, changes: &Changes<'e>) -> Computed<Value<'e>> {
-        let before = self.meta();
-        if changes.meta.is_empty() {
+    /// How many bytes that takes.
+    pub(crate) fn meta_bytes(&self) -> usize {
+        self.device.meta.bytes().len()
+    }
+
+    fn whole_meta(&'e self, changes: &Changes<'e>, budget: &Budget) -> Computed<Value<'e>> {
+        let before = self.meta(budget)?;
+        let (labels, Value::Object(members)) = (&changes.labels, &before) else { return Ok(before) };
+        if labels.len() == 0 {
             return Ok(before);
         }
-        let kept = (0..before.len().unwrap_or(0)).filter_map(|at| {
-            let key = before.item(at)?;
-            let name = key.as_text()?;
-            let value = if changes.meta(name).is_some() { None } else { before.member(name) };
-            value.map(|value| (key.clone(), value))
-        });
-        Value::map(kept.chain(changes.meta.iter().cloned()).collect())
+        budget.spend(members.len() + labels.len())?;
+        let kept = members.iter().filter(|(name, _)| labels.get(name).is_none());
+        let kept = kept.map(|(name, value)| (Value::Text(name), Value::from(value)));
+        let changed = labels.all().map(|(tag, value)| (Value::Built(Rc::clone(tag)), value.clone()));
+        Value::map(kept.chain(changed).collect())
+    }
+
+    /// How many values of its own the device has.
+    pub(crate) fn own_settings(&self) -> usize {
+        self.device.settings.len()
     }
 
     /// Whether a setting has a value of the device's own.
     pub(crate) fn has_own_setting(&self, setting: u32, changes: &Changes<'e>) -> bool {
-        if let Some(changed) = changes.setting(setting) {
+        if let Some(changed) = changes.settings.get(&setting) {
             return changed.is_own;
         }
-        let definition = self.plan.settings().get(setting as usize);
-        definition.is_some_and(|it| self.device.settings.iter().any(|(own, _)| **own == *it.name))
+        self.own_setting(setting).is_some()
+    }
+
+    fn own_setting(&self, setting: u32) -> Option<&'e RawJson> {
+        let definition = self.plan.settings().get(setting as usize)?;
+        self.device.settings.iter().find(|(own, _)| **own == *definition.name).map(|(_, value)| value)
     }
 
     /// The value of a setting: changed by this run, the device's own, or the default of the design.
-    pub(crate) fn setting(&'e self, setting: u32, changes: &Changes<'e>) -> Value<'e> {
-        if let Some(changed) = changes.setting(setting) {
-            return changed.value.clone();
+    pub(crate) fn setting(&'e self, setting: u32, changes: &Changes<'e>, budget: &Budget) -> Computed<Value<'e>> {
+        if let Some(changed) = changes.settings.get(&setting) {
+            return Ok(changed.value.clone());
         }
-        let definitions = self.plan.settings();
-        let Some(definition) = definitions.get(setting as usize) else { return Value::Null };
-        let Some((_, own)) = self.device.settings.iter().find(|(name, _)| *name == definition.name) else {
-            return self.plan.defaults.get(setting as usize).map_or(Value::Null, Value::from);
-        };
-        cells(&self.settings, definitions.len(), setting)
-            .map_or(Value::Null, |cell| Value::from(cell.get_or_init(|| own.tree())))
+        let Some(cell) = cells(&self.settings, self.plan.settings().len(), setting) else { return Ok(Value::Null) };
+        if cell.get().is_none() {
+            budget.spend(self.device.settings.len() / 8)?;
+            let own = self.own_setting(setting);
+            budget.spend_reading(own.map_or(0, |own| own.bytes().len()))?;
+            cell.get_or_init(|| own.map(RawJson::tree));
+        }
+        let default = || self.plan.defaults.get(setting as usize).map_or(Value::Null, Value::from);
+        Ok(cell.get().and_then(Option::as_ref).map_or_else(default, Value::from))
     }
 
     /// The last values of a storage element; none before anything was stored.
-    pub(crate) fn last(&'e self, storage: u32) -> Option<Value<'e>> {
+    pub(crate) fn last(&'e self, storage: u32, budget: &Budget) -> Computed<Option<Value<'e>>> {
         let storages = self.plan.storage_elements();
-        let name = storages.get(storage as usize)?;
-        let text =
-            cells(&self.last_texts.0, storages.len(), storage)?.get_or_init(|| self.memory.last(name)).as_ref()?;
-        Some(Value::from(cells(&self.last, storages.len(), storage)?.get_or_init(|| text.tree())))
+        let (Some(name), Some(text), Some(tree)) = (
+            storages.get(storage as usize),
+            cells(&self.last_texts.0, storages.len(), storage),
+            cells(&self.last, storages.len(), storage),
+        ) else {
+            return Ok(None);
+        };
+        if text.get().is_none() {
+            budget.spend_bytes(self.memory.last_bytes(name))?;
+        }
+        match text.get_or_init(|| self.memory.last(name)) {
+            Some(text) => read_once(tree, text, budget).map(|tree| Some(Value::from(tree))),
+            None => Ok(None),
+        }
     }
 
     /// A variable that is put together when it is asked for.
-    pub(crate) fn variable(&'e self, variable: Variable, changes: &Changes<'e>) -> Computed<Value<'e>> {
+    pub(crate) fn variable(
+        &'e self,
+        variable: Variable,
+        changes: &Changes<'e>,
+        budget: &Budget,
+    ) -> Computed<Value<'e>> {
         let all = |names: &[(&'static str, Variable)]| -> Computed<Vec<(Value<'e>, Value<'e>)>> {
-            names.iter().map(|(name, part)| Ok((Value::Text(name), self.variable(*part, changes)?))).collect()
+            names.iter().map(|(name, part)| Ok((Value::Text(name), self.variable(*part, changes, budget)?))).collect()
         };
         Ok(match variable {
             Variable::EventId => Value::text(self.event.id.to_string()),
@@ -174,18 +191,34 @@ impl<'e> World<'e> {
                     ("organizationId", Variable::DeviceOrganization),
                     ("statusInt", Variable::DeviceStatus),
                 ])?;
-                parts.push((Value::Text("meta"), self.whole_meta(changes)?));
+                parts.push((Value::Text("meta"), self.whole_meta(changes, budget)?));
                 Value::map(parts)?
             }
             Variable::Settings => {
-                let definitions = self.plan.settings().iter().zip(0..);
-                Value::map(definitions.map(|(it, at)| (Value::Text(&it.name), self.setting(at, changes))).collect())?
+                let definitions = self.plan.settings();
+                budget.spend(definitions.len())?;
+                let value = |(it, at): (&'e SettingDefinition, u32)| {
+                    Ok((Value::Text(&it.name), self.setting(at, changes, budget)?))
+                };
+                Value::map(definitions.iter().zip(0..).map(value).collect::<Computed<_>>()?)?
             }
             Variable::Last => {
-                let storages = self.plan.storage_elements().iter().zip(0..);
-                let stored = storages.filter_map(|(name, at)| Some((Value::Text(name), self.last(at)?)));
-                Value::map(stored.collect())?
+                let storages = self.plan.storage_elements();
+                budget.spend(storages.len())?;
+                let mut stored = Vec::new();
+                for (name, at) in storages.iter().zip(0..) {
+                    stored.extend(self.last(at, budget)?.map(|last| (Value::Text(name), last)));
+                }
+                Value::map(stored)?
             }
         })
     }
+}
+
+/// The tree over a text, made and paid for once.
+fn read_once<'e>(tree: &'e OnceCell<Json<'e>>, text: &'e RawJson, budget: &Budget) -> Computed<&'e Json<'e>> {
+    if tree.get().is_none() {
+        budget.spend_reading(text.bytes().len())?;
+    }
+    Ok(tree.get_or_init(|| text.tree()))
 }

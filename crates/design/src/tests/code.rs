@@ -137,6 +137,8 @@ fn errors_and_what_is_thrown_go_along_error_and_stand_on_the_event() {
     for (body, value, message) in [
         ("return {errors: ['a', 'b'], data: 1};", r#"["a","b"]"#, "a; b"),
         ("return {errors: 'alone'};", r#"["alone"]"#, "alone"),
+        ("return {errors: [['a', 'b'], [], 'c', [['d']]]};", r#"["a","b","c","[\"d\"]"]"#, r#"a; b; c; ["d"]"#),
+        ("return {errors: [[]]};", r#""TypeError: the answer has no data""#, "TypeError: the answer has no data"),
         (
             "return {errors: [new Error('x'), {a: 1}, 5, null]};",
             r#"["Error: x","{\"a\":1}","5","null"]"#,

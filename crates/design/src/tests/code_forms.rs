@@ -128,6 +128,57 @@ fn a_buffer_is_there_for_code_that_names_it_and_stays_as_it_is() {
     }
 }
 
+#[test]
+fn a_date_is_one_of_utc_and_else_what_it_is_elsewhere() {
+    for (expression, value) in [
+        (
+            "[new Date(2024, 1, 29, 23, 59, 58, 7).getTime(), new Date(99, 0).getTime(), new Date(2024, NaN).getTime()]",
+            { "[1709251198007,915148800000,null]" },
+        ),
+        (
+            "['2024-02-29T10:00:00', '2024-02-29T10:00', '2024-02-29 10:00:00', 'Feb 29, 2024 10:00', '02/29/2024 10:00 AM', '29 Feb 2024 10:00:00'].every((text) => Date.parse(text) === 1709200800000)",
+            "true",
+        ),
+        (
+            "['2024-02-29T10:00:00Z', '2024-02-29T12:00:00+02:00', '2024-02-29T05:30:00.000-0430', 'Thu, 29 Feb 2024 10:00:00 GMT', 'Thu Feb 29 2024 15:30:00 GMT+0530', '02/29/2024 10:00 AM UTC', '29 Feb 2024 05:00:00 EST'].every((text) => +new Date(text) === 1709200800000)",
+            "true",
+        ),
+        (
+            "[Date.parse('2024-02-29'), Date.parse('2024'), Date.parse(''), Date.parse('no time'), +new Date('x' + 'y'.repeat(1e5))]",
+            { "[1709164800000,1704067200000,null,null,null]" },
+        ),
+        (
+            "(() => { const d = new Date(0); d.setFullYear(2024, 1, 29); d.setHours(10, 5); d.setMinutes(6, 7, 8); return d; })()",
+            { r#""2024-02-29T10:06:07.008Z""# },
+        ),
+        (
+            "(() => { const d = new Date(0); d.setYear(99); return [d.getYear(), d.getFullYear(), d.setYear('x')]; })()",
+            { "[99,1999,null]" },
+        ),
+        ("[new Date(NaN).toString(), new Date(NaN).toLocaleString(), new Date(NaN).getTimezoneOffset()]", {
+            r#"["Invalid Date","Invalid Date",null]"#
+        }),
+        ("[new Date(-1e15).toString(), new Date(46800000).toLocaleTimeString(), `${new Date(0)}`, new Date(0) + 1]", {
+            r#"["Tue Apr 05 -29719 22:13:20 GMT+0000","01:00:00 PM","Thu Jan 01 1970 00:00:00 GMT+0000","Thu Jan 01 1970 00:00:00 GMT+00001"]"#
+        }),
+        (
+            "[input.recvTime instanceof Date, input.recvTime.constructor === Date, Date.name, Date.length, typeof Date(), new Date(new Date(7)).getTime(), Math.abs(new Date() - Date.now()) < 1000]",
+            r#"[true,true,"Date",7,"string",7,true]"#,
+        ),
+        (
+            "(() => { class Stamp extends Date { hour() { return this.getHours(); } } const s = new Stamp(2024, 1, 29, 10); return [s.hour(), s instanceof Stamp, s instanceof Date]; })()",
+            "[10,true,true]",
+        ),
+        ("(() => { try { Date.prototype.getHours.call({}); } catch (e) { return e.name; } })()", r#""TypeError""#),
+        ("new Date({valueOf() { return 7; }}).getTime() + Date.UTC(1970, 0, 1, 0, 0, 1)", "1007"),
+    ] {
+        let scene = decoding(&format!("return {{data: {expression}}};"));
+        for _ in 0..2 {
+            assert_eq!(outcome(&scene, "[7]"), [format!("store out {value}")], "{expression}");
+        }
+    }
+}
+
 /// The body of a codec whose top level is `top`.
 fn topped(top: &str, body: &str) -> String {
     format!("{top}\nfunction decodeUplink(input) {{ {body} }}")

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use isobar_model::error::Fault;
+use isobar_model::event::STATE_BYTES_BESIDE;
 use isobar_model::ids::{DeviceId, EventId, OrganizationId};
 use isobar_model::json::RawJson;
 use isobar_model::status::Status;
@@ -34,8 +35,20 @@ impl Memory for Left {
         self.last.get(element).cloned()
     }
 
+    fn last_bytes(&self, element: &str) -> usize {
+        self.last.get(element).map_or(0, |last| last.bytes().len())
+    }
+
     fn state(&self, element: &str) -> Option<Bytes> {
         self.states.get(element).cloned()
+    }
+
+    fn states(&self) -> Vec<(Arc<str>, usize)> {
+        self.states.iter().map(|(element, state)| (Arc::from(element.as_str()), state.len())).collect()
+    }
+
+    fn states_bytes(&self) -> usize {
+        self.states.iter().map(|(element, state)| element.len() + state.len() + STATE_BYTES_BESIDE).sum()
     }
 }
 
@@ -145,8 +158,12 @@ impl Scene {
     pub(crate) fn post_and_keep(&mut self, payload: &str) -> Outcome {
         let outcome = self.post(payload);
         for effect in &outcome.effects {
-            if let Effect::Remember { element, state } = effect {
-                self.left.states.insert(element.to_string(), state.clone());
+            match effect {
+                Effect::Remember { element, state } => {
+                    self.left.states.insert(element.to_string(), state.clone());
+                }
+                Effect::Forget { element } => drop(self.left.states.remove(element.as_ref())),
+                _ => {}
             }
         }
         outcome
@@ -194,6 +211,7 @@ pub(crate) fn told(outcome: &Outcome) -> Vec<String> {
         Effect::SetSetting { element, value: Some(value) } => format!("set {element} {}", value.text()),
         Effect::SetSetting { element, value: None } => format!("reset {element}"),
         Effect::Remember { element, state } => format!("remember {element} {}", String::from_utf8_lossy(state)),
+        Effect::Forget { element } => format!("forget {element}"),
         Effect::Notify { element, message, minimum_role } => {
             format!("notify {element} {} {message}", minimum_role.name())
         }

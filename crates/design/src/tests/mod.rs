@@ -1,6 +1,7 @@
 mod bounds;
 mod code;
 mod code_forms;
+mod effects;
 mod faults;
 mod given;
 mod hostile_code;

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each program uses a part of this, and fails where it fails")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,8 +23,20 @@ impl Memory for Nothing {
         None
     }
 
+    fn last_bytes(&self, _element: &str) -> usize {
+        0
+    }
+
     fn state(&self, _element: &str) -> Option<Bytes> {
         None
+    }
+
+    fn states(&self) -> Vec<(Arc<str>, usize)> {
+        Vec::new()
+    }
+
+    fn states_bytes(&self) -> usize {
+        0
     }
 }
 

@@ -295,7 +295,7 @@ pub(super) struct DeviceInput {
     protocol: Option<String>,
     #[schema(schema_with = protocols)]
     protocols: Option<Vec<String>>,
-    /// Deprecated.
+    /// Deprecated. At most 1,000 labels and 65,536 bytes of JSON.
     meta: Option<Raw>,
     #[schema(max_length = 200)]
     description: Option<String>,

@@ -111,8 +111,14 @@ fn described(row: &RouteRow, said: &Operation, schemas: &mut Schemas) -> Operati
         operation = operation.parameter(parameter);
     }
     if let Some(shape) = said.body {
-        let body = ContentBuilder::new().schema(Some(shape(schemas))).build();
-        let body = RequestBodyBuilder::new().required(Some(Required::True)).content(said.body_type, body).build();
+        let body_content = ContentBuilder::new().schema(Some(shape(schemas))).build();
+        // What the operator allows otherwise is in no document.
+        let says = match row.entry.body_bytes_max(usize::MAX) {
+            usize::MAX => None,
+            most => Some(format!("At most {most} bytes.")),
+        };
+        let body = RequestBodyBuilder::new().description(says).required(Some(Required::True));
+        let body = body.content(said.body_type, body_content).build();
         operation = operation.request_body(Some(body));
     }
     for success in said.successes {
@@ -149,7 +155,8 @@ fn may_refuse(row: &RouteRow, said: &Operation, status: u16) -> bool {
         // What the webhook's parameters name is a fault of theirs.
         404 if row.entry == Entry::ApiKey => false,
         404 => row.path.contains('{') || ["deviceId", "organizationId", "parentId"].into_iter().any(has),
-        408 | 413 => said.body.is_some(),
+        // The account may be named in a body there too.
+        408 | 413 => said.body.is_some() || row.path == "/v2/auth/verify",
         429 | 500 => !probe,
         _ => true,
     }

@@ -217,7 +217,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("settings", Get "/v2/devices/{id}/settings", "List the settings of a device, by listOrder and name",
         [PAGE, LIMIT, SORT_SETTINGS], None, [Page(200, of::<DeviceSettingJson>)]),
     operation!("settings", Delete "/v2/devices/{id}/settings", "Reset all settings to their defaults", [], None, [Empty(204)]),
-    operation!("settings", Get "/v2/devices/{id}/settings/history", "List the replaced records of settings, newest first",
+    operation!("settings", Get "/v2/devices/{id}/settings/history", "List the records of settings that were replaced in the last six months, newest first",
         [PAGE, LIMIT, SORT_SETTING_HISTORY], None, [Page(200, of::<DeviceSettingJson>)]),
     operation!("settings", Get "/v2/devices/{id}/settings/{settingName}", "Fetch a setting", [], None, [Json(200, of::<DeviceSettingJson>)]),
     operation!("settings", Put "/v2/devices/{id}/settings/{settingName}", "Change a setting: the body is its value",

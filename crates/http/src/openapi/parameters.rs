@@ -78,7 +78,12 @@ pub(super) const SORT_USERS: Param = sort_by(crate::users::SORTED_BY);
 pub(super) const SORT_STORAGE: Param = sort_by(crate::data::STORAGE_SORTED_BY);
 pub(super) const SORT_SETTINGS: Param = sort_by(crate::settings::SORTED_BY);
 pub(super) const SORT_SETTING_HISTORY: Param = sort_by(crate::settings::HISTORY_SORTED_BY);
-pub(super) const SORT_VALUES: Param = query("sortBy", Kind::Fields { most: SORT_KEYS_MAX, signed: true }, SORT_SAYS);
+pub(super) const SORT_VALUES: Param = query(
+    "sortBy",
+    Kind::Fields { most: SORT_KEYS_MAX, signed: true },
+    "Fields, primary first; prefix + ascending (default) or - descending. An order by payload reaches 100,000 values: a page \
+     that ends behind them is 400",
+);
 pub(super) const DEPTH: Param =
     query("depth", Kind::Depth, "Generations of the organization tree, from 1 (default), or all");
 pub(super) const ORGANIZATION_ID: Param = query("organizationId", Kind::Id, "Only what belongs to this organization");
@@ -117,7 +122,8 @@ pub(super) const IDEMPOTENCY_KEY: Param =
     header("Idempotency-Key", Kind::Short(64), "The same key for the same device within 24 hours does nothing again");
 pub(super) const IF_NONE_MATCH: Param =
     header("If-None-Match", Kind::Text, "The entity tag of the picture at hand; 304 when it is still the same");
-pub(super) const LAST_EVENT_ID: Param = header("Last-Event-ID", Kind::Id, "Resume after this event");
+pub(super) const LAST_EVENT_ID: Param =
+    header("Last-Event-ID", Kind::Id, "Resume after this event, which may be a week old");
 
 impl Param {
     pub(super) fn describe(self) -> Parameter {

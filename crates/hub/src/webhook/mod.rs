@@ -1,18 +1,19 @@
 //! The integration webhook: a third party's body becomes device events, and devices where there are none yet
 //! (specification: Integration webhook; contract: Integration webhook).
 //!
-//! A delivery is read and taken apart before anything is done: what is wrong with it as a whole is refused. What goes
-//! wrong with one of its blocks is told beside what came of the others.
+//! A delivery is read and taken apart before anything is done, and it is known how many events it makes: what is wrong with
+//! it as a whole is refused. What goes wrong with one of its blocks is told beside what came of the others.
 
 mod parameters;
 mod reference;
 mod run;
 mod tasks;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use isobar_design::Integration;
 use isobar_model::access::{self, Action, Caller, CanList, CanWrite};
 use isobar_model::check::Faults;
 use isobar_model::error::{Error, Result};
@@ -27,6 +28,7 @@ use self::tasks::{Extracted, Task};
 use crate::Hub;
 use crate::error::Told as _;
 use crate::gate::Principal;
+use crate::turns::Turns;
 
 pub use self::parameters::{Given, PARAMETERS};
 
@@ -34,6 +36,17 @@ pub use self::parameters::{Given, PARAMETERS};
 const NAME_CHARACTERS_MAX: usize = 80;
 /// Devices that are provisioned in one transaction: others who write to the registry come in between.
 const PROVISIONED_AT_ONCE: usize = 1_000;
+/// Most events of one delivery: its blocks, each as often as there are elements that take it.
+const EVENTS_MAX: usize = 20_000;
+/// Bodies that are taken apart at the same time, and those that are or wait for it, of all tenants and of one; beyond, 503.
+const TAKEN_APART_AT_ONCE: usize = 2;
+const TAKING_APART_MAX: usize = 512;
+const TAKING_APART_OF_ONE_MAX: usize = 128;
+
+/// The turns of those whose bodies are taken apart.
+pub(crate) fn taking_apart() -> Turns {
+    Turns::shared(TAKEN_APART_AT_ONCE, TAKING_APART_MAX, TAKING_APART_OF_ONE_MAX)
+}
 
 /// What came of a delivery.
 #[derive(Debug)]
@@ -101,6 +114,9 @@ struct Target {
     subtree: CanList,
 }
 
+/// Devices that are known, by what the third party calls them, each with its project.
+type Known = HashMap<String, (DeviceRef, ProjectId)>;
+
 /// A task on its way.
 struct Work {
     task: Task,
@@ -124,7 +140,7 @@ impl Hub {
             Some(request) => faults.gather(self.webhook_target(caller, request).await)?,
             None => None,
         };
-        let extracted = faults.gather(taken_apart(request.clone(), body).await)?.flatten();
+        let extracted = faults.gather(self.taken_apart(caller, request.clone(), body).await)?.flatten();
         let (Some(request), Some(target), Some(extracted)) = (request, target, extracted) else {
             return Err(faults.end().err().unwrap_or(Error::Busy));
         };
@@ -175,14 +191,16 @@ impl Hub {
         let Extracted { body, blocks, tasks, labels, errors } = extracted;
         let values: Vec<&str> = tasks.iter().map(|task| task.tag_value.as_str()).collect();
         let known = self.0.registry.devices_labelled(&target.subtree, &request.tag, &values).await.told()?;
+        let usable = self.usable_projects(caller, &tasks, &known).await?;
+        self.check_events(request.integration, &tasks, &known, &usable).await?;
         let begin = |task: Task| Work {
-            device: known.get(&task.tag_value).map(|device| device.id),
+            device: known.get(&task.tag_value).map(|(device, _)| device.id),
             task,
             provisioned: None,
             errors: Vec::new(),
         };
         let mut work: Vec<Work> = tasks.into_iter().map(begin).collect();
-        self.provision(caller, request, target, &labels, &mut work).await?;
+        self.provision(caller, request, target, (&labels, &usable), &mut work).await?;
         let principal = Principal::User(Arc::new(caller.clone()));
         self.label(&principal, &labels, &mut work).await?;
         let tasks = self.run_all(&principal, request.integration, work).await?;
@@ -194,10 +212,75 @@ impl Hub {
             device_tag: request.tag.clone(),
             organization: *target.pass.target(),
             owner: caller.user,
-            extra_meta: labels.over(&empty_object()),
+            extra_meta: labels.over(&empty_object()).0,
             errors,
             tasks,
         })
+    }
+
+    /// Those of the projects that devices would be provisioned in which the caller may use.
+    async fn usable_projects(&self, caller: &Caller, tasks: &[Task], known: &Known) -> Result<HashSet<ProjectId>> {
+        let unknown = tasks.iter().filter(|task| !known.contains_key(&task.tag_value));
+        let wanted: HashSet<ProjectId> = unknown.filter_map(|task| task.project).collect();
+        let mut usable = HashSet::new();
+        for project in wanted {
+            if self.is_usable(caller, project).await? {
+                usable.insert(project);
+            }
+        }
+        Ok(usable)
+    }
+
+    /// Refuses a delivery that makes too many events, before any is made. Designs that change meanwhile find the same bound
+    /// where events are made.
+    async fn check_events(
+        &self,
+        integration: Integration,
+        tasks: &[Task],
+        known: &Known,
+        usable: &HashSet<ProjectId>,
+    ) -> Result<()> {
+        let (mut elements, mut events) = (HashMap::new(), 0_usize);
+        for task in tasks {
+            let project = match known.get(&task.tag_value) {
+                Some((_, project)) => Some(*project),
+                None => task.project.filter(|project| usable.contains(project)),
+            };
+            let Some(project) = project else { continue };
+            let each = match elements.get(&project) {
+                Some(each) => *each,
+                None => match self.plan_entry(project).await {
+                    Ok(entry) => run::elements_of(&entry.plan, integration).len(),
+                    // It was deleted meanwhile.
+                    Err(Error::Missing(_)) => 0,
+                    Err(error) => return Err(error),
+                },
+            };
+            elements.insert(project, each);
+            events = events.saturating_add(task.payloads.len().saturating_mul(each));
+        }
+        match events <= EVENTS_MAX {
+            true => Ok(()),
+            false => Err(Error::invalid("body", too_many_events(events, integration))),
+        }
+    }
+
+    /// Takes the body apart on a thread that may block, when it is the tenant's turn. Without a request, the body's own
+    /// faults are looked for.
+    async fn taken_apart(
+        &self,
+        caller: &Caller,
+        request: Option<Arc<Request>>,
+        body: Bytes,
+    ) -> Result<Option<Extracted>> {
+        let work = move || match request {
+            Some(request) => tasks::extract(&request, &body).map(Some),
+            None => match RawJson::check(body) {
+                Ok(_) => Ok(None),
+                Err(fault) => Err(Error::invalid("body", format!("is not valid JSON: {fault}"))),
+            },
+        };
+        self.0.taking_apart.take_of(caller, work).await?
     }
 
     /// Makes the devices that nobody knows, each once.
@@ -206,10 +289,9 @@ impl Hub {
         caller: &Caller,
         request: &Request,
         target: &Target,
-        labels: &NewLabels,
+        (labels, usable): (&NewLabels, &HashSet<ProjectId>),
         work: &mut [Work],
     ) -> Result<()> {
-        let mut usable: HashMap<ProjectId, bool> = HashMap::new();
         let mut missing = Vec::new();
         for work in work.iter_mut().filter(|work| work.device.is_none()) {
             let Some(project) = work.task.project else {
@@ -218,20 +300,15 @@ impl Hub {
                 );
                 continue;
             };
-            let is_usable = match usable.get(&project) {
-                Some(is_usable) => *is_usable,
-                None => self.is_usable(caller, project).await?,
-            };
-            usable.insert(project, is_usable);
-            match is_usable {
+            match usable.contains(&project) {
                 true => missing.push((work, project)),
                 false => work.fail(NO_SUCH_PROJECT),
             }
         }
         for missing in missing.chunks_mut(PROVISIONED_AT_ONCE) {
             let new =
-                |(work, project): &(&mut Work, ProjectId)| self.new_tagged(caller, request, labels, work, *project);
-            let wanted: Vec<NewTagged> = missing.iter().map(new).collect();
+                |(work, project): &mut (&mut Work, ProjectId)| self.new_tagged(caller, request, labels, work, *project);
+            let wanted: Vec<NewTagged> = missing.iter_mut().map(new).collect();
             let now = self.0.clock.now();
             let made = self.0.registry.devices_provision(&target.pass, &request.tag, &wanted, now).await.told()?;
             for (((work, project), new), made) in missing.iter_mut().zip(wanted).zip(made) {
@@ -246,11 +323,13 @@ impl Hub {
         caller: &Caller,
         request: &Request,
         labels: &NewLabels,
-        work: &Work,
+        work: &mut Work,
         project: ProjectId,
     ) -> NewTagged {
         let value = work.task.tag_value.clone();
         let tag = Json::Object(vec![(request.tag.as_str().into(), Json::Text(value.as_str().into()))]);
+        let (meta, refused) = labels.over(&RawJson::from(&tag));
+        work.has_no_room(refused);
         let device = NewDevice {
             id: DeviceId(self.new_id().0),
             project,
@@ -258,7 +337,7 @@ impl Hub {
             version: None,
             protocol: None,
             protocols: Vec::new(),
-            meta: labels.over(&RawJson::from(&tag)),
+            meta,
             description: None,
             street_address: None,
             created_by: Some(caller.user),
@@ -279,7 +358,9 @@ impl Hub {
             match self.device_write(principal, device, Action::WebhookReceive).await {
                 Ok((pass, entry)) => {
                     let meta = entry.view.lock().meta.clone();
-                    if labels.over(&meta) != meta {
+                    let (labelled, refused) = labels.over(&meta);
+                    work.has_no_room(refused);
+                    if labelled != meta {
                         passes.push(pass);
                     }
                 }
@@ -302,11 +383,26 @@ impl Hub {
 const NO_SUCH_PROJECT: &str = "no device carries the tag, and the project for it does not exist";
 const GONE: &str = "the device was deleted meanwhile";
 
+fn too_many_events(events: usize, integration: Integration) -> String {
+    format!(
+        "makes {events} events, for every block goes to each deviceEvent element of the integration {} in its device's \
+         design: a delivery may make {EVENTS_MAX}",
+        integration.name()
+    )
+}
+
 impl Work {
     /// Notes what went wrong, and with which blocks.
     fn fail(&mut self, why: &str) {
         let blocks = self.task.payloads.iter().map(|(index, _)| *index);
         self.errors.extend(blocks.map(|index| format!("event block {index}: {why}")));
+    }
+
+    /// Notes that its device does not get the labels of the delivery, if that is so.
+    fn has_no_room(&mut self, refused: Option<&'static str>) {
+        if let Some(most) = refused {
+            self.fail(&format!("the device does not get its labels: its metadata holds {most}"));
+        }
     }
 
     /// Goes on with what came of provisioning its device.
@@ -323,16 +419,4 @@ impl Work {
             Provisioned::NoProject => self.fail(NO_SUCH_PROJECT),
         }
     }
-}
-
-/// Takes the body apart on a thread that may block. Without a request, the body's own faults are looked for.
-async fn taken_apart(request: Option<Arc<Request>>, body: Bytes) -> Result<Option<Extracted>> {
-    let work = move || match request {
-        Some(request) => tasks::extract(&request, &body).map(Some),
-        None => match RawJson::check(body) {
-            Ok(_) => Ok(None),
-            Err(fault) => Err(Error::invalid("body", format!("is not valid JSON: {fault}"))),
-        },
-    };
-    tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
 }

@@ -1,10 +1,14 @@
-//! The events of a delivery: devices side by side, the events of each in the order of the body.
+//! The events of a delivery: devices side by side, the events of each in the order of the body. They are made one by one as
+//! there is room for them; between two of them other calls have their turn.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::future::BoxFuture;
-use futures::{FutureExt as _, StreamExt as _, stream};
-use isobar_design::Integration;
+use futures::stream::FuturesOrdered;
+use futures::{FutureExt as _, StreamExt as _};
+use isobar_design::{Integration, Plan};
 use isobar_model::access::Action;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceId, EventId};
@@ -12,9 +16,10 @@ use isobar_model::json::RawJson;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::{GONE, TaskReport, Work};
+use super::{EVENTS_MAX, GONE, TaskReport, Work};
 use crate::Hub;
 use crate::gate::Principal;
+use crate::pace::Pace;
 
 /// Devices of a delivery whose events run at a time.
 const DEVICES_AT_ONCE: usize = 64;
@@ -27,6 +32,24 @@ struct Ran {
     unavailable: bool,
 }
 
+/// A delivery whose events are made.
+struct Delivery<'a> {
+    hub: &'a Hub,
+    principal: &'a Principal,
+    integration: Integration,
+    pace: Pace,
+    /// How many events it may still make.
+    left: AtomicUsize,
+}
+
+/// The elements that take the events of an integration type; an empty design takes them under the type's name.
+pub(super) fn elements_of(plan: &Plan, integration: Integration) -> Vec<Arc<str>> {
+    match plan.is_empty() {
+        true => vec![Arc::from(integration.name())],
+        false => plan.device_events(integration).cloned().collect(),
+    }
+}
+
 impl Hub {
     /// Runs the events of all tasks. When the stores took nothing at all the delivery is refused, so that it comes again.
     pub(super) async fn run_all(
@@ -35,28 +58,39 @@ impl Hub {
         integration: Integration,
         work: Vec<Work>,
     ) -> Result<Vec<TaskReport>> {
-        let begin = |work| self.run_task(principal, integration, work).boxed();
-        let runs: Vec<BoxFuture<'_, Ran>> = work.into_iter().map(begin).collect();
-        let ran: Vec<Ran> = stream::iter(runs).buffered(DEVICES_AT_ONCE).collect().await;
+        let left = AtomicUsize::new(EVENTS_MAX);
+        let delivery = Delivery { hub: self, principal, integration, pace: Pace::default(), left };
+        let (mut work, mut runs, mut ran) = (VecDeque::from(work), FuturesOrdered::new(), Vec::new());
+        loop {
+            while runs.len() < DEVICES_AT_ONCE
+                && let Some(next) = work.pop_front()
+            {
+                runs.push_back(delivery.run_task(next).boxed());
+            }
+            let Some(next) = runs.next().await else { break };
+            ran.push(next);
+        }
         let did_anything = |ran: &Ran| ran.report.provisioned.is_some() || !ran.report.events.is_empty();
         if ran.iter().any(|ran| ran.unavailable) && !ran.iter().any(did_anything) {
             return Err(Error::Busy);
         }
         Ok(ran.into_iter().map(|ran| ran.report).collect())
     }
+}
 
-    async fn run_task(&self, principal: &Principal, integration: Integration, mut work: Work) -> Ran {
+impl Delivery<'_> {
+    async fn run_task(&self, mut work: Work) -> Ran {
         let (mut events, mut unavailable) = (Vec::new(), false);
         if let Some(device) = work.device {
-            match self.elements_of(principal, device, integration).await {
+            match self.elements_for(device, work.task.payloads.len()).await {
                 Ok(elements) if elements.is_empty() => {
                     work.fail(&format!(
                         "the design of the device's project has no deviceEvent element of the integration {}",
-                        integration.name()
+                        self.integration.name()
                     ));
                 }
                 Ok(elements) => {
-                    let ran = self.run_events(principal, device, &elements, &work.task.payloads).await;
+                    let ran = self.run_events(device, &elements, &work.task.payloads).await;
                     for (index, payload, made) in ran {
                         match made {
                             Ok(id) => events.push((device, id, payload)),
@@ -79,18 +113,18 @@ impl Hub {
         Ran { report: TaskReport { tag_value, project, payloads, provisioned, events, errors }, unavailable }
     }
 
-    /// The elements that take the events of an integration type; an empty design takes them under the type's name.
-    async fn elements_of(
-        &self,
-        principal: &Principal,
-        device: DeviceId,
-        integration: Integration,
-    ) -> Result<Vec<Arc<str>>> {
-        let (_, entry) = self.device_write(principal, device, Action::WebhookReceive).await?;
-        let plan = &entry.plan.plan;
-        match plan.is_empty() {
-            true => Ok(vec![Arc::from(integration.name())]),
-            false => Ok(plan.device_events(integration).cloned().collect()),
+    /// The elements that take the events of a device, if the delivery may make so many.
+    async fn elements_for(&self, device: DeviceId, payloads: usize) -> Result<Vec<Arc<str>>> {
+        let (_, entry) = self.hub.device_write(self.principal, device, Action::WebhookReceive).await?;
+        let elements = elements_of(&entry.plan.plan, self.integration);
+        let events = elements.len().saturating_mul(payloads);
+        let take = |left: usize| left.checked_sub(events);
+        match self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+            Ok(_) => Ok(elements),
+            // When the delivery was checked it made fewer.
+            Err(_) => {
+                Err(Error::invalid("body", format!("{CHANGED}: the delivery makes more than {EVENTS_MAX} events")))
+            }
         }
     }
 
@@ -98,31 +132,42 @@ impl Hub {
     /// durable; one that fails does not hold up the next.
     async fn run_events(
         &self,
-        principal: &Principal,
         device: DeviceId,
         elements: &[Arc<str>],
         payloads: &[(usize, RawJson)],
     ) -> Vec<(usize, RawJson, Result<EventId>)> {
         let mut before: Option<oneshot::Receiver<()>> = None;
-        let all = payloads.iter().flat_map(|payload| elements.iter().map(move |element| (payload, element)));
-        let mut runs: Vec<BoxFuture<'_, _>> = Vec::with_capacity(payloads.len() * elements.len());
-        for ((index, payload), element) in all {
-            let (ran, next) = oneshot::channel();
-            let turn = before.replace(next);
-            let run = async move {
-                if let Some(turn) = turn {
-                    // Whether it ran or failed, it is out of the way.
-                    let _ = turn.await;
+        let mut runs: FuturesOrdered<BoxFuture<'_, _>> = FuturesOrdered::new();
+        let mut made = Vec::new();
+        for (index, payload) in payloads {
+            for element in elements {
+                if runs.len() >= EVENTS_AT_ONCE {
+                    made.extend(runs.next().await);
                 }
-                let ran = Arc::new(Mutex::new(Some(ran)));
-                let made = self.event_integrated(principal, device, element, payload, ran).await;
-                (*index, payload.clone(), made)
-            };
-            runs.push(run.boxed());
+                let (ran, next) = oneshot::channel();
+                let turn = before.replace(next);
+                let run = async move {
+                    if let Some(turn) = turn {
+                        // Whether it ran or failed, it is out of the way.
+                        let _ = turn.await;
+                    }
+                    self.pace.next().await;
+                    let ran = Arc::new(Mutex::new(Some(ran)));
+                    let made = self.hub.event_integrated(self.principal, device, element, payload, ran).await;
+                    (*index, payload.clone(), made)
+                };
+                runs.push_back(run.boxed());
+            }
         }
-        stream::iter(runs).buffered(EVENTS_AT_ONCE).collect().await
+        while let Some(next) = runs.next().await {
+            made.push(next);
+        }
+        made
     }
 }
+
+/// What is told of an event whose design was another one when the delivery came.
+const CHANGED: &str = "the project's design has changed meanwhile";
 
 /// Whether it is a store's fault, and the same delivery may do better later.
 fn is_ours(error: &Error) -> bool {

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use isobar_model::device::LABEL_VALUE_CHARACTERS_MAX;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::ProjectId;
-use isobar_model::json::{Json, RawJson, write_string};
+use isobar_model::json::{Json, RawJson, member_bytes, write_string};
 use isobar_model::jsonpath::Steps;
+use isobar_model::meta::META_BYTES_MAX;
 use isobar_store::registry::NewLabels;
 
 use super::parameters::Request;
@@ -109,7 +110,7 @@ impl Extraction<'_> {
     fn labels(&mut self, body: &Json<'_>) -> Result<NewLabels> {
         let is_tag = |name: &str| name == self.request.tag;
         let missing = self.request.extra_meta.iter().filter(|(name, _)| !is_tag(name)).cloned().collect();
-        let mut set = Vec::new();
+        let (mut set, mut bytes_left) = (Vec::new(), META_BYTES_MAX);
         for (name, reference) in self.request.extra_meta_refs.iter().filter(|(name, _)| !is_tag(name)) {
             let found = reference.value(body, &mut self.steps)?;
             // A null says that there is none: it erases no label.
@@ -119,6 +120,13 @@ impl Extraction<'_> {
                 true => kept(text),
                 false => Err(format!("is longer than {LABEL_BYTES_MAX} bytes")),
             };
+            let value = value.and_then(|value| match bytes_left.checked_sub(member_bytes(name, &value)) {
+                Some(left) => {
+                    bytes_left = left;
+                    Ok(value)
+                }
+                None => Err(format!("has no room: the labels of a delivery take at most {META_BYTES_MAX} bytes")),
+            });
             match value {
                 Ok(value) => set.push((name.clone(), value)),
                 Err(why) => self.errors.push(format!("extraMetaMapRefs.{name}: the value {why}")),

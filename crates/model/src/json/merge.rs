@@ -2,11 +2,20 @@
 
 use bytes::Bytes;
 
-use super::scan::same_keys;
-use super::{Json, RawJson, parse, write_string};
+use super::RawJson;
+use super::parts::Parts;
+use super::scan::{members, same_keys};
+
+/// Most bytes that are kept of a series' payloads to tell its last values (contract: The project design). What was kept
+/// before there was a bound stays, and does not grow.
+pub const LAST_BYTES_MAX: usize = 256 << 10;
 
 /// Stands between the merged object and the newest payload, when that is no object. No JSON text holds it.
 const BEHIND: char = '\0';
+/// What is kept in place of a payload that has no room.
+const STAND_IN: &str = "null";
+/// Most bytes of the merged object: there is room for the stand-in beside it.
+const OBJECT_BYTES_MAX: usize = LAST_BYTES_MAX - BEHIND.len_utf8() - STAND_IN.len();
 
 /// What is kept of a storage element's payloads to tell its last values: the object that all objects among them make,
 /// and behind it the newest payload, if that is no object.
@@ -17,14 +26,18 @@ impl LastKept {
     /// Takes in the next payload, after what [`LastKept::bytes`] of those before it were: members of objects are merged,
     /// the newer wins and replaces deep values. Any other payload hides the object until the next object comes.
     pub fn after(older: Option<&str>, newer: &RawJson) -> Self {
-        let object = older.and_then(object_of);
-        if newer.text().starts_with('{') {
-            return Self(object.map_or_else(|| newer.clone(), |object| merged(object, newer)).shared());
+        Self::after_all(older, [newer]).0
+    }
+
+    /// Takes in the next payloads, oldest first, with the same result as one after the other; the work is linear in the
+    /// size of all. How many members, or whole payloads, had no room among the [`LAST_BYTES_MAX`] bytes comes with it:
+    /// of such a name there is no last value, for an older one would not be the last.
+    pub fn after_all<'p>(older: Option<&'p str>, newer: impl IntoIterator<Item = &'p RawJson>) -> (Self, usize) {
+        let mut merging = Merging::begin(older);
+        for payload in newer {
+            merging.take(payload);
         }
-        match object {
-            Some(object) => Self(format!("{object}{BEHIND}{}", newer.text()).into()),
-            None => Self(newer.shared()),
-        }
+        (Self(merging.object.with(merging.newest)), merging.left_out)
     }
 
     /// What was kept.
@@ -50,38 +63,134 @@ impl LastKept {
     }
 }
 
-/// The merged object in what was kept.
-fn object_of(kept: &str) -> Option<&str> {
-    let object = kept.split_once(BEHIND).map_or(kept, |(object, _)| object);
-    object.starts_with('{').then_some(object)
+/// A text that was kept or came now.
+#[derive(Clone, Copy)]
+enum Text<'p> {
+    Kept(&'p str),
+    Sent(&'p RawJson),
 }
 
-/// An object with the members of a newer one laid over it.
-fn merged(older: &str, newer: &RawJson) -> RawJson {
-    if same_keys(older, newer.text()) {
-        return newer.clone();
+impl<'p> Text<'p> {
+    fn text(self) -> &'p str {
+        match self {
+            Text::Kept(text) => text,
+            Text::Sent(payload) => payload.text(),
+        }
     }
-    let (Ok(Json::Object(old)), Json::Object(new)) = (parse(older), newer.tree()) else { return newer.clone() };
-    if old.iter().all(|(name, _)| new.iter().any(|(other, _)| other == name)) {
-        return newer.clone();
+
+    fn bytes(self) -> Bytes {
+        match self {
+            Text::Kept(text) => Bytes::copy_from_slice(text.as_bytes()),
+            Text::Sent(payload) => payload.shared(),
+        }
     }
-    let replaced = |name: &str| new.iter().find(|(other, _)| other == name).map(|(_, value)| value);
-    let kept = old.iter().map(|(name, value)| (name, replaced(name).unwrap_or(value)));
-    let added = new.iter().filter(|(name, _)| old.iter().all(|(other, _)| other != name));
-    let mut text = Vec::with_capacity(older.len() + newer.bytes().len());
-    for (name, value) in kept.chain(added.map(|(name, value)| (name, value))) {
-        text.push(if text.is_empty() { b'{' } else { b',' });
-        write_string(name, &mut text);
-        text.push(b':');
-        value.write(&mut text);
+}
+
+/// The merged object: whole as long as it need not be taken apart.
+enum Object<'p> {
+    None,
+    Whole(Text<'p>),
+    Parts(Parts<'p>),
+}
+
+impl<'p> Object<'p> {
+    fn len(&self) -> usize {
+        match self {
+            Object::None => 0,
+            Object::Whole(text) => text.text().len(),
+            Object::Parts(parts) => parts.len(),
+        }
     }
-    text.push(b'}');
-    RawJson::trusted(Bytes::from(text))
+
+    /// What is kept: the object, and the newest payload behind it.
+    fn with(self, newest: Option<Text<'p>>) -> Bytes {
+        match (self, newest) {
+            (Object::None, newest) => newest.map_or_else(Bytes::new, Text::bytes),
+            (Object::Whole(text), None) => text.bytes(),
+            (object, newest) => {
+                let mut kept = String::with_capacity(object.len() + newest.map_or(0, |it| 1 + it.text().len()));
+                match &object {
+                    Object::Parts(parts) => parts.write(&mut kept),
+                    Object::Whole(text) => kept.push_str(text.text()),
+                    Object::None => {}
+                }
+                if let Some(newest) = newest {
+                    kept.push(BEHIND);
+                    kept.push_str(newest.text());
+                }
+                kept.into()
+            }
+        }
+    }
+}
+
+/// Payloads being merged.
+struct Merging<'p> {
+    object: Object<'p>,
+    newest: Option<Text<'p>>,
+    left_out: usize,
+}
+
+impl<'p> Merging<'p> {
+    fn begin(older: Option<&'p str>) -> Self {
+        let (first, behind) = match older.and_then(|older| older.split_once(BEHIND)) {
+            Some((object, newest)) => (Some(object), Some(newest)),
+            None => (older, None),
+        };
+        let is_object = |text: &&str| text.starts_with('{');
+        Self {
+            object: first.filter(is_object).map_or(Object::None, |text| Object::Whole(Text::Kept(text))),
+            newest: behind.or(first.filter(|text| !is_object(text))).map(Text::Kept),
+            left_out: 0,
+        }
+    }
+
+    fn take(&mut self, payload: &'p RawJson) {
+        if payload.text().starts_with('{') {
+            self.newest = None;
+            return self.lay_over(payload);
+        }
+        // The object's bytes and what stands between them.
+        let beside = match self.object.len() {
+            0 => 0,
+            object => object + BEHIND.len_utf8(),
+        };
+        let most = LAST_BYTES_MAX.max(beside + self.newest.map_or(0, |newest| newest.text().len()));
+        let fits = beside + payload.bytes().len() <= most;
+        self.left_out += usize::from(!fits);
+        self.newest = Some(if fits { Text::Sent(payload) } else { Text::Kept(STAND_IN) });
+    }
+
+    /// Lays an object over the one that is there.
+    fn lay_over(&mut self, newer: &'p RawJson) {
+        let most = OBJECT_BYTES_MAX.max(self.object.len());
+        let fits = newer.bytes().len() <= most;
+        let mut parts = match std::mem::replace(&mut self.object, Object::None) {
+            Object::None if fits => return self.object = Object::Whole(Text::Sent(newer)),
+            Object::None => Parts::default(),
+            Object::Whole(older) if fits && same_keys(older.text(), newer.text()) => {
+                return self.object = Object::Whole(Text::Sent(newer));
+            }
+            Object::Whole(older) => Parts::of(older.text()),
+            Object::Parts(parts) => parts,
+        };
+        let laid: Vec<_> = members(newer.text()).map(|(key, value)| parts.place(key, value)).collect();
+        let replaced = laid.iter().filter(|(at, ..)| at.is_some()).count();
+        self.object = if fits && replaced == parts.count() {
+            // Nothing is left of what there was.
+            Object::Whole(Text::Sent(newer))
+        } else {
+            self.left_out += parts.lay(laid, most);
+            Object::Parts(parts)
+        };
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json::names::counted::compared;
+    use crate::json::parse;
 
     fn raw(text: &'static str) -> RawJson {
         RawJson::check(Bytes::from_static(text.as_bytes())).unwrap()
@@ -113,6 +222,102 @@ mod tests {
         use proptest::prelude::*;
         let value = prop_oneof![any::<i64>().prop_map(serde_json::Value::from), "[a\"{},]{0,4}".prop_map(Into::into)];
         prop::collection::btree_map("[ab\"\\\\é]{0,2}", value, 0..4)
+    }
+
+    /// What is kept after each payload, one after the other; how many had no room in all.
+    fn one_by_one(payloads: &[RawJson]) -> (Option<LastKept>, usize) {
+        payloads.iter().fold((None, 0), |(kept, left_out), payload| {
+            let (next, more) = LastKept::after_all(kept.as_ref().map(LastKept::text), [payload]);
+            (Some(next), left_out + more)
+        })
+    }
+
+    fn object(names: impl Iterator<Item = usize>, value: &str) -> RawJson {
+        let members: Vec<_> = names.map(|n| format!("\"k{n:06}\":{value}")).collect();
+        RawJson::check(format!("{{{}}}", members.join(",")).into()).unwrap()
+    }
+
+    #[test]
+    fn the_work_grows_with_the_size_and_not_with_its_square() {
+        const NAMES: usize = 10_000;
+        let (there, back) = (object(0..NAMES, "1"), object((0..NAMES).rev().chain([NAMES]), "2"));
+        let one = object(0..1, "3");
+        let payloads: Vec<_> = [&there, &back].into_iter().chain(std::iter::repeat_n(&one, 1_000)).collect();
+        let (compared, (kept, left_out)) = compared(|| LastKept::after_all(None, payloads));
+        assert!(compared < 8 * NAMES, "{compared} comparisons of {NAMES} names");
+        let expected = object([0].into_iter(), "3").text()[1..].trim_end_matches('}').to_owned();
+        assert!(kept.text().contains(&expected) && left_out == 0);
+    }
+
+    #[test]
+    fn what_has_no_room_is_left_out_and_counted() {
+        // A member takes 260 bytes.
+        let value = format!("\"{}\"", "x".repeat(247));
+        let most = OBJECT_BYTES_MAX / 260;
+        let (full, more) = (object(0..most, &value), object(most..most + 10, &value));
+        let (kept, left_out) = one_by_one(&[full.clone(), more.clone()]);
+        assert_eq!((kept.unwrap().values().text(), left_out), (full.text(), 10));
+        // A small one still fits, and one that grows loses its place: what was there is no longer the last value.
+        let grown = object(0..1, &format!("\"{}\"", "x".repeat(600)));
+        let (kept, left_out) = one_by_one(&[full.clone(), raw(r#"{"k":1}"#), grown]);
+        let shown = kept.unwrap().values();
+        assert_eq!((shown.tree().get("k").is_some(), shown.tree().get("k000000"), left_out), (true, None, 1));
+        assert!(shown.tree().get("k000001").is_some());
+        // One payload alone is too large too.
+        let (kept, left_out) = one_by_one(&[object(0..2 * most, &value)]);
+        assert_eq!((kept.unwrap().values().text(), left_out), (full.text(), most));
+    }
+
+    #[test]
+    fn a_payload_without_room_is_not_known_and_hides_what_was_before_it() {
+        let large = RawJson::check(format!("\"{}\"", "x".repeat(LAST_BYTES_MAX)).into()).unwrap();
+        assert_eq!(one_by_one(&[raw("7"), large.clone()]).0.unwrap().values().text(), "null");
+        let object = raw(r#"{"a":1}"#);
+        let (kept, left_out) = one_by_one(&[object.clone(), large.clone()]);
+        assert_eq!((kept.unwrap().values().text(), left_out), ("null", 1));
+        let (kept, _) = one_by_one(&[object, large, raw(r#"{"b":2}"#)]);
+        assert_eq!(kept.unwrap().values().text(), r#"{"a":1,"b":2}"#);
+    }
+
+    #[test]
+    fn what_was_larger_before_stays_and_does_not_grow() {
+        let large = object(0..60_000, "12345");
+        let older = large.text().to_owned();
+        assert!(older.len() > 3 * LAST_BYTES_MAX);
+        let (kept, left_out) = LastKept::after_all(Some(&older), [&raw(r#"{"k000001":54321}"#)]);
+        assert_eq!((kept.bytes().len(), left_out), (older.len(), 0));
+        let (kept, left_out) = LastKept::after_all(Some(&older), [&raw(r#"{"new":1}"#)]);
+        assert_eq!((kept.text(), left_out), (older.as_str(), 1));
+        // Once it is smaller, that is what it may be.
+        let (kept, _) = LastKept::after_all(Some(&older), [&object(0..50_000, "1"), &raw(r#"{"new":1}"#)]);
+        assert!(kept.bytes().len() < older.len() && kept.values().tree().get("new").is_none());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn all_at_once_is_one_after_the_other(payloads in proptest::collection::vec(any_payload(), 1..6)) {
+            let payloads: Vec<_> = payloads.into_iter().map(|text| RawJson::check(text.into()).unwrap()).collect();
+            let (kept, left_out) = one_by_one(&payloads);
+            let (at_once, left_out_at_once) = LastKept::after_all(None, &payloads);
+            proptest::prop_assert_eq!((Some(&at_once), left_out_at_once), (kept.as_ref(), left_out));
+            proptest::prop_assert!(at_once.bytes().len() <= LAST_BYTES_MAX);
+            proptest::prop_assert!(parse(at_once.values().text()).is_ok());
+        }
+    }
+
+    /// Objects of few names whose values are nothing or half of what there is room for, with white space, and others.
+    fn any_payload() -> impl proptest::strategy::Strategy<Value = String> {
+        use proptest::prelude::*;
+        let half = format!("\"{}\"", "x".repeat(LAST_BYTES_MAX / 2 - 10));
+        let value = prop::sample::select(vec!["1".to_owned(), " [ 2 ] ".to_owned(), half.clone()]);
+        let name = prop::sample::select(vec!["a", "b", "\\u0061", "c", "d\\n"]);
+        let members = prop::collection::vec((name, value), 0..4).prop_map(|members| {
+            let mut seen = std::collections::HashSet::new();
+            let texts = members.iter().filter(|(name, _)| seen.insert(name.replace("\\u0061", "a")));
+            let texts: Vec<_> = texts.map(|(name, value)| format!(" \"{name}\":{value}")).collect();
+            format!("{{{}}}", texts.join(","))
+        });
+        prop_oneof![4 => members, 1 => Just("7".to_owned()), 1 => Just(format!("[{half}, {half}]"))]
     }
 
     #[test]

@@ -3,20 +3,25 @@
 //! Payloads keep their text: a 64-bit integer and a long decimal come back as they were sent.
 //! [`Json`] is the tree over that text; numbers stay text until somebody calculates with them.
 
+mod fingerprint;
 mod merge;
+mod names;
 mod number;
 mod order;
 mod parse;
+mod parts;
 mod scan;
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 
-pub use merge::LastKept;
+pub use fingerprint::{FINGERPRINT_BYTES, fingerprint};
+pub use merge::{LAST_BYTES_MAX, LastKept};
 pub use number::{Number, compare_numbers};
 pub use order::{Rank, compare, equal};
 pub use parse::{JsonFault, parse};
+pub use parts::{member_bytes, with_members};
 pub use scan::{Step, find, number};
 
 /// Deepest nesting of arrays and objects that a payload may have.

@@ -1,7 +1,9 @@
 //! Equality and order of JSON values (contract: Data).
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use super::names::{Places, same};
 use super::{Json, compare_numbers};
 
 /// Where a value stands when a list is sorted by it: numbers, text, booleans, everything else, missing.
@@ -42,17 +44,33 @@ pub fn compare(left: &Json<'_>, right: &Json<'_>) -> Option<Ordering> {
     }
 }
 
-/// Whether two values are equal: same type, numbers by value, objects whatever the order of their members.
+/// Whether two values are equal: same type, numbers by value, objects whatever the order of their members. The work is
+/// linear in their size.
 pub fn equal(left: &Json<'_>, right: &Json<'_>) -> bool {
     match (left, right) {
         (Json::Null, Json::Null) => true,
         (Json::Array(left), Json::Array(right)) => {
             left.len() == right.len() && left.iter().zip(right).all(|(left, right)| equal(left, right))
         }
-        (Json::Object(left), Json::Object(members)) => {
-            left.len() == members.len()
-                && left.iter().all(|(name, value)| right.get(name).is_some_and(|other| equal(value, other)))
-        }
+        (Json::Object(left), Json::Object(right)) => equal_objects(left, right),
         _ => compare(left, right) == Some(Ordering::Equal),
     }
+}
+
+type Members<'a> = [(Cow<'a, str>, Json<'a>)];
+
+fn equal_objects(left: &Members<'_>, right: &Members<'_>) -> bool {
+    if left.len() != right.len() {
+        return false;
+    }
+    // Mostly one program has written both, in one order.
+    let in_order = left.iter().zip(right).take_while(|((name, _), (other, _))| same(name, other)).count();
+    let (left, rest) = left.split_at(in_order);
+    let (right, others) = right.split_at(in_order);
+    let places = Places::of(others);
+    left.iter().zip(right).all(|((_, value), (_, other))| equal(value, other))
+        && rest.iter().all(|(name, value)| {
+            let found = places.find(others, name).and_then(|at| others.get(at));
+            found.is_some_and(|(_, other)| equal(value, other))
+        })
 }

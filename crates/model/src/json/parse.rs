@@ -2,14 +2,11 @@
 
 use std::borrow::Cow;
 
-use rustc_hash::FxHashSet;
-
+use super::names::Places;
 use super::{DEPTH_MAX, Json, Number};
 
 /// White space between tokens (RFC 8259, 2).
 pub(super) const WHITE_SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
-/// Objects up to this many members are searched for duplicates one by one; larger ones through a set.
-const SMALL_OBJECT: usize = 16;
 /// Most characters of a number that a message shows.
 const NUMBER_CHARS_SHOWN: usize = 40;
 
@@ -117,22 +114,14 @@ impl<'a> Reader<'a> {
             self.at += 1;
             return Ok(Json::Object(members));
         }
-        let mut seen: FxHashSet<Cow<'a, str>> = FxHashSet::default();
+        let mut places = Places::default();
         loop {
             self.skip_white_space();
             if self.peek() != Some(b'"') {
                 return Err(self.fault("expected a key"));
             }
             let name = self.string()?;
-            let duplicate = if members.len() < SMALL_OBJECT {
-                members.iter().any(|(other, _)| *other == name)
-            } else {
-                if seen.is_empty() {
-                    seen.extend(members.iter().map(|(other, _)| other.clone()));
-                }
-                !seen.insert(name.clone())
-            };
-            if duplicate {
+            if !places.add(&members, &name) {
                 let shown: String = name.chars().take(64).collect();
                 return Err(self.fault(format!("duplicate key '{shown}'")));
             }

@@ -1,5 +1,7 @@
 //! Finding a part of a JSON text without building a tree: for looking at millions of stored payloads.
 
+use std::borrow::Cow;
+
 use super::{Json, Number, parse};
 
 /// One step of a path: a key, which may also index an array.
@@ -48,12 +50,28 @@ pub(super) fn same_keys(left: &str, right: &str) -> bool {
         return false;
     }
     loop {
-        match (left.next_key(), right.next_key()) {
-            (Some(a), Some(b)) if a == b => {}
+        match (left.next_member(), right.next_member()) {
+            (Some((a, _)), Some((b, _))) if a == b => {}
             (None, None) => return true,
             _ => return false,
         }
     }
+}
+
+/// The members of a checked text that is an object: each name with its quotes, and the value's own text.
+pub(super) fn members(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut scanner = Scanner { text, at: 0 };
+    std::iter::from_fn(move || scanner.next_member())
+}
+
+/// What a name says that is written like that, with its quotes and escapes.
+pub(super) fn name_of(quoted: &str) -> Cow<'_, str> {
+    if quoted.contains('\\')
+        && let Ok(Json::Text(name)) = parse(quoted)
+    {
+        return name;
+    }
+    Cow::Borrowed(quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or(quoted))
 }
 
 struct Scanner<'a> {
@@ -98,15 +116,19 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The next key of an object, with its quotes, and past its value; none at the end. Stands before `{` or `,` at first.
-    fn next_key(&mut self) -> Option<&'a str> {
+    /// The next member of an object: its key, with its quotes, and its value; none at the end. Stands before `{` or `,` at
+    /// first.
+    fn next_member(&mut self) -> Option<(&'a str, &'a str)> {
         if !matches!(self.peek()?, b'{' | b',') {
             return None;
         }
         let key = self.key()?;
-        self.skip_value()?;
         self.skip_white_space();
-        Some(key)
+        let from = self.at;
+        self.skip_value()?;
+        let value = self.text.get(from..self.at)?;
+        self.skip_white_space();
+        Some((key, value))
     }
 
     /// Goes to an item of an array.
@@ -183,10 +205,7 @@ impl<'a> Scanner<'a> {
 
 /// Whether a name, with its quotes and escapes, is this key.
 fn names(quoted: &str, key: &str) -> bool {
-    if !quoted.contains('\\') {
-        return quoted.get(1..quoted.len() - 1) == Some(key);
-    }
-    matches!(parse(quoted), Ok(Json::Text(name)) if name == key)
+    name_of(quoted) == key
 }
 
 #[cfg(test)]

@@ -31,8 +31,9 @@ pub fn recover(flags: &Flags, wanted: &Recovery) -> Result<Told, Failure> {
     let _folder = DataFolder::take(&settings.data)?;
     let now = Clock::System.now();
     let mut steps = Vec::new();
-    steps.extend(lost_telemetry(&settings, now)?);
-    steps.extend(lost_changes(&settings)?);
+    let aside = settings.data.join(format!("dropped-{}", now.to_string().replace(':', "-")));
+    steps.extend(lost_telemetry(&settings, &aside)?);
+    steps.extend(lost_changes(&settings, &aside)?);
     if wanted.clock {
         steps.push(clock(&settings, now));
     }
@@ -53,13 +54,12 @@ pub fn recover(flags: &Flags, wanted: &Recovery) -> Result<Told, Failure> {
 }
 
 /// The telemetry store's writes that were acknowledged and cannot be replayed.
-fn lost_telemetry(settings: &Settings, now: Timestamp) -> Result<Option<Step>, Failure> {
+fn lost_telemetry(settings: &Settings, aside: &Path) -> Result<Option<Step>, Failure> {
     let path = settings.telemetry.clone();
     let cannot = |error| format!("the telemetry store {} cannot be recovered: {}", path.display(), whole(&error));
     let Some(loss) = Embedded::loss(&path).map_err(cannot)? else { return Ok(None) };
-    let aside = settings.data.join(format!("dropped-{}", now.to_string().replace(':', "-")));
     let named = format!("Telemetry: {loss}.\nWhat is left of the log is copied to {} first.\n", aside.display());
-    let settings = settings.clone();
+    let (settings, aside) = (settings.clone(), aside.to_owned());
     let take = move || drop_telemetry(&settings, &loss, &aside);
     Ok(Some(Step { named, take: Box::new(take) }))
 }
@@ -72,10 +72,10 @@ fn drop_telemetry(settings: &Settings, loss: &Loss, aside: &Path) -> Result<Stri
 }
 
 /// The registry's changes that were acknowledged and are not in its log.
-fn lost_changes(settings: &Settings) -> Result<Option<Step>, Failure> {
-    let Some(named) = registry_loss::named(settings)? else { return Ok(None) };
-    let settings = settings.clone();
-    Ok(Some(Step { named, take: Box::new(move || registry_loss::accept(&settings)) }))
+fn lost_changes(settings: &Settings, aside: &Path) -> Result<Option<Step>, Failure> {
+    let Some(named) = registry_loss::named(settings, aside)? else { return Ok(None) };
+    let (settings, aside) = (settings.clone(), aside.to_owned());
+    Ok(Some(Step { named, take: Box::new(move || registry_loss::accept(&settings, &aside)) }))
 }
 
 /// The clock is right, though the telemetry store does not believe it.
@@ -83,7 +83,8 @@ fn clock(settings: &Settings, now: Timestamp) -> Step {
     let (path, options): (PathBuf, _) = (settings.telemetry.clone(), telemetry_options(settings));
     let seen = match is_telemetry(&path).then(|| Embedded::seen(&path, &options)) {
         Some(Ok(Some(seen))) => format!("the telemetry store believes it up to {seen}"),
-        _ => "the telemetry store has not seen any time yet".to_owned(),
+        Some(Err(error)) => format!("what the telemetry store believes cannot be read: {}", whole(&error)),
+        Some(Ok(None)) | None => "the telemetry store has not seen any time yet".to_owned(),
     };
     let named = format!(
         "The clock says {now}; {seen}. Believed, it ends history and notifications that are six months older than that, for good.\n"

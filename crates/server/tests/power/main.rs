@@ -11,6 +11,7 @@ mod outages;
 mod people;
 #[path = "../program_support/mod.rs"]
 mod program_support;
+mod recoveries;
 mod registry;
 mod telemetry;
 mod work;

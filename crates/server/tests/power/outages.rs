@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::{ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use isobar_power::{Chance, Layer, Outage};
@@ -193,6 +193,18 @@ impl Place {
         place.join("data")
     }
 
+    /// Whatever was done to the folder so far is on the disk.
+    pub fn is_as_it_is(&self) {
+        copy(&self.of("disk"), &self.of("before"));
+    }
+
+    /// A command about the data folder, on the layer.
+    pub fn about(&self, words: &[&str]) -> Output {
+        let mut command = isobar(words);
+        self.layer.under(&mut command);
+        command.args(["--config", "/dev/null", "--data"]).arg(self.data()).output().unwrap()
+    }
+
     /// What starts on a disk that has lied; nothing, if it refuses.
     pub fn after_a_lie(&self, outage: &Outage, chance: &mut Chance) -> Option<Serving> {
         let data = self.left_by(outage, chance);
@@ -203,6 +215,14 @@ impl Place {
     pub fn is_sound(&self) {
         let output = isobar(&["check", "--data"]).arg(self.data()).output().unwrap();
         assert!(output.status.success(), "{output:?}");
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(|entry| entry.unwrap()) {
+        let (path, target) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() { copy(&path, &target) } else { fs::copy(&path, &target).map(drop).unwrap() }
     }
 }
 

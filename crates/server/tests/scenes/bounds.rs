@@ -1,16 +1,19 @@
 //! Bounds: how long each text may be, and how long each list.
 
 use std::cell::Cell;
+use std::ops::Range;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::support::app::new_user;
-use crate::support::designs::thermostat;
+use crate::support::designs::{thermostat, to, to_with};
 use crate::support::person::text;
 use crate::support::{Answer, NOBODY, TestApp, on_both_registries};
 
 on_both_registries!(
     texts_of_devices_are_bounded,
+    metadata_of_a_device_is_bounded,
+    what_a_design_leaves_with_a_device_is_bounded,
     texts_of_organizations_are_bounded,
     texts_of_projects_are_bounded,
     texts_of_users_are_bounded,
@@ -77,6 +80,60 @@ async fn texts_of_devices_are_bounded(app: &TestApp) {
     for code in [json!(2600), json!("2600 AB")] {
         assert_eq!(at_address(json!({"postalCode": code})).await.ok()["streetAddress"]["postalCode"], code);
     }
+}
+
+/// An object with so many members.
+fn numbered(name: &str, numbers: Range<usize>) -> Value {
+    numbers.map(|n| (format!("{name}{n}"), json!(n))).collect::<Map<_, _>>().into()
+}
+
+async fn metadata_of_a_device_is_bounded(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let (url, project) = (ana.creates_device("fridge").await.url(), ana.project().await);
+    let body = |meta: Value| json!({"name": "fridge", "projectUuid": project, "meta": meta});
+    let labels = |count: usize| numbered("t", 0..count);
+    // As JSON: {"a":"…"}
+    let long = |bytes: usize| json!({"a": "x".repeat(bytes - 8)});
+    for meta in [labels(1_000), long(64 << 10)] {
+        assert_eq!(ana.put(&url, body(meta.clone())).await.ok()["meta"], meta);
+        assert_eq!(ana.post("/v2/devices", body(meta.clone())).await.created()["meta"], meta);
+    }
+    for meta in [labels(1_001), long((64 << 10) + 1), long(500_000)] {
+        assert_eq!(ana.put(&url, body(meta.clone())).await.faults(), ["meta"]);
+        let mut new = body(meta);
+        assert_eq!(ana.post("/v2/devices", new.clone()).await.faults(), ["meta"]);
+        new["projectUuid"] = json!(NOBODY);
+        assert_eq!(ana.post("/v2/devices", new).await.faults(), ["meta", "projectUuid"]);
+    }
+}
+
+/// A design that keeps whatever comes, and of it a label.
+fn keeping() -> Value {
+    let label = to_with("m", "setValue", json!({"tag": "payload.tag", "value": "payload.value"}));
+    json!({
+        "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [to("log", "store"), label]}},
+        "log": {"type": "storage"}, "m": {"type": "deviceMeta"},
+    })
+}
+
+async fn what_a_design_leaves_with_a_device_is_bounded(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device_of(&ana.designs(keeping()).await, "fridge").await;
+    device.posts("reading", json!({"tag": "a", "value": "x".repeat(60_000)})).await.created();
+    device.posts("reading", json!({"tag": "b", "value": "x".repeat(6_000)})).await.created();
+    device.posts("reading", json!({"tag": "c", "value": 1})).await.created();
+    let shown = ana.get(&device.url()).await.ok();
+    assert_eq!((&shown["meta"]["b"], &shown["meta"]["c"]), (&Value::Null, &json!(1)));
+    for (numbers, message) in [(0..9_000, ""), (10_000..19_000, "last values: no room for")] {
+        let mut payload = numbered("name", numbers);
+        (payload["tag"], payload["value"]) = (json!("d"), json!(2));
+        let id = device.posts("reading", payload).await.created();
+        let event = ana.get(&device.at(&format!("events/{}", text(&id, "id")))).await.ok();
+        let told = event["errors"][0]["message"].as_str().unwrap_or_default();
+        assert!(told.starts_with(message) && told.is_empty() == message.is_empty(), "{told:?}");
+    }
+    let last = device.get(&device.at("last/log")).await;
+    assert!((200 << 10..257 << 10).contains(&last.text.len()), "{} bytes", last.text.len());
 }
 
 async fn texts_of_organizations_are_bounded(app: &TestApp) {

@@ -127,3 +127,40 @@ async fn a_body_has_a_mebibyte_unless_the_operator_says_otherwise() {
     assert_eq!(sends_too_much(&basic, &device.door("e")).await, 403);
     assert_eq!(sends_too_much(&ana, &format!("/v2/projects/{NOBODY}/specification/test")).await, 404);
 }
+
+/// A body of so many bytes that no operation can use.
+fn rubbish(bytes: usize) -> String {
+    format!("{{\"x\":\"{}\"}}", "x".repeat(bytes - 8))
+}
+
+#[tokio::test]
+async fn a_body_that_needs_no_credentials_has_sixteen_kibibytes() {
+    let app = TestApp::start().await;
+    let document = app.get("/v2/spec").await.ok();
+    let mut seen = 0;
+    for row in table() {
+        let method: Method = row.method.name().parse().unwrap();
+        let said = &document["paths"][row.path][row.method.name().to_lowercase()]["requestBody"];
+        let is_open = !matches!(row.entry, Entry::User | Entry::UserOrDevice | Entry::ApiKey);
+        assert_eq!(said["description"] == "At most 16384 bytes.", is_open && said.is_object(), "{}", row.path);
+        // The account may be named in a body there too.
+        if !is_open || !(said.is_object() || row.path == "/v2/auth/verify") {
+            continue;
+        }
+        seen += 1;
+        for (bytes, is_refused) in [(16 << 10, false), ((16 << 10) + 1, true), (1 << 20, true)] {
+            let request = app.request(method.clone(), row.path).header("content-type", "application/json");
+            let answer = app.send(request.body(rubbish(bytes))).await;
+            assert_eq!(answer.status == 413, is_refused, "{bytes} bytes: {answer:?}");
+            if is_refused {
+                assert_eq!(answer.json()["errors"][0]["field"], "body");
+            }
+        }
+    }
+    assert_eq!(seen, 5);
+    // Whoever shows credentials may send more.
+    let ana = app.developer("ana").await;
+    let design =
+        json!({"name": "p", "description": "", "planes": {"cloud": {"elements": {}}, "note": "x".repeat(100_000)}});
+    ana.put(&format!("/v2/projects/{}/specification", ana.project().await), design).await.ok();
+}

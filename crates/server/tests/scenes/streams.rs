@@ -78,7 +78,14 @@ async fn a_stream_that_cannot_resume_is_refused_in_words() {
     let resumes = async |id: &str| {
         app.send(ana.request(reqwest::Method::GET, "/v2/events/stream").header("last-event-id", id)).await
     };
-    app.wait_seconds(15_778_476 + 1);
+    let recent = text(&device.posts("reading", json!(1)).await.created(), "id").to_owned();
+    app.wait_seconds(7 * 24 * 3600);
+    Stream::open(&ana, "", Some(&recent)).await;
+    app.wait_seconds(1);
+    let answer = resumes(&recent).await;
+    assert!(answer.text.contains("a stream goes back to 2027-01-"), "{answer:?}");
+    assert_eq!(answer.faults(), ["header.Last-Event-ID"]);
+    app.wait_seconds(15_778_476);
     let new = text(&device.posts("reading", json!(2)).await.created(), "id").to_owned();
     // History has lost what came after it, and this server, or this state of it, has never sent it.
     for (id, why) in [(old.as_str(), "older"), ("7fffffff-ffff-7fff-bfff-ffffffffffff", "newer")] {

@@ -14,6 +14,7 @@ on_both_registries!(
     a_long_value_is_kept_whole_and_names_its_device_with_its_beginning,
     references_may_find_nothing_one_or_many,
     a_delivery_that_is_too_much_work_does_nothing,
+    blocks_and_the_elements_that_take_them_are_bounded_together,
 );
 
 async fn every_parameter_comes_in_the_query_or_a_header_and_the_query_wins(app: &TestApp) {
@@ -247,4 +248,23 @@ async fn a_delivery_that_is_too_much_work_does_nothing(app: &TestApp) {
         assert_eq!(ana.delivers_text(&parameters, &[], body.clone()).await.faults(), [field]);
     }
     assert_eq!(ana.devices().await, [] as [Value; 0]);
+}
+
+async fn blocks_and_the_elements_that_take_them_are_bounded_together(app: &TestApp) {
+    let ana = Sender::of(app.developer("ana").await).await;
+    let elements = (0..30)
+        .map(|number| (format!("in{number}"), json!({"type": "deviceEvent", "properties": {"integration": "custom"}})));
+    let project = ana.person.designs(Value::Object(elements.collect())).await;
+    let parameters =
+        [("deviceTag", "eui"), ("deviceTagValueRef", "id"), ("eventsRef", "$"), ("projectUuid", &*project)];
+    let blocks = |count: usize| json!(vec![json!({"id": "a"}); count]);
+    // Of a device that is not there yet as of one that is: each of the blocks would be an event thirty times.
+    for devices in [0, 1] {
+        let refused = ana.delivers(&parameters, blocks(1_000)).await;
+        assert!(refused.text.contains("makes 30000 events"), "{refused:?}");
+        assert_eq!((refused.faults(), ana.devices().await.len()), (vec!["body".to_owned()], devices));
+        assert_eq!(messages(&ana.delivers(&parameters, blocks(1)).await.ok()), [""; 0]);
+        let device = text(&ana.devices().await[0], "id").to_owned();
+        assert_eq!(ana.history(&device).await.len(), (devices + 1) * 30);
+    }
 }

@@ -5,8 +5,8 @@ use isobar_model::ids::{DeviceKey, DeviceRef, ProjectId};
 use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 
-use super::Registry;
 use super::sql::{Dialect, Sql, all, one, run};
+use super::{Registry, db};
 use crate::error::{Result, StoreError};
 
 /// An alarm that every device of a project has.
@@ -56,20 +56,24 @@ impl Registry {
             .collect()
     }
 
-    /// Says when alarms are due next, all or none of it. Those that are gone stay gone.
-    pub async fn alarms_set(&self, due: &[(u64, Timestamp)]) -> Result<()> {
-        if due.is_empty() {
+    /// Says when alarms are due next, and removes those that their devices no longer have; all or none of it. Those that
+    /// are gone stay gone.
+    pub async fn alarms_set(&self, due: &[(u64, Timestamp)], gone: &[u64]) -> Result<()> {
+        if due.is_empty() && gone.is_empty() {
             return Ok(());
         }
-        let update = Sql::new("UPDATE device_alarms SET due_at = t.moment FROM ")
-            .moments(self.db.dialect, due.iter().map(|(number, at)| ((*number).into(), *at)))
-            .text(" AS t WHERE device_alarms.id = CAST(t.item AS BIGINT)");
-        self.db.write.run(update).await.map(|_| ())
-    }
-
-    /// Removes an alarm that its device no longer has.
-    pub async fn alarm_remove(&self, number: u64) -> Result<()> {
-        self.db.write.run(Sql::new("DELETE FROM device_alarms WHERE id = ?").bind(number)).await.map(|_| ())
+        let tx = self.db.begin().await?;
+        if !due.is_empty() {
+            let update = Sql::new("UPDATE device_alarms SET due_at = t.moment FROM ")
+                .moments(self.db.dialect, due.iter().map(|(number, at)| ((*number).into(), *at)))
+                .text(" AS t WHERE device_alarms.id = CAST(t.item AS BIGINT)");
+            run(&tx, update).await?;
+        }
+        if !gone.is_empty() {
+            let gone: Vec<i64> = gone.iter().filter_map(|number| i64::try_from(*number).ok()).collect();
+            run(&tx, Sql::new("DELETE FROM device_alarms WHERE id").among_numbers(self.db.dialect, &gone)).await?;
+        }
+        db::commit(tx).await
     }
 }
 

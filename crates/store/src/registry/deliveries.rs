@@ -3,9 +3,11 @@
 use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 
-use super::sql::{Sql, all, one, run};
+use super::sql::{Column, Row, Sql, all, one, run};
 use super::{Registry, db};
 use crate::error::Result;
+
+const SELECT: &str = "SELECT id, body, attempts, created_at FROM deliveries WHERE ";
 
 /// A delivery to be made.
 #[derive(Clone, PartialEq, Eq)]
@@ -16,6 +18,17 @@ pub struct NewDelivery {
     pub kind: &'static str,
     /// What is to be done, in JSON.
     pub body: String,
+    /// Where it goes, if that is a host outside.
+    pub host: Option<String>,
+}
+
+/// What is known of a delivery that is due without reading what it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueDelivery {
+    /// Its identifier.
+    pub id: String,
+    /// Where it goes, if that is a host outside.
+    pub host: Option<String>,
 }
 
 /// A delivery that waits.
@@ -57,21 +70,49 @@ impl Registry {
 
     /// Deliveries of a kind that are due, the longest due first.
     pub async fn deliveries_due(&self, kind: &str, now: Timestamp, limit: usize) -> Result<Vec<Delivery>> {
-        let query = Sql::new(
-            "SELECT id, body, attempts, created_at FROM deliveries WHERE kind = ? AND due_at <= ? \
-             ORDER BY due_at, id LIMIT ?",
-        );
+        let query = Sql::new(SELECT).text("kind = ? AND due_at <= ? ORDER BY due_at, id LIMIT ?");
         let rows = all(&self.db.read, query.bind(kind).bind(now).bind(limit as u64)).await?;
-        rows.iter()
-            .map(|row| {
-                Ok(Delivery {
-                    id: row.text("id")?,
-                    body: row.text("body")?,
-                    attempts: u32::try_from(row.count("attempts")?).unwrap_or(u32::MAX),
-                    created_at: row.time("created_at")?,
-                })
-            })
-            .collect()
+        rows.iter().map(delivery).collect()
+    }
+
+    /// The same without what they are: an index has the answer, however large they are.
+    pub async fn deliveries_waiting(&self, kind: &str, now: Timestamp, limit: usize) -> Result<Vec<DueDelivery>> {
+        let query =
+            Sql::new("SELECT id, host FROM deliveries WHERE kind = ? AND due_at <= ? ORDER BY due_at, id LIMIT ?");
+        let rows = all(&self.db.read, query.bind(kind).bind(now).bind(limit as u64)).await?;
+        rows.iter().map(|row| Ok(DueDelivery { id: row.text("id")?, host: row.text_if("host")? })).collect()
+    }
+
+    /// These deliveries, in no order; those that are gone are left out.
+    pub async fn deliveries_fetch(&self, ids: &[String]) -> Result<Vec<Delivery>> {
+        let rows = all(&self.db.read, Sql::new(SELECT).text("id").among(self.db.dialect, ids)).await?;
+        rows.iter().map(delivery).collect()
+    }
+
+    /// Deliveries of a kind of which it is not noted where they go: an earlier version has put them there.
+    pub async fn deliveries_without_host(&self, kind: &str, limit: usize) -> Result<Vec<Delivery>> {
+        let query = Sql::new(SELECT).text("kind = ? AND host IS NULL ORDER BY due_at, id LIMIT ?");
+        let rows = all(&self.db.read, query.bind(kind).bind(limit as u64)).await?;
+        rows.iter().map(delivery).collect()
+    }
+
+    /// Notes where deliveries go, all or none of it.
+    pub async fn deliveries_host_set(&self, hosts: &[(String, String)]) -> Result<()> {
+        if hosts.is_empty() {
+            return Ok(());
+        }
+        let rows = hosts.iter().map(|(id, host)| serde_json::json!([id, host]));
+        let update = Sql::new("UPDATE deliveries SET host = t.host FROM ")
+            .relation(self.db.dialect, &[Column::Text("item"), Column::Text("host")], rows)
+            .text(" AS t WHERE deliveries.id = t.item");
+        self.db.write.run(update).await.map(|_| ())
+    }
+
+    /// Puts what is left to do in the place of what was to be done: from here on it is that which is tried.
+    pub async fn delivery_replace(&self, id: &str, body: &str, due_at: Timestamp) -> Result<()> {
+        let update =
+            Sql::new("UPDATE deliveries SET body = ?, attempts = 0, due_at = ? WHERE id = ?").bind(body).bind(due_at);
+        self.db.write.run(update.bind(id)).await.map(|_| ())
     }
 
     /// When the next delivery of a kind is due; none: there is none.
@@ -99,14 +140,25 @@ impl Registry {
 pub(super) async fn put(tx: &impl ConnectionTrait, deliveries: &[NewDelivery], now: Timestamp) -> Result<()> {
     for delivery in deliveries {
         let insert = Sql::new(
-            "INSERT INTO deliveries (id, kind, body, due_at, created_at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            "INSERT INTO deliveries (id, kind, body, host, due_at, created_at) VALUES (?, ?, ?, ?, ?, ?) \
+             ON CONFLICT DO NOTHING",
         )
         .bind(delivery.id.as_str())
         .bind(delivery.kind)
         .bind(delivery.body.as_str())
+        .bind(delivery.host.clone())
         .bind(now)
         .bind(now);
         run(tx, insert).await?;
     }
     Ok(())
+}
+
+fn delivery(row: &Row) -> Result<Delivery> {
+    Ok(Delivery {
+        id: row.text("id")?,
+        body: row.text("body")?,
+        attempts: u32::try_from(row.count("attempts")?).unwrap_or(u32::MAX),
+        created_at: row.time("created_at")?,
+    })
 }

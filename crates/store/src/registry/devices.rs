@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use isobar_model::access::{CanRead, CanWrite, Lineage};
 use isobar_model::device::{Device, Location, StreetAddress};
 use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId, ProjectId, UserId};
-use isobar_model::json::{Json, RawJson};
+use isobar_model::json::{Json, RawJson, with_members};
 use isobar_model::secret::Digest;
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
@@ -339,17 +339,7 @@ pub(super) fn search_of(id: DeviceId, name: &str, description: Option<&str>, met
 
 /// Metadata with labels set: one that is there keeps its place, a new one comes last.
 pub(super) fn labelled(meta: &RawJson, labels: &[(String, RawJson)]) -> RawJson {
-    let mut members = match meta.tree() {
-        Json::Object(members) => members,
-        _ => Vec::new(),
-    };
-    for (name, value) in labels {
-        match members.iter_mut().find(|(present, _)| present == name) {
-            Some((_, present)) => *present = value.tree(),
-            None => members.push((name.as_str().into(), value.tree())),
-        }
-    }
-    RawJson::from(&Json::Object(members))
+    with_members(meta, labels.iter().map(|(name, value)| (name.as_str(), value)))
 }
 
 pub(super) fn written(value: &impl Serialize) -> Result<String> {

@@ -4,14 +4,15 @@ use std::collections::HashMap;
 
 use isobar_model::access::{CanList, CanWrite, Scope};
 use isobar_model::device::{LABEL_CHARACTERS_MAX, LABEL_VALUE_CHARACTERS_MAX};
-use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef};
-use isobar_model::json::{Json, RawJson};
+use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, ProjectId};
+use isobar_model::json::{Json, RawJson, with_members};
+use isobar_model::meta::MetaSize;
 use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 
-use super::devices::{labelled, read, write_meta};
+use super::devices::{read, write_meta};
 use super::lists::within;
-use super::sql::{Dialect, Sql, all, run};
+use super::sql::{Dialect, Row, Sql, all, run};
 use super::{Registry, db};
 use crate::error::Result;
 
@@ -30,30 +31,43 @@ pub struct NewLabels {
 }
 
 impl NewLabels {
-    /// Metadata with these labels.
-    pub fn over(&self, meta: &RawJson) -> RawJson {
+    /// Metadata with these labels; as it is where they would make it larger than it may become
+    /// ([`isobar_model::meta`]), with what it may hold.
+    pub fn over(&self, meta: &RawJson) -> (RawJson, Option<&'static str>) {
         let tree = meta.tree();
-        let missing = self.missing.iter().filter(|(name, _)| tree.get(name).is_none());
-        let labels: Vec<_> = missing.chain(&self.set).cloned().collect();
+        let present: HashMap<&str, &Json<'_>> = match &tree {
+            Json::Object(members) => members.iter().map(|(name, value)| (name.as_ref(), value)).collect(),
+            _ => HashMap::new(),
+        };
+        let missing = self.missing.iter().filter(|(name, _)| !present.contains_key(name.as_str()));
+        let labels: Vec<_> = missing.chain(&self.set).collect();
         // What stays the same keeps its text.
-        let changes = |(name, value): &(String, RawJson)| tree.get(name) != Some(&value.tree());
-        if labels.iter().any(changes) { labelled(meta, &labels) } else { meta.clone() }
+        let changes = |(name, value): &&(String, RawJson)| present.get(name.as_str()) != Some(&&value.tree());
+        if !labels.iter().any(changes) {
+            return (meta.clone(), None);
+        }
+        let labelled = with_members(meta, labels.into_iter().map(|(name, value)| (name.as_str(), value)));
+        match MetaSize::of(&labelled).exceeds(MetaSize::of(meta)) {
+            None => (labelled, None),
+            Some(most) => (meta.clone(), Some(most)),
+        }
     }
 }
 
 impl Registry {
-    /// The devices of a part of the tree that carry a label with one of these values, by value. Where several carry
-    /// the same one it is the oldest.
+    /// The devices of a part of the tree that carry a label with one of these values, by value, and the project of each.
+    /// Where several carry the same one it is the oldest.
     pub async fn devices_labelled(
         &self,
         pass: &CanList,
         label: &str,
         values: &[&str],
-    ) -> Result<HashMap<String, DeviceRef>> {
+    ) -> Result<HashMap<String, (DeviceRef, ProjectId)>> {
         find(&self.db.read, pass.scope(), label, values).await
     }
 
-    /// Gives devices labels, all or none of it; those that changed. One that is gone is passed over.
+    /// Gives devices labels, all or none of it; those that changed. One that is gone is passed over, and one that has no
+    /// room for them.
     pub async fn devices_label(
         &self,
         passes: &[CanWrite<DeviceRef>],
@@ -67,7 +81,7 @@ impl Registry {
         all(&tx, hold.text(" ORDER BY key").text(dialect.hold_for_change())).await?;
         let mut changed = Vec::new();
         for device in read(&tx, &ids).await? {
-            let meta = labels.over(&device.meta);
+            let (meta, _) = labels.over(&device.meta);
             if meta == device.meta {
                 continue;
             }
@@ -85,12 +99,12 @@ pub(super) async fn find(
     scope: &Scope,
     label: &str,
     values: &[&str],
-) -> Result<HashMap<String, DeviceRef>> {
+) -> Result<HashMap<String, (DeviceRef, ProjectId)>> {
     if values.is_empty() {
         return Ok(HashMap::new());
     }
     let query = Sql::new(
-        "SELECT f.value, d.id, d.key FROM (SELECT l.value AS value, min(l.device_key) AS oldest \
+        "SELECT f.value, d.id, d.key, d.project_id FROM (SELECT l.value AS value, min(l.device_key) AS oldest \
          FROM device_labels l JOIN devices d ON d.key = l.device_key \
          JOIN organizations o ON o.id = d.organization_id WHERE l.label = ?",
     )
@@ -101,7 +115,11 @@ pub(super) async fn find(
     .then(within(scope))
     .text(" GROUP BY l.value) f JOIN devices d ON d.key = f.oldest");
     let rows = all(connection, query).await?;
-    rows.iter().map(|row| Ok((row.text("value")?, DeviceRef { id: row.id("id")?, key: row.key("key")? }))).collect()
+    let found = |row: &Row| -> Result<_> {
+        let device = DeviceRef { id: row.id("id")?, key: row.key("key")? };
+        Ok((row.text("value")?, (device, row.id("project_id")?)))
+    };
+    rows.iter().map(found).collect()
 }
 
 /// Adds the labels of devices that have none yet.

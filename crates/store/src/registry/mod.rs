@@ -12,6 +12,7 @@ mod db;
 mod deliveries;
 mod device_change;
 mod devices;
+mod devices_beneath;
 mod devices_list;
 mod devices_placed;
 mod images;
@@ -46,7 +47,7 @@ use db::Db;
 
 pub use alarms::{DueAlarm, ProjectAlarm};
 pub use credentials::{Account, LoginRecord};
-pub use deliveries::{Delivery, NewDelivery};
+pub use deliveries::{Delivery, DueDelivery, NewDelivery};
 pub use device_change::DeviceChange;
 pub use devices::{DeviceReport, NewDevice};
 pub use images::{NewImage, Pictured, Png};
@@ -67,6 +68,10 @@ pub use usage::{Alert, LimitedOrganization, Used};
 pub use users::{NewPassword, NewUserRow, UserChange};
 
 use crate::error::Result;
+
+/// Files that a registry has open at a time, at most: those of its connections (each the database and its log, or a socket),
+/// the log's index, the note, and what is sorted aside.
+pub const FILES_MAX: u64 = 32;
 
 /// The registry. Cloning shares it.
 #[derive(Clone, Debug)]

@@ -23,10 +23,11 @@ pub fn loss(address: &str) -> Result<Option<Loss>> {
     }
 }
 
-/// Goes on with what is left of a registry; what it has lost. None: nothing, and nothing was done.
-pub fn loss_accept(address: &str) -> Result<Option<Loss>> {
+/// Goes on with what is left of a registry; what it has lost. None: nothing, and nothing was done. What there is of the
+/// registry is copied into the folder `aside` first.
+pub fn loss_accept(address: &str, aside: &Path) -> Result<Option<Loss>> {
     match file_of(address) {
-        Some(file) => isobar_pages::accept_loss(&file).map_err(told),
+        Some(file) => isobar_pages::accept_loss(&file, aside).map_err(told),
         None => Ok(None),
     }
 }
@@ -68,7 +69,11 @@ fn told(error: PagesError) -> StoreError {
     match error {
         PagesError::Damaged(what) => StoreError::Damaged(what),
         PagesError::Lost(loss) => {
-            StoreError::Damaged(format!("{loss}; restore a backup, or go on with what is left (isobar recover)"))
+            let [log, index, note] = loss.companions();
+            StoreError::Damaged(format!(
+                "{loss}; restore a backup, or go on with what is left (isobar recover). If the database was put there by \
+                 hand, as a copy, what lies beside it belongs to the one before: then remove {log}, {index} and {note}"
+            ))
         }
         other => StoreError::unavailable(other),
     }

@@ -66,7 +66,7 @@ impl Registry {
         db::commit(tx).await?;
         let made: HashMap<_, _> = fresh.iter().map(|device| device.id).zip(keys).collect();
         let outcome = |new: &NewTagged| match (known.get(&new.value), made.get(&new.device.id)) {
-            (Some(known), _) => Provisioned::Known(*known),
+            (Some((known, _)), _) => Provisioned::Known(*known),
             (None, Some(key)) => Provisioned::Made(DeviceRef { id: new.device.id, key: *key }),
             (None, None) if projects.contains(&new.device.project) => Provisioned::NoRoom,
             (None, None) => Provisioned::NoProject,

@@ -99,19 +99,32 @@ impl Registry {
         db::commit(tx).await
     }
 
-    /// The replaced records of a device, newest first unless asked otherwise.
+    /// The records of a device that were replaced, and not before this moment; newest first unless asked otherwise.
     pub async fn setting_history(
         &self,
         pass: &CanRead<DeviceRef>,
+        not_before: Timestamp,
         request: &ListRequest,
     ) -> Result<Page<SettingRecord>> {
         let device = *pass.target();
         let tx = self.db.snapshot().await?;
-        let condition = Sql::new("s.device_key = ? AND s.changed_at IS NOT NULL").bind(device.key);
+        let condition = Sql::new("s.device_key = ? AND s.changed_at >= ?").bind(device.key).bind(not_before);
         let (ids, total) = LISTING.page::<SettingId>(&tx, condition, request).await?;
         let records = read_by_id(&tx, &format!("{SELECT}s.id"), &ids, |row| setting(row, device.id)).await?;
         db::commit(tx).await?;
         Ok(Page::new(in_order(&ids, records, |record| record.id), total, request.page))
+    }
+}
+
+impl Registry {
+    /// Removes records that were replaced before this moment, those that were replaced first before others, and at most
+    /// `most` of them. How many there were. Those in force stay, however old they are.
+    pub async fn setting_history_sweep(&self, before: Timestamp, most: u32) -> Result<u64> {
+        let delete = Sql::new(
+            "DELETE FROM settings WHERE id IN \
+             (SELECT id FROM settings WHERE changed_at < ? ORDER BY changed_at LIMIT ?)",
+        );
+        self.db.write.run(delete.bind(before).bind(i64::from(most))).await
     }
 }
 

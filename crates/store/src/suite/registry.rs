@@ -108,6 +108,7 @@ macro_rules! registry_scenes {
             an_alarm_is_set_and_removed
             a_missing_device_keeps_the_status_before
             a_source_of_deliveries_has_a_bound
+            due_deliveries_are_told_with_their_hosts
             a_project_begins_with_an_empty_specification
             a_specification_is_kept_byte_for_byte
             projects_are_listed_by_type
@@ -141,6 +142,7 @@ macro_rules! registry_scenes {
             device_searches_are_exact_however_much_they_find
             a_search_is_literal_and_without_case
             a_list_can_be_held_to_ids
+            all_devices_beneath_are_told
             a_list_sorts_by_what_it_knows_only
             a_text_with_a_nul_is_no_trouble
             a_device_is_where_its_report_or_its_metadata_says
@@ -152,6 +154,7 @@ macro_rules! registry_scenes {
             settings_are_written_in_bulk
             settings_of_a_device_that_is_gone
             settings_of_one_name_at_the_same_time
+            the_past_of_settings_ends
         }
     };
 }

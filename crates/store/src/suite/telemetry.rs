@@ -26,6 +26,7 @@ pub use values::*;
 pub async fn every_promise(t: &dyn crate::telemetry::Telemetry, queue_max: u64) {
     a_run_is_remembered(t).await;
     a_run_sees_what_the_one_before_left(t).await;
+    what_runs_leave_is_counted(t).await;
     runs_at_the_same_time_lose_nothing(t).await;
     a_repeated_request_does_nothing(t).await;
     two_at_once_with_one_key_get_one_answer(t).await;
@@ -39,6 +40,7 @@ pub async fn every_promise(t: &dyn crate::telemetry::Telemetry, queue_max: u64) 
     what_comes_meanwhile_is_no_part_of_an_export(t).await;
     an_export_of_what_went_away_fails(t).await;
     last_values_are_merged(t).await;
+    last_values_are_bounded(t).await;
     values_of_one_run_have_ids_of_their_own(t).await;
     a_deleted_series_begins_anew(t).await;
     a_cloud_event_is_taken_once(t).await;

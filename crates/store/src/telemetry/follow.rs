@@ -1,10 +1,11 @@
 //! Events on their way to those who follow them: in one order, in which each event has its place for good.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
 
-use isobar_model::access::Lineage;
+use isobar_model::access::{CanRead, Lineage};
 use isobar_model::event::Event;
-use isobar_model::ids::EventId;
+use isobar_model::ids::{DeviceId, DeviceRef, EventId};
 use tokio::sync::broadcast;
 
 /// The place of an event in the order in which events become durable, which is the order in which they are shown.
@@ -36,7 +37,7 @@ impl Place {
 #[derive(Debug)]
 pub struct Shown {
     /// Where the device belongs.
-    pub lineage: Lineage,
+    pub lineage: Arc<Lineage>,
     /// The events.
     pub events: Vec<Arc<Event>>,
 }
@@ -48,10 +49,13 @@ pub enum Told {
     Event {
         /// Its place.
         place: Place,
-        /// The event.
-        event: Arc<Event>,
-        /// The commit that it is of.
-        of: Arc<Shown>,
+        /// Its device.
+        device: DeviceId,
+        /// Where that belongs.
+        lineage: Arc<Lineage>,
+        /// The event itself, if it is still kept for those who have not heard of it: what they all leave waiting is bounded
+        /// in bytes. One that has gone is in history.
+        event: Weak<Event>,
     },
     /// Events are durable that nobody has prepared to be shown, for they began before anybody followed: they are found
     /// in history. Who hears this follows anew.
@@ -67,11 +71,55 @@ pub struct Following {
     pub told: broadcast::Receiver<Told>,
 }
 
-/// A part of what became durable between two places.
+/// Devices whose events somebody catches up with, each once.
+#[derive(Clone, Debug, Default)]
+pub struct Followed(Arc<[DeviceRef]>);
+
+impl Followed {
+    /// Those whom the passes are for.
+    pub fn of(passes: impl IntoIterator<Item = CanRead<DeviceRef>>) -> Self {
+        let mut devices: Vec<DeviceRef> = passes.into_iter().map(|pass| *pass.target()).collect();
+        devices.sort_unstable_by_key(|device| device.key);
+        devices.dedup_by_key(|device| device.key);
+        Self(devices.into())
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// By their numbers, which grow.
+    pub(crate) fn devices(&self) -> &[DeviceRef] {
+        &self.0
+    }
+
+    /// The place of the one with this number.
+    pub(crate) fn find(&self, key: u64) -> Option<usize> {
+        self.0.binary_search_by_key(&key, |device| device.key.0).ok()
+    }
+}
+
+/// An event that was found: its place, the place of its device among those that are followed, its id.
+pub(crate) type Found = (Place, u32, EventId);
+
+/// Which events became durable between two places. They are not read yet.
 #[derive(Debug)]
 pub struct Stretch {
-    /// The events in the order of their places.
-    pub events: Vec<(Place, Event)>,
+    pub(crate) devices: Followed,
+    /// In the order of their places.
+    pub(crate) found: VecDeque<Found>,
+    pub(crate) until: Place,
+}
+
+impl Stretch {
     /// Up to here they are all.
-    pub until: Place,
+    pub fn until(&self) -> Place {
+        self.until
+    }
+
+    /// How many of them are still to be read.
+    pub fn left(&self) -> usize {
+        self.found.len()
+    }
 }

@@ -27,10 +27,11 @@ use smallvec::SmallVec;
 
 pub use durable::Durable;
 pub use examined::Examined;
-pub use follow::{Following, Place, Shown, Stretch, Told};
-pub use query::{Filter, FilterField, Operand, Operator, ValueChunk, ValueCursor, ValueQuery, ValueSort};
+pub use follow::{Followed, Following, Place, Shown, Stretch, Told};
+pub use query::{Filter, FilterField, Operand, Operator, SORTED_MAX, ValueChunk, ValueCursor, ValueQuery, ValueSort};
 
 use crate::error::{Result, StoreError};
+use crate::turns::Claim;
 
 /// What one run writes, all of it or nothing.
 #[derive(Debug, Default)]
@@ -41,7 +42,7 @@ pub struct Commit {
     pub values: SmallVec<[NewValue; 1]>,
     /// Cloud events to queue; they also stand in `history`.
     pub queue: Vec<NewCloudEvent>,
-    /// New states of elements.
+    /// New states of elements; an empty one is forgotten.
     pub states: Vec<(Arc<str>, Bytes)>,
     /// Work for afterwards, opaque to the store.
     pub outbox: Vec<Bytes>,
@@ -105,8 +106,14 @@ pub struct Idempotency {
 pub trait Memory {
     /// What is kept of the last values of a storage element.
     fn last(&self, element: &str) -> Option<LastKept>;
+    /// How many bytes that are; 0 before anything was stored.
+    fn last_bytes(&self, element: &str) -> usize;
     /// The state of an element.
     fn state(&self, element: &str) -> Option<Bytes>;
+    /// Which elements have a state, and its bytes.
+    fn states(&self) -> Vec<(Arc<str>, usize)>;
+    /// How many bytes all states take, each with its name and [`isobar_model::event::STATE_BYTES_BESIDE`].
+    fn states_bytes(&self) -> usize;
 }
 
 /// How a run ended.
@@ -227,22 +234,26 @@ pub trait Telemetry: Send + Sync + 'static {
         }
     }
 
-    /// A page of stored values; none when the device has no such series.
+    /// A page of stored values; none when the device has no such series. What takes more than to go there waits for a turn
+    /// (see [`crate::turns`]), and lets others go first when it has lasted. [`StoreError::TooFar`]: see [`SORTED_MAX`].
     async fn values(
         &self,
         device: &CanRead<DeviceRef>,
         element: &str,
         query: ValueQuery,
+        claim: Claim,
     ) -> Result<Option<Page<StoredValue>>>;
     /// A whole series piece by piece, in the order of time that the query asks for; its page is ignored. Without a cursor
     /// it begins; each piece has the cursor of the next. What is stored meanwhile does not come up, and nothing is held
     /// in between. An order by payload is refused; none when the device has no such series, an error when it went away.
+    /// Each piece waits for a turn.
     async fn values_chunk(
         &self,
         device: &CanRead<DeviceRef>,
         element: &str,
         query: &ValueQuery,
         cursor: Option<ValueCursor>,
+        claim: Claim,
     ) -> Result<Option<ValueChunk>>;
     /// The last values of a series; none when the device has no such series.
     async fn last(&self, device: &CanRead<DeviceRef>, element: &str) -> Result<Option<LastValues>>;
@@ -251,21 +262,26 @@ pub trait Telemetry: Send + Sync + 'static {
     /// Removes a series (none: all of them) with its values; the space comes back in the background. False: there was none.
     async fn series_delete(&self, device: &CanWrite<DeviceRef>, element: Option<&str>) -> Result<bool>;
 
-    /// A page of the device's history, newest first.
-    async fn history(&self, device: &CanRead<DeviceRef>, query: HistoryQuery) -> Result<Page<Event>>;
+    /// A page of the device's history, newest first. A long one waits for a turn.
+    async fn history(&self, device: &CanRead<DeviceRef>, query: HistoryQuery, claim: Claim) -> Result<Page<Event>>;
     /// One event of the device's history.
     async fn history_event(&self, device: &CanRead<DeviceRef>, id: EventId) -> Result<Option<Event>>;
     /// The place that an event has, or would have if it were there: see [`Place`].
     async fn history_place(&self, id: EventId) -> Result<Place>;
-    /// At most `limit` events of any of these devices that became durable after one place and up to another, in the order
-    /// of their places; the stretch ends where the next one begins.
+    /// Finds the first events, at most `limit`, of any of these devices that became durable after one place and up to
+    /// another, in the order of their places; the stretch ends where the next one begins. It takes turns, however many devices
+    /// there are.
     async fn history_between(
         &self,
-        devices: &[CanRead<DeviceRef>],
+        devices: &Followed,
         after: Place,
         until: Place,
         limit: usize,
+        claim: Claim,
     ) -> Result<Stretch>;
+    /// The next events of a stretch, of about so many bytes of payload, at least one if it has one left; what was forgotten
+    /// since it was found is left out. It takes a turn.
+    async fn history_next(&self, stretch: &mut Stretch, bytes: usize, claim: Claim) -> Result<Vec<(Place, Event)>>;
     /// Whether anybody follows what becomes durable.
     fn is_followed(&self) -> bool;
     /// Follows what becomes durable from now on. Each event is told once it is, in the order of places, whoever waits

@@ -3,6 +3,9 @@
 use isobar_model::event::StoredValue;
 use isobar_model::page::{PageRequest, TimeRange};
 
+/// So many values an order by payload reaches: a page that ends behind them is refused, unless there are no more values.
+pub const SORTED_MAX: u64 = 100_000;
+
 /// A query over one series.
 #[derive(Clone, Debug, Default)]
 pub struct ValueQuery {

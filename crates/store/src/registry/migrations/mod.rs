@@ -7,7 +7,12 @@ use super::sql::{Dialect, Sql, failure, one, run};
 use crate::error::{Result, StoreError};
 
 /// Every step; a step's version is its place in the list, from 1.
-const STEPS: &[&str] = &[include_str!("0001_nouns.sql"), include_str!("0002_pulse.sql")];
+const STEPS: &[&str] = &[
+    include_str!("0001_nouns.sql"),
+    include_str!("0002_pulse.sql"),
+    include_str!("0003_hosts.sql"),
+    include_str!("0004_settings_past.sql"),
+];
 
 /// Brings the schema up to date within a transaction that excludes other writers.
 pub(super) async fn migrate(tx: &impl ConnectionTrait) -> Result<()> {

@@ -79,17 +79,18 @@ pub async fn an_alarm_is_set_and_removed(r: &Registry) {
     let found = r.alarms_due(at(MINUTE), 10).await.unwrap();
     assert_eq!((found.len(), found[0].device, found[0].heard_at), (2, device.reference(), device.created_at));
     r.devices_touch(&[(device.key, at(7))]).await.unwrap();
-    r.alarms_set(&[]).await.unwrap();
-    r.alarms_set(&[(found[0].number, at(5 * MINUTE)), (found[1].number, at(2 * MINUTE)), (u64::MAX / 2, at(0))])
-        .await
-        .unwrap();
+    r.alarms_set(&[], &[]).await.unwrap();
+    let moments = [(found[0].number, at(5 * MINUTE)), (found[1].number, at(2 * MINUTE)), (u64::MAX / 2, at(0))];
+    r.alarms_set(&moments, &[u64::MAX, u64::MAX / 2]).await.unwrap();
     assert_eq!(r.alarms_due(at(2 * MINUTE - 1), 10).await.unwrap(), []);
     let later = r.alarms_due(at(5 * MINUTE), 10).await.unwrap();
     assert_eq!(later.iter().map(|alarm| alarm.number).collect::<Vec<_>>(), [found[1].number, found[0].number]);
     assert_eq!(later[0].heard_at, at(7));
-    r.alarm_remove(found[1].number).await.unwrap();
-    r.alarm_remove(found[1].number).await.unwrap();
-    assert_eq!(r.alarms_due(at(9 * MINUTE), 10).await.unwrap().len(), 1);
+    for _ in 0..2 {
+        r.alarms_set(&[(found[0].number, at(6 * MINUTE))], &[found[1].number]).await.unwrap();
+        assert_eq!(r.alarms_due(at(6 * MINUTE - 1), 10).await.unwrap(), []);
+        assert_eq!(r.alarms_due(at(9 * MINUTE), 10).await.unwrap().len(), 1);
+    }
     r.device_delete(&may(device.reference())).await.unwrap();
     assert_eq!(r.alarms_due(at(9 * MINUTE), 10).await.unwrap(), []);
 }
@@ -115,9 +116,48 @@ pub async fn a_missing_device_keeps_the_status_before(r: &Registry) {
     assert_eq!(report(None, Some(Status::Info)).await, (Status::Good, Status::None));
 }
 
+/// What is due is known without its body: when, and for which host. A body may be replaced by what is left to do.
+pub async fn due_deliveries_are_told_with_their_hosts(r: &Registry) {
+    let new = |id: &str, host: Option<&str>| NewDelivery {
+        id: id.to_owned(),
+        kind: "call",
+        body: format!("\"{id}\""),
+        host: host.map(str::to_owned),
+    };
+    r.deliveries_put(&[new("b", Some("one.example")), new("a", Some("two.example")), new("c", None)], at(0))
+        .await
+        .unwrap();
+    let due = async |now, limit| {
+        let due = r.deliveries_waiting("call", at(now), limit).await.unwrap();
+        due.into_iter().map(|due| (due.id, due.host)).collect::<Vec<_>>()
+    };
+    let told = |id: &str, host: Option<&str>| (id.to_owned(), host.map(str::to_owned));
+    let all = [told("a", Some("two.example")), told("b", Some("one.example")), told("c", None)];
+    assert_eq!((due(0, 9).await, due(0, 2).await, due(-1, 9).await), (all.to_vec(), all[..2].to_vec(), vec![]));
+    assert_eq!(r.deliveries_waiting("mail", at(0), 9).await.unwrap().len(), 0);
+    // What an earlier version has put there has no host yet.
+    let nameless = r.deliveries_without_host("call", 9).await.unwrap();
+    assert_eq!(nameless.iter().map(|it| (&*it.id, &*it.body)).collect::<Vec<_>>(), [("c", "\"c\"")]);
+    r.deliveries_host_set(&[]).await.unwrap();
+    r.deliveries_host_set(&[told("c", Some("")), told("gone", Some("x"))].map(|(id, host)| (id, host.unwrap())))
+        .await
+        .unwrap();
+    assert_eq!(r.deliveries_without_host("call", 9).await.unwrap(), []);
+    assert_eq!(due(0, 9).await[2], told("c", Some("")));
+    // Bodies are read of those alone that are wanted.
+    let mut read = r.deliveries_fetch(&["b".to_owned(), "c".to_owned(), "none".to_owned()]).await.unwrap();
+    read.sort_by(|left, right| left.id.cmp(&right.id));
+    assert_eq!(read.iter().map(|it| &*it.body).collect::<Vec<_>>(), ["\"b\"", "\"c\""]);
+    r.delivery_failed("b", 3, at(4)).await.unwrap();
+    r.delivery_replace("b", "\"rest\"", at(5)).await.unwrap();
+    let read = r.deliveries_fetch(&["b".to_owned()]).await.unwrap();
+    assert_eq!((&*read[0].body, read[0].attempts, read[0].created_at), ("\"rest\"", 0, at(0)));
+    assert_eq!((due(4, 9).await.len(), due(5, 9).await.len()), (2, 3));
+}
+
 /// Of what has one source only so much waits; what is postponed lets the rest pass.
 pub async fn a_source_of_deliveries_has_a_bound(r: &Registry) {
-    let delivery = |id: &str| NewDelivery { id: id.to_owned(), kind: "call", body: id.to_owned() };
+    let delivery = |id: &str| NewDelivery { id: id.to_owned(), kind: "call", body: id.to_owned(), host: None };
     let put = async |ids: &[&str], source| {
         let deliveries: Vec<_> = ids.iter().map(|id| delivery(id)).collect();
         r.deliveries_put_within(&deliveries, source, 3, at(0)).await.unwrap()

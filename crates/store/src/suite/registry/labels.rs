@@ -14,7 +14,7 @@ fn tagged(project: ProjectId, value: &str) -> NewTagged {
 }
 
 async fn labelled(r: &Registry, label: &str, value: &str) -> Option<DeviceRef> {
-    r.devices_labelled(&lists_all(), label, &[value]).await.unwrap().remove(value)
+    r.devices_labelled(&lists_all(), label, &[value]).await.unwrap().remove(value).map(|(device, _)| device)
 }
 
 async fn provision(r: &Registry, home: OrganizationId, wanted: &[NewTagged]) -> Vec<Provisioned> {
@@ -67,9 +67,9 @@ pub async fn the_oldest_device_of_a_label_is_meant(r: &Registry) {
         made.push(r.device_create(&may(organization), new, at(0)).await.unwrap().reference());
     }
     let found = async |pass| r.devices_labelled(&pass, "eui", &["e1", "e2"]).await.unwrap();
-    assert_eq!(found(lists_all()).await.into_iter().collect::<Vec<_>>(), [("e1".to_owned(), made[0])]);
-    assert_eq!(found(lists(&top.lineage, None)).await["e1"], made[1]);
-    assert_eq!(found(lists(&low.lineage, None)).await["e1"], made[2]);
+    assert_eq!(found(lists_all()).await.into_iter().collect::<Vec<_>>(), [("e1".to_owned(), (made[0], project))]);
+    assert_eq!(found(lists(&top.lineage, None)).await["e1"], (made[1], project));
+    assert_eq!(found(lists(&low.lineage, None)).await["e1"], (made[2], project));
     assert!(r.devices_labelled(&lists_all(), "eui", &[]).await.unwrap().is_empty());
 }
 

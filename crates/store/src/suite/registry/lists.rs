@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use isobar_model::access::CanList;
 use isobar_model::device::Device;
+use isobar_model::ids::DeviceId;
 use isobar_model::organization::Organization;
 use isobar_model::page::{ListRequest, Page, PageRequest};
 use isobar_model::role::Role;
@@ -14,7 +15,7 @@ use uuid::Uuid;
 
 use super::given::{self, at, fetched, json, lists, lists_all, may, page, search, sorted};
 use crate::error::StoreError;
-use crate::registry::{DeviceReport, Registry};
+use crate::registry::{DeviceReport, NewDevice, NewTagged, Provisioned, Registry};
 
 /// More than a search takes at once, so that both of its ways are gone.
 const MANY_DEVICES: usize = 560;
@@ -207,6 +208,40 @@ pub async fn a_list_can_be_held_to_ids(r: &Registry) {
     assert_eq!(r.device_list(&lists_all(), &none).await.unwrap().total, 0);
     let one = ListRequest { ids: Some(vec![home.id.to_string()]), ..sorted(&[]) };
     assert_eq!(r.organization_list(&lists_all(), true, &one).await.unwrap().total, 1);
+}
+
+/// Each device beneath an organization is told once, with its own, however they are spread.
+pub async fn all_devices_beneath_are_told(r: &Registry) {
+    let top = given::organization(r, None, "Top").await;
+    let large = given::organization(r, Some(top.id), "Large").await;
+    let small = given::organization(r, Some(large.id), "Small").await;
+    given::organization(r, Some(small.id), "Empty").await;
+    let other = given::organization(r, None, "Other").await;
+    let project = given::project(r, top.id, "p").await.id;
+    // More than are read at a time, many of the same name.
+    let tagged = |number: usize| NewTagged {
+        value: number.to_string(),
+        device: NewDevice { id: DeviceId(given::uuid()), ..given::new_device(project, ["a", "b", "c"][number / 900]) },
+    };
+    let wanted: Vec<_> = (0..2_100).map(tagged).collect();
+    let mut devices = Vec::new();
+    for made in r.devices_provision(&may(large.id), "tag", &wanted, at(0)).await.unwrap() {
+        let Provisioned::Made(device) = made else { panic!("{made:?}") };
+        devices.push((large.lineage.clone(), device));
+    }
+    for (organization, name) in [(&top, "t"), (&small, "s"), (&small, "s"), (&other, "o")] {
+        let device = given::device(r, organization.id, project, name).await.reference();
+        devices.push((organization.lineage.clone(), device));
+    }
+    for beneath in [&top, &large, &small, &other] {
+        let told = r.devices_beneath(&lists(&beneath.lineage, None)).await.unwrap();
+        let told = told.into_iter().flat_map(|(of, devices)| devices.into_iter().map(move |it| (of.clone(), it)));
+        let mut told: Vec<_> = told.collect();
+        let mut expected: Vec<_> = devices.iter().filter(|(of, _)| of.contains(beneath.id)).cloned().collect();
+        told.sort_by_key(|(_, device)| device.key);
+        expected.sort_by_key(|(_, device)| device.key);
+        assert!(told == expected, "{}: {} instead of {}", beneath.name, told.len(), expected.len());
+    }
 }
 
 /// A field that no list has is an error, never SQL.

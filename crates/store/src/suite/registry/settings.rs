@@ -42,16 +42,16 @@ pub async fn a_setting_keeps_its_past(r: &Registry) {
     assert_eq!((by_name.id, by_name.value.clone(), by_name.created_at), (mode.id, mode.value, at(3)));
     assert_eq!((fate(then), then.value.clone(), then.device), ((third.id, None, None), None, device.id));
 
-    let history = r.setting_history(&sees(device), &page(1, 10)).await.unwrap();
+    let history = r.setting_history(&sees(device), at(0), &page(1, 10)).await.unwrap();
     assert_eq!((history.total, history.items.len()), (2, 2));
     let [newest, oldest] = &history.items[..] else { unreachable!("there are two") };
     assert_eq!(fate(oldest), (first.id, Some(second.id), Some(user.to_string().as_str())));
     assert_eq!((oldest.value.clone(), oldest.changed_at), (Some(json("1.50")), Some(at(2))));
     assert_eq!(fate(newest), (second.id, Some(third.id), Some(device.id.to_string().as_str())));
     assert_eq!((newest.created_at, newest.changed_at), (at(2), Some(at(2))));
-    let oldest_first = r.setting_history(&sees(device), &sorted(&["createdAt"])).await.unwrap();
+    let oldest_first = r.setting_history(&sees(device), at(0), &sorted(&["createdAt"])).await.unwrap();
     assert_eq!(oldest_first.items[0].id, first.id);
-    let second_page = r.setting_history(&sees(device), &page(2, 1)).await.unwrap();
+    let second_page = r.setting_history(&sees(device), at(0), &page(2, 1)).await.unwrap();
     assert_eq!((second_page.total, second_page.items[0].id), (2, first.id));
 }
 
@@ -68,7 +68,7 @@ pub async fn a_setting_written_twice_is_written_once(r: &Registry) {
     r.settings_write(&all).await.unwrap();
     written(r, may(device), change.clone()).await;
     assert_eq!(r.settings_of(&sees(device)).await.unwrap()[0].id, reset.id);
-    let history = r.setting_history(&sees(device), &page(1, 10)).await.unwrap();
+    let history = r.setting_history(&sees(device), at(0), &page(1, 10)).await.unwrap();
     assert_eq!((history.total, fate(&history.items[0])), (1, (change.id, Some(reset.id), None)));
 }
 
@@ -87,7 +87,7 @@ pub async fn settings_are_written_in_bulk(r: &Registry) {
     let value_of = |device: DeviceRef| now.iter().find(|record| record.device == device.id).unwrap().value.clone();
     assert_eq!((now.len(), value_of(device), value_of(other)), (2, Some(json("299")), Some(json("297"))));
 
-    let history = r.setting_history(&sees(device), &page(1, 1000)).await.unwrap();
+    let history = r.setting_history(&sees(device), at(0), &page(1, 1000)).await.unwrap();
     assert_eq!(history.total, 200);
     let oldest_first: Vec<_> = history.items.iter().rev().collect();
     assert_eq!(oldest_first[0].id, before.id);
@@ -130,9 +130,36 @@ pub async fn settings_of_one_name_at_the_same_time(r: &Registry) {
         task.await.unwrap();
     }
     assert_eq!(r.settings_of(&sees(device)).await.unwrap().len(), 1);
-    let history = r.setting_history(&sees(device), &page(1, 100)).await.unwrap();
+    let history = r.setting_history(&sees(device), at(0), &page(1, 100)).await.unwrap();
     let mut successors: Vec<_> = history.items.iter().map(|record| record.changed_to.unwrap()).collect();
     successors.sort_unstable();
     successors.dedup();
     assert_eq!((history.total, successors.len()), (9, 9));
+}
+
+/// What was replaced long ago goes, a part at a time, the oldest first; what is in force stays, however old it is.
+pub async fn the_past_of_settings_ends(r: &Registry) {
+    let (device, other) = (device(r).await, self::device(r).await);
+    for number in 1..=6 {
+        written(r, may(device), write("speed", Some(&number.to_string()), number)).await;
+    }
+    written(r, may(other), write("speed", Some("1"), 1)).await;
+    written(r, may(other), write("mode", None, 2)).await;
+    written(r, may(other), write("mode", None, 3)).await;
+    let total = async |device, from| r.setting_history(&sees(device), at(from), &page(1, 10)).await.unwrap().total;
+    // Replaced at 2, 3, 4, 5 and 6; at 3.
+    assert_eq!((total(device, 0).await, total(device, 5).await, total(device, 7).await), (5, 2, 0));
+    assert_eq!(r.setting_history_sweep(at(2), 10).await.unwrap(), 0);
+    assert_eq!(r.setting_history_sweep(at(5), 3).await.unwrap(), 3);
+    assert_eq!((total(device, 0).await, total(other, 0).await), (3, 0));
+    assert_eq!(r.setting_history_sweep(at(5), 3).await.unwrap(), 1);
+    assert_eq!(r.setting_history_sweep(at(5), 3).await.unwrap(), 0);
+    let left = r.setting_history(&sees(device), at(0), &page(1, 10)).await.unwrap();
+    assert_eq!(left.items.iter().map(|record| record.changed_at).collect::<Vec<_>>(), [Some(at(6)), Some(at(5))]);
+    assert_eq!(r.setting_history_sweep(at(1_000), 10).await.unwrap(), 2);
+    let now = r.settings_of_many(&[sees(device), sees(other)]).await.unwrap();
+    assert_eq!(now.len(), 3);
+    // The past goes on from there.
+    written(r, may(device), write("speed", Some("7"), 7)).await;
+    assert_eq!(total(device, 0).await, 1);
 }

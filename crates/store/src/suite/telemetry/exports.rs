@@ -19,7 +19,7 @@ fn texts(values: Option<Vec<StoredValue>>) -> Vec<String> {
 pub async fn a_series_is_read_whole_in_pieces(t: &dyn Telemetry) {
     let device = given::device();
     let reading = device.reading();
-    assert!(t.values_chunk(&reading, "log", &ValueQuery::default(), None).await.unwrap().is_none());
+    assert!(t.values_chunk(&reading, "log", &ValueQuery::default(), None, given::claim()).await.unwrap().is_none());
     // Enough values, and among them large ones, for several pieces.
     let large = format!("\"{}\"", "x".repeat(150_000));
     let payload = |n: usize| if n % 5_000 == 17 { large.clone() } else { n.to_string() };
@@ -36,7 +36,7 @@ pub async fn a_series_is_read_whole_in_pieces(t: &dyn Telemetry) {
         assert!(texts(given::whole(t, &reading, "log", &by(field.clone(), false)).await) == oldest);
         assert!(texts(given::whole(t, &reading, "log", &by(field, true)).await) == newest);
     }
-    let first = t.values_chunk(&reading, "log", &ValueQuery::default(), None).await.unwrap().unwrap();
+    let first = t.values_chunk(&reading, "log", &ValueQuery::default(), None, given::claim()).await.unwrap().unwrap();
     assert!(first.next.is_some() && first.values.len() < 20_000);
     let range = TimeRange { from: Some(at(3_000)), to: Some(at(5_000)) };
     let ranged = ValueQuery { range, ..by(FilterField::CreatedAt, false) };
@@ -48,7 +48,7 @@ pub async fn a_series_is_read_whole_in_pieces(t: &dyn Telemetry) {
     let nothing = ValueQuery { range: TimeRange { from: Some(at(99_999)), to: None }, ..ValueQuery::default() };
     assert_eq!(given::whole(t, &reading, "log", &nothing).await, Some(Vec::new()));
     let by_payload = by(FilterField::Payload(Vec::new()), false);
-    assert!(t.values_chunk(&reading, "log", &by_payload, None).await.is_err());
+    assert!(t.values_chunk(&reading, "log", &by_payload, None, given::claim()).await.is_err());
 }
 
 /// The end of an export is fixed when it begins, in either direction.
@@ -62,7 +62,7 @@ pub async fn what_comes_meanwhile_is_no_part_of_an_export(t: &dyn Telemetry) {
         let mut count = 0;
         let mut next = None;
         loop {
-            let piece = t.values_chunk(&reading, "log", &query, next).await.unwrap().unwrap();
+            let piece = t.values_chunk(&reading, "log", &query, next, given::claim()).await.unwrap().unwrap();
             count += piece.values.len();
             given::run(t, &device, given::storing(id(10), &values)).await;
             next = piece.next;
@@ -82,13 +82,13 @@ pub async fn an_export_of_what_went_away_fails(t: &dyn Telemetry) {
     let values = vec![("log", "1"); 10_000];
     for begins_anew in [false, true] {
         given::run(t, &device, given::storing(id(0), &values)).await;
-        let next = t.values_chunk(&reading, "log", &query, None).await.unwrap().unwrap().next;
+        let next = t.values_chunk(&reading, "log", &query, None, given::claim()).await.unwrap().unwrap().next;
         assert!(next.is_some());
         assert!(t.series_delete(&device, Some("log")).await.unwrap());
         if begins_anew {
             given::run(t, &device, given::storing(id(1), &values)).await;
         }
-        let rest = t.values_chunk(&reading, "log", &query, next).await;
+        let rest = t.values_chunk(&reading, "log", &query, next, given::claim()).await;
         assert!(matches!(rest, Err(StoreError::Gone(_))), "{rest:?}");
     }
 }

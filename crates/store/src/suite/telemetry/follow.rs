@@ -13,9 +13,10 @@ fn told(following: &mut Following, devices: &[CanRead<DeviceRef>]) -> Option<Vec
     let mut all = Vec::new();
     loop {
         match following.told.try_recv() {
-            Ok(Told::Event { place, event, of }) => {
-                assert!(of.events.iter().any(|shown| shown.id == event.id));
-                if devices.iter().any(|device| device.target().id == event.device) {
+            Ok(Told::Event { place, device: of, event, .. }) => {
+                let event = event.upgrade().expect("it is small, and kept");
+                assert_eq!(event.device, of);
+                if devices.iter().any(|device| device.target().id == of) {
                     all.push((place, (*event).clone()));
                 }
             }

@@ -14,9 +14,10 @@ use isobar_model::time::Timestamp;
 use uuid::Uuid;
 
 use crate::telemetry::{
-    Commit, HistoryQuery, Memory, NewCloudEvent, NewEvent, NewValue, Place, QueueQuery, Ran, Shown, Telemetry,
-    ValueQuery,
+    Commit, Followed, HistoryQuery, Memory, NewCloudEvent, NewEvent, NewValue, Place, QueueQuery, Ran, Shown,
+    Telemetry, ValueQuery,
 };
+use crate::turns::Claim;
 
 /// When scenes begin: 2026-01-01T00:00:00Z.
 pub const START: i64 = 1_767_225_600_000;
@@ -39,6 +40,11 @@ pub fn id(millis: i64) -> EventId {
 /// JSON of a text.
 pub fn json(text: &str) -> RawJson {
     RawJson::check(Bytes::copy_from_slice(text.as_bytes())).unwrap()
+}
+
+/// Whoever asks for what takes long.
+pub fn claim() -> Claim {
+    Claim::begin(OrganizationId(Uuid::nil()))
 }
 
 /// A device that nobody has heard of.
@@ -105,7 +111,7 @@ pub async fn texts(
     element: &str,
     query: ValueQuery,
 ) -> (Vec<String>, u64) {
-    let page = t.values(&device.reading(), element, query).await.unwrap().unwrap();
+    let page = t.values(&device.reading(), element, query, claim()).await.unwrap().unwrap();
     (page.items.iter().map(|value: &StoredValue| value.payload.text().to_owned()).collect(), page.total)
 }
 
@@ -116,10 +122,10 @@ pub async fn whole(
     element: &str,
     query: &ValueQuery,
 ) -> Option<Vec<StoredValue>> {
-    let mut piece = t.values_chunk(device, element, query, None).await.unwrap()?;
+    let mut piece = t.values_chunk(device, element, query, None, claim()).await.unwrap()?;
     let mut values = std::mem::take(&mut piece.values);
     while let Some(next) = piece.next {
-        piece = t.values_chunk(device, element, query, Some(next)).await.unwrap()?;
+        piece = t.values_chunk(device, element, query, Some(next), claim()).await.unwrap()?;
         values.append(&mut piece.values);
     }
     Some(values)
@@ -176,13 +182,19 @@ pub async fn between(
     until: Place,
     limit: usize,
 ) -> Vec<(Place, Event)> {
-    let mut all = Vec::new();
+    let (devices, mut all) = (Followed::of(devices.iter().cloned()), Vec::new());
     while after < until {
-        let stretch = t.history_between(devices, after, until, limit).await.unwrap();
-        assert!(after < stretch.until && stretch.until <= until && stretch.events.len() <= limit);
-        assert!(stretch.events.iter().all(|(place, _)| after < *place && *place <= stretch.until));
-        all.extend(stretch.events);
-        after = stretch.until;
+        let mut stretch = t.history_between(&devices, after, until, limit, claim()).await.unwrap();
+        assert!(after < stretch.until() && stretch.until() <= until && stretch.left() <= limit);
+        while stretch.left() > 0 {
+            // Now one by one, now many.
+            let bytes = if all.len() % 2 == 0 { 0 } else { 1_000 };
+            let events = t.history_next(&mut stretch, bytes, claim()).await.unwrap();
+            assert!(bytes > 0 || events.len() == 1);
+            assert!(events.iter().all(|(place, _)| after < *place && *place <= stretch.until()));
+            all.extend(events);
+        }
+        after = stretch.until();
     }
     all
 }
@@ -203,7 +215,7 @@ pub fn shown(device: &CanWrite<DeviceRef>, commit: &Commit) -> Arc<Shown> {
         errors: event.errors.clone(),
     };
     let events = commit.history.iter().map(|each| Arc::new(event(each))).collect();
-    Arc::new(Shown { lineage: Lineage::new([], OrganizationId(Uuid::nil())), events })
+    Arc::new(Shown { lineage: Arc::new(Lineage::new([], OrganizationId(Uuid::nil()))), events })
 }
 
 /// Payloads of events.
@@ -213,5 +225,5 @@ pub fn payloads(events: &[Event]) -> Vec<&str> {
 
 /// A device's whole history.
 pub async fn history(t: &dyn Telemetry, device: &CanRead<DeviceRef>) -> Page<Event> {
-    t.history(device, all_history(page(1, 10_000))).await.unwrap()
+    t.history(device, all_history(page(1, 10_000)), claim()).await.unwrap()
 }

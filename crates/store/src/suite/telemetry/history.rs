@@ -33,18 +33,18 @@ pub async fn history_has_both_kinds_newest_first(t: &dyn Telemetry) {
     for limit in [1, 7, 60, 100] {
         let mut seen = Vec::new();
         for number in 1..=60_u64.div_ceil(u64::from(limit)) {
-            let found = t.history(&reading, all_history(page(number, limit))).await.unwrap();
+            let found = t.history(&reading, all_history(page(number, limit)), given::claim()).await.unwrap();
             assert_eq!(found.total, 60);
             seen.extend(found.items.iter().map(|event| event.id));
         }
         assert_eq!(seen, all, "limit {limit}");
     }
-    let past = t.history(&reading, all_history(page(9, 10))).await.unwrap();
+    let past = t.history(&reading, all_history(page(9, 10)), given::claim()).await.unwrap();
     assert_eq!((past.total, past.items.len()), (60, 0));
     let none = HistoryQuery { device_events: false, cloud_events: false, ..all_history(page(1, 10)) };
-    assert_eq!(t.history(&reading, none).await.unwrap().total, 0);
+    assert_eq!(t.history(&reading, none, given::claim()).await.unwrap().total, 0);
     let cloud = HistoryQuery { device_events: false, ..all_history(page(2, 3)) };
-    let cloud = t.history(&reading, cloud).await.unwrap();
+    let cloud = t.history(&reading, cloud, given::claim()).await.unwrap();
     assert_eq!((cloud.total, payloads(&cloud.items)), (20, vec!["50", "47", "44"]));
     assert!(cloud.items.iter().all(|event| event.kind == EventType::CloudEvent));
     for (from, to, not_before, expected) in [
@@ -56,7 +56,11 @@ pub async fn history_has_both_kinds_newest_first(t: &dyn Telemetry) {
     ] {
         let range = TimeRange { from: from.map(at), to: to.map(at) };
         let query = HistoryQuery { range, not_before: at(not_before), ..all_history(page(1, 100)) };
-        assert_eq!(t.history(&reading, query).await.unwrap().total, expected, "{from:?} {to:?} {not_before}");
+        assert_eq!(
+            t.history(&reading, query, given::claim()).await.unwrap().total,
+            expected,
+            "{from:?} {to:?} {not_before}"
+        );
     }
 }
 
@@ -113,6 +117,6 @@ pub async fn history_past_retention_is_gone(t: &dyn Telemetry) {
     let after = given::between(t, std::slice::from_ref(&reading), from, t.follow().from, 1_000).await;
     assert_eq!(after.len(), 31);
     assert_eq!(given::texts(t, &device, "log", crate::telemetry::ValueQuery::default()).await.1, 1);
-    let both = t.history(&reading, all_history(page(1, 10))).await.unwrap();
+    let both = t.history(&reading, all_history(page(1, 10)), given::claim()).await.unwrap();
     assert_eq!(both.items.len(), 10);
 }

@@ -1,8 +1,10 @@
 //! Runs, idempotency, the outbox, forgetting.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures::future::join_all;
-use isobar_model::event::EventError;
+use isobar_model::event::{EventError, STATE_BYTES_BESIDE};
 
 use super::given::{self, at, id, json};
 use crate::telemetry::{Commit, Idempotency, Memory, Place, Ran, Telemetry, ValueQuery};
@@ -22,7 +24,7 @@ pub async fn a_run_is_remembered(t: &dyn Telemetry) {
     assert_eq!(found.payload.text(), r#"{"raw":"0a"}"#);
     assert_eq!(found.errors, [EventError { element: "decode".into(), message: "too \"short\"".into() }]);
     assert_eq!(found.received_at(), at(5));
-    let page = t.values(&reading, "temps", ValueQuery::default()).await.unwrap().unwrap();
+    let page = t.values(&reading, "temps", ValueQuery::default(), given::claim()).await.unwrap().unwrap();
     assert_eq!((page.total, page.items[0].id, page.items[0].created_at()), (1, event, at(5)));
     let last = t.last(&reading, "temps").await.unwrap().unwrap();
     assert_eq!((last.updated_at, last.values.text()), (at(5), r#"{"temp":21.5}"#));
@@ -30,7 +32,7 @@ pub async fn a_run_is_remembered(t: &dyn Telemetry) {
     assert_eq!(series.len(), 1);
     assert_eq!((&*series[0].element, series[0].count, series[0].bytes), ("temps", 1, 13));
     assert_eq!((series[0].created_at, series[0].updated_at), (at(5), at(5)));
-    assert!(t.values(&reading, "none", ValueQuery::default()).await.unwrap().is_none());
+    assert!(t.values(&reading, "none", ValueQuery::default(), given::claim()).await.unwrap().is_none());
     assert!(t.last(&reading, "none").await.unwrap().is_none());
     assert!(t.history_event(&reading, id(5)).await.unwrap().is_none());
 }
@@ -51,6 +53,43 @@ pub async fn a_run_sees_what_the_one_before_left(t: &dyn Telemetry) {
     }
     let last = t.last(&device.reading(), "log").await.unwrap().unwrap();
     assert_eq!(last.values.text(), r#"{"k0":1,"k1":1,"k2":1}"#);
+}
+
+/// What is kept for the next run is counted, and an empty state is none.
+pub async fn what_runs_leave_is_counted(t: &dyn Telemetry) {
+    let device = given::device();
+    let states = |states: &[(&str, &'static [u8])]| Commit {
+        states: states.iter().map(|(element, state)| (Arc::from(*element), Bytes::from_static(state))).collect(),
+        ..Commit::default()
+    };
+    for (step, (commit, left)) in (0..).zip([
+        (states(&[("b", b"22"), ("a", b"1")]), &[("a", 1), ("b", 2)][..]),
+        (states(&[("b", b"4444"), ("c", b"55555")]), &[("a", 1), ("b", 4), ("c", 5)]),
+        (states(&[("a", b""), ("x", b"")]), &[("b", 4), ("c", 5)]),
+        (states(&[("c", b"3"), ("c", b""), ("b", b"")]), &[]),
+    ]) {
+        given::run(t, &device, commit).await;
+        let mut look = |memory: &dyn Memory| {
+            let mut found = memory.states();
+            found.sort();
+            let expected: Vec<(Arc<str>, usize)> =
+                left.iter().map(|(name, bytes)| (Arc::from(*name), *bytes)).collect();
+            assert_eq!(found, expected, "step {step}");
+            let bytes = left.iter().map(|(name, bytes)| name.len() + bytes + STATE_BYTES_BESIDE).sum::<usize>();
+            assert_eq!(memory.states_bytes(), bytes, "step {step}");
+            assert!(left.iter().all(|(name, bytes)| memory.state(name).is_some_and(|state| state.len() == *bytes)));
+            assert!(memory.state("x").is_none() && (memory.state("a").is_some() || step > 1));
+            Commit::default()
+        };
+        t.run(&device, None, at(0), &mut look).await.unwrap();
+    }
+    given::store(t, &device, 1, "log", r#"{"a":1}"#).await;
+    given::store(t, &device, 2, "log", r#"{"b":1}"#).await;
+    let mut look = |memory: &dyn Memory| {
+        assert_eq!((memory.last_bytes("log"), memory.last_bytes("none")), (r#"{"a":1,"b":1}"#.len(), 0));
+        Commit::default()
+    };
+    t.run(&device, None, at(0), &mut look).await.unwrap();
 }
 
 /// Runs of one device happen one after the other, also on a first, cold start.
@@ -165,7 +204,7 @@ pub async fn a_forgotten_device_begins_anew(t: &dyn Telemetry) {
             given::between(t, std::slice::from_ref(&reading), Place::first(), t.follow().from, 10).await.is_empty()
         );
         assert!(t.series(&reading).await.unwrap().is_empty());
-        assert!(t.values(&reading, "log", ValueQuery::default()).await.unwrap().is_none());
+        assert!(t.values(&reading, "log", ValueQuery::default(), given::claim()).await.unwrap().is_none());
         assert!(t.queue_peek(&reading, given::queued(10, 0)).await.unwrap().is_empty());
         t.run(&device, Some("k"), at(0), &mut |memory| {
             assert!(memory.state("n").is_none() && memory.last("log").is_none());

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use isobar_model::ids::EventId;
+use isobar_model::json::LAST_BYTES_MAX;
 use isobar_model::page::TimeRange;
 
 use super::given::{self, at, id, page, texts};
@@ -217,14 +218,38 @@ pub async fn last_values_are_merged(t: &dyn Telemetry) {
     }
 }
 
+/// What a series keeps to tell its last values has a bound, whether values come one by one or many in a run; values are
+/// stored all the same.
+pub async fn last_values_are_bounded(t: &dyn Telemetry) {
+    let (by_one, at_once) = (given::device(), given::device());
+    let large = |from: usize| {
+        let members: Vec<_> = (from..from + 1_000).map(|n| format!("\"k{n:05}\":\"{}\"", "x".repeat(100))).collect();
+        format!("{{{}}}", members.join(","))
+    };
+    let payloads: Vec<String> = (0..40).map(|n| large(n * 500)).collect();
+    for payload in &payloads {
+        given::store(t, &by_one, 1, "log", payload).await;
+    }
+    let values: Vec<_> = payloads.iter().map(|payload| ("log", payload.as_str())).collect();
+    given::run(t, &at_once, given::storing(id(1), &values)).await;
+    let mut lasts = Vec::new();
+    for device in [&by_one, &at_once] {
+        let last = t.last(&device.reading(), "log").await.unwrap().unwrap().values;
+        assert!((LAST_BYTES_MAX / 2..=LAST_BYTES_MAX).contains(&last.bytes().len()), "{}", last.bytes().len());
+        assert_eq!(t.series(&device.reading()).await.unwrap()[0].count, 40);
+        lasts.push(last);
+    }
+    assert_eq!(lasts[0], lasts[1]);
+}
+
 /// The first keeps the id of the event; the others have ids right behind it.
 pub async fn values_of_one_run_have_ids_of_their_own(t: &dyn Telemetry) {
     let device = given::device();
     let event = id(7);
     given::run(t, &device, given::storing(event, &[("x", "1"), ("x", "2"), ("y", "3"), ("x", "4")])).await;
     let reading = device.reading();
-    let of_x = t.values(&reading, "x", ValueQuery::default()).await.unwrap().unwrap();
-    let of_y = t.values(&reading, "y", ValueQuery::default()).await.unwrap().unwrap();
+    let of_x = t.values(&reading, "x", ValueQuery::default(), given::claim()).await.unwrap().unwrap();
+    let of_y = t.values(&reading, "y", ValueQuery::default(), given::claim()).await.unwrap().unwrap();
     assert_eq!((of_x.items[2].id, of_y.items[0].id), (event, event));
     assert!(of_x.items.is_sorted_by(|newer, older| newer.id > older.id));
     assert!(of_x.items.iter().all(|value| value.created_at() == at(7)));
@@ -241,7 +266,7 @@ pub async fn a_deleted_series_begins_anew(t: &dyn Telemetry) {
     assert!(!t.series_delete(&device, Some("z")).await.unwrap());
     assert!(t.series_delete(&device, Some("x")).await.unwrap());
     assert!(!t.series_delete(&device, Some("x")).await.unwrap());
-    assert!(t.values(&reading, "x", ValueQuery::default()).await.unwrap().is_none());
+    assert!(t.values(&reading, "x", ValueQuery::default(), given::claim()).await.unwrap().is_none());
     assert!(t.last(&reading, "x").await.unwrap().is_none());
     assert_eq!(t.series(&reading).await.unwrap().len(), 1);
     given::store(t, &device, 200, "x", r#"{"new":1}"#).await;

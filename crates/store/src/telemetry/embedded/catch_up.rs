@@ -1,32 +1,35 @@
 //! What became durable between two places: for those who follow events and were away for a while.
 //!
 //! An event that was not late stands at its id, and is found by time. A late one stands behind the newest event that was
-//! durable before it, and is found among its device's late ones (see [`keys`]).
+//! durable before it, and is found among its device's late ones (see [`keys`]). First they are found, then read: what is
+//! found is short, however large the events are.
 
 use std::ops::Range;
 
-use isobar_model::ids::{DeviceRef, EventId};
+use isobar_model::event::Event;
+use isobar_model::ids::EventId;
 use isobar_model::page::TimeRange;
 use isobar_model::time::Timestamp;
 use rocksdb::{DB, ReadOptions};
-use rustc_hash::FxHashMap;
 
 use super::history::{Part, shown, stands};
 use super::keys::{self, Family, Order};
-use super::load::{self, current};
+use super::load::{self, Rows, current};
 use super::rows::{Parts, damaged, event_device, failed, read_event, read_timeline};
 use super::seek::Track;
-use super::{Cancel, Core, engine};
+use super::slices::{Sliced, Watch};
+use super::{Core, engine};
 use crate::error::Result;
-use crate::telemetry::{Place, Stretch};
+use crate::telemetry::follow::Found;
+use crate::telemetry::{Followed, Place, Stretch};
 
-/// Up to so many devices are asked one by one for what is not late; for more the whole history is read.
-const TIMELINES_MAX: usize = 256;
-/// Events between two looks at whether the caller is still there.
-const STEP: usize = 1_024;
-
-/// An event that was found: its place, the index of its device, its id.
-type Found = (Place, usize, EventId);
+/// So many devices are asked at once; of more the history of all is read first, and it is seen whether that is enough.
+const ASKED_AT_ONCE: usize = 64;
+/// Of more than these no device is asked: history is read, however long it is.
+const ASKED_MAX: usize = 10_000;
+/// Rows of history, and bytes of them, that are read in about the time that it takes to ask one device.
+const ROWS_A_DEVICE: u64 = 8;
+const BYTES_A_DEVICE: u64 = 4 << 10;
 
 /// Events found so far; they are all of them up to the place at which they end.
 struct Finds {
@@ -92,119 +95,238 @@ fn read_place(value: &[u8]) -> Result<Place> {
     Ok(Place { newest: parts.id()?, late: parts.u64()? })
 }
 
-/// At most `limit` events of these devices after one place and up to another.
-pub fn between(
-    core: &Core,
-    devices: &[DeviceRef],
+/// A search for the first events of some devices after one place and up to another.
+///
+/// Of few devices each is asked. Of more, the history of all is read as long as that is less work than asking each; whoever
+/// listens to very many is told of most of it anyway.
+pub struct Search {
+    devices: Followed,
     places: Range<Place>,
     limit: usize,
-    cancel: &Cancel,
-) -> Result<Stretch> {
-    let mut finds = Finds::new(places.end, limit.max(1));
-    if places.start < places.end {
+    course: Course,
+    finds: Finds,
+}
+
+/// How far a search is.
+enum Course {
+    Begins,
+    /// Through history from there on; and how much of it is still less than to ask each device.
+    History {
+        from: Order,
+        rows: u64,
+        bytes: u64,
+    },
+    /// From one device to the next.
+    Devices {
+        next: usize,
+    },
+    /// What is late, from one device to the next.
+    Late {
+        next: usize,
+    },
+}
+
+impl Search {
+    /// Nothing is read yet.
+    pub fn new(devices: Followed, places: Range<Place>, limit: usize) -> Self {
+        let limit = limit.max(1);
+        let finds = Finds::new(places.end, limit);
+        Self { devices, places, limit, course: Course::Begins, finds }
+    }
+
+    /// The range of time in which those are that are not late.
+    fn range(&self, core: &Core) -> Range<Order> {
         let shown = shown(core, TimeRange::default(), Timestamp::default());
-        let from = shown.start.max(keys::order_of(places.start.newest).saturating_add(1));
-        let range = from..keys::order_of(places.end.newest).saturating_add(1);
-        if devices.len() > TIMELINES_MAX {
-            from_history(core, devices, range, &mut finds, cancel)?;
-        } else {
-            from_timelines(core, devices, range, &mut finds, cancel)?;
-        }
-        for (index, device) in devices.iter().enumerate() {
-            cancel.check()?;
-            late_ones(core, index, *device, places.start, &mut finds)?;
-        }
-        finds.keep_first();
+        let from = shown.start.max(keys::order_of(self.places.start.newest).saturating_add(1));
+        from..keys::order_of(self.places.end.newest).saturating_add(1)
     }
-    let history = engine::family(&core.db, Family::History)?;
-    let mut events = Vec::with_capacity(finds.found.len());
-    for (place, index, id) in finds.found {
-        // None if retention or a deletion was faster.
-        if let Some(value) = core.db.get_pinned_cf(history, id.bytes()).map_err(failed)? {
-            events.push((place, read_event(devices[index].id, id, &value)?));
-        }
-    }
-    Ok(Stretch { events, until: finds.until })
-}
 
-/// Those that are not late, device by device.
-fn from_timelines(
-    core: &Core,
-    devices: &[DeviceRef],
-    range: Range<Order>,
-    finds: &mut Finds,
-    cancel: &Cancel,
-) -> Result<()> {
-    let mut all = Finds::new(finds.until, finds.limit);
-    for (index, device) in devices.iter().enumerate() {
-        cancel.check()?;
-        for kind in 0..2 {
-            let mut part = Part::of(core, device.key.0, kind, range.clone())?;
-            let within = part.within.start..part.within.end.min(part.within.start.saturating_add(all.limit as u64));
-            let (is_cut, mut last) = (within.end < part.within.end, None);
-            part.track.read(within, |_, value| {
-                let (id, order) = read_timeline(value)?;
-                let place = Place::of(keys::id_of(order));
-                last = Some(place);
-                all.add((place, index, id));
-                Ok(place <= all.until)
-            })?;
-            if let Some(last) = last.filter(|_| is_cut) {
-                all.end_at(last);
+    fn begins(&self, core: &Core) -> Course {
+        let count = self.devices.count() as u64;
+        match self.devices.count() {
+            0..=ASKED_AT_ONCE => Course::Devices { next: 0 },
+            _ => Course::History {
+                from: self.range(core).start,
+                rows: count * ROWS_A_DEVICE,
+                bytes: count * BYTES_A_DEVICE,
+            },
+        }
+    }
+
+    /// Nothing was late since the search's place. Asked when rows have been read: what is late is known before its rows are.
+    fn is_none_late(&self, core: &Core) -> bool {
+        core.shared.followers.newest_late() <= self.places.start
+    }
+
+    /// All that are not late are found; none of these is.
+    fn without_late(&mut self, core: &Core) -> Result<Course> {
+        self.finds.keep_first();
+        if self.is_none_late(core) {
+            return Ok(Course::Late { next: self.devices.count() });
+        }
+        let mut found = Vec::with_capacity(self.finds.found.len());
+        for find in self.finds.found.drain(..) {
+            if late_place(&core.db, find.2)?.is_none() {
+                found.push(find);
             }
         }
+        self.finds.found = found;
+        Ok(Course::Late { next: 0 })
     }
-    all.keep_first();
-    finds.end_at(all.until);
-    for found in all.found {
-        if late_place(&core.db, found.2)?.is_none() {
-            finds.add(found);
-        }
-    }
-    Ok(())
 }
 
-/// The same from the history of all devices.
-fn from_history(
-    core: &Core,
-    devices: &[DeviceRef],
-    range: Range<Order>,
-    finds: &mut Finds,
-    cancel: &Cancel,
-) -> Result<()> {
-    let devices: FxHashMap<u64, usize> = devices.iter().enumerate().map(|(index, it)| (it.key.0, index)).collect();
-    let mut options = ReadOptions::default();
-    options.fill_cache(false);
-    let (from, to) = (range.start.to_be_bytes(), range.end.to_be_bytes());
-    let mut rows = load::rows_with(&core.db, Family::History, &from, &to, options)?;
-    rows.seek_to_first();
-    let mut seen = 0_usize;
-    while finds.found.len() < finds.limit
-        && let Some((key, value)) = current(&rows)?
-    {
-        seen += 1;
-        if seen.is_multiple_of(STEP) {
-            cancel.check()?;
+impl Sliced for Search {
+    type Done = Stretch;
+
+    fn go_on(&mut self, core: &Core, watch: &mut Watch<'_>) -> Result<Option<Stretch>> {
+        if self.places.start < self.places.end && self.devices.count() > 0 {
+            if matches!(self.course, Course::Begins) {
+                self.course = self.begins(core);
+            }
+            if matches!(self.course, Course::History { .. }) && !self.through_history(core, watch)? {
+                return Ok(None);
+            }
+            if let Course::Devices { next } = self.course
+                && !self.each_device(core, next, watch)?
+            {
+                return Ok(None);
+            }
+            if let Course::Late { next } = self.course
+                && !self.late_ones(core, next, watch)?
+            {
+                return Ok(None);
+            }
+            self.finds.keep_first();
         }
-        let device = event_device(value)?;
-        if let Some(index) = devices.get(&device) {
-            let id = Parts(key).id()?;
-            let forgotten = core.reclaim.floors(device) != [0, 0] && !stands(core, device, value, id)?;
-            if !forgotten && late_place(&core.db, id)?.is_none() {
-                finds.add((Place::of(id), *index, id));
+        let (found, until) = (std::mem::take(&mut self.finds.found), self.finds.until);
+        Ok(Some(Stretch { devices: self.devices.clone(), found: found.into(), until }))
+    }
+}
+
+impl Search {
+    /// Reads the history of all devices. False: the slice is over. Where it turns out to be long each device is asked after all.
+    fn through_history(&mut self, core: &Core, watch: &mut Watch<'_>) -> Result<bool> {
+        let Course::History { from, rows, bytes } = &mut self.course else { return Ok(true) };
+        let may_ask = self.devices.count() <= ASKED_MAX;
+        let mut options = ReadOptions::default();
+        options.fill_cache(false);
+        let end = keys::order_of(self.places.end.newest).saturating_add(1);
+        let mut history = load::rows_with(&core.db, Family::History, &from.to_be_bytes(), &end.to_be_bytes(), options)?;
+        history.seek_to_first();
+        while self.finds.found.len() < self.limit
+            && let Some((key, value)) = current(&history)?
+        {
+            let (id, device) = (Parts(key).id()?, event_device(value)?);
+            if let Some(index) = self.devices.find(device) {
+                let is_forgotten = core.reclaim.floors(device) != [0, 0] && !stands(core, device, value, id)?;
+                if !is_forgotten {
+                    self.finds.add((Place::of(id), index as u32, id));
+                }
+            }
+            *from = keys::order_of(id).saturating_add(1);
+            (*rows, *bytes) = (rows.saturating_sub(1), bytes.saturating_sub(value.len() as u64));
+            if may_ask && (*rows == 0 || *bytes == 0) {
+                self.finds = Finds::new(self.places.end, self.limit);
+                self.course = Course::Devices { next: 0 };
+                return Ok(true);
+            }
+            if !watch.goes_on(value.len())? {
+                return Ok(false);
+            }
+            history.next();
+        }
+        if let Some((place, ..)) = self.finds.found.last().copied().filter(|_| self.finds.found.len() >= self.limit) {
+            self.finds.end_at(place);
+        }
+        self.course = self.without_late(core)?;
+        Ok(true)
+    }
+
+    /// Asks each device for those that are not late. False: the slice is over.
+    fn each_device(&mut self, core: &Core, from: usize, watch: &mut Watch<'_>) -> Result<bool> {
+        let range = self.range(core);
+        let mut newest = Newest::new(core)?;
+        for index in from..self.devices.count() {
+            let device = self.devices.devices()[index].key.0;
+            for kind in 0..2 {
+                if newest.of(device, kind)?.is_some_and(|newest| newest >= range.start) {
+                    of_timeline(core, (index, device, kind), range.clone(), &mut self.finds)?;
+                }
+            }
+            if !watch.goes_on(0)? {
+                self.course = Course::Devices { next: index + 1 };
+                return Ok(false);
             }
         }
-        rows.next();
+        self.course = self.without_late(core)?;
+        Ok(true)
     }
-    if let Some((place, ..)) = finds.found.last().copied().filter(|_| finds.found.len() == finds.limit) {
-        finds.end_at(place);
+
+    /// Asks each device for those that are late. False: the slice is over.
+    fn late_ones(&mut self, core: &Core, from: usize, watch: &mut Watch<'_>) -> Result<bool> {
+        let mut newest = Newest::new(core)?;
+        for index in from..self.devices.count() {
+            let device = self.devices.devices()[index].key.0;
+            if newest.of(device, keys::KIND_LATE)?.is_some() {
+                late_of(core, (index, device), self.places.start, &mut self.finds)?;
+            }
+            if !watch.goes_on(0)? {
+                self.course = Course::Late { next: index + 1 };
+                return Ok(false);
+            }
+        }
+        self.course = Course::Late { next: self.devices.count() };
+        Ok(true)
+    }
+}
+
+/// The newest row of each timeline, with one iterator for all: most have nothing that is new.
+struct Newest<'a>(Rows<'a>);
+
+impl<'a> Newest<'a> {
+    fn new(core: &'a Core) -> Result<Self> {
+        load::rows(&core.db, Family::Timeline, &[], &[0xff; 18]).map(Self)
+    }
+
+    /// Its place in time; none where the timeline is empty.
+    fn of(&mut self, device: u64, kind: u8) -> Result<Option<Order>> {
+        let last = keys::timeline(device, kind, u64::MAX);
+        self.0.seek_for_prev(last);
+        match current(&self.0)? {
+            Some((key, value)) if key.starts_with(&last[..keys::TIMELINE_PREFIX_BYTES]) => {
+                read_timeline(value).map(|(_, order)| Some(order))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// The events of a timeline within a range, as many as are of any use.
+fn of_timeline(
+    core: &Core,
+    (index, device, kind): (usize, u64, u8),
+    range: Range<Order>,
+    finds: &mut Finds,
+) -> Result<()> {
+    let mut part = Part::of(core, device, kind, range)?;
+    let within = part.within.start..part.within.end.min(part.within.start.saturating_add(finds.limit as u64));
+    let (is_cut, mut last) = (within.end < part.within.end, None);
+    part.track.read(within, |_, value| {
+        let (id, order) = read_timeline(value)?;
+        let place = Place::of(keys::id_of(order));
+        last = Some(place);
+        finds.add((place, index as u32, id));
+        Ok(place <= finds.until)
+    })?;
+    if let Some(last) = last.filter(|_| is_cut) {
+        finds.end_at(last);
     }
     Ok(())
 }
 
 /// Late events of a device that came after a place.
-fn late_ones(core: &Core, index: usize, device: DeviceRef, after: Place, finds: &mut Finds) -> Result<()> {
-    let (device, kind) = (device.key.0, keys::KIND_LATE);
+fn late_of(core: &Core, (index, device): (usize, u64), after: Place, finds: &mut Finds) -> Result<()> {
+    let kind = keys::KIND_LATE;
     let (from, to) = (keys::timeline(device, kind, 0), keys::timeline(device, kind + 1, 0));
     let mut rows = load::rows(&core.db, Family::Timeline, &from, &to)?;
     let number = |row: Option<(&[u8], &[u8])>| {
@@ -212,7 +334,6 @@ fn late_ones(core: &Core, index: usize, device: DeviceRef, after: Place, finds: 
         number.transpose()
     };
     rows.seek_to_last();
-    // Most devices have none, and most others none that is new.
     let Some(last) = number(current(&rows)?)? else { return Ok(()) };
     rows.seek_to_first();
     let first = number(current(&rows)?)?.unwrap_or(last).max(after.late.saturating_add(1));
@@ -225,7 +346,7 @@ fn late_ones(core: &Core, index: usize, device: DeviceRef, after: Place, finds: 
         let (id, newest) = read_timeline(value)?;
         let place = Place { newest: keys::id_of(newest), late };
         if place > after {
-            finds.add((place, index, id));
+            finds.add((place, index as u32, id));
             read += 1;
         }
         // So many of one device are enough: what comes after them is of another stretch.
@@ -234,4 +355,24 @@ fn late_ones(core: &Core, index: usize, device: DeviceRef, after: Place, finds: 
         }
         Ok(place < finds.until)
     })
+}
+
+/// The first of these events, of about so many bytes of payload, and how many were looked for.
+pub fn next(core: &Core, devices: &Followed, found: &[Found], bytes: usize) -> Result<(Vec<(Place, Event)>, usize)> {
+    let history = engine::family(&core.db, Family::History)?;
+    let (mut events, mut count, mut read) = (Vec::new(), 0, 0);
+    for (place, index, id) in found {
+        // None if retention or a deletion was faster.
+        if let Some(value) = core.db.get_pinned_cf(history, id.bytes()).map_err(failed)? {
+            if read > 0 && read + value.len() > bytes {
+                break;
+            }
+            read += value.len();
+            if let Some(device) = devices.devices().get(*index as usize) {
+                events.push((*place, read_event(device.id, *id, &value)?));
+            }
+        }
+        count += 1;
+    }
+    Ok((events, count))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use isobar_model::event::LastValues;
+use isobar_model::event::{LastValues, STATE_BYTES_BESIDE};
 use isobar_model::ids::EventId;
 use isobar_model::json::{LastKept, RawJson};
 use isobar_model::time::Timestamp;
@@ -71,19 +71,43 @@ impl SeriesState {
         );
     }
 
-    /// Takes in the next value.
-    pub fn take(&mut self, order: Order, payload: &RawJson) {
+    /// Takes in the next value, but for the last values.
+    fn count(&mut self, order: Order, payload: &RawJson) {
         self.count += 1;
         self.bytes += payload.bytes().len() as u64;
         self.order = order;
+    }
+
+    /// Takes in the next value.
+    pub fn take(&mut self, order: Order, payload: &RawJson) {
+        self.count(order, payload);
+        self.merge([payload]);
+    }
+
+    /// Takes payloads in among the last values, oldest first.
+    fn merge<'p>(&mut self, payloads: impl IntoIterator<Item = &'p RawJson>) {
         let older = std::str::from_utf8(&self.last).ok().filter(|text| !text.is_empty());
-        let kept = LastKept::after(older, payload);
+        let (kept, _) = LastKept::after_all(older, payloads.into_iter().map(|payload| -> &RawJson { payload }));
         // A copy of its own: the payload's bytes may be a small part of a large buffer.
         if self.last.len() == kept.bytes().len() {
             self.last.copy_from_slice(kept.bytes());
         } else {
             self.last = kept.bytes().into();
         }
+    }
+
+    /// Stores values behind those that it has. The first of an event has its id, the others have ids of their own.
+    fn append<'v>(&mut self, values: impl Iterator<Item = &'v NewValue> + Clone, rows: &mut Rows) {
+        let mut newest: Option<(EventId, u128)> = None;
+        for value in values.clone() {
+            let nth = newest.filter(|(event, _)| *event == value.event).map_or(0, |(_, nth)| nth + 1);
+            newest = Some((value.event, nth));
+            let id = keys::id_of(value.event.0.as_u128().wrapping_add(nth));
+            let order = next_order(self.order, id);
+            rows.value(self.number, self.count, id, order, value.payload.bytes());
+            self.count(order, &value.payload);
+        }
+        self.merge(values.map(|value| &value.payload));
     }
 
     /// The last values.
@@ -126,13 +150,27 @@ pub struct WaitingKey {
     pub key: Idempotency,
 }
 
+/// What grows with what a device says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Texts {
+    last: usize,
+    states: usize,
+}
+
+/// What an element's state takes, with its name.
+fn state_bytes(element: &str, state: &Bytes) -> usize {
+    element.len() + state.len() + STATE_BYTES_BESIDE
+}
+
 /// All of it.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceState {
-    /// Its series.
+    /// Its series, by name.
     pub series: Vec<SeriesState>,
-    /// States of its elements.
+    /// States of its elements, by name.
     pub states: Vec<(Arc<str>, Bytes)>,
+    /// What the last values of all series take, and the states, in bytes: counted along.
+    pub texts: Texts,
     /// The ends of its timelines: device events, cloud events.
     pub timelines: [Timeline; 2],
     /// Which sequences of its queue are taken up.
@@ -148,22 +186,52 @@ impl Memory for DeviceState {
         self.find(element).map(|series| LastKept::from_bytes(&series.last))
     }
 
+    fn last_bytes(&self, element: &str) -> usize {
+        self.find(element).map_or(0, |series| series.last.len())
+    }
+
     fn state(&self, element: &str) -> Option<Bytes> {
-        self.states.iter().find(|(name, _)| **name == *element).map(|(_, state)| state.clone())
+        let at = self.state_at(element).ok()?;
+        self.states.get(at).map(|(_, state)| state.clone())
+    }
+
+    fn states(&self) -> Vec<(Arc<str>, usize)> {
+        self.states.iter().map(|(element, state)| (Arc::clone(element), state.len())).collect()
+    }
+
+    fn states_bytes(&self) -> usize {
+        self.texts.states
     }
 }
 
 impl DeviceState {
     /// The series of an element.
     pub fn find(&self, element: &str) -> Option<&SeriesState> {
-        self.series.iter().find(|series| *series.element == *element)
+        self.series_at(element).ok().and_then(|at| self.series.get(at))
+    }
+
+    /// Where the series of an element is, or else would be.
+    fn series_at(&self, element: &str) -> std::result::Result<usize, usize> {
+        self.series.binary_search_by(|series| (*series.element).cmp(element))
+    }
+
+    /// Where the state of an element is, or else would be.
+    fn state_at(&self, element: &str) -> std::result::Result<usize, usize> {
+        self.states.binary_search_by(|(name, _)| (**name).cmp(element))
+    }
+
+    /// Counts what its texts take, after series or states were taken out or put in at once.
+    pub fn count_texts(&mut self) {
+        self.texts = Texts {
+            last: self.series.iter().map(|series| series.last.len()).sum(),
+            states: self.states.iter().map(|(element, state)| state_bytes(element, state)).sum(),
+        };
     }
 
     /// About how many bytes it takes.
     pub fn weight(&self) -> usize {
-        let series: usize = self.series.iter().map(|series| SERIES_BYTES + series.last.len()).sum();
-        let states: usize = self.states.iter().map(|(_, state)| 64 + state.len()).sum();
-        DEVICE_BYTES + series + states + self.queue.weight() + self.keys.len() * 128
+        let Texts { last, states } = self.texts;
+        DEVICE_BYTES + SERIES_BYTES * self.series.len() + last + states + self.queue.weight() + self.keys.len() * 128
     }
 
     /// Takes in what a run returned and writes its rows. Answers how many queued events were dropped.
@@ -178,12 +246,7 @@ impl DeviceState {
         }
         self.store(device, &commit.values, limits, rows);
         for (element, state) in &commit.states {
-            rows.put(Family::State, &keys::state(device, keys::STATE_ELEMENT, element), &[state]);
-            let state = Bytes::copy_from_slice(state);
-            match self.states.iter_mut().find(|(name, _)| name == element) {
-                Some((_, old)) => *old = state,
-                None => self.states.push((element.clone(), state)),
-            }
+            self.remember(device, element, state, rows);
         }
         let dropped = self.enqueue(device, commit, limits.queue_max, rows);
         for work in &commit.outbox {
@@ -199,51 +262,61 @@ impl DeviceState {
         dropped
     }
 
-    fn store(&mut self, device: u64, values: &[NewValue], limits: &Limits<'_>, rows: &mut Rows) {
-        // Which series got how many values of which event: the second and later ones get ids of their own.
-        let mut stored: SmallVec<[(usize, EventId, u128, bool); 4]> = SmallVec::new();
-        for value in values {
-            let (at, created) = self.series_of(&value.element, value.event, limits, rows);
-            let series = &mut self.series[at];
-            let nth = match stored.iter_mut().find(|(index, event, ..)| (*index, *event) == (at, value.event)) {
-                Some((_, _, nth, _)) => {
-                    *nth += 1;
-                    *nth
-                }
-                None => {
-                    stored.push((at, value.event, 0, created));
-                    0
-                }
-            };
-            let id = keys::id_of(value.event.0.as_u128().wrapping_add(nth));
-            let order = next_order(series.order, id);
-            rows.value(series.number, series.count, id, order, value.payload.bytes());
-            series.take(order, &value.payload);
-            if series.count.is_multiple_of(CHECKPOINT_EVERY) {
-                series.write(device, rows);
-            }
+    /// An element's state; an empty one is none.
+    fn remember(&mut self, device: u64, element: &Arc<str>, state: &Bytes, rows: &mut Rows) {
+        let (key, found) = (keys::state(device, keys::STATE_ELEMENT, element), self.state_at(element));
+        let old = found.ok().and_then(|at| self.states.get(at));
+        self.texts.states -= old.map_or(0, |(name, old)| state_bytes(name, old));
+        if state.is_empty() {
+            found.ok().map(|at| self.states.remove(at));
+            return rows.delete(Family::State, &key);
         }
-        for (at, ..) in stored.iter().filter(|(.., created)| *created) {
-            self.series[*at].write(device, rows);
+        rows.put(Family::State, &key, &[state]);
+        self.texts.states += state_bytes(element, state);
+        let kept = Bytes::copy_from_slice(state);
+        match found {
+            Ok(at) => self.states[at].1 = kept,
+            Err(at) => self.states.insert(at, (Arc::clone(element), kept)),
         }
     }
 
-    /// The series of an element, made if there is none.
-    fn series_of(&mut self, element: &Arc<str>, event: EventId, limits: &Limits<'_>, rows: &mut Rows) -> (usize, bool) {
-        if let Some(at) = self.series.iter().position(|series| series.element == *element) {
-            return (at, false);
+    /// Stores values: those of each series in their order, and its last values are merged once.
+    fn store(&mut self, device: u64, values: &[NewValue], limits: &Limits<'_>, rows: &mut Rows) {
+        let created = self.make_series(values, limits, rows);
+        let place = |value: &NewValue| self.series_at(&value.element).unwrap_or_default();
+        let mut sorted: SmallVec<[(usize, &NewValue); 4]> = values.iter().map(|value| (place(value), value)).collect();
+        sorted.sort_by_key(|(at, _)| *at);
+        for stored in sorted.chunk_by(|left, right| left.0 == right.0) {
+            let Some(series) = stored.first().and_then(|(at, _)| self.series.get_mut(*at)) else { continue };
+            let (before, last_bytes) = (series.count, series.last.len());
+            series.append(stored.iter().map(|(_, value)| *value), rows);
+            self.texts.last = self.texts.last + series.last.len() - last_bytes;
+            let is_due = before / CHECKPOINT_EVERY != series.count / CHECKPOINT_EVERY;
+            if is_due || (before == 0 && created) {
+                series.write(device, rows);
+            }
         }
-        rows.creates = true;
-        self.series.push(SeriesState {
-            element: element.clone(),
-            number: (limits.new_series)(),
-            created: event.minted_at(),
-            count: 0,
-            bytes: 0,
-            order: 0,
-            last: Box::default(),
-        });
-        (self.series.len() - 1, true)
+    }
+
+    /// Makes the series that values need and the device has not; whether it had to make any.
+    fn make_series(&mut self, values: &[NewValue], limits: &Limits<'_>, rows: &mut Rows) -> bool {
+        let before = self.series.len();
+        for value in values {
+            if let Err(at) = self.series_at(&value.element) {
+                rows.creates = true;
+                let series = SeriesState {
+                    element: Arc::clone(&value.element),
+                    number: (limits.new_series)(),
+                    created: value.event.minted_at(),
+                    count: 0,
+                    bytes: 0,
+                    order: 0,
+                    last: Box::default(),
+                };
+                self.series.insert(at, series);
+            }
+        }
+        self.series.len() > before
     }
 
     fn enqueue(&mut self, device: u64, commit: &Commit, max: u64, rows: &mut Rows) -> u32 {

@@ -20,8 +20,8 @@ use crate::error::{Result, StoreError};
 const MIB: usize = 1 << 20;
 /// A timeline and a device's small rows are looked through for what has expired at least this often.
 const PERIODIC_COMPACTION_SECONDS: u64 = 3 * 86_400;
-/// Open files; each costs a few KB and a descriptor that a connection could use.
-const OPEN_FILES_MAX: i32 = 256;
+/// Tables that are kept open; each costs a few KB and a descriptor that a connection could use.
+pub const OPEN_FILES_MAX: i32 = 256;
 /// Log files of RocksDB itself, and the bytes of each.
 const LOG_FILES_MAX: usize = 4;
 const LOG_FILE_BYTES_MAX: usize = 4 * MIB;

@@ -12,8 +12,9 @@ use super::values::{Plan, stored, track};
 use crate::error::{Result, StoreError};
 use crate::telemetry::{ValueChunk, ValueCursor};
 
-/// Values that one piece looks at, at most.
+/// Values that one piece looks at, at most, and bytes of them after which it looks at no more.
 const LOOKED_AT_MAX: u64 = 8_192;
+const LOOKED_AT_BYTES: usize = 4 << 20;
 /// Payload bytes after which a piece is full.
 const FULL_BYTES: usize = 256 << 10;
 /// What is told when the series goes away meanwhile.
@@ -56,11 +57,12 @@ fn begin(db: &DB, series: u64, plan: &Plan) -> Result<ValueCursor> {
 }
 
 fn read(mut track: Track<'_>, plan: &Plan, cursor: ValueCursor, newest_first: bool) -> Result<ValueChunk> {
-    let (mut left, mut values, mut bytes, mut looked_at) = (cursor.from..cursor.to, Vec::new(), 0, 0);
+    let (mut left, mut values, mut bytes) = (cursor.from..cursor.to, Vec::new(), 0);
+    let (mut looked_at, mut bytes_looked_at) = (0, 0);
     if !left.is_empty() {
         track.go(if newest_first { left.end - 1 } else { left.start });
     }
-    while !left.is_empty() && looked_at < LOOKED_AT_MAX && bytes < FULL_BYTES {
+    while !left.is_empty() && looked_at < LOOKED_AT_MAX && bytes < FULL_BYTES && bytes_looked_at < LOOKED_AT_BYTES {
         // Sequences are dense: where one is missing, the series went away after it was looked up. That is no end.
         let Some((key, value)) = load::current(&track.rows)? else { return Err(GONE) };
         let sequence = keys::trailing(key).ok_or_else(|| damaged("a key is too short"))?;
@@ -73,6 +75,7 @@ fn read(mut track: Track<'_>, plan: &Plan, cursor: ValueCursor, newest_first: bo
             values.push(stored(value)?);
         }
         looked_at += 1;
+        bytes_looked_at += payload.len();
         if newest_first {
             left.end = sequence;
             track.rows.prev();

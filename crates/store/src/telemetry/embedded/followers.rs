@@ -5,14 +5,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use isobar_model::event::Event;
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
 use super::places::Placed;
 use crate::telemetry::{Following, Place, Shown, Told};
 
-/// Events that a follower may lag behind before it has to catch up from history.
+/// Events that a follower may lag behind before it has to catch up from history, and bytes of their payloads.
 const FOLLOWER_LAG_EVENTS: usize = 4_096;
+const FOLLOWER_LAG_BYTES: usize = 32 << 20;
 
 /// What waits for the disk: the ticket of its commit, and what is shown of it; none if that is not known.
 type Waits = (u64, Option<Arc<Shown>>);
@@ -22,6 +24,40 @@ type Waits = (u64, Option<Arc<Shown>>);
 struct Reached {
     place: Place,
     ticket: u64,
+    kept: Kept,
+}
+
+/// The events that were told last, for those who have not heard of them yet; who finds one gone reads it in history.
+#[derive(Debug, Default)]
+struct Kept {
+    events: VecDeque<Arc<Event>>,
+    bytes: usize,
+}
+
+impl Kept {
+    fn keep(&mut self, event: Arc<Event>) {
+        self.bytes += weight(&event);
+        self.events.push_back(event);
+        while self.bytes > FOLLOWER_LAG_BYTES && self.forget_oldest() {}
+    }
+
+    /// Only so many are still to be heard of.
+    fn keep_only(&mut self, count: usize) {
+        while self.events.len() > count && self.forget_oldest() {}
+    }
+
+    fn forget_oldest(&mut self) -> bool {
+        let oldest = self.events.pop_front();
+        self.bytes -= oldest.as_deref().map_or(0, weight);
+        oldest.is_some()
+    }
+}
+
+/// What an event takes of memory, about.
+fn weight(event: &Event) -> usize {
+    size_of::<Event>()
+        + event.payload.bytes().len()
+        + event.errors.iter().map(|error| error.message.len()).sum::<usize>()
 }
 
 /// All who follow.
@@ -32,6 +68,8 @@ pub struct Followers {
     reached: Mutex<Reached>,
     waits: Mutex<VecDeque<Waits>>,
     told: broadcast::Sender<Told>,
+    /// No late event has a later place than this one.
+    newest_late: Mutex<Place>,
 }
 
 impl Followers {
@@ -39,9 +77,23 @@ impl Followers {
     pub fn new(place: Place) -> Self {
         Self {
             is_any: AtomicBool::new(false),
-            reached: Mutex::new(Reached { place, ticket: 0 }),
+            reached: Mutex::new(Reached { place, ticket: 0, kept: Kept::default() }),
             waits: Mutex::default(),
             told: broadcast::Sender::new(FOLLOWER_LAG_EVENTS),
+            // Where the last one of an earlier process stands is written nowhere, only whether there was any.
+            newest_late: Mutex::new(if place.late == 0 { Place::first() } else { place }),
+        }
+    }
+
+    /// No late event has a later place. One whose rows can be read is known here.
+    pub fn newest_late(&self) -> Place {
+        *self.newest_late.lock()
+    }
+
+    /// A batch is about to be written, in which there may be late events.
+    pub fn come_late(&self, placed: &Placed) {
+        if let Some(last) = placed.newest_late() {
+            *self.newest_late.lock() = last;
         }
     }
 
@@ -79,8 +131,10 @@ impl Followers {
         if self.told.receiver_count() == 0 {
             self.is_any.store(false, Ordering::Relaxed);
             *self.waits.lock() = VecDeque::new();
+            reached.kept = Kept::default();
             return;
         }
+        reached.kept.keep_only(self.told.len());
         let durable: Vec<Waits> = {
             let mut waits = self.waits.lock();
             let count = waits.partition_point(|(waits, _)| *waits <= ticket);
@@ -94,11 +148,13 @@ impl Followers {
                 return;
             };
             let places = shown.events.iter().map(|event| (placed.place(event.id), Arc::clone(event)));
-            told.extend(places.map(|(place, event)| (place, event, Arc::clone(&shown))));
+            told.extend(places.map(|(place, event)| (place, event, Arc::clone(&shown.lineage))));
         }
         told.sort_unstable_by_key(|(place, ..)| *place);
-        for (place, event, of) in told {
-            let _ = self.told.send(Told::Event { place, event, of });
+        for (place, event, lineage) in told {
+            let (device, kept) = (event.device, Arc::downgrade(&event));
+            reached.kept.keep(event);
+            let _ = self.told.send(Told::Event { place, device, lineage, event: kept });
         }
     }
 }

@@ -68,6 +68,7 @@ pub fn device(db: &DB, device: u64, floors: [u64; 2]) -> Result<DeviceState> {
         queued.next();
     }
     state.queue = Live::of(sequences);
+    state.count_texts();
     Ok(state)
 }
 

@@ -27,8 +27,10 @@ mod replay;
 mod retention;
 mod rows;
 mod scan;
+mod scanning;
 mod seek;
 mod series;
+mod slices;
 mod threads;
 mod values;
 mod writer;
@@ -46,9 +48,9 @@ use isobar_model::page::Page;
 use isobar_model::time::Timestamp;
 use parking_lot::Mutex;
 use rocksdb::{DB, ErrorKind, ReadOptions, ReadTier};
-use tokio::sync::Semaphore;
 
 use self::cache::{Devices, Held};
+use self::catch_up::Search;
 use self::device::{DeviceState, Limits, WaitingKey};
 pub use self::durability::Loss;
 use self::durability::{Note, Noted};
@@ -56,15 +58,25 @@ use self::engine::Cutoffs;
 use self::keys::Family;
 use self::reclaim::Reclaim;
 use self::rows::{Parts, Rows, damaged, failed};
+use self::scanning::Scan;
 use self::writer::{Permit, Shared, Writer};
 use super::{
-    Begun, Commit, Examined, Following, HistoryQuery, Memory, OutboxEntry, Place, QueueQuery, Series, Stretch,
-    Telemetry, ValueChunk, ValueCursor, ValueQuery,
+    Begun, Commit, Examined, Followed, Following, HistoryQuery, Memory, OutboxEntry, Place, QueueQuery, Series,
+    Stretch, Telemetry, ValueChunk, ValueCursor, ValueQuery,
 };
 use crate::error::{Result, StoreError};
+use crate::turns::{Bounds, Claim, Turns};
 
-/// Scans over whole series that run at the same time; further ones wait their turn.
-const SCANS_MAX: usize = 4;
+/// Files that the store has open at a time, at most: tables that are kept open; beside them those that are made or looked
+/// through at the moment, logs, the manifest, folders.
+pub const FILES_MAX: u64 = engine::OPEN_FILES_MAX as u64 + 96;
+/// Reads that take long: scans over whole series, pieces of exports, catching up with events. Others have their turn at the
+/// latest after a slice.
+const SCANS: Bounds = Bounds { at_once: 4, of_all: 64, of_one: 24, slice: Duration::from_millis(20) };
+/// A page of more items waits for a turn too.
+const PAGE_AT_ONCE: u32 = 1_000;
+/// Events of a stretch that are read at a time.
+const EVENTS_AT_ONCE: usize = 500;
 
 /// What an operator may set.
 #[derive(Clone, Debug)]
@@ -109,7 +121,7 @@ struct Core {
 pub struct Embedded {
     core: Arc<Core>,
     threads: Mutex<Option<(Writer, reclaim::Worker)>>,
-    scans: Semaphore,
+    scans: Turns,
 }
 
 /// Set when the caller has gone: long reads look at it and stop.
@@ -148,7 +160,7 @@ impl Embedded {
         let worker = reclaim::Worker::start(&db, &shared, &reclaim)?;
         let devices = Devices::new(options.device_bytes);
         let core = Arc::new(Core { db, shared, note, devices, cutoffs, reclaim, options });
-        Ok(Self { core, threads: Mutex::new(Some((writer, worker))), scans: Semaphore::new(SCANS_MAX) })
+        Ok(Self { core, threads: Mutex::new(Some((writer, worker))), scans: Turns::new(SCANS) })
     }
 
     /// Copies the store as it is now into a folder that must not exist; files that no longer change are linked, not copied.
@@ -321,14 +333,16 @@ impl Telemetry for Embedded {
         device: &CanRead<DeviceRef>,
         element: &str,
         query: ValueQuery,
+        claim: Claim,
     ) -> Result<Option<Page<StoredValue>>> {
         let (device, element) = (device.target().key.0, element.to_owned());
-        let query = values::Plan::of(query);
-        let _turn = match query.scans() {
-            true => Some(self.scans.acquire().await.map_err(StoreError::unavailable)?),
-            false => None,
-        };
-        self.reading(move |core, cancel| values::page(&core.db, device, &element, &query, cancel)).await
+        let (is_long, plan) = (query.page.limit > PAGE_AT_ONCE, values::Plan::of(query));
+        if plan.scans() {
+            let turn = self.scans.take(claim).await?;
+            return self.in_slices(turn, Scan::new(device, element, Arc::new(plan))).await;
+        }
+        let page = move |core: &Core, _: &Cancel| values::page(&core.db, device, &element, &plan);
+        if is_long { self.in_turn(self.scans.take(claim).await?, page).await } else { self.reading(page).await }
     }
 
     async fn values_chunk(
@@ -337,12 +351,13 @@ impl Telemetry for Embedded {
         element: &str,
         query: &ValueQuery,
         cursor: Option<ValueCursor>,
+        claim: Claim,
     ) -> Result<Option<ValueChunk>> {
         let (device, element) = (device.target().key.0, element.to_owned());
         let plan = values::Plan::of(query.clone());
         // One turn a piece: a long series lets others in between.
-        let _turn = self.scans.acquire().await.map_err(StoreError::unavailable)?;
-        self.reading(move |core, _| export::chunk(&core.db, device, &element, &plan, cursor)).await
+        let turn = self.scans.take(claim).await?;
+        self.in_turn(turn, move |core, _| export::chunk(&core.db, device, &element, &plan, cursor)).await
     }
 
     async fn last(&self, device: &CanRead<DeviceRef>, element: &str) -> Result<Option<LastValues>> {
@@ -365,9 +380,11 @@ impl Telemetry for Embedded {
         self.delete_series(device.target().key, element).await
     }
 
-    async fn history(&self, device: &CanRead<DeviceRef>, query: HistoryQuery) -> Result<Page<Event>> {
+    async fn history(&self, device: &CanRead<DeviceRef>, query: HistoryQuery, claim: Claim) -> Result<Page<Event>> {
         let device = *device.target();
-        self.reading(move |core, _| history::page(core, device, &query)).await
+        let is_long = query.page.limit > PAGE_AT_ONCE;
+        let page = move |core: &Core, _: &Cancel| history::page(core, device, &query);
+        if is_long { self.in_turn(self.scans.take(claim).await?, page).await } else { self.reading(page).await }
     }
 
     async fn history_event(&self, device: &CanRead<DeviceRef>, id: EventId) -> Result<Option<Event>> {
@@ -381,13 +398,23 @@ impl Telemetry for Embedded {
 
     async fn history_between(
         &self,
-        devices: &[CanRead<DeviceRef>],
+        devices: &Followed,
         after: Place,
         until: Place,
         limit: usize,
+        claim: Claim,
     ) -> Result<Stretch> {
-        let devices: Vec<_> = devices.iter().map(|device| *device.target()).collect();
-        self.reading(move |core, cancel| catch_up::between(core, &devices, after..until, limit, cancel)).await
+        let turn = self.scans.take(claim).await?;
+        self.in_slices(turn, Search::new(devices.clone(), after..until, limit)).await
+    }
+
+    async fn history_next(&self, stretch: &mut Stretch, bytes: usize, claim: Claim) -> Result<Vec<(Place, Event)>> {
+        let turn = self.scans.take(claim).await?;
+        let next: Vec<_> = stretch.found.iter().take(EVENTS_AT_ONCE).copied().collect();
+        let devices = stretch.devices.clone();
+        let (events, read) = self.in_turn(turn, move |core, _| catch_up::next(core, &devices, &next, bytes)).await?;
+        stretch.found.drain(..read);
+        Ok(events)
     }
 
     fn is_followed(&self) -> bool {

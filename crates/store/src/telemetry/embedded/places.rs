@@ -62,6 +62,11 @@ impl Placed {
         self.late.sort_unstable();
     }
 
+    /// The place of the last of those that were late.
+    pub fn newest_late(&self) -> Option<Place> {
+        (self.end.late > self.before.late).then_some(Place { newest: self.before.newest, late: self.end.late })
+    }
+
     /// The place of one of the events.
     pub fn place(&self, id: EventId) -> Place {
         match self.late.binary_search_by_key(&id, |late| late.0) {

@@ -284,12 +284,11 @@ impl Sort {
 }
 
 /// Bytes that the places kept in one pass may take.
-const PASS_BYTES_MAX: usize = 32 << 20;
+const PASS_BYTES_MAX: usize = 16 << 20;
 
 /// The first `most` places after `after`, in bounded memory. A pass may give fewer when their texts are long;
-/// the next pass goes on behind the last.
-pub struct First<'s> {
-    sort: &'s Sort,
+/// the next pass goes on behind the last. It is always given the order that it began with.
+pub struct First {
     most: usize,
     after: Option<Place<'static>>,
     kept: Vec<Place<'static>>,
@@ -298,15 +297,15 @@ pub struct First<'s> {
     cut: Option<Place<'static>>,
 }
 
-impl<'s> First<'s> {
+impl First {
     /// Nothing seen yet.
-    pub fn new(sort: &'s Sort, most: usize, after: Option<Place<'static>>) -> Self {
-        Self { sort, most, after, kept: Vec::new(), bytes: 0, cut: None }
+    pub fn new(most: usize, after: Option<Place<'static>>) -> Self {
+        Self { most, after, kept: Vec::new(), bytes: 0, cut: None }
     }
 
     /// Looks at one more.
-    pub fn offer(&mut self, place: Place<'_>) {
-        let beyond = |edge: &Place<'static>| self.sort.compare(&place, edge);
+    pub fn offer(&mut self, sort: &Sort, place: Place<'_>) {
+        let beyond = |edge: &Place<'static>| sort.compare(&place, edge);
         if self.cut.as_ref().is_some_and(|cut| beyond(cut).is_gt())
             || self.after.as_ref().is_some_and(|after| beyond(after).is_le())
         {
@@ -316,12 +315,11 @@ impl<'s> First<'s> {
         self.bytes += place.bytes();
         self.kept.push(place);
         if self.kept.len() >= self.most.saturating_mul(2) || self.bytes > PASS_BYTES_MAX {
-            self.shrink();
+            self.shrink(sort);
         }
     }
 
-    fn shrink(&mut self) {
-        let sort = self.sort;
+    fn shrink(&mut self, sort: &Sort) {
         if self.kept.len() > self.most && self.most > 0 {
             self.kept.select_nth_unstable_by(self.most - 1, |left, right| sort.compare(left, right));
             self.kept.truncate(self.most);
@@ -338,8 +336,7 @@ impl<'s> First<'s> {
     }
 
     /// The places, in order.
-    pub fn into_places(mut self) -> Vec<Place<'static>> {
-        let sort = self.sort;
+    pub fn into_places(mut self, sort: &Sort) -> Vec<Place<'static>> {
         self.kept.sort_unstable_by(|left, right| sort.compare(left, right));
         self.kept.truncate(self.most);
         self.kept

@@ -22,6 +22,7 @@ impl Embedded {
         let state = held.state.as_mut().ok_or_else(|| damaged("a device is not loaded"))?;
         let chosen = |series: &mut SeriesState| element.is_none_or(|element| *series.element == *element);
         let gone: Vec<_> = state.series.extract_if(.., chosen).collect();
+        state.count_texts();
         if gone.is_empty() {
             return Ok(false);
         }

@@ -1,4 +1,5 @@
-//! Pages of a series. Time is bisected and a page is a seek; filters and orders by payload scan the range, in bounded memory.
+//! Pages of a series. Time is bisected and a page is a seek; filters and orders by payload look at the whole range
+//! ([`super::scanning`]).
 
 use std::ops::Range;
 
@@ -8,30 +9,24 @@ use isobar_model::time::Timestamp;
 use rocksdb::{DB, ReadOptions};
 
 use super::keys::{self, Family, Order};
-use super::rows::{failed, json, read_value, text};
-use super::scan::{First, Place, Row, Sort, Test};
+use super::rows::{failed, json, read_value};
+use super::scan::{Row, Sort, Test};
 use super::seek::Track;
-use super::{Cancel, engine, load};
+use super::{engine, load};
 use crate::error::Result;
 use crate::telemetry::{Filter, FilterField, Operand, Operator, ValueQuery};
 
-/// Places that one pass over the range keeps; pages further back take several passes.
-const PASS_PLACES_MAX: u64 = 100_000;
-/// Values between two looks at whether the caller is still there, and of one step of a scan from the newest.
-const STEP: u64 = 8_192;
-/// Read ahead of a scan, in bytes.
-const READAHEAD: usize = 1 << 20;
-
 /// A query, made ready.
 pub struct Plan {
-    request: PageRequest,
+    pub(super) request: PageRequest,
     /// From which place in time, up to which.
     range: Range<Order>,
     tests: Vec<Test>,
-    listing: Listing,
+    pub(super) listing: Listing,
 }
 
-enum Listing {
+/// The order of a page.
+pub(super) enum Listing {
     OldestFirst,
     NewestFirst,
     Sorted(Sort),
@@ -134,30 +129,15 @@ pub(super) fn track<'a>(db: &'a DB, series: u64, options: ReadOptions) -> Result
     })
 }
 
-/// A page of a series; none when there is no such series.
-pub fn page(db: &DB, device: u64, element: &str, plan: &Plan, cancel: &Cancel) -> Result<Option<Page<StoredValue>>> {
+/// A page of a series whose place is known without looking at the others; none when there is no such series.
+pub fn page(db: &DB, device: u64, element: &str, plan: &Plan) -> Result<Option<Page<StoredValue>>> {
     let Some(record) = load::record(db, device, element)? else { return Ok(None) };
-    let series = record.number;
-    let count = load::count(db, Family::Values, series)?;
+    let (series, request) = (record.number, plan.request);
     let mut seeker = track(db, series, ReadOptions::default())?;
-    let within = plan.within(&mut seeker, count)?;
-    let request = plan.request;
-    if !plan.scans() {
-        let total = within.end - within.start;
-        let items = window(&mut seeker, within, request, matches!(plan.listing, Listing::NewestFirst))?;
-        return Ok(Some(Page::new(items, total, request)));
-    }
-    drop(seeker);
-    let mut options = ReadOptions::default();
-    options.fill_cache(false);
-    options.set_readahead_size(READAHEAD);
-    let mut scan = Scan { track: track(db, series, options)?, plan, cancel };
-    let (sequences, total) = match &plan.listing {
-        Listing::Sorted(sort) => scan.sorted(within, sort)?,
-        Listing::NewestFirst => scan.in_time(within, true)?,
-        Listing::OldestFirst => scan.in_time(within, false)?,
-    };
-    Ok(Some(Page::new(fetch(db, series, &sequences)?, total, request)))
+    let within = plan.within(&mut seeker, load::count(db, Family::Values, series)?)?;
+    let total = within.end - within.start;
+    let items = window(&mut seeker, within, request, matches!(plan.listing, Listing::NewestFirst))?;
+    Ok(Some(Page::new(items, total, request)))
 }
 
 pub(super) fn stored(value: &[u8]) -> Result<StoredValue> {
@@ -196,7 +176,8 @@ fn window(
     Ok(items)
 }
 
-fn fetch(db: &DB, series: u64, sequences: &[u64]) -> Result<Vec<StoredValue>> {
+/// The values at these places of a series.
+pub(super) fn fetch(db: &DB, series: u64, sequences: &[u64]) -> Result<Vec<StoredValue>> {
     let values = engine::family(db, Family::Values)?;
     let mut items = Vec::with_capacity(sequences.len());
     for sequence in sequences {
@@ -206,92 +187,4 @@ fn fetch(db: &DB, series: u64, sequences: &[u64]) -> Result<Vec<StoredValue>> {
         }
     }
     Ok(items)
-}
-
-struct Scan<'a> {
-    track: Track<'a>,
-    plan: &'a Plan,
-    cancel: &'a Cancel,
-}
-
-impl Scan<'_> {
-    /// Calls `each` with the values of these sequences that pass the filters.
-    fn each(&mut self, within: Range<u64>, mut each: impl FnMut(&Row<'_>)) -> Result<()> {
-        let (plan, cancel) = (self.plan, self.cancel);
-        if within.is_empty() {
-            return Ok(());
-        }
-        self.track.read(within, |sequence, value| {
-            if sequence.is_multiple_of(STEP) {
-                cancel.check()?;
-            }
-            let (id, order, payload) = read_value(value)?;
-            let row = Row { sequence, id, order, payload: text(payload)? };
-            if plan.holds(&row) {
-                each(&row);
-            }
-            Ok(true)
-        })
-    }
-
-    /// The page's sequences, and how many pass the filters in all. From the newest it goes back step by step,
-    /// each read forwards, which is faster than reading backwards.
-    fn in_time(&mut self, within: Range<u64>, newest_first: bool) -> Result<(Vec<u64>, u64)> {
-        let offset = self.plan.request.offset();
-        let end = offset.saturating_add(u64::from(self.plan.request.limit));
-        let (mut page, mut total) = (Vec::new(), 0);
-        let mut left = within;
-        let mut found = Vec::new();
-        while !left.is_empty() {
-            self.cancel.check()?;
-            let step = if newest_first {
-                let from = left.start.max(left.end.saturating_sub(STEP));
-                from..std::mem::replace(&mut left.end, from)
-            } else {
-                let to = left.end.min(left.start.saturating_add(STEP));
-                std::mem::replace(&mut left.start, to)..to
-            };
-            found.clear();
-            self.each(step, |row| found.push(row.sequence))?;
-            if newest_first {
-                found.reverse();
-            }
-            for sequence in &found {
-                if (offset..end).contains(&total) {
-                    page.push(*sequence);
-                }
-                total += 1;
-            }
-        }
-        Ok((page, total))
-    }
-
-    /// As [`Scan::in_time`], in an order by payload: each pass finds the next places behind those of the pass before.
-    fn sorted(&mut self, within: Range<u64>, sort: &Sort) -> Result<(Vec<u64>, u64)> {
-        let offset = self.plan.request.offset();
-        let end = offset.saturating_add(u64::from(self.plan.request.limit));
-        let (mut page, mut total, mut done) = (Vec::new(), None, 0);
-        let mut after: Option<Place<'static>> = None;
-        loop {
-            let most = (end - done).min(PASS_PLACES_MAX) as usize;
-            let mut first = First::new(sort, most, after.take());
-            let mut seen = 0;
-            self.each(within.clone(), |row| {
-                seen += 1;
-                first.offer(sort.place(row));
-            })?;
-            let total = *total.get_or_insert(seen);
-            let places = first.into_places();
-            for place in &places {
-                if (offset..end).contains(&done) {
-                    page.push(place.sequence);
-                }
-                done += 1;
-            }
-            after = places.into_iter().next_back();
-            if after.is_none() || done >= end.min(total) || offset >= total {
-                return Ok((page, total));
-            }
-        }
-    }
 }

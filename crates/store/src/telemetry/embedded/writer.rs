@@ -447,6 +447,7 @@ impl Writing {
             batch.put_cf(meta, keys::META_SERIES, self.shared.series.load(Ordering::Acquire).to_be_bytes());
         }
         placed.finish(&families, &mut batch);
+        self.shared.followers.come_late(&placed);
         Ok((batch, placed))
     }
 }

@@ -14,7 +14,7 @@ use super::note::{Known, Noted};
 use super::records::{End, Ending, Records, is_torn};
 use crate::error::{Result, StoreError};
 
-const CURRENT: &str = "CURRENT";
+pub(super) const CURRENT: &str = "CURRENT";
 const MANIFEST_PREFIX: &str = "MANIFEST-";
 
 /// Tags of a manifest's edits. All others with [`SAFE_TO_IGNORE`] carry their length.
@@ -157,27 +157,8 @@ impl Manifest {
     }
 }
 
-/// The number of the manifest that CURRENT names, and its bytes that are synced now: all of them, if they are more than
-/// was `known`. None, if there is no such file at the moment.
-pub fn synced(folder: &Path, known: (u64, u64)) -> io::Result<Option<(u64, u64)>> {
-    let found = || -> io::Result<(u64, u64)> {
-        let name = std::fs::read(folder.join(CURRENT))?;
-        let Some((name, number)) = named(&name) else { return Err(io::ErrorKind::NotFound.into()) };
-        let length = std::fs::metadata(folder.join(name))?.len();
-        if (number, length) != known {
-            // RocksDB may be within its own sync: what is noted must not be ahead of the disk.
-            File::open(folder.join(name))?.sync_data()?;
-        }
-        Ok((number, length))
-    };
-    match found() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        found => found.map(Some),
-    }
-}
-
 /// The manifest that CURRENT's text names, and its number.
-fn named(text: &[u8]) -> Option<(&str, u64)> {
+pub(super) fn named(text: &[u8]) -> Option<(&str, u64)> {
     let name = str::from_utf8(text).ok()?.strip_suffix('\n')?;
     Some((name, number(name)?))
 }

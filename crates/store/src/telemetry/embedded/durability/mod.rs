@@ -3,7 +3,9 @@
 //! power went, and wrong for everything else. So the log is walked through before RocksDB opens it, and held against the
 //! note of what is durable ([`note`]). Nothing is changed until that is known.
 
+mod aside;
 mod crc32c;
+mod in_use;
 mod manifest;
 mod note;
 mod records;
@@ -82,6 +84,8 @@ pub struct Unfinished {
     torn: Option<Torn>,
     /// The note: nothing is known of what was acknowledged.
     is_note_torn: bool,
+    /// Logs below this number are in tables.
+    first_log: u64,
 }
 
 /// How far a log can be replayed.
@@ -121,40 +125,46 @@ pub fn look(folder: &Path) -> Result<Found> {
         };
     };
     let torn = manifest.torn.clone();
-    let noted = match known {
+    let whole = Unfinished { torn: torn.clone(), first_log: manifest.first_log, ..Unfinished::default() };
+    if known == Known::Nothing {
         // A store of an earlier version: how far its log goes RocksDB decides.
-        Known::Nothing => return Ok(Found::Whole(Unfinished { torn, ..Unfinished::default() })),
-        Known::Unreadable => return without_note(folder, &manifest),
-        Known::Is(noted) => noted,
-    };
-    if noted.durable <= noted.in_tables {
-        return Ok(Found::Whole(Unfinished { torn, ..Unfinished::default() }));
+        return Ok(Found::Whole(whole));
     }
     let walk = walk(folder, &manifest)?;
-    let reach = walk.reach.unwrap_or(0);
-    let is_whole = match walk.first {
-        Some(first) => reach >= noted.durable && begins(first, folder, &manifest, noted)?,
-        // Nothing of the needed logs is in tables, and what is noted is: it is older than they are.
-        None => manifest.is_even && manifest.newest_in_tables() >= noted.durable,
+    let has_all = match known {
+        Known::Is(noted) => has_all(folder, &manifest, noted, &walk)?,
+        // A power cut may take both places of the note: that alone is no loss.
+        Known::Nothing | Known::Unreadable => true,
     };
-    if is_whole {
-        let stop = walk.stop.filter(|_| walk.is_broken);
-        return Ok(Found::Whole(Unfinished { stop, torn, is_note_torn: false }));
+    let breaks_off = walk.stop.clone().filter(|_| walk.is_broken);
+    // After a power cut the note is older than what was acknowledged last: what the manifest knows must be there too.
+    let lacks_what_was_synced = breaks_off.as_ref().is_some_and(|stop| was_synced(&manifest, stop));
+    if has_all && !lacks_what_was_synced {
+        let is_note_torn = known == Known::Unreadable;
+        return Ok(Found::Whole(Unfinished { stop: breaks_off, is_note_torn, ..whole }));
     }
-    let writes = (reach < noted.durable).then(|| noted.durable - reach.max(noted.in_tables));
-    Ok(Found::Lost(Loss { writes, stop: walk.stop, torn }))
+    let writes = match known {
+        Known::Is(noted) if !has_all => noted.durable.checked_sub(walk.reach.unwrap_or(0).max(noted.in_tables)),
+        _ => None,
+    };
+    Ok(Found::Lost(Loss { writes: writes.filter(|writes| *writes > 0), stop: walk.stop, torn }))
 }
 
-/// A power cut may take both places of the note: that alone is no loss. What the manifest knows must still be there.
-fn without_note(folder: &Path, manifest: &Manifest) -> Result<Found> {
-    let walk = walk(folder, manifest)?;
-    let (stop, torn) = (walk.stop.filter(|_| walk.is_broken), manifest.torn.clone());
-    let was_synced =
-        |stop: &Stop| manifest.logs.range(stop.log..).any(|(log, size)| *log > stop.log || stop.offset < *size);
-    Ok(match stop {
-        Some(stop) if was_synced(&stop) => Found::Lost(Loss { writes: None, stop: Some(stop), torn }),
-        stop => Found::Whole(Unfinished { stop, torn, is_note_torn: true }),
+/// Whether everything that is noted is in tables, or can be replayed.
+fn has_all(folder: &Path, manifest: &Manifest, noted: Noted, walk: &Walk) -> Result<bool> {
+    let is_in_tables = noted.durable <= noted.in_tables;
+    Ok(match (walk.first, walk.reach) {
+        (Some(first), Some(reach)) => {
+            (is_in_tables || reach >= noted.durable) && begins(first, folder, manifest, noted)?
+        }
+        // Nothing of the needed logs is in tables, and what is noted is: it is older than they are.
+        _ => is_in_tables || manifest.is_even && manifest.newest_in_tables() >= noted.durable,
     })
+}
+
+/// Whether the manifest knows that something was synced which the log breaks off before.
+fn was_synced(manifest: &Manifest, stop: &Stop) -> bool {
+    manifest.logs.range(stop.log..).any(|(log, size)| *log > stop.log || stop.offset < *size)
 }
 
 /// Whether the log begins where the tables end. A manifest that is whole says which logs are needed; one whose end has a
@@ -170,7 +180,10 @@ fn begins(first: u64, folder: &Path, manifest: &Manifest, noted: Noted) -> Resul
 pub fn must_be_readable(folder: &Path) -> Result<()> {
     match Manifest::read(folder, Noted::read(folder)?)?.and_then(|manifest| manifest.torn) {
         None => Ok(()),
-        Some(torn) => Err(StoreError::Damaged(format!("{torn}. A start cuts it off; nothing of it was acknowledged"))),
+        Some(torn) => Err(StoreError::unavailable(format!(
+            "{torn}, as a power cut leaves it: no damage, and nothing of it was acknowledged. The next start of the \
+             platform cuts that end off; until then telemetry cannot be read without changing it"
+        ))),
     }
 }
 
@@ -189,12 +202,15 @@ fn walk(folder: &Path, manifest: &Manifest) -> Result<Walk> {
     Ok(walk)
 }
 
-/// The numbers of the logs that are there.
 fn logs(folder: &Path) -> Result<BTreeSet<u64>> {
+    log_numbers(folder).map_err(StoreError::unavailable)
+}
+
+/// The numbers of the logs that are there.
+fn log_numbers(folder: &Path) -> io::Result<BTreeSet<u64>> {
     let mut numbers = BTreeSet::new();
-    for file in std::fs::read_dir(folder).map_err(StoreError::unavailable)? {
-        let name = file.map_err(StoreError::unavailable)?.file_name();
-        numbers.extend(log_number(&name.to_string_lossy()));
+    for file in std::fs::read_dir(folder)? {
+        numbers.extend(log_number(&file?.file_name().to_string_lossy()));
     }
     Ok(numbers)
 }
@@ -278,7 +294,12 @@ pub fn must_be_whole(folder: &Path) -> Result<()> {
         torn.cut(folder).map_err(StoreError::unavailable)?;
     }
     if let Some(stop) = &unfinished.stop {
-        tracing::info!(%stop, "the end of the write-ahead log is dropped: nothing of it was acknowledged");
+        tracing::info!(
+            %stop,
+            "the end of the write-ahead log is put aside, into {}: nothing is known of it that was acknowledged",
+            aside::FOLDER
+        );
+        aside::put(folder, stop, unfinished.first_log).map_err(StoreError::unavailable)?;
         cut(folder, stop)?;
     }
     if Noted::read(folder)? == Known::Nothing && !folder.join("CURRENT").exists() {
@@ -288,7 +309,7 @@ pub fn must_be_whole(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Cuts the log off where it breaks off, and what follows with it: RocksDB would go on behind some of what can stand there.
+/// Cuts the log off where it breaks off, and removes what follows: RocksDB would go on behind some of what can stand there.
 fn cut(folder: &Path, stop: &Stop) -> Result<()> {
     let cut = || -> io::Result<()> {
         match File::options().write(true).open(folder.join(name(stop.log))) {
@@ -321,7 +342,10 @@ pub fn drop_lost(folder: &Path, loss: &Loss, aside: &Path) -> Result<()> {
                 File::open(aside.join(&name))?.sync_all()?;
             }
         }
-        File::open(aside)?.sync_all()
+        File::open(aside)?.sync_all()?;
+        // The folder's own name: what it holds is of no use without.
+        let parent = aside.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
     };
     copy().map_err(StoreError::unavailable)?;
     loss.torn.as_ref().map_or(Ok(()), |torn| torn.cut(folder)).map_err(StoreError::unavailable)?;

@@ -12,12 +12,13 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::{crc32c, manifest};
+use super::crc32c;
+use super::in_use::InUse;
 use crate::error::{Result, StoreError};
 
 /// The file's name, in the database's folder.
@@ -55,10 +56,8 @@ pub enum Known {
 
 /// The note of a store that is open.
 pub struct Note {
-    folder: PathBuf,
     file: File,
-    /// The manifest's number, and how much of it is synced.
-    manifest: Mutex<(u64, u64)>,
+    manifest: Mutex<InUse>,
     durable: AtomicU64,
     in_tables: AtomicU64,
     turn: AtomicU64,
@@ -108,8 +107,9 @@ impl Note {
     /// Begins a note, durably: whatever stood there no longer counts. What it says of the manifest it sees itself.
     pub fn begin(folder: &Path, noted: Noted) -> Result<Self> {
         let begun = || -> io::Result<Self> {
-            let known = manifest::synced(folder, (0, 0))?.unwrap_or_default();
-            let noted = Noted { manifest: known.0, length: known.1, ..noted };
+            let mut in_use = InUse::of(folder);
+            let (manifest, length) = in_use.look()?;
+            let noted = Noted { manifest, length, ..noted };
             let path = folder.join(NOTE);
             let is_new = !path.exists();
             let file = File::options().write(true).create(true).truncate(false).open(path)?;
@@ -122,8 +122,7 @@ impl Note {
                 File::open(folder)?.sync_all()?;
             }
             let (durable, in_tables) = (noted.durable.into(), noted.in_tables.into());
-            let (folder, manifest) = (folder.to_owned(), Mutex::new(known));
-            Ok(Self { folder, file, manifest, durable, in_tables, turn: AtomicU64::new(0) })
+            Ok(Self { file, manifest: Mutex::new(in_use), durable, in_tables, turn: AtomicU64::new(0) })
         };
         begun().map_err(StoreError::unavailable)
     }
@@ -137,11 +136,7 @@ impl Note {
     pub fn is_durable(&self, durable: u64) -> io::Result<()> {
         self.durable.store(durable, Ordering::Release);
         let in_tables = self.in_tables.load(Ordering::Relaxed);
-        let (manifest, length) = {
-            let mut known = self.manifest.lock();
-            *known = manifest::synced(&self.folder, *known)?.unwrap_or(*known);
-            *known
-        };
+        let (manifest, length) = self.manifest.lock().look()?;
         let noted = Noted { durable, in_tables, manifest, length };
         let place = self.turn.fetch_add(1, Ordering::Relaxed) % PLACES;
         self.file.write_all_at(&noted.bytes(), place * SECTOR_BYTES)

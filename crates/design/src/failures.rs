@@ -1,0 +1,48 @@
+//! What failed in a run: told with its event, within bounds.
+
+use isobar_model::event::EventError;
+
+use crate::expression::Problem;
+
+/// How often the same error is kept.
+const REPEATS_MAX: usize = 16;
+/// Most errors that are kept of one event.
+pub const ERRORS_MAX: usize = 256;
+/// Longest message of an error, in characters; what is longer is cut: it may quote what a device sent.
+pub(crate) const MESSAGE_CHARS_MAX: usize = 500;
+/// Failures that are looked at; beyond, a run is known to fail.
+const LOOKED_AT_MAX: usize = 2_000;
+
+/// The errors of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    errors: Vec<EventError>,
+    looked_at: usize,
+}
+
+impl Failures {
+    /// An element has failed.
+    pub(crate) fn add(&mut self, element: &str, problem: &Problem) {
+        if self.errors.len() >= ERRORS_MAX || self.looked_at >= LOOKED_AT_MAX {
+            return;
+        }
+        self.looked_at += 1;
+        let message = cut(&problem.0);
+        let is_same = |error: &&EventError| error.element == element && error.message == message;
+        if self.errors.iter().filter(is_same).count() < REPEATS_MAX {
+            self.errors.push(EventError { element: element.to_owned(), message: message.to_owned() });
+        }
+    }
+
+    pub(crate) fn into_errors(self) -> Vec<EventError> {
+        self.errors
+    }
+}
+
+fn cut(message: &str) -> &str {
+    // Mostly it is short, and its characters need not be counted.
+    if message.len() <= MESSAGE_CHARS_MAX {
+        return message;
+    }
+    message.char_indices().nth(MESSAGE_CHARS_MAX).and_then(|(end, _)| message.get(..end)).unwrap_or(message)
+}

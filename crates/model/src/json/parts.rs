@@ -1,0 +1,183 @@
+//! Objects in parts: members are laid over those that are there, without a tree and in time that is linear in the text.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use super::names::Places;
+use super::scan::{members, name_of};
+use super::{RawJson, write_string};
+
+/// An object with these members laid over it, in their order: one that is there keeps its place, a later one of the same
+/// name wins. What is no object counts as an empty one.
+pub fn with_members<'m>(object: &RawJson, laid: impl IntoIterator<Item = (&'m str, &'m RawJson)>) -> RawJson {
+    let laid: Vec<(String, &RawJson)> = laid.into_iter().map(|(name, value)| (quoted(name), value)).collect();
+    let mut parts = Parts::of(object.text());
+    for (key, value) in &laid {
+        let place = parts.place(key, value.text());
+        parts.lay(vec![place], usize::MAX);
+    }
+    let mut text = String::with_capacity(parts.len());
+    parts.write(&mut text);
+    RawJson::trusted(Bytes::from(text))
+}
+
+/// What a member takes in an object, in bytes, with a colon and a comma.
+pub fn member_bytes(name: &str, value: &RawJson) -> usize {
+    quoted(name).len() + value.bytes().len() + 2
+}
+
+fn quoted(name: &str) -> String {
+    let mut text = Vec::with_capacity(name.len() + 2);
+    write_string(name, &mut text);
+    String::from_utf8(text).unwrap_or_default()
+}
+
+/// The members of an object: their names, and how these and the values were written.
+#[derive(Default)]
+pub(super) struct Parts<'p> {
+    list: Vec<(Cow<'p, str>, Member<'p>)>,
+    places: Places<'p>,
+    /// What they take, all together, with what stands between them.
+    bytes: usize,
+}
+
+/// A member as it was written.
+#[derive(Clone, Copy)]
+pub(super) struct Member<'p> {
+    key: &'p str,
+    value: &'p str,
+    /// It is no longer known: a newer one came, and had no room.
+    is_lost: bool,
+}
+
+impl Member<'_> {
+    /// What it takes, with a colon and a comma.
+    fn bytes(&self) -> usize {
+        self.key.len() + self.value.len() + 2
+    }
+}
+
+/// A member that is to be laid over others: which of them it takes the place of, its name, and how it was written.
+pub(super) type Laid<'p> = (Option<usize>, Cow<'p, str>, Member<'p>);
+
+impl<'p> Parts<'p> {
+    /// Those of a checked text that is an object; of any other none.
+    pub fn of(object: &'p str) -> Self {
+        let mut parts = Self::default();
+        for (key, value) in members(object) {
+            let (_, name, member) = parts.place(key, value);
+            parts.push(name, member);
+        }
+        parts
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.list.len()
+    }
+
+    /// The length of the object's text.
+    pub fn len(&self) -> usize {
+        // The last comma is the closing brace.
+        if self.list.is_empty() { 2 } else { 1 + self.bytes }
+    }
+
+    /// Which of the members one takes the place of.
+    pub fn place(&self, key: &'p str, value: &'p str) -> Laid<'p> {
+        let name = name_of(key);
+        (self.places.find(&self.list, &name), name, Member { key, value, is_lost: false })
+    }
+
+    fn push(&mut self, name: Cow<'p, str>, member: Member<'p>) {
+        if self.places.add(&self.list, &name) {
+            self.bytes += member.bytes();
+            self.list.push((name, member));
+        }
+    }
+
+    /// Lays members over these, in their order, as long as the whole takes at most `most` bytes; how many had no room.
+    /// Of a name whose newest member had none, no older one is kept either.
+    pub fn lay(&mut self, laid: Vec<Laid<'p>>, most: usize) -> usize {
+        let replaced = laid.iter().filter_map(|(at, ..)| self.list.get((*at)?));
+        self.bytes -= replaced.map(|(_, member)| member.bytes()).sum::<usize>();
+        let (mut left_out, mut any_lost) = (0, false);
+        for (at, name, member) in laid {
+            let fits = 1 + self.bytes + member.bytes() <= most;
+            left_out += usize::from(!fits);
+            match at.and_then(|at| self.list.get_mut(at)) {
+                Some((_, present)) if fits => {
+                    self.bytes += member.bytes();
+                    *present = member;
+                }
+                Some((_, present)) => {
+                    present.is_lost = true;
+                    any_lost = true;
+                }
+                None if fits => self.push(name, member),
+                None => {}
+            }
+        }
+        if any_lost {
+            let list = std::mem::take(&mut self.list);
+            *self = Self::default();
+            for (name, member) in list.into_iter().filter(|(_, member)| !member.is_lost) {
+                self.push(name, member);
+            }
+        }
+        left_out
+    }
+
+    /// Writes the object.
+    pub fn write(&self, out: &mut String) {
+        out.push('{');
+        for (at, (_, member)) in self.list.iter().enumerate() {
+            if at > 0 {
+                out.push(',');
+            }
+            out.push_str(member.key);
+            out.push(':');
+            out.push_str(member.value);
+        }
+        out.push('}');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::names::counted::compared;
+
+    fn raw(text: &str) -> RawJson {
+        RawJson::check(Bytes::copy_from_slice(text.as_bytes())).unwrap()
+    }
+
+    #[test]
+    fn members_are_laid_over_those_that_are_there() {
+        let object = raw(r#"{"a":1, "b\n" : [ 2 ],"c":3}"#);
+        let (four, five, six) = (raw("4"), raw(r#"{"x":5}"#), raw("6"));
+        let laid = [("b\n", &four), ("new\"", &five), ("c", &four), ("c", &six), ("new\"", &six)];
+        let with = with_members(&object, laid);
+        assert_eq!(with.text(), r#"{"a":1,"b\n":4,"c":6,"new\"":6}"#);
+        assert_eq!(with_members(&raw("7"), [("a", &four)]).text(), r#"{"a":4}"#);
+        assert_eq!(with_members(&raw("{}"), []).text(), "{}");
+        let bytes: usize = [("a", "1"), ("b\n", "4"), ("c", "6"), ("new\"", "6")]
+            .map(|(name, value)| member_bytes(name, &raw(value)))
+            .into_iter()
+            .sum();
+        assert_eq!(1 + bytes, with.bytes().len());
+    }
+
+    #[test]
+    fn many_are_laid_over_many_in_linear_time() {
+        const NAMES: usize = 5_000;
+        let names: Vec<_> = (0..NAMES).map(|n| format!("k{n}")).collect();
+        let one = raw("1");
+        let object = with_members(&raw("{}"), names.iter().map(|name| (name.as_str(), &one)));
+        let two = raw("2");
+        let laid = || with_members(&object, names.iter().rev().map(|name| (name.as_str(), &two)));
+        let (compared, with) = compared(laid);
+        assert!(compared < 8 * NAMES, "{compared} comparisons of {NAMES} names");
+        assert_eq!(with.text(), object.text().replace(":1", ":2"));
+    }
+}

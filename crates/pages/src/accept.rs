@@ -1,0 +1,91 @@
+//! Going on with what damage has left.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use crate::loss::{Left, Loss, look};
+use crate::note::{Claim, Note};
+use crate::place::{LOG_END, Place, beside, folder_of};
+use crate::prepare::{PagesError, at};
+use crate::raw::Raw;
+use crate::vfs::{C_NAME, register};
+
+/// Where it is tried out whether what is left is sound, in the folder that all is copied to.
+const TRIAL: &str = "trial";
+
+/// Goes on with what is left after a [`Loss`]. None: nothing was lost, and nothing is done. Database, log and note are
+/// copied into the folder `aside` first, which is made if it is not there.
+///
+/// What is gone on with is of one moment: the database with what is left of its log, or, if a checkpoint has carried more
+/// than that into it, the database alone. Where a checkpoint was under way, it is what SQLite finds to be sound; if it
+/// finds neither so, nothing is changed.
+pub fn accept_loss(path: &Path, aside: &Path) -> Result<Option<Loss>, PagesError> {
+    let place = Place::of(path).map_err(at(path))?;
+    let note = Note::open(&place.note()).map_err(at(path))?;
+    let _alone = note.alone().map_err(at(path))?;
+    let Some(loss) = look(&place, &note).map_err(at(path))?.loss else { return Ok(None) };
+    copy(&place, aside).map_err(at(aside))?;
+    let claim = match loss.left {
+        Left::WithTheLog(claim) => claim,
+        Left::WithoutTheLog => Claim::default(),
+        Left::Unknown(claim) if is_sound(&place, aside, true)? => claim,
+        Left::Unknown(_) if is_sound(&place, aside, false)? => Claim::default(),
+        Left::Unknown(_) => {
+            return Err(PagesError::Damaged(format!(
+                "{}: while its log was carried into it, the process ended, and the log is damaged: neither with what is \
+                 left of the log nor without it is it sound. Nothing was changed; bring a backup back",
+                place.database().display()
+            )));
+        }
+    };
+    if claim == Claim::default() {
+        // Before the note, or the next start would take what is left of it.
+        match fs::remove_file(place.log()) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(at(&place.log())(error)),
+            _ => place.sync_names().map_err(at(path))?,
+        }
+    }
+    note.write_for_good(claim).map_err(at(path))?;
+    Ok(Some(loss))
+}
+
+/// Copies all that there is, durably.
+fn copy(place: &Place, aside: &Path) -> io::Result<()> {
+    fs::create_dir_all(aside)?;
+    for file in [place.database().to_owned(), place.log(), place.note()] {
+        let Some(name) = file.file_name() else { continue };
+        match fs::copy(&file, aside.join(name)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            copied => {
+                copied?;
+                File::open(aside.join(name))?.sync_all()?;
+            }
+        }
+    }
+    File::open(aside)?.sync_all()?;
+    File::open(folder_of(aside))?.sync_all()
+}
+
+/// Whether SQLite finds nothing wrong with a database, with or without its log.
+fn is_sound(place: &Place, aside: &Path, with_log: bool) -> Result<bool, PagesError> {
+    let trial = aside.join(TRIAL);
+    let tried = || -> io::Result<bool> {
+        fs::create_dir_all(&trial)?;
+        let database = trial.join("registry.db");
+        fs::copy(place.database(), &database)?;
+        if with_log && place.log().exists() {
+            fs::copy(place.log(), beside(&database, LOG_END))?;
+        }
+        Ok(register() && has_no_faults(&database).unwrap_or(false))
+    };
+    let sound = tried().map_err(at(&trial))?;
+    fs::remove_dir_all(&trial).map_err(at(&trial))?;
+    Ok(sound)
+}
+
+/// Through the layer: every page is held against its checksum.
+fn has_no_faults(database: &Path) -> Result<bool, String> {
+    let raw = Raw::open_through(database, Some(C_NAME))?;
+    Ok(raw.run("PRAGMA integrity_check")? == ["ok"] && raw.run("PRAGMA foreign_key_check")?.is_empty())
+}

@@ -1,0 +1,247 @@
+//! A page that takes a look at every value of a range: filters, and orders by payload. It goes in slices, in bounded memory;
+//! between two of them nothing of the database is held.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use isobar_model::event::StoredValue;
+use isobar_model::page::Page;
+use rocksdb::{DB, ReadOptions};
+
+use super::keys::Family;
+use super::rows::{read_value, text};
+use super::scan::{First, Place, Row, Sort};
+use super::seek::Track;
+use super::slices::{Sliced, Watch};
+use super::values::{Listing, Plan, fetch, track};
+use super::{Core, load};
+use crate::error::{Result, StoreError};
+use crate::telemetry::SORTED_MAX;
+
+/// Passes over the range for one page: each keeps what fits into its bytes, and long texts are soon too many.
+const PASSES_MAX: u32 = 16;
+/// Values of one step of a scan from the newest.
+const STEP: u64 = 8_192;
+/// Read ahead of a scan, in bytes.
+const READAHEAD: usize = 1 << 20;
+
+/// A scan for one page.
+pub struct Scan {
+    device: u64,
+    element: String,
+    plan: Arc<Plan>,
+    /// How far it is; none: it has not begun.
+    course: Option<Course>,
+}
+
+struct Course {
+    series: u64,
+    within: Range<u64>,
+    /// What this pass has not looked at yet.
+    left: Range<u64>,
+    /// Sequences of the page, as far as they are known.
+    page: Vec<u64>,
+    so_far: SoFar,
+}
+
+enum SoFar {
+    InTime(InTime),
+    Sorted(Sorted),
+}
+
+/// In an order of time. From the newest it goes back step by step, each read forwards, which is faster than reading
+/// backwards.
+#[derive(Default)]
+struct InTime {
+    newest_first: bool,
+    /// What is left of the step, and what was found in it.
+    step: Range<u64>,
+    found: Vec<u64>,
+    total: u64,
+}
+
+/// In an order by payload: each pass finds the next places behind those of the pass before.
+struct Sorted {
+    first: First,
+    passes: u32,
+    /// Places of the passes before.
+    done: u64,
+    seen: u64,
+    /// How many pass the filters in all, which the first pass tells.
+    total: Option<u64>,
+}
+
+impl Scan {
+    /// Nothing is read yet.
+    pub fn new(device: u64, element: String, plan: Arc<Plan>) -> Self {
+        Self { device, element, plan, course: None }
+    }
+}
+
+impl Sliced for Scan {
+    /// None: there is no such series.
+    type Done = Option<Page<StoredValue>>;
+
+    fn go_on(&mut self, core: &Core, watch: &mut Watch<'_>) -> Result<Option<Self::Done>> {
+        let course = match &mut self.course {
+            Some(course) => course,
+            none => match Course::begin(&core.db, self.device, &self.element, &self.plan)? {
+                Some(course) => none.insert(course),
+                None => return Ok(Some(None)),
+            },
+        };
+        let Some(total) = course.go_on(&core.db, &self.plan, watch)? else { return Ok(None) };
+        let items = fetch(&core.db, course.series, &course.page)?;
+        Ok(Some(Some(Page::new(items, total, self.plan.request))))
+    }
+}
+
+impl Course {
+    fn begin(db: &DB, device: u64, element: &str, plan: &Plan) -> Result<Option<Self>> {
+        let Some(record) = load::record(db, device, element)? else { return Ok(None) };
+        let series = record.number;
+        let count = load::count(db, Family::Values, series)?;
+        let within = plan.within(&mut track(db, series, ReadOptions::default())?, count)?;
+        let so_far = match plan.newest_first() {
+            Some(newest_first) => SoFar::InTime(InTime { newest_first, ..InTime::default() }),
+            None => SoFar::Sorted(Sorted::new(end_of_page(plan))),
+        };
+        Ok(Some(Self { series, left: within.clone(), within, page: Vec::new(), so_far }))
+    }
+
+    /// Goes on until the page is known: then how many values pass the filters in all. None: the slice is over.
+    fn go_on(&mut self, db: &DB, plan: &Plan, watch: &mut Watch<'_>) -> Result<Option<u64>> {
+        let mut options = ReadOptions::default();
+        options.fill_cache(false);
+        options.set_readahead_size(READAHEAD);
+        let mut reading = Reading { track: track(db, self.series, options)?, plan, watch };
+        match (&mut self.so_far, &plan.listing) {
+            (SoFar::Sorted(sorted), Listing::Sorted(sort)) => {
+                sorted.go_on(&mut reading, sort, &self.within, &mut self.left, &mut self.page)
+            }
+            (SoFar::InTime(in_time), _) => in_time.go_on(&mut reading, &mut self.left, &mut self.page),
+            // A course is begun by the plan that it goes on with.
+            (SoFar::Sorted(_), _) => Ok(Some(0)),
+        }
+    }
+}
+
+/// Places up to the end of the page.
+fn end_of_page(plan: &Plan) -> u64 {
+    plan.request.offset().saturating_add(u64::from(plan.request.limit))
+}
+
+struct Reading<'a, 'w> {
+    track: Track<'a>,
+    plan: &'a Plan,
+    watch: &'a mut Watch<'w>,
+}
+
+impl Reading<'_, '_> {
+    /// Calls `each` with the values of these sequences that pass the filters, from the first on. False: the slice was over
+    /// before them.
+    fn each(&mut self, left: &mut Range<u64>, mut each: impl FnMut(&Row<'_>)) -> Result<bool> {
+        let (plan, watch) = (self.plan, &mut *self.watch);
+        if left.is_empty() {
+            return Ok(true);
+        }
+        let mut goes_on = true;
+        self.track.read(left.clone(), |sequence, value| {
+            let (id, order, payload) = read_value(value)?;
+            let row = Row { sequence, id, order, payload: text(payload)? };
+            if plan.holds(&row) {
+                each(&row);
+            }
+            left.start = sequence + 1;
+            goes_on = watch.goes_on(value.len())?;
+            Ok(goes_on)
+        })?;
+        if goes_on {
+            // Where rows are missing the series went away meanwhile.
+            left.start = left.end;
+        }
+        Ok(goes_on)
+    }
+}
+
+impl InTime {
+    fn go_on(
+        &mut self,
+        reading: &mut Reading<'_, '_>,
+        left: &mut Range<u64>,
+        page: &mut Vec<u64>,
+    ) -> Result<Option<u64>> {
+        let wanted = reading.plan.request.offset()..end_of_page(reading.plan);
+        loop {
+            let found = &mut self.found;
+            if !reading.each(&mut self.step, |row| found.push(row.sequence))? {
+                return Ok(None);
+            }
+            if self.newest_first {
+                found.reverse();
+            }
+            for sequence in found.drain(..) {
+                if wanted.contains(&self.total) {
+                    page.push(sequence);
+                }
+                self.total += 1;
+            }
+            if left.is_empty() {
+                return Ok(Some(self.total));
+            }
+            self.step = if self.newest_first {
+                let from = left.start.max(left.end.saturating_sub(STEP));
+                from..std::mem::replace(&mut left.end, from)
+            } else {
+                let to = left.end.min(left.start.saturating_add(STEP));
+                std::mem::replace(&mut left.start, to)..to
+            };
+        }
+    }
+}
+
+impl Sorted {
+    fn new(wanted: u64) -> Self {
+        let first = First::new(wanted.min(SORTED_MAX) as usize, None);
+        Self { first, passes: 0, done: 0, seen: 0, total: None }
+    }
+
+    fn go_on(
+        &mut self,
+        reading: &mut Reading<'_, '_>,
+        sort: &Sort,
+        within: &Range<u64>,
+        left: &mut Range<u64>,
+        page: &mut Vec<u64>,
+    ) -> Result<Option<u64>> {
+        let (offset, end) = (reading.plan.request.offset(), end_of_page(reading.plan));
+        loop {
+            let (first, seen) = (&mut self.first, &mut self.seen);
+            let is_over = reading.each(left, |row| {
+                *seen += 1;
+                first.offer(sort, sort.place(row));
+            })?;
+            if !is_over {
+                return Ok(None);
+            }
+            let total = *self.total.get_or_insert(self.seen);
+            let places = std::mem::replace(&mut self.first, First::new(0, None)).into_places(sort);
+            for place in &places {
+                if (offset..end).contains(&self.done) {
+                    page.push(place.sequence);
+                }
+                self.done += 1;
+            }
+            let after: Option<Place<'static>> = places.into_iter().next_back();
+            if after.is_none() || self.done >= end.min(total) || offset >= total {
+                return Ok(Some(total));
+            }
+            self.passes += 1;
+            if self.passes >= PASSES_MAX || end > SORTED_MAX {
+                return Err(StoreError::TooFar);
+            }
+            self.first = First::new((end - self.done) as usize, after);
+            *left = within.clone();
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What takes long and is done in slices: between two of them others have their turn (see [`crate::turns`]).
+
+use super::{Cancel, Core, Embedded};
+use crate::error::Result;
+use crate::turns::{Slice, Turn};
+
+/// Work that can be left and taken up again.
+pub trait Sliced: Send + 'static {
+    /// What it comes to.
+    type Done: Send + 'static;
+
+    /// Goes on until it is done, or until the slice is over: then none, and it is asked again.
+    fn go_on(&mut self, core: &Core, watch: &mut Watch<'_>) -> Result<Option<Self::Done>>;
+}
+
+/// How long a slice lasts, and whether the caller is there.
+pub struct Watch<'a> {
+    slice: Slice<'a>,
+    cancel: &'a Cancel,
+}
+
+impl Watch<'_> {
+    /// A row of so many bytes was worked on; whether there is time for the next. An error if the caller has gone: nobody
+    /// hears it.
+    pub fn goes_on(&mut self, bytes: usize) -> Result<bool> {
+        if !self.slice.is_time_to_look(bytes) {
+            return Ok(true);
+        }
+        self.cancel.check()?;
+        Ok(self.slice.goes_on())
+    }
+}
+
+impl Embedded {
+    /// Does work in its turns. When the caller goes, the turn is over as soon as the thread has noticed it, not before: so
+    /// there are never more threads at this than turns.
+    pub(super) async fn in_slices<W: Sliced>(&self, mut turn: Turn, mut work: W) -> Result<W::Done> {
+        loop {
+            let slice = move |core: &Core, cancel: &Cancel| {
+                cancel.check()?;
+                let done = work.go_on(core, &mut Watch { slice: turn.slice(), cancel })?;
+                Ok((turn, work, done))
+            };
+            match self.reading(slice).await? {
+                (_, _, Some(done)) => return Ok(done),
+                (held, rest, None) => (turn, work) = (held.pass_on().await?, rest),
+            }
+        }
+    }
+
+    /// Does work within one turn.
+    pub(super) async fn in_turn<T: Send + 'static>(
+        &self,
+        turn: Turn,
+        work: impl FnOnce(&Core, &Cancel) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.reading(move |core, cancel| {
+            let _turn = turn;
+            cancel.check()?;
+            work(core, cancel)
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::FutureExt as _;
+    use isobar_model::access::CanWrite;
+    use isobar_model::ids::{DeviceRef, OrganizationId};
+    use uuid::Uuid;
+
+    use super::super::Options;
+    use super::*;
+    use crate::error::StoreError;
+    use crate::suite::telemetry::given::{self, id};
+    use crate::telemetry::{Filter, FilterField, Followed, Operand, Operator, Place, Telemetry, ValueQuery, ValueSort};
+    use crate::turns::{Bounds, Claim, Turns};
+
+    fn claim(tenant: u128) -> Claim {
+        Claim::begin(OrganizationId(Uuid::from_u128(tenant)))
+    }
+
+    /// A store with one turn, given up whenever anybody waits; and a device with so many values.
+    async fn store_with(values: usize) -> (tempfile::TempDir, Embedded, CanWrite<DeviceRef>) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Embedded::open(folder.path(), Options::default()).unwrap();
+        store.scans = Turns::new(Bounds { at_once: 1, of_all: 4, of_one: 2, slice: Duration::ZERO });
+        let device = given::device();
+        for start in (0..values).step_by(1_000) {
+            let payloads: Vec<String> = (start..start + 1_000).map(|n| (n * 7 % values).to_string()).collect();
+            let values: Vec<_> = payloads.iter().map(|text| ("log", text.as_str())).collect();
+            given::run(&store, &device, given::storing(id(start as i64), &values)).await;
+        }
+        (folder, store, device)
+    }
+
+    fn filtered() -> ValueQuery {
+        let operands = vec![Operand::Number("-1".to_owned())];
+        let filter = Filter { field: FilterField::Payload(Vec::new()), operator: Operator::Gt, operands };
+        ValueQuery { filters: vec![filter], ..ValueQuery::default() }
+    }
+
+    fn sorted() -> ValueQuery {
+        let sort = vec![ValueSort { field: FilterField::Payload(Vec::new()), descending: false }];
+        ValueQuery { sort, ..ValueQuery::default() }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_long_scan_lets_others_go_first_and_comes_to_the_same() {
+        let (_folder, store, device) = store_with(20_000).await;
+        let small = given::device();
+        given::store(&store, &small, 1, "log", "1").await;
+        let (large, small) = (device.reading(), small.reading());
+        for query in [filtered(), sorted()] {
+            let alone = store.values(&large, "log", query.clone(), claim(1)).await.unwrap();
+            let held = store.scans.take(claim(3)).await.unwrap();
+            let mut long = store.values(&large, "log", query.clone(), claim(1));
+            assert!((&mut long).now_or_never().is_none());
+            let mut short = store.values(&small, "log", query, claim(2));
+            assert!((&mut short).now_or_never().is_none());
+            drop(held);
+            // The long one is first in the line, and yet not the first to end.
+            let is_short_first = tokio::select! {
+                biased;
+                _ = &mut long => false,
+                found = &mut short => {
+                    assert_eq!(found.unwrap().unwrap().total, 1);
+                    true
+                }
+            };
+            assert!(is_short_first);
+            assert_eq!(long.await.unwrap(), alone);
+        }
+        assert_eq!(store.scans.taken_and_waiting(), (0, 0));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_hangs_up_gives_back_its_turn_and_its_place_in_the_line() {
+        let (_folder, store, device) = store_with(20_000).await;
+        let reading = device.reading();
+        let under_way = Box::pin(async {
+            let _ = store.values(&reading, "log", sorted(), claim(1)).await;
+        });
+        let waits = Box::pin(async {
+            let _ = store.values(&reading, "log", filtered(), claim(2)).await;
+        });
+        let (mut under_way, mut waits) = (under_way, waits);
+        assert!((&mut under_way).now_or_never().is_none() && (&mut waits).now_or_never().is_none());
+        assert_eq!(store.scans.taken_and_waiting(), (1, 1));
+        drop(waits);
+        assert_eq!(store.scans.taken_and_waiting(), (1, 0));
+        drop(under_way);
+        while store.scans.taken_and_waiting() != (0, 0) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn whatever_reads_at_length_waits_for_a_turn_and_only_so_many_wait() {
+        let (_folder, store, device) = store_with(2_000).await;
+        let (reading, held) = (device.reading(), store.scans.take(claim(3)).await.unwrap());
+        let devices = Followed::of([reading.clone()]);
+        let until = store.follow().from;
+        let query = ValueQuery::default();
+        let mut page = store.values(&reading, "log", sorted(), claim(1));
+        let mut piece = store.values_chunk(&reading, "log", &query, None, claim(1));
+        let mut found = store.history_between(&devices, Place::first(), until, 10, claim(2));
+        assert!((&mut page).now_or_never().is_none());
+        assert!((&mut piece).now_or_never().is_none());
+        assert!((&mut found).now_or_never().is_none());
+        for tenant in [1, 4] {
+            let refused = store.values(&reading, "log", filtered(), claim(tenant)).await;
+            assert!(matches!(refused, Err(StoreError::Busy)), "{refused:?}");
+        }
+        let long = given::all_history(given::page(1, 10_000));
+        assert!(matches!(store.history(&reading, long, claim(4)).await, Err(StoreError::Busy)));
+        // What is a step or two away waits for nobody.
+        assert_eq!(store.values(&reading, "log", query.clone(), claim(4)).await.unwrap().unwrap().total, 2_000);
+        drop(held);
+        let (page, piece, found) = futures::join!(page, piece, found);
+        assert!(page.unwrap().is_some() && piece.unwrap().is_some());
+        assert_eq!(found.unwrap().left(), 2);
+    }
+}

@@ -1,0 +1,411 @@
+//! Turns at what takes long: a few at a time, shared fairly between tenants.
+//!
+//! A turn that is free goes to the tenant that has the fewest, and among those to the one that had its last the longest
+//! ago. Who works longer than a slice of time while others wait gives its turn up and stands in line again, so that nobody
+//! waits for the end of anybody else's work.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use isobar_model::ids::OrganizationId;
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use tokio::sync::oneshot;
+
+use crate::error::{Result, StoreError};
+
+/// Rows, or bytes of them, between two looks at the time.
+const ROWS_A_LOOK: u32 = 64;
+const BYTES_A_LOOK: usize = 64 << 10;
+
+/// How much of one kind of work there may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Turns at the same time.
+    pub at_once: usize,
+    /// Turns that are taken or waited for: beyond, whoever asks is refused.
+    pub of_all: usize,
+    /// The same of one tenant.
+    pub of_one: usize,
+    /// After so long a turn is given up if others wait.
+    pub slice: Duration,
+}
+
+/// Who asks for a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Whom the work is charged to: the organization at the top of the caller's.
+    pub tenant: OrganizationId,
+    /// It goes on with what was let in before: it waits, but is not refused.
+    pub goes_on: bool,
+}
+
+impl Claim {
+    /// Work of this tenant begins.
+    pub const fn begin(tenant: OrganizationId) -> Self {
+        Self { tenant, goes_on: false }
+    }
+
+    /// Work of this tenant that was let in goes on.
+    pub const fn go_on(tenant: OrganizationId) -> Self {
+        Self { tenant, goes_on: true }
+    }
+}
+
+/// The turns of one kind of work.
+pub struct Turns {
+    line: Arc<Line>,
+}
+
+/// A turn, until it is dropped.
+pub struct Turn {
+    line: Arc<Line>,
+    tenant: OrganizationId,
+}
+
+struct Line {
+    bounds: Bounds,
+    /// How many wait, to be looked at without the lock.
+    waiting: AtomicUsize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    taken: usize,
+    waiting: usize,
+    /// Grows with each turn that is given, and each that is waited for.
+    number: u64,
+    /// Those that have a turn or wait for one.
+    tenants: FxHashMap<OrganizationId, Tenant>,
+}
+
+#[derive(Default)]
+struct Tenant {
+    taken: usize,
+    /// When it had a turn last, or came.
+    last: u64,
+    /// Who waits, each with its number.
+    waiting: VecDeque<(u64, oneshot::Sender<Turn>)>,
+}
+
+impl Turns {
+    /// Nobody has one yet.
+    pub fn new(bounds: Bounds) -> Self {
+        Self { line: Arc::new(Line { bounds, waiting: AtomicUsize::new(0), state: Mutex::default() }) }
+    }
+
+    /// A turn, when it comes; [`StoreError::Busy`] at once where too many wait, unless the claim is one that goes on. Who no
+    /// longer waits has no place in the line.
+    pub async fn take(&self, claim: Claim) -> Result<Turn> {
+        let waits = match self.line.join(claim)? {
+            Joined::Turn(turn) => return Ok(turn),
+            Joined::Waits(waits) => waits,
+        };
+        waits.turn().await
+    }
+
+    /// How many have a turn, and how many wait for one.
+    pub fn taken_and_waiting(&self) -> (usize, usize) {
+        let state = self.line.state.lock();
+        (state.taken, state.waiting)
+    }
+}
+
+enum Joined {
+    Turn(Turn),
+    Waits(Waits),
+}
+
+impl Line {
+    fn join(self: &Arc<Self>, claim: Claim) -> Result<Joined> {
+        let (bounds, tenant) = (&self.bounds, claim.tenant);
+        let mut state = self.state.lock();
+        let places = state.taken + state.waiting;
+        let of_tenant = state.tenants.get(&tenant).map_or(0, |it| it.taken + it.waiting.len());
+        if !claim.goes_on && (places >= bounds.of_all || of_tenant >= bounds.of_one) {
+            return Err(StoreError::Busy);
+        }
+        state.number += 1;
+        let number = state.number;
+        let is_free = state.taken < bounds.at_once;
+        let came = state.tenants.entry(tenant).or_insert_with(|| Tenant { last: number, ..Tenant::default() });
+        if is_free {
+            // While a turn is free nobody waits.
+            (came.taken, came.last) = (came.taken + 1, number);
+            state.taken += 1;
+            return Ok(Joined::Turn(Turn { line: Arc::clone(self), tenant }));
+        }
+        let (give, given) = oneshot::channel();
+        came.waiting.push_back((number, give));
+        self.count(&mut state, 1);
+        drop(state);
+        Ok(Joined::Waits(Waits { line: Arc::clone(self), tenant, number, given }))
+    }
+
+    fn count(&self, state: &mut State, change: isize) {
+        state.waiting = state.waiting.saturating_add_signed(change);
+        self.waiting.store(state.waiting, Ordering::Relaxed);
+    }
+
+    /// A turn of the tenant's is over: whose it is next.
+    fn pass_on(self: &Arc<Self>, tenant: OrganizationId) {
+        let next = {
+            let mut state = self.state.lock();
+            state.taken = state.taken.saturating_sub(1);
+            if let Some(had) = state.tenants.get_mut(&tenant) {
+                had.taken = had.taken.saturating_sub(1);
+            }
+            state.forget_if_gone(tenant);
+            self.next(&mut state)
+        };
+        if let Some((tenant, give)) = next {
+            // Who has gone meanwhile drops it, and so passes it on.
+            drop(give.send(Turn { line: Arc::clone(self), tenant }));
+        }
+    }
+
+    /// Whose turn it is, if anybody waits and a turn is free.
+    fn next(&self, state: &mut State) -> Option<(OrganizationId, oneshot::Sender<Turn>)> {
+        if state.taken >= self.bounds.at_once {
+            return None;
+        }
+        let waiting = state.tenants.iter().filter(|(_, it)| !it.waiting.is_empty());
+        let (tenant, _) = waiting.min_by_key(|(_, it)| (it.taken, it.last))?;
+        let tenant = *tenant;
+        state.number += 1;
+        let number = state.number;
+        let chosen = state.tenants.get_mut(&tenant)?;
+        let (_, give) = chosen.waiting.pop_front()?;
+        (chosen.taken, chosen.last) = (chosen.taken + 1, number);
+        state.taken += 1;
+        self.count(state, -1);
+        Some((tenant, give))
+    }
+}
+
+impl State {
+    fn forget_if_gone(&mut self, tenant: OrganizationId) {
+        if self.tenants.get(&tenant).is_some_and(|it| it.taken == 0 && it.waiting.is_empty()) {
+            self.tenants.remove(&tenant);
+        }
+    }
+}
+
+/// A place in the line, until it is dropped.
+struct Waits {
+    line: Arc<Line>,
+    tenant: OrganizationId,
+    number: u64,
+    given: oneshot::Receiver<Turn>,
+}
+
+impl Waits {
+    async fn turn(mut self) -> Result<Turn> {
+        (&mut self.given).await.map_err(StoreError::unavailable)
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        let mut state = self.line.state.lock();
+        let Some(tenant) = state.tenants.get_mut(&self.tenant) else { return };
+        let before = tenant.waiting.len();
+        tenant.waiting.retain(|(number, _)| *number != self.number);
+        if tenant.waiting.len() < before {
+            self.line.count(&mut state, -1);
+            state.forget_if_gone(self.tenant);
+        }
+    }
+}
+
+impl Turn {
+    /// Whether somebody waits for it.
+    fn is_wanted(&self) -> bool {
+        self.line.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Lets others go first, and waits for another one.
+    pub async fn pass_on(self) -> Result<Turn> {
+        let again = self.line.join(Claim::go_on(self.tenant))?;
+        drop(self);
+        match again {
+            Joined::Turn(turn) => Ok(turn),
+            Joined::Waits(waits) => waits.turn().await,
+        }
+    }
+
+    /// A slice of work begins.
+    pub fn slice(&self) -> Slice<'_> {
+        Slice { turn: self, begun: Instant::now(), rows: 0, bytes: 0 }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.line.pass_on(self.tenant);
+    }
+}
+
+/// Work within one turn, which ends when it has lasted and others wait.
+pub struct Slice<'a> {
+    turn: &'a Turn,
+    begun: Instant,
+    rows: u32,
+    bytes: usize,
+}
+
+impl Slice<'_> {
+    /// A row of so many bytes was worked on; whether it is time to look around.
+    pub fn is_time_to_look(&mut self, bytes: usize) -> bool {
+        self.rows += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.rows < ROWS_A_LOOK && self.bytes < BYTES_A_LOOK {
+            return false;
+        }
+        (self.rows, self.bytes) = (0, 0);
+        true
+    }
+
+    /// Whether the work goes on in this turn.
+    pub fn goes_on(&self) -> bool {
+        !self.turn.is_wanted() || self.begun.elapsed() < self.turn.line.bounds.slice
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use futures::future::BoxFuture;
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { at_once: 2, of_all: 6, of_one: 4, slice: Duration::ZERO };
+
+    fn tenant(number: u128) -> OrganizationId {
+        OrganizationId(Uuid::from_u128(number))
+    }
+
+    /// Somebody of the tenant who waits.
+    fn waiter(turns: &Turns, of: u128) -> BoxFuture<'_, Result<Turn>> {
+        let mut waits = turns.take(Claim::begin(tenant(of))).boxed();
+        assert!((&mut waits).now_or_never().is_none());
+        waits
+    }
+
+    fn at_once(turns: &Turns, of: u128) -> Result<Turn> {
+        turns.take(Claim::begin(tenant(of))).now_or_never().unwrap_or(Err(StoreError::Busy))
+    }
+
+    #[test]
+    fn who_waits_is_bounded_of_all_and_of_one() {
+        let turns = Turns::new(BOUNDS);
+        let taken = [at_once(&turns, 1).unwrap(), at_once(&turns, 1).unwrap()];
+        let waiting = [waiter(&turns, 1), waiter(&turns, 1)];
+        assert!(matches!(at_once(&turns, 1), Err(StoreError::Busy)));
+        let others = [waiter(&turns, 2), waiter(&turns, 3)];
+        // Not by waiting: at once.
+        assert!(matches!(turns.take(Claim::begin(tenant(4))).now_or_never(), Some(Err(StoreError::Busy))));
+        // What was let in is not refused.
+        let mut goes_on = turns.take(Claim::go_on(tenant(4))).boxed();
+        assert!((&mut goes_on).now_or_never().is_none());
+        assert_eq!(turns.taken_and_waiting(), (2, 5));
+        // Who hangs up makes room.
+        drop((waiting, others));
+        assert_eq!(turns.taken_and_waiting(), (2, 1));
+        drop(taken);
+        assert!((&mut goes_on).now_or_never().unwrap().is_ok());
+        assert_eq!(turns.taken_and_waiting(), (0, 0));
+        assert!(turns.line.state.lock().tenants.is_empty());
+    }
+
+    #[test]
+    fn a_tenant_with_many_leaves_the_next_turn_to_one_with_few() {
+        let turns = Turns::new(BOUNDS);
+        let taken = [at_once(&turns, 1).unwrap(), at_once(&turns, 1).unwrap()];
+        let mut many = [waiter(&turns, 1), waiter(&turns, 1)];
+        let mut other = waiter(&turns, 2);
+        drop(taken.into_iter().next());
+        assert!(many.iter_mut().all(|waits| waits.now_or_never().is_none()));
+        assert!((&mut other).now_or_never().unwrap().is_ok());
+    }
+
+    #[test]
+    fn tenants_with_as_many_have_their_turn_one_after_the_other() {
+        let turns = Turns::new(Bounds { at_once: 1, of_all: 20, of_one: 10, slice: Duration::ZERO });
+        let mut turn = Some(at_once(&turns, 1).unwrap());
+        let mut waits: Vec<_> = [1, 1, 1, 1, 2, 2, 3].map(|of| (of, waiter(&turns, of))).into();
+        let mut order = Vec::new();
+        while turn.take().is_some() && !waits.is_empty() {
+            let next = waits.iter_mut().position(|(_, waits)| {
+                turn = waits.now_or_never().map(Result::unwrap);
+                turn.is_some()
+            });
+            order.push(waits.remove(next.unwrap()).0);
+        }
+        assert_eq!(order, [1, 2, 3, 1, 2, 1, 1]);
+    }
+
+    #[test]
+    fn a_slice_ends_when_somebody_waits() {
+        let turns = Turns::new(Bounds { at_once: 1, ..BOUNDS });
+        let turn = at_once(&turns, 1).unwrap();
+        assert!(turn.slice().goes_on());
+        let mut other = waiter(&turns, 2);
+        assert!(!turn.slice().goes_on());
+        let mut again = turn.pass_on().boxed();
+        assert!((&mut again).now_or_never().is_none());
+        drop((&mut other).now_or_never().unwrap());
+        assert!(again.now_or_never().unwrap().is_ok());
+    }
+
+    #[test]
+    fn large_rows_and_many_rows_are_a_reason_to_look() {
+        let turns = Turns::new(BOUNDS);
+        let turn = at_once(&turns, 1).unwrap();
+        let mut slice = turn.slice();
+        assert!(slice.is_time_to_look(1 << 20));
+        let looks = (0..640).filter(|_| slice.is_time_to_look(10)).count();
+        assert_eq!(looks, 10);
+    }
+
+    proptest! {
+        /// Whatever is asked for, given up and hung up on: no turn is lost, none is given twice, nobody waits for a free one.
+        #[test]
+        fn no_turn_is_lost(steps in prop::collection::vec((0_u8..4, 0_usize..8, 0_u128..4), 0..200)) {
+            let turns = Turns::new(BOUNDS);
+            let (mut taken, mut waiting): (Vec<Turn>, Vec<BoxFuture<'_, Result<Turn>>>) = (Vec::new(), Vec::new());
+            for (step, at, of) in steps {
+                match step {
+                    0 | 1 => {
+                        let mut asks = turns.take(Claim { tenant: tenant(of), goes_on: step == 1 }).boxed();
+                        match (&mut asks).now_or_never() {
+                            Some(Ok(turn)) => taken.push(turn),
+                            Some(Err(_)) => {}
+                            None => waiting.push(asks),
+                        }
+                    }
+                    2 if !taken.is_empty() => drop(taken.remove(at % taken.len())),
+                    3 if !waiting.is_empty() => drop(waiting.remove(at % waiting.len())),
+                    _ => {}
+                }
+                let mut left = Vec::new();
+                for mut waits in waiting {
+                    match (&mut waits).now_or_never() {
+                        Some(turn) => taken.push(turn.unwrap()),
+                        None => left.push(waits),
+                    }
+                }
+                waiting = left;
+                prop_assert_eq!(turns.taken_and_waiting(), (taken.len(), waiting.len()));
+                prop_assert!(taken.len() <= BOUNDS.at_once && (waiting.is_empty() || taken.len() == BOUNDS.at_once));
+            }
+            drop((taken, waiting));
+            prop_assert!(turns.line.state.lock().tenants.is_empty());
+        }
+    }
+}

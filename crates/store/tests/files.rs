@@ -1,0 +1,181 @@
+//! Stores in a process that may open no more files. What that costs is over when there are files again; and within the
+//! files that are kept aside for them the stores never lack any.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on ends")]
+
+use std::fs::File;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use isobar_store::FILES_MAX;
+use isobar_store::registry::Registry;
+use isobar_store::suite::registry::given as nouns;
+use isobar_store::suite::telemetry::given::{self, at, id};
+use isobar_store::telemetry::embedded::{Embedded, Options};
+use isobar_store::telemetry::{Memory, Telemetry, ValueQuery};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+const FOLDER: &str = "ISOBAR_TEST_FILES_FOLDER";
+const DEVICES: u64 = 8;
+/// Runs of each device, where tables come and go.
+const RUNS: i64 = 120;
+
+/// Runs a test again as a process of its own: limits of files are a whole process's.
+fn in_a_process(test: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let done = command.args(["--exact", test, "--nocapture"]).env(FOLDER, folder.path()).output().unwrap();
+    assert!(
+        done.status.success(),
+        "{}\n{}",
+        String::from_utf8_lossy(&done.stdout),
+        String::from_utf8_lossy(&done.stderr)
+    );
+}
+
+/// Takes all files that the process may have open, but so many.
+fn all_files_but(left: u64) -> Vec<File> {
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().map(|file| file.unwrap().file_name());
+    let highest: u64 = open.map(|name| name.to_string_lossy().parse().unwrap()).max().unwrap();
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(highest + 1 + left), ..limit }).unwrap();
+    let mut files: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    files.truncate(files.len().checked_sub(left as usize).unwrap());
+    files
+}
+
+fn storing(run: i64) -> impl FnMut(&dyn Memory) -> isobar_store::telemetry::Commit + Send {
+    move |_: &dyn Memory| {
+        let (text, event) = (format!("{{\"run\":{run},\"filling\":\"{}\"}}", "x".repeat(2_000)), id(run));
+        let mut commit = given::sending(event, "out", &text, None);
+        commit.values = given::storing(event, &[("log", &text)]).values;
+        commit
+    }
+}
+
+async fn write(store: &Embedded, device: u64, runs: std::ops::Range<i64>) {
+    for run in runs {
+        store.run(&given::device_with_key(device), None, at(0), &mut storing(run)).await.unwrap();
+    }
+}
+
+async fn stored(store: &Embedded, device: u64) -> u64 {
+    given::texts(store, &given::device_with_key(device), "log", ValueQuery::default()).await.1
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn telemetry_goes_on_where_no_file_can_be_opened() {
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        return in_a_process("telemetry_goes_on_where_no_file_can_be_opened");
+    };
+    let options = || Options { cache_bytes: 1 << 20, ..Options::default() };
+    let store = Embedded::open(Path::new(&folder), options()).unwrap();
+    write(&store, 1, 0..10).await;
+    let taken = all_files_but(0);
+    assert!(File::open("/dev/null").is_err());
+    // Nothing that is acknowledged needs a new file, as long as the log need not begin another.
+    write(&store, 1, 10..60).await;
+    drop(taken);
+    // Begins another log and another manifest's edits: they are looked at again.
+    store.retain(at(0), Duration::ZERO, 365 * 86_400).await.unwrap();
+    write(&store, 1, 60..70).await;
+    assert_eq!(stored(&store, 1).await, 70);
+    store.healthy().await.unwrap();
+    store.close().await.unwrap();
+    drop(store);
+    let store = Embedded::open(Path::new(&folder), options()).unwrap();
+    assert_eq!(stored(&store, 1).await, 70);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_registry_takes_changes_again_when_files_can_be_opened_again() {
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        return in_a_process("a_registry_takes_changes_again_when_files_can_be_opened_again");
+    };
+    let file = Path::new(&folder).join("registry.db");
+    let address = format!("sqlite:{}", file.display());
+    let registry = Registry::open(&address).await.unwrap();
+    let first = nouns::organization(&registry, None, "first").await;
+    registry.healthy().await.unwrap();
+    let taken = all_files_but(0);
+    // A connection that is open goes on. SQLite carries its log into its file after a thousand pages, which needs a look at
+    // it: that has to wait, and the log grows.
+    let mut kept = Vec::new();
+    for number in 0..400 {
+        let made = nouns::new_organization(&format!("organization {number}"));
+        kept.push(registry.organization_create(&nouns::may(None), made, nouns::at(0)).await.unwrap());
+    }
+    let log = isobar_store::registry::companions(&file).next().unwrap();
+    let grown = log.metadata().unwrap().len();
+    assert!(grown > 1_100 * 4_096, "{grown}");
+    // A look at all devices wants a file of its own to sort them in, or another connection: it may fail, and that is all.
+    let _ = join_all((0..8).map(|_| registry.device_numbers())).await;
+    drop(taken);
+    registry.healthy().await.unwrap();
+    kept.push(first);
+    kept.push(nouns::organization(&registry, None, "last").await);
+    for organization in &kept {
+        assert_eq!(nouns::refetched(&registry, organization.id).await, *organization);
+    }
+    assert_eq!(registry.check().await.unwrap(), Vec::<String>::new());
+    registry.close().await.unwrap();
+    assert!(!log.exists(), "its log went into its file");
+    let registry = Registry::open(&address).await.unwrap();
+    assert_eq!(registry.check().await.unwrap(), Vec::<String>::new());
+    registry.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_files_that_are_kept_aside_for_the_stores_are_enough() {
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        return in_a_process("the_files_that_are_kept_aside_for_the_stores_are_enough");
+    };
+    let folder = Path::new(&folder);
+    let _taken = all_files_but(FILES_MAX);
+    // Tables and logs come and go all the time.
+    let options = Options { cache_bytes: 1 << 20, memtable_bytes: 1 << 20, wal_bytes: 256 << 10, ..Options::default() };
+    let store = Arc::new(Embedded::open(&folder.join("telemetry"), options).unwrap());
+    let registry = Registry::open(&format!("sqlite:{}", folder.join("registry.db").display())).await.unwrap();
+    let writers = (1..=DEVICES).map(|device| {
+        let store = store.clone();
+        tokio::spawn(async move { write(&store, device, 0..RUNS).await })
+    });
+    let readers = (1..=DEVICES).map(|device| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            for _ in 0..6 {
+                stored(&store, device).await;
+                given::history(&*store, &given::device_with_key(device).reading()).await;
+            }
+        })
+    });
+    let nouns = tokio::spawn({
+        let registry = registry.clone();
+        async move {
+            for number in 0..60 {
+                nouns::organization(&registry, None, &format!("organization {number}")).await;
+            }
+        }
+    });
+    let looks = tokio::spawn({
+        let (store, copy) = (store.clone(), folder.join("copy"));
+        async move {
+            store.retain(at(0), Duration::ZERO, 365 * 86_400).await.unwrap();
+            store.backup(&copy).await.unwrap();
+            assert_eq!(store.examine().await.unwrap().faults, Vec::<String>::new());
+        }
+    });
+    for task in writers.chain(readers).chain([nouns, looks]) {
+        task.await.unwrap();
+    }
+    for device in 1..=DEVICES {
+        assert_eq!(stored(&store, device).await, RUNS as u64);
+    }
+    store.healthy().await.unwrap();
+    store.close().await.unwrap();
+    assert_eq!(registry.check().await.unwrap(), Vec::<String>::new());
+    registry.close().await.unwrap();
+}
