@@ -60,6 +60,8 @@ pub enum Section {
     Webhook,
     /// What a condition and a codec cost, and what an endless codec does to others
     Designs,
+    /// A label with every event, and what a neighbour notices of it
+    Outbox,
     /// Start, restart after kill -9, memory
     Start,
     /// What a well-behaved tenant notices of each hostile one
@@ -96,13 +98,13 @@ pub struct Options {
     /// road: numbers of connections
     #[arg(long, value_delimiter = ',', default_value = "64,256,1024")]
     connections: Vec<usize>,
-    /// road, device, designs: rounds, of which the median counts; neighbours: turns; start: kills, of which the slowest restart counts
+    /// road, device, designs, outbox: rounds, of which the median counts; neighbours: turns; start: kills, of which the slowest restart counts
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// road, device, designs, start: seconds of a round; neighbours: of both parts of a turn
+    /// road, device, designs, outbox, start: seconds of a round; neighbours: of both parts of a turn
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// road, device, designs: devices; start: devices that post until the server is killed
+    /// road, device, designs, outbox: devices; start: devices that post until the server is killed
     #[arg(long, default_value_t = 1_000)]
     devices: usize,
     /// flat, reads, delete, start: devices

@@ -7,6 +7,7 @@ mod device;
 mod flat;
 mod lists;
 mod neighbours;
+mod outbox;
 mod reads;
 mod road;
 mod settings;
@@ -129,6 +130,9 @@ pub async fn run(options: &Options, page: &Page) -> Result<(), Failure> {
     }
     if options.includes(Section::Designs) {
         designs::measure(options, page).await?;
+    }
+    if options.includes(Section::Outbox) {
+        outbox::measure(options, page).await?;
     }
     if options.includes(Section::Neighbours) {
         neighbours::measure(options, page).await?;

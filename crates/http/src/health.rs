@@ -23,5 +23,6 @@ pub(crate) async fn ready(call: &mut Call) -> Answer {
 
 /// What was measured.
 pub(crate) async fn metrics(call: &mut Call) -> Answer {
+    call.hub().measure();
     Ok(of_type(StatusCode::OK, METRICS, call.shared.metrics.render()))
 }

@@ -13,7 +13,6 @@ use isobar_store::telemetry::Durable;
 use crate::Hub;
 use crate::entries::DeviceEntry;
 use crate::intake::Aftermath;
-use crate::outbox::not_committed;
 
 /// Done when the event is durable; then those who wait for what it caused are told. It must be driven to its end.
 #[must_use = "what is not durable must not be acknowledged"]
@@ -62,7 +61,7 @@ impl Future for Accepted {
         if let Some(rest) = &mut self.rest {
             let durable = ready!(Pin::new(&mut rest.durable).poll(cx));
             if let Some(Rest { hub, entry, now, after, .. }) = self.rest.take() {
-                durable.map_err(not_committed(&hub, entry.device.key, after.has_work))?;
+                durable.map_err(crate::error::from_store)?;
                 hub.0.activity.device(&entry, now);
                 hub.tell(&entry, &after);
             }

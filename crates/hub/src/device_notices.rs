@@ -8,7 +8,7 @@ use isobar_model::ids::{DeviceId, DeviceRef, EventId, NotificationId, Organizati
 use isobar_model::notification::NotificationKind;
 use isobar_model::role::Role;
 use isobar_store::error::StoreError;
-use isobar_store::registry::{Delivery, NewDelivery};
+use isobar_store::registry::{Asked, Delivery, NewDelivery};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
@@ -54,29 +54,26 @@ pub(crate) struct DeviceNotices {
     wake: Notify,
 }
 
-impl Hub {
-    /// Keeps the notices that a run asked for, as far as there is room.
-    pub(crate) async fn put_notices(
-        &self,
-        device: DeviceRef,
-        notices: Vec<NoticeWork>,
-    ) -> std::result::Result<(), StoreError> {
+impl NoticeWork {
+    /// The delivery that it becomes, by its place among those of its run.
+    pub(crate) fn asked(&self, device: DeviceRef, ordinal: usize) -> Option<Asked> {
         let source = format!("{KIND}:{}:", device.id);
-        let deliveries = notices.into_iter().zip(0..).filter_map(|(notice, ordinal)| {
-            let (event, ordinal) = (notice.event.to_string(), ordinal.to_string());
-            let id = NotificationId::derived(notice.event.minted_at(), &[&event, &notice.element, &ordinal]);
-            let body = serde_json::to_string(&Waiting { id, device: device.id, notice }).ok()?;
-            Some(NewDelivery { id: format!("{source}{event}:{ordinal}"), kind: KIND, body, host: None })
-        });
-        let deliveries: Vec<_> = deliveries.collect();
-        let now = self.0.clock.now();
-        let dropped = self.0.registry.deliveries_put_within(&deliveries, &source, WAITING_MAX, now).await?;
+        let (event, ordinal) = (self.event.to_string(), ordinal.to_string());
+        let id = NotificationId::derived(self.event.minted_at(), &[&event, &self.element, &ordinal]);
+        let body = serde_json::to_string(&Waiting { id, device: device.id, notice: self.clone() }).ok()?;
+        let delivery = NewDelivery { id: format!("{source}{event}:{ordinal}"), kind: KIND, body, host: None };
+        Some(Asked { delivery, source, most: WAITING_MAX })
+    }
+}
+
+impl Hub {
+    /// Notices wait in the registry, but for those that were dropped because too many of their device wait.
+    pub(crate) fn notices_were_put(&self, dropped: usize) {
         if dropped > 0 {
             metrics::counter!(DROPPED).increment(dropped as u64);
-            tracing::warn!(device = %device.id, dropped, "notices of a design are dropped: too many wait");
+            tracing::warn!(dropped, "notices of designs are dropped: too many wait");
         }
         self.0.device_notices.wake.notify_one();
-        Ok(())
     }
 
     /// Gives notices out as they come.

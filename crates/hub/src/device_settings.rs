@@ -176,7 +176,10 @@ impl Hub {
         request: ListRequest,
     ) -> Result<Page<DeviceSetting>> {
         let (pass, entry) = self.device_read(&as_user(caller), id).await?;
-        self.settings_known(&entry).await?;
+        // Nobody is shown what was before a change that was acknowledged.
+        if !self.0.outbox.done_with(entry.device.key).await {
+            return Err(Error::Busy);
+        }
         let page = self.0.registry.setting_history(&pass, self.history_begins(), &request).await.told()?;
         Ok(page.map(|record| DeviceSetting::recorded(record, &entry.plan.plan)))
     }
@@ -260,8 +263,9 @@ impl Hub {
 
     /// The settings as they are, in the order of the design.
     async fn settings_now(&self, pass: &CanRead<DeviceRef>, entry: &DeviceEntry) -> Result<Vec<DeviceSetting>> {
-        self.settings_known(entry).await?;
+        let untold = self.0.outbox.untold_whole(entry.device.key).await?;
         let mut records = self.0.registry.settings_of(pass).await.told()?;
+        untold.over_settings(entry.device.id, &mut records);
         let plan = &entry.plan.plan;
         let setting =
             |definition: &SettingDefinition| match records.iter().position(|record| *record.name == *definition.name) {
@@ -269,11 +273,6 @@ impl Hub {
                 None => DeviceSetting::unset(entry.device.id, definition),
             };
         Ok(plan.settings().iter().map(setting).collect())
-    }
-
-    /// Waits until the registry knows every change that was acknowledged: nobody is shown what was before it.
-    async fn settings_known(&self, entry: &DeviceEntry) -> Result<()> {
-        if self.0.outbox.done_with(entry.device.key).await { Ok(()) } else { Err(Error::Busy) }
     }
 }
 

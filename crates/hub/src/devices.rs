@@ -85,12 +85,13 @@ impl Hub {
 
     /// Lists devices. [`Hub::device_dressed`] adds to each what the registry does not know.
     pub async fn device_list(&self, caller: &Caller, tree: TreeQuery, list: ListRequest) -> Result<Page<Device>> {
+        let base = self.tree_base(caller, tree.organization).await?;
         let pass = self.list_pass(caller, tree, Action::DeviceRead).await?;
-        let is_told = self.0.outbox.caught_up().await;
+        let is_told = self.0.outbox.caught_up(base.top()).await;
         let mut page = self.0.registry.device_list(&pass, &list).await.told()?;
         if !is_told {
             for device in &mut page.items {
-                self.cached_device(device.id).inspect(|entry| show_untold(device, entry));
+                self.0.outbox.untold(device.key).inspect(|untold| untold.over(device));
             }
         }
         Ok(page)
@@ -110,19 +111,16 @@ impl Hub {
         tree: TreeQuery,
         page: PageRequest,
     ) -> Result<Page<PlacedDevice>> {
+        let base = self.tree_base(caller, tree.organization).await?;
         let pass = self.list_pass(caller, tree, Action::DeviceRead).await?;
-        self.0.outbox.caught_up().await;
+        self.0.outbox.caught_up(base.top()).await;
         self.0.registry.device_places(&pass, page).await.told()
     }
 
     /// Fetches a device.
     pub async fn device_fetch(&self, principal: &Principal, id: DeviceId, last: LastChoice) -> Result<DeviceView> {
         let (pass, entry) = self.device_read(principal, id).await?;
-        let is_told = self.0.outbox.settled(entry.device.key).await;
-        let mut device = (*self.device_shown(&pass, &entry).await?).clone();
-        if !is_told {
-            show_untold(&mut device, &entry);
-        }
+        let device = self.device_now(&pass, &entry).await?;
         self.dressed(device, Some(&entry), &pass, &last).await
     }
 
@@ -170,11 +168,15 @@ impl Hub {
         if !self.0.outbox.done_with(entry.device.key).await {
             return Err(Error::Busy);
         }
+        let names_labels = input.meta.is_some();
         let old = self.0.registry.device_fetch(&pass.reading()).await.told()?.ok_or(Error::Missing("device"))?;
         let names_owner = input.organization.is_some();
         let change = self.device_change(caller, &old, input).await?;
         let device = self.0.registry.device_update(&pass, &change, self.0.clock.now()).await;
         let device = device.told_naming(&[ORGANIZATION, PROJECT])?;
+        if names_labels {
+            self.labels_overtaken(&pass).await?;
+        }
         self.device_changed(id);
         if device.organization != old.organization || device.organization != entry.lineage.own() {
             self.0.moves.note(old.lineage.top());
@@ -242,11 +244,4 @@ fn check_meta(meta: Option<&RawJson>, before: Option<&RawJson>, faults: &mut Fau
     if let Some(most) = meta.and_then(|meta| MetaSize::of(meta).exceeds(before)) {
         faults.add("meta", format!("must hold {most}"));
     }
-}
-
-/// What the device's runs have found out, whether the registry was told of it or not.
-fn show_untold(device: &mut Device, entry: &DeviceEntry) {
-    let view = entry.view.lock();
-    device.status = view.status;
-    device.meta = view.meta.clone();
 }

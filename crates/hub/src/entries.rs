@@ -59,7 +59,24 @@ pub(crate) struct DeviceEntry {
     in_force: AtomicBool,
 }
 
+/// What an entry said of its device before a run.
+pub(crate) struct Before {
+    view: Arc<DeviceView>,
+    before_missing: u8,
+}
+
 impl DeviceEntry {
+    /// What it says now, seen by whoever runs the device's design: `view` is what it has.
+    pub fn before(&self, view: Arc<DeviceView>) -> Before {
+        Before { view, before_missing: self.before_missing.load(Ordering::Relaxed) }
+    }
+
+    /// The run has never been.
+    pub fn put_back(&self, before: Before) {
+        *self.view.lock() = before.view;
+        self.before_missing.store(before.before_missing, Ordering::Relaxed);
+    }
+
     /// Whether what it says still holds.
     pub fn fresh(&self) -> bool {
         self.in_force.load(Ordering::Acquire) && !self.plan.stale.load(Ordering::Acquire)
@@ -251,13 +268,13 @@ impl Hub {
     pub(crate) async fn load_device(&self, id: DeviceId) -> Result<Option<Arc<DeviceEntry>>> {
         let registry = &self.0.registry;
         let Some((device, lineage)) = registry.device_placement(id).await.told()? else { return Ok(None) };
-        // What its design found out earlier must be in the registry before it is read from there.
-        if !self.0.outbox.done_with(device.key).await {
-            return Err(Error::Busy);
-        }
+        // Before the registry is asked: what its design found out earlier may come to be there in between.
+        let untold = self.0.outbox.untold_whole(device.key).await?;
         let pass = access::system(device, "the main road runs the device's design").reading();
-        let Some(found) = registry.device_fetch(&pass).await.told()? else { return Ok(None) };
-        let settings = registry.settings_of(&pass).await.told()?;
+        let Some(mut found) = registry.device_fetch(&pass).await.told()? else { return Ok(None) };
+        let mut settings = registry.settings_of(&pass).await.told()?;
+        untold.over(&mut found);
+        untold.over_settings(device.id, &mut settings);
         let plan = self.plan_entry(found.project).await?;
         let quota = self.0.usage.quota_of(&lineage);
         Ok(Some(entry_of((device, lineage), found, settings, plan, quota)))

@@ -20,11 +20,11 @@ use tokio::sync::oneshot;
 use crate::Hub;
 use crate::accepted::{Accepted, waits_for_the_disk};
 use crate::effects::{change_view, queue_up, tell_left_out};
-use crate::entries::DeviceEntry;
+use crate::entries::{Before, DeviceEntry};
 use crate::event_input::{check_accepted, check_idempotency_key, element_name, read_payload};
 use crate::gate::Principal;
 use crate::otherwise::Otherwise;
-use crate::outbox::{Expected, Work};
+use crate::outbox::{Left, Work};
 use crate::usage::hold_to_quota;
 
 /// How long an idempotency key is remembered, in seconds (contract: Events).
@@ -51,21 +51,11 @@ pub(crate) type RunSignal = Arc<Mutex<Option<oneshot::Sender<()>>>>;
 #[derive(Default)]
 pub(crate) struct Aftermath {
     id: Option<EventId>,
-    pub has_work: bool,
-    /// Until it is known whether the commit came to be.
-    expected: Option<Expected>,
     queued: bool,
     /// The runs went by an entry that no longer holds, and left nothing.
     pub outdated: bool,
-}
-
-impl Aftermath {
-    /// What the runs left was taken by the store, so that the work they expect of the outbox will come.
-    pub(crate) fn is_committed(&mut self) {
-        if let Some(expected) = self.expected.take() {
-            expected.comes();
-        }
-    }
+    /// The outbox has no room for what the runs would leave: they left nothing.
+    pub refused: bool,
 }
 
 impl Hub {
@@ -174,8 +164,8 @@ impl Hub {
                 Ok(Some(Accepted::before(first)))
             }
             Begun::Committed { .. } if after.outdated => Ok(None),
+            Begun::Committed { .. } if after.refused => Err(Error::Busy),
             Begun::Committed { durable, .. } => {
-                after.is_committed();
                 let id = after.id.ok_or_else(|| Error::internal("a run was committed that never ran"))?;
                 Ok(Some(Accepted::now(id, self, entry, event.now, after, durable)))
             }
@@ -207,11 +197,10 @@ impl Hub {
         }
         let id = self.new_id();
         let mut work = Work::of(entry.device.id, event.now);
-        let mut view = Arc::clone(&entry.view.lock());
+        let found = Arc::clone(&entry.view.lock());
+        let before = entry.before(Arc::clone(&found));
         entry.heard.store(event.now.millis(), Ordering::Relaxed);
-        if view.status == Status::Missing {
-            view = heard_again(entry, &mut work);
-        }
+        let view = if found.status == Status::Missing { heard_again(entry, &mut work) } else { found };
         let seen = EventView {
             id,
             element: &event.element,
@@ -242,8 +231,9 @@ impl Hub {
             event.errors = outcome.errors;
         }
         after.id = Some(id);
-        let commit = self.hand_over(entry, memory, commit, work, after);
+        let commit = self.hand_over(entry, before, memory, commit, work, after);
         if !after.outdated
+            && !after.refused
             && let Some(ran) = event.ran.as_ref().and_then(|ran| ran.lock().take())
         {
             // Nobody waits for the last one.
@@ -252,10 +242,12 @@ impl Hub {
         commit
     }
 
-    /// What is committed in the end: nothing, if the entry that the runs went by was overtaken.
+    /// What is committed in the end: nothing, if the entry that the runs went by was overtaken, or the outbox has no room
+    /// for what they leave.
     pub(crate) fn hand_over(
         &self,
         entry: &Arc<DeviceEntry>,
+        before: Before,
         memory: &dyn Memory,
         mut commit: Commit,
         work: Work,
@@ -264,17 +256,20 @@ impl Hub {
         let bytes = hold_to_quota(entry, &mut commit);
         tell_left_out(memory, &mut commit);
         after.queued = !commit.queue.is_empty();
-        after.has_work = !work.is_empty();
-        if after.has_work {
-            after.expected = Some(self.0.outbox.expect(entry.device.key));
-            self.reaches("hand_over");
-            commit.outbox.push(work.bytes());
-            // Whoever loads a newer entry from here on waits for the work that is expected now. If one was loaded
-            // before, it knows nothing of these runs: then they have never been.
-            if !entry.fresh() {
-                *after = Aftermath { outdated: true, ..Aftermath::default() };
-                return Commit::default();
+        if !work.is_empty() {
+            match self.0.outbox.leave(entry, work, &*self.0.telemetry, self.0.clock.now()) {
+                Left::Goes { outbox, sets_out } => (commit.outbox, commit.sets_out) = (outbox, sets_out),
+                Left::Outdated => {
+                    *after = Aftermath { outdated: true, ..Aftermath::default() };
+                    return Commit::default();
+                }
+                Left::Full => {
+                    entry.put_back(before);
+                    *after = Aftermath { refused: true, ..Aftermath::default() };
+                    return Commit::default();
+                }
             }
+            self.reaches("hand_over");
         }
         if bytes > 0 {
             self.0.usage.stores(entry, bytes);
@@ -293,9 +288,6 @@ impl Hub {
 
     /// Tells who waits for what a commit has caused. Event streams are told by the store.
     pub(crate) fn tell(&self, entry: &DeviceEntry, after: &Aftermath) {
-        if after.has_work {
-            self.0.outbox.wake();
-        }
         if after.queued {
             self.0.live.ring(entry.device.key);
         }

@@ -185,12 +185,12 @@ async fn matter(store: &str, asked: impl Future<Output = std::result::Result<(),
 }
 
 impl Hub {
-    /// Starts a hub: founds the first administrator if there is no user yet, finishes what the outbox still holds,
+    /// Starts a hub: founds the first administrator if there is no user yet, takes up what the outbox still holds,
     /// and begins the work that goes on beside the calls.
     pub async fn start(parts: Parts) -> Result<Started> {
         let hub = Self::made_of(parts).await?;
         let first_password = hub.found_first_administrator().await?;
-        hub.expect_left_work().await?;
+        hub.take_up_left_work().await?;
         hub.usage_begins().await?;
         hub.employ_all();
         Ok(Started { hub, first_password })
@@ -283,6 +283,11 @@ impl Hub {
     /// Tells the time.
     pub fn clock(&self) -> &Clock {
         &self.0.clock
+    }
+
+    /// Brings what is measured now and then up to date: whoever shows it asks for it.
+    pub fn measure(&self) {
+        self.0.outbox.measure(&self.0.clock);
     }
 
     /// How often the code of projects has run since the start.

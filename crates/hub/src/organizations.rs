@@ -60,7 +60,7 @@ impl Hub {
         let levels = tree.depth.levels().map(|levels| levels.saturating_add(1));
         let pass = access::list(caller, Action::OrganizationRead, &base, levels);
         let pass = pass.map_err(|refusal| refusal.into_error("organization"))?;
-        self.0.outbox.caught_up().await;
+        self.0.outbox.caught_up(base.top()).await;
         let page = self.0.registry.organization_list(&pass, tree.organization.is_none(), &list).await.told()?;
         Ok(page.map(|organization| as_seen_by(caller, organization)))
     }
@@ -69,7 +69,9 @@ impl Hub {
     pub async fn organization_fetch(&self, caller: &Caller, id: OrganizationId) -> Result<Organization> {
         let pass = self.organization_write(caller, id, Action::OrganizationRead).await?.reading();
         // It shows the status of its devices, which may be just on its way into the registry.
-        self.0.outbox.caught_up().await;
+        if let Some(lineage) = self.lineage_of(id).await? {
+            self.0.outbox.caught_up(lineage.top()).await;
+        }
         let found = self.0.registry.organization_fetch(&pass).await.told()?.ok_or(Error::Missing("organization"))?;
         Ok(as_seen_by(caller, found))
     }

@@ -13,8 +13,7 @@ use isobar_model::ids::{DeviceRef, EventId};
 use isobar_model::json::{RawJson, write_string};
 use isobar_model::time::Timestamp;
 use isobar_outlets::calls::{CallAnswer, CallError, OutgoingCall, host_of};
-use isobar_store::error::StoreError;
-use isobar_store::registry::{Delivery, DueDelivery, NewDelivery};
+use isobar_store::registry::{Asked, Delivery, DueDelivery, NewDelivery};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::task::{self, JoinSet};
@@ -135,32 +134,26 @@ impl UnderWay {
     }
 }
 
-impl Hub {
-    /// Keeps the calls that a run asked for, as far as there is room.
-    pub(crate) async fn put_calls(
-        &self,
-        device: DeviceRef,
-        calls: Vec<CallWork>,
-    ) -> std::result::Result<(), StoreError> {
+impl CallWork {
+    /// The delivery that it becomes, by its place among those of its run; none: it is too large.
+    pub(crate) fn asked(&self, device: DeviceRef, ordinal: usize) -> Option<Asked> {
         let source = format!("{KIND}:{}:", device.id);
-        let asked = calls.len();
-        let deliveries = calls.into_iter().zip(0..).filter_map(|(call, ordinal)| {
-            let id = format!("{source}{}:{ordinal}", call.event);
-            let host = host_of(&call.url).unwrap_or_default();
-            let waiting = Waiting { device: device.id, key: device.key.0, what: What::Call(call) };
-            let body = serde_json::to_string(&waiting).ok()?;
-            (body.len() <= CALL_BYTES_MAX).then_some(NewDelivery { id, kind: KIND, body, host: Some(host) })
-        });
-        let deliveries: Vec<_> = deliveries.collect();
-        let now = self.0.clock.now();
-        let left_out = self.0.registry.deliveries_put_within(&deliveries, &source, WAITING_MAX, now).await?;
-        let dropped = asked - deliveries.len() + left_out;
+        let id = format!("{source}{}:{ordinal}", self.event);
+        let host = host_of(&self.url).unwrap_or_default();
+        let waiting = Waiting { device: device.id, key: device.key.0, what: What::Call(self.clone()) };
+        let body = serde_json::to_string(&waiting).ok().filter(|body| body.len() <= CALL_BYTES_MAX)?;
+        Some(Asked { delivery: NewDelivery { id, kind: KIND, body, host: Some(host) }, source, most: WAITING_MAX })
+    }
+}
+
+impl Hub {
+    /// Calls wait in the registry, but for those that were dropped.
+    pub(crate) fn calls_were_put(&self, dropped: usize) {
         if dropped > 0 {
             metrics::counter!(DROPPED).increment(dropped as u64);
-            tracing::warn!(device = %device.id, dropped, "calls of a design are dropped: too large, or too many wait");
+            tracing::warn!(dropped, "calls of designs are dropped: too large, or too many wait");
         }
         self.0.outgoing.wake.notify_one();
-        Ok(())
     }
 
     /// Makes calls as they come due.

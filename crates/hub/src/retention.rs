@@ -76,7 +76,7 @@ mod tests {
     use isobar_model::access::system;
     use isobar_model::ids::SettingId;
     use isobar_model::page::{ListRequest, PageRequest};
-    use isobar_store::registry::SettingWrite;
+    use isobar_store::registry::{Findings, SettingWrite};
 
     use super::*;
     use crate::stage::Stage;
@@ -97,7 +97,9 @@ mod tests {
             let (id, at) = (SettingId(stage.hub.new_id().0), begun.plus_seconds(after));
             (pass(), SettingWrite { id, name: "limit".to_owned(), value: None, at })
         };
-        stage.hub.0.registry.settings_write(&[write(0), write(1), write(100 * DAY)]).await.unwrap();
+        let settings = vec![write(0), write(1), write(100 * DAY)];
+        let findings = Findings { settings, ..Findings::default() };
+        stage.hub.0.registry.findings_write(&findings, begun).await.unwrap();
         let request = ListRequest { page: PageRequest { page: 1, limit: 10 }, ..ListRequest::default() };
         let kept =
             async || stage.hub.0.registry.setting_history(&pass().reading(), begun, &request).await.unwrap().total;

@@ -197,10 +197,9 @@ impl Hub {
     /// As one device is loaded, but with one question of each kind for all of them.
     async fn load_devices(&self, caller: &Caller, ids: &[DeviceId]) -> Result<Vec<Arc<DeviceEntry>>> {
         let placed = self.passes_in_reach(caller, ids).await?;
+        let mut untold = HashMap::with_capacity(placed.len());
         for (pass, _) in &placed {
-            if !self.0.outbox.done_with(pass.target().key).await {
-                return Err(Error::Busy);
-            }
+            untold.insert(pass.target().id, self.0.outbox.untold_whole(pass.target().key).await?);
         }
         let passes: Vec<_> = placed.iter().map(|(pass, _)| pass.clone()).collect();
         let found = self.0.registry.devices_fetch(&passes).await.told()?;
@@ -212,9 +211,14 @@ impl Hub {
         let mut entries = Vec::with_capacity(placed.len());
         for (pass, lineage) in placed {
             let device = *pass.target();
-            if let Some(found) = found.remove(&device.id) {
+            if let Some(mut found) = found.remove(&device.id) {
                 let plan = self.plan_entry(found.project).await?;
-                let (own, quota) = (settings.remove(&device.id).unwrap_or_default(), self.0.usage.quota_of(&lineage));
+                let (mut own, quota) =
+                    (settings.remove(&device.id).unwrap_or_default(), self.0.usage.quota_of(&lineage));
+                if let Some(untold) = untold.get(&device.id) {
+                    untold.over(&mut found);
+                    untold.over_settings(device.id, &mut own);
+                }
                 entries.push(entry_of((device, lineage), found, own, plan, quota));
             }
         }

@@ -18,6 +18,8 @@ use crate::error::Told as _;
 
 /// Devices that are kept.
 const DEVICES_MAX: usize = 16_384;
+/// Looks at a device whose row changes again and again.
+const LOOKS_MAX: usize = 3;
 /// Bytes of metadata of a device that is kept: with the number of devices it bounds the memory.
 const META_BYTES_MAX: usize = 4_096;
 
@@ -64,6 +66,24 @@ impl Hub {
             self.0.shown.0.insert(device.id, look);
         }
         Ok(device)
+    }
+
+    /// The device as it is: what its runs have found out, whether the registry was told of it or not.
+    pub(crate) async fn device_now(&self, pass: &CanRead<DeviceRef>, entry: &Arc<DeviceEntry>) -> Result<Device> {
+        let mut looks = 0;
+        loop {
+            let row = entry.row.load(Ordering::Acquire);
+            // Before the row is read: what is not told of any more stands in the row then.
+            let untold = self.0.outbox.untold(entry.device.key);
+            let shown = self.device_shown(pass, entry).await?;
+            looks += 1;
+            // A row that changed in between is looked at again, so that nothing is seen that never was together.
+            if row == entry.row.load(Ordering::Acquire) || looks >= LOOKS_MAX {
+                let mut device = (*shown).clone();
+                untold.inspect(|untold| untold.over(&mut device));
+                return Ok(device);
+            }
+        }
     }
 
     /// The row of a device changed while its entry stays in force. To be told before anybody is told of the change.

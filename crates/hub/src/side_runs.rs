@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use isobar_design::{DeviceView, Effect, EventView, Trigger};
 use isobar_model::access::{Actor, CanWrite};
-use isobar_model::error::Result;
+use isobar_model::error::{Error, Result};
 use isobar_model::event::{EventError, STATE_BYTES_BESIDE};
 use isobar_model::ids::{DeviceRef, EventId, SettingId};
 use isobar_model::json::{LastKept, RawJson};
@@ -18,7 +18,7 @@ use isobar_store::telemetry::{self, Begun, Commit, Memory};
 use crate::Hub;
 use crate::entries::DeviceEntry;
 use crate::intake::Aftermath;
-use crate::outbox::{Work, not_committed};
+use crate::outbox::Work;
 
 /// Runs of one device, one after the other: each sees what the one before it has left, and all are of one commit.
 pub(crate) struct SideRuns<'a> {
@@ -143,19 +143,23 @@ impl Hub {
                 after.outdated = true;
                 return Commit::default();
             };
+            let before = entry.before(Arc::clone(&entry.view.lock()));
             let (commit, left) = (Commit::default(), Work::of(entry.device.id, now));
             let (here, actor) = (Here::default(), pass.actor());
             let mut runs = SideRuns { hub: self, actor, entry, memory, commit, work: left, here, units: 0, bytes: 0 };
             answer = Some(work(&mut runs));
             let SideRuns { commit, work, .. } = runs;
-            self.hand_over(entry, memory, commit, work, &mut after)
+            self.hand_over(entry, before, memory, commit, work, &mut after)
         };
         let half_changed = self.if_a_run_panics(entry);
         let begun = telemetry::begin(&*self.0.telemetry, pass, None, now, &mut turn).await;
         half_changed.call_off();
-        if let Begun::Committed { durable, .. } = begun.map_err(crate::error::from_store)? {
-            after.is_committed();
-            durable.await.map_err(not_committed(self, entry.device.key, after.has_work))?;
+        let begun = begun.map_err(crate::error::from_store)?;
+        if after.refused {
+            return Err(Error::Busy);
+        }
+        if let Begun::Committed { durable, .. } = begun {
+            durable.await.map_err(crate::error::from_store)?;
         }
         self.tell(entry, &after);
         Ok(answer.filter(|_| !after.outdated))

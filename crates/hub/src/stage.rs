@@ -40,11 +40,23 @@ pub(crate) struct Stage {
 impl Stage {
     /// A hub whose workers do not work yet.
     pub async fn set() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::open(tempfile::tempdir().unwrap(), Clock::manual(BEGINNING)).await
+    }
+
+    /// The hub ends, and another one begins on the same stores.
+    pub async fn restarts(self) -> Self {
+        let Self { hub, clock, telemetry, folder, .. } = self;
+        hub.stop().await;
+        telemetry.close().await.unwrap();
+        hub.0.registry.close().await.unwrap();
+        drop((hub, telemetry));
+        Self::open(folder, clock).await
+    }
+
+    async fn open(folder: TempDir, clock: Clock) -> Self {
         let registry = Registry::open(&registry_of(&folder)).await.unwrap();
         let options = Options { cache_bytes: 4 << 20, memtable_bytes: 8 << 20, ..Options::default() };
         let telemetry = Arc::new(Embedded::open(&folder.path().join("telemetry"), options).unwrap());
-        let clock = Clock::manual(BEGINNING);
         let from = "Isobar <isobar@localhost>";
         let parts = Parts {
             registry,
@@ -61,7 +73,7 @@ impl Stage {
         };
         let hub = Hub::made_of(parts).await.unwrap();
         hub.found_first_administrator().await.unwrap();
-        hub.expect_left_work().await.unwrap();
+        hub.take_up_left_work().await.unwrap();
         hub.usage_begins().await.unwrap();
         let user = hub.0.registry.login_by_name("admin").await.unwrap().unwrap().user;
         let admin = Arc::clone(&hub.account_entry(user).await.unwrap().unwrap().caller);

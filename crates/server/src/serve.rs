@@ -23,7 +23,7 @@ use crate::{Failure, allocator, logging, runtime};
 const ADMIN_PASSWORD_VARIABLE: &str = "ISOBAR_ADMIN_PASSWORD";
 /// Where e-mails are written when there is no server for them, beneath the data folder.
 pub const MAIL_FOLDER: &str = "mail";
-/// What is done beside the calls gets this long when the telemetry store has failed.
+/// What is done beside the calls gets this long at the end.
 const LAST_WORK: Duration = Duration::from_secs(10);
 /// What still blocks a thread when everything is closed gets this long.
 const LAST_THREADS: Duration = Duration::from_secs(5);
@@ -89,10 +89,9 @@ async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> 
         }
     };
     let served = isobar_http::serve(listener, app, ends).await;
-    match failure {
-        None => hub.stop().await,
-        // Work that waits for the store must not keep the process from ending: whoever supervises it starts it anew.
-        Some(_) => drop(tokio::time::timeout(LAST_WORK, hub.stop()).await),
+    // Work that waits for a store must not keep the process from ending: it is durable, and goes on at the next start.
+    if tokio::time::timeout(LAST_WORK, hub.stop()).await.is_err() {
+        tracing::warn!("work beside the calls waits for a store, and goes on at the next start");
     }
     drop(hub);
     let closed = stores.close().await;

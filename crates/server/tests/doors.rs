@@ -93,3 +93,28 @@ async fn who_is_served_goes_on_while_others_only_connect() {
     assert!(until(&mut poll, "]").await.starts_with("HTTP/1.1 200"));
     drop(held);
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lack_of_files_is_waited_out() {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    const FAILURES: &str = "isobar_http_accept_failures_total";
+    let house = House::open().await;
+    // One connection that is there already, and stays.
+    let there = house.api.at(&house.serving);
+    assert_eq!(there.metric(FAILURES).await, 0.0);
+    let server = Pid::from_raw(i32::try_from(house.serving.id()).unwrap());
+    let limit = |files| {
+        let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
+        prlimit(server, Resource::Nofile, Rlimit { current: files, maximum }).unwrap()
+    };
+    let before = limit(Some(3));
+    let mut comes = house.connect().await;
+    comes.write_all(house.post(r#"{"n":1}"#).as_bytes()).await.unwrap();
+    let there = &there;
+    house.becomes("accepting does not fail", || async { there.metric(FAILURES).await >= 2.0 }).await;
+    limit(before.current);
+    assert!(until(&mut comes, "}").await.starts_with("HTTP/1.1 201"));
+    house.serves(2).await;
+    assert_eq!(house.history().await, [2, 1]);
+}

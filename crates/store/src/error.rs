@@ -40,6 +40,18 @@ impl StoreError {
     pub fn unavailable(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Unavailable(cause.into())
     }
+
+    /// Whether it is for the sake of what was asked, so that asking again changes nothing and anything else may be done: a
+    /// row that violates something, or one that cannot be read. A store that cannot be reached, is full or busy is none.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Taken { .. } | Self::Gone(_) | Self::Limit(_) | Self::InUse(_) | Self::LastAdministrator => true,
+            Self::TooFar => true,
+            Self::Damaged(_) => true,
+            Self::Busy => false,
+            Self::Unavailable(cause) => crate::registry::refuses(&**cause),
+        }
+    }
 }
 
 /// The result of everything a store does.

@@ -155,8 +155,10 @@ impl Line {
         let next = {
             let mut state = self.state.lock();
             state.taken = state.taken.saturating_sub(1);
+            state.number += 1;
+            let number = state.number;
             if let Some(had) = state.tenants.get_mut(&tenant) {
-                had.taken = had.taken.saturating_sub(1);
+                (had.taken, had.last) = (had.taken.saturating_sub(1), number);
             }
             state.forget_if_gone(tenant);
             self.next(&mut state)
@@ -329,7 +331,8 @@ mod tests {
         let taken = [at_once(&turns, 1).unwrap(), at_once(&turns, 1).unwrap()];
         let mut many = [waiter(&turns, 1), waiter(&turns, 1)];
         let mut other = waiter(&turns, 2);
-        drop(taken.into_iter().next());
+        let [first, _second] = taken;
+        drop(first);
         assert!(many.iter_mut().all(|waits| waits.now_or_never().is_none()));
         assert!((&mut other).now_or_never().unwrap().is_ok());
     }
@@ -347,7 +350,7 @@ mod tests {
             });
             order.push(waits.remove(next.unwrap()).0);
         }
-        assert_eq!(order, [1, 2, 3, 1, 2, 1, 1]);
+        assert_eq!(order, [2, 3, 1, 2, 1, 1, 1]);
     }
 
     #[test]

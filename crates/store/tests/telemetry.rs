@@ -36,7 +36,7 @@ async fn what_was_acknowledged_is_there_after_reopening() {
         let store = open(&folder);
         let mut work = |_: &dyn isobar_store::telemetry::Memory| {
             let mut commit = given::sending(id(4), "out", "1", None);
-            commit.outbox = vec![bytes::Bytes::from_static(b"mail")];
+            commit.outbox = given::work(&store, ["mail"]);
             let key = Idempotency { key: "k".into(), answer: event, expires_at: at(100) };
             Commit { idempotency: Some(key), ..commit }
         };
@@ -338,7 +338,7 @@ async fn what_a_long_log_holds_is_there_after_a_crash() {
                 let mut commit = storing_noise(n as i64, 10);
                 commit.queue = given::sending(id(n as i64), "out", "1", None).queue;
                 commit.states = vec![("count".into(), bytes::Bytes::copy_from_slice(&n.to_be_bytes()))];
-                commit.outbox = vec![bytes::Bytes::from_static(b"mail")];
+                commit.outbox = given::work(&store, ["mail"]);
                 given::run(&store, each, commit).await;
             }
         }

@@ -35,7 +35,7 @@ async fn write(folder: &Path) {
                     let mut commit = given::sending(id(count as i64), "out", &count.to_string(), None);
                     commit.values = given::storing(id(count as i64), &[("log", &count.to_string())]).values;
                     commit.states = vec![("count".into(), Bytes::copy_from_slice(&count.to_be_bytes()))];
-                    commit.outbox = vec![Bytes::copy_from_slice(&count.to_be_bytes())];
+                    commit.outbox = given::work(&*store, [Bytes::copy_from_slice(&count.to_be_bytes())]);
                     commit
                 };
                 store.run(&pass, None, at(0), &mut work).await.unwrap();

@@ -44,7 +44,7 @@ async fn write(store: &Embedded, runs: std::ops::Range<i64>) {
                 let mut commit = given::sending(event, "out", &text, None);
                 commit.values = given::storing(event, &[("log", &text)]).values;
                 commit.states = vec![("last".into(), Bytes::from(text.clone()))];
-                commit.outbox = vec![Bytes::from(text.clone())];
+                commit.outbox = given::work(store, [text.clone()]);
                 commit
             };
             store.run(&given::device_with_key(device), None, at(0), &mut work).await.unwrap();

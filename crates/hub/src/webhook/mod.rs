@@ -112,6 +112,8 @@ impl WebhookReport {
 struct Target {
     pass: CanWrite<OrganizationId>,
     subtree: CanList,
+    /// The organization at the top of its tree.
+    top: OrganizationId,
 }
 
 /// Devices that are known, by what the third party calls them, each with its project.
@@ -169,7 +171,7 @@ impl Hub {
         let hidden = |refusal: access::Refusal| refusal.into_error("organization");
         let pass = access::write(caller, Action::WebhookReceive, lineage.own(), &lineage).map_err(hidden)?;
         let subtree = access::list(caller, Action::WebhookReceive, &lineage, None).map_err(hidden)?;
-        Ok(Target { pass, subtree })
+        Ok(Target { pass, subtree, top: lineage.top() })
     }
 
     async fn is_usable(&self, caller: &Caller, project: ProjectId) -> Result<bool> {
@@ -190,6 +192,8 @@ impl Hub {
     ) -> Result<WebhookReport> {
         let Extracted { body, blocks, tasks, labels, errors } = extracted;
         let values: Vec<&str> = tasks.iter().map(|task| task.tag_value.as_str()).collect();
+        // A device is found by what its design has labelled it with, too.
+        self.0.outbox.caught_up(target.top).await;
         let known = self.0.registry.devices_labelled(&target.subtree, &request.tag, &values).await.told()?;
         let usable = self.usable_projects(caller, &tasks, &known).await?;
         self.check_events(request.integration, &tasks, &known, &usable).await?;
@@ -370,6 +374,12 @@ impl Hub {
             }
             if work.device.is_none() {
                 work.fail(GONE);
+            }
+        }
+        // What a device found out earlier must not be written over what is written here.
+        for pass in &passes {
+            if !self.0.outbox.done_with(pass.target().key).await {
+                return Err(Error::Busy);
             }
         }
         if !passes.is_empty() {

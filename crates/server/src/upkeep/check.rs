@@ -86,6 +86,21 @@ fn report(telemetry: &Examined, gone: usize, faults: &[String]) -> Result<Told, 
         telemetry.devices.len(),
         telemetry.outbox
     )?;
+    if telemetry.parked_found > 0 {
+        writeln!(
+            text,
+            "{} of these entries are parked: the registry refuses them for their own sake, and they are tried again now and then:",
+            telemetry.parked_found
+        )?;
+        telemetry
+            .parked
+            .iter()
+            .try_for_each(|(device, why)| writeln!(text, "  of device number {}: {why}", device.0))?;
+        let untold = telemetry.parked_found.saturating_sub(telemetry.parked.len() as u64);
+        if untold > 0 {
+            writeln!(text, "  and {untold} more")?;
+        }
+    }
     if gone > 0 {
         writeln!(text, "{gone} devices with data were deleted: nobody can reach what is left of them.")?;
     }

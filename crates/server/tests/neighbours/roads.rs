@@ -42,7 +42,8 @@ async fn deliveries_that_multiply_are_refused_before_anything_is_done() {
     let delivers = async || {
         let body = Some(malice::delivery(BLOCKS));
         let path = malice::delivery_path(project);
-        let call = street.hostile.send_text(Method::POST, &path, &[("api_auth_token", key)], body);
+        let headers = [("api_auth_token", key)];
+        let call = street.hostile.send_text(Method::POST, &path, &headers, body);
         timeout(BOUND, call).await.expect("no answer").unwrap()
     };
     let answer = street.holds_nobody_up("a delivery", delivers()).await;

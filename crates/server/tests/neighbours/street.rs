@@ -88,7 +88,8 @@ impl Street {
 
     /// A hostile device posts this text.
     pub async fn posts(&self, device: &Device, payload: String) -> Answer {
-        let post = self.hostile.send_text(Method::POST, EVENTS, &[("cloud", &device.token)], Some(payload));
+        let headers = [("cloud", device.token.as_str())];
+        let post = self.hostile.send_text(Method::POST, EVENTS, &headers, Some(payload));
         timeout(BOUND, post).await.unwrap_or_else(|_| panic!("no answer")).unwrap()
     }
 

@@ -2,7 +2,7 @@
 
 use isobar_model::access;
 use isobar_model::time::Timestamp;
-use isobar_store::telemetry::{Commit, Telemetry as _};
+use isobar_store::telemetry::{Commit, OutboxChange, Telemetry as _};
 use serde_json::{Value, json};
 
 use crate::support::designs::to_with;
@@ -89,7 +89,8 @@ async fn whoever_asks_first_after_a_crash_sees_what_the_registry_had_not_been_to
             for n in 1..=LEFT {
                 let work = json!({"device": id, "status": n % 4 + 1, "meta": [["n", n.to_string()]]});
                 let pass = access::system(device, "a scene leaves work");
-                let commit = || Commit { outbox: vec![work.to_string().into()], ..Commit::default() };
+                let entry = || OutboxChange::Put { number: telemetry.outbox_number(), work: work.to_string().into() };
+                let commit = || Commit { outbox: vec![entry()], ..Commit::default() };
                 telemetry.run(&pass, None, Timestamp::default(), &mut |_| commit()).await.unwrap();
             }
         })

@@ -1,34 +1,28 @@
 //! How much waits to leave the house, and how some of it lets the rest go first.
 
-use isobar_model::time::Timestamp;
+use std::collections::HashMap;
 
+use isobar_model::time::Timestamp;
+use sea_orm::ConnectionTrait;
+use serde_json::json;
+
+use super::Registry;
 use super::deliveries::{NewDelivery, put};
-use super::sql::{Sql, one};
-use super::{Registry, db};
+use super::sql::{Column, Dialect, Sql, all};
 use crate::error::Result;
 
-impl Registry {
-    /// Keeps deliveries, all or none, as far as there is room: of those whose identifiers begin with `source` at most
-    /// `most` wait. How many were left out, the last ones.
-    pub async fn deliveries_put_within(
-        &self,
-        deliveries: &[NewDelivery],
-        source: &str,
-        most: usize,
-        now: Timestamp,
-    ) -> Result<usize> {
-        let tx = self.db.begin().await?;
-        let count = Sql::new("SELECT count(*) AS count FROM deliveries WHERE id >= ? AND id < ?");
-        // No identifier has a character beyond this one.
-        let end = format!("{source}\u{10ffff}");
-        let row = one(&tx, count.bind(source).bind(end)).await?;
-        let waiting = row.map_or(Ok(0), |row| row.count("count"))?;
-        let room = most.saturating_sub(usize::try_from(waiting).unwrap_or(usize::MAX)).min(deliveries.len());
-        put(&tx, &deliveries[..room], now).await?;
-        db::commit(tx).await?;
-        Ok(deliveries.len() - room)
-    }
+/// A delivery that somebody asks for who may ask for much.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// What is to be done.
+    pub delivery: NewDelivery,
+    /// Whose it is: what the identifiers of all its deliveries begin with.
+    pub source: String,
+    /// So many of them wait at most.
+    pub most: usize,
+}
 
+impl Registry {
     /// Lets deliveries wait until `due_at`; it is no attempt.
     pub async fn deliveries_postpone(&self, ids: &[String], due_at: Timestamp) -> Result<()> {
         if ids.is_empty() {
@@ -37,4 +31,43 @@ impl Registry {
         let update = Sql::new("UPDATE deliveries SET due_at = ? WHERE id").bind(due_at).among(self.db.dialect, ids);
         self.db.write.run(update).await.map(|_| ())
     }
+}
+
+/// Keeps deliveries, as far as their sources have room. Which were left out: of a source its last ones.
+pub(super) async fn put_within(tx: &impl ConnectionTrait, asked: &[Asked], now: Timestamp) -> Result<Vec<usize>> {
+    if asked.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut room = room(tx, asked).await?;
+    let (mut kept, mut left_out) = (Vec::with_capacity(asked.len()), Vec::new());
+    for (index, Asked { delivery, source, .. }) in asked.iter().enumerate() {
+        match room.get_mut(source.as_str()).filter(|room| **room > 0) {
+            Some(room) => {
+                *room -= 1;
+                kept.push(delivery);
+            }
+            None => left_out.push(index),
+        }
+    }
+    put(tx, &kept, now).await?;
+    Ok(left_out)
+}
+
+/// How many more of each source may wait.
+async fn room<'a>(tx: &impl ConnectionTrait, asked: &'a [Asked]) -> Result<HashMap<&'a str, usize>> {
+    let mut room: HashMap<_, _> = asked.iter().map(|asked| (asked.source.as_str(), asked.most)).collect();
+    // No identifier has a character beyond this one.
+    let sources = room.keys().map(|source| json!([source, format!("{source}\u{10ffff}")]));
+    let count = Sql::new(
+        "SELECT t.source, (SELECT count(*) FROM deliveries d WHERE d.id >= t.source AND d.id < t.beyond) AS count FROM ",
+    )
+    .relation(Dialect::of(tx), &[Column::Text("source"), Column::Text("beyond")], sources)
+    .text(" AS t");
+    for row in all(tx, count).await? {
+        let waiting = usize::try_from(row.count("count")?).unwrap_or(usize::MAX);
+        if let Some(room) = room.get_mut(row.text("source")?.as_str()) {
+            *room = room.saturating_sub(waiting);
+        }
+    }
+    Ok(room)
 }

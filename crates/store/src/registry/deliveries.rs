@@ -1,5 +1,7 @@
 //! Deliveries: what is to leave the house, kept until it has left. They carry no tenant's rows, and so need no pass.
 
+use std::borrow::Borrow;
+
 use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 
@@ -7,6 +9,8 @@ use super::sql::{Column, Row, Sql, all, one, run};
 use super::{Registry, db};
 use crate::error::Result;
 
+/// Deliveries that one statement adds.
+const INSERTED_AT_ONCE: usize = 100;
 const SELECT: &str = "SELECT id, body, attempts, created_at FROM deliveries WHERE ";
 
 /// A delivery to be made.
@@ -137,19 +141,24 @@ impl Registry {
 }
 
 /// Keeps deliveries together with whatever else the transaction does.
-pub(super) async fn put(tx: &impl ConnectionTrait, deliveries: &[NewDelivery], now: Timestamp) -> Result<()> {
-    for delivery in deliveries {
-        let insert = Sql::new(
-            "INSERT INTO deliveries (id, kind, body, host, due_at, created_at) VALUES (?, ?, ?, ?, ?, ?) \
-             ON CONFLICT DO NOTHING",
-        )
-        .bind(delivery.id.as_str())
-        .bind(delivery.kind)
-        .bind(delivery.body.as_str())
-        .bind(delivery.host.clone())
-        .bind(now)
-        .bind(now);
-        run(tx, insert).await?;
+pub(super) async fn put<D: Borrow<NewDelivery>>(
+    tx: &impl ConnectionTrait,
+    deliveries: &[D],
+    now: Timestamp,
+) -> Result<()> {
+    for deliveries in deliveries.chunks(INSERTED_AT_ONCE) {
+        let mut insert =
+            Sql::new("INSERT INTO deliveries (id, kind, body, host, due_at, created_at)").values(deliveries.len(), 6);
+        for delivery in deliveries.iter().map(Borrow::borrow) {
+            insert = insert
+                .bind(delivery.id.as_str())
+                .bind(delivery.kind)
+                .bind(delivery.body.as_str())
+                .bind(delivery.host.clone())
+                .bind(now)
+                .bind(now);
+        }
+        run(tx, insert.text(" ON CONFLICT DO NOTHING")).await?;
     }
     Ok(())
 }

@@ -77,7 +77,7 @@ impl Registry {
         }
         write_profile(&tx, &after, now).await?;
         if after.meta != before.meta {
-            labels::replace(&tx, before.key, &after.meta).await?;
+            labels::follow(&tx, &[(before.key, &before.meta, &after.meta)]).await?;
         }
         let search = search_of(id, &after.name, after.description.as_deref(), &after.meta);
         let update = Sql::new("UPDATE device_search SET organization_id = ?, search = ? WHERE key = ?");

@@ -1,6 +1,6 @@
 //! Devices: what each one is. How they are listed is next door.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use isobar_model::access::{CanRead, CanWrite, Lineage};
 use isobar_model::device::{Device, Location, StreetAddress};
@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use super::lists::{read_by_id, searched};
 use super::organizations::{count_devices, hold_organization, room_for_a_device};
-use super::sql::{Dialect, Row, Sql, all, one, run};
+use super::sql::{Column, Dialect, Row, Sql, all, one, run, without_nul};
 use super::users::latest;
 use super::{Registry, alarms, db, labels, usage};
 use crate::error::{Result, StoreError};
@@ -54,19 +54,6 @@ pub struct NewDevice {
     pub created_by: Option<UserId>,
     /// What is kept of its token.
     pub token: Digest,
-}
-
-/// What a design found out about a device. What is left out stays as it is.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct DeviceReport {
-    /// Its status. One that goes missing keeps the status before it.
-    pub status: Option<Status>,
-    /// What it gets back when it is heard again, if that is not the status that it has; only a missing device keeps it.
-    pub status_before: Option<Status>,
-    /// Labels to set in its metadata.
-    pub meta: Vec<(String, RawJson)>,
-    /// Where it stands.
-    pub location: Option<Location>,
 }
 
 impl Registry {
@@ -158,43 +145,6 @@ impl Registry {
                 " AS t WHERE device_activity.key = CAST(t.item AS BIGINT) AND device_activity.last_active < t.moment",
             );
         self.db.write.run(update).await.map(|_| ())
-    }
-
-    /// Keeps what a design found out at `now`. The same reports again, in their order, change nothing.
-    pub async fn device_report(&self, pass: &CanWrite<DeviceRef>, report: &DeviceReport, now: Timestamp) -> Result<()> {
-        let tx = self.db.begin().await?;
-        let before = hold_device(&tx, pass.target().id).await?;
-        let status = report.status.unwrap_or(before.status);
-        let status_before = match (before.status, status) {
-            (Status::Missing, Status::Missing) => report.status_before.unwrap_or(before.status_before),
-            (_, Status::Missing) => report.status_before.unwrap_or(before.status),
-            _ => Status::None,
-        };
-        let location = report.location.or(before.location);
-        let meta = if report.meta.is_empty() { before.meta.clone() } else { labelled(&before.meta, &report.meta) };
-        let kept = (before.status, before.status_before, before.location, &before.meta);
-        if (status, status_before, location, &meta) == kept {
-            return Ok(());
-        }
-        let place = location.or_else(|| Location::in_meta(&meta));
-        let update = Sql::new(
-            "UPDATE devices SET status = ?, status_before = ?, latitude = ?, longitude = ?, meta = ?, \
-             place_latitude = ?, place_longitude = ?, updated_at = ? WHERE id = ?",
-        )
-        .bind(i64::from(status.number()))
-        .bind(i64::from(status_before.number()))
-        .bind(location.map(|location| location.latitude))
-        .bind(location.map(|location| location.longitude))
-        .bind(meta.clone())
-        .bind(place.map(|place| place.latitude))
-        .bind(place.map(|place| place.longitude))
-        .bind(now.max(before.updated_at))
-        .bind(before.id);
-        run(&tx, update).await?;
-        if meta != before.meta {
-            follow_meta(&tx, &before, &meta).await?;
-        }
-        db::commit(tx).await
     }
 }
 
@@ -294,15 +244,21 @@ pub(super) async fn write_meta(
             .bind(now)
             .bind(device.key);
     run(tx, update).await?;
-    follow_meta(tx, device, meta).await
+    follow_metas(tx, &[(device, meta)]).await
 }
 
-/// Brings what lies beside a device after its metadata, and is made of it.
-async fn follow_meta(tx: &impl ConnectionTrait, device: &Device, meta: &RawJson) -> Result<()> {
-    let search = search_of(device.id, &device.name, device.description.as_deref(), meta);
-    let update = Sql::new("UPDATE device_search SET search = ? WHERE key = ?").bind(search).bind(device.key);
+/// Brings what lies beside devices after their new metadata, and is made of it.
+pub(super) async fn follow_metas(tx: &impl ConnectionTrait, changed: &[(&Device, &RawJson)]) -> Result<()> {
+    let found_by = changed.iter().map(|(device, meta)| {
+        let search = search_of(device.id, &device.name, device.description.as_deref(), meta);
+        serde_json::json!([device.key.0, without_nul(search)])
+    });
+    let update = Sql::new("UPDATE device_search SET search = t.words FROM ")
+        .relation(Dialect::of(tx), &[Column::Number("device"), Column::Text("words")], found_by)
+        .text(" AS t WHERE device_search.key = t.device");
     run(tx, update).await?;
-    labels::replace(tx, device.key, meta).await
+    let labels: Vec<_> = changed.iter().map(|(device, meta)| (device.key, &device.meta, *meta)).collect();
+    labels::follow(tx, &labels).await
 }
 
 /// A device that must be there, held until the transaction ends.
@@ -310,6 +266,18 @@ pub(super) async fn hold_device(tx: &impl ConnectionTrait, id: DeviceId) -> Resu
     let hold = Sql::new("SELECT key FROM devices WHERE id = ?").bind(id).text(Dialect::of(tx).hold_for_change());
     one(tx, hold).await?.ok_or(StoreError::Gone("device"))?;
     read(tx, &[id]).await?.pop().ok_or(StoreError::Gone("device"))
+}
+
+/// Those of the devices that are there, held until the transaction ends: in the order of their numbers, so that nobody
+/// waits in a ring.
+pub(super) async fn hold_devices(tx: &impl ConnectionTrait, ids: HashSet<DeviceId>) -> Result<HashSet<DeviceRef>> {
+    if ids.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let dialect = Dialect::of(tx);
+    let query = Sql::new("SELECT id, key FROM devices WHERE id").among(dialect, ids).text(" ORDER BY key");
+    let rows = all(tx, query.text(dialect.hold_for_change())).await?;
+    rows.iter().map(|row| Ok(DeviceRef { id: row.id("id")?, key: row.key("key")? })).collect()
 }
 
 /// Keeps a project that must be there from being removed.

@@ -9,10 +9,11 @@ use isobar_model::json::{Json, RawJson, with_members};
 use isobar_model::meta::MetaSize;
 use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
+use serde_json::json;
 
 use super::devices::{read, write_meta};
 use super::lists::within;
-use super::sql::{Dialect, Row, Sql, all, run};
+use super::sql::{Column, Dialect, Row, Sql, all, run};
 use super::{Registry, db};
 use crate::error::Result;
 
@@ -126,6 +127,10 @@ pub(super) async fn find(
 pub(super) async fn insert(tx: &impl ConnectionTrait, metas: &[(DeviceKey, &RawJson)]) -> Result<()> {
     let labels: Vec<_> =
         metas.iter().flat_map(|(key, meta)| labels_of(meta).into_iter().map(|label| (*key, label))).collect();
+    add(tx, &labels).await
+}
+
+async fn add(tx: &impl ConnectionTrait, labels: &[(DeviceKey, (String, String))]) -> Result<()> {
     for labels in labels.chunks(INSERTED_AT_ONCE) {
         let mut insert = Sql::new("INSERT INTO device_labels (device_key, label, value)").values(labels.len(), 3);
         for (key, (label, value)) in labels {
@@ -136,10 +141,43 @@ pub(super) async fn insert(tx: &impl ConnectionTrait, metas: &[(DeviceKey, &RawJ
     Ok(())
 }
 
-/// Puts the labels of a device in the place of those that it had.
-pub(super) async fn replace(tx: &impl ConnectionTrait, key: DeviceKey, meta: &RawJson) -> Result<()> {
-    run(tx, Sql::new("DELETE FROM device_labels WHERE device_key = ?").bind(key)).await?;
-    insert(tx, &[(key, meta)]).await
+/// Brings the labels of devices from their metadata before to that after.
+pub(super) async fn follow(tx: &impl ConnectionTrait, changed: &[(DeviceKey, &RawJson, &RawJson)]) -> Result<()> {
+    let (mut values, mut added, mut anew) = (Vec::new(), Vec::new(), Vec::new());
+    for (key, before, after) in changed {
+        let mut had: HashMap<String, String> = labels_of(before).into_iter().collect();
+        let (mut other, mut more) = (Vec::new(), Vec::new());
+        for (label, value) in labels_of(after) {
+            match had.remove(&label) {
+                Some(same) if same == value => {}
+                Some(old) => other.push(json!([key.0, label, old, value])),
+                None => more.push((*key, (label, value))),
+            }
+        }
+        // A label that goes is rare.
+        if had.is_empty() {
+            values.append(&mut other);
+            added.append(&mut more);
+        } else {
+            anew.push((*key, *after));
+        }
+    }
+    if !values.is_empty() {
+        let columns = [Column::Number("device"), Column::Text("label"), Column::Text("was"), Column::Text("becomes")];
+        let update = Sql::new("UPDATE device_labels SET value = t.becomes FROM ")
+            .relation(Dialect::of(tx), &columns, values)
+            .text(" AS t WHERE device_labels.label = t.label AND device_labels.value = t.was")
+            .text(" AND device_labels.device_key = t.device");
+        run(tx, update).await?;
+    }
+    add(tx, &added).await?;
+    if anew.is_empty() {
+        return Ok(());
+    }
+    let keys: Vec<i64> = anew.iter().map(|(key, _)| i64::try_from(key.0).unwrap_or(i64::MAX)).collect();
+    let delete = Sql::new("DELETE FROM device_labels WHERE device_key").among_numbers(Dialect::of(tx), &keys);
+    run(tx, delete).await?;
+    insert(tx, &anew).await
 }
 
 /// The labels by which a device is found. What is too long for the index is nothing that anybody could ask for.

@@ -76,29 +76,6 @@ impl Registry {
         rows.iter().map(|row| setting(row, row.id("device")?)).collect()
     }
 
-    /// Changes settings, in this order, all or none of it: each makes a record, and notes in the one before it what
-    /// replaced it. Settings of devices that are gone are left out.
-    pub async fn settings_write(&self, changes: &[(CanWrite<DeviceRef>, SettingWrite)]) -> Result<()> {
-        let tx = self.db.begin().await?;
-        let devices = hold_devices(&tx, changes).await?;
-        let written = written(&tx, changes).await?;
-        let there = |device: &DeviceRef| devices.contains(device);
-        let new = changes.iter().filter(|(pass, write)| there(pass.target()) && !written.contains(&write.id));
-        let mut records: Vec<_> = new
-            .map(|(pass, write)| NewRecord {
-                device: *pass.target(),
-                name: without_nul(write.name.clone()),
-                write,
-                by: changer(pass.actor()),
-                next: None,
-            })
-            .collect();
-        let first = chain(&mut records);
-        replace(&tx, &records, &first).await?;
-        insert(&tx, &records).await?;
-        db::commit(tx).await
-    }
-
     /// The records of a device that were replaced, and not before this moment; newest first unless asked otherwise.
     pub async fn setting_history(
         &self,
@@ -114,9 +91,7 @@ impl Registry {
         db::commit(tx).await?;
         Ok(Page::new(in_order(&ids, records, |record| record.id), total, request.page))
     }
-}
 
-impl Registry {
     /// Removes records that were replaced before this moment, those that were replaced first before others, and at most
     /// `most` of them. How many there were. Those in force stay, however old they are.
     pub async fn setting_history_sweep(&self, before: Timestamp, most: u32) -> Result<u64> {
@@ -128,6 +103,32 @@ impl Registry {
     }
 }
 
+/// Changes settings of devices that are held, in this order: each makes a record, and notes in the one before it what
+/// replaced it. Those of other devices are left out.
+pub(super) async fn write(
+    tx: &impl ConnectionTrait,
+    devices: &HashSet<DeviceRef>,
+    changes: &[(CanWrite<DeviceRef>, SettingWrite)],
+) -> Result<()> {
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let written = written(tx, changes).await?;
+    let new = changes.iter().filter(|(pass, write)| devices.contains(pass.target()) && !written.contains(&write.id));
+    let mut records: Vec<_> = new
+        .map(|(pass, write)| NewRecord {
+            device: *pass.target(),
+            name: without_nul(write.name.clone()),
+            write,
+            by: changer(pass.actor()),
+            next: None,
+        })
+        .collect();
+    let first = chain(&mut records);
+    replace(tx, &records, &first).await?;
+    insert(tx, &records).await
+}
+
 /// Who is noted as having changed something: Isobar itself is nobody.
 fn changer(actor: Actor) -> Option<String> {
     match actor {
@@ -135,18 +136,6 @@ fn changer(actor: Actor) -> Option<String> {
         Actor::Device(device) => Some(device.to_string()),
         Actor::System(_) => None,
     }
-}
-
-/// Changes of one device come one after the other. Held in the order of their numbers, so that nobody waits in a ring.
-async fn hold_devices(
-    tx: &impl ConnectionTrait,
-    changes: &[(CanWrite<DeviceRef>, SettingWrite)],
-) -> Result<HashSet<DeviceRef>> {
-    let dialect = Dialect::of(tx);
-    let ids: HashSet<DeviceId> = changes.iter().map(|(pass, _)| pass.target().id).collect();
-    let query = Sql::new("SELECT id, key FROM devices WHERE id").among(dialect, ids).text(" ORDER BY key");
-    let rows = all(tx, query.text(dialect.hold_for_change())).await?;
-    rows.iter().map(|row| Ok(DeviceRef { id: row.id("id")?, key: row.key("key")? })).collect()
 }
 
 /// Those of the records that are there already.

@@ -272,6 +272,24 @@ pub(super) fn failure(error: DbErr) -> StoreError {
     }
 }
 
+/// Whether the database refused a statement for what it says: a constraint, a value that is too large or of another type,
+/// a trigger.
+pub(crate) fn refuses(cause: &(dyn std::error::Error + 'static)) -> bool {
+    let Some(DbErr::Exec(RuntimeErr::SqlxError(cause)) | DbErr::Query(RuntimeErr::SqlxError(cause))) =
+        cause.downcast_ref::<DbErr>()
+    else {
+        return false;
+    };
+    let Some(code) = cause.as_database_error().and_then(|error| error.code()) else { return false };
+    match code.parse::<u32>() {
+        // SQLSTATE has five characters; the first two are its class: data, integrity, program limits.
+        _ if code.len() == 5 => ["22", "23", "54", "P0"].iter().any(|class| code.starts_with(class)),
+        // Extended codes of SQLite have the plain one in their last byte: TOOBIG, CONSTRAINT, MISMATCH, RANGE.
+        Ok(code) => matches!(code & 0xff, 18 | 19 | 20 | 25),
+        Err(_) => false,
+    }
+}
+
 /// A value that a parameter can take.
 pub(super) trait Bound {
     /// The value.

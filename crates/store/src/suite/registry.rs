@@ -12,6 +12,7 @@ mod alarms;
 mod appearance;
 mod credentials;
 mod devices;
+mod findings;
 pub mod given;
 mod images;
 mod labels;
@@ -33,6 +34,7 @@ pub use alarms::*;
 pub use appearance::*;
 pub use credentials::*;
 pub use devices::*;
+pub use findings::*;
 pub use images::*;
 pub use labels::*;
 pub use letters::*;
@@ -128,6 +130,10 @@ macro_rules! registry_scenes {
             a_rotated_token_ends_the_old_one
             devices_are_touched_forwards_only
             a_report_changes_what_it_names
+            many_devices_are_reported_of_at_once
+            a_batch_is_taken_in_its_order
+            a_batch_is_kept_whole_or_not_at_all
+            reports_are_one_after_the_other
             what_is_gone_is_said_to_be_gone
             a_device_is_found_by_its_labels
             the_oldest_device_of_a_label_is_meant

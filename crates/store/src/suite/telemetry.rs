@@ -31,6 +31,9 @@ pub async fn every_promise(t: &dyn crate::telemetry::Telemetry, queue_max: u64) 
     a_repeated_request_does_nothing(t).await;
     two_at_once_with_one_key_get_one_answer(t).await;
     the_outbox_is_in_order_until_it_is_done(t).await;
+    an_entry_of_the_outbox_is_replaced_in_its_place(t).await;
+    a_parked_entry_says_why(t).await;
+    a_commit_that_sets_out_is_told_of_before_the_next_run(t).await;
     a_forgotten_device_begins_anew(t).await;
     pages_and_totals_are_exact(t).await;
     ids_that_step_back_break_nothing(t).await;

@@ -11,6 +11,10 @@ pub struct Examined {
     pub values: u64,
     /// Entries that wait to be carried into the registry.
     pub outbox: u64,
+    /// Those of them that cannot be, the first of them: the device, and why.
+    pub parked: Vec<(DeviceKey, String)>,
+    /// How many of them cannot be.
+    pub parked_found: u64,
     /// Devices that something is kept of, in the order of their numbers.
     pub devices: Vec<DeviceKey>,
     /// What is damaged, the first of it.

@@ -44,12 +44,53 @@ pub struct Commit {
     pub queue: Vec<NewCloudEvent>,
     /// New states of elements; an empty one is forgotten.
     pub states: Vec<(Arc<str>, Bytes)>,
-    /// Work for afterwards, opaque to the store.
-    pub outbox: Vec<Bytes>,
+    /// What becomes of work for afterwards, in this order.
+    pub outbox: Vec<OutboxChange>,
     /// Remember the event's id under this key, so that a repetition does nothing (until `expires_at`).
     pub idempotency: Option<Idempotency>,
     /// What those who follow are shown of the history, when [`Telemetry::is_followed`] says that there are any.
     pub shown: Option<Arc<Shown>>,
+    /// Told when the commit is on its way, before the device's next run begins. A commit that never sets out drops it.
+    pub sets_out: SetsOut,
+}
+
+/// A change of what waits for afterwards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutboxChange {
+    /// An entry of the device: a new one under a number of [`Telemetry::outbox_number`], or other work in the place of what
+    /// an entry held.
+    Put {
+        /// Its number.
+        number: u64,
+        /// What to do: opaque to the store.
+        work: Bytes,
+    },
+    /// An entry is no longer needed.
+    Done(u64),
+}
+
+/// Who is told that a commit is on its way; nobody, unless somebody was named.
+#[derive(Default)]
+pub struct SetsOut(Option<Box<dyn FnOnce() + Send>>);
+
+impl SetsOut {
+    /// This is done when the commit is on its way.
+    pub fn then(tell: impl FnOnce() + Send + 'static) -> Self {
+        Self(Some(Box::new(tell)))
+    }
+
+    /// The commit is on its way.
+    pub(crate) fn tell(self) {
+        if let Some(tell) = self.0 {
+            tell();
+        }
+    }
+}
+
+impl std::fmt::Debug for SetsOut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("SetsOut").field(&self.0.is_some()).finish()
+    }
 }
 
 /// An event for the history.
@@ -312,10 +353,18 @@ pub trait Telemetry: Send + Sync + 'static {
     /// then, `running`: a clock that jumps takes nothing away. Answers what the time is as far as that is believed.
     async fn retain(&self, now: Timestamp, running: Duration, history_seconds: i64) -> Result<Timestamp>;
 
-    /// At most `limit` outbox entries with a number above `after`, in the order they were committed, with their device.
+    /// A number for a new outbox entry: above that of every entry there is. Drawn within a run they grow from run to run
+    /// of a device.
+    fn outbox_number(&self) -> u64;
+    /// At most `limit` outbox entries with a number above `after`, by number, with their device. They may not be durable
+    /// yet.
     async fn outbox(&self, after: u64, limit: usize) -> Result<Vec<OutboxEntry>>;
     /// Removes entries whose work is done. Lazily durable: after a crash some may come again.
     async fn outbox_done(&self, numbers: &[u64]) -> Result<()>;
+    /// Notes why the work of an entry cannot be done, for as long as the entry is there.
+    async fn outbox_park(&self, number: u64, why: &str) -> Result<()>;
+    /// Done when everything that was committed before is durable.
+    async fn sync(&self) -> Result<()>;
 
     /// Whether the store takes writes.
     async fn healthy(&self) -> Result<()>;
@@ -335,4 +384,6 @@ pub struct OutboxEntry {
     pub device: DeviceKey,
     /// What to do: opaque to the store.
     pub work: Bytes,
+    /// Why it cannot be done, if that was noted.
+    pub parked: Option<Arc<str>>,
 }

@@ -5,7 +5,7 @@ use isobar_model::project::{SpecificationInput, empty_object};
 use isobar_model::status::Status;
 
 use super::given::{self, at, fetched, may};
-use crate::registry::{DeviceReport, NewDelivery, ProjectAlarm, Registry};
+use crate::registry::{Asked, DeviceReport, Findings, NewDelivery, ProjectAlarm, Registry};
 
 const MINUTE: i64 = 60_000;
 
@@ -102,7 +102,7 @@ pub async fn a_missing_device_keeps_the_status_before(r: &Registry) {
     let device = given::device(r, home, project, "d").await.reference();
     let report = async |status, status_before| {
         let report = DeviceReport { status, status_before, ..DeviceReport::default() };
-        r.device_report(&may(device), &report, at(1)).await.unwrap();
+        given::reports(r, device, &report, at(1)).await;
         let device = fetched(r, device).await;
         (device.status, device.status_before)
     };
@@ -158,15 +158,15 @@ pub async fn due_deliveries_are_told_with_their_hosts(r: &Registry) {
 /// Of what has one source only so much waits; what is postponed lets the rest pass.
 pub async fn a_source_of_deliveries_has_a_bound(r: &Registry) {
     let delivery = |id: &str| NewDelivery { id: id.to_owned(), kind: "call", body: id.to_owned(), host: None };
-    let put = async |ids: &[&str], source| {
-        let deliveries: Vec<_> = ids.iter().map(|id| delivery(id)).collect();
-        r.deliveries_put_within(&deliveries, source, 3, at(0)).await.unwrap()
+    let put = async |ids: &[(&str, &str)]| {
+        let asked = |(source, id): (&str, &str)| Asked { delivery: delivery(id), source: source.to_owned(), most: 3 };
+        let findings = Findings { deliveries: ids.iter().copied().map(asked).collect(), ..Findings::default() };
+        r.findings_write(&findings, at(0)).await.unwrap()
     };
-    assert_eq!(put(&[], "call:a:").await, 0);
-    assert_eq!(put(&["call:a:1", "call:a:2"], "call:a:").await, 0);
-    assert_eq!(put(&["call:ab:1"], "call:ab:").await, 0);
-    assert_eq!(put(&["call:a:3", "call:a:4"], "call:a:").await, 1);
-    assert_eq!(put(&["call:a:5"], "call:a:").await, 1);
+    assert!(put(&[]).await.is_empty());
+    assert!(put(&[("call:a:", "call:a:1"), ("call:ab:", "call:ab:1"), ("call:a:", "call:a:2")]).await.is_empty());
+    assert_eq!(put(&[("call:a:", "call:a:3"), ("call:a:", "call:a:4"), ("call:ab:", "call:ab:1")]).await, [1]);
+    assert_eq!(put(&[("call:a:", "call:a:5")]).await, [0]);
     let due = async |now| {
         let due = r.deliveries_due("call", at(now), 10).await.unwrap();
         due.into_iter().map(|due| due.id).collect::<Vec<_>>()

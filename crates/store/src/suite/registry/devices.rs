@@ -155,8 +155,8 @@ pub async fn a_report_changes_what_it_names(r: &Registry) {
         location: Location::new(46.9, 7.4),
         ..DeviceReport::default()
     };
-    r.device_report(&may(device), &report, at(3)).await.unwrap();
-    r.device_report(&may(device), &report, at(4)).await.unwrap();
+    given::reports(r, device, &report, at(3)).await;
+    given::reports(r, device, &report, at(4)).await;
     let told = fetched(r, device).await;
     assert_eq!((told.status, told.location, told.updated_at), (Status::Critical, report.location, at(3)));
     assert_eq!(told.meta.text(), r#"{"keep":1.50,"set":"New","more":{"x":[1.0]}}"#);
@@ -164,15 +164,15 @@ pub async fn a_report_changes_what_it_names(r: &Registry) {
     assert_eq!((found("new").await, found("old").await), (1, 0));
 
     let status = DeviceReport { status: Some(Status::Good), ..DeviceReport::default() };
-    r.device_report(&may(device), &status, at(5)).await.unwrap();
+    given::reports(r, device, &status, at(5)).await;
     let after = fetched(r, device).await;
     assert_eq!((after.status, after.location, &after.meta), (Status::Good, told.location, &told.meta));
-    r.device_report(&may(device), &DeviceReport::default(), at(6)).await.unwrap();
+    given::reports(r, device, &DeviceReport::default(), at(6)).await;
     assert_eq!(fetched(r, device).await.updated_at, at(5));
 
     // All of it again, as after a crash: it ends as it was, and when it was.
     for (report, moment) in [(&report, at(3)), (&status, at(5))] {
-        r.device_report(&may(device), report, moment).await.unwrap();
+        given::reports(r, device, report, moment).await;
     }
     let again = fetched(r, device).await;
     assert_eq!((again.status, again.meta, again.updated_at), (Status::Good, after.meta, at(5)));
@@ -194,7 +194,6 @@ pub async fn what_is_gone_is_said_to_be_gone(r: &Registry) {
     let pass = may(device.reference());
     assert!(matches!(r.device_delete(&pass).await, Err(StoreError::Gone("device"))));
     assert!(matches!(r.device_token_set(&pass, &digest()).await, Err(StoreError::Gone("device"))));
-    assert!(matches!(r.device_report(&pass, &DeviceReport::default(), at(1)).await, Err(StoreError::Gone("device"))));
     let change = given::unchanged(&device);
     assert!(matches!(r.device_update(&pass, &change, at(1)).await, Err(StoreError::Gone("device"))));
 }

@@ -19,7 +19,10 @@ use isobar_model::user::User;
 use uuid::Uuid;
 
 use crate::error::StoreError;
-use crate::registry::{DeviceChange, NewDevice, NewOrganization, NewProject, NewUserRow, Registry, UserChange};
+use crate::registry::{
+    DeviceChange, DeviceReport, Findings, NewDevice, NewOrganization, NewProject, NewUserRow, Registry, SettingWrite,
+    UserChange,
+};
 
 /// When scenes begin: 2026-01-01T00:00:00Z.
 pub const START: i64 = 1_767_225_600_000;
@@ -222,4 +225,16 @@ pub async fn fetched(r: &Registry, device: DeviceRef) -> Device {
 /// An organization as it is now.
 pub async fn refetched(r: &Registry, organization: OrganizationId) -> Organization {
     r.organization_fetch(&sees(organization)).await.unwrap().unwrap()
+}
+
+/// A device's design reports, at that moment.
+pub async fn reports(r: &Registry, device: DeviceRef, report: &DeviceReport, now: Timestamp) {
+    let findings = Findings { reports: vec![(may(device), report, now)], ..Findings::default() };
+    assert!(r.findings_write(&findings, now).await.unwrap().is_empty());
+}
+
+/// Settings are changed, in this order.
+pub async fn sets(r: &Registry, changes: &[(CanWrite<DeviceRef>, SettingWrite)]) {
+    let findings = Findings { settings: changes.to_vec(), ..Findings::default() };
+    assert!(r.findings_write(&findings, at(0)).await.unwrap().is_empty());
 }

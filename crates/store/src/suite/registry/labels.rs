@@ -49,7 +49,7 @@ pub async fn a_device_is_found_by_its_labels(r: &Registry) {
     let found = (labelled(r, "a", "1.50").await, labelled(r, "g", "ü").await, labelled(r, "a", "2").await);
     assert_eq!(found, (None, None, Some(device.reference())));
     let report = DeviceReport { meta: vec![("h".to_owned(), json("3"))], ..DeviceReport::default() };
-    r.device_report(&may(device.reference()), &report, at(2)).await.unwrap();
+    given::reports(r, device.reference(), &report, at(2)).await;
     assert!(labelled(r, "h", "3").await.is_some() && labelled(r, "a", "2").await.is_some());
     r.device_delete(&may(device.reference())).await.unwrap();
     assert_eq!(labelled(r, "h", "3").await, None);

@@ -41,7 +41,7 @@ async fn fleet(r: &Registry, devices: usize) -> (Vec<Organization>, Vec<Device>)
         if number % 3 == 0 {
             let status = Status::ALL[number / 3 % 6];
             let report = DeviceReport { status: Some(status), ..DeviceReport::default() };
-            r.device_report(&may(device.reference()), &report, at(100 + (number % 5) as i64)).await.unwrap();
+            given::reports(r, device.reference(), &report, at(100 + (number % 5) as i64)).await;
         }
         if number % 2 == 0 {
             touched.push((device.key, at((number % 7) as i64)));

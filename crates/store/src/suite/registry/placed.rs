@@ -43,11 +43,11 @@ pub async fn a_device_is_where_its_report_or_its_metadata_says(r: &Registry) {
         meta: vec![("latitude".to_owned(), json("1")), ("longitude".to_owned(), json("2"))],
         ..DeviceReport::default()
     };
-    r.device_report(&pass, &labels, at(2)).await.unwrap();
+    given::reports(r, device.reference(), &labels, at(2)).await;
     assert_eq!(places(r).await, [location(1.0, 2.0)]);
     let moved = DeviceReport { location: location(3.0, 4.0), ..DeviceReport::default() };
-    r.device_report(&pass, &moved, at(3)).await.unwrap();
-    r.device_report(&pass, &labels, at(4)).await.unwrap();
+    given::reports(r, device.reference(), &moved, at(3)).await;
+    given::reports(r, device.reference(), &labels, at(4)).await;
     r.device_update(&pass, &change(r#"{"latitude":5,"longitude":6}"#), at(5)).await.unwrap();
     assert_eq!(places(r).await, [location(3.0, 4.0)]);
     r.device_update(&pass, &change("{}"), at(6)).await.unwrap();

@@ -29,14 +29,13 @@ pub async fn a_renamed_device_keeps_what_its_design_says_meanwhile(r: &Registry)
         let report = DeviceReport { meta: vec![label("design")], ..DeviceReport::default() };
         let labels = NewLabels { missing: vec![label("webhook")], set: Vec::new() };
         let passes = [may(device.reference())];
-        let (first, second, third, fourth) = tokio::join!(
+        let (first, (), third, fourth) = tokio::join!(
             r.device_update(&pass, &named, at(1)),
-            r.device_report(&pass, &report, at(1)),
+            given::reports(r, device.reference(), &report, at(1)),
             r.device_update(&pass, &described, at(1)),
             r.devices_label(&passes, &labels, at(1)),
         );
         first.unwrap();
-        second.unwrap();
         third.unwrap();
         fourth.unwrap();
         let now = fetched(r, device.reference()).await;

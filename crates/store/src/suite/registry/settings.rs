@@ -18,7 +18,7 @@ async fn device(r: &Registry) -> DeviceRef {
 }
 
 async fn written(r: &Registry, pass: CanWrite<DeviceRef>, write: SettingWrite) -> SettingWrite {
-    r.settings_write(&[(pass, write.clone())]).await.unwrap();
+    given::sets(r, &[(pass, write.clone())]).await;
     write
 }
 
@@ -64,8 +64,8 @@ pub async fn a_setting_written_twice_is_written_once(r: &Registry) {
     written(r, may(device), change.clone()).await;
     assert_eq!(r.settings_of(&sees(device)).await.unwrap()[0].id, change.id);
     // Half of it is there: only the other half is done.
-    r.settings_write(&all).await.unwrap();
-    r.settings_write(&all).await.unwrap();
+    given::sets(r, &all).await;
+    given::sets(r, &all).await;
     written(r, may(device), change.clone()).await;
     assert_eq!(r.settings_of(&sees(device)).await.unwrap()[0].id, reset.id);
     let history = r.setting_history(&sees(device), at(0), &page(1, 10)).await.unwrap();
@@ -82,7 +82,7 @@ pub async fn settings_are_written_in_bulk(r: &Registry) {
             (user_may(user, target), write("speed", Some(&number.to_string()), 2 + number))
         })
         .collect();
-    r.settings_write(&changes).await.unwrap();
+    given::sets(r, &changes).await;
     let now = r.settings_of_many(&[sees(device), sees(other)]).await.unwrap();
     let value_of = |device: DeviceRef| now.iter().find(|record| record.device == device.id).unwrap().value.clone();
     assert_eq!((now.len(), value_of(device), value_of(other)), (2, Some(json("299")), Some(json("297"))));
@@ -96,7 +96,7 @@ pub async fn settings_are_written_in_bulk(r: &Registry) {
         assert_eq!(pair[0].changed_at, Some(pair[1].created_at));
     }
     assert!(r.settings_of_many(&[]).await.unwrap().is_empty());
-    r.settings_write(&[]).await.unwrap();
+    given::sets(r, &[]).await;
 }
 
 /// A device that is gone takes its own settings with it, and no others.
@@ -105,7 +105,7 @@ pub async fn settings_of_a_device_that_is_gone(r: &Registry) {
     written(r, may(device), write("speed", Some("1"), 1)).await;
     r.device_delete(&may(device)).await.unwrap();
     let changes = [(may(device), write("speed", Some("2"), 2)), (may(other), write("speed", Some("3"), 2))];
-    r.settings_write(&changes).await.unwrap();
+    given::sets(r, &changes).await;
     assert!(r.settings_of(&sees(device)).await.unwrap().is_empty());
     assert_eq!(r.settings_of(&sees(other)).await.unwrap()[0].id, changes[1].1.id);
     let elsewhere = DeviceRef { key: other.key, id: device.id };
@@ -123,7 +123,7 @@ pub async fn settings_of_one_name_at_the_same_time(r: &Registry) {
     let tasks: Vec<_> = (0..10)
         .map(|number| {
             let (r, change) = (r.clone(), write("speed", Some(&number.to_string()), number));
-            tokio::spawn(async move { r.settings_write(&[(may(device), change)]).await.unwrap() })
+            tokio::spawn(async move { given::sets(&r, &[(may(device), change)]).await })
         })
         .collect();
     for task in tasks {

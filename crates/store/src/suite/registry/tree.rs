@@ -58,7 +58,7 @@ async fn status(r: &Registry, organization: OrganizationId, name: &str, status: 
     let project = given::project(r, organization, "p").await;
     let device = given::device(r, organization, project.id, name).await;
     let report = DeviceReport { status: Some(status), ..DeviceReport::default() };
-    r.device_report(&may(device.reference()), &report, at(1)).await.unwrap();
+    given::reports(r, device.reference(), &report, at(1)).await;
 }
 
 /// Devices are counted, and the highest status shown, over the whole subtree and nothing beside it.

@@ -14,8 +14,8 @@ use isobar_model::time::Timestamp;
 use uuid::Uuid;
 
 use crate::telemetry::{
-    Commit, Followed, HistoryQuery, Memory, NewCloudEvent, NewEvent, NewValue, Place, QueueQuery, Ran, Shown,
-    Telemetry, ValueQuery,
+    Commit, Followed, HistoryQuery, Memory, NewCloudEvent, NewEvent, NewValue, OutboxChange, Place, QueueQuery, Ran,
+    Shown, Telemetry, ValueQuery,
 };
 use crate::turns::Claim;
 
@@ -226,4 +226,9 @@ pub fn payloads(events: &[Event]) -> Vec<&str> {
 /// A device's whole history.
 pub async fn history(t: &dyn Telemetry, device: &CanRead<DeviceRef>) -> Page<Event> {
     t.history(device, all_history(page(1, 10_000)), claim()).await.unwrap()
+}
+
+/// Work for afterwards, each under a number of its own.
+pub fn work<W: Into<Bytes>>(t: &dyn Telemetry, work: impl IntoIterator<Item = W>) -> Vec<OutboxChange> {
+    work.into_iter().map(|work| OutboxChange::Put { number: t.outbox_number(), work: work.into() }).collect()
 }

@@ -1,13 +1,15 @@
 //! Runs, idempotency, the outbox, forgetting.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures::future::join_all;
+use futures::poll;
 use isobar_model::event::{EventError, STATE_BYTES_BESIDE};
 
 use super::given::{self, at, id, json};
-use crate::telemetry::{Commit, Idempotency, Memory, Place, Ran, Telemetry, ValueQuery};
+use crate::telemetry::{Begun, Commit, Idempotency, Memory, OutboxChange, Place, Ran, SetsOut, Telemetry, ValueQuery};
 
 /// What a run committed is found in history, in its series and in the last values.
 pub async fn a_run_is_remembered(t: &dyn Telemetry) {
@@ -161,12 +163,12 @@ pub async fn two_at_once_with_one_key_get_one_answer(t: &dyn Telemetry) {
     assert_eq!(given::texts(t, &device, "log", ValueQuery::default()).await.1, 1);
 }
 
-/// Entries come in the order of their commits, with growing numbers, until they are done.
+/// Entries come in the order of their numbers, which grow, until they are done.
 pub async fn the_outbox_is_in_order_until_it_is_done(t: &dyn Telemetry) {
     let device = given::device();
     let before = t.outbox(0, usize::MAX).await.unwrap().last().map_or(0, |entry| entry.number);
     for step in 0..10_u8 {
-        let outbox = vec![Bytes::from(vec![step, 0]), Bytes::from(vec![step, 1])];
+        let outbox = given::work(t, [vec![step, 0], vec![step, 1]]);
         given::run(t, &device, Commit { outbox, ..Commit::default() }).await;
     }
     let entries = t.outbox(before, 100).await.unwrap();
@@ -182,6 +184,79 @@ pub async fn the_outbox_is_in_order_until_it_is_done(t: &dyn Telemetry) {
     let left = t.outbox(before, 100).await.unwrap();
     assert_eq!(left.iter().map(|entry| entry.number).collect::<Vec<_>>(), [entries[19].number]);
     t.outbox_done(&[entries[19].number]).await.unwrap();
+}
+
+/// Other work takes the place of what an entry held, and a commit that makes an entry needless removes it.
+pub async fn an_entry_of_the_outbox_is_replaced_in_its_place(t: &dyn Telemetry) {
+    let device = given::device();
+    let before = t.outbox(0, usize::MAX).await.unwrap().last().map_or(0, |entry| entry.number);
+    let [first, second] = [t.outbox_number(), t.outbox_number()];
+    let put = |number, work: &'static [u8]| OutboxChange::Put { number, work: Bytes::from_static(work) };
+    for outbox in [
+        vec![put(first, b"a"), put(second, b"b")],
+        vec![put(first, b"c")],
+        vec![put(first, b"d"), OutboxChange::Done(second)],
+    ] {
+        given::run(t, &device, Commit { outbox, ..Commit::default() }).await;
+    }
+    let left = t.outbox(before, 100).await.unwrap();
+    assert_eq!(left.iter().map(|entry| (entry.number, &*entry.work)).collect::<Vec<_>>(), [(first, b"d".as_slice())]);
+    t.outbox_done(&[first]).await.unwrap();
+    given::run(t, &device, given::storing(id(1), &[])).await;
+    assert!(t.outbox(before, 100).await.unwrap().is_empty());
+}
+
+/// Why an entry cannot be done is known until it is done, whatever takes its place.
+pub async fn a_parked_entry_says_why(t: &dyn Telemetry) {
+    let device = given::device();
+    let before = t.outbox(0, usize::MAX).await.unwrap().last().map_or(0, |entry| entry.number);
+    let outbox = given::work(t, [vec![1], vec![2]]);
+    given::run(t, &device, Commit { outbox, ..Commit::default() }).await;
+    let entries = t.outbox(before, 100).await.unwrap();
+    let [parked, sound] = [&entries[0], &entries[1]].map(|entry| entry.number);
+    t.outbox_park(parked, "a reason").await.unwrap();
+    t.outbox_park(parked, "a better one").await.unwrap();
+    let again = OutboxChange::Put { number: parked, work: Bytes::from_static(b"3") };
+    given::run(t, &device, Commit { outbox: vec![again], ..Commit::default() }).await;
+    let left = t.outbox(before, 100).await.unwrap();
+    let told: Vec<_> = left.iter().map(|entry| (entry.number, entry.parked.as_deref())).collect();
+    assert_eq!(told, [(parked, Some("a better one")), (sound, None)]);
+    t.outbox_done(&[parked, sound]).await.unwrap();
+    given::run(t, &device, given::storing(id(1), &[])).await;
+    assert!(t.outbox(before, 100).await.unwrap().is_empty());
+}
+
+/// Who is told that a commit is on its way hears it before the device's next run; one that is not made is not told of.
+/// What was committed is durable once all of it is asked to be.
+pub async fn a_commit_that_sets_out_is_told_of_before_the_next_run(t: &dyn Telemetry) {
+    let (device, told) = (given::device(), Arc::new(AtomicU64::new(0)));
+    let runs = (1..=20_u64).map(|number| {
+        let (device, told) = (&device, Arc::clone(&told));
+        async move {
+            let mut work = |_: &dyn Memory| {
+                // Those before it have set out, and nobody else has begun.
+                assert_eq!(told.fetch_add(1, Ordering::SeqCst) % 2, 0, "{number}");
+                let told = Arc::clone(&told);
+                let sets_out = SetsOut::then(move || {
+                    told.fetch_add(1, Ordering::SeqCst);
+                });
+                Commit { sets_out, ..Commit::default() }
+            };
+            let begun = t.begin(device, None, at(0), &mut work).await.unwrap();
+            let Begun::Committed { durable, .. } = begun else { unreachable!() };
+            assert!(told.load(Ordering::SeqCst) >= 2);
+            drop(durable);
+        }
+    });
+    join_all(runs).await;
+    assert_eq!(told.load(Ordering::SeqCst), 40);
+    let event = id(1);
+    let mut work = |_: &dyn Memory| given::storing(event, &[("log", "1")]);
+    let Begun::Committed { mut durable, .. } = t.begin(&device, None, at(0), &mut work).await.unwrap() else {
+        unreachable!()
+    };
+    t.sync().await.unwrap();
+    assert!(poll!(&mut durable).is_ready());
 }
 
 /// After forgetting nothing is left, and what comes then is all there is.

@@ -13,7 +13,7 @@ use super::keys::{self, Family, Order};
 use super::live::Live;
 use super::rows::{Parts, Rows};
 use crate::error::Result;
-use crate::telemetry::{Commit, Idempotency, Memory, NewValue, Series};
+use crate::telemetry::{Commit, Idempotency, Memory, NewValue, OutboxChange, Series};
 
 /// A series record is written again after so many values; a cold start replays fewer than that.
 pub const CHECKPOINT_EVERY: u64 = 32;
@@ -249,8 +249,11 @@ impl DeviceState {
             self.remember(device, element, state, rows);
         }
         let dropped = self.enqueue(device, commit, limits.queue_max, rows);
-        for work in &commit.outbox {
-            rows.outbox(device, work);
+        for change in &commit.outbox {
+            match change {
+                OutboxChange::Put { number, work } => rows.outbox(device, *number, work),
+                OutboxChange::Done(number) => rows.delete(Family::Outbox, &number.to_be_bytes()),
+            }
         }
         if let Some(key) = &commit.idempotency {
             rows.put(

@@ -15,6 +15,8 @@ use crate::telemetry::Examined;
 
 /// Faults that are told one by one; further ones are counted.
 const FAULTS_TOLD_MAX: usize = 50;
+/// Parked entries of the outbox that are told one by one.
+const PARKED_TOLD_MAX: usize = 50;
 /// Rows between two looks at whether anybody still waits.
 const ROWS_BETWEEN_LOOKS: u64 = 65_536;
 /// Bytes that are read ahead: everything is read, in order.
@@ -35,6 +37,8 @@ struct Examination {
     /// History before this is forgotten, row by row.
     cutoff: Order,
     deleted_series: FxHashSet<u64>,
+    /// Why entries of the outbox are parked.
+    parked: FxHashMap<u64, String>,
     forgotten_devices: FxHashSet<u64>,
     series: FxHashMap<u64, Found>,
     /// By device: how many events its timelines name that are not in history yet.
@@ -107,6 +111,8 @@ impl Examination {
             self.deleted_series.insert(number(key)?);
         } else if key.starts_with(&keys::GARBAGE_DEVICE) {
             self.forgotten_devices.insert(number(key)?);
+        } else if key.starts_with(&keys::PARKED) {
+            self.parked.insert(number(key)?, text(value)?.to_owned());
         }
         Ok(None)
     }
@@ -182,9 +188,16 @@ impl Examination {
         read_queued(value).map(|_| None)
     }
 
-    fn outbox(&mut self, _: &[u8], value: &[u8]) -> Result<Option<String>> {
-        self.devices.insert(Parts(value).u64()?);
+    fn outbox(&mut self, key: &[u8], value: &[u8]) -> Result<Option<String>> {
+        let device = Parts(value).u64()?;
+        self.devices.insert(device);
         self.told.outbox += 1;
+        if let Some(why) = self.parked.remove(&number(key)?) {
+            self.told.parked_found += 1;
+            if self.told.parked.len() < PARKED_TOLD_MAX {
+                self.told.parked.push((DeviceKey(device), why));
+            }
+        }
         Ok(None)
     }
 

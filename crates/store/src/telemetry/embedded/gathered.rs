@@ -23,8 +23,6 @@ pub struct Gathered {
 pub struct CommitRows {
     piece: usize,
     bytes: Range<usize>,
-    /// Outbox entries among them: the writer numbers them.
-    pub outbox: u32,
     /// Whether a series is created: the writer keeps the counter.
     pub creates: bool,
 }
@@ -43,7 +41,7 @@ impl Gathered {
         let from = into.len();
         into.extend_from_slice(bytes);
         let bytes = from..into.len();
-        self.commits.push(CommitRows { piece, bytes, outbox: rows.outbox, creates: rows.creates });
+        self.commits.push(CommitRows { piece, bytes, creates: rows.creates });
     }
 
     /// The commits, in the order they came.
@@ -93,7 +91,7 @@ mod tests {
                     let mut rows = Rows::default();
                     let value = vec![index as u8; [0, 30_000, 2 * PIECE_BYTES][*size]];
                     rows.put(Family::Values, &index.to_be_bytes(), &[&value]);
-                    (0..*outbox).for_each(|_| rows.outbox(7, b"work"));
+                    (0..*outbox).for_each(|number| rows.outbox(7, number.into(), b"work"));
                     gathered.push(&rows);
                 }
                 prop_assert_eq!(gathered.commits().len(), turn.len());
@@ -103,7 +101,6 @@ mod tests {
                     prop_assert_eq!(rows[0].key, index.to_be_bytes());
                     prop_assert_eq!(rows[0].value.len(), [0, 30_000, 2 * PIECE_BYTES][*size]);
                     prop_assert!(rows[0].value.iter().all(|byte| *byte == index as u8));
-                    prop_assert_eq!(commit.outbox, *outbox);
                 }
                 gathered.clear();
                 prop_assert!(gathered.commits().is_empty() && gathered.spare.len() <= SPARE_PIECES_MAX);

@@ -3,13 +3,14 @@
 //! | family   | key                                      | value                                                     |
 //! |----------|------------------------------------------|-----------------------------------------------------------|
 //! | default  | `format`                                 | version u32                                               |
-//! |          | `series`, `outbox`                       | the next free series number, outbox number: u64           |
+//! |          | `series`                                 | the next free series number: u64                          |
 //! |          | `cutoff`                                 | history before this millisecond is forgotten: i64         |
 //! |          | `newest`                                 | the newest event's id 16, the number of the last late u64 |
 //! |          | `l` event id 16                          | a late event: the newest before it 16, its number u64     |
 //! |          | `seen`                                   | up to when the clock is believed, in milliseconds: i64    |
 //! |          | `gs` series u64                          | a deleted series, to be reclaimed: its bytes u64          |
 //! |          | `gd` device u64                          | a forgotten device: its timelines' floors, 2 x u64        |
+//! |          | `op` number u64                          | a parked entry of the outbox: why                         |
 //! | history  | event id 16                              | kind u8, device u64, element u16+n, errors u32+n, payload |
 //! | timeline | device u64, kind u8, sequence u64        | event id 16 [order 16]                                    |
 //! |          | device u64, 2, number u64                | a late event: its id 16, the newest before it 16          |
@@ -85,8 +86,6 @@ impl Family {
 pub const META_FORMAT: &[u8] = b"format";
 /// Key of the next free series number.
 pub const META_SERIES: &[u8] = b"series";
-/// Key of the next free outbox number.
-pub const META_OUTBOX: &[u8] = b"outbox";
 /// Key of the moment before which history is forgotten.
 pub const META_CUTOFF: &[u8] = b"cutoff";
 /// Key of the newest event and of the number of the last late one.
@@ -101,6 +100,8 @@ pub const META_SEEN: &[u8] = b"seen";
 pub const GARBAGE_SERIES: [u8; 2] = *b"gs";
 /// Prefix of forgotten devices.
 pub const GARBAGE_DEVICE: [u8; 2] = *b"gd";
+/// Prefix of parked entries of the outbox.
+pub const PARKED: [u8; 2] = *b"op";
 
 /// Tag of a series record.
 pub const STATE_SERIES: u8 = 1;
@@ -173,8 +174,8 @@ pub fn state(device: u64, tag: u8, name: &str) -> Vec<u8> {
     key
 }
 
-/// A row of the garbage.
-pub fn garbage(prefix: [u8; 2], number: u64) -> [u8; 10] {
+/// A row about what has a number: garbage, a parked entry.
+pub fn about(prefix: [u8; 2], number: u64) -> [u8; 10] {
     let mut key = [0; 10];
     key[..2].copy_from_slice(&prefix);
     key[2..].copy_from_slice(&number.to_be_bytes());

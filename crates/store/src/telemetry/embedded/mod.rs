@@ -20,6 +20,7 @@ mod history;
 mod keys;
 mod live;
 mod load;
+mod outbox;
 mod places;
 mod queue;
 mod reclaim;
@@ -56,6 +57,7 @@ pub use self::durability::Loss;
 use self::durability::{Note, Noted};
 use self::engine::Cutoffs;
 use self::keys::Family;
+use self::outbox::Outbox;
 use self::reclaim::Reclaim;
 use self::rows::{Parts, Rows, damaged, failed};
 use self::scanning::Scan;
@@ -114,6 +116,7 @@ struct Core {
     devices: Devices,
     cutoffs: Arc<Cutoffs>,
     reclaim: Arc<Reclaim>,
+    outbox: Outbox,
     options: Options,
 }
 
@@ -152,14 +155,14 @@ impl Embedded {
         let sequence = db.latest_sequence_number();
         let note = Arc::new(Note::begin(path, Noted::up_to(sequence, sequence))?);
         let series = engine::meta(&db, keys::META_SERIES)?.unwrap_or(1);
-        let outbox = engine::meta(&db, keys::META_OUTBOX)?.unwrap_or(1);
         let place = catch_up::newest(&db)?;
-        let shared = Arc::new(Shared::new(series, outbox, place));
+        let shared = Arc::new(Shared::new(series, place));
         let reclaim = Arc::new(Reclaim::load(&db)?);
-        let writer = Writer::start(&db, &shared, &note, outbox, place)?;
+        let writer = Writer::start(&db, &shared, &note, place)?;
         let worker = reclaim::Worker::start(&db, &shared, &reclaim)?;
         let devices = Devices::new(options.device_bytes);
-        let core = Arc::new(Core { db, shared, note, devices, cutoffs, reclaim, options });
+        let outbox = Outbox::load(&db)?;
+        let core = Arc::new(Core { db, shared, note, devices, cutoffs, reclaim, outbox, options });
         Ok(Self { core, threads: Mutex::new(Some((writer, worker))), scans: Turns::new(SCANS) })
     }
 
@@ -286,6 +289,7 @@ impl Core {
             let dropped = state.apply(device, &commit, &limits, rows);
             (permit.send(rows), dropped)
         });
+        commit.sets_out.tell();
         let durable = self.shared.durable();
         state.keys.retain(|waiting| waiting.ticket > durable);
         if let Some(key) = commit.idempotency {
@@ -450,18 +454,25 @@ impl Telemetry for Embedded {
         self.reading(move |core, _| retention::retain(core, now, running, history_seconds)).await
     }
 
+    fn outbox_number(&self) -> u64 {
+        self.core.outbox.number()
+    }
+
     async fn outbox(&self, after: u64, limit: usize) -> Result<Vec<OutboxEntry>> {
-        self.reading(move |core, _| queue::outbox(core, after, limit)).await
+        self.reading(move |core, _| outbox::entries(core, after, limit)).await
     }
 
     async fn outbox_done(&self, numbers: &[u64]) -> Result<()> {
-        let permit = self.core.shared.reserve()?;
-        let mut rows = Rows::default();
-        for number in numbers {
-            rows.delete(Family::Outbox, &number.to_be_bytes());
-        }
-        permit.send(&rows);
-        Ok(())
+        self.core.outbox_done(numbers)
+    }
+
+    async fn outbox_park(&self, number: u64, why: &str) -> Result<()> {
+        self.core.outbox_park(number, why).await
+    }
+
+    async fn sync(&self) -> Result<()> {
+        self.core.shared.healthy()?;
+        self.core.shared.everything_durable().await
     }
 
     async fn healthy(&self) -> Result<()> {

@@ -1,4 +1,4 @@
-//! The queues of cloud events, and the outbox.
+//! The queues of cloud events.
 
 use std::ops::Range;
 
@@ -9,11 +9,11 @@ use super::cache::Held;
 use super::device::DeviceState;
 use super::keys::{self, Family};
 use super::load::{current, rows};
-use super::rows::{Parts, Rows, damaged, json, read_queued};
+use super::rows::{Rows, damaged, json, read_queued};
 use super::writer::Sent;
 use super::{Cancel, Core, Embedded};
 use crate::error::Result;
-use crate::telemetry::{OutboxEntry, QueueQuery};
+use crate::telemetry::QueueQuery;
 
 /// What a reader of a queue found.
 #[derive(Default)]
@@ -160,23 +160,4 @@ fn sequence_of(core: &Core, device: DeviceKey, span: Range<u64>, id: EventId, ca
         queued.next();
     }
     Ok(None)
-}
-
-/// Entries of the outbox. Only durable ones: what is done for an event that a crash took back would be done for nothing.
-pub fn outbox(core: &Core, after: u64, limit: usize) -> Result<Vec<OutboxEntry>> {
-    let durable = core.shared.outbox_durable();
-    let Some(from) = after.checked_add(1).filter(|from| *from < durable) else { return Ok(Vec::new()) };
-    let mut entries = Vec::new();
-    let mut found = rows(&core.db, Family::Outbox, &from.to_be_bytes(), &durable.to_be_bytes())?;
-    found.seek_to_first();
-    while entries.len() < limit
-        && let Some((key, value)) = current(&found)?
-    {
-        let number = keys::trailing(key).ok_or_else(|| damaged("a key is too short"))?;
-        let mut parts = Parts(value);
-        let device = DeviceKey(parts.u64()?);
-        entries.push(OutboxEntry { number, device, work: bytes::Bytes::copy_from_slice(parts.0) });
-        found.next();
-    }
-    Ok(entries)
 }

@@ -228,7 +228,7 @@ fn reclaim_series(db: &DB, reclaim: &Reclaim, series: &mut [(u64, u64)]) -> Resu
     let mut done = WriteBatch::default();
     let meta = engine::family(db, Family::Meta)?;
     for (number, _) in series.iter() {
-        done.delete_cf(meta, keys::garbage(keys::GARBAGE_SERIES, *number));
+        done.delete_cf(meta, keys::about(keys::GARBAGE_SERIES, *number));
     }
     db.write(done).map_err(failed).map(|()| true)
 }
@@ -281,7 +281,7 @@ fn reclaim_device(db: &DB, reclaim: &Reclaim, device: u64, forgotten: Forgotten)
         return Ok(removed);
     }
     // Under the lock: whoever forgets it again writes its row after this removal.
-    db.delete_cf(engine::family(db, Family::Meta)?, keys::garbage(keys::GARBAGE_DEVICE, device)).map_err(failed)?;
+    db.delete_cf(engine::family(db, Family::Meta)?, keys::about(keys::GARBAGE_DEVICE, device)).map_err(failed)?;
     work.devices.remove(&device);
     Ok(removed)
 }

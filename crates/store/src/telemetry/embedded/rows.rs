@@ -30,8 +30,6 @@ pub enum Change {
 #[derive(Debug, Default)]
 pub struct Rows {
     bytes: Vec<u8>,
-    /// Outbox entries among them: the writer numbers them.
-    pub outbox: u32,
     /// Whether a series is created: the writer keeps the counter.
     pub creates: bool,
     /// Whether there are events of the history among them, and what those who follow are shown of them.
@@ -112,10 +110,9 @@ impl Rows {
         self.add(Change::DeleteRange, family, from, &[to]);
     }
 
-    /// Work for afterwards; the writer gives it its number.
-    pub fn outbox(&mut self, device: u64, work: &[u8]) {
-        self.outbox += 1;
-        self.put(Family::Outbox, &[], &[&device.to_be_bytes(), work]);
+    /// Work for afterwards.
+    pub fn outbox(&mut self, device: u64, number: u64, work: &[u8]) {
+        self.put(Family::Outbox, &number.to_be_bytes(), &[&device.to_be_bytes(), work]);
     }
 
     /// An event of a device's history, at a place of its timeline.

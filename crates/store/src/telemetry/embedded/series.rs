@@ -11,7 +11,7 @@ use crate::error::Result;
 /// A series goes out of sight: its record goes, its number is noted to be reclaimed.
 fn bury(device: u64, series: &SeriesState, rows: &mut Rows) {
     rows.delete(Family::State, &keys::state(device, keys::STATE_SERIES, &series.element));
-    rows.put(Family::Meta, &keys::garbage(keys::GARBAGE_SERIES, series.number), &[&series.bytes.to_be_bytes()]);
+    rows.put(Family::Meta, &keys::about(keys::GARBAGE_SERIES, series.number), &[&series.bytes.to_be_bytes()]);
 }
 
 impl Embedded {
@@ -52,7 +52,7 @@ impl Embedded {
         state.series.iter().for_each(|series| bury(device.0, series, &mut rows));
         rows.put(
             Family::Meta,
-            &keys::garbage(keys::GARBAGE_DEVICE, device.0),
+            &keys::about(keys::GARBAGE_DEVICE, device.0),
             &[&floors[0].to_be_bytes(), &floors[1].to_be_bytes()],
         );
         let timelines = floors.map(|next| Timeline { next, order: 0 });

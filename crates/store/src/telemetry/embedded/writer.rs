@@ -80,8 +80,6 @@ pub struct Shared {
     tickets: Arc<Tickets>,
     /// Who is shown events once they are durable.
     pub followers: Followers,
-    /// Outbox numbers below this one are durable.
-    outbox_durable: AtomicU64,
     /// The next free series number.
     series: AtomicU64,
     failed: AtomicBool,
@@ -105,7 +103,7 @@ pub struct Sent {
 
 impl Shared {
     /// A writer's shared part, with the counters as the database has them.
-    pub fn new(series: u64, outbox: u64, place: Place) -> Self {
+    pub fn new(series: u64, place: Place) -> Self {
         Self {
             waiting: Mutex::default(),
             wake: Condvar::new(),
@@ -114,7 +112,6 @@ impl Shared {
             applied_more: Condvar::new(),
             tickets: Arc::default(),
             followers: Followers::new(place),
-            outbox_durable: AtomicU64::new(outbox),
             series: AtomicU64::new(series),
             failed: AtomicBool::new(false),
             failure: watch::Sender::new(None),
@@ -163,9 +160,10 @@ impl Shared {
         self.tickets.durable()
     }
 
-    /// Outbox numbers below this one are durable.
-    pub fn outbox_durable(&self) -> u64 {
-        self.outbox_durable.load(Ordering::Acquire)
+    /// Done when all that was sent so far is durable.
+    pub fn everything_durable(&self) -> Durable {
+        let newest = self.waiting.lock().tickets;
+        self.tickets.wait(newest)
     }
 
     /// A number for a new series.
@@ -277,7 +275,6 @@ impl Drop for Permit<'_> {
 /// A batch that was applied and waits to be synced.
 struct Applied {
     ticket: u64,
-    outbox: u64,
     placed: Placed,
     /// The newest sequence number of the database right after it: what is synced then holds everything up to it.
     sequence: u64,
@@ -291,9 +288,9 @@ pub struct Writer {
 
 impl Writer {
     /// Starts them. What they make durable is noted.
-    pub fn start(db: &Arc<DB>, shared: &Arc<Shared>, note: &Arc<Note>, outbox: u64, place: Place) -> Result<Self> {
+    pub fn start(db: &Arc<DB>, shared: &Arc<Shared>, note: &Arc<Note>, place: Place) -> Result<Self> {
         let (applied, to_sync) = sync_channel(UNSYNCED_BATCHES_MAX);
-        let writing = Writing { db: db.clone(), shared: shared.clone(), applied, outbox, ticket: 0, place };
+        let writing = Writing { db: db.clone(), shared: shared.clone(), applied, ticket: 0, place };
         let (db, syncing, note) = (db.clone(), shared.clone(), note.clone());
         let spawn = |thread: &'static str, work: Box<dyn FnOnce() + Send>| {
             let shared = shared.clone();
@@ -325,8 +322,6 @@ struct Writing {
     db: Arc<DB>,
     shared: Arc<Shared>,
     applied: SyncSender<Applied>,
-    /// The next free outbox number.
-    outbox: u64,
     ticket: u64,
     /// The place that the events written so far end at.
     place: Place,
@@ -392,23 +387,14 @@ impl Writing {
         self.place = placed.end;
         // Others write beside us, but what has a number by now is in the log by now.
         let sequence = self.db.latest_sequence_number();
-        let applied = Applied { ticket: self.ticket, outbox: self.outbox, sequence, placed };
+        let applied = Applied { ticket: self.ticket, sequence, placed };
         self.applied.send(applied).map_err(|_| "the syncing thread ended".to_owned())
     }
 
     /// One batch of all rows. Sorted: neighbours are then inserted next to each other, which is faster.
     fn batch(&mut self, gathered: &Gathered, commits: &[CommitRows]) -> Result<(WriteBatch, Placed)> {
-        let outbox_count: u32 = commits.iter().map(|commit| commit.outbox).sum();
-        let numbers: Vec<[u8; 8]> =
-            (self.outbox..self.outbox + u64::from(outbox_count)).map(u64::to_be_bytes).collect();
-        let mut unnumbered = numbers.iter();
         let mut rows = Vec::with_capacity(commits.len() * 4);
-        for mut row in commits.iter().flat_map(|commit| gathered.rows(commit)) {
-            if row.family == Family::Outbox as u8 && row.key.is_empty() {
-                row.key = unnumbered.next().map_or(&[], |number| number.as_slice());
-            }
-            rows.push(row);
-        }
+        rows.extend(commits.iter().flat_map(|commit| gathered.rows(commit)));
         let bytes: usize = commits.iter().map(CommitRows::size).sum();
         let mut batch = WriteBatch::with_capacity_bytes(bytes + rows.len() * 4 + 64);
         let families = engine::families(&self.db)?;
@@ -438,10 +424,6 @@ impl Writing {
             from += part.len();
         }
         let meta = families[Family::Meta as usize];
-        if outbox_count > 0 {
-            self.outbox += u64::from(outbox_count);
-            batch.put_cf(meta, keys::META_OUTBOX, self.outbox.to_be_bytes());
-        }
         if commits.iter().any(|commit| commit.creates) {
             // At or above every number in this batch, for they were drawn before it was sent.
             batch.put_cf(meta, keys::META_SERIES, self.shared.series.load(Ordering::Acquire).to_be_bytes());
@@ -493,7 +475,6 @@ fn sync(db: &DB, shared: &Shared, note: &Note, applied: &Receiver<Applied>) {
             shared.followers.reach(batch.ticket, &batch.placed);
         }
         if let Some(newest) = batches.last() {
-            shared.outbox_durable.store(newest.outbox, Ordering::Release);
             shared.tickets.reached(newest.ticket);
         }
     }

@@ -1,0 +1,57 @@
+//! What those see who must know what the registry does not know yet.
+
+use std::sync::Arc;
+
+use isobar_model::device::Device;
+use isobar_model::ids::DeviceId;
+use isobar_model::json::RawJson;
+use isobar_model::setting::SettingRecord;
+
+use super::device::OfDevice;
+use super::work::{Found, SettingWork};
+
+/// What the registry has not been told of a device, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Untold {
+    found: [Option<Arc<Found>>; 2],
+    settings: Vec<Arc<SettingWork>>,
+}
+
+impl Untold {
+    pub(super) fn of(waits: &OfDevice) -> Self {
+        let in_hand = waits.in_hand.as_ref();
+        let earlier = in_hand.and_then(|in_hand| in_hand.report.clone());
+        let later = waits.report.as_ref().map(|report| Arc::clone(&report.found));
+        let settings = in_hand.into_iter().flat_map(|in_hand| &in_hand.settings).map(Arc::clone);
+        let settings = settings.chain(waits.settings.iter().map(|setting| Arc::clone(&setting.what)));
+        Self { found: [earlier, later], settings: settings.collect() }
+    }
+
+    /// A device as the registry will have it.
+    pub(crate) fn over(&self, device: &mut Device) {
+        for found in self.found.iter().flatten() {
+            found.report.over(device, found.at);
+        }
+    }
+
+    /// The settings in force as the registry will have them, in no order.
+    pub(crate) fn over_settings(&self, device: DeviceId, records: &mut Vec<SettingRecord>) {
+        for setting in &self.settings {
+            let record = SettingRecord {
+                id: setting.id,
+                device,
+                name: setting.name.clone(),
+                value: setting.value.as_ref().map(|text| RawJson::trusted(text.clone().into())),
+                created_at: setting.id.minted_at(),
+                changed_at: None,
+                changed_to: None,
+                changed_by: None,
+            };
+            match records.iter_mut().find(|present| present.name == record.name) {
+                // One that was written meanwhile is there already, or a newer one.
+                Some(present) => *present = record,
+                None => records.push(record),
+            }
+        }
+    }
+}

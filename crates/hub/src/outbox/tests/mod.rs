@@ -1,0 +1,345 @@
+//! What waits, held against what it stands for.
+
+mod hub;
+
+use std::collections::{BTreeMap, HashMap};
+
+use futures::poll;
+use isobar_model::access::Lineage;
+use isobar_model::device::Device;
+use isobar_model::ids::DeviceId;
+use isobar_model::project::empty_object;
+use isobar_model::status::Status;
+use isobar_store::telemetry::OutboxEntry;
+use proptest::prelude::*;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::device::{Piece, Size, What};
+use super::waiting::Look;
+use super::*;
+
+fn organization(number: u128) -> OrganizationId {
+    OrganizationId(Uuid::from_u128(number))
+}
+
+fn device(number: u64) -> DeviceRef {
+    DeviceRef { id: DeviceId(Uuid::from_u128(number.into())), key: DeviceKey(number) }
+}
+
+fn at(millis: i64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+fn labelled(device: DeviceRef, label: &str, value: &str, now: i64) -> Work {
+    Work { meta: vec![(label.to_owned(), value.to_owned())], ..Work::of(device.id, at(now)) }
+}
+
+/// What waits, and the entries of the store that hold it.
+#[derive(Default)]
+struct Desk {
+    waiting: Waiting,
+    rows: BTreeMap<u64, (DeviceKey, Vec<u8>)>,
+    next: std::cell::Cell<u64>,
+}
+
+impl Desk {
+    /// A run leaves work; false: there is no room for it.
+    fn leaves(&mut self, device: DeviceRef, tenant: u128, work: Work) -> bool {
+        let next = &self.next;
+        let number = || {
+            next.set(next.get() + 1);
+            next.get()
+        };
+        let now = at(work.at.unwrap_or_default());
+        let Some((leaving, changes)) = self.waiting.expect(device, organization(tenant), work, &number) else {
+            return false;
+        };
+        self.waiting.comes(device.key, leaving, now);
+        for change in changes {
+            match change {
+                OutboxChange::Put { number, work } => drop(self.rows.insert(number, (device.key, work.to_vec()))),
+                OutboxChange::Done(number) => drop(self.rows.remove(&number)),
+            }
+        }
+        true
+    }
+
+    fn takes(&mut self) -> Vec<Piece> {
+        let until = self.waiting.newest();
+        self.waiting.take(until, Instant::now())
+    }
+
+    fn removes(&mut self) {
+        for row in std::mem::take(&mut self.waiting.needless) {
+            self.rows.remove(&row);
+        }
+    }
+
+    /// The process ends, and the next one begins.
+    fn restarts(&mut self) {
+        self.waiting = Waiting::default();
+        for (number, (device, work)) in &self.rows {
+            let entry = OutboxEntry { number: *number, device: *device, work: work.clone().into(), parked: None };
+            self.waiting.take_up(&entry, at(0)).unwrap();
+        }
+        while let Some(device) = self.waiting.strangers(1).first() {
+            let key = device.key;
+            self.waiting.belongs(key, organization(u128::from(key.0 % 3)));
+        }
+    }
+
+    fn look(&self) -> Look {
+        self.waiting.look()
+    }
+}
+
+#[test]
+fn a_label_that_is_written_again_and_again_is_one_entry() {
+    let mut desk = Desk::default();
+    for n in 0..1_000 {
+        assert!(desk.leaves(device(1), 1, labelled(device(1), "n", &n.to_string(), n)));
+    }
+    assert_eq!((desk.rows.len(), desk.look().size.entries, desk.look().oldest), (1, 1, Some(0)));
+    let pieces = desk.takes();
+    let What::Report(report) = &pieces[0].what else { panic!("{pieces:?}") };
+    let labels: Vec<_> = report.found.report.meta.iter().map(|(tag, value)| (&**tag, value.text())).collect();
+    assert_eq!((pieces.len(), labels, report.found.at), (1, vec![("n", "999")], at(999)));
+    // What comes while that is in hand has an entry of its own, and both are one when the first is put back.
+    desk.leaves(device(1), 1, labelled(device(1), "m", "1", 1_000));
+    assert_eq!((desk.rows.len(), desk.look().size.entries), (2, 2));
+    for piece in pieces {
+        desk.waiting.put_back(piece);
+    }
+    assert_eq!((desk.look().size.entries, desk.takes().len()), (1, 1));
+}
+
+#[test]
+fn a_large_report_is_not_written_anew_with_every_label() {
+    let mut desk = Desk::default();
+    let (mut written, long) = (0, format!("\"{}\"", "x".repeat(200)));
+    for n in 0..200 {
+        let before: usize = desk.rows.values().map(|(_, work)| work.len()).sum();
+        assert!(desk.leaves(device(1), 1, labelled(device(1), &format!("label {n}"), &long, n)));
+        let after: usize = desk.rows.values().map(|(_, work)| work.len()).sum();
+        written += after.abs_diff(before);
+        assert!(after <= 3 * desk.look().size.bytes, "{after}");
+    }
+    // Each of them is some 300 bytes, all of them 50,000.
+    assert!(written < 300_000, "{written}");
+    let before = desk.waiting.of(DeviceKey(1)).map(Untold::of);
+    desk.restarts();
+    let after = desk.waiting.of(DeviceKey(1)).map(Untold::of);
+    assert_eq!(shown(&before), shown(&after));
+}
+
+/// What somebody sees of a device that had no labels.
+fn shown(untold: &Option<Untold>) -> (Status, Status, String) {
+    let mut device = blank();
+    untold.iter().for_each(|untold| untold.over(&mut device));
+    (device.status, device.status_before, device.meta.text().to_owned())
+}
+
+fn blank() -> Device {
+    Device {
+        id: DeviceId(Uuid::nil()),
+        key: DeviceKey(0),
+        name: String::new(),
+        organization: organization(1),
+        lineage: Lineage::new([], organization(1)),
+        organization_name: String::new(),
+        project: isobar_model::ids::ProjectId(Uuid::nil()),
+        version: None,
+        protocol: None,
+        protocols: Vec::new(),
+        meta: empty_object(),
+        description: None,
+        street_address: None,
+        location: None,
+        status: Status::None,
+        status_before: Status::None,
+        created_by: None,
+        created_at: at(0),
+        updated_at: at(0),
+        last_active: None,
+    }
+}
+
+#[test]
+fn tenants_take_turns_whoever_has_how_much() {
+    let mut desk = Desk::default();
+    for number in 0..2_000 {
+        desk.leaves(device(number), 1, labelled(device(number), "n", "1", 0));
+    }
+    for (number, tenant) in [(5_000, 2), (5_001, 3), (5_002, 3)] {
+        desk.leaves(device(number), tenant, labelled(device(number), "n", "1", 0));
+    }
+    let first: Vec<u64> = desk.takes().iter().take(5).map(|piece| piece.device.key.0).collect();
+    assert_eq!(first, [0, 5_000, 5_001, 1, 5_002]);
+}
+
+#[test]
+fn a_tenant_has_no_more_than_is_free_and_what_adds_nothing_has_room() {
+    let mut desk = Desk::default();
+    let mut number = 0;
+    let mut fills = |desk: &mut Desk, tenant| {
+        let before = number;
+        while desk.leaves(device(number), tenant, labelled(device(number), "n", "1", 0)) {
+            number += 1;
+        }
+        (number - before) as usize
+    };
+    let most = super::waiting::MOST.entries;
+    let counts = [fills(&mut desk, 1), fills(&mut desk, 2), fills(&mut desk, 1)];
+    assert_eq!(counts, [most / 2, most / 4, 0]);
+    let (rows, size) = (desk.rows.len(), desk.look().size);
+    // Nothing is left of what was refused; a newer state of a device is no more than the one that waits.
+    assert!(desk.leaves(device(0), 1, labelled(device(0), "n", "2", 0)));
+    assert!(!desk.leaves(device(number), 1, labelled(device(number), "n", "1", 0)));
+    assert_eq!((desk.rows.len(), desk.look().size.entries), (rows, size.entries));
+    for _ in 0..=most {
+        let pieces = desk.takes();
+        if pieces.is_empty() {
+            break;
+        }
+        pieces.iter().for_each(|piece| desk.waiting.written(piece));
+        desk.waiting.is_done();
+        desk.removes();
+    }
+    assert_eq!((desk.look().size, desk.rows.len()), (Size::default(), 0));
+    assert!(desk.look().oldest.is_none() && !desk.waiting.is_ready());
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// A device gets a label of so many bytes, and perhaps a status.
+    Leaves(u64, u8, u8, Option<u8>, bool),
+    /// The worker takes what waits; every piece whose bit is set is written, the others are put back.
+    Works(u8),
+    /// As that, but the registry keeps it and the process ends before the entries are removed.
+    Dies(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let leaves = (0..4_u64, 0..6_u8, any::<u8>(), prop::option::of(0..5_u8), any::<bool>());
+    prop_oneof![
+        6 => leaves.prop_map(|(device, label, value, status, long)| Step::Leaves(device, label, value, status, long)),
+        2 => any::<u8>().prop_map(Step::Works),
+        1 => any::<u8>().prop_map(Step::Dies),
+    ]
+}
+
+proptest! {
+    /// Whatever is written, put back or taken up again: a device shows what its runs have found out, one after the other,
+    /// and in the end the registry has it, each setting once and in order.
+    #[test]
+    fn nothing_is_lost_and_nothing_comes_before_what_it_follows(steps in prop::collection::vec(step(), 1..120)) {
+        let mut desk = Desk::default();
+        let mut truth: HashMap<u64, (Device, Vec<u128>)> = HashMap::new();
+        let mut registry: HashMap<u64, (Device, Vec<u128>)> = HashMap::new();
+        let keep = |registry: &mut HashMap<u64, (Device, Vec<u128>)>, piece: &Piece| {
+            let (row, settings) = registry.entry(piece.device.key.0).or_insert_with(|| (blank(), Vec::new()));
+            match &piece.what {
+                What::Report(report) => drop(report.found.report.over(row, report.found.at)),
+                What::Settings(records, _) => {
+                    for id in records.iter().map(|record| record.what.id.0.as_u128()) {
+                        if !settings.contains(&id) {
+                            settings.push(id);
+                        }
+                    }
+                }
+                What::Delivery(_) => {}
+            }
+        };
+        let last = [Step::Works(0xff), Step::Works(0xff), Step::Works(0xff), Step::Works(0xff)];
+        for (now, step) in (1_i64..).zip(steps.into_iter().chain(last)) {
+            match step {
+                Step::Leaves(number, label, value, status, long) => {
+                    let of = device(number);
+                    let value = if long { format!("\"{}\"", "x".repeat(600 + usize::from(value))) } else { value.to_string() };
+                    let mut work = labelled(of, &format!("label {label}"), &value, now);
+                    work.status = status;
+                    if label == 0 {
+                        let id = isobar_model::ids::SettingId(Uuid::from_u128(now.unsigned_abs().into()));
+                        work.settings.push(SettingWork { id, name: "limit".to_owned(), value: Some(value.clone()), by: None });
+                    }
+                    let (row, settings) = truth.entry(number).or_insert_with(|| (blank(), Vec::new()));
+                    settings.extend(work.settings.iter().map(|setting| setting.id.0.as_u128()));
+                    let mut same: Work = serde_json::from_slice(&work.bytes()).unwrap();
+                    let found = same.take_found(at(0)).unwrap();
+                    found.report.over(row, found.at);
+                    prop_assert!(desk.leaves(of, u128::from(number % 3), work));
+                }
+                Step::Works(written) | Step::Dies(written) => {
+                    let dies = matches!(step, Step::Dies(_));
+                    for (index, piece) in desk.takes().into_iter().enumerate() {
+                        if written >> (index % 8) & 1 == 1 {
+                            keep(&mut registry, &piece);
+                            desk.waiting.written(&piece);
+                        } else {
+                            desk.waiting.put_back(piece);
+                        }
+                    }
+                    desk.waiting.is_done();
+                    match dies {
+                        true => desk.restarts(),
+                        false => desk.removes(),
+                    }
+                }
+            }
+            for (number, (row, settings)) in &truth {
+                let (mut seen, mut known) = registry.get(number).cloned().unwrap_or_else(|| (blank(), Vec::new()));
+                let untold = desk.waiting.of(DeviceKey(*number)).map(Untold::of);
+                untold.iter().for_each(|untold| untold.over(&mut seen));
+                prop_assert_eq!((&seen.meta, seen.status), (&row.meta, row.status), "device {}", number);
+                let mut records = Vec::new();
+                untold.iter().for_each(|untold| untold.over_settings(DeviceId(Uuid::nil()), &mut records));
+                known.extend(records.iter().map(|record| record.id.0.as_u128()));
+                prop_assert_eq!(known.last(), settings.last());
+            }
+        }
+        for (number, (row, settings)) in &truth {
+            let (kept, known) = &registry[number];
+            prop_assert_eq!((&kept.meta, kept.status, known), (&row.meta, row.status, settings));
+        }
+        prop_assert_eq!((desk.look().size, desk.rows.len()), (Size::default(), 0));
+    }
+}
+
+#[tokio::test]
+async fn who_catches_up_waits_for_its_own_tenant_and_for_what_was_there() {
+    let outbox = Outbox::new();
+    let next = std::cell::Cell::new(0);
+    let number = || {
+        next.set(next.get() + 1);
+        next.get()
+    };
+    let leaves = |number_of: u64, tenant: u128| {
+        let (of, mut waiting) = (device(number_of), outbox.waiting.lock());
+        let work = labelled(of, "n", "1", 0);
+        let (leaving, _) = waiting.expect(of, organization(tenant), work, &number).unwrap();
+        waiting.comes(of.key, leaving, at(0));
+    };
+    leaves(1, 1);
+    leaves(2, 1);
+    assert!(poll!(std::pin::pin!(outbox.caught_up(organization(2)))).is_ready());
+    let mut waits = std::pin::pin!(outbox.caught_up(organization(1)));
+    assert!(poll!(&mut waits).is_pending());
+    // There is always something to do, of the same devices too.
+    leaves(3, 1);
+    let pieces = {
+        let mut waiting = outbox.waiting.lock();
+        waiting.take(2, Instant::now())
+    };
+    leaves(1, 1);
+    assert_eq!(pieces.len(), 2);
+    let mut done = std::pin::pin!(outbox.done_with(DeviceKey(1)));
+    assert!(poll!(&mut waits).is_pending() && poll!(&mut done).is_pending());
+    for piece in &pieces {
+        outbox.waiting.lock().written(piece);
+    }
+    outbox.waiting.lock().is_done();
+    outbox.done.notify_waiters();
+    assert!(poll!(&mut waits).is_ready());
+    assert!(poll!(&mut done).is_pending());
+}

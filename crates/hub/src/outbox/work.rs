@@ -1,0 +1,210 @@
+//! What one run leaves for afterwards, and how it is written down: an entry of the outbox.
+
+use bytes::Bytes;
+use isobar_model::device::Location;
+use isobar_model::ids::{DeviceId, DeviceRef, SettingId, UserId};
+use isobar_model::json::RawJson;
+use isobar_model::status::Status;
+use isobar_model::time::Timestamp;
+use isobar_store::registry::{Asked, DeviceReport};
+use serde::ser::Serializer;
+use serde::{Deserialize, Serialize};
+
+use crate::device_notices::NoticeWork;
+use crate::outgoing::CallWork;
+
+/// What one run leaves for the registry. JSON values are kept as text.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Work {
+    pub device: Option<DeviceId>,
+    /// When it came, in milliseconds: done again, it does not seem to have come later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u8>,
+    /// What the device, which is missing, gets back when it is heard again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status_before: Option<u8>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub meta: Vec<(String, String)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub location: Option<(f64, f64)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<SettingWork>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<NoticeWork>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<CallWork>,
+}
+
+/// A setting that was set, or reset when there is no value. The record's id was chosen in the run,
+/// so that doing it again makes no second record.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct SettingWork {
+    pub id: SettingId,
+    pub name: String,
+    pub value: Option<String>,
+    /// The user who changed it; none: the device itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<UserId>,
+}
+
+/// What runs found out about a device, and when.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Found {
+    pub report: DeviceReport,
+    pub at: Timestamp,
+}
+
+/// What is to leave the house, and its place among those of its run.
+#[derive(Debug)]
+pub(super) enum Outgoing {
+    Notice(NoticeWork, usize),
+    Call(CallWork, usize),
+}
+
+impl Work {
+    /// No work yet for this device.
+    pub(crate) fn of(device: DeviceId, now: Timestamp) -> Self {
+        Self { device: Some(device), at: Some(now.millis()), ..Self::default() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.reports() && self.settings.is_empty() && self.notices.is_empty() && self.calls.is_empty()
+    }
+
+    fn reports(&self) -> bool {
+        let is_quiet = self.status.is_none() && self.status_before.is_none() && self.location.is_none();
+        !(is_quiet && self.meta.is_empty())
+    }
+
+    /// Takes out what was found out about the device itself.
+    pub(super) fn take_found(&mut self, now: Timestamp) -> Option<Found> {
+        if !self.reports() {
+            return None;
+        }
+        let status = |number: Option<u8>| number.and_then(|number| Status::numbered(number.into()));
+        let labels = std::mem::take(&mut self.meta).into_iter();
+        let location = self.location.take();
+        // A tag may be set twice: what counts is the last of it.
+        let report = DeviceReport::default().then(DeviceReport {
+            status: status(self.status.take()),
+            status_before: status(self.status_before.take()),
+            meta: labels.map(|(tag, value)| (tag, RawJson::trusted(value.into()))).collect(),
+            location: location.and_then(|(latitude, longitude)| Location::new(latitude, longitude)),
+        });
+        Some(Found { report, at: self.at.map_or(now, Timestamp::from_millis) })
+    }
+
+    /// Takes out what is to leave the house.
+    pub(super) fn take_outgoing(&mut self) -> Vec<Outgoing> {
+        let notices = std::mem::take(&mut self.notices).into_iter().zip(0..);
+        let calls = std::mem::take(&mut self.calls).into_iter().zip(0..);
+        let notices = notices.map(|(notice, ordinal)| Outgoing::Notice(notice, ordinal));
+        notices.chain(calls.map(|(call, ordinal)| Outgoing::Call(call, ordinal))).collect()
+    }
+
+    /// Its bytes in the store.
+    pub(crate) fn bytes(&self) -> Bytes {
+        // A struct of texts and numbers always serialises.
+        serde_json::to_vec(self).unwrap_or_default().into()
+    }
+}
+
+impl SettingWork {
+    /// About how many bytes it takes.
+    pub(super) fn size(&self) -> usize {
+        size_of::<Self>() + self.name.len() + self.value.as_ref().map_or(0, String::len)
+    }
+}
+
+impl Found {
+    /// This, and what was found out after it.
+    pub(super) fn then(&self, newer: Self) -> Self {
+        Self { report: self.report.clone().then(newer.report), at: newer.at.max(self.at) }
+    }
+
+    /// Its bytes in the store: those of a [`Work`] that says nothing else.
+    pub(super) fn bytes(&self, device: DeviceId) -> Bytes {
+        let DeviceReport { status, status_before, meta, location } = &self.report;
+        let row = Row {
+            device,
+            at: self.at.millis(),
+            status: status.map(|status| status.number()),
+            status_before: status_before.map(|status| status.number()),
+            meta,
+            location: location.map(|place| (place.latitude, place.longitude)),
+        };
+        serde_json::to_vec(&row).unwrap_or_default().into()
+    }
+}
+
+/// A [`Work`] of nothing but what was found out, without copies.
+#[derive(Serialize)]
+struct Row<'a> {
+    device: DeviceId,
+    at: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status_before: Option<u8>,
+    #[serde(serialize_with = "labels", skip_serializing_if = "<[_]>::is_empty")]
+    meta: &'a [(String, RawJson)],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    location: Option<(f64, f64)>,
+}
+
+fn labels<S: Serializer>(labels: &[(String, RawJson)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(labels.iter().map(|(tag, value)| (tag, value.text())))
+}
+
+impl Outgoing {
+    /// About how many bytes it takes.
+    pub(super) fn size(&self) -> usize {
+        let texts = match self {
+            Self::Notice(notice, _) => notice.element.len() + notice.message.len(),
+            Self::Call(call, _) => {
+                let headers: usize = call.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+                call.element.len() + call.url.len() + headers + call.body.as_ref().map_or(0, String::len)
+            }
+        };
+        size_of::<Self>() + texts
+    }
+
+    /// The delivery that it becomes; none: it is too large to be one.
+    pub(super) fn asked(&self, device: DeviceRef) -> Option<Asked> {
+        match self {
+            Self::Notice(notice, ordinal) => notice.asked(device, *ordinal),
+            Self::Call(call, ordinal) => call.asked(device, *ordinal),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_out_is_written_as_work_and_read_again() {
+        let device = DeviceId(uuid::Uuid::from_u128(7));
+        let text = format!(
+            r#"{{"device":"{device}","at":5,"status":4,"status_before":2,"meta":[["a","1.50"],["b","\"x\""]],"location":[46.9,-7.4]}}"#
+        );
+        let mut work: Work = serde_json::from_str(&text).unwrap();
+        assert_eq!(work.bytes(), text.as_bytes());
+        let found = work.take_found(Timestamp::from_millis(9)).unwrap();
+        assert_eq!(found.bytes(device), text.as_bytes());
+        assert!(work.is_empty() && work.take_found(Timestamp::from_millis(9)).is_none());
+        let quiet =
+            Work { meta: vec![("a".to_owned(), "2".to_owned())], ..Work::of(device, Timestamp::from_millis(8)) };
+        let text = format!(r#"{{"device":"{device}","at":8,"meta":[["a","2"]]}}"#);
+        assert_eq!(quiet.bytes(), text.as_bytes());
+        let mut quiet = quiet;
+        let both = found.then(quiet.take_found(Timestamp::from_millis(9)).unwrap());
+        assert_eq!(both.at, Timestamp::from_millis(8));
+        assert_eq!(
+            both.report.meta.iter().map(|(tag, value)| (&**tag, value.text())).collect::<Vec<_>>(),
+            [("a", "2"), ("b", "\"x\"")]
+        );
+    }
+}

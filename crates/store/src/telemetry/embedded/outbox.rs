@@ -1,0 +1,146 @@
+//! The outbox: work that runs left for afterwards, by number, until it is done.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use isobar_model::ids::DeviceKey;
+use parking_lot::Mutex;
+use rocksdb::DB;
+
+use super::keys::{self, Family};
+use super::load::{current, rows};
+use super::rows::{Parts, Rows, damaged, failed, text};
+use super::{Core, engine};
+use crate::error::Result;
+use crate::telemetry::OutboxEntry;
+
+/// What is known of the outbox without reading it.
+pub struct Outbox {
+    /// The next free number.
+    next: AtomicU64,
+    /// Why entries are parked.
+    parked: Mutex<BTreeMap<u64, Arc<str>>>,
+}
+
+impl Outbox {
+    /// As the database has it, where nobody writes yet.
+    pub fn load(db: &DB) -> Result<Self> {
+        let mut entries = db.raw_iterator_cf(engine::family(db, Family::Outbox)?);
+        entries.seek_to_last();
+        let last = match current(&entries)? {
+            Some((key, _)) => keys::trailing(key).ok_or_else(|| damaged("a key is too short"))?,
+            None => 0,
+        };
+        Ok(Self { next: AtomicU64::new(last + 1), parked: Mutex::new(parked(db)?) })
+    }
+
+    /// A number that no entry has, above all of them.
+    pub fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Removes entries, and whatever was noted about them.
+    pub fn done(&self, numbers: &[u64], rows: &mut Rows) {
+        let mut parked = self.parked.lock();
+        for number in numbers {
+            rows.delete(Family::Outbox, &number.to_be_bytes());
+            if !parked.is_empty() && parked.remove(number).is_some() {
+                rows.delete(Family::Meta, &keys::about(keys::PARKED, *number));
+            }
+        }
+    }
+
+    /// Notes why an entry cannot be done. False: it is known.
+    pub fn park(&self, number: u64, why: &str, rows: &mut Rows) -> bool {
+        if self.parked.lock().insert(number, why.into()).is_some_and(|known| *known == *why) {
+            return false;
+        }
+        rows.put(Family::Meta, &keys::about(keys::PARKED, number), &[why.as_bytes()]);
+        true
+    }
+}
+
+/// What was noted about entries that are there. A note that has outlived its entry goes: the number may come again.
+fn parked(db: &DB) -> Result<BTreeMap<u64, Arc<str>>> {
+    let (meta, outbox) = (engine::family(db, Family::Meta)?, engine::family(db, Family::Outbox)?);
+    let (from, to) = (keys::about(keys::PARKED, 0), keys::about(keys::PARKED, u64::MAX));
+    let mut notes = rows(db, Family::Meta, &from, &to)?;
+    notes.seek_to_first();
+    let mut parked = BTreeMap::new();
+    while let Some((key, why)) = current(&notes)? {
+        let number = keys::trailing(key).ok_or_else(|| damaged("a key is too short"))?;
+        match db.get_pinned_cf(outbox, number.to_be_bytes()).map_err(failed)? {
+            Some(_) => drop(parked.insert(number, text(why)?.into())),
+            None => db.delete_cf(meta, key).map_err(failed)?,
+        }
+        notes.next();
+    }
+    Ok(parked)
+}
+
+/// Entries behind a number.
+pub fn entries(core: &Core, after: u64, limit: usize) -> Result<Vec<OutboxEntry>> {
+    let Some(from) = after.checked_add(1) else { return Ok(Vec::new()) };
+    let mut entries = Vec::new();
+    let mut found = rows(&core.db, Family::Outbox, &from.to_be_bytes(), &u64::MAX.to_be_bytes())?;
+    found.seek_to_first();
+    while entries.len() < limit
+        && let Some((key, value)) = current(&found)?
+    {
+        let number = keys::trailing(key).ok_or_else(|| damaged("a key is too short"))?;
+        let mut parts = Parts(value);
+        let device = DeviceKey(parts.u64()?);
+        let parked = core.outbox.parked.lock().get(&number).cloned();
+        entries.push(OutboxEntry { number, device, work: bytes::Bytes::copy_from_slice(parts.0), parked });
+        found.next();
+    }
+    Ok(entries)
+}
+
+impl Core {
+    /// Removes entries whose work is done.
+    pub fn outbox_done(&self, numbers: &[u64]) -> Result<()> {
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        let permit = self.shared.reserve()?;
+        Rows::at_hand(|rows| {
+            self.outbox.done(numbers, rows);
+            permit.send(rows);
+        });
+        Ok(())
+    }
+
+    /// Notes why an entry cannot be done; durable when this returns.
+    pub async fn outbox_park(&self, number: u64, why: &str) -> Result<()> {
+        let sent = {
+            let permit = self.shared.reserve()?;
+            Rows::at_hand(|rows| self.outbox.park(number, why, rows).then(|| permit.send(rows)))
+        };
+        match sent {
+            Some(sent) => sent.durable.await,
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::telemetry::Telemetry as _;
+    use crate::telemetry::embedded::{Embedded, Options};
+
+    #[tokio::test]
+    async fn a_note_that_outlived_its_entry_is_gone_at_the_next_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Embedded::open(folder.path(), Options::default()).unwrap();
+        let store = open();
+        store.outbox_park(1, "why").await.unwrap();
+        store.close().await.unwrap();
+        drop(store);
+        let store = open();
+        assert!(store.core.outbox.parked.lock().is_empty());
+        assert_eq!(store.outbox_number(), 1);
+        store.close().await.unwrap();
+    }
+}
