@@ -79,13 +79,6 @@ async fn users(folder: &Path) {
     registry.close().await.unwrap();
 }
 
-/// Bytes of memory that a process has now (`VmRSS`; `RssAnon` is what no file backs), or had at most (`VmHWM`).
-fn memory(serving: &Serving, name: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", serving.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
-    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_longest_lists_take_less_memory_than_their_answers_twice() {
     let folder = tempfile::tempdir().unwrap();
@@ -104,11 +97,11 @@ async fn the_longest_lists_take_less_memory_than_their_answers_twice() {
         for page in 1..=ITEMS / WARMING {
             api.get(&format!("{list}&limit={WARMING}&page={page}")).await;
         }
-        let before = memory(&serving, "VmRSS");
+        let before = serving.memory("VmRSS");
         // From here on the kernel counts the most anew.
         std::fs::write(format!("/proc/{}/clear_refs", serving.id()), "5").unwrap();
         let answer = api.get(&format!("{list}&limit={ITEMS}")).await;
-        let taken = memory(&serving, "VmHWM").saturating_sub(before);
+        let taken = serving.memory("VmHWM").saturating_sub(before);
         assert_eq!(answer["data"].as_array().unwrap().len(), ITEMS, "{list}");
         let size = answer.to_string().len();
         assert!((taken as f64) < MOST * size as f64, "{list}: {taken} bytes for an answer of {size}");
@@ -121,7 +114,7 @@ async fn the_longest_lists_take_less_memory_than_their_answers_twice() {
 fn an_idle_server_takes_little_memory_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let serving = Serving::on(folder.path(), &[ENVIRONMENT.as_slice(), &[ONE_THREAD]].concat());
-    let taken = memory(&serving, "RssAnon");
+    let taken = serving.memory("RssAnon");
     assert!(taken < IDLE_MOST, "{taken} bytes");
     println!("idle: {taken} bytes");
     assert_eq!(serving.stop(), Some(0));

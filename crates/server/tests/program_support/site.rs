@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::Serving;
 
-/// The first administrator's password.
-const PASSWORD: &str = "chosen-by-me";
+/// The first administrator's password, and that of everybody who registers.
+pub const PASSWORD: &str = "chosen-by-me";
 /// What a server of these tests is started with: many calls come from one place.
 pub const ENVIRONMENT: [(&str, &str); 4] = [
     ("ISOBAR_ADMIN_PASSWORD", PASSWORD),
@@ -50,8 +50,25 @@ pub struct Api {
 impl Api {
     /// Logs the administrator in.
     pub async fn of(serving: &Serving) -> Self {
-        let mut api = Self { client: reqwest::Client::new(), base: String::new(), jwt: String::new() }.at(serving);
-        let login = json!({"usernameOrEmail": "admin", "password": PASSWORD});
+        Self::logged_in(serving, "admin").await
+    }
+
+    /// Registers a developer, who founds an organization and stands in the administrator's place.
+    pub async fn registered(serving: &Serving, name: &str) -> Self {
+        let account = json!({"username": name, "email": format!("{name}@example.com"), "password": PASSWORD,
+            "passwordConfirmation": PASSWORD, "firstName": name, "lastName": "Moreau", "company": name, "role": "developer"});
+        let nobody = Self::nobody(serving);
+        nobody.send(Method::POST, "/v2/auth/register", &[], Some(&account)).await.unwrap().created();
+        Self::logged_in(serving, name).await
+    }
+
+    fn nobody(serving: &Serving) -> Self {
+        Self { client: reqwest::Client::new(), base: String::new(), jwt: String::new() }.at(serving)
+    }
+
+    async fn logged_in(serving: &Serving, name: &str) -> Self {
+        let mut api = Self::nobody(serving);
+        let login = json!({"usernameOrEmail": name, "password": PASSWORD});
         let answer = api.send(Method::POST, "/v2/auth/login", &[], Some(&login)).await.unwrap();
         api.jwt = answer.json()["jwtToken"].as_str().unwrap().to_owned();
         api
@@ -76,12 +93,23 @@ impl Api {
         headers: &[(&str, &str)],
         body: Option<&Value>,
     ) -> reqwest::Result<Answer> {
+        self.send_text(method, path, headers, body.map(Value::to_string)).await
+    }
+
+    /// The same, of which every byte of the body is the test's own.
+    pub async fn send_text(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<String>,
+    ) -> reqwest::Result<Answer> {
         let mut request = self.client.request(method, format!("{}{path}", self.base));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         if let Some(body) = body {
-            request = request.header("content-type", "application/json").body(body.to_string());
+            request = request.header("content-type", "application/json").body(body);
         }
         let response = request.send().await?;
         Ok(Answer { status: response.status().as_u16(), body: response.text().await? })

@@ -1,0 +1,153 @@
+//! Designs and payloads that are made for each other.
+
+use futures::future::join_all;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::malice;
+use crate::street::Street;
+
+/// Bytes of what is kept of a series' payloads to tell its last values, and of a device's metadata (contract: The project
+/// design).
+const LAST_BYTES_MAX: usize = 256 << 10;
+const META_BYTES_MAX: usize = 64 << 10;
+/// Links of a design, and bytes of the payload that goes along them.
+const LINKS: usize = 2_000;
+const LADEN_BYTES: usize = 200_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_in_another_order_hold_nobody_up() {
+    let street = Street::open().await;
+    let bodies = malice::in_two_orders(240_000);
+    for design in [malice::stores(), malice::changed(1)] {
+        let device = street.device(&design).await;
+        for body in bodies.iter().chain(&bodies) {
+            let posted = street.holds_nobody_up("an object in another order", street.posts(&device, body.clone()));
+            posted.await.created();
+            assert_eq!(street.errors(&device).await, [""; 0]);
+        }
+        street
+            .beside(async || {
+                let posts = bodies.iter().map(|body| street.posts(&device, body.clone()));
+                join_all(posts).await.iter().for_each(|answer| drop(answer.created()));
+            })
+            .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_that_collide_are_like_any_others() {
+    let hasher = rustc_hash::FxBuildHasher;
+    let hash = |name: String| std::hash::BuildHasher::hash_one(&hasher, name.as_str());
+    let mut hashes: Vec<u64> = malice::colliding_names(1_000).map(hash).collect();
+    hashes.dedup();
+    assert_eq!(hashes.len(), 1, "they do not collide: this would test nothing");
+
+    let street = Street::open().await;
+    let device = street.device(&malice::stores()).await;
+    let body = malice::colliding(240_000);
+    street.holds_nobody_up("names that collide", street.posts(&device, body.clone())).await.created();
+    street.beside(async || drop(street.posts(&device, body.clone()).await.created())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn links_to_any_element_leave_what_the_run_may_leave() {
+    let street = Street::open().await;
+    let mut devices = Vec::new();
+    for kind in malice::LINKED {
+        let device = street.device(&malice::links_to(kind, LINKS)).await;
+        let payload = malice::laden(1, LADEN_BYTES);
+        let posted = street.holds_nobody_up(kind, street.posts(&device, payload));
+        posted.await.created();
+        // A window takes a number each time and a throttle a moment: that is within what a run may do.
+        let is_within = matches!(kind, "window" | "throttle");
+        let errors = street.errors(&device).await;
+        let names_bound = |error: &String| ["at most", "too long", "more than"].iter().any(|word| error.contains(word));
+        assert!(is_within || errors.iter().any(names_bound), "{kind}: {errors:?}");
+        street.is_within_bounds();
+        devices.push(device);
+    }
+    street
+        .beside(async || {
+            let posts = devices.iter().map(|device| street.posts(device, malice::laden(2, LADEN_BYTES / 8)));
+            join_all(posts).await.iter().for_each(|answer| drop(answer.created()));
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn states_of_elements_are_bounded() {
+    let street = Street::open().await;
+    let (changed, windows) =
+        (street.device(&malice::changed(998)).await, street.device(&malice::windows(900, 11)).await);
+    let value = malice::label("", &"x".repeat(900));
+    for number in 0..3 {
+        let posted = street.posts(&changed, malice::laden(number, LADEN_BYTES));
+        street.holds_nobody_up("a thousand changed elements", posted).await.created();
+    }
+    for _ in 0..16 {
+        street.holds_nobody_up("900 windows", street.posts(&windows, value.clone())).await.created();
+    }
+    let errors = street.errors(&windows).await;
+    assert!(errors.iter().any(|error| error.contains("at most")), "{errors:?}");
+    street
+        .beside(async || {
+            let posts = [(&changed, malice::laden(9, LADEN_BYTES / 8)), (&windows, value.clone())];
+            let posts = posts.map(|(device, body)| street.posts(device, body));
+            join_all(posts).await.iter().for_each(|answer| drop(answer.created()));
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_names_and_new_labels_end_at_their_bounds() {
+    let street = Street::open().await;
+    let (names, labels) = (street.device(&malice::stores()).await, street.device(&malice::labels()).await);
+    for number in 0..8 {
+        street.posts(&names, malice::new_name(number, 50_000)).await.created();
+    }
+    let value = "x".repeat(2_000);
+    for number in 0..40 {
+        street.posts(&labels, malice::label(&format!("t{number}"), &value)).await.created();
+    }
+    for (device, bound) in [(&names, "256 KiB"), (&labels, "65536 bytes")] {
+        let errors = street.errors(device).await;
+        assert!(errors.iter().any(|error| error.contains(bound)), "no error tells of {bound}: {errors:?}");
+    }
+    let last = street.hostile.get(&format!("/v2/devices/{}/last/stored", names.id)).await;
+    assert!(last["values"].to_string().len() <= LAST_BYTES_MAX);
+    let meta = street.hostile.get(&format!("/v2/devices/{}", labels.id)).await;
+    assert!(meta["meta"].to_string().len() <= META_BYTES_MAX);
+    assert_eq!(meta["meta"]["t0"], json!(value), "what was there before the bound stays");
+    street
+        .beside(async || {
+            let posts = (100..108).map(|number| street.posts(&names, malice::new_name(number, 20_000)));
+            join_all(posts).await.iter().for_each(|answer| drop(answer.created()));
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn labels_that_change_with_every_event_are_nobody_elses_wait() {
+    let street = Street::open().await;
+    let devices = street.hostile.found(&malice::labels(), 8).await;
+    let changes = async |device, round: usize| {
+        for number in 0..20 {
+            let answer = street.posts(device, malice::label("state", &format!("{round} {number}"))).await;
+            // What waits for the registry is bounded: who brings more is told to wait.
+            assert!(matches!(answer.status, 201 | 503), "{} {}", answer.status, answer.body);
+        }
+    };
+    let round = std::cell::Cell::new(0);
+    street
+        .beside(async || {
+            round.set(round.get() + 1);
+            join_all(devices.iter().map(|device| changes(device, round.get()))).await;
+        })
+        .await;
+    for device in &devices {
+        street.posts(device, malice::label("state", "last")).await.created();
+        let seen = street.calls(Method::GET, &format!("/v2/devices/{}", device.id), None).await.json();
+        assert_eq!(seen["meta"]["state"], "last");
+    }
+}

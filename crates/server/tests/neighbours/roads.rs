@@ -1,0 +1,122 @@
+//! Those who ask for much with little.
+
+use futures::future::join_all;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::malice;
+use crate::program_support::house::{BOUND, rest};
+use crate::program_support::site::Answer;
+use crate::street::Street;
+
+/// Blocks and elements of a delivery: their product is two million events.
+const BLOCKS: usize = 2_000;
+const ELEMENTS: usize = 1_000;
+/// A day, in milliseconds.
+const DAY: u64 = 86_400_000;
+
+/// The field and what is wrong with it, of a call that was refused for its input.
+fn refused(answer: &Answer) -> (String, String) {
+    assert_eq!(answer.status, 400, "{}", answer.body);
+    let fault = &answer.json()["errors"][0];
+    (fault["field"].as_str().unwrap().to_owned(), fault["message"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deliveries_that_multiply_are_refused_before_anything_is_done() {
+    let street = Street::open().await;
+    let me = street.hostile.get("/v2/auth/user").await;
+    let keys = format!("/v2/users/{}/apiKeys", me["id"].as_str().unwrap());
+    let key = street.hostile.admin(Method::POST, &keys, Some(&json!({"name": "k"}))).await;
+    let key = key["key"].as_str().unwrap();
+    let project = street.hostile.admin(Method::POST, "/v2/projects", Some(&json!({"name": "Many"}))).await;
+    let project = project["id"].as_str().unwrap();
+    let design = json!({"name": "Many", "planes": {"cloud": {"elements": malice::receivers(ELEMENTS)}}});
+    street.hostile.admin(Method::PUT, &format!("/v2/projects/{project}/specification"), Some(&design)).await;
+    let delivers = async || {
+        let body = Some(malice::delivery(BLOCKS));
+        let path = malice::delivery_path(project);
+        let credential = [("api_auth_token", key)];
+        let call = street.hostile.send_text(Method::POST, &path, &credential, body);
+        timeout(BOUND, call).await.expect("no answer").unwrap()
+    };
+    let answer = street.holds_nobody_up("a delivery", delivers()).await;
+    let (field, message) = refused(&answer);
+    assert!(field == "body" && message.contains("may make"), "{field}: {message}");
+    assert_eq!(street.hostile.list("/v2/devices?depth=all").await, [] as [Value; 0]);
+    street.beside(async || drop(refused(&delivers().await))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sorts_by_payload_wait_for_each_other_and_for_nobody_else() {
+    let street = Street::open().await;
+    let device = street.device(&malice::stores()).await;
+    for round in 0..10 {
+        let values = (0..20).map(|number| street.posts(&device, json!({"n": (round + number) % 7}).to_string()));
+        join_all(values).await.iter().for_each(|answer| drop(answer.created()));
+    }
+    let sorted = async |rest: &str| {
+        let path = format!("/v2/devices/{}/data/stored?sortBy=payload.n&{rest}", device.id);
+        street.calls(Method::GET, &path, None).await
+    };
+    street
+        .beside(async || {
+            let sorts =
+                (0..128).map(|number| sorted(if number % 2 == 0 { "limit=10000&page=100000" } else { "page=2" }));
+            for answer in join_all(sorts).await {
+                match answer.status {
+                    200 => assert!(matches!(answer.json()["data"].as_array().unwrap().len(), 0 | 100)),
+                    // More wait than may.
+                    503 => {}
+                    _ => assert_eq!(refused(&answer).0, "query.page"),
+                }
+            }
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_from_long_ago_are_told_how_far_back_they_may_ask() {
+    let street = Street::open().await;
+    let device = street.device(&malice::stores()).await;
+    let id = street.posts(&device, "1".to_owned()).await.created();
+    // A time-ordered identifier begins with its milliseconds.
+    let minted = u64::from_str_radix(&id.replace('-', "")[..12], 16).unwrap();
+    let text = format!("{:012x}", minted - 100 * DAY);
+    let ancient = format!("{}-{}{}", &text[..8], &text[8..], &id[13..]);
+    let address = &street.serving.address;
+    let (name, value) = street.hostile.credentials();
+    let begin = async |last: &str| {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = format!(
+            "GET /v2/events/stream HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{name}: {value}\r\n\
+             last-event-id: {last}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream
+    };
+    let ends = async || rest(&mut begin(&ancient).await).await;
+    // Whether as a refusal or as a stream that ends at once: it says from when on there is something to be told.
+    let told = ends().await;
+    assert!(told.contains("Last-Event-ID") || told.contains("the stream ends"), "{told}");
+    street.beside(async || drop(join_all((0..64).map(|_| ends())).await)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn endless_code_is_ended_and_told() {
+    let street = Street::open().await;
+    let devices = street.hostile.found(&malice::endless(), 8).await;
+    let posts = async || {
+        let posts = devices.iter().map(|device| street.posts(device, "\"AAAA\"".to_owned()));
+        for answer in join_all(posts).await {
+            assert!(matches!(answer.status, 201 | 503), "{} {}", answer.status, answer.body);
+        }
+    };
+    street.holds_nobody_up("endless code", posts()).await;
+    let errors = street.errors(&devices[0]).await;
+    assert!(errors.iter().any(|error| error.contains("takes longer")), "{errors:?}");
+    street.beside(posts).await;
+}

@@ -1,0 +1,239 @@
+//! A server with two tenants on it.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use reqwest::Method;
+use rustix::param::clock_ticks_per_second;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::malice::{EVENT, stores};
+use crate::program_support::house::{BOUND, until};
+use crate::program_support::site::{Answer, Api, Device, ENVIRONMENT};
+use crate::program_support::{Serving, serve};
+
+/// Calls of each kind that the good tenant gets done while the hostile one is at work.
+const CALLS: u64 = 20;
+/// What the process takes at most, in bytes.
+const MEMORY_MAX: u64 = 512 << 20;
+/// What the folder holds at most, in bytes. A log that was begun has its length from the start: that is 64 MiB of it.
+const FOLDER_MAX: u64 = 192 << 20;
+/// Processor time that one hostile call may take of the thread that serves everybody; of this build, which is not
+/// optimised.
+const HELD_MAX: Duration = Duration::from_millis(500);
+/// The thread that serves everybody, where there is one.
+const SERVES: &str = "isobar-0";
+pub const ONE_THREAD: (&str, &str) = ("ISOBAR_HTTP__THREADS", "1");
+/// Devices of the good tenant.
+const DEVICES: usize = 3;
+/// Where devices post.
+pub const EVENTS: &str = "/v2/events/device?elementName=reading";
+
+/// The server, and who is on it.
+pub struct Street {
+    pub serving: Serving,
+    pub hostile: Api,
+    pub good: Arc<Good>,
+    pub folder: TempDir,
+}
+
+impl Street {
+    pub async fn open() -> Self {
+        Self::with(&[]).await
+    }
+
+    /// One whose server has more settings.
+    pub async fn with(settings: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let environment = [ENVIRONMENT.as_slice(), &[ONE_THREAD], settings].concat();
+        let serving = Serving::of(serve(folder.path(), &environment));
+        Self::on(serving, folder).await
+    }
+
+    pub async fn on(serving: Serving, folder: TempDir) -> Self {
+        let api = Api::registered(&serving, "ana").await;
+        let devices = api.found(&stores(), DEVICES).await;
+        let good = Good::of(api, &serving, devices, 0);
+        let hostile = Api::registered(&serving, "mallory").await;
+        Self { serving, hostile, good, folder }
+    }
+
+    /// A device of the hostile tenant, with this design.
+    pub async fn device(&self, elements: &Value) -> Device {
+        self.hostile.found(elements, 1).await.remove(0)
+    }
+
+    /// A hostile device posts this text.
+    pub async fn posts(&self, device: &Device, payload: String) -> Answer {
+        let token = [("cloud", device.token.as_str())];
+        let post = self.hostile.send_text(Method::POST, EVENTS, &token, Some(payload));
+        timeout(BOUND, post).await.unwrap_or_else(|_| panic!("no answer")).unwrap()
+    }
+
+    /// The hostile tenant calls.
+    pub async fn calls(&self, method: Method, path: &str, body: Option<&Value>) -> Answer {
+        let call = self.hostile.send_as_admin(method, path, body);
+        timeout(BOUND, call).await.unwrap_or_else(|_| panic!("no answer")).unwrap()
+    }
+
+    /// What the newest event of a hostile device has come to: its errors, each once.
+    pub async fn errors(&self, device: &Device) -> Vec<String> {
+        let events = self.hostile.get(&format!("/v2/devices/{}/events?limit=1", device.id)).await;
+        let errors = events["data"][0]["errors"].as_array().cloned().unwrap_or_default();
+        let texts: HashSet<String> = errors.iter().map(|error| error["message"].as_str().unwrap().to_owned()).collect();
+        let mut texts: Vec<String> = texts.into_iter().collect();
+        texts.sort();
+        texts
+    }
+
+    /// A call that holds nobody up: it takes little of the thread that serves everybody.
+    pub async fn holds_nobody_up<T>(&self, what: &str, call: impl Future<Output = T>) -> T {
+        let before = self.served();
+        let outcome = call.await;
+        let taken = self.served().saturating_sub(before);
+        assert!(taken < HELD_MAX, "{what} takes {taken:?} of the thread that serves everybody");
+        outcome
+    }
+
+    /// Processor time that the thread has taken which serves everybody.
+    fn served(&self) -> Duration {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.serving.id())).unwrap();
+        let stat = tasks.flatten().find_map(|task| {
+            let name = std::fs::read_to_string(task.path().join("comm")).ok()?;
+            (name.trim() == SERVES).then(|| std::fs::read_to_string(task.path().join("stat")).unwrap())
+        });
+        let stat = stat.unwrap_or_else(|| panic!("no thread is called {SERVES}"));
+        // proc(5): the name in brackets may hold anything; utime and stime are fields 14 and 15, the third comes behind it.
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        let ticks: u64 = fields.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum();
+        Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64)
+    }
+
+    /// The hostile tenant does its work, again and again until the good one has done its own: all of that succeeds, and is
+    /// there in the end. Memory and folder stay within their bounds.
+    pub async fn beside(&self, hostile: impl AsyncFn()) {
+        let business = self.good.begins().await;
+        while !business.is_done() {
+            hostile().await;
+        }
+        business.ends().await;
+        self.is_within_bounds();
+    }
+
+    pub fn is_within_bounds(&self) {
+        let (memory, folder) = (self.serving.memory("VmHWM"), size_of(self.folder.path()));
+        assert!(memory < MEMORY_MAX, "the process took {memory} bytes of memory");
+        assert!(folder < FOLDER_MAX, "the folder holds {folder} bytes");
+    }
+}
+
+/// Bytes of all files beneath a folder.
+fn size_of(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).unwrap().flatten();
+    let size = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => size_of(&entry.path()),
+        Ok(metadata) => std::os::unix::fs::MetadataExt::blocks(&metadata) * 512,
+        // It was removed meanwhile.
+        Err(_) => 0,
+    };
+    entries.map(size).sum()
+}
+
+/// The tenant that means no harm.
+pub struct Good {
+    pub api: Api,
+    address: String,
+    devices: Vec<Device>,
+    /// Of the next event.
+    number: AtomicU64,
+    stops: AtomicBool,
+}
+
+/// The good tenant at work.
+struct Business {
+    good: Arc<Good>,
+    work: JoinSet<()>,
+    done: Arc<[AtomicU64; 3]>,
+    stream: TcpStream,
+    /// The first event of this time.
+    first: u64,
+}
+
+impl Good {
+    fn of(api: Api, serving: &Serving, devices: Vec<Device>, number: u64) -> Arc<Self> {
+        let (address, number, stops) = (serving.address.clone(), AtomicU64::new(number), AtomicBool::new(false));
+        Arc::new(Self { api, address, devices, number, stops })
+    }
+
+    async fn begins(self: &Arc<Self>) -> Business {
+        self.stops.store(false, Ordering::Relaxed);
+        let first = self.number.load(Ordering::Relaxed);
+        let mut stream = TcpStream::connect(&self.address).await.unwrap();
+        let (name, value) = self.api.credentials();
+        let head = format!("GET /v2/events/stream HTTP/1.1\r\nhost: {}\r\n{name}: {value}\r\n\r\n", self.address);
+        stream.write_all(head.as_bytes()).await.unwrap();
+        assert!(until(&mut stream, "\r\n\r\n").await.contains(" 200 "));
+        let (mut work, done) = (JoinSet::new(), Arc::<[AtomicU64; 3]>::default());
+        for kind in 0..done.len() {
+            let (good, done) = (Arc::clone(self), Arc::clone(&done));
+            work.spawn(async move {
+                while !good.stops.load(Ordering::Relaxed) {
+                    timeout(BOUND, good.works(kind)).await.unwrap_or_else(|_| panic!("the good tenant waits in vain"));
+                    done[kind].fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        Business { good: Arc::clone(self), work, done, stream, first }
+    }
+
+    /// An event, a read or a list.
+    async fn works(&self, kind: usize) {
+        let number = self.number.load(Ordering::Relaxed);
+        let device = &self.devices[number as usize % self.devices.len()];
+        match kind {
+            0 => {
+                self.api.post(device, EVENT, &json!({"n": number})).await.created();
+                self.number.fetch_add(1, Ordering::Relaxed);
+            }
+            1 => {
+                let read = self.api.get(&format!("/v2/devices/{}", device.id)).await;
+                assert_eq!(read["id"], device.id);
+                self.api.get(&format!("/v2/devices/{}/data/stored?limit=10", device.id)).await;
+            }
+            _ => assert_eq!(self.api.list("/v2/devices?depth=all").await.len(), DEVICES),
+        }
+    }
+}
+
+impl Business {
+    fn is_done(&self) -> bool {
+        self.done.iter().all(|done| done.load(Ordering::Relaxed) >= CALLS)
+    }
+
+    /// Stops; everything that was acknowledged is there, and was told.
+    async fn ends(mut self) {
+        self.good.stops.store(true, Ordering::Relaxed);
+        while let Some(ended) = self.work.join_next().await {
+            ended.unwrap();
+        }
+        let last = self.good.number.load(Ordering::Relaxed) - 1;
+        let told = until(&mut self.stream, &format!("{{\"n\":{last}}}")).await;
+        for number in self.first..=last {
+            assert!(told.contains(&format!("{{\"n\":{number}}}")), "the stream does not tell of event {number}");
+        }
+        let mut kept = 0;
+        for device in &self.good.devices {
+            let values = self.good.api.get(&format!("/v2/devices/{}/data/stored?limit=1", device.id)).await;
+            kept += values["meta"]["totalDocs"].as_u64().unwrap();
+        }
+        assert_eq!(kept, last + 1);
+    }
+}
