@@ -70,7 +70,7 @@ pub struct Case {
 pub struct Sizes {
     /// Links of a design.
     pub links: usize,
-    /// Values of a long series.
+    /// Values of a long series: more than an order by payload reaches.
     pub series: usize,
     /// Devices with an interval.
     pub intervals: usize,
@@ -80,8 +80,7 @@ pub struct Sizes {
 
 impl Sizes {
     pub fn of(options: &Options) -> Self {
-        let series = if options.quick { 20_000 } else { 100_000 };
-        Self { links: 10_000, series, intervals: 512, quick: options.quick }
+        Self { links: 10_000, series: 120_000, intervals: 512, quick: options.quick }
     }
 }
 

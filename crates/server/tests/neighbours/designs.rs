@@ -110,9 +110,9 @@ async fn new_names_and_new_labels_end_at_their_bounds() {
     for number in 0..40 {
         street.posts(&labels, malice::label(&format!("t{number}"), &value)).await.created();
     }
-    for (device, bound) in [(&names, "262144"), (&labels, "65536")] {
+    for (device, bound) in [(&names, "256 KiB"), (&labels, "65536 bytes")] {
         let errors = street.errors(device).await;
-        assert!(errors.iter().any(|error| error.contains(bound)), "no error tells of {bound} bytes: {errors:?}");
+        assert!(errors.iter().any(|error| error.contains(bound)), "no error tells of {bound}: {errors:?}");
     }
     let last = street.hostile.get(&format!("/v2/devices/{}/last/stored", names.id)).await;
     assert!(last["values"].to_string().len() <= LAST_BYTES_MAX);

@@ -2,22 +2,19 @@
 
 use futures::future::join_all;
 use reqwest::Method;
-use sea_orm::{ConnectionTrait as _, Database};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::malice;
-use crate::program_support::house::{BOUND, LOOK_EVERY, rest};
+use crate::program_support::house::{BOUND, rest};
 use crate::program_support::site::Answer;
 use crate::street::Street;
 
 /// Blocks and elements of a delivery: their product is two million events.
 const BLOCKS: usize = 2_000;
 const ELEMENTS: usize = 1_000;
-/// Devices whose interval has elapsed.
-const INTERVALS: usize = 32;
 /// A day, in milliseconds.
 const DAY: u64 = 86_400_000;
 
@@ -42,36 +39,40 @@ async fn deliveries_that_multiply_are_refused_before_anything_is_done() {
     let delivers = async || {
         let body = Some(malice::delivery(BLOCKS));
         let path = malice::delivery_path(project);
-        let headers = [("api_auth_token", key)];
-        let call = street.hostile.send_text(Method::POST, &path, &headers, body);
+        let credential = [("api_auth_token", key)];
+        let call = street.hostile.send_text(Method::POST, &path, &credential, body);
         timeout(BOUND, call).await.expect("no answer").unwrap()
     };
     let answer = street.holds_nobody_up("a delivery", delivers()).await;
     let (field, message) = refused(&answer);
-    assert!(field == "body" && message.contains("at most"), "{field}: {message}");
+    assert!(field == "body" && message.contains("may make"), "{field}: {message}");
     assert_eq!(street.hostile.list("/v2/devices?depth=all").await, [] as [Value; 0]);
     street.beside(async || drop(refused(&delivers().await))).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_last_pages_of_sorts_by_payload_are_refused() {
+async fn sorts_by_payload_wait_for_each_other_and_for_nobody_else() {
     let street = Street::open().await;
     let device = street.device(&malice::stores()).await;
-    let values = (0..200).map(|number| street.posts(&device, json!({"n": number % 7}).to_string()));
-    join_all(values).await.iter().for_each(|answer| drop(answer.created()));
+    for round in 0..10 {
+        let values = (0..20).map(|number| street.posts(&device, json!({"n": (round + number) % 7}).to_string()));
+        join_all(values).await.iter().for_each(|answer| drop(answer.created()));
+    }
     let sorted = async |rest: &str| {
         let path = format!("/v2/devices/{}/data/stored?sortBy=payload.n&{rest}", device.id);
         street.calls(Method::GET, &path, None).await
     };
-    assert_eq!(sorted("limit=100&page=2").await.json()["data"].as_array().unwrap().len(), 100);
-    let deep = "limit=10000&page=100000";
-    let (field, message) = refused(&sorted(deep).await);
-    assert!(field == "query.page" && message.contains("at most"), "{field}: {message}");
     street
         .beside(async || {
-            let sorts = (0..32).map(|number| sorted(if number % 2 == 0 { deep } else { "limit=100&page=2" }));
+            let sorts =
+                (0..128).map(|number| sorted(if number % 2 == 0 { "limit=10000&page=100000" } else { "page=2" }));
             for answer in join_all(sorts).await {
-                assert!(matches!(answer.status, 200 | 400 | 503), "{} {}", answer.status, answer.body);
+                match answer.status {
+                    200 => assert!(matches!(answer.json()["data"].as_array().unwrap().len(), 0 | 100)),
+                    // More wait than may.
+                    503 => {}
+                    _ => assert_eq!(refused(&answer).0, "query.page"),
+                }
             }
         })
         .await;
@@ -116,31 +117,6 @@ async fn endless_code_is_ended_and_told() {
     };
     street.holds_nobody_up("endless code", posts()).await;
     let errors = street.errors(&devices[0]).await;
-    assert!(errors.iter().any(|error| error.contains("too long")), "{errors:?}");
+    assert!(errors.iter().any(|error| error.contains("takes longer")), "{errors:?}");
     street.beside(posts).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn intervals_with_endless_code_go_round_without_haste() {
-    let street = Street::open().await;
-    street.hostile.found(&malice::endless_every_minute(), INTERVALS).await;
-    let (folder, good) = street.stopped();
-    // All of them are due at the next start, and have been for an hour.
-    let file = folder.path().join("registry.db");
-    let layer = isobar_pages::prepare(&file, isobar_pages::Open::ToUse).unwrap().unwrap();
-    let registry = Database::connect(format!("sqlite:{}?vfs={layer}", file.display())).await.unwrap();
-    registry.execute_unprepared("UPDATE device_alarms SET due_at = due_at - 3600000").await.unwrap();
-    registry.close().await.unwrap();
-    let street = Street::again(folder, good).await;
-    street.beside(async || sleep(LOOK_EVERY).await).await;
-    let runs = async || street.hostile.metric("isobar_code_runs_total").await;
-    let reached = async {
-        while runs().await < INTERVALS as f64 {
-            sleep(LOOK_EVERY).await;
-        }
-    };
-    timeout(BOUND, reached).await.expect("they do not come round");
-    // Moments that were missed are one.
-    street.beside(async || sleep(LOOK_EVERY).await).await;
-    assert_eq!(runs().await, INTERVALS as f64);
 }
