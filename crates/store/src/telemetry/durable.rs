@@ -17,6 +17,8 @@ use crate::error::{Result, StoreError};
 pub struct Durable {
     tickets: Arc<Tickets>,
     ticket: u64,
+    /// The commit is somebody else's, who waits for it too.
+    is_anothers: bool,
 }
 
 /// Nobody is left who could tell.
@@ -40,6 +42,8 @@ struct Line {
     /// The ticket of the first place.
     first: u64,
     places: VecDeque<Option<Waker>>,
+    /// Who waits for a commit of somebody else, and for which: few, in no order.
+    beside: Vec<(u64, Waker)>,
 }
 
 impl Tickets {
@@ -48,9 +52,14 @@ impl Tickets {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Done when that ticket is durable.
+    /// Done when that ticket is durable; for the one whose it is.
     pub fn wait(self: &Arc<Self>, ticket: u64) -> Durable {
-        Durable { tickets: Arc::clone(self), ticket }
+        Durable { tickets: Arc::clone(self), ticket, is_anothers: false }
+    }
+
+    /// The same for anybody else.
+    pub fn wait_beside(self: &Arc<Self>, ticket: u64) -> Durable {
+        Durable { tickets: Arc::clone(self), ticket, is_anothers: true }
     }
 
     /// All up to that ticket are durable.
@@ -61,7 +70,9 @@ impl Tickets {
             self.durable.store(ticket, Ordering::Release);
             let count = (ticket + 1).saturating_sub(line.first).min(line.places.len() as u64);
             line.first = ticket + 1;
-            line.places.drain(..count as usize).flatten().collect()
+            let beside = line.beside.extract_if(.., |(awaited, _)| *awaited <= ticket).map(|(_, waker)| waker);
+            let beside: Vec<Waker> = beside.collect();
+            line.places.drain(..count as usize).flatten().chain(beside).collect()
         };
         told.into_iter().for_each(Waker::wake);
     }
@@ -71,7 +82,8 @@ impl Tickets {
         let told: Vec<Waker> = {
             let mut line = self.line.lock();
             self.ended.store(true, Ordering::Release);
-            line.places.drain(..).flatten().collect()
+            let beside: Vec<Waker> = line.beside.drain(..).map(|(_, waker)| waker).collect();
+            line.places.drain(..).flatten().chain(beside).collect()
         };
         told.into_iter().for_each(Waker::wake);
     }
@@ -85,6 +97,13 @@ impl Tickets {
 }
 
 impl Line {
+    /// Waits beside the one whose ticket it is.
+    fn stand_beside(&mut self, ticket: u64, waker: &Waker) {
+        if !self.beside.iter().any(|(awaited, present)| *awaited == ticket && present.will_wake(waker)) {
+            self.beside.push((ticket, waker.clone()));
+        }
+    }
+
     /// Takes the place of a ticket.
     fn take(&mut self, ticket: u64, waker: &Waker) {
         let at = ticket.saturating_sub(self.first) as usize;
@@ -109,7 +128,11 @@ impl Future for Durable {
         if let Some(outcome) = self.tickets.outcome(self.ticket) {
             return Poll::Ready(outcome);
         }
-        line.take(self.ticket, cx.waker());
+        if self.is_anothers {
+            line.stand_beside(self.ticket, cx.waker());
+        } else {
+            line.take(self.ticket, cx.waker());
+        }
         Poll::Pending
     }
 }
@@ -141,6 +164,34 @@ mod tests {
         told.await.unwrap().unwrap();
         tickets.wait(9).await.unwrap();
         assert_eq!(tickets.durable(), 9);
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_anothers_commit_takes_nobodys_place() {
+        for ends in [false, true] {
+            let tickets = Arc::new(Tickets::default());
+            let (mut own, mut beside, mut more) = (tickets.wait(1), tickets.wait_beside(1), tickets.wait_beside(1));
+            assert!(poll!(&mut own).is_pending() && poll!(&mut beside).is_pending() && poll!(&mut more).is_pending());
+            let told = tokio::spawn(async move { (own.await.is_ok(), beside.await.is_ok(), more.await.is_ok()) });
+            tokio::task::yield_now().await;
+            if ends { tickets.end() } else { tickets.reached(1) }
+            let told = tokio::time::timeout(std::time::Duration::from_secs(60), told).await;
+            assert_eq!(told.unwrap().unwrap(), (!ends, !ends, !ends));
+            assert!(tickets.line.lock().beside.is_empty());
+        }
+    }
+
+    #[tokio::test]
+    async fn each_who_waits_is_woken_by_a_waker_of_its_own() {
+        let tickets = Arc::new(Tickets::default());
+        let waits = [tickets.wait(1), tickets.wait_beside(1), tickets.wait_beside(1)];
+        let waiting = waits.map(|wait| tokio::spawn(wait));
+        tokio::task::yield_now().await;
+        tickets.reached(1);
+        for wait in waiting {
+            let told = tokio::time::timeout(std::time::Duration::from_secs(60), wait).await;
+            told.unwrap().unwrap().unwrap();
+        }
     }
 
     #[tokio::test]

@@ -163,7 +163,7 @@ impl Shared {
     /// Done when all that was sent so far is durable.
     pub fn everything_durable(&self) -> Durable {
         let newest = self.waiting.lock().tickets;
-        self.tickets.wait(newest)
+        self.tickets.wait_beside(newest)
     }
 
     /// A number for a new series.
