@@ -37,6 +37,7 @@ const ALL: &[(Kind, &str, &str)] = &[
     (Kind::Counter, "isobar_deliveries_total", "Tries to deliver something outside, by kind and outcome"),
     (Kind::Counter, "isobar_notices_total", "Notices given out, by kind"),
     (Kind::Counter, "isobar_calls_dropped_total", "Calls of designs that were dropped: too large, or too many waiting"),
+    (Kind::Counter, "isobar_call_answers_total", "Answers of calls that their design could not take, by outcome"),
     (Kind::Counter, "isobar_device_notices_dropped_total", "Notices of designs dropped because too many waited"),
     (Kind::Counter, "isobar_code_runs_total", "Events whose design has code"),
     (Kind::Counter, "isobar_code_engines_total", "Engines made for code"),

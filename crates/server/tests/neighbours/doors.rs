@@ -97,7 +97,7 @@ async fn silent_connections_make_room_for_those_who_speak() {
         held.retain(|stream: &TcpStream| {
             matches!(stream.try_read(&mut [0; 1]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
         });
-        for _ in 0..(SILENT - held.len()).div_ceil(AT_ONCE) {
+        for _ in 0..SILENT.saturating_sub(held.len()).div_ceil(AT_ONCE) {
             let opening = join_all((0..AT_ONCE).map(|_| TcpStream::connect(&street.serving.address)));
             held.extend(timeout(CONNECT_TIME, opening).await.unwrap_or_default().into_iter().flatten());
         }

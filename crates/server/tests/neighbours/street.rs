@@ -86,9 +86,11 @@ impl Street {
 
     /// What the newest event of a hostile device has come to: its errors, each once.
     pub async fn errors(&self, device: &Device) -> Vec<String> {
-        let events = self.hostile.get(&format!("/v2/devices/{}/events?limit=1", device.id)).await;
-        let errors = events["data"][0]["errors"].as_array().cloned().unwrap_or_default();
-        let texts: HashSet<String> = errors.iter().map(|error| error["message"].as_str().unwrap().to_owned()).collect();
+        // The cloud events that it sent are newer.
+        let events = self.hostile.get(&format!("/v2/devices/{}/events?limit=100", device.id)).await;
+        let errors = events["data"].as_array().into_iter().flatten().filter_map(|event| event["errors"].as_array());
+        let texts = errors.flatten().map(|error| error["message"].as_str().unwrap().to_owned());
+        let texts: HashSet<String> = texts.collect();
         let mut texts: Vec<String> = texts.into_iter().collect();
         texts.sort();
         texts

@@ -290,8 +290,8 @@ async fn a_geolocation_moves_the_device(app: &TestApp) {
     let device = a_thermostat(&ana).await;
     let id: DeviceId = device.id.parse().unwrap();
     let place = || async {
-        // A read of the device waits for what was found out about it.
-        ana.get(&device.url()).await.ok();
+        // A read of the past waits until the registry knows what was found out.
+        ana.get(&device.at("settings/history")).await.ok();
         let (reference, _) = app.registry().device_placement(id).await.unwrap().unwrap();
         let pass = access::system(reference, "a scene looks where the device is").reading();
         let found = app.registry().device_fetch(&pass).await.unwrap().unwrap();

@@ -174,7 +174,11 @@ mod tests {
             assert!(poll!(&mut own).is_pending() && poll!(&mut beside).is_pending() && poll!(&mut more).is_pending());
             let told = tokio::spawn(async move { (own.await.is_ok(), beside.await.is_ok(), more.await.is_ok()) });
             tokio::task::yield_now().await;
-            if ends { tickets.end() } else { tickets.reached(1) }
+            if ends {
+                tickets.end()
+            } else {
+                tickets.reached(1)
+            }
             let told = tokio::time::timeout(std::time::Duration::from_secs(60), told).await;
             assert_eq!(told.unwrap().unwrap(), (!ends, !ends, !ends));
             assert!(tickets.line.lock().beside.is_empty());
