@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -77,7 +78,10 @@ async fn read(store: &Embedded) -> Result<String> {
 async fn opened(folder: &Path) -> Result<String> {
     let path = folder.to_owned();
     let store = tokio::task::spawn_blocking(move || Embedded::open(&path, options())).await.unwrap()?;
-    read(&store).await
+    let found = read(&store).await;
+    // So that the next one finds it free, whatever of it still ends. What is damaged may not close.
+    let _ = store.close().await;
+    found
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -136,10 +140,17 @@ async fn holds(folders: &Folders, truth: &str, what: &str) -> bool {
     let examined = Embedded::examine_folder(&folders.damaged, &options());
     assert_eq!(before, files(&folders.damaged), "{what}: an examination changes nothing");
     let is_named = !matches!(&examined, Ok(examined) if examined.faults.is_empty());
-    match opened(&folders.damaged).await {
+    // Under a name of its own: a store that was refused half-way may hold its lock for a while.
+    static OPENED: AtomicUsize = AtomicUsize::new(0);
+    let name = format!("opened-{}", OPENED.fetch_add(1, Ordering::Relaxed));
+    let folder = folders.damaged.with_file_name(name);
+    std::fs::rename(&folders.damaged, &folder).unwrap();
+    let outcome = opened(&folder).await;
+    std::fs::remove_dir_all(&folder).unwrap();
+    match outcome {
         Ok(found) => assert!(found == truth, "{what}: something else is read\n{found}\nand not\n{truth}"),
-        Err(StoreError::Damaged(_) | StoreError::Unavailable(_)) => {
-            assert!(is_named, "{what}: reading fails and an examination finds nothing");
+        Err(error @ (StoreError::Damaged(_) | StoreError::Unavailable(_))) => {
+            assert!(is_named, "{what}: reading fails and an examination finds nothing: {error:?}");
             return true;
         }
         Err(error) => panic!("{what}: {error}"),
