@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use isobar_hub::{Shift, spawn_guarded};
+use isobar_store::FILES_MAX;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -14,9 +15,11 @@ const BLOCKING_THREADS_MAX: usize = 64;
 /// An idle blocking thread ends after this long.
 const BLOCKING_THREAD_IDLE: Duration = Duration::from_secs(10);
 
-/// Files that no connection takes: those of the stores (256 tables, logs, the registry's), of calls and e-mails that go out, and
-/// some to spare. Half of all where there are few.
+/// Files that no connection takes: those of the stores, of calls and e-mails that go out, and some to spare. Where there are
+/// few it is half of all, but never less than what the stores may need.
 const FILES_KEPT: u64 = 1_024;
+/// With room for fewer connections than these it is not started.
+const CONNECTIONS_MIN: u64 = 64;
 
 /// Between two looks for freed memory.
 const TIDY_EVERY: Duration = Duration::from_secs(10);
@@ -51,12 +54,17 @@ pub fn raise_file_limit() -> Option<u64> {
 }
 
 /// How many connections may be open at a time, where so many are wanted and so many files may be open. Some are kept aside:
-/// a store that cannot open its next file can take nothing more.
-pub fn connections(wanted: usize, files: Option<u64>) -> usize {
-    let left = files.map_or(wanted as u64, |files| files - (files / 2).min(FILES_KEPT));
-    let most = usize::try_from(left).unwrap_or(wanted).min(wanted).max(1);
+/// a store that cannot open its next file can take nothing more. An error where hardly any would be left.
+pub fn connections(wanted: usize, files: Option<u64>) -> Result<usize, String> {
+    let Some(files) = files else { return Ok(wanted) };
+    let left = files.saturating_sub((files / 2).clamp(FILES_MAX, FILES_KEPT));
+    if left < CONNECTIONS_MIN {
+        let least = FILES_MAX + CONNECTIONS_MIN;
+        return Err(format!("the system lets this process open {files} files, and it needs {least} at least (ulimit -n)"));
+    }
+    let most = usize::try_from(left).unwrap_or(wanted).min(wanted);
     tracing::info!(most, wanted, files, "connections that may be open at a time");
-    most
+    Ok(most)
 }
 
 /// Keeps huge pages out of the process's memory: one of which a single block is in use counts in full, and the kernel
@@ -115,11 +123,14 @@ mod tests {
 
     #[test]
     fn files_are_kept_aside_for_the_stores() {
-        assert_eq!(connections(20_000, None), 20_000);
-        assert_eq!(connections(20_000, Some(1 << 20)), 20_000);
-        assert_eq!(connections(20_000, Some(20_000)), 18_976);
-        assert_eq!(connections(20_000, Some(1_024)), 512);
-        assert_eq!(connections(32, Some(1_024)), 32);
-        assert_eq!(connections(32, Some(0)), 1);
+        assert_eq!(connections(20_000, None), Ok(20_000));
+        assert_eq!(connections(20_000, Some(1 << 20)), Ok(20_000));
+        assert_eq!(connections(20_000, Some(20_000)), Ok(18_976));
+        assert_eq!(connections(20_000, Some(1_024)), Ok(512));
+        assert_eq!(connections(32, Some(1_024)), Ok(32));
+        assert_eq!(connections(20_000, Some(FILES_MAX + 64)), Ok(64));
+        let refused = connections(20_000, Some(FILES_MAX + 63)).unwrap_err();
+        assert!(refused.contains(&format!("needs {} at least", FILES_MAX + 64)), "{refused}");
+        assert!(connections(32, Some(0)).is_err());
     }
 }

@@ -35,7 +35,7 @@ pub fn run(flags: &config::Flags) -> Result<(), Failure> {
     loaded.warn();
     let settings = loaded.settings;
     runtime::refuse_huge_pages();
-    let connections = runtime::connections(settings.http.max_connections, runtime::raise_file_limit());
+    let connections = runtime::connections(settings.http.max_connections, runtime::raise_file_limit())?;
     let folder = DataFolder::take(&settings.data)?;
     let runtime = runtime::start(settings.http.threads)?;
     let outcome = runtime.block_on(serve(&settings, connections, &folder));
