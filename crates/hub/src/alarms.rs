@@ -70,7 +70,8 @@ pub(crate) struct Alarms {
 struct State {
     /// Those whose code runs, or waits for its turn.
     under_way: HashSet<u64>,
-    /// When those are due again whose code has ended since the last writing.
+    /// When those are due again that were served since the last writing: by their code, or by runs that were committed though
+    /// the writing failed.
     ended: HashMap<u64, Timestamp>,
     put_off: HashMap<u64, PutOff>,
 }
@@ -123,6 +124,8 @@ struct Elapsing {
     alarm: DueAlarm,
     minutes: u32,
     _place: Share,
+    /// Ends with it that it is under way; none before it is.
+    _under_way: Option<Otherwise<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Hub {
@@ -178,7 +181,9 @@ impl Hub {
                 }
                 Next::PutOff => looked.due.push((number, self.put_off(&alarm, now))),
                 Next::Never => looked.gone.push(number),
-                Next::Code { minutes, place } => looked.code.push(Elapsing { alarm, minutes, _place: place }),
+                Next::Code { minutes, place } => {
+                    looked.code.push(Elapsing { alarm, minutes, _place: place, _under_way: None });
+                }
             }
         }
         for elapsing in self.write_alarms(looked).await? {
@@ -190,15 +195,27 @@ impl Hub {
     /// Writes down when alarms are due again, those whose code has ended included. Those whose code is to run are put off
     /// for as long as that may take, and given back.
     async fn write_alarms(&self, looked: Looked) -> Result<Vec<Elapsing>> {
-        let Looked { mut due, gone, code } = looked;
+        let Looked { due: served, gone, mut code } = looked;
         let lost_at = self.0.clock.now().plus_seconds(CODE_SECONDS);
-        due.extend(code.iter().map(|elapsing| (elapsing.alarm.number, lost_at)));
-        let ended = self.0.alarms.state.lock().ended.clone();
-        due.extend(ended.iter().map(|(number, moment)| (*number, *moment)));
+        let ended = {
+            // What was served is not served again, should the writing fail.
+            let mut state = self.0.alarms.state.lock();
+            state.ended.extend(served);
+            state.ended.clone()
+        };
+        let due = ended.iter().map(|(number, moment)| (*number, *moment));
+        let due: Vec<_> = due.chain(code.iter().map(|elapsing| (elapsing.alarm.number, lost_at))).collect();
         self.0.registry.alarms_set(&due, &gone).await.told()?;
         let mut state = self.0.alarms.state.lock();
         state.ended.retain(|number, moment| ended.get(number) != Some(moment));
-        state.under_way.extend(code.iter().map(|elapsing| elapsing.alarm.number));
+        for elapsing in &mut code {
+            let (hub, number) = (self.clone(), elapsing.alarm.number);
+            state.under_way.insert(number);
+            elapsing._under_way = Some(Otherwise::new(Box::new(move || {
+                hub.0.alarms.state.lock().under_way.remove(&number);
+            })));
+        }
+        drop(state);
         Ok(code)
     }
 
@@ -218,6 +235,10 @@ impl Hub {
 
     async fn serve_alarm(&self, alarm: &DueAlarm, now: Timestamp, pace: &Pace) -> Result<Next> {
         self.reaches("alarm");
+        let served = self.0.alarms.state.lock().ended.get(&alarm.number).copied();
+        if let Some(next) = served.filter(|next| *next > now) {
+            return Ok(Next::At(next));
+        }
         if alarm.element == SILENCE
             && let Some(cached) = self.cached_device(alarm.device.id)
             && let Some(minutes) = cached.plan.plan.missing_after_minutes()
@@ -257,11 +278,8 @@ impl Hub {
     /// Lets an interval elapse whose design has code. When it is due again is written with the next batch; should that be
     /// lost, it is due after [`CODE_SECONDS`].
     async fn elapses(self, elapsing: Elapsing) {
-        let (hub, alarm) = (self.clone(), &elapsing.alarm);
+        let alarm = &elapsing.alarm;
         let number = alarm.number;
-        let _under_way = Otherwise::new(move || {
-            hub.0.alarms.state.lock().under_way.remove(&number);
-        });
         let now = self.0.clock.now();
         let next = match guarded("alarm", self.elapse(alarm, now)).await {
             Some(Ok(())) => {

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on ends")]
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;
@@ -19,6 +20,9 @@ use isobar_store::telemetry::{Memory, Telemetry, ValueQuery};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const FOLDER: &str = "ISOBAR_TEST_FILES_FOLDER";
+/// The files are looked at so often before they count as settled, with such a pause between.
+const SETTLED_LOOKS: u32 = 20;
+const SETTLED_EVERY: Duration = Duration::from_millis(20);
 const DEVICES: u64 = 8;
 /// Runs of each device, where tables come and go.
 const RUNS: i64 = 120;
@@ -36,10 +40,28 @@ fn in_a_process(test: &str) {
     );
 }
 
+/// The files that the process has open, by their numbers.
+fn open_files() -> BTreeSet<u64> {
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().map(|file| file.unwrap().file_name());
+    open.map(|name| name.to_string_lossy().parse().unwrap()).collect()
+}
+
+/// What stores begin in the background when they are opened comes to its end: from then on they open and close nothing by
+/// themselves.
+fn settled() {
+    let (mut before, mut unchanged) = (open_files(), 0);
+    while unchanged < SETTLED_LOOKS {
+        std::thread::sleep(SETTLED_EVERY);
+        let now = open_files();
+        unchanged = if now == before { unchanged + 1 } else { 0 };
+        before = now;
+    }
+}
+
 /// Takes all files that the process may have open, but so many.
 fn all_files_but(left: u64) -> Vec<File> {
-    let open = std::fs::read_dir("/proc/self/fd").unwrap().map(|file| file.unwrap().file_name());
-    let highest: u64 = open.map(|name| name.to_string_lossy().parse().unwrap()).max().unwrap();
+    settled();
+    let highest = open_files().into_iter().max().unwrap();
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(highest + 1 + left), ..limit }).unwrap();
     let mut files: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();

@@ -330,8 +330,9 @@ impl Hub {
         }
     }
 
-    /// Removes entries of the store whose work is done.
-    async fn remove_needless(&self) -> std::result::Result<(), StoreError> {
+    /// Removes entries of the store whose work is done; of those that others remove, it waits until they are on their way.
+    pub(super) async fn remove_needless(&self) -> std::result::Result<(), StoreError> {
+        let _removing = self.0.outbox.removing.lock().await;
         let needless = std::mem::take(&mut self.0.outbox.waiting.lock().needless);
         let removed = self.0.telemetry.outbox_done(&needless).await;
         if removed.is_err() {

@@ -28,7 +28,10 @@ use smallvec::SmallVec;
 pub use durable::Durable;
 pub use examined::Examined;
 pub use follow::{Followed, Following, Place, Shown, Stretch, Told};
-pub use query::{Filter, FilterField, Operand, Operator, SORTED_MAX, ValueChunk, ValueCursor, ValueQuery, ValueSort};
+pub use query::{
+    Filter, FilterField, Operand, Operator, PAGE_BYTES_MAX, QUEUE_PAGE_BYTES_MAX, SORTED_MAX, ValueChunk, ValueCursor,
+    ValueQuery, ValueSort,
+};
 
 use crate::error::{Result, StoreError};
 use crate::turns::Claim;
@@ -276,7 +279,8 @@ pub trait Telemetry: Send + Sync + 'static {
     }
 
     /// A page of stored values; none when the device has no such series. What takes more than to go there waits for a turn
-    /// (see [`crate::turns`]), and lets others go first when it has lasted. [`StoreError::TooFar`]: see [`SORTED_MAX`].
+    /// (see [`crate::turns`]), and lets others go first when it has lasted. [`StoreError::TooFar`]: see [`SORTED_MAX`];
+    /// [`StoreError::TooMuch`]: see [`PAGE_BYTES_MAX`].
     async fn values(
         &self,
         device: &CanRead<DeviceRef>,
@@ -303,7 +307,8 @@ pub trait Telemetry: Send + Sync + 'static {
     /// Removes a series (none: all of them) with its values; the space comes back in the background. False: there was none.
     async fn series_delete(&self, device: &CanWrite<DeviceRef>, element: Option<&str>) -> Result<bool>;
 
-    /// A page of the device's history, newest first. A long one waits for a turn.
+    /// A page of the device's history, newest first. A long one waits for a turn. [`StoreError::TooMuch`]: see
+    /// [`PAGE_BYTES_MAX`].
     async fn history(&self, device: &CanRead<DeviceRef>, query: HistoryQuery, claim: Claim) -> Result<Page<Event>>;
     /// One event of the device's history.
     async fn history_event(&self, device: &CanRead<DeviceRef>, id: EventId) -> Result<Option<Event>>;
@@ -329,9 +334,10 @@ pub trait Telemetry: Send + Sync + 'static {
     /// for it or does not; what came before is in history.
     fn follow(&self) -> Following;
 
-    /// Queued cloud events, oldest first; they stay.
+    /// Queued cloud events, oldest first; they stay. [`StoreError::TooMuch`]: see [`QUEUE_PAGE_BYTES_MAX`].
     async fn queue_peek(&self, device: &CanRead<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>>;
-    /// Queued cloud events, oldest first; they are gone, durably, before the answer. No two callers get the same one.
+    /// Queued cloud events, oldest first; they are gone, durably, before the answer. No two callers get the same one. What
+    /// would take more than [`QUEUE_PAGE_BYTES_MAX`] together is left in the queue.
     async fn queue_take(&self, device: &CanWrite<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>> {
         Ok(self.queue_take_while(device, query, Box::new(|| true)).await?.unwrap_or_default())
     }

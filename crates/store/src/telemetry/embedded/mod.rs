@@ -21,6 +21,7 @@ mod keys;
 mod live;
 mod load;
 mod outbox;
+mod page_room;
 mod places;
 mod queue;
 mod reclaim;

@@ -9,6 +9,7 @@ use super::cache::Held;
 use super::device::DeviceState;
 use super::keys::{self, Family};
 use super::load::{current, rows};
+use super::page_room::PageRoom;
 use super::rows::{Rows, damaged, json, read_queued};
 use super::writer::Sent;
 use super::{Cancel, Core, Embedded};
@@ -25,12 +26,20 @@ struct Found {
     expired: Vec<u64>,
 }
 
-fn find(core: &Core, device: DeviceRef, span: Range<u64>, query: &QueueQuery, cancel: &Cancel) -> Result<Found> {
+/// Finds a page of a queue for somebody who takes it or leaves it there.
+fn find(
+    core: &Core,
+    device: DeviceRef,
+    span: Range<u64>,
+    query: &QueueQuery,
+    takes: bool,
+    cancel: &Cancel,
+) -> Result<Found> {
     let (from, to) = (keys::pair(device.key.0, span.start), keys::pair(device.key.0, span.end));
     let mut queued = rows(&core.db, Family::Queue, &from, &to)?;
     queued.seek_to_first();
     let mut found = Found::default();
-    let mut skip = query.page.offset();
+    let (mut skip, mut room) = (query.page.offset(), PageRoom::of_queue());
     while found.events.len() < query.page.limit as usize {
         cancel.check()?;
         let Some((key, value)) = current(&queued)? else { break };
@@ -40,6 +49,12 @@ fn find(core: &Core, device: DeviceRef, span: Range<u64>, query: &QueueQuery, ca
             found.expired.push(sequence);
         } else if query.element.as_ref().is_none_or(|element| element == event.element) {
             if skip == 0 {
+                match room.take(value.len()) {
+                    Ok(()) => {}
+                    // What finds no room any more is left for the next who takes.
+                    Err(_) if takes => break,
+                    Err(too_much) => return Err(too_much),
+                }
                 found.sequences.push(sequence);
                 found.events.push(Event {
                     id: event.id,
@@ -95,7 +110,7 @@ impl Embedded {
         let peek = move |core: &Core, cancel: &Cancel| {
             let span = settled(core, &held)?;
             drop(held);
-            Ok(find(core, device, span, &query, cancel)?.events)
+            Ok(find(core, device, span, &query, false, cancel)?.events)
         };
         self.reading(peek).await
     }
@@ -114,7 +129,7 @@ impl Embedded {
                 return Ok((None, None));
             }
             let span = settled(core, &held)?;
-            let found = find(core, device, span, &query, cancel)?;
+            let found = find(core, device, span, &query, true, cancel)?;
             let gone = found.sequences.iter().chain(&found.expired).copied();
             if gone.clone().next().is_none() {
                 return Ok((Some(found.events), None));
