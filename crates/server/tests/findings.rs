@@ -34,7 +34,7 @@ async fn until(api: &Api, metric: &str, value: f64) {
 }
 
 async fn status(api: &Api, device: &Device) -> u64 {
-    api.get(&format!("/v2/devices/{}", device.id)).await["status"].as_u64().unwrap()
+    api.get(&format!("/v2/devices/{}", device.id)).await["statusInt"].as_u64().unwrap()
 }
 
 fn checked(data: &Path) -> String {

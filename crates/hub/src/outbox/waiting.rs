@@ -410,10 +410,8 @@ impl Waiting {
         }
         match place {
             Some(_) => self.has_turn(tenant),
-            None if is_over => {
-                if self.tenants.get(&tenant).is_some_and(OfTenant::is_nothing) {
-                    self.tenants.remove(&tenant);
-                }
+            None if is_over && self.tenants.get(&tenant).is_some_and(OfTenant::is_nothing) => {
+                self.tenants.remove(&tenant);
             }
             None => {}
         }
