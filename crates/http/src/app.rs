@@ -81,7 +81,7 @@ pub(crate) struct Shared {
     pub metrics: PrometheusHandle,
     pub meters: Meters,
     pub request_ids: RequestIds,
-    /// Bytes of bodies and long heads that are under way.
+    /// Bytes of bodies that are under way.
     pub receiving: Arc<Shares>,
     /// Bytes of stored payloads that are on their way out, of pages that take long to read.
     pub answering: Arc<Shares>,
@@ -233,11 +233,6 @@ impl App {
     /// How long every answer has to be taken.
     pub(crate) fn patience(&self) -> Duration {
         self.0.shared.settings.patience
-    }
-
-    /// Bytes of bodies and long heads that are under way.
-    pub(crate) fn receiving(&self) -> &Arc<Shares> {
-        &self.0.shared.receiving
     }
 
     /// Whether a peer is a proxy whose word is believed.
