@@ -14,10 +14,14 @@ use crate::expression::{Computed, Problem, Value};
 const STEPS_MAX: u32 = 10_000;
 /// Units that a run may take.
 const UNITS_MAX: u64 = 1_000_000;
+/// A run, or a plan that may take that many, belongs on a thread on which nobody waits: at the worst, this is a millisecond.
+pub const LONG_RUN_UNITS: u64 = 25_000;
+/// Units that a step takes besides what its element does.
+pub(crate) const STEP_UNITS: usize = 8;
 /// Bytes of text that cost one unit.
 const BYTES_PER_UNIT: usize = 16;
 /// Bytes of text that cost one unit where a tree is made of them, or every value in them is looked at.
-const READ_BYTES_PER_UNIT: usize = 4;
+pub(crate) const READ_BYTES_PER_UNIT: usize = 4;
 /// Longest number, in bytes, that costs nothing beyond the unit of what is done with it.
 const NUMBER_BYTES: usize = 32;
 /// Bytes that a run leaves: a body of the largest size some times over.
@@ -127,6 +131,17 @@ impl Budget {
         self.spend(bytes / READ_BYTES_PER_UNIT + 1)
     }
 
+    /// Spends what it costs to compare a name, beyond the unit of what is done with it.
+    pub(crate) fn spend_name(&self, name: &str) -> Computed<()> {
+        self.spend(name.len() / BYTES_PER_UNIT)
+    }
+
+    /// Spends what it costs to merge so many bytes into last values: the store does it, and before it, whoever tells which
+    /// of them have no room.
+    pub(crate) fn spend_merging(&self, bytes: usize) -> Computed<()> {
+        self.spend(2 * (bytes / READ_BYTES_PER_UNIT + 1))
+    }
+
     /// Spends what calculating with a number costs beyond a unit: it may have been written with a million digits.
     pub(crate) fn spend_number(&self, value: &Value<'_>) -> Computed<()> {
         match value {
@@ -147,6 +162,8 @@ impl Budget {
 
     /// One more ability is used; or that is refused.
     pub(crate) fn step(&mut self) -> Computed<()> {
+        // What an element cannot pay for, it says itself.
+        let _ = self.spend(STEP_UNITS);
         let refused = || Problem::new(format!("the run takes more than {STEPS_MAX} steps"));
         self.steps = self.steps.checked_sub(1).ok_or_else(refused)?;
         Ok(())
