@@ -23,7 +23,11 @@ const BYTES_PER_UNIT: usize = 16;
 /// Bytes of text that cost one unit where a tree is made of them, or every value in them is looked at.
 pub(crate) const READ_BYTES_PER_UNIT: usize = 4;
 /// Longest number, in bytes, that costs nothing beyond the unit of what is done with it.
-const NUMBER_BYTES: usize = 32;
+const NUMBER_BYTES: usize = 24;
+/// Units that it costs to read a text as a number which has more digits than tell a double: it may lie between two of them,
+/// and take ten microseconds.
+const LONG_NUMBER_UNITS: usize = 256;
+const SAFE_DIGITS: usize = 19;
 /// Bytes that a run leaves: a body of the largest size some times over.
 pub(crate) const LEFT_BYTES_MAX: usize = 16 << 20;
 /// Those among them that the registry is to learn of: settings, labels, notifications and calls. They wait in one piece.
@@ -148,6 +152,12 @@ impl Budget {
             Value::Number(number) if number.text().len() > NUMBER_BYTES => self.spend_reading(number.text().len()),
             _ => Ok(()),
         }
+    }
+
+    /// Spends what reading a text as a number costs.
+    pub(crate) fn spend_number_text(&self, text: &str) -> Computed<()> {
+        let far = if text.len() > SAFE_DIGITS { LONG_NUMBER_UNITS } else { 0 };
+        self.spend(far + text.len() / READ_BYTES_PER_UNIT + 1)
     }
 
     /// Units that were spent.

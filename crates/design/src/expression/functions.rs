@@ -109,7 +109,10 @@ pub(crate) fn call<'e>(function: Function, arguments: &[Value<'e>], budget: &Bud
     match function {
         Function::Size => size(first, budget),
         Function::Int | Function::Uint => to_int(function, read(first, budget)?),
-        Function::Double => to_double(read(first, budget)?),
+        Function::Double => {
+            budget.spend_number_text(first.as_text().unwrap_or_default())?;
+            to_double(first)
+        }
         Function::Text => to_text(first),
         Function::Bool => to_bool(read(first, budget)?),
         Function::Type => Ok(Value::Type(first.kind())),

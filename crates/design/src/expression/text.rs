@@ -91,8 +91,8 @@ fn char_at<'e>(text: &str, at: usize) -> Computed<Value<'e>> {
 }
 
 fn split<'e>(text: &str, separator: &str, limit: usize, budget: &Budget) -> Computed<Value<'e>> {
-    // A piece may be a byte.
-    budget.spend(text.len())?;
+    // A piece may be a byte, and has a place of its own.
+    budget.spend(2 * text.len())?;
     if limit == 0 {
         return Value::list(Vec::new());
     }

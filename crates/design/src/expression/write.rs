@@ -14,6 +14,9 @@ use crate::budget::Budget;
 /// Bytes of values and names that are written at most before they are paid for; an escape takes up to six for one.
 const PAID_AT_ONCE: usize = 1_024;
 
+/// Items or members that are written for one unit, whatever their bytes.
+const VALUES_PER_UNIT: usize = 2;
+
 /// The JSON of a value, paid for as it is written. Times and durations become text; NaN and infinity have no JSON.
 pub(crate) fn to_raw(value: &Value<'_>, budget: &Budget) -> Computed<RawJson> {
     let mut writer = Writer { out: Vec::with_capacity(64), paid: 0, budget };
@@ -74,6 +77,7 @@ impl Writer<'_> {
         if depth >= DEPTH_MAX && (value.is_list() || value.is_map()) {
             return Err(Problem::new(format!("the value is nested deeper than {DEPTH_MAX}")));
         }
+        self.budget.spend(value.len().unwrap_or(0) / VALUES_PER_UNIT)?;
         let out = &mut self.out;
         match value {
             Value::Null => out.extend_from_slice(b"null"),

@@ -81,7 +81,8 @@ fn functions_are_paid_for_by_what_they_go_through() {
         ("duration(payload)", 10_000),
         // Every piece that is found costs something, whatever its length.
         ("payload.replace('1', '2')", 5_000),
-        ("payload.split('h').size()", 10_000),
+        ("payload.split('h').size()", 20_000),
+        ("double('1' + payload.replace('h', '1')) > 1 ? 1 : 2", 2_500),
         ("payload.matches('(h|1)+x')", 160_000),
     ] {
         let outcome = computed(expression, &json!(text));
@@ -96,7 +97,7 @@ fn functions_are_paid_for_by_what_they_go_through() {
 fn a_pattern_costs_as_much_as_it_is_large() {
     let units = |pattern: &str| computed(&format!("payload.matches('{pattern}')"), &json!("x".repeat(100))).units;
     assert!(units("^x+$") < 5_000, "a small pattern");
-    assert!(units("(x|y|[^z]{1,50}){1,50}z") > 50 * units("^x+$"), "a large pattern");
+    assert!(units("([xy]{0,20}){0,20}z") > 3 * units("^x+$"), "a large pattern");
 }
 
 #[test]
@@ -129,6 +130,36 @@ fn a_setting_is_checked_at_the_price_of_its_properties() {
         json!({"place": {"type": "deviceSetting", "properties": {"inputType": "geolocation"}}}),
     );
     assert!(places.post(place).units >= 80_000 / READ_BYTES_PER_UNIT);
+}
+
+#[test]
+fn small_values_are_paid_for_by_their_number() {
+    let outcome = computed("[payload]", &json!(vec![1; 10_000]));
+    assert!(outcome.units >= 20_000 / BYTES_PER_UNIT + 5_000, "{} units", outcome.units);
+}
+
+#[test]
+fn a_plan_tells_which_runs_may_take_long() {
+    let links = |count: usize| Value::from(vec![link("t", "evaluate"); count]);
+    let transform = |expression: &str| {
+        json!({"t": {"type": "transform", "properties": {"expression": expression},
+            "triggers": {"result": [link("out", "store")]}}, "out": {"type": "storage"}})
+    };
+    let plain = |count: usize| scene(links(count), transform("payload.l.all(x, x > 0) ? 1 : 2")).plan;
+    assert!(!plain(25).may_take_long(1_024), "fifty links and a small payload");
+    assert!(plain(25).may_take_long(4_096) && plain(50).may_take_long(1_024));
+    assert!(!plain(1).may_take_long(10_000) && plain(1).may_take_long(100_000));
+    let nested = scene(links(1), transform("payload.l.map(x, payload.l.all(y, x > y))")).plan;
+    assert!(!nested.may_take_long(100) && nested.may_take_long(1_024), "each item with each other one");
+    let empty = crate::Plan::default();
+    assert!(!empty.may_take_long(10_000) && empty.may_take_long(100_000));
+}
+
+#[test]
+fn a_run_that_took_long_is_known_by_its_units() {
+    let outcome = computed("payload.l.all(x, payload.l.all(y, x == y))", &json!({"l": vec![1; 100]}));
+    assert!(outcome.units > crate::LONG_RUN_UNITS, "{} units", outcome.units);
+    assert!(computed("payload.a + 1", &json!({"a": 1})).units < 100);
 }
 
 #[test]
