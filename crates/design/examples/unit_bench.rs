@@ -1,4 +1,4 @@
-//! What a unit takes at the worst, by kinds of work: `cargo run --release --workspace --example unit_bench`; with a word
+//! What a unit takes at the worst, by kinds of work: `cargo run --release -p isobar-design --example unit_bench`; with a word
 //! behind it, only those kinds that are called so. Each kind does as much as a run may, or as its payload gives.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement for people")]

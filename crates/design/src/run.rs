@@ -48,7 +48,8 @@ pub fn run_shared(
     execute(plan, trigger, event, device, memory, Room::Shared, &mut None)
 }
 
-/// Runs the plan and tells what each element received and produced. The trace is bounded; the outcome is that of [`run`].
+/// Runs the plan and tells what each element received and produced. The trace is bounded, its
+/// values, errors and notes together; the outcome is that of [`run`].
 pub fn run_traced(
     plan: &Plan,
     trigger: Trigger<'_>,

@@ -1,4 +1,5 @@
-//! Objects in parts: members are laid over those that are there, without a tree and in time that is linear in the text.
+//! Objects in parts: members are laid over those that are there, without a tree and in time that is linear in all texts,
+//! however often a member loses its room and comes again.
 
 use std::borrow::Cow;
 
