@@ -36,6 +36,8 @@ pub use self::parameters::{Given, PARAMETERS};
 const NAME_CHARACTERS_MAX: usize = 80;
 /// Devices that are provisioned in one transaction: others who write to the registry come in between.
 const PROVISIONED_AT_ONCE: usize = 1_000;
+/// Devices that are given labels in one transaction, for the same reason.
+const LABELLED_AT_ONCE: usize = 500;
 /// Most events of one delivery: its blocks, each as often as there are elements that take it.
 const EVENTS_MAX: usize = 20_000;
 /// Bodies that are taken apart at the same time, and those that are or wait for it, of all tenants and of one; beyond, 503.
@@ -376,14 +378,15 @@ impl Hub {
                 work.fail(GONE);
             }
         }
-        // What a device found out earlier must not be written over what is written here.
-        for pass in &passes {
-            if !self.0.outbox.done_with(pass.target().key).await {
-                return Err(Error::Busy);
+        // In pieces, so that nobody else who writes to the registry waits for the labels of all.
+        for passes in passes.chunks(LABELLED_AT_ONCE) {
+            // What a device found out earlier must not be written over what is written here.
+            for pass in passes {
+                if !self.0.outbox.done_with(pass.target().key).await {
+                    return Err(Error::Busy);
+                }
             }
-        }
-        if !passes.is_empty() {
-            let changed = self.0.registry.devices_label(&passes, labels, self.0.clock.now()).await.told()?;
+            let changed = self.0.registry.devices_label(passes, labels, self.0.clock.now()).await.told()?;
             changed.into_iter().for_each(|device| self.device_changed(device));
         }
         Ok(())
