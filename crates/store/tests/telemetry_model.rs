@@ -166,7 +166,7 @@ impl Scene {
             }
             Step::Take { device, element, page: number, limit } => {
                 let element = element.map(|index| ELEMENTS[index].to_owned());
-                let query = QueueQuery { element, page: page(number, limit), now: at(self.now) };
+                let query = QueueQuery { element, page: page(number, limit), ..given::queued(limit, self.now) };
                 let peeked = store.queue_peek(&self.devices[device].reading(), query.clone()).await.unwrap();
                 let taken = store.queue_take(&self.devices[device], query.clone()).await.unwrap();
                 assert_eq!(peeked, taken);
