@@ -124,7 +124,7 @@ mod tests {
         let mut gathered = Gathered::default();
         let mut fill = |of: Tenant| {
             let mut count = 0;
-            while gathered.has_room(of) {
+            while count < 200 && gathered.has_room(of) {
                 gathered.push(&large, of);
                 count += 1;
             }

@@ -411,8 +411,8 @@ mod tests {
         let all = Arc::new(SortedBytes::default());
         let mut passes: Vec<First> = (0..64).map(|_| First::new(1_000, None, PassRoom::new(&all))).collect();
         for pass in &mut passes {
-            for sequence in 0..400 {
-                let payload = format!("\"{:06}{}\"", 400 - sequence, "x".repeat(TEXT));
+            for sequence in 0..200 {
+                let payload = format!("\"{:06}{}\"", 200 - sequence, "x".repeat(TEXT));
                 let row = Row { sequence, id: EventId(Uuid::nil()), order: 0, payload: &payload };
                 pass.offer(&sort, sort.place(&row));
             }
@@ -422,7 +422,7 @@ mod tests {
         assert!(passes.iter().all(|pass| !pass.kept.is_empty()) && !passes[0].room.was_refused);
         for pass in &mut passes {
             let places = pass.take_places(&sort);
-            assert!(places.iter().zip((0..400).rev()).all(|(place, sequence)| place.sequence == sequence));
+            assert!(places.iter().zip((0..200).rev()).all(|(place, sequence)| place.sequence == sequence));
         }
         drop(passes);
         assert_eq!(all.0.load(atomic::Ordering::Relaxed), PASSES_BYTES_MAX);

@@ -154,18 +154,15 @@ impl Shared {
     /// wait, or too many bytes of this tenant's.
     pub fn reserve(self: &Arc<Self>, tenant: Tenant) -> Result<Permit<'_>> {
         self.healthy()?;
-        let is_room =
-            self.bytes.load(Ordering::Relaxed) <= BYTES_FOR_ALL || self.waiting.lock().gathered.has_room(tenant);
-        if !is_room {
-            metrics::counter!("isobar_telemetry_refused_total").increment(1);
-            return Err(StoreError::Busy);
+        let waiting = self.reserved.fetch_add(1, Ordering::AcqRel);
+        let permit = Permit { shared: self, tenant };
+        let has_room =
+            || self.bytes.load(Ordering::Relaxed) <= BYTES_FOR_ALL || self.waiting.lock().gathered.has_room(tenant);
+        if waiting < WAITING_COMMITS_MAX && has_room() {
+            return Ok(permit);
         }
-        if self.reserved.fetch_add(1, Ordering::AcqRel) >= WAITING_COMMITS_MAX {
-            self.reserved.fetch_sub(1, Ordering::AcqRel);
-            metrics::counter!("isobar_telemetry_refused_total").increment(1);
-            return Err(StoreError::Busy);
-        }
-        Ok(Permit { shared: self, tenant })
+        metrics::counter!("isobar_telemetry_refused_total").increment(1);
+        Err(StoreError::Busy)
     }
 
     /// The newest durable ticket.
