@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 
 use crate::Hub;
 use crate::accepted::{Accepted, waits_for_the_disk};
-use crate::effects::{change_view, queue_up, tell_left_out};
+use crate::effects::{change_view, hold_to_series, queue_up, tell_left_out};
 use crate::entries::{Before, DeviceEntry};
 use crate::event_input::{check_accepted, check_idempotency_key, element_name, read_payload};
 use crate::gate::Principal;
@@ -253,6 +253,7 @@ impl Hub {
         work: Work,
         after: &mut Aftermath,
     ) -> Commit {
+        hold_to_series(memory, &mut commit);
         let bytes = hold_to_quota(entry, &mut commit);
         tell_left_out(memory, &mut commit);
         after.queued = !commit.queue.is_empty();

@@ -37,6 +37,8 @@ pub use self::parameters::{Given, PARAMETERS};
 const NAME_CHARACTERS_MAX: usize = 80;
 /// Devices that are provisioned in one transaction: others who write to the registry come in between.
 const PROVISIONED_AT_ONCE: usize = 1_000;
+/// Devices that are given labels in one transaction, for the same reason.
+const LABELLED_AT_ONCE: usize = 500;
 /// Most events of one delivery: its blocks, each as often as there are elements that take it.
 const EVENTS_MAX: usize = 20_000;
 /// Bodies that are taken apart at the same time, and those that are or wait for it, of all tenants and of one; beyond, 503.
@@ -381,15 +383,13 @@ impl Hub {
                 work.fail(GONE);
             }
         }
-        if passes.is_empty() {
-            return Ok(());
-        }
-        // What a device found out earlier must not be written over what is written here.
-        self.settle_findings(passes.iter().map(|pass| pass.target().key)).await?;
-        {
+        // In pieces, so that nobody else who writes to the registry waits for the labels of all.
+        for passes in passes.chunks(LABELLED_AT_ONCE) {
+            // What a device found out earlier must not be written over what is written here.
+            self.settle_findings(passes.iter().map(|pass| pass.target().key)).await?;
             // Even if it failed: it may have been done.
             let _changed = Otherwise::new(|| passes.iter().for_each(|pass| self.device_changed(pass.target().id)));
-            self.0.registry.devices_label(&passes, labels, self.0.clock.now()).await.told()?;
+            self.0.registry.devices_label(passes, labels, self.0.clock.now()).await.told()?;
         }
         for pass in &passes {
             self.labels_overtaken(pass).await?;

@@ -14,8 +14,8 @@ pub const LAST_BYTES_MAX: usize = 256 << 10;
 const BEHIND: char = '\0';
 /// What is kept in place of a payload that has no room.
 const STAND_IN: &str = "null";
-/// Most bytes of the merged object: there is room for the stand-in beside it.
-const OBJECT_BYTES_MAX: usize = LAST_BYTES_MAX - BEHIND.len_utf8() - STAND_IN.len();
+/// Of the bytes that are kept those that the merged object may not have: there is room for the stand-in beside it.
+const BESIDE_OBJECT_BYTES: usize = BEHIND.len_utf8() + STAND_IN.len();
 
 /// What is kept of a storage element's payloads to tell its last values: the object that all objects among them make,
 /// and behind it the newest payload, if that is no object.
@@ -25,10 +25,20 @@ pub struct LastKept(Bytes);
 impl LastKept {
     /// Takes in the next payloads, oldest first, after what [`LastKept::text`] of those before them was: members of objects
     /// are merged, the newer wins and replaces deep values. Any other payload hides the object until the next object comes.
-    /// The result is that of one after the other; the work is linear in the size of all. How many members, or whole payloads, had no room among the [`LAST_BYTES_MAX`] bytes comes with it:
-    /// of such a name there is no last value, for an older one would not be the last.
+    /// The result is that of one after the other; the work is linear in the size of all. How many members, or whole payloads,
+    /// had no room among the [`LAST_BYTES_MAX`] bytes comes with it: of such a name there is no last value, for an older one
+    /// would not be the last.
     pub fn after_all<'p>(older: Option<&'p str>, newer: impl IntoIterator<Item = &'p RawJson>) -> (Self, usize) {
-        let mut merging = Merging::begin(older);
+        Self::after_all_within(LAST_BYTES_MAX, older, newer)
+    }
+
+    /// The same where there is room for so many bytes, or for those that were kept before.
+    pub fn after_all_within<'p>(
+        most: usize,
+        older: Option<&'p str>,
+        newer: impl IntoIterator<Item = &'p RawJson>,
+    ) -> (Self, usize) {
+        let mut merging = Merging::begin(older, most);
         for payload in newer {
             merging.take(payload);
         }
@@ -121,19 +131,21 @@ impl<'p> Object<'p> {
 
 /// Payloads being merged.
 struct Merging<'p> {
+    most: usize,
     object: Object<'p>,
     newest: Option<Text<'p>>,
     left_out: usize,
 }
 
 impl<'p> Merging<'p> {
-    fn begin(older: Option<&'p str>) -> Self {
+    fn begin(older: Option<&'p str>, most: usize) -> Self {
         let (first, behind) = match older.and_then(|older| older.split_once(BEHIND)) {
             Some((object, newest)) => (Some(object), Some(newest)),
             None => (older, None),
         };
         let is_object = |text: &&str| text.starts_with('{');
         Self {
+            most,
             object: first.filter(is_object).map_or(Object::None, |text| Object::Whole(Text::Kept(text))),
             newest: behind.or(first.filter(|text| !is_object(text))).map(Text::Kept),
             left_out: 0,
@@ -151,7 +163,7 @@ impl<'p> Merging<'p> {
             0 => 0,
             object => object + BEHIND.len_utf8(),
         };
-        let most = LAST_BYTES_MAX.max(beside + self.newest.map_or(0, |newest| newest.text().len()));
+        let most = self.most.max(beside + self.newest.map_or(0, |newest| newest.text().len()));
         let fits = beside + sent.text().len() <= most;
         self.left_out += usize::from(!fits);
         self.newest = Some(if fits { sent } else { Text::Kept(STAND_IN) });
@@ -159,7 +171,7 @@ impl<'p> Merging<'p> {
 
     /// Lays an object over the one that is there.
     fn lay_over(&mut self, newer: Text<'p>) {
-        let most = OBJECT_BYTES_MAX.max(self.object.len());
+        let most = self.most.saturating_sub(BESIDE_OBJECT_BYTES).max(self.object.len());
         let fits = newer.text().len() <= most;
         let mut parts = match std::mem::replace(&mut self.object, Object::None) {
             Object::None if fits => return self.object = Object::Whole(newer),
@@ -186,6 +198,8 @@ mod tests {
     use super::*;
     use crate::json::names::counted::compared;
     use crate::json::parse;
+
+    const OBJECT_BYTES_MAX: usize = LAST_BYTES_MAX - BESIDE_OBJECT_BYTES;
 
     fn raw(text: &'static str) -> RawJson {
         RawJson::check(Bytes::from_static(text.as_bytes())).unwrap()
