@@ -96,9 +96,14 @@ impl Seat {
 
     /// All that was made has gone out.
     pub fn sent(&self, now: impl FnOnce() -> Timestamp) {
-        if self.phase.load(Ordering::Relaxed) == ANSWERED {
-            self.phase.store(IDLE, Ordering::Relaxed);
-            self.rests(now());
+        match self.phase.load(Ordering::Relaxed) {
+            ANSWERED => {
+                self.phase.store(IDLE, Ordering::Relaxed);
+                self.rests(now());
+            }
+            // Of the next request a part has come already.
+            HEAD_BEGUN if self.rest.load(Ordering::Relaxed) == BUSY => self.rests(now()),
+            _ => {}
         }
     }
 
@@ -415,9 +420,9 @@ mod tests {
         let rests = || seat.rested(millis(at(5_000)), 0).is_some();
         assert!(rests());
         assert_eq!(seat.bytes_came(), Some(true));
-        assert!(!rests() && seat.awaits_head());
+        assert!(rests() && seat.awaits_head());
         assert_eq!(seat.bytes_came(), None);
-        assert!(seat.answering());
+        assert!(seat.answering() && !rests());
         assert_eq!(seat.bytes_came(), None);
         seat.sent(|| at(1));
         assert!(!rests() && !seat.awaits_head());
@@ -430,8 +435,9 @@ mod tests {
         seat.answering();
         seat.answered();
         assert_eq!(seat.bytes_came(), Some(true));
+        assert!(!rests());
         seat.sent(|| at(1));
-        assert!(!rests() && seat.awaits_head());
+        assert!(rests() && seat.awaits_head());
     }
 
     #[test]
