@@ -417,6 +417,32 @@ mod tests {
         stage.over().await;
     }
 
+    #[tokio::test]
+    async fn an_interval_elapses_once_though_the_registry_takes_nothing() {
+        const PLAIN: &str = r#"{
+            "tick": {"type": "interval", "properties": {"minutes": 5},
+                     "triggers": {"elapsed": [{"element": "ticks", "ability": "store"}]}},
+            "ticks": {"type": "storage"}
+        }"#;
+        let stage = Stage::set().await;
+        let (hub, mut runs) = (&stage.hub.clone(), JoinSet::new());
+        let device = stage.device(PLAIN).await;
+        stage.clock.advance_seconds(300);
+        let first = format!(r#"{{"elapsedAt":"{}"}}"#, stage.clock.now());
+        stage.refuses("UPDATE", "device_alarms").await;
+        for _ in 0..5 {
+            assert!(hub.serve_alarms(&mut runs).await.is_err());
+            assert_eq!(stage.stored(&device, "ticks").await.as_deref(), Some(&*first));
+            stage.clock.advance_seconds(1);
+        }
+        stage.takes_again().await;
+        assert!(!hub.serve_alarms(&mut runs).await.unwrap());
+        assert_eq!(stage.stored(&device, "ticks").await.as_deref(), Some(&*first));
+        let due = hub.0.registry.alarms_due(stage.clock.now().plus_seconds(300), 9).await.unwrap();
+        assert_eq!(due.iter().map(|alarm| alarm.due_at).collect::<Vec<_>>(), [stage.clock.now().plus_seconds(295)]);
+        stage.over().await;
+    }
+
     #[test]
     fn moments_that_were_missed_are_one() {
         let at = Timestamp::from_millis;

@@ -235,6 +235,26 @@ fn a_tenant_has_no_more_than_is_free_and_what_adds_nothing_has_room() {
 
 type Leaves = (u64, u8, u8, Option<u8>, bool);
 
+#[test]
+fn what_waits_goes_with_a_device_to_another_tenant() {
+    let mut desk = Desk::default();
+    let most = super::waiting::MOST.entries;
+    for number in 0..most as u64 / 4 {
+        assert!(desk.leaves(device(number), 1, labelled(device(number), "n", "1", 0)));
+    }
+    // All of them are another's now; it is charged for them, and the first has room again.
+    for number in 0..most as u64 / 4 {
+        assert!(desk.leaves(device(number), 2, labelled(device(number), "n", "2", 0)));
+    }
+    let mut more = |tenant, from: u64| {
+        let fits = |number: &u64| desk.leaves(device(*number), tenant, labelled(device(*number), "n", "1", 0));
+        (from..from + most as u64).take_while(fits).count()
+    };
+    // Each has as many as are free then.
+    assert_eq!(more(1, most as u64), most * 3 / 8);
+    assert_eq!(more(2, 3 * most as u64), most / 16);
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     /// A device gets a label of so many bytes, and perhaps a status.
