@@ -156,9 +156,14 @@ impl Hub {
     async fn serve_alarms(&self, runs: &mut JoinSet<()>) -> Result<bool> {
         while runs.try_join_next().is_some() {}
         let now = self.0.clock.now();
-        let due = self.0.registry.alarms_due(now, BATCH).await.told()?;
+        let mut due = self.0.registry.alarms_due(now, BATCH).await.told()?;
         let (is_full, pace) = (due.len() == BATCH, Pace::default());
         let pace = &pace;
+        {
+            // The registry has not been told yet of what was served.
+            let state = self.0.alarms.state.lock();
+            due.retain(|alarm| state.ended.get(&alarm.number).is_none_or(|next| *next <= now));
+        }
         let served = futures::stream::iter(due).map(|alarm| async move {
             let next = match guarded("alarm", self.serve_alarm(&alarm, now, pace)).await {
                 Some(Ok(next)) => next,
@@ -235,10 +240,6 @@ impl Hub {
 
     async fn serve_alarm(&self, alarm: &DueAlarm, now: Timestamp, pace: &Pace) -> Result<Next> {
         self.reaches("alarm");
-        let served = self.0.alarms.state.lock().ended.get(&alarm.number).copied();
-        if let Some(next) = served.filter(|next| *next > now) {
-            return Ok(Next::At(next));
-        }
         if alarm.element == SILENCE
             && let Some(cached) = self.cached_device(alarm.device.id)
             && let Some(minutes) = cached.plan.plan.missing_after_minutes()
