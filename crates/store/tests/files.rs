@@ -23,6 +23,8 @@ const FOLDER: &str = "ISOBAR_TEST_FILES_FOLDER";
 /// The files are looked at so often before they count as settled, with such a pause between.
 const SETTLED_LOOKS: u32 = 20;
 const SETTLED_EVERY: Duration = Duration::from_millis(20);
+/// Files that are taken at least, so that there are some to give back.
+const TAKEN_MIN: u64 = 64;
 const DEVICES: u64 = 8;
 /// Runs of each device, where tables come and go.
 const RUNS: i64 = 120;
@@ -58,14 +60,16 @@ fn settled() {
     }
 }
 
-/// Takes all files that the process may have open, but so many.
+/// Takes all files that the process may have open, but so many. At least [`TAKEN_MIN`] are given back when they are dropped,
+/// whatever the process had open before.
 fn all_files_but(left: u64) -> Vec<File> {
     settled();
     let highest = open_files().into_iter().max().unwrap();
     let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: Some(highest + 1 + left), ..limit }).unwrap();
+    setrlimit(Resource::Nofile, Rlimit { current: Some(highest + 1 + TAKEN_MIN + left), ..limit }).unwrap();
     let mut files: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     files.truncate(files.len().checked_sub(left as usize).unwrap());
+    assert!(files.len() >= TAKEN_MIN as usize);
     files
 }
 
