@@ -1,66 +1,22 @@
 //! The hub: the only room where things happen. One file per capability; every door takes the caller and gives
 //! an answer or an [`isobar_model::error::Error`]. Nothing here knows HTTP.
 
-mod accepted;
-mod account_notices;
-mod accounts;
-mod activity;
-mod alarms;
-mod api_keys;
-mod appearance;
-mod beside;
+mod cache;
 mod code;
-mod data;
-mod deliveries;
-mod device_notices;
-mod device_settings;
-mod devices;
-mod dry_runs;
-mod effects;
-mod entries;
+mod config;
+mod delivery;
 mod error;
-mod event_input;
-mod events;
-mod export;
-mod flights;
-mod fresh;
-mod gate;
-mod images;
-mod in_force;
-mod intake;
-mod letters;
-mod limits;
-mod links;
-mod live;
-mod moves;
-mod notifications;
-mod operator;
-mod organizations;
-mod otherwise;
+mod identity;
+mod ingest;
+mod jobs;
+mod metering;
 mod outbox;
-mod outgoing;
-mod pace;
-mod passwords;
-mod picture;
-mod profiles;
-mod projects;
-mod queue;
-mod rate;
-mod retention;
-mod sessions;
-mod setting_bulk;
+mod resources;
 mod settings;
-mod shares;
-mod shown;
-mod side_runs;
 #[cfg(test)]
 mod stage;
 mod supervisor;
-mod tail;
-mod throttle;
-mod tokens;
-mod turns;
-mod usage;
+mod support;
 mod webhook;
 
 use std::sync::Arc;
@@ -77,29 +33,29 @@ use isobar_store::registry::{Purpose, Registry};
 use isobar_store::telemetry::Telemetry;
 use tokio::sync::watch;
 
-pub use accepted::Accepted;
 pub use code::CodeRuns;
-pub use data::{StorageElement, StorageList};
-pub use device_settings::{Declared, DeviceSetting};
-pub use devices::{DeviceView, LastChoice};
-pub use dry_runs::DryRun;
-pub use event_input::NO_NAME;
-pub use events::HistoryRequest;
-pub use export::Export;
-pub use gate::{Accepts, Credentials, DeviceSession, Principal};
-pub use images::HasImage;
+pub use config::{RateLimits, Settings};
+pub use identity::authorization::{Accepts, Credentials, DeviceSession, Principal};
+pub use identity::operator::reset_password;
+pub use identity::sessions::Tokens;
+pub use ingest::accepted::Accepted;
+pub use ingest::event_input::NO_NAME;
 pub use isobar_design::{Effect, Outcome, Produced, TraceStep};
 pub use isobar_store::registry::NotificationMark;
 pub use isobar_store::registry::Png;
 pub use isobar_store::telemetry::{Filter, FilterField, Operand, Operator, ValueQuery, ValueSort};
-pub use operator::reset_password;
-pub use projects::ProjectView;
-pub use queue::QueueRead;
-pub use sessions::Tokens;
-pub use setting_bulk::{DefaultsOutcome, DefaultsRefusal, ProjectDefaults, SettingsOutcome};
-pub use settings::{RateLimits, Settings};
+pub use resources::data::{StorageElement, StorageList};
+pub use resources::devices::{DeviceView, LastChoice};
+pub use resources::dry_runs::DryRun;
+pub use resources::event_stream::StreamScope;
+pub use resources::export::Export;
+pub use resources::history::HistoryRequest;
+pub use resources::images::HasImage;
+pub use resources::projects::ProjectView;
+pub use resources::queue::QueueRead;
+pub use settings::bulk::{DefaultsOutcome, DefaultsRefusal, ProjectDefaults, SettingsOutcome};
+pub use settings::device::{Declared, DeviceSetting};
 pub use supervisor::{Shift, guarded, spawn_guarded, words};
-pub use tail::StreamScope;
 pub use webhook::{Given, PARAMETERS as WEBHOOK_PARAMETERS, Provision, TaskReport, WebhookReport};
 
 use crate::error::Told as _;
@@ -144,32 +100,32 @@ struct Inner {
     chance: Chance,
     settings: Settings,
     mint: IdMint,
-    passwords: passwords::Passwords,
-    pictures: picture::Pictures,
-    compiling: turns::Turns,
-    tokens: tokens::Jwts,
-    throttle: throttle::Throttle,
-    link_quota: throttle::Quota<(UserId, Purpose)>,
-    entries: entries::Entries,
-    shown: shown::Shown,
-    rates: gate::Rates,
-    live: live::Live,
-    moves: moves::Moves,
-    alarms: alarms::Alarms,
-    exports: Arc<shares::Shares>,
-    streams: Arc<shares::Shares>,
-    taking_apart: turns::Turns,
+    passwords: identity::passwords::Passwords,
+    pictures: resources::picture::Pictures,
+    compiling: support::bounded_jobs::Turns,
+    tokens: identity::tokens::Jwts,
+    throttle: identity::throttle::Throttle,
+    link_quota: identity::throttle::Quota<(UserId, Purpose)>,
+    entries: cache::entries::Entries,
+    shown: cache::snapshots::Shown,
+    rates: identity::authorization::Rates,
+    live: ingest::queue_bells::Live,
+    moves: cache::departures::Moves,
+    alarms: jobs::scheduler::Alarms,
+    exports: Arc<support::tenant_shares::Shares>,
+    streams: Arc<support::tenant_shares::Shares>,
+    taking_apart: support::bounded_jobs::Turns,
     outbox: Arc<outbox::Outbox>,
-    activity: activity::Activity,
+    activity: metering::activity::Activity,
     code: code::Code,
     calls: Calls,
-    outgoing: outgoing::Outgoing,
-    device_notices: device_notices::DeviceNotices,
-    usage: usage::Usage,
-    notices: notifications::Notices,
+    outgoing: delivery::calls::Outgoing,
+    device_notices: delivery::device_notices::DeviceNotices,
+    usage: metering::usage::Usage,
+    notices: delivery::notifications::Notices,
     mailer: Mailer,
-    templates: letters::Templates,
-    deliveries: deliveries::Deliveries,
+    templates: delivery::emails::Templates,
+    deliveries: delivery::mail_queue::Deliveries,
     /// Becomes true when calls no longer wait for what may come.
     closing: watch::Sender<bool>,
     stop: watch::Sender<bool>,
@@ -201,31 +157,31 @@ impl Hub {
         let now = parts.clock.now();
         let revoked = parts.registry.jwts_revoked(now).await.told()?;
         let inner = Inner {
-            passwords: passwords::Passwords::new(),
-            pictures: picture::Pictures::new(),
-            compiling: entries::compiling(),
-            tokens: tokens::Jwts::new(&signing_key, revoked, now),
-            throttle: throttle::Throttle::default(),
-            link_quota: throttle::Quota::new(LINKS_MAX),
-            entries: entries::Entries::new(),
-            shown: shown::Shown::new(),
-            rates: gate::Rates::new(&parts.settings.rate_limit),
-            live: live::Live::new(),
-            moves: moves::Moves::new(),
-            alarms: alarms::Alarms::new(),
-            exports: export::exports(),
-            streams: tail::streams(),
+            passwords: identity::passwords::Passwords::new(),
+            pictures: resources::picture::Pictures::new(),
+            compiling: cache::entries::compiling(),
+            tokens: identity::tokens::Jwts::new(&signing_key, revoked, now),
+            throttle: identity::throttle::Throttle::default(),
+            link_quota: identity::throttle::Quota::new(LINKS_MAX),
+            entries: cache::entries::Entries::new(),
+            shown: cache::snapshots::Shown::new(),
+            rates: identity::authorization::Rates::new(&parts.settings.rate_limit),
+            live: ingest::queue_bells::Live::new(),
+            moves: cache::departures::Moves::new(),
+            alarms: jobs::scheduler::Alarms::new(),
+            exports: resources::export::exports(),
+            streams: resources::event_stream::streams(),
             taking_apart: webhook::taking_apart(),
             outbox: Arc::new(outbox::Outbox::new()),
-            activity: activity::Activity::default(),
+            activity: metering::activity::Activity::default(),
             code: code::Code::start()?,
             calls: Calls::new(&parts.settings.outgoing_allow).map_err(Error::internal)?,
-            outgoing: outgoing::Outgoing::default(),
-            device_notices: device_notices::DeviceNotices::default(),
-            usage: usage::Usage::new(),
-            notices: notifications::Notices::new(),
-            templates: letters::Templates::new()?,
-            deliveries: deliveries::Deliveries::new(),
+            outgoing: delivery::calls::Outgoing::default(),
+            device_notices: delivery::device_notices::DeviceNotices::default(),
+            usage: metering::usage::Usage::new(),
+            notices: delivery::notifications::Notices::new(),
+            templates: delivery::emails::Templates::new()?,
+            deliveries: delivery::mail_queue::Deliveries::new(),
             mailer: parts.mailer,
             mint: IdMint::new(),
             closing: watch::Sender::new(false),

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-use crate::entries::DeviceEntry;
+use crate::cache::entries::DeviceEntry;
 use crate::{Hub, Parts, Principal, RateLimits, Settings};
 
 /// Every stage begins then.

@@ -30,7 +30,7 @@ pub(crate) use self::seen::Untold;
 use self::waiting::{Leaving, MOST, Waiting};
 pub(crate) use self::work::{SettingWork, Work};
 use crate::Hub;
-use crate::entries::DeviceEntry;
+use crate::cache::entries::DeviceEntry;
 use crate::error::Told as _;
 
 /// How long a list waits for what would change what it finds.

@@ -10,8 +10,8 @@ use isobar_store::registry::{Asked, DeviceReport};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
-use crate::device_notices::NoticeWork;
-use crate::outgoing::CallWork;
+use crate::delivery::calls::CallWork;
+use crate::delivery::device_notices::NoticeWork;
 
 /// What one run leaves for the registry. JSON values are kept as text.
 #[derive(Debug, Default, Serialize, Deserialize)]

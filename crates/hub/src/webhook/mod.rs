@@ -27,8 +27,8 @@ use self::parameters::Request;
 use self::tasks::{Extracted, Task};
 use crate::Hub;
 use crate::error::Told as _;
-use crate::gate::Principal;
-use crate::turns::Turns;
+use crate::identity::authorization::Principal;
+use crate::support::bounded_jobs::Turns;
 
 pub use self::parameters::{Given, PARAMETERS};
 

@@ -18,8 +18,8 @@ use tokio::sync::oneshot;
 
 use super::{EVENTS_MAX, GONE, TaskReport, Work};
 use crate::Hub;
-use crate::gate::Principal;
-use crate::pace::Pace;
+use crate::identity::authorization::Principal;
+use crate::support::pace::Pace;
 
 /// Devices of a delivery whose events run at a time.
 const DEVICES_AT_ONCE: usize = 64;

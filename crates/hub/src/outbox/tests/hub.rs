@@ -261,7 +261,7 @@ async fn runs_of_one_device_on_many_threads_leave_the_newest_state() {
         let runs = (0..8_u32).map(|number| {
             let (hub, entry, pass) = (stage.hub.clone(), Arc::clone(&entry), pass.clone());
             tokio::spawn(async move {
-                let leaves = |runs: &mut crate::side_runs::SideRuns<'_>| {
+                let leaves = |runs: &mut crate::ingest::design_runs::SideRuns<'_>| {
                     let id = runs.mint();
                     let value = isobar_model::json::RawJson::trusted((round * 8 + number).to_string().into());
                     runs.effects(id, vec![Effect::SetMeta { tag: "n".to_owned(), value }]);

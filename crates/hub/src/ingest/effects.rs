@@ -1,0 +1,225 @@
+//! What runs have caused becomes rows, work for the outbox, and what their device is seen as from here on.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use isobar_design::{DeviceView, ERRORS_MAX, Effect};
+use isobar_model::event::{EventError, EventType};
+use isobar_model::ids::{EventId, SettingId, UserId};
+use isobar_model::json::{LAST_BYTES_MAX, LastKept, RawJson, with_members};
+use isobar_model::status::Status;
+use isobar_store::telemetry::{Commit, Memory, NewCloudEvent, NewEvent, NewValue};
+
+use crate::Hub;
+use crate::cache::entries::DeviceEntry;
+use crate::delivery::calls::CallWork;
+use crate::delivery::device_notices::NoticeWork;
+use crate::outbox::{SettingWork, Work};
+
+/// What is kept beside the merged payloads, at most, in bytes.
+const BESIDE_BYTES: usize = 8;
+
+impl Hub {
+    /// Turns the effects of a run into rows and into work for the outbox. How the device is seen changes once, in the end.
+    pub(crate) fn carry_out(
+        &self,
+        entry: &DeviceEntry,
+        id: EventId,
+        effects: Vec<Effect>,
+        commit: &mut Commit,
+        work: &mut Work,
+    ) {
+        let mut seen = Seen::default();
+        for effect in effects {
+            match effect {
+                Effect::Store { element, value } => commit.values.push(NewValue { event: id, element, payload: value }),
+                Effect::Remember { element, state } => commit.states.push((element, state)),
+                // An empty state is none.
+                Effect::Forget { element } => commit.states.push((element, Bytes::new())),
+                Effect::Send { element, payload, ttl_minutes } => {
+                    let cloud_event = self.new_cloud_event(element, payload, ttl_minutes);
+                    queue_up(cloud_event, commit);
+                }
+                Effect::SetStatus(status) => seen.statuses.push(status),
+                Effect::SetMeta { tag, value } => {
+                    work.meta.push((tag.clone(), value.text().to_owned()));
+                    seen.labels.push((tag, value));
+                }
+                Effect::Notify { element, message, minimum_role } => work.notices.push(NoticeWork {
+                    event: id,
+                    element: element.to_string(),
+                    message,
+                    minimum_role,
+                    organization: entry.lineage.own(),
+                }),
+                Effect::Call { element, request } => work.calls.push(CallWork {
+                    event: id,
+                    element: element.to_string(),
+                    method: request.method.to_owned(),
+                    url: request.url,
+                    headers: request.headers,
+                    body: request.body,
+                }),
+                Effect::SetLocation(place) => work.location = Some((place.latitude, place.longitude)),
+                Effect::SetSetting { element, value } => {
+                    let (_, value) = self.note_setting(&element, value, None, work);
+                    seen.settings.push((element, value));
+                }
+            }
+        }
+        seen.show(entry, work);
+    }
+
+    /// A setting gets a value (none: back to the default), by a user or else by the device itself.
+    pub(crate) fn change_setting(
+        &self,
+        entry: &DeviceEntry,
+        name: Arc<str>,
+        value: Option<RawJson>,
+        by: Option<UserId>,
+        work: &mut Work,
+    ) -> SettingId {
+        let (id, value) = self.note_setting(&name, value, by, work);
+        Seen { settings: vec![(name, value)], ..Seen::default() }.show(entry, work);
+        id
+    }
+
+    /// The record of a setting's change, to be made; and its value, in a copy of its own: its bytes may be a small part of a
+    /// large buffer.
+    fn note_setting(
+        &self,
+        name: &Arc<str>,
+        value: Option<RawJson>,
+        by: Option<UserId>,
+        work: &mut Work,
+    ) -> (SettingId, Option<RawJson>) {
+        let id = SettingId(self.new_id().0);
+        let value = value.map(|value| RawJson::trusted(Bytes::copy_from_slice(value.bytes())));
+        let text = value.as_ref().map(|value| value.text().to_owned());
+        work.settings.push(SettingWork { id, name: name.to_string(), value: text, by });
+        (id, value)
+    }
+
+    /// A cloud event, minted now.
+    pub(crate) fn new_cloud_event(
+        &self,
+        element: Arc<str>,
+        payload: RawJson,
+        ttl_minutes: Option<u32>,
+    ) -> NewCloudEvent {
+        let id = self.new_id();
+        let expires_at = ttl_minutes.map(|minutes| id.minted_at().plus_seconds(i64::from(minutes) * 60));
+        NewCloudEvent { id, element, payload, expires_at }
+    }
+}
+
+/// Puts a cloud event into the queue and the history of a commit.
+pub(crate) fn queue_up(cloud_event: NewCloudEvent, commit: &mut Commit) {
+    commit.history.push(NewEvent {
+        id: cloud_event.id,
+        kind: EventType::CloudEvent,
+        element: Arc::clone(&cloud_event.element),
+        payload: cloud_event.payload.clone(),
+        errors: Vec::new(),
+    });
+    commit.queue.push(cloud_event);
+}
+
+/// What changes of how a device is seen, in its order.
+#[derive(Default)]
+struct Seen {
+    statuses: Vec<Status>,
+    labels: Vec<(String, RawJson)>,
+    settings: Vec<(Arc<str>, Option<RawJson>)>,
+}
+
+impl Seen {
+    /// The device is seen so, and the registry is to learn of its status.
+    fn show(self, entry: &DeviceEntry, work: &mut Work) {
+        if self.statuses.is_empty() && self.labels.is_empty() && self.settings.is_empty() {
+            return;
+        }
+        change_view(entry, |view| {
+            for status in self.statuses {
+                // One that goes missing keeps the one before, which is given back.
+                if status == Status::Missing && view.status != Status::Missing {
+                    entry.before_missing.store(view.status.number(), Ordering::Relaxed);
+                    work.status_before = Some(view.status.number());
+                }
+                view.status = status;
+                work.status = Some(status.number());
+            }
+            if !self.labels.is_empty() {
+                view.meta = with_members(&view.meta, self.labels.iter().map(|(tag, value)| (tag.as_str(), value)));
+            }
+            set(&mut view.settings, self.settings);
+        });
+    }
+}
+
+/// Changes how a device is seen.
+pub(crate) fn change_view(entry: &DeviceEntry, change: impl FnOnce(&mut DeviceView)) {
+    #[cfg(test)]
+    tests::CHANGED.set(tests::CHANGED.get() + 1);
+    let mut view = entry.view.lock();
+    change(Arc::make_mut(&mut view));
+}
+
+/// Gives settings values, or takes those of the device's own away. Of one that is there several times the last counts.
+fn set(settings: &mut Vec<(Arc<str>, RawJson)>, changed: Vec<(Arc<str>, Option<RawJson>)>) {
+    if changed.is_empty() {
+        return;
+    }
+    let mut newest: HashMap<Arc<str>, Option<RawJson>> = changed.into_iter().collect();
+    settings.retain_mut(|(name, value)| match newest.remove(name) {
+        None => true,
+        Some(None) => false,
+        Some(Some(newer)) => {
+            *value = newer;
+            true
+        }
+    });
+    let mut added: Vec<_> = newest.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    added.sort_unstable_by(|(name, _), (other, _)| name.cmp(other));
+    settings.extend(added);
+}
+
+/// Tells the event of a commit what of its values has no room among the last values of their series.
+pub(crate) fn tell_left_out(memory: &dyn Memory, commit: &mut Commit) {
+    // Nearly always all fit, whatever their names are.
+    if let [value] = commit.values.as_slice()
+        && fits(memory, &value.element, value.payload.bytes().len())
+    {
+        return;
+    }
+    let mut by_series: BTreeMap<&Arc<str>, Vec<&RawJson>> = BTreeMap::new();
+    for value in &commit.values {
+        by_series.entry(&value.element).or_default().push(&value.payload);
+    }
+    let mut errors = Vec::new();
+    for (element, payloads) in by_series {
+        let bytes = payloads.iter().map(|payload| payload.bytes().len() + 1).sum();
+        if fits(memory, element, bytes) {
+            continue;
+        }
+        let (_, left_out) = LastKept::after_all(memory.last(element).as_ref().map(LastKept::text), payloads);
+        if left_out > 0 {
+            let most = LAST_BYTES_MAX >> 10;
+            let message = format!("last values: no room for {left_out} of the names, {most} KiB are kept of a series");
+            errors.push(EventError { element: element.to_string(), message });
+        }
+    }
+    if let Some(event) = commit.history.iter_mut().find(|event| event.kind == EventType::DeviceEvent) {
+        errors.truncate(ERRORS_MAX.saturating_sub(event.errors.len()));
+        event.errors.append(&mut errors);
+    }
+}
+
+fn fits(memory: &dyn Memory, element: &str, bytes: usize) -> bool {
+    memory.last_bytes(element) + bytes + BESIDE_BYTES <= LAST_BYTES_MAX
+}
+
+#[cfg(test)]
+mod tests;

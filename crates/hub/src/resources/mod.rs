@@ -1,0 +1,16 @@
+//! The verbs of the interface, a file per resource.
+
+pub(crate) mod appearance;
+pub(crate) mod data;
+pub(crate) mod devices;
+pub(crate) mod dry_runs;
+pub(crate) mod event_stream;
+pub(crate) mod export;
+pub(crate) mod history;
+pub(crate) mod images;
+pub(crate) mod organizations;
+pub(crate) mod picture;
+pub(crate) mod projects;
+pub(crate) mod queue;
+pub(crate) mod user_updates;
+pub(crate) mod users;

@@ -1,0 +1,188 @@
+//! The cloud-event queue of a device (specification: Events; contract: Events and the cloud-event queue).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use isobar_model::access::{Action, Caller, CanWrite};
+use isobar_model::check::Faults;
+use isobar_model::error::{Error, Result};
+use isobar_model::event::Event;
+use isobar_model::ids::{DeviceRef, EventId};
+use isobar_model::page::PageRequest;
+use isobar_store::telemetry::QueueQuery;
+
+use crate::cache::entries::DeviceEntry;
+use crate::error::Told as _;
+use crate::identity::authorization::{Credentials, Held, Principal};
+use crate::ingest::device_event::RUNS_MAX;
+use crate::ingest::event_input::{check_idempotency_key, element_name, read_payload};
+use crate::resources::history::LOOK_EVERY;
+use crate::{Hub, stopped};
+
+/// What is read of a queue, and how.
+#[derive(Clone, Debug, Default)]
+pub struct QueueRead {
+    /// Only events of this element.
+    pub element: Option<String>,
+    /// Which page, before anything is taken.
+    pub page: PageRequest,
+    /// Leave what is read in the queue.
+    pub peek: bool,
+    /// How long to wait for an event when there is none.
+    pub wait: Duration,
+}
+
+impl Hub {
+    /// Reads queued cloud events, oldest first, for whoever `principal` is by `credentials`. What is not peeked at is gone,
+    /// durably, before this returns. A caller that waits is refused as soon as its credentials end, and nothing is taken
+    /// for one whose credentials have ended. Whoever waits gets nothing once `given_up` is done: what came later might be
+    /// taken for nobody.
+    pub async fn cloud_events(
+        &self,
+        credentials: &Credentials<'_>,
+        principal: &Principal,
+        device: Option<&str>,
+        read: QueueRead,
+        given_up: impl Future<Output = ()> + Send,
+    ) -> Result<Vec<Event>> {
+        let (held, mut principal) = (self.held(credentials)?, principal.clone());
+        let mut target = self.queue_device(&principal, device, Action::CloudEventRead).await?;
+        let bell = self.0.live.queue_bell(target.0.target().key);
+        let mut stop = self.0.closing.subscribe();
+        let waited = tokio::time::sleep(read.wait);
+        tokio::pin!(waited, given_up);
+        let (mut is_over, mut overtaken) = (read.wait.is_zero(), 0);
+        loop {
+            let mut rung = std::pin::pin!(bell.notified());
+            // From here on a ring is heard, so an event that comes during the look is not missed.
+            rung.as_mut().enable();
+            match self.look(&held, &principal, target, &read).await? {
+                Some(events) if is_over || !events.is_empty() => return Ok(events),
+                Some(_) => {
+                    overtaken = 0;
+                    // The end of a device's token rings; that of a user's credentials is looked for.
+                    let look = async {
+                        match held {
+                            Held::User(_) => tokio::time::sleep(LOOK_EVERY).await,
+                            Held::Device(_) => std::future::pending().await,
+                        }
+                    };
+                    tokio::select! {
+                        biased;
+                        () = &mut given_up => return Ok(Vec::new()),
+                        () = rung => {}
+                        () = look => {}
+                        () = &mut waited => is_over = true,
+                        () = stopped(&mut stop) => return Ok(Vec::new()),
+                    }
+                }
+                None if overtaken == RUNS_MAX => return Err(Error::Busy),
+                None => overtaken += 1,
+            }
+            principal = self.holder(&held).await?;
+            target = self.queue_device(&principal, device, Action::CloudEventRead).await?;
+        }
+    }
+
+    /// What there is now. None: something has changed of the caller or the device, and nothing was taken.
+    async fn look(
+        &self,
+        held: &Held,
+        principal: &Principal,
+        (pass, entry): (CanWrite<DeviceRef>, Arc<DeviceEntry>),
+        read: &QueueRead,
+    ) -> Result<Option<Vec<Event>>> {
+        let query = QueueQuery { element: read.element.clone(), page: read.page, now: self.0.clock.now() };
+        let (hub, held, principal) = (self.clone(), held.clone(), principal.clone());
+        let may = move || entry.fresh() && hub.stands(&held, &principal);
+        if read.peek {
+            let events = self.0.telemetry.queue_peek(&pass.reading(), query).await.told()?;
+            Ok(may().then_some(events))
+        } else {
+            self.0.telemetry.queue_take_while(&pass, query, Box::new(may)).await.told()
+        }
+    }
+
+    /// Queues a cloud event for a device.
+    pub async fn cloud_event_send(
+        &self,
+        caller: &Caller,
+        device: Option<&str>,
+        element: Option<&str>,
+        body: Bytes,
+        idempotency_key: Option<&str>,
+    ) -> Result<EventId> {
+        let mut faults = Faults::new();
+        let target = faults.gather(self.target_of_user(caller, device).await)?;
+        let element = element_name(element, &mut faults);
+        check_idempotency_key(idempotency_key, &mut faults);
+        let payload = read_payload(&body, &mut faults);
+        faults.end()?;
+        let (Some((pass, mut entry)), Some(element), Some((payload, _))) = (target, element, payload) else {
+            return Err(Error::Busy);
+        };
+        for _ in 0..RUNS_MAX {
+            let sent = self.queue_cloud_event(&pass, &entry, element, payload.clone(), idempotency_key).await?;
+            if let Some(id) = sent {
+                return Ok(id);
+            }
+            entry = self.device_entry(entry.device.id).await?.ok_or(Error::Missing("device"))?;
+        }
+        Err(Error::Busy)
+    }
+
+    /// What is wrong with the parameters of a cloud event to be sent, whose body was found wrong already.
+    pub async fn cloud_event_parameters(
+        &self,
+        caller: &Caller,
+        device: Option<&str>,
+        element: Option<&str>,
+    ) -> Result<()> {
+        let mut faults = Faults::new();
+        faults.gather(self.target_of_user(caller, device).await)?;
+        element_name(element, &mut faults);
+        faults.end()
+    }
+
+    /// Whether the caller may read the queue of the device that it names.
+    pub async fn allow_queue(&self, principal: &Principal, device: Option<&str>) -> Result<()> {
+        self.queue_device(principal, device, Action::CloudEventRead).await.map(|_| ())
+    }
+
+    /// Removes one queued event.
+    pub async fn cloud_event_delete(&self, principal: &Principal, device: Option<&str>, id: EventId) -> Result<()> {
+        let (pass, _) = self.queue_device(principal, device, Action::CloudEventRead).await?;
+        let was_there = self.0.telemetry.queue_delete(&pass, id).await.told()?;
+        if was_there { Ok(()) } else { Err(Error::Missing("cloud event")) }
+    }
+
+    /// The device that a user sends a cloud event to. Devices only hear them (contract: Authentication).
+    async fn target_of_user(
+        &self,
+        caller: &Caller,
+        device: Option<&str>,
+    ) -> Result<(CanWrite<DeviceRef>, Arc<DeviceEntry>)> {
+        let principal = Principal::User(Arc::new(caller.clone()));
+        self.queue_device(&principal, device, Action::CloudEventCreate).await
+    }
+
+    /// The device whose queue is meant: that of the token, or else the one named.
+    pub(crate) async fn queue_device(
+        &self,
+        principal: &Principal,
+        device: Option<&str>,
+        action: Action,
+    ) -> Result<(CanWrite<DeviceRef>, Arc<DeviceEntry>)> {
+        if let Principal::Device(session) = principal {
+            return self.device_write(principal, session.device().id, action).await;
+        }
+        let caller = principal.user()?;
+        let Some(text) = device else {
+            self.allow(caller, action).await?;
+            return Err(Error::invalid("query.deviceId", "is required"));
+        };
+        let id = text.parse().map_err(|_| Error::Missing("device"))?;
+        self.device_write(principal, id, action).await
+    }
+}

@@ -1,0 +1,6 @@
+//! Tools without any knowledge of the platform.
+
+pub(crate) mod bounded_jobs;
+pub(crate) mod pace;
+pub(crate) mod scope_guard;
+pub(crate) mod tenant_shares;
