@@ -1,8 +1,8 @@
-//! What an operator can set about the platform's behaviour.
+//! What the operator configures of the platform's behaviour.
 
-/// Settings of the hub.
+/// The configuration of the hub.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct Config {
     /// The address that clients see, without a slash at its end.
     pub public_url: String,
     /// Requests a minute; 0: unlimited.
@@ -34,7 +34,7 @@ impl Default for RateLimits {
     }
 }
 
-impl Default for Settings {
+impl Default for Config {
     fn default() -> Self {
         Self {
             public_url: "http://127.0.0.1:8080".to_owned(),

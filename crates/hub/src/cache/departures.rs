@@ -10,12 +10,12 @@ use isobar_model::ids::OrganizationId;
 const COUNTERS: usize = 1_024;
 
 /// How often devices have left places, tenant by tenant.
-pub(crate) struct Moves {
+pub(crate) struct Departures {
     counters: Vec<AtomicU64>,
     hasher: RandomState,
 }
 
-impl Moves {
+impl Departures {
     pub(crate) fn new() -> Self {
         Self { counters: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(), hasher: RandomState::new() }
     }

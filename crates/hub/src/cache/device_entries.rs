@@ -1,7 +1,7 @@
-//! The cache of device entries: of each device at most one is in force.
+//! The cache of device entries: of each device at most one is installed, and runs go by that one alone.
 //!
 //! A run changes what its entry says of the device (status, meta, settings), so two entries of one device would each
-//! miss what the other learns. An entry is out of force until it is installed, and again when it is taken out.
+//! miss what the other learns. An entry that leaves the cache is retired where it is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, UnitWeighter};
 
-use crate::cache::entries::DeviceEntry;
-use crate::cache::single_flight::{Flights, Turn};
+use super::entries::DeviceEntry;
+use super::single_flight::{self, SingleFlight};
 
-/// Whatever the cache pushes out is no longer in force.
+/// Retires whatever the cache pushes out.
 #[derive(Clone)]
 struct Retire;
 
@@ -29,15 +29,15 @@ impl Lifecycle<DeviceId, Arc<DeviceEntry>> for Retire {
 /// The entries of devices.
 pub(crate) struct DeviceEntries {
     cache: Cache<DeviceId, Arc<DeviceEntry>, UnitWeighter, DefaultHashBuilder, Retire>,
-    loads: Flights<DeviceId>,
+    loads: SingleFlight<DeviceId>,
     /// Grows with every change: what was loaded before it is not installed.
     epoch: AtomicU64,
     changing: Mutex<()>,
 }
 
 /// A load of a device's entry. There may be several at a time.
-pub(crate) struct Load<'a> {
-    turn: Turn<'a, DeviceId>,
+pub(crate) struct DeviceLoad<'a> {
+    load: single_flight::Load<'a, DeviceId>,
     /// What had changed when it began: of all devices, and of this one.
     begun: (u64, u64),
 }
@@ -45,35 +45,35 @@ pub(crate) struct Load<'a> {
 impl DeviceEntries {
     pub(crate) fn new(capacity: usize) -> Self {
         let cache = Cache::with(capacity, capacity as u64, UnitWeighter, DefaultHashBuilder::default(), Retire);
-        Self { cache, loads: Flights::new(), epoch: AtomicU64::new(0), changing: Mutex::new(()) }
+        Self { cache, loads: SingleFlight::new(), epoch: AtomicU64::new(0), changing: Mutex::new(()) }
     }
 
-    /// The entry in force.
+    /// The installed entry.
     pub(crate) fn get(&self, id: DeviceId) -> Option<Arc<DeviceEntry>> {
-        self.cache.get(&id).filter(|entry| entry.fresh())
+        self.cache.get(&id).filter(|entry| entry.is_current())
     }
 
     /// A load begins: nothing of the device has been read for it yet.
-    pub(crate) fn begin<'a>(&'a self, id: &'a DeviceId) -> Load<'a> {
-        let turn = self.loads.beside(id);
-        let begun = (self.epoch(), turn.overtaken());
-        Load { turn, begun }
+    pub(crate) fn begin<'a>(&'a self, id: &'a DeviceId) -> DeviceLoad<'a> {
+        let load = self.loads.concurrent(id);
+        let begun = (self.epoch(), load.invalidations());
+        DeviceLoad { load, begun }
     }
 
-    /// Puts an entry in force that `load` has found, unless another load was faster: then that one's is answered. One that
-    /// was overtaken by a change shows its asker what it found, and stays out of force. So does one that was overtaken by
-    /// another load whose entry is gone again: the runs in between have changed what that one said, and not this.
-    pub(crate) fn install(&self, loaded: Arc<DeviceEntry>, load: &Load<'_>) -> Arc<DeviceEntry> {
+    /// Installs an entry that `load` has found, unless another load was faster: then that one's is answered. One that was
+    /// loaded while the device changed shows its asker what it found, and is not installed. Neither is one whose load was
+    /// slower than another one whose entry is gone again: the runs in between have changed what that one said, and not this.
+    pub(crate) fn install(&self, loaded: Arc<DeviceEntry>, load: &DeviceLoad<'_>) -> Arc<DeviceEntry> {
         let _turn = self.changing.lock();
         let id = loaded.device.id;
         match self.cache.get(&id) {
-            Some(entry) if entry.fresh() => return entry,
+            Some(entry) if entry.is_current() => return entry,
             Some(entry) => entry.retire(),
             None => {}
         }
-        if (self.epoch(), load.turn.overtaken()) == load.begun {
-            self.loads.overtake(&id);
-            loaded.put_in_force();
+        if (self.epoch(), load.load.invalidations()) == load.begun {
+            self.loads.invalidate(&id);
+            loaded.install();
             self.cache.insert(id, Arc::clone(&loaded));
         }
         loaded
@@ -92,8 +92,8 @@ impl DeviceEntries {
         }
     }
 
-    /// Something changed that all devices have in common which `chosen` knows.
-    pub(crate) fn retire_those(&self, chosen: impl Fn(&DeviceEntry) -> bool) {
+    /// Something changed that all devices have in common for which `chosen` is true.
+    pub(crate) fn retire_if(&self, chosen: impl Fn(&DeviceEntry) -> bool) {
         let _turn = self.changing.lock();
         self.epoch.fetch_add(1, Ordering::SeqCst);
         self.cache.retain(|_, entry| {
@@ -106,7 +106,7 @@ impl DeviceEntries {
     }
 
     /// Something changed that loads under way may have read before.
-    pub(crate) fn distrust_loads(&self) {
+    pub(crate) fn discard_loads(&self) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
     }
 }
@@ -122,19 +122,19 @@ mod tests {
     async fn an_older_load_is_not_installed_after_a_newer_one_was_pushed_out() {
         let stage = Stage::set().await;
         let first = stage.device(PLAIN).await;
-        let load = async || Arc::clone(&stage.hub.load_device(first.id).await.unwrap().unwrap());
+        let load = async || Arc::clone(&stage.hub.0.caches.load_device(first.id).await.unwrap().unwrap());
         let entries = DeviceEntries::new(2);
         // One load has read the device and waits for something: its plan, say. Another one is quicker.
         let slow = entries.begin(&first.id);
         let (old, new) = (load().await, load().await);
         let quick = entries.begin(&first.id);
-        assert!(Arc::ptr_eq(&entries.install(Arc::clone(&new), &quick), &new) && new.fresh());
+        assert!(Arc::ptr_eq(&entries.install(Arc::clone(&new), &quick), &new) && new.is_current());
         // Runs by its entry change what the device is; then others push it out.
         let body = format!(r#"{{"name":"e","projectUuid":"{}"}}"#, first.project);
         let mut others = Vec::new();
         for _ in 0..4 {
             let other = stage.another(&body).await;
-            others.push((other.id, stage.hub.load_device(other.id).await.unwrap().unwrap()));
+            others.push((other.id, stage.hub.0.caches.load_device(other.id).await.unwrap().unwrap()));
         }
         for (id, other) in others.iter().cycle().take(100) {
             let begun = entries.begin(id);
@@ -142,12 +142,12 @@ mod tests {
             // What is asked for again is kept in place of what is not.
             entries.get(*id);
         }
-        assert!(!new.fresh());
+        assert!(!new.is_current());
         let shown = entries.install(old, &slow);
-        assert!(!shown.fresh() && entries.get(first.id).is_none());
-        // One that begins from here on is in force.
+        assert!(!shown.is_current() && entries.get(first.id).is_none());
+        // One that begins from here on is installed.
         let begun = entries.begin(&first.id);
-        assert!(entries.install(load().await, &begun).fresh());
+        assert!(entries.install(load().await, &begun).is_current());
         drop((slow, quick, begun));
         assert!(entries.loads.is_empty());
         stage.over().await;

@@ -10,38 +10,38 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, UnitWeighter};
 
-use crate::cache::single_flight::Flights;
+use super::single_flight::SingleFlight;
 
-/// What a cache keeps. Others may hold it for longer, and must learn that no change reaches it any more.
-pub(crate) trait Kept: Clone {
-    /// The cache has it no longer, or never had: it was changed or pushed out, or its load was overtaken.
-    fn let_go(&self) {}
+/// A value of the cache. Others may hold it for longer, and must learn that no change reaches it any more.
+pub(crate) trait CacheValue: Clone {
+    /// The cache has it no longer, or never had: it was invalidated or pushed out, or was invalidated while it was loaded.
+    fn evicted(&self) {}
 }
 
-/// Tells whatever the cache pushes out.
+/// Tells values that the cache pushes out.
 #[derive(Clone)]
-struct LetGo;
+struct TellEvicted;
 
-impl<K, V: Kept> Lifecycle<K, V> for LetGo {
+impl<K, V: CacheValue> Lifecycle<K, V> for TellEvicted {
     type RequestState = ();
 
     fn on_evict(&self, (): &mut (), _: K, value: V) {
-        value.let_go();
+        value.evicted();
     }
 }
 
 /// A cache of `capacity` entries.
-pub(crate) struct Fresh<K: Hash + Eq, V> {
-    cache: Cache<K, V, UnitWeighter, DefaultHashBuilder, LetGo>,
-    loads: Flights<K>,
+pub(crate) struct LoadingCache<K: Hash + Eq, V> {
+    cache: Cache<K, V, UnitWeighter, DefaultHashBuilder, TellEvicted>,
+    loads: SingleFlight<K>,
     /// Grows with every change that may concern any key.
     epoch: AtomicU64,
 }
 
-impl<K: Hash + Eq + Clone, V: Kept> Fresh<K, V> {
+impl<K: Hash + Eq + Clone, V: CacheValue> LoadingCache<K, V> {
     pub(crate) fn new(capacity: usize) -> Self {
-        let cache = Cache::with(capacity, capacity as u64, UnitWeighter, DefaultHashBuilder::default(), LetGo);
-        Self { cache, loads: Flights::new(), epoch: AtomicU64::new(0) }
+        let cache = Cache::with(capacity, capacity as u64, UnitWeighter, DefaultHashBuilder::default(), TellEvicted);
+        Self { cache, loads: SingleFlight::new(), epoch: AtomicU64::new(0) }
     }
 
     /// What is cached.
@@ -61,17 +61,17 @@ impl<K: Hash + Eq + Clone, V: Kept> Fresh<K, V> {
         Box::pin(self.load(key, load)).await
     }
 
-    async fn load<E, F>(&self, key: &K, load: impl FnOnce() -> F) -> Result<Option<V>, E>
+    async fn load<E, F>(&self, key: &K, find: impl FnOnce() -> F) -> Result<Option<V>, E>
     where
         F: Future<Output = Result<Option<V>, E>>,
     {
-        let turn = self.loads.turn(key).await;
+        let load = self.loads.alone(key).await;
         if let Some(value) = self.cache.get(key) {
             return Ok(Some(value));
         }
-        let epoch = || (self.epoch.load(Ordering::SeqCst), turn.overtaken());
+        let epoch = || (self.epoch.load(Ordering::SeqCst), load.invalidations());
         let before = epoch();
-        let Some(value) = load().await? else { return Ok(None) };
+        let Some(value) = find().await? else { return Ok(None) };
         if epoch() == before {
             self.cache.insert(key.clone(), value.clone());
             // An invalidation between the look at the epoch and the insertion found nothing to remove.
@@ -79,35 +79,35 @@ impl<K: Hash + Eq + Clone, V: Kept> Fresh<K, V> {
                 self.forget(key);
             }
         } else {
-            value.let_go();
+            value.evicted();
         }
         Ok(Some(value))
     }
 
     fn forget(&self, key: &K) {
         if let Some((_, value)) = self.cache.remove(key) {
-            value.let_go();
+            value.evicted();
         }
     }
 
-    /// Forgets a key, and its load under way.
+    /// Forgets a key, and keeps nothing of its load under way.
     pub(crate) fn invalidate(&self, key: &K) {
-        self.loads.overtake(key);
+        self.loads.invalidate(key);
         self.forget(key);
     }
 
-    /// Forgets every load under way; what is cached stays, and must show by itself whether it is stale.
-    pub(crate) fn distrust_loads(&self) {
+    /// Keeps nothing of the loads under way; what is cached stays, and must show by itself whether it is outdated.
+    pub(crate) fn discard_loads(&self) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Forgets what `chosen` knows, and every load under way.
-    pub(crate) fn forget_those(&self, chosen: impl Fn(&V) -> bool) {
+    /// Forgets the values for which `chosen` is true, and keeps nothing of the loads under way.
+    pub(crate) fn forget_if(&self, chosen: impl Fn(&V) -> bool) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
         self.cache.retain(|_, value| {
             let goes = chosen(value);
             if goes {
-                value.let_go();
+                value.evicted();
             }
             !goes
         });
@@ -115,7 +115,7 @@ impl<K: Hash + Eq + Clone, V: Kept> Fresh<K, V> {
 
     /// Forgets everything.
     pub(crate) fn clear(&self) {
-        self.forget_those(|_| true);
+        self.forget_if(|_| true);
     }
 }
 
@@ -126,23 +126,22 @@ mod tests {
 
     use super::*;
 
-    impl Kept for &'static str {}
+    impl CacheValue for &'static str {}
 
     #[derive(Clone, Default)]
-    struct Told(Arc<AtomicBool>);
+    struct Evicted(Arc<AtomicBool>);
 
-    impl Kept for Told {
-        fn let_go(&self) {
+    impl CacheValue for Evicted {
+        fn evicted(&self) {
             self.0.store(true, Ordering::SeqCst);
         }
     }
 
     #[tokio::test]
     async fn a_load_overtaken_by_a_change_is_not_kept() {
-        let cache: Fresh<u32, &'static str> = Fresh::new(8);
-        type Change = fn(&Fresh<u32, &'static str>);
-        for change in [(|cache| cache.invalidate(&1)) as Change, |cache| cache.distrust_loads(), |cache| cache.clear()]
-        {
+        let cache: LoadingCache<u32, &'static str> = LoadingCache::new(8);
+        type Change = fn(&LoadingCache<u32, &'static str>);
+        for change in [(|cache| cache.invalidate(&1)) as Change, |cache| cache.discard_loads(), |cache| cache.clear()] {
             let loaded = cache
                 .get_or_load(&1, || async {
                     change(&cache);
@@ -164,7 +163,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_loaded_is_kept_until_it_is_invalidated() {
-        let cache: Fresh<u32, &str> = Fresh::new(8);
+        let cache: LoadingCache<u32, &str> = LoadingCache::new(8);
         assert_eq!(cache.get_or_load(&1, || async { Ok::<_, ()>(Some("a")) }).await, Ok(Some("a")));
         assert_eq!(cache.get_or_load(&1, || async { Ok::<_, ()>(Some("b")) }).await, Ok(Some("a")));
         cache.invalidate(&1);
@@ -173,12 +172,12 @@ mod tests {
 
     #[tokio::test]
     async fn those_who_ask_at_the_same_time_share_one_load() {
-        let (cache, loads) = (Fresh::<u32, Told>::new(8), AtomicU64::new(0));
+        let (cache, loads) = (LoadingCache::<u32, Evicted>::new(8), AtomicU64::new(0));
         let ask = || async {
             let load = || async {
                 loads.fetch_add(1, Ordering::SeqCst);
                 tokio::task::yield_now().await;
-                Ok::<_, ()>(Some(Told::default()))
+                Ok::<_, ()>(Some(Evicted::default()))
             };
             cache.get_or_load(&1, load).await.unwrap().unwrap()
         };
@@ -189,12 +188,12 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_holds_what_the_cache_let_go_can_tell() {
-        let cache: Fresh<u32, Told> = Fresh::new(2);
+        let cache: LoadingCache<u32, Evicted> = LoadingCache::new(2);
         let load = async |key: u32| {
-            let load = || async { Ok::<_, ()>(Some(Told::default())) };
+            let load = || async { Ok::<_, ()>(Some(Evicted::default())) };
             cache.get_or_load(&key, load).await.unwrap().unwrap()
         };
-        let is_out = |told: &Told| told.0.load(Ordering::SeqCst);
+        let is_out = |value: &Evicted| value.0.load(Ordering::SeqCst);
         let changed = load(0).await;
         assert!(!is_out(&changed));
         cache.invalidate(&0);
@@ -203,15 +202,15 @@ mod tests {
         for key in 0..10 {
             held.push(load(key).await);
         }
-        for (key, told) in (0..).zip(&held) {
-            assert_eq!(is_out(told), cache.get(&key).is_none());
+        for (key, value) in (0..).zip(&held) {
+            assert_eq!(is_out(value), cache.get(&key).is_none());
         }
         cache.clear();
         assert!(held.iter().all(is_out));
         let overtaken = cache
             .get_or_load(&0, || async {
-                cache.distrust_loads();
-                Ok::<_, ()>(Some(Told::default()))
+                cache.discard_loads();
+                Ok::<_, ()>(Some(Evicted::default()))
             })
             .await;
         assert!(is_out(&overtaken.unwrap().unwrap()));

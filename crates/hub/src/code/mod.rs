@@ -1,7 +1,7 @@
 //! Where designs with code of their own run: on a few threads beside those that serve calls, so that a codec that loops
-//! until its limit holds up nobody else. Each project has one run at a time, the others in line.
+//! until its limit holds up nobody else. Each project has one run at a time, its others queue.
 
-mod line;
+mod project_queue;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use isobar_model::error::{Error, Result};
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-pub(crate) use line::{Line, StillWaits};
+pub(crate) use project_queue::{ProjectQueue, StillPending};
 
 /// Stack of a thread that runs code, in bytes.
 const STACK_BYTES: usize = 8 << 20;
@@ -24,27 +24,27 @@ const THREAD: &str = "isobar-code";
 const THREADS_MIN: usize = 2;
 
 /// Runs that want a thread of their own and have one; further ones wait, and so do their projects. Runs that take long
-/// and run with what others leave have as many places again, and so have those on threads of the server.
+/// and run with what others leave have as many slots again, and so have those on threads of the server.
 const ASIDE_AT_ONCE: usize = 8;
-/// Runs that wait for such a place, but for those on threads of the server; beyond, 503.
+/// Runs that wait for such a slot, but for those on threads of the server; beyond, 503.
 const ASIDE_WAITING_MAX: usize = 64;
 
 const RUNS: &str = "isobar_code_runs_total";
 const ENGINES: &str = "isobar_code_engines_total";
 const ASIDE: &str = "isobar_code_aside_total";
 
-/// The threads.
-pub(crate) struct Code {
+/// The threads for code.
+pub(crate) struct CodePool {
     runtime: Option<Runtime>,
-    runs: Counted,
-    engines: Counted,
-    aside: Counted,
+    runs: RunCounter,
+    engines: RunCounter,
+    aside: RunCounter,
     /// For runs that want much.
-    large: Places,
+    large: RunSlots,
     /// For those that take long.
-    heavy: Places,
+    heavy: RunSlots,
     /// For those on the threads of the server: a change of settings runs there.
-    elsewhere: Places,
+    elsewhere: RunSlots,
 }
 
 /// How often the code of projects has run since the start.
@@ -59,9 +59,9 @@ pub struct CodeRuns {
 }
 
 /// A count, and what /metrics says of it.
-struct Counted(AtomicU64, metrics::Counter);
+struct RunCounter(AtomicU64, metrics::Counter);
 
-impl Counted {
+impl RunCounter {
     fn new(name: &'static str) -> Self {
         Self(AtomicU64::new(0), metrics::counter!(name))
     }
@@ -72,45 +72,45 @@ impl Counted {
     }
 }
 
-impl Code {
+impl CodePool {
     pub(crate) fn start() -> Result<Self> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).max(THREADS_MIN);
         let mut builder = Builder::new_multi_thread();
         builder.worker_threads(threads).thread_name(THREAD).thread_stack_size(STACK_BYTES);
         builder.on_thread_start(|| isobar_threads::give_way(NICENESS));
         let runtime = builder.enable_all().build().map_err(Error::internal)?;
-        let runs = Counted::new(RUNS);
-        let engines = Counted::new(ENGINES);
-        let aside = Counted::new(ASIDE);
-        let [large, heavy] = std::array::from_fn(|_| Places::new(ASIDE_WAITING_MAX));
+        let runs = RunCounter::new(RUNS);
+        let engines = RunCounter::new(ENGINES);
+        let aside = RunCounter::new(ASIDE);
+        let [large, heavy] = std::array::from_fn(|_| RunSlots::new(ASIDE_WAITING_MAX));
         // What waits there is bounded by who calls: one call changes the settings of many devices.
-        let elsewhere = Places::new(usize::MAX);
+        let elsewhere = RunSlots::new(usize::MAX);
         Ok(Self { runtime: Some(runtime), runs, engines, aside, large, heavy, elsewhere })
     }
 
-    /// Lets work that runs a design with code go on there, in its project's line; what it gives, when it is done.
+    /// Lets work that runs a design with code go on there, in its project's queue; what it gives, when it is done.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
-        line: &Line,
+        queue: &ProjectQueue,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T> {
-        self.run_and_wait(line, work, |_, _| false).await
+        self.run_and_wait(queue, work, |_, _| false).await
     }
 
-    /// The same with work whose outcome may have to wait for something itself: who waits for both is woken once.
+    /// Lets work go on there whose outcome may have to wait for something itself: the task that waits for both is woken once.
     pub(crate) async fn run_and_wait<T: Send + 'static>(
         &self,
-        line: &Line,
+        queue: &ProjectQueue,
         work: impl Future<Output = T> + Send + 'static,
-        still_waits: StillWaits<T>,
+        still_pending: StillPending<T>,
     ) -> Result<T> {
         let runtime = self.runtime.as_ref().ok_or_else(|| Error::internal("the threads for code are gone"))?;
-        line.join(runtime, work, still_waits)?.await
+        queue.join(runtime, work, still_pending)?.await
     }
 
     /// Runs a design. One without code runs at once; one with code too, on the threads for code, unless it wants more than
     /// there is for it where others wait for the same thread: then it has one of its own.
-    pub(crate) fn carry(
+    pub(crate) fn run_design(
         &self,
         plan: &Plan,
         trigger: Trigger<'_>,
@@ -129,21 +129,21 @@ impl Code {
         self.aside(plan, || isobar_design::run(plan, trigger, event, device, memory))
     }
 
-    /// A place for a run of the plan, where one is needed: its code is known to want much or to take long, or the run is
+    /// A slot for a run of the plan, where one is needed: its code is known to want much or to take long, or the run is
     /// not on the threads for code. [`Error::Busy`] when too many wait for one already.
-    pub(crate) async fn place(&self, plan: &Plan) -> Result<Option<Place>> {
-        let places = match plan.runs_code() {
+    pub(crate) async fn slot(&self, plan: &Plan) -> Result<Option<RunSlot>> {
+        let slots = match plan.runs_code() {
             false => return Ok(None),
             true if !is_own_thread() => &self.elsewhere,
             true if plan.has_heavy_code() => &self.heavy,
             true if plan.has_large_code() => &self.large,
             true => return Ok(None),
         };
-        places.take().await.map(Some)
+        slots.take().await.map(Some)
     }
 
-    /// The same for a run of a plan that is tried: what its code wants is not known yet.
-    pub(crate) async fn place_to_try(&self, plan: &Plan) -> Result<Option<Place>> {
+    /// A slot for a run of a plan that is tried: what its code wants is not known yet.
+    pub(crate) async fn slot_for_trial(&self, plan: &Plan) -> Result<Option<RunSlot>> {
         if !plan.runs_code() {
             return Ok(None);
         }
@@ -151,7 +151,7 @@ impl Code {
     }
 
     /// Does work with a plan; if that has code, on this thread, which is one of its own from here on: others take over what
-    /// waits for it. Who knows beforehand that it comes to this has a [`Place`].
+    /// waits for it. Who knows beforehand that it comes to this holds a [`RunSlot`].
     pub(crate) fn aside<T>(&self, plan: &Plan, work: impl FnOnce() -> T) -> T {
         if !plan.runs_code() {
             return work();
@@ -171,12 +171,12 @@ impl Code {
 
     /// How often it has.
     pub(crate) fn runs(&self) -> CodeRuns {
-        let count = |counted: &Counted| counted.0.load(Ordering::Relaxed);
+        let count = |counted: &RunCounter| counted.0.load(Ordering::Relaxed);
         CodeRuns { runs: count(&self.runs), engines: count(&self.engines), aside: count(&self.aside) }
     }
 }
 
-impl Drop for Code {
+impl Drop for CodePool {
     fn drop(&mut self) {
         // The last holder of a hub may be a task: there a runtime must not wait for its threads.
         if let Some(runtime) = self.runtime.take() {
@@ -189,38 +189,38 @@ fn is_own_thread() -> bool {
     std::thread::current().name() == Some(THREAD)
 }
 
-/// Places of runs with a thread of their own.
-struct Places {
+/// RunSlots of runs with a thread of their own.
+struct RunSlots {
     free: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
     waiting_max: usize,
 }
 
-/// One of the places, until this is dropped.
-pub(crate) struct Place(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit);
+/// One of the slots, until this is dropped.
+pub(crate) struct RunSlot(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit);
 
-/// One of those that wait for a place.
-struct Waiting(Arc<AtomicUsize>);
+/// One of those that wait for a slot.
+struct SlotWaiter(Arc<AtomicUsize>);
 
-impl Places {
+impl RunSlots {
     fn new(waiting_max: usize) -> Self {
         Self { free: Arc::new(Semaphore::new(ASIDE_AT_ONCE)), waiting: Arc::default(), waiting_max }
     }
 
     /// Waits for one, in the order of asking; [`Error::Busy`] when too many wait already.
-    async fn take(&self) -> Result<Place> {
+    async fn take(&self) -> Result<RunSlot> {
         if let Ok(free) = Arc::clone(&self.free).try_acquire_owned() {
-            return Ok(Place(free));
+            return Ok(RunSlot(free));
         }
-        let waiting = Waiting(Arc::clone(&self.waiting));
+        let waiting = SlotWaiter(Arc::clone(&self.waiting));
         if waiting.0.fetch_add(1, Ordering::Relaxed) >= self.waiting_max {
             return Err(Error::Busy);
         }
-        Arc::clone(&self.free).acquire_owned().await.map(Place).map_err(Error::internal)
+        Arc::clone(&self.free).acquire_owned().await.map(RunSlot).map_err(Error::internal)
     }
 }
 
-impl Drop for Waiting {
+impl Drop for SlotWaiter {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -233,28 +233,28 @@ mod tests {
 
     #[tokio::test]
     async fn so_many_runs_have_a_place_and_so_many_wait_for_one() {
-        let places = Arc::new(Places::new(ASIDE_WAITING_MAX));
-        let taken = futures::future::try_join_all((0..ASIDE_AT_ONCE).map(|_| places.take())).await.unwrap();
+        let slots = Arc::new(RunSlots::new(ASIDE_WAITING_MAX));
+        let taken = futures::future::try_join_all((0..ASIDE_AT_ONCE).map(|_| slots.take())).await.unwrap();
         let mut waiting = tokio::task::JoinSet::new();
         for _ in 0..ASIDE_WAITING_MAX {
-            let places = Arc::clone(&places);
-            waiting.spawn(async move { places.take().await.is_ok() });
+            let slots = Arc::clone(&slots);
+            waiting.spawn(async move { slots.take().await.is_ok() });
         }
-        while places.waiting.load(Ordering::Relaxed) < ASIDE_WAITING_MAX {
+        while slots.waiting.load(Ordering::Relaxed) < ASIDE_WAITING_MAX {
             tokio::task::yield_now().await;
         }
-        assert!(matches!(places.take().await, Err(Error::Busy)));
+        assert!(matches!(slots.take().await, Err(Error::Busy)));
         drop(taken);
         assert!(waiting.join_all().await.into_iter().all(|had_a_place| had_a_place));
-        assert_eq!((places.free.available_permits(), places.waiting.load(Ordering::Relaxed)), (ASIDE_AT_ONCE, 0));
+        assert_eq!((slots.free.available_permits(), slots.waiting.load(Ordering::Relaxed)), (ASIDE_AT_ONCE, 0));
     }
 
     #[test]
     fn a_hub_may_go_anywhere() {
-        let code = Code::start().unwrap();
+        let code = CodePool::start().unwrap();
         let runtime = Builder::new_current_thread().build().unwrap();
         runtime.block_on(async move {
-            assert_eq!(code.run(&Line::default(), async { 7 }).await.unwrap(), 7);
+            assert_eq!(code.run(&ProjectQueue::default(), async { 7 }).await.unwrap(), 7);
             drop(code);
         });
     }

@@ -1,86 +1,67 @@
 //! What designs have to say to people. A notice waits in the registry until it was given out, and is given out once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use isobar_model::error::Result;
-use isobar_model::ids::{DeviceId, DeviceRef, EventId, NotificationId, OrganizationId};
+use isobar_model::ids::{DeviceId, DeviceRef, NotificationId};
 use isobar_model::notification::NotificationKind;
-use isobar_model::role::Role;
 use isobar_store::error::StoreError;
-use isobar_store::registry::{Asked, Delivery, NewDelivery};
+use isobar_store::registry::{Asked, Delivery as QueuedDelivery, NewDelivery};
 use serde::{Deserialize, Serialize};
-use tokio::sync::Notify;
 
-use crate::Hub;
-use crate::delivery::mail_queue;
-use crate::delivery::notifications::{Audience, Notice};
-use crate::error::Told as _;
+use super::notifications::{Audience, Notice};
+use super::{Delivery, is_too_old};
+use crate::error::IntoHubError as _;
+use crate::outbox::work::NoticeWork;
 use crate::supervisor::{Shift, guarded};
 
-/// What notices are among the deliveries.
+/// The kind of these deliveries in the registry.
 const KIND: &str = "notice";
-/// How often it is looked for notices that could not be given out.
+/// How often the registry is asked for notices that could not be given out.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Notices taken at a time, and those given out at the same time.
-const BATCH: usize = 64;
-const AT_ONCE: usize = 4;
+const NOTICES_BATCH: usize = 64;
+const NOTICES_AT_ONCE: usize = 4;
 /// Notices of one device that wait; beyond, the newest are dropped, and counted in /metrics.
-const WAITING_MAX: usize = 100;
+const NOTICES_OF_A_DEVICE_MAX: usize = 100;
 /// A notice that could not be given out is tried again after so many seconds.
 const RETRY_SECONDS: i64 = 5;
 const DROPPED: &str = "isobar_device_notices_dropped_total";
 
-/// A notice that a run asked for.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct NoticeWork {
-    pub event: EventId,
-    pub element: String,
-    pub message: String,
-    pub minimum_role: Role,
-    pub organization: OrganizationId,
-}
-
 /// A notice that waits.
 #[derive(Serialize, Deserialize)]
-struct Waiting {
+struct QueuedNotice {
     id: NotificationId,
     device: DeviceId,
     notice: NoticeWork,
 }
 
-/// Tells the worker.
-#[derive(Default)]
-pub(crate) struct DeviceNotices {
-    wake: Notify,
+/// The delivery that a notice becomes, by its place among those of its run.
+pub(super) fn delivery_of(notice: &NoticeWork, device: DeviceRef, ordinal: usize) -> Option<Asked> {
+    let source = format!("{KIND}:{}:", device.id);
+    let (event, ordinal) = (notice.event.to_string(), ordinal.to_string());
+    let id = NotificationId::derived(notice.event.minted_at(), &[&event, &notice.element, &ordinal]);
+    let body = serde_json::to_string(&QueuedNotice { id, device: device.id, notice: notice.clone() }).ok()?;
+    let delivery = NewDelivery { id: format!("{source}{event}:{ordinal}"), kind: KIND, body, host: None };
+    Some(Asked { delivery, source, most: NOTICES_OF_A_DEVICE_MAX })
 }
 
-impl NoticeWork {
-    /// The delivery that it becomes, by its place among those of its run.
-    pub(crate) fn asked(&self, device: DeviceRef, ordinal: usize) -> Option<Asked> {
-        let source = format!("{KIND}:{}:", device.id);
-        let (event, ordinal) = (self.event.to_string(), ordinal.to_string());
-        let id = NotificationId::derived(self.event.minted_at(), &[&event, &self.element, &ordinal]);
-        let body = serde_json::to_string(&Waiting { id, device: device.id, notice: self.clone() }).ok()?;
-        let delivery = NewDelivery { id: format!("{source}{event}:{ordinal}"), kind: KIND, body, host: None };
-        Some(Asked { delivery, source, most: WAITING_MAX })
-    }
-}
-
-impl Hub {
+impl Delivery {
     /// Notices wait in the registry, but for those that were dropped because too many of their device wait.
-    pub(crate) fn notices_were_put(&self, dropped: usize) {
+    pub(super) fn notices_were_put(&self, dropped: usize) {
         if dropped > 0 {
             metrics::counter!(DROPPED).increment(dropped as u64);
             tracing::warn!(dropped, "notices of designs are dropped: too many wait");
         }
-        self.0.device_notices.wake.notify_one();
+        self.device_notices_wake.notify_one();
     }
 
     /// Gives notices out as they come.
-    pub(crate) async fn run_device_notices(self, mut shift: Shift) {
+    pub(crate) async fn run_device_notices(self: Arc<Self>, mut shift: Shift) {
         loop {
-            self.reaches("device_notices");
+            self.env.reaches("device_notices");
             let more = self.give_notices_out().await.unwrap_or_else(|error| {
                 tracing::warn!(%error, "notices of designs wait for the registry");
                 false
@@ -91,7 +72,7 @@ impl Hub {
             }
             tokio::select! {
                 () = shift.end() => return,
-                () = self.0.device_notices.wake.notified() => {}
+                () = self.device_notices_wake.notified() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
         }
@@ -99,15 +80,15 @@ impl Hub {
 
     /// Gives out what is due; whether there may be more.
     async fn give_notices_out(&self) -> Result<bool> {
-        let due = self.0.registry.deliveries_due(KIND, self.0.clock.now(), BATCH).await.told()?;
-        let more = due.len() == BATCH;
-        let give_out = |waiting: Delivery| async move {
+        let due = self.env.registry.deliveries_due(KIND, self.env.clock.now(), NOTICES_BATCH).await.into_hub_error()?;
+        let more = due.len() == NOTICES_BATCH;
+        let give_out = |waiting: QueuedDelivery| async move {
             match guarded("device_notice", self.give_notice_out(&waiting)).await {
                 Some(given) => given,
-                None => self.notice_panicked(&waiting).await.told(),
+                None => self.notice_panicked(&waiting).await.into_hub_error(),
             }
         };
-        let mut given = futures::stream::iter(due).map(give_out).buffer_unordered(AT_ONCE);
+        let mut given = futures::stream::iter(due).map(give_out).buffer_unordered(NOTICES_AT_ONCE);
         while let Some(given) = given.next().await {
             given?;
         }
@@ -115,32 +96,37 @@ impl Hub {
     }
 
     /// It is tried again, later each time, and given up when it has become too old.
-    async fn notice_panicked(&self, delivery: &Delivery) -> std::result::Result<(), StoreError> {
-        let (registry, now) = (&self.0.registry, self.0.clock.now());
-        if mail_queue::is_too_old(delivery, now) {
+    async fn notice_panicked(&self, delivery: &QueuedDelivery) -> std::result::Result<(), StoreError> {
+        let (registry, now) = (&self.env.registry, self.env.clock.now());
+        if is_too_old(delivery, now) {
             tracing::error!(id = delivery.id, "a notice of a device is given up");
             return registry.delivery_done(&delivery.id).await;
         }
         let attempts = delivery.attempts.saturating_add(1);
-        registry.delivery_failed(&delivery.id, attempts, self.due_again(attempts, now)).await
+        registry.delivery_failed(&delivery.id, attempts, self.env.due_again(attempts, now)).await
     }
 
-    async fn give_notice_out(&self, delivery: &Delivery) -> Result<()> {
-        self.reaches("device_notice");
-        let registry = &self.0.registry;
-        let Ok(Waiting { id, device, notice }) = serde_json::from_str(&delivery.body) else {
+    async fn give_notice_out(&self, delivery: &QueuedDelivery) -> Result<()> {
+        self.env.reaches("device_notice");
+        let registry = &self.env.registry;
+        let Ok(QueuedNotice { id, device, notice }) = serde_json::from_str(&delivery.body) else {
             tracing::error!(id = delivery.id, "a notice cannot be read and is dropped");
-            return registry.delivery_done(&delivery.id).await.told();
+            return registry.delivery_done(&delivery.id).await.into_hub_error();
         };
         let to = Audience::Organization { id: notice.organization, minimum_role: notice.minimum_role };
         let (kind, at) = (NotificationKind::Device, notice.event.minted_at());
         match self.notify(Notice { id, kind, to, message: notice.message, device: Some(device), at }).await {
             // An organization that is gone has nobody who could be told.
-            Ok(()) | Err(isobar_model::error::Error::Missing(_)) => registry.delivery_done(&delivery.id).await.told(),
+            Ok(()) | Err(isobar_model::error::Error::Missing(_)) => {
+                registry.delivery_done(&delivery.id).await.into_hub_error()
+            }
             Err(error) => {
                 tracing::warn!(%error, %device, "a notice of a device is given out later");
-                let due_at = self.0.clock.now().plus_seconds(RETRY_SECONDS);
-                registry.delivery_failed(&delivery.id, delivery.attempts.saturating_add(1), due_at).await.told()
+                let due_at = self.env.clock.now().plus_seconds(RETRY_SECONDS);
+                registry
+                    .delivery_failed(&delivery.id, delivery.attempts.saturating_add(1), due_at)
+                    .await
+                    .into_hub_error()
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Letters: what Isobar writes to people. A letter waits as what it is about and becomes an e-mail when it is sent, so that
-//! the secret of a link is never kept but as a digest.
+//! E-mails to people. An e-mail waits as what it is about and is written when it is sent, so that the secret of a link is
+//! never kept but as a digest.
 
 use isobar_model::access;
 use isobar_model::error::{Error, Result};
@@ -7,13 +7,13 @@ use isobar_model::ids::UserId;
 use isobar_model::notification::NotificationKind;
 use isobar_model::secret::Secret;
 use isobar_outlets::mail::{Mail, MailError};
-use isobar_store::registry::{Delivery, NewDelivery, Purpose};
+use isobar_store::registry::{Delivery as QueuedDelivery, NewDelivery, Purpose};
 use minijinja::{Environment, UndefinedBehavior, context};
 use serde::{Deserialize, Serialize};
 
-use crate::Hub;
-use crate::delivery::mail_queue::{MAIL, Undelivered};
-use crate::error::Told as _;
+use super::Delivery;
+use super::mail_queue::{KIND, Undelivered};
+use crate::error::IntoHubError as _;
 
 /// How long a verification link holds, in seconds: 7 days (contract: Authentication).
 const VERIFY_SECONDS: i64 = 7 * 24 * 3600;
@@ -22,10 +22,10 @@ const RESET_SECONDS: i64 = 3600;
 /// Longest name of a thing that stands in a subject, in characters.
 const SUBJECT_NAME_MAX: usize = 80;
 
-/// A letter to one person.
+/// An e-mail to one person. What waits in the registry calls it a letter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "letter", rename_all = "camelCase")]
-pub(crate) enum Letter {
+pub(crate) enum Email {
     /// Asks a user to verify its e-mail address.
     Verification {
         /// Whose address it is.
@@ -55,8 +55,8 @@ pub(crate) enum Letter {
     },
 }
 
-impl Letter {
-    /// The letter that tells a notice; `device` is the name of the device that it is about.
+impl Email {
+    /// The e-mail that tells a notice; `device` is the name of the device that it is about.
     pub(crate) fn of_notice(kind: NotificationKind, message: String, device: Option<String>) -> Self {
         match kind {
             NotificationKind::Device => Self::DeviceNotice { device, message },
@@ -66,12 +66,12 @@ impl Letter {
     }
 }
 
-/// A letter that waits.
+/// An e-mail that waits.
 #[derive(Serialize, Deserialize)]
-struct Waiting {
+struct QueuedEmail {
     to: String,
     #[serde(flatten)]
-    letter: Letter,
+    email: Email,
 }
 
 /// The templates, compiled once.
@@ -104,7 +104,7 @@ impl Templates {
         Ok(Self(environment))
     }
 
-    /// Writes a letter. Texts ending in `.html` are escaped by themselves.
+    /// Writes an e-mail. Texts ending in `.html` are escaped by themselves.
     fn write(&self, to: &str, subject: String, template: &str, told: minijinja::Value) -> Result<Mail> {
         let render = |form: &str| {
             let name = format!("{template}.{form}");
@@ -115,61 +115,61 @@ impl Templates {
     }
 }
 
-impl Hub {
-    /// A letter as a delivery, to be kept in the transaction of what causes it; then `deliveries.wake()` sends it.
-    /// The same identifier again is the same letter.
-    pub(crate) fn mail(&self, delivery_id: String, to: &str, letter: Letter) -> NewDelivery {
-        let waiting = Waiting { to: to.to_owned(), letter };
+impl Delivery {
+    /// An e-mail as a delivery, to be kept in the transaction of what causes it; then [`Delivery::wake_mail`] has it sent.
+    /// The same identifier again is the same e-mail.
+    pub(crate) fn mail(&self, delivery_id: String, to: &str, email: Email) -> NewDelivery {
+        let waiting = QueuedEmail { to: to.to_owned(), email };
         // Texts and identifiers always serialise.
         let body = serde_json::to_string(&waiting).unwrap_or_default();
-        NewDelivery { id: delivery_id, kind: MAIL, body, host: None }
+        NewDelivery { id: delivery_id, kind: KIND, body, host: None }
     }
 
-    /// Writes a letter that is due, and hands it to the mailer.
-    pub(crate) async fn send_letter(&self, delivery: &Delivery) -> std::result::Result<(), Undelivered> {
-        let waiting: Waiting = serde_json::from_str(&delivery.body)
-            .map_err(|error| Undelivered::Never(format!("a letter cannot be read: {error}")))?;
+    /// Writes an e-mail that is due, and hands it to the mailer.
+    pub(super) async fn send_email(&self, delivery: &QueuedDelivery) -> std::result::Result<(), Undelivered> {
+        let waiting: QueuedEmail = serde_json::from_str(&delivery.body)
+            .map_err(|error| Undelivered::Never(format!("an e-mail cannot be read: {error}")))?;
         let mail = self.written(waiting).await.map_err(|error| match error {
             Error::Missing(what) => Undelivered::Never(format!("{what} is gone")),
             other => Undelivered::NotNow(other.to_string()),
         })?;
-        self.0.mailer.send(&delivery.id, &mail).await.map_err(|error| match error {
+        self.mailer.send(&delivery.id, &mail).await.map_err(|error| match error {
             MailError::Never(_) => Undelivered::Never(error.to_string()),
             MailError::NotNow(cause) => Undelivered::NotNow(cause.to_string()),
             MailError::Setting(why) => Undelivered::NotNow(why),
         })
     }
 
-    async fn written(&self, Waiting { to, letter }: Waiting) -> Result<Mail> {
-        let (templates, site) = (&self.0.templates, self.0.settings.public_url.as_str());
+    async fn written(&self, QueuedEmail { to, email }: QueuedEmail) -> Result<Mail> {
+        let (templates, site) = (&self.templates, self.env.config.public_url.as_str());
         let notice =
             |subject: String, message: String| templates.write(&to, subject, "notice", context! { site, message });
-        match letter {
-            Letter::Verification { user } => {
+        match email {
+            Email::Verification { user } => {
                 let nonce = self.new_nonce(user, Purpose::Verify, VERIFY_SECONDS).await?;
                 let link = format!("{site}/v2/auth/verify/{}", nonce.reveal());
                 templates.write(&to, "Verify your e-mail address".to_owned(), "verification", context! { site, link })
             }
-            Letter::Reset { user } => {
+            Email::Reset { user } => {
                 let nonce = self.new_nonce(user, Purpose::Reset, RESET_SECONDS).await?;
                 let link = format!("{site}/?resetToken={}", nonce.reveal());
                 templates.write(&to, "Set a new password".to_owned(), "reset", context! { site, link })
             }
-            Letter::AccountNotice { message } => notice("About your account".to_owned(), message),
-            Letter::DeviceNotice { device: Some(device), message } => {
+            Email::AccountNotice { message } => notice("About your account".to_owned(), message),
+            Email::DeviceNotice { device: Some(device), message } => {
                 notice(format!("Message from {}", in_one_line(&device)), message)
             }
-            Letter::DeviceNotice { device: None, message } => notice("Message from a device".to_owned(), message),
-            Letter::SystemNotice { message } => notice("Message from the system".to_owned(), message),
+            Email::DeviceNotice { device: None, message } => notice("Message from a device".to_owned(), message),
+            Email::SystemNotice { message } => notice("Message from the system".to_owned(), message),
         }
     }
 
     /// A nonce for a link that is about to be sent; an earlier one of that purpose ends.
     async fn new_nonce(&self, user: UserId, purpose: Purpose, seconds: i64) -> Result<Secret> {
-        let nonce = Secret::new(&self.0.chance);
-        let pass = access::system(user, "a letter to the user carries a link");
-        let expires_at = self.0.clock.now().plus_seconds(seconds);
-        self.0.registry.nonce_put(&pass, purpose, &nonce.digest(), expires_at).await.told()?;
+        let nonce = Secret::new(&self.env.chance);
+        let permit = access::system(user, "an e-mail to the user carries a link");
+        let expires_at = self.env.clock.now().plus_seconds(seconds);
+        self.env.registry.nonce_put(&permit, purpose, &nonce.digest(), expires_at).await.into_hub_error()?;
         Ok(nonce)
     }
 }
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn every_letter_is_written_in_both_forms() {
+    fn every_email_is_written_in_both_forms() {
         let templates = Templates::new().unwrap();
         for template in ["verification", "reset"] {
             let told = context! { site => "https://iot.example", link => "https://iot.example/?a=b" };
@@ -209,12 +209,12 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_waits_without_its_secret() {
-        let letter = Letter::Reset { user: UserId(uuid::Uuid::nil()) };
-        let waiting = Waiting { to: "ana@example.com".to_owned(), letter: letter.clone() };
+    fn an_email_waits_without_its_secret() {
+        let email = Email::Reset { user: UserId(uuid::Uuid::nil()) };
+        let waiting = QueuedEmail { to: "ana@example.com".to_owned(), email: email.clone() };
         let text = serde_json::to_string(&waiting).unwrap();
-        let read: Waiting = serde_json::from_str(&text).unwrap();
-        assert_eq!((read.to.as_str(), read.letter), ("ana@example.com", letter));
+        let read: QueuedEmail = serde_json::from_str(&text).unwrap();
+        assert_eq!((read.to.as_str(), read.email), ("ana@example.com", email));
         assert_eq!(text.matches(':').count(), 3, "{text}");
     }
 }

@@ -1,47 +1,34 @@
-//! Deliveries: what leaves the house, at least once. Each is kept in the registry before the call that caused it is
-//! answered, and stays there until it was made or has become too old (contract: The project design).
+//! E-mails on their way out, each at least once. Each is kept in the registry before the call that caused it is answered, and
+//! stays there until it was sent or has become too old (contract: The project design).
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use isobar_model::time::Timestamp;
 use isobar_store::error::StoreError;
-use isobar_store::registry::Delivery;
+use isobar_store::registry::Delivery as QueuedDelivery;
 use parking_lot::Mutex;
-use rand::RngExt as _;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::Hub;
+use super::{Delivery, is_too_old};
 use crate::supervisor::{Shift, guarded, spawn_guarded_in};
-use crate::support::scope_guard::Otherwise;
+use crate::support::scope_guard::ScopeGuard;
 
-/// E-mails.
-pub(crate) const MAIL: &str = "mail";
-/// Every kind, and the worker of its lane: each has one of its own, so that one whose other side is slow does not hold up the
-/// others.
-const KINDS: &[(&str, &str)] = &[(MAIL, "deliveries_mail")];
-
-/// Deliveries of one kind that are tried at the same time.
-const AT_ONCE: usize = 8;
-/// How often a lane looks for what is due while something waits.
+/// The kind of these deliveries in the registry.
+pub(super) const KIND: &str = "mail";
+/// E-mails that are sent at the same time.
+const MAILS_AT_ONCE: usize = 8;
+/// How often the registry is asked for what is due, while something waits.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Longest pause after a failure of the registry.
 const REGISTRY_PAUSE: Duration = Duration::from_secs(5);
-/// First pause after a failed try, in seconds; it doubles up to [`RETRY_MAX_SECONDS`].
-const RETRY_FIRST_SECONDS: i64 = 5;
-/// Longest pause after a failed try, in seconds.
-const RETRY_MAX_SECONDS: i64 = 3600;
-/// A pause is longer or shorter than it should be by up to a fifth, so that what failed together does not return together.
-const JITTER: f64 = 0.2;
-/// After this many seconds a delivery that still fails is given up: three days.
-const GIVE_UP_SECONDS: i64 = 3 * 24 * 3600;
 
 const OUTCOMES: &str = "isobar_deliveries_total";
 
 /// How a try ended that did not succeed.
 #[derive(Debug)]
-pub(crate) enum Undelivered {
+pub(super) enum Undelivered {
     /// It may succeed another time.
     NotNow(String),
     /// It never will.
@@ -57,54 +44,24 @@ impl From<StoreError> for Undelivered {
     }
 }
 
-/// One lane for each kind.
-pub(crate) struct Deliveries {
-    lanes: Vec<Lane>,
-}
-
-struct Lane {
-    kind: &'static str,
-    worker: &'static str,
-    wake: Notify,
+/// What the worker is told, and what it has begun.
+#[derive(Default)]
+pub(super) struct MailQueue {
+    pub wake: Notify,
     /// Those that are being tried: they are still in the registry.
     under_way: Mutex<HashSet<String>>,
 }
 
-impl Deliveries {
-    pub(crate) fn new() -> Self {
-        let lane = |(kind, worker): &(&'static str, &'static str)| Lane {
-            kind,
-            worker,
-            wake: Notify::new(),
-            under_way: Mutex::new(HashSet::new()),
-        };
-        Self { lanes: KINDS.iter().map(lane).collect() }
-    }
-
-    /// Something was put into the registry.
-    pub(crate) fn wake(&self) {
-        self.lanes.iter().for_each(|lane| lane.wake.notify_one());
-    }
-}
-
-impl Hub {
-    /// Starts the lanes.
-    pub(crate) fn employ_deliveries(&self) {
-        for (place, lane) in self.0.deliveries.lanes.iter().enumerate() {
-            let hub = self.clone();
-            self.employ(lane.worker, move |shift| hub.clone().run_lane(place, shift));
-        }
-    }
-
-    async fn run_lane(self, place: usize, mut shift: Shift) {
-        let lane = &self.0.deliveries.lanes[place];
+impl Delivery {
+    /// Sends e-mails as they come due, until the hub stops.
+    pub(crate) async fn run_mail(self: Arc<Self>, mut shift: Shift) {
         let mut tries = JoinSet::new();
         loop {
-            self.reaches("deliveries");
-            let idle = match self.begin_tries(place, &mut tries).await {
+            self.env.reaches("deliveries");
+            let idle = match self.begin_tries(&mut tries).await {
                 Ok(idle) => idle,
                 Err(error) => {
-                    tracing::warn!(%error, kind = lane.kind, "deliveries wait for the registry");
+                    tracing::warn!(%error, kind = KIND, "deliveries wait for the registry");
                     if shift.pause(REGISTRY_PAUSE).await {
                         break;
                     }
@@ -113,7 +70,7 @@ impl Hub {
             };
             shift.well();
             tokio::select! {
-                () = lane.wake.notified() => {}
+                () = self.mail_queue.wake.notified() => {}
                 Some(_) = tries.join_next() => {}
                 () = tokio::time::sleep(LOOK_EVERY), if !idle => {}
                 () = shift.end() => break,
@@ -123,25 +80,23 @@ impl Hub {
         tries.shutdown().await;
     }
 
-    /// Begins to try what is due, as far as there is room; true: nothing waits that is not under way.
-    async fn begin_tries(&self, place: usize, tries: &mut JoinSet<()>) -> std::result::Result<bool, StoreError> {
-        let lane = &self.0.deliveries.lanes[place];
-        let now = self.0.clock.now();
+    /// Begins to send what is due, as far as there is room; true: nothing waits that is not under way.
+    async fn begin_tries(self: &Arc<Self>, tries: &mut JoinSet<()>) -> std::result::Result<bool, StoreError> {
         while tries.try_join_next().is_some() {}
-        let due = self.0.registry.deliveries_due(lane.kind, now, 2 * AT_ONCE).await?;
-        for delivery in due {
-            if tries.len() >= AT_ONCE {
+        let due = self.env.registry.deliveries_due(KIND, self.env.clock.now(), 2 * MAILS_AT_ONCE).await?;
+        for queued in due {
+            if tries.len() >= MAILS_AT_ONCE {
                 return Ok(true);
             }
-            if lane.under_way.lock().insert(delivery.id.clone()) {
-                let hub = self.clone();
+            if self.mail_queue.under_way.lock().insert(queued.id.clone()) {
+                let delivery = Arc::clone(self);
                 let try_it = async move {
-                    let (lanes, id) = (hub.clone(), delivery.id.clone());
-                    // However the try ends, by a panic or because its lane ends: the next one may begin.
-                    let _under_way = Otherwise::new(move || {
-                        lanes.0.deliveries.lanes[place].under_way.lock().remove(&id);
+                    let (owner, id) = (Arc::clone(&delivery), queued.id.clone());
+                    // However the try ends, by a panic or because the worker ends: the next one may begin.
+                    let _under_way = ScopeGuard::new(move || {
+                        owner.mail_queue.under_way.lock().remove(&id);
                     });
-                    if guarded("delivery", hub.deliver_now(place, delivery)).await.is_none() {
+                    if guarded("delivery", delivery.deliver_now(queued)).await.is_none() {
                         // It was the noting that failed: the delivery is due again at once.
                         tokio::time::sleep(REGISTRY_PAUSE).await;
                     }
@@ -149,82 +104,46 @@ impl Hub {
                 spawn_guarded_in(tries, "delivery", try_it);
             }
         }
-        // What is being tried is still in the registry: as long as it is, the lane looks again.
-        Ok(self.0.registry.deliveries_next(lane.kind).await?.is_none())
+        // What is being tried is still in the registry: as long as it is, the worker looks again.
+        Ok(self.env.registry.deliveries_next(KIND).await?.is_none())
     }
 
-    /// Tries one delivery and notes how it went.
-    async fn deliver_now(&self, place: usize, delivery: Delivery) {
-        let lane = &self.0.deliveries.lanes[place];
+    /// Sends one e-mail and notes how it went.
+    async fn deliver_now(&self, queued: QueuedDelivery) {
         let deliver = async {
-            self.reaches("delivery");
-            match lane.kind {
-                MAIL => self.send_letter(&delivery).await,
-                other => Err(Undelivered::Never(format!("nobody knows what a {other} is"))),
-            }
+            self.env.reaches("delivery");
+            self.send_email(&queued).await
         };
         let panicked = || Err(Undelivered::NotNow("it panicked".to_owned()));
         let outcome = guarded("delivery", deliver).await.unwrap_or_else(panicked);
-        let noted = self.note(lane.kind, &delivery, outcome).await;
-        if let Err(error) = noted {
-            tracing::warn!(%error, id = delivery.id, "how a delivery went could not be noted: it will be made again");
+        if let Err(error) = self.note_try(&queued, outcome).await {
+            tracing::warn!(%error, id = queued.id, "how a delivery went could not be noted: it will be made again");
         }
     }
 
-    async fn note(
+    async fn note_try(
         &self,
-        kind: &'static str,
-        delivery: &Delivery,
+        queued: &QueuedDelivery,
         outcome: std::result::Result<(), Undelivered>,
     ) -> std::result::Result<(), StoreError> {
-        let now = self.0.clock.now();
+        let now = self.env.clock.now();
         let count = |outcome: &'static str| {
-            metrics::counter!(OUTCOMES, "kind" => kind, "outcome" => outcome).increment(1);
+            metrics::counter!(OUTCOMES, "kind" => KIND, "outcome" => outcome).increment(1);
         };
-        let too_old = is_too_old(delivery, now);
         match outcome {
             Ok(()) => count("made"),
-            Err(Undelivered::NotNow(why)) if !too_old => {
+            Err(Undelivered::NotNow(why)) if !is_too_old(queued, now) => {
                 count("failed");
-                let attempts = delivery.attempts.saturating_add(1);
-                let due_at = self.due_again(attempts, now);
-                tracing::warn!(why, id = delivery.id, kind, attempts, %due_at, "a delivery failed and is tried again");
-                return self.0.registry.delivery_failed(&delivery.id, attempts, due_at).await;
+                let attempts = queued.attempts.saturating_add(1);
+                let due_at = self.env.due_again(attempts, now);
+                tracing::warn!(why, id = queued.id, kind = KIND, attempts, %due_at, "a delivery failed and is tried again");
+                return self.env.registry.delivery_failed(&queued.id, attempts, due_at).await;
             }
             Err(Undelivered::NotNow(why) | Undelivered::Never(why)) => {
                 count("given_up");
-                tracing::error!(why, id = delivery.id, kind, "a delivery is given up");
+                tracing::error!(why, id = queued.id, kind = KIND, "a delivery is given up");
             }
         }
-        self.0.registry.delivery_done(&delivery.id).await
-    }
-
-    /// When what has failed so often is tried again.
-    pub(crate) fn due_again(&self, attempts: u32, now: Timestamp) -> Timestamp {
-        let share = self.0.chance.with(|rng| rng.random_range(1.0 - JITTER..1.0 + JITTER));
-        Timestamp::from_millis(now.millis().saturating_add(back_off_millis(attempts, share)))
-    }
-}
-
-/// Whether a delivery that still fails is given up.
-pub(crate) fn is_too_old(delivery: &Delivery, now: Timestamp) -> bool {
-    now >= delivery.created_at.plus_seconds(GIVE_UP_SECONDS)
-}
-
-/// How long to wait after so many failed tries: `share` of a pause that doubles.
-fn back_off_millis(attempts: u32, share: f64) -> i64 {
-    let doubled = RETRY_FIRST_SECONDS.saturating_mul(1 << attempts.saturating_sub(1).min(20));
-    (doubled.min(RETRY_MAX_SECONDS) as f64 * 1000.0 * share) as i64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_double_up_to_an_hour() {
-        let pauses: Vec<i64> = [1, 2, 3, 10, 11, 1000, u32::MAX].map(|tries| back_off_millis(tries, 1.0)).to_vec();
-        assert_eq!(pauses, [5_000, 10_000, 20_000, 2_560_000, 3_600_000, 3_600_000, 3_600_000]);
-        assert_eq!(back_off_millis(1, 0.8), 4_000);
+        self.env.registry.delivery_done(&queued.id).await
     }
 }

@@ -2,24 +2,24 @@
 //! so that one for ten thousand users holds the registry's writer from nobody. What a crash leaves half-spread is
 //! finished at the next start.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use isobar_model::access::{self, Action, Caller};
-use isobar_model::error::{Error, Result};
+use isobar_model::access;
+use isobar_model::error::Result;
 use isobar_model::ids::{DeviceId, NotificationId, UserId};
 pub(crate) use isobar_model::notification::{Audience, Notice};
-use isobar_model::notification::{MESSAGE_MAX, Notification, NotificationKind};
-use isobar_model::page::{Page, PageRequest, TimeRange};
+use isobar_model::notification::{MESSAGE_MAX, NotificationKind};
 use isobar_model::preferences::Preferences;
 use isobar_model::time::Timestamp;
 use isobar_store::error::StoreError;
-use isobar_store::registry::{NotificationMark, SpreadStep, Spreading};
+use isobar_store::registry::{SpreadStep, Spreading};
 use metrics::Counter;
 use tokio::sync::Notify;
 
-use crate::Hub;
-use crate::delivery::emails::Letter;
-use crate::error::Told as _;
+use super::Delivery;
+use super::emails::Email;
+use crate::error::IntoHubError as _;
 use crate::supervisor::{Shift, TRIES_MAX, Tries};
 
 /// Recipients that a notice is spread to at a time.
@@ -33,15 +33,15 @@ const KEPT_MAX: u64 = 100_000;
 /// Notices of one user removed at a time.
 const TRIMMED_AT_ONCE: u32 = 5_000;
 
-/// What goes on beside the calls.
-pub(crate) struct Notices {
+/// What the worker is told, and what it has tried.
+pub(super) struct Notices {
     wake: Notify,
     tries: Tries<NotificationId>,
     told: [(NotificationKind, Counter); 3],
 }
 
 impl Notices {
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         const TOLD: &str = "isobar_notices_total";
         let told = NotificationKind::ALL.map(|kind| (kind, metrics::counter!(TOLD, "kind" => kind.name())));
         Self { wake: Notify::new(), tries: Tries::new(), told }
@@ -52,7 +52,7 @@ impl Notices {
     }
 }
 
-impl Hub {
+impl Delivery {
     /// Tells users something, durably. Whom it is for, and by what their preferences let it come, is settled now.
     /// The same identifier again changes nothing, but finishes what was begun.
     pub(crate) async fn notify(&self, mut notice: Notice) -> Result<()> {
@@ -60,69 +60,33 @@ impl Hub {
             notice.message.truncate(end);
         }
         let (id, kind, to) = (notice.id, notice.kind, notice.to);
-        let pass = access::system(notice, "a notice is kept for those whom it is for");
-        if self.0.registry.notice_create(&pass).await.told()? {
-            self.0.notices.count(kind);
+        let permit = access::system(notice, "a notice is kept for those whom it is for");
+        if self.env.registry.notice_create(&permit).await.into_hub_error()? {
+            self.notices.count(kind);
         }
         if to == Audience::Everybody {
             // It appears at once, to all; the walk through those who want an e-mail may take its time.
-            self.0.notices.wake.notify_one();
+            self.notices.wake.notify_one();
             return Ok(());
         }
-        let mut spreading = self.0.registry.notice_spreading(id).await.told()?;
+        let mut spreading = self.env.registry.notice_spreading(id).await.into_hub_error()?;
         while let Some(part) = spreading {
-            spreading = self.spread(part).await.told()?;
+            spreading = self.spread(part).await.into_hub_error()?;
         }
         Ok(())
     }
 
-    /// Tells every user something.
-    pub async fn system_notification_emit(&self, caller: &Caller, message: String) -> Result<()> {
-        self.allow(caller, Action::SystemNotificationEmit).await?;
-        let (id, at) = (NotificationId(self.new_id().0), self.0.clock.now());
-        let kind = NotificationKind::System;
-        self.notify(Notice { id, kind, to: Audience::Everybody, message, device: None, at }).await
-    }
-
-    /// Lists the caller's notifications, newest first.
-    pub async fn notification_list(
-        &self,
-        caller: &Caller,
-        page: PageRequest,
-        unread: bool,
-    ) -> Result<Page<Notification>> {
-        self.0.registry.notification_list(&access::own(caller), page, unread).await.told()
-    }
-
-    /// Fetches one of the caller's notifications. Those of others do not exist for it.
-    pub async fn notification_fetch(&self, caller: &Caller, id: NotificationId) -> Result<Notification> {
-        let found = self.0.registry.notification_fetch(&access::own(caller), id).await.told()?;
-        found.ok_or(Error::Missing("notification"))
-    }
-
-    /// Notes whether the caller has read one of its notifications.
-    pub async fn notification_update(&self, caller: &Caller, id: NotificationId, read: bool) -> Result<()> {
-        let found = self.0.registry.notification_update(&access::own(caller), id, read).await.told()?;
-        if found { Ok(()) } else { Err(Error::Missing("notification")) }
-    }
-
-    /// Marks or deletes the caller's notifications of a range of time. Those that come later are not touched,
-    /// even if the range goes on.
-    pub async fn notifications_mark(&self, caller: &Caller, range: TimeRange, mark: NotificationMark) -> Result<()> {
-        self.0.registry.notifications_mark(&access::own(caller), range, mark).await.told()
-    }
-
     /// Spreads notices that are for everybody, and what an earlier process left.
-    pub(crate) async fn run_notices(self, mut shift: Shift) {
+    pub(crate) async fn run_notices(self: Arc<Self>, mut shift: Shift) {
         loop {
-            self.reaches("notices");
+            self.env.reaches("notices");
             let next = self.spread_next().await;
             shift.well();
             match next {
                 Ok(true) if shift.ends() => return,
                 Ok(true) => {}
                 Ok(false) => tokio::select! {
-                    () = self.0.notices.wake.notified() => {}
+                    () = self.notices.wake.notified() => {}
                     () = shift.end() => return,
                 },
                 Err(error) => {
@@ -137,25 +101,25 @@ impl Hub {
 
     /// Spreads the next part of a notice; false: there is none.
     pub(crate) async fn spread_next(&self) -> std::result::Result<bool, StoreError> {
-        let (registry, tries) = (&self.0.registry, &self.0.notices.tries);
+        let (registry, tries) = (&self.env.registry, &self.notices.tries);
         let Some(part) = registry.notice_to_spread().await? else { return Ok(false) };
         let id = part.notice.id;
         let spread = if tries.begin(id) < TRIES_MAX {
-            self.reaches("notice");
+            self.env.reaches("notice");
             self.spread(part).await
         } else {
             // The others wait behind it.
             tracing::error!(%id, "a notice panics whenever it is spread, and is spread no further");
-            registry.notice_spread(part, &SpreadStep::default(), self.0.clock.now()).await
+            registry.notice_spread(part, &SpreadStep::default(), self.env.clock.now()).await
         };
         tries.end();
         spread.map(|_| true)
     }
 
-    /// Spreads a notice to its next recipients: a row for each of them, and letters for those who want one, all or none.
+    /// Spreads a notice to its next recipients: a row for each of them, and e-mails for those who want one, all or none.
     /// What is left of it then.
     async fn spread(&self, part: Spreading) -> std::result::Result<Option<Spreading>, StoreError> {
-        let recipients = self.0.registry.notice_recipients(&part, SPREAD_AT_ONCE).await?;
+        let recipients = self.env.registry.notice_recipients(&part, SPREAD_AT_ONCE).await?;
         let whole = recipients.len() >= SPREAD_AT_ONCE as usize;
         let to = recipients.last().filter(|_| whole).map(|recipient| recipient.id);
         let mut step = SpreadStep { to, ..SpreadStep::default() };
@@ -167,37 +131,37 @@ impl Hub {
                 step.in_app.push(recipient.id);
             }
             if preferences.channels(notice.kind).email && !recipient.disabled {
-                let letter = Letter::of_notice(notice.kind, notice.message.clone(), device.clone());
-                step.deliveries.push(self.mail(letter_id(notice.id, recipient.id), &recipient.email, letter));
+                let email = Email::of_notice(notice.kind, notice.message.clone(), device.clone());
+                step.deliveries.push(self.mail(email_id(notice.id, recipient.id), &recipient.email, email));
             }
         }
-        let left = self.0.registry.notice_spread(part, &step, self.0.clock.now()).await?;
+        let left = self.env.registry.notice_spread(part, &step, self.env.clock.now()).await?;
         if !step.deliveries.is_empty() {
-            self.0.deliveries.wake();
+            self.wake_mail();
         }
         Ok(left)
     }
 
     /// The name of the device that a notice is about, as long as there is one.
     async fn device_name(&self, device: Option<DeviceId>) -> Option<String> {
-        let entry = self.device_entry(device?).await.ok().flatten()?;
+        let entry = self.caches.device_entry(device?).await.ok().flatten()?;
         let name = entry.view.lock().name.clone();
         Some(name)
     }
 
     /// Removes notifications of before history begins, and a user's oldest beyond what it may keep.
     pub(crate) async fn sweep_notices(&self, begins: Timestamp) -> std::result::Result<(), StoreError> {
-        let registry = &self.0.registry;
+        let registry = &self.env.registry;
         while registry.notices_sweep(begins, SWEPT_AT_ONCE).await? >= u64::from(SWEPT_AT_ONCE) {}
         for user in registry.notices_hoarded(KEPT_MAX).await? {
-            let pass = access::system(user, "a user keeps so many notices and no more");
-            while registry.notices_trim(&pass, KEPT_MAX, TRIMMED_AT_ONCE).await? >= u64::from(TRIMMED_AT_ONCE) {}
+            let permit = access::system(user, "a user keeps so many notices and no more");
+            while registry.notices_trim(&permit, KEPT_MAX, TRIMMED_AT_ONCE).await? >= u64::from(TRIMMED_AT_ONCE) {}
         }
         Ok(())
     }
 }
 
-/// The letter of a notice to a user: the same one again is known.
-fn letter_id(notice: NotificationId, user: UserId) -> String {
+/// The delivery of a notice to a user by e-mail: the same one again is known.
+fn email_id(notice: NotificationId, user: UserId) -> String {
     format!("notice-{notice}-{user}")
 }

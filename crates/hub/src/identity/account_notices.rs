@@ -6,10 +6,10 @@ use isobar_model::ids::{NotificationId, UserId};
 use isobar_model::notification::NotificationKind;
 use isobar_model::role::Role;
 
-use crate::Hub;
+use super::Identity;
+use super::rate_limit::counted;
 use crate::delivery::notifications::{Audience, Notice};
-use crate::error::Told as _;
-use crate::identity::rate_limit::counted;
+use crate::error::IntoHubError as _;
 
 /// Something that happened to an account.
 #[derive(Clone, Copy, Debug)]
@@ -44,19 +44,19 @@ impl AccountNotice {
     }
 }
 
-impl Hub {
+impl Identity {
     /// Tells a user, in the application and by e-mail as it prefers. What happened has happened: that it could not be told
     /// is no failure of the call.
     pub(crate) async fn account_notice(&self, user: UserId, what: AccountNotice) {
         let notice = Notice {
-            id: NotificationId(self.new_id().0),
+            id: NotificationId(self.env.new_id().0),
             kind: NotificationKind::Account,
             to: Audience::User(user),
             message: what.message(),
             device: None,
-            at: self.0.clock.now(),
+            at: self.env.clock.now(),
         };
-        if let Err(error) = self.notify(notice).await {
+        if let Err(error) = self.delivery.notify(notice).await {
             tracing::warn!(%error, %user, ?what, "a user could not be told about its account");
         }
     }
@@ -65,7 +65,7 @@ impl Hub {
     /// another address of the same site.
     pub(crate) async fn note_sign_in(&self, user: UserId, address: IpAddr) {
         let (address, site) = (address.to_canonical(), counted(address).to_string());
-        match self.0.registry.sign_in_note(user, &site, self.0.clock.now()).await.told() {
+        match self.env.registry.sign_in_note(user, &site, self.env.clock.now()).await.into_hub_error() {
             Ok(true) => self.account_notice(user, AccountNotice::SignInFromNewAddress { address }).await,
             Ok(false) => {}
             Err(error) => tracing::warn!(%error, %user, "where a user signed in from could not be noted"),

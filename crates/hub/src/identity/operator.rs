@@ -7,16 +7,16 @@ use isobar_model::secret::Secret;
 use isobar_model::time::Clock;
 use isobar_store::registry::Registry;
 
-use crate::error::Told as _;
-use crate::identity::passwords::Passwords;
+use super::passwords::Passwords;
+use crate::error::IntoHubError as _;
 
 /// Gives a user a new password, made up, and ends all its sessions. None: nobody has that username or e-mail address.
 pub async fn reset_password(registry: &Registry, clock: &Clock, chance: &Chance, name: &str) -> Result<Option<String>> {
-    let Some(account) = registry.login_by_name(name).await.told()? else { return Ok(None) };
+    let Some(account) = registry.login_by_name(name).await.into_hub_error()? else { return Ok(None) };
     let password = made_up(chance);
     let hash = Passwords::new().hash(password.clone(), chance).await?;
-    let pass = access::system(account.user, "the operator resets the user's password");
-    registry.password_set(&pass, &hash, clock.now()).await.told()?;
+    let permit = access::system(account.user, "the operator resets the user's password");
+    registry.password_set(&permit, &hash, clock.now()).await.into_hub_error()?;
     Ok(Some(password))
 }
 

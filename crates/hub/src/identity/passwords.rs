@@ -5,12 +5,12 @@ use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
 use isobar_model::chance::Chance;
 use isobar_model::error::{Error, Result};
 
-use crate::support::bounded_jobs::Turns;
+use crate::support::bounded_jobs::BoundedJobs;
 
 /// Hashes computed at the same time: each takes about 19 MiB and tens of milliseconds.
-const AT_ONCE: usize = 2;
+const HASHES_AT_ONCE: usize = 2;
 /// Requests that may wait for a hash before the next is refused.
-const WAITING_MAX: usize = 256;
+const HASHES_WAITING_MAX: usize = 256;
 
 /// What is checked when there is no account, so that its absence does not show in the time: a hash of the usual
 /// parameters that no password has.
@@ -18,18 +18,18 @@ const DECOY: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAA
 
 /// Makes and checks password hashes.
 pub(crate) struct Passwords {
-    turns: Turns,
+    jobs: BoundedJobs,
 }
 
 impl Passwords {
     pub(crate) fn new() -> Self {
-        Self { turns: Turns::new(AT_ONCE, WAITING_MAX) }
+        Self { jobs: BoundedJobs::new(HASHES_AT_ONCE, HASHES_WAITING_MAX) }
     }
 
     /// The hash of a new password.
     pub(crate) async fn hash(&self, password: String, chance: &Chance) -> Result<String> {
         let salt = chance.bits_256();
-        self.turns.take(move || hash(password.as_bytes(), &salt)).await?
+        self.jobs.run(move || hash(password.as_bytes(), &salt)).await?
     }
 
     /// Whether the password is the one that was hashed; takes as long when there is no hash.
@@ -37,8 +37,8 @@ impl Passwords {
         let exists = known.is_some();
         let expected = known.unwrap_or_else(|| DECOY.to_owned());
         let same = self
-            .turns
-            .take(move || Argon2::default().verify_password(password.as_bytes(), expected.as_str()).is_ok())
+            .jobs
+            .run(move || Argon2::default().verify_password(password.as_bytes(), expected.as_str()).is_ok())
             .await?;
         Ok(same && exists)
     }

@@ -1,12 +1,17 @@
 //! Fixed rate windows of one minute (contract: Rate limits).
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 
-use isobar_model::error::RateWindow;
+use isobar_model::error::{Error, RateWindow};
+use isobar_model::ids::{DeviceKey, UserId};
 use isobar_model::time::Timestamp;
 use parking_lot::Mutex;
+use rustc_hash::FxBuildHasher;
+
+use super::authentication::Principal;
+use crate::config::RateLimits;
 
 /// Length of a window.
 const WINDOW_SECONDS: i64 = 60;
@@ -75,6 +80,57 @@ impl<K: Hash + Eq, S: BuildHasher + Clone + Default> RateWindows<K, S> {
             reset: Timestamp::from_millis((window + 1) * WINDOW_SECONDS * 1000),
         };
         if spent { Err(state) } else { Ok(Some(state)) }
+    }
+}
+
+/// The rate windows of users, devices and addresses.
+pub(crate) struct CallRates {
+    users: RateWindows<UserId, FxBuildHasher>,
+    devices: RateWindows<DeviceKey, FxBuildHasher>,
+    /// Clients choose their addresses: these are hashed with a key.
+    addresses: RateWindows<IpAddr, RandomState>,
+    /// Calls with bad credentials.
+    refused: RateWindows<IpAddr, RandomState>,
+}
+
+/// So many times an address's limit may it call with bad credentials before its connections are closed (contract:
+/// Conventions).
+const REFUSED_TIMES: u32 = 10;
+/// Users, and devices, that are counted in a minute.
+const CALLERS_MAX: usize = 1 << 20;
+/// Addresses that are counted in a minute. They cost who has many of them nothing, so these are fewer.
+const ADDRESSES_MAX: usize = 1 << 18;
+
+impl CallRates {
+    pub(crate) fn new(limits: &RateLimits) -> Self {
+        Self {
+            users: RateWindows::new(limits.user, CALLERS_MAX),
+            devices: RateWindows::new(limits.device, CALLERS_MAX),
+            addresses: RateWindows::new(limits.address, ADDRESSES_MAX),
+            refused: RateWindows::new(limits.address.saturating_mul(REFUSED_TIMES), ADDRESSES_MAX),
+        }
+    }
+}
+
+impl CallRates {
+    /// Counts a call in the window of its user, its device, or its address. None: that limit is off.
+    pub(crate) fn count_call(
+        &self,
+        principal: &Principal,
+        address: IpAddr,
+        now: Timestamp,
+    ) -> isobar_model::error::Result<Option<RateWindow>> {
+        let (subject, counts) = match principal {
+            Principal::User(caller) => ("user", self.users.count(caller.user, now)),
+            Principal::Device(session) => ("device", self.devices.count(session.device().key, now)),
+            Principal::Nobody => ("address", self.addresses.count(counted(address), now)),
+        };
+        counts.map_err(|window| Error::RateLimited { subject, window })
+    }
+
+    /// Counts a call with bad credentials; true: there were so many from its address that its connection should end.
+    pub(crate) fn count_refused(&self, address: IpAddr, now: Timestamp) -> bool {
+        self.refused.count(counted(address), now).is_err()
     }
 }
 

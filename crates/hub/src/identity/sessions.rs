@@ -10,10 +10,10 @@ use isobar_model::time::Timestamp;
 use isobar_model::user::Login;
 use isobar_store::registry::LoginRecord;
 
-use crate::Hub;
-use crate::error::Told as _;
-use crate::identity::authorization::{Credential, Credentials, Shown};
-use crate::identity::tokens::Claims;
+use super::Identity;
+use super::authentication::{Credential, Credentials, UserCredential};
+use super::tokens::Claims;
+use crate::error::IntoHubError as _;
 
 /// What a login or a refresh gives.
 #[derive(Debug)]
@@ -26,22 +26,22 @@ pub struct Tokens {
     pub refresh: Option<(Secret, Timestamp)>,
 }
 
-impl Hub {
+impl Identity {
     /// Logs a user in by username or e-mail address. An unknown account and a wrong password look the same.
-    pub async fn session_login(&self, login: Login, address: IpAddr) -> Result<Tokens> {
-        let now = self.0.clock.now();
-        self.0.throttle.check(&login.name, address, now)?;
-        let record = self.0.registry.login_by_name(&login.name).await.told()?;
+    pub(crate) async fn session_login(&self, login: Login, address: IpAddr) -> Result<Tokens> {
+        let now = self.env.clock.now();
+        self.throttle.check(&login.name, address, now)?;
+        let record = self.env.registry.login_by_name(&login.name).await.into_hub_error()?;
         let hash = record.as_ref().and_then(|record| record.password_hash.clone());
-        let right = self.0.passwords.verify(login.password, hash).await?;
+        let right = self.passwords.verify(login.password, hash).await?;
         // Others may have failed while this one waited for its turn: whoever guesses many at once learns no more.
-        self.0.throttle.check(&login.name, address, self.0.clock.now())?;
+        self.throttle.check(&login.name, address, self.env.clock.now())?;
         let account = record.as_ref().map(|record| record.user);
-        let is_closed = account.is_some_and(|user| self.0.throttle.is_closed(user, address, self.0.clock.now()));
+        let is_closed = account.is_some_and(|user| self.throttle.is_closed(user, address, self.env.clock.now()));
         let is_usable =
-            |record: &LoginRecord| !record.disabled && (record.verified || !self.0.settings.require_verified_email);
+            |record: &LoginRecord| !record.disabled && (record.verified || !self.env.config.require_verified_email);
         let Some(record) = record.filter(|record| right && !is_closed && is_usable(record)) else {
-            self.0.throttle.failed(&login.name, account, address, now);
+            self.throttle.failed(&login.name, account, address, now);
             return Err(Error::Unauthenticated);
         };
         let tokens = self.open_session(record.user, now).await?;
@@ -50,57 +50,57 @@ impl Hub {
     }
 
     async fn open_session(&self, user: UserId, now: Timestamp) -> Result<Tokens> {
-        let refresh = Secret::new(&self.0.chance);
+        let refresh = Secret::new(&self.env.chance);
         let session = Session {
-            id: SessionId(self.new_id().0),
+            id: SessionId(self.env.new_id().0),
             user,
             refresh: Some(refresh.digest()),
             created_at: now,
             expires_at: now.plus_seconds(REFRESH_SECONDS),
         };
-        self.0.registry.session_open(&session).await.told()?;
-        let (jwt, jwt_expiry) = self.0.tokens.issue(user, session.id, self.new_id(), now)?;
+        self.env.registry.session_open(&session).await.into_hub_error()?;
+        let (jwt, jwt_expiry) = self.tokens.issue(user, session.id, self.env.new_id(), now)?;
         Ok(Tokens { jwt, jwt_expiry, refresh: Some((refresh, session.expires_at)) })
     }
 
     /// A new access token for a refresh token. The refresh token's own end stays where it was.
-    pub async fn session_refresh(&self, refresh_cookie: Option<&str>) -> Result<Tokens> {
+    pub(crate) async fn session_refresh(&self, refresh_cookie: Option<&str>) -> Result<Tokens> {
         let session = self.session_of_cookie(refresh_cookie).await?;
-        let (jwt, jwt_expiry) = self.0.tokens.issue(session.user, session.id, self.new_id(), self.0.clock.now())?;
+        let (jwt, jwt_expiry) = self.tokens.issue(session.user, session.id, self.env.new_id(), self.env.clock.now())?;
         Ok(Tokens { jwt, jwt_expiry, refresh: None })
     }
 
     /// Whether a refresh token would be good at this moment.
-    pub async fn allow_refresh(&self, credentials: &Credentials<'_>) -> Result<()> {
+    pub(crate) async fn allow_refresh(&self, credentials: &Credentials<'_>) -> Result<()> {
         self.session_of_cookie(credentials.refresh_cookie).await.map(|_| ())
     }
 
     /// Whether there is anything that a logout would end.
-    pub async fn allow_logout(&self, credentials: &Credentials<'_>) -> Result<()> {
+    pub(crate) async fn allow_logout(&self, credentials: &Credentials<'_>) -> Result<()> {
         self.leaving(credentials).await.map(|_| ())
     }
 
     async fn session_of_cookie(&self, cookie: Option<&str>) -> Result<Session> {
         let cookie = cookie.ok_or(Error::Unauthenticated)?;
-        let session = self.0.registry.session_by_refresh(&Digest::of(cookie.as_bytes())).await.told()?;
-        let now = self.0.clock.now();
+        let session = self.env.registry.session_by_refresh(&Digest::of(cookie.as_bytes())).await.into_hub_error()?;
+        let now = self.env.clock.now();
         let session = session.filter(|session| now < session.expires_at).ok_or(Error::Unauthenticated)?;
-        let account = self.account_entry(session.user).await?.filter(|account| !account.disabled);
+        let account = self.caches.account_entry(session.user).await?.filter(|account| !account.disabled);
         account.ok_or(Error::Unauthenticated)?;
         Ok(session)
     }
 
     /// Revokes each token that it is given: the jwt at once, the refresh token for good.
-    pub async fn session_logout(&self, credentials: &Credentials<'_>) -> Result<()> {
-        let now = self.0.clock.now();
+    pub(crate) async fn session_logout(&self, credentials: &Credentials<'_>) -> Result<()> {
+        let now = self.env.clock.now();
         let (jwt, session) = self.leaving(credentials).await?;
         if let Some(claims) = jwt {
             let ends = Timestamp::from_millis(claims.exp * 1000);
-            self.0.registry.jwt_revoke(&claims.jti.to_string(), ends).await.told()?;
-            self.0.tokens.revoke(claims.jti.to_string(), now);
+            self.env.registry.jwt_revoke(&claims.jti.to_string(), ends).await.into_hub_error()?;
+            self.tokens.revoke(claims.jti.to_string(), now);
         }
         if let Some(session) = session {
-            self.0.registry.session_refresh_end(session.id).await.told()?;
+            self.env.registry.session_refresh_end(session.id).await.into_hub_error()?;
         }
         Ok(())
     }
@@ -109,8 +109,8 @@ impl Hub {
     async fn leaving(&self, credentials: &Credentials<'_>) -> Result<(Option<Claims>, Option<Session>)> {
         let jwt = match credentials.first() {
             Credential::Jwt(jwt) => {
-                let claims = self.0.tokens.read(jwt)?;
-                self.bearer(&Shown::Jwt(claims.clone())).await?;
+                let claims = self.tokens.read(jwt)?;
+                self.bearer(&UserCredential::Jwt(claims.clone())).await?;
                 Some(claims)
             }
             Credential::None => None,

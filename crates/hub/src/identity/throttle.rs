@@ -10,7 +10,7 @@ use isobar_model::secret::Digest;
 use isobar_model::time::Timestamp;
 use parking_lot::Mutex;
 
-use crate::identity::rate_limit::counted;
+use super::rate_limit::counted;
 
 /// How long failures count, in seconds.
 const PERIOD_SECONDS: i64 = 15 * 60;
@@ -29,7 +29,7 @@ const MADE_FREE: usize = 8;
 /// names (contract: a username and an e-mail address) is counted apart from them, and nobody is told: else ten failures for
 /// the one and a look at the other would tell that there is an account, and that it goes by both.
 #[derive(Default)]
-pub(crate) struct Throttle(Mutex<HashMap<(Subject, Option<IpAddr>), Failures>>);
+pub(crate) struct LoginThrottle(Mutex<HashMap<(Subject, Option<IpAddr>), Failures>>);
 
 /// Whose failures are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -60,7 +60,7 @@ impl Failures {
     }
 }
 
-impl Throttle {
+impl LoginThrottle {
     /// Refuses while too many logins for the name have failed; whether the account exists plays no part.
     pub(crate) fn check(&self, name: &str, address: IpAddr, now: Timestamp) -> Result<()> {
         self.until(Subject::of(name), address, now).map_or(Ok(()), |until| Err(Error::Throttled { until }))
@@ -97,12 +97,12 @@ impl Throttle {
 }
 
 /// So many of each `K` in a period.
-pub(crate) struct Quota<K> {
+pub(crate) struct PeriodicAllowance<K> {
     most: u32,
     spent: Mutex<HashMap<K, Failures>>,
 }
 
-impl<K: Hash + Eq> Quota<K> {
+impl<K: Hash + Eq> PeriodicAllowance<K> {
     pub(crate) fn new(most: u32) -> Self {
         Self { most, spent: Mutex::new(HashMap::new()) }
     }
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn ten_failures_from_one_address_close_the_door_for_the_period() {
-        let (throttle, now) = (Throttle::default(), Timestamp::from_millis(0));
+        let (throttle, now) = (LoginThrottle::default(), Timestamp::from_millis(0));
         let (here, there) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2]));
         for _ in 0..10 {
             assert!(throttle.check("Ana", here, now).is_ok());
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_quota_comes_back_with_the_next_period() {
-        let (quota, now) = (Quota::new(2), Timestamp::from_millis(0));
+        let (quota, now) = (PeriodicAllowance::new(2), Timestamp::from_millis(0));
         assert_eq!([(); 3].map(|()| quota.spend("ana", now)), [true, true, false]);
         assert!(quota.spend("bob", now) && !quota.spend("ana", now.plus_seconds(899)));
         assert!(quota.spend("ana", now.plus_seconds(900)));
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_hundred_failures_from_anywhere_close_it_for_all() {
-        let (throttle, now) = (Throttle::default(), Timestamp::from_millis(0));
+        let (throttle, now) = (LoginThrottle::default(), Timestamp::from_millis(0));
         for number in 0..100 {
             throttle.failed("ana", None, IpAddr::from([10, 0, 0, number]), now);
         }
@@ -172,7 +172,7 @@ mod tests {
     }
     #[test]
     fn an_account_is_closed_by_all_of_its_names_and_no_name_by_another() {
-        let (throttle, now) = (Throttle::default(), Timestamp::from_millis(0));
+        let (throttle, now) = (LoginThrottle::default(), Timestamp::from_millis(0));
         let (here, ana) = (IpAddr::from([127, 0, 0, 1]), UserId(uuid::Uuid::from_u128(1)));
         for turn in 0..10 {
             assert!(!throttle.is_closed(ana, here, now));
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn one_client_of_many_addresses_is_one_and_is_not_forgotten_for_others() {
-        let (throttle, now) = (Throttle::default(), Timestamp::from_millis(0));
+        let (throttle, now) = (LoginThrottle::default(), Timestamp::from_millis(0));
         let at = |site: u32, address: u32| {
             let [a, b, c, d] = [site >> 16, site, address >> 16, address].map(|part| part as u16);
             IpAddr::from([0x2001, 0xdb8, a, b, 0, 0, c, d])

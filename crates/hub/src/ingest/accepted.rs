@@ -10,60 +10,64 @@ use isobar_model::ids::EventId;
 use isobar_model::time::Timestamp;
 use isobar_store::telemetry::Durable;
 
-use crate::Hub;
+use super::Ingest;
+use super::run_commit::RunReport;
 use crate::cache::entries::DeviceEntry;
-use crate::ingest::device_event::Aftermath;
 
-/// Done when the event is durable; then those who wait for what it caused are told. It must be driven to its end.
+/// Done when the event is durable; then it is published. It must be driven to its end.
+///
+/// # Errors
+/// [`isobar_model::error::Error::Busy`] when the store could not make it durable.
 #[must_use = "what is not durable must not be acknowledged"]
 pub struct Accepted {
     id: EventId,
     /// None: it was durable before.
-    rest: Option<Rest>,
+    pending: Option<PendingCommit>,
 }
 
-struct Rest {
-    hub: Hub,
+struct PendingCommit {
+    ingest: Arc<Ingest>,
     entry: Arc<DeviceEntry>,
     now: Timestamp,
-    after: Aftermath,
+    report: RunReport,
     durable: Durable,
 }
 
 impl Accepted {
     /// An event that was accepted by an earlier request with the same key.
-    pub(crate) fn before(id: EventId) -> Self {
-        Self { id, rest: None }
+    pub(super) fn before(id: EventId) -> Self {
+        Self { id, pending: None }
     }
 
-    pub(crate) fn now(
+    pub(super) fn now(
         id: EventId,
-        hub: &Hub,
+        ingest: &Arc<Ingest>,
         entry: &Arc<DeviceEntry>,
         now: Timestamp,
-        after: Aftermath,
+        report: RunReport,
         durable: Durable,
     ) -> Self {
-        Self { id, rest: Some(Rest { hub: hub.clone(), entry: Arc::clone(entry), now, after, durable }) }
+        let (ingest, entry) = (Arc::clone(ingest), Arc::clone(entry));
+        Self { id, pending: Some(PendingCommit { ingest, entry, now, report, durable }) }
     }
 }
 
-/// Whether an event that was accepted is not durable yet; then it tells the waker when it is.
-pub(crate) fn waits_for_the_disk(accepted: &mut Result<Option<Accepted>>, cx: &mut Context<'_>) -> bool {
-    let rest = accepted.as_mut().ok().and_then(Option::as_mut).and_then(|accepted| accepted.rest.as_mut());
-    rest.is_some_and(|rest| Pin::new(&mut rest.durable).poll(cx).is_pending())
+/// Whether an event that was accepted is not durable yet; then it wakes the waker when it is.
+pub(super) fn still_pending(accepted: &mut Result<Option<Accepted>>, cx: &mut Context<'_>) -> bool {
+    let pending = accepted.as_mut().ok().and_then(Option::as_mut).and_then(|accepted| accepted.pending.as_mut());
+    pending.is_some_and(|pending| Pin::new(&mut pending.durable).poll(cx).is_pending())
 }
 
 impl Future for Accepted {
     type Output = Result<EventId>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<EventId>> {
-        if let Some(rest) = &mut self.rest {
-            let durable = ready!(Pin::new(&mut rest.durable).poll(cx));
-            if let Some(Rest { hub, entry, now, after, .. }) = self.rest.take() {
+        if let Some(pending) = &mut self.pending {
+            let durable = ready!(Pin::new(&mut pending.durable).poll(cx));
+            if let Some(PendingCommit { ingest, entry, now, report, .. }) = self.pending.take() {
                 durable.map_err(crate::error::from_store)?;
-                hub.0.activity.device(&entry, now);
-                hub.tell(&entry, &after);
+                ingest.activity.device(&entry, now);
+                ingest.publish(&entry, &report);
             }
         }
         Poll::Ready(Ok(self.id))

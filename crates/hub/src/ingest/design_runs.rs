@@ -1,5 +1,5 @@
-//! Runs of a device's design beside its events: a setting was changed, say. They take their turn among the runs of its
-//! events, and what they cause is committed at once, but no device event of theirs stands in history.
+//! Several runs of a device's design in one commit, beside its events: settings were changed, say. The device is locked as it
+//! is for its events, but no device event of theirs stands in history.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,22 +13,20 @@ use isobar_model::event::{EventError, STATE_BYTES_BESIDE};
 use isobar_model::ids::{DeviceRef, EventId, SettingId};
 use isobar_model::json::{LastKept, RawJson};
 use isobar_model::status::Status;
-use isobar_store::telemetry::{self, Begun, Commit, Memory};
+use isobar_store::telemetry::{self, Begun, Memory};
 
-use crate::Hub;
+use super::Ingest;
+use super::run_commit::{RunCommit, RunReport};
 use crate::cache::entries::DeviceEntry;
-use crate::ingest::device_event::Aftermath;
-use crate::outbox::Work;
+use crate::error::from_store;
 
 /// Runs of one device, one after the other: each sees what the one before it has left, and all are of one commit.
-pub(crate) struct SideRuns<'a> {
-    hub: &'a Hub,
+pub(crate) struct DesignRuns<'a> {
+    ingest: &'a Ingest,
     actor: Actor,
-    entry: &'a DeviceEntry,
     memory: &'a dyn Memory,
-    commit: Commit,
-    work: Work,
-    here: Here,
+    run: RunCommit<'a>,
+    left: UncommittedState,
     /// Units that the runs have taken, and bytes that they and the changes leave.
     units: u64,
     bytes: usize,
@@ -38,15 +36,15 @@ pub(crate) struct SideRuns<'a> {
 const UNITS_FULL: u64 = 500_000;
 pub(crate) const BYTES_FULL: usize = 1 << 20;
 
-impl SideRuns<'_> {
+impl DesignRuns<'_> {
     /// The device as the runs so far have left it.
     pub fn view(&self) -> Arc<DeviceView> {
-        Arc::clone(&self.entry.view.lock())
+        Arc::clone(&self.run.entry.view.lock())
     }
 
     /// A new identifier; of one device they grow from run to run.
     pub fn mint(&self) -> EventId {
-        self.hub.new_id()
+        self.ingest.env.new_id()
     }
 
     /// Whether this commit has all it may have: further changes go into the next one.
@@ -59,7 +57,7 @@ impl SideRuns<'_> {
         if self.view().status == Status::Missing {
             self.keep_missing(&mut effects);
         }
-        self.hub.carry_out(self.entry, id, effects, &mut self.commit, &mut self.work);
+        self.ingest.carry_out(id, effects, &mut self.run);
     }
 
     /// Only an event ends `missing`: what status the runs give is the one that the device gets back then.
@@ -67,33 +65,33 @@ impl SideRuns<'_> {
         effects.retain(|effect| {
             let Effect::SetStatus(status) = effect else { return true };
             if *status != Status::Missing {
-                self.entry.before_missing.store(status.number(), Ordering::Relaxed);
-                self.work.status_before = Some(status.number());
+                self.run.entry.before_missing.store(status.number(), Ordering::Relaxed);
+                self.run.work.status_before = Some(status.number());
             }
             false
         });
     }
 
-    /// A setting gets a value (none: back to the default), by whoever has the pass. Its record's identifier.
+    /// A setting gets a value (none: back to the default), by whoever has the permit. Its record's identifier.
     pub fn set(&mut self, name: Arc<str>, value: Option<RawJson>) -> SettingId {
         let by = match self.actor {
             Actor::User(user) => Some(user),
             Actor::Device(_) | Actor::System(_) => None,
         };
         self.bytes += value.as_ref().map_or(0, |value| value.bytes().len());
-        self.hub.change_setting(self.entry, name, value, by, &mut self.work)
+        self.ingest.change_setting(name, value, by, &mut self.run)
     }
 
     /// Runs the design from `trigger` on, under an identifier that stands for the event which this is not.
     pub fn run(&mut self, id: EventId, trigger: Trigger<'_>, payload: &RawJson) {
         let tree = payload.tree();
         let seen = EventView { id, element: trigger.element(), received_at: id.minted_at(), payload, tree: &tree };
-        let left = Left { memory: self.memory, here: &self.here };
-        let (plan, view) = (&self.entry.plan.plan, self.view());
-        let outcome = self.hub.0.code.carry(plan, trigger, &seen, &view, &left);
+        let left = CombinedMemory { memory: self.memory, left: &self.left };
+        let (plan, view) = (&self.run.entry.plan.plan, self.view());
+        let outcome = self.ingest.code.run_design(plan, trigger, &seen, &view, &left);
         self.note(trigger, &outcome.errors);
         (self.units, self.bytes) = (self.units + outcome.units, self.bytes + outcome.bytes);
-        self.here.take_in(self.memory, &outcome.effects, plan.reads_last());
+        self.left.take_in(self.memory, &outcome.effects, plan.reads_last());
         self.effects(id, outcome.effects);
     }
 
@@ -102,80 +100,56 @@ impl SideRuns<'_> {
         if !errors.is_empty() {
             let mut failed: Vec<&str> = errors.iter().map(|error| error.element.as_str()).collect();
             failed.dedup();
-            tracing::debug!(device = %self.entry.device.id, from = trigger.element(), ?failed, "elements of a run failed");
+            tracing::debug!(device = %self.run.entry.device.id, from = trigger.element(), ?failed, "elements of a run failed");
         }
     }
 }
 
-impl Hub {
-    /// Runs the design of a device beside its events. `extra` gives what happens before the run does, from the run's
-    /// identifier. All of it is durable when this returns. None: the entry no longer holds, and nothing happened.
-    pub(crate) async fn side_run(
-        &self,
-        pass: &CanWrite<DeviceRef>,
-        entry: &Arc<DeviceEntry>,
-        trigger: Trigger<'_>,
-        payload: &RawJson,
-        extra: impl FnOnce(EventId) -> Vec<Effect> + Send,
-    ) -> Result<Option<EventId>> {
-        self.side_runs(pass, entry, |runs| {
-            let id = runs.mint();
-            runs.effects(id, extra(id));
-            runs.run(id, trigger, payload);
-            id
-        })
-        .await
-    }
-
+impl Ingest {
     /// Lets `work` run the design of a device, as often as it wants to, in one commit. What `work` gives is answered
-    /// when all of it is durable. None: the entry no longer holds, and nothing happened.
-    pub(crate) async fn side_runs<T: Send>(
+    /// when all of it is durable. None: the entry is outdated, and nothing happened.
+    pub(crate) async fn design_runs<T: Send>(
         &self,
-        pass: &CanWrite<DeviceRef>,
+        permit: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
-        work: impl FnOnce(&mut SideRuns<'_>) -> T + Send,
+        work: impl FnOnce(&mut DesignRuns<'_>) -> T + Send,
     ) -> Result<Option<T>> {
-        let _place = self.0.code.place(&entry.plan.plan).await?;
-        let (mut work, mut answer, mut after) = (Some(work), None, Aftermath::default());
-        let now = self.0.clock.now();
+        let _slot = self.code.slot(&entry.plan.plan).await?;
+        let (mut work, mut answer, mut report) = (Some(work), None, RunReport::default());
+        let now = self.env.clock.now();
         let mut turn = |memory: &dyn Memory| {
-            let Some(work) = work.take().filter(|_| entry.fresh()) else {
-                after.outdated = true;
-                return Commit::default();
-            };
-            let before = entry.before(Arc::clone(&entry.view.lock()));
-            let (commit, left) = (Commit::default(), Work::of(entry.device.id, now));
-            let (here, actor) = (Here::default(), pass.actor());
-            let mut runs = SideRuns { hub: self, actor, entry, memory, commit, work: left, here, units: 0, bytes: 0 };
+            let Some(work) = work.take().filter(|_| entry.is_current()) else { return report.outdated() };
+            let (run, left) = (RunCommit::new(entry, now), UncommittedState::default());
+            let mut runs = DesignRuns { ingest: self, actor: permit.actor(), memory, run, left, units: 0, bytes: 0 };
             answer = Some(work(&mut runs));
-            let SideRuns { commit, work, .. } = runs;
-            self.hand_over(entry, before, memory, commit, work, &mut after)
+            let DesignRuns { run, .. } = runs;
+            self.seal(run, memory, &mut report)
         };
-        let half_changed = self.if_a_run_panics(entry);
-        let begun = telemetry::begin(&*self.0.telemetry, pass, None, now, &mut turn).await;
-        half_changed.call_off();
-        let begun = begun.map_err(crate::error::from_store)?;
-        if after.refused {
+        let reload = self.reload_if_a_run_panics(entry);
+        let begun = telemetry::begin(&*self.env.telemetry, permit, None, now, &mut turn).await;
+        reload.disarm();
+        let begun = begun.map_err(from_store)?;
+        if report.refused {
             return Err(Error::Busy);
         }
         if let Begun::Committed { durable, .. } = begun {
-            durable.await.map_err(crate::error::from_store)?;
+            durable.await.map_err(from_store)?;
         }
-        self.tell(entry, &after);
-        Ok(answer.filter(|_| !after.outdated))
+        self.publish(entry, &report);
+        Ok(answer.filter(|_| !report.outdated))
     }
 }
 
 /// What the runs of this commit have left so far.
 #[derive(Default)]
-struct Here {
+struct UncommittedState {
     /// Empty where a state was given up.
     states: HashMap<Arc<str>, Bytes>,
     states_bytes: Option<usize>,
     last: HashMap<Arc<str>, LastKept>,
 }
 
-impl Here {
+impl UncommittedState {
     /// Takes in what one run leaves; last values only if the next runs may look at them.
     fn take_in(&mut self, memory: &dyn Memory, effects: &[Effect], with_last: bool) {
         let mut stored: HashMap<&Arc<str>, Vec<&RawJson>> = HashMap::new();
@@ -205,34 +179,34 @@ impl Here {
     }
 }
 
-/// What earlier runs left, those of this commit included.
-struct Left<'a> {
+/// What earlier runs left, those of this commit included, as the design asks for it.
+struct CombinedMemory<'a> {
     memory: &'a dyn Memory,
-    here: &'a Here,
+    left: &'a UncommittedState,
 }
 
-impl isobar_design::Memory for Left<'_> {
+impl isobar_design::Memory for CombinedMemory<'_> {
     fn last(&self, element: &str) -> Option<RawJson> {
-        let here = self.here.last.get(element).map(LastKept::values);
+        let here = self.left.last.get(element).map(LastKept::values);
         here.or_else(|| Some(self.memory.last(element)?.values()))
     }
 
     fn last_bytes(&self, element: &str) -> usize {
-        let here = self.here.last.get(element).map(|kept| kept.bytes().len());
+        let here = self.left.last.get(element).map(|kept| kept.bytes().len());
         here.unwrap_or_else(|| self.memory.last_bytes(element))
     }
 
     fn state(&self, element: &str) -> Option<Bytes> {
-        self.here.states.get(element).cloned().or_else(|| self.memory.state(element))
+        self.left.states.get(element).cloned().or_else(|| self.memory.state(element))
     }
 
     fn states(&self) -> Vec<(Arc<str>, usize)> {
-        let before = self.memory.states().into_iter().filter(|(element, _)| !self.here.states.contains_key(element));
-        let here = self.here.states.iter().filter(|(_, state)| !state.is_empty());
+        let before = self.memory.states().into_iter().filter(|(element, _)| !self.left.states.contains_key(element));
+        let here = self.left.states.iter().filter(|(_, state)| !state.is_empty());
         before.chain(here.map(|(element, state)| (Arc::clone(element), state.len()))).collect()
     }
 
     fn states_bytes(&self) -> usize {
-        self.here.states_bytes.unwrap_or_else(|| self.memory.states_bytes())
+        self.left.states_bytes.unwrap_or_else(|| self.memory.states_bytes())
     }
 }

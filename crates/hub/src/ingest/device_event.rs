@@ -1,67 +1,46 @@
 //! The main road: a device event arrives, its project's design runs, everything it causes is committed at once.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use isobar_design::{DeviceView, EventView, Trigger};
-use isobar_model::access::{Action, CanWrite};
+use isobar_design::{EventView, Trigger};
+use isobar_model::access::{Action, Caller, CanWrite};
 use isobar_model::check::Faults;
 use isobar_model::error::{Error, Result};
-use isobar_model::event::{Event, EventType};
 use isobar_model::ids::{DeviceId, DeviceRef, EventId};
 use isobar_model::json::{Json, RawJson};
-use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
-use isobar_store::telemetry::{self, Begun, Commit, Idempotency, Memory, NewEvent, Ran, Shown};
+use isobar_store::telemetry::{self, Begun, Commit, Idempotency, Memory, Ran};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::Hub;
-use crate::cache::entries::{Before, DeviceEntry};
-use crate::identity::authorization::Principal;
-use crate::ingest::accepted::{Accepted, waits_for_the_disk};
-use crate::ingest::effects::{change_view, queue_up, tell_left_out};
-use crate::ingest::event_input::{check_accepted, check_idempotency_key, element_name, read_payload};
-use crate::metering::usage::hold_to_quota;
-use crate::outbox::{Left, Work};
-use crate::support::scope_guard::Otherwise;
-
-/// How long an idempotency key is remembered, in seconds (contract: Events).
-const IDEMPOTENCY_SECONDS: i64 = 24 * 3600;
-
-/// Runs of one event, when its device changes under it again and again.
-pub(crate) const RUNS_MAX: usize = 32;
+use super::accepted::{Accepted, still_pending};
+use super::event_input::{check_accepted, check_idempotency_key, element_name, read_payload};
+use super::run_commit::{RunCommit, RunReport};
+use super::{IDEMPOTENCY_SECONDS, Ingest, RUNS_MAX, RunMemory};
+use crate::cache::entries::DeviceEntry;
+use crate::error::from_store;
+use crate::identity::authentication::Principal;
 
 /// An event as it came in.
-struct Incoming<'a> {
-    element: Arc<str>,
-    payload: RawJson,
-    tree: Json<'a>,
-    idempotency_key: Option<&'a str>,
-    now: Timestamp,
+pub(super) struct Incoming<'a> {
+    pub element: Arc<str>,
+    pub payload: RawJson,
+    pub tree: Json<'a>,
+    pub idempotency_key: Option<&'a str>,
+    pub now: Timestamp,
     /// Told when the event has run, before it is durable: its device's next one may run.
-    ran: Option<RunSignal>,
+    pub ran: Option<RunSignal>,
 }
 
 /// Tells once that an event has run; when it is dropped before, that it never will.
 pub(crate) type RunSignal = Arc<Mutex<Option<oneshot::Sender<()>>>>;
 
-/// What runs leave besides their commit.
-#[derive(Default)]
-pub(crate) struct Aftermath {
-    id: Option<EventId>,
-    queued: bool,
-    /// The runs went by an entry that no longer holds, and left nothing.
-    pub outdated: bool,
-    /// The outbox has no room for what the runs would leave: they left nothing.
-    pub refused: bool,
-}
-
-impl Hub {
-    /// Accepts a device event: processed when this returns; durable and in history when what it returns is done.
-    pub async fn event_accept(
-        &self,
+impl Ingest {
+    /// Accepts a device event: its design has run when this returns; it is durable and in history when the [`Accepted`] is
+    /// done.
+    pub(crate) async fn event_accept(
+        self: &Arc<Self>,
         principal: &Principal,
         device: Option<&str>,
         element: Option<&str>,
@@ -73,309 +52,170 @@ impl Hub {
         let element = element_name(element, &mut faults);
         check_idempotency_key(idempotency_key, &mut faults);
         let (Some((payload, tree)), Some(element)) = (read_payload(&body, &mut faults), element) else {
-            return Err(faults.end().err().unwrap_or(Error::Busy));
+            return Err(faults.into_error());
         };
-        let Some((pass, mut entry)) = target else { return Err(faults.end().err().unwrap_or(Error::Busy)) };
-        let now = self.0.clock.now();
+        let Some((permit, mut entry)) = target else { return Err(faults.into_error()) };
+        let now = self.env.clock.now();
         let element_name = entry.plan.plan.name_of(element);
         let event = Incoming { element: element_name, payload, tree, idempotency_key, now, ran: None };
         for _ in 0..RUNS_MAX {
             check_accepted(&entry, element, &mut faults);
             std::mem::take(&mut faults).end()?;
-            if let Some(accepted) = self.accept(&pass, &entry, &event).await? {
+            if let Some(accepted) = self.run_event(&permit, &entry, &event).await? {
                 return Ok(accepted);
             }
-            let newer = Box::pin(self.device_entry(entry.device.id)).await?;
+            // The device or its design has changed meanwhile.
+            let newer = Box::pin(self.caches.device_entry(entry.device.id)).await?;
             entry = newer.ok_or_else(|| Error::invalid("query.deviceId", "no such device"))?;
         }
         Err(Error::Busy)
     }
 
-    /// Accepts an event that came by the webhook, as one of a deviceEvent element. `ran` is told when it has run.
+    /// Accepts an event that came by the webhook, as one of a deviceEvent element; it is durable when this returns. `ran` is
+    /// told when it has run.
     pub(crate) async fn event_integrated(
-        &self,
-        principal: &Principal,
+        self: &Arc<Self>,
+        caller: &Caller,
         device: DeviceId,
         element: &Arc<str>,
         payload: &RawJson,
         ran: RunSignal,
     ) -> Result<EventId> {
         let (element, payload, tree) = (Arc::clone(element), payload.clone(), payload.tree());
-        let now = self.0.clock.now();
+        let now = self.env.clock.now();
         let event = Incoming { element, payload, tree, idempotency_key: None, now, ran: Some(ran) };
         for _ in 0..RUNS_MAX {
-            let (pass, entry) = self.device_write(principal, device, Action::WebhookReceive).await?;
+            let (permit, entry) = self.identity.user_device_write(caller, device, Action::WebhookReceive).await?;
             if !entry.plan.plan.accepts(&event.element) {
                 return Err(Error::invalid("body", "the project's design has changed meanwhile"));
             }
-            if let Some(accepted) = self.accept(&pass, &entry, &event).await? {
+            if let Some(accepted) = self.run_event(&permit, &entry, &event).await? {
                 return accepted.await;
             }
         }
         Err(Error::Busy)
     }
 
-    /// None: the entry no longer holds, and nothing happened.
-    async fn accept(
-        &self,
-        pass: &CanWrite<DeviceRef>,
+    /// Runs an event here, or on the threads for code if its design has code. None: the entry is outdated, and nothing
+    /// happened.
+    async fn run_event(
+        self: &Arc<Self>,
+        permit: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
     ) -> Result<Option<Accepted>> {
         if entry.plan.plan.runs_code() {
-            return Box::pin(self.accept_aside(pass, entry, event)).await;
+            return Box::pin(self.run_event_in_project_queue(permit, entry, event)).await;
         }
-        self.accept_here(pass, entry, event).await
+        self.run_event_here(permit, entry, event).await
     }
 
-    /// The same, on the threads for code, when it is the event's turn in its project's line.
-    async fn accept_aside(
-        &self,
-        pass: &CanWrite<DeviceRef>,
+    /// Runs an event on the threads for code, when it is its turn in its project's queue.
+    async fn run_event_in_project_queue(
+        self: &Arc<Self>,
+        permit: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
     ) -> Result<Option<Accepted>> {
-        let (hub, pass, plan, entry) = (self.clone(), pass.clone(), &entry.plan, Arc::clone(entry));
+        let (ingest, permit, plan, entry) = (Arc::clone(self), permit.clone(), &entry.plan, Arc::clone(entry));
         let (element, payload, now) = (Arc::clone(&event.element), event.payload.clone(), event.now);
         let (key, ran) = (event.idempotency_key.map(str::to_owned), event.ran.clone());
         let accepted = async move {
-            let _place = hub.0.code.place(&entry.plan.plan).await?;
+            let _slot = ingest.code.slot(&entry.plan.plan).await?;
             let kept = payload.clone();
             let event = Incoming { element, payload, tree: kept.tree(), idempotency_key: key.as_deref(), now, ran };
-            hub.accept_here(&pass, &entry, &event).await
+            ingest.run_event_here(&permit, &entry, &event).await
         };
-        self.0.code.run_and_wait(&plan.line, accepted, waits_for_the_disk).await?
+        self.code.run_and_wait(&plan.queue, accepted, still_pending).await?
     }
 
-    async fn accept_here(
-        &self,
-        pass: &CanWrite<DeviceRef>,
+    /// Locks the device, runs its design on the event and commits all that it causes; what is left is to wait until that is
+    /// durable, and then to publish it.
+    async fn run_event_here(
+        self: &Arc<Self>,
+        permit: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
     ) -> Result<Option<Accepted>> {
-        let mut after = Aftermath::default();
-        let half_changed = self.if_a_run_panics(entry);
-        let mut work = |memory: &dyn Memory| self.process(entry, event, memory, &mut after);
-        let begun = telemetry::begin(&*self.0.telemetry, pass, event.idempotency_key, event.now, &mut work).await;
-        half_changed.call_off();
-        match begun.map_err(crate::error::from_store)? {
+        let mut report = RunReport::default();
+        let reload = self.reload_if_a_run_panics(entry);
+        let mut turn = |memory: &dyn Memory| {
+            // The device is locked: identifiers grow from run to run, and expressions see what the run before has left.
+            if !entry.is_current() {
+                return report.outdated();
+            }
+            let id = self.env.new_id();
+            let (mut run, view) = RunCommit::of_event(entry, event.now);
+            let (element, received_at) = (&*event.element, id.minted_at());
+            let seen = EventView { id, element, received_at, payload: &event.payload, tree: &event.tree };
+            let trigger = Trigger::DeviceEvent { element };
+            let outcome = self.code.run_design(&entry.plan.plan, trigger, &seen, &view, &RunMemory(memory));
+            run.add_event(id, event);
+            if entry.plan.plan.runs_code() {
+                self.code.note(outcome.engines);
+            }
+            self.carry_out(id, outcome.effects, &mut run);
+            run.add_errors(outcome.errors);
+            report.id = Some(id);
+            let commit = self.seal(run, memory, &mut report);
+            report.tell(event.ran.as_ref());
+            commit
+        };
+        let store = &*self.env.telemetry;
+        let begun = telemetry::begin(store, permit, event.idempotency_key, event.now, &mut turn).await;
+        reload.disarm();
+        match begun.map_err(from_store)? {
             Begun::Repeated(first) => {
-                self.0.activity.device(entry, event.now);
+                self.activity.device(entry, event.now);
                 Ok(Some(Accepted::before(first)))
             }
-            Begun::Committed { .. } if after.outdated => Ok(None),
-            Begun::Committed { .. } if after.refused => Err(Error::Busy),
+            Begun::Committed { .. } if report.outdated => Ok(None),
+            Begun::Committed { .. } if report.refused => Err(Error::Busy),
             Begun::Committed { durable, .. } => {
-                let id = after.id.ok_or_else(|| Error::internal("a run was committed that never ran"))?;
-                Ok(Some(Accepted::now(id, self, entry, event.now, after, durable)))
+                let id = report.id.ok_or_else(|| Error::internal("a run was committed that never ran"))?;
+                Ok(Some(Accepted::now(id, self, entry, event.now, report, durable)))
             }
         }
     }
 
-    /// A run that panics may have changed what the entry says of its device, and nothing of it is committed: another entry
-    /// is loaded for the next.
-    pub(crate) fn if_a_run_panics<'a>(&'a self, entry: &'a DeviceEntry) -> Otherwise<impl FnOnce() + use<'a>> {
-        Otherwise::new(move || {
-            if std::thread::panicking() {
-                self.device_changed(entry.device.id);
-            }
-        })
-    }
-
-    /// Runs the design on the event and gathers what must be written. The device's runs are serialised here, so ids
-    /// grow and what expressions see is what the run before has left.
-    fn process(
-        &self,
-        entry: &Arc<DeviceEntry>,
-        event: &Incoming<'_>,
-        memory: &dyn Memory,
-        after: &mut Aftermath,
-    ) -> Commit {
-        if !entry.fresh() {
-            after.outdated = true;
-            return Commit::default();
-        }
-        let id = self.new_id();
-        let mut work = Work::of(entry.device.id, event.now);
-        let found = Arc::clone(&entry.view.lock());
-        let before = entry.before(Arc::clone(&found));
-        entry.heard.store(event.now.millis(), Ordering::Relaxed);
-        let view = if found.status == Status::Missing { heard_again(entry, &mut work) } else { found };
-        let seen = EventView {
-            id,
-            element: &event.element,
-            received_at: id.minted_at(),
-            payload: &event.payload,
-            tree: &event.tree,
-        };
-        let trigger = Trigger::DeviceEvent { element: &event.element };
-        let outcome = self.0.code.carry(&entry.plan.plan, trigger, &seen, &view, &Remembered(memory));
-        let mut commit = Commit::default();
-        commit.history.push(NewEvent {
-            id,
-            kind: EventType::DeviceEvent,
-            element: Arc::clone(&event.element),
-            payload: event.payload.clone(),
-            errors: Vec::new(),
-        });
-        commit.idempotency = event.idempotency_key.map(|key| Idempotency {
-            key: key.to_owned(),
-            answer: id,
-            expires_at: event.now.plus_seconds(IDEMPOTENCY_SECONDS),
-        });
-        if entry.plan.plan.runs_code() {
-            self.0.code.note(outcome.engines);
-        }
-        self.carry_out(entry, id, outcome.effects, &mut commit, &mut work);
-        if let Some(event) = commit.history.first_mut() {
-            event.errors = outcome.errors;
-        }
-        after.id = Some(id);
-        let commit = self.hand_over(entry, before, memory, commit, work, after);
-        if !after.outdated
-            && !after.refused
-            && let Some(ran) = event.ran.as_ref().and_then(|ran| ran.lock().take())
-        {
-            // Nobody waits for the last one.
-            let _ = ran.send(());
-        }
-        commit
-    }
-
-    /// What is committed in the end: nothing, if the entry that the runs went by was overtaken, or the outbox has no room
-    /// for what they leave.
-    pub(crate) fn hand_over(
-        &self,
-        entry: &Arc<DeviceEntry>,
-        before: Before,
-        memory: &dyn Memory,
-        mut commit: Commit,
-        work: Work,
-        after: &mut Aftermath,
-    ) -> Commit {
-        let bytes = hold_to_quota(entry, &mut commit);
-        tell_left_out(memory, &mut commit);
-        after.queued = !commit.queue.is_empty();
-        if !work.is_empty() {
-            match self.0.outbox.leave(entry, work, &*self.0.telemetry, self.0.clock.now()) {
-                Left::Goes { outbox, sets_out } => (commit.outbox, commit.sets_out) = (outbox, sets_out),
-                Left::Outdated => {
-                    *after = Aftermath { outdated: true, ..Aftermath::default() };
-                    return Commit::default();
-                }
-                Left::Full => {
-                    entry.put_back(before);
-                    *after = Aftermath { refused: true, ..Aftermath::default() };
-                    return Commit::default();
-                }
-            }
-            self.reaches("hand_over");
-        }
-        if bytes > 0 {
-            self.0.usage.stores(entry, bytes);
-        }
-        self.show(entry, &mut commit);
-        commit
-    }
-
-    /// What event streams are shown of a commit, when there are any.
-    fn show(&self, entry: &DeviceEntry, commit: &mut Commit) {
-        if self.0.telemetry.is_followed() {
-            let events = commit.history.iter().map(|event| Arc::new(shown(entry, event))).collect();
-            commit.shown = Some(Arc::new(Shown { lineage: Arc::new(entry.lineage.clone()), events }));
-        }
-    }
-
-    /// Tells who waits for what a commit has caused. Event streams are told by the store.
-    pub(crate) fn tell(&self, entry: &DeviceEntry, after: &Aftermath) {
-        if after.queued {
-            self.0.live.ring(entry.device.key);
-        }
-    }
-
-    /// Queues a cloud event that somebody sends through the API. None: the entry no longer holds, and nothing happened.
+    /// Queues a cloud event that somebody sends through the API; it is durable when this returns. None: the entry is
+    /// outdated, and nothing happened.
     pub(crate) async fn queue_cloud_event(
         &self,
-        pass: &CanWrite<DeviceRef>,
+        permit: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
         element: &str,
         payload: RawJson,
         idempotency_key: Option<&str>,
     ) -> Result<Option<EventId>> {
-        let now = self.0.clock.now();
-        let mut after = Aftermath { queued: true, ..Aftermath::default() };
-        let mut work = |_: &dyn Memory| {
-            // In its turn: what comes after this and before the device is forgotten goes with it.
-            if !entry.fresh() {
-                after.outdated = true;
-                return Commit::default();
+        let now = self.env.clock.now();
+        let mut report = RunReport { queued: true, ..RunReport::default() };
+        let mut turn = |_: &dyn Memory| {
+            // The device is locked: what comes after this and before the device is forgotten goes with it.
+            if !entry.is_current() {
+                return report.outdated();
             }
             let mut commit = Commit::default();
             let cloud_event = self.new_cloud_event(Arc::from(element), payload.clone(), None);
             let id = cloud_event.id;
-            queue_up(cloud_event, &mut commit);
-            commit.idempotency = idempotency_key.map(|key| Idempotency {
-                key: key.to_owned(),
-                answer: id,
-                expires_at: now.plus_seconds(IDEMPOTENCY_SECONDS),
-            });
-            after.id = Some(id);
-            self.show(entry, &mut commit);
+            super::effects::queue_up(cloud_event, &mut commit);
+            commit.idempotency = idempotency_key.map(|key| remembered(key, id, now));
+            report.id = Some(id);
+            self.add_followed(entry, &mut commit);
             commit
         };
-        let ran = self.0.telemetry.run(pass, idempotency_key, now, &mut work).await;
-        match ran.map_err(crate::error::from_store)? {
+        match self.env.telemetry.run(permit, idempotency_key, now, &mut turn).await.map_err(from_store)? {
             Ran::Repeated(first) => Ok(Some(first)),
-            Ran::Committed { .. } if after.outdated => Ok(None),
+            Ran::Committed { .. } if report.outdated => Ok(None),
             Ran::Committed { .. } => {
-                self.tell(entry, &after);
-                Ok(after.id)
+                self.publish(entry, &report);
+                Ok(report.id)
             }
         }
     }
 }
 
-fn shown(entry: &DeviceEntry, event: &NewEvent) -> Event {
-    Event {
-        id: event.id,
-        kind: event.kind,
-        device: entry.device.id,
-        element: Arc::clone(&event.element),
-        payload: event.payload.clone(),
-        errors: event.errors.clone(),
-    }
-}
-
-/// Any event ends `missing` and gives back the status before it (contract: The project design).
-fn heard_again(entry: &DeviceEntry, work: &mut Work) -> Arc<DeviceView> {
-    let number = entry.before_missing.load(Ordering::Relaxed);
-    let status = Status::numbered(number.into()).unwrap_or_default();
-    work.status = Some(status.number());
-    change_view(entry, |view| view.status = status);
-    Arc::clone(&entry.view.lock())
-}
-
-/// What earlier runs left, as the design asks for it.
-pub(crate) struct Remembered<'a>(pub &'a dyn Memory);
-
-impl isobar_design::Memory for Remembered<'_> {
-    fn last(&self, element: &str) -> Option<RawJson> {
-        self.0.last(element).map(|kept| kept.values())
-    }
-
-    fn last_bytes(&self, element: &str) -> usize {
-        self.0.last_bytes(element)
-    }
-
-    fn state(&self, element: &str) -> Option<Bytes> {
-        self.0.state(element)
-    }
-
-    fn states(&self) -> Vec<(Arc<str>, usize)> {
-        self.0.states()
-    }
-
-    fn states_bytes(&self) -> usize {
-        self.0.states_bytes()
-    }
+/// An idempotency key, and the answer that it stands for.
+pub(super) fn remembered(key: &str, answer: EventId, now: Timestamp) -> Idempotency {
+    Idempotency { key: key.to_owned(), answer, expires_at: now.plus_seconds(IDEMPOTENCY_SECONDS) }
 }

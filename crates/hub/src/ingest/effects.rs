@@ -1,4 +1,4 @@
-//! What runs have caused becomes rows, work for the outbox, and what their device is seen as from here on.
+//! The effects of runs become rows, work for the outbox, and what the device's design sees from here on.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,26 +12,20 @@ use isobar_model::json::{LAST_BYTES_MAX, LastKept, RawJson, with_members};
 use isobar_model::status::Status;
 use isobar_store::telemetry::{Commit, Memory, NewCloudEvent, NewEvent, NewValue};
 
-use crate::Hub;
+use super::Ingest;
+use super::run_commit::RunCommit;
 use crate::cache::entries::DeviceEntry;
-use crate::delivery::calls::CallWork;
-use crate::delivery::device_notices::NoticeWork;
-use crate::outbox::{SettingWork, Work};
+use crate::outbox::RegistryWork;
+use crate::outbox::work::{CallWork, NoticeWork, SettingWork};
 
 /// What is kept beside the merged payloads, at most, in bytes.
 const BESIDE_BYTES: usize = 8;
 
-impl Hub {
-    /// Turns the effects of a run into rows and into work for the outbox. How the device is seen changes once, in the end.
-    pub(crate) fn carry_out(
-        &self,
-        entry: &DeviceEntry,
-        id: EventId,
-        effects: Vec<Effect>,
-        commit: &mut Commit,
-        work: &mut Work,
-    ) {
-        let mut seen = Seen::default();
+impl Ingest {
+    /// Turns the effects of a run into rows and into work for the outbox. The device's view changes once, in the end.
+    pub(super) fn carry_out(&self, id: EventId, effects: Vec<Effect>, run: &mut RunCommit<'_>) {
+        let RunCommit { entry, commit, work, .. } = run;
+        let mut changes = ViewChanges::default();
         for effect in effects {
             match effect {
                 Effect::Store { element, value } => commit.values.push(NewValue { event: id, element, payload: value }),
@@ -42,10 +36,10 @@ impl Hub {
                     let cloud_event = self.new_cloud_event(element, payload, ttl_minutes);
                     queue_up(cloud_event, commit);
                 }
-                Effect::SetStatus(status) => seen.statuses.push(status),
+                Effect::SetStatus(status) => changes.statuses.push(status),
                 Effect::SetMeta { tag, value } => {
                     work.meta.push((tag.clone(), value.text().to_owned()));
-                    seen.labels.push((tag, value));
+                    changes.labels.push((tag, value));
                 }
                 Effect::Notify { element, message, minimum_role } => work.notices.push(NoticeWork {
                     event: id,
@@ -65,24 +59,24 @@ impl Hub {
                 Effect::SetLocation(place) => work.location = Some((place.latitude, place.longitude)),
                 Effect::SetSetting { element, value } => {
                     let (_, value) = self.note_setting(&element, value, None, work);
-                    seen.settings.push((element, value));
+                    changes.settings.push((element, value));
                 }
             }
         }
-        seen.show(entry, work);
+        changes.apply(entry, work);
     }
 
     /// A setting gets a value (none: back to the default), by a user or else by the device itself.
-    pub(crate) fn change_setting(
+    pub(super) fn change_setting(
         &self,
-        entry: &DeviceEntry,
         name: Arc<str>,
         value: Option<RawJson>,
         by: Option<UserId>,
-        work: &mut Work,
+        run: &mut RunCommit<'_>,
     ) -> SettingId {
-        let (id, value) = self.note_setting(&name, value, by, work);
-        Seen { settings: vec![(name, value)], ..Seen::default() }.show(entry, work);
+        let (id, value) = self.note_setting(&name, value, by, &mut run.work);
+        let changes = ViewChanges { settings: vec![(name, value)], ..ViewChanges::default() };
+        changes.apply(run.entry, &mut run.work);
         id
     }
 
@@ -93,9 +87,9 @@ impl Hub {
         name: &Arc<str>,
         value: Option<RawJson>,
         by: Option<UserId>,
-        work: &mut Work,
+        work: &mut RegistryWork,
     ) -> (SettingId, Option<RawJson>) {
-        let id = SettingId(self.new_id().0);
+        let id = SettingId(self.env.new_id().0);
         let value = value.map(|value| RawJson::trusted(Bytes::copy_from_slice(value.bytes())));
         let text = value.as_ref().map(|value| value.text().to_owned());
         work.settings.push(SettingWork { id, name: name.to_string(), value: text, by });
@@ -103,20 +97,20 @@ impl Hub {
     }
 
     /// A cloud event, minted now.
-    pub(crate) fn new_cloud_event(
+    pub(super) fn new_cloud_event(
         &self,
         element: Arc<str>,
         payload: RawJson,
         ttl_minutes: Option<u32>,
     ) -> NewCloudEvent {
-        let id = self.new_id();
+        let id = self.env.new_id();
         let expires_at = ttl_minutes.map(|minutes| id.minted_at().plus_seconds(i64::from(minutes) * 60));
         NewCloudEvent { id, element, payload, expires_at }
     }
 }
 
 /// Puts a cloud event into the queue and the history of a commit.
-pub(crate) fn queue_up(cloud_event: NewCloudEvent, commit: &mut Commit) {
+pub(super) fn queue_up(cloud_event: NewCloudEvent, commit: &mut Commit) {
     commit.history.push(NewEvent {
         id: cloud_event.id,
         kind: EventType::CloudEvent,
@@ -127,17 +121,17 @@ pub(crate) fn queue_up(cloud_event: NewCloudEvent, commit: &mut Commit) {
     commit.queue.push(cloud_event);
 }
 
-/// What changes of how a device is seen, in its order.
+/// What changes of a device's view, in its order.
 #[derive(Default)]
-struct Seen {
+struct ViewChanges {
     statuses: Vec<Status>,
     labels: Vec<(String, RawJson)>,
     settings: Vec<(Arc<str>, Option<RawJson>)>,
 }
 
-impl Seen {
-    /// The device is seen so, and the registry is to learn of its status.
-    fn show(self, entry: &DeviceEntry, work: &mut Work) {
+impl ViewChanges {
+    /// Changes the device's view; the registry is to learn of its status.
+    fn apply(self, entry: &DeviceEntry, work: &mut RegistryWork) {
         if self.statuses.is_empty() && self.labels.is_empty() && self.settings.is_empty() {
             return;
         }
@@ -159,8 +153,8 @@ impl Seen {
     }
 }
 
-/// Changes how a device is seen.
-pub(crate) fn change_view(entry: &DeviceEntry, change: impl FnOnce(&mut DeviceView)) {
+/// Changes a device's view.
+pub(super) fn change_view(entry: &DeviceEntry, change: impl FnOnce(&mut DeviceView)) {
     #[cfg(test)]
     tests::CHANGED.set(tests::CHANGED.get() + 1);
     let mut view = entry.view.lock();
@@ -186,8 +180,8 @@ fn set(settings: &mut Vec<(Arc<str>, RawJson)>, changed: Vec<(Arc<str>, Option<R
     settings.extend(added);
 }
 
-/// Tells the event of a commit what of its values has no room among the last values of their series.
-pub(crate) fn tell_left_out(memory: &dyn Memory, commit: &mut Commit) {
+/// Adds an error to the event of a commit for values that have no room among the last values of their series.
+pub(super) fn add_left_out(memory: &dyn Memory, commit: &mut Commit) {
     // Nearly always all fit, whatever their names are.
     if let [value] = commit.values.as_slice()
         && fits(memory, &value.element, value.payload.bytes().len())

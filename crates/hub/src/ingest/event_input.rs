@@ -9,9 +9,9 @@ use isobar_model::error::{Error, Result};
 use isobar_model::ids::DeviceRef;
 use isobar_model::json::{Json, RawJson};
 
-use crate::Hub;
+use super::Ingest;
 use crate::cache::entries::DeviceEntry;
-use crate::identity::authorization::Principal;
+use crate::identity::authentication::Principal;
 
 /// Longest element name, in characters.
 pub(crate) const ELEMENT_NAME_MAX: usize = 128;
@@ -20,9 +20,9 @@ pub const NO_NAME: &str = "must be text in UTF-8, without the character U+0000";
 /// Longest idempotency key, in characters (contract: Events).
 const IDEMPOTENCY_KEY_MAX: usize = 64;
 
-impl Hub {
+impl Ingest {
     /// What is wrong with the parameters of an event whose body was found wrong already.
-    pub async fn event_parameters(
+    pub(crate) async fn event_parameters(
         &self,
         principal: &Principal,
         device: Option<&str>,
@@ -45,7 +45,7 @@ impl Hub {
         faults: &mut Faults,
     ) -> Result<Option<(CanWrite<DeviceRef>, Arc<DeviceEntry>)>> {
         if let Principal::Device(session) = principal {
-            return Ok(Some(session.pass()));
+            return Ok(Some(session.permit()));
         }
         Box::pin(self.event_device_of_user(principal, device, faults)).await
     }
@@ -56,13 +56,13 @@ impl Hub {
         device: Option<&str>,
         faults: &mut Faults,
     ) -> Result<Option<(CanWrite<DeviceRef>, Arc<DeviceEntry>)>> {
-        self.allow(principal.user()?, Action::DeviceEventCreate).await?;
+        self.identity.allow(principal.user()?, Action::DeviceEventCreate).await?;
         let Some(text) = device else {
             faults.add("query.deviceId", "is required");
             return Ok(None);
         };
         let found = match text.parse() {
-            Ok(id) => self.device_write(principal, id, Action::DeviceEventCreate).await,
+            Ok(id) => self.identity.device_write(principal, id, Action::DeviceEventCreate).await,
             Err(_) => Err(Error::Missing("device")),
         };
         match found {

@@ -1,4 +1,4 @@
-//! Bells of the devices whose queues somebody waits at.
+//! Wakes long polls: a bell for each device whose queue somebody waits at.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -11,11 +11,11 @@ use tokio::sync::Notify;
 const SHARDS: usize = 16;
 
 /// Tells who waits.
-pub(crate) struct Live {
+pub(crate) struct QueueBells {
     polls: [Mutex<HashMap<DeviceKey, Weak<Notify>>>; SHARDS],
 }
 
-impl Live {
+impl QueueBells {
     pub(crate) fn new() -> Self {
         Self { polls: std::array::from_fn(|_| Mutex::new(HashMap::new())) }
     }

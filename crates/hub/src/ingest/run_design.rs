@@ -1,16 +1,15 @@
-//! What sets a design off though no event came: an interval that has elapsed, a call that has ended.
+//! Runs of a design that no event has caused: an interval has elapsed, a call has ended.
 
 use std::sync::Arc;
 
 use isobar_design::Trigger;
 use isobar_model::access;
 use isobar_model::error::{Error, Result};
-use isobar_model::ids::{DeviceRef, EventId};
+use isobar_model::ids::DeviceRef;
 use isobar_model::json::RawJson;
 
-use crate::Hub;
+use super::{Ingest, RUNS_MAX};
 use crate::cache::entries::DeviceEntry;
-use crate::ingest::device_event::RUNS_MAX;
 
 /// Why a design runs beside its events.
 #[derive(Clone)]
@@ -30,19 +29,24 @@ impl Occasion {
     }
 }
 
-impl Hub {
-    /// Runs a device's design beside its events, by the entry that is in force; one with code in its project's turn, on
-    /// the threads for code. For a device that is gone nothing happens.
-    pub(crate) async fn beside(&self, device: DeviceRef, occasion: Occasion, payload: RawJson) -> Result<()> {
+impl Ingest {
+    /// Runs a device's design by its installed entry; one with code on the threads for code, when it is its turn in its
+    /// project's queue. What it causes is durable when this returns. For a device that was deleted nothing happens.
+    pub(crate) async fn run_design(
+        self: &Arc<Self>,
+        device: DeviceRef,
+        occasion: Occasion,
+        payload: RawJson,
+    ) -> Result<()> {
         for _ in 0..RUNS_MAX {
-            let Some(entry) = self.device_entry(device.id).await? else { return Ok(()) };
+            let Some(entry) = self.caches.device_entry(device.id).await? else { return Ok(()) };
             let ran = if entry.plan.plan.runs_code() {
-                let (hub, plan) = (self.clone(), Arc::clone(&entry.plan));
+                let (ingest, plan) = (Arc::clone(self), Arc::clone(&entry.plan));
                 let (occasion, payload) = (occasion.clone(), payload.clone());
-                let run = async move { hub.run_beside(device, &entry, &occasion, &payload).await };
-                self.0.code.run(&plan.line, run).await??
+                let run = async move { ingest.run_design_here(device, &entry, &occasion, &payload).await };
+                self.code.run(&plan.queue, run).await??
             } else {
-                self.run_beside(device, &entry, &occasion, &payload).await?
+                self.run_design_here(device, &entry, &occasion, &payload).await?
             };
             if ran.is_some() {
                 return Ok(());
@@ -51,14 +55,18 @@ impl Hub {
         Err(Error::Busy)
     }
 
-    async fn run_beside(
+    async fn run_design_here(
         &self,
         device: DeviceRef,
         entry: &Arc<DeviceEntry>,
         occasion: &Occasion,
         payload: &RawJson,
-    ) -> Result<Option<EventId>> {
-        let pass = access::system(device, "the device's design runs beside its events");
-        self.side_run(&pass, entry, occasion.trigger(), payload, |_| Vec::new()).await
+    ) -> Result<Option<()>> {
+        let permit = access::system(device, "the device's design runs beside its events");
+        self.design_runs(&permit, entry, |runs| {
+            let id = runs.mint();
+            runs.run(id, occasion.trigger(), payload);
+        })
+        .await
     }
 }

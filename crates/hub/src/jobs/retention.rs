@@ -1,12 +1,13 @@
-//! What time takes away: history, notifications and what settings were after six months, sessions after their end
+//! The end of what is old: history, notifications and what settings were after six months, sessions after their end
 //! (specification: Limits).
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use isobar_model::time::Timestamp;
 use isobar_store::error::StoreError;
 
-use crate::Hub;
+use super::Jobs;
 use crate::supervisor::{Shift, guarded};
 
 /// How often old things are looked for.
@@ -16,17 +17,17 @@ const HISTORY_SECONDS: i64 = 15_778_476;
 /// Old records of settings that are removed in one transaction: others write in between.
 const SETTINGS_SWEPT_AT_ONCE: u32 = 500;
 
-impl Hub {
+impl Jobs {
     /// History before this moment is gone.
     pub(crate) fn history_begins(&self) -> Timestamp {
-        self.0.clock.now().plus_seconds(-HISTORY_SECONDS)
+        self.env.clock.now().plus_seconds(-HISTORY_SECONDS)
     }
 
     /// Removes what is over, every hour. How late it is the telemetry store says: it does not believe a clock that jumps.
-    pub(crate) async fn run_retention(self, mut shift: Shift) {
+    pub(crate) async fn run_retention(self: Arc<Self>, mut shift: Shift) {
         let mut last = Instant::now();
         loop {
-            self.reaches("retention");
+            self.env.reaches("retention");
             let running = std::mem::replace(&mut last, Instant::now()).elapsed();
             self.remove_what_is_old(running).await;
             shift.well();
@@ -38,24 +39,24 @@ impl Hub {
 
     /// One look, so long after the last one.
     async fn remove_what_is_old(&self, running: Duration) {
-        let retained = self.0.telemetry.retain(self.0.clock.now(), running, HISTORY_SECONDS);
+        let retained = self.env.telemetry.retain(self.env.clock.now(), running, HISTORY_SECONDS);
         let Some(now) = removed("history", retained).await else { return };
         let begins = now.plus_seconds(-HISTORY_SECONDS);
         // Each by itself: what fails for one kind of things, in whatever way, keeps none of the others.
         removed("sessions", self.sweep_sessions(now)).await;
-        removed("notifications", self.sweep_notices(begins)).await;
+        removed("notifications", self.delivery.sweep_notices(begins)).await;
         removed("settings", self.sweep_settings(begins)).await;
     }
 
     async fn sweep_settings(&self, begins: Timestamp) -> Result<(), StoreError> {
-        let (registry, most) = (&self.0.registry, SETTINGS_SWEPT_AT_ONCE);
+        let (registry, most) = (&self.env.registry, SETTINGS_SWEPT_AT_ONCE);
         while registry.setting_history_sweep(begins, most).await? >= u64::from(most) {}
         Ok(())
     }
 
     async fn sweep_sessions(&self, now: Timestamp) -> Result<(), StoreError> {
-        self.0.registry.sessions_sweep(now).await?;
-        self.0.tokens.forget_ended(now);
+        self.env.registry.sessions_sweep(now).await?;
+        self.identity.forget_ended_tokens(now);
         Ok(())
     }
 }
@@ -91,24 +92,25 @@ mod tests {
     async fn what_settings_were_ends_after_six_months_unless_the_clock_has_jumped() {
         let stage = Stage::set().await;
         let device = stage.device(DESIGN).await;
-        let pass = || system(device.reference(), "a test looks at its past");
+        let permit = || system(device.reference(), "a test looks at its past");
         let begun = stage.clock.now();
         let write = |after: i64| {
-            let (id, at) = (SettingId(stage.hub.new_id().0), begun.plus_seconds(after));
-            (pass(), SettingWrite { id, name: "limit".to_owned(), value: None, at })
+            let (id, at) = (SettingId(stage.hub.0.env.new_id().0), begun.plus_seconds(after));
+            (permit(), SettingWrite { id, name: "limit".to_owned(), value: None, at })
         };
         let settings = vec![write(0), write(1), write(100 * DAY)];
         let findings = Findings { settings, ..Findings::default() };
-        stage.hub.0.registry.findings_write(&findings, begun).await.unwrap();
+        stage.hub.0.env.registry.findings_write(&findings, begun).await.unwrap();
         let request = ListRequest { page: PageRequest { page: 1, limit: 10 }, ..ListRequest::default() };
-        let kept =
-            async || stage.hub.0.registry.setting_history(&pass().reading(), begun, &request).await.unwrap().total;
+        let kept = async || {
+            stage.hub.0.env.registry.setting_history(&permit().reading(), begun, &request).await.unwrap().total
+        };
         let hour = Duration::from_secs(3_600);
-        stage.hub.remove_what_is_old(hour).await;
+        stage.hub.0.jobs.remove_what_is_old(hour).await;
         // Set to next year by mistake: nobody sees it any more, and all of it is there.
         stage.clock.advance_seconds(365 * DAY);
         for _ in 0..3 {
-            stage.hub.remove_what_is_old(hour).await;
+            stage.hub.0.jobs.remove_what_is_old(hour).await;
         }
         let shown = stage.hub.setting_history(&stage.admin, device.id, request.clone()).await.unwrap();
         assert_eq!((shown.total, kept().await), (0, 2));
@@ -119,10 +121,10 @@ mod tests {
         for (days, left) in [(190, 1), (300, 0)] {
             stage.clock.advance_seconds(days * DAY - (stage.clock.now().millis() - begun.millis()) / 1_000);
             let running = Duration::from_secs(190 * DAY as u64);
-            stage.hub.remove_what_is_old(running).await;
+            stage.hub.0.jobs.remove_what_is_old(running).await;
             assert_eq!(kept().await, left, "{days}");
         }
-        assert_eq!(stage.hub.0.registry.settings_of(&pass().reading()).await.unwrap().len(), 1);
+        assert_eq!(stage.hub.0.env.registry.settings_of(&permit().reading()).await.unwrap().len(), 1);
         stage.over().await;
     }
 }

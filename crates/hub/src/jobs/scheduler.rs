@@ -1,4 +1,4 @@
-//! What comes due for devices by itself: intervals of their designs, and the look whether they are silent.
+//! The scheduler: what comes due for devices by itself, intervals of their designs, and the look whether they are silent.
 //!
 //! Every device has a moment in the registry for each interval, and one for the look (contract: The project design).
 //! A new device's intervals begin when it is made, a changed design's when it comes into force. An interval keeps its
@@ -24,24 +24,24 @@ use isobar_store::registry::{DueAlarm, ProjectAlarm};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use crate::Hub;
+use super::Jobs;
 use crate::cache::entries::DeviceEntry;
-use crate::error::Told as _;
-use crate::ingest::run_design::Occasion;
+use crate::error::IntoHubError as _;
+use crate::ingest::Occasion;
 use crate::supervisor::{Shift, guarded, spawn_guarded_in};
 use crate::support::pace::Pace;
-use crate::support::scope_guard::Otherwise;
-use crate::support::tenant_shares::{Share, Shares};
+use crate::support::scope_guard::ScopeGuard;
+use crate::support::tenant_shares::{TenantShare, TenantShares};
 
-/// How often it is looked for what is due.
+/// How often the registry is asked for what is due.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Alarms taken at a time.
-const BATCH: usize = 512;
+const ALARMS_BATCH: usize = 512;
 /// Of them, those that run at the same time.
-const AT_ONCE: usize = 64;
+const ALARMS_AT_ONCE: usize = 64;
 /// Alarms whose code runs or waits for its turn, and those of one tenant: beside the events that its code has to run on.
-const CODE_MAX: usize = 512;
-const CODE_OF_ONE_MAX: usize = 64;
+const CODE_ALARMS_MAX: usize = 512;
+const CODE_ALARMS_OF_ONE_MAX: usize = 64;
 /// The look whether a device is silent stands under this name, which no element has.
 const SILENCE: &str = "";
 /// A run on the threads for code is given up for lost after so many seconds.
@@ -60,14 +60,14 @@ pub(crate) fn alarms_of(plan: &Plan) -> Vec<ProjectAlarm> {
     intervals.chain(silence).collect()
 }
 
-/// What is known of alarms beside the registry.
-pub(crate) struct Alarms {
-    code: Arc<Shares>,
-    state: Mutex<State>,
+/// What the scheduler knows of alarms beside the registry.
+pub(crate) struct SchedulerState {
+    code: Arc<TenantShares>,
+    alarms: Mutex<AlarmStates>,
 }
 
 #[derive(Default)]
-struct State {
+struct AlarmStates {
     /// Those whose code runs, or waits for its turn.
     under_way: HashSet<u64>,
     /// When those are due again whose code has ended since the last writing.
@@ -85,34 +85,34 @@ struct PutOff {
     times: u32,
 }
 
-impl Alarms {
+impl SchedulerState {
     pub(crate) fn new() -> Self {
-        Self { code: Shares::new(CODE_MAX, CODE_OF_ONE_MAX), state: Mutex::default() }
+        Self { code: TenantShares::new(CODE_ALARMS_MAX, CODE_ALARMS_OF_ONE_MAX), alarms: Mutex::default() }
     }
 
     /// Since when an alarm is due; it may have been put off since, which does not change its rhythm.
     fn due_at(&self, alarm: &DueAlarm) -> Timestamp {
-        let state = self.state.lock();
+        let state = self.alarms.lock();
         let put_off = state.put_off.get(&alarm.number).filter(|put_off| put_off.until == alarm.due_at);
         put_off.map_or(alarm.due_at, |put_off| put_off.due_at)
     }
 }
 
 /// What becomes of an alarm.
-enum Next {
+enum AlarmOutcome {
     /// It is due again then.
     At(Timestamp),
     /// It could not be served: it is due again later, each time it happens later still.
     PutOff,
     /// Its code is to run, in a place of its tenant's.
-    Code { minutes: u32, place: Share },
+    Code { minutes: u32, place: TenantShare },
     /// The design no longer has it.
     Never,
 }
 
 /// A batch that was looked at.
 #[derive(Default)]
-struct Looked {
+struct BatchResult {
     due: Vec<(u64, Timestamp)>,
     gone: Vec<u64>,
     code: Vec<Elapsing>,
@@ -122,15 +122,15 @@ struct Looked {
 struct Elapsing {
     alarm: DueAlarm,
     minutes: u32,
-    _place: Share,
+    _place: TenantShare,
 }
 
-impl Hub {
+impl Jobs {
     /// Serves what is due, as it comes.
-    pub(crate) async fn run_alarms(self, mut shift: Shift) {
+    pub(crate) async fn run_scheduler(self: Arc<Self>, mut shift: Shift) {
         let mut runs = JoinSet::new();
         loop {
-            self.reaches("alarms");
+            self.env.reaches("alarms");
             let more = self.serve_alarms(&mut runs).await.unwrap_or_else(|error| {
                 tracing::warn!(%error, "intervals and the look for silent devices wait for a store");
                 false
@@ -143,60 +143,60 @@ impl Hub {
         }
         // What has not ended by now is due again after the next start.
         runs.shutdown().await;
-        if let Err(error) = self.write_alarms(Looked::default()).await {
+        if let Err(error) = self.write_alarms(BatchResult::default()).await {
             tracing::warn!(%error, "intervals whose code has just run elapse once more");
         }
     }
 
     /// Serves a batch of what is due; whether there may be more. All that becomes of it is one write, together with what
     /// has become of earlier ones whose code has ended.
-    async fn serve_alarms(&self, runs: &mut JoinSet<()>) -> Result<bool> {
+    async fn serve_alarms(self: &Arc<Self>, runs: &mut JoinSet<()>) -> Result<bool> {
         while runs.try_join_next().is_some() {}
-        let now = self.0.clock.now();
-        let due = self.0.registry.alarms_due(now, BATCH).await.told()?;
-        let (is_full, pace) = (due.len() == BATCH, Pace::default());
+        let now = self.env.clock.now();
+        let due = self.env.registry.alarms_due(now, ALARMS_BATCH).await.into_hub_error()?;
+        let (is_full, pace) = (due.len() == ALARMS_BATCH, Pace::default());
         let pace = &pace;
         let served = futures::stream::iter(due).map(|alarm| async move {
             let next = match guarded("alarm", self.serve_alarm(&alarm, now, pace)).await {
                 Some(Ok(next)) => next,
                 Some(Err(error)) => {
                     tracing::warn!(%error, device = %alarm.device.id, "an alarm of a device is served later");
-                    Next::PutOff
+                    AlarmOutcome::PutOff
                 }
-                None => Next::At(now.plus_seconds(PANIC_SECONDS)),
+                None => AlarmOutcome::At(now.plus_seconds(PANIC_SECONDS)),
             };
             (alarm, next)
         });
-        let served: Vec<_> = served.buffer_unordered(AT_ONCE).collect().await;
-        let mut looked = Looked::default();
+        let served: Vec<_> = served.buffer_unordered(ALARMS_AT_ONCE).collect().await;
+        let mut result = BatchResult::default();
         for (alarm, next) in served {
             let number = alarm.number;
             match next {
-                Next::At(moment) => {
-                    self.0.alarms.state.lock().put_off.remove(&number);
-                    looked.due.push((number, moment));
+                AlarmOutcome::At(moment) => {
+                    self.scheduler.alarms.lock().put_off.remove(&number);
+                    result.due.push((number, moment));
                 }
-                Next::PutOff => looked.due.push((number, self.put_off(&alarm, now))),
-                Next::Never => looked.gone.push(number),
-                Next::Code { minutes, place } => looked.code.push(Elapsing { alarm, minutes, _place: place }),
+                AlarmOutcome::PutOff => result.due.push((number, self.put_off(&alarm, now))),
+                AlarmOutcome::Never => result.gone.push(number),
+                AlarmOutcome::Code { minutes, place } => result.code.push(Elapsing { alarm, minutes, _place: place }),
             }
         }
-        for elapsing in self.write_alarms(looked).await? {
-            spawn_guarded_in(runs, "alarm", self.clone().elapses(elapsing));
+        for elapsing in self.write_alarms(result).await? {
+            spawn_guarded_in(runs, "alarm", Arc::clone(self).elapses(elapsing));
         }
         Ok(is_full)
     }
 
     /// Writes down when alarms are due again, those whose code has ended included. Those whose code is to run are put off
     /// for as long as that may take, and given back.
-    async fn write_alarms(&self, looked: Looked) -> Result<Vec<Elapsing>> {
-        let Looked { mut due, gone, code } = looked;
-        let lost_at = self.0.clock.now().plus_seconds(CODE_SECONDS);
+    async fn write_alarms(&self, result: BatchResult) -> Result<Vec<Elapsing>> {
+        let BatchResult { mut due, gone, code } = result;
+        let lost_at = self.env.clock.now().plus_seconds(CODE_SECONDS);
         due.extend(code.iter().map(|elapsing| (elapsing.alarm.number, lost_at)));
-        let ended = self.0.alarms.state.lock().ended.clone();
+        let ended = self.scheduler.alarms.lock().ended.clone();
         due.extend(ended.iter().map(|(number, moment)| (*number, *moment)));
-        self.0.registry.alarms_set(&due, &gone).await.told()?;
-        let mut state = self.0.alarms.state.lock();
+        self.env.registry.alarms_set(&due, &gone).await.into_hub_error()?;
+        let mut state = self.scheduler.alarms.lock();
         state.ended.retain(|number, moment| ended.get(number) != Some(moment));
         state.under_way.extend(code.iter().map(|elapsing| elapsing.alarm.number));
         Ok(code)
@@ -204,10 +204,10 @@ impl Hub {
 
     /// Until when an alarm waits that could not be served.
     fn put_off(&self, alarm: &DueAlarm, now: Timestamp) -> Timestamp {
-        let mut state = self.0.alarms.state.lock();
+        let mut state = self.scheduler.alarms.lock();
         let before = state.put_off.get(&alarm.number).filter(|it| it.until == alarm.due_at).copied();
         let times = before.map_or(0, |it| it.times).saturating_add(1);
-        let until = self.due_again(times.min(PAUSES_GROW), now);
+        let until = self.env.due_again(times.min(PAUSES_GROW), now);
         if state.put_off.len() >= PUT_OFF_MAX {
             state.put_off.clear();
         }
@@ -216,82 +216,89 @@ impl Hub {
         until
     }
 
-    async fn serve_alarm(&self, alarm: &DueAlarm, now: Timestamp, pace: &Pace) -> Result<Next> {
-        self.reaches("alarm");
+    async fn serve_alarm(self: &Arc<Self>, alarm: &DueAlarm, now: Timestamp, pace: &Pace) -> Result<AlarmOutcome> {
+        self.env.reaches("alarm");
         if alarm.element == SILENCE
-            && let Some(cached) = self.cached_device(alarm.device.id)
+            && let Some(cached) = self.caches.cached_device(alarm.device.id)
             && let Some(minutes) = cached.plan.plan.missing_after_minutes()
         {
             // Nearly all devices talk, and these cost no more than this.
             let end = end_of_silence(&cached, alarm.heard_at, minutes);
             if end > now {
-                return Ok(Next::At(end));
+                return Ok(AlarmOutcome::At(end));
             }
         }
-        let Some(entry) = self.device_entry(alarm.device.id).await? else { return Ok(Next::Never) };
+        let Some(entry) = self.caches.device_entry(alarm.device.id).await? else { return Ok(AlarmOutcome::Never) };
         if alarm.element == SILENCE {
             return self.look_for_silence(&entry, alarm, now).await;
         }
         let minutes = entry.plan.plan.intervals().find(|(element, _)| ***element == alarm.element);
-        let Some((_, minutes)) = minutes else { return Ok(Next::Never) };
+        let Some((_, minutes)) = minutes else { return Ok(AlarmOutcome::Never) };
         if entry.plan.plan.runs_code() {
             // Code takes its time, and its project's turn: the others do not wait for it.
-            if self.0.alarms.state.lock().under_way.contains(&alarm.number) {
-                return Ok(Next::At(now.plus_seconds(CODE_SECONDS)));
+            if self.scheduler.alarms.lock().under_way.contains(&alarm.number) {
+                return Ok(AlarmOutcome::At(now.plus_seconds(CODE_SECONDS)));
             }
-            let place = self.0.alarms.code.take(entry.lineage.top(), 1);
-            return Ok(place.map_or(Next::PutOff, |place| Next::Code { minutes, place }));
+            let place = self.scheduler.code.take(entry.lineage.top(), 1);
+            return Ok(place.map_or(AlarmOutcome::PutOff, |place| AlarmOutcome::Code { minutes, place }));
         }
         pace.next().await;
         self.elapse(alarm, now).await?;
-        Ok(Next::At(following(self.0.alarms.due_at(alarm), minutes, now)))
+        Ok(AlarmOutcome::At(following(self.scheduler.due_at(alarm), minutes, now)))
     }
 
-    async fn elapse(&self, alarm: &DueAlarm, now: Timestamp) -> Result<()> {
+    async fn elapse(self: &Arc<Self>, alarm: &DueAlarm, now: Timestamp) -> Result<()> {
         let occasion = Occasion::Elapsed { element: alarm.element.clone() };
         // A moment's text needs no escapes.
         let payload = RawJson::trusted(format!(r#"{{"elapsedAt":"{now}"}}"#).into());
-        self.beside(alarm.device, occasion, payload).await
+        self.ingest.run_design(alarm.device, occasion, payload).await
     }
 
     /// Lets an interval elapse whose design has code. When it is due again is written with the next batch; should that be
     /// lost, it is due after [`CODE_SECONDS`].
-    async fn elapses(self, elapsing: Elapsing) {
-        let (hub, alarm) = (self.clone(), &elapsing.alarm);
+    async fn elapses(self: Arc<Self>, elapsing: Elapsing) {
+        let (jobs, alarm) = (Arc::clone(&self), &elapsing.alarm);
         let number = alarm.number;
-        let _under_way = Otherwise::new(move || {
-            hub.0.alarms.state.lock().under_way.remove(&number);
+        let _under_way = ScopeGuard::new(move || {
+            jobs.scheduler.alarms.lock().under_way.remove(&number);
         });
-        let now = self.0.clock.now();
+        let now = self.env.clock.now();
         let next = match guarded("alarm", self.elapse(alarm, now)).await {
             Some(Ok(())) => {
-                let next = following(self.0.alarms.due_at(alarm), elapsing.minutes, now);
-                self.0.alarms.state.lock().put_off.remove(&number);
+                let next = following(self.scheduler.due_at(alarm), elapsing.minutes, now);
+                self.scheduler.alarms.lock().put_off.remove(&number);
                 next
             }
             Some(Err(error)) => {
                 tracing::debug!(%error, device = %alarm.device.id, "an interval of a device elapses later");
-                self.put_off(alarm, self.0.clock.now())
+                self.put_off(alarm, self.env.clock.now())
             }
-            None => self.0.clock.now().plus_seconds(PANIC_SECONDS),
+            None => self.env.clock.now().plus_seconds(PANIC_SECONDS),
         };
-        self.0.alarms.state.lock().ended.insert(number, next);
+        self.scheduler.alarms.lock().ended.insert(number, next);
     }
 
     /// Looks whether a device is silent; if it is, it is missing.
-    async fn look_for_silence(&self, entry: &Arc<DeviceEntry>, alarm: &DueAlarm, now: Timestamp) -> Result<Next> {
-        let Some(minutes) = entry.plan.plan.missing_after_minutes() else { return Ok(Next::Never) };
+    async fn look_for_silence(
+        &self,
+        entry: &Arc<DeviceEntry>,
+        alarm: &DueAlarm,
+        now: Timestamp,
+    ) -> Result<AlarmOutcome> {
+        let Some(minutes) = entry.plan.plan.missing_after_minutes() else { return Ok(AlarmOutcome::Never) };
         let end = end_of_silence(entry, alarm.heard_at, minutes);
         if end > now {
-            return Ok(Next::At(end));
+            return Ok(AlarmOutcome::At(end));
         }
-        let pass = access::system(entry.device, "a device is silent for too long");
+        let permit = access::system(entry.device, "a device is silent for too long");
         // What ran by an earlier entry than this one may not be written yet. Memory is asked first: it forgets what the
         // registry has.
-        let unwritten = self.0.activity.of_device(entry.device.key);
-        let Some(device) = self.0.registry.device_fetch(&pass.reading()).await.told()? else { return Ok(Next::Never) };
+        let unwritten = self.activity.of_device(entry.device.key);
+        let Some(device) = self.env.registry.device_fetch(&permit.reading()).await.into_hub_error()? else {
+            return Ok(AlarmOutcome::Never);
+        };
         let heard_at = device.last_active.max(unwritten).unwrap_or(device.created_at);
-        let silent = self.side_runs(&pass, entry, |runs| {
+        let silent = self.ingest.design_runs(&permit, entry, |runs| {
             // In its turn: an event that came in the meantime is known here.
             let is_silent = end_of_silence(entry, heard_at, minutes) <= now;
             if is_silent && runs.view().status != Status::Missing {
@@ -302,9 +309,9 @@ impl Hub {
         });
         match silent.await? {
             // A missing device is looked at again after as long: when it talks in between and stops, that is its end.
-            Some(true) => Ok(Next::At(following(alarm.due_at, minutes, now))),
-            Some(false) => Ok(Next::At(end_of_silence(entry, heard_at, minutes))),
-            None => Ok(Next::PutOff),
+            Some(true) => Ok(AlarmOutcome::At(following(alarm.due_at, minutes, now))),
+            Some(false) => Ok(AlarmOutcome::At(end_of_silence(entry, heard_at, minutes))),
+            None => Ok(AlarmOutcome::PutOff),
         }
     }
 }
@@ -346,7 +353,7 @@ mod tests {
         let hub = &stage.hub.clone();
         let first = stage.device(CODED).await;
         let mut devices = vec![first.clone()];
-        for _ in 0..CODE_OF_ONE_MAX + 20 {
+        for _ in 0..CODE_ALARMS_OF_ONE_MAX + 20 {
             devices.push(stage.another(&format!(r#"{{"name":"d","projectUuid":"{}"}}"#, first.project)).await);
         }
         stage.clock.advance_seconds(300);
@@ -354,7 +361,7 @@ mod tests {
         // The project's line is full: nothing of its code runs, and nothing more waits.
         let plan = Arc::clone(&stage.entry(&first).await.plan);
         let ((go, gone), (begins, begun)) = (oneshot::channel::<()>(), oneshot::channel::<()>());
-        let held = hub.0.code.run(&plan.line, async move {
+        let held = hub.0.code.run(&plan.queue, async move {
             begins.send(()).unwrap();
             gone.await.is_ok()
         });
@@ -363,38 +370,38 @@ mod tests {
         assert!(futures::poll!(&mut held).is_pending());
         begun.await.unwrap();
         loop {
-            let mut waits = Box::pin(hub.0.code.run(&plan.line, async {}));
+            let mut waits = Box::pin(hub.0.code.run(&plan.queue, async {}));
             match futures::poll!(&mut waits) {
                 std::task::Poll::Ready(_) => break,
                 std::task::Poll::Pending => waiting.push(waits),
             }
         }
         let mut runs = JoinSet::new();
-        assert!(!hub.serve_alarms(&mut runs).await.unwrap());
-        assert!(runs.len() <= CODE_OF_ONE_MAX);
+        assert!(!hub.0.jobs.serve_alarms(&mut runs).await.unwrap());
+        assert!(runs.len() <= CODE_ALARMS_OF_ONE_MAX);
         while runs.join_next().await.is_some() {}
-        hub.serve_alarms(&mut runs).await.unwrap();
+        hub.0.jobs.serve_alarms(&mut runs).await.unwrap();
         // All of it waits for a while: there is nothing to go round for.
-        assert_eq!(hub.0.registry.alarms_due(now, 1_000).await.unwrap(), []);
-        assert_eq!(hub.0.registry.alarms_due(now.plus_seconds(60), 1_000).await.unwrap().len(), devices.len());
+        assert_eq!(hub.0.env.registry.alarms_due(now, 1_000).await.unwrap(), []);
+        assert_eq!(hub.0.env.registry.alarms_due(now.plus_seconds(60), 1_000).await.unwrap().len(), devices.len());
         // When there is room again all have their turn, and go on in the rhythm that they had.
         go.send(()).unwrap();
         assert!(held.await.unwrap());
         while waiting.next().await.is_some() {}
         for _ in 0..600 {
             stage.clock.advance_seconds(1);
-            hub.serve_alarms(&mut runs).await.unwrap();
+            hub.0.jobs.serve_alarms(&mut runs).await.unwrap();
             while runs.join_next().await.is_some() {}
-            let state = hub.0.alarms.state.lock();
+            let state = hub.0.jobs.scheduler.alarms.lock();
             if state.put_off.is_empty() && state.under_way.is_empty() {
                 break;
             }
         }
-        hub.serve_alarms(&mut runs).await.unwrap();
+        hub.0.jobs.serve_alarms(&mut runs).await.unwrap();
         for device in &devices {
             assert!(stage.stored(device, "ticks").await.is_some());
         }
-        let due = hub.0.registry.alarms_due(now.plus_seconds(300), 1_000).await.unwrap();
+        let due = hub.0.env.registry.alarms_due(now.plus_seconds(300), 1_000).await.unwrap();
         assert_eq!(due.iter().filter(|alarm| alarm.due_at == now.plus_seconds(300)).count(), devices.len());
         stage.over().await;
     }

@@ -12,8 +12,9 @@ use isobar_model::time::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 
-use crate::Hub;
+use crate::cache::Caches;
 use crate::cache::entries::DeviceEntry;
+use crate::env::Env;
 use crate::supervisor::Shift;
 
 /// How often what was seen is written.
@@ -22,8 +23,9 @@ const FLUSH_EVERY: Duration = Duration::from_secs(5);
 const DEVICES_A_FLUSH: usize = 5_000;
 
 /// What was seen and is not yet written.
-#[derive(Default)]
 pub(crate) struct Activity {
+    env: Arc<Env>,
+    caches: Arc<Caches>,
     /// Those that have something to say which stands in [`Activity::unwritten`] not yet.
     devices: Mutex<Vec<Arc<DeviceEntry>>>,
     unwritten: Mutex<Unwritten>,
@@ -77,6 +79,17 @@ impl Unwritten {
 }
 
 impl Activity {
+    pub(crate) fn new(env: Arc<Env>, caches: Arc<Caches>) -> Self {
+        Self {
+            env,
+            caches,
+            devices: Mutex::default(),
+            unwritten: Mutex::default(),
+            users: Mutex::default(),
+            api_keys: Mutex::default(),
+        }
+    }
+
     /// A device sent an event.
     pub(crate) fn device(&self, entry: &Arc<DeviceEntry>, now: Timestamp) {
         if entry.active.swap(now.millis(), Ordering::Relaxed) == 0 {
@@ -143,11 +156,11 @@ fn forget<K: Copy + Eq + std::hash::Hash>(seen: &Mutex<HashMap<K, Timestamp>>, w
     }
 }
 
-impl Hub {
+impl Activity {
     /// Writes what was seen, every few seconds and once more at the end.
-    pub(crate) async fn run_activity(self, mut shift: Shift) {
+    pub(crate) async fn run_activity(self: Arc<Self>, mut shift: Shift) {
         loop {
-            self.reaches("activity");
+            self.env.reaches("activity");
             let stopping = shift.pause(FLUSH_EVERY).await;
             self.flush_activity(if stopping { usize::MAX } else { DEVICES_A_FLUSH }).await;
             shift.well();
@@ -160,15 +173,15 @@ impl Hub {
     /// Writes what was seen of so many devices, and of all users and keys. What cannot be written stays until it can:
     /// whether a device is silent, and what is shown of it, goes by memory as long as the registry does not know.
     pub(crate) async fn flush_activity(&self, most: usize) {
-        let (activity, registry) = (&self.0.activity, &self.0.registry);
+        let registry = &self.env.registry;
         let mut failed = None;
-        let seen = activity.gather(most).first(most);
+        let seen = self.gather(most).first(most);
         if !seen.is_empty() {
             let moments: Vec<_> = seen.iter().map(|(key, _, at)| (*key, *at)).collect();
             let written = registry.devices_touch(&moments).await;
             // Even if it failed: it may have been done.
-            seen.iter().for_each(|(_, id, _)| self.device_row_changed(*id));
-            let mut unwritten = activity.unwritten.lock();
+            seen.iter().for_each(|(_, id, _)| self.caches.device_row_changed(*id));
+            let mut unwritten = self.unwritten.lock();
             match written {
                 Ok(()) => unwritten.written(&seen),
                 Err(error) => {
@@ -177,14 +190,14 @@ impl Hub {
                 }
             }
         }
-        let users: Vec<_> = activity.users.lock().iter().map(|(user, at)| (*user, *at)).collect();
+        let users: Vec<_> = self.users.lock().iter().map(|(user, at)| (*user, *at)).collect();
         match registry.users_touch(&users).await {
-            Ok(()) => forget(&activity.users, &users),
+            Ok(()) => forget(&self.users, &users),
             Err(error) => failed = Some(error),
         }
-        let keys: Vec<_> = activity.api_keys.lock().iter().map(|(key, at)| (*key, *at)).collect();
+        let keys: Vec<_> = self.api_keys.lock().iter().map(|(key, at)| (*key, *at)).collect();
         match registry.api_keys_touch(&keys).await {
-            Ok(()) => forget(&activity.api_keys, &keys),
+            Ok(()) => forget(&self.api_keys, &keys),
             Err(error) => failed = Some(error),
         }
         if let Some(error) = failed {
@@ -232,16 +245,16 @@ mod tests {
         let seen = Some(stage.clock.now());
         stage.refuses("UPDATE", "device_activity").await;
         for _ in 0..2 {
-            stage.hub.flush_activity(DEVICES_A_FLUSH).await;
+            stage.hub.0.activity.flush_activity(DEVICES_A_FLUSH).await;
             // By whatever entry: another one knows nothing of what ran before it.
-            stage.hub.device_changed(device.id);
+            stage.hub.0.caches.device_changed(device.id);
             assert_eq!(stage.shows(&device).await.last_active, seen);
         }
-        let pass = isobar_model::access::system(stage.entry(&device).await.device, "a test looks").reading();
-        let written = async || stage.hub.0.registry.device_fetch(&pass).await.unwrap().unwrap().last_active;
+        let permit = isobar_model::access::system(stage.entry(&device).await.device, "a test looks").reading();
+        let written = async || stage.hub.0.env.registry.device_fetch(&permit).await.unwrap().unwrap().last_active;
         assert_eq!(written().await, None);
         stage.takes_again().await;
-        stage.hub.flush_activity(DEVICES_A_FLUSH).await;
+        stage.hub.0.activity.flush_activity(DEVICES_A_FLUSH).await;
         assert_eq!(written().await, seen);
         assert_eq!(stage.hub.0.activity.of_device(device.key), None);
         stage.over().await;
@@ -253,10 +266,10 @@ mod tests {
         let (user, now) = (stage.admin.user, stage.clock.now());
         stage.hub.0.activity.user(user, now);
         stage.refuses("UPDATE", "users").await;
-        stage.hub.flush_activity(DEVICES_A_FLUSH).await;
+        stage.hub.0.activity.flush_activity(DEVICES_A_FLUSH).await;
         assert_eq!(stage.hub.0.activity.of_user(user), Some(now));
         stage.takes_again().await;
-        stage.hub.flush_activity(DEVICES_A_FLUSH).await;
+        stage.hub.0.activity.flush_activity(DEVICES_A_FLUSH).await;
         assert_eq!(stage.hub.0.activity.of_user(user), None);
         assert_eq!(stage.hub.user_current(&stage.admin).await.unwrap().last_active, Some(now));
         stage.over().await;
@@ -270,9 +283,9 @@ mod tests {
         stage.refuses("UPDATE", "device_activity").await;
         stage.clock.advance_seconds(240);
         stage.posts(&device, "1").await;
-        stage.hub.flush_activity(DEVICES_A_FLUSH).await;
+        stage.hub.0.activity.flush_activity(DEVICES_A_FLUSH).await;
         // From here on there is another entry of it.
-        stage.hub.device_changed(device.id);
+        stage.hub.0.caches.device_changed(device.id);
         stage.clock.advance_seconds(60);
         stage.hub.employ_all();
         until("the silent one is missing", async || stage.shows(&silent).await.status == Status::Missing).await;

@@ -8,7 +8,7 @@ use isobar_model::role::Role;
 use isobar_store::error::StoreError;
 use isobar_store::registry::{Alert, LimitedOrganization, Used};
 
-use crate::Hub;
+use super::usage::Usage;
 
 /// One limit, and what is used of it.
 struct Measured {
@@ -18,7 +18,7 @@ struct Measured {
     alert: Alert,
 }
 
-impl Hub {
+impl Usage {
     /// Looks at both limits of an organization.
     pub(crate) async fn tell_of_limits(&self, organization: &LimitedOrganization) -> Result<(), StoreError> {
         let devices = Measured {
@@ -45,8 +45,8 @@ impl Hub {
         let mut alert = measured.alert;
         let fill = alert.fill.after(measured.used, measured.limit);
         if fill != alert.fill {
-            alert = Alert { fill, since: self.0.clock.now(), told: fill < alert.fill };
-            self.0.registry.organization_alert_set(of.id, measured.what, alert).await?;
+            alert = Alert { fill, since: self.env.clock.now(), told: fill < alert.fill };
+            self.env.registry.organization_alert_set(of.id, measured.what, alert).await?;
         }
         if alert.told {
             return Ok(());
@@ -63,13 +63,13 @@ impl Hub {
             device: None,
             at: alert.since,
         };
-        if let Err(error) = self.notify(notice).await {
-            // It stays untold, and is told at the next look.
+        if let Err(error) = self.delivery.notify(notice).await {
+            // The next look tries again.
             tracing::warn!(%error, organization = %of.id, "administrators could not be told of a limit");
-            self.0.usage.unsettle();
+            self.unsettle();
             return Ok(());
         }
-        self.0.registry.organization_alert_set(of.id, measured.what, Alert { told: true, ..alert }).await
+        self.env.registry.organization_alert_set(of.id, measured.what, Alert { told: true, ..alert }).await
     }
 }
 

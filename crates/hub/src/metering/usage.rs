@@ -6,76 +6,47 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use isobar_model::access::{self, Lineage};
+use isobar_model::access;
 use isobar_model::error::Result;
 use isobar_model::event::{EventError, EventType};
 use isobar_model::ids::{DeviceKey, DeviceRef, OrganizationId};
-use isobar_model::organization::BYTES_PER_MB;
 use isobar_store::error::StoreError;
 use isobar_store::registry::LimitedOrganization;
 use isobar_store::telemetry::Commit;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::Hub;
+use crate::cache::Caches;
+use crate::cache::data_quota::Meters;
 use crate::cache::entries::DeviceEntry;
-use crate::error::Told as _;
+use crate::delivery::Delivery;
+use crate::env::Env;
+use crate::error::IntoHubError as _;
 use crate::supervisor::Shift;
-use crate::support::scope_guard::Otherwise;
+use crate::support::scope_guard::ScopeGuard;
 
 /// How often what changed is written.
 const FLUSH_EVERY: Duration = Duration::from_secs(5);
 /// Shortest time between two looks at what changed.
 const FLUSH_REST: Duration = Duration::from_millis(200);
 /// Devices written at a time: more would hold the registry's writer from others.
-const DEVICES_AT_ONCE: usize = 1_000;
+const USAGE_DEVICES_AT_ONCE: usize = 1_000;
 /// Looks at the figure of a device that stores something meanwhile.
-const LOOKS_MAX: usize = 4;
+const FIGURE_LOOKS_MAX: usize = 4;
 /// What an event is told whose values are not stored.
 const OVER_LIMIT: &str = "not stored: the data limit of the organization is reached";
 
-/// What the subtree of an organization with a data limit has stored.
-pub(crate) struct Meter {
-    used: AtomicU64,
-    limit: u64,
-    over: AtomicBool,
-}
-
-impl Meter {
-    fn new(used: u64, limit: u64) -> Self {
-        Self { used: AtomicU64::new(used), limit, over: AtomicBool::new(used >= limit) }
-    }
-
-    fn add(&self, bytes: u64) {
-        if self.used.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) >= self.limit {
-            self.over.store(true, Ordering::Relaxed);
-        }
-    }
-}
-
-/// The meters of the organizations above a device; nearly always none.
-pub(crate) struct Quota(Box<[Arc<Meter>]>);
-
-impl Quota {
-    fn is_used_up(&self) -> bool {
-        self.0.iter().any(|meter| meter.over.load(Ordering::Relaxed))
-    }
-
-    /// Whether nothing above the device has a data limit.
-    pub fn is_unlimited(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
 /// What is counted and not yet written.
 pub(crate) struct Usage {
+    pub(super) env: Arc<Env>,
+    caches: Arc<Caches>,
+    pub(super) delivery: Arc<Delivery>,
+    meters: Arc<Meters>,
     /// Devices whose figure has changed.
     changed: Mutex<Vec<Arc<DeviceEntry>>>,
-    /// By organization with a data limit.
-    meters: Mutex<HashMap<OrganizationId, Arc<Meter>>>,
     /// Whether an organization may have come nearer to a limit, or farther from it.
     unsettled: AtomicBool,
     /// Whether all figures in the registry are right, but for those of `changed`.
@@ -86,10 +57,13 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(env: Arc<Env>, caches: Arc<Caches>, delivery: Arc<Delivery>, meters: Arc<Meters>) -> Self {
         Self {
+            env,
+            caches,
+            delivery,
+            meters,
             changed: Mutex::default(),
-            meters: Mutex::default(),
             unsettled: AtomicBool::new(true),
             counted: AtomicBool::new(false),
             wake: Notify::new(),
@@ -100,9 +74,9 @@ impl Usage {
     /// A device stores so many bytes. Called while the device's runs are serialised, before they can be seen.
     pub(crate) fn stores(&self, entry: &Arc<DeviceEntry>, bytes: u64) {
         // Meters are not set while this is half done; where there is none, there is nothing to wait for.
-        let _held = (!entry.quota.is_unlimited()).then(|| self.meters.lock());
+        let _held = (!entry.quota.is_unlimited()).then(|| self.meters.hold());
         entry.stored.fetch_add(bytes, Ordering::AcqRel);
-        entry.quota.0.iter().for_each(|meter| meter.add(bytes));
+        entry.quota.add(bytes);
         self.touch(entry);
     }
 
@@ -119,41 +93,14 @@ impl Usage {
         self.wake.notify_one();
     }
 
-    /// The meters of the organizations on a lineage.
-    pub(crate) fn quota_of(&self, lineage: &Lineage) -> Quota {
-        let meters = self.meters.lock();
-        Quota(lineage.ids().iter().filter_map(|id| meters.get(id).cloned()).collect())
-    }
-
-    /// Sets the meters by what the registry knows. Those that hold on are kept: devices' entries look at them. Answers
-    /// where there is another meter than before, or none any more.
+    /// Sets the meters by what the registry knows, and adds what it does not know yet.
     fn set_meters(&self, limited: &[LimitedOrganization]) -> Vec<OrganizationId> {
-        let mut meters = self.meters.lock();
-        let (mut present, mut changed) = (HashMap::with_capacity(limited.len()), Vec::new());
-        for organization in limited.iter().filter(|organization| organization.data_usage_mb_limit > 0.0) {
-            let (id, used) = (organization.id, organization.bytes_stored);
-            let limit = (organization.data_usage_mb_limit * BYTES_PER_MB) as u64;
-            let meter = match meters.remove(&id) {
-                Some(meter) if meter.limit == limit => {
-                    meter.used.store(used, Ordering::Relaxed);
-                    meter.over.store(used >= limit, Ordering::Relaxed);
-                    meter
-                }
-                _ => {
-                    changed.push(id);
-                    Arc::new(Meter::new(used, limit))
-                }
-            };
-            present.insert(id, meter);
-        }
-        changed.extend(meters.keys());
-        *meters = present;
-        // What the registry does not know yet counts too.
-        for entry in self.changed.lock().iter() {
-            let unwritten = entry.stored.load(Ordering::Acquire).saturating_sub(entry.written.load(Ordering::Acquire));
-            entry.quota.0.iter().for_each(|meter| meter.add(unwritten));
-        }
-        changed
+        self.meters.set(limited, || {
+            for entry in self.changed.lock().iter() {
+                let stored = entry.stored.load(Ordering::Acquire);
+                entry.quota.add(stored.saturating_sub(entry.written.load(Ordering::Acquire)));
+            }
+        })
     }
 }
 
@@ -170,10 +117,10 @@ pub(crate) fn hold_to_quota(entry: &DeviceEntry, commit: &mut Commit) -> u64 {
     0
 }
 
-impl Hub {
+impl Usage {
     /// Writes what changed, and looks at the limits, every few seconds; once more at the end, which is an orderly one.
-    pub(crate) async fn run_usage(self, mut shift: Shift) {
-        if !self.0.usage.counted.load(Ordering::Acquire) {
+    pub(crate) async fn run_usage(self: Arc<Self>, mut shift: Shift) {
+        if !self.counted.load(Ordering::Acquire) {
             tokio::select! {
                 () = self.count_all() => {}
                 () = shift.end() => {
@@ -183,9 +130,9 @@ impl Hub {
             }
         }
         loop {
-            self.reaches("usage");
+            self.env.reaches("usage");
             let woken = async {
-                let _ = tokio::time::timeout(FLUSH_EVERY, self.0.usage.wake.notified()).await;
+                let _ = tokio::time::timeout(FLUSH_EVERY, self.wake.notified()).await;
             };
             let stopping = tokio::select! {
                 () = woken => shift.pause(FLUSH_REST).await,
@@ -198,7 +145,7 @@ impl Hub {
             shift.well();
             if stopping {
                 if settled.is_ok()
-                    && let Err(error) = self.0.registry.usage_counted().await
+                    && let Err(error) = self.env.registry.usage_counted().await
                 {
                     tracing::warn!(%error, "what devices have stored will be counted at the next start");
                 }
@@ -209,64 +156,64 @@ impl Hub {
 
     /// Writes what changed, so that the registry knows it all, and looks at the limits.
     pub(crate) async fn usage_settled(&self) -> Result<()> {
-        self.settle_usage().await.told()
+        self.settle_usage().await.into_hub_error()
     }
 
     /// Stored data of a device is gone: where there is a limit, what it frees can be used from here on.
     pub(crate) async fn usage_fell(&self, entry: &DeviceEntry) -> Result<()> {
-        self.0.usage.unsettle();
+        self.unsettle();
         if entry.quota.is_unlimited() { Ok(()) } else { self.usage_settled().await }
     }
 
     /// Reads the limits before the first event comes, and whether all figures were right when the last process ended.
     pub(crate) async fn usage_begins(&self) -> Result<()> {
-        let limited = self.0.registry.organizations_limited().await.told()?;
-        self.0.usage.set_meters(&limited);
-        let counted = self.0.registry.usage_begin().await.told()?;
-        self.0.usage.counted.store(counted, Ordering::Release);
+        let limited = self.env.registry.organizations_limited().await.into_hub_error()?;
+        self.set_meters(&limited);
+        let counted = self.env.registry.usage_begin().await.into_hub_error()?;
+        self.counted.store(counted, Ordering::Release);
         Ok(())
     }
 
     async fn settle_usage(&self) -> std::result::Result<(), StoreError> {
-        let _turn = self.0.usage.turn.lock().await;
+        let _turn = self.turn.lock().await;
         self.write_changed().await?;
-        if self.0.usage.unsettled.swap(false, Ordering::AcqRel) {
+        if self.unsettled.swap(false, Ordering::AcqRel) {
             // However the look ends before its time: there is another.
-            let again = Otherwise::new(|| self.0.usage.unsettled.store(true, Ordering::Release));
+            let again = ScopeGuard::new(|| self.unsettled.store(true, Ordering::Release));
             self.look_at_limits().await?;
-            again.call_off();
+            again.disarm();
         }
         Ok(())
     }
 
     async fn write_changed(&self) -> std::result::Result<(), StoreError> {
-        let changed = std::mem::take(&mut *self.0.usage.changed.lock());
+        let changed = std::mem::take(&mut *self.changed.lock());
         let done = AtomicUsize::new(0);
         // However this ends before its time, by an error, a panic, or because nobody waits any more: the rest has its turn again.
-        let again = Otherwise::new(|| {
+        let again = ScopeGuard::new(|| {
             changed[done.load(Ordering::Relaxed)..].iter().for_each(|entry| {
                 entry.uncounted.store(false, Ordering::Release);
-                self.0.usage.touch(entry);
+                self.touch(entry);
             });
         });
-        for part in changed.chunks(DEVICES_AT_ONCE) {
-            self.0.usage.unsettled.store(true, Ordering::Release);
+        for part in changed.chunks(USAGE_DEVICES_AT_ONCE) {
+            self.unsettled.store(true, Ordering::Release);
             self.write_part(part).await?;
             done.fetch_add(part.len(), Ordering::Relaxed);
         }
-        again.call_off();
+        again.disarm();
         Ok(())
     }
 
     async fn write_part(&self, part: &[Arc<DeviceEntry>]) -> std::result::Result<(), StoreError> {
-        self.reaches("usage_part");
+        self.env.reaches("usage_part");
         let mut figures: HashMap<DeviceKey, u64> = HashMap::with_capacity(part.len());
         let mut known = Vec::with_capacity(part.len());
         for entry in part {
             // Before the figure is read: what is stored from here on makes the device count again.
             entry.uncounted.store(false, Ordering::Release);
             let (mut stored, mut figure) = (0, 0);
-            for _ in 0..LOOKS_MAX {
+            for _ in 0..FIGURE_LOOKS_MAX {
                 stored = entry.stored.load(Ordering::Acquire);
                 figure = self.figure(entry.device).await?;
                 if entry.stored.load(Ordering::Acquire) == stored {
@@ -276,22 +223,22 @@ impl Hub {
             figures.insert(entry.device.key, figure);
             known.push((entry, stored));
         }
-        self.0.registry.usage_write(&figures.into_iter().collect::<Vec<_>>()).await?;
+        self.env.registry.usage_write(&figures.into_iter().collect::<Vec<_>>()).await?;
         known.into_iter().for_each(|(entry, stored)| entry.written.store(stored, Ordering::Release));
         Ok(())
     }
 
     /// The bytes that a device has stored.
     async fn figure(&self, device: DeviceRef) -> std::result::Result<u64, StoreError> {
-        let pass = access::system(device, "what the device has stored is counted").reading();
-        Ok(self.0.telemetry.series(&pass).await?.iter().map(|series| series.bytes).sum())
+        let permit = access::system(device, "what the device has stored is counted").reading();
+        Ok(self.env.telemetry.series(&permit).await?.iter().map(|series| series.bytes).sum())
     }
 
     /// Looks at all limits: sets the meters, and tells administrators whose organization has come near to a limit.
     async fn look_at_limits(&self) -> std::result::Result<(), StoreError> {
-        let limited = self.0.registry.organizations_limited().await?;
-        for id in self.0.usage.set_meters(&limited) {
-            self.organization_changed(id);
+        let limited = self.env.registry.organizations_limited().await?;
+        for id in self.set_meters(&limited) {
+            self.caches.organization_changed(id);
         }
         for organization in &limited {
             self.tell_of_limits(organization).await?;
@@ -304,20 +251,20 @@ impl Hub {
         let mut after = DeviceKey(0);
         loop {
             let part = async {
-                let _turn = self.0.usage.turn.lock().await;
-                let devices = self.0.registry.devices_after(after, DEVICES_AT_ONCE as u32).await?;
+                let _turn = self.turn.lock().await;
+                let devices = self.env.registry.devices_after(after, USAGE_DEVICES_AT_ONCE as u32).await?;
                 let mut figures = Vec::with_capacity(devices.len());
                 for device in &devices {
                     figures.push((device.key, self.figure(*device).await?));
                 }
-                self.0.registry.usage_write(&figures).await?;
+                self.env.registry.usage_write(&figures).await?;
                 Ok::<_, StoreError>(devices.last().map(|device| device.key))
             };
             match part.await {
                 Ok(Some(last)) => after = last,
                 Ok(None) => {
-                    self.0.usage.counted.store(true, Ordering::Release);
-                    return self.0.usage.unsettle();
+                    self.counted.store(true, Ordering::Release);
+                    return self.unsettle();
                 }
                 Err(error) => {
                     tracing::warn!(%error, "counting what devices have stored waits for a store");

@@ -13,8 +13,8 @@ use isobar_store::turns::Claim;
 
 use crate::Hub;
 use crate::cache::entries::DeviceEntry;
-use crate::error::Told as _;
-use crate::identity::authorization::Principal;
+use crate::error::IntoHubError as _;
+use crate::identity::authentication::Principal;
 
 /// A storage element of a device.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,12 +40,14 @@ pub struct StorageList {
 
 pub(crate) const ELEMENT: &str = "storage element";
 
-pub(crate) fn as_user(caller: &Caller) -> Principal {
-    Principal::User(Arc::new(caller.clone()))
-}
-
 impl Hub {
     /// A page of stored values. An element that the design declares is there, even if it holds nothing.
+    ///
+    /// Needs `DeviceRead`. What takes more than to go to a place in the series waits for a turn among the reads at
+    /// length.
+    ///
+    /// # Errors
+    /// `Missing`: there is no such device or element. `Invalid`: the page lies too far back in an order by payload.
     pub async fn values(
         &self,
         caller: &Caller,
@@ -53,9 +55,16 @@ impl Hub {
         element: &str,
         query: ValueQuery,
     ) -> Result<Page<StoredValue>> {
-        let (pass, entry) = self.device_read(&as_user(caller), id).await?;
+        let (permit, entry) = self.0.identity.user_device_read(caller, id).await?;
         let page = query.page;
-        match self.0.telemetry.values(&pass, element, query, Claim::begin(caller.lineage.top())).await.told()? {
+        match self
+            .0
+            .env
+            .telemetry
+            .values(&permit, element, query, Claim::begin(caller.lineage.top()))
+            .await
+            .into_hub_error()?
+        {
             Some(values) => Ok(values),
             None if declares(&entry, element) => Ok(Page::new(Vec::new(), 0, page)),
             None => Err(Error::Missing(ELEMENT)),
@@ -63,9 +72,14 @@ impl Hub {
     }
 
     /// The last values of a storage element; none when it holds nothing yet.
+    ///
+    /// Needs `DeviceRead`; a device reads its own.
+    ///
+    /// # Errors
+    /// `Missing`: there is no such device or element.
     pub async fn last_values(&self, principal: &Principal, id: DeviceId, element: &str) -> Result<Option<LastValues>> {
-        let (pass, entry) = self.device_read(principal, id).await?;
-        match self.0.telemetry.last(&pass, element).await.told()? {
+        let (permit, entry) = self.0.identity.device_read(principal, id).await?;
+        match self.0.env.telemetry.last(&permit, element).await.into_hub_error()? {
             None if !declares(&entry, element) => Err(Error::Missing(ELEMENT)),
             last => Ok(last),
         }
@@ -73,9 +87,11 @@ impl Hub {
 
     /// The storage elements of a device, by name unless the order is turned round: those that hold data and those that
     /// the design declares.
+    ///
+    /// Needs `DeviceRead`. Sizes are bytes of payloads.
     pub async fn storage_list(&self, caller: &Caller, id: DeviceId, request: ListRequest) -> Result<StorageList> {
-        let (pass, entry) = self.device_read(&as_user(caller), id).await?;
-        let series = self.0.telemetry.series(&pass).await.told()?;
+        let (permit, entry) = self.0.identity.user_device_read(caller, id).await?;
+        let series = self.0.env.telemetry.series(&permit).await.into_hub_error()?;
         let bytes_stored = series.iter().map(|series| series.bytes).sum();
         let held = series.into_iter().map(|series| StorageElement {
             name: series.element,
@@ -98,6 +114,11 @@ impl Hub {
     }
 
     /// One storage element.
+    ///
+    /// Needs `DeviceRead`.
+    ///
+    /// # Errors
+    /// `Missing`: there is no such device or element.
     pub async fn storage_fetch(&self, caller: &Caller, id: DeviceId, element: &str) -> Result<StorageElement> {
         let all = PageRequest { page: 1, limit: u32::MAX };
         let list = self.storage_list(caller, id, ListRequest { page: all, ..ListRequest::default() }).await?;
@@ -105,15 +126,20 @@ impl Hub {
     }
 
     /// Deletes a storage element (none: all of them) with its values, for good.
+    ///
+    /// Needs `StorageDelete`. Durable when this returns.
+    ///
+    /// # Errors
+    /// `Missing`, of the element too, before `Forbidden`.
     pub async fn storage_delete(&self, caller: &Caller, id: DeviceId, element: Option<&str>) -> Result<()> {
         if let Some(name) = element {
             // The thing comes before the role.
             self.storage_fetch(caller, id, name).await?;
         }
-        let (pass, entry) = self.device_write(&as_user(caller), id, Action::StorageDelete).await?;
-        let was_there = self.0.telemetry.series_delete(&pass, element).await.told()?;
+        let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::StorageDelete).await?;
+        let was_there = self.0.env.telemetry.series_delete(&permit, element).await.into_hub_error()?;
         self.0.usage.touch(&entry);
-        self.usage_fell(&entry).await?;
+        self.0.usage.usage_fell(&entry).await?;
         match element {
             Some(name) if !was_there && !declares(&entry, name) => Err(Error::Missing(ELEMENT)),
             _ => Ok(()),

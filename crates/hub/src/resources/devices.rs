@@ -16,8 +16,8 @@ use isobar_model::secret::Secret;
 use isobar_store::registry::{DeviceChange, NewDevice};
 
 use crate::cache::entries::DeviceEntry;
-use crate::error::{ORGANIZATION, PROJECT, Told as _};
-use crate::identity::authorization::Principal;
+use crate::error::{IntoHubError as _, ORGANIZATION, PROJECT};
+use crate::identity::authentication::Principal;
 use crate::{Hub, TreeQuery};
 
 /// Which last values are wanted with a device.
@@ -43,18 +43,23 @@ pub struct DeviceView {
 
 impl Hub {
     /// Creates a device; its token is shown this once.
+    ///
+    /// Needs `DeviceCreate` on the organization, and to see the project. Durable when this returns.
+    ///
+    /// # Errors
+    /// `Invalid`: all faults of the input, an unknown project and a reached device limit among them.
     pub async fn device_create(&self, caller: &Caller, input: DeviceInput) -> Result<(Device, Secret)> {
         let mut faults = Faults::new();
-        let owner = self.owner_pass(caller, input.organization, Action::DeviceCreate).await;
+        let owner = self.0.identity.owner_permit(caller, input.organization, Action::DeviceCreate).await;
         let owner = faults.gather(owner)?;
         let project = faults.gather(self.project_of_input(caller, input.project).await)?;
         check_meta(input.meta.as_ref(), None, &mut faults);
-        let (Some((pass, _)), Some(project), false) = (owner, project, faults.any()) else {
-            return Err(faults.end().err().unwrap_or(Error::Busy));
+        let (Some((permit, _)), Some(project), false) = (owner, project, faults.any()) else {
+            return Err(faults.into_error());
         };
-        let token = Secret::new(&self.0.chance);
+        let token = Secret::new(&self.0.env.chance);
         let new = NewDevice {
-            id: DeviceId(self.new_id().0),
+            id: DeviceId(self.0.env.new_id().0),
             project,
             name: input.name,
             version: input.version.over(None),
@@ -66,8 +71,8 @@ impl Hub {
             created_by: Some(caller.user),
             token: token.digest(),
         };
-        let made = self.0.registry.device_create(&pass, new, self.0.clock.now()).await;
-        let made = made.told_naming(&[ORGANIZATION, PROJECT])?;
+        let made = self.0.env.registry.device_create(&permit, new, self.0.env.clock.now()).await;
+        let made = made.into_hub_error_naming(&[ORGANIZATION, PROJECT])?;
         self.0.usage.unsettle();
         Ok((made, token))
     }
@@ -76,78 +81,86 @@ impl Hub {
     async fn project_of_input(&self, caller: &Caller, named: Option<ProjectId>) -> Result<ProjectId> {
         let unknown = || Error::invalid("projectUuid", "no such project");
         let id = named.ok_or_else(unknown)?;
-        match self.project_read(caller, id).await {
+        match self.0.identity.project_read(caller, id).await {
             Ok(_) => Ok(id),
             Err(Error::Missing(_)) => Err(unknown()),
             Err(error) => Err(error),
         }
     }
 
-    /// Lists devices. [`Hub::device_dressed`] adds to each what the registry does not know.
+    /// Lists devices. [`Hub::device_with_last`] adds to each what the registry does not know.
+    ///
+    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for what designs have just found out.
     pub async fn device_list(&self, caller: &Caller, tree: TreeQuery, list: ListRequest) -> Result<Page<Device>> {
-        let base = self.tree_base(caller, tree.organization).await?;
-        let pass = self.list_pass(caller, tree, Action::DeviceRead).await?;
+        let base = self.0.identity.tree_base(caller, tree.organization).await?;
+        let permit = self.0.identity.list_permit(caller, tree, Action::DeviceRead).await?;
         let is_told = self.0.outbox.caught_up(base.top()).await;
-        let mut page = self.0.registry.device_list(&pass, &list).await.told()?;
+        let mut page = self.0.env.registry.device_list(&permit, &list).await.into_hub_error()?;
         if !is_told {
             for device in &mut page.items {
-                self.0.outbox.untold(device.key).inspect(|untold| untold.over(device));
+                self.0.outbox.pending(device.key).inspect(|pending| pending.apply_to(device));
             }
         }
         Ok(page)
     }
 
     /// A device of a list with its last values, so that a long list need not hold them all at once.
-    pub async fn device_dressed(&self, caller: &Caller, device: Device, last: &LastChoice) -> Result<DeviceView> {
+    ///
+    /// Needs `DeviceRead`.
+    pub async fn device_with_last(&self, caller: &Caller, device: Device, last: &LastChoice) -> Result<DeviceView> {
         let read = access::read(caller, Action::DeviceRead, device.reference(), &device.lineage);
         let read = read.map_err(|refusal| refusal.into_error("device"))?;
-        self.dressed(device, None, &read, last).await
+        self.with_last(device, None, &read, last).await
     }
 
     /// The devices of a part of the tree that have coordinates.
+    ///
+    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for what designs have just found out.
     pub async fn device_places(
         &self,
         caller: &Caller,
         tree: TreeQuery,
         page: PageRequest,
     ) -> Result<Page<PlacedDevice>> {
-        let base = self.tree_base(caller, tree.organization).await?;
-        let pass = self.list_pass(caller, tree, Action::DeviceRead).await?;
+        let base = self.0.identity.tree_base(caller, tree.organization).await?;
+        let permit = self.0.identity.list_permit(caller, tree, Action::DeviceRead).await?;
         self.0.outbox.caught_up(base.top()).await;
-        self.0.registry.device_places(&pass, page).await.told()
+        self.0.env.registry.device_places(&permit, page).await.into_hub_error()
     }
 
     /// Fetches a device.
+    ///
+    /// Needs `DeviceRead`; a device reads itself.
     pub async fn device_fetch(&self, principal: &Principal, id: DeviceId, last: LastChoice) -> Result<DeviceView> {
-        let (pass, entry) = self.device_read(principal, id).await?;
-        let device = self.device_now(&pass, &entry).await?;
-        self.dressed(device, Some(&entry), &pass, &last).await
+        let (permit, entry) = self.0.identity.device_read(principal, id).await?;
+        let device = self.0.caches.device_now(&permit, &entry).await?;
+        self.with_last(device, Some(&entry), &permit, &last).await
     }
 
     /// Adds what the registry does not know: last values, and activity that is not written yet.
-    async fn dressed(
+    async fn with_last(
         &self,
         mut device: Device,
         entry: Option<&DeviceEntry>,
-        pass: &CanRead<DeviceRef>,
+        permit: &CanRead<DeviceRef>,
         last: &LastChoice,
     ) -> Result<DeviceView> {
         let seen = match entry {
             Some(entry) => self.0.activity.newest(entry.device.key, Some(entry)),
-            None => self.0.activity.newest(device.key, self.cached_device(device.id).as_deref()),
+            None => self.0.activity.newest(device.key, self.0.caches.cached_device(device.id).as_deref()),
         };
         device.last_active = device.last_active.max(seen);
         let elements: Vec<Arc<str>> = match last {
             LastChoice::None => Vec::new(),
             LastChoice::Elements(names) => names.iter().map(|name| Arc::from(name.as_str())).collect(),
             LastChoice::All => {
-                let series = self.0.telemetry.series(pass).await.told()?;
+                let series = self.0.env.telemetry.series(permit).await.into_hub_error()?;
                 series.into_iter().map(|series| series.element).collect()
             }
         };
         let mut found = Vec::with_capacity(elements.len());
         for element in elements {
-            if let Some(values) = self.0.telemetry.last(pass, &element).await.told()? {
+            if let Some(values) = self.0.env.telemetry.last(permit, &element).await.into_hub_error()? {
                 found.push((element, values));
             }
         }
@@ -155,6 +168,12 @@ impl Hub {
     }
 
     /// Changes a device: what the body leaves out keeps its value.
+    ///
+    /// Needs `DeviceUpdate`, and on another organization too if the device goes there. Durable when this returns; the
+    /// next event sees it. Waits up to ten seconds for what the device's design has found out.
+    ///
+    /// # Errors
+    /// `Busy`: what the design has found out could not be written in that time; nothing was changed.
     pub async fn device_update(
         &self,
         caller: &Caller,
@@ -162,29 +181,35 @@ impl Hub {
         input: DeviceInput,
         last: LastChoice,
     ) -> Result<DeviceView> {
-        let principal = Principal::User(Arc::new(caller.clone()));
-        let (pass, entry) = self.device_write(&principal, id, Action::DeviceUpdate).await?;
+        let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::DeviceUpdate).await?;
         // What the device found out earlier must not be written over what is written here.
-        if !self.0.outbox.done_with(entry.device.key).await {
+        if !self.0.outbox.written(entry.device.key).await {
             return Err(Error::Busy);
         }
         let names_labels = input.meta.is_some();
-        let old = self.0.registry.device_fetch(&pass.reading()).await.told()?.ok_or(Error::Missing("device"))?;
+        let old = self
+            .0
+            .env
+            .registry
+            .device_fetch(&permit.reading())
+            .await
+            .into_hub_error()?
+            .ok_or(Error::Missing("device"))?;
         let names_owner = input.organization.is_some();
         let change = self.device_change(caller, &old, input).await?;
-        let device = self.0.registry.device_update(&pass, &change, self.0.clock.now()).await;
-        let device = device.told_naming(&[ORGANIZATION, PROJECT])?;
+        let device = self.0.env.registry.device_update(&permit, &change, self.0.env.clock.now()).await;
+        let device = device.into_hub_error_naming(&[ORGANIZATION, PROJECT])?;
         if names_labels {
-            self.labels_overtaken(&pass).await?;
+            self.0.delivery.drop_parked_labels(&permit).await?;
         }
-        self.device_changed(id);
+        self.0.caches.device_changed(id);
         if device.organization != old.organization || device.organization != entry.lineage.own() {
-            self.0.moves.note(old.lineage.top());
+            self.0.caches.departures().note(old.lineage.top());
         }
         if names_owner {
             self.0.usage.unsettle();
         }
-        self.dressed(device, Some(&entry), &pass.reading(), &last).await
+        self.with_last(device, Some(&entry), &permit.reading(), &last).await
     }
 
     /// What a body changes, if the caller may hand the device to whom it names.
@@ -195,7 +220,7 @@ impl Hub {
             named => faults.gather(self.project_of_input(caller, named).await)?.unwrap_or(old.project),
         };
         if let Some(other) = input.organization.filter(|named| *named != old.organization) {
-            faults.gather(self.owner_pass(caller, Some(other), Action::DeviceUpdate).await)?;
+            faults.gather(self.0.identity.owner_permit(caller, Some(other), Action::DeviceUpdate).await)?;
         }
         check_meta(input.meta.as_ref(), Some(&old.meta), &mut faults);
         faults.unless_any(DeviceChange {
@@ -212,28 +237,31 @@ impl Hub {
     }
 
     /// Deletes a device with everything it said.
+    ///
+    /// Needs `DeviceDelete`. From the registry it is gone durably before anything else is; what it said may be removed
+    /// later if this fails on the way.
     pub async fn device_delete(&self, caller: &Caller, id: DeviceId) -> Result<()> {
-        let principal = Principal::User(Arc::new(caller.clone()));
-        let (pass, entry) = self.device_write(&principal, id, Action::DeviceDelete).await?;
+        let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::DeviceDelete).await?;
         // First the registry: from here on no event of it is accepted. What a crash leaves in the telemetry store
         // can no longer be reached by anybody.
-        self.0.registry.device_delete(&pass).await.told()?;
-        self.device_changed(id);
-        self.0.moves.note(entry.lineage.top());
-        self.0.live.ring(entry.device.key);
-        self.0.telemetry.forget(&pass).await.told()?;
-        self.usage_fell(&entry).await
+        self.0.env.registry.device_delete(&permit).await.into_hub_error()?;
+        self.0.caches.device_changed(id);
+        self.0.caches.departures().note(entry.lineage.top());
+        self.0.ingest.ring(entry.device.key);
+        self.0.env.telemetry.forget(&permit).await.into_hub_error()?;
+        self.0.usage.usage_fell(&entry).await
     }
 
     /// Makes a new token for a device; the old one ends at once.
+    ///
+    /// Needs `DeviceTokenRotate`. Durable when this returns.
     pub async fn device_token_rotate(&self, caller: &Caller, id: DeviceId) -> Result<Secret> {
-        let principal = Principal::User(Arc::new(caller.clone()));
-        let (pass, entry) = self.device_write(&principal, id, Action::DeviceTokenRotate).await?;
-        let token = Secret::new(&self.0.chance);
-        self.0.registry.device_token_set(&pass, &token.digest()).await.told()?;
-        self.device_changed(id);
+        let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::DeviceTokenRotate).await?;
+        let token = Secret::new(&self.0.env.chance);
+        self.0.env.registry.device_token_set(&permit, &token.digest()).await.into_hub_error()?;
+        self.0.caches.device_changed(id);
         // Who waits with the old one learns it now.
-        self.0.live.ring(entry.device.key);
+        self.0.ingest.ring(entry.device.key);
         Ok(token)
     }
 }

@@ -18,12 +18,12 @@ use isobar_store::turns::Claim;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 
-use crate::error::Told as _;
-use crate::identity::authorization;
-use crate::identity::authorization::{Credentials, Principal};
+use crate::error::IntoHubError as _;
+use crate::identity::authentication::{Credentials, Principal, UserCredential};
 use crate::resources::history::LOOK_EVERY;
-use crate::support::tenant_shares::{Share, Shares};
-use crate::{Hub, TreeQuery, stopped};
+use crate::supervisor::stopped;
+use crate::support::tenant_shares::{TenantShare, TenantShares};
+use crate::{Hub, TreeQuery};
 
 /// What a client names the event by that it had last.
 const LAST_EVENT_ID: &str = "header.Last-Event-ID";
@@ -41,8 +41,8 @@ const STREAMS_BYTES_MAX: usize = 512 << 20;
 const STREAMS_OF_ONE_BYTES_MAX: usize = 32 << 20;
 
 /// The bytes that streams hold.
-pub(crate) fn streams() -> Arc<Shares> {
-    Shares::new(STREAMS_BYTES_MAX, STREAMS_OF_ONE_BYTES_MAX)
+pub(crate) fn stream_bytes() -> Arc<TenantShares> {
+    TenantShares::new(STREAMS_BYTES_MAX, STREAMS_OF_ONE_BYTES_MAX)
 }
 
 /// Whose events a stream carries.
@@ -58,14 +58,19 @@ impl Hub {
     /// Events of the scope in the order in which they become durable, each once; with `after`, from the one on that
     /// followed it there. The stream ends when the credentials would be refused, when the scope is out of reach, when history
     /// cannot be read, and when the hub stops. An error is its last word.
+    ///
+    /// Needs `DeviceRead` on the device, or on the part of the tree.
+    ///
+    /// # Errors
+    /// `Invalid`: `after` is too old, or newer than all events.
     pub async fn event_stream(
         &self,
         credentials: &Credentials<'_>,
         scope: StreamScope,
         after: Option<EventId>,
     ) -> Result<impl Stream<Item = Result<Arc<Event>>> + Send + 'static + use<>> {
-        let shown = self.shown(credentials)?;
-        let (caller, _) = self.bearer(&shown).await?;
+        let credential = self.0.identity.user_credential(credentials)?;
+        let (caller, _) = self.0.identity.bearer(&credential).await?;
         let listens = match scope {
             StreamScope::Device(id) => Listens::Device(id),
             StreamScope::Organization(organization) => {
@@ -73,17 +78,17 @@ impl Hub {
             }
         };
         self.allow_listening(&caller, listens).await?;
-        let Following { from, told } = self.0.telemetry.follow();
+        let Following { from, told } = self.0.env.telemetry.follow();
         let after = match after {
             Some(after) => self.place_to_resume(after, from).await?,
             None => from,
         };
         let tail = Tail {
             hub: self.clone(),
-            shown,
+            credential,
             listens,
             told,
-            stop: self.0.stop.subscribe(),
+            stop: self.0.supervisor.stopping(),
             after,
             until: from,
             behind: None,
@@ -104,16 +109,16 @@ impl Hub {
     /// The place after which a stream goes on whose client had this event last. What lies too far back cannot be made up
     /// for; and an event that has not been yet is of another server, or of one that was set back.
     async fn place_to_resume(&self, after: EventId, newest: Place) -> Result<Place> {
-        let begins = self.history_begins();
+        let begins = self.0.jobs.history_begins();
         if after.minted_at() < begins {
             return Err(Error::invalid(LAST_EVENT_ID, format!("is older than history, which begins at {begins}")));
         }
-        let reaches = self.0.clock.now().plus_seconds(-PAST_SECONDS);
+        let reaches = self.0.env.clock.now().plus_seconds(-PAST_SECONDS);
         if after.minted_at() < reaches {
             let why = format!("is too old: a stream goes back to {reaches}. What is older is in history");
             return Err(Error::invalid(LAST_EVENT_ID, why));
         }
-        let place = self.0.telemetry.history_place(after).await.told()?;
+        let place = self.0.env.telemetry.history_place(after).await.into_hub_error()?;
         if place > newest {
             return Err(Error::invalid(LAST_EVENT_ID, "is newer than all events of this server"));
         }
@@ -124,16 +129,16 @@ impl Hub {
     async fn allow_listening(&self, caller: &Arc<Caller>, listens: Listens) -> Result<()> {
         match listens {
             Listens::Device(id) => {
-                self.allow_device(&Principal::User(Arc::clone(caller)), id, Action::DeviceRead).await
+                self.0.identity.allow_device(&Principal::User(Arc::clone(caller)), id, Action::DeviceRead).await
             }
             Listens::Beneath(organization) => self.list_beneath(caller, organization).await.map(|_| ()),
         }
     }
 
-    /// The pass to list all devices of an organization and those beneath it.
+    /// The permit to list all devices of an organization and those beneath it.
     async fn list_beneath(&self, caller: &Caller, organization: OrganizationId) -> Result<CanList> {
         let tree = TreeQuery { organization: Some(organization), depth: Depth::All };
-        self.list_pass(caller, tree, Action::DeviceRead).await
+        self.0.identity.list_permit(caller, tree, Action::DeviceRead).await
     }
 
     /// The devices that are listened to.
@@ -141,26 +146,26 @@ impl Hub {
         let organization = match listens {
             Listens::Device(id) => {
                 let principal = Principal::User(Arc::clone(caller));
-                return Ok(Followed::of([self.device_read(&principal, id).await?.0]));
+                return Ok(Followed::of([self.0.identity.device_read(&principal, id).await?.0]));
             }
             Listens::Beneath(organization) => organization,
         };
         let list = self.list_beneath(caller, organization).await?;
-        let mut passes = Vec::new();
-        for (lineage, devices) in self.0.registry.devices_beneath(&list).await.told()? {
+        let mut permits = Vec::new();
+        for (lineage, devices) in self.0.env.registry.devices_beneath(&list).await.into_hub_error()? {
             for device in devices {
-                let pass = access::read(caller, Action::DeviceRead, device, &lineage);
-                passes.push(pass.map_err(|refusal| refusal.into_error("device"))?);
+                let permit = access::read(caller, Action::DeviceRead, device, &lineage);
+                permits.push(permit.map_err(|refusal| refusal.into_error("device"))?);
             }
             tokio::task::yield_now().await;
         }
-        Ok(Followed::of(passes))
+        Ok(Followed::of(permits))
     }
 
     /// Whose devices are listened to: moves of theirs may take one away.
     async fn tenant_of(&self, caller: &Caller, listens: Listens) -> Result<OrganizationId> {
         let Listens::Beneath(organization) = listens else { return Ok(caller.lineage.top()) };
-        let lineage = self.lineage_of(organization).await?.ok_or(Error::Missing("organization"))?;
+        let lineage = self.0.caches.lineage_of(organization).await?.ok_or(Error::Missing("organization"))?;
         Ok(lineage.top())
     }
 }
@@ -208,7 +213,7 @@ impl Listens {
 struct Tail {
     hub: Hub,
     /// By what its caller was let in.
-    shown: authorization::Shown,
+    credential: UserCredential,
     listens: Listens,
     told: broadcast::Receiver<Told>,
     stop: watch::Receiver<bool>,
@@ -219,7 +224,7 @@ struct Tail {
     /// What it is behind with.
     behind: Option<Behind>,
     /// What the event takes that was streamed last: until the next one is asked for, it is on its way.
-    on_its_way: Option<Share>,
+    on_its_way: Option<TenantShare>,
 }
 
 /// What a stream has found that lies behind.
@@ -232,7 +237,7 @@ struct Behind {
     stretch: Option<Stretch>,
     /// What is not streamed yet, and what it takes.
     piece: VecDeque<(Place, Event)>,
-    holds: Option<Share>,
+    holds: Option<TenantShare>,
 }
 
 impl Tail {
@@ -242,7 +247,7 @@ impl Tail {
         loop {
             // Asked again each time: what the caller has shown, and its reach, may have ended while this waited.
             let caller = self.caller().await?;
-            let has_moved = |behind: &Behind| self.hub.0.moves.count(behind.tenant) != behind.moves;
+            let has_moved = |behind: &Behind| self.hub.0.caches.departures().count(behind.tenant) != behind.moves;
             if self.behind.as_ref().is_some_and(has_moved) {
                 // What was found may be of a device that is out of reach by now.
                 self.behind = None;
@@ -287,7 +292,7 @@ impl Tail {
 
     /// What was missed is in history.
     fn follow_anew(&mut self) {
-        let Following { from, told } = self.hub.0.telemetry.follow();
+        let Following { from, told } = self.hub.0.env.telemetry.follow();
         (self.until, self.told) = (from, told);
     }
 
@@ -298,17 +303,17 @@ impl Tail {
 
     /// The caller as it is now, if it may still listen.
     async fn caller(&self) -> Result<Arc<Caller>> {
-        let (caller, _) = self.hub.bearer(&self.shown).await?;
+        let (caller, _) = self.hub.0.identity.bearer(&self.credential).await?;
         self.hub.allow_listening(&caller, self.listens).await?;
         Ok(caller)
     }
 
     /// Room for so many bytes of the tenant's; small events need none. [`Error::Busy`]: there is no more for now.
-    fn hold(&self, caller: &Caller, bytes: usize) -> Result<Option<Share>> {
+    fn hold(&self, caller: &Caller, bytes: usize) -> Result<Option<TenantShare>> {
         if bytes <= LARGE_BYTES {
             return Ok(None);
         }
-        self.hub.0.streams.take(caller.lineage.top(), bytes).map(Some)
+        self.hub.0.stream_bytes.take(caller.lineage.top(), bytes).map(Some)
     }
 
     /// Goes on with what lies behind.
@@ -349,30 +354,30 @@ impl Tail {
             none => {
                 let tenant = hub.tenant_of(caller, self.listens).await?;
                 // Before they are found out: what leaves from here on is noticed.
-                let moves = hub.0.moves.count(tenant);
+                let moves = hub.0.caches.departures().count(tenant);
                 let devices = hub.followed(caller, self.listens).await?;
                 let piece = VecDeque::new();
                 none.insert(Behind { devices, tenant, moves, stretch: None, piece, holds: None })
             }
         };
         let most = behind.devices.count().clamp(FOUND_MIN, FOUND_MAX);
-        let found = hub.0.telemetry.history_between(&behind.devices, self.after, self.until, most, claim).await;
-        behind.stretch = Some(found.told()?);
+        let found = hub.0.env.telemetry.history_between(&behind.devices, self.after, self.until, most, claim).await;
+        behind.stretch = Some(found.into_hub_error()?);
         Ok(())
     }
 
     /// Reads a piece of what was found, if there is room for it.
     async fn read(&mut self, caller: &Caller, claim: Claim) -> Result<CaughtUp> {
         let (hub, tenant) = (&self.hub, caller.lineage.top());
-        let Ok(mut room) = hub.0.streams.take(tenant, PIECE_BYTES) else { return Ok(CaughtUp::NoRoom) };
+        let Ok(mut room) = hub.0.stream_bytes.take(tenant, PIECE_BYTES) else { return Ok(CaughtUp::NoRoom) };
         let Some(behind) = &mut self.behind else { return Ok(CaughtUp::Further) };
         let Some(stretch) = &mut behind.stretch else { return Ok(CaughtUp::Further) };
-        let events = hub.0.telemetry.history_next(stretch, PIECE_BYTES, claim).await.told()?;
+        let events = hub.0.env.telemetry.history_next(stretch, PIECE_BYTES, claim).await.into_hub_error()?;
         let bytes: usize = events.iter().map(|(_, event)| event.payload.bytes().len()).sum();
         if bytes > PIECE_BYTES {
             // A single large one.
             drop(room);
-            let Ok(larger) = hub.0.streams.take(tenant, bytes) else {
+            let Ok(larger) = hub.0.stream_bytes.take(tenant, bytes) else {
                 // It is looked for again.
                 behind.stretch = None;
                 return Ok(CaughtUp::NoRoom);

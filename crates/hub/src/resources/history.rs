@@ -1,6 +1,5 @@
 //! Event history.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use isobar_model::access::Caller;
@@ -12,8 +11,7 @@ use isobar_store::telemetry::HistoryQuery;
 use isobar_store::turns::Claim;
 
 use crate::Hub;
-use crate::error::Told as _;
-use crate::identity::authorization::Principal;
+use crate::error::IntoHubError as _;
 
 /// Between two looks whether a call in which nothing happens may go on.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -33,22 +31,29 @@ pub struct HistoryRequest {
 
 impl Hub {
     /// A page of a device's history, newest first.
+    ///
+    /// Needs `DeviceRead`. Reaches back six months.
     pub async fn history(&self, caller: &Caller, id: DeviceId, request: HistoryRequest) -> Result<Page<Event>> {
-        let (pass, _) = self.device_read(&Principal::User(Arc::new(caller.clone())), id).await?;
+        let (permit, _) = self.0.identity.user_device_read(caller, id).await?;
         let query = HistoryQuery {
             device_events: request.device_events,
             cloud_events: request.cloud_events,
             range: request.range,
-            not_before: self.history_begins(),
+            not_before: self.0.jobs.history_begins(),
             page: request.page,
         };
-        self.0.telemetry.history(&pass, query, Claim::begin(caller.lineage.top())).await.told()
+        self.0.env.telemetry.history(&permit, query, Claim::begin(caller.lineage.top())).await.into_hub_error()
     }
 
     /// One event of a device's history.
+    ///
+    /// Needs `DeviceRead`.
+    ///
+    /// # Errors
+    /// `Missing`: there is no such device or event.
     pub async fn history_event(&self, caller: &Caller, id: DeviceId, event: EventId) -> Result<Event> {
-        let (pass, _) = self.device_read(&Principal::User(Arc::new(caller.clone())), id).await?;
-        let found = self.0.telemetry.history_event(&pass, event).await.told()?;
-        found.filter(|event| event.received_at() >= self.history_begins()).ok_or(Error::Missing("event"))
+        let (permit, _) = self.0.identity.user_device_read(caller, id).await?;
+        let found = self.0.env.telemetry.history_event(&permit, event).await.into_hub_error()?;
+        found.filter(|event| event.received_at() >= self.0.jobs.history_begins()).ok_or(Error::Missing("event"))
     }
 }

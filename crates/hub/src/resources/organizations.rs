@@ -10,24 +10,29 @@ use isobar_model::role::Role;
 use isobar_store::error::StoreError;
 use isobar_store::registry::{NewOrganization, OrganizationChange};
 
-use crate::error::{PARENT, Told as _, from_store};
+use crate::error::{IntoHubError as _, PARENT, from_store};
 use crate::{Hub, TreeQuery};
 
 impl Hub {
     /// Creates an organization beneath the one named, or beneath the caller's own. `parentId: null` asks for a
     /// top-level one, which only a system administrator founds.
+    ///
+    /// Needs `OrganizationCreate` on the parent, or `OrganizationCreateTop`. Durable when this returns.
+    ///
+    /// # Errors
+    /// `Invalid`: there is no such parent, or it is on the 32nd level.
     pub async fn organization_create(&self, caller: &Caller, input: OrganizationInput) -> Result<Organization> {
-        self.allow(caller, Action::OrganizationCreate).await?;
+        self.0.identity.allow(caller, Action::OrganizationCreate).await?;
         let parent = match input.parent {
             Patch::Set(id) => Some(id),
             Patch::Clear if caller.role == Role::SystemAdmin => None,
             Patch::Clear | Patch::Keep => Some(caller.organization()),
         };
-        let pass = match parent {
+        let permit = match parent {
             None => access::write(caller, Action::OrganizationCreateTop, None, &caller.lineage),
             Some(id) => {
                 let unknown = || Error::invalid("parentId", "no such organization");
-                let found = self.lineage_of(id).await?;
+                let found = self.0.caches.lineage_of(id).await?;
                 let lineage = found.filter(|lineage| caller.reaches(lineage)).ok_or_else(unknown)?;
                 if lineage.level() >= LEVELS_MAX {
                     return Err(Error::invalid("parentId", format!("the tree may be {LEVELS_MAX} levels deep")));
@@ -35,64 +40,89 @@ impl Hub {
                 access::write(caller, Action::OrganizationCreate, Some(id), &lineage)
             }
         };
-        let pass = pass.map_err(|refusal| refusal.into_error("organization"))?;
+        let permit = permit.map_err(|refusal| refusal.into_error("organization"))?;
         let new = NewOrganization {
-            id: OrganizationId(self.new_id().0),
+            id: OrganizationId(self.0.env.new_id().0),
             name: input.name,
             description: input.description.over(None),
             children_inherit_dashboard: input.children_inherit_dashboard.unwrap_or(false),
             device_table: input.device_table.over(None),
         };
-        let made = self.0.registry.organization_create(&pass, new, self.0.clock.now()).await;
-        let made = made.told_naming(&[PARENT])?;
+        let made = self.0.env.registry.organization_create(&permit, new, self.0.env.clock.now()).await;
+        let made = made.into_hub_error_naming(&[PARENT])?;
         Ok(as_seen_by(caller, made))
     }
 
     /// Lists organizations: those beneath `parentId`, or the caller's own and those beneath it.
+    ///
+    /// Needs `OrganizationRead` on that part of the tree. Waits up to a second for what designs have just found out.
     pub async fn organization_list(
         &self,
         caller: &Caller,
         tree: TreeQuery,
         list: ListRequest,
     ) -> Result<Page<Organization>> {
-        let base = self.tree_base(caller, tree.organization).await?;
+        let base = self.0.identity.tree_base(caller, tree.organization).await?;
         // Level 1 of this list is the direct children (contract: Conventions), the second generation from the base.
         let levels = tree.depth.levels().map(|levels| levels.saturating_add(1));
-        let pass = access::list(caller, Action::OrganizationRead, &base, levels);
-        let pass = pass.map_err(|refusal| refusal.into_error("organization"))?;
+        let permit = access::list(caller, Action::OrganizationRead, &base, levels);
+        let permit = permit.map_err(|refusal| refusal.into_error("organization"))?;
         self.0.outbox.caught_up(base.top()).await;
-        let page = self.0.registry.organization_list(&pass, tree.organization.is_none(), &list).await.told()?;
+        let page = self
+            .0
+            .env
+            .registry
+            .organization_list(&permit, tree.organization.is_none(), &list)
+            .await
+            .into_hub_error()?;
         Ok(page.map(|organization| as_seen_by(caller, organization)))
     }
 
     /// Fetches an organization.
+    ///
+    /// Needs `OrganizationRead`. Waits up to a second for what designs have just found out.
     pub async fn organization_fetch(&self, caller: &Caller, id: OrganizationId) -> Result<Organization> {
-        let pass = self.organization_write(caller, id, Action::OrganizationRead).await?.reading();
+        let permit = self.0.identity.organization_write(caller, id, Action::OrganizationRead).await?.reading();
         // It shows the status of its devices, which may be just on its way into the registry.
-        if let Some(lineage) = self.lineage_of(id).await? {
+        if let Some(lineage) = self.0.caches.lineage_of(id).await? {
             self.0.outbox.caught_up(lineage.top()).await;
         }
-        let found = self.0.registry.organization_fetch(&pass).await.told()?.ok_or(Error::Missing("organization"))?;
+        let found = self
+            .0
+            .env
+            .registry
+            .organization_fetch(&permit)
+            .await
+            .into_hub_error()?
+            .ok_or(Error::Missing("organization"))?;
         Ok(as_seen_by(caller, found))
     }
 
     /// Fetches an organization with what its subtree uses at this moment.
+    ///
+    /// Needs `OrganizationRead`. Sizes are bytes. First writes what was stored since the last writing.
     pub async fn usage_fetch(&self, caller: &Caller, id: OrganizationId) -> Result<Organization> {
-        self.allow_organization(caller, id, Action::OrganizationRead).await?;
-        self.usage_settled().await?;
+        self.0.identity.allow_organization(caller, id, Action::OrganizationRead).await?;
+        self.0.usage.usage_settled().await?;
         self.organization_fetch(caller, id).await
     }
 
     /// Changes an organization: what the body leaves out keeps its value. Another parent moves it, with all that hangs on
     /// it.
+    ///
+    /// Needs `OrganizationUpdate`, on another parent too; limits are set from an organization above. Durable when this
+    /// returns; the next call of everybody beneath it sees it.
+    ///
+    /// # Errors
+    /// `Invalid`: the parent is unknown, beneath the organization itself, or a limit of it would be passed.
     pub async fn organization_update(
         &self,
         caller: &Caller,
         id: OrganizationId,
         input: OrganizationInput,
     ) -> Result<Organization> {
-        let pass = self.organization_write(caller, id, Action::OrganizationUpdate).await?;
-        let old = self.0.registry.organization_fetch(&pass.reading()).await.told()?;
+        let permit = self.0.identity.organization_write(caller, id, Action::OrganizationUpdate).await?;
+        let old = self.0.env.registry.organization_fetch(&permit.reading()).await.into_hub_error()?;
         let old = old.ok_or(Error::Missing("organization"))?;
         let device_count_limit = new_limit(input.device_count_limit, old.device_count_limit);
         let data_usage_mb_limit = new_limit(input.data_usage_mb_limit, old.data_usage_mb_limit);
@@ -109,28 +139,29 @@ impl Hub {
             device_count_limit,
             data_usage_mb_limit,
         };
-        let changed = self.0.registry.organization_update(&pass, &change, to.as_ref(), self.0.clock.now()).await;
+        let changed =
+            self.0.env.registry.organization_update(&permit, &change, to.as_ref(), self.0.env.clock.now()).await;
         let (changed, is_renamed) = changed.map_err(|error| match error {
             StoreError::Limit(why) => Error::invalid("parentId", why),
             other => from_store(other),
         })?;
         if to.is_some() {
-            self.0.moves.note(old.lineage.top());
+            self.0.caches.departures().note(old.lineage.top());
         }
         // Its devices show its name.
         if to.is_some() || is_renamed {
-            self.organization_changed(id);
+            self.0.caches.organization_changed(id);
         }
         if limits || to.is_some() {
             self.0.usage.unsettle();
-            if let Err(error) = self.usage_settled().await {
+            if let Err(error) = self.0.usage.usage_settled().await {
                 tracing::warn!(%error, "new limits hold in a few seconds");
             }
         }
         Ok(as_seen_by(caller, changed))
     }
 
-    /// The pass to hang an organization beneath the parent that a body names, or at the top; none: it stays where it is.
+    /// The permit to hang an organization beneath the parent that a body names, or at the top; none: it stays where it is.
     async fn new_parent(
         &self,
         caller: &Caller,
@@ -151,22 +182,27 @@ impl Hub {
         if own == caller.organization() {
             return Err(Error::invalid("parentId", "nobody moves the own organization"));
         }
-        let pass = match parent {
+        let permit = match parent {
             None => access::write(caller, Action::OrganizationCreateTop, None, &old.lineage),
             Some(id) => {
-                let found = self.lineage_of(id).await?.filter(|lineage| caller.reaches(lineage));
+                let found = self.0.caches.lineage_of(id).await?.filter(|lineage| caller.reaches(lineage));
                 let lineage = found.ok_or_else(|| Error::invalid("parentId", "no such organization"))?;
                 access::write(caller, Action::OrganizationUpdate, Some(id), &lineage)
             }
         };
-        pass.map(Some).map_err(|refusal| refusal.into_error("organization"))
+        permit.map(Some).map_err(|refusal| refusal.into_error("organization"))
     }
 
     /// Removes an organization that nothing hangs on.
+    ///
+    /// Needs `OrganizationDelete`. Durable when this returns.
+    ///
+    /// # Errors
+    /// `Invalid`: something still hangs on it.
     pub async fn organization_delete(&self, caller: &Caller, id: OrganizationId) -> Result<()> {
-        let pass = self.organization_write(caller, id, Action::OrganizationDelete).await?;
-        self.0.registry.organization_delete(&pass).await.told()?;
-        self.organization_changed(id);
+        let permit = self.0.identity.organization_write(caller, id, Action::OrganizationDelete).await?;
+        self.0.env.registry.organization_delete(&permit).await.into_hub_error()?;
+        self.0.caches.organization_changed(id);
         self.0.usage.unsettle();
         Ok(())
     }

@@ -12,7 +12,7 @@ use image::{DynamicImage, ImageDecoder as _, ImageError, ImageFormat, ImageReade
 use isobar_model::access::Caller;
 use isobar_model::error::{self, Error};
 
-use crate::support::bounded_jobs::Turns;
+use crate::support::bounded_jobs::BoundedJobs;
 
 /// Largest image that is taken, in bytes.
 const IMAGE_BYTES_MAX: usize = 2 << 20;
@@ -23,10 +23,10 @@ const DECODED_BYTES_MAX: u64 = 144 << 20;
 /// Largest picture that is kept for showing, in bytes. One that grows beyond it as PNG is halved until it fits.
 const SHOWN_BYTES_MAX: usize = 4 << 20;
 /// Images decoded at the same time.
-const AT_ONCE: usize = 1;
+const PICTURES_AT_ONCE: usize = 1;
 /// Requests that may be at that or wait for it, of all tenants and of one, before the next is refused.
-const WAITING_MAX: usize = 16;
-const WAITING_OF_ONE_MAX: usize = 8;
+const PICTURES_WAITING_MAX: usize = 16;
+const PICTURES_WAITING_OF_ONE_MAX: usize = 8;
 
 /// Base64 as the world writes it: with or without its padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -35,11 +35,11 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// Reads images, one after the other.
-pub(crate) struct Pictures(Turns);
+pub(crate) struct Pictures(BoundedJobs);
 
 impl Pictures {
     pub(crate) fn new() -> Self {
-        Self(Turns::shared(AT_ONCE, WAITING_MAX, WAITING_OF_ONE_MAX))
+        Self(BoundedJobs::shared(PICTURES_AT_ONCE, PICTURES_WAITING_MAX, PICTURES_WAITING_OF_ONE_MAX))
     }
 
     /// A posted text, and the picture in it as PNG.
@@ -49,22 +49,22 @@ impl Pictures {
             let png = std::panic::catch_unwind(|| picture(&posted)).unwrap_or(Err(NOT_WHOLE));
             png.map(|png| (posted, png))
         };
-        self.0.take_of(caller, read).await?.map_err(|fault| Error::invalid("body", fault))
+        self.0.run_for(caller, read).await?.map_err(|fault| Error::invalid("body", fault))
     }
 }
 
-type Fault = &'static str;
+type PictureFault = &'static str;
 
-const NOT_BASE64: Fault = "must be an image in Base64, bare or as a data URI: data:image/png;base64,…";
-const NOT_AN_IMAGE: Fault = "must be a PNG, a JPEG or a WebP";
-const LYING: Fault = "is not of the type that its data URI names";
-const NOT_WHOLE: Fault = "is damaged or not whole";
-const TOO_LARGE: Fault = "must be at most 2 MiB, decoded from Base64";
-const TOO_WIDE: Fault = "must be at most 4096 by 4096 pixels";
-const TOO_HEAVY: Fault = "takes too much memory to decode";
+const NOT_BASE64: PictureFault = "must be an image in Base64, bare or as a data URI: data:image/png;base64,…";
+const NOT_AN_IMAGE: PictureFault = "must be a PNG, a JPEG or a WebP";
+const LYING: PictureFault = "is not of the type that its data URI names";
+const NOT_WHOLE: PictureFault = "is damaged or not whole";
+const TOO_LARGE: PictureFault = "must be at most 2 MiB, decoded from Base64";
+const TOO_WIDE: PictureFault = "must be at most 4096 by 4096 pixels";
+const TOO_HEAVY: PictureFault = "takes too much memory to decode";
 
 /// The picture in a posted text, as PNG: a PNG as it is, anything else converted.
-fn picture(posted: &str) -> Result<Vec<u8>, Fault> {
+fn picture(posted: &str) -> Result<Vec<u8>, PictureFault> {
     let (claimed, base64) = split(posted)?;
     let bytes = decoded(base64)?;
     let format = match image::guess_format(&bytes) {
@@ -85,7 +85,7 @@ fn picture(posted: &str) -> Result<Vec<u8>, Fault> {
 }
 
 /// The type that a data URI names, and the Base64 behind it.
-fn split(posted: &str) -> Result<(Option<ImageFormat>, &str), Fault> {
+fn split(posted: &str) -> Result<(Option<ImageFormat>, &str), PictureFault> {
     let posted = posted.trim_ascii();
     let uri = posted.split_at_checked(5).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("data:"));
     let Some((_, rest)) = uri else { return Ok((None, posted)) };
@@ -105,7 +105,7 @@ fn split(posted: &str) -> Result<(Option<ImageFormat>, &str), Fault> {
 }
 
 /// The bytes of a Base64 text, which may be broken into lines.
-fn decoded(base64: &str) -> Result<Vec<u8>, Fault> {
+fn decoded(base64: &str) -> Result<Vec<u8>, PictureFault> {
     let mut base64 = base64.as_bytes().to_vec();
     base64.retain(|byte| !byte.is_ascii_whitespace());
     if base64.len() / 4 * 3 > IMAGE_BYTES_MAX + 3 {
@@ -116,7 +116,7 @@ fn decoded(base64: &str) -> Result<Vec<u8>, Fault> {
 }
 
 /// Decodes an image whose size is within bounds; the first picture of one that moves, turned as its camera says.
-fn pixels(bytes: &[u8], format: ImageFormat) -> Result<DynamicImage, Fault> {
+fn pixels(bytes: &[u8], format: ImageFormat) -> Result<DynamicImage, PictureFault> {
     let mut limits = Limits::default();
     limits.max_image_width = Some(SIDE_PIXELS_MAX);
     limits.max_image_height = Some(SIDE_PIXELS_MAX);
@@ -130,7 +130,7 @@ fn pixels(bytes: &[u8], format: ImageFormat) -> Result<DynamicImage, Fault> {
     Ok(picture)
 }
 
-fn fault(error: ImageError) -> Fault {
+fn fault(error: ImageError) -> PictureFault {
     match error {
         ImageError::Limits(limit) if limit.kind() == LimitErrorKind::DimensionError => TOO_WIDE,
         ImageError::Limits(_) => TOO_HEAVY,
@@ -139,7 +139,7 @@ fn fault(error: ImageError) -> Fault {
 }
 
 /// A picture as PNG, halved until it is small enough to be handed out.
-fn shown(mut picture: DynamicImage) -> Result<Vec<u8>, Fault> {
+fn shown(mut picture: DynamicImage) -> Result<Vec<u8>, PictureFault> {
     loop {
         let mut png = Vec::new();
         let encoder = PngEncoder::new_with_quality(&mut png, CompressionType::Default, FilterType::Adaptive);

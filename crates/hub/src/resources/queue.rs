@@ -12,13 +12,14 @@ use isobar_model::ids::{DeviceRef, EventId};
 use isobar_model::page::PageRequest;
 use isobar_store::telemetry::QueueQuery;
 
+use crate::Hub;
 use crate::cache::entries::DeviceEntry;
-use crate::error::Told as _;
-use crate::identity::authorization::{Credentials, Held, Principal};
-use crate::ingest::device_event::RUNS_MAX;
+use crate::error::IntoHubError as _;
+use crate::identity::authentication::{Credentials, HeldCredential, Principal};
+use crate::ingest::RUNS_MAX;
 use crate::ingest::event_input::{check_idempotency_key, element_name, read_payload};
 use crate::resources::history::LOOK_EVERY;
-use crate::{Hub, stopped};
+use crate::supervisor::stopped;
 
 /// What is read of a queue, and how.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +39,11 @@ impl Hub {
     /// durably, before this returns. A caller that waits is refused as soon as its credentials end, and nothing is taken
     /// for one whose credentials have ended. Whoever waits gets nothing once `given_up` is done: what came later might be
     /// taken for nobody.
+    ///
+    /// Needs `CloudEventRead`; a device reads its own. Waits for at most `read.wait`.
+    ///
+    /// # Errors
+    /// `Unauthenticated`: the credentials have ended meanwhile.
     pub async fn cloud_events(
         &self,
         credentials: &Credentials<'_>,
@@ -46,13 +52,13 @@ impl Hub {
         read: QueueRead,
         given_up: impl Future<Output = ()> + Send,
     ) -> Result<Vec<Event>> {
-        let (held, mut principal) = (self.held(credentials)?, principal.clone());
+        let (held, mut principal) = (self.0.identity.held(credentials)?, principal.clone());
         let mut target = self.queue_device(&principal, device, Action::CloudEventRead).await?;
-        let bell = self.0.live.queue_bell(target.0.target().key);
+        let bell = self.0.ingest.queue_bell(target.0.target().key);
         let mut stop = self.0.closing.subscribe();
         let waited = tokio::time::sleep(read.wait);
         tokio::pin!(waited, given_up);
-        let (mut is_over, mut overtaken) = (read.wait.is_zero(), 0);
+        let (mut is_over, mut changes) = (read.wait.is_zero(), 0);
         loop {
             let mut rung = std::pin::pin!(bell.notified());
             // From here on a ring is heard, so an event that comes during the look is not missed.
@@ -60,12 +66,12 @@ impl Hub {
             match self.look(&held, &principal, target, &read).await? {
                 Some(events) if is_over || !events.is_empty() => return Ok(events),
                 Some(_) => {
-                    overtaken = 0;
+                    changes = 0;
                     // The end of a device's token rings; that of a user's credentials is looked for.
                     let look = async {
                         match held {
-                            Held::User(_) => tokio::time::sleep(LOOK_EVERY).await,
-                            Held::Device(_) => std::future::pending().await,
+                            HeldCredential::User(_) => tokio::time::sleep(LOOK_EVERY).await,
+                            HeldCredential::Device(_) => std::future::pending().await,
                         }
                     };
                     tokio::select! {
@@ -77,10 +83,10 @@ impl Hub {
                         () = stopped(&mut stop) => return Ok(Vec::new()),
                     }
                 }
-                None if overtaken == RUNS_MAX => return Err(Error::Busy),
-                None => overtaken += 1,
+                None if changes == RUNS_MAX => return Err(Error::Busy),
+                None => changes += 1,
             }
-            principal = self.holder(&held).await?;
+            principal = self.0.identity.holder(&held).await?;
             target = self.queue_device(&principal, device, Action::CloudEventRead).await?;
         }
     }
@@ -88,23 +94,28 @@ impl Hub {
     /// What there is now. None: something has changed of the caller or the device, and nothing was taken.
     async fn look(
         &self,
-        held: &Held,
+        held: &HeldCredential,
         principal: &Principal,
-        (pass, entry): (CanWrite<DeviceRef>, Arc<DeviceEntry>),
+        (permit, entry): (CanWrite<DeviceRef>, Arc<DeviceEntry>),
         read: &QueueRead,
     ) -> Result<Option<Vec<Event>>> {
-        let query = QueueQuery { element: read.element.clone(), page: read.page, now: self.0.clock.now() };
+        let query = QueueQuery { element: read.element.clone(), page: read.page, now: self.0.env.clock.now() };
         let (hub, held, principal) = (self.clone(), held.clone(), principal.clone());
-        let may = move || entry.fresh() && hub.stands(&held, &principal);
+        let may = move || entry.is_current() && hub.0.identity.stands(&held, &principal);
         if read.peek {
-            let events = self.0.telemetry.queue_peek(&pass.reading(), query).await.told()?;
+            let events = self.0.env.telemetry.queue_peek(&permit.reading(), query).await.into_hub_error()?;
             Ok(may().then_some(events))
         } else {
-            self.0.telemetry.queue_take_while(&pass, query, Box::new(may)).await.told()
+            self.0.env.telemetry.queue_take_while(&permit, query, Box::new(may)).await.into_hub_error()
         }
     }
 
     /// Queues a cloud event for a device.
+    ///
+    /// Needs `CloudEventCreate`. Durable when this returns.
+    ///
+    /// # Errors
+    /// `Invalid`: all faults of the request.
     pub async fn cloud_event_send(
         &self,
         caller: &Caller,
@@ -119,20 +130,26 @@ impl Hub {
         check_idempotency_key(idempotency_key, &mut faults);
         let payload = read_payload(&body, &mut faults);
         faults.end()?;
-        let (Some((pass, mut entry)), Some(element), Some((payload, _))) = (target, element, payload) else {
+        let (Some((permit, mut entry)), Some(element), Some((payload, _))) = (target, element, payload) else {
             return Err(Error::Busy);
         };
         for _ in 0..RUNS_MAX {
-            let sent = self.queue_cloud_event(&pass, &entry, element, payload.clone(), idempotency_key).await?;
+            let sent =
+                self.0.ingest.queue_cloud_event(&permit, &entry, element, payload.clone(), idempotency_key).await?;
             if let Some(id) = sent {
                 return Ok(id);
             }
-            entry = self.device_entry(entry.device.id).await?.ok_or(Error::Missing("device"))?;
+            entry = self.0.caches.device_entry(entry.device.id).await?.ok_or(Error::Missing("device"))?;
         }
         Err(Error::Busy)
     }
 
     /// What is wrong with the parameters of a cloud event to be sent, whose body was found wrong already.
+    ///
+    /// Needs `CloudEventCreate`.
+    ///
+    /// # Errors
+    /// `Invalid`: all faults of the parameters.
     pub async fn cloud_event_parameters(
         &self,
         caller: &Caller,
@@ -146,14 +163,22 @@ impl Hub {
     }
 
     /// Whether the caller may read the queue of the device that it names.
+    ///
+    /// # Errors
+    /// `Missing` before `Forbidden`; `Invalid` where a user names no device.
     pub async fn allow_queue(&self, principal: &Principal, device: Option<&str>) -> Result<()> {
         self.queue_device(principal, device, Action::CloudEventRead).await.map(|_| ())
     }
 
     /// Removes one queued event.
+    ///
+    /// Needs `CloudEventRead`. Durable when this returns.
+    ///
+    /// # Errors
+    /// `Missing`: it is not in the queue.
     pub async fn cloud_event_delete(&self, principal: &Principal, device: Option<&str>, id: EventId) -> Result<()> {
-        let (pass, _) = self.queue_device(principal, device, Action::CloudEventRead).await?;
-        let was_there = self.0.telemetry.queue_delete(&pass, id).await.told()?;
+        let (permit, _) = self.queue_device(principal, device, Action::CloudEventRead).await?;
+        let was_there = self.0.env.telemetry.queue_delete(&permit, id).await.into_hub_error()?;
         if was_there { Ok(()) } else { Err(Error::Missing("cloud event")) }
     }
 
@@ -163,8 +188,7 @@ impl Hub {
         caller: &Caller,
         device: Option<&str>,
     ) -> Result<(CanWrite<DeviceRef>, Arc<DeviceEntry>)> {
-        let principal = Principal::User(Arc::new(caller.clone()));
-        self.queue_device(&principal, device, Action::CloudEventCreate).await
+        self.queue_device_of_user(caller, device, Action::CloudEventCreate).await
     }
 
     /// The device whose queue is meant: that of the token, or else the one named.
@@ -175,14 +199,22 @@ impl Hub {
         action: Action,
     ) -> Result<(CanWrite<DeviceRef>, Arc<DeviceEntry>)> {
         if let Principal::Device(session) = principal {
-            return self.device_write(principal, session.device().id, action).await;
+            return self.0.identity.device_write(principal, session.device().id, action).await;
         }
-        let caller = principal.user()?;
+        self.queue_device_of_user(principal.user()?, device, action).await
+    }
+
+    async fn queue_device_of_user(
+        &self,
+        caller: &Caller,
+        device: Option<&str>,
+        action: Action,
+    ) -> Result<(CanWrite<DeviceRef>, Arc<DeviceEntry>)> {
         let Some(text) = device else {
-            self.allow(caller, action).await?;
+            self.0.identity.allow(caller, action).await?;
             return Err(Error::invalid("query.deviceId", "is required"));
         };
         let id = text.parse().map_err(|_| Error::Missing("device"))?;
-        self.device_write(principal, id, action).await
+        self.0.identity.user_device_write(caller, id, action).await
     }
 }

@@ -10,21 +10,28 @@ use isobar_model::user_input::UserInput;
 use isobar_store::registry::{NewPassword, UserChange};
 
 use crate::Hub;
-use crate::error::{ORGANIZATION, Told as _};
+use crate::error::{IntoHubError as _, ORGANIZATION};
 use crate::identity::account_notices::AccountNotice;
 use crate::resources::users::may_give;
 
 impl Hub {
     /// Changes a user: oneself, or one of at most one's own rank. What the body leaves out keeps its value. Whether the
     /// change is allowed is looked at before anything costly is done, and again when the user is held to be changed.
+    ///
+    /// Needs `UserUpdate`, and `UserDisable` to disable. Durable when this returns; the next call of the user sees it.
+    /// A new password waits for its turn among the hashes.
+    ///
+    /// # Errors
+    /// `Forbidden`: the role is above the caller's. `Invalid`: all faults of the input.
     pub async fn user_update(&self, caller: &Caller, id: UserId, mut input: UserInput) -> Result<User> {
-        let pass = self.user_write(caller, id, Action::UserUpdate).await?;
-        let present = self.0.registry.user_fetch(&pass.reading()).await.told()?.ok_or(Error::Missing("user"))?;
+        let permit = self.0.identity.user_write(caller, id, Action::UserUpdate).await?;
+        let present =
+            self.0.env.registry.user_fetch(&permit.reading()).await.into_hub_error()?.ok_or(Error::Missing("user"))?;
         self.permits(caller, id, &input).await.decide(caller, &input, &present)?;
         let password = match input.password.take() {
             None => None,
             Some(password) => {
-                let hash = self.0.passwords.hash(password, &self.0.chance).await?;
+                let hash = self.0.identity.password_hash(password).await?;
                 // Who sets its own password stays where it is.
                 Some(NewPassword { hash, keeps: caller.session.filter(|_| id == caller.user) })
             }
@@ -37,14 +44,14 @@ impl Hub {
             former_role = present.role;
             Ok::<_, Error>(change(input, present, password))
         };
-        let changed = self.0.registry.user_update(&pass, decide, self.0.clock.now()).await;
-        let changed = changed.told_naming(&[ORGANIZATION])??;
-        self.account_changed(id);
+        let changed = self.0.env.registry.user_update(&permit, decide, self.0.env.clock.now()).await;
+        let changed = changed.into_hub_error_naming(&[ORGANIZATION])??;
+        self.0.caches.account_changed(id);
         if has_password {
-            self.account_notice(id, AccountNotice::PasswordChanged).await;
+            self.0.identity.account_notice(id, AccountNotice::PasswordChanged).await;
         }
         if changed.role != former_role {
-            self.account_notice(id, AccountNotice::RoleChanged { role: changed.role }).await;
+            self.0.identity.account_notice(id, AccountNotice::RoleChanged { role: changed.role }).await;
         }
         Ok(self.as_last_seen(changed))
     }
@@ -52,13 +59,13 @@ impl Hub {
     /// What the caller may do of what a body may ask for.
     async fn permits(&self, caller: &Caller, id: UserId, input: &UserInput) -> Permits {
         let disable = match input.disabled {
-            Some(_) => self.user_write(caller, id, Action::UserDisable).await.map(|_| ()),
+            Some(_) => self.0.identity.user_write(caller, id, Action::UserDisable).await.map(|_| ()),
             None => Ok(()),
         };
         // Whoever may change its own profile may not choose its own place by that.
         let (move_at_all, place) = match input.organization {
             Some(organization) => {
-                (self.allow(caller, Action::UserUpdate).await, self.new_place(caller, organization).await)
+                (self.0.identity.allow(caller, Action::UserUpdate).await, self.new_place(caller, organization).await)
             }
             None => (Ok(()), Ok(())),
         };
@@ -66,28 +73,37 @@ impl Hub {
     }
 
     /// Whether the caller may change a user, and give it this role if it is known already.
+    ///
+    /// # Errors
+    /// `Missing` before `Forbidden`.
     pub async fn allow_user_update(&self, caller: &Caller, id: UserId, role: Option<Role>) -> Result<()> {
-        let pass = self.user_write(caller, id, Action::UserUpdate).await?;
-        let present = self.0.registry.user_fetch(&pass.reading()).await.told()?.ok_or(Error::Missing("user"))?;
+        let permit = self.0.identity.user_write(caller, id, Action::UserUpdate).await?;
+        let present =
+            self.0.env.registry.user_fetch(&permit.reading()).await.into_hub_error()?.ok_or(Error::Missing("user"))?;
         role.filter(|role| *role != present.role).map_or(Ok(()), |role| may_give(caller.role, role))
     }
 
     /// A user goes only where the caller reaches.
     async fn new_place(&self, caller: &Caller, organization: OrganizationId) -> Result<()> {
         let unknown = || Error::invalid("organizationId", "no such organization");
-        let lineage = self.lineage_of(organization).await?.ok_or_else(unknown)?;
+        let lineage = self.0.caches.lineage_of(organization).await?.ok_or_else(unknown)?;
         access::write(caller, Action::UserUpdate, organization, &lineage).map(|_| ()).map_err(|_| unknown())
     }
 
     /// Deletes a user, who is refused from the next call on.
+    ///
+    /// Needs `UserDelete`. Durable when this returns.
+    ///
+    /// # Errors
+    /// `Invalid`: nobody deletes itself. The last administrator stays.
     pub async fn user_delete(&self, caller: &Caller, id: UserId) -> Result<()> {
-        let pass = self.user_write(caller, id, Action::UserDelete).await?;
+        let permit = self.0.identity.user_write(caller, id, Action::UserDelete).await?;
         if id == caller.user {
             return Err(Error::invalid("id", "you may not delete yourself"));
         }
-        self.0.registry.user_delete(&pass).await.told()?;
-        self.account_changed(id);
-        self.api_keys_changed();
+        self.0.env.registry.user_delete(&permit).await.into_hub_error()?;
+        self.0.caches.account_changed(id);
+        self.0.caches.api_keys_changed();
         Ok(())
     }
 }

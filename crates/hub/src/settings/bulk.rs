@@ -6,19 +6,18 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use isobar_model::access::{self, Action, Caller, CanRead, Lineage};
-use isobar_model::device::Device;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceId, DeviceRef, ProjectId};
-use isobar_model::setting::{SettingItem, SettingRecord};
+use isobar_model::setting::SettingItem;
 
 use crate::Hub;
-use crate::cache::entries::{DeviceEntry, entry_of};
-use crate::error::Told as _;
-use crate::ingest::design_runs::SideRuns;
+use crate::cache::entries::DeviceEntry;
+use crate::error::IntoHubError as _;
+use crate::ingest::design_runs::DesignRuns;
 use crate::settings::device::{CHANGES_AT_ONCE, Declared, DeviceSetting, in_one_commit, set};
 
 /// Devices that are changed at the same time by one bulk operation.
-const DEVICES_AT_ONCE: usize = 256;
+const BULK_DEVICES_AT_ONCE: usize = 256;
 /// Devices looked up in one question to the registry.
 const LOOKED_UP_AT_ONCE: usize = 1_000;
 
@@ -65,18 +64,24 @@ pub struct DefaultsOutcome {
 }
 
 /// The items of one device, by their place in the request.
-type Share<'i> = Vec<(usize, &'i SettingItem)>;
+type DeviceItems<'i> = Vec<(usize, &'i SettingItem)>;
 
 /// What came of one item.
-type Done = std::result::Result<DeviceSetting, String>;
+type ItemResult = std::result::Result<DeviceSetting, String>;
 
 impl Hub {
     /// Changes settings of many devices, each item by itself; those of one device in their order.
+    ///
+    /// Needs `SettingUpdate` on each device. What is in `changed` is durable when this returns, with all that the
+    /// designs have done about it.
+    ///
+    /// # Errors
+    /// `Forbidden` where the role is too low for any device; what is wrong with one item stands in the outcome.
     pub async fn settings_update(&self, caller: &Caller, items: &[SettingItem]) -> Result<SettingsOutcome> {
-        self.allow(caller, Action::SettingUpdate).await?;
+        self.0.identity.allow(caller, Action::SettingUpdate).await?;
         let ids: Vec<_> = items.iter().filter_map(|item| item.device.parse().ok()).collect();
         let entries = self.entries_in_reach(caller, &ids).await?;
-        let (mut shares, mut done) = (HashMap::<DeviceId, Share<'_>>::new(), Vec::with_capacity(items.len()));
+        let (mut shares, mut done) = (HashMap::<DeviceId, DeviceItems<'_>>::new(), Vec::with_capacity(items.len()));
         for (index, item) in items.iter().enumerate() {
             match item.device.parse().ok().filter(|id| entries.contains_key(id)) {
                 Some(id) => shares.entry(id).or_default().push((index, item)),
@@ -85,10 +90,10 @@ impl Hub {
         }
         let (mut shares, mut working) = (shares.into_iter(), FuturesUnordered::new());
         loop {
-            while working.len() < DEVICES_AT_ONCE
+            while working.len() < BULK_DEVICES_AT_ONCE
                 && let Some((id, share)) = shares.next()
             {
-                working.extend(entries.get(&id).map(|entry| self.change_share(caller, Arc::clone(entry), share)));
+                working.extend(entries.get(&id).map(|entry| self.change_items(caller, Arc::clone(entry), share)));
             }
             match working.next().await {
                 Some(part) => done.extend(part),
@@ -107,17 +112,22 @@ impl Hub {
     }
 
     /// Changes settings of one device.
-    async fn change_share(&self, caller: &Caller, entry: Arc<DeviceEntry>, share: Share<'_>) -> Vec<(usize, Done)> {
+    async fn change_items(
+        &self,
+        caller: &Caller,
+        entry: Arc<DeviceEntry>,
+        share: DeviceItems<'_>,
+    ) -> Vec<(usize, ItemResult)> {
         let mut done = Vec::with_capacity(share.len());
         let mut left = share.as_slice();
         while !left.is_empty() {
             let items = left.get(..CHANGES_AT_ONCE).unwrap_or(left);
-            let work = |runs: &mut SideRuns<'_>, entry: &DeviceEntry| -> Vec<(usize, Done)> {
+            let work = |runs: &mut DesignRuns<'_>, entry: &DeviceEntry| -> Vec<(usize, ItemResult)> {
                 in_one_commit(runs, items, |runs, (index, item)| (*index, set_item(runs, entry, *index, item)))
             };
-            let pass = access::write(caller, Action::SettingUpdate, entry.device, &entry.lineage);
-            let changed = match pass {
-                Ok(pass) => self.changed(&pass, Arc::clone(&entry), work).await,
+            let permit = access::write(caller, Action::SettingUpdate, entry.device, &entry.lineage);
+            let changed = match permit {
+                Ok(permit) => self.changed(&permit, Arc::clone(&entry), work).await,
                 Err(refusal) => Err(refusal.into_error("device")),
             };
             let before = done.len();
@@ -131,12 +141,15 @@ impl Hub {
     }
 
     /// The settings that the projects of these devices give them, once for each project and version.
+    ///
+    /// Needs `DeviceRead` on each device; the others stand among the refused.
     pub async fn setting_defaults(&self, caller: &Caller, named: &[String]) -> Result<DefaultsOutcome> {
         let ids: Vec<DeviceId> = named.iter().filter_map(|text| text.parse().ok()).collect();
         let mut found = HashMap::new();
         for ids in distinct(&ids).chunks(LOOKED_UP_AT_ONCE) {
-            let passes: Vec<_> = self.passes_in_reach(caller, ids).await?.into_iter().map(|(pass, _)| pass).collect();
-            let devices = self.0.registry.devices_fetch(&passes).await.told()?;
+            let permits: Vec<_> =
+                self.permits_in_reach(caller, ids).await?.into_iter().map(|(permit, _)| permit).collect();
+            let devices = self.0.env.registry.devices_fetch(&permits).await.into_hub_error()?;
             found.extend(devices.into_iter().map(|device| (device.id, device)));
         }
         let (mut groups, mut outcome) = (Vec::<ProjectDefaults>::new(), DefaultsOutcome::default());
@@ -158,7 +171,7 @@ impl Hub {
             }
         }
         for mut group in groups {
-            let entry = self.plan_entry(group.project).await?;
+            let entry = self.0.caches.plan_entry(group.project).await?;
             let settings = entry.plan.settings().iter();
             group.settings = settings.map(|definition| (definition.name.clone(), Declared::from(definition))).collect();
             if group.settings.is_empty() {
@@ -177,76 +190,42 @@ impl Hub {
         let mut entries = HashMap::new();
         let mut unknown = Vec::new();
         for id in distinct(ids) {
-            match self.cached_device(id) {
+            match self.0.caches.cached_device(id) {
                 Some(entry) if caller.reaches(&entry.lineage) => drop(entries.insert(id, entry)),
                 Some(_) => {}
                 None => unknown.push(id),
             }
         }
+        let permit = |device, lineage: &Lineage| access::read(caller, Action::DeviceRead, device, lineage).ok();
         for ids in unknown.chunks(LOOKED_UP_AT_ONCE) {
-            let devices = &self.0.entries.devices;
-            let loads: HashMap<_, _> = ids.iter().map(|id| (*id, devices.begin(id))).collect();
-            for entry in self.load_devices(caller, ids).await? {
-                let id = entry.device.id;
-                entries.extend(loads.get(&id).map(|load| (id, devices.install(entry, load))));
-            }
+            let loaded = self.0.caches.device_entries(ids, permit).await?;
+            entries.extend(loaded.into_iter().map(|entry| (entry.device.id, entry)));
         }
         Ok(entries)
     }
 
-    /// As one device is loaded, but with one question of each kind for all of them.
-    async fn load_devices(&self, caller: &Caller, ids: &[DeviceId]) -> Result<Vec<Arc<DeviceEntry>>> {
-        let placed = self.passes_in_reach(caller, ids).await?;
-        let mut untold = HashMap::with_capacity(placed.len());
-        for (pass, _) in &placed {
-            untold.insert(pass.target().id, self.0.outbox.untold_whole(pass.target().key).await?);
-        }
-        let passes: Vec<_> = placed.iter().map(|(pass, _)| pass.clone()).collect();
-        let found = self.0.registry.devices_fetch(&passes).await.told()?;
-        let mut found: HashMap<DeviceId, Device> = found.into_iter().map(|device| (device.id, device)).collect();
-        let mut settings = HashMap::<DeviceId, Vec<SettingRecord>>::new();
-        for record in self.0.registry.settings_of_many(&passes).await.told()? {
-            settings.entry(record.device).or_default().push(record);
-        }
-        let mut entries = Vec::with_capacity(placed.len());
-        for (pass, lineage) in placed {
-            let device = *pass.target();
-            if let Some(mut found) = found.remove(&device.id) {
-                let plan = self.plan_entry(found.project).await?;
-                let (mut own, quota) =
-                    (settings.remove(&device.id).unwrap_or_default(), self.0.usage.quota_of(&lineage));
-                if let Some(untold) = untold.get(&device.id) {
-                    untold.over(&mut found);
-                    untold.over_settings(device.id, &mut own);
-                }
-                entries.push(entry_of((device, lineage), found, own, plan, quota));
-            }
-        }
-        Ok(entries)
-    }
-
-    /// Passes for those of the devices that the caller can see, and where they belong.
-    async fn passes_in_reach(&self, caller: &Caller, ids: &[DeviceId]) -> Result<Vec<(CanRead<DeviceRef>, Lineage)>> {
-        let placed = self.0.registry.device_placements(ids).await.told()?;
-        let pass = |(device, lineage): (DeviceRef, Lineage)| {
+    /// Permits for those of the devices that the caller can see, and where they belong.
+    async fn permits_in_reach(&self, caller: &Caller, ids: &[DeviceId]) -> Result<Vec<(CanRead<DeviceRef>, Lineage)>> {
+        let placed = self.0.env.registry.device_placements(ids).await.into_hub_error()?;
+        let permit = |(device, lineage): (DeviceRef, Lineage)| {
             Some((access::read(caller, Action::DeviceRead, device, &lineage).ok()?, lineage))
         };
-        Ok(placed.into_iter().filter_map(pass).collect())
+        Ok(placed.into_iter().filter_map(permit).collect())
     }
 }
 
-fn set_item(runs: &mut SideRuns<'_>, entry: &DeviceEntry, index: usize, item: &SettingItem) -> Done {
+fn set_item(runs: &mut DesignRuns<'_>, entry: &DeviceEntry, index: usize, item: &SettingItem) -> ItemResult {
     let definition = entry.plan.plan.setting(&item.name).ok_or_else(|| format!("[{index}].name: no such setting"))?;
     definition.check(&item.value.tree()).map_err(|fault| format!("[{index}].value: {fault}"))?;
     Ok(set(runs, entry, definition, item.value.clone()))
 }
 
-/// The same for a device that is not there and for one that is out of reach.
+/// One message for a device that is not there and for one that is out of reach.
 fn unknown_device(index: usize) -> String {
     format!("[{index}].deviceId: no such device")
 }
 
-/// What a failure sounds like among those of other items; its cause is for the log.
+/// The message of a failed item; its cause is for the log.
 fn failed(index: usize, error: &Error) -> String {
     match error {
         Error::Missing(_) => return unknown_device(index),

@@ -20,10 +20,10 @@ use isobar_model::time::Timestamp;
 
 use crate::Hub;
 use crate::cache::entries::DeviceEntry;
-use crate::error::Told as _;
-use crate::identity::authorization::Principal;
-use crate::ingest::design_runs::SideRuns;
-use crate::ingest::device_event::RUNS_MAX;
+use crate::error::IntoHubError as _;
+use crate::identity::authentication::Principal;
+use crate::ingest::RUNS_MAX;
+use crate::ingest::design_runs::DesignRuns;
 use crate::ingest::event_input::read_payload;
 
 const SETTING: &str = "setting";
@@ -146,14 +146,16 @@ impl DeviceSetting {
 
 impl Hub {
     /// The settings of a device: those that its design declares, by listOrder and name unless asked otherwise.
+    ///
+    /// Needs `DeviceRead`; a device reads its own.
     pub async fn setting_list(
         &self,
         principal: &Principal,
         id: DeviceId,
         request: ListRequest,
     ) -> Result<Page<DeviceSetting>> {
-        let (pass, entry) = self.device_read(principal, id).await?;
-        let mut settings = self.settings_now(&pass, &entry).await?;
+        let (permit, entry) = self.0.identity.device_read(principal, id).await?;
+        let mut settings = self.settings_now(&permit, &entry).await?;
         // What the plan declares stands in its default order already.
         if !request.sort.is_empty() {
             settings.sort_by(|left, right| by_keys(&request.sort, left, right).then(left.id.cmp(&right.id)));
@@ -162,34 +164,59 @@ impl Hub {
     }
 
     /// One of them.
+    ///
+    /// Needs `DeviceRead`; a device reads its own.
+    ///
+    /// # Errors
+    /// `Missing`: there is no such device or setting.
     pub async fn setting_fetch(&self, principal: &Principal, id: DeviceId, name: &str) -> Result<DeviceSetting> {
-        let (pass, entry) = self.device_read(principal, id).await?;
-        let settings = self.settings_now(&pass, &entry).await?;
+        let (permit, entry) = self.0.identity.device_read(principal, id).await?;
+        let settings = self.settings_now(&permit, &entry).await?;
         settings.into_iter().find(|setting| setting.name == name).ok_or(Error::Missing(SETTING))
     }
 
     /// The records that were replaced since history begins, newest first unless asked otherwise.
+    ///
+    /// Needs `DeviceRead`. Waits up to ten seconds until the records of acknowledged changes are written.
+    ///
+    /// # Errors
+    /// `Busy`: they could not be written in that time.
     pub async fn setting_history(
         &self,
         caller: &Caller,
         id: DeviceId,
         request: ListRequest,
     ) -> Result<Page<DeviceSetting>> {
-        let (pass, entry) = self.device_read(&as_user(caller), id).await?;
+        let (permit, entry) = self.0.identity.user_device_read(caller, id).await?;
         // Nobody is shown what was before a change that was acknowledged.
-        if !self.0.outbox.done_with(entry.device.key).await {
+        if !self.0.outbox.written(entry.device.key).await {
             return Err(Error::Busy);
         }
-        let page = self.0.registry.setting_history(&pass, self.history_begins(), &request).await.told()?;
+        let page = self
+            .0
+            .env
+            .registry
+            .setting_history(&permit, self.0.jobs.history_begins(), &request)
+            .await
+            .into_hub_error()?;
         Ok(page.map(|record| DeviceSetting::recorded(record, &entry.plan.plan)))
     }
 
     /// Whether the caller may change a setting: 404 of either before 403.
+    ///
+    /// # Errors
+    /// `Missing`, of either, before `Forbidden`.
     pub async fn allow_setting(&self, caller: &Caller, id: DeviceId, name: &str) -> Result<()> {
         self.setting_write(caller, id, name).await.map(|_| ())
     }
 
     /// Changes a setting.
+    ///
+    /// Needs `SettingUpdate`. Durable when this returns, with all that the design has done about it. A design with code
+    /// runs on this thread, in a place of its own.
+    ///
+    /// # Errors
+    /// `Invalid`: it is no value of this setting. `Busy`: the outbox is full, or too many runs wait.
     pub async fn setting_update(
         &self,
         caller: &Caller,
@@ -197,11 +224,10 @@ impl Hub {
         name: &str,
         body: Bytes,
     ) -> Result<DeviceSetting> {
-        let (pass, entry) = self.setting_write(caller, id, name).await?;
+        let (permit, entry) = self.setting_write(caller, id, name).await?;
         let mut faults = Faults::new();
-        let value = read_payload(&body, &mut faults).map(|(value, _)| value);
-        let value = faults.unless_any(value)?.ok_or(Error::Busy)?;
-        let changed = self.changed(&pass, entry, |runs, entry| {
+        let Some((value, _)) = read_payload(&body, &mut faults) else { return Err(faults.into_error()) };
+        let changed = self.changed(&permit, entry, |runs, entry| {
             let plan = &entry.plan.plan;
             let definition = plan.setting(name).ok_or(Error::Missing(SETTING))?;
             definition.check(&value.tree()).map_err(|fault| Error::invalid("body", fault))?;
@@ -211,22 +237,29 @@ impl Hub {
     }
 
     /// Gives a setting its default back.
+    ///
+    /// Needs `SettingUpdate`. Durable when this returns, with all that the design has done about it.
+    ///
+    /// # Errors
+    /// `Missing`: there is no such device or setting.
     pub async fn setting_reset(&self, caller: &Caller, id: DeviceId, name: &str) -> Result<()> {
-        let (pass, entry) = self.setting_write(caller, id, name).await?;
-        self.changed(&pass, entry, |runs, entry| reset(runs, entry, name)).await
+        let (permit, entry) = self.setting_write(caller, id, name).await?;
+        self.changed(&permit, entry, |runs, entry| reset(runs, entry, name)).await
     }
 
     /// Gives every setting its default back.
+    ///
+    /// Needs `SettingUpdate`. Durable when this returns, in commits of up to 64 changes.
     pub async fn settings_reset(&self, caller: &Caller, id: DeviceId) -> Result<()> {
-        let (pass, entry) = self.device_write(&as_user(caller), id, Action::SettingUpdate).await?;
+        let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::SettingUpdate).await?;
         let names: Vec<_> = entry.plan.plan.settings().iter().map(|definition| definition.name.clone()).collect();
         let mut left = names.as_slice();
         while !left.is_empty() {
             let next = left.get(..CHANGES_AT_ONCE).unwrap_or(left);
-            let work = |runs: &mut SideRuns<'_>, entry: &DeviceEntry| {
+            let work = |runs: &mut DesignRuns<'_>, entry: &DeviceEntry| {
                 in_one_commit(runs, next, |runs, name| reset(runs, entry, name)).len()
             };
-            let done = self.changed(&pass, Arc::clone(&entry), work).await?;
+            let done = self.changed(&permit, Arc::clone(&entry), work).await?;
             left = left.get(done..).unwrap_or_default();
         }
         Ok(())
@@ -235,37 +268,36 @@ impl Hub {
     /// Lets `work` change settings of a device, by its newest entry. What it has done is durable when this returns.
     pub(crate) async fn changed<T: Send>(
         &self,
-        pass: &CanWrite<DeviceRef>,
+        permit: &CanWrite<DeviceRef>,
         mut entry: Arc<DeviceEntry>,
-        work: impl Fn(&mut SideRuns<'_>, &DeviceEntry) -> T + Send + Sync,
+        work: impl Fn(&mut DesignRuns<'_>, &DeviceEntry) -> T + Send + Sync,
     ) -> Result<T> {
         for _ in 0..RUNS_MAX {
-            if let Some(done) = self.side_runs(pass, &entry, |runs| work(runs, &entry)).await? {
+            if let Some(done) = self.0.ingest.design_runs(permit, &entry, |runs| work(runs, &entry)).await? {
                 return Ok(done);
             }
-            entry = self.device_entry(entry.device.id).await?.ok_or(Error::Missing("device"))?;
+            entry = self.0.caches.device_entry(entry.device.id).await?.ok_or(Error::Missing("device"))?;
         }
         Err(Error::Busy)
     }
 
-    /// The pass to change a setting that is there.
+    /// The permit to change a setting that is there.
     async fn setting_write(
         &self,
         caller: &Caller,
         id: DeviceId,
         name: &str,
     ) -> Result<(CanWrite<DeviceRef>, Arc<DeviceEntry>)> {
-        let principal = as_user(caller);
-        let (_, entry) = self.device_read(&principal, id).await?;
+        let (_, entry) = self.0.identity.user_device_read(caller, id).await?;
         entry.plan.plan.setting(name).ok_or(Error::Missing(SETTING))?;
-        self.device_write(&principal, id, Action::SettingUpdate).await
+        self.0.identity.user_device_write(caller, id, Action::SettingUpdate).await
     }
 
     /// The settings as they are, in the order of the design.
-    async fn settings_now(&self, pass: &CanRead<DeviceRef>, entry: &DeviceEntry) -> Result<Vec<DeviceSetting>> {
-        let untold = self.0.outbox.untold_whole(entry.device.key).await?;
-        let mut records = self.0.registry.settings_of(pass).await.told()?;
-        untold.over_settings(entry.device.id, &mut records);
+    async fn settings_now(&self, permit: &CanRead<DeviceRef>, entry: &DeviceEntry) -> Result<Vec<DeviceSetting>> {
+        let pending = self.0.outbox.pending_committed(entry.device.key).await?;
+        let mut records = self.0.env.registry.settings_of(permit).await.into_hub_error()?;
+        pending.apply_to_settings(entry.device.id, &mut records);
         let plan = &entry.plan.plan;
         let setting =
             |definition: &SettingDefinition| match records.iter().position(|record| *record.name == *definition.name) {
@@ -276,15 +308,11 @@ impl Hub {
     }
 }
 
-pub(crate) fn as_user(caller: &Caller) -> Principal {
-    Principal::User(Arc::new(caller.clone()))
-}
-
 /// Makes as many of the changes as one commit may have, one at least; what comes of each.
 pub(crate) fn in_one_commit<'i, I, T>(
-    runs: &mut SideRuns<'_>,
+    runs: &mut DesignRuns<'_>,
     changes: &'i [I],
-    mut change: impl FnMut(&mut SideRuns<'_>, &'i I) -> T,
+    mut change: impl FnMut(&mut DesignRuns<'_>, &'i I) -> T,
 ) -> Vec<T> {
     let mut done = Vec::with_capacity(changes.len());
     for next in changes {
@@ -298,7 +326,7 @@ pub(crate) fn in_one_commit<'i, I, T>(
 
 /// Gives a setting a value that was checked.
 pub(crate) fn set(
-    runs: &mut SideRuns<'_>,
+    runs: &mut DesignRuns<'_>,
     entry: &DeviceEntry,
     definition: &SettingDefinition,
     value: RawJson,
@@ -308,7 +336,7 @@ pub(crate) fn set(
 }
 
 /// Gives a setting its default back. One that has no value of its own stays as it is: that is no change.
-fn reset(runs: &mut SideRuns<'_>, entry: &DeviceEntry, name: &str) {
+fn reset(runs: &mut DesignRuns<'_>, entry: &DeviceEntry, name: &str) {
     let plan = &entry.plan.plan;
     let has_own = runs.view().settings.iter().any(|(own, _)| **own == *name);
     if let Some(definition) = plan.setting(name).filter(|_| has_own) {
@@ -317,7 +345,7 @@ fn reset(runs: &mut SideRuns<'_>, entry: &DeviceEntry, name: &str) {
 }
 
 /// A change: its record, where the device is now, and what the design does about it.
-fn put(runs: &mut SideRuns<'_>, plan: &Plan, definition: &SettingDefinition, value: Option<RawJson>) -> SettingId {
+fn put(runs: &mut DesignRuns<'_>, plan: &Plan, definition: &SettingDefinition, value: Option<RawJson>) -> SettingId {
     let event = runs.mint();
     let now = value.clone().unwrap_or_else(|| definition.default_value.clone());
     let id = runs.set(definition.name.clone(), value);

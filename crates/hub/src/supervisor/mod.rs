@@ -5,7 +5,7 @@
 //! by readiness. A panic in one piece of work (a delivery, an alarm, a connection) is the end of that piece alone.
 
 #[cfg(test)]
-mod faults;
+pub(crate) mod faults;
 #[cfg(test)]
 mod tests;
 
@@ -21,13 +21,11 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::{Hub, stopped};
-
 /// First pause before a worker that has panicked is started again; it doubles up to [`PAUSE_MAX`].
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 /// Longest pause before it is started again.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// After so many panics without one pass in between, readiness tells of it.
+/// After so many panics without one round in between, readiness tells of it.
 const PANICS_TOLD: u32 = 3;
 /// After so many tries of the same thing that have all ended in a panic, it is given up: with the pauses, after about two
 /// minutes.
@@ -40,8 +38,7 @@ const PANICS: &str = "isobar_task_panics_total";
 pub(crate) struct Supervisor {
     workers: Mutex<JoinSet<()>>,
     standings: Mutex<Vec<Arc<Standing>>>,
-    #[cfg(test)]
-    pub(crate) faults: faults::Faults,
+    stop: watch::Sender<bool>,
 }
 
 /// How a worker stands.
@@ -58,7 +55,7 @@ pub struct Shift {
 }
 
 impl Shift {
-    /// The worker has come through: with a pass of its work, or a piece of it.
+    /// The worker has come through: with a round of its work, or a piece of it.
     pub fn well(&self) {
         self.standing.panics.store(0, Ordering::Relaxed);
     }
@@ -81,12 +78,7 @@ impl Shift {
 
 impl Supervisor {
     pub(crate) fn new() -> Self {
-        Self {
-            workers: Mutex::default(),
-            standings: Mutex::default(),
-            #[cfg(test)]
-            faults: faults::Faults::default(),
-        }
+        Self { workers: Mutex::default(), standings: Mutex::default(), stop: watch::Sender::new(false) }
     }
 
     /// What is the matter with workers that do not come through.
@@ -96,37 +88,40 @@ impl Supervisor {
         failing.map(|standing| Fault::new(standing.worker, "fails again and again: the log tells why")).collect()
     }
 
-    /// Waits until all workers have ended, which were told to. Pieces of their work end where they are: what they were about
+    /// Becomes true when the hub stops.
+    pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
+        self.stop.subscribe()
+    }
+
+    /// Stops all workers and waits until they have ended. Pieces of their work end where they are: what they were about
     /// stands in a store, and is done after the next start.
-    pub(crate) async fn end(&self) {
+    pub(crate) async fn stop(&self) {
+        self.stop.send_replace(true);
         let mut workers = std::mem::take(&mut *self.workers.lock());
         while workers.join_next().await.is_some() {}
     }
-}
 
-impl Hub {
     /// Has a worker work until the hub stops. It is started again whenever it panics, so it keeps nothing for itself that
     /// another one could not find in a store or in the hub; and says whenever it has come through.
-    pub fn employ<F>(&self, worker: &'static str, work: impl Fn(Shift) -> F + Send + Sync + 'static)
+    pub(crate) fn employ<F>(&self, worker: &'static str, work: impl Fn(Shift) -> F + Send + Sync + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let kept = self.keep(worker, work);
         // Nothing of it is left that could panic unseen.
-        spawn_guarded_in(&mut self.0.supervisor.workers.lock(), worker, kept);
+        spawn_guarded_in(&mut self.workers.lock(), worker, kept);
     }
 
-    /// The same for work that goes on where this is awaited.
-    pub fn keep<W, F>(&self, worker: &'static str, work: W) -> impl Future<Output = ()> + use<W, F>
+    /// Has a worker work where this is awaited, until the hub stops; it is started again whenever it panics.
+    pub(crate) fn keep<W, F>(&self, worker: &'static str, work: W) -> impl Future<Output = ()> + use<W, F>
     where
         W: Fn(Shift) -> F,
         F: Future<Output = ()>,
     {
-        let supervisor = &self.0.supervisor;
         let standing = Arc::new(Standing { worker, panics: AtomicU32::new(0) });
-        supervisor.standings.lock().push(Arc::clone(&standing));
+        self.standings.lock().push(Arc::clone(&standing));
         let restarts = metrics::counter!(RESTARTS, "worker" => worker);
-        let mut stop = self.0.stop.subscribe();
+        let mut stop = self.stopping();
         async move {
             loop {
                 let shift = Shift { stop: stop.clone(), standing: Arc::clone(&standing) };
@@ -182,6 +177,12 @@ pub(crate) fn spawn_guarded_in(
 fn panicked(task: &'static str, panic: &(dyn Any + Send)) {
     metrics::counter!(PANICS, "task" => task).increment(1);
     tracing::error!(task, panic = words(panic), "a piece of work panicked");
+}
+
+/// Waits until `stop` becomes true.
+pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // A hub that is gone has stopped too.
+    let _ = stop.wait_for(|stopped| *stopped).await;
 }
 
 /// What a panic says.

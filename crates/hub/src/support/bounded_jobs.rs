@@ -1,39 +1,40 @@
-//! Heavy work that takes its turn: a few at a time on threads that may block, a bounded number that waits, tenants alike.
+//! Heavy work: a few jobs at a time on threads that may block, a bounded number that waits, tenants treated alike.
 
 use isobar_model::access::Caller;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::OrganizationId;
-use isobar_store::turns::{Bounds, Claim, Turns as Line};
+use isobar_store::turns::{Bounds, Claim, Turns};
 use uuid::Uuid;
 
-use crate::error::Told as _;
+use crate::error::IntoHubError as _;
 
 /// Work that is charged to nobody.
 const NOBODY: OrganizationId = OrganizationId(Uuid::nil());
 
-/// The turns of one kind of work.
-pub(crate) struct Turns(Line);
+/// The jobs of one kind.
+pub(crate) struct BoundedJobs(Turns);
 
-impl Turns {
-    /// So many at the same time, and so many that are under way or wait before the next is refused.
+impl BoundedJobs {
+    /// So many at the same time, and so many that run or wait before the next is refused.
     pub(crate) fn new(at_once: usize, waiting: usize) -> Self {
         Self::shared(at_once, waiting, waiting)
     }
 
-    /// The same for what tenants bring: each has so many of the places at most, so that there is room for the others.
+    /// So many at the same time, and so many that run or wait: of all tenants, and of one, so that there is room for the
+    /// others.
     pub(crate) fn shared(at_once: usize, waiting: usize, of_one: usize) -> Self {
         // None of this work can be left and taken up again.
         let slice = std::time::Duration::MAX;
-        Self(Line::new(Bounds { at_once, of_all: waiting, of_one, slice }))
+        Self(Turns::new(Bounds { at_once, of_all: waiting, of_one, slice }))
     }
 
     /// Does work when its turn comes. Work that has begun keeps its turn even when nobody waits for it any more.
-    pub(crate) async fn take<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
         self.charged_to(NOBODY, work).await
     }
 
     /// Does work in a turn of the caller's tenant: of everybody beneath the same top-level organization.
-    pub(crate) async fn take_of<T: Send + 'static>(
+    pub(crate) async fn run_for<T: Send + 'static>(
         &self,
         caller: &Caller,
         work: impl FnOnce() -> T + Send + 'static,
@@ -46,7 +47,7 @@ impl Turns {
         tenant: OrganizationId,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
-        let turn = self.0.take(Claim::begin(tenant)).await.told()?;
+        let turn = self.0.take(Claim::begin(tenant)).await.into_hub_error()?;
         tokio::task::spawn_blocking(move || {
             let done = work();
             drop(turn);
@@ -77,21 +78,21 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn one_tenant_leaves_places_for_the_others() {
-        let turns = Arc::new(Turns::shared(1, 5, 2));
+        let jobs = Arc::new(BoundedJobs::shared(1, 5, 2));
         let (begin, begun) = mpsc::channel::<()>();
         let begun = Arc::new(Mutex::new(begun));
         let held = [caller(1, 11), caller(1, 12)].map(|caller| {
-            let (turns, begun) = (Arc::clone(&turns), Arc::clone(&begun));
-            tokio::spawn(async move { turns.take_of(&caller, move || begun.lock().recv().is_ok()).await })
+            let (jobs, begun) = (Arc::clone(&jobs), Arc::clone(&begun));
+            tokio::spawn(async move { jobs.run_for(&caller, move || begun.lock().recv().is_ok()).await })
         });
-        while turns.0.taken_and_waiting() != (1, 1) {
+        while jobs.0.taken_and_waiting() != (1, 1) {
             tokio::task::yield_now().await;
         }
         // Whoever it is of the tenant, and wherever beneath it.
-        assert!(matches!(turns.take_of(&caller(1, 13), || ()).await, Err(Error::Busy)));
+        assert!(matches!(jobs.run_for(&caller(1, 13), || ()).await, Err(Error::Busy)));
         let other = {
-            let turns = Arc::clone(&turns);
-            tokio::spawn(async move { turns.take_of(&caller(2, 21), || ()).await })
+            let jobs = Arc::clone(&jobs);
+            tokio::spawn(async move { jobs.run_for(&caller(2, 21), || ()).await })
         };
         begin.send(()).unwrap();
         begin.send(()).unwrap();
@@ -99,7 +100,7 @@ mod tests {
         for work in held {
             assert!(work.await.unwrap().unwrap());
         }
-        assert_eq!(turns.0.taken_and_waiting(), (0, 0));
-        assert!(turns.take_of(&caller(1, 11), || ()).await.is_ok());
+        assert_eq!(jobs.0.taken_and_waiting(), (0, 0));
+        assert!(jobs.run_for(&caller(1, 11), || ()).await.is_ok());
     }
 }

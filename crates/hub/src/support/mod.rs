@@ -1,4 +1,4 @@
-//! Tools without any knowledge of the platform.
+//! Tools that know nothing of the platform's rooms.
 
 pub(crate) mod bounded_jobs;
 pub(crate) mod pace;

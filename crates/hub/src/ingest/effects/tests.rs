@@ -31,7 +31,7 @@ fn text(bytes: usize) -> &'static str {
 
 /// The newest events of a device, newest first.
 async fn events(stage: &Stage, device: &isobar_model::device::Device) -> Vec<Event> {
-    let pass = access::system(device.reference(), "a test looks at history").reading();
+    let permit = access::system(device.reference(), "a test looks at history").reading();
     let query = HistoryQuery {
         device_events: true,
         cloud_events: false,
@@ -39,7 +39,7 @@ async fn events(stage: &Stage, device: &isobar_model::device::Device) -> Vec<Eve
         not_before: isobar_model::time::Timestamp::from_millis(0),
         page: PageRequest { page: 1, limit: 10 },
     };
-    stage.hub.0.telemetry.history(&pass, query, Claim::begin(device.organization)).await.unwrap().items
+    stage.hub.0.env.telemetry.history(&permit, query, Claim::begin(device.organization)).await.unwrap().items
 }
 
 #[tokio::test]
@@ -67,7 +67,8 @@ async fn work_for_the_registry_is_bounded() {
     let links = [vec![set; 20], vec![label; 20]].concat();
     let device = stage.device(&design(&links, r#""m": {"type": "deviceMeta"}, "s": {"type": "deviceSetting"}"#)).await;
     stage.posts(&device, text(1 << 20)).await;
-    let work: usize = stage.hub.0.telemetry.outbox(0, 100).await.unwrap().iter().map(|entry| entry.work.len()).sum();
+    let work: usize =
+        stage.hub.0.env.telemetry.outbox(0, 100).await.unwrap().iter().map(|entry| entry.work.len()).sum();
     assert!((1 << 20..5 << 20).contains(&work), "{work} bytes of work");
     let errors = &events(&stage, &device).await[0].errors;
     for (element, bound) in [("s", "at most 4 MiB"), ("m", "at most 65536 bytes")] {
@@ -103,7 +104,7 @@ async fn an_event_is_told_what_has_no_room_among_last_values() {
         assert!(stage.stored(&device, "out").await.unwrap().len() <= LAST_BYTES_MAX);
     }
     let reading = access::system(device.reference(), "a test counts what is stored").reading();
-    assert_eq!(stage.hub.0.telemetry.series(&reading).await.unwrap()[0].count, 5);
+    assert_eq!(stage.hub.0.env.telemetry.series(&reading).await.unwrap()[0].count, 5);
     stage.over().await;
 }
 
@@ -124,11 +125,11 @@ async fn changes_that_leave_much_are_of_several_commits() {
     let outcome = stage.hub.settings_update(&stage.admin, &items).await.unwrap();
     assert_eq!((outcome.changed.len(), outcome.errors), (SETTINGS, vec![]));
     // One entry of the outbox for each commit.
-    let entries = stage.hub.0.telemetry.outbox(0, 100).await.unwrap();
+    let entries = stage.hub.0.env.telemetry.outbox(0, 100).await.unwrap();
     assert!(entries.len() > 5, "{} commits", entries.len());
     assert!(entries.iter().all(|entry| entry.work.len() < 2 * BYTES_FULL));
     let reading = access::system(device.reference(), "a test counts what is stored").reading();
-    assert_eq!(stage.hub.0.telemetry.series(&reading).await.unwrap()[0].count, SETTINGS as u64);
+    assert_eq!(stage.hub.0.env.telemetry.series(&reading).await.unwrap()[0].count, SETTINGS as u64);
     stage.over().await;
 }
 
@@ -160,6 +161,6 @@ async fn runs_of_one_commit_see_what_those_before_have_left() {
     stage.hub.settings_update(&stage.admin, &items).await.unwrap();
     assert_eq!(stage.stored(&device, "out").await.as_deref(), Some(r#"{"n":6}"#));
     assert_eq!(stage.stored(&device, "sums").await.as_deref(), Some("6"));
-    assert_eq!(stage.hub.0.telemetry.outbox(0, 100).await.unwrap().len(), 1);
+    assert_eq!(stage.hub.0.env.telemetry.outbox(0, 100).await.unwrap().len(), 1);
     stage.over().await;
 }

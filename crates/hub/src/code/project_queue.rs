@@ -1,5 +1,5 @@
-//! The runs of one project's code: one at a time, the others in line. Whoever is next begins without a word to another
-//! thread, and who waits for a run is told when there is nothing left to wait for.
+//! The runs of one project's code: one at a time, the others queue. The next one begins without waking another thread, and
+//! the task that waits for a run is woken once: when there is nothing left to wait for.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -14,53 +14,53 @@ use tokio::runtime::Runtime;
 use crate::supervisor::guarded;
 
 /// Runs of one project that wait; beyond, callers hear 503.
-const WAITING_MAX: usize = 256;
+const QUEUED_RUNS_MAX: usize = 256;
 /// After so much time of one project, other projects have their turn on the thread.
 const TURN: Duration = Duration::from_millis(1);
 
-/// The line of one project.
+/// The queue of one project.
 #[derive(Default)]
-pub(crate) struct Line(Arc<Mutex<Runs>>);
+pub(crate) struct ProjectQueue(Arc<Mutex<Queue>>);
 
 #[derive(Default)]
-struct Runs {
+struct Queue {
     waiting: VecDeque<Run>,
     /// Whether a task is there that takes one after the other.
-    is_worked_off: bool,
+    has_worker: bool,
 }
 
 type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Whether what a run gave has to wait for something itself; then it tells the waker when that is over.
-pub(crate) type StillWaits<T> = fn(&mut T, &mut Context<'_>) -> bool;
+/// Whether what a run gave has to wait for something itself; then it wakes the waker when that is over.
+pub(crate) type StillPending<T> = fn(&mut T, &mut Context<'_>) -> bool;
 
-impl Line {
-    /// Puts work in line; what it gives. [`Error::Busy`] when too many wait already.
+impl ProjectQueue {
+    /// Queues work; what it gives. [`Error::Busy`] when too many wait already.
     pub(super) fn join<T: Send + 'static>(
         &self,
         runtime: &Runtime,
         work: impl Future<Output = T> + Send + 'static,
-        still_waits: StillWaits<T>,
-    ) -> Result<Told<T>> {
-        let (teller, told) = telling(still_waits);
+        still_pending: StillPending<T>,
+    ) -> Result<RunOutcome<T>> {
+        let (sender, outcome) = channel(still_pending);
         let run = Box::pin(async move {
-            // Who waits hears of a panic from the teller, which is dropped; those behind in the line have their turn.
+            // Who waits hears of a panic from the sender, which is dropped; those behind in the queue have their turn.
             if let Some(outcome) = guarded("code", work).await {
-                teller.tell(outcome);
+                sender.send(outcome);
             }
         });
-        let is_worked_off = {
+        let has_worker = {
             let mut runs = self.0.lock();
-            if runs.waiting.len() >= WAITING_MAX {
+            if runs.waiting.len() >= QUEUED_RUNS_MAX {
                 return Err(Error::Busy);
             }
             runs.waiting.push_back(run);
-            std::mem::replace(&mut runs.is_worked_off, true)
+            std::mem::replace(&mut runs.has_worker, true)
         };
-        if !is_worked_off {
-            go_on(runtime, work_off(Worker::of(self)));
+        if !has_worker {
+            go_on(runtime, run_all(Worker::of(self)));
         }
-        Ok(told)
+        Ok(outcome)
     }
 }
 
@@ -69,7 +69,7 @@ fn go_on(runtime: &Runtime, work: impl Future<Output = ()> + Send + 'static) {
     runtime.spawn(work);
 }
 
-async fn work_off(mut worker: Worker) {
+async fn run_all(mut worker: Worker) {
     let mut begin = Instant::now();
     while let Some(run) = worker.next() {
         run.await;
@@ -82,21 +82,21 @@ async fn work_off(mut worker: Worker) {
 
 /// Who takes one run after the other. Where it ends before they do, nobody runs them any more.
 struct Worker {
-    runs: Arc<Mutex<Runs>>,
+    runs: Arc<Mutex<Queue>>,
     /// It found none left. Whoever joins from then on brings a worker of its own.
     is_done: bool,
 }
 
 impl Worker {
-    fn of(line: &Line) -> Self {
-        Self { runs: Arc::clone(&line.0), is_done: false }
+    fn of(queue: &ProjectQueue) -> Self {
+        Self { runs: Arc::clone(&queue.0), is_done: false }
     }
 
     fn next(&mut self) -> Option<Run> {
         let mut runs = self.runs.lock();
         let next = runs.waiting.pop_front();
         if next.is_none() {
-            runs.is_worked_off = false;
+            runs.has_worker = false;
             self.is_done = true;
         }
         next
@@ -113,35 +113,35 @@ impl Drop for Worker {
 }
 
 /// What a run gives, on its way to who waits for it.
-struct Telling<T> {
-    state: Mutex<State<T>>,
-    still_waits: StillWaits<T>,
+struct OutcomeCell<T> {
+    state: Mutex<OutcomeState<T>>,
+    still_pending: StillPending<T>,
 }
 
-enum State<T> {
+enum OutcomeState<T> {
     /// It runs, or will; and who waits.
-    Runs(Option<Waker>),
+    Running(Option<Waker>),
     Done(T),
     /// It will never be done, or what it gave was taken.
     Over,
 }
 
-fn telling<T>(still_waits: StillWaits<T>) -> (Teller<T>, Told<T>) {
-    let telling = Arc::new(Telling { state: Mutex::new(State::Runs(None)), still_waits });
-    (Teller(Arc::clone(&telling)), Told(telling))
+fn channel<T>(still_pending: StillPending<T>) -> (OutcomeSender<T>, RunOutcome<T>) {
+    let channel = Arc::new(OutcomeCell { state: Mutex::new(OutcomeState::Running(None)), still_pending });
+    (OutcomeSender(Arc::clone(&channel)), RunOutcome(channel))
 }
 
-struct Teller<T>(Arc<Telling<T>>);
+struct OutcomeSender<T>(Arc<OutcomeCell<T>>);
 
-impl<T> Teller<T> {
-    fn tell(self, mut outcome: T) {
+impl<T> OutcomeSender<T> {
+    fn send(self, mut outcome: T) {
         let mut state = self.0.state.lock();
         let waker = match &mut *state {
-            State::Runs(waker) => waker.take(),
-            State::Done(_) | State::Over => None,
+            OutcomeState::Running(waker) => waker.take(),
+            OutcomeState::Done(_) | OutcomeState::Over => None,
         };
-        let waker = waker.filter(|waker| !(self.0.still_waits)(&mut outcome, &mut Context::from_waker(waker)));
-        *state = State::Done(outcome);
+        let waker = waker.filter(|waker| !(self.0.still_pending)(&mut outcome, &mut Context::from_waker(waker)));
+        *state = OutcomeState::Done(outcome);
         drop(state);
         if let Some(waker) = waker {
             waker.wake();
@@ -149,12 +149,12 @@ impl<T> Teller<T> {
     }
 }
 
-impl<T> Drop for Teller<T> {
+impl<T> Drop for OutcomeSender<T> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
-        if let State::Runs(waker) = &mut *state {
+        if let OutcomeState::Running(waker) = &mut *state {
             let waker = waker.take();
-            *state = State::Over;
+            *state = OutcomeState::Over;
             drop(state);
             if let Some(waker) = waker {
                 waker.wake();
@@ -164,23 +164,23 @@ impl<T> Drop for Teller<T> {
 }
 
 /// What a run gives, when it has.
-pub(super) struct Told<T>(Arc<Telling<T>>);
+pub(super) struct RunOutcome<T>(Arc<OutcomeCell<T>>);
 
-impl<T> Future for Told<T> {
+impl<T> Future for RunOutcome<T> {
     type Output = Result<T>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
         let mut state = self.0.state.lock();
-        if let State::Runs(waker) = &mut *state {
+        if let OutcomeState::Running(waker) = &mut *state {
             match waker {
                 Some(present) => present.clone_from(cx.waker()),
                 None => *waker = Some(cx.waker().clone()),
             }
             return Poll::Pending;
         }
-        match std::mem::replace(&mut *state, State::Over) {
-            State::Done(outcome) => Poll::Ready(Ok(outcome)),
-            State::Over | State::Runs(_) => {
+        match std::mem::replace(&mut *state, OutcomeState::Over) {
+            OutcomeState::Done(outcome) => Poll::Ready(Ok(outcome)),
+            OutcomeState::Over | OutcomeState::Running(_) => {
                 Poll::Ready(Err(Error::internal("a run of code has ended before its time")))
             }
         }
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn runs_of_a_line_go_one_after_the_other_and_only_so_many_wait() {
-        let (threads, line) = (threads(), Line::default());
+        let (threads, queue) = (threads(), ProjectQueue::default());
         let (go, gone) = oneshot::channel::<()>();
         let (begun, has_begun) = std::sync::mpsc::channel();
         let first = async move {
@@ -216,10 +216,10 @@ mod tests {
             gone.await.unwrap();
             0
         };
-        let mut all = vec![line.join(&threads, first, never).unwrap()];
+        let mut all = vec![queue.join(&threads, first, never).unwrap()];
         has_begun.recv().unwrap();
         let at_once = Arc::new(AtomicUsize::new(0));
-        for number in 1..=WAITING_MAX {
+        for number in 1..=QUEUED_RUNS_MAX {
             let at_once = Arc::clone(&at_once);
             let run = async move {
                 assert_eq!(at_once.fetch_add(1, Ordering::SeqCst), 0);
@@ -227,40 +227,40 @@ mod tests {
                 at_once.fetch_sub(1, Ordering::SeqCst);
                 number
             };
-            all.push(line.join(&threads, run, never).unwrap());
+            all.push(queue.join(&threads, run, never).unwrap());
         }
-        assert!(matches!(line.join(&threads, async { 0 }, never), Err(Error::Busy)));
+        assert!(matches!(queue.join(&threads, async { 0 }, never), Err(Error::Busy)));
         go.send(()).unwrap();
         let done: Vec<usize> = threads.block_on(futures::future::try_join_all(all)).unwrap();
-        assert_eq!(done, (0..=WAITING_MAX).collect::<Vec<_>>());
-        let after = line.join(&threads, async { 7 }, never).unwrap();
+        assert_eq!(done, (0..=QUEUED_RUNS_MAX).collect::<Vec<_>>());
+        let after = queue.join(&threads, async { 7 }, never).unwrap();
         assert_eq!(threads.block_on(after).unwrap(), 7);
     }
 
     #[test]
     fn a_worker_that_found_nothing_leaves_what_came_after_to_the_next() {
-        let (threads, line) = (threads(), Line::default());
-        let mut first = Worker::of(&line);
+        let (threads, queue) = (threads(), ProjectQueue::default());
+        let mut first = Worker::of(&queue);
         assert!(first.next().is_none());
-        let told = line.join(&threads, async { 7 }, never).unwrap();
+        let outcome = queue.join(&threads, async { 7 }, never).unwrap();
         drop(first);
-        assert_eq!(threads.block_on(told).unwrap(), 7);
+        assert_eq!(threads.block_on(outcome).unwrap(), 7);
     }
 
     #[test]
     fn a_run_that_panics_ends_for_itself() {
-        let (threads, line) = (threads(), Line::default());
-        let lost = line.join(&threads, async { assert_eq!(1, 2) }, never).unwrap();
-        let next = line.join(&threads, async { 7 }, never).unwrap();
+        let (threads, queue) = (threads(), ProjectQueue::default());
+        let lost = queue.join(&threads, async { assert_eq!(1, 2) }, never).unwrap();
+        let next = queue.join(&threads, async { 7 }, never).unwrap();
         assert!(matches!(threads.block_on(lost), Err(Error::Internal(_))));
         assert_eq!(threads.block_on(next).unwrap(), 7);
     }
 
     #[test]
     fn who_waits_for_threads_that_are_gone_is_told() {
-        let (threads, line) = (threads(), Line::default());
-        let endless = line.join(&threads, futures::future::pending::<()>(), never).unwrap();
-        let behind = line.join(&threads, async {}, never).unwrap();
+        let (threads, queue) = (threads(), ProjectQueue::default());
+        let endless = queue.join(&threads, futures::future::pending::<()>(), never).unwrap();
+        let behind = queue.join(&threads, async {}, never).unwrap();
         threads.shutdown_background();
         let here = Builder::new_current_thread().build().unwrap();
         assert!(here.block_on(endless).is_err());
@@ -269,7 +269,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_is_told_when_what_the_run_gave_waits_no_longer() {
-        fn still_waits(rest: &mut oneshot::Receiver<u8>, cx: &mut Context<'_>) -> bool {
+        fn still_pending(rest: &mut oneshot::Receiver<u8>, cx: &mut Context<'_>) -> bool {
             Pin::new(rest).poll(cx).is_pending()
         }
         struct Woken(AtomicUsize);
@@ -279,18 +279,18 @@ mod tests {
             }
         }
         let (done, rest) = oneshot::channel();
-        let (teller, mut told) = telling(still_waits);
+        let (sender, mut outcome) = channel(still_pending);
         let woken = Arc::new(Woken(AtomicUsize::new(0)));
         let waker = Waker::from(Arc::clone(&woken));
-        assert!(Pin::new(&mut told).poll(&mut Context::from_waker(&waker)).is_pending());
-        teller.tell(rest);
+        assert!(Pin::new(&mut outcome).poll(&mut Context::from_waker(&waker)).is_pending());
+        sender.send(rest);
         assert_eq!(woken.0.load(Ordering::SeqCst), 0);
         done.send(7).unwrap();
         assert_eq!(woken.0.load(Ordering::SeqCst), 1);
-        assert_eq!(told.await.unwrap().await.unwrap(), 7);
-        let (teller, mut told) = telling::<u8>(never);
-        assert!(poll!(&mut told).is_pending());
-        drop(teller);
-        assert!(told.await.is_err());
+        assert_eq!(outcome.await.unwrap().await.unwrap(), 7);
+        let (sender, mut outcome) = channel::<u8>(never);
+        assert!(poll!(&mut outcome).is_pending());
+        drop(sender);
+        assert!(outcome.await.is_err());
     }
 }

@@ -9,27 +9,27 @@ use isobar_model::ids::{DeviceRef, OrganizationId};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::work::{Found, Outgoing, SettingWork};
+use super::work::{DeviceFindings, OutgoingWork, SettingWork};
 
 /// What the registry has refused for its own sake so often is parked.
-pub(super) const PARKED_AFTER: u32 = 5;
+pub(crate) const PARKED_AFTER: u32 = 5;
 /// The first pause before it is tried again; it doubles.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 /// The first pause of what is parked; it doubles up to [`PARKED_PAUSE_MAX`].
 const PARKED_PAUSE_FIRST: Duration = Duration::from_secs(60);
-pub(super) const PARKED_PAUSE_MAX: Duration = Duration::from_secs(3_600);
+pub(crate) const PARKED_PAUSE_MAX: Duration = Duration::from_secs(3_600);
 /// Settings, and deliveries, of one device that are written in one transaction.
 const SETTINGS_AT_ONCE: usize = 256;
 const DELIVERIES_AT_ONCE: usize = 32;
 
 /// How often something was refused for its own sake, and when it is tried again.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Faults {
+pub(crate) struct Refusals {
     pub tries: u32,
     pub due: Option<Instant>,
 }
 
-impl Faults {
+impl Refusals {
     pub const PARKED: Self = Self { tries: PARKED_AFTER, due: None };
 
     pub fn is_parked(self) -> bool {
@@ -52,18 +52,18 @@ impl Faults {
 
 /// How much waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Size {
+pub(crate) struct OutboxSize {
     pub entries: usize,
     pub bytes: usize,
 }
 
-impl Size {
-    pub fn add(&mut self, more: Size) {
+impl OutboxSize {
+    pub fn add(&mut self, more: OutboxSize) {
         self.entries += more.entries;
         self.bytes += more.bytes;
     }
 
-    pub fn take(&mut self, less: Size) {
+    pub fn take(&mut self, less: OutboxSize) {
         self.entries = self.entries.saturating_sub(less.entries);
         self.bytes = self.bytes.saturating_sub(less.bytes);
     }
@@ -71,20 +71,20 @@ impl Size {
 
 /// What was found out and not written yet.
 #[derive(Debug)]
-pub(super) struct Report {
-    pub found: Arc<Found>,
+pub(crate) struct Report {
+    pub found: Arc<DeviceFindings>,
     /// Bytes of all of it, as one entry.
     pub bytes: usize,
     pub rows: ReportRows,
     /// When the oldest of it came, in the order of everything that waits, and in milliseconds.
     pub turn: u64,
     pub since: i64,
-    pub faults: Faults,
+    pub faults: Refusals,
 }
 
 /// The entries of the store that hold a report, each a part of it; later ones count.
 #[derive(Debug, Default)]
-pub(super) struct ReportRows {
+pub(crate) struct ReportRows {
     /// Those that an earlier process wrote. They may hold more than this.
     pub left: SmallVec<[u64; 1]>,
     /// Our own, and their bytes.
@@ -93,8 +93,8 @@ pub(super) struct ReportRows {
 }
 
 impl Report {
-    pub fn size(&self) -> Size {
-        Size { entries: 1, bytes: size_of::<Self>() + self.bytes }
+    pub fn size(&self) -> OutboxSize {
+        OutboxSize { entries: 1, bytes: size_of::<Self>() + self.bytes }
     }
 
     /// Both as one, when the newer one came while this one was under way.
@@ -117,59 +117,59 @@ impl Report {
 
 /// One of the things that a run left, and the entry of the store that holds it.
 #[derive(Debug)]
-pub(super) struct Record<T> {
+pub(crate) struct PendingItem<T> {
     pub what: Arc<T>,
     pub row: u64,
     pub bytes: usize,
     pub turn: u64,
     pub since: i64,
-    pub faults: Faults,
+    pub faults: Refusals,
 }
 
-impl<T> Record<T> {
-    pub fn size(&self) -> Size {
-        Size { entries: 1, bytes: size_of::<Self>() + self.bytes }
+impl<T> PendingItem<T> {
+    pub fn size(&self) -> OutboxSize {
+        OutboxSize { entries: 1, bytes: size_of::<Self>() + self.bytes }
     }
 }
 
 /// What is written or refused as a whole.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(crate) struct Piece {
     pub device: DeviceRef,
-    pub what: What,
+    pub what: PieceKind,
 }
 
 #[derive(Debug)]
-pub(super) enum What {
+pub(crate) enum PieceKind {
     Report(Report),
     /// One after the other.
-    Settings(Vec<Record<SettingWork>>, Faults),
-    Delivery(Record<Outgoing>),
+    Settings(Vec<PendingItem<SettingWork>>, Refusals),
+    Delivery(PendingItem<OutgoingWork>),
 }
 
 impl Piece {
-    pub fn faults(&self) -> Faults {
+    pub fn faults(&self) -> Refusals {
         match &self.what {
-            What::Report(report) => report.faults,
-            What::Settings(_, faults) => *faults,
-            What::Delivery(delivery) => delivery.faults,
+            PieceKind::Report(report) => report.faults,
+            PieceKind::Settings(_, faults) => *faults,
+            PieceKind::Delivery(delivery) => delivery.faults,
         }
     }
 
-    pub fn faults_mut(&mut self) -> &mut Faults {
+    pub fn faults_mut(&mut self) -> &mut Refusals {
         match &mut self.what {
-            What::Report(report) => &mut report.faults,
-            What::Settings(_, faults) => faults,
-            What::Delivery(delivery) => &mut delivery.faults,
+            PieceKind::Report(report) => &mut report.faults,
+            PieceKind::Settings(_, faults) => faults,
+            PieceKind::Delivery(delivery) => &mut delivery.faults,
         }
     }
 
-    pub fn size(&self) -> Size {
-        let mut size = Size::default();
+    pub fn size(&self) -> OutboxSize {
+        let mut size = OutboxSize::default();
         match &self.what {
-            What::Report(report) => size.add(report.size()),
-            What::Settings(settings, _) => settings.iter().for_each(|setting| size.add(setting.size())),
-            What::Delivery(delivery) => size.add(delivery.size()),
+            PieceKind::Report(report) => size.add(report.size()),
+            PieceKind::Settings(settings, _) => settings.iter().for_each(|setting| size.add(setting.size())),
+            PieceKind::Delivery(delivery) => size.add(delivery.size()),
         }
         size
     }
@@ -177,60 +177,60 @@ impl Piece {
     /// The entries of the store that hold it.
     pub fn rows(&self) -> SmallVec<[u64; 2]> {
         match &self.what {
-            What::Report(report) => report.rows.left.iter().chain(&report.rows.own).copied().collect(),
-            What::Settings(settings, _) => settings.iter().map(|setting| setting.row).collect(),
-            What::Delivery(delivery) => SmallVec::from_slice(&[delivery.row]),
+            PieceKind::Report(report) => report.rows.left.iter().chain(&report.rows.own).copied().collect(),
+            PieceKind::Settings(settings, _) => settings.iter().map(|setting| setting.row).collect(),
+            PieceKind::Delivery(delivery) => SmallVec::from_slice(&[delivery.row]),
         }
     }
 
     fn turn(&self) -> u64 {
         match &self.what {
-            What::Report(report) => report.turn,
-            What::Settings(settings, _) => settings.first().map_or(u64::MAX, |setting| setting.turn),
-            What::Delivery(delivery) => delivery.turn,
+            PieceKind::Report(report) => report.turn,
+            PieceKind::Settings(settings, _) => settings.first().map_or(u64::MAX, |setting| setting.turn),
+            PieceKind::Delivery(delivery) => delivery.turn,
         }
     }
 
     fn since(&self) -> i64 {
         match &self.what {
-            What::Report(report) => report.since,
-            What::Settings(settings, _) => settings.first().map_or(i64::MAX, |setting| setting.since),
-            What::Delivery(delivery) => delivery.since,
+            PieceKind::Report(report) => report.since,
+            PieceKind::Settings(settings, _) => settings.first().map_or(i64::MAX, |setting| setting.since),
+            PieceKind::Delivery(delivery) => delivery.since,
         }
     }
 }
 
 /// What the worker has in hand of a device.
 #[derive(Debug)]
-pub(super) struct InHand {
+pub(crate) struct InHand {
     pub pieces: usize,
     pub turn: u64,
     pub since: i64,
-    pub report: Option<Arc<Found>>,
+    pub report: Option<Arc<DeviceFindings>>,
     pub settings: Vec<Arc<SettingWork>>,
 }
 
 /// All of one device.
 #[derive(Debug)]
-pub(super) struct OfDevice {
+pub(crate) struct DeviceQueue {
     pub device: DeviceRef,
     /// Its top-level organization; none: it is not known yet.
     pub tenant: Option<OrganizationId>,
     /// Runs that leave something, of which it is not known yet whether they are committed.
     pub expected: u32,
     pub report: Option<Report>,
-    pub settings: VecDeque<Record<SettingWork>>,
-    pub settings_faults: Faults,
-    pub deliveries: VecDeque<Record<Outgoing>>,
+    pub settings: VecDeque<PendingItem<SettingWork>>,
+    pub settings_faults: Refusals,
+    pub deliveries: VecDeque<PendingItem<OutgoingWork>>,
     /// Those that were refused and wait to be tried again.
-    pub refused: Vec<Record<Outgoing>>,
+    pub refused: Vec<PendingItem<OutgoingWork>>,
     pub in_hand: Option<InHand>,
     /// Where it stands among its tenant's devices, and among those that are tried later.
     pub place: Option<u64>,
     pub due: Option<Instant>,
 }
 
-impl OfDevice {
+impl DeviceQueue {
     pub fn new(device: DeviceRef, tenant: Option<OrganizationId>) -> Self {
         Self {
             device,
@@ -238,7 +238,7 @@ impl OfDevice {
             expected: 0,
             report: None,
             settings: VecDeque::new(),
-            settings_faults: Faults::default(),
+            settings_faults: Refusals::default(),
             deliveries: VecDeque::new(),
             refused: Vec::new(),
             in_hand: None,
@@ -258,8 +258,8 @@ impl OfDevice {
     }
 
     /// How much waits and is not in hand.
-    pub fn size(&self) -> Size {
-        let mut size = Size::default();
+    pub fn size(&self) -> OutboxSize {
+        let mut size = OutboxSize::default();
         self.report.iter().for_each(|report| size.add(report.size()));
         self.settings.iter().for_each(|setting| size.add(setting.size()));
         self.deliveries.iter().chain(&self.refused).for_each(|delivery| size.add(delivery.size()));
@@ -327,15 +327,15 @@ impl OfDevice {
         let before = into.len();
         let device = self.device;
         if let Some(report) = self.report.take_if(|report| report.faults.due.is_none()) {
-            into.push(Piece { device, what: What::Report(report) });
+            into.push(Piece { device, what: PieceKind::Report(report) });
         }
         if !self.settings.is_empty() && self.settings_faults.due.is_none() {
             let count = self.settings.len().min(SETTINGS_AT_ONCE);
             let settings = self.settings.drain(..count).collect();
-            into.push(Piece { device, what: What::Settings(settings, std::mem::take(&mut self.settings_faults)) });
+            into.push(Piece { device, what: PieceKind::Settings(settings, std::mem::take(&mut self.settings_faults)) });
         }
         let count = self.deliveries.len().min(DELIVERIES_AT_ONCE);
-        let deliveries = self.deliveries.drain(..count).map(What::Delivery);
+        let deliveries = self.deliveries.drain(..count).map(PieceKind::Delivery);
         into.extend(deliveries.map(|what| Piece { device, what }));
         let taken = &into[before..];
         if taken.is_empty() {
@@ -346,11 +346,11 @@ impl OfDevice {
         let mut in_hand = InHand { pieces: taken.len(), turn, since, report: None, settings: Vec::new() };
         for piece in taken {
             match &piece.what {
-                What::Report(report) => in_hand.report = Some(Arc::clone(&report.found)),
-                What::Settings(settings, _) => {
+                PieceKind::Report(report) => in_hand.report = Some(Arc::clone(&report.found)),
+                PieceKind::Settings(settings, _) => {
                     in_hand.settings.extend(settings.iter().map(|setting| Arc::clone(&setting.what)));
                 }
-                What::Delivery(_) => {}
+                PieceKind::Delivery(_) => {}
             }
         }
         self.in_hand = Some(in_hand);
@@ -360,26 +360,26 @@ impl OfDevice {
     pub fn written(&mut self, piece: &Piece) {
         if let Some(in_hand) = &mut self.in_hand {
             match &piece.what {
-                What::Report(_) => in_hand.report = None,
-                What::Settings(..) => in_hand.settings.clear(),
-                What::Delivery(_) => {}
+                PieceKind::Report(_) => in_hand.report = None,
+                PieceKind::Settings(..) => in_hand.settings.clear(),
+                PieceKind::Delivery(_) => {}
             }
         }
         self.let_go();
     }
 
     /// A piece was not: it waits again, before what came meanwhile. What waits has become so much less: both reports are one.
-    pub fn put_back(&mut self, piece: Piece) -> Size {
-        let mut less = Size::default();
+    pub fn put_back(&mut self, piece: Piece) -> OutboxSize {
+        let mut less = OutboxSize::default();
         if let Some(in_hand) = &mut self.in_hand {
             match &piece.what {
-                What::Report(_) => in_hand.report = None,
-                What::Settings(..) => in_hand.settings.clear(),
-                What::Delivery(_) => {}
+                PieceKind::Report(_) => in_hand.report = None,
+                PieceKind::Settings(..) => in_hand.settings.clear(),
+                PieceKind::Delivery(_) => {}
             }
         }
         match piece.what {
-            What::Report(report) => {
+            PieceKind::Report(report) => {
                 self.report = Some(match self.report.take() {
                     Some(newer) => {
                         less.add(report.size());
@@ -391,12 +391,12 @@ impl OfDevice {
                     None => report,
                 });
             }
-            What::Settings(settings, faults) => {
+            PieceKind::Settings(settings, faults) => {
                 settings.into_iter().rev().for_each(|setting| self.settings.push_front(setting));
                 self.settings_faults = faults;
             }
-            What::Delivery(delivery) if delivery.faults.due.is_some() => self.refused.push(delivery),
-            What::Delivery(delivery) => self.deliveries.push_front(delivery),
+            PieceKind::Delivery(delivery) if delivery.faults.due.is_some() => self.refused.push(delivery),
+            PieceKind::Delivery(delivery) => self.deliveries.push_front(delivery),
         }
         self.let_go();
         less

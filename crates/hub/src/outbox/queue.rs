@@ -1,4 +1,4 @@
-//! All that waits, in memory: who has the next turn, how much there is, and what of it is in hand.
+//! All that waits, in memory: which tenant has the next turn, how much there is, and what of it is being written.
 //!
 //! Each tenant (all beneath one top-level organization) has its devices in the order of the oldest that waits of each, and
 //! tenants take turns, a device at a time.
@@ -13,11 +13,11 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::device::{Faults, OfDevice, Piece, Record, Report, ReportRows, Size};
-use super::work::{Found, Work};
+use super::device_queue::{DeviceQueue, OutboxSize, PendingItem, Piece, Refusals, Report, ReportRows};
+use super::work::{DeviceFindings, RegistryWork};
 
 /// What waits at most. One tenant has no more of it than is free, and so at most half.
-pub(super) const MOST: Size = Size { entries: 200_000, bytes: 64 << 20 };
+pub(crate) const OUTBOX_MAX: OutboxSize = OutboxSize { entries: 200_000, bytes: 64 << 20 };
 /// A report whose bytes are so few is written whole into its one entry; of a larger one what is new, until that is as much
 /// as all of it would be.
 const WHOLE_BYTES_MAX: usize = 1_024;
@@ -26,19 +26,19 @@ const PIECES_AT_ONCE: usize = 512;
 const BYTES_AT_ONCE: usize = 1 << 20;
 
 /// Whose it is; none: that is not known yet.
-pub(super) type Tenant = Option<OrganizationId>;
+pub(crate) type Tenant = Option<OrganizationId>;
 
 #[derive(Default)]
-pub(super) struct Waiting {
-    devices: FxHashMap<DeviceKey, OfDevice>,
-    tenants: FxHashMap<Tenant, OfTenant>,
+pub(crate) struct OutboxQueue {
+    devices: FxHashMap<DeviceKey, DeviceQueue>,
+    tenants: FxHashMap<Tenant, TenantQueue>,
     /// Tenants who have something to be written, in the order of their turns.
     turns: VecDeque<Tenant>,
     /// Devices of which something was refused, by when it is tried again.
     later: BTreeSet<(Instant, DeviceKey)>,
     /// Grows with everything that comes.
     turn: u64,
-    size: Size,
+    size: OutboxSize,
     /// Entries of the store that hold more than one thing: how many of these are left.
     shared: FxHashMap<u64, u32>,
     /// Entries of the store that nobody needs any more.
@@ -51,36 +51,36 @@ pub(super) struct Waiting {
 }
 
 #[derive(Default)]
-struct OfTenant {
+struct TenantQueue {
     /// Devices by the turn of the oldest that can be written.
     queue: BTreeMap<u64, DeviceKey>,
     /// Whether it is among those who take turns.
     has_turn: bool,
-    size: Size,
+    size: OutboxSize,
 }
 
 /// What a run leaves, as it will wait once the run is committed.
-pub(super) struct Leaving {
-    found: Option<(Arc<Found>, usize, ReportRows)>,
-    rest: Work,
+pub(crate) struct StagedWork {
+    found: Option<(Arc<DeviceFindings>, usize, ReportRows)>,
+    rest: RegistryWork,
     row: u64,
 }
 
-/// What can be seen of it from outside.
-pub(super) struct Look {
-    pub size: Size,
+/// What the gauges show of it.
+pub(crate) struct QueueLook {
+    pub size: OutboxSize,
     /// When the oldest came, in milliseconds.
     pub oldest: Option<i64>,
     pub parked: usize,
 }
 
-impl Waiting {
+impl OutboxQueue {
     /// Everything that has come so far has a turn up to this one.
     pub fn newest(&self) -> u64 {
         self.turn
     }
 
-    pub fn of(&self, device: DeviceKey) -> Option<&OfDevice> {
+    pub fn of(&self, device: DeviceKey) -> Option<&DeviceQueue> {
         self.devices.get(&device)
     }
 
@@ -96,15 +96,15 @@ impl Waiting {
 
     /// Whether so much waits that the worker should not rest.
     pub fn presses(&self) -> bool {
-        self.size.entries > MOST.entries / 4 || self.size.bytes > MOST.bytes / 4
+        self.size.entries > OUTBOX_MAX.entries / 4 || self.size.bytes > OUTBOX_MAX.bytes / 4
     }
 
     /// Whether everything of a device that came up to a turn is written, or parked.
     pub fn is_written(&self, device: DeviceKey, turn: u64) -> bool {
-        self.of(device).and_then(OfDevice::first_expected).is_none_or(|first| first > turn)
+        self.of(device).and_then(DeviceQueue::first_expected).is_none_or(|first| first > turn)
     }
 
-    /// The same of a tenant. What was refused is not waited for.
+    /// Whether everything of a tenant that came up to a turn is written, but for what was refused.
     pub fn is_caught_up(&self, tenant: OrganizationId, turn: u64) -> bool {
         // What nobody knows whose it is may be anybody's.
         [Some(tenant), None].iter().all(|tenant| {
@@ -113,13 +113,13 @@ impl Waiting {
         })
     }
 
-    /// A look for those who watch.
-    pub fn look(&self) -> Look {
-        let since = |device: &DeviceKey| self.of(*device).and_then(OfDevice::since);
+    /// What the gauges show.
+    pub fn look(&self) -> QueueLook {
+        let since = |device: &DeviceKey| self.of(*device).and_then(DeviceQueue::since);
         let first = self.tenants.values().filter_map(|of| of.queue.first_key_value()).filter_map(|(_, key)| since(key));
         let later = self.later.iter().filter_map(|(_, key)| since(key));
-        let parked: usize = self.later.iter().filter_map(|(_, key)| self.of(*key)).map(OfDevice::parked).sum();
-        Look {
+        let parked: usize = self.later.iter().filter_map(|(_, key)| self.of(*key)).map(DeviceQueue::parked).sum();
+        QueueLook {
             size: self.size,
             oldest: first.chain(later).chain(self.in_hand_since).min(),
             parked: self.unreadable + parked,
@@ -131,11 +131,11 @@ impl Waiting {
         &mut self,
         device: DeviceRef,
         tenant: OrganizationId,
-        mut work: Work,
+        mut work: RegistryWork,
         number: &dyn Fn() -> u64,
-    ) -> Option<(Leaving, Vec<OutboxChange>)> {
+    ) -> Option<(StagedWork, Vec<OutboxChange>)> {
         let mut changes = Vec::with_capacity(2);
-        let mut more = Size::default();
+        let mut more = OutboxSize::default();
         let before = self.of(device.key).and_then(|of| of.report.as_ref());
         let found = work.take_found(Timestamp::default()).map(|found| {
             let (found, bytes, rows) = report_entry(device, before, found, number, &mut changes);
@@ -155,36 +155,36 @@ impl Waiting {
             return None;
         }
         self.belongs(device.key, tenant);
-        self.devices.entry(device.key).or_insert_with(|| OfDevice::new(device, Some(tenant))).expected += 1;
-        Some((Leaving { found, rest: work, row }, changes))
+        self.devices.entry(device.key).or_insert_with(|| DeviceQueue::new(device, Some(tenant))).expected += 1;
+        Some((StagedWork { found, rest: work, row }, changes))
     }
 
-    fn has_room(&self, tenant: OrganizationId, more: Size) -> bool {
-        let own = self.tenants.get(&Some(tenant)).map_or(Size::default(), |of| of.size);
+    fn has_room(&self, tenant: OrganizationId, more: OutboxSize) -> bool {
+        let own = self.tenants.get(&Some(tenant)).map_or(OutboxSize::default(), |of| of.size);
         let fits =
             |own: usize, all: usize, more: usize, most: usize| more == 0 || own + more <= most.saturating_sub(all);
-        fits(own.entries, self.size.entries, more.entries, MOST.entries)
-            && fits(own.bytes, self.size.bytes, more.bytes, MOST.bytes)
+        fits(own.entries, self.size.entries, more.entries, OUTBOX_MAX.entries)
+            && fits(own.bytes, self.size.bytes, more.bytes, OUTBOX_MAX.bytes)
     }
 
     /// What was expected of a device is on its way into the store. True: the worker has something to do.
-    pub fn comes(&mut self, device: DeviceKey, leaving: Leaving, now: Timestamp) -> bool {
+    pub fn comes(&mut self, device: DeviceKey, staged: StagedWork, now: Timestamp) -> bool {
         self.turn += 1;
         let (turn, since) = (self.turn, now.millis());
         let Some(of) = self.devices.get_mut(&device) else { return false };
         of.expected -= 1;
-        let (mut more, mut less) = (Size::default(), Size::default());
-        if let Some((found, bytes, rows)) = leaving.found {
+        let (mut more, mut less) = (OutboxSize::default(), OutboxSize::default());
+        if let Some((found, bytes, rows)) = staged.found {
             let first = of.report.take().map(|before| {
                 less.add(before.size());
                 (before.turn, before.since, before.faults)
             });
-            let (turn, since, faults) = first.unwrap_or((turn, since, Faults::default()));
+            let (turn, since, faults) = first.unwrap_or((turn, since, Refusals::default()));
             more.add(of.report.insert(Report { found, bytes, rows, turn, since, faults }).size());
         }
-        let held = keep_rest(of, leaving.rest, leaving.row, (turn, since, Faults::default()), &mut more);
+        let held = keep_rest(of, staged.rest, staged.row, (turn, since, Refusals::default()), &mut more);
         if held > 1 {
-            self.shared.insert(leaving.row, held);
+            self.shared.insert(staged.row, held);
         }
         self.sized(device, more, less);
         self.place(device)
@@ -200,7 +200,7 @@ impl Waiting {
 
     /// Takes up an entry that an earlier process left, unless it cannot be read.
     pub fn take_up(&mut self, entry: &OutboxEntry, now: Timestamp) -> serde_json::Result<()> {
-        let mut work: Work = serde_json::from_slice(&entry.work)?;
+        let mut work: RegistryWork = serde_json::from_slice(&entry.work)?;
         let Some(id) = work.device else {
             self.needless.push(entry.number);
             return Ok(());
@@ -208,9 +208,9 @@ impl Waiting {
         self.turn += 1;
         let device = DeviceRef { id, key: entry.device };
         let (turn, since) = (self.turn, work.at.unwrap_or(now.millis()));
-        let faults = if entry.parked.is_some() { Faults::PARKED } else { Faults::default() };
-        let of = self.devices.entry(entry.device).or_insert_with(|| OfDevice::new(device, None));
-        let (mut more, mut less, mut held) = (Size::default(), Size::default(), 0);
+        let faults = if entry.parked.is_some() { Refusals::PARKED } else { Refusals::default() };
+        let of = self.devices.entry(entry.device).or_insert_with(|| DeviceQueue::new(device, None));
+        let (mut more, mut less, mut held) = (OutboxSize::default(), OutboxSize::default(), 0);
         if let Some(found) = work.take_found(now) {
             held += 1;
             let before = of.report.take();
@@ -240,7 +240,7 @@ impl Waiting {
     /// As much waits as may.
     #[cfg(test)]
     pub fn fill(&mut self) {
-        self.size = MOST;
+        self.size = OUTBOX_MAX;
     }
 
     /// Devices of which nobody knows yet whose they are.
@@ -280,7 +280,7 @@ impl Waiting {
             let first = of_tenant.queue.first_entry().filter(|first| *first.key() <= until);
             let Some((turn, device)) = first.map(|first| first.remove_entry()) else {
                 of_tenant.has_turn = false;
-                match of_tenant.queue.is_empty() && of_tenant.size == Size::default() {
+                match of_tenant.queue.is_empty() && of_tenant.size == OutboxSize::default() {
                     true => drop(self.tenants.remove(&tenant)),
                     false => passed.push(tenant),
                 }
@@ -308,7 +308,7 @@ impl Waiting {
 
     /// A piece was written.
     pub fn written(&mut self, piece: &Piece) {
-        self.sized(piece.device.key, Size::default(), piece.size());
+        self.sized(piece.device.key, OutboxSize::default(), piece.size());
         for row in piece.rows() {
             self.let_go(row);
         }
@@ -323,7 +323,7 @@ impl Waiting {
         let device = piece.device.key;
         let Some(of) = self.devices.get_mut(&device) else { return };
         let less = of.put_back(piece);
-        self.sized(device, Size::default(), less);
+        self.sized(device, OutboxSize::default(), less);
         self.place(device);
     }
 
@@ -333,11 +333,11 @@ impl Waiting {
         self.in_hand_since = None;
     }
 
-    /// Labels of a device that are parked were overtaken by what a person has written. The changes for the store.
-    pub fn overtaken(&mut self, device: DeviceRef, number: &dyn Fn() -> u64) -> Vec<OutboxChange> {
+    /// Drops labels of a device that are parked: a person has written others. The changes for the store.
+    pub fn drop_parked_labels(&mut self, device: DeviceRef, number: &dyn Fn() -> u64) -> Vec<OutboxChange> {
         let Some(of) = self.devices.get_mut(&device.key) else { return Vec::new() };
         let Some(mut report) = of.report.take_if(|report| report.faults.is_parked()) else { return Vec::new() };
-        let (mut more, less) = (Size::default(), report.size());
+        let (mut more, less) = (OutboxSize::default(), report.size());
         let mut found = (*report.found).clone();
         found.report.meta.clear();
         let mut changes = Vec::new();
@@ -370,7 +370,7 @@ impl Waiting {
     }
 
     /// So much more of a device waits, and so much less.
-    fn sized(&mut self, device: DeviceKey, more: Size, less: Size) {
+    fn sized(&mut self, device: DeviceKey, more: OutboxSize, less: OutboxSize) {
         let Some(tenant) = self.of(device).map(|of| of.tenant) else { return };
         let own = &mut self.tenants.entry(tenant).or_default().size;
         for size in [&mut self.size, own] {
@@ -404,7 +404,8 @@ impl Waiting {
         match place {
             Some(_) => self.has_turn(tenant),
             None if is_over => {
-                let is_nothing = |of: &mut OfTenant| of.queue.is_empty() && of.size == Size::default() && !of.has_turn;
+                let is_nothing =
+                    |of: &mut TenantQueue| of.queue.is_empty() && of.size == OutboxSize::default() && !of.has_turn;
                 if self.tenants.get_mut(&tenant).is_some_and(is_nothing) {
                     self.tenants.remove(&tenant);
                 }
@@ -427,10 +428,10 @@ impl Waiting {
 fn report_entry(
     device: DeviceRef,
     before: Option<&Report>,
-    found: Found,
+    found: DeviceFindings,
     number: &dyn Fn() -> u64,
     changes: &mut Vec<OutboxChange>,
-) -> (Found, usize, ReportRows) {
+) -> (DeviceFindings, usize, ReportRows) {
     let Some(before) = before else {
         let (row, work) = (number(), found.bytes(device.id));
         let mut rows = ReportRows { own_bytes: work.len(), ..ReportRows::default() };
@@ -468,11 +469,11 @@ fn report_entry(
 
 /// Adds what is no report to what waits; how many things there are.
 fn keep_rest(
-    of: &mut OfDevice,
-    mut work: Work,
+    of: &mut DeviceQueue,
+    mut work: RegistryWork,
     row: u64,
-    (turn, since, faults): (u64, i64, Faults),
-    size: &mut Size,
+    (turn, since, faults): (u64, i64, Refusals),
+    size: &mut OutboxSize,
 ) -> u32 {
     let outgoing = work.take_outgoing();
     let held = work.settings.len() + outgoing.len();
@@ -481,13 +482,13 @@ fn keep_rest(
     }
     for setting in work.settings {
         let bytes = setting.size();
-        let record = Record { what: Arc::new(setting), row, bytes, turn, since, faults: Faults::default() };
+        let record = PendingItem { what: Arc::new(setting), row, bytes, turn, since, faults: Refusals::default() };
         size.add(record.size());
         of.settings.push_back(record);
     }
     for outgoing in outgoing {
         let bytes = outgoing.size();
-        let record = Record { what: Arc::new(outgoing), row, bytes, turn, since, faults };
+        let record = PendingItem { what: Arc::new(outgoing), row, bytes, turn, since, faults };
         size.add(record.size());
         of.deliveries.push_back(record);
     }

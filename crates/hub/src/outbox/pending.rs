@@ -1,4 +1,4 @@
-//! What those see who must know what the registry does not know yet.
+//! What waits of a device, laid over what the registry says of it.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use isobar_model::ids::DeviceId;
 use isobar_model::json::RawJson;
 use isobar_model::setting::SettingRecord;
 
-use super::device::OfDevice;
-use super::work::{Found, SettingWork};
+use super::device_queue::DeviceQueue;
+use super::work::{DeviceFindings, SettingWork};
 
-/// What the registry has not been told of a device, oldest first.
+/// What the registry does not know yet of a device, oldest first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Untold {
-    found: [Option<Arc<Found>>; 2],
+pub(crate) struct PendingChanges {
+    found: [Option<Arc<DeviceFindings>>; 2],
     settings: Vec<Arc<SettingWork>>,
 }
 
-impl Untold {
-    pub(super) fn of(waits: &OfDevice) -> Self {
+impl PendingChanges {
+    pub(crate) fn of(waits: &DeviceQueue) -> Self {
         let in_hand = waits.in_hand.as_ref();
         let earlier = in_hand.and_then(|in_hand| in_hand.report.clone());
         let later = waits.report.as_ref().map(|report| Arc::clone(&report.found));
@@ -28,14 +28,14 @@ impl Untold {
     }
 
     /// A device as the registry will have it.
-    pub(crate) fn over(&self, device: &mut Device) {
+    pub(crate) fn apply_to(&self, device: &mut Device) {
         for found in self.found.iter().flatten() {
             found.report.over(device, found.at);
         }
     }
 
-    /// The settings in force as the registry will have them, in no order.
-    pub(crate) fn over_settings(&self, device: DeviceId, records: &mut Vec<SettingRecord>) {
+    /// The present settings as the registry will have them, in no order.
+    pub(crate) fn apply_to_settings(&self, device: DeviceId, records: &mut Vec<SettingRecord>) {
         for setting in &self.settings {
             let record = SettingRecord {
                 id: setting.id,
