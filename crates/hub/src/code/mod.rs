@@ -189,7 +189,7 @@ fn is_own_thread() -> bool {
     std::thread::current().name() == Some(THREAD)
 }
 
-/// RunSlots of runs with a thread of their own.
+/// Slots for runs with a thread of their own.
 struct RunSlots {
     free: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
