@@ -349,7 +349,7 @@ impl Hub {
 impl Hub {
     /// Accepts an event of a device: its design has run when this returns, and the event is durable and in history, with all
     /// that it has caused, when the [`Accepted`] is done. A device posts its own events; a user needs the permit
-    /// `DeviceEventCreate` (role and reach). A design with code runs on other threads, in its project's queue.
+    /// `DeviceEventCreate` (role and reach). What may take long runs on other threads, in its project's queue.
     ///
     /// # Errors
     /// `Invalid`: all faults of the request, an unknown device among them. `Busy`: too many runs of the project wait, the

@@ -44,7 +44,7 @@ pub(super) fn delivery_of(notice: &NoticeWork, device: DeviceRef, ordinal: usize
     let (event, ordinal) = (notice.event.to_string(), ordinal.to_string());
     let id = NotificationId::derived(notice.event.minted_at(), &[&event, &notice.element, &ordinal]);
     let body = serde_json::to_string(&QueuedNotice { id, device: device.id, notice: notice.clone() }).ok()?;
-    let delivery = NewDelivery { id: format!("{source}{event}:{ordinal}"), kind: KIND, body, host: None };
+    let delivery = NewDelivery { id: format!("{source}{event}:{ordinal}"), kind: KIND, body, lane: None };
     Some(Asked { delivery, source, most: NOTICES_OF_A_DEVICE_MAX })
 }
 

@@ -122,7 +122,7 @@ impl Delivery {
         let waiting = QueuedEmail { to: to.to_owned(), email };
         // Texts and identifiers always serialise.
         let body = serde_json::to_string(&waiting).unwrap_or_default();
-        NewDelivery { id: delivery_id, kind: KIND, body, host: None }
+        NewDelivery { id: delivery_id, kind: KIND, body, lane: None }
     }
 
     /// Writes an e-mail that is due, and hands it to the mailer.

@@ -45,6 +45,8 @@ pub(crate) struct Delivery {
     calls_wake: Notify,
     /// Only one task at a time writes what the outbox holds.
     writer_turn: tokio::sync::Mutex<()>,
+    /// Held while entries of the outbox are on their way out of the store.
+    removing: tokio::sync::Mutex<()>,
 }
 
 impl Delivery {
@@ -62,6 +64,7 @@ impl Delivery {
             calls,
             calls_wake: Notify::new(),
             writer_turn: tokio::sync::Mutex::new(()),
+            removing: tokio::sync::Mutex::new(()),
         })
     }
 

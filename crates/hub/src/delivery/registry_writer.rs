@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isobar_model::access::{self, CanWrite};
-use isobar_model::error::Result;
-use isobar_model::ids::{DeviceRef, OrganizationId};
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::{DeviceKey, DeviceRef, OrganizationId};
 use isobar_model::json::RawJson;
 use isobar_store::error::StoreError;
 use isobar_store::registry::{Findings, SettingWrite};
@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::{Delivery, calls, device_notices};
 use crate::error::IntoHubError as _;
 use crate::outbox::Outbox;
-use crate::outbox::device_queue::{PARKED_AFTER, Piece, PieceKind, Refusals};
+use crate::outbox::device_queue::{DeviceQueue, PARKED_AFTER, Piece, PieceKind, Refusals};
 use crate::outbox::work::{DeviceFindings, OutgoingWork, SettingWork};
 use crate::supervisor::{Shift, guarded};
 
@@ -70,19 +70,20 @@ impl Batch {
     }
 
     fn shared(&self, range: Range<usize>) -> Vec<(DeviceRef, SharedPiece)> {
-        self.pieces[range].iter().flatten().map(|piece| (piece.device, SharedPiece::of(&piece.what))).collect()
+        let queue = self.outbox.queue();
+        let tenant = |piece: &Piece| queue.of(piece.device.key).and_then(|of| of.tenant);
+        let pieces = self.pieces[range].iter().flatten();
+        pieces.map(|piece| (piece.device, SharedPiece::of(&piece.what, tenant(piece)))).collect()
     }
 }
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        let mut queue = self.outbox.queue();
-        // The last first: each goes before what came after it.
+        // The last first: each goes before what came after it. Others have the lock in between.
         for piece in self.pieces.drain(..).rev().flatten() {
-            queue.put_back(piece);
+            self.outbox.queue().put_back(piece);
         }
-        queue.is_done();
-        drop(queue);
+        self.outbox.queue().is_done();
         self.outbox.was_written();
     }
 }
@@ -91,17 +92,17 @@ impl Drop for Batch {
 enum SharedPiece {
     Report(Arc<DeviceFindings>),
     Settings(Vec<Arc<SettingWork>>),
-    Delivery(Arc<OutgoingWork>),
+    Delivery(Arc<OutgoingWork>, Option<OrganizationId>),
 }
 
 impl SharedPiece {
-    fn of(what: &PieceKind) -> Self {
+    fn of(what: &PieceKind, tenant: Option<OrganizationId>) -> Self {
         match what {
             PieceKind::Report(report) => Self::Report(Arc::clone(&report.found)),
             PieceKind::Settings(settings, _) => {
                 Self::Settings(settings.iter().map(|setting| Arc::clone(&setting.what)).collect())
             }
-            PieceKind::Delivery(delivery) => Self::Delivery(Arc::clone(&delivery.what)),
+            PieceKind::Delivery(delivery) => Self::Delivery(Arc::clone(&delivery.what), tenant),
         }
     }
 }
@@ -149,10 +150,25 @@ impl Delivery {
         Ok(())
     }
 
+    /// Waits until the registry knows everything that devices have found out so far, and no crash can make it learn any of
+    /// it again: whoever writes over it from here on has the last word.
+    ///
+    /// # Errors
+    /// [`Error::Busy`]: it takes too long.
+    pub(crate) async fn settle_findings(&self, devices: impl Iterator<Item = DeviceKey>) -> Result<()> {
+        for device in devices {
+            if !self.outbox.written(device).await {
+                return Err(Error::Busy);
+            }
+        }
+        self.remove_needless().await.into_hub_error()?;
+        self.env.telemetry.sync().await.into_hub_error()
+    }
+
     /// Somebody has written all labels of a device anew: those that are parked are dropped. Durable when this returns.
     pub(crate) async fn drop_parked_labels(&self, permit: &CanWrite<DeviceRef>) -> Result<()> {
         let device = *permit.target();
-        if self.outbox.queue().of(device.key).is_none_or(|of| of.parked() == 0) {
+        if !self.outbox.queue().of(device.key).is_some_and(DeviceQueue::has_parked_labels) {
             return Ok(());
         }
         let number = || self.env.telemetry.outbox_number();
@@ -348,8 +364,9 @@ impl Delivery {
         }
     }
 
-    /// Removes entries of the store whose work is done.
+    /// Removes entries of the store whose work is done; of those that others remove, it waits until they are on their way.
     async fn remove_needless(&self) -> std::result::Result<(), StoreError> {
+        let _removing = self.removing.lock().await;
         let needless = std::mem::take(&mut self.outbox.queue().needless);
         let removed = self.env.telemetry.outbox_done(&needless).await;
         if removed.is_err() {
@@ -395,14 +412,14 @@ impl Delivery {
                     self.env.reaches("outbox_settings");
                     findings.settings.extend(settings.iter().map(|setting| setting_write(device, setting)));
                 }
-                SharedPiece::Delivery(outgoing) => {
+                SharedPiece::Delivery(outgoing, tenant) => {
                     self.env.reaches("outbox_delivery");
                     let is_call = matches!(**outgoing, OutgoingWork::Call(..));
                     let (count, dropped) = written.of(is_call);
                     *count += 1;
                     let asked = match &**outgoing {
                         OutgoingWork::Notice(notice, ordinal) => device_notices::delivery_of(notice, device, *ordinal),
-                        OutgoingWork::Call(call, ordinal) => calls::delivery_of(call, device, *ordinal),
+                        OutgoingWork::Call(call, ordinal) => calls::delivery_of(call, device, *tenant, *ordinal),
                     };
                     match asked {
                         Some(asked) => {

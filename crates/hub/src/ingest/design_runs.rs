@@ -121,8 +121,12 @@ impl Ingest {
             let Some(work) = work.take().filter(|_| entry.is_current()) else { return report.outdated() };
             let (run, left) = (RunCommit::new(entry, now), UncommittedState::default());
             let mut runs = DesignRuns { ingest: self, actor: permit.actor(), memory, run, left, units: 0, bytes: 0 };
-            answer = Some(work(&mut runs));
-            let DesignRuns { run, .. } = runs;
+            answer = Some(match entry.runs_long.load(Ordering::Relaxed) {
+                true => self.code.off_this_thread(|| work(&mut runs)),
+                false => work(&mut runs),
+            });
+            let DesignRuns { run, units, .. } = runs;
+            entry.note_run(units);
             self.seal(run, memory, &mut report)
         };
         let reload = self.reload_if_a_run_panics(entry);

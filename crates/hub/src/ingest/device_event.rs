@@ -26,7 +26,6 @@ use crate::identity::authentication::Principal;
 pub(super) struct Incoming<'a> {
     pub element: Arc<str>,
     pub payload: RawJson,
-    pub tree: Json<'a>,
     pub idempotency_key: Option<&'a str>,
     pub now: Timestamp,
     /// Told when the event has run, before it is durable: its device's next one may run.
@@ -57,11 +56,12 @@ impl Ingest {
         let Some((permit, mut entry)) = target else { return Err(faults.into_error()) };
         let now = self.env.clock.now();
         let element_name = entry.plan.plan.name_of(element);
-        let event = Incoming { element: element_name, payload, tree, idempotency_key, now, ran: None };
+        let event = Incoming { element: element_name, payload, idempotency_key, now, ran: None };
+        let mut tree = Some(tree);
         for _ in 0..RUNS_MAX {
             check_accepted(&entry, element, &mut faults);
             std::mem::take(&mut faults).end()?;
-            if let Some(accepted) = self.run_event(&permit, &entry, &event).await? {
+            if let Some(accepted) = self.run_event(&permit, &entry, &event, tree.take()).await? {
                 return Ok(accepted);
             }
             // The device or its design has changed meanwhile.
@@ -81,36 +81,39 @@ impl Ingest {
         payload: &RawJson,
         ran: RunSignal,
     ) -> Result<EventId> {
-        let (element, payload, tree) = (Arc::clone(element), payload.clone(), payload.tree());
-        let now = self.env.clock.now();
-        let event = Incoming { element, payload, tree, idempotency_key: None, now, ran: Some(ran) };
+        let (element, payload, now) = (Arc::clone(element), payload.clone(), self.env.clock.now());
+        let event = Incoming { element, payload, idempotency_key: None, now, ran: Some(ran) };
         for _ in 0..RUNS_MAX {
             let (permit, entry) = self.identity.user_device_write(caller, device, Action::WebhookReceive).await?;
             if !entry.plan.plan.accepts(&event.element) {
                 return Err(Error::invalid("body", "the project's design has changed meanwhile"));
             }
-            if let Some(accepted) = self.run_event(&permit, &entry, &event).await? {
+            if let Some(accepted) = self.run_event(&permit, &entry, &event, None).await? {
                 return accepted.await;
             }
         }
         Err(Error::Busy)
     }
 
-    /// Runs an event here, or on the threads for code if its design has code. None: the entry is outdated, and nothing
-    /// happened.
+    /// Runs an event here, or on the threads for code if its run may take long. The payload's tree may be there already.
+    /// None: the entry is outdated, and nothing happened.
     async fn run_event(
         self: &Arc<Self>,
         permit: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
+        tree: Option<Json<'_>>,
     ) -> Result<Option<Accepted>> {
-        if entry.plan.plan.runs_code() {
+        if entry.runs_aside(event.payload.bytes().len()) {
+            // A tree takes many times what its text does: it is made again when the event has its turn.
+            drop(tree);
             return Box::pin(self.run_event_in_project_queue(permit, entry, event)).await;
         }
-        self.run_event_here(permit, entry, event).await
+        let tree = tree.unwrap_or_else(|| event.payload.tree());
+        self.run_event_here(permit, entry, event, &tree).await
     }
 
-    /// Runs an event on the threads for code, when it is its turn in its project's queue.
+    /// Runs an event on the threads for what takes long, when it is its turn in its project's queue.
     async fn run_event_in_project_queue(
         self: &Arc<Self>,
         permit: &CanWrite<DeviceRef>,
@@ -123,8 +126,8 @@ impl Ingest {
         let accepted = async move {
             let _slot = ingest.code.slot(&entry.plan.plan).await?;
             let kept = payload.clone();
-            let event = Incoming { element, payload, tree: kept.tree(), idempotency_key: key.as_deref(), now, ran };
-            ingest.run_event_here(&permit, &entry, &event).await
+            let event = Incoming { element, payload, idempotency_key: key.as_deref(), now, ran };
+            ingest.run_event_here(&permit, &entry, &event, &kept.tree()).await
         };
         self.code.run_and_wait(&plan.queue, accepted, still_pending).await?
     }
@@ -136,6 +139,7 @@ impl Ingest {
         permit: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
+        tree: &Json<'_>,
     ) -> Result<Option<Accepted>> {
         let mut report = RunReport::default();
         let reload = self.reload_if_a_run_panics(entry);
@@ -147,9 +151,10 @@ impl Ingest {
             let id = self.env.new_id();
             let (mut run, view) = RunCommit::of_event(entry, event.now);
             let (element, received_at) = (&*event.element, id.minted_at());
-            let seen = EventView { id, element, received_at, payload: &event.payload, tree: &event.tree };
+            let seen = EventView { id, element, received_at, payload: &event.payload, tree };
             let trigger = Trigger::DeviceEvent { element };
             let outcome = self.code.run_design(&entry.plan.plan, trigger, &seen, &view, &RunMemory(memory));
+            entry.note_run(outcome.units);
             run.add_event(id, event);
             if entry.plan.plan.runs_code() {
                 self.code.note(outcome.engines);

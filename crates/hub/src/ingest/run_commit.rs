@@ -12,7 +12,7 @@ use isobar_store::telemetry::{Commit, Memory, NewEvent, Shown};
 
 use super::Ingest;
 use super::device_event::{Incoming, RunSignal, remembered};
-use super::effects::{add_left_out, change_view};
+use super::effects::{add_left_out, change_view, hold_to_series};
 use crate::cache::entries::{DeviceEntry, EntryState};
 use crate::metering::usage::hold_to_quota;
 use crate::outbox::{RegistryWork, Staged};
@@ -109,6 +109,7 @@ impl Ingest {
     /// room for what they leave.
     pub(super) fn seal(&self, run: RunCommit<'_>, memory: &dyn Memory, report: &mut RunReport) -> Commit {
         let RunCommit { entry, before, mut commit, work } = run;
+        hold_to_series(memory, &mut commit);
         let bytes = hold_to_quota(entry, &mut commit);
         add_left_out(memory, &mut commit);
         report.queued = !commit.queue.is_empty();

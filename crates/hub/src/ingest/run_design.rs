@@ -30,7 +30,7 @@ impl Occasion {
 }
 
 impl Ingest {
-    /// Runs a device's design by its installed entry; one with code on the threads for code, when it is its turn in its
+    /// Runs a device's design by its installed entry; what may take long on the threads for that, when it is its turn in its
     /// project's queue. What it causes is durable when this returns. For a device that was deleted nothing happens.
     pub(crate) async fn run_design(
         self: &Arc<Self>,
@@ -40,7 +40,7 @@ impl Ingest {
     ) -> Result<()> {
         for _ in 0..RUNS_MAX {
             let Some(entry) = self.caches.device_entry(device.id).await? else { return Ok(()) };
-            let ran = if entry.plan.plan.runs_code() {
+            let ran = if entry.runs_aside(payload.bytes().len()) {
                 let (ingest, plan) = (Arc::clone(self), Arc::clone(&entry.plan));
                 let (occasion, payload) = (occasion.clone(), payload.clone());
                 let run = async move { ingest.run_design_here(device, &entry, &occasion, &payload).await };

@@ -70,7 +70,8 @@ pub(crate) struct SchedulerState {
 struct AlarmStates {
     /// Those whose code runs, or waits for its turn.
     under_way: HashSet<u64>,
-    /// When those are due again whose code has ended since the last writing.
+    /// When those are due again that were served since the last writing: by their code, or by runs that were committed though
+    /// the writing failed.
     ended: HashMap<u64, Timestamp>,
     put_off: HashMap<u64, PutOff>,
 }
@@ -123,6 +124,8 @@ struct Elapsing {
     alarm: DueAlarm,
     minutes: u32,
     _place: TenantShare,
+    /// Ends with it that it is under way; none before it is.
+    _under_way: Option<ScopeGuard<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Jobs {
@@ -153,9 +156,14 @@ impl Jobs {
     async fn serve_alarms(self: &Arc<Self>, runs: &mut JoinSet<()>) -> Result<bool> {
         while runs.try_join_next().is_some() {}
         let now = self.env.clock.now();
-        let due = self.env.registry.alarms_due(now, ALARMS_BATCH).await.into_hub_error()?;
+        let mut due = self.env.registry.alarms_due(now, ALARMS_BATCH).await.into_hub_error()?;
         let (is_full, pace) = (due.len() == ALARMS_BATCH, Pace::default());
         let pace = &pace;
+        {
+            // The registry has not been told yet of what was served.
+            let state = self.scheduler.alarms.lock();
+            due.retain(|alarm| state.ended.get(&alarm.number).is_none_or(|next| *next <= now));
+        }
         let served = futures::stream::iter(due).map(|alarm| async move {
             let next = match guarded("alarm", self.serve_alarm(&alarm, now, pace)).await {
                 Some(Ok(next)) => next,
@@ -178,7 +186,9 @@ impl Jobs {
                 }
                 AlarmOutcome::PutOff => result.due.push((number, self.put_off(&alarm, now))),
                 AlarmOutcome::Never => result.gone.push(number),
-                AlarmOutcome::Code { minutes, place } => result.code.push(Elapsing { alarm, minutes, _place: place }),
+                AlarmOutcome::Code { minutes, place } => {
+                    result.code.push(Elapsing { alarm, minutes, _place: place, _under_way: None });
+                }
             }
         }
         for elapsing in self.write_alarms(result).await? {
@@ -189,16 +199,28 @@ impl Jobs {
 
     /// Writes down when alarms are due again, those whose code has ended included. Those whose code is to run are put off
     /// for as long as that may take, and given back.
-    async fn write_alarms(&self, result: BatchResult) -> Result<Vec<Elapsing>> {
-        let BatchResult { mut due, gone, code } = result;
+    async fn write_alarms(self: &Arc<Self>, result: BatchResult) -> Result<Vec<Elapsing>> {
+        let BatchResult { due: served, gone, mut code } = result;
         let lost_at = self.env.clock.now().plus_seconds(CODE_SECONDS);
-        due.extend(code.iter().map(|elapsing| (elapsing.alarm.number, lost_at)));
-        let ended = self.scheduler.alarms.lock().ended.clone();
-        due.extend(ended.iter().map(|(number, moment)| (*number, *moment)));
+        let ended = {
+            // What was served is not served again, should the writing fail.
+            let mut state = self.scheduler.alarms.lock();
+            state.ended.extend(served);
+            state.ended.clone()
+        };
+        let due = ended.iter().map(|(number, moment)| (*number, *moment));
+        let due: Vec<_> = due.chain(code.iter().map(|elapsing| (elapsing.alarm.number, lost_at))).collect();
         self.env.registry.alarms_set(&due, &gone).await.into_hub_error()?;
         let mut state = self.scheduler.alarms.lock();
         state.ended.retain(|number, moment| ended.get(number) != Some(moment));
-        state.under_way.extend(code.iter().map(|elapsing| elapsing.alarm.number));
+        for elapsing in &mut code {
+            let (jobs, number) = (Arc::clone(self), elapsing.alarm.number);
+            state.under_way.insert(number);
+            elapsing._under_way = Some(ScopeGuard::new(Box::new(move || {
+                jobs.scheduler.alarms.lock().under_way.remove(&number);
+            })));
+        }
+        drop(state);
         Ok(code)
     }
 
@@ -257,11 +279,8 @@ impl Jobs {
     /// Lets an interval elapse whose design has code. When it is due again is written with the next batch; should that be
     /// lost, it is due after [`CODE_SECONDS`].
     async fn elapses(self: Arc<Self>, elapsing: Elapsing) {
-        let (jobs, alarm) = (Arc::clone(&self), &elapsing.alarm);
+        let alarm = &elapsing.alarm;
         let number = alarm.number;
-        let _under_way = ScopeGuard::new(move || {
-            jobs.scheduler.alarms.lock().under_way.remove(&number);
-        });
         let now = self.env.clock.now();
         let next = match guarded("alarm", self.elapse(alarm, now)).await {
             Some(Ok(())) => {
@@ -403,6 +422,32 @@ mod tests {
         }
         let due = hub.0.env.registry.alarms_due(now.plus_seconds(300), 1_000).await.unwrap();
         assert_eq!(due.iter().filter(|alarm| alarm.due_at == now.plus_seconds(300)).count(), devices.len());
+        stage.over().await;
+    }
+
+    #[tokio::test]
+    async fn an_interval_elapses_once_though_the_registry_takes_nothing() {
+        const PLAIN: &str = r#"{
+            "tick": {"type": "interval", "properties": {"minutes": 5},
+                     "triggers": {"elapsed": [{"element": "ticks", "ability": "store"}]}},
+            "ticks": {"type": "storage"}
+        }"#;
+        let stage = Stage::set().await;
+        let (hub, mut runs) = (&stage.hub.clone(), JoinSet::new());
+        let device = stage.device(PLAIN).await;
+        stage.clock.advance_seconds(300);
+        let first = format!(r#"{{"elapsedAt":"{}"}}"#, stage.clock.now());
+        stage.refuses("UPDATE", "device_alarms").await;
+        for _ in 0..5 {
+            assert!(hub.0.jobs.serve_alarms(&mut runs).await.is_err());
+            assert_eq!(stage.stored(&device, "ticks").await.as_deref(), Some(&*first));
+            stage.clock.advance_seconds(1);
+        }
+        stage.takes_again().await;
+        assert!(!hub.0.jobs.serve_alarms(&mut runs).await.unwrap());
+        assert_eq!(stage.stored(&device, "ticks").await.as_deref(), Some(&*first));
+        let due = hub.0.env.registry.alarms_due(stage.clock.now().plus_seconds(300), 9).await.unwrap();
+        assert_eq!(due.iter().map(|alarm| alarm.due_at).collect::<Vec<_>>(), [stage.clock.now().plus_seconds(295)]);
         stage.over().await;
     }
 

@@ -8,6 +8,7 @@
 //! makes sure that it is durable, writes it in one transaction, and removes the entries.
 
 pub(crate) mod device_queue;
+mod draft;
 mod pending;
 pub(crate) mod queue;
 #[cfg(test)]
@@ -17,6 +18,7 @@ pub(crate) mod work;
 use std::sync::Arc;
 use std::time::Duration;
 
+use isobar_model::device::Device;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceKey, DeviceRef, OrganizationId};
 use isobar_model::time::{Clock, Timestamp};
@@ -24,8 +26,9 @@ use isobar_store::telemetry::{OutboxChange, SetsOut, Telemetry};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
+use self::draft::{Draft, StagedWork, UnstagedWork};
 pub(crate) use self::pending::PendingChanges;
-use self::queue::{OUTBOX_MAX, OutboxQueue, StagedWork};
+use self::queue::{Expect, OUTBOX_MAX, OutboxQueue};
 pub(crate) use self::work::RegistryWork;
 
 /// How long a list waits for what would change what it finds.
@@ -85,8 +88,11 @@ impl Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         if self.staged.is_some() {
-            self.outbox.queue.lock().does_not_come(self.device);
+            let wakes = self.outbox.queue.lock().does_not_come(self.device);
             self.outbox.done.notify_waiters();
+            if wakes {
+                self.outbox.wake.notify_one();
+            }
         }
     }
 }
@@ -101,24 +107,32 @@ impl Outbox {
     pub(crate) fn stage(
         self: &Arc<Self>,
         (device, tenant): (DeviceRef, OrganizationId),
-        is_current: impl FnOnce() -> bool,
+        is_current: impl Fn() -> bool,
         work: RegistryWork,
         telemetry: &dyn Telemetry,
         now: Timestamp,
     ) -> Staged {
         let number = || telemetry.outbox_number();
-        let staged = {
+        let mut unstaged = UnstagedWork::of(work, &number);
+        let (staged, outbox) = loop {
+            let base = self.queue.lock().base(device.key);
+            // Beside the lock: a report may be as large as a device's labels.
+            let draft = Draft::of(device, base, unstaged, &number);
             let mut queue = self.queue.lock();
             // Whoever loads a newer entry from here on knows of this work, for it asks for it under this lock. If one was
             // loaded before, it knows nothing of these runs, and they must leave nothing.
             if !is_current() {
                 return Staged::Outdated;
             }
-            queue.expect(device, tenant, work, &number)
-        };
-        let Some((staged, outbox)) = staged else {
-            metrics::counter!(REFUSED).increment(1);
-            return Staged::Full;
+            match queue.expect(device, tenant, draft) {
+                Expect::Goes(staged, outbox) => break (staged, outbox),
+                // The worker has put something back, or taken it into hand.
+                Expect::Anew(again) => unstaged = again,
+                Expect::Full => {
+                    metrics::counter!(REFUSED).increment(1);
+                    return Staged::Full;
+                }
+            }
         };
         let staging = Staging { outbox: Arc::clone(self), device: device.key, now, staged: Some(staged) };
         Staged::Goes { outbox, sets_out: SetsOut::then(|| staging.comes()) }
@@ -134,9 +148,23 @@ impl Outbox {
         self.done.notify_waiters();
     }
 
-    /// What the registry does not know yet of a device, of all runs that are committed.
+    /// What the registry does not know yet of a device itself, of all runs that are committed.
     pub(crate) fn pending(&self, device: DeviceKey) -> Option<PendingChanges> {
-        self.queue.lock().of(device).map(PendingChanges::of)
+        self.queue.lock().of(device).map(PendingChanges::of_device_alone)
+    }
+
+    /// Devices as the registry will have them: what it does not know yet, of all runs that are committed, is applied to them.
+    pub(crate) fn apply_pending(&self, devices: &mut [Device]) {
+        let pending: Vec<(usize, PendingChanges)> = {
+            let queue = self.queue.lock();
+            let of = |(at, device): (usize, &Device)| {
+                Some((at, PendingChanges::of_device_alone(queue.of(device.key)?)))
+            };
+            devices.iter().enumerate().filter_map(of).collect()
+        };
+        for (at, pending) in pending {
+            devices.get_mut(at).into_iter().for_each(|device| pending.apply_to(device));
+        }
     }
 
     /// What the registry does not know yet of a device. A run that is about to be committed is waited for.

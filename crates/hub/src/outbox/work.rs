@@ -208,7 +208,7 @@ mod tests {
         assert!(work.is_empty() && work.take_found(Timestamp::from_millis(9)).is_none());
         let quiet = RegistryWork {
             meta: vec![("a".to_owned(), "2".to_owned())],
-            ..Work::of(device, Timestamp::from_millis(8))
+            ..RegistryWork::of(device, Timestamp::from_millis(8))
         };
         let text = format!(r#"{{"device":"{device}","at":8,"meta":[["a","2"]]}}"#);
         assert_eq!(quiet.bytes(), text.as_bytes());

@@ -18,6 +18,7 @@ use isobar_store::registry::{DeviceChange, NewDevice};
 use crate::cache::entries::DeviceEntry;
 use crate::error::{IntoHubError as _, ORGANIZATION, PROJECT};
 use crate::identity::authentication::Principal;
+use crate::support::scope_guard::ScopeGuard;
 use crate::{Hub, TreeQuery};
 
 /// Which last values are wanted with a device.
@@ -94,13 +95,10 @@ impl Hub {
     pub async fn device_list(&self, caller: &Caller, tree: TreeQuery, list: ListRequest) -> Result<Page<Device>> {
         let base = self.0.identity.tree_base(caller, tree.organization).await?;
         let permit = self.0.identity.list_permit(caller, tree, Action::DeviceRead).await?;
-        let is_told = self.0.outbox.caught_up(base.top()).await;
+        self.0.outbox.caught_up(base.top()).await;
         let mut page = self.0.env.registry.device_list(&permit, &list).await.into_hub_error()?;
-        if !is_told {
-            for device in &mut page.items {
-                self.0.outbox.pending(device.key).inspect(|pending| pending.apply_to(device));
-            }
-        }
+        // What takes too long, and what the registry refuses.
+        self.0.outbox.apply_pending(&mut page.items);
         Ok(page)
     }
 
@@ -183,9 +181,7 @@ impl Hub {
     ) -> Result<DeviceView> {
         let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::DeviceUpdate).await?;
         // What the device found out earlier must not be written over what is written here.
-        if !self.0.outbox.written(entry.device.key).await {
-            return Err(Error::Busy);
-        }
+        self.0.delivery.settle_findings(std::iter::once(entry.device.key)).await?;
         let names_labels = input.meta.is_some();
         let old = self
             .0
@@ -197,17 +193,20 @@ impl Hub {
             .ok_or(Error::Missing("device"))?;
         let names_owner = input.organization.is_some();
         let change = self.device_change(caller, &old, input).await?;
-        let device = self.0.env.registry.device_update(&permit, &change, self.0.env.clock.now()).await;
-        let device = device.into_hub_error_naming(&[ORGANIZATION, PROJECT])?;
-        if names_labels {
-            self.0.delivery.drop_parked_labels(&permit).await?;
-        }
-        self.0.caches.device_changed(id);
+        let device = {
+            // Whatever becomes of it: where it failed it may have been done.
+            let _changed = ScopeGuard::new(|| self.0.caches.device_changed(id));
+            let device = self.0.env.registry.device_update(&permit, &change, self.0.env.clock.now()).await;
+            device.into_hub_error_naming(&[ORGANIZATION, PROJECT])?
+        };
         if device.organization != old.organization || device.organization != entry.lineage.own() {
             self.0.caches.departures().note(old.lineage.top());
         }
         if names_owner {
             self.0.usage.unsettle();
+        }
+        if names_labels {
+            self.0.delivery.drop_parked_labels(&permit).await?;
         }
         self.with_last(device, Some(&entry), &permit.reading(), &last).await
     }
@@ -258,8 +257,11 @@ impl Hub {
     pub async fn device_token_rotate(&self, caller: &Caller, id: DeviceId) -> Result<Secret> {
         let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::DeviceTokenRotate).await?;
         let token = Secret::new(&self.0.env.chance);
-        self.0.env.registry.device_token_set(&permit, &token.digest()).await.into_hub_error()?;
-        self.0.caches.device_changed(id);
+        {
+            // Even if it failed: it may have been done.
+            let _changed = ScopeGuard::new(|| self.0.caches.device_changed(id));
+            self.0.env.registry.device_token_set(&permit, &token.digest()).await.into_hub_error()?;
+        }
         // Who waits with the old one learns it now.
         self.0.ingest.ring(entry.device.key);
         Ok(token)

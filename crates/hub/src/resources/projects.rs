@@ -66,7 +66,7 @@ impl Hub {
         let permit = self.0.identity.project_read(caller, id).await?;
         let project =
             self.0.env.registry.project_fetch(&permit).await.into_hub_error()?.ok_or(Error::Missing("project"))?;
-        if caller.reaches(&project.queueage) {
+        if caller.reaches(&project.lineage) {
             return Ok(project.into());
         }
         let creator = match project.created_by {

@@ -28,6 +28,7 @@ use self::tasks::{Extracted, Task};
 use crate::Hub;
 use crate::error::IntoHubError as _;
 use crate::support::bounded_jobs::BoundedJobs;
+use crate::support::scope_guard::ScopeGuard;
 
 pub use self::parameters::{Given, PARAMETERS};
 
@@ -35,6 +36,8 @@ pub use self::parameters::{Given, PARAMETERS};
 const NAME_CHARACTERS_MAX: usize = 80;
 /// Devices that are provisioned in one transaction: others who write to the registry come in between.
 const PROVISIONED_AT_ONCE: usize = 1_000;
+/// Devices that are given labels in one transaction, for the same reason.
+const LABELLED_AT_ONCE: usize = 500;
 /// Most events of one delivery: its blocks, each as often as there are elements that take it.
 const EVENTS_MAX: usize = 20_000;
 /// Bodies that are taken apart at the same time, and those that are or wait for it, of all tenants and of one; beyond, 503.
@@ -199,9 +202,13 @@ impl Hub {
         let Extracted { body, blocks, tasks, labels, errors } = extracted;
         let values: Vec<&str> = tasks.iter().map(|task| task.tag_value.as_str()).collect();
         // A device is found by what its design has labelled it with, too.
-        self.0.outbox.caught_up(target.top).await;
+        let caught_up = self.0.outbox.caught_up(target.top).await;
         let known =
             self.0.env.registry.devices_labelled(&target.subtree, &request.tag, &values).await.into_hub_error()?;
+        if !caught_up && values.iter().any(|value| !known.contains_key(*value)) {
+            // One that seems to be missing may be there: it is not made a second time.
+            return Err(Error::Busy);
+        }
         let usable = self.usable_projects(caller, &tasks, &known).await?;
         self.check_events(request.integration, &tasks, &known, &usable).await?;
         let begin = |task: Task| TaskRun {
@@ -389,16 +396,18 @@ impl Hub {
                 work.fail(GONE);
             }
         }
-        // What a device found out earlier must not be written over what is written here.
-        for permit in &permits {
-            if !self.0.outbox.written(permit.target().key).await {
-                return Err(Error::Busy);
-            }
+        // In pieces, so that nobody else who writes to the registry waits for the labels of all.
+        for permits in permits.chunks(LABELLED_AT_ONCE) {
+            // What a device found out earlier must not be written over what is written here.
+            self.0.delivery.settle_findings(permits.iter().map(|permit| permit.target().key)).await?;
+            // Even if it failed: it may have been done.
+            let _changed = ScopeGuard::new(|| {
+                permits.iter().for_each(|permit| self.0.caches.device_changed(permit.target().id));
+            });
+            self.0.env.registry.devices_label(permits, labels, self.0.env.clock.now()).await.into_hub_error()?;
         }
-        if !permits.is_empty() {
-            let changed =
-                self.0.env.registry.devices_label(&permits, labels, self.0.env.clock.now()).await.into_hub_error()?;
-            changed.into_iter().for_each(|device| self.0.caches.device_changed(device));
+        for permit in &permits {
+            self.0.delivery.drop_parked_labels(permit).await?;
         }
         Ok(())
     }

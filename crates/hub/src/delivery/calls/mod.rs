@@ -6,24 +6,25 @@
 //! outside is called again because of what happens here. While the registry takes nothing, no further call is made.
 
 mod answer;
+mod lanes;
 #[cfg(test)]
 mod tests;
 mod under_way;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use isobar_model::error::{Error, Result};
-use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef};
+use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId};
 use isobar_model::time::Timestamp;
-use isobar_outlets::calls::{OutgoingCall, host_of};
-use isobar_store::registry::{Asked, Delivery as QueuedDelivery, DueDelivery, NewDelivery};
+use isobar_outlets::calls::OutgoingCall;
+use isobar_store::registry::{Asked, Delivery as QueuedDelivery, NewDelivery};
 use serde::{Deserialize, Serialize};
 
 use self::answer::{answer_of, retry_at};
-use self::under_way::UnderWay;
+use self::lanes::{BEHIND_LANES, lane_of, tenant_of};
+use self::under_way::{CALLS_OF_A_LANE_MAX, UnderWay};
 use super::{Delivery, is_too_old};
 use crate::env::Env;
 use crate::error::IntoHubError as _;
@@ -34,12 +35,11 @@ use crate::supervisor::{Shift, guarded};
 const KIND: &str = "call";
 /// How often the registry is asked for calls that are due.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Due calls that are looked at together.
-const CALLS_BATCH: usize = 128;
-/// Of a full batch, the calls to one host that stay due; the others are put off for so many seconds, to let calls to other
-/// hosts come up.
-const DUE_OF_A_HOST: usize = 32;
-const PUT_OFF_SECONDS: i64 = 2;
+/// Lanes that are looked at together, and those after which others have the thread.
+const LANES_AT_ONCE: usize = 256;
+const LANES_OF_A_LOOK: usize = 2_048;
+/// The pause before the lanes behind these are looked at.
+const NEXT_LOOK: Duration = Duration::from_millis(50);
 /// Calls of one device that wait; beyond, the newest are dropped, and counted in /metrics.
 const CALLS_OF_A_DEVICE_MAX: usize = 100;
 /// Largest call, in bytes of its JSON.
@@ -49,8 +49,8 @@ const HAND_OVERS_MAX: u32 = 20;
 /// First and longest pause of a call that is over and waits until the registry has noted it.
 const NOTE_PAUSE_FIRST: Duration = Duration::from_millis(100);
 const NOTE_PAUSE_MAX: Duration = Duration::from_secs(30);
-/// Calls of an earlier version without a host that are given theirs at a time.
-const NAMED_AT_ONCE: usize = 32;
+/// Calls that an earlier version has put down which are put into lanes at a time.
+const PUT_INTO_LANES_AT_ONCE: usize = 32;
 const DROPPED: &str = "isobar_calls_dropped_total";
 const ANSWERS: &str = "isobar_call_answers_total";
 
@@ -85,21 +85,26 @@ pub(crate) struct CallEnded {
 pub(crate) type RunOnAnswer = Arc<dyn Fn(DeviceRef, CallEnded) -> BoxFuture<'static, Result<()>> + Send + Sync>;
 
 /// The delivery that a call becomes, by its place among those of its run; none: it is too large.
-pub(super) fn delivery_of(call: &CallWork, device: DeviceRef, ordinal: usize) -> Option<Asked> {
+pub(super) fn delivery_of(
+    call: &CallWork,
+    device: DeviceRef,
+    tenant: Option<OrganizationId>,
+    ordinal: usize,
+) -> Option<Asked> {
     let source = format!("{KIND}:{}:", device.id);
     let id = format!("{source}{}:{ordinal}", call.event);
-    let host = host_of(&call.url).unwrap_or_default();
+    let lane = Some(lane_of(tenant, &call.url));
     let queued = QueuedCall { device: device.id, key: device.key.0, stage: CallStage::Call(call.clone()) };
     let body = serde_json::to_string(&queued).ok().filter(|body| body.len() <= CALL_BYTES_MAX)?;
-    let delivery = NewDelivery { id, kind: KIND, body, host: Some(host) };
+    let delivery = NewDelivery { id, kind: KIND, body, lane };
     Some(Asked { delivery, source, most: CALLS_OF_A_DEVICE_MAX })
 }
 
-/// Where a queued call goes; nowhere, if that cannot be read.
-fn host_of_body(body: &str) -> String {
+/// The lane of a queued call whose tenant nobody has noted.
+fn lane_of_body(body: &str) -> String {
     match serde_json::from_str(body) {
-        Ok(QueuedCall { stage: CallStage::Call(call), .. }) => host_of(&call.url).unwrap_or_default(),
-        _ => String::new(),
+        Ok(QueuedCall { stage: CallStage::Call(call), .. }) => lane_of(None, &call.url),
+        _ => lane_of(None, ""),
     }
 }
 
@@ -144,83 +149,103 @@ struct CallWorker {
 impl CallWorker {
     async fn run(&self, mut shift: Shift) {
         let mut under_way = UnderWay::default();
-        let mut all_named = false;
+        let mut all_in_lanes = false;
         loop {
             self.env.reaches("calls");
             let begun = async {
-                all_named = all_named || self.name_hosts().await?;
+                all_in_lanes = all_in_lanes || self.put_into_lanes().await?;
                 self.begin_calls(&mut under_way).await
             };
-            match begun.await {
-                Ok(true) => continue,
-                Ok(false) => {}
-                Err(error) => tracing::warn!(%error, "outgoing calls wait for the registry"),
-            }
+            let pause = begun.await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "outgoing calls wait for the registry");
+                LOOK_EVERY
+            });
             shift.well();
             tokio::select! {
                 // What is under way is made again after the next start.
                 () = shift.end() => return,
                 () = under_way.end_one() => {}
                 () = self.delivery.calls_wake.notified() => {}
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(pause) => {}
             }
         }
     }
 
-    /// Gives calls of an earlier version their hosts. True: all have theirs.
-    async fn name_hosts(&self) -> Result<bool> {
+    /// Puts calls into lanes that an earlier version has put down. True: all stand in one.
+    async fn put_into_lanes(&self) -> Result<bool> {
+        let registry = &self.env.registry;
         loop {
-            let nameless = self.env.registry.deliveries_without_host(KIND, NAMED_AT_ONCE).await.into_hub_error()?;
-            if nameless.is_empty() {
+            let without = registry.deliveries_without_lane(KIND, PUT_INTO_LANES_AT_ONCE).await.into_hub_error()?;
+            if without.is_empty() {
                 return Ok(true);
             }
-            let hosts: Vec<_> = nameless.into_iter().map(|it| (it.id, host_of_body(&it.body))).collect();
-            self.env.registry.deliveries_host_set(&hosts).await.into_hub_error()?;
+            let lanes: Vec<_> = without.into_iter().map(|it| (it.id, lane_of_body(&it.body))).collect();
+            registry.deliveries_lane_set(&lanes).await.into_hub_error()?;
         }
     }
 
-    /// Begins what is due, as far as its hosts allow; only what begins is read. True: there is more to look at.
-    async fn begin_calls(&self, under_way: &mut UnderWay) -> Result<bool> {
+    /// Begins what is due, going round the lanes; when to look again.
+    async fn begin_calls(&self, under_way: &mut UnderWay) -> Result<Duration> {
         let (registry, now) = (&self.env.registry, self.env.clock.now());
-        let due = registry.deliveries_waiting(KIND, now, CALLS_BATCH).await.into_hub_error()?;
-        let is_full = due.len() == CALLS_BATCH;
-        let (mut begins, mut postponed) = (Vec::new(), Vec::new());
-        let mut free: HashMap<&str, usize> = HashMap::new();
-        let mut stay_due: HashMap<&str, usize> = HashMap::new();
-        for DueDelivery { id, host } in &due {
-            if under_way.contains(id) {
-                continue;
+        let (begins_at, mut is_second_round) = (std::mem::take(&mut under_way.next_lane), false);
+        let (mut from, mut looked_at) = (begins_at.clone(), 0);
+        while looked_at < LANES_OF_A_LOOK && !under_way.is_full() {
+            let lanes = registry.deliveries_lanes(KIND, &from, LANES_AT_ONCE).await.into_hub_error()?;
+            looked_at += lanes.len().max(1);
+            let is_last = lanes.len() < LANES_AT_ONCE;
+            let mut next = None;
+            for lane in lanes {
+                if is_second_round && lane.name >= begins_at {
+                    return Ok(LOOK_EVERY);
+                }
+                let tenant = tenant_of(&lane.name);
+                if under_way.is_full_of(tenant) {
+                    next = Some(format!("{tenant}{BEHIND_LANES}"));
+                    break;
+                }
+                if lane.due_at <= now {
+                    self.begin_calls_of(&lane.name, now, under_way).await?;
+                }
+                // Behind this one, and before any other.
+                next = Some(lane.name + "\u{1}");
             }
-            let host = host.as_deref().unwrap_or_default();
-            let free = free.entry(host).or_insert_with(|| under_way.free_of(host));
-            if *free > 0 && under_way.has_room_beside(begins.len()) {
-                *free -= 1;
-                begins.push(id.clone());
-                continue;
-            }
-            let stay_due = stay_due.entry(host).or_default();
-            *stay_due += 1;
-            if is_full && *stay_due > DUE_OF_A_HOST {
-                postponed.push(id.clone());
+            match next {
+                Some(behind) if !is_last || behind.ends_with(BEHIND_LANES) => from = behind,
+                _ if is_second_round || begins_at.is_empty() => return Ok(LOOK_EVERY),
+                _ => (from, is_second_round) = (String::new(), true),
             }
         }
-        if !begins.is_empty() {
-            for delivery in registry.deliveries_fetch(&begins).await.into_hub_error()? {
-                let host = due.iter().find(|it| it.id == delivery.id).and_then(|it| it.host.clone());
-                self.begin_call(under_way, delivery, host.unwrap_or_default()).await?;
-            }
-        }
-        registry.deliveries_postpone(&postponed, now.plus_seconds(PUT_OFF_SECONDS)).await.into_hub_error()?;
-        Ok(!postponed.is_empty() && under_way.has_room_beside(0))
+        under_way.next_lane = from;
+        Ok(if under_way.is_full() { LOOK_EVERY } else { NEXT_LOOK })
     }
 
-    async fn begin_call(&self, under_way: &mut UnderWay, delivery: QueuedDelivery, host: String) -> Result<()> {
+    /// Begins what is due of a lane, as far as it may.
+    async fn begin_calls_of(&self, lane: &str, now: Timestamp, under_way: &mut UnderWay) -> Result<()> {
+        let waiting = under_way.of_lane(lane);
+        if waiting >= CALLS_OF_A_LANE_MAX {
+            return Ok(());
+        }
+        let most = CALLS_OF_A_LANE_MAX + waiting;
+        let due = self.env.registry.deliveries_of_lane(KIND, lane, now, most).await.into_hub_error()?;
+        for delivery in due {
+            if under_way.contains(&delivery.id) {
+                continue;
+            }
+            if under_way.of_lane(lane) >= CALLS_OF_A_LANE_MAX || under_way.is_full_of(tenant_of(lane)) {
+                break;
+            }
+            self.begin_call(under_way, delivery, lane.to_owned()).await?;
+        }
+        Ok(())
+    }
+
+    async fn begin_call(&self, under_way: &mut UnderWay, delivery: QueuedDelivery, lane: String) -> Result<()> {
         let Ok(queued) = serde_json::from_str::<QueuedCall>(&delivery.body) else {
             tracing::error!(id = delivery.id, "an outgoing call cannot be read and is dropped");
             return self.env.registry.delivery_done(&delivery.id).await.into_hub_error();
         };
         let (worker, id) = (self.clone(), delivery.id.clone());
-        under_way.begin(id, host, async move {
+        under_way.begin(id, lane, async move {
             let ended = guarded("call", worker.serve_call(&delivery, queued)).await;
             let becomes = ended.unwrap_or_else(|| worker.panicked(&delivery));
             worker.note_call(&delivery, becomes).await;

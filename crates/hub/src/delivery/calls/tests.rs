@@ -19,6 +19,28 @@ fn asking(port: u16) -> String {
 }
 
 #[tokio::test]
+async fn a_host_that_never_answers_holds_up_nobody_elses_calls() {
+    let (stage, (port, _)) = (Stage::set().await, counting_server().await);
+    // Who connects there waits.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let hostile = stage.device(&asking(silent.local_addr().unwrap().port())).await;
+    let mut hostiles = vec![hostile.clone()];
+    for _ in 0..5 {
+        hostiles.push(stage.another(&format!(r#"{{"name":"d","projectUuid":"{}"}}"#, hostile.project)).await);
+    }
+    for device in &hostiles {
+        for _ in 0..CALLS_OF_A_DEVICE_MAX {
+            stage.posts(device, "1").await;
+        }
+    }
+    let good = stage.device_of_another_tenant(&asking(port)).await;
+    stage.posts(&good, "1").await;
+    stage.hub.employ_all();
+    until("it is answered", async || stage.stored(&good, "answers").await.is_some()).await;
+    stage.over().await;
+}
+
+#[tokio::test]
 async fn an_answer_that_finds_no_way_is_kept_and_handed_over_later() {
     let (stage, (port, calls)) = (Stage::set().await, counting_server().await);
     let device = stage.device(&asking(port)).await;
@@ -73,8 +95,8 @@ async fn a_call_that_an_earlier_version_has_put_down_is_made() {
         stage.hub.0.env.new_id()
     );
     let body = format!(r#"{{"device":"{}","key":{},"call":{call}}}"#, device.id, device.key.0);
-    assert_eq!(host_of_body(&body), "127.0.0.1");
-    let old = NewDelivery { id: "call:old".to_owned(), kind: KIND, body, host: None };
+    assert_eq!(lane_of_body(&body), " 127.0.0.1");
+    let old = NewDelivery { id: "call:old".to_owned(), kind: KIND, body, lane: None };
     stage.hub.0.env.registry.deliveries_put(&[old], stage.clock.now()).await.unwrap();
     stage.hub.employ_all();
     until("it is answered", async || stage.stored(&device, "answers").await.is_some()).await;

@@ -93,7 +93,7 @@ async fn what_adds_to_a_full_outbox_is_refused_and_nothing_of_it_is_kept() {
     assert!(matches!(posts(&other).await, Err(Error::Busy)));
     assert_eq!(label(&stage.shows(&other).await), None);
     assert_eq!((stage.stored(&other, "log").await, stage.entry(&other).await.view.lock().meta.text()), (None, "{}"));
-    // PieceKind takes the place of what waits has room.
+    // What takes the place of what waits has room.
     posts(&device).await.unwrap();
     assert_eq!(label(&stage.shows(&device).await).as_deref(), Some("2"));
     stage.over().await;
@@ -124,6 +124,10 @@ async fn a_device_that_the_registry_refuses_is_parked_and_stops_nobody() {
     hub.0.caches.device_changed(first.id);
     stage.posts(&first, "3").await;
     assert_eq!(label(&stage.shows(&first).await).as_deref(), Some("3"));
+    let tree = TreeQuery { organization: None, depth: isobar_model::page::Depth::All };
+    let list = hub.device_list(&stage.admin, tree, ListRequest::default()).await.unwrap();
+    let listed = list.items.iter().find(|device| device.id == first.id).unwrap();
+    assert_eq!(label(listed).as_deref(), Some("3"));
     assert_eq!(stage.stored(&first, "log").await.as_deref(), Some(r#"{"n":2}"#));
     assert!(poll!(std::pin::pin!(outbox.caught_up(stage.admin.lineage.top()))).is_ready());
     assert!(poll!(std::pin::pin!(outbox.written(first.key))).is_ready());
