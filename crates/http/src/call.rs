@@ -186,7 +186,7 @@ pub(crate) fn names(row: &'static str, path: &str) -> Names {
     let held = |(part, held): (&'static str, &str)| {
         Some((part.strip_prefix('{')?.strip_suffix('}')?, escapes::decoded(held, false)))
     };
-    if row.contains('{') { parts.filter_map(held).collect() } else { Vec::new() }
+    if row.as_bytes().contains(&b'{') { parts.filter_map(held).collect() } else { Vec::new() }
 }
 
 /// The order of refusals: a bad parameter or body is told only to those whom `allowed` does not refuse. When that finds

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::accepted::{Accepted, still_pending};
-use super::event_input::{check_accepted, check_idempotency_key, element_name, read_payload};
+use super::event_input::{accepted_name, check_idempotency_key, element_name, read_payload};
 use super::run_commit::{RunCommit, RunReport};
 use super::{IDEMPOTENCY_SECONDS, Ingest, RUNS_MAX, RunMemory};
 use crate::cache::entries::DeviceEntry;
@@ -55,18 +55,21 @@ impl Ingest {
         };
         let Some((permit, mut entry)) = target else { return Err(faults.into_error()) };
         let now = self.env.clock.now();
-        let element_name = entry.plan.plan.name_of(element);
-        let event = Incoming { element: element_name, payload, idempotency_key, now, ran: None };
+        let name = accepted_name(&entry, element, &mut faults);
+        faults.end()?;
+        let element = name.unwrap_or_else(|| Arc::from(element));
+        let event = Incoming { element, payload, idempotency_key, now, ran: None };
         let mut tree = Some(tree);
         for _ in 0..RUNS_MAX {
-            check_accepted(&entry, element, &mut faults);
-            std::mem::take(&mut faults).end()?;
             if let Some(accepted) = self.run_event(&permit, &entry, &event, tree.take()).await? {
                 return Ok(accepted);
             }
             // The device or its design has changed meanwhile.
             let newer = Box::pin(self.caches.device_entry(entry.device.id)).await?;
             entry = newer.ok_or_else(|| Error::invalid("query.deviceId", "no such device"))?;
+            let mut faults = Faults::new();
+            accepted_name(&entry, &event.element, &mut faults);
+            faults.end()?;
         }
         Err(Error::Busy)
     }
