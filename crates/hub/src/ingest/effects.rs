@@ -201,7 +201,10 @@ pub(super) fn hold_to_series(memory: &dyn Memory, commit: &mut Commit) {
         is_known
     });
     let message = format!("not stored: a device has values of at most {SERIES_MAX} storage elements");
-    add_errors(commit, refused.iter().map(|element| EventError { element: element.to_string(), message: message.clone() }));
+    add_errors(
+        commit,
+        refused.iter().map(|element| EventError { element: element.to_string(), message: message.clone() }),
+    );
 }
 
 /// Adds errors to the event of a commit, as far as there is room.

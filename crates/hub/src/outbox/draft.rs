@@ -59,7 +59,8 @@ impl UnstagedWork {
         if !work.is_empty() {
             row = number();
             let bytes = work.bytes();
-            size = OutboxSize { entries: work.settings.len() + work.notices.len() + work.calls.len(), bytes: bytes.len() };
+            size =
+                OutboxSize { entries: work.settings.len() + work.notices.len() + work.calls.len(), bytes: bytes.len() };
             put = Some(OutboxChange::Put { number: row, work: bytes });
         }
         Self { found, work, row, put, size }

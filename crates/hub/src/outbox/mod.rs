@@ -157,9 +157,8 @@ impl Outbox {
     pub(crate) fn apply_pending(&self, devices: &mut [Device]) {
         let pending: Vec<(usize, PendingChanges)> = {
             let queue = self.queue.lock();
-            let of = |(at, device): (usize, &Device)| {
-                Some((at, PendingChanges::of_device_alone(queue.of(device.key)?)))
-            };
+            let of =
+                |(at, device): (usize, &Device)| Some((at, PendingChanges::of_device_alone(queue.of(device.key)?)));
             devices.iter().enumerate().filter_map(of).collect()
         };
         for (at, pending) in pending {
