@@ -204,8 +204,12 @@ impl Hub {
     /// # Errors
     /// `Unauthenticated` where there is no good credential of a kind that `accepts` names; `Busy` where the registry had to
     /// be asked and did not answer.
-    pub async fn authenticate(&self, credentials: &Credentials<'_>, accepts: Accepts) -> Result<Principal> {
-        self.0.identity.authenticate(credentials, accepts).await
+    pub fn authenticate<'a>(
+        &'a self,
+        credentials: &'a Credentials<'a>,
+        accepts: Accepts,
+    ) -> impl Future<Output = Result<Principal>> + Send + 'a {
+        self.0.identity.authenticate(credentials, accepts)
     }
 
     /// Counts a call in the window (one minute) of its user, its device, or its address. None: that limit is off.

@@ -11,7 +11,7 @@ use isobar_store::registry::{Alert, LimitedOrganization, Used};
 use super::usage::Usage;
 
 /// One limit, and what is used of it.
-struct Measured {
+struct MeasuredLimit {
     what: Used,
     used: f64,
     limit: f64,
@@ -21,13 +21,13 @@ struct Measured {
 impl Usage {
     /// Looks at both limits of an organization.
     pub(crate) async fn tell_of_limits(&self, organization: &LimitedOrganization) -> Result<(), StoreError> {
-        let devices = Measured {
+        let devices = MeasuredLimit {
             what: Used::Devices,
             used: organization.device_count as f64,
             limit: organization.device_count_limit,
             alert: organization.devices,
         };
-        let data = Measured {
+        let data = MeasuredLimit {
             what: Used::Data,
             used: organization.bytes_stored as f64 / BYTES_PER_MB,
             limit: organization.data_usage_mb_limit,
@@ -41,7 +41,7 @@ impl Usage {
 
     /// First the crossing is noted, then it is told, then that it was told: whatever a crash leaves undone is done at the
     /// next look, and the notice is known by the crossing that it tells of.
-    async fn tell_of_limit(&self, of: &LimitedOrganization, measured: &Measured) -> Result<(), StoreError> {
+    async fn tell_of_limit(&self, of: &LimitedOrganization, measured: &MeasuredLimit) -> Result<(), StoreError> {
         let mut alert = measured.alert;
         let fill = alert.fill.after(measured.used, measured.limit);
         if fill != alert.fill {
@@ -73,7 +73,7 @@ impl Usage {
     }
 }
 
-fn message(name: &str, measured: &Measured, fill: Fill) -> String {
+fn message(name: &str, measured: &MeasuredLimit, fill: Fill) -> String {
     let (what, consequence) = match measured.what {
         Used::Devices => ("devices", "No more devices can be added."),
         Used::Data => ("megabytes of stored data", "New events are kept in history, but their values are not stored."),
