@@ -170,7 +170,8 @@ fn rooms_of_what_clients_choose_have_no_hash_without_a_key() {
 /// The rooms of the hub, from the lowest to the highest; those of one line know nothing of each other.
 const HUB_ROOMS: &[&[&str]] = &[
     &["config", "error", "supervisor"],
-    &["env", "support"],
+    &["support"],
+    &["env"],
     &["code", "outbox"],
     &["cache"],
     &["delivery"],
