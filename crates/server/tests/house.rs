@@ -183,12 +183,12 @@ const HUB_ROOMS: &[&[&str]] = &[
 ];
 
 /// The source files beneath a folder that are no tests.
-fn sources(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
+fn source_files(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
         if path.is_dir() && name != "tests" {
-            sources(&path, found);
+            source_files(&path, found);
         } else if name.ends_with(".rs") && name != "tests.rs" {
             found.push(path);
         }
@@ -200,7 +200,7 @@ fn rooms_of_the_hub_know_only_those_beneath_them() {
     let root = root().join("crates/hub/src");
     let height = |room: &str| HUB_ROOMS.iter().position(|rooms| rooms.contains(&room));
     let mut files = Vec::new();
-    sources(&root, &mut files);
+    source_files(&root, &mut files);
     let mut wrong = Vec::new();
     for file in files {
         let place = file.strip_prefix(&root).unwrap();
@@ -225,4 +225,41 @@ fn rooms_of_the_hub_know_only_those_beneath_them() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// What comments cite of the contract: the text behind `contract: `, up to where the reference ends.
+fn cited(text: &str) -> Vec<String> {
+    let joined = text.lines().map(str::trim_start).fold(String::new(), |mut all, line| {
+        let is_comment = line.starts_with("//");
+        all.push_str(if is_comment { " " } else { "\n" });
+        all.push_str(line.trim_start_matches(['/', '!', ' ']));
+        all
+    });
+    let ends = |c: char| matches!(c, ',' | ')' | '.' | ';' | ':' | '\n' | '`' | '|');
+    let citations = joined.split("contract: ").skip(1).filter(|rest| rest.starts_with(char::is_uppercase));
+    citations.map(|rest| rest.split(ends).next().unwrap_or_default().trim().to_owned()).collect()
+}
+
+#[test]
+fn what_is_cited_of_the_contract_is_a_section_of_it() {
+    let contract = std::fs::read_to_string(root().join("docs/contract.md")).unwrap();
+    let sections: Vec<&str> = contract.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    let mut files = Vec::new();
+    for room in std::fs::read_dir(root().join("crates")).unwrap() {
+        source_files(&room.unwrap().path(), &mut files);
+    }
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for file in files {
+        for citation in cited(&std::fs::read_to_string(&file).unwrap()) {
+            count += 1;
+            let begins = |section: &&str| {
+                section.strip_prefix(&*citation).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+            };
+            if !sections.iter().any(|section| begins(&section)) {
+                wrong.push(format!("{}: {citation}", file.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty() && count > 50, "{count} citations, these lead nowhere: {wrong:#?}");
 }
