@@ -25,7 +25,7 @@ async fn who_ends_its_side_after_a_request_gets_the_answer() {
     let post = "POST /v2/events/device?elementName=reading";
     let large = format!("{{\"text\":\"{}\"}}", "x".repeat(20_000));
     for round in 0..20 {
-        // In the lane of events, out of it, and in several pieces.
+        // On the fast path of events, off it, and in several pieces.
         for (more, body) in [("", "{\"n\":1}"), ("connection: close\r\n", "{\"n\":2}"), ("", &large)] {
             let mut socket = Socket::to(&app);
             socket.sends(asks(&device, post, more, body));
