@@ -20,7 +20,7 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 use crate::admission::{Admission, RATE_LIMIT, RATE_REMAINING, RATE_RESET, refuse_malformed, refuse_unrouted};
 use crate::meters::RouteMeter;
 use crate::problem::Problem;
-use crate::request::{self, Client, FairQuota, REQUEST_ID, RequestBody};
+use crate::request::{self, Client, REQUEST_ID, RequestBody};
 use crate::response::Response;
 use crate::routes::{self, Verb};
 use crate::state::{HttpSettings, ServerState};
@@ -111,11 +111,6 @@ impl App {
 
     pub(crate) fn settings(&self) -> &HttpSettings {
         &self.0.state.settings
-    }
-
-    /// The memory of bodies and long heads that are under way, in bytes.
-    pub(crate) fn body_memory(&self) -> &Arc<FairQuota> {
-        &self.0.state.body_memory
     }
 
     /// Whether a peer is a proxy that the operator trusts.

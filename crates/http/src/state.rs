@@ -12,6 +12,8 @@ use crate::request::{FairQuota, Network, RequestIds, TRANSFER_TIME};
 
 /// Most bytes of bodies that are under way: several of the largest that a setting allows.
 const BODY_MEMORY_BYTES_MAX: usize = 256 << 20;
+/// Most bytes of stored payloads that are on their way to readers, who may read slowly.
+const RESPONSE_MEMORY_BYTES_MAX: usize = 512 << 20;
 
 /// What the operator set for HTTP.
 #[derive(Clone, Debug)]
@@ -28,6 +30,8 @@ pub struct HttpSettings {
     pub transfer_time: Duration,
     /// Most bytes of bodies that are under way. Operators do not set it either.
     pub body_memory_bytes_max: usize,
+    /// Most bytes of stored payloads that are on their way to readers. Operators do not set it either.
+    pub response_memory_bytes_max: usize,
 }
 
 impl Default for HttpSettings {
@@ -39,6 +43,7 @@ impl Default for HttpSettings {
             trusted_proxies: Vec::new(),
             transfer_time: TRANSFER_TIME,
             body_memory_bytes_max: BODY_MEMORY_BYTES_MAX,
+            response_memory_bytes_max: RESPONSE_MEMORY_BYTES_MAX,
         }
     }
 }
@@ -50,8 +55,10 @@ pub(crate) struct ServerState {
     pub metrics: PrometheusHandle,
     pub meters: Meters,
     pub request_ids: RequestIds,
-    /// Bytes of bodies and long heads that are under way.
+    /// Bytes of bodies that are under way.
     pub body_memory: Arc<FairQuota>,
+    /// Bytes of stored payloads that are on their way out, in pages that take long to read.
+    pub response_memory: Arc<FairQuota>,
     /// Long polls and streams: as many as there may be connections.
     pub long_waits: Arc<FairQuota>,
     /// Becomes true when the server stops: streams without an end then end.
@@ -63,6 +70,7 @@ impl ServerState {
         Self {
             request_ids: RequestIds::new(hub.clock().now()),
             body_memory: FairQuota::new(settings.body_memory_bytes_max),
+            response_memory: FairQuota::new(settings.response_memory_bytes_max),
             long_waits: FairQuota::new(settings.max_connections),
             meters: Meters::new(),
             stopping: watch::Sender::new(false),

@@ -1,5 +1,5 @@
-//! The rules of the house: what comes into it (the bans and sources of deny.toml, wherever the tests run), who imports whom
-//! within a crate, and that the documents name limits as they are.
+//! The rules of the house: what comes into it (deny.toml, held wherever the tests run; cargo-deny reads the same file), who
+//! imports whom within a crate, and that the documents name limits as they are.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail with the test")]
 
@@ -35,6 +35,66 @@ fn packages() -> Vec<Value> {
     let built: BTreeSet<&str> = nodes.iter().filter_map(|node| node["id"].as_str()).collect();
     let all = metadata["packages"].as_array().unwrap().iter();
     all.filter(|package| built.contains(package["id"].as_str().unwrap())).cloned().collect()
+}
+
+/// Reads an SPDX expression: `OR` binds weaker than `AND`; the old `MIT/Apache-2.0` means `OR`.
+fn is_allowed(expression: &str, allowed: &BTreeSet<&str>) -> bool {
+    let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    let mut rest = words.as_slice();
+    any(&mut rest, allowed) && rest.is_empty()
+}
+
+fn any(rest: &mut &[&str], allowed: &BTreeSet<&str>) -> bool {
+    let mut is_fine = all(rest, allowed);
+    while rest.first() == Some(&"OR") {
+        *rest = &rest[1..];
+        is_fine |= all(rest, allowed);
+    }
+    is_fine
+}
+
+fn all(rest: &mut &[&str], allowed: &BTreeSet<&str>) -> bool {
+    let mut is_fine = one(rest, allowed);
+    while rest.first() == Some(&"AND") {
+        *rest = &rest[1..];
+        is_fine &= one(rest, allowed);
+    }
+    is_fine
+}
+
+fn one(rest: &mut &[&str], allowed: &BTreeSet<&str>) -> bool {
+    match **rest {
+        ["(", ..] => {
+            *rest = &rest[1..];
+            let is_fine = any(rest, allowed);
+            *rest = rest.get(1..).unwrap_or_default();
+            is_fine
+        }
+        [licence, "WITH", exception, ..] => {
+            *rest = &rest[3..];
+            allowed.contains(format!("{licence} WITH {exception}").as_str())
+        }
+        [licence, ..] => {
+            *rest = &rest[1..];
+            allowed.contains(licence)
+        }
+        [] => false,
+    }
+}
+
+#[test]
+fn every_licence_is_an_allowed_one() {
+    let rules = rules();
+    let allowed: BTreeSet<&str> =
+        rules["licenses"]["allow"].as_array().unwrap().iter().filter_map(|l| l.as_str()).collect();
+    let packages = packages();
+    let refused: Vec<String> = packages
+        .iter()
+        .filter(|package| !package["license"].as_str().is_some_and(|licence| is_allowed(licence, &allowed)))
+        .map(|package| format!("{} {}: {}", package["name"], package["version"], package["license"]))
+        .collect();
+    assert!(refused.is_empty(), "licences that deny.toml does not allow: {refused:#?}");
 }
 
 #[test]
@@ -139,6 +199,17 @@ fn rooms_with_rules_of_their_own_keep_those_of_the_house() {
             };
             assert!(kept, "{room}/clippy.toml lacks {name} = {rule}");
         }
+    }
+}
+
+#[test]
+fn licence_expressions_are_read() {
+    let allowed = BTreeSet::from(["MIT", "Apache-2.0", "ISC", "Apache-2.0 WITH LLVM-exception"]);
+    for fine in ["MIT", "MIT/GPL-3.0", "GPL-2.0 OR MIT", "(MIT OR GPL-2.0) AND ISC", "Apache-2.0 WITH LLVM-exception"] {
+        assert!(is_allowed(fine, &allowed), "{fine}");
+    }
+    for refused in ["GPL-3.0", "MIT AND GPL-3.0", "MIT AND (GPL-2.0 OR GPL-3.0)", "GPL-3.0 WITH MIT", "", "MIT ISC"] {
+        assert!(!is_allowed(refused, &allowed), "{refused}");
     }
 }
 

@@ -6,16 +6,18 @@ use std::pin::Pin;
 use isobar_hub::spawn_guarded;
 use tokio::runtime::Handle;
 
-/// Runs a future to its end; when nobody waits for it any more, it goes on in a task of its own.
-pub(super) async fn completed<F>(future: Pin<Box<F>>) -> F::Output
+/// Runs a future to its end; when nobody waits for it any more, or nobody ever has, it goes on in a task of its own.
+pub(super) fn completed<F>(future: Pin<Box<F>>) -> impl Future<Output = F::Output> + Send
 where
     F: Future<Output: Send> + Send + ?Sized + 'static,
 {
     let mut unfinished = Unfinished(Some(future));
-    let Some(running) = &mut unfinished.0 else { return std::future::pending().await };
-    let output = running.await;
-    unfinished.0 = None;
-    output
+    async move {
+        let Some(running) = &mut unfinished.0 else { return std::future::pending().await };
+        let output = running.await;
+        unfinished.0 = None;
+        output
+    }
 }
 
 /// A future that is spawned when this is dropped before it is done.

@@ -23,7 +23,7 @@ use crate::request::{Client, ClientSocket};
 use crate::response::{self, ResponseBody};
 
 /// Most bytes of a request's head; also the size of a connection's read buffer when it is full.
-const HEAD_BYTES_MAX: usize = 64 << 10;
+const HEAD_BYTES_MAX: usize = 16 << 10;
 
 /// hyper's settings for all connections.
 pub(super) fn builder() -> Builder {
@@ -52,9 +52,11 @@ pub(super) async fn serve(http: &Builder, Handover { connection, read }: Handove
                 return Box::pin(async { Err(io::ErrorKind::ConnectionAborted.into()) });
             }
             let address = if is_proxy { app.client_behind(peer, request.headers()) } else { peer };
+            // A read ends when its client is gone; what may change something goes on to its end.
             let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
             let answer = app.answer(request, Client { address, socket: Some(socket.clone()) });
-            Box::pin(respond(answer, is_read, socket, slot))
+            let answer: BoxFuture<'static, _> = if is_read { answer } else { Box::pin(completed(answer)) };
+            Box::pin(respond(answer, socket, slot))
         });
     let mut connection = http.serve_connection(TokioIo::new(limited), service);
     let served = tokio::select! {
@@ -70,14 +72,12 @@ pub(super) async fn serve(http: &Builder, Handover { connection, read }: Handove
     if io.into_inner().refuse(&error).await? { Ok(()) } else { Err(error.into()) }
 }
 
-/// Waits for the response to a request. A read ends when its client is gone; what may change something goes on to its end.
+/// Waits for the response to a request, as long as its client is there.
 async fn respond(
     answer: BoxFuture<'static, response::Response>,
-    is_read: bool,
     socket: ClientSocket,
     slot: Arc<Slot>,
 ) -> io::Result<Response<TrackedBody>> {
-    let answer = async { if is_read { answer.await } else { completed(answer).await } };
     tokio::select! {
         biased;
         response = answer => Ok(response.map(|body| TrackedBody { body, slot })),

@@ -1,8 +1,9 @@
 //! How many connections there are, and which of them are closed when there are too many.
 //!
-//! Only idle connections are closed: those that have never sent a request, or are between two. A request, a response, a long
-//! poll or a stream under way is not idle; each has limits of its own ([`super::time_limits`], [`crate::request`]). A
-//! connection notes with one store that it is idle; nothing else is asked of it as long as there are free slots.
+//! Only idle connections are closed: those that have never sent a request, or are between two; a part of a request's head
+//! makes no difference. A request, a response, a long poll or a stream under way is not idle; each has limits of its own
+//! ([`super::time_limits`], [`crate::request`]). A connection notes with one store that it is idle; nothing else is asked of it
+//! as long as there are free slots.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -37,11 +38,13 @@ const LOG_EVERY: Duration = Duration::from_secs(1);
 const BUSY: u64 = u64::MAX;
 const CLOSED: u64 = u64::MAX - 1;
 
-/// The phases of a connection that hyper serves.
+/// The phases of a connection that hyper serves. [`HEAD_BEGUN_EARLY`]: the next head has begun before all of a response has
+/// gone out.
 const WAITING: u8 = 0;
 const HEAD_BEGUN: u8 = 1;
 const ANSWERING: u8 = 2;
 const ANSWERED: u8 = 3;
+const HEAD_BEGUN_EARLY: u8 = 4;
 
 /// What a connection is doing, as others may see it.
 #[derive(Debug)]
@@ -72,14 +75,16 @@ impl Slot {
     }
 
     /// Bytes came. None: they belong to a request that is known. True: a head begins with them. False: it must not, since the
-    /// connection was closed.
+    /// connection was closed. The connection is busy only when the head is complete: a client that sends a part of one keeps no
+    /// slot with it that others need.
     pub fn bytes_came(&self) -> Option<bool> {
-        let phase = self.phase.load(Ordering::Relaxed);
-        if !matches!(phase, WAITING | ANSWERED) {
-            return None;
-        }
-        self.phase.store(HEAD_BEGUN, Ordering::Relaxed);
-        Some(self.begin())
+        let begun = match self.phase.load(Ordering::Relaxed) {
+            WAITING => HEAD_BEGUN,
+            ANSWERED => HEAD_BEGUN_EARLY,
+            _ => return None,
+        };
+        self.phase.store(begun, Ordering::Relaxed);
+        Some(self.idle.load(Ordering::Relaxed) != CLOSED)
     }
 
     /// The head of a request is complete. False: the connection was closed, and must not answer it.
@@ -96,20 +101,29 @@ impl Slot {
 
     /// All that was made has gone out.
     pub fn all_sent(&self, now: impl FnOnce() -> Timestamp) {
-        if self.phase.load(Ordering::Relaxed) == ANSWERED {
-            self.phase.store(WAITING, Ordering::Relaxed);
-            self.becomes_idle(now());
+        match self.phase.load(Ordering::Relaxed) {
+            ANSWERED => {
+                self.phase.store(WAITING, Ordering::Relaxed);
+                self.becomes_idle(now());
+            }
+            HEAD_BEGUN_EARLY => {
+                self.phase.store(HEAD_BEGUN, Ordering::Relaxed);
+                self.becomes_idle(now());
+            }
+            // The head has begun on the fast path, which took it for a whole request.
+            HEAD_BEGUN if self.idle.load(Ordering::Relaxed) == BUSY => self.becomes_idle(now()),
+            _ => {}
         }
     }
 
     /// Whether the head of a request has begun and not ended.
     pub fn awaits_head(&self) -> bool {
-        self.phase.load(Ordering::Relaxed) == HEAD_BEGUN
+        matches!(self.phase.load(Ordering::Relaxed), HEAD_BEGUN | HEAD_BEGUN_EARLY)
     }
 
-    /// Whether a request is being answered, or its response goes out.
+    /// Whether a request is being answered, or its response has not gone out.
     pub fn is_answering(&self) -> bool {
-        matches!(self.phase.load(Ordering::Relaxed), ANSWERING | ANSWERED)
+        matches!(self.phase.load(Ordering::Relaxed), ANSWERING | ANSWERED | HEAD_BEGUN_EARLY)
     }
 
     /// For how long it has been idle, where one that was never used weighs more, and the state that was seen. None: it is not
@@ -366,6 +380,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_part_of_a_head_keeps_no_slot_and_a_whole_one_does() {
+        let slots = Slots::new(3);
+        let [begun, asks, new] = [0, 0, 9_500].map(|moment| connects(&slots, at(moment)));
+        assert_eq!([&begun, &asks, &new].map(|slot| slot.bytes_came()), [Some(true); 3]);
+        assert!(asks.head_complete());
+        assert_eq!(slots.close_idle(at(10_000), 9, 0), 1);
+        assert!(is_closed(&begun) && !begun.head_complete() && new.head_complete());
+    }
+
+    #[tokio::test]
     async fn a_slot_is_free_again_when_its_connection_has_ended() {
         let slots = Slots::new(2);
         connects(&slots, at(0));
@@ -412,9 +436,9 @@ mod tests {
         let is_idle = || slot.idle_weight(millis(at(5_000)), 0).is_some();
         assert!(is_idle());
         assert_eq!(slot.bytes_came(), Some(true));
-        assert!(!is_idle() && slot.awaits_head());
+        assert!(is_idle() && slot.awaits_head() && !slot.is_answering());
         assert_eq!(slot.bytes_came(), None);
-        assert!(slot.head_complete());
+        assert!(slot.head_complete() && !is_idle() && slot.is_answering());
         assert_eq!(slot.bytes_came(), None);
         slot.all_sent(|| at(1));
         assert!(!is_idle() && !slot.awaits_head());
@@ -427,8 +451,18 @@ mod tests {
         slot.head_complete();
         slot.response_made();
         assert_eq!(slot.bytes_came(), Some(true));
+        assert!(!is_idle() && slot.awaits_head() && slot.is_answering());
         slot.all_sent(|| at(1));
-        assert!(!is_idle() && slot.awaits_head());
+        assert!(is_idle() && slot.awaits_head() && !slot.is_answering());
+    }
+
+    #[test]
+    fn a_head_that_the_fast_path_has_begun_keeps_no_slot_either() {
+        let slot = Slot::new(at(0));
+        assert!(slot.begin());
+        assert_eq!(slot.bytes_came(), Some(true));
+        slot.all_sent(|| at(1));
+        assert!(slot.idle_weight(millis(at(5_000)), 0).is_some() && slot.awaits_head());
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The time limits of a connection that hyper serves: it may wait without end for the next request, but not for the rest of a
 //! head that has begun, nor for a client that hardly takes its response.
 //!
-//! hyper's own header timeout also ends connections that are merely idle, and devices keep theirs open for hours. The body of
-//! a request has its limits in [`crate::request`].
+//! hyper's own header timeout also ends connections that are merely idle, and devices keep theirs open for hours. A head is
+//! small ([`super::http1`]); the body of a request has its limits in [`crate::request`].
 
 use std::future::poll_fn;
 use std::io;
@@ -20,12 +20,10 @@ use super::slots::Slot;
 use super::slow_peer::SlowPeer;
 use super::unreadable;
 use crate::app::App;
-use crate::request::{ClientSocket, QuotaHolder, QuotaShare};
+use crate::request::ClientSocket;
 
 /// Longest time from the first byte of a request's head to its last.
 const HEAD_TIME: Duration = Duration::from_secs(10);
-/// Bytes of a head beyond which it takes part of the memory of all bodies.
-const HEAD_BYTES_FREE: usize = 8 << 10;
 
 /// A socket that fails when a head does not end in time, or when the client does not take its response in time.
 pub(super) struct LimitedSocket {
@@ -36,10 +34,6 @@ pub(super) struct LimitedSocket {
     app: App,
     /// Made only when a head comes in more than one piece.
     head_deadline: Option<Pin<Box<Sleep>>>,
-    /// Bytes of the head that is being read.
-    head_bytes: usize,
-    /// The part of the memory of all bodies that a long head takes.
-    head_memory: Option<QuotaShare>,
     /// What makes the head that is being read unreadable, as far as its beginning shows.
     odd: Option<Fault>,
     /// Made only when a response does not go out at once.
@@ -59,8 +53,6 @@ impl LimitedSocket {
             slot,
             app,
             head_deadline: None,
-            head_bytes: 0,
-            head_memory: None,
             odd: None,
             slow: None,
             is_whole: true,
@@ -73,7 +65,7 @@ impl LimitedSocket {
         if !self.has_refused {
             return Ok(false);
         }
-        let refusal = unreadable::refusal(error, self.odd.take(), self.app.now());
+        let refusal = unreadable::refusal(error.is_parse_too_large(), self.odd.take(), self.app.now());
         let mut rest = &refusal[..];
         while !rest.is_empty() {
             match poll_fn(|cx| self.write(cx, rest)).await? {
@@ -91,17 +83,9 @@ impl LimitedSocket {
             Some(false) => return Err(io::ErrorKind::ConnectionAborted.into()),
             Some(true) => {
                 self.head_deadline = None; // that of an earlier head
-                (self.head_bytes, self.head_memory) = (0, None);
                 self.odd = unreadable::odd_part(bytes);
             }
             None => {}
-        }
-        if self.slot.awaits_head() {
-            self.head_bytes += bytes.len();
-            if self.head_bytes > HEAD_BYTES_FREE {
-                let memory = self.head_memory.get_or_insert_with(|| self.app.body_memory().share(QuotaHolder::NOBODY));
-                memory.take(bytes.len()).map_err(io::Error::other)?;
-            }
         }
         Ok(())
     }
@@ -169,9 +153,6 @@ impl AsyncWrite for LimitedSocket {
         ready!(Pin::new(&mut *self.socket.stream()).poll_flush(cx))?;
         if let Some(slow) = &mut self.slow {
             slow.has_all();
-        }
-        if !self.slot.awaits_head() {
-            self.head_memory = None;
         }
         self.slot.all_sent(|| self.app.now());
         Poll::Ready(Ok(()))

@@ -32,9 +32,9 @@ fn is_odd(text: &[u8]) -> bool {
     text.contains(&0) || std::str::from_utf8(text).is_err()
 }
 
-/// The refusal as it goes out. `error` is why hyper could not read the head.
-pub(super) fn refusal(error: &hyper::Error, odd: Option<Fault>, now: Timestamp) -> Vec<u8> {
-    let (status, message) = if error.is_parse_too_large() {
+/// The refusal of a head as it goes out: of one that is too large, or of one that is no HTTP/1.1.
+pub(super) fn refusal(is_too_large: bool, odd: Option<Fault>, now: Timestamp) -> Vec<u8> {
+    let (status, message) = if is_too_large {
         (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the request's head is too large or has too many lines")
     } else {
         (StatusCode::BAD_REQUEST, "the request cannot be read as HTTP/1.1")
@@ -48,6 +48,20 @@ pub(super) fn refusal(error: &hyper::Error, odd: Option<Fault>, now: Timestamp) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_has_the_body_of_all_refusals() {
+        let now = Timestamp::from_millis(784_111_777_999);
+        assert_eq!(
+            String::from_utf8(refusal(true, None, now)).unwrap(),
+            "HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\nconnection: close\r\n\
+             content-length: 79\r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n\
+             {\"message\":\"the request's head is too large or has too many lines\",\"errors\":[]}"
+        );
+        let unreadable = refusal(false, Some(Fault::new("query.d", "is odd")), now);
+        assert!(unreadable.starts_with(b"HTTP/1.1 400 Bad Request\r\n"));
+        assert!(unreadable.ends_with(br#""errors":[{"field":"query.d","message":"is odd"}]}"#));
+    }
 
     #[test]
     fn what_is_no_text_is_named() {

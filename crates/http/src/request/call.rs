@@ -25,6 +25,8 @@ use crate::state::ServerState;
 const CLOUD: HeaderName = HeaderName::from_static("cloud");
 const API_AUTH_TOKEN: HeaderName = HeaderName::from_static("api_auth_token");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// A response whose payloads take no more than this is written at once, and is not counted.
+const SMALL_RESPONSE_BYTES: usize = 64 << 10;
 /// Name of the cookie that holds the refresh token.
 pub(crate) const REFRESH_COOKIE: &str = "refreshToken";
 
@@ -95,6 +97,17 @@ impl Call {
         let mut wait = self.state.long_waits.share(QuotaHolder::from(&self.principal));
         wait.take(1)?;
         Ok(wait)
+    }
+
+    /// The memory of a response with payloads of these lengths in bytes, until it is dropped; [`Error::Busy`] when the tenant
+    /// has as much as it may.
+    pub fn response_memory(&self, payloads: impl Iterator<Item = usize>) -> Result<QuotaShare, Error> {
+        let bytes: usize = payloads.sum();
+        let mut memory = self.state.response_memory.share(QuotaHolder::from(&self.principal));
+        if bytes > SMALL_RESPONSE_BYTES {
+            memory.take(bytes)?;
+        }
+        Ok(memory)
     }
 
     /// An identifier in its path; `noun` is what a malformed one does not name.

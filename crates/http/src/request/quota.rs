@@ -19,6 +19,7 @@ const HELD_PER_LEFT_MAX: usize = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct QuotaHolder(Option<OrganizationId>);
 
+#[cfg(test)]
 impl QuotaHolder {
     /// Those who show no credentials.
     pub const NOBODY: Self = Self(None);

@@ -36,8 +36,9 @@ pub(crate) async fn values(call: &mut Call) -> Answer {
         return Ok(export::streamed(export, format, columns, id, element));
     }
     let page = call.hub().values(call.caller()?, id, element, asked).await?;
+    let memory = call.response_memory(page.items.iter().map(|value| value.payload.bytes().len()))?;
     let element = element.to_owned();
-    response::page_written(page, move |value, out| value.write_json(id, &element, out)).await
+    response::page_written(page, memory, move |value, out| value.write_json(id, &element, out)).await
 }
 
 /// The element that the path names. Only those who may do this with the device hear that it is no name.

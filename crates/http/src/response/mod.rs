@@ -126,12 +126,15 @@ where
     list::answer(page.meta(), stream::iter(page.items.into_iter().map(Ok)), write).await
 }
 
-/// 200 with the pagination envelope around a page of items that write themselves.
+/// 200 with the pagination envelope around a page of items that write themselves. `held` is dropped when the last of them is
+/// written, or nobody reads any more.
 pub(crate) async fn page_written<T: Send + 'static>(
     page: Page<T>,
+    held: impl Send + 'static,
     mut write: impl FnMut(&T, &mut Vec<u8>) + Send + 'static,
 ) -> Answer {
     let write = move |item: T, out: &mut Vec<u8>| {
+        let _held = &held;
         write(&item, out);
         Ok(())
     };

@@ -1,4 +1,4 @@
-//! How much waits to leave the house, and how some of it lets the rest go first.
+//! How much of one source waits to leave the house.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,6 @@ use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 use serde_json::json;
 
-use super::Registry;
 use super::deliveries::{NewDelivery, put};
 use super::sql::{Column, Dialect, Sql, all};
 use crate::error::Result;
@@ -20,17 +19,6 @@ pub struct Asked {
     pub source: String,
     /// So many of them wait at most.
     pub most: usize,
-}
-
-impl Registry {
-    /// Lets deliveries wait until `due_at`; it is no attempt.
-    pub async fn deliveries_postpone(&self, ids: &[String], due_at: Timestamp) -> Result<()> {
-        if ids.is_empty() {
-            return Ok(());
-        }
-        let update = Sql::new("UPDATE deliveries SET due_at = ? WHERE id").bind(due_at).among(self.db.dialect, ids);
-        self.db.write.run(update).await.map(|_| ())
-    }
 }
 
 /// Keeps deliveries, as far as their sources have room. Which were left out: of a source its last ones.

@@ -49,7 +49,7 @@ use db::Db;
 pub use alarms::{DueAlarm, ProjectAlarm};
 pub use backlog::Asked;
 pub use credentials::{Account, LoginRecord};
-pub use deliveries::{Delivery, DueDelivery, NewDelivery};
+pub use deliveries::{Delivery, Lane, NewDelivery};
 pub use device_change::DeviceChange;
 pub use devices::NewDevice;
 pub use findings::{DeviceReport, Findings};

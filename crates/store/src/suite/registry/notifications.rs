@@ -225,7 +225,7 @@ pub async fn two_that_spread_one_notice_do_it_once(r: &Registry) {
     let part = r.notice_spreading(id.id).await.unwrap().unwrap();
     let take = async |letter: &str| {
         let mut taken = step(&[ana], Some(ana));
-        taken.deliveries.push(NewDelivery { id: letter.to_owned(), kind: "mail", body: "{}".to_owned(), host: None });
+        taken.deliveries.push(NewDelivery { id: letter.to_owned(), kind: "mail", body: "{}".to_owned(), lane: None });
         r.notice_spread(part.clone(), &taken, at(0)).await.unwrap()
     };
     let (first, second) = tokio::join!(take("first"), take("second"));

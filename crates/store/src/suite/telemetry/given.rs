@@ -14,8 +14,8 @@ use isobar_model::time::Timestamp;
 use uuid::Uuid;
 
 use crate::telemetry::{
-    Commit, Followed, HistoryQuery, Memory, NewCloudEvent, NewEvent, NewValue, OutboxChange, Place, QueueQuery, Ran,
-    Shown, Telemetry, ValueQuery,
+    Commit, Followed, HistoryQuery, Looked, Memory, NewCloudEvent, NewEvent, NewValue, OutboxChange, Place, QueueQuery,
+    Ran, Shown, Telemetry, ValueQuery,
 };
 use crate::turns::Claim;
 
@@ -133,7 +133,7 @@ pub async fn whole(
 
 /// The first events of a queue that are there at a moment.
 pub fn queued(limit: u32, millis: i64) -> QueueQuery {
-    QueueQuery { element: None, page: page(1, limit), now: at(millis) }
+    QueueQuery { element: None, page: page(1, limit), now: at(millis), looked: Looked::default() }
 }
 
 /// A page of the whole history.

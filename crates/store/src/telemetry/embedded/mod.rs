@@ -4,6 +4,8 @@
 //! held, and waits until it is durable. Nothing is read from the disk on the way, unless the device was not
 //! in memory. [`keys`] is the byte layout, [`writer`] the group commit.
 
+#[cfg(test)]
+mod bounds;
 mod cache;
 mod catch_up;
 mod closed;
@@ -21,6 +23,7 @@ mod keys;
 mod live;
 mod load;
 mod outbox;
+mod page_room;
 mod places;
 mod queue;
 mod reclaim;
@@ -60,6 +63,7 @@ use self::keys::Family;
 use self::outbox::Outbox;
 use self::reclaim::Reclaim;
 use self::rows::{Parts, Rows, damaged, failed};
+use self::scan::SortedBytes;
 use self::scanning::Scan;
 use self::writer::{Permit, Shared, Writer};
 use super::{
@@ -117,6 +121,8 @@ struct Core {
     cutoffs: Arc<Cutoffs>,
     reclaim: Arc<Reclaim>,
     outbox: Outbox,
+    /// What all who sort values may keep together.
+    sorted: Arc<SortedBytes>,
     options: Options,
 }
 
@@ -158,11 +164,13 @@ impl Embedded {
         let place = catch_up::newest(&db)?;
         let shared = Arc::new(Shared::new(series, place));
         let reclaim = Arc::new(Reclaim::load(&db)?);
-        let writer = Writer::start(&db, &shared, &note, place)?;
-        let worker = reclaim::Worker::start(&db, &shared, &reclaim)?;
         let devices = Devices::new(options.device_bytes);
         let outbox = Outbox::load(&db)?;
-        let core = Arc::new(Core { db, shared, note, devices, cutoffs, reclaim, outbox, options });
+        // Last: threads keep the database, and its lock, until they are joined.
+        let writer = Writer::start(&db, &shared, &note, place)?;
+        let worker = reclaim::Worker::start(&db, &shared, &reclaim)?;
+        let sorted = Arc::default();
+        let core = Arc::new(Core { db, shared, note, devices, cutoffs, reclaim, outbox, sorted, options });
         Ok(Self { core, threads: Mutex::new(Some((writer, worker))), scans: Turns::new(SCANS) })
     }
 
@@ -207,7 +215,7 @@ impl Embedded {
         // Boxed, as whatever is rare on the way of a run: its room would be set aside, and moved, with every run.
         Box::pin(self.reading(move |core, _| {
             held.state = Some(load::device(&core.db, device.0, core.reclaim.floors(device.0))?);
-            core.devices.weigh(&mut held);
+            core.devices.weigh(&mut held, core.shared.durable());
             Ok(held)
         }))
         .await
@@ -220,7 +228,7 @@ impl Embedded {
         if let Some(WaitingKey { key, .. }) = waiting.filter(|waiting| waiting.key.expires_at > now) {
             let answer = key.answer;
             // What is sent now is durable only after the commit that holds the answer.
-            let sent = self.core.shared.reserve()?.send(&Rows::default());
+            let sent = self.core.shared.reserve(None)?.send(&Rows::default());
             drop(held);
             sent.durable.await?;
             return Ok((self.hold(DeviceKey(device)).await?, Some(answer)));
@@ -268,13 +276,13 @@ impl Core {
     fn run(
         &self,
         held: &mut Held,
-        device: u64,
+        device: &CanWrite<DeviceRef>,
         work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
     ) -> Result<Begun> {
-        let permit = self.shared.reserve()?;
+        let permit = self.shared.reserve(device.tenant())?;
         let state = held.state.as_ref().ok_or_else(|| damaged("a device is not loaded"))?;
         let commit = work(state);
-        let (sent, dropped) = self.commit(held, device, permit, commit)?;
+        let (sent, dropped) = self.commit(held, device.target().key.0, permit, commit)?;
         if dropped > 0 {
             metrics::counter!("isobar_cloud_events_dropped_total").increment(u64::from(dropped));
         }
@@ -296,7 +304,7 @@ impl Core {
             state.keys.push(WaitingKey { ticket: sent.ticket, key });
         }
         state.ticket = sent.ticket;
-        self.devices.weigh(held);
+        self.devices.weigh(held, durable);
         Ok((sent, dropped))
     }
 }
@@ -308,8 +316,8 @@ impl Telemetry for Embedded {
         device: &CanWrite<DeviceRef>,
         work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
     ) -> Option<Result<Begun>> {
-        let (core, device) = (&self.core, device.target().key.0);
-        let mut held = core.devices.lock_now(device, core.shared.durable())?;
+        let core = &self.core;
+        let mut held = core.devices.lock_now(device.target().key.0, core.shared.durable())?;
         Some(core.run(&mut held, device, work))
     }
 
@@ -320,16 +328,16 @@ impl Telemetry for Embedded {
         now: Timestamp,
         work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
     ) -> Result<Begun> {
-        let device = device.target().key;
-        let mut held = self.hold(device).await?;
-        if let Some(key) = idempotency_key {
-            let (again, answer) = Box::pin(self.answer(held, device.0, key, now)).await?;
+        let key = device.target().key;
+        let mut held = self.hold(key).await?;
+        if let Some(name) = idempotency_key {
+            let (again, answer) = Box::pin(self.answer(held, key.0, name, now)).await?;
             if let Some(answer) = answer {
                 return Ok(Begun::Repeated(answer));
             }
             held = again;
         }
-        self.core.run(&mut held, device.0, work)
+        self.core.run(&mut held, device, work)
     }
 
     async fn values(
@@ -430,7 +438,7 @@ impl Telemetry for Embedded {
     }
 
     async fn queue_peek(&self, device: &CanRead<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>> {
-        self.peek_queue(*device.target(), query).await
+        self.peek_queue(device, query).await
     }
 
     async fn queue_take_while(
@@ -439,11 +447,11 @@ impl Telemetry for Embedded {
         query: QueueQuery,
         may: Box<dyn Fn() -> bool + Send>,
     ) -> Result<Option<Vec<Event>>> {
-        self.take_from_queue(*device.target(), query, may).await
+        self.take_from_queue(device, query, may).await
     }
 
     async fn queue_delete(&self, device: &CanWrite<DeviceRef>, id: EventId) -> Result<bool> {
-        self.delete_from_queue(*device.target(), id).await
+        self.delete_from_queue(device, id).await
     }
 
     async fn forget(&self, device: &CanWrite<DeviceRef>) -> Result<()> {

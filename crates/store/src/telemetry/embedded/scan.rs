@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{self, AtomicUsize};
 
 use isobar_model::ids::EventId;
 use isobar_model::json::{Json, Number, Step, compare_numbers, find, number, parse};
@@ -285,6 +287,56 @@ impl Sort {
 
 /// Bytes that the places kept in one pass may take.
 const PASS_BYTES_MAX: usize = 16 << 20;
+/// Those among them that every pass has; the others are of all passes together.
+const PASS_BYTES: usize = 256 << 10;
+/// Bytes that all passes together may take beyond that, and how many are asked for at a time.
+const PASSES_BYTES_MAX: usize = 128 << 20;
+const PASS_BYTES_STEP: usize = 1 << 20;
+
+/// Bytes that are left for the passes of all who sort: also those of a scan that waits for its next turn.
+pub struct SortedBytes(AtomicUsize);
+
+impl Default for SortedBytes {
+    fn default() -> Self {
+        Self(AtomicUsize::new(PASSES_BYTES_MAX))
+    }
+}
+
+/// What one pass may keep, until it is dropped.
+pub struct PassRoom {
+    of: Arc<SortedBytes>,
+    granted: usize,
+    /// Whether others left it too little.
+    pub was_refused: bool,
+}
+
+impl PassRoom {
+    /// What every pass has.
+    pub fn new(of: &Arc<SortedBytes>) -> Self {
+        Self { of: Arc::clone(of), granted: 0, was_refused: false }
+    }
+
+    /// Whether it may keep so many bytes. No pass takes more than it leaves for the others.
+    fn has(&mut self, bytes: usize) -> bool {
+        use atomic::Ordering::Relaxed;
+        let most = bytes.min(PASS_BYTES_MAX);
+        while PASS_BYTES + self.granted < most && !self.was_refused {
+            let next = self.granted + PASS_BYTES_STEP;
+            let grant = |left: usize| left.checked_sub(PASS_BYTES_STEP).filter(|left| *left >= next);
+            match self.of.0.fetch_update(Relaxed, Relaxed, grant) {
+                Ok(_) => self.granted = next,
+                Err(_) => self.was_refused = true,
+            }
+        }
+        bytes <= PASS_BYTES_MAX.min(PASS_BYTES + self.granted)
+    }
+}
+
+impl Drop for PassRoom {
+    fn drop(&mut self) {
+        self.of.0.fetch_add(self.granted, atomic::Ordering::Relaxed);
+    }
+}
 
 /// The first `most` places after `after`, in bounded memory. A pass may give fewer when their texts are long;
 /// the next pass goes on behind the last. It is always given the order that it began with.
@@ -293,14 +345,16 @@ pub struct First {
     after: Option<Place<'static>>,
     kept: Vec<Place<'static>>,
     bytes: usize,
+    /// What they may take.
+    pub room: PassRoom,
     /// Nothing from here on is wanted.
     cut: Option<Place<'static>>,
 }
 
 impl First {
     /// Nothing seen yet.
-    pub fn new(most: usize, after: Option<Place<'static>>) -> Self {
-        Self { most, after, kept: Vec::new(), bytes: 0, cut: None }
+    pub fn new(most: usize, after: Option<Place<'static>>, room: PassRoom) -> Self {
+        Self { most, after, kept: Vec::new(), bytes: 0, room, cut: None }
     }
 
     /// Looks at one more.
@@ -314,7 +368,7 @@ impl First {
         let place = place.into_owned();
         self.bytes += place.bytes();
         self.kept.push(place);
-        if self.kept.len() >= self.most.saturating_mul(2) || self.bytes > PASS_BYTES_MAX {
+        if self.kept.len() >= self.most.saturating_mul(2) || !self.room.has(self.bytes) {
             self.shrink(sort);
         }
     }
@@ -326,7 +380,7 @@ impl First {
             self.cut = self.kept.last().cloned();
             self.bytes = self.kept.iter().map(Place::bytes).sum();
         }
-        while self.bytes > PASS_BYTES_MAX && self.kept.len() > 1 {
+        while self.kept.len() > 1 && !self.room.has(self.bytes) {
             self.kept.sort_unstable_by(|left, right| sort.compare(left, right));
             self.most = self.kept.len() / 2;
             self.kept.truncate(self.most);
@@ -336,9 +390,41 @@ impl First {
     }
 
     /// The places, in order.
-    pub fn into_places(mut self, sort: &Sort) -> Vec<Place<'static>> {
+    pub fn take_places(&mut self, sort: &Sort) -> Vec<Place<'static>> {
         self.kept.sort_unstable_by(|left, right| sort.compare(left, right));
         self.kept.truncate(self.most);
-        self.kept
+        std::mem::take(&mut self.kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    /// What the first values of a series of long texts take when `passes` sort them at the same time.
+    #[test]
+    fn those_who_sort_share_what_they_keep_and_nobody_has_nothing() {
+        const TEXT: usize = 100 << 10;
+        let sort = Sort::of(vec![ValueSort { field: FilterField::Payload(Vec::new()), descending: false }]);
+        let all = Arc::new(SortedBytes::default());
+        let mut passes: Vec<First> = (0..64).map(|_| First::new(1_000, None, PassRoom::new(&all))).collect();
+        for pass in &mut passes {
+            for sequence in 0..200 {
+                let payload = format!("\"{:06}{}\"", 200 - sequence, "x".repeat(TEXT));
+                let row = Row { sequence, id: EventId(Uuid::nil()), order: 0, payload: &payload };
+                pass.offer(&sort, sort.place(&row));
+            }
+        }
+        let kept: usize = passes.iter().map(|pass| pass.bytes).sum();
+        assert!((PASSES_BYTES_MAX / 2..=PASSES_BYTES_MAX + 64 * PASS_BYTES).contains(&kept), "{kept} bytes");
+        assert!(passes.iter().all(|pass| !pass.kept.is_empty()) && !passes[0].room.was_refused);
+        for pass in &mut passes {
+            let places = pass.take_places(&sort);
+            assert!(places.iter().zip((0..200).rev()).all(|(place, sequence)| place.sequence == sequence));
+        }
+        drop(passes);
+        assert_eq!(all.0.load(atomic::Ordering::Relaxed), PASSES_BYTES_MAX);
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use super::durability::Note;
 use super::engine;
 use super::followers::Followers;
-use super::gathered::{CommitRows, Gathered};
+use super::gathered::{BYTES_FOR_ALL, CommitRows, Gathered, Tenant};
 use super::keys::{self, Family};
 use super::places::Placed;
 use super::rows::{Change, Rows};
@@ -73,6 +73,8 @@ pub struct Shared {
     waiting: Mutex<Waiting>,
     wake: Condvar,
     reserved: AtomicUsize,
+    /// Bytes of the rows that wait, to be looked at without the lock.
+    bytes: AtomicUsize,
     /// The newest ticket whose rows can be read.
     applied: Mutex<u64>,
     applied_more: Condvar,
@@ -91,7 +93,10 @@ pub struct Shared {
 }
 
 /// A place in the queue.
-pub struct Permit<'a>(&'a Arc<Shared>);
+pub struct Permit<'a> {
+    shared: &'a Arc<Shared>,
+    tenant: Tenant,
+}
 
 /// A commit on its way.
 pub struct Sent {
@@ -108,6 +113,7 @@ impl Shared {
             waiting: Mutex::default(),
             wake: Condvar::new(),
             reserved: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
             applied: Mutex::new(0),
             applied_more: Condvar::new(),
             tickets: Arc::default(),
@@ -144,15 +150,19 @@ impl Shared {
         assert!(told.is_none(), "{thread} panics, as the test asked for");
     }
 
-    /// A place in the queue, before anything is changed in memory.
-    pub fn reserve(self: &Arc<Self>) -> Result<Permit<'_>> {
+    /// A place in the queue for a tenant, before anything is changed in memory. [`StoreError::Busy`] where too many commits
+    /// wait, or too many bytes of this tenant's.
+    pub fn reserve(self: &Arc<Self>, tenant: Tenant) -> Result<Permit<'_>> {
         self.healthy()?;
-        if self.reserved.fetch_add(1, Ordering::AcqRel) >= WAITING_COMMITS_MAX {
-            self.reserved.fetch_sub(1, Ordering::AcqRel);
-            metrics::counter!("isobar_telemetry_refused_total").increment(1);
-            return Err(StoreError::Busy);
+        let waiting = self.reserved.fetch_add(1, Ordering::AcqRel);
+        let permit = Permit { shared: self, tenant };
+        let has_room =
+            || self.bytes.load(Ordering::Relaxed) <= BYTES_FOR_ALL || self.waiting.lock().gathered.has_room(tenant);
+        if waiting < WAITING_COMMITS_MAX && has_room() {
+            return Ok(permit);
         }
-        Ok(Permit(self))
+        metrics::counter!("isobar_telemetry_refused_total").increment(1);
+        Err(StoreError::Busy)
     }
 
     /// The newest durable ticket.
@@ -233,6 +243,7 @@ impl Shared {
         let mut waiting = self.waiting.lock();
         waiting.closed = true;
         waiting.gathered.clear();
+        self.bytes.store(0, Ordering::Relaxed);
         drop(waiting);
         self.tickets.end();
         // Under the lock, so that nobody misses it between looking and waiting.
@@ -245,12 +256,13 @@ impl Shared {
 impl Permit<'_> {
     /// Sends a commit. In order: what is sent earlier is applied earlier.
     pub fn send(self, rows: &Rows) -> Sent {
-        let shared = self.0;
+        let shared = self.shared;
         let mut waiting = shared.waiting.lock();
         waiting.tickets += 1;
         let ticket = waiting.tickets;
         if !waiting.closed {
-            waiting.gathered.push(rows);
+            waiting.gathered.push(rows, self.tenant);
+            shared.bytes.store(waiting.gathered.bytes(), Ordering::Relaxed);
             if rows.has_events && shared.followers.is_any() {
                 shared.followers.expect(ticket, rows.shown.clone());
             }
@@ -268,7 +280,7 @@ impl Permit<'_> {
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        self.0.reserved.fetch_sub(1, Ordering::AcqRel);
+        self.shared.reserved.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -318,6 +330,12 @@ impl Writer {
     }
 }
 
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
 struct Writing {
     db: Arc<DB>,
     shared: Arc<Shared>,
@@ -360,6 +378,7 @@ impl Writing {
         }
         waiting.rest = Rest::Awake;
         std::mem::swap(&mut waiting.gathered, gathered);
+        self.shared.bytes.store(0, Ordering::Relaxed);
         drop(waiting);
         metrics::gauge!("isobar_telemetry_waiting_commits").set(gathered.commits().len() as f64);
         true
