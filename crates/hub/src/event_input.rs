@@ -32,7 +32,7 @@ impl Hub {
         let target = self.event_device(principal, device, &mut faults).await?;
         let element = element_name(element, &mut faults);
         if let (Some((_, entry)), Some(element)) = (target, element) {
-            check_accepted(&entry, element, &mut faults);
+            accepted_name(&entry, element, &mut faults);
         }
         faults.end()
     }
@@ -79,17 +79,19 @@ impl Hub {
 pub(crate) fn element_name<'a>(element: Option<&'a str>, faults: &mut Faults) -> Option<&'a str> {
     match element {
         None => faults.add("query.elementName", "is required"),
-        Some(name) if name.contains('\0') => faults.add("query.elementName", NO_NAME),
+        Some(name) if name.as_bytes().contains(&0) => faults.add("query.elementName", NO_NAME),
         Some(name) => faults.length("query.elementName", name, 1, ELEMENT_NAME_MAX),
     }
     element
 }
 
-/// Checks that the device's design takes events of that name.
-pub(crate) fn check_accepted(entry: &DeviceEntry, element: &str, faults: &mut Faults) {
-    if !entry.plan.plan.accepts(element) {
+/// The name under which the device's design takes events of that element.
+pub(crate) fn accepted_name(entry: &DeviceEntry, element: &str, faults: &mut Faults) -> Option<Arc<str>> {
+    let name = entry.plan.plan.event_name(element);
+    if name.is_none() {
         faults.add("query.elementName", "is no deviceEvent element of the project's design");
     }
+    name
 }
 
 /// Checks an idempotency key.

@@ -186,7 +186,7 @@ pub(crate) fn path_parameters(row: &'static str, path: &str) -> PathParameters {
     let parameter = |(part, value): (&'static str, &str)| {
         Some((part.strip_prefix('{')?.strip_suffix('}')?, percent::decoded(value, false)))
     };
-    if row.contains('{') { parts.filter_map(parameter).collect() } else { Vec::new() }
+    if row.as_bytes().contains(&b'{') { parts.filter_map(parameter).collect() } else { Vec::new() }
 }
 
 /// Keeps the order of refusals: only those whom `allowed` does not refuse hear of a bad parameter or body. When `allowed`
