@@ -18,13 +18,9 @@ use crate::request::{Call, REFRESH_COOKIE, after};
 use crate::response::{self, Answer, Response};
 
 pub(crate) async fn user_register(call: &mut Call) -> Answer {
-    let (mut joins, mut role) = (false, None);
-    let body = call.json(|body| {
-        role = role_in(body);
-        joins = body.get("organizationId").is_some_and(|named| !matches!(named, Json::Null));
-        NewUser::read(body, true)
-    });
-    let body = body.await;
+    let joins = |body: &Json<'_>| body.get("organizationId").is_some_and(|named| !matches!(named, Json::Null));
+    let read = move |body: &Json<'_>| ((joins(body), role_in(body)), NewUser::read(body, true));
+    let ((joins, role), body) = call.json_beside(read).await;
     let new = after(call.hub().allow_registration(&call.credentials(), joins, role), body).await?;
     let user = call.hub().user_register(&call.credentials(), new).await?;
     response::created(&UserJson::from(user))
@@ -90,7 +86,7 @@ fn tokens_reply(call: &Call, tokens: Tokens) -> Answer {
 
 /// Sets the refresh cookie; an age of 0 clears it.
 fn with_cookie(mut response: Response, call: &Call, value: &str, age_seconds: i64) -> Result<Response, Problem> {
-    let secure = if call.hub().settings().public_url.starts_with("https://") { "; Secure" } else { "" };
+    let secure = if call.hub().config().public_url.starts_with("https://") { "; Secure" } else { "" };
     let cookie =
         format!("{REFRESH_COOKIE}={value}; Max-Age={age_seconds}; Path=/v2/auth; HttpOnly; SameSite=Strict{secure}");
     let mut cookie = HeaderValue::try_from(cookie).map_err(Error::internal)?;
