@@ -15,7 +15,7 @@ where
     async move {
         let Some(running) = &mut unfinished.0 else { return std::future::pending().await };
         let output = running.await;
-        unfinished.0 = None;
+        drop(unfinished.0.take());
         output
     }
 }

@@ -47,17 +47,7 @@ pub(super) struct LimitedSocket {
 impl LimitedSocket {
     /// The socket, of which the bytes `read` were read already.
     pub fn new(socket: ClientSocket, read: Bytes, slot: Arc<Slot>, app: App) -> Self {
-        Self {
-            read,
-            socket,
-            slot,
-            app,
-            head_deadline: None,
-            odd: None,
-            slow: None,
-            is_whole: true,
-            has_refused: false,
-        }
+        Self { read, socket, slot, app, head_deadline: None, odd: None, slow: None, is_whole: true, has_refused: false }
     }
 
     /// Sends the refusal that hyper's gave way to, and ends the connection. Returns false if hyper has refused nothing.

@@ -22,6 +22,6 @@ pub(crate) use call::{Call, REFRESH_COOKIE, after, both, credentials, path_param
 pub(crate) use client::{Client, ClientSocket};
 pub use forwarded::{BadNetwork, Network};
 pub(crate) use forwarded::{client_behind, is_trusted};
-pub(crate) use quota::{FairQuota, QuotaHolder, QuotaShare};
+pub(crate) use quota::{FairQuota, QuotaShare};
 pub(crate) use request_id::{REQUEST_ID, RequestId, RequestIds};
 pub(crate) use transfer::{TRANSFER_TIME, time_for};
