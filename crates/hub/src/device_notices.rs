@@ -8,7 +8,7 @@ use isobar_model::ids::{DeviceId, DeviceRef, EventId, NotificationId, Organizati
 use isobar_model::notification::NotificationKind;
 use isobar_model::role::Role;
 use isobar_store::error::StoreError;
-use isobar_store::registry::{Asked, Delivery, NewDelivery};
+use isobar_store::registry::{Delivery, LimitedDelivery, NewDelivery};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
@@ -56,13 +56,13 @@ pub(crate) struct DeviceNotices {
 
 impl NoticeWork {
     /// The delivery that it becomes, by its place among those of its run.
-    pub(crate) fn asked(&self, device: DeviceRef, ordinal: usize) -> Option<Asked> {
+    pub(crate) fn asked(&self, device: DeviceRef, ordinal: usize) -> Option<LimitedDelivery> {
         let source = format!("{KIND}:{}:", device.id);
         let (event, ordinal) = (self.event.to_string(), ordinal.to_string());
         let id = NotificationId::derived(self.event.minted_at(), &[&event, &self.element, &ordinal]);
         let body = serde_json::to_string(&Waiting { id, device: device.id, notice: self.clone() }).ok()?;
         let delivery = NewDelivery { id: format!("{source}{event}:{ordinal}"), kind: KIND, body, host: None };
-        Some(Asked { delivery, source, most: WAITING_MAX })
+        Some(LimitedDelivery { delivery, source, most: WAITING_MAX })
     }
 }
 

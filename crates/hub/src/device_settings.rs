@@ -156,7 +156,7 @@ impl Hub {
         let mut settings = self.settings_now(&pass, &entry).await?;
         // What the plan declares stands in its default order already.
         if !request.sort.is_empty() {
-            settings.sort_by(|left, right| by_keys(&request.sort, left, right).then(left.id.cmp(&right.id)));
+            settings.sort_by(|left, right| by_keys(&request.sort, left, right));
         }
         Ok(Page::of(settings, request.page))
     }
@@ -341,5 +341,7 @@ fn by_keys(keys: &[SortKey], left: &DeviceSetting, right: &DeviceSetting) -> Ord
         };
         if key.descending { order.reverse() } else { order }
     };
-    keys.iter().map(of_key).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    let by_id =
+        || if keys.last().is_some_and(|key| key.descending) { right.id.cmp(&left.id) } else { left.id.cmp(&right.id) };
+    keys.iter().map(of_key).find(|order| order.is_ne()).unwrap_or_else(by_id)
 }

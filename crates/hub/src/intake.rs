@@ -13,7 +13,7 @@ use isobar_model::ids::{DeviceId, DeviceRef, EventId};
 use isobar_model::json::{Json, RawJson};
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
-use isobar_store::telemetry::{self, Begun, Commit, Idempotency, Memory, NewEvent, Ran, Shown};
+use isobar_store::telemetry::{self, Begun, Commit, Idempotency, Memory, NewEvent, Ran, StreamedEvents};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -282,7 +282,7 @@ impl Hub {
     fn show(&self, entry: &DeviceEntry, commit: &mut Commit) {
         if self.0.telemetry.is_followed() {
             let events = commit.history.iter().map(|event| Arc::new(shown(entry, event))).collect();
-            commit.shown = Some(Arc::new(Shown { lineage: Arc::new(entry.lineage.clone()), events }));
+            commit.streamed = Some(Arc::new(StreamedEvents { lineage: Arc::new(entry.lineage.clone()), events }));
         }
     }
 

@@ -91,6 +91,7 @@ pub use images::HasImage;
 pub use isobar_design::{Effect, Outcome, Produced, TraceStep};
 pub use isobar_store::registry::NotificationMark;
 pub use isobar_store::registry::Png;
+pub use isobar_store::registry::sortable;
 pub use isobar_store::telemetry::{Filter, FilterField, Operand, Operator, ValueQuery, ValueSort};
 pub use operator::reset_password;
 pub use projects::ProjectView;

@@ -13,7 +13,7 @@ use isobar_model::ids::{DeviceRef, EventId};
 use isobar_model::json::{RawJson, write_string};
 use isobar_model::time::Timestamp;
 use isobar_outlets::calls::{CallAnswer, CallError, OutgoingCall, host_of};
-use isobar_store::registry::{Asked, Delivery, DueDelivery, NewDelivery};
+use isobar_store::registry::{Delivery, DueDelivery, LimitedDelivery, NewDelivery};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::task::{self, JoinSet};
@@ -136,13 +136,17 @@ impl UnderWay {
 
 impl CallWork {
     /// The delivery that it becomes, by its place among those of its run; none: it is too large.
-    pub(crate) fn asked(&self, device: DeviceRef, ordinal: usize) -> Option<Asked> {
+    pub(crate) fn asked(&self, device: DeviceRef, ordinal: usize) -> Option<LimitedDelivery> {
         let source = format!("{KIND}:{}:", device.id);
         let id = format!("{source}{}:{ordinal}", self.event);
         let host = host_of(&self.url).unwrap_or_default();
         let waiting = Waiting { device: device.id, key: device.key.0, what: What::Call(self.clone()) };
         let body = serde_json::to_string(&waiting).ok().filter(|body| body.len() <= CALL_BYTES_MAX)?;
-        Some(Asked { delivery: NewDelivery { id, kind: KIND, body, host: Some(host) }, source, most: WAITING_MAX })
+        Some(LimitedDelivery {
+            delivery: NewDelivery { id, kind: KIND, body, host: Some(host) },
+            source,
+            most: WAITING_MAX,
+        })
     }
 }
 

@@ -13,7 +13,7 @@ use isobar_model::error::{Error, Result};
 use isobar_model::event::Event;
 use isobar_model::ids::{DeviceId, EventId, OrganizationId};
 use isobar_model::page::Depth;
-use isobar_store::telemetry::{Followed, Following, Place, Stretch, Told};
+use isobar_store::telemetry::{Followed, Following, StreamCursor, StreamMessage, StreamPosition};
 use isobar_store::turns::Claim;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
@@ -72,7 +72,7 @@ impl Hub {
             }
         };
         self.allow_listening(&caller, listens).await?;
-        let Following { from, told } = self.0.telemetry.follow();
+        let Following { from, messages: told } = self.0.telemetry.follow();
         let after = match after {
             Some(after) => self.place_to_resume(after, from).await?,
             None => from,
@@ -102,7 +102,7 @@ impl Hub {
 
     /// The place after which a stream goes on whose client had this event last. What lies too far back cannot be made up
     /// for; and an event that has not been yet is of another server, or of one that was set back.
-    async fn place_to_resume(&self, after: EventId, newest: Place) -> Result<Place> {
+    async fn place_to_resume(&self, after: EventId, newest: StreamPosition) -> Result<StreamPosition> {
         let begins = self.history_begins();
         if after.minted_at() < begins {
             return Err(Error::invalid(LAST_EVENT_ID, format!("is older than history, which begins at {begins}")));
@@ -112,7 +112,7 @@ impl Hub {
             let why = format!("is too old: a stream goes back to {reaches}. What is older is in history");
             return Err(Error::invalid(LAST_EVENT_ID, why));
         }
-        let place = self.0.telemetry.history_place(after).await.told()?;
+        let place = self.0.telemetry.history_position(after).await.told()?;
         if place > newest {
             return Err(Error::invalid(LAST_EVENT_ID, "is newer than all events of this server"));
         }
@@ -174,7 +174,7 @@ enum Listens {
 /// What a stream hears.
 enum Heard {
     /// An event that it listens to, where that belongs, and its place; without the event if that is no longer kept.
-    Event(Place, Option<Arc<Event>>, Arc<Lineage>),
+    Event(StreamPosition, Option<Arc<Event>>, Arc<Lineage>),
     /// Something was not told.
     Gap,
 }
@@ -183,12 +183,14 @@ impl Listens {
     /// The next that it hears of. `after` goes along, up to before it.
     async fn hear(
         self,
-        told: &mut broadcast::Receiver<Told>,
-        after: &mut Place,
+        told: &mut broadcast::Receiver<StreamMessage>,
+        after: &mut StreamPosition,
     ) -> std::result::Result<Heard, RecvError> {
         loop {
-            let Told::Event { place, device, lineage, event } = told.recv().await? else { return Ok(Heard::Gap) };
-            if place <= *after {
+            let StreamMessage::Event { position, device, lineage, event } = told.recv().await? else {
+                return Ok(Heard::Gap);
+            };
+            if position <= *after {
                 continue;
             }
             let is_heard = match self {
@@ -196,9 +198,9 @@ impl Listens {
                 Listens::Beneath(organization) => lineage.contains(organization),
             };
             if is_heard {
-                return Ok(Heard::Event(place, event.upgrade(), lineage));
+                return Ok(Heard::Event(position, event.upgrade(), lineage));
             }
-            *after = place;
+            *after = position;
         }
     }
 }
@@ -209,12 +211,12 @@ struct Tail {
     /// By what its caller was let in.
     shown: gate::Shown,
     listens: Listens,
-    told: broadcast::Receiver<Told>,
+    told: broadcast::Receiver<StreamMessage>,
     stop: watch::Receiver<bool>,
     /// Everything up to here was streamed, or is none of its business.
-    after: Place,
+    after: StreamPosition,
     /// What is told comes after this.
-    until: Place,
+    until: StreamPosition,
     /// What it is behind with.
     behind: Option<Behind>,
     /// What the event takes that was streamed last: until the next one is asked for, it is on its way.
@@ -228,9 +230,9 @@ struct Behind {
     tenant: OrganizationId,
     moves: u64,
     /// What is not read yet; none: the search goes on.
-    stretch: Option<Stretch>,
+    stretch: Option<StreamCursor>,
     /// What is not streamed yet, and what it takes.
-    piece: VecDeque<(Place, Event)>,
+    piece: VecDeque<(StreamPosition, Event)>,
     holds: Option<Share>,
 }
 
@@ -264,14 +266,14 @@ impl Tail {
                 () = stopped(&mut self.stop) => return Ok(None),
             };
             match heard {
-                Ok(Heard::Event(place, event, lineage)) => {
+                Ok(Heard::Event(position, event, lineage)) => {
                     let caller = self.caller().await?;
                     if !caller.reaches(&lineage) {
-                        self.after = place;
+                        self.after = position;
                     } else if let Some(event) = event
                         && let Ok(share) = self.hold(&caller, event.payload.bytes().len())
                     {
-                        (self.after, self.on_its_way) = (place, share);
+                        (self.after, self.on_its_way) = (position, share);
                         return Ok(Some(event));
                     } else {
                         // It is read when there is room for it: until then nothing of it is held.
@@ -286,7 +288,7 @@ impl Tail {
 
     /// What was missed is in history.
     fn follow_anew(&mut self) {
-        let Following { from, told } = self.hub.0.telemetry.follow();
+        let Following { from, messages: told } = self.hub.0.telemetry.follow();
         (self.until, self.told) = (from, told);
     }
 
@@ -318,8 +320,8 @@ impl Tail {
             self.look(caller, claim).await?;
             return Ok(CaughtUp::Further);
         };
-        if let Some((place, event)) = behind.piece.pop_front() {
-            self.after = place;
+        if let Some((position, event)) = behind.piece.pop_front() {
+            self.after = position;
             if behind.piece.is_empty() {
                 self.on_its_way = behind.holds.take();
             }

@@ -27,7 +27,7 @@ pub struct Bounds {
     pub at_once: usize,
     /// Turns that are taken or waited for: beyond, whoever asks is refused.
     pub of_all: usize,
-    /// The same of one tenant.
+    /// Turns of one tenant that are taken or waited for: beyond, the tenant is refused.
     pub of_one: usize,
     /// After so long a turn is given up if others wait.
     pub slice: Duration,
@@ -102,7 +102,7 @@ impl Turns {
     pub async fn take(&self, claim: Claim) -> Result<Turn> {
         let waits = match self.line.join(claim)? {
             Joined::Turn(turn) => return Ok(turn),
-            Joined::Waits(waits) => waits,
+            Joined::Waiter(waits) => waits,
         };
         waits.turn().await
     }
@@ -116,7 +116,7 @@ impl Turns {
 
 enum Joined {
     Turn(Turn),
-    Waits(Waits),
+    Waiter(Waiter),
 }
 
 impl Line {
@@ -142,7 +142,7 @@ impl Line {
         came.waiting.push_back((number, give));
         self.count(&mut state, 1);
         drop(state);
-        Ok(Joined::Waits(Waits { line: Arc::clone(self), tenant, number, given }))
+        Ok(Joined::Waiter(Waiter { line: Arc::clone(self), tenant, number, given }))
     }
 
     fn count(&self, state: &mut State, change: isize) {
@@ -197,20 +197,20 @@ impl State {
 }
 
 /// A place in the line, until it is dropped.
-struct Waits {
+struct Waiter {
     line: Arc<Line>,
     tenant: OrganizationId,
     number: u64,
     given: oneshot::Receiver<Turn>,
 }
 
-impl Waits {
+impl Waiter {
     async fn turn(mut self) -> Result<Turn> {
         (&mut self.given).await.map_err(StoreError::unavailable)
     }
 }
 
-impl Drop for Waits {
+impl Drop for Waiter {
     fn drop(&mut self) {
         let mut state = self.line.state.lock();
         let Some(tenant) = state.tenants.get_mut(&self.tenant) else { return };
@@ -235,7 +235,7 @@ impl Turn {
         drop(self);
         match again {
             Joined::Turn(turn) => Ok(turn),
-            Joined::Waits(waits) => waits.turn().await,
+            Joined::Waiter(waits) => waits.turn().await,
         }
     }
 

@@ -6,7 +6,7 @@ use isobar_model::ids::{DeviceId, DeviceRef, SettingId, UserId};
 use isobar_model::json::RawJson;
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
-use isobar_store::registry::{Asked, DeviceReport};
+use isobar_store::registry::{DeviceReport, LimitedDelivery};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
@@ -172,7 +172,7 @@ impl Outgoing {
     }
 
     /// The delivery that it becomes; none: it is too large to be one.
-    pub(super) fn asked(&self, device: DeviceRef) -> Option<Asked> {
+    pub(super) fn asked(&self, device: DeviceRef) -> Option<LimitedDelivery> {
         match self {
             Self::Notice(notice, ordinal) => notice.asked(device, *ordinal),
             Self::Call(call, ordinal) => call.asked(device, *ordinal),

@@ -5,7 +5,7 @@ use isobar_model::project::{SpecificationInput, empty_object};
 use isobar_model::status::Status;
 
 use super::given::{self, at, fetched, may};
-use crate::registry::{Asked, DeviceReport, Findings, NewDelivery, ProjectAlarm, Registry};
+use crate::registry::{DeviceReport, Findings, LimitedDelivery, NewDelivery, ProjectAlarm, Registry};
 
 const MINUTE: i64 = 60_000;
 
@@ -70,7 +70,7 @@ pub async fn devices_have_the_alarms_of_their_project(r: &Registry) {
     assert_eq!(due(r, 99 * MINUTE).await, expected(&[("old", "tick", 12), ("new", "tick", 12)]));
 }
 
-/// An alarm is due again when it is told to be; it knows when its device was heard.
+/// An alarm is due again when it is due_at to be; it knows when its device was heard.
 pub async fn an_alarm_is_set_and_removed(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
@@ -131,19 +131,21 @@ pub async fn due_deliveries_are_told_with_their_hosts(r: &Registry) {
         let due = r.deliveries_waiting("call", at(now), limit).await.unwrap();
         due.into_iter().map(|due| (due.id, due.host)).collect::<Vec<_>>()
     };
-    let told = |id: &str, host: Option<&str>| (id.to_owned(), host.map(str::to_owned));
-    let all = [told("a", Some("two.example")), told("b", Some("one.example")), told("c", None)];
+    let delivery_to = |id: &str, host: Option<&str>| (id.to_owned(), host.map(str::to_owned));
+    let all = [delivery_to("a", Some("two.example")), delivery_to("b", Some("one.example")), delivery_to("c", None)];
     assert_eq!((due(0, 9).await, due(0, 2).await, due(-1, 9).await), (all.to_vec(), all[..2].to_vec(), vec![]));
     assert_eq!(r.deliveries_waiting("mail", at(0), 9).await.unwrap().len(), 0);
     // What an earlier version has put there has no host yet.
     let nameless = r.deliveries_without_host("call", 9).await.unwrap();
     assert_eq!(nameless.iter().map(|it| (&*it.id, &*it.body)).collect::<Vec<_>>(), [("c", "\"c\"")]);
     r.deliveries_host_set(&[]).await.unwrap();
-    r.deliveries_host_set(&[told("c", Some("")), told("gone", Some("x"))].map(|(id, host)| (id, host.unwrap())))
-        .await
-        .unwrap();
+    r.deliveries_host_set(
+        &[delivery_to("c", Some("")), delivery_to("gone", Some("x"))].map(|(id, host)| (id, host.unwrap())),
+    )
+    .await
+    .unwrap();
     assert_eq!(r.deliveries_without_host("call", 9).await.unwrap(), []);
-    assert_eq!(due(0, 9).await[2], told("c", Some("")));
+    assert_eq!(due(0, 9).await[2], delivery_to("c", Some("")));
     // Bodies are read of those alone that are wanted.
     let mut read = r.deliveries_fetch(&["b".to_owned(), "c".to_owned(), "none".to_owned()]).await.unwrap();
     read.sort_by(|left, right| left.id.cmp(&right.id));
@@ -159,7 +161,8 @@ pub async fn due_deliveries_are_told_with_their_hosts(r: &Registry) {
 pub async fn a_source_of_deliveries_has_a_bound(r: &Registry) {
     let delivery = |id: &str| NewDelivery { id: id.to_owned(), kind: "call", body: id.to_owned(), host: None };
     let put = async |ids: &[(&str, &str)]| {
-        let asked = |(source, id): (&str, &str)| Asked { delivery: delivery(id), source: source.to_owned(), most: 3 };
+        let asked =
+            |(source, id): (&str, &str)| LimitedDelivery { delivery: delivery(id), source: source.to_owned(), most: 3 };
         let findings = Findings { deliveries: ids.iter().copied().map(asked).collect(), ..Findings::default() };
         r.findings_write(&findings, at(0)).await.unwrap()
     };

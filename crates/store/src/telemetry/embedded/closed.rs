@@ -39,7 +39,8 @@ impl Embedded {
         Note::begin(path, Noted::up_to(db.latest_sequence_number(), 0)).map(drop)
     }
 
-    /// As [`Self::examine`], of a store that nobody has open; nothing in its folder is changed.
+    /// Examines a store that nobody has open, as [`Self::examine`] does an open one; nothing in its folder is changed. It reads
+    /// on the thread that calls it.
     pub fn examine_folder(path: &Path, options: &Options) -> Result<Examined> {
         let loss = Self::loss(path)?;
         let mut examined = examine::everything(&engine::open_to_read(path, options)?, &Cancel::default())?;

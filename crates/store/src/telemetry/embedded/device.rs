@@ -37,7 +37,7 @@ pub struct SeriesState {
     pub bytes: u64,
     /// The newest value's place in time.
     pub order: Order,
-    /// What is kept of the last values.
+    /// The last values, as far as they are stored.
     pub last: Box<[u8]>,
 }
 
@@ -237,7 +237,7 @@ impl DeviceState {
     /// Takes in what a run returned and writes its rows. Answers how many queued events were dropped.
     pub fn apply(&mut self, device: u64, commit: &Commit, limits: &Limits<'_>, rows: &mut Rows) -> u32 {
         rows.has_events = !commit.history.is_empty();
-        rows.shown.clone_from(&commit.shown);
+        rows.streamed.clone_from(&commit.streamed);
         for event in &commit.history {
             let timeline = &mut self.timelines[usize::from(keys::kind_byte(event.kind))];
             timeline.order = next_order(timeline.order, event.id);

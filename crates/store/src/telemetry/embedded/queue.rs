@@ -6,18 +6,18 @@ use isobar_model::event::{Event, EventType};
 use isobar_model::ids::{DeviceKey, DeviceRef, EventId};
 
 use super::cache::Held;
+use super::commit_queue::Sent;
 use super::device::DeviceState;
 use super::keys::{self, Family};
 use super::load::{current, rows};
 use super::rows::{Rows, damaged, json, read_queued};
-use super::writer::Sent;
 use super::{Cancel, Core, Embedded};
 use crate::error::Result;
 use crate::telemetry::QueueQuery;
 
 /// What a reader of a queue found.
 #[derive(Default)]
-struct Found {
+struct QueuePage {
     events: Vec<Event>,
     /// Their sequences.
     sequences: Vec<u64>,
@@ -25,11 +25,11 @@ struct Found {
     expired: Vec<u64>,
 }
 
-fn find(core: &Core, device: DeviceRef, span: Range<u64>, query: &QueueQuery, cancel: &Cancel) -> Result<Found> {
+fn find(core: &Core, device: DeviceRef, span: Range<u64>, query: &QueueQuery, cancel: &Cancel) -> Result<QueuePage> {
     let (from, to) = (keys::pair(device.key.0, span.start), keys::pair(device.key.0, span.end));
     let mut queued = rows(&core.db, Family::Queue, &from, &to)?;
     queued.seek_to_first();
-    let mut found = Found::default();
+    let mut found = QueuePage::default();
     let mut skip = query.page.offset();
     while found.events.len() < query.page.limit as usize {
         cancel.check()?;
@@ -68,14 +68,14 @@ fn settled(core: &Core, held: &Held) -> Result<Range<u64>> {
 
 /// Removes events from a device's queue, in memory and in the database.
 fn remove(core: &Core, held: &mut Held, device: DeviceKey, sequences: impl Iterator<Item = u64>) -> Result<Sent> {
-    let permit = core.shared.reserve()?;
+    let reservation = core.shared.reserve()?;
     let state: &mut DeviceState = held.state.as_mut().ok_or_else(|| damaged("a device is not loaded"))?;
     let mut rows = Rows::default();
     for sequence in sequences {
         state.queue.remove(sequence);
         rows.delete(Family::Queue, &keys::pair(device.0, sequence));
     }
-    let sent = permit.send(&rows);
+    let sent = reservation.send(&rows);
     state.ticket = sent.ticket;
     core.devices.weigh(held);
     Ok(sent)

@@ -12,12 +12,12 @@ use crate::telemetry::{Filter, FilterField, Operand, Operator, ValueSort};
 
 /// A value as a scan sees it.
 #[derive(Clone, Copy)]
-pub struct Row<'a> {
-    /// Its place in its series.
+pub struct ScannedRow<'a> {
+    /// Its position in its series.
     pub sequence: u64,
     /// Its id.
     pub id: EventId,
-    /// Its place in time.
+    /// Its position in time.
     pub order: Order,
     /// Its payload.
     pub payload: &'a str,
@@ -47,46 +47,48 @@ enum Relation {
     Different,
 }
 
-enum Target {
+enum FilterTarget {
     Json(Json<'static>),
     Moment(i64),
 }
 
-impl Target {
+impl FilterTarget {
     fn of(operand: Operand) -> Self {
         match operand {
-            Operand::Null => Target::Json(Json::Null),
-            Operand::Bool(value) => Target::Json(Json::Bool(value)),
+            Operand::Null => FilterTarget::Json(Json::Null),
+            Operand::Bool(value) => FilterTarget::Json(Json::Bool(value)),
             Operand::Number(text) => match number(&text).map(Number::into_owned) {
-                Some(number) => Target::Json(Json::Number(number)),
-                None => Target::Json(Json::Text(text.into())),
+                Some(number) => FilterTarget::Json(Json::Number(number)),
+                None => FilterTarget::Json(Json::Text(text.into())),
             },
-            Operand::Text(text) => Target::Json(Json::Text(text.into())),
-            Operand::Time(moment) => Target::Moment(moment.millis()),
+            Operand::Text(text) => FilterTarget::Json(Json::Text(text.into())),
+            Operand::Time(moment) => FilterTarget::Moment(moment.millis()),
         }
     }
 
     fn relation_to_json(&self, text: &str) -> Relation {
         match (self, text.as_bytes().first()) {
-            (Target::Json(Json::Number(target)), Some(b'-' | b'0'..=b'9')) => match number(text) {
+            (FilterTarget::Json(Json::Number(target)), Some(b'-' | b'0'..=b'9')) => match number(text) {
                 Some(number) => Relation::Ordered(compare_numbers(&number, target)),
                 None => Relation::Different,
             },
-            (Target::Json(Json::Text(target)), Some(b'"')) => {
+            (FilterTarget::Json(Json::Text(target)), Some(b'"')) => {
                 Relation::Ordered(unquoted(text).as_ref().cmp(target.as_ref()))
             }
-            (Target::Json(Json::Bool(target)), Some(b't' | b'f')) => Relation::Ordered((text == "true").cmp(target)),
-            (Target::Json(Json::Null), Some(b'n')) => Relation::Same,
+            (FilterTarget::Json(Json::Bool(target)), Some(b't' | b'f')) => {
+                Relation::Ordered((text == "true").cmp(target))
+            }
+            (FilterTarget::Json(Json::Null), Some(b'n')) => Relation::Same,
             _ => Relation::Different,
         }
     }
 
-    fn relation(&self, row: &Row<'_>, value: Option<&str>, field: &Field) -> Relation {
+    fn relation(&self, row: &ScannedRow<'_>, value: Option<&str>, field: &Field) -> Relation {
         match (field, self) {
-            (Field::CreatedAt, Target::Moment(moment)) => {
+            (Field::CreatedAt, FilterTarget::Moment(moment)) => {
                 Relation::Ordered(keys::moment(row.order).millis().cmp(moment))
             }
-            (Field::Id, Target::Json(Json::Text(text))) => {
+            (Field::Id, FilterTarget::Json(Json::Text(text))) => {
                 let mut buffer = [0; uuid::fmt::Hyphenated::LENGTH];
                 let id: &str = row.id.0.as_hyphenated().encode_lower(&mut buffer);
                 Relation::Ordered(id.cmp(text.as_ref()))
@@ -112,7 +114,7 @@ fn unquoted(text: &str) -> Cow<'_, str> {
 pub struct Test {
     field: Field,
     operator: Operator,
-    targets: Vec<Target>,
+    targets: Vec<FilterTarget>,
 }
 
 impl Test {
@@ -121,12 +123,12 @@ impl Test {
         Self {
             field: Field::of(filter.field),
             operator: filter.operator,
-            targets: filter.operands.into_iter().map(Target::of).collect(),
+            targets: filter.operands.into_iter().map(FilterTarget::of).collect(),
         }
     }
 
     /// Whether it holds for a value.
-    pub fn holds(&self, row: &Row<'_>) -> bool {
+    pub fn holds(&self, row: &ScannedRow<'_>) -> bool {
         let value = match &self.field {
             Field::Payload(path) => {
                 let found = find(row.payload, path);
@@ -137,7 +139,7 @@ impl Test {
             }
             Field::Id | Field::CreatedAt => None,
         };
-        let relation = |target: &Target| target.relation(row, value, &self.field);
+        let relation = |target: &FilterTarget| target.relation(row, value, &self.field);
         let any_equal = || {
             self.targets
                 .iter()
@@ -182,7 +184,7 @@ impl<'a> Key<'a> {
         Key::Number(near, rest.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }
 
-    fn of(field: &Field, row: &Row<'a>) -> Self {
+    fn of(field: &Field, row: &ScannedRow<'a>) -> Self {
         let path = match field {
             // A moment fits a double exactly; so do the two halves of an order, but ids are compared by sequence anyway.
             Field::CreatedAt => return Key::Number(keys::moment(row.order).millis() as f64, 0),
@@ -234,24 +236,24 @@ impl<'a> Key<'a> {
     }
 }
 
-/// An order of values; ties are broken by their place in the series.
+/// An order of values; ties are broken by their position in the series.
 pub struct Sort {
     fields: Vec<(Field, bool)>,
     /// Whether the older of two equal values comes first.
     oldest_first: bool,
 }
 
-/// A value's place in an order.
+/// A value's position in an order.
 #[derive(Clone, Debug)]
-pub struct Place<'a> {
+pub struct RowPosition<'a> {
     keys: SmallVec<[Key<'a>; 1]>,
-    /// Its place in the series.
+    /// Its position in the series.
     pub sequence: u64,
 }
 
-impl Place<'_> {
-    fn into_owned(self) -> Place<'static> {
-        Place { keys: self.keys.into_iter().map(Key::into_owned).collect(), sequence: self.sequence }
+impl RowPosition<'_> {
+    fn into_owned(self) -> RowPosition<'static> {
+        RowPosition { keys: self.keys.into_iter().map(Key::into_owned).collect(), sequence: self.sequence }
     }
 
     fn bytes(&self) -> usize {
@@ -270,11 +272,11 @@ impl Sort {
     }
 
     /// Where a value stands.
-    pub fn place<'a>(&self, row: &Row<'a>) -> Place<'a> {
-        Place { keys: self.fields.iter().map(|(field, _)| Key::of(field, row)).collect(), sequence: row.sequence }
+    pub fn position<'a>(&self, row: &ScannedRow<'a>) -> RowPosition<'a> {
+        RowPosition { keys: self.fields.iter().map(|(field, _)| Key::of(field, row)).collect(), sequence: row.sequence }
     }
 
-    fn compare(&self, left: &Place<'_>, right: &Place<'_>) -> Ordering {
+    fn compare(&self, left: &RowPosition<'_>, right: &RowPosition<'_>) -> Ordering {
         let fields = self.fields.iter().zip(left.keys.iter().zip(&right.keys));
         let by_fields = fields.map(|((_, descending), (left, right))| left.compare(right, *descending));
         let by_sequence = left.sequence.cmp(&right.sequence);
@@ -283,38 +285,38 @@ impl Sort {
     }
 }
 
-/// Bytes that the places kept in one pass may take.
-const PASS_BYTES_MAX: usize = 16 << 20;
+/// Bytes that the positions kept in one round may take.
+const ROUND_BYTES_MAX: usize = 16 << 20;
 
-/// The first `most` places after `after`, in bounded memory. A pass may give fewer when their texts are long;
-/// the next pass goes on behind the last. It is always given the order that it began with.
+/// The first `most` positions after `after`, in bounded memory. A round may give fewer when their texts are long;
+/// the next round goes on behind the last. It is always given the order that it began with.
 pub struct First {
     most: usize,
-    after: Option<Place<'static>>,
-    kept: Vec<Place<'static>>,
+    after: Option<RowPosition<'static>>,
+    kept: Vec<RowPosition<'static>>,
     bytes: usize,
     /// Nothing from here on is wanted.
-    cut: Option<Place<'static>>,
+    cut: Option<RowPosition<'static>>,
 }
 
 impl First {
     /// Nothing seen yet.
-    pub fn new(most: usize, after: Option<Place<'static>>) -> Self {
+    pub fn new(most: usize, after: Option<RowPosition<'static>>) -> Self {
         Self { most, after, kept: Vec::new(), bytes: 0, cut: None }
     }
 
     /// Looks at one more.
-    pub fn offer(&mut self, sort: &Sort, place: Place<'_>) {
-        let beyond = |edge: &Place<'static>| sort.compare(&place, edge);
+    pub fn offer(&mut self, sort: &Sort, position: RowPosition<'_>) {
+        let beyond = |edge: &RowPosition<'static>| sort.compare(&position, edge);
         if self.cut.as_ref().is_some_and(|cut| beyond(cut).is_gt())
             || self.after.as_ref().is_some_and(|after| beyond(after).is_le())
         {
             return;
         }
-        let place = place.into_owned();
-        self.bytes += place.bytes();
-        self.kept.push(place);
-        if self.kept.len() >= self.most.saturating_mul(2) || self.bytes > PASS_BYTES_MAX {
+        let position = position.into_owned();
+        self.bytes += position.bytes();
+        self.kept.push(position);
+        if self.kept.len() >= self.most.saturating_mul(2) || self.bytes > ROUND_BYTES_MAX {
             self.shrink(sort);
         }
     }
@@ -324,19 +326,19 @@ impl First {
             self.kept.select_nth_unstable_by(self.most - 1, |left, right| sort.compare(left, right));
             self.kept.truncate(self.most);
             self.cut = self.kept.last().cloned();
-            self.bytes = self.kept.iter().map(Place::bytes).sum();
+            self.bytes = self.kept.iter().map(RowPosition::bytes).sum();
         }
-        while self.bytes > PASS_BYTES_MAX && self.kept.len() > 1 {
+        while self.bytes > ROUND_BYTES_MAX && self.kept.len() > 1 {
             self.kept.sort_unstable_by(|left, right| sort.compare(left, right));
             self.most = self.kept.len() / 2;
             self.kept.truncate(self.most);
             self.cut = self.kept.last().cloned();
-            self.bytes = self.kept.iter().map(Place::bytes).sum();
+            self.bytes = self.kept.iter().map(RowPosition::bytes).sum();
         }
     }
 
-    /// The places, in order.
-    pub fn into_places(mut self, sort: &Sort) -> Vec<Place<'static>> {
+    /// The positions, in order.
+    pub fn into_positions(mut self, sort: &Sort) -> Vec<RowPosition<'static>> {
         self.kept.sort_unstable_by(|left, right| sort.compare(left, right));
         self.kept.truncate(self.most);
         self.kept
