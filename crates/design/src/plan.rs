@@ -6,6 +6,7 @@ use std::sync::Arc;
 use isobar_model::error::Fault;
 use isobar_model::json::{Json, RawJson};
 
+use crate::budget::{LONG_RUN_UNITS, READ_BYTES_PER_UNIT, STEP_UNITS};
 use crate::code::CheckTime;
 use crate::elements::Element;
 use crate::elements::device_event::Integration;
@@ -35,6 +36,10 @@ pub(crate) struct Habits {
     pub(crate) calls_out: bool,
     pub(crate) intervals: Vec<(Arc<str>, u32)>,
     pub(crate) missing_after_minutes: Option<u32>,
+    /// The most steps that an event can take.
+    pub(crate) steps: u64,
+    /// How deep macros stand in macros, in any expression.
+    pub(crate) macros_deep: u32,
 }
 
 /// An element in its place.
@@ -136,6 +141,19 @@ impl Plan {
     /// Whether it has code of its own (function elements): a run may then take milliseconds, and belongs where it may block.
     pub fn runs_code(&self) -> bool {
         self.habits.runs_code
+    }
+
+    /// Whether a run on a payload of so many bytes may take longer than a millisecond: then it belongs on a thread on which
+    /// nobody waits. An upper estimate, made without a look at the payload: every link that an event can follow reads all of
+    /// it, and of macros within macros each goes over as many items as the payload can have. What a run reads besides (last
+    /// values, states, lists that stand in expressions) is not known here: [`crate::Outcome::units`] tells afterwards.
+    pub fn may_take_long(&self, payload_bytes: usize) -> bool {
+        let reading = (payload_bytes / READ_BYTES_PER_UNIT + 1 + STEP_UNITS) as u64;
+        // An item of a list takes two bytes.
+        let items = (payload_bytes / 2).max(1) as u64;
+        let rounds = items.saturating_pow(self.habits.macros_deep.saturating_sub(1));
+        // On an empty plane the value is merged, which is two readings.
+        self.habits.steps.max(2).saturating_mul(reading).saturating_mul(rounds) > LONG_RUN_UNITS
     }
 
     /// Whether any of its code has lately taken time that others would feel (5 ms in a call). Such code gets what others leave

@@ -51,6 +51,8 @@ pub struct HttpSettings {
     pub patience: Duration,
     /// Most bytes of bodies that are under way. Operators do not set it either.
     pub receiving_bytes_max: usize,
+    /// Most bytes of stored payloads that are on their way to readers.
+    pub answering_bytes_max: usize,
 }
 
 impl Default for HttpSettings {
@@ -62,12 +64,15 @@ impl Default for HttpSettings {
             trusted_proxies: Vec::new(),
             patience: pace::TIME,
             receiving_bytes_max: RECEIVING_BYTES_MAX,
+            answering_bytes_max: ANSWERING_BYTES_MAX,
         }
     }
 }
 
 /// Most bytes of bodies that are under way: several of the largest that a setting allows.
 const RECEIVING_BYTES_MAX: usize = 256 << 20;
+/// Most bytes of stored payloads that are on their way to readers, who may read slowly.
+const ANSWERING_BYTES_MAX: usize = 512 << 20;
 
 /// What every call shares.
 pub(crate) struct Shared {
@@ -76,8 +81,10 @@ pub(crate) struct Shared {
     pub metrics: PrometheusHandle,
     pub meters: Meters,
     pub request_ids: RequestIds,
-    /// Bytes of bodies and long heads that are under way.
+    /// Bytes of bodies that are under way.
     pub receiving: Arc<Shares>,
+    /// Bytes of stored payloads that are on their way out, of pages that take long to read.
+    pub answering: Arc<Shares>,
     /// Places of long polls and streams: as many as there may be connections.
     pub waiting: Arc<Shares>,
     /// Becomes true when the server stops: streams without an end then end.
@@ -159,7 +166,9 @@ pub fn app(hub: Hub, settings: HttpSettings, metrics: PrometheusHandle) -> App {
     let stopping = watch::Sender::new(false);
     let (receiving, waiting) = (Shares::new(settings.receiving_bytes_max), Shares::new(settings.max_connections));
     let meters = Meters::new();
-    let shared = Arc::new(Shared { hub, settings, metrics, meters, request_ids, receiving, waiting, stopping });
+    let answering = Shares::new(settings.answering_bytes_max);
+    let shared =
+        Arc::new(Shared { hub, settings, metrics, meters, request_ids, receiving, answering, waiting, stopping });
     let main_road = Arc::new(Gate::new(routes::MAIN_ROAD));
     let router = router(&shared, &main_road);
     let unheard = Arc::new(RouteMeter::new("any", "none"));
@@ -224,11 +233,6 @@ impl App {
     /// How long every answer has to be taken.
     pub(crate) fn patience(&self) -> Duration {
         self.0.shared.settings.patience
-    }
-
-    /// Bytes of bodies and long heads that are under way.
-    pub(crate) fn receiving(&self) -> &Arc<Shares> {
-        &self.0.shared.receiving
     }
 
     /// Whether a peer is a proxy whose word is believed.

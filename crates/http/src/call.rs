@@ -25,6 +25,8 @@ use crate::shares::{Holder, Share};
 const CLOUD: HeaderName = HeaderName::from_static("cloud");
 const API_AUTH_TOKEN: HeaderName = HeaderName::from_static("api_auth_token");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// An answer whose payloads take no more than this is written at once, and needs no room of its own.
+const SMALL_ANSWER_BYTES: usize = 64 << 10;
 /// Name of the cookie that holds the refresh token.
 pub(crate) const REFRESH_COOKIE: &str = "refreshToken";
 
@@ -96,6 +98,16 @@ impl Call {
         let mut place = self.shared.waiting.share(Holder::from(&self.principal));
         place.take(1)?;
         Ok(place)
+    }
+
+    /// Room for payloads that are on their way out, until it is dropped. [`Error::Busy`] when there is none.
+    pub fn room_to_answer(&self, payloads: impl Iterator<Item = usize>) -> Result<Share, Error> {
+        let bytes: usize = payloads.sum();
+        let mut room = self.shared.answering.share(Holder::from(&self.principal));
+        if bytes > SMALL_ANSWER_BYTES {
+            room.take(bytes)?;
+        }
+        Ok(room)
     }
 
     /// An identifier in its path; `noun` is what a malformed one does not name.

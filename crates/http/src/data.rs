@@ -32,8 +32,9 @@ pub(crate) async fn values(call: &mut Call) -> Answer {
         return Ok(export::streamed(export, form, columns, id, element));
     }
     let page = call.hub().values(call.caller()?, id, element, asked).await?;
+    let room = call.room_to_answer(page.items.iter().map(|value| value.payload.bytes().len()))?;
     let element = element.to_owned();
-    reply::page_written(page, move |value, out| value.write_json(id, &element, out)).await
+    reply::page_written(page, room, move |value, out| value.write_json(id, &element, out)).await
 }
 
 /// The element that the path names. That it is no name is told only to those who may do this with the device.

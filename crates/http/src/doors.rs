@@ -1,7 +1,8 @@
 //! How many connections there are, and which of them make room when there are too many.
 //!
-//! Only those make room that are idle: that have never sent a request, or are between two. A request, an answer, a long poll
-//! and a stream under way are none; what bounds these stands with each ([`crate::patience`], [`crate::pace`], [`crate::shares`]).
+//! Only those make room that are idle: that have never sent a request, or are between two; a part of a request's head changes
+//! nothing. A request, an answer, a long poll and a stream under way are none; what bounds these stands with each
+//! ([`crate::pace`], [`crate::shares`]).
 //! A connection says with one store that it rests; nothing else is asked of it as long as there is room.
 
 use std::collections::BTreeMap;
@@ -70,14 +71,15 @@ impl Seat {
     }
 
     /// Bytes came. None: they belong to a request that is known. Else a head begins with them; or it must not, since the
-    /// connection was told to go.
+    /// connection was told to go. It is busy only when the head is complete: who sends a part of one takes no seat for it that
+    /// others need.
     pub fn bytes_came(&self) -> Option<bool> {
         let phase = self.phase.load(Ordering::Relaxed);
         if !matches!(phase, IDLE | ANSWERED) {
             return None;
         }
         self.phase.store(HEAD_BEGUN, Ordering::Relaxed);
-        Some(self.begins())
+        Some(self.rest.load(Ordering::Relaxed) != ENDED)
     }
 
     /// A request's head is complete. False: the connection was told to go, and must not begin with it.
@@ -94,9 +96,14 @@ impl Seat {
 
     /// All that was made has gone out.
     pub fn sent(&self, now: impl FnOnce() -> Timestamp) {
-        if self.phase.load(Ordering::Relaxed) == ANSWERED {
-            self.phase.store(IDLE, Ordering::Relaxed);
-            self.rests(now());
+        match self.phase.load(Ordering::Relaxed) {
+            ANSWERED => {
+                self.phase.store(IDLE, Ordering::Relaxed);
+                self.rests(now());
+            }
+            // Of the next request a part has come already.
+            HEAD_BEGUN if self.rest.load(Ordering::Relaxed) == BUSY => self.rests(now()),
+            _ => {}
         }
     }
 
@@ -357,6 +364,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_part_of_a_head_keeps_no_seat_and_a_whole_one_does() {
+        let doors = Doors::new(3);
+        let [begun, asks, new] = [0, 0, 9_500].map(|moment| comes(&doors, at(moment)));
+        assert_eq!([&begun, &asks, &new].map(|seat| seat.bytes_came()), [Some(true); 3]);
+        assert!(asks.answering());
+        assert_eq!(doors.make_room(at(10_000), 9, 0), 1);
+        assert!(has_ended(&begun) && !begun.answering() && new.answering());
+    }
+
+    #[tokio::test]
     async fn a_seat_is_free_again_when_its_connection_has_ended() {
         let doors = Doors::new(2);
         comes(&doors, at(0));
@@ -403,9 +420,9 @@ mod tests {
         let rests = || seat.rested(millis(at(5_000)), 0).is_some();
         assert!(rests());
         assert_eq!(seat.bytes_came(), Some(true));
-        assert!(!rests() && seat.awaits_head());
+        assert!(rests() && seat.awaits_head());
         assert_eq!(seat.bytes_came(), None);
-        assert!(seat.answering());
+        assert!(seat.answering() && !rests());
         assert_eq!(seat.bytes_came(), None);
         seat.sent(|| at(1));
         assert!(!rests() && !seat.awaits_head());
@@ -418,8 +435,9 @@ mod tests {
         seat.answering();
         seat.answered();
         assert_eq!(seat.bytes_came(), Some(true));
+        assert!(!rests());
         seat.sent(|| at(1));
-        assert!(!rests() && seat.awaits_head());
+        assert!(rests() && seat.awaits_head());
     }
 
     #[test]

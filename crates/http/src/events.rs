@@ -112,7 +112,9 @@ pub(crate) async fn history(call: &mut Call) -> Answer {
     };
     let allowed = call.hub().allow_device(&call.principal, id, Action::DeviceRead);
     let asked = after(allowed, query.end(asked)).await?;
-    reply::page_written(call.hub().history(call.caller()?, id, asked).await?, Event::write_json).await
+    let page = call.hub().history(call.caller()?, id, asked).await?;
+    let room = call.room_to_answer(page.items.iter().map(|event| event.payload.bytes().len()))?;
+    reply::page_written(page, room, Event::write_json).await
 }
 
 pub(crate) async fn history_event(call: &mut Call) -> Answer {

@@ -2,7 +2,8 @@
 //! that hardly takes its answer.
 //!
 //! hyper's own header timeout also ends connections that are merely idle; devices keep theirs open for hours. Those that take
-//! part of the memory of all do so for a short while: [`crate::pace`] bounds the answer, [`crate::body`] the request's body.
+//! part of the memory of all do so for a short while: [`crate::pace`] bounds the answer, [`crate::body`] the request's body, and
+//! a head is small.
 //! A head that cannot be read is refused by hyper itself; here its refusal gets a body ([`crate::unread`]).
 
 use std::io;
@@ -20,13 +21,10 @@ use crate::app::App;
 use crate::doors::Seat;
 use crate::line::Line;
 use crate::pace::SlowPeer;
-use crate::shares::{Holder, Share};
 use crate::unread;
 
 /// Longest time from the first byte of a request's head to its last.
 const HEAD_TIME: Duration = Duration::from_secs(10);
-/// Bytes of a head beyond which it takes part of what all bodies have in common.
-const HEAD_BYTES_FREE: usize = 8 << 10;
 
 /// A socket that gives up on a head that does not end, and on a client that does not take its answer.
 pub(crate) struct Patient {
@@ -37,8 +35,6 @@ pub(crate) struct Patient {
     app: App,
     /// Made only when a head comes in more than one piece.
     deadline: Option<Pin<Box<Sleep>>>,
-    /// Bytes of the head that is read, and what they take of all when they are many.
-    head: (usize, Option<Share>),
     /// Made only when an answer does not go out at once.
     slow: Option<SlowPeer>,
     /// Whether the last write went out as a whole: else the next one begins in the middle of an answer.
@@ -52,8 +48,7 @@ pub(crate) struct Patient {
 impl Patient {
     /// The socket, of which these bytes were read already.
     pub fn new(line: Line, read: Bytes, seat: Arc<Seat>, app: App) -> Self {
-        let head = (0, None);
-        Self { read, line, seat, app, deadline: None, head, slow: None, whole: true, odd: None, refusal: None }
+        Self { read, line, seat, app, deadline: None, slow: None, whole: true, odd: None, refusal: None }
     }
 
     /// Bytes were read: of a head, or of a request that is known.
@@ -62,17 +57,9 @@ impl Patient {
             Some(false) => return Err(io::ErrorKind::ConnectionAborted.into()),
             Some(true) => {
                 self.deadline = None; // that of an earlier head
-                self.head = (0, None);
                 self.odd = unread::odd_part(bytes);
             }
             None => {}
-        }
-        if self.seat.awaits_head() {
-            self.head.0 += bytes.len();
-            if self.head.0 > HEAD_BYTES_FREE {
-                let share = self.head.1.get_or_insert_with(|| self.app.receiving().share(Holder::NOBODY));
-                share.take(bytes.len()).map_err(io::Error::other)?;
-            }
         }
         Ok(())
     }
@@ -157,9 +144,6 @@ impl AsyncWrite for Patient {
         ready!(Pin::new(&mut *self.line.stream()).poll_flush(cx))?;
         if let Some(slow) = &mut self.slow {
             slow.has_all();
-        }
-        if !self.seat.awaits_head() {
-            self.head.1 = None;
         }
         self.seat.sent(|| self.app.now());
         Poll::Ready(Ok(()))

@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::frames::Outbound;
 use crate::list;
 use crate::problem::{ErrorBody, Problem};
+use crate::shares::Share;
 
 /// An answer on its way out.
 pub type Response = axum::http::Response<Outbound>;
@@ -127,9 +128,12 @@ where
 /// The same, of items that write themselves.
 pub(crate) async fn page_written<T: Send + 'static>(
     page: Page<T>,
+    room: Share,
     mut write: impl FnMut(&T, &mut Vec<u8>) + Send + 'static,
 ) -> Answer {
     let write = move |item: T, out: &mut Vec<u8>| {
+        // Held until the last of it is written.
+        let _room = &room;
         write(&item, out);
         Ok(())
     };

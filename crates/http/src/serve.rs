@@ -28,7 +28,7 @@ use crate::patience::Patient;
 /// Connections that the kernel holds for us until they are accepted.
 const BACKLOG: u32 = 4096;
 /// Most bytes of a request's head; also the size of a connection's read buffer when it is full.
-const HEAD_BYTES_MAX: usize = 64 << 10;
+const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Longest time that requests under way get when the server stops.
 const STOP_TIME: Duration = Duration::from_secs(10);
 /// Pause after the process ran out of files or memory: accepting at once again would only spin.

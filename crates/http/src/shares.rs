@@ -18,6 +18,7 @@ const TIMES_WHAT_IS_LEFT: usize = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Holder(Option<OrganizationId>);
 
+#[cfg(test)]
 impl Holder {
     /// Those who show no credentials.
     pub const NOBODY: Self = Self(None);

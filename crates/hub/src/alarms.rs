@@ -70,7 +70,8 @@ pub(crate) struct Alarms {
 struct State {
     /// Those whose code runs, or waits for its turn.
     under_way: HashSet<u64>,
-    /// When those are due again whose code has ended since the last writing.
+    /// When those are due again that were served since the last writing: by their code, or by runs that were committed though
+    /// the writing failed.
     ended: HashMap<u64, Timestamp>,
     put_off: HashMap<u64, PutOff>,
 }
@@ -123,6 +124,8 @@ struct Elapsing {
     alarm: DueAlarm,
     minutes: u32,
     _place: Share,
+    /// Ends with it that it is under way; none before it is.
+    _under_way: Option<Otherwise<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Hub {
@@ -153,9 +156,14 @@ impl Hub {
     async fn serve_alarms(&self, runs: &mut JoinSet<()>) -> Result<bool> {
         while runs.try_join_next().is_some() {}
         let now = self.0.clock.now();
-        let due = self.0.registry.alarms_due(now, BATCH).await.told()?;
+        let mut due = self.0.registry.alarms_due(now, BATCH).await.told()?;
         let (is_full, pace) = (due.len() == BATCH, Pace::default());
         let pace = &pace;
+        {
+            // The registry has not been told yet of what was served.
+            let state = self.0.alarms.state.lock();
+            due.retain(|alarm| state.ended.get(&alarm.number).is_none_or(|next| *next <= now));
+        }
         let served = futures::stream::iter(due).map(|alarm| async move {
             let next = match guarded("alarm", self.serve_alarm(&alarm, now, pace)).await {
                 Some(Ok(next)) => next,
@@ -178,7 +186,9 @@ impl Hub {
                 }
                 Next::PutOff => looked.due.push((number, self.put_off(&alarm, now))),
                 Next::Never => looked.gone.push(number),
-                Next::Code { minutes, place } => looked.code.push(Elapsing { alarm, minutes, _place: place }),
+                Next::Code { minutes, place } => {
+                    looked.code.push(Elapsing { alarm, minutes, _place: place, _under_way: None });
+                }
             }
         }
         for elapsing in self.write_alarms(looked).await? {
@@ -190,15 +200,27 @@ impl Hub {
     /// Writes down when alarms are due again, those whose code has ended included. Those whose code is to run are put off
     /// for as long as that may take, and given back.
     async fn write_alarms(&self, looked: Looked) -> Result<Vec<Elapsing>> {
-        let Looked { mut due, gone, code } = looked;
+        let Looked { due: served, gone, mut code } = looked;
         let lost_at = self.0.clock.now().plus_seconds(CODE_SECONDS);
-        due.extend(code.iter().map(|elapsing| (elapsing.alarm.number, lost_at)));
-        let ended = self.0.alarms.state.lock().ended.clone();
-        due.extend(ended.iter().map(|(number, moment)| (*number, *moment)));
+        let ended = {
+            // What was served is not served again, should the writing fail.
+            let mut state = self.0.alarms.state.lock();
+            state.ended.extend(served);
+            state.ended.clone()
+        };
+        let due = ended.iter().map(|(number, moment)| (*number, *moment));
+        let due: Vec<_> = due.chain(code.iter().map(|elapsing| (elapsing.alarm.number, lost_at))).collect();
         self.0.registry.alarms_set(&due, &gone).await.told()?;
         let mut state = self.0.alarms.state.lock();
         state.ended.retain(|number, moment| ended.get(number) != Some(moment));
-        state.under_way.extend(code.iter().map(|elapsing| elapsing.alarm.number));
+        for elapsing in &mut code {
+            let (hub, number) = (self.clone(), elapsing.alarm.number);
+            state.under_way.insert(number);
+            elapsing._under_way = Some(Otherwise::new(Box::new(move || {
+                hub.0.alarms.state.lock().under_way.remove(&number);
+            })));
+        }
+        drop(state);
         Ok(code)
     }
 
@@ -257,11 +279,8 @@ impl Hub {
     /// Lets an interval elapse whose design has code. When it is due again is written with the next batch; should that be
     /// lost, it is due after [`CODE_SECONDS`].
     async fn elapses(self, elapsing: Elapsing) {
-        let (hub, alarm) = (self.clone(), &elapsing.alarm);
+        let alarm = &elapsing.alarm;
         let number = alarm.number;
-        let _under_way = Otherwise::new(move || {
-            hub.0.alarms.state.lock().under_way.remove(&number);
-        });
         let now = self.0.clock.now();
         let next = match guarded("alarm", self.elapse(alarm, now)).await {
             Some(Ok(())) => {
@@ -396,6 +415,32 @@ mod tests {
         }
         let due = hub.0.registry.alarms_due(now.plus_seconds(300), 1_000).await.unwrap();
         assert_eq!(due.iter().filter(|alarm| alarm.due_at == now.plus_seconds(300)).count(), devices.len());
+        stage.over().await;
+    }
+
+    #[tokio::test]
+    async fn an_interval_elapses_once_though_the_registry_takes_nothing() {
+        const PLAIN: &str = r#"{
+            "tick": {"type": "interval", "properties": {"minutes": 5},
+                     "triggers": {"elapsed": [{"element": "ticks", "ability": "store"}]}},
+            "ticks": {"type": "storage"}
+        }"#;
+        let stage = Stage::set().await;
+        let (hub, mut runs) = (&stage.hub.clone(), JoinSet::new());
+        let device = stage.device(PLAIN).await;
+        stage.clock.advance_seconds(300);
+        let first = format!(r#"{{"elapsedAt":"{}"}}"#, stage.clock.now());
+        stage.refuses("UPDATE", "device_alarms").await;
+        for _ in 0..5 {
+            assert!(hub.serve_alarms(&mut runs).await.is_err());
+            assert_eq!(stage.stored(&device, "ticks").await.as_deref(), Some(&*first));
+            stage.clock.advance_seconds(1);
+        }
+        stage.takes_again().await;
+        assert!(!hub.serve_alarms(&mut runs).await.unwrap());
+        assert_eq!(stage.stored(&device, "ticks").await.as_deref(), Some(&*first));
+        let due = hub.0.registry.alarms_due(stage.clock.now().plus_seconds(300), 9).await.unwrap();
+        assert_eq!(due.iter().map(|alarm| alarm.due_at).collect::<Vec<_>>(), [stage.clock.now().plus_seconds(295)]);
         stage.over().await;
     }
 

@@ -31,12 +31,12 @@ impl Occasion {
 }
 
 impl Hub {
-    /// Runs a device's design beside its events, by the entry that is in force; one with code in its project's turn, on
-    /// the threads for code. For a device that is gone nothing happens.
+    /// Runs a device's design beside its events, by the entry that is in force; what may take long in its project's turn, on
+    /// the threads for that. For a device that is gone nothing happens.
     pub(crate) async fn beside(&self, device: DeviceRef, occasion: Occasion, payload: RawJson) -> Result<()> {
         for _ in 0..RUNS_MAX {
             let Some(entry) = self.device_entry(device.id).await? else { return Ok(()) };
-            let ran = if entry.plan.plan.runs_code() {
+            let ran = if entry.runs_aside(payload.bytes().len()) {
                 let (hub, plan) = (self.clone(), Arc::clone(&entry.plan));
                 let (occasion, payload) = (occasion.clone(), payload.clone());
                 let run = async move { hub.run_beside(device, &entry, &occasion, &payload).await };

@@ -157,6 +157,11 @@ impl Code {
             return work();
         }
         self.aside.add(1);
+        self.off_this_thread(work)
+    }
+
+    /// Does work that takes long on this thread, which is one of its own from here on, as [`Code::aside`] says.
+    pub(crate) fn off_this_thread<T>(&self, work: impl FnOnce() -> T) -> T {
         let is_shared = Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
         if is_shared { tokio::task::block_in_place(work) } else { work() }
     }

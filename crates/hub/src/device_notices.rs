@@ -61,7 +61,7 @@ impl NoticeWork {
         let (event, ordinal) = (self.event.to_string(), ordinal.to_string());
         let id = NotificationId::derived(self.event.minted_at(), &[&event, &self.element, &ordinal]);
         let body = serde_json::to_string(&Waiting { id, device: device.id, notice: self.clone() }).ok()?;
-        let delivery = NewDelivery { id: format!("{source}{event}:{ordinal}"), kind: KIND, body, host: None };
+        let delivery = NewDelivery { id: format!("{source}{event}:{ordinal}"), kind: KIND, body, lane: None };
         Some(LimitedDelivery { delivery, source, most: WAITING_MAX })
     }
 }

@@ -341,7 +341,9 @@ fn by_keys(keys: &[SortKey], left: &DeviceSetting, right: &DeviceSetting) -> Ord
         };
         if key.descending { order.reverse() } else { order }
     };
-    let by_id =
-        || if keys.last().is_some_and(|key| key.descending) { right.id.cmp(&left.id) } else { left.id.cmp(&right.id) };
+    // Ids go the way of the last key; a field that comes again decides nothing.
+    let is_new = |(at, key): &(usize, &SortKey)| !keys.iter().take(*at).any(|before| before.field == key.field);
+    let descends = || keys.iter().enumerate().filter(is_new).next_back().is_some_and(|(_, key)| key.descending);
+    let by_id = || if descends() { right.id.cmp(&left.id) } else { left.id.cmp(&right.id) };
     keys.iter().map(of_key).find(|order| order.is_ne()).unwrap_or_else(by_id)
 }

@@ -18,6 +18,7 @@ use isobar_store::registry::{DeviceChange, NewDevice};
 use crate::entries::DeviceEntry;
 use crate::error::{ORGANIZATION, PROJECT, Told as _};
 use crate::gate::Principal;
+use crate::otherwise::Otherwise;
 use crate::{Hub, TreeQuery};
 
 /// Which last values are wanted with a device.
@@ -87,13 +88,10 @@ impl Hub {
     pub async fn device_list(&self, caller: &Caller, tree: TreeQuery, list: ListRequest) -> Result<Page<Device>> {
         let base = self.tree_base(caller, tree.organization).await?;
         let pass = self.list_pass(caller, tree, Action::DeviceRead).await?;
-        let is_told = self.0.outbox.caught_up(base.top()).await;
+        self.0.outbox.caught_up(base.top()).await;
         let mut page = self.0.registry.device_list(&pass, &list).await.told()?;
-        if !is_told {
-            for device in &mut page.items {
-                self.0.outbox.untold(device.key).inspect(|untold| untold.over(device));
-            }
-        }
+        // What takes too long, and what the registry refuses.
+        self.0.outbox.lay_over(&mut page.items);
         Ok(page)
     }
 
@@ -165,24 +163,25 @@ impl Hub {
         let principal = Principal::User(Arc::new(caller.clone()));
         let (pass, entry) = self.device_write(&principal, id, Action::DeviceUpdate).await?;
         // What the device found out earlier must not be written over what is written here.
-        if !self.0.outbox.done_with(entry.device.key).await {
-            return Err(Error::Busy);
-        }
+        self.settle_findings(std::iter::once(entry.device.key)).await?;
         let names_labels = input.meta.is_some();
         let old = self.0.registry.device_fetch(&pass.reading()).await.told()?.ok_or(Error::Missing("device"))?;
         let names_owner = input.organization.is_some();
         let change = self.device_change(caller, &old, input).await?;
-        let device = self.0.registry.device_update(&pass, &change, self.0.clock.now()).await;
-        let device = device.told_naming(&[ORGANIZATION, PROJECT])?;
-        if names_labels {
-            self.labels_overtaken(&pass).await?;
-        }
-        self.device_changed(id);
+        let device = {
+            // Whatever becomes of it: where it failed it may have been done.
+            let _changed = Otherwise::new(|| self.device_changed(id));
+            let device = self.0.registry.device_update(&pass, &change, self.0.clock.now()).await;
+            device.told_naming(&[ORGANIZATION, PROJECT])?
+        };
         if device.organization != old.organization || device.organization != entry.lineage.own() {
             self.0.moves.note(old.lineage.top());
         }
         if names_owner {
             self.0.usage.unsettle();
+        }
+        if names_labels {
+            self.labels_overtaken(&pass).await?;
         }
         self.dressed(device, Some(&entry), &pass.reading(), &last).await
     }
@@ -230,8 +229,11 @@ impl Hub {
         let principal = Principal::User(Arc::new(caller.clone()));
         let (pass, entry) = self.device_write(&principal, id, Action::DeviceTokenRotate).await?;
         let token = Secret::new(&self.0.chance);
-        self.0.registry.device_token_set(&pass, &token.digest()).await.told()?;
-        self.device_changed(id);
+        {
+            // Even if it failed: it may have been done.
+            let _changed = Otherwise::new(|| self.device_changed(id));
+            self.0.registry.device_token_set(&pass, &token.digest()).await.told()?;
+        }
         // Who waits with the old one learns it now.
         self.0.live.ring(entry.device.key);
         Ok(token)

@@ -1,6 +1,6 @@
 //! What runs have caused becomes rows, work for the outbox, and what their device is seen as from here on.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -10,7 +10,9 @@ use isobar_model::event::{EventError, EventType};
 use isobar_model::ids::{EventId, SettingId, UserId};
 use isobar_model::json::{LAST_BYTES_MAX, LastKept, RawJson, with_members};
 use isobar_model::status::Status;
-use isobar_store::telemetry::{Commit, Memory, NewCloudEvent, NewEvent, NewValue};
+use isobar_store::telemetry::{
+    Commit, DEVICE_LAST_BYTES_MAX, Memory, NewCloudEvent, NewEvent, NewValue, SERIES_MAX, last_room,
+};
 
 use crate::Hub;
 use crate::device_notices::NoticeWork;
@@ -186,11 +188,46 @@ fn set(settings: &mut Vec<(Arc<str>, RawJson)>, changed: Vec<(Arc<str>, Option<R
     settings.extend(added);
 }
 
+/// Takes out of a commit the values that would begin more series than a device may have, and tells its event so.
+pub(crate) fn hold_to_series(memory: &dyn Memory, commit: &mut Commit) {
+    let (_, mut count) = memory.all_last_bytes();
+    if count + commit.values.len() <= SERIES_MAX {
+        return;
+    }
+    let (mut begun, mut refused) = (BTreeSet::new(), BTreeSet::new());
+    commit.values.retain(|value| {
+        let is_known = memory.last_bytes(&value.element) > 0 || begun.contains(&value.element);
+        if !is_known && count < SERIES_MAX {
+            count += 1;
+            return begun.insert(Arc::clone(&value.element));
+        }
+        if !is_known {
+            refused.insert(Arc::clone(&value.element));
+        }
+        is_known
+    });
+    let message = format!("not stored: a device has values of at most {SERIES_MAX} storage elements");
+    tell(commit, refused.iter().map(|element| EventError { element: element.to_string(), message: message.clone() }));
+}
+
+/// Tells the event of a commit what went wrong, as far as there is room.
+fn tell(commit: &mut Commit, errors: impl Iterator<Item = EventError>) {
+    if let Some(event) = commit.history.iter_mut().find(|event| event.kind == EventType::DeviceEvent) {
+        let room = ERRORS_MAX.saturating_sub(event.errors.len());
+        event.errors.extend(errors.take(room));
+    }
+}
+
 /// Tells the event of a commit what of its values has no room among the last values of their series.
 pub(crate) fn tell_left_out(memory: &dyn Memory, commit: &mut Commit) {
+    let bytes = |payload: &RawJson| payload.bytes().len() + 1;
+    let (mut all, _) = memory.all_last_bytes();
+    let most: usize = commit.values.iter().map(|value| bytes(&value.payload)).sum();
+    let is_room_in_all = all + most + BESIDE_BYTES <= DEVICE_LAST_BYTES_MAX;
     // Nearly always all fit, whatever their names are.
     if let [value] = commit.values.as_slice()
-        && fits(memory, &value.element, value.payload.bytes().len())
+        && is_room_in_all
+        && memory.last_bytes(&value.element) + most + BESIDE_BYTES <= LAST_BYTES_MAX
     {
         return;
     }
@@ -200,25 +237,26 @@ pub(crate) fn tell_left_out(memory: &dyn Memory, commit: &mut Commit) {
     }
     let mut errors = Vec::new();
     for (element, payloads) in by_series {
-        let bytes = payloads.iter().map(|payload| payload.bytes().len() + 1).sum();
-        if fits(memory, element, bytes) {
+        let (own, more) = (memory.last_bytes(element), payloads.iter().map(|payload| bytes(payload)).sum::<usize>());
+        if is_room_in_all && own + more + BESIDE_BYTES <= LAST_BYTES_MAX {
             continue;
         }
-        let (_, left_out) = LastKept::after_all(memory.last(element).as_ref().map(LastKept::text), payloads);
+        // As the store will keep them: one series after the other.
+        let others = all - own;
+        let room = if is_room_in_all { LAST_BYTES_MAX } else { last_room(own, others) };
+        let older = memory.last(element);
+        let (kept, left_out) = LastKept::after_all_within(room, older.as_ref().map(LastKept::text), payloads);
+        all = others + kept.bytes().len();
         if left_out > 0 {
-            let most = LAST_BYTES_MAX >> 10;
-            let message = format!("last values: no room for {left_out} of the names, {most} KiB are kept of a series");
+            let kept = match room {
+                LAST_BYTES_MAX => format!("{} KiB are kept of a series", LAST_BYTES_MAX >> 10),
+                _ => format!("{} MiB are kept of a device", DEVICE_LAST_BYTES_MAX >> 20),
+            };
+            let message = format!("last values: no room for {left_out} of the names, {kept}");
             errors.push(EventError { element: element.to_string(), message });
         }
     }
-    if let Some(event) = commit.history.iter_mut().find(|event| event.kind == EventType::DeviceEvent) {
-        errors.truncate(ERRORS_MAX.saturating_sub(event.errors.len()));
-        event.errors.append(&mut errors);
-    }
-}
-
-fn fits(memory: &dyn Memory, element: &str, bytes: usize) -> bool {
-    memory.last_bytes(element) + bytes + BESIDE_BYTES <= LAST_BYTES_MAX
+    tell(commit, errors.into_iter());
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
-use isobar_design::{DeviceView, Plan};
+use isobar_design::{DeviceView, LONG_RUN_UNITS, Plan};
 use isobar_model::access::{self, Caller, Lineage};
 use isobar_model::device::Device;
 use isobar_model::error::{Error, Fault, Result};
@@ -44,6 +44,9 @@ pub(crate) struct DeviceEntry {
     pub active: AtomicI64,
     /// When the newest event ran by this entry, in milliseconds; 0: none did.
     pub heard: AtomicI64,
+    /// Whether its newest run took longer than those may who wait for the same thread: its last values, or the states of its
+    /// elements, are large.
+    pub runs_long: AtomicBool,
     /// The number of the status that a missing device gets back.
     pub before_missing: AtomicU8,
     /// What the organizations above it may still store.
@@ -66,6 +69,21 @@ pub(crate) struct Before {
 }
 
 impl DeviceEntry {
+    /// Whether a run on a payload of so many bytes leaves the thread that serves calls: it runs code, or may take longer than a
+    /// millisecond.
+    pub fn runs_aside(&self, payload_bytes: usize) -> bool {
+        let plan = &self.plan.plan;
+        plan.runs_code() || self.runs_long.load(Ordering::Relaxed) || plan.may_take_long(payload_bytes)
+    }
+
+    /// A run has taken so many units.
+    pub fn note_run(&self, units: u64) {
+        let is_long = units > LONG_RUN_UNITS;
+        if is_long != self.runs_long.load(Ordering::Relaxed) {
+            self.runs_long.store(is_long, Ordering::Relaxed);
+        }
+    }
+
     /// What it says now, seen by whoever runs the device's design: `view` is what it has.
     pub fn before(&self, view: Arc<DeviceView>) -> Before {
         Before { view, before_missing: self.before_missing.load(Ordering::Relaxed) }
@@ -209,6 +227,7 @@ pub(crate) fn entry_of(
         view: Mutex::new(Arc::new(view)),
         active: AtomicI64::new(0),
         heard: AtomicI64::new(0),
+        runs_long: AtomicBool::new(false),
         before_missing: AtomicU8::new(found.status_before.number()),
         quota,
         stored: AtomicU64::new(0),

@@ -2,7 +2,7 @@
 
 use isobar_model::error::{Error, Fault};
 use isobar_store::error::StoreError;
-use isobar_store::telemetry::SORTED_MAX;
+use isobar_store::telemetry::{PAGE_BYTES_MAX, QUEUE_PAGE_BYTES_MAX, SORTED_MAX};
 
 /// Turns a store's failure into the caller's, in one place.
 pub(crate) fn from_store(error: StoreError) -> Error {
@@ -15,6 +15,7 @@ pub(crate) fn from_store(error: StoreError) -> Error {
         last @ StoreError::LastAdministrator => Error::invalid("role", last.to_string()),
         StoreError::Limit(why) => Error::invalid("organizationId", why),
         StoreError::TooFar => Error::invalid("query.page", too_far()),
+        StoreError::TooMuch => Error::invalid("query.limit", too_much()),
         StoreError::Busy => Error::Busy,
         StoreError::Unavailable(cause) => {
             tracing::error!(error = %cause, "a store is unavailable");
@@ -30,6 +31,12 @@ fn too_far() -> String {
         "lies too far back: an order by payload reaches {SORTED_MAX} values, fewer where it goes by long texts. \
          Narrow the range, filter, or turn the order round"
     )
+}
+
+/// What somebody hears who asks for a page of many large payloads.
+fn too_much() -> String {
+    let (most, queued) = (PAGE_BYTES_MAX >> 20, QUEUE_PAGE_BYTES_MAX >> 20);
+    format!("is too high for payloads of this size: a page takes at most {most} MiB, one of a queue {queued} MiB")
 }
 
 /// An organization, by the member that names it.

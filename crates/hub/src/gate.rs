@@ -66,7 +66,7 @@ impl DeviceSession {
 
     /// The pass to see and write its own things.
     pub(crate) fn pass(&self) -> (CanWrite<DeviceRef>, Arc<DeviceEntry>) {
-        (access::device(self.0.device), Arc::clone(&self.0))
+        (access::device(self.0.device).charged_to(&self.0.lineage), Arc::clone(&self.0))
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 
 use crate::Hub;
 use crate::accepted::{Accepted, waits_for_the_disk};
-use crate::effects::{change_view, queue_up, tell_left_out};
+use crate::effects::{change_view, hold_to_series, queue_up, tell_left_out};
 use crate::entries::{Before, DeviceEntry};
 use crate::event_input::{check_accepted, check_idempotency_key, element_name, read_payload};
 use crate::gate::Principal;
@@ -37,7 +37,6 @@ pub(crate) const RUNS_MAX: usize = 32;
 struct Incoming<'a> {
     element: Arc<str>,
     payload: RawJson,
-    tree: Json<'a>,
     idempotency_key: Option<&'a str>,
     now: Timestamp,
     /// Told when the event has run, before it is durable: its device's next one may run.
@@ -78,11 +77,12 @@ impl Hub {
         let Some((pass, mut entry)) = target else { return Err(faults.end().err().unwrap_or(Error::Busy)) };
         let now = self.0.clock.now();
         let element_name = entry.plan.plan.name_of(element);
-        let event = Incoming { element: element_name, payload, tree, idempotency_key, now, ran: None };
+        let event = Incoming { element: element_name, payload, idempotency_key, now, ran: None };
+        let mut tree = Some(tree);
         for _ in 0..RUNS_MAX {
             check_accepted(&entry, element, &mut faults);
             std::mem::take(&mut faults).end()?;
-            if let Some(accepted) = self.accept(&pass, &entry, &event).await? {
+            if let Some(accepted) = self.accept(&pass, &entry, &event, tree.take()).await? {
                 return Ok(accepted);
             }
             let newer = Box::pin(self.device_entry(entry.device.id)).await?;
@@ -100,35 +100,38 @@ impl Hub {
         payload: &RawJson,
         ran: RunSignal,
     ) -> Result<EventId> {
-        let (element, payload, tree) = (Arc::clone(element), payload.clone(), payload.tree());
-        let now = self.0.clock.now();
-        let event = Incoming { element, payload, tree, idempotency_key: None, now, ran: Some(ran) };
+        let (element, payload, now) = (Arc::clone(element), payload.clone(), self.0.clock.now());
+        let event = Incoming { element, payload, idempotency_key: None, now, ran: Some(ran) };
         for _ in 0..RUNS_MAX {
             let (pass, entry) = self.device_write(principal, device, Action::WebhookReceive).await?;
             if !entry.plan.plan.accepts(&event.element) {
                 return Err(Error::invalid("body", "the project's design has changed meanwhile"));
             }
-            if let Some(accepted) = self.accept(&pass, &entry, &event).await? {
+            if let Some(accepted) = self.accept(&pass, &entry, &event, None).await? {
                 return accepted.await;
             }
         }
         Err(Error::Busy)
     }
 
-    /// None: the entry no longer holds, and nothing happened.
+    /// None: the entry no longer holds, and nothing happened. The payload's tree may be there already.
     async fn accept(
         &self,
         pass: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
+        tree: Option<Json<'_>>,
     ) -> Result<Option<Accepted>> {
-        if entry.plan.plan.runs_code() {
+        if entry.runs_aside(event.payload.bytes().len()) {
+            // A tree takes many times what its text does: it is made again when the event has its turn.
+            drop(tree);
             return Box::pin(self.accept_aside(pass, entry, event)).await;
         }
-        self.accept_here(pass, entry, event).await
+        let tree = tree.unwrap_or_else(|| event.payload.tree());
+        self.accept_here(pass, entry, event, &tree).await
     }
 
-    /// The same, on the threads for code, when it is the event's turn in its project's line.
+    /// The same, on the threads for what takes long, when it is the event's turn in its project's line.
     async fn accept_aside(
         &self,
         pass: &CanWrite<DeviceRef>,
@@ -141,8 +144,8 @@ impl Hub {
         let accepted = async move {
             let _place = hub.0.code.place(&entry.plan.plan).await?;
             let kept = payload.clone();
-            let event = Incoming { element, payload, tree: kept.tree(), idempotency_key: key.as_deref(), now, ran };
-            hub.accept_here(&pass, &entry, &event).await
+            let event = Incoming { element, payload, idempotency_key: key.as_deref(), now, ran };
+            hub.accept_here(&pass, &entry, &event, &kept.tree()).await
         };
         self.0.code.run_and_wait(&plan.line, accepted, waits_for_the_disk).await?
     }
@@ -152,10 +155,11 @@ impl Hub {
         pass: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
+        tree: &Json<'_>,
     ) -> Result<Option<Accepted>> {
         let mut after = Aftermath::default();
         let half_changed = self.if_a_run_panics(entry);
-        let mut work = |memory: &dyn Memory| self.process(entry, event, memory, &mut after);
+        let mut work = |memory: &dyn Memory| self.process(entry, (event, tree), memory, &mut after);
         let begun = telemetry::begin(&*self.0.telemetry, pass, event.idempotency_key, event.now, &mut work).await;
         half_changed.call_off();
         match begun.map_err(crate::error::from_store)? {
@@ -187,7 +191,7 @@ impl Hub {
     fn process(
         &self,
         entry: &Arc<DeviceEntry>,
-        event: &Incoming<'_>,
+        (event, tree): (&Incoming<'_>, &Json<'_>),
         memory: &dyn Memory,
         after: &mut Aftermath,
     ) -> Commit {
@@ -201,15 +205,11 @@ impl Hub {
         let before = entry.before(Arc::clone(&found));
         entry.heard.store(event.now.millis(), Ordering::Relaxed);
         let view = if found.status == Status::Missing { heard_again(entry, &mut work) } else { found };
-        let seen = EventView {
-            id,
-            element: &event.element,
-            received_at: id.minted_at(),
-            payload: &event.payload,
-            tree: &event.tree,
-        };
+        let seen =
+            EventView { id, element: &event.element, received_at: id.minted_at(), payload: &event.payload, tree };
         let trigger = Trigger::DeviceEvent { element: &event.element };
         let outcome = self.0.code.carry(&entry.plan.plan, trigger, &seen, &view, &Remembered(memory));
+        entry.note_run(outcome.units);
         let mut commit = Commit::default();
         commit.history.push(NewEvent {
             id,
@@ -253,6 +253,7 @@ impl Hub {
         work: Work,
         after: &mut Aftermath,
     ) -> Commit {
+        hold_to_series(memory, &mut commit);
         let bytes = hold_to_quota(entry, &mut commit);
         tell_left_out(memory, &mut commit);
         after.queued = !commit.queue.is_empty();

@@ -122,7 +122,7 @@ impl Hub {
         let waiting = Waiting { to: to.to_owned(), letter };
         // Texts and identifiers always serialise.
         let body = serde_json::to_string(&waiting).unwrap_or_default();
-        NewDelivery { id: delivery_id, kind: MAIL, body, host: None }
+        NewDelivery { id: delivery_id, kind: MAIL, body, lane: None }
     }
 
     /// Writes a letter that is due, and hands it to the mailer.

@@ -9,11 +9,11 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use isobar_model::error::{Error, Result};
-use isobar_model::ids::{DeviceRef, EventId};
+use isobar_model::ids::{DeviceRef, EventId, OrganizationId};
 use isobar_model::json::{RawJson, write_string};
 use isobar_model::time::Timestamp;
 use isobar_outlets::calls::{CallAnswer, CallError, OutgoingCall, host_of};
-use isobar_store::registry::{Delivery, DueDelivery, LimitedDelivery, NewDelivery};
+use isobar_store::registry::{Delivery, LimitedDelivery, NewDelivery};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::task::{self, JoinSet};
@@ -27,14 +27,19 @@ use crate::{Hub, deliveries};
 const KIND: &str = "call";
 /// How often it is looked for calls that are due again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Calls under way at the same time, and those to one host.
-const CALLS_MAX: usize = 64;
-const CALLS_TO_A_HOST_MAX: usize = 4;
-/// Due calls that are looked at together.
-const BATCH: usize = 128;
-/// Of a full batch, the calls to one host that keep their place; the rest lets others pass for so many seconds.
-const KEPT_OF_A_HOST: usize = 32;
-const PASS_SECONDS: i64 = 2;
+/// Calls under way at the same time. One tenant has at most twice as many as are left for the others then.
+const CALLS_MAX: usize = 128;
+const TIMES_WHAT_IS_LEFT: usize = 2;
+/// Those of one tenant to one host, which stand in one lane.
+const CALLS_OF_A_LANE_MAX: usize = 4;
+/// Lanes that are looked at together, and those after which others have the thread.
+const LANES_AT_ONCE: usize = 256;
+const LANES_OF_A_LOOK: usize = 2_048;
+/// The pause before the lanes behind these are looked at.
+const NEXT_LOOK: Duration = Duration::from_millis(50);
+/// Follows the tenant's name in that of a lane; what comes behind all lanes of a tenant has the character after it.
+const LANE_SPACE: char = ' ';
+const BEHIND_LANES: char = '!';
 /// Calls of one device that wait; beyond, the newest are dropped, and counted in /metrics.
 const WAITING_MAX: usize = 100;
 /// Largest call, in bytes of its JSON.
@@ -48,8 +53,8 @@ const HAND_OVERS_MAX: u32 = 20;
 /// First and longest pause of a call that is over and waits until the registry has noted it.
 const NOTE_PAUSE_FIRST: Duration = Duration::from_millis(100);
 const NOTE_PAUSE_MAX: Duration = Duration::from_secs(30);
-/// Deliveries that an earlier version has put down whose hosts are noted at a time.
-const NAMED_AT_ONCE: usize = 32;
+/// Deliveries that an earlier version has put down which are put into lanes at a time.
+const PUT_INTO_LANES_AT_ONCE: usize = 32;
 const DROPPED: &str = "isobar_calls_dropped_total";
 const ANSWERS: &str = "isobar_call_answers_total";
 
@@ -101,52 +106,84 @@ pub(crate) struct Outgoing {
 #[derive(Default)]
 struct UnderWay {
     tasks: JoinSet<()>,
+    /// The identifier and the lane of each.
     calls: HashMap<task::Id, (String, String)>,
     ids: HashSet<String>,
-    hosts: HashMap<String, usize>,
+    lanes: HashMap<String, usize>,
+    tenants: HashMap<String, usize>,
+    /// Where it is looked next.
+    next_lane: String,
 }
 
 impl UnderWay {
-    fn begin(&mut self, id: String, host: String, work: impl Future<Output = ()> + Send + 'static) {
+    fn begin(&mut self, id: String, lane: String, work: impl Future<Output = ()> + Send + 'static) {
         let task = spawn_guarded_in(&mut self.tasks, "call", work).id();
-        *self.hosts.entry(host.clone()).or_default() += 1;
+        *self.tenants.entry(tenant_of(&lane).to_owned()).or_default() += 1;
+        *self.lanes.entry(lane.clone()).or_default() += 1;
         self.ids.insert(id.clone());
-        self.calls.insert(task, (id, host));
+        self.calls.insert(task, (id, lane));
     }
 
-    /// How many more may be made to a host.
-    fn free_of(&self, host: &str) -> usize {
-        CALLS_TO_A_HOST_MAX.saturating_sub(self.hosts.get(host).copied().unwrap_or_default())
+    fn is_full(&self) -> bool {
+        self.ids.len() >= CALLS_MAX
+    }
+
+    /// Whether a tenant has as many as it may have now.
+    fn is_full_of(&self, tenant: &str) -> bool {
+        let own = self.tenants.get(tenant).copied().unwrap_or_default() + 1;
+        CALLS_MAX.checked_sub(self.ids.len() + 1).is_none_or(|left| own > TIMES_WHAT_IS_LEFT * left)
+    }
+
+    /// How many of a lane are.
+    fn of_lane(&self, lane: &str) -> usize {
+        self.lanes.get(lane).copied().unwrap_or_default()
     }
 
     /// Waits until one has ended, for ever if there is none.
     async fn end_one(&mut self) {
         let Some(ended) = self.tasks.join_next_with_id().await else { return std::future::pending().await };
         let task = ended.map_or_else(|failed| failed.id(), |(id, ())| id);
-        let Some((id, host)) = self.calls.remove(&task) else { return };
+        let Some((id, lane)) = self.calls.remove(&task) else { return };
         self.ids.remove(&id);
-        if let Some(count) = self.hosts.get_mut(&host) {
-            *count -= 1;
-            if *count == 0 {
-                self.hosts.remove(&host);
-            }
+        one_less(&mut self.tenants, tenant_of(&lane));
+        one_less(&mut self.lanes, &lane);
+    }
+}
+
+fn one_less(counts: &mut HashMap<String, usize>, name: &str) {
+    if let Some(count) = counts.get_mut(name) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(name);
         }
     }
 }
 
+/// The lane in which a call of a tenant stands.
+fn lane_of(tenant: Option<OrganizationId>, url: &str) -> String {
+    let (tenant, host) = (tenant.map(|id| id.to_string()).unwrap_or_default(), host_of(url).unwrap_or_default());
+    format!("{tenant}{LANE_SPACE}{host}")
+}
+
+/// Whose a lane is.
+fn tenant_of(lane: &str) -> &str {
+    lane.split_once(LANE_SPACE).map_or(lane, |(tenant, _)| tenant)
+}
+
 impl CallWork {
     /// The delivery that it becomes, by its place among those of its run; none: it is too large.
-    pub(crate) fn asked(&self, device: DeviceRef, ordinal: usize) -> Option<LimitedDelivery> {
+    pub(crate) fn asked(
+        &self,
+        device: DeviceRef,
+        tenant: Option<OrganizationId>,
+        ordinal: usize,
+    ) -> Option<LimitedDelivery> {
         let source = format!("{KIND}:{}:", device.id);
         let id = format!("{source}{}:{ordinal}", self.event);
-        let host = host_of(&self.url).unwrap_or_default();
+        let lane = Some(lane_of(tenant, &self.url));
         let waiting = Waiting { device: device.id, key: device.key.0, what: What::Call(self.clone()) };
         let body = serde_json::to_string(&waiting).ok().filter(|body| body.len() <= CALL_BYTES_MAX)?;
-        Some(LimitedDelivery {
-            delivery: NewDelivery { id, kind: KIND, body, host: Some(host) },
-            source,
-            most: WAITING_MAX,
-        })
+        Some(LimitedDelivery { delivery: NewDelivery { id, kind: KIND, body, lane }, source, most: WAITING_MAX })
     }
 }
 
@@ -163,83 +200,101 @@ impl Hub {
     /// Makes calls as they come due.
     pub(crate) async fn run_calls(self, mut shift: Shift) {
         let mut under_way = UnderWay::default();
-        let mut all_named = false;
+        let mut all_in_lanes = false;
         loop {
             self.reaches("calls");
             let begun = async {
-                all_named = all_named || self.name_hosts().await?;
+                all_in_lanes = all_in_lanes || self.put_into_lanes().await?;
                 self.begin_calls(&mut under_way).await
             };
-            match begun.await {
-                Ok(true) => continue,
-                Ok(false) => {}
-                Err(error) => tracing::warn!(%error, "outgoing calls wait for the registry"),
-            }
+            let pause = begun.await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "outgoing calls wait for the registry");
+                LOOK_EVERY
+            });
             shift.well();
             tokio::select! {
                 // What is under way is made again after the next start.
                 () = shift.end() => return,
                 () = under_way.end_one() => {}
                 () = self.0.outgoing.wake.notified() => {}
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(pause) => {}
             }
         }
     }
 
-    /// Notes the hosts of calls that an earlier version has put down. True: all have theirs.
-    async fn name_hosts(&self) -> Result<bool> {
+    /// Puts calls into lanes that an earlier version has put down. True: all stand in one.
+    async fn put_into_lanes(&self) -> Result<bool> {
         loop {
-            let nameless = self.0.registry.deliveries_without_host(KIND, NAMED_AT_ONCE).await.told()?;
-            if nameless.is_empty() {
+            let without = self.0.registry.deliveries_without_lane(KIND, PUT_INTO_LANES_AT_ONCE).await.told()?;
+            if without.is_empty() {
                 return Ok(true);
             }
-            let hosts: Vec<_> = nameless.into_iter().map(|it| (it.id, host_of_body(&it.body))).collect();
-            self.0.registry.deliveries_host_set(&hosts).await.told()?;
+            let lanes: Vec<_> = without.into_iter().map(|it| (it.id, lane_of_body(&it.body))).collect();
+            self.0.registry.deliveries_lane_set(&lanes).await.told()?;
         }
     }
 
-    /// Begins what is due, as far as its hosts allow; only what begins is read. True: there is more to look at.
-    async fn begin_calls(&self, under_way: &mut UnderWay) -> Result<bool> {
+    /// Begins what is due, going round the lanes; when to look again.
+    async fn begin_calls(&self, under_way: &mut UnderWay) -> Result<Duration> {
         let (registry, now) = (&self.0.registry, self.0.clock.now());
-        let due = registry.deliveries_waiting(KIND, now, BATCH).await.told()?;
-        let is_full = due.len() == BATCH;
-        let (mut begins, mut postponed) = (Vec::new(), Vec::new());
-        let mut free: HashMap<&str, usize> = HashMap::new();
-        let mut kept: HashMap<&str, usize> = HashMap::new();
-        for DueDelivery { id, host } in &due {
-            if under_way.ids.contains(id) {
-                continue;
+        let (begins_at, mut is_second_round) = (std::mem::take(&mut under_way.next_lane), false);
+        let (mut from, mut looked_at) = (begins_at.clone(), 0);
+        while looked_at < LANES_OF_A_LOOK && !under_way.is_full() {
+            let lanes = registry.deliveries_lanes(KIND, &from, LANES_AT_ONCE).await.told()?;
+            looked_at += lanes.len().max(1);
+            let is_last = lanes.len() < LANES_AT_ONCE;
+            let mut next = None;
+            for lane in lanes {
+                if is_second_round && lane.name >= begins_at {
+                    return Ok(LOOK_EVERY);
+                }
+                let tenant = tenant_of(&lane.name);
+                if under_way.is_full_of(tenant) {
+                    next = Some(format!("{tenant}{BEHIND_LANES}"));
+                    break;
+                }
+                if lane.due_at <= now {
+                    self.begin_calls_of(&lane.name, now, under_way).await?;
+                }
+                // Behind this one, and before any other.
+                next = Some(lane.name + "\u{1}");
             }
-            let host = host.as_deref().unwrap_or_default();
-            let free = free.entry(host).or_insert_with(|| under_way.free_of(host));
-            if *free > 0 && under_way.ids.len() + begins.len() < CALLS_MAX {
-                *free -= 1;
-                begins.push(id.clone());
-                continue;
-            }
-            let kept = kept.entry(host).or_default();
-            *kept += 1;
-            if is_full && *kept > KEPT_OF_A_HOST {
-                postponed.push(id.clone());
+            match next {
+                Some(behind) if !is_last || behind.ends_with(BEHIND_LANES) => from = behind,
+                _ if is_second_round || begins_at.is_empty() => return Ok(LOOK_EVERY),
+                _ => (from, is_second_round) = (String::new(), true),
             }
         }
-        if !begins.is_empty() {
-            for delivery in registry.deliveries_fetch(&begins).await.told()? {
-                let host = due.iter().find(|it| it.id == delivery.id).and_then(|it| it.host.clone());
-                self.begin_call(under_way, delivery, host.unwrap_or_default()).await?;
-            }
-        }
-        registry.deliveries_postpone(&postponed, now.plus_seconds(PASS_SECONDS)).await.told()?;
-        Ok(!postponed.is_empty() && under_way.ids.len() < CALLS_MAX)
+        under_way.next_lane = from;
+        Ok(if under_way.is_full() { LOOK_EVERY } else { NEXT_LOOK })
     }
 
-    async fn begin_call(&self, under_way: &mut UnderWay, delivery: Delivery, host: String) -> Result<()> {
+    /// Begins what is due of a lane, as far as it may.
+    async fn begin_calls_of(&self, lane: &str, now: Timestamp, under_way: &mut UnderWay) -> Result<()> {
+        let waiting = under_way.of_lane(lane);
+        if waiting >= CALLS_OF_A_LANE_MAX {
+            return Ok(());
+        }
+        let due = self.0.registry.deliveries_of_lane(KIND, lane, now, CALLS_OF_A_LANE_MAX + waiting).await.told()?;
+        for delivery in due {
+            if under_way.ids.contains(&delivery.id) {
+                continue;
+            }
+            if under_way.of_lane(lane) >= CALLS_OF_A_LANE_MAX || under_way.is_full_of(tenant_of(lane)) {
+                break;
+            }
+            self.begin_call(under_way, delivery, lane.to_owned()).await?;
+        }
+        Ok(())
+    }
+
+    async fn begin_call(&self, under_way: &mut UnderWay, delivery: Delivery, lane: String) -> Result<()> {
         let Ok(waiting) = serde_json::from_str::<Waiting>(&delivery.body) else {
             tracing::error!(id = delivery.id, "an outgoing call cannot be read and is dropped");
             return self.0.registry.delivery_done(&delivery.id).await.told();
         };
         let (hub, id) = (self.clone(), delivery.id.clone());
-        under_way.begin(id, host, async move {
+        under_way.begin(id, lane, async move {
             let ended = guarded("call", hub.serve_call(&delivery, waiting)).await;
             let becomes = ended.unwrap_or_else(|| hub.panicked(&delivery));
             hub.note_call(&delivery, becomes).await;
@@ -345,11 +400,11 @@ fn count_answers(outcome: &'static str) {
     metrics::counter!(ANSWERS, "outcome" => outcome).increment(1);
 }
 
-/// Where a call goes that waits; nowhere, if that cannot be read.
-fn host_of_body(body: &str) -> String {
+/// The lane of a call that waits, whose tenant nobody has noted.
+fn lane_of_body(body: &str) -> String {
     match serde_json::from_str(body) {
-        Ok(Waiting { what: What::Call(call), .. }) => host_of(&call.url).unwrap_or_default(),
-        _ => String::new(),
+        Ok(Waiting { what: What::Call(call), .. }) => lane_of(None, &call.url),
+        _ => lane_of(None, ""),
     }
 }
 
@@ -418,127 +473,4 @@ fn failure_of(message: &str, status: Option<u16>) -> RawJson {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::Ordering;
-
-    use super::*;
-    use crate::stage::{Stage, counting_server, until};
-
-    fn answer(status: u16, body: &str) -> CallAnswer {
-        let headers = [("a", "1"), ("b", "\"2\""), ("a", "3")].map(|(name, value)| (name.to_owned(), value.to_owned()));
-        CallAnswer { status, headers: headers.to_vec(), body: body.to_owned().into() }
-    }
-
-    #[test]
-    fn a_response_is_told_with_its_body_as_json_or_as_text() {
-        let told = |body: &str| response_of(&answer(201, body)).text().to_owned();
-        let head = r#"{"status":201,"headers":{"a":"1, 3","b":"\"2\""},"body":"#;
-        assert_eq!(told(r#"{"x": 1.50}"#), format!(r#"{head}{{"x": 1.50}}}}"#));
-        assert_eq!(told("no \"json\""), format!(r#"{head}"no \"json\""}}"#));
-        assert_eq!(told(""), format!(r#"{head}""}}"#));
-        let deep = "[".repeat(64) + &"]".repeat(64);
-        assert!(RawJson::check(deep.clone().into()).is_ok());
-        assert_eq!(told(&deep), format!(r#"{head}"{deep}"}}"#));
-    }
-
-    #[test]
-    fn what_may_pass_is_tried_again_and_the_rest_is_told() {
-        let failed = || Err(CallError::Failed("no connection".to_owned()));
-        for status in [429, 500, 503] {
-            assert!(ended(Ok(answer(status, "")), 0).is_none());
-            let told = format!(r#"{{"message":"the answer was {status}","status":{status}}}"#);
-            assert_eq!(ended(Ok(answer(status, "")), RETRIES_MAX).unwrap().1.text(), told);
-        }
-        for status in [200, 302, 404] {
-            assert!(ended(Ok(answer(status, "")), 0).unwrap().0);
-        }
-        assert!(ended(failed(), RETRIES_MAX - 1).is_none());
-        assert_eq!(ended(failed(), RETRIES_MAX).unwrap().1.text(), r#"{"message":"no connection"}"#);
-        assert!(!ended(Err(CallError::Refused("no".to_owned())), 0).unwrap().0);
-    }
-
-    #[test]
-    fn pauses_grow_and_differ() {
-        let pause = |attempts, chance| retry_at(Timestamp::from_millis(0), attempts, chance).millis();
-        assert_eq!((pause(0, 0), pause(0, 128), pause(1, 128), pause(4, 128)), (750, 1_000, 4_000, 256_000));
-        assert!(pause(0, 255) < 1_250);
-    }
-
-    /// A design that calls a server with every reading, and keeps what it answers.
-    fn asking(port: u16) -> String {
-        let to = |element: &str, ability: &str| format!(r#"[{{"element":"{element}","ability":"{ability}"}}]"#);
-        format!(
-            r#"{{"reading": {{"type": "deviceEvent", "triggers": {{"eventReceived": {}}}}},
-                "ask": {{"type": "http", "properties": {{"method": "GET", "url": "http://127.0.0.1:{port}/"}},
-                         "triggers": {{"response": {}}}}},
-                "answers": {{"type": "storage"}}}}"#,
-            to("ask", "request"),
-            to("answers", "store"),
-        )
-    }
-
-    #[tokio::test]
-    async fn an_answer_that_finds_no_way_is_kept_and_handed_over_later() {
-        let (stage, (port, calls)) = (Stage::set().await, counting_server().await);
-        let device = stage.device(&asking(port)).await;
-        stage.hub.0.supervisor.faults.panic_at("call_answer", 3);
-        stage.posts(&device, "1").await;
-        stage.hub.employ_all();
-        for left in [2, 1, 0] {
-            until("it was tried", async || stage.hub.0.supervisor.faults.left_at("call_answer") == left).await;
-            until("it is put off", async || stage.is_put_off(KIND).await).await;
-            assert_eq!(stage.stored(&device, "answers").await, None);
-            stage.clock.advance_seconds(60);
-        }
-        until("it is handed over", async || stage.stored(&device, "answers").await.is_some()).await;
-        until("nothing waits", async || stage.waiting(KIND).await == 0).await;
-        assert_eq!(calls.load(Ordering::SeqCst), 1);
-        // What never finds its way is given up, and the server was called once for it.
-        stage.hub.0.supervisor.faults.panic_at("call_answer", u32::MAX);
-        stage.posts(&device, "2").await;
-        until("it is given up", async || {
-            stage.clock.advance_seconds(3600);
-            calls.load(Ordering::SeqCst) == 2 && stage.waiting(KIND).await == 0
-        })
-        .await;
-        stage.over().await;
-    }
-
-    #[tokio::test]
-    async fn nobody_is_called_again_because_the_registry_takes_nothing() {
-        let (stage, (port, calls)) = (Stage::set().await, counting_server().await);
-        let device = stage.device(&asking(port)).await;
-        stage.refuses("DELETE", "deliveries").await;
-        stage.hub.employ_all();
-        for made in 1..=3 {
-            stage.posts(&device, "1").await;
-            // Each of them is looked for anew when the next one comes.
-            until("it is made", async || calls.load(Ordering::SeqCst) >= made).await;
-        }
-        until("it is answered", async || stage.stored(&device, "answers").await.is_some()).await;
-        assert_eq!((stage.waiting(KIND).await, calls.load(Ordering::SeqCst)), (3, 3));
-        stage.takes_again().await;
-        until("it is noted", async || stage.waiting(KIND).await == 0).await;
-        assert_eq!(calls.load(Ordering::SeqCst), 3);
-        stage.over().await;
-    }
-
-    #[tokio::test]
-    async fn a_call_that_an_earlier_version_has_put_down_is_made() {
-        let (stage, (port, calls)) = (Stage::set().await, counting_server().await);
-        let device = stage.device(&asking(port)).await;
-        let call = format!(
-            r#"{{"event":"{}","element":"ask","method":"GET","url":"http://127.0.0.1:{port}/","headers":[],"body":null}}"#,
-            stage.hub.new_id()
-        );
-        let body = format!(r#"{{"device":"{}","key":{},"call":{call}}}"#, device.id, device.key.0);
-        assert_eq!(host_of_body(&body), "127.0.0.1");
-        let old = NewDelivery { id: "call:old".to_owned(), kind: KIND, body, host: None };
-        stage.hub.0.registry.deliveries_put(&[old], stage.clock.now()).await.unwrap();
-        stage.hub.employ_all();
-        until("it is answered", async || stage.stored(&device, "answers").await.is_some()).await;
-        until("nothing waits", async || stage.waiting(KIND).await == 0).await;
-        assert_eq!(calls.load(Ordering::SeqCst), 1);
-        stage.over().await;
-    }
-}
+mod tests;

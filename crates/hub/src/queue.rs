@@ -10,7 +10,7 @@ use isobar_model::error::{Error, Result};
 use isobar_model::event::Event;
 use isobar_model::ids::{DeviceRef, EventId};
 use isobar_model::page::PageRequest;
-use isobar_store::telemetry::QueueQuery;
+use isobar_store::telemetry::{Looked, QueueQuery};
 
 use crate::entries::DeviceEntry;
 use crate::error::Told as _;
@@ -52,27 +52,20 @@ impl Hub {
         let mut stop = self.0.closing.subscribe();
         let waited = tokio::time::sleep(read.wait);
         tokio::pin!(waited, given_up);
-        let (mut is_over, mut overtaken) = (read.wait.is_zero(), 0);
+        let (mut is_over, mut overtaken, looked) = (read.wait.is_zero(), 0, Looked::default());
         loop {
             let mut rung = std::pin::pin!(bell.notified());
             // From here on a ring is heard, so an event that comes during the look is not missed.
             rung.as_mut().enable();
-            match self.look(&held, &principal, target, &read).await? {
+            match self.look(&held, &principal, target, &read, &looked).await? {
                 Some(events) if is_over || !events.is_empty() => return Ok(events),
                 Some(_) => {
                     overtaken = 0;
-                    // The end of a device's token rings; that of a user's credentials is looked for.
-                    let look = async {
-                        match held {
-                            Held::User(_) => tokio::time::sleep(LOOK_EVERY).await,
-                            Held::Device(_) => std::future::pending().await,
-                        }
-                    };
                     tokio::select! {
                         biased;
                         () = &mut given_up => return Ok(Vec::new()),
                         () = rung => {}
-                        () = look => {}
+                        ended = self.ended(&held, device) => return Err(ended),
                         () = &mut waited => is_over = true,
                         () = stopped(&mut stop) => return Ok(Vec::new()),
                     }
@@ -85,6 +78,24 @@ impl Hub {
         }
     }
 
+    /// Done when the caller may no longer read the queue: why. The end of a device's token rings; that of a user's
+    /// credentials is looked for, and the queue is left alone meanwhile.
+    async fn ended(&self, held: &Held, device: Option<&str>) -> Error {
+        loop {
+            match held {
+                Held::User(_) => tokio::time::sleep(LOOK_EVERY).await,
+                Held::Device(_) => std::future::pending().await,
+            }
+            let target = async {
+                let principal = self.holder(held).await?;
+                self.queue_device(&principal, device, Action::CloudEventRead).await
+            };
+            if let Err(error) = target.await {
+                return error;
+            }
+        }
+    }
+
     /// What there is now. None: something has changed of the caller or the device, and nothing was taken.
     async fn look(
         &self,
@@ -92,8 +103,10 @@ impl Hub {
         principal: &Principal,
         (pass, entry): (CanWrite<DeviceRef>, Arc<DeviceEntry>),
         read: &QueueRead,
+        looked: &Looked,
     ) -> Result<Option<Vec<Event>>> {
-        let query = QueueQuery { element: read.element.clone(), page: read.page, now: self.0.clock.now() };
+        let (element, looked) = (read.element.clone(), looked.clone());
+        let query = QueueQuery { element, page: read.page, now: self.0.clock.now(), looked };
         let (hub, held, principal) = (self.clone(), held.clone(), principal.clone());
         let may = move || entry.fresh() && hub.stands(&held, &principal);
         if read.peek {

@@ -147,8 +147,12 @@ impl Hub {
             let (commit, left) = (Commit::default(), Work::of(entry.device.id, now));
             let (here, actor) = (Here::default(), pass.actor());
             let mut runs = SideRuns { hub: self, actor, entry, memory, commit, work: left, here, units: 0, bytes: 0 };
-            answer = Some(work(&mut runs));
-            let SideRuns { commit, work, .. } = runs;
+            answer = Some(match entry.runs_long.load(Ordering::Relaxed) {
+                true => self.0.code.off_this_thread(|| work(&mut runs)),
+                false => work(&mut runs),
+            });
+            let SideRuns { commit, work, units, .. } = runs;
+            entry.note_run(units);
             self.hand_over(entry, before, memory, commit, work, &mut after)
         };
         let half_changed = self.if_a_run_panics(entry);

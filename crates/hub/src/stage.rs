@@ -8,7 +8,9 @@ use isobar_model::access::Caller;
 use isobar_model::chance::Chance;
 use isobar_model::check::Faults;
 use isobar_model::device::{Device, DeviceInput};
+use isobar_model::ids::OrganizationId;
 use isobar_model::json::parse;
+use isobar_model::organization::OrganizationInput;
 use isobar_model::project::{ProjectInput, SpecificationInput};
 use isobar_model::time::{Clock, Timestamp};
 use isobar_outlets::mail::Mailer;
@@ -82,12 +84,24 @@ impl Stage {
 
     /// A device of a project with this design (`planes.cloud`).
     pub async fn device(&self, design: &str) -> Device {
-        let input = ProjectInput { name: "p".to_owned(), organization: None };
+        self.device_of(self.admin.organization(), design).await
+    }
+
+    /// The same of a tenant of its own.
+    pub async fn device_of_another_tenant(&self, design: &str) -> Device {
+        let input = OrganizationInput::read(&parse(r#"{"name":"another","parentId":null}"#).unwrap()).unwrap();
+        let organization = self.hub.organization_create(&self.admin, input).await.unwrap();
+        self.device_of(organization.id, design).await
+    }
+
+    async fn device_of(&self, organization: OrganizationId, design: &str) -> Device {
+        let input = ProjectInput { name: "p".to_owned(), organization: Some(organization) };
         let project = self.hub.project_create(&self.admin, input).await.unwrap();
         let text = format!(r#"{{"name":"p","planes":{{"cloud":{{"elements":{design}}}}}}}"#);
         let (specification, faults): (_, Faults) = SpecificationInput::read(&parse(&text).unwrap()).unwrap();
         self.hub.specification_write(&self.admin, project.id, (specification, faults)).await.unwrap();
-        self.another(&format!(r#"{{"name":"d","projectUuid":"{}"}}"#, project.id)).await
+        let body = format!(r#"{{"name":"d","projectUuid":"{}","organizationId":"{organization}"}}"#, project.id);
+        self.another(&body).await
     }
 
     /// A device as a body says.

@@ -229,6 +229,8 @@ struct Behind {
     /// Whose they are, and how often devices of its had left a place when these were found out.
     tenant: OrganizationId,
     moves: u64,
+    /// Some have left theirs since: of each event it is asked where its device is now.
+    has_moved: bool,
     /// What is not read yet; none: the search goes on.
     stretch: Option<StreamCursor>,
     /// What is not streamed yet, and what it takes.
@@ -243,10 +245,10 @@ impl Tail {
         loop {
             // Asked again each time: what the caller has shown, and its reach, may have ended while this waited.
             let caller = self.caller().await?;
-            let has_moved = |behind: &Behind| self.hub.0.moves.count(behind.tenant) != behind.moves;
-            if self.behind.as_ref().is_some_and(has_moved) {
-                // What was found may be of a device that is out of reach by now.
-                self.behind = None;
+            if let Some(behind) = &mut self.behind {
+                // What was found may be of a device that is out of reach by now. It is not thrown away: where devices come and
+                // go all the time, nothing would ever get through.
+                behind.has_moved |= self.hub.0.moves.count(behind.tenant) != behind.moves;
             }
             if self.behind.is_some() || self.after < self.until {
                 match self.catch_up(&caller).await? {
@@ -321,11 +323,10 @@ impl Tail {
             return Ok(CaughtUp::Further);
         };
         if let Some((position, event)) = behind.piece.pop_front() {
-            self.after = position;
-            if behind.piece.is_empty() {
-                self.on_its_way = behind.holds.take();
-            }
-            return Ok(CaughtUp::Event(event));
+            let holds = behind.holds.take_if(|_| behind.piece.is_empty());
+            let is_heard = !behind.has_moved || self.is_heard_now(caller, event.device).await?;
+            (self.after, self.on_its_way) = (position, holds);
+            return Ok(if is_heard { CaughtUp::Event(event) } else { CaughtUp::Further });
         }
         behind.holds = None;
         if behind.stretch.as_ref().is_some_and(|stretch| stretch.left() > 0) {
@@ -334,12 +335,21 @@ impl Tail {
         if let Some(stretch) = behind.stretch.take() {
             self.after = self.after.max(stretch.until());
         }
+        self.behind.take_if(|behind| behind.has_moved || self.after >= self.until);
         if self.after < self.until {
             self.look(caller, claim).await?;
-        } else {
-            self.behind = None;
         }
         Ok(CaughtUp::Further)
+    }
+
+    /// Whether a device is where it is listened to.
+    async fn is_heard_now(&self, caller: &Caller, device: DeviceId) -> Result<bool> {
+        let Some(entry) = self.hub.device_entry(device).await? else { return Ok(false) };
+        let is_there = match self.listens {
+            Listens::Device(_) => true,
+            Listens::Beneath(organization) => entry.lineage.contains(organization),
+        };
+        Ok(is_there && caller.reaches(&entry.lineage))
     }
 
     /// Looks for what comes next in history; for the first time it finds out of which devices.
@@ -353,7 +363,7 @@ impl Tail {
                 let moves = hub.0.moves.count(tenant);
                 let devices = hub.followed(caller, self.listens).await?;
                 let piece = VecDeque::new();
-                none.insert(Behind { devices, tenant, moves, stretch: None, piece, holds: None })
+                none.insert(Behind { devices, tenant, moves, has_moved: false, stretch: None, piece, holds: None })
             }
         };
         let most = behind.devices.count().clamp(FOUND_MIN, FOUND_MAX);

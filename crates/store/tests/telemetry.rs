@@ -296,6 +296,45 @@ async fn an_order_by_payload_reaches_so_many_values() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_page_takes_so_many_bytes() {
+    use isobar_store::telemetry::{FilterField, PAGE_BYTES_MAX, QUEUE_PAGE_BYTES_MAX, ValueSort};
+    const PAYLOAD: usize = 1_000_000;
+    const TOO_MANY: u64 = (PAGE_BYTES_MAX / PAYLOAD) as u64 + 1;
+    let folder = tempfile::tempdir().unwrap();
+    let (store, device) = (open(&folder), given::device());
+    let large = format!("\"{}\"", "x".repeat(PAYLOAD));
+    for n in 0..TOO_MANY as i64 {
+        let event = id(n);
+        let mut commit = given::storing(event, &[("log", &large)]);
+        commit.history = [given::device_event(event, &large)].into();
+        given::run(&store, &device, commit).await;
+    }
+    let reading = device.reading();
+    let by_payload = vec![ValueSort { field: FilterField::Payload(Vec::new()), descending: false }];
+    for sort in [Vec::new(), by_payload] {
+        let asked = |limit| ValueQuery { sort: sort.clone(), page: page(1, limit), ..ValueQuery::default() };
+        let refused = store.values(&reading, "log", asked(TOO_MANY as u32), given::claim()).await;
+        assert!(matches!(refused, Err(StoreError::TooMuch)));
+        let found = store.values(&reading, "log", asked(TOO_MANY as u32 - 1), given::claim()).await.unwrap().unwrap();
+        assert_eq!((found.items.len() as u64, found.total), (TOO_MANY - 1, TOO_MANY));
+    }
+    let asked = |limit| given::all_history(page(1, limit));
+    let refused = store.history(&reading, asked(TOO_MANY as u32), given::claim()).await;
+    assert!(matches!(refused, Err(StoreError::TooMuch)));
+    let found = store.history(&reading, asked(TOO_MANY as u32 - 1), given::claim()).await.unwrap();
+    assert_eq!((found.items.len() as u64, found.total), (TOO_MANY - 1, TOO_MANY));
+    // Of a queue the rest stays for the next who takes.
+    let fits = QUEUE_PAGE_BYTES_MAX / PAYLOAD;
+    for n in 0..fits as i64 + 1 {
+        given::run(&store, &device, given::sending(id(n), "out", &large, None)).await;
+    }
+    assert!(matches!(store.queue_peek(&reading, queued(100, 0)).await, Err(StoreError::TooMuch)));
+    assert_eq!(store.queue_peek(&reading, queued(fits as u32, 0)).await.unwrap().len(), fits);
+    assert_eq!(store.queue_take(&device, queued(100, 0)).await.unwrap().len(), fits);
+    assert_eq!(store.queue_take(&device, queued(100, 0)).await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_those_who_follow_leave_waiting_is_bounded_in_bytes() {
     use isobar_store::telemetry::StreamMessage;
     let folder = tempfile::tempdir().unwrap();

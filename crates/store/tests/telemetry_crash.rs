@@ -50,7 +50,7 @@ fn number(state: Option<Bytes>) -> u64 {
     state.map_or(0, |bytes| u64::from_be_bytes(bytes.as_ref().try_into().unwrap()))
 }
 
-/// Runs this test again as a process of its own, kills it, and answers what each device was acknowledged.
+/// Runs this test again as a process of its own, kills it, and answers how many commits of each device were acknowledged.
 fn killed(folder: &Path) -> Vec<u64> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "what_was_acknowledged_survives_a_kill", "--nocapture"])
@@ -97,7 +97,7 @@ async fn what_was_acknowledged_survives_a_kill() {
             store.run(&permit, None, at(0), &mut look).await.unwrap();
             assert!(
                 count >= acknowledged[device as usize],
-                "device {device} was acknowledged {}, and has {count}",
+                "of device {device} {} commits were acknowledged, and it has {count}",
                 acknowledged[device as usize]
             );
             // All of a commit, or nothing of it.

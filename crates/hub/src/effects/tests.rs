@@ -163,3 +163,62 @@ async fn runs_of_one_commit_see_what_those_before_have_left() {
     assert_eq!(stage.hub.0.telemetry.outbox(0, 100).await.unwrap().len(), 1);
     stage.over().await;
 }
+
+/// A device that holds all that it may.
+struct Full;
+
+impl Memory for Full {
+    fn last(&self, element: &str) -> Option<LastKept> {
+        (element == "known").then(|| LastKept::from_bytes(b"1"))
+    }
+
+    fn last_bytes(&self, element: &str) -> usize {
+        usize::from(element == "known")
+    }
+
+    fn all_last_bytes(&self) -> (usize, usize) {
+        (DEVICE_LAST_BYTES_MAX, SERIES_MAX - 1)
+    }
+
+    fn state(&self, _: &str) -> Option<Bytes> {
+        None
+    }
+
+    fn states(&self) -> Vec<(Arc<str>, usize)> {
+        Vec::new()
+    }
+
+    fn states_bytes(&self) -> usize {
+        0
+    }
+}
+
+#[test]
+fn an_event_is_told_what_its_device_has_no_room_for() {
+    let event = EventId(uuid::Uuid::from_u128(1));
+    let value =
+        |element: &str| NewValue { event, element: element.into(), payload: RawJson::trusted(text(300).into()) };
+    let told = NewEvent {
+        id: event,
+        kind: EventType::DeviceEvent,
+        element: "reading".into(),
+        payload: RawJson::trusted("1".into()),
+        errors: Vec::new(),
+    };
+    let values = ["known", "first", "second", "first", "second"].map(value).into_iter().collect();
+    let mut commit = Commit { history: [told].into(), values, ..Commit::default() };
+    hold_to_series(&Full, &mut commit);
+    tell_left_out(&Full, &mut commit);
+    let left: Vec<&str> = commit.values.iter().map(|value| &*value.element).collect();
+    assert_eq!(left, ["known", "first", "first"]);
+    let errors: Vec<String> =
+        commit.history[0].errors.iter().map(|error| format!("{}: {}", error.element, error.message)).collect();
+    assert_eq!(
+        errors,
+        [
+            "second: not stored: a device has values of at most 2000 storage elements",
+            "first: last values: no room for 2 of the names, 16 MiB are kept of a device",
+            "known: last values: no room for 1 of the names, 16 MiB are kept of a device",
+        ]
+    );
+}

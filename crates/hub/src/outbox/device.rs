@@ -83,7 +83,7 @@ pub(super) struct Report {
 }
 
 /// The entries of the store that hold a report, each a part of it; later ones count.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ReportRows {
     /// Those that an earlier process wrote. They may hold more than this.
     pub left: SmallVec<[u64; 1]>,
@@ -97,12 +97,17 @@ impl Report {
         Size { entries: 1, bytes: size_of::<Self>() + self.bytes }
     }
 
-    /// Both as one, when the newer one came while this one was under way.
-    fn then(self, newer: Self, device: DeviceRef) -> Self {
+    /// Both as one, when the newer one came while this one was under way. An entry may hold a part of either.
+    pub fn then(self, newer: Self, device: DeviceRef) -> Self {
         let found = Arc::new(self.found.then((*newer.found).clone()));
         let mut rows = self.rows;
-        rows.left.extend(newer.rows.left);
-        rows.own.extend(newer.rows.own);
+        for (all, more) in [(&mut rows.left, newer.rows.left), (&mut rows.own, newer.rows.own)] {
+            for row in more {
+                if !all.contains(&row) {
+                    all.push(row);
+                }
+            }
+        }
         rows.own_bytes += newer.rows.own_bytes;
         Self {
             bytes: found.bytes(device.id).len(),
@@ -298,6 +303,11 @@ impl OfDevice {
         let refused = self.refused.iter().map(|delivery| delivery.since).min();
         let in_hand = self.in_hand.as_ref().map(|in_hand| in_hand.since);
         [report, settings, deliveries, refused, in_hand].into_iter().flatten().min()
+    }
+
+    /// Whether labels that it has found out are parked.
+    pub fn has_parked_labels(&self) -> bool {
+        self.report.as_ref().is_some_and(|report| report.faults.is_parked() && !report.found.report.meta.is_empty())
     }
 
     /// How many of its ways are parked.

@@ -8,6 +8,7 @@
 //! sure that it is durable, writes it in one transaction, and removes the entries.
 
 mod device;
+mod draft;
 mod seen;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isobar_model::access::CanWrite;
+use isobar_model::device::Device;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceKey, DeviceRef, OrganizationId};
 use isobar_model::time::{Clock, Timestamp};
@@ -26,8 +28,10 @@ use isobar_store::telemetry::{Commit, OutboxChange, SetsOut, Telemetry};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use self::device::OfDevice;
+use self::draft::{Draft, Leaving, Rest};
 pub(crate) use self::seen::Untold;
-use self::waiting::{Leaving, MOST, Waiting};
+use self::waiting::{Expect, MOST, Waiting};
 pub(crate) use self::work::{SettingWork, Work};
 use crate::Hub;
 use crate::entries::DeviceEntry;
@@ -57,6 +61,8 @@ pub(crate) struct Outbox {
     done: Notify,
     /// The worker's turn: there is never more than one at work.
     turn: tokio::sync::Mutex<()>,
+    /// Held while entries are on their way out of the store.
+    removing: tokio::sync::Mutex<()>,
 }
 
 /// What becomes of that which a run leaves.
@@ -92,8 +98,11 @@ impl Expected {
 impl Drop for Expected {
     fn drop(&mut self) {
         if self.leaving.is_some() {
-            self.outbox.waiting.lock().does_not_come(self.device);
+            let wakes = self.outbox.waiting.lock().does_not_come(self.device);
             self.outbox.done.notify_waiters();
+            if wakes {
+                self.outbox.wake.notify_one();
+            }
         }
     }
 }
@@ -106,6 +115,7 @@ impl Outbox {
             hurry: Notify::new(),
             done: Notify::new(),
             turn: tokio::sync::Mutex::new(()),
+            removing: tokio::sync::Mutex::new(()),
         }
     }
 
@@ -119,26 +129,45 @@ impl Outbox {
     ) -> Left {
         let device = entry.device;
         let number = || telemetry.outbox_number();
-        let expected = {
+        let mut rest = Rest::of(work, &number);
+        let (leaving, outbox) = loop {
+            let base = self.waiting.lock().base(device.key);
+            let draft = Draft::of(device, base, rest, &number);
             let mut waiting = self.waiting.lock();
             // Whoever loads a newer entry from here on knows of this work, for it asks for it under this lock. If one was
             // loaded before, it knows nothing of these runs: then they have never been.
             if !entry.fresh() {
                 return Left::Outdated;
             }
-            waiting.expect(device, entry.lineage.top(), work, &number)
-        };
-        let Some((leaving, outbox)) = expected else {
-            metrics::counter!(REFUSED).increment(1);
-            return Left::Full;
+            match waiting.expect(device, entry.lineage.top(), draft) {
+                Expect::Goes(leaving, outbox) => break (leaving, outbox),
+                // The worker has put something back, or taken it into hand.
+                Expect::Anew(again) => rest = again,
+                Expect::Full => {
+                    metrics::counter!(REFUSED).increment(1);
+                    return Left::Full;
+                }
+            }
         };
         let expected = Expected { outbox: Arc::clone(self), device: device.key, now, leaving: Some(leaving) };
         Left::Goes { outbox, sets_out: SetsOut::then(|| expected.comes()) }
     }
 
-    /// What the registry has not been told of a device, of all runs that are committed.
+    /// What the registry has not been told of a device itself, of all runs that are committed.
     pub(crate) fn untold(&self, device: DeviceKey) -> Option<Untold> {
-        self.waiting.lock().of(device).map(Untold::of)
+        self.waiting.lock().of(device).map(Untold::of_device_alone)
+    }
+
+    /// What the registry has not been told of devices themselves, of all runs that are committed, is laid over what it has.
+    pub(crate) fn lay_over(&self, devices: &mut [Device]) {
+        let untold: Vec<(usize, Untold)> = {
+            let waiting = self.waiting.lock();
+            let of = |(at, device): (usize, &Device)| Some((at, Untold::of_device_alone(waiting.of(device.key)?)));
+            devices.iter().enumerate().filter_map(of).collect()
+        };
+        for (at, untold) in untold {
+            devices.get_mut(at).into_iter().for_each(|device| untold.over(device));
+        }
     }
 
     /// The same for those whose runs go by it: a run that is about to be committed is waited for.
@@ -202,11 +231,23 @@ impl Outbox {
 }
 
 impl Hub {
+    /// Waits until the registry knows everything that devices have found out so far, and no crash can make it learn any of
+    /// it again: whoever writes over it from here on has the last word. [`Error::Busy`]: it takes too long.
+    pub(crate) async fn settle_findings(&self, devices: impl Iterator<Item = DeviceKey>) -> Result<()> {
+        for device in devices {
+            if !self.0.outbox.done_with(device).await {
+                return Err(Error::Busy);
+            }
+        }
+        self.remove_needless().await.told()?;
+        self.0.telemetry.sync().await.told()
+    }
+
     /// Labels of a device that are parked are over: a person has written all its labels anew.
     pub(crate) async fn labels_overtaken(&self, pass: &CanWrite<DeviceRef>) -> Result<()> {
         let device = *pass.target();
-        let is_parked = |outbox: &Outbox| outbox.waiting.lock().of(device.key).is_some_and(|of| of.parked() > 0);
-        if !is_parked(&self.0.outbox) {
+        let of_device = |waiting: &Waiting| waiting.of(device.key).is_some_and(OfDevice::has_parked_labels);
+        if !of_device(&self.0.outbox.waiting.lock()) {
             return Ok(());
         }
         let number = || self.0.telemetry.outbox_number();

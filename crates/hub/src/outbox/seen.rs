@@ -20,11 +20,16 @@ pub(crate) struct Untold {
 impl Untold {
     pub(super) fn of(waits: &OfDevice) -> Self {
         let in_hand = waits.in_hand.as_ref();
-        let earlier = in_hand.and_then(|in_hand| in_hand.report.clone());
-        let later = waits.report.as_ref().map(|report| Arc::clone(&report.found));
         let settings = in_hand.into_iter().flat_map(|in_hand| &in_hand.settings).map(Arc::clone);
         let settings = settings.chain(waits.settings.iter().map(|setting| Arc::clone(&setting.what)));
-        Self { found: [earlier, later], settings: settings.collect() }
+        Self { settings: settings.collect(), ..Self::of_device_alone(waits) }
+    }
+
+    /// What it has not been told but of its settings, of which there may be many.
+    pub(super) fn of_device_alone(waits: &OfDevice) -> Self {
+        let earlier = waits.in_hand.as_ref().and_then(|in_hand| in_hand.report.clone());
+        let later = waits.report.as_ref().map(|report| Arc::clone(&report.found));
+        Self { found: [earlier, later], settings: Vec::new() }
     }
 
     /// A device as the registry will have it.
@@ -48,7 +53,7 @@ impl Untold {
                 changed_by: None,
             };
             match records.iter_mut().find(|present| present.name == record.name) {
-                // One that was written meanwhile is there already, or a newer one.
+                // The registry tells no newer ones: they follow this one.
                 Some(present) => *present = record,
                 None => records.push(record),
             }

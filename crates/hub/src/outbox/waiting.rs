@@ -14,13 +14,11 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::device::{Faults, OfDevice, Piece, Record, Report, ReportRows, Size};
-use super::work::{Found, Work};
+use super::draft::{Base, Draft, Leaving, Rest};
+use super::work::Work;
 
 /// What waits at most. One tenant has no more of it than is free, and so at most half.
 pub(super) const MOST: Size = Size { entries: 200_000, bytes: 64 << 20 };
-/// A report whose bytes are so few is written whole into its one entry; of a larger one what is new, until that is as much
-/// as all of it would be.
-const WHOLE_BYTES_MAX: usize = 1_024;
 /// Pieces taken into hand together, and their bytes.
 const PIECES_AT_ONCE: usize = 512;
 const BYTES_AT_ONCE: usize = 1 << 20;
@@ -59,11 +57,21 @@ struct OfTenant {
     size: Size,
 }
 
-/// What a run leaves, as it will wait once the run is committed.
-pub(super) struct Leaving {
-    found: Option<(Arc<Found>, usize, ReportRows)>,
-    rest: Work,
-    row: u64,
+impl OfTenant {
+    /// Whether nobody need know of it any more.
+    fn is_nothing(&self) -> bool {
+        self.queue.is_empty() && self.size == Size::default() && !self.has_turn
+    }
+}
+
+/// What comes of expecting something.
+pub(super) enum Expect {
+    /// It comes with the run's commit, which holds these changes.
+    Goes(Leaving, Vec<OutboxChange>),
+    /// What waits of the device is another than it was worked out against: this is what is left to work out anew.
+    Anew(Rest),
+    /// There is no room for it.
+    Full,
 }
 
 /// What can be seen of it from outside.
@@ -126,37 +134,25 @@ impl Waiting {
         }
     }
 
-    /// Prepares for what a run leaves, which it commits; the changes for the store. None: there is no room for it.
-    pub fn expect(
-        &mut self,
-        device: DeviceRef,
-        tenant: OrganizationId,
-        mut work: Work,
-        number: &dyn Fn() -> u64,
-    ) -> Option<(Leaving, Vec<OutboxChange>)> {
-        let mut changes = Vec::with_capacity(2);
-        let mut more = Size::default();
+    /// What a report of a run is worked out against.
+    pub fn base(&self, device: DeviceKey) -> Option<Base> {
+        self.of(device).and_then(|of| of.report.as_ref()).map(Base::of)
+    }
+
+    /// Prepares for what a run leaves, which it commits; the changes for the store.
+    pub fn expect(&mut self, device: DeviceRef, tenant: OrganizationId, draft: Draft) -> Expect {
         let before = self.of(device.key).and_then(|of| of.report.as_ref());
-        let found = work.take_found(Timestamp::default()).map(|found| {
-            let (found, bytes, rows) = report_entry(device, before, found, number, &mut changes);
-            more.entries += usize::from(before.is_none());
-            more.bytes += bytes.saturating_sub(before.map_or(0, |before| before.bytes));
-            (Arc::new(found), bytes, rows)
-        });
-        let mut row = 0;
-        if !work.is_empty() {
-            row = number();
-            let bytes = work.bytes();
-            more.entries += work.settings.len() + work.notices.len() + work.calls.len();
-            more.bytes += bytes.len();
-            changes.push(OutboxChange::Put { number: row, work: bytes });
+        if !draft.stands_on(before) {
+            return Expect::Anew(draft.rest);
         }
+        let more = draft.more(before);
         if !self.has_room(tenant, more) {
-            return None;
+            return Expect::Full;
         }
         self.belongs(device.key, tenant);
         self.devices.entry(device.key).or_insert_with(|| OfDevice::new(device, Some(tenant))).expected += 1;
-        Some((Leaving { found, rest: work, row }, changes))
+        let (leaving, changes) = draft.goes();
+        Expect::Goes(leaving, changes)
     }
 
     fn has_room(&self, tenant: OrganizationId, more: Size) -> bool {
@@ -174,28 +170,35 @@ impl Waiting {
         let Some(of) = self.devices.get_mut(&device) else { return false };
         of.expected -= 1;
         let (mut more, mut less) = (Size::default(), Size::default());
-        if let Some((found, bytes, rows)) = leaving.found {
-            let first = of.report.take().map(|before| {
-                less.add(before.size());
-                (before.turn, before.since, before.faults)
-            });
-            let (turn, since, faults) = first.unwrap_or((turn, since, Faults::default()));
-            more.add(of.report.insert(Report { found, bytes, rows, turn, since, faults }).size());
+        let Leaving { base, found, rest, row } = leaving;
+        if let Some((found, bytes, rows)) = found {
+            let came = Report { found, bytes, rows, turn, since, faults: Faults::default() };
+            let before = of.report.take();
+            before.iter().for_each(|before| less.add(before.size()));
+            let report = match before {
+                Some(before) if base.as_ref().is_some_and(|base| Arc::ptr_eq(base, &before.found)) => {
+                    Report { turn: before.turn, since: before.since, faults: before.faults, ..came }
+                }
+                // Something was put back since the run went by what was there.
+                Some(before) => before.then(came, of.device),
+                None => came,
+            };
+            more.add(of.report.insert(report).size());
         }
-        let held = keep_rest(of, leaving.rest, leaving.row, (turn, since, Faults::default()), &mut more);
+        let held = keep_rest(of, rest, row, (turn, since, Faults::default()), &mut more);
         if held > 1 {
-            self.shared.insert(leaving.row, held);
+            self.shared.insert(row, held);
         }
         self.sized(device, more, less);
         self.place(device)
     }
 
-    /// What was expected of a device will never come.
-    pub fn does_not_come(&mut self, device: DeviceKey) {
+    /// What was expected of a device will never come. True: the worker has something to do.
+    pub fn does_not_come(&mut self, device: DeviceKey) -> bool {
         if let Some(of) = self.devices.get_mut(&device) {
             of.expected -= 1;
         }
-        self.place(device);
+        self.place(device)
     }
 
     /// Takes up an entry that an earlier process left, unless it cannot be read.
@@ -249,14 +252,18 @@ impl Waiting {
         of.filter_map(|key| self.of(*key)).map(|of| of.device).take(most).collect()
     }
 
-    /// Whose a device is.
+    /// Whose a device is. It may have been another's, with its organization; what is in hand is written for whom it was
+    /// taken.
     pub fn belongs(&mut self, device: DeviceKey, tenant: OrganizationId) {
-        let Some(of) = self.devices.get_mut(&device).filter(|of| of.tenant.is_none()) else { return };
-        let (size, place) = (of.size(), of.place.take());
-        of.tenant = Some(tenant);
-        if let Some(nobody) = self.tenants.get_mut(&None) {
-            nobody.size.take(size);
-            place.map(|place| nobody.queue.remove(&place));
+        let is_another = |of: &&mut OfDevice| of.tenant != Some(tenant) && of.in_hand.is_none();
+        let Some(of) = self.devices.get_mut(&device).filter(is_another) else { return };
+        let (before, size, place) = (of.tenant.replace(tenant), of.size(), of.place.take());
+        if let Some(of_tenant) = self.tenants.get_mut(&before) {
+            of_tenant.size.take(size);
+            place.map(|place| of_tenant.queue.remove(&place));
+            if of_tenant.is_nothing() {
+                self.tenants.remove(&before);
+            }
         }
         self.tenants.entry(Some(tenant)).or_default().size.add(size);
         self.place(device);
@@ -403,11 +410,8 @@ impl Waiting {
         }
         match place {
             Some(_) => self.has_turn(tenant),
-            None if is_over => {
-                let is_nothing = |of: &mut OfTenant| of.queue.is_empty() && of.size == Size::default() && !of.has_turn;
-                if self.tenants.get_mut(&tenant).is_some_and(is_nothing) {
-                    self.tenants.remove(&tenant);
-                }
+            None if is_over && self.tenants.get(&tenant).is_some_and(OfTenant::is_nothing) => {
+                self.tenants.remove(&tenant);
             }
             None => {}
         }
@@ -421,49 +425,6 @@ impl Waiting {
             self.turns.push_back(tenant);
         }
     }
-}
-
-/// How a report is written once more was found out: the whole of it, and the entries that hold it then.
-fn report_entry(
-    device: DeviceRef,
-    before: Option<&Report>,
-    found: Found,
-    number: &dyn Fn() -> u64,
-    changes: &mut Vec<OutboxChange>,
-) -> (Found, usize, ReportRows) {
-    let Some(before) = before else {
-        let (row, work) = (number(), found.bytes(device.id));
-        let mut rows = ReportRows { own_bytes: work.len(), ..ReportRows::default() };
-        rows.own.push(row);
-        let bytes = work.len();
-        changes.push(OutboxChange::Put { number: row, work });
-        return (found, bytes, rows);
-    };
-    let all = before.found.then(found.clone());
-    let (work, mut rows) = (all.bytes(device.id), ReportRows::default());
-    let bytes = work.len();
-    rows.left.extend_from_slice(&before.rows.left);
-    let news = (bytes > WHOLE_BYTES_MAX).then(|| found.bytes(device.id));
-    match news.filter(|news| before.rows.own_bytes + news.len() < 2 * bytes) {
-        Some(news) => {
-            rows.own.extend_from_slice(&before.rows.own);
-            rows.own_bytes = before.rows.own_bytes + news.len();
-            let row = number();
-            rows.own.push(row);
-            changes.push(OutboxChange::Put { number: row, work: news });
-        }
-        None => {
-            let (needless, row) = match before.rows.own.split_last() {
-                Some((last, needless)) => (needless, *last),
-                None => (&[][..], number()),
-            };
-            rows.own.push(row);
-            rows.own_bytes = bytes;
-            changes.push(OutboxChange::Put { number: row, work });
-            changes.extend(needless.iter().map(|row| OutboxChange::Done(*row)));
-        }
-    }
-    (all, bytes, rows)
 }
 
 /// Adds what is no report to what waits; how many things there are.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use isobar_model::device::Location;
-use isobar_model::ids::{DeviceId, DeviceRef, SettingId, UserId};
+use isobar_model::ids::{DeviceId, DeviceRef, OrganizationId, SettingId, UserId};
 use isobar_model::json::RawJson;
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
@@ -172,10 +172,10 @@ impl Outgoing {
     }
 
     /// The delivery that it becomes; none: it is too large to be one.
-    pub(super) fn asked(&self, device: DeviceRef) -> Option<LimitedDelivery> {
+    pub(super) fn asked(&self, device: DeviceRef, tenant: Option<OrganizationId>) -> Option<LimitedDelivery> {
         match self {
             Self::Notice(notice, ordinal) => notice.asked(device, *ordinal),
-            Self::Call(call, ordinal) => call.asked(device, *ordinal),
+            Self::Call(call, ordinal) => call.asked(device, tenant, *ordinal),
         }
     }
 }

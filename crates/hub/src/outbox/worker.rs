@@ -70,19 +70,20 @@ impl Flight {
     }
 
     fn shared(&self, range: Range<usize>) -> Vec<(DeviceRef, Shared)> {
-        self.pieces[range].iter().flatten().map(|piece| (piece.device, Shared::of(&piece.what))).collect()
+        let waiting = self.outbox.waiting.lock();
+        let tenant = |piece: &Piece| waiting.of(piece.device.key).and_then(|of| of.tenant);
+        let pieces = self.pieces[range].iter().flatten();
+        pieces.map(|piece| (piece.device, Shared::of(&piece.what, tenant(piece)))).collect()
     }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        let mut waiting = self.outbox.waiting.lock();
-        // The last first: each goes before what came after it.
+        // The last first: each goes before what came after it. Others have the lock in between.
         for piece in self.pieces.drain(..).rev().flatten() {
-            waiting.put_back(piece);
+            self.outbox.waiting.lock().put_back(piece);
         }
-        waiting.is_done();
-        drop(waiting);
+        self.outbox.waiting.lock().is_done();
         self.outbox.done.notify_waiters();
     }
 }
@@ -91,17 +92,17 @@ impl Drop for Flight {
 enum Shared {
     Report(Arc<Found>),
     Settings(Vec<Arc<SettingWork>>),
-    Delivery(Arc<Outgoing>),
+    Delivery(Arc<Outgoing>, Option<OrganizationId>),
 }
 
 impl Shared {
-    fn of(what: &What) -> Self {
+    fn of(what: &What, tenant: Option<OrganizationId>) -> Self {
         match what {
             What::Report(report) => Self::Report(Arc::clone(&report.found)),
             What::Settings(settings, _) => {
                 Self::Settings(settings.iter().map(|setting| Arc::clone(&setting.what)).collect())
             }
-            What::Delivery(delivery) => Self::Delivery(Arc::clone(&delivery.what)),
+            What::Delivery(delivery) => Self::Delivery(Arc::clone(&delivery.what), tenant),
         }
     }
 }
@@ -330,8 +331,9 @@ impl Hub {
         }
     }
 
-    /// Removes entries of the store whose work is done.
-    async fn remove_needless(&self) -> std::result::Result<(), StoreError> {
+    /// Removes entries of the store whose work is done; of those that others remove, it waits until they are on their way.
+    pub(super) async fn remove_needless(&self) -> std::result::Result<(), StoreError> {
+        let _removing = self.0.outbox.removing.lock().await;
         let needless = std::mem::take(&mut self.0.outbox.waiting.lock().needless);
         let removed = self.0.telemetry.outbox_done(&needless).await;
         if removed.is_err() {
@@ -370,12 +372,12 @@ impl Hub {
                     self.reaches("outbox_settings");
                     findings.settings.extend(settings.iter().map(|setting| setting_write(device, setting)));
                 }
-                Shared::Delivery(outgoing) => {
+                Shared::Delivery(outgoing, tenant) => {
                     self.reaches("outbox_delivery");
                     let is_call = matches!(**outgoing, Outgoing::Call(..));
                     let (count, dropped) = written.of(is_call);
                     *count += 1;
-                    match outgoing.asked(device) {
+                    match outgoing.asked(device, *tenant) {
                         Some(asked) => {
                             findings.deliveries.push(asked);
                             kinds.push(is_call);

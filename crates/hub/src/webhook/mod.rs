@@ -28,6 +28,7 @@ use self::tasks::{Extracted, Task};
 use crate::Hub;
 use crate::error::Told as _;
 use crate::gate::Principal;
+use crate::otherwise::Otherwise;
 use crate::turns::Turns;
 
 pub use self::parameters::{Given, PARAMETERS};
@@ -36,6 +37,8 @@ pub use self::parameters::{Given, PARAMETERS};
 const NAME_CHARACTERS_MAX: usize = 80;
 /// Devices that are provisioned in one transaction: others who write to the registry come in between.
 const PROVISIONED_AT_ONCE: usize = 1_000;
+/// Devices that are given labels in one transaction, for the same reason.
+const LABELLED_AT_ONCE: usize = 500;
 /// Most events of one delivery: its blocks, each as often as there are elements that take it.
 const EVENTS_MAX: usize = 20_000;
 /// Bodies that are taken apart at the same time, and those that are or wait for it, of all tenants and of one; beyond, 503.
@@ -193,8 +196,12 @@ impl Hub {
         let Extracted { body, blocks, tasks, labels, errors } = extracted;
         let values: Vec<&str> = tasks.iter().map(|task| task.tag_value.as_str()).collect();
         // A device is found by what its design has labelled it with, too.
-        self.0.outbox.caught_up(target.top).await;
+        let is_told = self.0.outbox.caught_up(target.top).await;
         let known = self.0.registry.devices_labelled(&target.subtree, &request.tag, &values).await.told()?;
+        if !is_told && values.iter().any(|value| !known.contains_key(*value)) {
+            // One that seems to be missing may be there: it is not made a second time.
+            return Err(Error::Busy);
+        }
         let usable = self.usable_projects(caller, &tasks, &known).await?;
         self.check_events(request.integration, &tasks, &known, &usable).await?;
         let begin = |task: Task| Work {
@@ -376,15 +383,16 @@ impl Hub {
                 work.fail(GONE);
             }
         }
-        // What a device found out earlier must not be written over what is written here.
-        for pass in &passes {
-            if !self.0.outbox.done_with(pass.target().key).await {
-                return Err(Error::Busy);
-            }
+        // In pieces, so that nobody else who writes to the registry waits for the labels of all.
+        for passes in passes.chunks(LABELLED_AT_ONCE) {
+            // What a device found out earlier must not be written over what is written here.
+            self.settle_findings(passes.iter().map(|pass| pass.target().key)).await?;
+            // Even if it failed: it may have been done.
+            let _changed = Otherwise::new(|| passes.iter().for_each(|pass| self.device_changed(pass.target().id)));
+            self.0.registry.devices_label(passes, labels, self.0.clock.now()).await.told()?;
         }
-        if !passes.is_empty() {
-            let changed = self.0.registry.devices_label(&passes, labels, self.0.clock.now()).await.told()?;
-            changed.into_iter().for_each(|device| self.device_changed(device));
+        for pass in &passes {
+            self.labels_overtaken(pass).await?;
         }
         Ok(())
     }

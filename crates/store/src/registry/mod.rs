@@ -17,7 +17,7 @@ pub use lists::sortable;
 pub use maintenance::DeviceNumbers;
 pub use nouns::alarms::{DueAlarm, ProjectAlarm};
 pub use nouns::credentials::{Account, LoginRecord};
-pub use nouns::deliveries::{Delivery, DueDelivery, NewDelivery};
+pub use nouns::deliveries::{Delivery, Lane, NewDelivery};
 pub use nouns::delivery_quota::LimitedDelivery;
 pub use nouns::device_change::DeviceChange;
 pub use nouns::devices::NewDevice;

@@ -6,6 +6,7 @@
 //! - Runs of one device happen one after the other, each seeing what the one before it left.
 //! - `createdAt` never runs backwards within a series, `totalDocs` is exact.
 
+mod bounds;
 mod durable;
 pub mod embedded;
 mod examined;
@@ -23,12 +24,17 @@ use isobar_model::ids::{DeviceKey, DeviceRef, EventId};
 use isobar_model::json::{LastKept, RawJson};
 use isobar_model::page::{Page, PageRequest, TimeRange};
 use isobar_model::time::Timestamp;
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+pub use bounds::{DEVICE_LAST_BYTES_MAX, SERIES_MAX, last_room};
 pub use durable::Durable;
 pub use examined::Examined;
 pub use follow::{Followed, Following, StreamCursor, StreamMessage, StreamPosition, StreamedEvents};
-pub use query::{Filter, FilterField, Operand, Operator, SORTED_MAX, ValueChunk, ValueCursor, ValueQuery, ValueSort};
+pub use query::{
+    Filter, FilterField, Operand, Operator, PAGE_BYTES_MAX, QUEUE_PAGE_BYTES_MAX, SORTED_MAX, ValueChunk, ValueCursor,
+    ValueQuery, ValueSort,
+};
 
 use crate::error::{Result, StoreError};
 use crate::turns::Claim;
@@ -108,7 +114,8 @@ pub struct NewEvent {
     pub errors: Vec<EventError>,
 }
 
-/// A value for a storage element. The element's series is made when its first value comes.
+/// A value for a storage element. The element's series is made when its first value comes, unless the device has
+/// [`SERIES_MAX`]: then the value is not stored.
 #[derive(Debug)]
 pub struct NewValue {
     /// The id of its event.
@@ -149,6 +156,8 @@ pub trait Memory {
     fn last(&self, element: &str) -> Option<LastKept>;
     /// How many bytes that are; 0 before anything was stored.
     fn last_bytes(&self, element: &str) -> usize;
+    /// How many bytes that are of all storage elements, and how many of these have stored anything.
+    fn all_last_bytes(&self) -> (usize, usize);
     /// The state of an element.
     fn state(&self, element: &str) -> Option<Bytes>;
     /// Which elements have a state, and its bytes.
@@ -222,6 +231,26 @@ pub struct QueueQuery {
     pub page: PageRequest,
     /// Those that have expired by then are not there.
     pub now: Timestamp,
+    /// How far the same reader has looked before.
+    pub looked: Looked,
+}
+
+/// How far somebody who waits at a queue has looked and found nothing, so that each look goes on behind the one before it:
+/// for looks of the same query, but for the time.
+#[derive(Clone, Debug, Default)]
+pub struct Looked(Arc<Mutex<(u64, u64)>>);
+
+impl Looked {
+    /// Where to go on in the queue of this generation.
+    pub(crate) fn until(&self, generation: u64) -> u64 {
+        let (of, until) = *self.0.lock();
+        if of == generation { until } else { 0 }
+    }
+
+    /// There is nothing for the reader before this sequence.
+    pub(crate) fn reach(&self, generation: u64, until: u64) {
+        *self.0.lock() = (generation, until);
+    }
 }
 
 /// Begins a run: [`Telemetry::begin_now`] where nothing has to be waited for, else [`Telemetry::begin`].
@@ -297,6 +326,7 @@ pub trait Telemetry: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`StoreError::TooFar`] where an order by payload does not reach the page: see [`SORTED_MAX`].
+    /// [`StoreError::TooMuch`] where its rows are too large together: see [`PAGE_BYTES_MAX`].
     async fn values(
         &self,
         device: &CanRead<DeviceRef>,
@@ -329,6 +359,9 @@ pub trait Telemetry: Send + Sync + 'static {
     async fn series_delete(&self, device: &CanWrite<DeviceRef>, element: Option<&str>) -> Result<bool>;
 
     /// A page of the device's history, newest first. A page of more than a thousand events waits for a turn.
+    ///
+    /// # Errors
+    /// [`StoreError::TooMuch`] where its rows are too large together: see [`PAGE_BYTES_MAX`].
     async fn history(&self, device: &CanRead<DeviceRef>, query: HistoryQuery, claim: Claim) -> Result<Page<Event>>;
     /// One event of the device's history; none: the device has none of this identifier.
     async fn history_event(&self, device: &CanRead<DeviceRef>, id: EventId) -> Result<Option<Event>>;
@@ -359,9 +392,13 @@ pub trait Telemetry: Send + Sync + 'static {
     /// waits for it or does not; what came before is in history.
     fn follow(&self) -> Following;
 
-    /// Queued cloud events, oldest first; they stay.
+    /// Queued cloud events, oldest first; they stay. A look at many waits for a turn.
+    ///
+    /// # Errors
+    /// [`StoreError::TooMuch`] where they are too large together: see [`QUEUE_PAGE_BYTES_MAX`].
     async fn queue_peek(&self, device: &CanRead<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>>;
     /// Takes queued cloud events, oldest first: they are gone, durably, before the answer. No two callers get the same one.
+    /// What would take more than [`QUEUE_PAGE_BYTES_MAX`] together is left in the queue. A look at many waits for a turn.
     async fn queue_take(&self, device: &CanWrite<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>> {
         Ok(self.queue_take_while(device, query, Box::new(|| true)).await?.unwrap_or_default())
     }
@@ -373,7 +410,7 @@ pub trait Telemetry: Send + Sync + 'static {
         query: QueueQuery,
         may: Box<dyn Fn() -> bool + Send>,
     ) -> Result<Option<Vec<Event>>>;
-    /// Removes one queued event, durably. False: it is not there.
+    /// Removes one queued event, durably. False: it is not there. A look at many waits for a turn.
     async fn queue_delete(&self, device: &CanWrite<DeviceRef>, id: EventId) -> Result<bool>;
 
     /// Forgets everything of a device, durably; the space comes back in the background.

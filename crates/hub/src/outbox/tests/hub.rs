@@ -122,6 +122,10 @@ async fn a_device_that_the_registry_refuses_is_parked_and_stops_nobody() {
     hub.device_changed(first.id);
     stage.posts(&first, "3").await;
     assert_eq!(label(&stage.shows(&first).await).as_deref(), Some("3"));
+    let tree = TreeQuery { organization: None, depth: isobar_model::page::Depth::All };
+    let list = hub.device_list(&stage.admin, tree, ListRequest::default()).await.unwrap();
+    let listed = list.items.iter().find(|device| device.id == first.id).unwrap();
+    assert_eq!(label(listed).as_deref(), Some("3"));
     assert_eq!(stage.stored(&first, "log").await.as_deref(), Some(r#"{"n":2}"#));
     assert!(poll!(std::pin::pin!(outbox.caught_up(stage.admin.lineage.top()))).is_ready());
     assert!(poll!(std::pin::pin!(outbox.done_with(first.key))).is_ready());

@@ -35,6 +35,21 @@ fn labelled(device: DeviceRef, label: &str, value: &str, now: i64) -> Work {
     Work { meta: vec![(label.to_owned(), value.to_owned())], ..Work::of(device.id, at(now)) }
 }
 
+fn expect(
+    waiting: &mut Waiting,
+    device: DeviceRef,
+    tenant: OrganizationId,
+    work: Work,
+    number: &dyn Fn() -> u64,
+) -> Option<(Leaving, Vec<OutboxChange>)> {
+    let draft = Draft::of(device, waiting.base(device.key), Rest::of(work, number), number);
+    match waiting.expect(device, tenant, draft) {
+        Expect::Goes(leaving, changes) => Some((leaving, changes)),
+        Expect::Anew(_) => panic!("nothing happened in between"),
+        Expect::Full => None,
+    }
+}
+
 /// What waits, and the entries of the store that hold it.
 #[derive(Default)]
 struct Desk {
@@ -46,15 +61,24 @@ struct Desk {
 impl Desk {
     /// A run leaves work; false: there is no room for it.
     fn leaves(&mut self, device: DeviceRef, tenant: u128, work: Work) -> bool {
+        let now = at(work.at.unwrap_or_default());
+        let Some(left) = self.expects(device, tenant, work) else { return false };
+        self.comes(device, left, now);
+        true
+    }
+
+    /// A run is about to leave work.
+    fn expects(&mut self, device: DeviceRef, tenant: u128, work: Work) -> Option<(Leaving, Vec<OutboxChange>)> {
         let next = &self.next;
         let number = || {
             next.set(next.get() + 1);
             next.get()
         };
-        let now = at(work.at.unwrap_or_default());
-        let Some((leaving, changes)) = self.waiting.expect(device, organization(tenant), work, &number) else {
-            return false;
-        };
+        expect(&mut self.waiting, device, organization(tenant), work, &number)
+    }
+
+    /// Its commit is on its way.
+    fn comes(&mut self, device: DeviceRef, (leaving, changes): (Leaving, Vec<OutboxChange>), now: Timestamp) {
         self.waiting.comes(device.key, leaving, now);
         for change in changes {
             match change {
@@ -62,7 +86,6 @@ impl Desk {
                 OutboxChange::Done(number) => drop(self.rows.remove(&number)),
             }
         }
-        true
     }
 
     fn takes(&mut self) -> Vec<Piece> {
@@ -210,10 +233,34 @@ fn a_tenant_has_no_more_than_is_free_and_what_adds_nothing_has_room() {
     assert!(desk.look().oldest.is_none() && !desk.waiting.is_ready());
 }
 
+type Leaves = (u64, u8, u8, Option<u8>, bool);
+
+#[test]
+fn what_waits_goes_with_a_device_to_another_tenant() {
+    let mut desk = Desk::default();
+    let most = super::waiting::MOST.entries;
+    for number in 0..most as u64 / 4 {
+        assert!(desk.leaves(device(number), 1, labelled(device(number), "n", "1", 0)));
+    }
+    // All of them are another's now; it is charged for them, and the first has room again.
+    for number in 0..most as u64 / 4 {
+        assert!(desk.leaves(device(number), 2, labelled(device(number), "n", "2", 0)));
+    }
+    let mut more = |tenant, from: u64| {
+        let fits = |number: &u64| desk.leaves(device(*number), tenant, labelled(device(*number), "n", "1", 0));
+        (from..from + most as u64).take_while(fits).count()
+    };
+    // Each has as many as are free then.
+    assert_eq!(more(1, most as u64), most * 3 / 8);
+    assert_eq!(more(2, 3 * most as u64), most / 16);
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     /// A device gets a label of so many bytes, and perhaps a status.
-    Leaves(u64, u8, u8, Option<u8>, bool),
+    Leaves(Leaves),
+    /// The same while the worker has something in hand, and goes on with it before the run's commit is on its way.
+    Meets(Leaves, u8),
     /// The worker takes what waits; every piece whose bit is set is written, the others are put back.
     Works(u8),
     /// As that, but the registry keeps it and the process ends before the entries are removed.
@@ -223,7 +270,8 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let leaves = (0..4_u64, 0..6_u8, any::<u8>(), prop::option::of(0..5_u8), any::<bool>());
     prop_oneof![
-        6 => leaves.prop_map(|(device, label, value, status, long)| Step::Leaves(device, label, value, status, long)),
+        6 => leaves.clone().prop_map(Step::Leaves),
+        3 => (leaves, any::<u8>()).prop_map(|(leaves, written)| Step::Meets(leaves, written)),
         2 => any::<u8>().prop_map(Step::Works),
         1 => any::<u8>().prop_map(Step::Dies),
     ]
@@ -253,8 +301,19 @@ proptest! {
         };
         let last = [Step::Works(0xff), Step::Works(0xff), Step::Works(0xff), Step::Works(0xff)];
         for (now, step) in (1_i64..).zip(steps.into_iter().chain(last)) {
+            let works = |desk: &mut Desk, registry: &mut HashMap<_, _>, pieces: Vec<Piece>, written: u8| {
+                for (index, piece) in pieces.into_iter().enumerate() {
+                    if written >> (index % 8) & 1 == 1 {
+                        keep(registry, &piece);
+                        desk.waiting.written(&piece);
+                    } else {
+                        desk.waiting.put_back(piece);
+                    }
+                }
+                desk.waiting.is_done();
+            };
             match step {
-                Step::Leaves(number, label, value, status, long) => {
+                Step::Leaves((number, label, value, status, long)) | Step::Meets((number, label, value, status, long), _) => {
                     let of = device(number);
                     let value = if long { format!("\"{}\"", "x".repeat(600 + usize::from(value))) } else { value.to_string() };
                     let mut work = labelled(of, &format!("label {label}"), &value, now);
@@ -268,19 +327,21 @@ proptest! {
                     let mut same: Work = serde_json::from_slice(&work.bytes()).unwrap();
                     let found = same.take_found(at(0)).unwrap();
                     found.report.over(row, found.at);
-                    prop_assert!(desk.leaves(of, u128::from(number % 3), work));
+                    let pieces = match step {
+                        Step::Meets(..) => desk.takes(),
+                        _ => Vec::new(),
+                    };
+                    let left = desk.expects(of, u128::from(number % 3), work).unwrap();
+                    if let Step::Meets(_, written) = step {
+                        works(&mut desk, &mut registry, pieces, written);
+                    }
+                    desk.comes(of, left, at(now));
+                    desk.removes();
                 }
                 Step::Works(written) | Step::Dies(written) => {
                     let dies = matches!(step, Step::Dies(_));
-                    for (index, piece) in desk.takes().into_iter().enumerate() {
-                        if written >> (index % 8) & 1 == 1 {
-                            keep(&mut registry, &piece);
-                            desk.waiting.written(&piece);
-                        } else {
-                            desk.waiting.put_back(piece);
-                        }
-                    }
-                    desk.waiting.is_done();
+                    let pieces = desk.takes();
+                    works(&mut desk, &mut registry, pieces, written);
                     match dies {
                         true => desk.restarts(),
                         false => desk.removes(),
@@ -317,7 +378,7 @@ async fn who_catches_up_waits_for_its_own_tenant_and_for_what_was_there() {
     let leaves = |number_of: u64, tenant: u128| {
         let (of, mut waiting) = (device(number_of), outbox.waiting.lock());
         let work = labelled(of, "n", "1", 0);
-        let (leaving, _) = waiting.expect(of, organization(tenant), work, &number).unwrap();
+        let (leaving, _) = expect(&mut waiting, of, organization(tenant), work, &number).unwrap();
         waiting.comes(of.key, leaving, at(0));
     };
     leaves(1, 1);

@@ -14,7 +14,8 @@ const STEPS: &[&str] = &[
     include_str!("0002_pulse.sql"),
     include_str!("0003_hosts.sql"),
     include_str!("0004_settings_past.sql"),
-    include_str!("0005_one_index_an_order.sql"),
+    include_str!("0005_lanes.sql"),
+    include_str!("0006_one_index_an_order.sql"),
 ];
 
 /// Brings the schema up to date within a transaction that excludes other writers.

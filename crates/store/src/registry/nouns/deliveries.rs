@@ -23,17 +23,17 @@ pub struct NewDelivery {
     pub kind: &'static str,
     /// What is to be done, in JSON.
     pub body: String,
-    /// Where it goes, if that is a host outside.
-    pub host: Option<String>,
+    /// Its lane, where those of its kind stand in lanes.
+    pub lane: Option<String>,
 }
 
-/// What is known of a delivery that is due without reading what it is.
+/// A lane of deliveries: for one customer and one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DueDelivery {
-    /// Its identifier.
-    pub id: String,
-    /// Where it goes, if that is a host outside.
-    pub host: Option<String>,
+pub struct Lane {
+    /// Its name.
+    pub name: String,
+    /// When the first of it is due.
+    pub due_at: Timestamp,
 }
 
 /// A delivery that waits.
@@ -80,36 +80,49 @@ impl Registry {
         rows.iter().map(delivery).collect()
     }
 
-    /// Deliveries of a kind that are due, the longest due first, without their bodies: an index has the answer, however large
-    /// those are.
-    pub async fn deliveries_waiting(&self, kind: &str, now: Timestamp, limit: usize) -> Result<Vec<DueDelivery>> {
-        let query =
-            Sql::new("SELECT id, host FROM deliveries WHERE kind = ? AND due_at <= ? ORDER BY due_at, id LIMIT ?");
-        let rows = all(&self.db.read, query.bind(kind).bind(now).bind(limit as u64)).await?;
-        rows.iter().map(|row| Ok(DueDelivery { id: row.text("id")?, host: row.text_if("host")? })).collect()
+    /// The next lanes of a kind, in their order from this name on. Nothing but an index is read.
+    pub async fn deliveries_lanes(&self, kind: &str, from: &str, limit: usize) -> Result<Vec<Lane>> {
+        // An index is gone through from lane to lane, not from row to row.
+        let query = Sql::new(
+            "WITH RECURSIVE lanes (lane) AS (SELECT min(lane) FROM deliveries WHERE kind = ? AND lane >= ? UNION ALL \
+             SELECT (SELECT min(d.lane) FROM deliveries d WHERE d.kind = ? AND d.lane > lanes.lane) \
+             FROM lanes WHERE lanes.lane IS NOT NULL) \
+             SELECT lane, (SELECT min(due_at) FROM deliveries d WHERE d.kind = ? AND d.lane = lanes.lane) AS due_at \
+             FROM lanes WHERE lane IS NOT NULL LIMIT ?",
+        );
+        let query = query.bind(kind).bind(from).bind(kind).bind(kind).bind(limit as u64);
+        let rows = all(&self.db.read, query).await?;
+        rows.iter().map(|row| Ok(Lane { name: row.text("lane")?, due_at: row.time("due_at")? })).collect()
     }
 
-    /// These deliveries, in no order; those that are gone are left out.
-    pub async fn deliveries_fetch(&self, ids: &[String]) -> Result<Vec<Delivery>> {
-        let rows = all(&self.db.read, Sql::new(SELECT).text("id").among(self.db.dialect, ids)).await?;
+    /// Deliveries of a lane that are due, the longest due first.
+    pub async fn deliveries_of_lane(
+        &self,
+        kind: &str,
+        lane: &str,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Delivery>> {
+        let rows = Sql::new(SELECT).text("kind = ? AND lane = ? AND due_at <= ? ORDER BY due_at, id LIMIT ?");
+        let rows = all(&self.db.read, rows.bind(kind).bind(lane).bind(now).bind(limit as u64)).await?;
         rows.iter().map(delivery).collect()
     }
 
-    /// Deliveries of a kind of which it is not noted where they go: an earlier version has put them there.
-    pub async fn deliveries_without_host(&self, kind: &str, limit: usize) -> Result<Vec<Delivery>> {
-        let query = Sql::new(SELECT).text("kind = ? AND host IS NULL ORDER BY due_at, id LIMIT ?");
+    /// Deliveries of a kind that stand in no lane: an earlier version has put them there.
+    pub async fn deliveries_without_lane(&self, kind: &str, limit: usize) -> Result<Vec<Delivery>> {
+        let query = Sql::new(SELECT).text("kind = ? AND lane IS NULL ORDER BY due_at, id LIMIT ?");
         let rows = all(&self.db.read, query.bind(kind).bind(limit as u64)).await?;
         rows.iter().map(delivery).collect()
     }
 
-    /// Notes where deliveries go, all or none of it.
-    pub async fn deliveries_host_set(&self, hosts: &[(String, String)]) -> Result<()> {
-        if hosts.is_empty() {
+    /// Puts deliveries into lanes, all or none of them: each by its identifier and its lane.
+    pub async fn deliveries_lane_set(&self, lanes: &[(String, String)]) -> Result<()> {
+        if lanes.is_empty() {
             return Ok(());
         }
-        let rows = hosts.iter().map(|(id, host)| serde_json::json!([id, host]));
-        let update = Sql::new("UPDATE deliveries SET host = t.host FROM ")
-            .relation(self.db.dialect, &[Column::Text("item"), Column::Text("host")], rows)
+        let rows = lanes.iter().map(|(id, lane)| serde_json::json!([id, lane]));
+        let update = Sql::new("UPDATE deliveries SET lane = t.lane FROM ")
+            .relation(self.db.dialect, &[Column::Text("item"), Column::Text("lane")], rows)
             .text(" AS t WHERE deliveries.id = t.item");
         self.db.write.run(update).await.map(|_| ())
     }
@@ -150,13 +163,13 @@ pub(crate) async fn put<D: Borrow<NewDelivery>>(
 ) -> Result<()> {
     for deliveries in deliveries.chunks(INSERTED_AT_ONCE) {
         let mut insert =
-            Sql::new("INSERT INTO deliveries (id, kind, body, host, due_at, created_at)").values(deliveries.len(), 6);
+            Sql::new("INSERT INTO deliveries (id, kind, body, lane, due_at, created_at)").values(deliveries.len(), 6);
         for delivery in deliveries.iter().map(Borrow::borrow) {
             insert = insert
                 .bind(delivery.id.as_str())
                 .bind(delivery.kind)
                 .bind(delivery.body.as_str())
-                .bind(delivery.host.clone())
+                .bind(delivery.lane.clone())
                 .bind(now)
                 .bind(now);
         }

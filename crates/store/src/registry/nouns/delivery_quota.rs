@@ -1,4 +1,4 @@
-//! How many deliveries of one source may wait, and how some of them are postponed so that others go first.
+//! How many deliveries of one source may wait.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,6 @@ use serde_json::json;
 
 use super::deliveries::{NewDelivery, put};
 use crate::error::Result;
-use crate::registry::Registry;
 use crate::registry::sql::{Column, Dialect, Sql, all};
 
 /// A delivery that somebody asks for who may ask for much.
@@ -20,17 +19,6 @@ pub struct LimitedDelivery {
     pub source: String,
     /// So many of them wait at most.
     pub most: usize,
-}
-
-impl Registry {
-    /// Lets deliveries wait until `due_at`; it is no attempt.
-    pub async fn deliveries_postpone(&self, ids: &[String], due_at: Timestamp) -> Result<()> {
-        if ids.is_empty() {
-            return Ok(());
-        }
-        let update = Sql::new("UPDATE deliveries SET due_at = ? WHERE id").bind(due_at).among(self.db.dialect, ids);
-        self.db.write.run(update).await.map(|_| ())
-    }
 }
 
 /// Keeps deliveries, as far as their sources have room. Which were left out: of a source its last ones.

@@ -20,6 +20,8 @@ use crate::registry::sql::{Column, Dialect, Sql, run};
 
 /// Bytes of metadata that one statement carries, beyond one device's.
 const STATEMENT_BYTES: usize = 1 << 20;
+/// Comparisons of labels beyond which an index of them is made.
+const COMPARED_MAX: usize = 256;
 /// Places of devices that one statement sets.
 const PLACES_AT_ONCE: usize = 200;
 
@@ -50,12 +52,7 @@ impl DeviceReport {
         } else {
             self.status_before = newer.status_before.or(self.status_before);
         }
-        for (tag, value) in newer.meta {
-            match self.meta.iter_mut().find(|(present, _)| *present == tag) {
-                Some((_, present)) => *present = value,
-                None => self.meta.push((tag, value)),
-            }
-        }
+        self.meta = newest(self.meta, newer.meta);
         self.location = newer.location.or(self.location);
         self
     }
@@ -78,6 +75,31 @@ impl DeviceReport {
         device.updated_at = at.max(device.updated_at);
         true
     }
+}
+
+/// Labels with newer ones over them, each in the place where it came first.
+fn newest(mut labels: Vec<(String, RawJson)>, newer: Vec<(String, RawJson)>) -> Vec<(String, RawJson)> {
+    if labels.len() * newer.len() + newer.len() * newer.len() <= COMPARED_MAX {
+        for (tag, value) in newer {
+            match labels.iter_mut().find(|(present, _)| *present == tag) {
+                Some((_, present)) => *present = value,
+                None => labels.push((tag, value)),
+            }
+        }
+        return labels;
+    }
+    let mut places: HashMap<String, usize> =
+        labels.iter().enumerate().map(|(place, (tag, _))| (tag.clone(), place)).collect();
+    for (tag, value) in newer {
+        match places.get(&tag).and_then(|place| labels.get_mut(*place)) {
+            Some((_, present)) => *present = value,
+            None => {
+                places.insert(tag.clone(), labels.len());
+                labels.push((tag, value));
+            }
+        }
+    }
+    labels
 }
 
 /// What is stored in one transaction.

@@ -8,7 +8,7 @@ use crate::error::StoreError;
 use crate::registry::{ADDRESSES_MAX, NewDelivery, NewPassword, Purpose, Registry};
 
 fn delivery(id: &str, kind: &'static str, body: &str) -> NewDelivery {
-    NewDelivery { id: id.to_owned(), kind, body: body.to_owned(), host: None }
+    NewDelivery { id: id.to_owned(), kind, body: body.to_owned(), lane: None }
 }
 
 /// A delivery waits until it was made, and is asked for again when it has failed.

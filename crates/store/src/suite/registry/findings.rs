@@ -91,7 +91,7 @@ pub async fn a_batch_is_kept_whole_or_not_at_all(r: &Registry) {
     let id = SettingId(given::uuid());
     let write = |name: &str| SettingWrite { id, name: name.to_owned(), value: None, at: at(1) };
     let settings = vec![(may(devices[0]), write("x")), (may(other), write("y"))];
-    let delivery = NewDelivery { id: "call:a:1".to_owned(), kind: "call", body: "{}".to_owned(), host: None };
+    let delivery = NewDelivery { id: "call:a:1".to_owned(), kind: "call", body: "{}".to_owned(), lane: None };
     let deliveries = vec![LimitedDelivery { delivery, source: "call:a:".to_owned(), most: 9 }];
     let error = r.findings_write(&Findings { reports, settings, deliveries }, at(2)).await.unwrap_err();
     assert!(error.is_refusal(), "{error:?}");

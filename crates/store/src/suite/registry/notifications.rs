@@ -119,7 +119,7 @@ pub async fn a_notice_reaches_those_whom_it_is_for(r: &Registry) {
     assert_eq!(messages(r, max).await, ["to managers", "to all"]);
     assert_eq!(messages(r, dev).await, ["to managers", "to all"]);
     assert!(messages(r, late).await.is_empty() && messages(r, cleo).await.is_empty());
-    // What was notification stays with whom it was notification to, wherever it moves.
+    // What was given out stays with whom it was given to, wherever they move.
     let mut change = unchanged(below);
     change.preferences = Some(json(r#"{"notifications":{}}"#));
     given::user_update(r, &may(max), &change, at(4)).await.unwrap();
@@ -227,7 +227,7 @@ pub async fn two_that_spread_one_notice_do_it_once(r: &Registry) {
     let part = r.notice_spreading(id.id).await.unwrap().unwrap();
     let take = async |letter: &str| {
         let mut taken = step(&[ana], Some(ana));
-        taken.deliveries.push(NewDelivery { id: letter.to_owned(), kind: "mail", body: "{}".to_owned(), host: None });
+        taken.deliveries.push(NewDelivery { id: letter.to_owned(), kind: "mail", body: "{}".to_owned(), lane: None });
         r.notice_spread(part.clone(), &taken, at(0)).await.unwrap()
     };
     let (first, second) = tokio::join!(take("first"), take("second"));

@@ -14,7 +14,7 @@ use isobar_model::time::Timestamp;
 use uuid::Uuid;
 
 use crate::telemetry::{
-    Commit, Followed, HistoryQuery, Memory, NewCloudEvent, NewEvent, NewValue, OutboxChange, QueueQuery, Ran,
+    Commit, Followed, HistoryQuery, Looked, Memory, NewCloudEvent, NewEvent, NewValue, OutboxChange, QueueQuery, Ran,
     StreamPosition, StreamedEvents, Telemetry, ValueQuery,
 };
 use crate::turns::Claim;
@@ -133,7 +133,7 @@ pub async fn whole(
 
 /// The first events of a queue that are there at a moment.
 pub fn queued(limit: u32, millis: i64) -> QueueQuery {
-    QueueQuery { element: None, page: page(1, limit), now: at(millis) }
+    QueueQuery { element: None, page: page(1, limit), now: at(millis), looked: Looked::default() }
 }
 
 /// A page of the whole history.
@@ -165,7 +165,7 @@ pub async fn side_by_side(
             let event = id(from + 3 * index as i64 + counts[index].fetch_add(1, Ordering::Relaxed));
             made.push(event);
             let mut commit = storing(event, &[]);
-            commit.streamed = is_shown.then(|| streamed(&devices[index], &commit));
+            commit.streamed = is_streamed.then(|| streamed(&devices[index], &commit));
             commit
         };
         t.run(&devices[index], None, at(0), &mut work).await.unwrap();
@@ -174,7 +174,7 @@ pub async fn side_by_side(
     join_all(runs).await.into_iter().flatten().collect()
 }
 
-/// Everything of these devices that became durable between two places, read in pieces.
+/// Everything of these devices that became durable between two positions, read in pieces.
 pub async fn between(
     t: &dyn Telemetry,
     devices: &[CanRead<DeviceRef>],
@@ -199,12 +199,12 @@ pub async fn between(
     all
 }
 
-/// The ids of events at their places.
+/// The ids of events at their positions.
 pub fn ids(found: &[(StreamPosition, Event)]) -> Vec<EventId> {
     found.iter().map(|(_, event)| event.id).collect()
 }
 
-/// What is shown of a commit of a device.
+/// The events of a commit of a device, for followers.
 pub fn streamed(device: &CanWrite<DeviceRef>, commit: &Commit) -> Arc<StreamedEvents> {
     let event = |event: &NewEvent| Event {
         id: event.id,

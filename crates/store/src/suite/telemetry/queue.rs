@@ -52,7 +52,7 @@ pub async fn a_queue_is_read_by_element_and_page(t: &dyn Telemetry) {
     let of = |element: &str, number, limit| QueueQuery {
         element: Some(element.to_owned()),
         page: page(number, limit),
-        now: at(0),
+        ..queued(limit, 0)
     };
     let reading = device.reading();
     assert_eq!(payloads(&t.queue_peek(&reading, of("odd", 2, 2)).await.unwrap()), ["5", "7"]);

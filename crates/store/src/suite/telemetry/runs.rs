@@ -228,7 +228,7 @@ pub async fn a_parked_entry_says_why(t: &dyn Telemetry) {
     assert!(t.outbox(before, 100).await.unwrap().is_empty());
 }
 
-/// Who is calls that a commit is on its way hears it before the device's next run; one that is not made is not calls of.
+/// What is called when a commit sets out is called before the device's next run; for one that is not made it is not.
 /// What was committed is durable once all of it is asked to be.
 pub async fn a_commit_that_sets_out_is_told_of_before_the_next_run(t: &dyn Telemetry) {
     let (device, calls) = (given::device(), Arc::new(AtomicU64::new(0)));

@@ -13,7 +13,7 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use super::device::DeviceState;
 
 const SHARDS: u64 = 64;
-/// Devices looked at for one that may leave, each time that one comes.
+/// Devices of a shard that are looked at for those that may leave, each time that one comes or grows.
 const EVICTION_TRIES_MAX: usize = 16;
 
 /// A device in memory. Its runs queue here: a run may have to wait for a load, so the lock is one that awaits.
@@ -46,6 +46,8 @@ pub struct Devices {
     shards: Vec<Mutex<Shard>>,
     weight: AtomicUsize,
     weight_max: usize,
+    /// The shard to look at next for eviction.
+    next: AtomicUsize,
 }
 
 /// A device that is locked.
@@ -69,7 +71,7 @@ impl Devices {
     /// A cache that holds about so many bytes.
     pub fn new(weight_max: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, weight: AtomicUsize::new(0), weight_max }
+        Self { shards, weight: AtomicUsize::new(0), weight_max, next: AtomicUsize::new(0) }
     }
 
     fn shard(&self, key: u64) -> &Mutex<Shard> {
@@ -82,14 +84,24 @@ impl Devices {
             slot.used = true;
             return Arc::clone(&slot.device);
         }
-        if self.weight.load(Ordering::Relaxed) > self.weight_max {
-            self.evict(&mut shard, durable);
-        }
         let slot = CacheSlot::default();
         let device = Arc::clone(&slot.device);
         shard.devices.insert(key, slot);
         shard.clock.push_back(key);
+        drop(shard);
+        self.make_room(durable);
         device
+    }
+
+    /// Has devices leave while all together weigh too much, of one shard after the other.
+    fn make_room(&self, durable: u64) {
+        for _ in 0..SHARDS {
+            if self.weight.load(Ordering::Relaxed) <= self.weight_max {
+                return;
+            }
+            let next = self.next.fetch_add(1, Ordering::Relaxed) as u64;
+            self.evict(&mut self.shard(next).lock(), durable);
+        }
     }
 
     /// Second chance: whoever was used since the last look stays.
@@ -133,12 +145,15 @@ impl Devices {
         kept.state.is_some().then_some(Held(kept))
     }
 
-    /// Keeps the books after a device's state changed.
-    pub fn weigh(&self, held: &mut Held) {
+    /// Keeps the books after a device's state changed. `durable` is the newest durable ticket.
+    pub fn weigh(&self, held: &mut Held, durable: u64) {
         let weight = held.state.as_ref().map_or(0, DeviceState::weight);
         let before = std::mem::replace(&mut held.weight, weight);
         if weight != before {
             self.weight.fetch_add(weight.wrapping_sub(before), Ordering::Relaxed);
+        }
+        if weight > before {
+            self.make_room(durable);
         }
     }
 }
@@ -161,7 +176,13 @@ mod tests {
     async fn visit(devices: &Devices, key: u64, ticket: u64) {
         let mut held = devices.lock(key, 0).await;
         held.state.get_or_insert_with(DeviceState::default).ticket = ticket;
-        devices.weigh(&mut held);
+        devices.weigh(&mut held, 0);
+    }
+
+    /// Devices in memory, and what they weigh.
+    fn count(devices: &Devices) -> (usize, usize) {
+        let count = devices.shards.iter().map(|shard| shard.lock().devices.len()).sum();
+        (count, devices.weight.load(Ordering::Relaxed))
     }
 
     #[tokio::test]
@@ -171,9 +192,33 @@ mod tests {
         for key in 1..10_000 {
             visit(&devices, key, 0).await;
         }
-        let count: usize = devices.shards.iter().map(|shard| shard.lock().devices.len()).sum();
-        assert!(count < 300, "{count}");
+        let (count, _) = count(&devices);
+        assert!(count <= 101, "{count}");
         assert!(devices.lock_if_present(0).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn whoever_grows_makes_others_leave_in_all_shards() {
+        const MAX: usize = 8 << 20;
+        let devices = Devices::new(MAX);
+        for key in 0..SHARDS {
+            let mut held = devices.lock(key, 0).await;
+            let state = held.state.insert(DeviceState::default());
+            state.states.push(("large".into(), vec![0; MAX / 8].into()));
+            state.count_texts();
+            devices.weigh(&mut held, 0);
+            drop(held);
+            let (_, weight) = count(&devices);
+            assert!(weight <= MAX + MAX / 8 + 1_000, "{weight} bytes after {key}");
+        }
+        // Nobody comes, and one that is there grows.
+        let mut held = devices.lock(SHARDS - 1, 0).await;
+        let state = held.state.as_mut().unwrap();
+        state.states.push(("larger".into(), vec![0; MAX / 2].into()));
+        state.count_texts();
+        devices.weigh(&mut held, 0);
+        let (count, weight) = count(&devices);
+        assert!(count > 1 && weight <= MAX, "{weight} bytes of {count} devices");
     }
 
     #[tokio::test]

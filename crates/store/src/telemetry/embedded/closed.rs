@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use isobar_model::time::Timestamp;
 
-use super::durability::{self, Found, Loss, Note, Noted};
+use super::durability::{self, LogState, Loss, Note, Noted};
 use super::{Cancel, Embedded, Options, engine, examine, retention};
 use crate::error::Result;
 use crate::telemetry::Examined;
@@ -14,8 +14,8 @@ impl Embedded {
     /// What a start on this folder would be without, of all that was acknowledged; none if nothing. Nobody may have it open.
     pub fn loss(path: &Path) -> Result<Option<Loss>> {
         Ok(match durability::look(path)? {
-            Found::Whole(_) => None,
-            Found::Lost(loss) => Some(loss),
+            LogState::Whole(_) => None,
+            LogState::Lost(loss) => Some(loss),
         })
     }
 

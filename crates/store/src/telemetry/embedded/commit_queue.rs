@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::followers::Followers;
-use super::gathered::Gathered;
+use super::gathered::{BYTES_FOR_ALL, Gathered, Tenant};
 use super::rows::Rows;
 use crate::error::{Result, StoreError};
 use crate::telemetry::durable::Tickets;
@@ -20,6 +20,8 @@ pub const WAITING_COMMITS_MAX: usize = 16_384;
 /// Commits after which a writer that rests is woken at once; for fewer it is woken when those who serve have dealt with
 /// everything that came at the same time.
 const COMMITS_WAKE: usize = 32;
+
+/// What waits for the writer.
 #[derive(Default)]
 struct CommitQueue {
     gathered: Gathered,
@@ -51,6 +53,8 @@ pub struct Shared {
     waiting: Mutex<CommitQueue>,
     wake: Condvar,
     reserved: AtomicUsize,
+    /// Bytes of the rows that wait, to be looked at without the lock.
+    bytes: AtomicUsize,
     /// The newest ticket whose rows can be read.
     applied: Mutex<u64>,
     applied_more: Condvar,
@@ -69,7 +73,10 @@ pub struct Shared {
 }
 
 /// Room for one commit in the queue.
-pub struct Reservation<'a>(&'a Arc<Shared>);
+pub struct Reservation<'a> {
+    shared: &'a Arc<Shared>,
+    tenant: Tenant,
+}
 
 /// A commit on its way.
 pub struct Sent {
@@ -86,6 +93,7 @@ impl Shared {
             waiting: Mutex::default(),
             wake: Condvar::new(),
             reserved: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
             applied: Mutex::new(0),
             applied_more: Condvar::new(),
             tickets: Arc::default(),
@@ -122,15 +130,19 @@ impl Shared {
         assert!(asked.is_none(), "{thread} panics, as the test asked for");
     }
 
-    /// Room for one commit in the queue, before anything is changed in memory.
-    pub fn reserve(self: &Arc<Self>) -> Result<Reservation<'_>> {
+    /// Room for one commit of a tenant in the queue, before anything is changed in memory. [`StoreError::Busy`] where too many
+    /// commits wait, or too many bytes of this tenant's.
+    pub fn reserve(self: &Arc<Self>, tenant: Tenant) -> Result<Reservation<'_>> {
         self.healthy()?;
-        if self.reserved.fetch_add(1, Ordering::AcqRel) >= WAITING_COMMITS_MAX {
-            self.reserved.fetch_sub(1, Ordering::AcqRel);
-            metrics::counter!("isobar_telemetry_refused_total").increment(1);
-            return Err(StoreError::Busy);
+        let waiting = self.reserved.fetch_add(1, Ordering::AcqRel);
+        let reservation = Reservation { shared: self, tenant };
+        let has_room =
+            || self.bytes.load(Ordering::Relaxed) <= BYTES_FOR_ALL || self.waiting.lock().gathered.has_room(tenant);
+        if waiting < WAITING_COMMITS_MAX && has_room() {
+            return Ok(reservation);
         }
-        Ok(Reservation(self))
+        metrics::counter!("isobar_telemetry_refused_total").increment(1);
+        Err(StoreError::Busy)
     }
 
     /// The newest durable ticket.
@@ -156,6 +168,7 @@ impl Shared {
         }
         waiting.rest = Rest::Awake;
         std::mem::swap(&mut waiting.gathered, gathered);
+        self.bytes.store(0, Ordering::Relaxed);
         true
     }
 
@@ -247,6 +260,7 @@ impl Shared {
         let mut waiting = self.waiting.lock();
         waiting.closed = true;
         waiting.gathered.clear();
+        self.bytes.store(0, Ordering::Relaxed);
         drop(waiting);
         self.tickets.end();
         // Under the lock, so that nobody misses it between looking and waiting.
@@ -259,12 +273,13 @@ impl Shared {
 impl Reservation<'_> {
     /// Sends a commit. In order: what is sent earlier is applied earlier.
     pub fn send(self, rows: &Rows) -> Sent {
-        let shared = self.0;
+        let shared = self.shared;
         let mut waiting = shared.waiting.lock();
         waiting.tickets += 1;
         let ticket = waiting.tickets;
         if !waiting.closed {
-            waiting.gathered.push(rows);
+            waiting.gathered.push(rows, self.tenant);
+            shared.bytes.store(waiting.gathered.bytes(), Ordering::Relaxed);
             if rows.has_events && shared.followers.is_any() {
                 shared.followers.expect(ticket, rows.streamed.clone());
             }
@@ -282,6 +297,6 @@ impl Reservation<'_> {
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        self.0.reserved.fetch_sub(1, Ordering::AcqRel);
+        self.shared.reserved.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -5,6 +5,8 @@
 //! in memory. [`keys`] is the byte layout, [`writer`] the group commit, [`port`] how the methods of the
 //! port are carried out.
 
+#[cfg(test)]
+mod bounds;
 mod cache;
 mod catch_up;
 mod closed;
@@ -23,6 +25,7 @@ mod keys;
 mod live;
 mod load;
 mod outbox;
+mod page_room;
 mod port;
 mod positions;
 mod queue;
@@ -44,7 +47,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use isobar_model::ids::{DeviceKey, EventId};
+use isobar_model::access::CanWrite;
+use isobar_model::ids::{DeviceKey, DeviceRef, EventId};
 use isobar_model::time::Timestamp;
 use parking_lot::Mutex;
 use rocksdb::{DB, ErrorKind, ReadOptions, ReadTier};
@@ -59,6 +63,7 @@ use self::keys::Family;
 use self::outbox::Outbox;
 use self::reclaim::Reclaim;
 use self::rows::{Parts, Rows, damaged, failed};
+use self::scan::SortedBytes;
 use self::writer::CommitWriter;
 use super::{Begun, Commit, Examined, Memory};
 use crate::error::{Result, StoreError};
@@ -70,6 +75,7 @@ pub const FILES_MAX: u64 = engine::OPEN_FILES_MAX as u64 + 96;
 /// Reads that take long: scans over whole series, pieces of exports, catching up with events. Others have their turn at the
 /// latest after a slice.
 const SCANS: Bounds = Bounds { at_once: 4, of_all: 64, of_one: 24, slice: Duration::from_millis(20) };
+
 /// What an operator may set.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -107,6 +113,8 @@ struct Core {
     cutoffs: Arc<Cutoffs>,
     reclaim: Arc<Reclaim>,
     outbox: Outbox,
+    /// What all who sort values may keep together.
+    sorted: Arc<SortedBytes>,
     options: Options,
 }
 
@@ -149,11 +157,13 @@ impl Embedded {
         let position = catch_up::newest(&db)?;
         let shared = Arc::new(Shared::new(series, position));
         let reclaim = Arc::new(Reclaim::load(&db)?);
+        let devices = Devices::new(options.device_bytes);
         let outbox = Outbox::load(&db)?;
+        // Last: threads keep the database, and its lock, until they are joined.
         let writer = CommitWriter::start(&db, &shared, &note, position)?;
         let worker = reclaim::Worker::start(&db, &shared, &reclaim)?;
-        let devices = Devices::new(options.device_bytes);
-        let core = Arc::new(Core { db, shared, note, devices, cutoffs, reclaim, outbox, options });
+        let sorted = Arc::default();
+        let core = Arc::new(Core { db, shared, note, devices, cutoffs, reclaim, outbox, sorted, options });
         Ok(Self { core, threads: Mutex::new(Some((worker, writer))), scans: Turns::new(SCANS) })
     }
 
@@ -198,7 +208,7 @@ impl Embedded {
         // Boxed, as whatever is rare on the way of a run: its room would be set aside, and moved, with every run.
         Box::pin(self.reading(move |core, _| {
             held.state = Some(load::device(&core.db, device.0, core.reclaim.floors(device.0))?);
-            core.devices.weigh(&mut held);
+            core.devices.weigh(&mut held, core.shared.durable());
             Ok(held)
         }))
         .await
@@ -211,7 +221,7 @@ impl Embedded {
         if let Some(WaitingKey { key, .. }) = waiting.filter(|waiting| waiting.key.expires_at > now) {
             let answer = key.answer;
             // What is sent now is durable only after the commit that holds the answer.
-            let sent = self.core.shared.reserve()?.send(&Rows::default());
+            let sent = self.core.shared.reserve(None)?.send(&Rows::default());
             drop(held);
             sent.durable.await?;
             return Ok((self.hold(DeviceKey(device)).await?, Some(answer)));
@@ -259,13 +269,13 @@ impl Core {
     fn run(
         &self,
         held: &mut Held,
-        device: u64,
+        device: &CanWrite<DeviceRef>,
         work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
     ) -> Result<Begun> {
-        let reservation = self.shared.reserve()?;
+        let reservation = self.shared.reserve(device.tenant())?;
         let state = held.state.as_ref().ok_or_else(|| damaged("a device is not loaded"))?;
         let commit = work(state);
-        let (sent, dropped) = self.commit(held, device, reservation, commit)?;
+        let (sent, dropped) = self.commit(held, device.target().key.0, reservation, commit)?;
         if dropped > 0 {
             metrics::counter!("isobar_cloud_events_dropped_total").increment(u64::from(dropped));
         }
@@ -293,7 +303,7 @@ impl Core {
             state.keys.push(WaitingKey { ticket: sent.ticket, key });
         }
         state.ticket = sent.ticket;
-        self.devices.weigh(held);
+        self.devices.weigh(held, durable);
         Ok((sent, dropped))
     }
 }

@@ -104,7 +104,7 @@ impl Core {
         if numbers.is_empty() {
             return Ok(());
         }
-        let reservation = self.shared.reserve()?;
+        let reservation = self.shared.reserve(None)?;
         Rows::at_hand(|rows| {
             self.outbox.done(numbers, rows);
             reservation.send(rows);
@@ -115,7 +115,7 @@ impl Core {
     /// Notes why an entry cannot be done; durable when this returns.
     pub async fn outbox_park(&self, number: u64, why: &str) -> Result<()> {
         let sent = {
-            let reservation = self.shared.reserve()?;
+            let reservation = self.shared.reserve(None)?;
             Rows::at_hand(|rows| self.outbox.park(number, why, rows).then(|| reservation.send(rows)))
         };
         match sent {

@@ -34,8 +34,8 @@ impl Telemetry for Embedded {
         device: &CanWrite<DeviceRef>,
         work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
     ) -> Option<Result<Begun>> {
-        let (core, device) = (&self.core, device.target().key.0);
-        let mut held = core.devices.lock_now(device, core.shared.durable())?;
+        let core = &self.core;
+        let mut held = core.devices.lock_now(device.target().key.0, core.shared.durable())?;
         Some(core.run(&mut held, device, work))
     }
 
@@ -46,16 +46,16 @@ impl Telemetry for Embedded {
         now: Timestamp,
         work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
     ) -> Result<Begun> {
-        let device = device.target().key;
-        let mut held = self.hold(device).await?;
-        if let Some(key) = idempotency_key {
-            let (again, answer) = Box::pin(self.answer(held, device.0, key, now)).await?;
+        let key = device.target().key;
+        let mut held = self.hold(key).await?;
+        if let Some(name) = idempotency_key {
+            let (again, answer) = Box::pin(self.answer(held, key.0, name, now)).await?;
             if let Some(answer) = answer {
                 return Ok(Begun::Repeated(answer));
             }
             held = again;
         }
-        self.core.run(&mut held, device.0, work)
+        self.core.run(&mut held, device, work)
     }
 
     async fn values(
@@ -161,7 +161,7 @@ impl Telemetry for Embedded {
     }
 
     async fn queue_peek(&self, device: &CanRead<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>> {
-        self.peek_queue(*device.target(), query).await
+        self.peek_queue(device, query).await
     }
 
     async fn queue_take_while(
@@ -170,11 +170,11 @@ impl Telemetry for Embedded {
         query: QueueQuery,
         may: Box<dyn Fn() -> bool + Send>,
     ) -> Result<Option<Vec<Event>>> {
-        self.take_from_queue(*device.target(), query, may).await
+        self.take_from_queue(device, query, may).await
     }
 
     async fn queue_delete(&self, device: &CanWrite<DeviceRef>, id: EventId) -> Result<bool> {
-        self.delete_from_queue(*device.target(), id).await
+        self.delete_from_queue(device, id).await
     }
 
     async fn forget(&self, device: &CanWrite<DeviceRef>) -> Result<()> {

@@ -2,12 +2,14 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{self, AtomicUsize};
 
 use isobar_model::ids::EventId;
 use isobar_model::json::{Json, Number, Step, compare_numbers, find, number, parse};
 use smallvec::SmallVec;
 
-use super::keys::{self, Order};
+use super::keys::{self, TimeOrder};
 use crate::telemetry::{Filter, FilterField, Operand, Operator, ValueSort};
 
 /// A value as a scan sees it.
@@ -18,7 +20,7 @@ pub struct ScannedRow<'a> {
     /// Its id.
     pub id: EventId,
     /// Its position in time.
-    pub order: Order,
+    pub order: TimeOrder,
     /// Its payload.
     pub payload: &'a str,
 }
@@ -287,6 +289,56 @@ impl Sort {
 
 /// Bytes that the positions kept in one round may take.
 const ROUND_BYTES_MAX: usize = 16 << 20;
+/// Those among them that every round has; the others are of all rounds together.
+const ROUND_BYTES: usize = 256 << 10;
+/// Bytes that all rounds together may take beyond that, and how many are asked for at a time.
+const ROUNDS_BYTES_MAX: usize = 128 << 20;
+const ROUND_BYTES_STEP: usize = 1 << 20;
+
+/// Bytes that are left for the rounds of all who sort: also those of a scan that waits for its next turn.
+pub struct SortedBytes(AtomicUsize);
+
+impl Default for SortedBytes {
+    fn default() -> Self {
+        Self(AtomicUsize::new(ROUNDS_BYTES_MAX))
+    }
+}
+
+/// What one round may keep, until it is dropped.
+pub struct RoundRoom {
+    of: Arc<SortedBytes>,
+    granted: usize,
+    /// Whether others left it too little.
+    pub was_refused: bool,
+}
+
+impl RoundRoom {
+    /// What every round has.
+    pub fn new(of: &Arc<SortedBytes>) -> Self {
+        Self { of: Arc::clone(of), granted: 0, was_refused: false }
+    }
+
+    /// Whether it may keep so many bytes. No round takes more than it leaves for the others.
+    fn has(&mut self, bytes: usize) -> bool {
+        use atomic::Ordering::Relaxed;
+        let most = bytes.min(ROUND_BYTES_MAX);
+        while ROUND_BYTES + self.granted < most && !self.was_refused {
+            let next = self.granted + ROUND_BYTES_STEP;
+            let grant = |left: usize| left.checked_sub(ROUND_BYTES_STEP).filter(|left| *left >= next);
+            match self.of.0.fetch_update(Relaxed, Relaxed, grant) {
+                Ok(_) => self.granted = next,
+                Err(_) => self.was_refused = true,
+            }
+        }
+        bytes <= ROUND_BYTES_MAX.min(ROUND_BYTES + self.granted)
+    }
+}
+
+impl Drop for RoundRoom {
+    fn drop(&mut self) {
+        self.of.0.fetch_add(self.granted, atomic::Ordering::Relaxed);
+    }
+}
 
 /// The first `most` positions after `after`, in bounded memory. A round may give fewer when their texts are long;
 /// the next round goes on behind the last. It is always given the order that it began with.
@@ -295,14 +347,16 @@ pub struct First {
     after: Option<RowPosition<'static>>,
     kept: Vec<RowPosition<'static>>,
     bytes: usize,
+    /// What they may take.
+    pub room: RoundRoom,
     /// Nothing from here on is wanted.
     cut: Option<RowPosition<'static>>,
 }
 
 impl First {
     /// Nothing seen yet.
-    pub fn new(most: usize, after: Option<RowPosition<'static>>) -> Self {
-        Self { most, after, kept: Vec::new(), bytes: 0, cut: None }
+    pub fn new(most: usize, after: Option<RowPosition<'static>>, room: RoundRoom) -> Self {
+        Self { most, after, kept: Vec::new(), bytes: 0, room, cut: None }
     }
 
     /// Looks at one more.
@@ -316,7 +370,7 @@ impl First {
         let position = position.into_owned();
         self.bytes += position.bytes();
         self.kept.push(position);
-        if self.kept.len() >= self.most.saturating_mul(2) || self.bytes > ROUND_BYTES_MAX {
+        if self.kept.len() >= self.most.saturating_mul(2) || !self.room.has(self.bytes) {
             self.shrink(sort);
         }
     }
@@ -328,7 +382,7 @@ impl First {
             self.cut = self.kept.last().cloned();
             self.bytes = self.kept.iter().map(RowPosition::bytes).sum();
         }
-        while self.bytes > ROUND_BYTES_MAX && self.kept.len() > 1 {
+        while self.kept.len() > 1 && !self.room.has(self.bytes) {
             self.kept.sort_unstable_by(|left, right| sort.compare(left, right));
             self.most = self.kept.len() / 2;
             self.kept.truncate(self.most);
@@ -338,9 +392,41 @@ impl First {
     }
 
     /// The positions, in order.
-    pub fn into_positions(mut self, sort: &Sort) -> Vec<RowPosition<'static>> {
+    pub fn take_positions(&mut self, sort: &Sort) -> Vec<RowPosition<'static>> {
         self.kept.sort_unstable_by(|left, right| sort.compare(left, right));
         self.kept.truncate(self.most);
-        self.kept
+        std::mem::take(&mut self.kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    /// What the first values of a series of long texts take where many rounds sort them at the same time.
+    #[test]
+    fn those_who_sort_share_what_they_keep_and_nobody_has_nothing() {
+        const TEXT: usize = 100 << 10;
+        let sort = Sort::of(vec![ValueSort { field: FilterField::Payload(Vec::new()), descending: false }]);
+        let all = Arc::new(SortedBytes::default());
+        let mut rounds: Vec<First> = (0..64).map(|_| First::new(1_000, None, RoundRoom::new(&all))).collect();
+        for round in &mut rounds {
+            for sequence in 0..200 {
+                let payload = format!("\"{:06}{}\"", 200 - sequence, "x".repeat(TEXT));
+                let row = ScannedRow { sequence, id: EventId(Uuid::nil()), order: 0, payload: &payload };
+                round.offer(&sort, sort.position(&row));
+            }
+        }
+        let kept: usize = rounds.iter().map(|round| round.bytes).sum();
+        assert!((ROUNDS_BYTES_MAX / 2..=ROUNDS_BYTES_MAX + 64 * ROUND_BYTES).contains(&kept), "{kept} bytes");
+        assert!(rounds.iter().all(|round| !round.kept.is_empty()) && !rounds[0].room.was_refused);
+        for round in &mut rounds {
+            let positions = round.take_positions(&sort);
+            assert!(positions.iter().zip((0..200).rev()).all(|(position, sequence)| position.sequence == sequence));
+        }
+        drop(rounds);
+        assert_eq!(all.0.load(atomic::Ordering::Relaxed), ROUNDS_BYTES_MAX);
     }
 }

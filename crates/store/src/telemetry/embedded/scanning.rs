@@ -10,7 +10,7 @@ use rocksdb::{DB, ReadOptions};
 
 use super::keys::Family;
 use super::rows::{read_value, text};
-use super::scan::{First, RowPosition, ScannedRow, Sort};
+use super::scan::{First, RoundRoom, RowPosition, ScannedRow, Sort, SortedBytes};
 use super::seek::Track;
 use super::slices::{Sliced, Watch};
 use super::values::{Plan, ValueOrder, fetch, track};
@@ -63,7 +63,11 @@ struct InTime {
 /// In an order by payload: each round finds the next positions behind those of the round before.
 struct Sorted {
     first: First,
+    /// What all who sort may keep together.
+    bytes: Arc<SortedBytes>,
     rounds: u32,
+    /// Whether others left one of them too little.
+    was_refused: bool,
     /// Places of the rounds before.
     done: u64,
     seen: u64,
@@ -85,7 +89,7 @@ impl Sliced for Scan {
     fn go_on(&mut self, core: &Core, watch: &mut Watch<'_>) -> Result<Option<Self::Done>> {
         let course = match &mut self.course {
             Some(course) => course,
-            none => match ScanCourse::begin(&core.db, self.device, &self.element, &self.plan)? {
+            none => match ScanCourse::begin(core, self.device, &self.element, &self.plan)? {
                 Some(course) => none.insert(course),
                 None => return Ok(Some(None)),
             },
@@ -97,14 +101,15 @@ impl Sliced for Scan {
 }
 
 impl ScanCourse {
-    fn begin(db: &DB, device: u64, element: &str, plan: &Plan) -> Result<Option<Self>> {
+    fn begin(core: &Core, device: u64, element: &str, plan: &Plan) -> Result<Option<Self>> {
+        let db = &core.db;
         let Some(record) = load::record(db, device, element)? else { return Ok(None) };
         let series = record.number;
         let count = load::count(db, Family::Values, series)?;
         let within = plan.within(&mut track(db, series, ReadOptions::default())?, count)?;
         let so_far = match plan.newest_first() {
             Some(newest_first) => SoFar::InTime(InTime { newest_first, ..InTime::default() }),
-            None => SoFar::Sorted(Sorted::new(end_of_page(plan))),
+            None => SoFar::Sorted(Sorted::new(end_of_page(plan), &core.sorted)),
         };
         Ok(Some(Self { series, left: within.clone(), within, page: Vec::new(), so_far }))
     }
@@ -201,9 +206,9 @@ impl InTime {
 }
 
 impl Sorted {
-    fn new(wanted: u64) -> Self {
-        let first = First::new(wanted.min(SORTED_MAX) as usize, None);
-        Self { first, rounds: 0, done: 0, seen: 0, total: None }
+    fn new(wanted: u64, bytes: &Arc<SortedBytes>) -> Self {
+        let first = First::new(wanted.min(SORTED_MAX) as usize, None, RoundRoom::new(bytes));
+        Self { first, bytes: Arc::clone(bytes), rounds: 0, was_refused: false, done: 0, seen: 0, total: None }
     }
 
     fn go_on(
@@ -225,7 +230,7 @@ impl Sorted {
                 return Ok(None);
             }
             let total = *self.total.get_or_insert(self.seen);
-            let positions = std::mem::replace(&mut self.first, First::new(0, None)).into_positions(sort);
+            let positions = self.first.take_positions(sort);
             for position in &positions {
                 if (offset..end).contains(&self.done) {
                     page.push(position.sequence);
@@ -237,10 +242,15 @@ impl Sorted {
                 return Ok(Some(total));
             }
             self.rounds += 1;
-            if self.rounds >= ROUNDS_MAX || end > SORTED_MAX {
+            self.was_refused |= self.first.room.was_refused;
+            if end > SORTED_MAX {
                 return Err(StoreError::TooFar);
             }
-            self.first = First::new((end - self.done) as usize, after);
+            if self.rounds >= ROUNDS_MAX {
+                // Where others left it little, it can come further later.
+                return Err(if self.was_refused { StoreError::Busy } else { StoreError::TooFar });
+            }
+            self.first = First::new((end - self.done) as usize, after, RoundRoom::new(&self.bytes));
             *left = within.clone();
         }
     }

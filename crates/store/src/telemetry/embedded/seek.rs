@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::keys::Order;
+use super::keys::TimeOrder;
 use super::load::{RowIterator, current};
 use super::rows::damaged;
 use crate::error::Result;

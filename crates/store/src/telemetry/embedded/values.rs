@@ -9,6 +9,7 @@ use isobar_model::time::Timestamp;
 use rocksdb::{DB, ReadOptions};
 
 use super::keys::{self, Family, TimeOrder};
+use super::page_room::PageRoom;
 use super::rows::{failed, json, read_value};
 use super::scan::{ScannedRow, Sort, Test};
 use super::seek::Track;
@@ -163,9 +164,10 @@ fn window(
     newest_first: bool,
 ) -> Result<Vec<StoredValue>> {
     let slice = slice(within, request, newest_first);
-    let mut items = Vec::with_capacity((slice.end - slice.start) as usize);
+    let (mut items, mut room) = (Vec::with_capacity((slice.end - slice.start) as usize), PageRoom::default());
     if !slice.is_empty() {
         track.read(slice, |_, value| {
+            room.take(value.len())?;
             items.push(stored(value)?);
             Ok(true)
         })?;
@@ -179,10 +181,11 @@ fn window(
 /// The values at these places of a series.
 pub(super) fn fetch(db: &DB, series: u64, sequences: &[u64]) -> Result<Vec<StoredValue>> {
     let values = engine::family(db, Family::Values)?;
-    let mut items = Vec::with_capacity(sequences.len());
+    let (mut items, mut room) = (Vec::with_capacity(sequences.len()), PageRoom::default());
     for sequence in sequences {
         // None if the series was deleted in the meantime.
         if let Some(value) = db.get_pinned_cf(values, keys::pair(series, *sequence)).map_err(failed)? {
+            room.take(value.len())?;
             items.push(stored(&value)?);
         }
     }

@@ -118,7 +118,7 @@ async fn damage_of_each_table_is_named_in_postgresql() {
     database.remove().await;
 }
 
-/// However many rows there are, each is looked at, and few are faults.
+/// However many rows there are, each is looked at, and few are named.
 async fn every_row_is_looked_at(address: &str) {
     let registry = Registry::open(address).await.unwrap();
     let insert = "INSERT INTO revoked_jwts (jti, expires_at) WITH RECURSIVE counted (n) AS \
