@@ -65,11 +65,11 @@ pub struct Turn {
     line: Arc<Line>,
     tenant: OrganizationId,
     /// What is held to the bounds; none of what only goes on.
-    begun: Option<Begun>,
+    begun: Option<BegunWork>,
 }
 
 /// Work that has begun, until it is dropped.
-struct Begun {
+struct BegunWork {
     line: Arc<Line>,
     tenant: OrganizationId,
 }
@@ -89,11 +89,11 @@ struct State {
     /// Grows with each turn that is given, and each that is waited for.
     number: u64,
     /// Those that have a turn, wait for one or have begun something.
-    tenants: FxHashMap<OrganizationId, Tenant>,
+    tenants: FxHashMap<OrganizationId, TenantTurns>,
 }
 
 #[derive(Default)]
-struct Tenant {
+struct TenantTurns {
     taken: usize,
     begun: usize,
     /// When it had a turn last, or came.
@@ -130,7 +130,7 @@ enum Joined {
 
 impl Line {
     /// Work of the tenant's begins, if there is room for it.
-    fn begin(self: &Arc<Self>, tenant: OrganizationId) -> Result<Begun> {
+    fn begin(self: &Arc<Self>, tenant: OrganizationId) -> Result<BegunWork> {
         let mut state = self.state.lock();
         let of_tenant = state.tenants.get(&tenant).map_or(0, |it| it.begun);
         if state.begun >= self.bounds.of_all || of_tenant >= self.bounds.of_one {
@@ -138,11 +138,11 @@ impl Line {
         }
         (state.number, state.begun) = (state.number + 1, state.begun + 1);
         state.tenant(tenant).begun += 1;
-        Ok(Begun { line: Arc::clone(self), tenant })
+        Ok(BegunWork { line: Arc::clone(self), tenant })
     }
 
     /// A turn for what has begun, or else for what goes on, when it comes.
-    async fn turn(self: &Arc<Self>, tenant: OrganizationId, begun: Option<Begun>) -> Result<Turn> {
+    async fn turn(self: &Arc<Self>, tenant: OrganizationId, begun: Option<BegunWork>) -> Result<Turn> {
         match self.join(tenant) {
             Joined::Turn => Ok(Turn { line: Arc::clone(self), tenant, begun }),
             Joined::Waiter(waits) => waits.turn(begun).await,
@@ -213,9 +213,9 @@ impl Line {
 
 impl State {
     /// A tenant, who may just have come.
-    fn tenant(&mut self, tenant: OrganizationId) -> &mut Tenant {
+    fn tenant(&mut self, tenant: OrganizationId) -> &mut TenantTurns {
         let last = self.number;
-        self.tenants.entry(tenant).or_insert_with(|| Tenant { last, ..Tenant::default() })
+        self.tenants.entry(tenant).or_insert_with(|| TenantTurns { last, ..TenantTurns::default() })
     }
 
     fn forget_if_gone(&mut self, tenant: OrganizationId) {
@@ -234,7 +234,7 @@ struct Waiter {
 }
 
 impl Waiter {
-    async fn turn(mut self, begun: Option<Begun>) -> Result<Turn> {
+    async fn turn(mut self, begun: Option<BegunWork>) -> Result<Turn> {
         let mut turn = (&mut self.given).await.map_err(StoreError::unavailable)?;
         turn.begun = begun;
         Ok(turn)
@@ -278,7 +278,7 @@ impl Turn {
     }
 }
 
-impl Drop for Begun {
+impl Drop for BegunWork {
     fn drop(&mut self) {
         let mut state = self.line.state.lock();
         state.begun = state.begun.saturating_sub(1);

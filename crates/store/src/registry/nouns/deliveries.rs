@@ -11,7 +11,7 @@ use crate::registry::Registry;
 use crate::registry::sql::{Column, Row, Sql, all, one, run};
 
 /// Deliveries that one statement adds.
-const INSERTED_AT_ONCE: usize = 100;
+const DELIVERIES_INSERTED_AT_ONCE: usize = 100;
 const SELECT: &str = "SELECT id, body, attempts, created_at FROM deliveries WHERE ";
 
 /// A delivery to be made.
@@ -161,7 +161,7 @@ pub(crate) async fn put<D: Borrow<NewDelivery>>(
     deliveries: &[D],
     now: Timestamp,
 ) -> Result<()> {
-    for deliveries in deliveries.chunks(INSERTED_AT_ONCE) {
+    for deliveries in deliveries.chunks(DELIVERIES_INSERTED_AT_ONCE) {
         let mut insert =
             Sql::new("INSERT INTO deliveries (id, kind, body, lane, due_at, created_at)").values(deliveries.len(), 6);
         for delivery in deliveries.iter().map(Borrow::borrow) {

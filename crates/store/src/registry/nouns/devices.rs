@@ -28,7 +28,7 @@ const SELECT: &str = "SELECT d.id, d.key, d.name, d.organization_id, o.lineage, 
     WHERE d.id";
 
 /// Devices that one statement adds: their values stay below what either database takes at once.
-const INSERTED_AT_ONCE: usize = 200;
+const DEVICES_INSERTED_AT_ONCE: usize = 200;
 
 /// A device to be made.
 #[derive(Clone, Debug)]
@@ -168,7 +168,7 @@ pub(crate) async fn insert(
     now: Timestamp,
 ) -> Result<Vec<DeviceKey>> {
     let mut keys = Vec::with_capacity(devices.len());
-    for devices in devices.chunks(INSERTED_AT_ONCE) {
+    for devices in devices.chunks(DEVICES_INSERTED_AT_ONCE) {
         let found = insert_rows(tx, organization, devices, now).await?;
         insert_beside(tx, organization, devices, &found).await?;
         for (new, key) in devices.iter().zip(&found) {

@@ -20,7 +20,7 @@ use crate::registry::sql::{Column, Dialect, Row, Sql, all, run};
 /// Most labels by which one device is found: the first ones of its metadata.
 const LABELS_MAX: usize = 1_000;
 /// Labels that one statement adds.
-const INSERTED_AT_ONCE: usize = 2_000;
+const LABELS_INSERTED_AT_ONCE: usize = 2_000;
 
 /// Labels for the metadata of devices.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -131,7 +131,7 @@ pub(crate) async fn insert(tx: &impl ConnectionTrait, metas: &[(DeviceKey, &RawJ
 }
 
 async fn add(tx: &impl ConnectionTrait, labels: &[(DeviceKey, (String, String))]) -> Result<()> {
-    for labels in labels.chunks(INSERTED_AT_ONCE) {
+    for labels in labels.chunks(LABELS_INSERTED_AT_ONCE) {
         let mut insert = Sql::new("INSERT INTO device_labels (device_key, label, value)").values(labels.len(), 3);
         for (key, (label, value)) in labels {
             insert = insert.bind(*key).bind(label.as_str()).bind(value.as_str());

@@ -20,7 +20,7 @@ const FULL_BYTES: usize = 256 << 10;
 /// The error where the series is deleted meanwhile.
 const GONE: StoreError = StoreError::Gone("storage element");
 /// Read ahead of a piece, in bytes.
-const READAHEAD: usize = 256 << 10;
+const EXPORT_READAHEAD_BYTES: usize = 256 << 10;
 
 /// The piece at a cursor, or the first; none when there is no such series.
 pub fn chunk(
@@ -44,7 +44,7 @@ pub fn chunk(
     };
     let mut options = ReadOptions::default();
     options.fill_cache(false);
-    options.set_readahead_size(READAHEAD);
+    options.set_readahead_size(EXPORT_READAHEAD_BYTES);
     let track = track(db, cursor.series, options)?;
     read(track, plan, cursor, newest_first).map(Some)
 }

@@ -22,8 +22,8 @@ use crate::telemetry::QueueQuery;
 use crate::turns::Claim;
 
 /// Rows, and bytes of them, that a look goes through without a turn.
-const ROWS_AT_ONCE: usize = 256;
-const BYTES_AT_ONCE: usize = 4 << 20;
+const QUEUE_ROWS_AT_ONCE: usize = 256;
+const QUEUE_BYTES_AT_ONCE: usize = 4 << 20;
 /// Looks of one reader, when others take again and again what it has found.
 const LOOKS_MAX: usize = 32;
 
@@ -188,7 +188,7 @@ fn begin(core: &Core, held: &Held, device: DeviceRef, wanted: Wanted) -> Result<
 
 /// Looks at a few. Whether that was all.
 fn look_at_once(core: &Core, look: &mut Look, cancel: &Cancel) -> Result<bool> {
-    let (mut rows_left, mut bytes_left) = (ROWS_AT_ONCE, BYTES_AT_ONCE);
+    let (mut rows_left, mut bytes_left) = (QUEUE_ROWS_AT_ONCE, QUEUE_BYTES_AT_ONCE);
     look.go_on(core, |bytes| {
         cancel.check()?;
         (rows_left, bytes_left) = (rows_left - 1, bytes_left.saturating_sub(bytes));

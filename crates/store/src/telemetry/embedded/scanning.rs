@@ -23,7 +23,7 @@ const ROUNDS_MAX: u32 = 16;
 /// Values of one step of a scan from the newest.
 const STEP: u64 = 8_192;
 /// Read ahead of a scan, in bytes.
-const READAHEAD: usize = 1 << 20;
+const SCAN_READAHEAD_BYTES: usize = 1 << 20;
 
 /// A scan for one page.
 pub struct Scan {
@@ -118,7 +118,7 @@ impl ScanCourse {
     fn go_on(&mut self, db: &DB, plan: &Plan, watch: &mut Watch<'_>) -> Result<Option<u64>> {
         let mut options = ReadOptions::default();
         options.fill_cache(false);
-        options.set_readahead_size(READAHEAD);
+        options.set_readahead_size(SCAN_READAHEAD_BYTES);
         let mut reading = Reading { track: track(db, self.series, options)?, plan, watch };
         match (&mut self.so_far, &plan.listing) {
             (SoFar::Sorted(sorted), ValueOrder::Sorted(sort)) => {
