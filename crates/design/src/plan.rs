@@ -117,12 +117,19 @@ impl Plan {
 
     /// Whether events may be posted to this element name (any name on an empty plane).
     pub fn accepts(&self, element: &str) -> bool {
-        self.is_empty() || self.element(element).is_some_and(|it| matches!(it.element, Element::DeviceEvent(_)))
+        self.is_empty() || self.event_element(element).is_some()
     }
 
-    /// An element's name, which the plan has already if it has the element.
-    pub fn name_of(&self, element: &str) -> Arc<str> {
-        self.element(element).map_or_else(|| Arc::from(element), |it| Arc::clone(&it.name))
+    fn event_element(&self, name: &str) -> Option<&Installed> {
+        self.element(name).filter(|it| matches!(it.element, Element::DeviceEvent(_)))
+    }
+
+    /// The name of an element that takes device events; none if this one does not.
+    pub fn event_name(&self, element: &str) -> Option<Arc<str>> {
+        if self.is_empty() {
+            return Some(Arc::from(element));
+        }
+        self.event_element(element).map(|it| Arc::clone(&it.name))
     }
 
     /// The deviceEvent elements of an integration type, in the order of the specification.

@@ -101,7 +101,7 @@ pub(crate) async fn branding_fetch(call: &mut Call) -> Answer {
 
 pub(crate) async fn branding_update(call: &mut Call) -> Answer {
     let id: OrganizationId = call.id("id", "organization")?;
-    let body = call.json(|body| BrandingInput::read(body, id)).await;
+    let body = call.json(move |body| BrandingInput::read(body, id)).await;
     let input = after(call.hub().allow_organization(call.caller()?, id, Action::OrganizationUpdate), body).await?;
     reply::ok(&BrandingJson::of(id, call.hub().branding_update(call.caller()?, id, input).await?))
 }
@@ -125,7 +125,7 @@ pub(crate) async fn device_table_fetch(call: &mut Call) -> Answer {
 
 pub(crate) async fn device_table_update(call: &mut Call) -> Answer {
     let id: OrganizationId = call.id("id", "organization")?;
-    let body = call.json(|body| DeviceTableInput::read(body, id)).await;
+    let body = call.json(move |body| DeviceTableInput::read(body, id)).await;
     let input = after(call.hub().allow_organization(call.caller()?, id, Action::OrganizationUpdate), body).await?;
     reply::ok(&DeviceTableJson::of(id, call.hub().device_table_update(call.caller()?, id, input).await?))
 }

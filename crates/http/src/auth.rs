@@ -15,13 +15,9 @@ use crate::reply::{self, Answer, Response};
 use crate::views::{Time, TokensJson, UserJson};
 
 pub(crate) async fn user_register(call: &mut Call) -> Answer {
-    let (mut joins, mut role) = (false, None);
-    let body = call.json(|body| {
-        role = role_in(body);
-        joins = body.get("organizationId").is_some_and(|named| !matches!(named, Json::Null));
-        NewUser::read(body, true)
-    });
-    let body = body.await;
+    let joins = |body: &Json<'_>| body.get("organizationId").is_some_and(|named| !matches!(named, Json::Null));
+    let read = move |body: &Json<'_>| ((joins(body), role_in(body)), NewUser::read(body, true));
+    let ((joins, role), body) = call.json_beside(read).await;
     let new = after(call.hub().allow_registration(&call.credentials(), joins, role), body).await?;
     let user = call.hub().user_register(&call.credentials(), new).await?;
     reply::created(&UserJson::from(user))

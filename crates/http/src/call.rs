@@ -146,13 +146,32 @@ impl Call {
         body::collect(self.body.get_mut(), terms).await
     }
 
-    /// Its JSON body, as `read` makes it out.
-    pub async fn json<T>(&mut self, read: impl FnOnce(&Json<'_>) -> Result<T, Error>) -> Result<T, Problem> {
+    /// Its JSON body, as `read` makes it out; on another thread if it is long.
+    pub async fn json<T: Send + 'static>(
+        &mut self,
+        read: impl FnOnce(&Json<'_>) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Problem> {
         let bytes = self.json_bytes().await?;
-        let text = std::str::from_utf8(&bytes)
-            .map_err(|error| Error::invalid("body", format!("invalid UTF-8 at byte {}", error.valid_up_to())))?;
-        let tree = parse(text).map_err(|fault| Error::invalid("body", fault.to_string()))?;
-        Ok(read(&tree)?)
+        let length = bytes.len();
+        let read = move || {
+            let text = std::str::from_utf8(&bytes)
+                .map_err(|error| Error::invalid("body", format!("invalid UTF-8 at byte {}", error.valid_up_to())))?;
+            let tree = parse(text).map_err(|fault| Error::invalid("body", fault.to_string()))?;
+            read(&tree)
+        };
+        Ok(self.hub().body_read(self.principal.lineage(), length, read).await??)
+    }
+
+    /// The same where something that the body says decides what is allowed, also of one that is faulty otherwise: that
+    /// comes beside.
+    pub async fn json_beside<A: Default + Send + 'static, T: Send + 'static>(
+        &mut self,
+        read: impl FnOnce(&Json<'_>) -> (A, Result<T, Error>) + Send + 'static,
+    ) -> (A, Result<T, Problem>) {
+        match self.json(|body| Ok(read(body))).await {
+            Ok((aside, input)) => (aside, input.map_err(Problem::from)),
+            Err(problem) => (A::default(), Err(problem)),
+        }
     }
 
     /// Its body as text, at most `limit` bytes; it must say that it is text/plain, in UTF-8.
@@ -186,7 +205,7 @@ pub(crate) fn names(row: &'static str, path: &str) -> Names {
     let held = |(part, held): (&'static str, &str)| {
         Some((part.strip_prefix('{')?.strip_suffix('}')?, escapes::decoded(held, false)))
     };
-    if row.contains('{') { parts.filter_map(held).collect() } else { Vec::new() }
+    if row.as_bytes().contains(&b'{') { parts.filter_map(held).collect() } else { Vec::new() }
 }
 
 /// The order of refusals: a bad parameter or body is told only to those whom `allowed` does not refuse. When that finds

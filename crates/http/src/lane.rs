@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, UNIX_EPOCH};
 
-use axum::http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
+use axum::http::header::CONNECTION;
 use axum::http::response::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use bytes::Bytes;
@@ -39,8 +39,6 @@ const READ_BYTES: usize = 8 << 10;
 const HEADERS_MAX: usize = 24;
 /// Room for an answer as it goes out: that to an event has some 450 bytes.
 const ANSWER_BYTES: usize = 640;
-/// What says that there is more to a request than its head and a body of known length.
-const SPECIAL: [HeaderName; 5] = [EXPECT, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
 
 /// A connection in the lane.
 pub(crate) struct Lane {
@@ -130,18 +128,15 @@ fn event(bytes: &Bytes) -> Option<Request<Inbound>> {
     let (mut headers, mut length, mut hosts) = (HeaderMap::with_capacity(head.headers.len()), None, 0);
     for header in head.headers.iter() {
         let name = HeaderName::from_bytes(header.name.as_bytes()).ok()?;
-        if name == CONTENT_LENGTH {
+        match name.as_str() {
             // Twice is hyper's to judge.
-            if length.replace(number(header.value)?).is_some() {
-                return None;
-            }
-        } else if name == HOST {
-            if !host::is_valid(header.value) {
-                return None;
-            }
-            hosts += 1;
-        } else if SPECIAL.contains(&name) || (name == CONNECTION && !header.value.eq_ignore_ascii_case(b"keep-alive")) {
-            return None;
+            "content-length" if length.replace(number(header.value)?).is_some() => return None,
+            "host" if !host::is_valid(header.value) => return None,
+            "host" => hosts += 1,
+            "connection" if !header.value.eq_ignore_ascii_case(b"keep-alive") => return None,
+            // There is more to such a request than its head and a body of known length.
+            "expect" | "te" | "trailer" | "transfer-encoding" | "upgrade" => return None,
+            _ => {}
         }
         headers.append(name, HeaderValue::from_maybe_shared(bytes.slice_ref(header.value)).ok()?);
     }

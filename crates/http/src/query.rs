@@ -39,7 +39,8 @@ impl<'a> Query<'a> {
         let raw = raw.unwrap_or_default();
         let mut pairs: SmallVec<[_; 2]> = form_urlencoded::parse(raw.as_bytes()).take(PARAMETERS_MAX).collect();
         // What is no text was decoded to this character, which may also have been sent.
-        if pairs.iter().any(|(_, value): &(_, Cow<'_, str>)| value.contains(char::REPLACEMENT_CHARACTER)) {
+        let may_be_none = |value: &str| value.contains(char::REPLACEMENT_CHARACTER);
+        if pairs.iter().any(|(_, value): &(_, Cow<'_, str>)| matches!(value, Cow::Owned(value) if may_be_none(value))) {
             let sent = raw.split('&').filter(|pair| !pair.is_empty());
             for ((_, value), pair) in pairs.iter_mut().zip(sent) {
                 if escapes::decoded(pair.split_once('=').unwrap_or_default().1, true).is_none() {

@@ -20,12 +20,7 @@ pub(crate) async fn user_list(call: &mut Call) -> Answer {
 }
 
 pub(crate) async fn user_create(call: &mut Call) -> Answer {
-    let mut role = None;
-    let body = call.json(|body| {
-        role = role_in(body);
-        NewUser::read(body, false)
-    });
-    let body = body.await;
+    let (role, body) = call.json_beside(|body| (role_in(body), NewUser::read(body, false))).await;
     let new = after(call.hub().allow_user_of(call.caller()?, role), body).await?;
     let user = call.hub().user_create(call.caller()?, new).await?;
     reply::created(&UserJson::from(user))
@@ -38,12 +33,7 @@ pub(crate) async fn user_fetch(call: &mut Call) -> Answer {
 
 pub(crate) async fn user_update(call: &mut Call) -> Answer {
     let id: UserId = call.id("id", "user")?;
-    let mut role = None;
-    let body = call.json(|body| {
-        role = role_in(body);
-        UserInput::read(body)
-    });
-    let body = body.await;
+    let (role, body) = call.json_beside(|body| (role_in(body), UserInput::read(body))).await;
     let input = after(call.hub().allow_user_update(call.caller()?, id, role), body).await?;
     let user = call.hub().user_update(call.caller()?, id, input).await?;
     reply::ok(&UserJson::from(user))

@@ -21,7 +21,6 @@ use isobar_model::time::Timestamp;
 use crate::Hub;
 use crate::entries::DeviceEntry;
 use crate::error::Told as _;
-use crate::event_input::read_payload;
 use crate::gate::Principal;
 use crate::intake::RUNS_MAX;
 use crate::side_runs::SideRuns;
@@ -199,7 +198,7 @@ impl Hub {
     ) -> Result<DeviceSetting> {
         let (pass, entry) = self.setting_write(caller, id, name).await?;
         let mut faults = Faults::new();
-        let value = read_payload(&body, &mut faults).map(|(value, _)| value);
+        let value = self.payload_read(Some(&caller.lineage), &body, &mut faults).await?.map(|(value, _)| value);
         let value = faults.unless_any(value)?.ok_or(Error::Busy)?;
         let changed = self.changed(&pass, entry, |runs, entry| {
             let plan = &entry.plan.plan;

@@ -223,12 +223,10 @@ pub(crate) fn tell_left_out(memory: &dyn Memory, commit: &mut Commit) {
     let bytes = |payload: &RawJson| payload.bytes().len() + 1;
     let (mut all, _) = memory.all_last_bytes();
     let most: usize = commit.values.iter().map(|value| bytes(&value.payload)).sum();
-    let is_room_in_all = all + most + BESIDE_BYTES <= DEVICE_LAST_BYTES_MAX;
-    // Nearly always all fit, whatever their names are.
-    if let [value] = commit.values.as_slice()
-        && is_room_in_all
-        && memory.last_bytes(&value.element) + most + BESIDE_BYTES <= LAST_BYTES_MAX
-    {
+    let all_with_these = all + most + BESIDE_BYTES;
+    let is_room_in_all = all_with_these <= DEVICE_LAST_BYTES_MAX;
+    // Nearly always all fit, whatever their names are: even one series would hold them.
+    if all_with_these <= LAST_BYTES_MAX {
         return;
     }
     let mut by_series: BTreeMap<&Arc<str>, Vec<&RawJson>> = BTreeMap::new();

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 
 use crate::code::Line;
 use crate::error::Told as _;
+use crate::event_input::READ_HERE_BYTES_MAX;
 use crate::fresh::{Fresh, Kept};
 use crate::in_force::DeviceEntries;
 use crate::usage::Quota;
@@ -73,7 +74,10 @@ impl DeviceEntry {
     /// millisecond.
     pub fn runs_aside(&self, payload_bytes: usize) -> bool {
         let plan = &self.plan.plan;
-        plan.runs_code() || self.runs_long.load(Ordering::Relaxed) || plan.may_take_long(payload_bytes)
+        plan.runs_code()
+            || payload_bytes > READ_HERE_BYTES_MAX
+            || self.runs_long.load(Ordering::Relaxed)
+            || plan.may_take_long(payload_bytes)
     }
 
     /// A run has taken so many units.
@@ -169,7 +173,7 @@ impl Hub {
         caller: &Caller,
         planes: RawJson,
     ) -> Result<std::result::Result<Plan, Vec<Fault>>> {
-        self.0.compiling.take_of(caller, move || Plan::compile(&planes.tree())).await
+        self.0.compiling.take_of(&caller.lineage, move || Plan::compile(&planes.tree())).await
     }
 }
 

@@ -71,6 +71,15 @@ impl DeviceSession {
 }
 
 impl Principal {
+    /// Where it belongs.
+    pub fn lineage(&self) -> Option<&Lineage> {
+        match self {
+            Principal::Nobody => None,
+            Principal::User(caller) => Some(&caller.lineage),
+            Principal::Device(session) => Some(&session.0.lineage),
+        }
+    }
+
     /// The user, where an operation is a user's alone.
     pub fn user(&self) -> Result<&Caller> {
         match self {

@@ -21,7 +21,7 @@ use crate::Hub;
 use crate::accepted::{Accepted, waits_for_the_disk};
 use crate::effects::{change_view, hold_to_series, queue_up, tell_left_out};
 use crate::entries::{Before, DeviceEntry};
-use crate::event_input::{check_accepted, check_idempotency_key, element_name, read_payload};
+use crate::event_input::{accepted_name, check_idempotency_key, element_name};
 use crate::gate::Principal;
 use crate::otherwise::Otherwise;
 use crate::outbox::{Left, Work};
@@ -71,22 +71,25 @@ impl Hub {
         let target = self.event_device(principal, device, &mut faults).await?;
         let element = element_name(element, &mut faults);
         check_idempotency_key(idempotency_key, &mut faults);
-        let (Some((payload, tree)), Some(element)) = (read_payload(&body, &mut faults), element) else {
+        let read = self.payload_read(principal.lineage(), &body, &mut faults).await?;
+        let (Some((payload, mut tree)), Some(element)) = (read, element) else {
             return Err(faults.end().err().unwrap_or(Error::Busy));
         };
         let Some((pass, mut entry)) = target else { return Err(faults.end().err().unwrap_or(Error::Busy)) };
         let now = self.0.clock.now();
-        let element_name = entry.plan.plan.name_of(element);
-        let event = Incoming { element: element_name, payload, idempotency_key, now, ran: None };
-        let mut tree = Some(tree);
+        let name = accepted_name(&entry, element, &mut faults);
+        faults.end()?;
+        let element = name.unwrap_or_else(|| Arc::from(element));
+        let event = Incoming { element, payload, idempotency_key, now, ran: None };
         for _ in 0..RUNS_MAX {
-            check_accepted(&entry, element, &mut faults);
-            std::mem::take(&mut faults).end()?;
             if let Some(accepted) = self.accept(&pass, &entry, &event, tree.take()).await? {
                 return Ok(accepted);
             }
             let newer = Box::pin(self.device_entry(entry.device.id)).await?;
             entry = newer.ok_or_else(|| Error::invalid("query.deviceId", "no such device"))?;
+            let mut faults = Faults::new();
+            accepted_name(&entry, &event.element, &mut faults);
+            faults.end()?;
         }
         Err(Error::Busy)
     }

@@ -49,7 +49,7 @@ impl Pictures {
             let png = std::panic::catch_unwind(|| picture(&posted)).unwrap_or(Err(NOT_WHOLE));
             png.map(|png| (posted, png))
         };
-        self.0.take_of(caller, read).await?.map_err(|fault| Error::invalid("body", fault))
+        self.0.take_of(&caller.lineage, read).await?.map_err(|fault| Error::invalid("body", fault))
     }
 }
 

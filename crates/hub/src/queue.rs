@@ -14,7 +14,7 @@ use isobar_store::telemetry::{Looked, QueueQuery};
 
 use crate::entries::DeviceEntry;
 use crate::error::Told as _;
-use crate::event_input::{check_idempotency_key, element_name, read_payload};
+use crate::event_input::{check_idempotency_key, element_name};
 use crate::events::LOOK_EVERY;
 use crate::gate::{Credentials, Held, Principal};
 use crate::intake::RUNS_MAX;
@@ -130,7 +130,7 @@ impl Hub {
         let target = faults.gather(self.target_of_user(caller, device).await)?;
         let element = element_name(element, &mut faults);
         check_idempotency_key(idempotency_key, &mut faults);
-        let payload = read_payload(&body, &mut faults);
+        let payload = self.payload_read(Some(&caller.lineage), &body, &mut faults).await?;
         faults.end()?;
         let (Some((pass, mut entry)), Some(element), Some((payload, _))) = (target, element, payload) else {
             return Err(Error::Busy);

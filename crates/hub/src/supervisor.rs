@@ -158,8 +158,9 @@ fn pause_after(panics: u32) -> Duration {
 }
 
 /// Does work in which a panic is the end of nothing else: it is logged and counted. None: it panicked.
-pub async fn guarded<T>(task: &'static str, work: impl Future<Output = T>) -> Option<T> {
-    AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| panicked(task, &*panic)).ok()
+pub fn guarded<T>(task: &'static str, work: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
+    // No `async fn`: that would keep room for the work twice, as its argument and as what it waits for.
+    AssertUnwindSafe(work).catch_unwind().map(move |ended| ended.map_err(|panic| panicked(task, &*panic)).ok())
 }
 
 /// Begins work that goes on by itself. What this gives ends it where it is.

@@ -1,6 +1,6 @@
 //! Heavy work that takes its turn: a few at a time on threads that may block, a bounded number that waits, tenants alike.
 
-use isobar_model::access::Caller;
+use isobar_model::access::Lineage;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::OrganizationId;
 use isobar_store::turns::{Bounds, Claim, Turns as Line};
@@ -32,13 +32,13 @@ impl Turns {
         self.charged_to(NOBODY, work).await
     }
 
-    /// Does work in a turn of the caller's tenant: of everybody beneath the same top-level organization.
+    /// Does work in a turn of a tenant: of everybody beneath the same top-level organization.
     pub(crate) async fn take_of<T: Send + 'static>(
         &self,
-        caller: &Caller,
+        lineage: &Lineage,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
-        self.charged_to(caller.lineage.top(), work).await
+        self.charged_to(lineage.top(), work).await
     }
 
     async fn charged_to<T: Send + 'static>(
@@ -62,17 +62,13 @@ impl Turns {
 mod tests {
     use std::sync::{Arc, mpsc};
 
-    use isobar_model::access::Lineage;
-    use isobar_model::ids::UserId;
-    use isobar_model::role::Role;
     use parking_lot::Mutex;
 
     use super::*;
 
-    fn caller(top: u128, own: u128) -> Caller {
+    fn lineage(top: u128, own: u128) -> Lineage {
         let organization = |number| OrganizationId(Uuid::from_u128(number));
-        let lineage = Lineage::new([organization(top)], organization(own));
-        Caller { user: UserId(Uuid::from_u128(own)), role: Role::Developer, lineage, session: None }
+        Lineage::new([organization(top)], organization(own))
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -80,18 +76,18 @@ mod tests {
         let turns = Arc::new(Turns::shared(1, 5, 2));
         let (begin, begun) = mpsc::channel::<()>();
         let begun = Arc::new(Mutex::new(begun));
-        let held = [caller(1, 11), caller(1, 12)].map(|caller| {
+        let held = [lineage(1, 11), lineage(1, 12)].map(|lineage| {
             let (turns, begun) = (Arc::clone(&turns), Arc::clone(&begun));
-            tokio::spawn(async move { turns.take_of(&caller, move || begun.lock().recv().is_ok()).await })
+            tokio::spawn(async move { turns.take_of(&lineage, move || begun.lock().recv().is_ok()).await })
         });
         while turns.0.taken_and_waiting() != (1, 1) {
             tokio::task::yield_now().await;
         }
         // Whoever it is of the tenant, and wherever beneath it.
-        assert!(matches!(turns.take_of(&caller(1, 13), || ()).await, Err(Error::Busy)));
+        assert!(matches!(turns.take_of(&lineage(1, 13), || ()).await, Err(Error::Busy)));
         let other = {
             let turns = Arc::clone(&turns);
-            tokio::spawn(async move { turns.take_of(&caller(2, 21), || ()).await })
+            tokio::spawn(async move { turns.take_of(&lineage(2, 21), || ()).await })
         };
         begin.send(()).unwrap();
         begin.send(()).unwrap();
@@ -100,6 +96,6 @@ mod tests {
             assert!(work.await.unwrap().unwrap());
         }
         assert_eq!(turns.0.taken_and_waiting(), (0, 0));
-        assert!(turns.take_of(&caller(1, 11), || ()).await.is_ok());
+        assert!(turns.take_of(&lineage(1, 11), || ()).await.is_ok());
     }
 }

@@ -291,7 +291,7 @@ impl Hub {
                 Err(fault) => Err(Error::invalid("body", format!("is not valid JSON: {fault}"))),
             },
         };
-        self.0.taking_apart.take_of(caller, work).await?
+        self.0.taking_apart.take_of(&caller.lineage, work).await?
     }
 
     /// Makes the devices that nobody knows, each once.

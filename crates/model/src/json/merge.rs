@@ -139,10 +139,9 @@ struct Merging<'p> {
 
 impl<'p> Merging<'p> {
     fn begin(older: Option<&'p str>, most: usize) -> Self {
-        let (first, behind) = match older.and_then(|older| older.split_once(BEHIND)) {
-            Some((object, newest)) => (Some(object), Some(newest)),
-            None => (older, None),
-        };
+        // Nothing that stands behind an object ends as one.
+        let both = older.filter(|older| !older.ends_with('}')).and_then(|older| older.split_once(BEHIND));
+        let (first, behind) = both.map_or((older, None), |(object, newest)| (Some(object), Some(newest)));
         let is_object = |text: &&str| text.starts_with('{');
         Self {
             most,
