@@ -83,7 +83,7 @@ fn tokens_reply(call: &Call, tokens: Tokens) -> Answer {
 
 /// Sets the refresh cookie; an age of 0 clears it.
 fn with_cookie(mut response: Response, call: &Call, value: &str, age_seconds: i64) -> Result<Response, Problem> {
-    let secure = if call.hub().settings().public_url.starts_with("https://") { "; Secure" } else { "" };
+    let secure = if call.hub().config().public_url.starts_with("https://") { "; Secure" } else { "" };
     let cookie =
         format!("{REFRESH_COOKIE}={value}; Max-Age={age_seconds}; Path=/v2/auth; HttpOnly; SameSite=Strict{secure}");
     let mut cookie = HeaderValue::try_from(cookie).map_err(Error::internal)?;

@@ -159,7 +159,7 @@ impl Call {
             let tree = parse(text).map_err(|fault| Error::invalid("body", fault.to_string()))?;
             read(&tree)
         };
-        Ok(self.hub().body_read(self.principal.lineage(), length, read).await??)
+        Ok(self.hub().body_read(self.principal.tenant(), length, read).await??)
     }
 
     /// The same where something that the body says decides what is allowed, also of one that is faulty otherwise: that

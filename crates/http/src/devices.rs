@@ -22,7 +22,7 @@ pub(crate) async fn device_list(call: &mut Call) -> Answer {
     let (last, devices) = (Arc::new(last), stream::iter(page.items));
     let dressed = devices.then(move |device| {
         let (hub, caller, last) = (hub.clone(), Arc::clone(&caller), Arc::clone(&last));
-        async move { hub.device_dressed(&caller, device, &last).await.map(DeviceJson::from) }
+        async move { hub.device_with_last(&caller, device, &last).await.map(DeviceJson::from) }
     });
     reply::page_coming(meta, dressed).await
 }

@@ -115,6 +115,11 @@ impl Faults {
         self.end().map(|()| value)
     }
 
+    /// The error of the faults that were noted: of one at least.
+    pub fn into_error(self) -> Error {
+        Error::Invalid(self.0)
+    }
+
     /// Refuses when faults were noted.
     pub fn end(self) -> Result<()> {
         if self.0.is_empty() { Ok(()) } else { Err(Error::Invalid(self.0)) }

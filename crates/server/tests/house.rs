@@ -166,3 +166,62 @@ fn rooms_of_what_clients_choose_have_no_hash_without_a_key() {
         }
     }
 }
+
+/// The rooms of the hub, from the lowest to the highest; those of one line know nothing of each other.
+const HUB_ROOMS: &[&[&str]] = &[
+    &["config", "error", "supervisor"],
+    &["env", "support"],
+    &["code", "outbox"],
+    &["cache"],
+    &["delivery"],
+    &["metering"],
+    &["identity"],
+    &["ingest"],
+    &["jobs"],
+    &["resources", "settings", "webhook"],
+];
+
+/// The source files beneath a folder that are no tests.
+fn sources(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.is_dir() && name != "tests" {
+            sources(&path, found);
+        } else if name.ends_with(".rs") && name != "tests.rs" {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn rooms_of_the_hub_know_only_those_beneath_them() {
+    let root = root().join("crates/hub/src");
+    let height = |room: &str| HUB_ROOMS.iter().position(|rooms| rooms.contains(&room));
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    let mut wrong = Vec::new();
+    for file in files {
+        let place = file.strip_prefix(&root).unwrap();
+        let room = place.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
+        if ["lib", "stage", "wiring"].contains(&room) {
+            continue;
+        }
+        let own = height(room).unwrap_or_else(|| panic!("{room} has no place among the rooms"));
+        let text = std::fs::read_to_string(&file).unwrap();
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        let is_verb = own + 1 == HUB_ROOMS.len();
+        for part in text.split("crate::").skip(1) {
+            let named = part.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap();
+            let is_known = match height(named) {
+                Some(other) => other < own || named == room,
+                // The façade itself, and what it shows, are for its verbs alone.
+                None => is_verb,
+            };
+            if !is_known {
+                wrong.push(format!("{} knows {}", place.display(), &part[..part.len().min(40)]));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

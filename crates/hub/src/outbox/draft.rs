@@ -6,60 +6,61 @@ use isobar_model::ids::DeviceRef;
 use isobar_model::time::Timestamp;
 use isobar_store::telemetry::OutboxChange;
 
-use super::device::{Report, ReportRows, Size};
-use super::work::{Found, Work};
+use super::device_queue::{OutboxSize, Report, ReportRows};
+use super::work::{DeviceFindings, RegistryWork};
 
 /// A report whose bytes are so few is written whole into its one entry; of a larger one what is new, until that is as much
 /// as all of it would be.
 const WHOLE_BYTES_MAX: usize = 1_024;
 
 /// What waits of a device when a run's report is worked out.
-pub(super) struct Base {
-    found: Arc<Found>,
+pub(crate) struct ReportBase {
+    found: Arc<DeviceFindings>,
     rows: ReportRows,
 }
 
 /// What a run leaves, before it is worked out what that changes.
-pub(super) struct Rest {
-    found: Option<Found>,
-    work: Work,
+pub(crate) struct UnstagedWork {
+    found: Option<DeviceFindings>,
+    work: RegistryWork,
     row: u64,
     /// The change that brings what is no report, and how much that is.
     put: Option<OutboxChange>,
-    size: Size,
+    size: OutboxSize,
 }
 
 /// What a run leaves, worked out against what waited then.
-pub(super) struct Draft {
-    base: Option<Arc<Found>>,
-    report: Option<(Arc<Found>, usize, ReportRows)>,
+pub(crate) struct Draft {
+    base: Option<Arc<DeviceFindings>>,
+    report: Option<(Arc<DeviceFindings>, usize, ReportRows)>,
     changes: Vec<OutboxChange>,
-    pub rest: Rest,
+    pub rest: UnstagedWork,
 }
 
 /// What a run leaves, as it will wait once the run is committed.
-pub(super) struct Leaving {
+pub(crate) struct StagedWork {
     /// What it was worked out against.
-    pub base: Option<Arc<Found>>,
-    pub found: Option<(Arc<Found>, usize, ReportRows)>,
-    pub rest: Work,
+    pub base: Option<Arc<DeviceFindings>>,
+    pub found: Option<(Arc<DeviceFindings>, usize, ReportRows)>,
+    pub rest: RegistryWork,
     pub row: u64,
 }
 
-impl Base {
+impl ReportBase {
     pub fn of(report: &Report) -> Self {
         Self { found: Arc::clone(&report.found), rows: report.rows.clone() }
     }
 }
 
-impl Rest {
-    pub fn of(mut work: Work, number: &dyn Fn() -> u64) -> Self {
+impl UnstagedWork {
+    pub fn of(mut work: RegistryWork, number: &dyn Fn() -> u64) -> Self {
         let found = work.take_found(Timestamp::default());
-        let (mut row, mut put, mut size) = (0, None, Size::default());
+        let (mut row, mut put, mut size) = (0, None, OutboxSize::default());
         if !work.is_empty() {
             row = number();
             let bytes = work.bytes();
-            size = Size { entries: work.settings.len() + work.notices.len() + work.calls.len(), bytes: bytes.len() };
+            size =
+                OutboxSize { entries: work.settings.len() + work.notices.len() + work.calls.len(), bytes: bytes.len() };
             put = Some(OutboxChange::Put { number: row, work: bytes });
         }
         Self { found, work, row, put, size }
@@ -68,7 +69,7 @@ impl Rest {
 
 impl Draft {
     /// Works out what becomes of what waits.
-    pub fn of(device: DeviceRef, base: Option<Base>, rest: Rest, number: &dyn Fn() -> u64) -> Self {
+    pub fn of(device: DeviceRef, base: Option<ReportBase>, rest: UnstagedWork, number: &dyn Fn() -> u64) -> Self {
         let mut changes = Vec::with_capacity(2);
         let report = rest.found.as_ref().map(|found| {
             let (found, bytes, rows) = report_entry(device, base.as_ref(), found, number, &mut changes);
@@ -88,7 +89,7 @@ impl Draft {
     }
 
     /// How much more will wait.
-    pub fn more(&self, before: Option<&Report>) -> Size {
+    pub fn more(&self, before: Option<&Report>) -> OutboxSize {
         let mut more = self.rest.size;
         if let Some((_, bytes, _)) = &self.report {
             more.entries += usize::from(before.is_none());
@@ -97,21 +98,21 @@ impl Draft {
         more
     }
 
-    pub fn goes(self) -> (Leaving, Vec<OutboxChange>) {
+    pub fn goes(self) -> (StagedWork, Vec<OutboxChange>) {
         let Self { base, report, mut changes, rest } = self;
         changes.extend(rest.put);
-        (Leaving { base, found: report, rest: rest.work, row: rest.row }, changes)
+        (StagedWork { base, found: report, rest: rest.work, row: rest.row }, changes)
     }
 }
 
 /// How a report is written once more was found out: the whole of it, and the entries that hold it then.
 fn report_entry(
     device: DeviceRef,
-    before: Option<&Base>,
-    found: &Found,
+    before: Option<&ReportBase>,
+    found: &DeviceFindings,
     number: &dyn Fn() -> u64,
     changes: &mut Vec<OutboxChange>,
-) -> (Found, usize, ReportRows) {
+) -> (DeviceFindings, usize, ReportRows) {
     let Some(before) = before else {
         let (row, work) = (number(), found.bytes(device.id));
         let mut rows = ReportRows { own_bytes: work.len(), ..ReportRows::default() };
