@@ -34,15 +34,15 @@ async fn fails_the_store(thread: &'static str) {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(Embedded::open(folder.path(), Options::default()).unwrap());
     assert!(stores(&store, 1..AT_ONCE).await.into_iter().all(|stored| stored));
-    let ended = tokio::spawn({
+    let failure = tokio::spawn({
         let store = store.clone();
         async move { store.failed().await }
     });
     *store.core.shared.panics.lock() = Some(thread);
     let ended = stores(&store, 1..AT_ONCE).await;
     assert!(ended.iter().any(|stored| !stored), "nobody noticed that {thread} is gone");
-    let ended = tokio::time::timeout(BOUND, ended).await.unwrap().unwrap();
-    let StoreError::Unavailable(cause) = ended else { unreachable!("{ended}") };
+    let failure = tokio::time::timeout(BOUND, failure).await.unwrap().unwrap();
+    let StoreError::Unavailable(cause) = failure else { unreachable!("{failure}") };
     assert_eq!(cause.to_string(), format!("the thread {thread} panicked"));
     assert!(store.healthy().await.is_err());
     assert!(stores(&store, 1..2).await.iter().all(|stored| !stored), "it takes nothing more");

@@ -98,7 +98,7 @@ async fn a_registry_that_keeps_nothing_is_not_healthy(address: &str) {
         assert!(db.write.healthy().await.is_err());
     }
     // What is refused because of what was asked says nothing of the registry; nor does what changes nothing.
-    commit(db.begin().await.unwrap()).await.unwrap();
+    db.begin().await.unwrap().commit().await.unwrap();
     assert!(db.write.healthy().await.is_err());
     db.write.run(Sql::new("ALTER TABLE stopped RENAME TO pulse")).await.unwrap();
     db.write.healthy().await.unwrap();
