@@ -398,7 +398,7 @@ fn what_is_cited_of_the_contract_is_a_section_of_it() {
             let begins = |section: &&str| {
                 section.strip_prefix(&*citation).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
             };
-            if !sections.iter().any(|section| begins(section)) {
+            if !sections.iter().any(begins) {
                 wrong.push(format!("{}: {citation}", file.display()));
             }
         }
