@@ -16,8 +16,7 @@ use super::words::StatusText;
 use crate::request::{Call, after};
 use crate::response::{self, Answer};
 
-pub(crate) const DEVICES_SORTED_BY: &[&str] =
-    &["name", "description", "createdAt", "updatedAt", "lastActive", "statusInt"];
+pub(crate) const DEVICES_SORTED_BY: &[&str] = isobar_hub::sortable::DEVICES;
 
 pub(crate) async fn device_list(call: &mut Call) -> Answer {
     let mut query = call.query();

@@ -12,7 +12,7 @@ use super::words::StatusText;
 use crate::request::{Call, after};
 use crate::response::{self, Answer};
 
-pub(crate) const ORGANIZATIONS_SORTED_BY: &[&str] = &["name", "description", "createdAt", "updatedAt"];
+pub(crate) const ORGANIZATIONS_SORTED_BY: &[&str] = isobar_hub::sortable::ORGANIZATIONS;
 
 pub(crate) async fn organization_list(call: &mut Call) -> Answer {
     let mut query = call.query();

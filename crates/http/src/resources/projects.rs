@@ -12,7 +12,7 @@ use super::words::ProjectType;
 use crate::request::{Call, after};
 use crate::response::{self, Answer};
 
-pub(crate) const PROJECTS_SORTED_BY: &[&str] = &["name", "createdAt", "updatedAt"];
+pub(crate) const PROJECTS_SORTED_BY: &[&str] = isobar_hub::sortable::PROJECTS;
 
 pub(crate) async fn project_list(call: &mut Call) -> Answer {
     let mut query = call.query();

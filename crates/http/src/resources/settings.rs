@@ -13,7 +13,7 @@ use crate::request::{Call, after};
 use crate::response::{self, Answer};
 
 pub(crate) const SETTINGS_SORTED_BY: &[&str] = &["listOrder", "name", "createdAt", "updatedAt"];
-pub(crate) const SETTING_HISTORY_SORTED_BY: &[&str] = &["changedAt", "createdAt", "updatedAt", "name"];
+pub(crate) const SETTING_HISTORY_SORTED_BY: &[&str] = isobar_hub::sortable::SETTING_HISTORY;
 
 pub(crate) async fn setting_list(call: &mut Call) -> Answer {
     let id: DeviceId = call.id("id", "device")?;

@@ -14,8 +14,7 @@ use super::values::{Id, Raw, Time};
 use crate::request::{Call, after};
 use crate::response::{self, Answer};
 
-pub(crate) const USERS_SORTED_BY: &[&str] =
-    &["username", "email", "firstName", "lastName", "company", "role", "createdAt", "updatedAt", "lastActive"];
+pub(crate) const USERS_SORTED_BY: &[&str] = isobar_hub::sortable::USERS;
 
 pub(crate) async fn user_list(call: &mut Call) -> Answer {
     let mut query = call.query();
