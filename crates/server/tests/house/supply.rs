@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use serde_json::Value;
+use spdx::{Expression, ParseMode};
 
 use crate::{read, root};
 
@@ -30,50 +31,10 @@ fn packages() -> Vec<Value> {
     all.filter(|package| built.contains(package["id"].as_str().unwrap())).cloned().collect()
 }
 
-/// Reads an SPDX expression: `OR` binds weaker than `AND`; the old `MIT/Apache-2.0` means `OR`.
+/// Whether a licence expression can be met with licences that are allowed.
 fn is_allowed(expression: &str, allowed: &BTreeSet<&str>) -> bool {
-    let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
-    let words: Vec<&str> = spaced.split_whitespace().collect();
-    let mut rest = words.as_slice();
-    any(&mut rest, allowed) && rest.is_empty()
-}
-
-fn any(rest: &mut &[&str], allowed: &BTreeSet<&str>) -> bool {
-    let mut is_fine = all(rest, allowed);
-    while rest.first() == Some(&"OR") {
-        *rest = &rest[1..];
-        is_fine |= all(rest, allowed);
-    }
-    is_fine
-}
-
-fn all(rest: &mut &[&str], allowed: &BTreeSet<&str>) -> bool {
-    let mut is_fine = one(rest, allowed);
-    while rest.first() == Some(&"AND") {
-        *rest = &rest[1..];
-        is_fine &= one(rest, allowed);
-    }
-    is_fine
-}
-
-fn one(rest: &mut &[&str], allowed: &BTreeSet<&str>) -> bool {
-    match **rest {
-        ["(", ..] => {
-            *rest = &rest[1..];
-            let is_fine = any(rest, allowed);
-            *rest = rest.get(1..).unwrap_or_default();
-            is_fine
-        }
-        [licence, "WITH", exception, ..] => {
-            *rest = &rest[3..];
-            allowed.contains(format!("{licence} WITH {exception}").as_str())
-        }
-        [licence, ..] => {
-            *rest = &rest[1..];
-            allowed.contains(licence)
-        }
-        [] => false,
-    }
+    let read = Expression::parse_mode(expression, ParseMode::LAX);
+    read.is_ok_and(|expression| expression.evaluate(|licence| allowed.contains(licence.to_string().as_str())))
 }
 
 #[test]
