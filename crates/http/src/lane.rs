@@ -118,7 +118,7 @@ impl Lane {
 }
 
 /// The one request of the main road that these bytes are, if they are that and nothing else.
-fn event(bytes: &Bytes) -> Option<Request<Inbound>> {
+pub(crate) fn event(bytes: &Bytes) -> Option<Request<Inbound>> {
     let mut room = [EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Request::new(&mut room);
     let Ok(Status::Complete(head_length)) = head.parse(bytes) else { return None };

@@ -20,6 +20,9 @@ mod export;
 mod filter;
 mod forwarded;
 mod frames;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod gate;
 mod health;
 mod host;

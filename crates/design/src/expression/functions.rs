@@ -74,7 +74,7 @@ const TABLE: &[(&str, Style, usize, usize, Function)] = &[
     ("replace", Style::Member, 3, 4, Function::Replace),
     ("substring", Style::Member, 2, 3, Function::Substring),
     ("indexOf", Style::Member, 2, 3, Function::IndexOf),
-    ("lastIndexOf", Style::Member, 2, 2, Function::LastIndexOf),
+    ("lastIndexOf", Style::Member, 2, 3, Function::LastIndexOf),
     ("charAt", Style::Member, 2, 2, Function::CharAt),
 ];
 
