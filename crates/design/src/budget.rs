@@ -12,14 +12,26 @@ use crate::expression::{Computed, Problem, Value};
 
 /// Abilities that one run may use.
 const STEPS_MAX: u32 = 10_000;
-/// Units that a run may take.
+/// Units that a run may take. A unit of an ordinary expression takes some ten nanoseconds in a release build, so that all of
+/// them are 10 to 20 ms. As `examples/unit_bench.rs` measures it, no kind of work takes much more than 40 ns a unit; the
+/// dearest are merging last values of many names of a few letters (30 for each of the two merges, 60 if both are made),
+/// `duration` and `lastIndexOf` (35), texts of many digits that are read as numbers (33) and `trim` of nothing but white
+/// space (31). Comparing texts and writing long ones is far below a nanosecond for a byte.
 const UNITS_MAX: u64 = 1_000_000;
+/// A run, or a plan that may take that many, belongs on a thread on which nobody waits: at the worst, this is a millisecond.
+pub const LONG_RUN_UNITS: u64 = 25_000;
+/// Units that a step takes besides what its element does.
+pub(crate) const STEP_UNITS: usize = 8;
 /// Bytes of text that cost one unit.
 const BYTES_PER_UNIT: usize = 16;
 /// Bytes of text that cost one unit where a tree is made of them, or every value in them is looked at.
-const READ_BYTES_PER_UNIT: usize = 4;
+pub(crate) const READ_BYTES_PER_UNIT: usize = 4;
 /// Longest number, in bytes, that costs nothing beyond the unit of what is done with it.
-const NUMBER_BYTES: usize = 32;
+const NUMBER_BYTES: usize = 24;
+/// Units that it costs to read a text as a number which has more digits than tell a double: it may lie between two of them,
+/// and take ten microseconds.
+const LONG_NUMBER_UNITS: usize = 256;
+const SAFE_DIGITS: usize = 19;
 /// Bytes that a run leaves: a body of the largest size some times over.
 pub(crate) const LEFT_BYTES_MAX: usize = 16 << 20;
 /// Those among them that the registry is to learn of: settings, labels, notifications and calls. They wait in one piece.
@@ -127,12 +139,29 @@ impl Budget {
         self.spend(bytes / READ_BYTES_PER_UNIT + 1)
     }
 
+    /// Spends what it costs to compare a name, beyond the unit of what is done with it.
+    pub(crate) fn spend_name(&self, name: &str) -> Computed<()> {
+        self.spend(name.len() / BYTES_PER_UNIT)
+    }
+
+    /// Spends what it costs to merge so many bytes into last values: the store does it, and before it, whoever tells which
+    /// of them have no room.
+    pub(crate) fn spend_merging(&self, bytes: usize) -> Computed<()> {
+        self.spend(2 * (bytes / READ_BYTES_PER_UNIT + 1))
+    }
+
     /// Spends what calculating with a number costs beyond a unit: it may have been written with a million digits.
     pub(crate) fn spend_number(&self, value: &Value<'_>) -> Computed<()> {
         match value {
             Value::Number(number) if number.text().len() > NUMBER_BYTES => self.spend_reading(number.text().len()),
             _ => Ok(()),
         }
+    }
+
+    /// Spends what reading a text as a number costs.
+    pub(crate) fn spend_number_text(&self, text: &str) -> Computed<()> {
+        let far = if text.len() > SAFE_DIGITS { LONG_NUMBER_UNITS } else { 0 };
+        self.spend(far + text.len() / READ_BYTES_PER_UNIT + 1)
     }
 
     /// Units that were spent.
@@ -147,6 +176,8 @@ impl Budget {
 
     /// One more ability is used; or that is refused.
     pub(crate) fn step(&mut self) -> Computed<()> {
+        // What an element cannot pay for, it says itself.
+        let _ = self.spend(STEP_UNITS);
         let refused = || Problem::new(format!("the run takes more than {STEPS_MAX} steps"));
         self.steps = self.steps.checked_sub(1).ok_or_else(refused)?;
         Ok(())

@@ -9,7 +9,7 @@ use isobar_model::json::{Json, RawJson};
 use crate::code::CheckTime;
 use crate::elements::properties::{Faults, Properties};
 use crate::elements::{Ability, Element, Shape, device_setting};
-use crate::expression::{Expression, Names, on_a_large_stack, owned};
+use crate::expression::{Expression, Names, beginning, on_a_large_stack, owned};
 use crate::plan::{Argument, Habits, Installed, Link, Plan};
 
 /// Most elements of a cloud plane.
@@ -97,7 +97,10 @@ impl<'p> Compiler<'p> {
         }
         let defaults = settings.iter().map(|setting| owned(&setting.default_value.tree())).collect();
         let reads_last = self.names.reads_last.get();
-        let habits = habits(&elements);
+        let mut habits = habits(&elements);
+        habits.macros_deep = u32::try_from(self.names.macros_deep.get()).unwrap_or(u32::MAX);
+        let mut known = vec![None; elements.len()];
+        habits.steps = (0..elements.len()).map(|at| steps_from(at, &elements, &mut known)).max().unwrap_or(0);
         Ok(Plan { elements, by_name: self.by_name, settings, defaults, storages, reads_last, habits })
     }
 
@@ -146,7 +149,7 @@ impl<'p> Compiler<'p> {
             }
         };
         for (name, links) in members {
-            let path = format!("{path}.{name}");
+            let path = format!("{path}.{}", beginning(name, NAME_CHARS_MAX));
             let at = draft.shape.map(|shape| shape.triggers.iter().position(|trigger| trigger == name));
             if at == Some(None) {
                 self.faults.add(path.as_str(), "unknown trigger");
@@ -228,7 +231,7 @@ impl<'p> Compiler<'p> {
 }
 
 fn draft<'p>(name: &str, json: &'p Json<'p>, faults: &mut Faults) -> Draft<'p> {
-    let path = format!("{ELEMENTS}.{name}");
+    let path = format!("{ELEMENTS}.{}", beginning(name, NAME_CHARS_MAX));
     if !(1..=NAME_CHARS_MAX).contains(&name.chars().count()) {
         faults.add(path.as_str(), format!("a name has 1 to {NAME_CHARS_MAX} characters"));
     }
@@ -254,6 +257,23 @@ fn habits(elements: &[Installed]) -> Habits {
         installed.element.tell_habits(&installed.name, &mut habits);
     }
     habits
+}
+
+/// The most steps that a run takes which begins at an element: an element passes on along one of its triggers. There are
+/// no cycles.
+fn steps_from(at: usize, elements: &[Installed], known: &mut [Option<u64>]) -> u64 {
+    if let Some(steps) = known[at] {
+        return steps;
+    }
+    let mut most = 0_u64;
+    for links in &elements[at].triggers {
+        let steps = links.iter().fold(0_u64, |steps, link| {
+            steps.saturating_add(1).saturating_add(steps_from(link.target as usize, elements, known))
+        });
+        most = most.max(steps);
+    }
+    known[at] = Some(most);
+    most
 }
 
 /// Refuses links that lead back to where they come from: values would go round for ever.

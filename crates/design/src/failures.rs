@@ -39,7 +39,8 @@ impl Failures {
     }
 }
 
-fn cut(message: &str) -> &str {
+/// As much of a message as is told.
+pub(crate) fn cut(message: &str) -> &str {
     // Mostly it is short, and its characters need not be counted.
     if message.len() <= MESSAGE_CHARS_MAX {
         return message;

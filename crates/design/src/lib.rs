@@ -33,6 +33,7 @@ use isobar_model::role::Role;
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 
+pub use budget::LONG_RUN_UNITS;
 pub use elements::device_event::Integration;
 pub use failures::ERRORS_MAX;
 pub use plan::Plan;
@@ -215,7 +216,8 @@ pub struct Outcome {
     pub errors: Vec<EventError>,
     /// Engines that had to be made for its code: about a millisecond each. Mostly none, for threads keep them.
     pub engines: u32,
-    /// Units of work that it has taken: some ten nanoseconds each.
+    /// Units of work that it has taken: some ten nanoseconds each, at the worst 40. One of more than [`LONG_RUN_UNITS`] has
+    /// held its thread for what others may feel.
     pub units: u64,
     /// Bytes that it leaves.
     pub bytes: usize,

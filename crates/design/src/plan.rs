@@ -6,6 +6,7 @@ use std::sync::Arc;
 use isobar_model::error::Fault;
 use isobar_model::json::{Json, RawJson};
 
+use crate::budget::{LONG_RUN_UNITS, READ_BYTES_PER_UNIT, STEP_UNITS};
 use crate::code::CheckTime;
 use crate::elements::Element;
 use crate::elements::device_event::Integration;
@@ -35,6 +36,10 @@ pub(crate) struct Habits {
     pub(crate) calls_out: bool,
     pub(crate) intervals: Vec<(Arc<str>, u32)>,
     pub(crate) missing_after_minutes: Option<u32>,
+    /// The most steps that an event can take.
+    pub(crate) steps: u64,
+    /// How deep macros stand in macros, in any expression.
+    pub(crate) macros_deep: u32,
 }
 
 /// An element in its place.
@@ -112,12 +117,19 @@ impl Plan {
 
     /// Whether events may be posted to this element name (any name on an empty plane).
     pub fn accepts(&self, element: &str) -> bool {
-        self.is_empty() || self.element(element).is_some_and(|it| matches!(it.element, Element::DeviceEvent(_)))
+        self.is_empty() || self.event_element(element).is_some()
     }
 
-    /// An element's name, which the plan has already if it has the element.
-    pub fn name_of(&self, element: &str) -> Arc<str> {
-        self.element(element).map_or_else(|| Arc::from(element), |it| Arc::clone(&it.name))
+    fn event_element(&self, name: &str) -> Option<&Installed> {
+        self.element(name).filter(|it| matches!(it.element, Element::DeviceEvent(_)))
+    }
+
+    /// The name of an element that takes device events; none if this one does not.
+    pub fn event_name(&self, element: &str) -> Option<Arc<str>> {
+        if self.is_empty() {
+            return Some(Arc::from(element));
+        }
+        self.event_element(element).map(|it| Arc::clone(&it.name))
     }
 
     /// The deviceEvent elements of an integration type, in the order of the specification.
@@ -136,6 +148,19 @@ impl Plan {
     /// Whether it has code of its own (function elements): a run may then take milliseconds, and belongs where it may block.
     pub fn runs_code(&self) -> bool {
         self.habits.runs_code
+    }
+
+    /// Whether a run on a payload of so many bytes may take longer than a millisecond: then it belongs on a thread on which
+    /// nobody waits. An upper estimate, made without a look at the payload: every link that an event can follow reads all of
+    /// it, and of macros within macros each goes over as many items as the payload can have. What a run reads besides (last
+    /// values, states, lists that stand in expressions) is not known here: [`crate::Outcome::units`] tells afterwards.
+    pub fn may_take_long(&self, payload_bytes: usize) -> bool {
+        let reading = (payload_bytes / READ_BYTES_PER_UNIT + 1 + STEP_UNITS) as u64;
+        // An item of a list takes two bytes.
+        let items = (payload_bytes / 2).max(1) as u64;
+        let rounds = items.saturating_pow(self.habits.macros_deep.saturating_sub(1));
+        // On an empty plane the value is merged, which is two readings.
+        self.habits.steps.max(2).saturating_mul(reading).saturating_mul(rounds) > LONG_RUN_UNITS
     }
 
     /// Whether any of its code has lately taken time that others would feel (5 ms in a call). Such code gets what others leave

@@ -48,7 +48,7 @@ impl Reference {
         if self.text.starts_with('$') {
             return follow(&self.steps, value, budget);
         }
-        if let Some(found) = member(value, &self.text, budget)? {
+        if let Some(found) = value.member(&self.text, budget)? {
             return Ok(Some(found));
         }
         match (follow(&self.steps, value, budget)?, self.steps.as_slice()) {
@@ -69,12 +69,6 @@ fn follow<'e>(steps: &[Step], value: &Value<'e>, budget: &Budget) -> Computed<Op
     Ok(Some(found))
 }
 
-/// The member of a map, which is sought among all.
-pub(crate) fn member<'e>(value: &Value<'e>, name: &str, budget: &Budget) -> Computed<Option<Value<'e>>> {
-    budget.spend(value.len().unwrap_or(0) / 8)?;
-    Ok(value.member(name))
-}
-
 impl Step {
     fn of<'e>(&self, value: &Value<'e>, budget: &Budget) -> Computed<Option<Value<'e>>> {
         let item = |at: usize| if value.is_list() { value.item(at) } else { None };
@@ -83,11 +77,11 @@ impl Step {
             item(usize::try_from(from_end + at).ok()?)
         };
         match self {
-            Step::Name(name) => member(value, name, budget),
+            Step::Name(name) => value.member(name, budget),
             Step::Index(at) => Ok(at_index(*at)),
             Step::Either(name, at) => match item(*at) {
                 Some(found) => Ok(Some(found)),
-                None => member(value, name, budget),
+                None => value.member(name, budget),
             },
         }
     }

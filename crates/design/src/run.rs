@@ -48,7 +48,8 @@ pub fn run_shared(
     execute(plan, trigger, event, device, memory, Room::Shared, &mut None)
 }
 
-/// Runs the plan and tells what each element received and produced. The trace is bounded; the outcome is that of [`run`].
+/// Runs the plan and tells what each element received and produced. The trace is bounded, its
+/// values, errors and notes together; the outcome is that of [`run`].
 pub fn run_traced(
     plan: &Plan,
     trigger: Trigger<'_>,
@@ -71,7 +72,7 @@ fn execute(
     trace: &mut Option<Trace>,
 ) -> Option<Outcome> {
     if plan.is_empty() {
-        return Some(stored_as_it_is(trigger, event, trace));
+        return Some(stored_as_it_is(trigger, event, memory, trace));
     }
     let last_texts = LastTexts::default();
     let world = World::new(plan, event, device, memory, &last_texts);
@@ -102,12 +103,19 @@ fn outcome(budget: Budget, failures: Failures, engines: u32) -> Outcome {
 }
 
 /// An empty cloud plane stores every event under its own elementName (contract: The project design).
-fn stored_as_it_is(trigger: Trigger<'_>, event: &EventView<'_>, trace: &mut Option<Trace>) -> Outcome {
+fn stored_as_it_is(
+    trigger: Trigger<'_>,
+    event: &EventView<'_>,
+    memory: &dyn Memory,
+    trace: &mut Option<Trace>,
+) -> Outcome {
     let Trigger::DeviceEvent { element } = trigger else { return Outcome::default() };
     if let Some(trace) = trace {
         trace.begins(element, "stored", &Value::from(event.tree));
     }
     let (mut budget, mut failures) = (Budget::of_run(), Failures::default());
+    // It is stored whatever it costs: there is nothing else to do, and nothing comes after it.
+    let _ = budget.spend_merging(memory.last_bytes(element) + event.payload.bytes().len());
     let effect = Effect::Store { element: Arc::from(element), value: event.payload.clone() };
     if let Err(problem) = budget.emit(effect) {
         failures.add(element, &problem);
@@ -250,7 +258,11 @@ impl<'e> Run<'e> {
                 self.budget.spend_number(incoming)?;
                 Ok(incoming.clone())
             }
-            Some(Argument::Constant(tree, _)) => Ok(Value::from(tree)),
+            Some(Argument::Constant(tree, _)) => {
+                let value = Value::from(tree);
+                self.budget.spend_number(&value)?;
+                Ok(value)
+            }
             Some(Argument::Computed(expression)) => self.compute(expression, incoming),
         }
     }
@@ -262,10 +274,10 @@ impl<'e> Run<'e> {
         index: usize,
         incoming: &Value<'e>,
     ) -> Computed<(Value<'e>, RawJson)> {
-        if let Some(Argument::Constant(tree, text)) = link.arguments.get(index) {
-            return Ok((Value::from(tree), text.clone()));
-        }
         let value = self.argument(link, index, incoming)?;
+        if let Some(Argument::Constant(_, text)) = link.arguments.get(index) {
+            return Ok((value, text.clone()));
+        }
         let json = self.json(&value)?;
         Ok((value, json))
     }
@@ -311,11 +323,11 @@ impl<'e> Run<'e> {
     /// A storage element gets a value. It is merged into the last values, once for all values of the run: that is paid for.
     pub(crate) fn store(&mut self, index: u32, element: &Arc<str>, value: RawJson) -> Computed<()> {
         // What is no object is kept as it is.
-        if value.text().starts_with('{') {
-            self.budget.spend_bytes(value.bytes().len())?;
+        if value.bytes().first() == Some(&b'{') {
+            self.budget.spend_merging(value.bytes().len())?;
         }
         if self.merged.add(index) {
-            self.budget.spend_bytes(self.memory.last_bytes(element))?;
+            self.budget.spend_merging(self.memory.last_bytes(element))?;
         }
         self.budget.emit(Effect::Store { element: Arc::clone(element), value })
     }
@@ -329,8 +341,7 @@ impl<'e> Run<'e> {
 
     /// Whether a setting has a value of the device's own, as this run sees it.
     pub(crate) fn has_own_setting(&self, setting: u32) -> Computed<bool> {
-        self.budget.spend(self.world.own_settings() / 8)?;
-        Ok(self.world.has_own_setting(setting, &self.changes))
+        self.world.finds_own_setting(setting, &self.changes, &self.budget)
     }
 
     /// The metadata label as this run's expressions see it.
@@ -338,9 +349,7 @@ impl<'e> Run<'e> {
         if let Some(changed) = self.changes.labels.get(tag) {
             return Ok(Some(changed.clone()));
         }
-        let before = self.world.meta(&self.budget)?;
-        self.budget.spend(before.len().unwrap_or(0) / 8)?;
-        Ok(before.member(tag))
+        self.world.meta(&self.budget)?.member(tag, &self.budget)
     }
 
     /// How large the metadata was before this run.

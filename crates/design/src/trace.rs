@@ -7,12 +7,13 @@ use isobar_model::json::{RawJson, write_string};
 
 use crate::budget::Budget;
 use crate::expression::{Computed, Value, to_raw};
+use crate::failures::cut;
 use crate::plan::{Installed, Link};
 use crate::run::Passed;
 
 /// Most steps that are told of one run.
 const STEPS_MAX: usize = 1_000;
-/// Bytes of values that one trace goes through; then it ends.
+/// Bytes of values, errors and notes that one trace goes through; then it ends.
 const BYTES_MAX: usize = 4 << 20;
 /// Longest value, in bytes, that is told as it is.
 const VALUE_BYTES_MAX: usize = 64 << 10;
@@ -100,9 +101,10 @@ impl Trace {
                 trigger: target.element.trigger_name(passed.trigger),
                 value: self.told(&passed.value),
             }),
-            error: acted.as_ref().err().map(|problem| problem.0.to_string()),
+            error: acted.as_ref().err().map(|problem| cut(&problem.0).to_owned()),
             notes,
         };
+        self.bytes += step.error.as_ref().map_or(0, String::len) + step.notes.iter().map(String::len).sum::<usize>();
         self.steps.push(step);
     }
 

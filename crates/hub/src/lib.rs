@@ -1,119 +1,92 @@
-//! The hub: the only room where things happen. One file per capability; every door takes the caller and gives
-//! an answer or an [`isobar_model::error::Error`]. Nothing here knows HTTP.
+//! The hub: the only crate where things happen. Nothing here knows HTTP.
+//!
+//! This file is the façade. The verbs that the interface calls are methods of [`Hub`]: those about resources, settings of
+//! devices and the webhook stand in the rooms of that name, the others below, where they lead to the room that owns what
+//! they need. Each takes the caller and gives an answer or an [`isobar_model::error::Error`].
+//!
+//! A room owns its state in a struct with private fields and knows only the rooms beneath it; ARCHITECTURE.md has their
+//! order, and a test holds it. [`Hub`] wires them.
+//!
+//! # Errors of all verbs
+//! `Unauthenticated` and `Forbidden` (who calls, and its role), `Missing` (what is not there, or out of reach), `Invalid`
+//! (what was asked for, fault by fault), `Busy` (a bound is reached, or a store does not answer: another time it may work)
+//! and `Internal` (a defect, or damage; the log has the cause). A verb that names a permit asks `access` for it before
+//! anything else; `Missing` comes before `Forbidden`. No verb blocks its thread; what is heavy runs where it may.
 
-mod accepted;
-mod account_notices;
-mod accounts;
-mod activity;
-mod alarms;
-mod api_keys;
-mod appearance;
-mod beside;
+mod cache;
 mod code;
-mod data;
-mod deliveries;
-mod device_notices;
-mod device_settings;
-mod devices;
-mod dry_runs;
-mod effects;
-mod entries;
+mod config;
+mod delivery;
+mod env;
 mod error;
-mod event_input;
-mod events;
-mod export;
-mod flights;
-mod fresh;
-mod gate;
-mod images;
-mod in_force;
-mod intake;
-mod letters;
-mod limits;
-mod links;
-mod live;
-mod moves;
-mod notifications;
-mod operator;
-mod organizations;
-mod otherwise;
+mod identity;
+mod ingest;
+mod jobs;
+mod metering;
 mod outbox;
-mod outgoing;
-mod pace;
-mod passwords;
-mod picture;
-mod profiles;
-mod projects;
-mod queue;
-mod rate;
-mod retention;
-mod sessions;
-mod setting_bulk;
+mod resources;
 mod settings;
-mod shares;
-mod shown;
-mod side_runs;
 #[cfg(test)]
 mod stage;
 mod supervisor;
-mod tail;
-mod throttle;
-mod tokens;
-mod turns;
-mod usage;
+mod support;
 mod webhook;
+mod wiring;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use isobar_model::access::{Action, Caller};
 use isobar_model::chance::Chance;
-use isobar_model::error::{Error, Fault, Result};
-use isobar_model::ids::{IdMint, UserId};
-use isobar_model::page::Depth;
+use isobar_model::error::{Fault, RateWindow, Result};
+use isobar_model::ids::{DeviceId, OrganizationId, ProjectId, UserId};
 use isobar_model::time::Clock;
-use isobar_outlets::calls::Calls;
+use isobar_model::user::Login;
+use isobar_model::user_input::ResetInput;
 use isobar_outlets::mail::Mailer;
 use isobar_store::error::StoreError;
-use isobar_store::registry::{Purpose, Registry};
+use isobar_store::registry::Registry;
 use isobar_store::telemetry::Telemetry;
-use tokio::sync::watch;
 
-pub use accepted::Accepted;
 pub use code::CodeRuns;
-pub use data::{StorageElement, StorageList};
-pub use device_settings::{Declared, DeviceSetting};
-pub use devices::{DeviceView, LastChoice};
-pub use dry_runs::DryRun;
-pub use event_input::NO_NAME;
-pub use events::HistoryRequest;
-pub use export::Export;
-pub use gate::{Accepts, Credentials, DeviceSession, Principal};
-pub use images::HasImage;
+pub use config::{Config, RateLimits};
+pub use identity::authentication::{Accepts, Credentials, DeviceSession, Principal};
+pub use identity::authorization::TreeQuery;
+pub use identity::operator::reset_password;
+pub use identity::sessions::Tokens;
+pub use ingest::accepted::Accepted;
+pub use ingest::event_input::NO_NAME;
 pub use isobar_design::{Effect, Outcome, Produced, TraceStep};
 pub use isobar_store::registry::NotificationMark;
 pub use isobar_store::registry::Png;
+pub use isobar_store::registry::sortable;
 pub use isobar_store::telemetry::{Filter, FilterField, Operand, Operator, ValueQuery, ValueSort};
-pub use operator::reset_password;
-pub use projects::ProjectView;
-pub use queue::QueueRead;
-pub use sessions::Tokens;
-pub use setting_bulk::{DefaultsOutcome, DefaultsRefusal, ProjectDefaults, SettingsOutcome};
-pub use settings::{RateLimits, Settings};
+pub use resources::data::{StorageElement, StorageList};
+pub use resources::devices::{DeviceView, LastChoice};
+pub use resources::dry_runs::DryRun;
+pub use resources::event_stream::StreamScope;
+pub use resources::export::Export;
+pub use resources::history::HistoryRequest;
+pub use resources::images::HasImage;
+pub use resources::projects::ProjectView;
+pub use resources::queue::QueueRead;
+pub use settings::bulk::{DefaultsOutcome, DefaultsRefusal, ProjectDefaults, SettingsOutcome};
+pub use settings::device::{Declared, DeviceSetting};
 pub use supervisor::{Shift, guarded, spawn_guarded, words};
-pub use tail::StreamScope;
 pub use webhook::{Given, PARAMETERS as WEBHOOK_PARAMETERS, Provision, TaskReport, WebhookReport};
 
-use crate::error::Told as _;
+use crate::error::IntoHubError as _;
+use crate::wiring::Rooms;
 
-/// Links of one purpose that are sent to one account in 15 minutes.
-const LINKS_MAX: u32 = 5;
 /// Longest time that a store may take to answer and be ready. Whoever asks has little patience.
 const READY_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// What a hub is made of.
 pub struct Parts {
-    /// Who and what.
+    /// Organizations, users, projects, devices.
     pub registry: Registry,
-    /// What devices said.
+    /// Events and values.
     pub telemetry: Arc<dyn Telemetry>,
     /// Sends e-mails.
     pub mailer: Mailer,
@@ -121,146 +94,62 @@ pub struct Parts {
     pub clock: Clock,
     /// Makes secrets and identifiers.
     pub chance: Chance,
-    /// What the operator set.
-    pub settings: Settings,
+    /// What the operator configured.
+    pub config: Config,
 }
 
 /// A hub that has started.
 pub struct Started {
-    /// Its door.
+    /// The hub.
     pub hub: Hub,
     /// The first administrator's password, when one was made up: to be shown once.
     pub first_password: Option<String>,
 }
 
-/// The door to everything. Clones share one hub.
+/// The façade of everything. Clones share one hub.
 #[derive(Clone)]
-pub struct Hub(Arc<Inner>);
-
-struct Inner {
-    registry: Registry,
-    telemetry: Arc<dyn Telemetry>,
-    clock: Clock,
-    chance: Chance,
-    settings: Settings,
-    mint: IdMint,
-    passwords: passwords::Passwords,
-    pictures: picture::Pictures,
-    compiling: turns::Turns,
-    tokens: tokens::Jwts,
-    throttle: throttle::Throttle,
-    link_quota: throttle::Quota<(UserId, Purpose)>,
-    entries: entries::Entries,
-    shown: shown::Shown,
-    rates: gate::Rates,
-    live: live::Live,
-    moves: moves::Moves,
-    alarms: alarms::Alarms,
-    exports: Arc<shares::Shares>,
-    streams: Arc<shares::Shares>,
-    taking_apart: turns::Turns,
-    outbox: Arc<outbox::Outbox>,
-    activity: activity::Activity,
-    code: code::Code,
-    calls: Calls,
-    outgoing: outgoing::Outgoing,
-    device_notices: device_notices::DeviceNotices,
-    usage: usage::Usage,
-    notices: notifications::Notices,
-    mailer: Mailer,
-    templates: letters::Templates,
-    deliveries: deliveries::Deliveries,
-    /// Becomes true when calls no longer wait for what may come.
-    closing: watch::Sender<bool>,
-    stop: watch::Sender<bool>,
-    supervisor: supervisor::Supervisor,
-}
+pub struct Hub(Arc<Rooms>);
 
 /// What is the matter with a store that is asked whether it is well.
 async fn matter(store: &str, asked: impl Future<Output = std::result::Result<(), StoreError>>) -> Option<Fault> {
     match tokio::time::timeout(READY_WITHIN, asked).await {
-        Ok(answer) => answer.told().err().map(|_| Fault::new(store, "does not work: the log tells why")),
+        Ok(answer) => answer.into_hub_error().err().map(|_| Fault::new(store, "does not work: the log tells why")),
         Err(_) => Some(Fault::new(store, format!("did not answer within {} s", READY_WITHIN.as_secs()))),
     }
 }
 
+/// The life of the hub.
 impl Hub {
     /// Starts a hub: founds the first administrator if there is no user yet, takes up what the outbox still holds,
-    /// and begins the work that goes on beside the calls.
+    /// and starts the workers.
+    ///
+    /// # Errors
+    /// A store does not answer, or the configuration cannot be used.
     pub async fn start(parts: Parts) -> Result<Started> {
         let hub = Self::made_of(parts).await?;
         let first_password = hub.found_first_administrator().await?;
-        hub.take_up_left_work().await?;
-        hub.usage_begins().await?;
+        hub.0.delivery.take_up_left_work().await?;
+        hub.0.usage.usage_begins().await?;
         hub.employ_all();
         Ok(Started { hub, first_password })
     }
 
-    async fn made_of(parts: Parts) -> Result<Self> {
-        let signing_key = parts.registry.signing_key(parts.chance.bits_256()).await.told()?;
-        let now = parts.clock.now();
-        let revoked = parts.registry.jwts_revoked(now).await.told()?;
-        let inner = Inner {
-            passwords: passwords::Passwords::new(),
-            pictures: picture::Pictures::new(),
-            compiling: entries::compiling(),
-            tokens: tokens::Jwts::new(&signing_key, revoked, now),
-            throttle: throttle::Throttle::default(),
-            link_quota: throttle::Quota::new(LINKS_MAX),
-            entries: entries::Entries::new(),
-            shown: shown::Shown::new(),
-            rates: gate::Rates::new(&parts.settings.rate_limit),
-            live: live::Live::new(),
-            moves: moves::Moves::new(),
-            alarms: alarms::Alarms::new(),
-            exports: export::exports(),
-            streams: tail::streams(),
-            taking_apart: webhook::taking_apart(),
-            outbox: Arc::new(outbox::Outbox::new()),
-            activity: activity::Activity::default(),
-            code: code::Code::start()?,
-            calls: Calls::new(&parts.settings.outgoing_allow).map_err(Error::internal)?,
-            outgoing: outgoing::Outgoing::default(),
-            device_notices: device_notices::DeviceNotices::default(),
-            usage: usage::Usage::new(),
-            notices: notifications::Notices::new(),
-            templates: letters::Templates::new()?,
-            deliveries: deliveries::Deliveries::new(),
-            mailer: parts.mailer,
-            mint: IdMint::new(),
-            closing: watch::Sender::new(false),
-            stop: watch::Sender::new(false),
-            supervisor: supervisor::Supervisor::new(),
-            registry: parts.registry,
-            telemetry: parts.telemetry,
-            clock: parts.clock,
-            chance: parts.chance,
-            settings: parts.settings,
-        };
-        Ok(Hub(Arc::new(inner)))
+    /// Has a worker work until the hub stops. It is started again whenever it panics, so it keeps nothing for itself that
+    /// another one could not find in a store or in the hub; and says whenever it has come through.
+    pub fn employ<F>(&self, worker: &'static str, work: impl Fn(Shift) -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.0.supervisor.employ(worker, work);
     }
 
-    /// Begins the work that goes on beside the calls.
-    fn employ_all(&self) {
-        macro_rules! employ {
-            ($($worker:literal: $run:ident),* $(,)?) => {
-                $({
-                    let hub = self.clone();
-                    self.employ($worker, move |shift| hub.clone().$run(shift));
-                })*
-            };
-        }
-        employ! {
-            "outbox": run_outbox,
-            "activity": run_activity,
-            "usage": run_usage,
-            "retention": run_retention,
-            "alarms": run_alarms,
-            "calls": run_calls,
-            "device_notices": run_device_notices,
-            "notices": run_notices,
-        }
-        self.employ_deliveries();
+    /// Has a worker work where this is awaited, until the hub stops; it is started again whenever it panics.
+    pub fn keep<W, F>(&self, worker: &'static str, work: W) -> impl Future<Output = ()> + use<W, F>
+    where
+        W: Fn(Shift) -> F,
+        F: Future<Output = ()>,
+    {
+        self.0.supervisor.keep(worker, work)
     }
 
     /// From here on no call waits for what may come: each answers what there is.
@@ -268,26 +157,26 @@ impl Hub {
         self.0.closing.send_replace(true);
     }
 
-    /// Finishes the work beside the calls. The stores are the caller's to close.
+    /// Ends all waits, and stops the workers after they have written what they can write soon. The stores are the caller's
+    /// to close. Everything that was acknowledged is durable before and after.
     pub async fn stop(&self) {
         self.end_waits();
-        self.0.stop.send_replace(true);
-        self.0.supervisor.end().await;
+        self.0.supervisor.stop().await;
     }
-
-    /// Work has come to a point where tests of this room may have it panic; elsewhere that is nothing.
-    #[cfg(not(test))]
-    #[inline(always)]
-    fn reaches(&self, _point: &'static str) {}
 
     /// Tells the time.
     pub fn clock(&self) -> &Clock {
-        &self.0.clock
+        &self.0.env.clock
     }
 
-    /// Brings what is measured now and then up to date: whoever shows it asks for it.
+    /// What the operator configured.
+    pub fn config(&self) -> &Config {
+        &self.0.env.config
+    }
+
+    /// Brings the gauges up to date that are measured now and then: whoever shows metrics calls this before.
     pub fn measure(&self) {
-        self.0.outbox.measure(&self.0.clock);
+        self.0.outbox.measure(&self.0.env.clock);
     }
 
     /// How often the code of projects has run since the start.
@@ -295,39 +184,216 @@ impl Hub {
         self.0.code.runs()
     }
 
-    /// What the operator set.
-    pub fn settings(&self) -> &Settings {
-        &self.0.settings
-    }
-
-    /// Whether both stores answer, and soon, and all workers come through: what is the matter with each that does not.
+    /// Whether both stores answer within two seconds each, and all workers come through.
+    ///
+    /// # Errors
+    /// What is the matter with each store and worker for which that is not so.
     pub async fn ready(&self) -> std::result::Result<(), Vec<Fault>> {
         let (registry, telemetry) = tokio::join!(
-            matter("registry", self.0.registry.healthy()),
-            matter("telemetry", self.0.telemetry.healthy()),
+            matter("registry", self.0.env.registry.healthy()),
+            matter("telemetry", self.0.env.telemetry.healthy()),
         );
         let faults: Vec<Fault> = registry.into_iter().chain(telemetry).chain(self.0.supervisor.matters()).collect();
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
+}
 
-    /// A new identifier.
-    fn new_id(&self) -> isobar_model::ids::EventId {
-        let now = self.0.clock.now();
-        isobar_model::ids::EventId(self.0.chance.with(|rng| self.0.mint.mint(now, rng)))
+/// Who calls, how often, and what it may do.
+impl Hub {
+    /// Finds out who calls. A credential that the operation does not accept is as good as none.
+    ///
+    /// # Errors
+    /// `Unauthenticated` where there is no good credential of a kind that `accepts` names; `Busy` where the registry had to
+    /// be asked and did not answer.
+    pub fn authenticate<'a>(
+        &'a self,
+        credentials: &'a Credentials<'a>,
+        accepts: Accepts,
+    ) -> impl Future<Output = Result<Principal>> + Send + 'a {
+        self.0.identity.authenticate(credentials, accepts)
+    }
+
+    /// Counts a call in the window (one minute) of its user, its device, or its address. None: that limit is off.
+    ///
+    /// # Errors
+    /// `RateLimited`, with the window, when it is spent.
+    pub fn count_call(&self, principal: &Principal, address: IpAddr) -> Result<Option<RateWindow>> {
+        self.0.identity.count_call(principal, address)
+    }
+
+    /// Counts a call with bad credentials; true: there were so many from its address that its connection should end.
+    pub fn count_refused(&self, address: IpAddr) -> bool {
+        self.0.identity.count_refused(address)
+    }
+
+    /// Whether the caller's role is high enough for an action that names no thing yet.
+    ///
+    /// # Errors
+    /// `Forbidden`.
+    pub async fn allow(&self, caller: &Caller, action: Action) -> Result<()> {
+        self.0.identity.allow(caller, action).await
+    }
+
+    /// Whether a user or a device may do something with a device.
+    ///
+    /// # Errors
+    /// `Missing` before `Forbidden`.
+    pub async fn allow_device(&self, principal: &Principal, id: DeviceId, action: Action) -> Result<()> {
+        self.0.identity.allow_device(principal, id, action).await
+    }
+
+    /// Whether the caller may do something with a project.
+    ///
+    /// # Errors
+    /// `Missing` before `Forbidden`.
+    pub async fn allow_project(&self, caller: &Caller, id: ProjectId, action: Action) -> Result<()> {
+        self.0.identity.allow_project(caller, id, action).await
+    }
+
+    /// Whether the caller may do something with an organization.
+    ///
+    /// # Errors
+    /// `Missing` before `Forbidden`.
+    pub async fn allow_organization(&self, caller: &Caller, id: OrganizationId, action: Action) -> Result<()> {
+        self.0.identity.allow_organization(caller, id, action).await
+    }
+
+    /// Whether the caller may do something with a user.
+    ///
+    /// # Errors
+    /// `Missing` before `Forbidden`.
+    pub async fn allow_user(&self, caller: &Caller, id: UserId, action: Action) -> Result<()> {
+        self.0.identity.allow_user(caller, id, action).await
+    }
+
+    /// Logs a user in by username or e-mail address, and opens a session. The session is durable when this returns. Takes
+    /// tens of milliseconds for the hash, and waits for its turn among the hashes.
+    ///
+    /// # Errors
+    /// `Unauthenticated`: an unknown account and a wrong password look the same. `Throttled` after too many failures.
+    pub async fn session_login(&self, login: Login, address: IpAddr) -> Result<Tokens> {
+        self.0.identity.session_login(login, address).await
+    }
+
+    /// A new access token for a refresh token. The refresh token's own end stays where it was.
+    ///
+    /// # Errors
+    /// `Unauthenticated`.
+    pub async fn session_refresh(&self, refresh_cookie: Option<&str>) -> Result<Tokens> {
+        self.0.identity.session_refresh(refresh_cookie).await
+    }
+
+    /// Whether a refresh token would be good at this moment.
+    ///
+    /// # Errors
+    /// `Unauthenticated`.
+    pub async fn allow_refresh(&self, credentials: &Credentials<'_>) -> Result<()> {
+        self.0.identity.allow_refresh(credentials).await
+    }
+
+    /// Whether there is anything that a logout would end.
+    ///
+    /// # Errors
+    /// `Unauthenticated`.
+    pub async fn allow_logout(&self, credentials: &Credentials<'_>) -> Result<()> {
+        self.0.identity.allow_logout(credentials).await
+    }
+
+    /// Revokes each token that it is given, durably: the jwt at once, the refresh token for good.
+    ///
+    /// # Errors
+    /// `Unauthenticated`: a bad token beside a good one is a bad one.
+    pub async fn session_logout(&self, credentials: &Credentials<'_>) -> Result<()> {
+        self.0.identity.session_logout(credentials).await
+    }
+
+    /// Verifies the e-mail address that a link was sent to, durably; where its reader goes from here.
+    ///
+    /// # Errors
+    /// `Missing`: the link is unknown, used up or too old.
+    pub async fn user_verify(&self, nonce: &str) -> Result<String> {
+        self.0.identity.user_verify(nonce).await
+    }
+
+    /// Where such a link leads, for one who looks and does not follow it: that is no use of it.
+    ///
+    /// # Errors
+    /// `Missing`: the link is unknown, used up or too old.
+    pub async fn verification_look(&self, nonce: &str) -> Result<String> {
+        self.0.identity.verification_look(nonce).await
+    }
+
+    /// Sends another link to verify an account's address; the older one ends. It is durable that the e-mail will be sent.
+    /// Nothing is done where the address is verified.
+    ///
+    /// # Errors
+    /// `Missing`: there is no such account.
+    pub async fn verification_send(&self, name: &str) -> Result<()> {
+        self.0.identity.verification_send(name).await
+    }
+
+    /// Sends a link to set a new password; an older one ends. It is durable that the e-mail will be sent.
+    ///
+    /// # Errors
+    /// `Missing`: there is no such account.
+    pub async fn reset_send(&self, name: &str) -> Result<()> {
+        self.0.identity.reset_send(name).await
+    }
+
+    /// Sets a new password by what a link carried, durably. Every session of the user ends. Waits for its turn among the
+    /// hashes.
+    ///
+    /// # Errors
+    /// `Invalid`: the link is unknown, used up or too old.
+    pub async fn password_reset(&self, input: ResetInput) -> Result<()> {
+        self.0.identity.password_reset(input).await
     }
 }
 
-/// Which part of the organization tree a list looks at.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct TreeQuery {
-    /// The organization at its top; none: the caller's.
-    pub organization: Option<isobar_model::ids::OrganizationId>,
-    /// How far down.
-    pub depth: Depth,
-}
+/// The main road.
+impl Hub {
+    /// Accepts an event of a device: its design has run when this returns, and the event is durable and in history, with all
+    /// that it has caused, when the [`Accepted`] is done. A device posts its own events; a user needs the permit
+    /// `DeviceEventCreate` (role and reach). What may take long runs on other threads, in its project's queue.
+    ///
+    /// # Errors
+    /// `Invalid`: all faults of the request, an unknown device among them. `Busy`: too many runs of the project wait, the
+    /// outbox is full, or the store takes nothing; then nothing has happened.
+    pub fn event_accept<'a>(
+        &'a self,
+        principal: &'a Principal,
+        device: Option<&'a str>,
+        element: Option<&'a str>,
+        body: Bytes,
+        idempotency_key: Option<&'a str>,
+    ) -> impl Future<Output = Result<Accepted>> + Send + 'a {
+        self.0.ingest.event_accept(principal, device, element, body, idempotency_key)
+    }
 
-/// Waits until the hub stops.
-async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // A hub that is gone has stopped too.
-    let _ = stop.wait_for(|stopped| *stopped).await;
+    /// Reads a body of so many bytes: a long one on a thread that may block, when it is the turn of the tenant that it comes
+    /// from.
+    ///
+    /// # Errors
+    /// `Busy`: too many long bodies wait for their turn.
+    pub async fn body_read<T: Send + 'static>(
+        &self,
+        tenant: Option<OrganizationId>,
+        bytes: usize,
+        read: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
+        self.0.env.bodies.read(tenant, bytes, read).await
+    }
+
+    /// What is wrong with the parameters of an event whose body was found wrong already.
+    ///
+    /// # Errors
+    /// `Invalid`: all faults of the parameters.
+    pub async fn event_parameters(
+        &self,
+        principal: &Principal,
+        device: Option<&str>,
+        element: Option<&str>,
+    ) -> Result<()> {
+        self.0.ingest.event_parameters(principal, device, element).await
+    }
 }

@@ -8,7 +8,9 @@ use isobar_model::access::Caller;
 use isobar_model::chance::Chance;
 use isobar_model::check::Faults;
 use isobar_model::device::{Device, DeviceInput};
+use isobar_model::ids::OrganizationId;
 use isobar_model::json::parse;
+use isobar_model::organization::OrganizationInput;
 use isobar_model::project::{ProjectInput, SpecificationInput};
 use isobar_model::time::{Clock, Timestamp};
 use isobar_outlets::mail::Mailer;
@@ -20,8 +22,8 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-use crate::entries::DeviceEntry;
-use crate::{Hub, Parts, Principal, RateLimits, Settings};
+use crate::cache::entries::DeviceEntry;
+use crate::{Config, Hub, Parts, Principal, RateLimits};
 
 /// Every stage begins then.
 const BEGINNING: Timestamp = Timestamp::from_millis(1_800_000_000_000);
@@ -48,7 +50,7 @@ impl Stage {
         let Self { hub, clock, telemetry, folder, .. } = self;
         hub.stop().await;
         telemetry.close().await.unwrap();
-        hub.0.registry.close().await.unwrap();
+        hub.0.env.registry.close().await.unwrap();
         drop((hub, telemetry));
         Self::open(folder, clock).await
     }
@@ -64,30 +66,42 @@ impl Stage {
             mailer: Mailer::files(&folder.path().join("mail"), from, clock.clone()).unwrap(),
             clock: clock.clone(),
             chance: Chance::from_system(),
-            settings: Settings {
+            config: Config {
                 rate_limit: RateLimits { user: 0, device: 0, address: 0 },
                 admin_password: Some("the-admin's-own".to_owned()),
                 outgoing_allow: vec!["127.0.0.1".to_owned()],
-                ..Settings::default()
+                ..Config::default()
             },
         };
         let hub = Hub::made_of(parts).await.unwrap();
         hub.found_first_administrator().await.unwrap();
-        hub.take_up_left_work().await.unwrap();
-        hub.usage_begins().await.unwrap();
-        let user = hub.0.registry.login_by_name("admin").await.unwrap().unwrap().user;
-        let admin = Arc::clone(&hub.account_entry(user).await.unwrap().unwrap().caller);
+        hub.0.delivery.take_up_left_work().await.unwrap();
+        hub.0.usage.usage_begins().await.unwrap();
+        let user = hub.0.env.registry.login_by_name("admin").await.unwrap().unwrap().user;
+        let admin = Arc::clone(&hub.0.caches.account_entry(user).await.unwrap().unwrap().caller);
         Self { hub, clock, admin, telemetry, folder }
     }
 
     /// A device of a project with this design (`planes.cloud`).
     pub async fn device(&self, design: &str) -> Device {
-        let input = ProjectInput { name: "p".to_owned(), organization: None };
+        self.device_of(self.admin.organization(), design).await
+    }
+
+    /// The same of a tenant of its own.
+    pub async fn device_of_another_tenant(&self, design: &str) -> Device {
+        let input = OrganizationInput::read(&parse(r#"{"name":"another","parentId":null}"#).unwrap()).unwrap();
+        let organization = self.hub.organization_create(&self.admin, input).await.unwrap();
+        self.device_of(organization.id, design).await
+    }
+
+    async fn device_of(&self, organization: OrganizationId, design: &str) -> Device {
+        let input = ProjectInput { name: "p".to_owned(), organization: Some(organization) };
         let project = self.hub.project_create(&self.admin, input).await.unwrap();
         let text = format!(r#"{{"name":"p","planes":{{"cloud":{{"elements":{design}}}}}}}"#);
         let (specification, faults): (_, Faults) = SpecificationInput::read(&parse(&text).unwrap()).unwrap();
         self.hub.specification_write(&self.admin, project.id, (specification, faults)).await.unwrap();
-        self.another(&format!(r#"{{"name":"d","projectUuid":"{}"}}"#, project.id)).await
+        let body = format!(r#"{{"name":"d","projectUuid":"{}","organizationId":"{organization}"}}"#, project.id);
+        self.another(&body).await
     }
 
     /// A device as a body says.
@@ -101,13 +115,13 @@ impl Stage {
         let caller = Principal::User(Arc::clone(&self.admin));
         let id = device.id.to_string();
         let body = payload.as_bytes().into();
-        let accepted = self.hub.event_accept(&caller, Some(&id), Some("reading"), body, None).await;
+        let accepted = self.hub.0.ingest.event_accept(&caller, Some(&id), Some("reading"), body, None).await;
         accepted.unwrap().await.unwrap();
     }
 
     /// The entry that the device's runs go by.
     pub async fn entry(&self, device: &Device) -> Arc<DeviceEntry> {
-        self.hub.device_entry(device.id).await.unwrap().unwrap()
+        self.hub.0.caches.device_entry(device.id).await.unwrap().unwrap()
     }
 
     /// The device as it is shown.
@@ -119,8 +133,8 @@ impl Stage {
     /// The newest value of a storage element, as text.
     pub async fn stored(&self, device: &Device, element: &str) -> Option<String> {
         let entry = self.entry(device).await;
-        let pass = isobar_model::access::system(entry.device, "a test looks at what is stored").reading();
-        let last = self.hub.0.telemetry.last(&pass, element).await.unwrap()?;
+        let permit = isobar_model::access::system(entry.device, "a test looks at what is stored").reading();
+        let last = self.hub.0.env.telemetry.last(&permit, element).await.unwrap()?;
         Some(last.values.text().to_owned())
     }
 
@@ -132,12 +146,12 @@ impl Stage {
 
     /// Deliveries of a kind that wait, due or not.
     pub async fn waiting(&self, kind: &str) -> usize {
-        self.hub.0.registry.deliveries_due(kind, Timestamp::from_millis(i64::MAX / 2), 100).await.unwrap().len()
+        self.hub.0.env.registry.deliveries_due(kind, Timestamp::from_millis(i64::MAX / 2), 100).await.unwrap().len()
     }
 
     /// Whether one of a kind waits, and none is due.
     pub async fn is_put_off(&self, kind: &str) -> bool {
-        let due = self.hub.0.registry.deliveries_due(kind, self.clock.now(), 100).await.unwrap();
+        let due = self.hub.0.env.registry.deliveries_due(kind, self.clock.now(), 100).await.unwrap();
         due.is_empty() && self.waiting(kind).await > 0
     }
 
@@ -167,7 +181,7 @@ impl Stage {
         let Self { hub, telemetry, .. } = self;
         hub.stop().await;
         telemetry.close().await.unwrap();
-        hub.0.registry.close().await.unwrap();
+        hub.0.env.registry.close().await.unwrap();
     }
 }
 

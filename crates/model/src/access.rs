@@ -193,6 +193,7 @@ actions! {
 #[derive(Clone, Debug)]
 pub struct CanRead<T> {
     target: T,
+    tenant: Option<OrganizationId>,
 }
 
 /// The right to change `T`, and who has it. Only this module makes one.
@@ -200,12 +201,18 @@ pub struct CanRead<T> {
 pub struct CanWrite<T> {
     target: T,
     actor: Actor,
+    tenant: Option<OrganizationId>,
 }
 
 impl<T> CanRead<T> {
     /// What may be seen.
     pub fn target(&self) -> &T {
         &self.target
+    }
+
+    /// As [`CanWrite::tenant`].
+    pub fn tenant(&self) -> Option<OrganizationId> {
+        self.tenant
     }
 }
 
@@ -220,12 +227,23 @@ impl<T> CanWrite<T> {
         self.actor
     }
 
+    /// Whom the work is charged to: the organization at the top of what may be changed; none: Isobar itself.
+    pub fn tenant(&self) -> Option<OrganizationId> {
+        self.tenant
+    }
+
+    /// The same, charged to whom the thing belongs.
+    #[must_use]
+    pub fn charged_to(self, lineage: &Lineage) -> Self {
+        Self { tenant: Some(lineage.top()), ..self }
+    }
+
     /// Who may change a thing may see it.
     pub fn reading(&self) -> CanRead<T>
     where
         T: Clone,
     {
-        CanRead { target: self.target.clone() }
+        CanRead { target: self.target.clone(), tenant: self.tenant }
     }
 }
 
@@ -287,7 +305,7 @@ pub fn read<T>(caller: &Caller, action: Action, target: T, lineage: &Lineage) ->
         return Err(Refusal::Hidden);
     }
     ranks(caller, action)?;
-    Ok(CanRead { target })
+    Ok(CanRead { target, tenant: Some(lineage.top()) })
 }
 
 /// May `caller` do `action`, which changes `target`, which belongs to `lineage`?
@@ -296,7 +314,7 @@ pub fn write<T>(caller: &Caller, action: Action, target: T, lineage: &Lineage) -
         return Err(Refusal::Hidden);
     }
     ranks(caller, action)?;
-    Ok(CanWrite { target, actor: Actor::User(caller.user) })
+    Ok(CanWrite { target, actor: Actor::User(caller.user), tenant: Some(lineage.top()) })
 }
 
 /// Projects are also readable from organizations beneath their own.
@@ -305,7 +323,7 @@ pub fn read_shared<T>(caller: &Caller, action: Action, target: T, lineage: &Line
         return Err(Refusal::Hidden);
     }
     ranks(caller, action)?;
-    Ok(CanRead { target })
+    Ok(CanRead { target, tenant: Some(lineage.top()) })
 }
 
 /// As [`write`], for a thing that organizations beneath its own can see: from there it is 403, not 404.
@@ -319,7 +337,7 @@ pub fn write_shared<T>(caller: &Caller, action: Action, target: T, lineage: &Lin
 
 /// A user and its own profile, password, image, keys and notifications: no rank is needed.
 pub fn own(caller: &Caller) -> CanWrite<UserId> {
-    CanWrite { target: caller.user, actor: Actor::User(caller.user) }
+    CanWrite { target: caller.user, actor: Actor::User(caller.user), tenant: Some(caller.lineage.top()) }
 }
 
 /// May `caller` list what belongs to `base` and `levels` generations from it?
@@ -333,17 +351,17 @@ pub fn list(caller: &Caller, action: Action, base: &Lineage, levels: Option<u32>
 
 /// A device with its own token may see and write its own things.
 pub fn device(device: DeviceRef) -> CanWrite<DeviceRef> {
-    CanWrite { target: device, actor: Actor::Device(device.id) }
+    CanWrite { target: device, actor: Actor::Device(device.id), tenant: None }
 }
 
 /// What a user was allowed to do, and was told is done, is carried out in its name.
 pub fn accepted<T>(user: UserId, target: T) -> CanWrite<T> {
-    CanWrite { target, actor: Actor::User(user) }
+    CanWrite { target, actor: Actor::User(user), tenant: None }
 }
 
 /// Isobar acts by itself; the reason can be found with grep.
 pub fn system<T>(target: T, reason: &'static str) -> CanWrite<T> {
-    CanWrite { target, actor: Actor::System(reason) }
+    CanWrite { target, actor: Actor::System(reason), tenant: None }
 }
 
 /// Isobar lists everything by itself, for the reason given.

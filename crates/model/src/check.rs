@@ -115,13 +115,18 @@ impl Faults {
         self.end().map(|()| value)
     }
 
+    /// The error of the faults that were noted: of one at least.
+    pub fn into_error(self) -> Error {
+        Error::Invalid(self.0)
+    }
+
     /// Refuses when faults were noted.
     pub fn end(self) -> Result<()> {
         if self.0.is_empty() { Ok(()) } else { Err(Error::Invalid(self.0)) }
     }
 }
 
-/// A change to a member that a client may leave out, clear or set (contract: PUT).
+/// A change to a member that a client may leave out, clear or set (contract: Conventions, PUT).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Patch<T> {
     /// Left out: keeps its value.

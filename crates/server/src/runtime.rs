@@ -60,7 +60,9 @@ pub fn connections(wanted: usize, files: Option<u64>) -> Result<usize, String> {
     let left = files.saturating_sub((files / 2).clamp(FILES_MAX, FILES_KEPT));
     if left < CONNECTIONS_MIN {
         let least = FILES_MAX + CONNECTIONS_MIN;
-        return Err(format!("the system lets this process open {files} files, and it needs {least} at least (ulimit -n)"));
+        return Err(format!(
+            "the system lets this process open {files} files, and it needs {least} at least (ulimit -n)"
+        ));
     }
     let most = usize::try_from(left).unwrap_or(wanted).min(wanted);
     tracing::info!(most, wanted, files, "connections that may be open at a time");

@@ -62,7 +62,7 @@ async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> 
         mailer: mailer(settings)?,
         clock: Clock::System,
         chance: Chance::from_system(),
-        settings: hub_settings(settings, address),
+        config: hub_config(settings, address),
     })
     .await?;
     let app = isobar_http::app(hub.clone(), http_settings(settings, connections), metrics);
@@ -106,8 +106,8 @@ async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> 
     Ok(served?)
 }
 
-fn hub_settings(settings: &Settings, address: SocketAddr) -> isobar_hub::Settings {
-    isobar_hub::Settings {
+fn hub_config(settings: &Settings, address: SocketAddr) -> isobar_hub::Config {
+    isobar_hub::Config {
         public_url: settings.public_url.clone().unwrap_or_else(|| format!("http://{address}")),
         rate_limit: RateLimits {
             user: settings.rate_limit.user,

@@ -34,7 +34,7 @@ async fn until(api: &Api, metric: &str, value: f64) {
 }
 
 async fn status(api: &Api, device: &Device) -> u64 {
-    api.get(&format!("/v2/devices/{}", device.id)).await["status"].as_u64().unwrap()
+    api.get(&format!("/v2/devices/{}", device.id)).await["statusInt"].as_u64().unwrap()
 }
 
 fn checked(data: &Path) -> String {
@@ -50,7 +50,8 @@ async fn what_the_registry_refuses_is_counted_and_named_until_it_takes_it() {
     let serving = Serving::on(data, &ENVIRONMENT);
     let api = Api::of(&serving).await;
     let device = api.found(&everything(), 1).await.remove(0);
-    let trigger = "CREATE TRIGGER refuses BEFORE UPDATE OF status ON devices BEGIN SELECT RAISE(ABORT, 'not today'); END";
+    let trigger =
+        "CREATE TRIGGER refuses BEFORE UPDATE OF status ON devices BEGIN SELECT RAISE(ABORT, 'not today'); END";
     assert_eq!(serving.stop(), Some(0));
     in_registry(data, trigger).await;
     let serving = Serving::on(data, &ENVIRONMENT);

@@ -24,6 +24,9 @@ pub enum StoreError {
     /// A page lies too far back in an order that it takes every value to find; nothing was done.
     #[error("the page lies too far back in this order")]
     TooFar,
+    /// The rows of a page take more memory together than a page may; nothing was done.
+    #[error("the rows of the page are too large together")]
+    TooMuch,
     /// The store has more waiting than it can take; nothing was done.
     #[error("the store is busy")]
     Busy,
@@ -46,7 +49,7 @@ impl StoreError {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Taken { .. } | Self::Gone(_) | Self::Limit(_) | Self::InUse(_) | Self::LastAdministrator => true,
-            Self::TooFar => true,
+            Self::TooFar | Self::TooMuch => true,
             Self::Damaged(_) => true,
             Self::Busy => false,
             Self::Unavailable(cause) => crate::registry::refuses(&**cause),

@@ -25,9 +25,10 @@ const BYTES_A_LOOK: usize = 64 << 10;
 pub struct Bounds {
     /// Turns at the same time.
     pub at_once: usize,
-    /// Turns that are taken or waited for: beyond, whoever asks is refused.
+    /// Work that has begun and not ended: beyond, whoever begins more is refused. What goes on with what was let in before
+    /// is not counted.
     pub of_all: usize,
-    /// The same of one tenant.
+    /// Work of one tenant that has begun and not ended: beyond, the tenant is refused.
     pub of_one: usize,
     /// After so long a turn is given up if others wait.
     pub slice: Duration,
@@ -63,6 +64,14 @@ pub struct Turns {
 pub struct Turn {
     line: Arc<Line>,
     tenant: OrganizationId,
+    /// What is held to the bounds; none of what only goes on.
+    begun: Option<BegunWork>,
+}
+
+/// Work that has begun, until it is dropped.
+struct BegunWork {
+    line: Arc<Line>,
+    tenant: OrganizationId,
 }
 
 struct Line {
@@ -76,15 +85,17 @@ struct Line {
 struct State {
     taken: usize,
     waiting: usize,
+    begun: usize,
     /// Grows with each turn that is given, and each that is waited for.
     number: u64,
-    /// Those that have a turn or wait for one.
-    tenants: FxHashMap<OrganizationId, Tenant>,
+    /// Those that have a turn, wait for one or have begun something.
+    tenants: FxHashMap<OrganizationId, TenantTurns>,
 }
 
 #[derive(Default)]
-struct Tenant {
+struct TenantTurns {
     taken: usize,
+    begun: usize,
     /// When it had a turn last, or came.
     last: u64,
     /// Who waits, each with its number.
@@ -97,14 +108,11 @@ impl Turns {
         Self { line: Arc::new(Line { bounds, waiting: AtomicUsize::new(0), state: Mutex::default() }) }
     }
 
-    /// A turn, when it comes; [`StoreError::Busy`] at once where too many wait, unless the claim is one that goes on. Who no
+    /// A turn, when it comes; [`StoreError::Busy`] at once where too much has begun, unless the claim is one that goes on. Who no
     /// longer waits has no place in the line.
     pub async fn take(&self, claim: Claim) -> Result<Turn> {
-        let waits = match self.line.join(claim)? {
-            Joined::Turn(turn) => return Ok(turn),
-            Joined::Waits(waits) => waits,
-        };
-        waits.turn().await
+        let begun = if claim.goes_on { None } else { Some(self.line.begin(claim.tenant)?) };
+        self.line.turn(claim.tenant, begun).await
     }
 
     /// How many have a turn, and how many wait for one.
@@ -115,34 +123,49 @@ impl Turns {
 }
 
 enum Joined {
-    Turn(Turn),
-    Waits(Waits),
+    /// A turn was free, and is the tenant's.
+    Turn,
+    Waiter(Waiter),
 }
 
 impl Line {
-    fn join(self: &Arc<Self>, claim: Claim) -> Result<Joined> {
-        let (bounds, tenant) = (&self.bounds, claim.tenant);
+    /// Work of the tenant's begins, if there is room for it.
+    fn begin(self: &Arc<Self>, tenant: OrganizationId) -> Result<BegunWork> {
         let mut state = self.state.lock();
-        let places = state.taken + state.waiting;
-        let of_tenant = state.tenants.get(&tenant).map_or(0, |it| it.taken + it.waiting.len());
-        if !claim.goes_on && (places >= bounds.of_all || of_tenant >= bounds.of_one) {
+        let of_tenant = state.tenants.get(&tenant).map_or(0, |it| it.begun);
+        if state.begun >= self.bounds.of_all || of_tenant >= self.bounds.of_one {
             return Err(StoreError::Busy);
         }
+        (state.number, state.begun) = (state.number + 1, state.begun + 1);
+        state.tenant(tenant).begun += 1;
+        Ok(BegunWork { line: Arc::clone(self), tenant })
+    }
+
+    /// A turn for what has begun, or else for what goes on, when it comes.
+    async fn turn(self: &Arc<Self>, tenant: OrganizationId, begun: Option<BegunWork>) -> Result<Turn> {
+        match self.join(tenant) {
+            Joined::Turn => Ok(Turn { line: Arc::clone(self), tenant, begun }),
+            Joined::Waiter(waits) => waits.turn(begun).await,
+        }
+    }
+
+    fn join(self: &Arc<Self>, tenant: OrganizationId) -> Joined {
+        let mut state = self.state.lock();
         state.number += 1;
         let number = state.number;
-        let is_free = state.taken < bounds.at_once;
-        let came = state.tenants.entry(tenant).or_insert_with(|| Tenant { last: number, ..Tenant::default() });
+        let is_free = state.taken < self.bounds.at_once;
+        let came = state.tenant(tenant);
         if is_free {
             // While a turn is free nobody waits.
             (came.taken, came.last) = (came.taken + 1, number);
             state.taken += 1;
-            return Ok(Joined::Turn(Turn { line: Arc::clone(self), tenant }));
+            return Joined::Turn;
         }
         let (give, given) = oneshot::channel();
         came.waiting.push_back((number, give));
         self.count(&mut state, 1);
         drop(state);
-        Ok(Joined::Waits(Waits { line: Arc::clone(self), tenant, number, given }))
+        Joined::Waiter(Waiter { line: Arc::clone(self), tenant, number, given })
     }
 
     fn count(&self, state: &mut State, change: isize) {
@@ -165,7 +188,7 @@ impl Line {
         };
         if let Some((tenant, give)) = next {
             // Who has gone meanwhile drops it, and so passes it on.
-            drop(give.send(Turn { line: Arc::clone(self), tenant }));
+            drop(give.send(Turn { line: Arc::clone(self), tenant, begun: None }));
         }
     }
 
@@ -189,28 +212,36 @@ impl Line {
 }
 
 impl State {
+    /// A tenant, who may just have come.
+    fn tenant(&mut self, tenant: OrganizationId) -> &mut TenantTurns {
+        let last = self.number;
+        self.tenants.entry(tenant).or_insert_with(|| TenantTurns { last, ..TenantTurns::default() })
+    }
+
     fn forget_if_gone(&mut self, tenant: OrganizationId) {
-        if self.tenants.get(&tenant).is_some_and(|it| it.taken == 0 && it.waiting.is_empty()) {
+        if self.tenants.get(&tenant).is_some_and(|it| it.taken == 0 && it.begun == 0 && it.waiting.is_empty()) {
             self.tenants.remove(&tenant);
         }
     }
 }
 
 /// A place in the line, until it is dropped.
-struct Waits {
+struct Waiter {
     line: Arc<Line>,
     tenant: OrganizationId,
     number: u64,
     given: oneshot::Receiver<Turn>,
 }
 
-impl Waits {
-    async fn turn(mut self) -> Result<Turn> {
-        (&mut self.given).await.map_err(StoreError::unavailable)
+impl Waiter {
+    async fn turn(mut self, begun: Option<BegunWork>) -> Result<Turn> {
+        let mut turn = (&mut self.given).await.map_err(StoreError::unavailable)?;
+        turn.begun = begun;
+        Ok(turn)
     }
 }
 
-impl Drop for Waits {
+impl Drop for Waiter {
     fn drop(&mut self) {
         let mut state = self.line.state.lock();
         let Some(tenant) = state.tenants.get_mut(&self.tenant) else { return };
@@ -230,18 +261,31 @@ impl Turn {
     }
 
     /// Lets others go first, and waits for another one.
-    pub async fn pass_on(self) -> Result<Turn> {
-        let again = self.line.join(Claim::go_on(self.tenant))?;
-        drop(self);
-        match again {
-            Joined::Turn(turn) => Ok(turn),
-            Joined::Waits(waits) => waits.turn().await,
+    pub async fn pass_on(mut self) -> Result<Turn> {
+        let (line, tenant, begun) = (Arc::clone(&self.line), self.tenant, self.begun.take());
+        match line.join(tenant) {
+            Joined::Turn => Ok(Turn { line, tenant, begun }),
+            Joined::Waiter(waits) => {
+                drop(self);
+                waits.turn(begun).await
+            }
         }
     }
 
     /// A slice of work begins.
     pub fn slice(&self) -> Slice<'_> {
         Slice { turn: self, begun: Instant::now(), rows: 0, bytes: 0 }
+    }
+}
+
+impl Drop for BegunWork {
+    fn drop(&mut self) {
+        let mut state = self.line.state.lock();
+        state.begun = state.begun.saturating_sub(1);
+        if let Some(tenant) = state.tenants.get_mut(&self.tenant) {
+            tenant.begun = tenant.begun.saturating_sub(1);
+        }
+        state.forget_if_gone(self.tenant);
     }
 }
 
@@ -323,6 +367,34 @@ mod tests {
         assert!((&mut goes_on).now_or_never().unwrap().is_ok());
         assert_eq!(turns.taken_and_waiting(), (0, 0));
         assert!(turns.line.state.lock().tenants.is_empty());
+    }
+
+    #[test]
+    fn what_goes_on_keeps_nobody_out() {
+        let turns = Turns::new(BOUNDS);
+        let taken = [1, 1].map(|of| at_once(&turns, of).unwrap());
+        let mut streams: Vec<_> = (0..100).map(|_| turns.take(Claim::go_on(tenant(1))).boxed()).collect();
+        assert!(streams.iter_mut().all(|waits| waits.now_or_never().is_none()));
+        // Neither another tenant nor, for what it begins, their own.
+        let (mut other, _own) = (waiter(&turns, 2), waiter(&turns, 1));
+        drop(taken);
+        // The other one has its turn before them.
+        assert!((&mut other).now_or_never().unwrap().is_ok());
+        drop((streams, other));
+        assert_eq!(turns.taken_and_waiting().1, 0);
+    }
+
+    #[test]
+    fn who_lets_others_go_first_has_begun_once() {
+        let turns = Turns::new(Bounds { at_once: 1, of_all: 2, of_one: 2, slice: Duration::ZERO });
+        let turn = at_once(&turns, 1).unwrap();
+        let mut other = waiter(&turns, 2);
+        let mut again = turn.pass_on().boxed();
+        assert!((&mut again).now_or_never().is_none());
+        assert!(at_once(&turns, 3).is_err());
+        drop((&mut other).now_or_never().unwrap());
+        let _again = again.now_or_never().unwrap().unwrap();
+        drop(waiter(&turns, 3));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on ends")]
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;
@@ -19,6 +20,11 @@ use isobar_store::telemetry::{Memory, Telemetry, ValueQuery};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const FOLDER: &str = "ISOBAR_TEST_FILES_FOLDER";
+/// The files are looked at so often before they count as settled, with such a pause between.
+const SETTLED_LOOKS: u32 = 20;
+const SETTLED_EVERY: Duration = Duration::from_millis(20);
+/// Files that are taken at least, so that there are some to give back.
+const TAKEN_MIN: u64 = 64;
 const DEVICES: u64 = 8;
 /// Runs of each device, where tables come and go.
 const RUNS: i64 = 120;
@@ -36,14 +42,34 @@ fn in_a_process(test: &str) {
     );
 }
 
-/// Takes all files that the process may have open, but so many.
-fn all_files_but(left: u64) -> Vec<File> {
+/// The files that the process has open, by their numbers.
+fn open_files() -> BTreeSet<u64> {
     let open = std::fs::read_dir("/proc/self/fd").unwrap().map(|file| file.unwrap().file_name());
-    let highest: u64 = open.map(|name| name.to_string_lossy().parse().unwrap()).max().unwrap();
+    open.map(|name| name.to_string_lossy().parse().unwrap()).collect()
+}
+
+/// What stores begin in the background when they are opened comes to its end: from then on they open and close nothing by
+/// themselves.
+fn settled() {
+    let (mut before, mut unchanged) = (open_files(), 0);
+    while unchanged < SETTLED_LOOKS {
+        std::thread::sleep(SETTLED_EVERY);
+        let now = open_files();
+        unchanged = if now == before { unchanged + 1 } else { 0 };
+        before = now;
+    }
+}
+
+/// Takes all files that the process may have open, but so many. At least [`TAKEN_MIN`] are given back when they are dropped,
+/// whatever the process had open before.
+fn all_files_but(left: u64) -> Vec<File> {
+    settled();
+    let highest = open_files().into_iter().max().unwrap();
     let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: Some(highest + 1 + left), ..limit }).unwrap();
+    setrlimit(Resource::Nofile, Rlimit { current: Some(highest + 1 + TAKEN_MIN + left), ..limit }).unwrap();
     let mut files: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     files.truncate(files.len().checked_sub(left as usize).unwrap());
+    assert!(files.len() >= TAKEN_MIN as usize);
     files
 }
 

@@ -9,7 +9,8 @@ use isobar_model::page::TimeRange;
 use isobar_store::suite::telemetry::given::{self, at, id, page};
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use isobar_store::telemetry::{
-    Filter, FilterField, Idempotency, Memory, Operand, Operator, QueueQuery, Ran, Telemetry, ValueQuery, ValueSort,
+    Filter, FilterField, Idempotency, Looked, Memory, Operand, Operator, QueueQuery, Ran, Telemetry, ValueQuery,
+    ValueSort,
 };
 use model::{Model, QUEUE_MAX};
 use proptest::prelude::*;
@@ -166,8 +167,10 @@ impl Scene {
             }
             Step::Take { device, element, page: number, limit } => {
                 let element = element.map(|index| ELEMENTS[index].to_owned());
-                let query = QueueQuery { element, page: page(number, limit), now: at(self.now) };
-                let peeked = store.queue_peek(&self.devices[device].reading(), query.clone()).await.unwrap();
+                let query = QueueQuery { element, page: page(number, limit), ..given::queued(limit, self.now) };
+                // Another reader: what it has looked at is nothing to the one who takes.
+                let first = QueueQuery { looked: Looked::default(), ..query.clone() };
+                let peeked = store.queue_peek(&self.devices[device].reading(), first).await.unwrap();
                 let taken = store.queue_take(&self.devices[device], query.clone()).await.unwrap();
                 assert_eq!(peeked, taken);
                 let ids: Vec<_> = taken.iter().map(|event| event.id).collect();

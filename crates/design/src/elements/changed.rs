@@ -67,10 +67,14 @@ fn is_same(before: &Bytes, key: &RawJson, now: &Bytes, run: &Run<'_>) -> Compute
 }
 
 fn fingerprint_of(key: &RawJson, run: &Run<'_>) -> Computed<Bytes> {
-    run.budget.spend_reading(key.bytes().len())?;
+    // Every value is gone through, members in the order of their names.
+    run.budget.spend_reading(2 * key.bytes().len())?;
     let fingerprint = match run.tree_of(key) {
         Some(tree) => fingerprint(tree),
-        None => fingerprint(&key.tree()),
+        None => {
+            run.budget.spend_reading(key.bytes().len())?;
+            fingerprint(&key.tree())
+        }
     };
     let mut state = BytesMut::with_capacity(1 + FINGERPRINT_BYTES);
     state.put_u8(FINGERPRINT);

@@ -78,7 +78,7 @@ fn status(value: &Value<'_>) -> Computed<Status> {
 
 fn set_value<'e>(link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<()> {
     let tag = run.argument(link, 0, incoming)?;
-    let sound = |tag: &&str| (1..=TAG_CHARS_MAX).contains(&tag.chars().count());
+    let sound = |tag: &&str| !tag.is_empty() && tag.chars().nth(TAG_CHARS_MAX).is_none();
     let Some(tag) = tag.as_text().filter(sound) else {
         return Err(Problem::new(format!("a tag must be a text of 1 to {TAG_CHARS_MAX} characters")));
     };

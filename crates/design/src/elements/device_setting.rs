@@ -7,6 +7,7 @@ use isobar_model::json::{Json, Number};
 
 use super::{Ability, Element, Shape, properties::Properties};
 use crate::Effect;
+use crate::budget::Budget;
 use crate::expression::{Computed, Num, Problem, Value};
 use crate::plan::Link;
 use crate::run::{Passed, Run};
@@ -56,9 +57,12 @@ impl DeviceSetting {
         } else {
             (plan.defaults.get(self.index()).map_or(Value::Null, Value::from), None)
         };
-        run.budget.spend(value.len().unwrap_or(0) / 8)?;
-        let looked_at = looked_at(&value);
+        let looked_at = looked_at(&value, &run.budget)?;
         if set.is_some() {
+            if definition.input_type == InputType::Number {
+                // Its bounds are read there.
+                run.budget.spend_reading(definition.input_type_properties.bytes().len())?;
+            }
             definition.check(&looked_at).map_err(|message| Problem::new(format!("the value {message}")))?;
         }
         let (location, is_own) = (definition.location(&looked_at), set.is_some());
@@ -73,12 +77,18 @@ impl DeviceSetting {
 }
 
 /// What is looked at of a value before a setting takes it: all of it, but of a map its place and of a list that it is one.
-fn looked_at<'v>(value: &'v Value<'_>) -> Json<'v> {
+fn looked_at<'v>(value: &'v Value<'_>, budget: &Budget) -> Computed<Json<'v>> {
     if value.is_map() {
-        let member = |name: &'static str| Some((Cow::Borrowed(name), number(&value.member(name)?)));
-        return Json::Object(["latitude", "longitude"].into_iter().filter_map(member).collect());
+        let mut members = Vec::new();
+        for name in ["latitude", "longitude"] {
+            if let Some(degrees) = value.member(name, budget)? {
+                budget.spend_number(&degrees)?;
+                members.push((Cow::Borrowed(name), number(&degrees)));
+            }
+        }
+        return Ok(Json::Object(members));
     }
-    match value {
+    Ok(match value {
         Value::Bool(truth) => Json::Bool(*truth),
         Value::Number(number) => Json::Number((*number).clone()),
         Value::Array(_) | Value::List(_) => Json::Array(Vec::new()),
@@ -88,7 +98,7 @@ fn looked_at<'v>(value: &'v Value<'_>) -> Json<'v> {
             Some(text) => Json::Text(Cow::Borrowed(text)),
             None => number(value),
         },
-    }
+    })
 }
 
 fn number(value: &Value<'_>) -> Json<'static> {

@@ -8,7 +8,7 @@ use crate::budget::Budget;
 use crate::code::{CALL_TIME, Code, Failure, Uplink};
 use crate::elements::payload_bytes::{Encoding, bytes_of};
 use crate::expression::{Computed, Problem, Value, built};
-use crate::reference::{Reference, member};
+use crate::reference::Reference;
 use crate::run::{Passed, Run};
 
 pub(crate) const SHAPE: Shape = Shape {
@@ -75,7 +75,8 @@ impl CodeElement {
         answer.warnings.iter().for_each(|warning| run.note(warning));
         match answer.result {
             Ok(data) => {
-                run.budget.spend_bytes(data.bytes().len())?;
+                // It is read, and built anew.
+                run.budget.spend_reading(2 * data.bytes().len())?;
                 Ok(Passed { trigger: 0, value: built(&data.tree())? })
             }
             Err(failure) => {
@@ -100,9 +101,9 @@ impl CodeElement {
     fn bytes<'e>(&self, incoming: &Value<'e>, budget: &Budget) -> Computed<Value<'e>> {
         let found = match &self.bytes {
             Some(reference) => reference.find(incoming, budget)?,
-            None if incoming.is_map() => match member(incoming, "bytes", budget)? {
+            None if incoming.is_map() => match incoming.member("bytes", budget)? {
                 Some(found) => Some(found),
-                None => member(incoming, "data", budget)?,
+                None => incoming.member("data", budget)?,
             },
             None => Some(incoming.clone()),
         };
@@ -116,7 +117,7 @@ impl CodeElement {
     fn f_port(&self, incoming: &Value<'_>, budget: &Budget) -> Computed<Option<u8>> {
         let found = match &self.f_port {
             Some(reference) => reference.find(incoming, budget)?,
-            None => member(incoming, "fPort", budget)?,
+            None => incoming.member("fPort", budget)?,
         };
         let Some(found) = found.filter(|found| !matches!(found, Value::Null)) else { return Ok(None) };
         budget.spend_number(&found)?;

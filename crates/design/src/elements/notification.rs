@@ -61,22 +61,27 @@ impl Notification {
         let mut message = String::new();
         for part in &self.message {
             match part {
-                Part::Text(text) => message.push_str(text),
+                Part::Text(text) => add(text, &mut message, run)?,
                 Part::Computed(expression) => {
                     let value = run.compute(expression, incoming)?;
                     match value.as_text() {
-                        Some(text) => message.push_str(shortened(text)),
-                        None => message.push_str(shortened(to_raw(&value, &run.budget)?.text())),
+                        Some(text) => add(shortened(text), &mut message, run)?,
+                        None => add(shortened(to_raw(&value, &run.budget)?.text()), &mut message, run)?,
                     }
                 }
             }
         }
-        run.budget.spend_bytes(message.len())?;
         cut(&mut message);
         let minimum_role = self.minimum_role;
         run.budget.emit(Effect::Notify { element: self.name.clone(), message, minimum_role })?;
         Ok(Passed { trigger: 0, value: incoming.clone() })
     }
+}
+
+fn add(text: &str, message: &mut String, run: &Run<'_>) -> Computed<()> {
+    run.budget.spend_bytes(text.len())?;
+    message.push_str(text);
+    Ok(())
 }
 
 /// As much of a text as may come to be read: one more character than is sent, so that it is seen that more is missing.

@@ -17,11 +17,11 @@ pub(crate) enum Encoding {
 /// The bytes that a value is.
 pub(crate) fn bytes_of(value: &Value<'_>, encoding: Encoding, budget: &Budget) -> Computed<Vec<u8>> {
     if let Some(text) = value.as_text() {
+        budget.spend_bytes(text.len())?;
         let text = text.trim();
         if text.len() > 2 * BYTES_MAX {
             return Err(too_many());
         }
-        budget.spend_bytes(text.len())?;
         // Never by what the text looks like: `abcd` is both.
         let (bytes, expected) = match encoding {
             Encoding::Base64 => (base64(text), "the bytes are no Base64; for hexadecimal, bytesEncoding is 'hex'"),
@@ -127,6 +127,14 @@ mod tests {
             let problem = bytes_of(&Value::Text(text), Encoding::Hex).unwrap_err();
             assert!(problem.0.contains("not hexadecimal"), "{text}: {problem:?}");
         }
+    }
+
+    #[test]
+    fn white_space_around_bytes_is_paid_for() {
+        let budget = Budget::of_run();
+        let text = " ".repeat(160_000);
+        assert_eq!(super::bytes_of(&Value::Text(&text), Encoding::Hex, &budget), Ok(Vec::new()));
+        assert!(budget.spent() >= 10_000, "{} units", budget.spent());
     }
 
     proptest! {

@@ -11,9 +11,9 @@ use regex::RegexBuilder;
 
 use super::functions::{self, Style};
 use super::machine::Machine;
-use super::node::{Fold, FoldKind, Node, Root, Variable};
+use super::node::{Fold, FoldKind, Node, Pattern, Root, Variable};
 use super::operate::Operator;
-use super::value::Value;
+use super::value::{Value, shown};
 use super::write::to_constant;
 use crate::budget::Budget;
 use crate::code::CheckTime;
@@ -22,8 +22,11 @@ use crate::code::CheckTime;
 const DEPTH_MAX: usize = 200;
 /// Units that computing a constant may take.
 const CONSTANT_BUDGET: u64 = 10_000;
-/// Bytes that a compiled regular expression may take.
+/// Bytes that a compiled regular expression may take, and the sizes by which it is paid for.
 const REGEX_BYTES_MAX: usize = 256 << 10;
+const REGEX_SIZES: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, REGEX_BYTES_MAX];
+/// Bytes of a compiled regular expression that cost a unit for each byte of a text.
+const REGEX_BYTES_PER_UNIT: usize = 256;
 
 /// The names of a design that expressions may speak of.
 #[derive(Debug, Default)]
@@ -34,6 +37,8 @@ pub(crate) struct Names {
     pub(crate) storages: HashMap<String, u32>,
     /// Whether any expression reads last values.
     pub(crate) reads_last: Cell<bool>,
+    /// How deep macros stand in macros.
+    pub(crate) macros_deep: Cell<usize>,
     /// What is left of the time for the design's code.
     pub(crate) code_time: CheckTime,
 }
@@ -66,7 +71,7 @@ impl Compiler<'_> {
             Expr::Call(call) => self.call(call),
             Expr::List(list) if list.optional_indices.is_empty() => self.nodes(&list.elements).map(Node::List),
             Expr::Map(map) => self.map(map),
-            Expr::Struct(message) => Err(format!("unknown type '{}'", message.type_name)),
+            Expr::Struct(message) => Err(format!("unknown type '{}'", shown(&message.type_name))),
             _ => Err("this part of CEL is not available".to_owned()),
         };
         self.depth -= 1;
@@ -95,7 +100,7 @@ impl Compiler<'_> {
             _ => match (Status::named(name), type_named(name)) {
                 (Some(status), _) => Node::Int(i64::from(status.number())),
                 (None, Some(kind)) => Node::Type(kind),
-                (None, None) => return Err(format!("unknown variable '{name}'")),
+                (None, None) => return Err(format!("unknown variable '{}'", shown(name))),
             },
         })
     }
@@ -107,7 +112,7 @@ impl Compiler<'_> {
 
     /// `operand.field`, and `operand["field"]`.
     fn member(&self, operand: Node, field: &str) -> Compiled<Node> {
-        let unknown = |whose: &str| format!("unknown member '{field}' of {whose}");
+        let unknown = |whose: &str| format!("unknown member '{}' of {whose}", shown(field));
         Ok(match operand {
             Node::Variable(Variable::Event) => match field {
                 "id" => Node::Variable(Variable::EventId),
@@ -125,12 +130,14 @@ impl Compiler<'_> {
                 _ => return Err(unknown("device")),
             },
             Node::Variable(Variable::Settings) => {
-                let setting = self.names.settings.get(field).ok_or_else(|| format!("unknown setting '{field}'"))?;
+                let setting = self.names.settings.get(field);
+                let setting = setting.ok_or_else(|| format!("unknown setting '{}'", shown(field)))?;
                 Node::Path(Root::Setting(*setting), Vec::new())
             }
             Node::Variable(Variable::Last) => {
                 let storage = self.names.storages.get(field);
-                Node::Path(Root::Last(*storage.ok_or_else(|| format!("unknown storage '{field}'"))?), Vec::new())
+                let storage = storage.ok_or_else(|| format!("unknown storage '{}'", shown(field)))?;
+                Node::Path(Root::Last(*storage), Vec::new())
             }
             Node::Path(root, mut keys) => {
                 keys.push(field.into());
@@ -240,6 +247,7 @@ impl Compiler<'_> {
         };
         let range = self.node(range)?;
         self.locals.push(variable.clone());
+        self.names.macros_deep.set(self.names.macros_deep.get().max(self.locals.len()));
         let predicate = predicate.map(|predicate| self.node(predicate)).transpose();
         let transform = transform.map(|transform| self.node(transform)).transpose();
         self.locals.pop();
@@ -271,13 +279,20 @@ impl Compiler<'_> {
         let Node::Json(Json::Text(pattern)) = self.node(pattern)? else {
             return Err("the pattern of matches() must be a constant text".to_owned());
         };
-        let built = RegexBuilder::new(&pattern).size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_BYTES_MAX).build();
-        let regex = built.map_err(|error| match error {
-            regex::Error::CompiledTooBig(_) => "the pattern of matches() is too large".to_owned(),
-            _ => "the pattern of matches() is no regular expression".to_owned(),
-        })?;
-        Ok(Node::Matches(Box::new(self.node(target)?), Box::new(regex)))
+        Ok(Node::Matches(Box::new(self.node(target)?), Box::new(compiled_pattern(&pattern)?)))
     }
+}
+
+fn compiled_pattern(pattern: &str) -> Compiled<Pattern> {
+    for size in REGEX_SIZES {
+        let built = RegexBuilder::new(pattern).size_limit(size).dfa_size_limit(REGEX_BYTES_MAX).build();
+        match built {
+            Ok(regex) => return Ok(Pattern { regex, units_per_byte: size / REGEX_BYTES_PER_UNIT }),
+            Err(regex::Error::CompiledTooBig(_)) => {}
+            Err(_) => return Err("the pattern of matches() is no regular expression".to_owned()),
+        }
+    }
+    Err("the pattern of matches() is too large".to_owned())
 }
 
 fn literal_node(literal: &LiteralValue) -> Compiled<Node> {

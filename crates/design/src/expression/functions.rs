@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::operate::order_numbers;
 use super::text;
 use super::time;
-use super::value::{Computed, Num, Problem, Value, whole};
+use super::value::{Computed, Num, Problem, Value, shown, whole};
 use crate::budget::Budget;
 
 /// How a function is called.
@@ -83,7 +83,7 @@ pub(crate) fn find(name: &str, style: Style, arguments: usize) -> Result<Functio
     let prefix = if style == Style::Math { "math." } else { "" };
     let named = TABLE.iter().find(|(other, its_style, ..)| *other == name && *its_style == style);
     let Some((_, _, fewest, most, function)) = named else {
-        return Err(format!("unknown function '{prefix}{name}'"));
+        return Err(format!("unknown function '{prefix}{}'", shown(name)));
     };
     let target = usize::from(style == Style::Member);
     if (*fewest..=*most).contains(&arguments) {
@@ -109,13 +109,20 @@ pub(crate) fn call<'e>(function: Function, arguments: &[Value<'e>], budget: &Bud
     match function {
         Function::Size => size(first, budget),
         Function::Int | Function::Uint => to_int(function, read(first, budget)?),
-        Function::Double => to_double(read(first, budget)?),
+        Function::Double => {
+            budget.spend_number_text(first.as_text().unwrap_or_default())?;
+            to_double(first)
+        }
         Function::Text => to_text(first),
         Function::Bool => to_bool(read(first, budget)?),
         Function::Type => Ok(Value::Type(first.kind())),
         Function::Dyn => Ok(first.clone()),
         Function::Timestamp => to_time(read(first, budget)?),
-        Function::Duration => to_duration(read(first, budget)?),
+        Function::Duration => {
+            // Each of its parts is read by itself, and may be two bytes long.
+            budget.spend(first.as_text().map_or(0, str::len))?;
+            to_duration(first)
+        }
         Function::GetFullYear
         | Function::GetMonth
         | Function::GetDate
@@ -215,7 +222,8 @@ fn to_time<'e>(value: &Value<'e>) -> Computed<Value<'e>> {
     }
     if let Some(text) = value.as_text() {
         let read: Result<isobar_model::time::Timestamp, _> = text.parse();
-        return read.map(|time| Value::Time(time.millis())).map_err(|_| Problem::new("the text is no RFC 3339 time"));
+        let time = read.map_err(|_| Problem::new("the text is no RFC 3339 time"))?;
+        return time::moment(Some(time.millis())).map(Value::Time);
     }
     match value.whole() {
         Some(seconds) => time::moment(seconds.checked_mul(1000)).map(Value::Time),

@@ -5,12 +5,13 @@ use smallvec::SmallVec;
 use super::functions;
 use super::node::{Fold, FoldKind, Node, Root};
 use super::operate::{self, Operator, lookup};
-use super::value::{Computed, Problem, Value};
+use super::time::bounded_duration;
+use super::value::{Computed, Problem, Value, shown};
 use super::world::{Changes, World};
 use crate::budget::Budget;
 
-/// Units that matching a byte of text costs: a pattern may keep many states for each.
-const MATCH_UNITS_PER_BYTE: usize = 16;
+/// Units that an error costs which nobody hears of, for its message was made all the same.
+const UNHEARD_UNITS: usize = 4;
 
 /// Evaluates one expression over one incoming value.
 pub(crate) struct Machine<'s, 'e> {
@@ -72,10 +73,10 @@ impl<'s, 'e> Machine<'s, 'e> {
             Node::Has(operand, key) => {
                 let operand = self.value(operand)?;
                 if !operand.is_map() {
-                    return Err(Problem::new(format!("cannot look for '{key}' in a value of type {}", operand.kind())));
+                    let (key, kind) = (shown(key), operand.kind());
+                    return Err(Problem::new(format!("cannot look for '{key}' in a value of type {kind}")));
                 }
-                self.budget.spend(operand.len().unwrap_or(0) / 8)?;
-                Value::Bool(operand.member(key).is_some())
+                Value::Bool(operand.member(key, self.budget)?.is_some())
             }
             Node::HasLast(storage) => Value::Bool(self.world()?.0.last(*storage, self.budget)?.is_some()),
             Node::Index(parts) => {
@@ -85,10 +86,7 @@ impl<'s, 'e> Machine<'s, 'e> {
             Node::Negate(operand) => {
                 let operand = self.value(operand)?;
                 return match operand {
-                    Value::Duration(millis) => {
-                        let negated = millis.checked_neg().map(Value::Duration);
-                        negated.ok_or_else(|| Problem::new("the duration is out of range"))
-                    }
+                    Value::Duration(millis) => bounded_duration(millis.checked_neg()).map(Value::Duration),
                     _ => operate::apply(Operator::Subtract, &negative_zero(&operand), &operand, self.budget),
                 };
             }
@@ -109,8 +107,8 @@ impl<'s, 'e> Machine<'s, 'e> {
                 let Some(text) = operand.as_text() else {
                     return Err(Problem::new(format!("no such overload: matches({}, string)", operand.kind())));
                 };
-                self.budget.spend(text.len().saturating_mul(MATCH_UNITS_PER_BYTE))?;
-                Value::Bool(pattern.is_match(text))
+                self.budget.spend(text.len().saturating_mul(pattern.units_per_byte))?;
+                Value::Bool(pattern.regex.is_match(text))
             }
             _ => Value::Null,
         })
@@ -129,8 +127,7 @@ impl<'s, 'e> Machine<'s, 'e> {
     }
 
     fn member(&self, value: &Value<'e>, key: &str) -> Computed<Value<'e>> {
-        self.budget.spend(value.len().unwrap_or(0) / 8)?;
-        value.member(key).ok_or_else(|| no_such_key(value, key))
+        value.member(key, self.budget)?.ok_or_else(|| no_such_key(value, key))
     }
 
     fn path(&mut self, root: Root, keys: &'e [Box<str>]) -> Computed<Value<'e>> {
@@ -189,7 +186,10 @@ impl<'s, 'e> Machine<'s, 'e> {
             match self.truth(term) {
                 Ok(truth) if truth == decisive => return Ok(Value::Bool(decisive)),
                 Ok(_) => {}
-                Err(problem) => failed = failed.or(Some(problem)),
+                Err(problem) => {
+                    self.budget.spend(UNHEARD_UNITS)?;
+                    failed = failed.or(Some(problem));
+                }
             }
         }
         failed.map_or(Ok(Value::Bool(!decisive)), Err)
@@ -250,7 +250,7 @@ impl<'s, 'e> Machine<'s, 'e> {
             (Some(_), Err(problem)) => {
                 gathered.failed.get_or_insert(problem);
                 // Nothing more can be computed once the budget is spent.
-                self.budget.spend(1)?;
+                self.budget.spend(UNHEARD_UNITS)?;
             }
             (None, Ok(true)) => {
                 gathered.matches += 1;
@@ -299,6 +299,7 @@ fn negative_zero<'e>(operand: &Value<'e>) -> Value<'e> {
 }
 
 fn no_such_key(value: &Value<'_>, key: &str) -> Problem {
+    let key = shown(key);
     if value.is_map() {
         Problem::new(format!("no such key '{key}'"))
     } else {

@@ -23,7 +23,7 @@ pub(crate) use compile::Names;
 pub(crate) use machine::Machine;
 pub(crate) use operate::equal;
 pub(crate) use parse::on_a_large_stack;
-pub(crate) use value::{Computed, Num, Problem, TEXT_BYTES_MAX, Value, built, owned};
+pub(crate) use value::{Computed, Num, Problem, TEXT_BYTES_MAX, Value, beginning, built, owned};
 pub(crate) use world::{Changes, LastTexts, World};
 pub(crate) use write::{finite, to_raw};
 

@@ -38,7 +38,15 @@ pub(crate) enum Node {
     Map(Vec<(Node, Node)>),
     Fold(Box<Fold>),
     Call(Function, Vec<Node>),
-    Matches(Box<Node>, Box<Regex>),
+    Matches(Box<Node>, Box<Pattern>),
+}
+
+/// A regular expression.
+#[derive(Debug)]
+pub(crate) struct Pattern {
+    pub(crate) regex: Regex,
+    /// What matching a byte of text costs: the larger the pattern, the more states it may keep for each.
+    pub(crate) units_per_byte: usize,
 }
 
 /// Where a path begins.

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use isobar_model::json::compare_numbers;
 
-use super::time::moment;
-use super::value::{Computed, Num, Problem, TEXT_BYTES_MAX, Value};
+use super::time::{bounded_duration, moment};
+use super::value::{Computed, Num, Problem, TEXT_BYTES_MAX, Value, same_name};
 use crate::budget::Budget;
 
 /// An operator between two values that are both computed.
@@ -107,10 +107,12 @@ fn combine<'e>(operator: Operator, left: &Value<'e>, right: &Value<'e>, budget: 
         (Value::Time(time), Value::Duration(by)) if operator == Operator::Subtract => {
             moment(time.checked_sub(*by)).map(Value::Time)
         }
-        (Value::Time(left), Value::Time(right)) if operator == Operator::Subtract => Ok(Value::Duration(left - right)),
+        (Value::Time(left), Value::Time(right)) if operator == Operator::Subtract => {
+            bounded_duration(left.checked_sub(*right)).map(Value::Duration)
+        }
         (Value::Duration(left), Value::Duration(right)) if plus || operator == Operator::Subtract => {
             let sum = if plus { left.checked_add(*right) } else { left.checked_sub(*right) };
-            sum.map(Value::Duration).ok_or_else(|| Problem::new("the duration is out of range"))
+            bounded_duration(sum).map(Value::Duration)
         }
         _ if plus && left.is_list() && right.is_list() => join_lists(left, right, budget),
         _ => match (left.as_text(), right.as_text()) {
@@ -244,17 +246,18 @@ fn equal_maps(left: &Value<'_>, right: &Value<'_>, budget: &Budget) -> Computed<
     while let Some(key) = left.item(at) {
         // Mostly one program has made both, in one order; where that ends, keys that are texts are found by a table.
         let other = match right.item(at) {
-            Some(same) if places.is_none() && same.as_text().is_some() && same.as_text() == key.as_text() => {
-                value_at(right, at)
-            }
-            _ if key.as_text().is_some() => {
-                if places.is_none() {
-                    places = Some(text_keys(right, budget)?);
+            Some(same) if places.is_none() && same_text(&same, &key, budget)? => value_at(right, at),
+            _ => match key.as_text() {
+                Some(key) => {
+                    if places.is_none() {
+                        places = Some(text_keys(right, budget)?);
+                    }
+                    budget.spend_reading(key.len())?;
+                    let found = places.as_ref().and_then(|places| places.get(key));
+                    found.and_then(|at| value_at(right, *at))
                 }
-                let found = places.as_ref().zip(key.as_text()).and_then(|(places, key)| places.get(key));
-                found.and_then(|at| value_at(right, *at))
-            }
-            _ => lookup(right, &key, budget)?,
+                None => lookup(right, &key, budget)?,
+            },
         };
         match (value_at(left, at), other) {
             (Some(mine), Some(other)) if equal(&mine, &other, budget)? => at += 1,
@@ -264,11 +267,26 @@ fn equal_maps(left: &Value<'_>, right: &Value<'_>, budget: &Budget) -> Computed<
     Ok(true)
 }
 
+fn same_text(left: &Value<'_>, right: &Value<'_>, budget: &Budget) -> Computed<bool> {
+    match (left.as_text(), right.as_text()) {
+        (Some(left), Some(right)) => same_name(left, right, budget),
+        _ => Ok(false),
+    }
+}
+
 /// Where the entries of a map are, by those of their keys that are texts.
-fn text_keys(map: &Value<'_>, budget: &Budget) -> Computed<HashMap<Box<str>, usize>> {
-    let count = map.len().unwrap_or(0);
-    budget.spend(count)?;
-    Ok((0..count).filter_map(|at| Some((Box::from(map.item(at)?.as_text()?), at))).collect())
+fn text_keys<'v>(map: &'v Value<'_>, budget: &Budget) -> Computed<HashMap<&'v str, usize>> {
+    let mut places = HashMap::new();
+    for at in 0..map.len().unwrap_or(0) {
+        let key = match map {
+            Value::Object(members) => members.get(at).map(|(name, _)| name.as_ref()),
+            Value::Map(map) => map.entries.get(at).and_then(|(key, _)| key.as_text()),
+            _ => None,
+        };
+        budget.spend_reading(key.map_or(0, str::len))?;
+        places.extend(key.map(|key| (key, at)));
+    }
+    Ok(places)
 }
 
 fn value_at<'e>(map: &Value<'e>, at: usize) -> Option<Value<'e>> {
@@ -281,9 +299,9 @@ fn value_at<'e>(map: &Value<'e>, at: usize) -> Option<Value<'e>> {
 
 /// The member of a map under a key of any type; none also if it is no map.
 pub(crate) fn lookup<'e>(map: &Value<'e>, key: &Value<'_>, budget: &Budget) -> Computed<Option<Value<'e>>> {
-    budget.spend(map.len().unwrap_or(0) / 8 + 1)?;
+    budget.spend(1)?;
     if let Some(key) = key.as_text() {
-        return Ok(map.member(key));
+        return map.member(key, budget);
     }
     let Value::Map(map) = map else { return Ok(None) };
     for (other, value) in &map.entries {

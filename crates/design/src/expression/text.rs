@@ -99,7 +99,8 @@ fn char_at<'e>(text: &str, at: usize) -> Computed<Value<'e>> {
 }
 
 fn split<'e>(text: &str, separator: &str, limit: usize, budget: &Budget) -> Computed<Value<'e>> {
-    budget.spend(text.len())?;
+    // A piece may be a byte, and has a place of its own.
+    budget.spend(2 * text.len())?;
     if limit == 0 {
         return Value::list(Vec::new());
     }
@@ -114,9 +115,11 @@ fn split<'e>(text: &str, separator: &str, limit: usize, budget: &Budget) -> Comp
 }
 
 fn replace<'e>(text: &str, old: &str, new: &str, limit: usize, budget: &Budget) -> Computed<Value<'e>> {
+    budget.spend_reading(text.len())?;
     let found = if old.is_empty() { text.chars().count() + 1 } else { text.matches(old).count() }.min(limit);
     let length = text.len().saturating_add(found.saturating_mul(new.len()));
     bounded_text(length)?;
+    budget.spend(found)?;
     budget.spend_bytes(length)?;
     Ok(Value::text(text.replacen(old, new, found)))
 }

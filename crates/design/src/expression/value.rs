@@ -5,8 +5,14 @@ use std::rc::Rc;
 
 use isobar_model::json::{DEPTH_MAX, Json, Number};
 
+use crate::budget::Budget;
+
 /// Longest text, in bytes, and largest JSON that an expression may produce.
 pub(crate) const TEXT_BYTES_MAX: usize = 1 << 20;
+/// Members of a map that are looked at for one unit.
+const MEMBERS_PER_UNIT: usize = 8;
+/// Most characters of a name that a message shows.
+const NAME_CHARS_SHOWN: usize = 64;
 
 /// Why an expression, or an element, has no result: a sentence for the event's errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +22,19 @@ impl Problem {
     pub(crate) fn new(message: impl Into<Cow<'static, str>>) -> Self {
         Self(message.into())
     }
+}
+
+/// A name as messages show it: a device may have sent one of a million letters.
+pub(crate) fn shown(name: &str) -> Cow<'_, str> {
+    match beginning(name, NAME_CHARS_SHOWN) {
+        begin if begin.len() < name.len() => Cow::Owned(format!("{begin}…")),
+        whole => Cow::Borrowed(whole),
+    }
+}
+
+/// The first characters of a text.
+pub(crate) fn beginning(text: &str, chars: usize) -> &str {
+    text.char_indices().nth(chars).map_or(text, |(end, _)| &text[..end])
 }
 
 /// The result of a computation.
@@ -212,16 +231,38 @@ impl<'e> Value<'e> {
         matches!(self, Value::Object(_) | Value::Map(_))
     }
 
-    /// The member of a map; none also if it is no map.
-    pub(crate) fn member(&self, key: &str) -> Option<Value<'e>> {
+    /// The member of a map, which is sought among all; none also if it is no map.
+    pub(crate) fn member(&self, key: &str, budget: &Budget) -> Computed<Option<Value<'e>>> {
+        budget.spend(self.len().unwrap_or(0) / MEMBERS_PER_UNIT)?;
+        let is_it = |name: &str| same_name(name, key, budget);
         match self {
-            Value::Object(members) => members.iter().find(|(name, _)| name == key).map(|(_, value)| Value::from(value)),
-            Value::Map(map) => {
-                map.entries.iter().find(|(name, _)| name.as_text() == Some(key)).map(|(_, value)| value.clone())
+            Value::Object(members) => {
+                for (name, value) in *members {
+                    if is_it(name)? {
+                        return Ok(Some(Value::from(value)));
+                    }
+                }
             }
-            _ => None,
+            Value::Map(map) => {
+                for (name, value) in &map.entries {
+                    if name.as_text().map_or(Ok(false), is_it)? {
+                        return Ok(Some(value.clone()));
+                    }
+                }
+            }
+            _ => {}
         }
+        Ok(None)
     }
+}
+
+/// Whether two names are the same; long ones are paid for by their bytes.
+pub(crate) fn same_name(left: &str, right: &str, budget: &Budget) -> Computed<bool> {
+    if left.len() != right.len() {
+        return Ok(false);
+    }
+    budget.spend_name(left)?;
+    Ok(left == right)
 }
 
 /// The integer that a double is, if it has no fraction and fits.

@@ -14,9 +14,15 @@ use crate::labels::Labels;
 use crate::plan::Plan;
 use crate::{DeviceView, EventView, Memory, SettingDefinition};
 
+/// Units that a variable costs which is put together anew each time, for each of its parts.
+const PART_UNITS: usize = 4;
+
 /// Last values that were asked for: kept here, so that trees can borrow them.
 #[derive(Default)]
 pub(crate) struct LastTexts(OnceCell<Vec<OnceCell<Option<RawJson>>>>);
+
+/// Values of the device's own that are looked at for one unit: their names may be long, and alike.
+const OWN_SETTINGS_PER_UNIT: usize = 2;
 
 /// What stays as it is during a run. Trees are made when they are first asked for.
 pub(crate) struct World<'e> {
@@ -97,16 +103,18 @@ impl<'e> World<'e> {
         if labels.len() == 0 {
             return Ok(before);
         }
-        budget.spend(members.len() + labels.len())?;
+        budget.spend(2 * (members.len() + labels.len()))?;
+        budget.spend_bytes(self.meta_bytes())?;
         let kept = members.iter().filter(|(name, _)| labels.get(name).is_none());
         let kept = kept.map(|(name, value)| (Value::Text(name), Value::from(value)));
         let changed = labels.all().map(|(tag, value)| (Value::Built(Rc::clone(tag)), value.clone()));
         Value::map(kept.chain(changed).collect())
     }
 
-    /// How many values of its own the device has.
-    pub(crate) fn own_settings(&self) -> usize {
-        self.device.settings.len()
+    /// Whether a setting has a value of the device's own, which is sought among all of them.
+    pub(crate) fn finds_own_setting(&self, setting: u32, changes: &Changes<'e>, budget: &Budget) -> Computed<bool> {
+        budget.spend(self.device.settings.len() / OWN_SETTINGS_PER_UNIT)?;
+        Ok(self.has_own_setting(setting, changes))
     }
 
     /// Whether a setting has a value of the device's own.
@@ -129,7 +137,7 @@ impl<'e> World<'e> {
         }
         let Some(cell) = cells(&self.settings, self.plan.settings().len(), setting) else { return Ok(Value::Null) };
         if cell.get().is_none() {
-            budget.spend(self.device.settings.len() / 8)?;
+            budget.spend(self.device.settings.len() / OWN_SETTINGS_PER_UNIT)?;
             let own = self.own_setting(setting);
             budget.spend_reading(own.map_or(0, |own| own.bytes().len()))?;
             cell.get_or_init(|| own.map(RawJson::tree));
@@ -164,6 +172,7 @@ impl<'e> World<'e> {
         changes: &Changes<'e>,
         budget: &Budget,
     ) -> Computed<Value<'e>> {
+        budget.spend(PART_UNITS)?;
         let all = |names: &[(&'static str, Variable)]| -> Computed<Vec<(Value<'e>, Value<'e>)>> {
             names.iter().map(|(name, part)| Ok((Value::Text(name), self.variable(*part, changes, budget)?))).collect()
         };

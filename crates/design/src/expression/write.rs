@@ -1,5 +1,6 @@
 //! A value becomes JSON again.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use bytes::Bytes;
@@ -7,17 +8,20 @@ use isobar_model::json::{DEPTH_MAX, Json, Number, RawJson, write_string};
 use isobar_model::time::Timestamp;
 
 use super::time;
-use super::value::{Computed, Problem, TEXT_BYTES_MAX, Value};
+use super::value::{Computed, Problem, TEXT_BYTES_MAX, Value, shown};
 use crate::budget::Budget;
 
-/// Bytes that are written at most before they are paid for, beside the text of one value.
+/// Bytes of values and names that are written at most before they are paid for; an escape takes up to six for one.
 const PAID_AT_ONCE: usize = 1_024;
+
+/// Items or members that are written for one unit, whatever their bytes.
+const VALUES_PER_UNIT: usize = 2;
 
 /// The JSON of a value, paid for as it is written. Times and durations become text; NaN and infinity have no JSON.
 pub(crate) fn to_raw(value: &Value<'_>, budget: &Budget) -> Computed<RawJson> {
     let mut writer = Writer { out: Vec::with_capacity(64), paid: 0, budget };
     writer.write(value, 0)?;
-    writer.pay()?;
+    writer.pay(0)?;
     Ok(RawJson::trusted(Bytes::from(writer.out)))
 }
 
@@ -38,15 +42,30 @@ fn spelled(double: f64) -> &'static str {
 /// JSON on its way.
 struct Writer<'b> {
     out: Vec<u8>,
-    /// Bytes that were paid for.
+    /// Bytes that were paid for, of them and of the text that comes next.
     paid: usize,
     budget: &'b Budget,
 }
 
 impl Writer<'_> {
-    fn pay(&mut self) -> Computed<()> {
-        self.budget.spend_bytes(self.out.len() - self.paid)?;
-        self.paid = self.out.len();
+    /// Pays for what was written, and for so many bytes that come next.
+    fn pay(&mut self, next: usize) -> Computed<()> {
+        let due = self.out.len() + next;
+        self.budget.spend_bytes(due.saturating_sub(self.paid))?;
+        self.paid = due;
+        Ok(())
+    }
+
+    /// Pays before so many bytes are written, if it has become worth it.
+    fn pay_ahead(&mut self, next: usize) -> Computed<()> {
+        let due = (self.out.len() + next).saturating_sub(self.paid);
+        if due > PAID_AT_ONCE { self.pay(next) } else { Ok(()) }
+    }
+
+    /// Writes a text, or a name.
+    fn write_text(&mut self, text: &str) -> Computed<()> {
+        self.pay_ahead(text.len())?;
+        write_string(text, &mut self.out);
         Ok(())
     }
 
@@ -54,12 +73,11 @@ impl Writer<'_> {
         if self.out.len() > TEXT_BYTES_MAX {
             return Err(Problem::new(format!("the value is larger than {TEXT_BYTES_MAX} bytes")));
         }
-        if self.out.len() - self.paid > PAID_AT_ONCE {
-            self.pay()?;
-        }
+        self.pay_ahead(0)?;
         if depth >= DEPTH_MAX && (value.is_list() || value.is_map()) {
             return Err(Problem::new(format!("the value is nested deeper than {DEPTH_MAX}")));
         }
+        self.budget.spend(value.len().unwrap_or(0) / VALUES_PER_UNIT)?;
         let out = &mut self.out;
         match value {
             Value::Null => out.extend_from_slice(b"null"),
@@ -70,9 +88,12 @@ impl Writer<'_> {
                 let number = Number::from_f64(*double);
                 out.extend_from_slice(number.as_ref().map_or("null", Number::text).as_bytes());
             }
-            Value::Number(number) => out.extend_from_slice(number.text().as_bytes()),
-            Value::Text(text) => write_string(text, out),
-            Value::Built(text) => write_string(text, out),
+            Value::Number(number) => {
+                self.pay_ahead(number.text().len())?;
+                self.out.extend_from_slice(number.text().as_bytes());
+            }
+            Value::Text(text) => self.write_text(text)?,
+            Value::Built(text) => self.write_text(text)?,
             Value::Time(millis) => write_string(&Timestamp::from_millis(*millis).to_string(), out),
             Value::Duration(millis) => write_string(&time::duration_text(*millis), out),
             Value::Type(name) => write_string(name, out),
@@ -110,7 +131,7 @@ impl Writer<'_> {
             if index > 0 {
                 self.out.push(b',');
             }
-            write_string(name.as_ref(), &mut self.out);
+            self.write_text(name.as_ref())?;
             self.out.push(b':');
             self.write(&value, depth + 1)?;
         }
@@ -124,27 +145,31 @@ impl Writer<'_> {
             let members = entries.iter().map(|(key, value)| (key.as_text().unwrap_or_default(), value.clone()));
             return self.write_members(members, depth);
         }
-        self.budget.spend(entries.len())?;
+        let mut named = Vec::new();
         let mut seen = HashSet::new();
-        let mut named = Vec::with_capacity(entries.len());
         for (key, value) in entries {
+            self.budget.spend_number(key)?;
             let name = key_text(key);
-            if !seen.insert(name.clone()) {
-                return Err(Problem::new(format!("two keys of a map are written '{name}'")));
-            }
+            // It is hashed.
+            self.budget.spend_reading(name.len())?;
             named.push((name, value.clone()));
         }
-        self.write_members(named.into_iter(), depth)
+        for (name, _) in &named {
+            if !seen.insert(name.as_ref()) {
+                return Err(Problem::new(format!("two keys of a map are written '{}'", shown(name))));
+            }
+        }
+        self.write_members(named.iter().map(|(name, value)| (name, value.clone())), depth)
     }
 }
 
-fn key_text(key: &Value<'_>) -> String {
+fn key_text<'v>(key: &'v Value<'_>) -> Cow<'v, str> {
     match key {
-        Value::Bool(truth) => truth.to_string(),
+        Value::Bool(truth) => Cow::Borrowed(if *truth { "true" } else { "false" }),
         _ => match (key.as_text(), key.whole()) {
-            (Some(text), _) => text.to_owned(),
-            (None, Some(int)) => int.to_string(),
-            (None, None) => String::new(),
+            (Some(text), _) => Cow::Borrowed(text),
+            (None, Some(int)) => Cow::Owned(int.to_string()),
+            (None, None) => Cow::Borrowed(""),
         },
     }
 }
@@ -164,5 +189,23 @@ fn is_plain(value: &Value<'_>) -> bool {
         Value::List(list) => list.items.iter().all(is_plain),
         Value::Map(map) => map.entries.iter().all(|(key, value)| key.as_text().is_some() && is_plain(value)),
         _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_long_is_written_before_it_is_paid_for() {
+        let long = "x".repeat(200_000);
+        let member = Value::map(vec![(Value::Text(&long), Value::Null)]).unwrap();
+        let mixed = Value::map(vec![(Value::Int(1), Value::Null), (Value::Text(&long), Value::Null)]).unwrap();
+        for value in [Value::Text(&long), member, mixed] {
+            let budget = Budget::of_units(100);
+            let mut writer = Writer { out: Vec::new(), paid: 0, budget: &budget };
+            assert!(writer.write(&value, 0).and_then(|()| writer.pay(0)).is_err());
+            assert!(writer.out.len() < 2 * PAID_AT_ONCE, "{} bytes", writer.out.len());
+        }
     }
 }

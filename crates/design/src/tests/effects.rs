@@ -321,7 +321,7 @@ fn what_a_device_remembers_is_bounded_and_what_is_gone_makes_room() {
 fn a_message_quotes_no_more_than_so_much() {
     let payload = format!("{{\"key\":{}}}", text(1 << 20));
     let outcome = Scene::transforming("payload[payload.key]").post(payload);
-    assert_eq!(outcome.errors[0].message.chars().count(), MESSAGE_CHARS_MAX);
+    assert!(outcome.errors[0].message.chars().count() <= MESSAGE_CHARS_MAX);
 }
 
 /// What costs much is charged for: the run ends with its units rather than with its time.
@@ -362,7 +362,7 @@ fn merging_into_large_last_values_is_charged_once_a_run() {
     };
     let many: Vec<Value> = (0..100).map(store).collect();
     let outcome = scene(&many).post("{}");
-    assert!((10..90).contains(&outcome.effects.len()), "{}", outcome.effects.len());
+    assert!((5..20).contains(&outcome.effects.len()), "{}", outcome.effects.len());
     let outcome = scene(&vec![store(0); 1_000]).post("{}");
     assert_eq!(outcome.effects.len(), 1_000);
     let element: Arc<str> = Arc::from("o0");

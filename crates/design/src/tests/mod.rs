@@ -9,6 +9,7 @@ mod hostile_room;
 mod laws;
 mod outside;
 mod plans;
+mod prices;
 mod rules;
 mod traces;
 mod windows;

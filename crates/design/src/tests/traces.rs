@@ -55,6 +55,18 @@ fn a_trace_is_bounded() {
 }
 
 #[test]
+fn errors_and_notes_of_a_trace_are_cut_and_counted() {
+    let links = vec![link("t", "evaluate"); 900];
+    let scene = scene(
+        Value::from(links),
+        json!({"t": {"type": "transform", "properties": {"expression": "{'a': 1}[payload.k]"}}}),
+    );
+    let (_, trace) = scene.trace(json!({"k": "é".repeat(30_000)}).to_string());
+    let longest = trace.iter().filter_map(|step| step.error.as_ref()).map(|error| error.chars().count()).max();
+    assert!(longest.is_some_and(|chars| chars <= 500), "{longest:?}");
+}
+
+#[test]
 fn an_empty_plane_is_traced_too() {
     let mut scene = Scene::transforming("payload");
     scene.plan = crate::Plan::compile(&super::raw(Value::Object(Map::new()).to_string()).tree()).unwrap();

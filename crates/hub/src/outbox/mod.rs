@@ -2,36 +2,34 @@
 //! it succeeds.
 //!
 //! What a run leaves is written into the telemetry store in the run's own commit, as *entries*, and waits in memory from the
-//! moment the commit is on its way (`waiting.rs`): of each device one *report*, in which the newest state has taken the place
-//! of older ones, its settings in their order, and what is to leave the house. Whoever asks for a device is shown what waits
-//! over what the registry has (`seen.rs`). A worker (`worker.rs`) takes what waits into hand, tenant by tenant in turns, makes
-//! sure that it is durable, writes it in one transaction, and removes the entries.
+//! moment the commit is on its way (`queue.rs`): of each device one *report*, in which the newest state has taken the place
+//! of older ones, its settings in their order, and what is to be delivered. Whoever asks for a device is shown what waits
+//! over what the registry has (`pending.rs`). The registry writer of the room `delivery` takes what waits, tenants in turns,
+//! makes sure that it is durable, writes it in one transaction, and removes the entries.
 
-mod device;
-mod seen;
+pub(crate) mod device_queue;
+mod draft;
+mod pending;
+pub(crate) mod queue;
 #[cfg(test)]
 mod tests;
-mod waiting;
-mod work;
-mod worker;
+pub(crate) mod work;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use isobar_model::access::CanWrite;
+use isobar_model::device::Device;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceKey, DeviceRef, OrganizationId};
 use isobar_model::time::{Clock, Timestamp};
-use isobar_store::telemetry::{Commit, OutboxChange, SetsOut, Telemetry};
-use parking_lot::Mutex;
+use isobar_store::telemetry::{OutboxChange, SetsOut, Telemetry};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-pub(crate) use self::seen::Untold;
-use self::waiting::{Leaving, MOST, Waiting};
-pub(crate) use self::work::{SettingWork, Work};
-use crate::Hub;
-use crate::entries::DeviceEntry;
-use crate::error::Told as _;
+use self::draft::{Draft, StagedWork, UnstagedWork};
+pub(crate) use self::pending::PendingChanges;
+use self::queue::{Expect, OUTBOX_MAX, OutboxQueue};
+pub(crate) use self::work::RegistryWork;
 
 /// How long a list waits for what would change what it finds.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
@@ -46,21 +44,19 @@ const OLDEST: &str = "isobar_outbox_oldest_seconds";
 const PARKED: &str = "isobar_outbox_parked";
 const REFUSED: &str = "isobar_outbox_refused_total";
 
-/// What is waiting to be done.
+/// What waits for the registry.
 pub(crate) struct Outbox {
-    waiting: Mutex<Waiting>,
-    /// There is something to do.
-    wake: Notify,
-    /// Somebody waits until it is done.
-    hurry: Notify,
-    /// Some of it was done.
+    queue: Mutex<OutboxQueue>,
+    /// There is something to write.
+    pub wake: Notify,
+    /// Somebody waits until it is written.
+    pub hurry: Notify,
+    /// Some of it was written.
     done: Notify,
-    /// The worker's turn: there is never more than one at work.
-    turn: tokio::sync::Mutex<()>,
 }
 
-/// What becomes of that which a run leaves.
-pub(crate) enum Left {
+/// What becomes of the work that a run leaves.
+pub(crate) enum Staged {
     /// It goes into the store with the run's commit.
     Goes { outbox: Vec<OutboxChange>, sets_out: SetsOut },
     /// The run went by an entry that no longer holds.
@@ -69,18 +65,18 @@ pub(crate) enum Left {
     Full,
 }
 
-/// What is expected of a device, until its commit is on its way. Dropped before that, it never comes.
-struct Expected {
+/// Work that is expected of a device, until its commit is on its way. Dropped before that, it never comes.
+struct Staging {
     outbox: Arc<Outbox>,
     device: DeviceKey,
     now: Timestamp,
-    leaving: Option<Leaving>,
+    staged: Option<StagedWork>,
 }
 
-impl Expected {
+impl Staging {
     fn comes(mut self) {
-        if let Some(leaving) = self.leaving.take() {
-            let wakes = self.outbox.waiting.lock().comes(self.device, leaving, self.now);
+        if let Some(staged) = self.staged.take() {
+            let wakes = self.outbox.queue.lock().comes(self.device, staged, self.now);
             self.outbox.done.notify_waiters();
             if wakes {
                 self.outbox.wake.notify_one();
@@ -89,90 +85,119 @@ impl Expected {
     }
 }
 
-impl Drop for Expected {
+impl Drop for Staging {
     fn drop(&mut self) {
-        if self.leaving.is_some() {
-            self.outbox.waiting.lock().does_not_come(self.device);
+        if self.staged.is_some() {
+            let wakes = self.outbox.queue.lock().does_not_come(self.device);
             self.outbox.done.notify_waiters();
+            if wakes {
+                self.outbox.wake.notify_one();
+            }
         }
     }
 }
 
 impl Outbox {
     pub(crate) fn new() -> Self {
-        Self {
-            waiting: Mutex::default(),
-            wake: Notify::new(),
-            hurry: Notify::new(),
-            done: Notify::new(),
-            turn: tokio::sync::Mutex::new(()),
+        Self { queue: Mutex::default(), wake: Notify::new(), hurry: Notify::new(), done: Notify::new() }
+    }
+
+    /// A run of a device of this tenant is about to be committed, and leaves work. To be called while the device is locked;
+    /// `is_current` tells whether the run went by what is known of the device.
+    pub(crate) fn stage(
+        self: &Arc<Self>,
+        (device, tenant): (DeviceRef, OrganizationId),
+        is_current: impl Fn() -> bool,
+        work: RegistryWork,
+        telemetry: &dyn Telemetry,
+        now: Timestamp,
+    ) -> Staged {
+        let number = || telemetry.outbox_number();
+        let mut unstaged = UnstagedWork::of(work, &number);
+        let (staged, outbox) = loop {
+            let base = self.queue.lock().base(device.key);
+            // Beside the lock: a report may be as large as a device's labels.
+            let draft = Draft::of(device, base, unstaged, &number);
+            let mut queue = self.queue.lock();
+            // Whoever loads a newer entry from here on knows of this work, for it asks for it under this lock. If one was
+            // loaded before, it knows nothing of these runs, and they must leave nothing.
+            if !is_current() {
+                return Staged::Outdated;
+            }
+            match queue.expect(device, tenant, draft) {
+                Expect::Goes(staged, outbox) => break (staged, outbox),
+                // The worker has put something back, or taken it into hand.
+                Expect::Anew(again) => unstaged = again,
+                Expect::Full => {
+                    metrics::counter!(REFUSED).increment(1);
+                    return Staged::Full;
+                }
+            }
+        };
+        let staging = Staging { outbox: Arc::clone(self), device: device.key, now, staged: Some(staged) };
+        Staged::Goes { outbox, sets_out: SetsOut::then(|| staging.comes()) }
+    }
+
+    /// What waits, for the worker that writes it.
+    pub(crate) fn queue(&self) -> MutexGuard<'_, OutboxQueue> {
+        self.queue.lock()
+    }
+
+    /// Some of what waited was written.
+    pub(crate) fn was_written(&self) {
+        self.done.notify_waiters();
+    }
+
+    /// What the registry does not know yet of a device itself, of all runs that are committed.
+    pub(crate) fn pending(&self, device: DeviceKey) -> Option<PendingChanges> {
+        self.queue.lock().of(device).map(PendingChanges::of_device_alone)
+    }
+
+    /// Devices as the registry will have them: what it does not know yet, of all runs that are committed, is applied to them.
+    pub(crate) fn apply_pending(&self, devices: &mut [Device]) {
+        let pending: Vec<(usize, PendingChanges)> = {
+            let queue = self.queue.lock();
+            let of =
+                |(at, device): (usize, &Device)| Some((at, PendingChanges::of_device_alone(queue.of(device.key)?)));
+            devices.iter().enumerate().filter_map(of).collect()
+        };
+        for (at, pending) in pending {
+            devices.get_mut(at).into_iter().for_each(|device| pending.apply_to(device));
         }
     }
 
-    /// A run is about to leave work. Called while the device's runs are serialised.
-    pub(crate) fn leave(
-        self: &Arc<Self>,
-        entry: &DeviceEntry,
-        work: Work,
-        telemetry: &dyn Telemetry,
-        now: Timestamp,
-    ) -> Left {
-        let device = entry.device;
-        let number = || telemetry.outbox_number();
-        let expected = {
-            let mut waiting = self.waiting.lock();
-            // Whoever loads a newer entry from here on knows of this work, for it asks for it under this lock. If one was
-            // loaded before, it knows nothing of these runs: then they have never been.
-            if !entry.fresh() {
-                return Left::Outdated;
-            }
-            waiting.expect(device, entry.lineage.top(), work, &number)
-        };
-        let Some((leaving, outbox)) = expected else {
-            metrics::counter!(REFUSED).increment(1);
-            return Left::Full;
-        };
-        let expected = Expected { outbox: Arc::clone(self), device: device.key, now, leaving: Some(leaving) };
-        Left::Goes { outbox, sets_out: SetsOut::then(|| expected.comes()) }
-    }
-
-    /// What the registry has not been told of a device, of all runs that are committed.
-    pub(crate) fn untold(&self, device: DeviceKey) -> Option<Untold> {
-        self.waiting.lock().of(device).map(Untold::of)
-    }
-
-    /// The same for those whose runs go by it: a run that is about to be committed is waited for.
-    pub(crate) async fn untold_whole(&self, device: DeviceKey) -> Result<Untold> {
-        let mut untold = Untold::default();
-        let whole = self.wait(WORK_MAX, false, |waiting| match waiting.of(device) {
+    /// What the registry does not know yet of a device. A run that is about to be committed is waited for.
+    pub(crate) async fn pending_committed(&self, device: DeviceKey) -> Result<PendingChanges> {
+        let mut pending = PendingChanges::default();
+        let committed = self.wait(WORK_MAX, false, |queue| match queue.of(device) {
             Some(of) if of.expected > 0 => false,
             of => {
-                untold = of.map(Untold::of).unwrap_or_default();
+                pending = of.map(PendingChanges::of).unwrap_or_default();
                 true
             }
         });
-        if whole.await { Ok(untold) } else { Err(Error::Busy) }
+        if committed.await { Ok(pending) } else { Err(Error::Busy) }
     }
 
     /// Waits until the registry knows everything that the device's runs have found out so far, or it is parked; false: it
     /// takes too long.
-    pub(crate) async fn done_with(&self, device: DeviceKey) -> bool {
-        let turn = self.waiting.lock().newest();
-        self.wait(WORK_MAX, true, |waiting| waiting.is_written(device, turn)).await
+    pub(crate) async fn written(&self, device: DeviceKey) -> bool {
+        let turn = self.queue.lock().newest();
+        self.wait(WORK_MAX, true, |queue| queue.is_written(device, turn)).await
     }
 
     /// Waits until the registry knows what all runs of a tenant have found out so far; false: it takes too long. Runs that
     /// come meanwhile are not waited for, nor those of others.
     pub(crate) async fn caught_up(&self, tenant: OrganizationId) -> bool {
-        let turn = self.waiting.lock().newest();
-        self.wait(SETTLE_MAX, true, |waiting| waiting.is_caught_up(tenant, turn)).await
+        let turn = self.queue.lock().newest();
+        self.wait(SETTLE_MAX, true, |queue| queue.is_caught_up(tenant, turn)).await
     }
 
-    async fn wait(&self, most: Duration, hurries: bool, mut reached: impl FnMut(&Waiting) -> bool) -> bool {
+    async fn wait(&self, most: Duration, hurries: bool, mut reached: impl FnMut(&OutboxQueue) -> bool) -> bool {
         let waiting = async {
             loop {
                 let done = self.done.notified();
-                if reached(&self.waiting.lock()) {
+                if reached(&self.queue.lock()) {
                     return;
                 }
                 if hurries {
@@ -186,36 +211,17 @@ impl Outbox {
 
     /// Shows how much waits, and how long.
     pub(crate) fn measure(&self, clock: &Clock) {
-        let look = self.waiting.lock().look();
+        let look = self.queue.lock().look();
         let oldest = look.oldest.map_or(0, |since| clock.now().millis().saturating_sub(since).max(0));
         for (gauge, value) in [
             (ENTRIES, look.size.entries as f64),
-            (ENTRIES_MAX, MOST.entries as f64),
+            (ENTRIES_MAX, OUTBOX_MAX.entries as f64),
             (BYTES, look.size.bytes as f64),
-            (BYTES_MAX, MOST.bytes as f64),
+            (BYTES_MAX, OUTBOX_MAX.bytes as f64),
             (OLDEST, oldest as f64 / 1e3),
             (PARKED, look.parked as f64),
         ] {
             metrics::gauge!(gauge).set(value);
         }
-    }
-}
-
-impl Hub {
-    /// Labels of a device that are parked are over: a person has written all its labels anew.
-    pub(crate) async fn labels_overtaken(&self, pass: &CanWrite<DeviceRef>) -> Result<()> {
-        let device = *pass.target();
-        let is_parked = |outbox: &Outbox| outbox.waiting.lock().of(device.key).is_some_and(|of| of.parked() > 0);
-        if !is_parked(&self.0.outbox) {
-            return Ok(());
-        }
-        let number = || self.0.telemetry.outbox_number();
-        let mut overtake = |_: &dyn isobar_store::telemetry::Memory| {
-            let outbox = self.0.outbox.waiting.lock().overtaken(device, &number);
-            Commit { outbox, ..Commit::default() }
-        };
-        self.0.telemetry.run(pass, None, self.0.clock.now(), &mut overtake).await.told()?;
-        tracing::info!(device = %device.id, "labels that were parked are over: somebody has written others");
-        Ok(())
     }
 }

@@ -2,20 +2,18 @@
 
 use bytes::Bytes;
 use isobar_model::device::Location;
-use isobar_model::ids::{DeviceId, DeviceRef, SettingId, UserId};
+use isobar_model::ids::{DeviceId, EventId, OrganizationId, SettingId, UserId};
 use isobar_model::json::RawJson;
+use isobar_model::role::Role;
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
-use isobar_store::registry::{Asked, DeviceReport};
+use isobar_store::registry::DeviceReport;
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
-use crate::device_notices::NoticeWork;
-use crate::outgoing::CallWork;
-
 /// What one run leaves for the registry. JSON values are kept as text.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Work {
+pub(crate) struct RegistryWork {
     pub device: Option<DeviceId>,
     /// When it came, in milliseconds: done again, it does not seem to have come later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,21 +47,42 @@ pub(crate) struct SettingWork {
     pub by: Option<UserId>,
 }
 
+/// A notice that a run asked for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct NoticeWork {
+    pub event: EventId,
+    pub element: String,
+    pub message: String,
+    pub minimum_role: Role,
+    pub organization: OrganizationId,
+}
+
+/// An HTTP call that a run asked for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct CallWork {
+    pub event: EventId,
+    pub element: String,
+    pub method: String,
+    pub url: String,
+    pub headers: Vec<(String, String)>,
+    pub body: Option<String>,
+}
+
 /// What runs found out about a device, and when.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Found {
+pub(crate) struct DeviceFindings {
     pub report: DeviceReport,
     pub at: Timestamp,
 }
 
-/// What is to leave the house, and its place among those of its run.
+/// What is to be delivered, and its place among those of its run.
 #[derive(Debug)]
-pub(super) enum Outgoing {
+pub(crate) enum OutgoingWork {
     Notice(NoticeWork, usize),
     Call(CallWork, usize),
 }
 
-impl Work {
+impl RegistryWork {
     /// No work yet for this device.
     pub(crate) fn of(device: DeviceId, now: Timestamp) -> Self {
         Self { device: Some(device), at: Some(now.millis()), ..Self::default() }
@@ -79,7 +98,7 @@ impl Work {
     }
 
     /// Takes out what was found out about the device itself.
-    pub(super) fn take_found(&mut self, now: Timestamp) -> Option<Found> {
+    pub(crate) fn take_found(&mut self, now: Timestamp) -> Option<DeviceFindings> {
         if !self.reports() {
             return None;
         }
@@ -93,15 +112,15 @@ impl Work {
             meta: labels.map(|(tag, value)| (tag, RawJson::trusted(value.into()))).collect(),
             location: location.and_then(|(latitude, longitude)| Location::new(latitude, longitude)),
         });
-        Some(Found { report, at: self.at.map_or(now, Timestamp::from_millis) })
+        Some(DeviceFindings { report, at: self.at.map_or(now, Timestamp::from_millis) })
     }
 
-    /// Takes out what is to leave the house.
-    pub(super) fn take_outgoing(&mut self) -> Vec<Outgoing> {
+    /// Takes out what is to be delivered.
+    pub(crate) fn take_outgoing(&mut self) -> Vec<OutgoingWork> {
         let notices = std::mem::take(&mut self.notices).into_iter().zip(0..);
         let calls = std::mem::take(&mut self.calls).into_iter().zip(0..);
-        let notices = notices.map(|(notice, ordinal)| Outgoing::Notice(notice, ordinal));
-        notices.chain(calls.map(|(call, ordinal)| Outgoing::Call(call, ordinal))).collect()
+        let notices = notices.map(|(notice, ordinal)| OutgoingWork::Notice(notice, ordinal));
+        notices.chain(calls.map(|(call, ordinal)| OutgoingWork::Call(call, ordinal))).collect()
     }
 
     /// Its bytes in the store.
@@ -113,21 +132,21 @@ impl Work {
 
 impl SettingWork {
     /// About how many bytes it takes.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         size_of::<Self>() + self.name.len() + self.value.as_ref().map_or(0, String::len)
     }
 }
 
-impl Found {
+impl DeviceFindings {
     /// This, and what was found out after it.
-    pub(super) fn then(&self, newer: Self) -> Self {
+    pub(crate) fn then(&self, newer: Self) -> Self {
         Self { report: self.report.clone().then(newer.report), at: newer.at.max(self.at) }
     }
 
-    /// Its bytes in the store: those of a [`Work`] that says nothing else.
-    pub(super) fn bytes(&self, device: DeviceId) -> Bytes {
+    /// Its bytes in the store: those of a [`RegistryWork`] that says nothing else.
+    pub(crate) fn bytes(&self, device: DeviceId) -> Bytes {
         let DeviceReport { status, status_before, meta, location } = &self.report;
-        let row = Row {
+        let row = FindingsRow {
             device,
             at: self.at.millis(),
             status: status.map(|status| status.number()),
@@ -139,9 +158,9 @@ impl Found {
     }
 }
 
-/// A [`Work`] of nothing but what was found out, without copies.
+/// A [`RegistryWork`] of nothing but what was found out, without copies.
 #[derive(Serialize)]
-struct Row<'a> {
+struct FindingsRow<'a> {
     device: DeviceId,
     at: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -158,9 +177,9 @@ fn labels<S: Serializer>(labels: &[(String, RawJson)], to: S) -> Result<S::Ok, S
     to.collect_seq(labels.iter().map(|(tag, value)| (tag, value.text())))
 }
 
-impl Outgoing {
+impl OutgoingWork {
     /// About how many bytes it takes.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         let texts = match self {
             Self::Notice(notice, _) => notice.element.len() + notice.message.len(),
             Self::Call(call, _) => {
@@ -169,14 +188,6 @@ impl Outgoing {
             }
         };
         size_of::<Self>() + texts
-    }
-
-    /// The delivery that it becomes; none: it is too large to be one.
-    pub(super) fn asked(&self, device: DeviceRef) -> Option<Asked> {
-        match self {
-            Self::Notice(notice, ordinal) => notice.asked(device, *ordinal),
-            Self::Call(call, ordinal) => call.asked(device, *ordinal),
-        }
     }
 }
 
@@ -190,13 +201,15 @@ mod tests {
         let text = format!(
             r#"{{"device":"{device}","at":5,"status":4,"status_before":2,"meta":[["a","1.50"],["b","\"x\""]],"location":[46.9,-7.4]}}"#
         );
-        let mut work: Work = serde_json::from_str(&text).unwrap();
+        let mut work: RegistryWork = serde_json::from_str(&text).unwrap();
         assert_eq!(work.bytes(), text.as_bytes());
         let found = work.take_found(Timestamp::from_millis(9)).unwrap();
         assert_eq!(found.bytes(device), text.as_bytes());
         assert!(work.is_empty() && work.take_found(Timestamp::from_millis(9)).is_none());
-        let quiet =
-            Work { meta: vec![("a".to_owned(), "2".to_owned())], ..Work::of(device, Timestamp::from_millis(8)) };
+        let quiet = RegistryWork {
+            meta: vec![("a".to_owned(), "2".to_owned())],
+            ..RegistryWork::of(device, Timestamp::from_millis(8))
+        };
         let text = format!(r#"{{"device":"{device}","at":8,"meta":[["a","2"]]}}"#);
         assert_eq!(quiet.bytes(), text.as_bytes());
         let mut quiet = quiet;

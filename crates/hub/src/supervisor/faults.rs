@@ -4,8 +4,6 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-use crate::Hub;
-
 /// How many panics are still to come at each point.
 #[derive(Default)]
 pub(crate) struct Faults(Mutex<HashMap<&'static str, u32>>);
@@ -20,13 +18,11 @@ impl Faults {
     pub(crate) fn left_at(&self, point: &'static str) -> u32 {
         self.0.lock().get(point).copied().unwrap_or_default()
     }
-}
 
-impl Hub {
-    /// Work has come to a point where a test may have it panic.
-    pub(crate) fn reaches(&self, point: &'static str) {
+    /// Panics if a test wants this point to.
+    pub(crate) fn reached(&self, point: &'static str) {
         let is_over = {
-            let mut left = self.0.supervisor.faults.0.lock();
+            let mut left = self.0.lock();
             match left.get_mut(point).filter(|left| **left > 0) {
                 Some(left) => {
                     *left -= 1;

@@ -102,8 +102,8 @@ fn user(name: &str) -> NewUser {
 
 async fn status(stage: &Stage, device: &Device) -> Status {
     let entry = stage.entry(device).await;
-    let pass = system(entry.device, "a test looks at a device").reading();
-    stage.hub.0.registry.device_fetch(&pass).await.unwrap().unwrap().status
+    let permit = system(entry.device, "a test looks at a device").reading();
+    stage.hub.0.env.registry.device_fetch(&permit).await.unwrap().unwrap().status
 }
 
 async fn notices(stage: &Stage) -> u64 {
@@ -114,7 +114,7 @@ async fn notices(stage: &Stage) -> u64 {
 fn every_worker_that_panics_is_started_again_and_does_its_work() {
     played(async |measured| {
         let stage = Stage::set().await;
-        let (hub, faults) = (&stage.hub, &stage.hub.0.supervisor.faults);
+        let (hub, faults) = (&stage.hub, &stage.hub.0.env.faults);
         WORKERS.iter().for_each(|(_, point)| faults.panic_at(point, PANICS_TOLD));
         let device = stage.device(&busy(answering_server().await)).await;
         stage.posts(&device, r#"{"temp":9}"#).await;
@@ -134,7 +134,7 @@ fn every_worker_that_panics_is_started_again_and_does_its_work() {
         until("the interval elapses", async || stage.stored(&device, "ticks").await.is_some()).await;
         until("the letter is sent", async || stage.mails() > 0).await;
         until("the notices are told", async || notices(&stage).await == 2).await;
-        until("the notice is spread", async || hub.0.registry.notice_to_spread().await.unwrap().is_none()).await;
+        until("the notice is spread", async || hub.0.env.registry.notice_to_spread().await.unwrap().is_none()).await;
         until("all have begun", async || WORKERS.iter().all(|(_, point)| faults.left_at(point) == 0)).await;
         until("all are well again", async || hub.ready().await.is_ok()).await;
         for (worker, _) in WORKERS {
@@ -143,8 +143,8 @@ fn every_worker_that_panics_is_started_again_and_does_its_work() {
         // At the end what was seen and what was stored is written.
         stage.ends().await;
         let entry = stage.entry(&device).await;
-        let pass = system(entry.device, "a test looks at a device").reading();
-        assert!(hub.0.registry.device_fetch(&pass).await.unwrap().unwrap().last_active.is_some());
+        let permit = system(entry.device, "a test looks at a device").reading();
+        assert!(hub.0.env.registry.device_fetch(&permit).await.unwrap().unwrap().last_active.is_some());
         let organization = hub.organization_fetch(&stage.admin, device.organization).await.unwrap();
         assert!(organization.bytes_stored > 0);
         stage.over().await;
@@ -176,14 +176,14 @@ fn what_a_run_expected_that_panicked_is_not_waited_for() {
     played(async |measured| {
         let stage = Stage::set().await;
         let device = stage.device(warning()).await;
-        stage.hub.0.supervisor.faults.panic_at("hand_over", 1);
+        stage.hub.0.env.faults.panic_at("hand_over", 1);
         let panicked = guarded("test", stage.posts(&device, r#"{"temp":9}"#)).await;
         assert_eq!((panicked, measured.panics("test")), (None, 1));
-        assert!(stage.hub.0.outbox.untold(device.key).is_none());
+        assert!(stage.hub.0.outbox.pending(device.key).is_none());
         // The device goes on, as if that run had never been.
         stage.posts(&device, r#"{"temp":1}"#).await;
-        assert!(stage.hub.0.outbox.untold(device.key).is_some());
-        stage.hub.work_off_now().await.unwrap();
+        assert!(stage.hub.0.outbox.pending(device.key).is_some());
+        stage.hub.0.delivery.work_off_now().await.unwrap();
         assert_eq!(status(&stage, &device).await, Status::Good);
         stage.over().await;
     });
@@ -193,7 +193,7 @@ fn what_a_run_expected_that_panicked_is_not_waited_for() {
 fn a_delivery_that_panics_is_tried_again_and_the_others_go_their_way() {
     played(async |measured| {
         let stage = Stage::set().await;
-        let (hub, faults) = (&stage.hub, &stage.hub.0.supervisor.faults);
+        let (hub, faults) = (&stage.hub, &stage.hub.0.env.faults);
         faults.panic_at("delivery", 1);
         for name in ["ana", "bob", "cleo"] {
             hub.user_create(&stage.admin, user(name)).await.unwrap();
@@ -221,7 +221,7 @@ fn a_delivery_that_panics_is_tried_again_and_the_others_go_their_way() {
 fn a_call_and_a_notice_that_panic_are_tried_again() {
     played(async |measured| {
         let stage = Stage::set().await;
-        let (hub, faults) = (&stage.hub, &stage.hub.0.supervisor.faults);
+        let (hub, faults) = (&stage.hub, &stage.hub.0.env.faults);
         let device = stage.device(&busy(answering_server().await)).await;
         faults.panic_at("call", 1);
         faults.panic_at("device_notice", 1);
@@ -244,7 +244,7 @@ fn an_alarm_that_panics_comes_later_and_the_others_in_time() {
         let stage = Stage::set().await;
         let first = stage.device(&busy(1)).await;
         let second = stage.another(&format!(r#"{{"name":"e","projectUuid":"{}"}}"#, first.project)).await;
-        stage.hub.0.supervisor.faults.panic_at("alarm", 1);
+        stage.hub.0.env.faults.panic_at("alarm", 1);
         stage.clock.advance_seconds(300);
         stage.hub.employ_all();
         let ticks = async || {
@@ -268,12 +268,12 @@ fn a_notice_that_panics_whenever_it_is_spread_holds_up_the_next_for_a_while() {
         for message in ["first", "second"] {
             hub.system_notification_emit(&stage.admin, message.to_owned()).await.unwrap();
         }
-        hub.0.supervisor.faults.panic_at("notice", TRIES_MAX);
+        hub.0.env.faults.panic_at("notice", TRIES_MAX);
         for _ in 0..TRIES_MAX {
-            assert!(guarded("test", hub.spread_next()).await.is_none());
+            assert!(guarded("test", hub.0.delivery.spread_next()).await.is_none());
         }
-        while hub.spread_next().await.unwrap() {}
-        assert!(hub.0.registry.notice_to_spread().await.unwrap().is_none());
+        while hub.0.delivery.spread_next().await.unwrap() {}
+        assert!(hub.0.env.registry.notice_to_spread().await.unwrap().is_none());
         assert_eq!(notices(&stage).await, 2);
         stage.over().await;
     });
@@ -283,12 +283,12 @@ fn a_notice_that_panics_whenever_it_is_spread_holds_up_the_next_for_a_while() {
 fn what_was_counted_when_the_writing_panicked_is_written_the_next_time() {
     played(async |_| {
         let stage = Stage::set().await;
-        let (hub, faults) = (&stage.hub, &stage.hub.0.supervisor.faults);
+        let (hub, faults) = (&stage.hub, &stage.hub.0.env.faults);
         let device = stage.device(&busy(1)).await;
         stage.posts(&device, r#"{"temp":1}"#).await;
         faults.panic_at("usage_part", 1);
-        assert!(guarded("test", hub.usage_settled()).await.is_none());
-        hub.usage_settled().await.unwrap();
+        assert!(guarded("test", hub.0.usage.usage_settled()).await.is_none());
+        hub.0.usage.usage_settled().await.unwrap();
         let organization = hub.organization_fetch(&stage.admin, device.organization).await.unwrap();
         assert_eq!(organization.bytes_stored, 10);
         stage.over().await;

@@ -26,9 +26,9 @@ use isobar_store::registry::{NewDevice, NewLabels, NewTagged, Provisioned};
 use self::parameters::Request;
 use self::tasks::{Extracted, Task};
 use crate::Hub;
-use crate::error::Told as _;
-use crate::gate::Principal;
-use crate::turns::Turns;
+use crate::error::IntoHubError as _;
+use crate::support::bounded_jobs::BoundedJobs;
+use crate::support::scope_guard::ScopeGuard;
 
 pub use self::parameters::{Given, PARAMETERS};
 
@@ -36,6 +36,8 @@ pub use self::parameters::{Given, PARAMETERS};
 const NAME_CHARACTERS_MAX: usize = 80;
 /// Devices that are provisioned in one transaction: others who write to the registry come in between.
 const PROVISIONED_AT_ONCE: usize = 1_000;
+/// Devices that are given labels in one transaction, for the same reason.
+const LABELLED_AT_ONCE: usize = 500;
 /// Most events of one delivery: its blocks, each as often as there are elements that take it.
 const EVENTS_MAX: usize = 20_000;
 /// Bodies that are taken apart at the same time, and those that are or wait for it, of all tenants and of one; beyond, 503.
@@ -43,9 +45,9 @@ const TAKEN_APART_AT_ONCE: usize = 2;
 const TAKING_APART_MAX: usize = 512;
 const TAKING_APART_OF_ONE_MAX: usize = 128;
 
-/// The turns of those whose bodies are taken apart.
-pub(crate) fn taking_apart() -> Turns {
-    Turns::shared(TAKEN_APART_AT_ONCE, TAKING_APART_MAX, TAKING_APART_OF_ONE_MAX)
+/// The jobs that take bodies apart.
+pub(crate) fn extraction_jobs() -> BoundedJobs {
+    BoundedJobs::shared(TAKEN_APART_AT_ONCE, TAKING_APART_MAX, TAKING_APART_OF_ONE_MAX)
 }
 
 /// What came of a delivery.
@@ -110,7 +112,7 @@ impl WebhookReport {
 
 /// Where a delivery goes.
 struct Target {
-    pass: CanWrite<OrganizationId>,
+    permit: CanWrite<OrganizationId>,
     subtree: CanList,
     /// The organization at the top of its tree.
     top: OrganizationId,
@@ -120,7 +122,7 @@ struct Target {
 type Known = HashMap<String, (DeviceRef, ProjectId)>;
 
 /// A task on its way.
-struct Work {
+struct TaskRun {
     task: Task,
     device: Option<DeviceId>,
     provisioned: Option<Provision>,
@@ -129,13 +131,20 @@ struct Work {
 
 impl Hub {
     /// Takes a delivery with the parameters that came. What is refused has done nothing.
+    ///
+    /// Needs `WebhookReceive` on the organization. The devices and events that the report names are durable when this
+    /// returns. The body is taken apart on a thread that may block, in its tenant's turn.
+    ///
+    /// # Errors
+    /// `Invalid`: all faults of the parameters and the body, too many events among them. `Busy`: too many bodies wait,
+    /// or the stores took nothing at all; then the delivery may come again.
     pub async fn webhook_receive(
         &self,
         caller: &Caller,
         given: HashMap<&'static str, Given>,
         body: Bytes,
     ) -> Result<WebhookReport> {
-        self.allow(caller, Action::WebhookReceive).await?;
+        self.0.identity.allow(caller, Action::WebhookReceive).await?;
         let mut faults = Faults::new();
         let request = faults.gather(Request::read(|name| given.get(name).cloned()))?.map(Arc::new);
         let target = match &request {
@@ -144,7 +153,7 @@ impl Hub {
         };
         let extracted = faults.gather(self.taken_apart(caller, request.clone(), body).await)?.flatten();
         let (Some(request), Some(target), Some(extracted)) = (request, target, extracted) else {
-            return Err(faults.end().err().unwrap_or(Error::Busy));
+            return Err(faults.into_error());
         };
         self.webhook_run(caller, &request, &target, extracted).await
     }
@@ -155,7 +164,7 @@ impl Hub {
         let lineage = match &request.organization {
             None => Some(caller.lineage.clone()),
             Some(named) => {
-                let found = self.lineage_of(named.value).await?.filter(|lineage| caller.reaches(lineage));
+                let found = self.0.caches.lineage_of(named.value).await?.filter(|lineage| caller.reaches(lineage));
                 if found.is_none() {
                     faults.add(named.field.as_str(), "no such organization");
                 }
@@ -169,13 +178,13 @@ impl Hub {
         }
         let lineage = faults.unless_any(lineage)?.ok_or(Error::Missing("organization"))?;
         let hidden = |refusal: access::Refusal| refusal.into_error("organization");
-        let pass = access::write(caller, Action::WebhookReceive, lineage.own(), &lineage).map_err(hidden)?;
+        let permit = access::write(caller, Action::WebhookReceive, lineage.own(), &lineage).map_err(hidden)?;
         let subtree = access::list(caller, Action::WebhookReceive, &lineage, None).map_err(hidden)?;
-        Ok(Target { pass, subtree, top: lineage.top() })
+        Ok(Target { permit, subtree, top: lineage.top() })
     }
 
     async fn is_usable(&self, caller: &Caller, project: ProjectId) -> Result<bool> {
-        match self.project_read(caller, project).await {
+        match self.0.identity.project_read(caller, project).await {
             Ok(_) => Ok(true),
             Err(Error::Missing(_)) => Ok(false),
             Err(error) => Err(error),
@@ -193,28 +202,32 @@ impl Hub {
         let Extracted { body, blocks, tasks, labels, errors } = extracted;
         let values: Vec<&str> = tasks.iter().map(|task| task.tag_value.as_str()).collect();
         // A device is found by what its design has labelled it with, too.
-        self.0.outbox.caught_up(target.top).await;
-        let known = self.0.registry.devices_labelled(&target.subtree, &request.tag, &values).await.told()?;
+        let caught_up = self.0.outbox.caught_up(target.top).await;
+        let known =
+            self.0.env.registry.devices_labelled(&target.subtree, &request.tag, &values).await.into_hub_error()?;
+        if !caught_up && values.iter().any(|value| !known.contains_key(*value)) {
+            // One that seems to be missing may be there: it is not made a second time.
+            return Err(Error::Busy);
+        }
         let usable = self.usable_projects(caller, &tasks, &known).await?;
         self.check_events(request.integration, &tasks, &known, &usable).await?;
-        let begin = |task: Task| Work {
+        let begin = |task: Task| TaskRun {
             device: known.get(&task.tag_value).map(|(device, _)| device.id),
             task,
             provisioned: None,
             errors: Vec::new(),
         };
-        let mut work: Vec<Work> = tasks.into_iter().map(begin).collect();
+        let mut work: Vec<TaskRun> = tasks.into_iter().map(begin).collect();
         self.provision(caller, request, target, (&labels, &usable), &mut work).await?;
-        let principal = Principal::User(Arc::new(caller.clone()));
-        self.label(&principal, &labels, &mut work).await?;
-        let tasks = self.run_all(&principal, request.integration, work).await?;
+        self.label(caller, &labels, &mut work).await?;
+        let tasks = self.run_all(caller, request.integration, work).await?;
         Ok(WebhookReport {
             debug: request.debug,
             body,
             blocks,
             integration: request.integration.name(),
             device_tag: request.tag.clone(),
-            organization: *target.pass.target(),
+            organization: *target.permit.target(),
             owner: caller.user,
             extra_meta: labels.over(&empty_object()).0,
             errors,
@@ -253,7 +266,7 @@ impl Hub {
             let Some(project) = project else { continue };
             let each = match elements.get(&project) {
                 Some(each) => *each,
-                None => match self.plan_entry(project).await {
+                None => match self.0.caches.plan_entry(project).await {
                     Ok(entry) => run::elements_of(&entry.plan, integration).len(),
                     // It was deleted meanwhile.
                     Err(Error::Missing(_)) => 0,
@@ -284,7 +297,7 @@ impl Hub {
                 Err(fault) => Err(Error::invalid("body", format!("is not valid JSON: {fault}"))),
             },
         };
-        self.0.taking_apart.take_of(caller, work).await?
+        self.0.extraction_jobs.run_for(caller, work).await?
     }
 
     /// Makes the devices that nobody knows, each once.
@@ -294,7 +307,7 @@ impl Hub {
         request: &Request,
         target: &Target,
         (labels, usable): (&NewLabels, &HashSet<ProjectId>),
-        work: &mut [Work],
+        work: &mut [TaskRun],
     ) -> Result<()> {
         let mut missing = Vec::new();
         for work in work.iter_mut().filter(|work| work.device.is_none()) {
@@ -310,11 +323,18 @@ impl Hub {
             }
         }
         for missing in missing.chunks_mut(PROVISIONED_AT_ONCE) {
-            let new =
-                |(work, project): &mut (&mut Work, ProjectId)| self.new_tagged(caller, request, labels, work, *project);
+            let new = |(work, project): &mut (&mut TaskRun, ProjectId)| {
+                self.new_tagged(caller, request, labels, work, *project)
+            };
             let wanted: Vec<NewTagged> = missing.iter_mut().map(new).collect();
-            let now = self.0.clock.now();
-            let made = self.0.registry.devices_provision(&target.pass, &request.tag, &wanted, now).await.told()?;
+            let now = self.0.env.clock.now();
+            let made = self
+                .0
+                .env
+                .registry
+                .devices_provision(&target.permit, &request.tag, &wanted, now)
+                .await
+                .into_hub_error()?;
             for (((work, project), new), made) in missing.iter_mut().zip(wanted).zip(made) {
                 work.take(made, Provision { id: new.device.id, name: new.device.name, project: *project });
             }
@@ -327,7 +347,7 @@ impl Hub {
         caller: &Caller,
         request: &Request,
         labels: &NewLabels,
-        work: &mut Work,
+        work: &mut TaskRun,
         project: ProjectId,
     ) -> NewTagged {
         let value = work.task.tag_value.clone();
@@ -335,7 +355,7 @@ impl Hub {
         let (meta, refused) = labels.over(&RawJson::from(&tag));
         work.has_no_room(refused);
         let device = NewDevice {
-            id: DeviceId(self.new_id().0),
+            id: DeviceId(self.0.env.new_id().0),
             project,
             name: value.chars().take(NAME_CHARACTERS_MAX).collect(),
             version: None,
@@ -346,26 +366,26 @@ impl Hub {
             street_address: None,
             created_by: Some(caller.user),
             // Nobody is shown it: who needs one has a new one made.
-            token: Secret::new(&self.0.chance).digest(),
+            token: Secret::new(&self.0.env.chance).digest(),
         };
         NewTagged { value, device }
     }
 
     /// Gives the devices that were there already their labels, where these change anything.
-    async fn label(&self, principal: &Principal, labels: &NewLabels, work: &mut [Work]) -> Result<()> {
+    async fn label(&self, caller: &Caller, labels: &NewLabels, work: &mut [TaskRun]) -> Result<()> {
         if *labels == NewLabels::default() {
             return Ok(());
         }
-        let mut passes: Vec<CanWrite<DeviceRef>> = Vec::new();
+        let mut permits: Vec<CanWrite<DeviceRef>> = Vec::new();
         for work in work.iter_mut().filter(|work| work.provisioned.is_none()) {
             let Some(device) = work.device else { continue };
-            match self.device_write(principal, device, Action::WebhookReceive).await {
-                Ok((pass, entry)) => {
+            match self.0.identity.user_device_write(caller, device, Action::WebhookReceive).await {
+                Ok((permit, entry)) => {
                     let meta = entry.view.lock().meta.clone();
                     let (labelled, refused) = labels.over(&meta);
                     work.has_no_room(refused);
                     if labelled != meta {
-                        passes.push(pass);
+                        permits.push(permit);
                     }
                 }
                 // It has gone since it was found.
@@ -376,15 +396,18 @@ impl Hub {
                 work.fail(GONE);
             }
         }
-        // What a device found out earlier must not be written over what is written here.
-        for pass in &passes {
-            if !self.0.outbox.done_with(pass.target().key).await {
-                return Err(Error::Busy);
-            }
+        // In pieces, so that nobody else who writes to the registry waits for the labels of all.
+        for permits in permits.chunks(LABELLED_AT_ONCE) {
+            // What a device found out earlier must not be written over what is written here.
+            self.0.delivery.settle_findings(permits.iter().map(|permit| permit.target().key)).await?;
+            // Even if it failed: it may have been done.
+            let _changed = ScopeGuard::new(|| {
+                permits.iter().for_each(|permit| self.0.caches.device_changed(permit.target().id));
+            });
+            self.0.env.registry.devices_label(permits, labels, self.0.env.clock.now()).await.into_hub_error()?;
         }
-        if !passes.is_empty() {
-            let changed = self.0.registry.devices_label(&passes, labels, self.0.clock.now()).await.told()?;
-            changed.into_iter().for_each(|device| self.device_changed(device));
+        for permit in &permits {
+            self.0.delivery.drop_parked_labels(permit).await?;
         }
         Ok(())
     }
@@ -401,7 +424,7 @@ fn too_many_events(events: usize, integration: Integration) -> String {
     )
 }
 
-impl Work {
+impl TaskRun {
     /// Notes what went wrong, and with which blocks.
     fn fail(&mut self, why: &str) {
         let blocks = self.task.payloads.iter().map(|(index, _)| *index);

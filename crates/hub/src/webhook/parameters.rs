@@ -11,7 +11,7 @@ use isobar_model::ids::{OrganizationId, ProjectId};
 use isobar_model::json::{Json, RawJson, parse};
 
 use super::reference::Reference;
-use crate::event_input::NO_NAME;
+use crate::ingest::event_input::NO_NAME;
 
 /// The names of all parameters, each of which may come in the query or in a header.
 pub const PARAMETERS: [&str; 13] = [

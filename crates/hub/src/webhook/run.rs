@@ -9,33 +9,32 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesOrdered;
 use futures::{FutureExt as _, StreamExt as _};
 use isobar_design::{Integration, Plan};
-use isobar_model::access::Action;
+use isobar_model::access::{Action, Caller};
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceId, EventId};
 use isobar_model::json::RawJson;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::{EVENTS_MAX, GONE, TaskReport, Work};
+use super::{EVENTS_MAX, GONE, TaskReport, TaskRun};
 use crate::Hub;
-use crate::gate::Principal;
-use crate::pace::Pace;
+use crate::support::pace::Pace;
 
 /// Devices of a delivery whose events run at a time.
-const DEVICES_AT_ONCE: usize = 64;
+const WEBHOOK_DEVICES_AT_ONCE: usize = 64;
 /// Events of one device that are under way at a time: they run one after the other, and become durable together.
-const EVENTS_AT_ONCE: usize = 16;
+const WEBHOOK_EVENTS_AT_ONCE: usize = 16;
 
 /// What came of a task, and whether a store was unavailable for part of it.
-struct Ran {
+struct TaskOutcome {
     report: TaskReport,
     unavailable: bool,
 }
 
 /// A delivery whose events are made.
-struct Delivery<'a> {
+struct EventRun<'a> {
     hub: &'a Hub,
-    principal: &'a Principal,
+    caller: &'a Caller,
     integration: Integration,
     pace: Pace,
     /// How many events it may still make.
@@ -54,15 +53,15 @@ impl Hub {
     /// Runs the events of all tasks. When the stores took nothing at all the delivery is refused, so that it comes again.
     pub(super) async fn run_all(
         &self,
-        principal: &Principal,
+        caller: &Caller,
         integration: Integration,
-        work: Vec<Work>,
+        work: Vec<TaskRun>,
     ) -> Result<Vec<TaskReport>> {
         let left = AtomicUsize::new(EVENTS_MAX);
-        let delivery = Delivery { hub: self, principal, integration, pace: Pace::default(), left };
+        let delivery = EventRun { hub: self, caller, integration, pace: Pace::default(), left };
         let (mut work, mut runs, mut ran) = (VecDeque::from(work), FuturesOrdered::new(), Vec::new());
         loop {
-            while runs.len() < DEVICES_AT_ONCE
+            while runs.len() < WEBHOOK_DEVICES_AT_ONCE
                 && let Some(next) = work.pop_front()
             {
                 runs.push_back(delivery.run_task(next).boxed());
@@ -70,7 +69,7 @@ impl Hub {
             let Some(next) = runs.next().await else { break };
             ran.push(next);
         }
-        let did_anything = |ran: &Ran| ran.report.provisioned.is_some() || !ran.report.events.is_empty();
+        let did_anything = |ran: &TaskOutcome| ran.report.provisioned.is_some() || !ran.report.events.is_empty();
         if ran.iter().any(|ran| ran.unavailable) && !ran.iter().any(did_anything) {
             return Err(Error::Busy);
         }
@@ -78,8 +77,8 @@ impl Hub {
     }
 }
 
-impl Delivery<'_> {
-    async fn run_task(&self, mut work: Work) -> Ran {
+impl EventRun<'_> {
+    async fn run_task(&self, mut work: TaskRun) -> TaskOutcome {
         let (mut events, mut unavailable) = (Vec::new(), false);
         if let Some(device) = work.device {
             match self.elements_for(device, work.task.payloads.len()).await {
@@ -96,26 +95,26 @@ impl Delivery<'_> {
                             Ok(id) => events.push((device, id, payload)),
                             Err(error) => {
                                 unavailable |= is_ours(&error);
-                                work.errors.push(format!("event block {index}: {}", told(&error)));
+                                work.errors.push(format!("event block {index}: {}", message_of(&error)));
                             }
                         }
                     }
                 }
                 Err(error) => {
                     unavailable |= is_ours(&error);
-                    work.fail(&told(&error));
+                    work.fail(&message_of(&error));
                 }
             }
         }
-        let Work { task, provisioned, errors, .. } = work;
+        let TaskRun { task, provisioned, errors, .. } = work;
         let payloads = task.payloads.into_iter().map(|(_, payload)| payload).collect();
         let (tag_value, project) = (task.tag_value, task.project);
-        Ran { report: TaskReport { tag_value, project, payloads, provisioned, events, errors }, unavailable }
+        TaskOutcome { report: TaskReport { tag_value, project, payloads, provisioned, events, errors }, unavailable }
     }
 
     /// The elements that take the events of a device, if the delivery may make so many.
     async fn elements_for(&self, device: DeviceId, payloads: usize) -> Result<Vec<Arc<str>>> {
-        let (_, entry) = self.hub.device_write(self.principal, device, Action::WebhookReceive).await?;
+        let (_, entry) = self.hub.0.identity.user_device_write(self.caller, device, Action::WebhookReceive).await?;
         let elements = elements_of(&entry.plan.plan, self.integration);
         let events = elements.len().saturating_mul(payloads);
         let take = |left: usize| left.checked_sub(events);
@@ -141,7 +140,7 @@ impl Delivery<'_> {
         let mut made = Vec::new();
         for (index, payload) in payloads {
             for element in elements {
-                if runs.len() >= EVENTS_AT_ONCE {
+                if runs.len() >= WEBHOOK_EVENTS_AT_ONCE {
                     made.extend(runs.next().await);
                 }
                 let (ran, next) = oneshot::channel();
@@ -153,7 +152,7 @@ impl Delivery<'_> {
                     }
                     self.pace.next().await;
                     let ran = Arc::new(Mutex::new(Some(ran)));
-                    let made = self.hub.event_integrated(self.principal, device, element, payload, ran).await;
+                    let made = self.hub.0.ingest.event_integrated(self.caller, device, element, payload, ran).await;
                     (*index, payload.clone(), made)
                 };
                 runs.push_back(run.boxed());
@@ -174,7 +173,7 @@ fn is_ours(error: &Error) -> bool {
     matches!(error, Error::Busy | Error::Internal(_))
 }
 
-fn told(error: &Error) -> String {
+fn message_of(error: &Error) -> String {
     match error {
         Error::Missing(_) => GONE.to_owned(),
         Error::Invalid(faults) => faults.iter().map(|fault| fault.message.as_str()).collect::<Vec<_>>().join("; "),

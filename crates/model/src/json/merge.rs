@@ -14,8 +14,8 @@ pub const LAST_BYTES_MAX: usize = 256 << 10;
 const BEHIND: char = '\0';
 /// What is kept in place of a payload that has no room.
 const STAND_IN: &str = "null";
-/// Most bytes of the merged object: there is room for the stand-in beside it.
-const OBJECT_BYTES_MAX: usize = LAST_BYTES_MAX - BEHIND.len_utf8() - STAND_IN.len();
+/// Of the bytes that are kept those that the merged object may not have: there is room for the stand-in beside it.
+const BESIDE_OBJECT_BYTES: usize = BEHIND.len_utf8() + STAND_IN.len();
 
 /// What is kept of a storage element's payloads to tell its last values: the object that all objects among them make,
 /// and behind it the newest payload, if that is no object.
@@ -23,17 +23,22 @@ const OBJECT_BYTES_MAX: usize = LAST_BYTES_MAX - BEHIND.len_utf8() - STAND_IN.le
 pub struct LastKept(Bytes);
 
 impl LastKept {
-    /// Takes in the next payload, after what [`LastKept::bytes`] of those before it were: members of objects are merged,
-    /// the newer wins and replaces deep values. Any other payload hides the object until the next object comes.
-    pub fn after(older: Option<&str>, newer: &RawJson) -> Self {
-        Self::after_all(older, [newer]).0
+    /// Takes in the next payloads, oldest first, after what [`LastKept::text`] of those before them was: members of objects
+    /// are merged, the newer wins and replaces deep values. Any other payload hides the object until the next object comes.
+    /// The result is that of one after the other; the work is linear in the size of all. How many members, or whole payloads,
+    /// had no room among the [`LAST_BYTES_MAX`] bytes comes with it: of such a name there is no last value, for an older one
+    /// would not be the last.
+    pub fn after_all<'p>(older: Option<&'p str>, newer: impl IntoIterator<Item = &'p RawJson>) -> (Self, usize) {
+        Self::after_all_within(LAST_BYTES_MAX, older, newer)
     }
 
-    /// Takes in the next payloads, oldest first, with the same result as one after the other; the work is linear in the
-    /// size of all. How many members, or whole payloads, had no room among the [`LAST_BYTES_MAX`] bytes comes with it:
-    /// of such a name there is no last value, for an older one would not be the last.
-    pub fn after_all<'p>(older: Option<&'p str>, newer: impl IntoIterator<Item = &'p RawJson>) -> (Self, usize) {
-        let mut merging = Merging::begin(older);
+    /// The same where there is room for so many bytes, or for those that were kept before.
+    pub fn after_all_within<'p>(
+        most: usize,
+        older: Option<&'p str>,
+        newer: impl IntoIterator<Item = &'p RawJson>,
+    ) -> (Self, usize) {
+        let mut merging = Merging::begin(older, most);
         for payload in newer {
             merging.take(payload);
         }
@@ -67,21 +72,21 @@ impl LastKept {
 #[derive(Clone, Copy)]
 enum Text<'p> {
     Kept(&'p str),
-    Sent(&'p RawJson),
+    /// With its text: to ask for it is to check all of it.
+    Sent(&'p RawJson, &'p str),
 }
 
 impl<'p> Text<'p> {
     fn text(self) -> &'p str {
         match self {
-            Text::Kept(text) => text,
-            Text::Sent(payload) => payload.text(),
+            Text::Kept(text) | Text::Sent(_, text) => text,
         }
     }
 
     fn bytes(self) -> Bytes {
         match self {
             Text::Kept(text) => Bytes::copy_from_slice(text.as_bytes()),
-            Text::Sent(payload) => payload.shared(),
+            Text::Sent(payload, _) => payload.shared(),
         }
     }
 }
@@ -126,19 +131,20 @@ impl<'p> Object<'p> {
 
 /// Payloads being merged.
 struct Merging<'p> {
+    most: usize,
     object: Object<'p>,
     newest: Option<Text<'p>>,
     left_out: usize,
 }
 
 impl<'p> Merging<'p> {
-    fn begin(older: Option<&'p str>) -> Self {
-        let (first, behind) = match older.and_then(|older| older.split_once(BEHIND)) {
-            Some((object, newest)) => (Some(object), Some(newest)),
-            None => (older, None),
-        };
+    fn begin(older: Option<&'p str>, most: usize) -> Self {
+        // Nothing that stands behind an object ends as one.
+        let both = older.filter(|older| !older.ends_with('}')).and_then(|older| older.split_once(BEHIND));
+        let (first, behind) = both.map_or((older, None), |(object, newest)| (Some(object), Some(newest)));
         let is_object = |text: &&str| text.starts_with('{');
         Self {
+            most,
             object: first.filter(is_object).map_or(Object::None, |text| Object::Whole(Text::Kept(text))),
             newest: behind.or(first.filter(|text| !is_object(text))).map(Text::Kept),
             left_out: 0,
@@ -146,39 +152,39 @@ impl<'p> Merging<'p> {
     }
 
     fn take(&mut self, payload: &'p RawJson) {
-        if payload.text().starts_with('{') {
+        let sent = Text::Sent(payload, payload.text());
+        if sent.text().starts_with('{') {
             self.newest = None;
-            return self.lay_over(payload);
+            return self.lay_over(sent);
         }
         // The object's bytes and what stands between them.
         let beside = match self.object.len() {
             0 => 0,
             object => object + BEHIND.len_utf8(),
         };
-        let most = LAST_BYTES_MAX.max(beside + self.newest.map_or(0, |newest| newest.text().len()));
-        let fits = beside + payload.bytes().len() <= most;
+        let most = self.most.max(beside + self.newest.map_or(0, |newest| newest.text().len()));
+        let fits = beside + sent.text().len() <= most;
         self.left_out += usize::from(!fits);
-        self.newest = Some(if fits { Text::Sent(payload) } else { Text::Kept(STAND_IN) });
+        self.newest = Some(if fits { sent } else { Text::Kept(STAND_IN) });
     }
 
     /// Lays an object over the one that is there.
-    fn lay_over(&mut self, newer: &'p RawJson) {
-        let most = OBJECT_BYTES_MAX.max(self.object.len());
-        let fits = newer.bytes().len() <= most;
+    fn lay_over(&mut self, newer: Text<'p>) {
+        let most = self.most.saturating_sub(BESIDE_OBJECT_BYTES).max(self.object.len());
+        let fits = newer.text().len() <= most;
         let mut parts = match std::mem::replace(&mut self.object, Object::None) {
-            Object::None if fits => return self.object = Object::Whole(Text::Sent(newer)),
+            Object::None if fits => return self.object = Object::Whole(newer),
             Object::None => Parts::default(),
             Object::Whole(older) if fits && same_keys(older.text(), newer.text()) => {
-                return self.object = Object::Whole(Text::Sent(newer));
+                return self.object = Object::Whole(newer);
             }
             Object::Whole(older) => Parts::of(older.text()),
             Object::Parts(parts) => parts,
         };
         let laid: Vec<_> = members(newer.text()).map(|(key, value)| parts.place(key, value)).collect();
-        let replaced = laid.iter().filter(|(at, ..)| at.is_some()).count();
-        self.object = if fits && replaced == parts.count() {
+        self.object = if fits && parts.are_replaced_by(&laid) {
             // Nothing is left of what there was.
-            Object::Whole(Text::Sent(newer))
+            Object::Whole(newer)
         } else {
             self.left_out += parts.lay(laid, most);
             Object::Parts(parts)
@@ -192,16 +198,16 @@ mod tests {
     use crate::json::names::counted::compared;
     use crate::json::parse;
 
+    const OBJECT_BYTES_MAX: usize = LAST_BYTES_MAX - BESIDE_OBJECT_BYTES;
+
     fn raw(text: &'static str) -> RawJson {
         RawJson::check(Bytes::from_static(text.as_bytes())).unwrap()
     }
 
     #[test]
     fn the_newer_key_wins_and_deep_values_are_replaced() {
-        let kept = LastKept::after(
-            Some(r#"{"a":1,"deep":{"x":1,"y":2}}"#),
-            &raw(r#"{"deep":{"x":3},"b":12345678901234567890}"#),
-        );
+        let newer = raw(r#"{"deep":{"x":3},"b":12345678901234567890}"#);
+        let (kept, _) = LastKept::after_all(Some(r#"{"a":1,"deep":{"x":1,"y":2}}"#), [&newer]);
         assert_eq!(kept.values().text(), r#"{"a":1,"deep":{"x":3},"b":12345678901234567890}"#);
     }
 
@@ -209,7 +215,7 @@ mod tests {
         #[test]
         fn merging_is_overlaying_key_by_key(old in members(), new in members()) {
             let raw = |map: &Map| RawJson::check(serde_json::to_vec(map).unwrap().into()).unwrap();
-            let merged = LastKept::after(Some(raw(&old).text()), &raw(&new)).values();
+            let merged = LastKept::after_all(Some(raw(&old).text()), [&raw(&new)]).0.values();
             let mut expected = old.clone();
             expected.extend(new.clone());
             proptest::prop_assert_eq!(serde_json::from_str::<Map>(merged.text()).unwrap(), expected);
@@ -247,6 +253,20 @@ mod tests {
         assert!(compared < 8 * NAMES, "{compared} comparisons of {NAMES} names");
         let expected = object([0].into_iter(), "3").text()[1..].trim_end_matches('}').to_owned();
         assert!(kept.text().contains(&expected) && left_out == 0);
+    }
+
+    #[test]
+    fn members_that_lose_their_room_again_and_again_do_not_make_the_work_quadratic() {
+        const NAMES: usize = 1_000;
+        let all = object(0..NAMES, "1");
+        let large = object(0..1, &format!("\"{}\"", "x".repeat(LAST_BYTES_MAX - 2_000)));
+        let small = object(0..1, "3");
+        let payloads: Vec<_> = std::iter::once(&all).chain([&large, &small].into_iter().cycle().take(NAMES)).collect();
+        let (compared, (kept, left_out)) = compared(|| LastKept::after_all(None, payloads));
+        assert!(compared < 8 * 2 * NAMES, "{compared} comparisons of {NAMES} names and payloads");
+        assert_eq!(left_out, NAMES / 2);
+        // What came again stands at the end.
+        assert!(kept.text().starts_with("{\"k000001\":1,") && kept.text().ends_with(",\"k000000\":3}"));
     }
 
     #[test]
@@ -322,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_payload_that_is_no_object_hides_the_object_until_the_next_one() {
-        let mut kept = LastKept::after(None, &raw("7"));
+        let mut kept = LastKept::after_all(None, [&raw("7")]).0;
         for (newer, shown) in [
             (r#"{"a":1,"b":"\u0000"}"#, r#"{"a":1,"b":"\u0000"}"#),
             ("[1,{\"a\":9}]", "[1,{\"a\":9}]"),
@@ -331,7 +351,7 @@ mod tests {
             ("false", "false"),
             (r#"{"a":4}"#, r#"{"a":4,"b":"\u0000","c":3}"#),
         ] {
-            kept = LastKept::after(Some(LastKept::from_bytes(kept.bytes()).text()), &raw(newer));
+            kept = LastKept::after_all(Some(LastKept::from_bytes(kept.bytes()).text()), [&raw(newer)]).0;
             assert_eq!(kept.values().text(), shown);
         }
     }

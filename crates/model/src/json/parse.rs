@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::names::Places;
+use super::number::is_finite;
 use super::{DEPTH_MAX, Json, Number};
 
 /// White space between tokens (RFC 8259, 2).
@@ -166,7 +167,7 @@ impl<'a> Reader<'a> {
             may_overflow = true;
         }
         let text = &self.text[from..self.at];
-        if may_overflow && !text.parse::<f64>().is_ok_and(f64::is_finite) {
+        if may_overflow && !is_finite(text) {
             return Err(JsonFault {
                 what: format!("the number {} is beyond the range of a double", shortened(text)),
                 at: from,

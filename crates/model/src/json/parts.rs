@@ -1,4 +1,5 @@
-//! Objects in parts: members are laid over those that are there, without a tree and in time that is linear in the text.
+//! Objects in parts: members are laid over those that are there, without a tree and in time that is linear in all texts,
+//! however often a member loses its room and comes again.
 
 use std::borrow::Cow;
 
@@ -36,8 +37,14 @@ fn quoted(name: &str) -> String {
 /// The members of an object: their names, and how these and the values were written.
 #[derive(Default)]
 pub(super) struct Parts<'p> {
+    /// Each name once, those that are lost among them: so the table of places stays as it is.
     list: Vec<(Cow<'p, str>, Member<'p>)>,
     places: Places<'p>,
+    /// Members in the order in which they came, by their places in the list; one that was lost and came again stands there
+    /// twice, and counts where its turn is.
+    order: Vec<usize>,
+    /// How many are not lost.
+    count: usize,
     /// What they take, all together, with what stands between them.
     bytes: usize,
 }
@@ -47,8 +54,8 @@ pub(super) struct Parts<'p> {
 pub(super) struct Member<'p> {
     key: &'p str,
     value: &'p str,
-    /// It is no longer known: a newer one came, and had no room.
-    is_lost: bool,
+    /// Where it stands in the order; none: it is no longer known, for a newer one came and had no room.
+    turn: Option<usize>,
 }
 
 impl Member<'_> {
@@ -72,57 +79,66 @@ impl<'p> Parts<'p> {
         parts
     }
 
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.list.len()
+    /// Whether members take the place of all that are there.
+    pub fn are_replaced_by(&self, laid: &[Laid<'p>]) -> bool {
+        laid.iter().filter(|(at, ..)| self.present(*at).is_some()).count() == self.count
     }
 
     /// The length of the object's text.
     pub fn len(&self) -> usize {
         // The last comma is the closing brace.
-        if self.list.is_empty() { 2 } else { 1 + self.bytes }
+        if self.count == 0 { 2 } else { 1 + self.bytes }
     }
 
     /// Which of the members one takes the place of.
     pub fn place(&self, key: &'p str, value: &'p str) -> Laid<'p> {
         let name = name_of(key);
-        (self.places.find(&self.list, &name), name, Member { key, value, is_lost: false })
+        (self.places.find(&self.list, &name), name, Member { key, value, turn: None })
+    }
+
+    /// The member there, if it is not lost.
+    fn present(&self, at: Option<usize>) -> Option<&Member<'p>> {
+        self.list.get(at?).map(|(_, member)| member).filter(|member| member.turn.is_some())
     }
 
     fn push(&mut self, name: Cow<'p, str>, member: Member<'p>) {
         if self.places.add(&self.list, &name) {
-            self.bytes += member.bytes();
             self.list.push((name, member));
+            self.put(self.list.len() - 1, member);
         }
+    }
+
+    /// A member takes the place that its name has, or comes at the end.
+    fn put(&mut self, at: usize, member: Member<'p>) {
+        let Some((_, present)) = self.list.get_mut(at) else { return };
+        let turn = present.turn.unwrap_or(self.order.len());
+        if present.turn.is_none() {
+            self.order.push(at);
+            self.count += 1;
+        }
+        self.bytes += member.bytes();
+        *present = Member { turn: Some(turn), ..member };
+    }
+
+    fn lose(&mut self, at: usize) {
+        let lost = self.list.get_mut(at).and_then(|(_, member)| member.turn.take());
+        self.count -= usize::from(lost.is_some());
     }
 
     /// Lays members over these, in their order, as long as the whole takes at most `most` bytes; how many had no room.
     /// Of a name whose newest member had none, no older one is kept either.
     pub fn lay(&mut self, laid: Vec<Laid<'p>>, most: usize) -> usize {
-        let replaced = laid.iter().filter_map(|(at, ..)| self.list.get((*at)?));
-        self.bytes -= replaced.map(|(_, member)| member.bytes()).sum::<usize>();
-        let (mut left_out, mut any_lost) = (0, false);
+        let replaced = laid.iter().filter_map(|(at, ..)| self.present(*at));
+        self.bytes -= replaced.map(Member::bytes).sum::<usize>();
+        let mut left_out = 0;
         for (at, name, member) in laid {
             let fits = 1 + self.bytes + member.bytes() <= most;
             left_out += usize::from(!fits);
-            match at.and_then(|at| self.list.get_mut(at)) {
-                Some((_, present)) if fits => {
-                    self.bytes += member.bytes();
-                    *present = member;
-                }
-                Some((_, present)) => {
-                    present.is_lost = true;
-                    any_lost = true;
-                }
+            match at {
+                Some(at) if fits => self.put(at, member),
+                Some(at) => self.lose(at),
                 None if fits => self.push(name, member),
                 None => {}
-            }
-        }
-        if any_lost {
-            let list = std::mem::take(&mut self.list);
-            *self = Self::default();
-            for (name, member) in list.into_iter().filter(|(_, member)| !member.is_lost) {
-                self.push(name, member);
             }
         }
         left_out
@@ -131,8 +147,12 @@ impl<'p> Parts<'p> {
     /// Writes the object.
     pub fn write(&self, out: &mut String) {
         out.push('{');
-        for (at, (_, member)) in self.list.iter().enumerate() {
-            if at > 0 {
+        let in_turn = self.order.iter().zip(0..).filter_map(|(at, turn)| {
+            let (_, member) = self.list.get(*at)?;
+            (member.turn == Some(turn)).then_some(member)
+        });
+        for (index, member) in in_turn.enumerate() {
+            if index > 0 {
                 out.push(',');
             }
             out.push_str(member.key);

@@ -57,7 +57,7 @@ async fn links_to_any_element_leave_what_the_run_may_leave() {
     for kind in malice::LINKED {
         let device = street.device(&malice::links_to(kind, LINKS)).await;
         let payload = malice::laden(1, LADEN_BYTES);
-        let posted = street.runs_to_its_bounds(kind, street.posts(&device, payload));
+        let posted = street.holds_nobody_up(kind, street.posts(&device, payload));
         posted.await.created();
         // A window takes a number each time and a throttle a moment: that is within what a run may do.
         let is_within = matches!(kind, "window" | "throttle");

@@ -30,8 +30,6 @@ const FOLDER_MAX: u64 = 320 << 20;
 /// Processor time that one hostile call may take of the thread that serves everybody; of this build, which is not
 /// optimised.
 const HELD_MAX: Duration = Duration::from_millis(500);
-/// The same of a run that leaves all that a run may leave.
-const FULL_RUN_MAX: Duration = Duration::from_secs(2);
 /// The thread that serves everybody, where there is one.
 const SERVES: &str = "isobar-0";
 pub const ONE_THREAD: (&str, &str) = ("ISOBAR_HTTP__THREADS", "1");
@@ -101,19 +99,10 @@ impl Street {
 
     /// A call that holds nobody up: it takes little of the thread that serves everybody.
     pub async fn holds_nobody_up<T>(&self, what: &str, call: impl Future<Output = T>) -> T {
-        self.takes_at_most(HELD_MAX, what, call).await
-    }
-
-    /// The same of an event whose design leaves as much as it may.
-    pub async fn runs_to_its_bounds<T>(&self, what: &str, call: impl Future<Output = T>) -> T {
-        self.takes_at_most(FULL_RUN_MAX, what, call).await
-    }
-
-    async fn takes_at_most<T>(&self, most: Duration, what: &str, call: impl Future<Output = T>) -> T {
         let before = self.served();
         let outcome = call.await;
         let taken = self.served().saturating_sub(before);
-        assert!(taken < most, "{what} takes {taken:?} of the thread that serves everybody");
+        assert!(taken < HELD_MAX, "{what} takes {taken:?} of the thread that serves everybody");
         outcome
     }
 

@@ -123,7 +123,7 @@ async fn a_sign_in_is_told_with_the_address_behind_the_proxy() {
 async fn a_header_of_any_length_harms_nobody() {
     let app = behind(&["127.0.0.1"]).await;
     let asks = |said: &str| format!("GET /v2/spec HTTP/1.1\r\nhost: isobar\r\nconnection: close\r\n{said}\r\n\r\n");
-    let long = "198.51.100.1, ".repeat(4_000);
+    let long = "198.51.100.1, ".repeat(1_000);
     for name in ["x-forwarded-for: ", "forwarded: for=", "forwarded: for=\"", "forwarded: a=b;"] {
         let mut socket = Socket::to(&app);
         socket.sends(asks(&format!("{name}{long}203.0.113.9")));
@@ -131,7 +131,7 @@ async fn a_header_of_any_length_harms_nobody() {
         assert!(heard.starts_with("HTTP/1.1 200"), "{name}: {heard:.300}");
         // One that is longer than a head may be is no head; the refusal may be lost where not all of it was read.
         let mut socket = Socket::to(&app);
-        socket.sends_if_heard(asks(&format!("{name}{}203.0.113.9", long.repeat(6))));
+        socket.sends_if_heard(asks(&format!("{name}{}203.0.113.9", long.repeat(24))));
         let heard = socket.counts_all();
         assert!(heard < 600, "{name}: {heard}");
         app.get("/v2/spec").await.is(200);

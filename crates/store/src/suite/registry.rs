@@ -12,11 +12,11 @@ mod alarms;
 mod appearance;
 mod credentials;
 mod devices;
+mod emails;
 mod findings;
 pub mod given;
 mod images;
 mod labels;
-mod letters;
 mod lists;
 mod moves;
 mod notifications;
@@ -34,10 +34,10 @@ pub use alarms::*;
 pub use appearance::*;
 pub use credentials::*;
 pub use devices::*;
+pub use emails::*;
 pub use findings::*;
 pub use images::*;
 pub use labels::*;
-pub use letters::*;
 pub use lists::*;
 pub use moves::*;
 pub use notifications::*;
@@ -110,7 +110,7 @@ macro_rules! registry_scenes {
             an_alarm_is_set_and_removed
             a_missing_device_keeps_the_status_before
             a_source_of_deliveries_has_a_bound
-            due_deliveries_are_told_with_their_hosts
+            deliveries_stand_in_lanes
             a_project_begins_with_an_empty_specification
             a_specification_is_kept_byte_for_byte
             projects_are_listed_by_type

@@ -6,6 +6,12 @@ use isobar_model::page::{PageRequest, TimeRange};
 /// So many values an order by payload reaches: a page that ends behind them is refused, unless there are no more values.
 pub const SORTED_MAX: u64 = 100_000;
 
+/// Bytes that the rows of one page take at most: as many as ten thousand rows of six kilobytes.
+pub const PAGE_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes that the rows of one page of a queue take at most.
+pub const QUEUE_PAGE_BYTES_MAX: usize = 16 << 20;
+
 /// A query over one series.
 #[derive(Clone, Debug, Default)]
 pub struct ValueQuery {

@@ -112,7 +112,7 @@ impl Model {
     pub fn last(&self, element: &str) -> Option<RawJson> {
         let values = self.series.get(element)?.iter();
         let kept = values.fold(None, |kept: Option<LastKept>, value| {
-            Some(LastKept::after(kept.as_ref().map(LastKept::text), &value.what.payload))
+            Some(LastKept::after_all(kept.as_ref().map(LastKept::text), [&value.what.payload]).0)
         });
         kept.map(|kept| kept.values())
     }

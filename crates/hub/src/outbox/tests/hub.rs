@@ -5,9 +5,10 @@ use isobar_design::Effect;
 use isobar_model::access::system;
 use isobar_model::device::Device;
 use isobar_model::page::ListRequest;
+use isobar_store::telemetry::Commit;
 use sea_orm::ConnectionTrait as _;
 
-use super::super::device::PARKED_AFTER;
+use super::super::device_queue::PARKED_AFTER;
 use super::super::*;
 use super::{at, blank};
 use crate::TreeQuery;
@@ -34,8 +35,8 @@ const LABELS: &str = r#"{
 }"#;
 
 async fn in_registry(stage: &Stage, device: &Device) -> Device {
-    let pass = system(device.reference(), "a test looks at a device").reading();
-    stage.hub.0.registry.device_fetch(&pass).await.unwrap().unwrap()
+    let permit = system(device.reference(), "a test looks at a device").reading();
+    stage.hub.0.env.registry.device_fetch(&permit).await.unwrap().unwrap()
 }
 
 fn label(device: &Device) -> Option<String> {
@@ -65,7 +66,7 @@ async fn of_many_events_the_newest_state_is_written_once_and_each_record_and_not
         assert_eq!(label(&stage.shows(&device).await).as_deref(), Some("7"));
     }
     assert_eq!(label(&in_registry(&stage, &device).await), None);
-    stage.hub.work_off_now().await.unwrap();
+    stage.hub.0.delivery.work_off_now().await.unwrap();
     assert_eq!(label(&in_registry(&stage, &device).await).as_deref(), Some("7"));
     let registry = stage.sql().await;
     let written =
@@ -73,7 +74,7 @@ async fn of_many_events_the_newest_state_is_written_once_and_each_record_and_not
     assert_eq!(written.await.unwrap().len(), 1);
     let history = stage.hub.setting_history(&stage.admin, device.id, ListRequest::default()).await.unwrap();
     assert_eq!((history.total as usize, stage.waiting("notice").await), (EVENTS - 1, EVENTS));
-    assert!(stage.hub.0.telemetry.outbox(0, 10).await.unwrap().is_empty());
+    assert!(stage.hub.0.env.telemetry.outbox(0, 10).await.unwrap().is_empty());
     stage.over().await;
 }
 
@@ -83,11 +84,11 @@ async fn what_adds_to_a_full_outbox_is_refused_and_nothing_of_it_is_kept() {
     let device = stage.device(LABELS).await;
     stage.posts(&device, "1").await;
     let other = stage.another(&format!(r#"{{"name":"e","projectUuid":"{}"}}"#, device.project)).await;
-    stage.hub.0.outbox.waiting.lock().fill();
+    stage.hub.0.outbox.queue().fill();
     let posts = async |device: &Device| {
         let caller = crate::Principal::User(Arc::clone(&stage.admin));
         let id = device.id.to_string();
-        stage.hub.event_accept(&caller, Some(&id), Some("reading"), "2".into(), None).await.map(|_| ())
+        stage.hub.0.ingest.event_accept(&caller, Some(&id), Some("reading"), "2".into(), None).await.map(|_| ())
     };
     assert!(matches!(posts(&other).await, Err(Error::Busy)));
     assert_eq!(label(&stage.shows(&other).await), None);
@@ -108,32 +109,37 @@ async fn a_device_that_the_registry_refuses_is_parked_and_stops_nobody() {
     for device in [&first, &second] {
         stage.posts(device, "1").await;
     }
-    hub.work_off_now().await.unwrap();
+    hub.0.delivery.work_off_now().await.unwrap();
     assert_eq!(label(&in_registry(&stage, &second).await).as_deref(), Some("1"));
-    let parked = async || hub.0.telemetry.outbox(0, 9).await.unwrap().first().and_then(|entry| entry.parked.clone());
+    let parked =
+        async || hub.0.env.telemetry.outbox(0, 9).await.unwrap().first().and_then(|entry| entry.parked.clone());
     for tried in 1..PARKED_AFTER {
-        assert_eq!((parked().await, outbox.waiting.lock().look().parked), (None, 0), "{tried}");
-        hub.work_off_now().await.unwrap();
+        assert_eq!((parked().await, outbox.queue().look().parked), (None, 0), "{tried}");
+        hub.0.delivery.work_off_now().await.unwrap();
     }
     assert!(parked().await.unwrap().contains("no"));
-    assert_eq!(outbox.waiting.lock().look().parked, 1);
+    assert_eq!(outbox.queue().look().parked, 1);
     // It goes on showing what it found out, whoever asks, and so do its runs; nobody waits for it.
     stage.posts(&first, "2").await;
-    hub.device_changed(first.id);
+    hub.0.caches.device_changed(first.id);
     stage.posts(&first, "3").await;
     assert_eq!(label(&stage.shows(&first).await).as_deref(), Some("3"));
+    let tree = TreeQuery { organization: None, depth: isobar_model::page::Depth::All };
+    let list = hub.device_list(&stage.admin, tree, ListRequest::default()).await.unwrap();
+    let listed = list.items.iter().find(|device| device.id == first.id).unwrap();
+    assert_eq!(label(listed).as_deref(), Some("3"));
     assert_eq!(stage.stored(&first, "log").await.as_deref(), Some(r#"{"n":2}"#));
     assert!(poll!(std::pin::pin!(outbox.caught_up(stage.admin.lineage.top()))).is_ready());
-    assert!(poll!(std::pin::pin!(outbox.done_with(first.key))).is_ready());
+    assert!(poll!(std::pin::pin!(outbox.written(first.key))).is_ready());
     let again = stage.restarts().await;
-    let parked = async || again.hub.0.telemetry.outbox(0, 9).await.unwrap();
+    let parked = async || again.hub.0.env.telemetry.outbox(0, 9).await.unwrap();
     assert!(parked().await.iter().any(|entry| entry.parked.is_some()));
     assert_eq!(label(&again.shows(&first).await).as_deref(), Some("3"));
-    again.hub.work_off_now().await.unwrap();
+    again.hub.0.delivery.work_off_now().await.unwrap();
     again.takes_again().await;
-    again.hub.work_off_now().await.unwrap();
+    again.hub.0.delivery.work_off_now().await.unwrap();
     assert_eq!(label(&in_registry(&again, &first).await).as_deref(), Some("3"));
-    assert_eq!((parked().await.len(), again.hub.0.outbox.waiting.lock().look().parked), (0, 0));
+    assert_eq!((parked().await.len(), again.hub.0.outbox.queue().look().parked), (0, 0));
     again.over().await;
 }
 
@@ -144,7 +150,7 @@ async fn labels_that_are_parked_are_over_when_a_person_writes_others() {
     refuses(&stage, &device).await;
     stage.posts(&device, "1").await;
     for _ in 0..PARKED_AFTER {
-        stage.hub.work_off_now().await.unwrap();
+        stage.hub.0.delivery.work_off_now().await.unwrap();
     }
     stage.takes_again().await;
     let body = format!(r#"{{"name":"d","projectUuid":"{}","meta":{{"own":true}}}}"#, device.project);
@@ -152,10 +158,10 @@ async fn labels_that_are_parked_are_over_when_a_person_writes_others() {
     stage.hub.device_update(&stage.admin, device.id, input, crate::LastChoice::None).await.unwrap();
     for _ in 0..2 {
         assert_eq!(stage.shows(&device).await.meta.text(), r#"{"own":true}"#);
-        stage.hub.work_off_now().await.unwrap();
+        stage.hub.0.delivery.work_off_now().await.unwrap();
     }
     assert_eq!(in_registry(&stage, &device).await.meta.text(), r#"{"own":true}"#);
-    assert!(stage.hub.0.telemetry.outbox(0, 9).await.unwrap().is_empty());
+    assert!(stage.hub.0.env.telemetry.outbox(0, 9).await.unwrap().is_empty());
     stage.over().await;
 }
 
@@ -164,15 +170,15 @@ async fn a_registry_that_cannot_be_reached_parks_nothing() {
     let stage = Stage::set().await;
     let device = stage.device(LABELS).await;
     stage.posts(&device, "1").await;
-    stage.hub.0.registry.close().await.unwrap();
+    stage.hub.0.env.registry.close().await.unwrap();
     for _ in 0..3 * PARKED_AFTER {
-        assert!(stage.hub.work_off_now().await.is_err());
+        assert!(stage.hub.0.delivery.work_off_now().await.is_err());
     }
-    assert_eq!(stage.hub.0.outbox.waiting.lock().look().parked, 0);
+    assert_eq!(stage.hub.0.outbox.queue().look().parked, 0);
     // A stop does not wait for it.
     let again = stage.restarts().await;
-    assert!(again.hub.0.telemetry.outbox(0, 9).await.unwrap().iter().all(|entry| entry.parked.is_none()));
-    again.hub.work_off_now().await.unwrap();
+    assert!(again.hub.0.env.telemetry.outbox(0, 9).await.unwrap().iter().all(|entry| entry.parked.is_none()));
+    again.hub.0.delivery.work_off_now().await.unwrap();
     assert_eq!(label(&in_registry(&again, &device).await).as_deref(), Some("1"));
     again.over().await;
 }
@@ -195,7 +201,7 @@ async fn a_restart_serves_what_waits_before_the_registry_knows_it() {
     // A run sees what runs of the process before have found out.
     again.posts(&watched, "9").await;
     assert_eq!(again.stored(&watched, "log").await.as_deref(), Some(r#"{"n":7}"#));
-    again.hub.work_off_now().await.unwrap();
+    again.hub.0.delivery.work_off_now().await.unwrap();
     let history = again.hub.setting_history(&again.admin, device.id, ListRequest::default()).await.unwrap();
     assert_eq!((history.total, again.waiting("notice").await), (1, 2));
     assert_eq!(label(&in_registry(&again, &watched).await).as_deref(), Some("9"));
@@ -207,27 +213,27 @@ async fn a_restart_serves_what_waits_before_the_registry_knows_it() {
 #[tokio::test]
 async fn a_setting_that_panics_is_parked_and_stops_nothing_else() {
     let stage = Stage::set().await;
-    let (hub, faults) = (&stage.hub, &stage.hub.0.supervisor.faults);
+    let (hub, faults) = (&stage.hub, &stage.hub.0.env.faults);
     let device = stage.device(BUSY).await;
     stage.posts(&device, "5").await;
     faults.panic_at("outbox_settings", u32::MAX);
     for _ in 0..PARKED_AFTER {
-        hub.work_off_now().await.unwrap();
+        hub.0.delivery.work_off_now().await.unwrap();
     }
     assert_eq!((label(&in_registry(&stage, &device).await).as_deref(), stage.waiting("notice").await), (Some("5"), 1));
-    let entries = hub.0.telemetry.outbox(0, 9).await.unwrap();
+    let entries = hub.0.env.telemetry.outbox(0, 9).await.unwrap();
     assert_eq!((entries.len(), entries[0].parked.as_deref()), (1, Some("its work panics")));
     // Later ones wait behind it: they have an order.
     stage.posts(&device, "7").await;
-    hub.work_off_now().await.unwrap();
+    hub.0.delivery.work_off_now().await.unwrap();
     let caller = crate::Principal::User(Arc::clone(&stage.admin));
     let limit = async || hub.setting_fetch(&caller, device.id, "limit").await.unwrap().value.text().to_owned();
     assert_eq!((limit().await.as_str(), stage.waiting("notice").await), ("7", 2));
     faults.panic_at("outbox_settings", 0);
-    hub.work_off_now().await.unwrap();
+    hub.0.delivery.work_off_now().await.unwrap();
     let history = hub.setting_history(&stage.admin, device.id, ListRequest::default()).await.unwrap();
     assert_eq!((history.total, limit().await.as_str()), (1, "7"));
-    assert!(hub.0.telemetry.outbox(0, 9).await.unwrap().is_empty());
+    assert!(hub.0.env.telemetry.outbox(0, 9).await.unwrap().is_empty());
     stage.over().await;
 }
 
@@ -235,18 +241,18 @@ async fn a_setting_that_panics_is_parked_and_stops_nothing_else() {
 async fn an_entry_that_cannot_be_read_is_kept_and_told_of() {
     let stage = Stage::set().await;
     let device = stage.device(LABELS).await;
-    let number = stage.hub.0.telemetry.outbox_number();
-    let pass = system(device.reference(), "a test leaves what nobody can read");
+    let number = stage.hub.0.env.telemetry.outbox_number();
+    let permit = system(device.reference(), "a test leaves what nobody can read");
     let outbox = || vec![OutboxChange::Put { number, work: "rubbish".into() }];
     let mut work = |_: &dyn isobar_store::telemetry::Memory| Commit { outbox: outbox(), ..Commit::default() };
-    stage.hub.0.telemetry.run(&pass, None, at(0), &mut work).await.unwrap();
+    stage.hub.0.env.telemetry.run(&permit, None, at(0), &mut work).await.unwrap();
     let again = stage.restarts().await;
     again.posts(&device, "1").await;
-    again.hub.work_off_now().await.unwrap();
+    again.hub.0.delivery.work_off_now().await.unwrap();
     assert_eq!(label(&in_registry(&again, &device).await).as_deref(), Some("1"));
-    let entries = again.hub.0.telemetry.outbox(0, 9).await.unwrap();
+    let entries = again.hub.0.env.telemetry.outbox(0, 9).await.unwrap();
     assert!(entries.len() == 1 && entries[0].parked.as_deref().unwrap().contains("cannot be read"));
-    assert_eq!(again.hub.0.outbox.waiting.lock().look().parked, 1);
+    assert_eq!(again.hub.0.outbox.queue().look().parked, 1);
     again.over().await;
 }
 
@@ -255,35 +261,35 @@ async fn an_entry_that_cannot_be_read_is_kept_and_told_of() {
 async fn runs_of_one_device_on_many_threads_leave_the_newest_state() {
     let stage = Stage::set().await;
     let device = stage.device(LABELS).await;
-    let pass = system(device.reference(), "a test runs a design beside others");
+    let permit = system(device.reference(), "a test runs a design beside others");
     for round in 0..20_u32 {
         let entry = stage.entry(&device).await;
         let runs = (0..8_u32).map(|number| {
-            let (hub, entry, pass) = (stage.hub.clone(), Arc::clone(&entry), pass.clone());
+            let (hub, entry, permit) = (stage.hub.clone(), Arc::clone(&entry), permit.clone());
             tokio::spawn(async move {
-                let leaves = |runs: &mut crate::side_runs::SideRuns<'_>| {
+                let leaves = |runs: &mut crate::ingest::design_runs::DesignRuns<'_>| {
                     let id = runs.mint();
                     let value = isobar_model::json::RawJson::trusted((round * 8 + number).to_string().into());
                     runs.effects(id, vec![Effect::SetMeta { tag: "n".to_owned(), value }]);
                 };
-                hub.side_runs(&pass, &entry, leaves).await.unwrap().unwrap();
+                hub.0.ingest.design_runs(&permit, &entry, leaves).await.unwrap().unwrap();
             })
         });
         let runs: Vec<_> = runs.collect();
-        let passes = async {
+        let permits = async {
             for _ in 0..3 {
-                stage.hub.work_off_now().await.unwrap();
+                stage.hub.0.delivery.work_off_now().await.unwrap();
             }
         };
-        passes.await;
+        permits.await;
         for run in runs {
             run.await.unwrap();
         }
         let newest = label(&Device { meta: entry.view.lock().meta.clone(), ..blank() });
         assert_eq!(label(&stage.shows(&device).await), newest);
-        stage.hub.work_off_now().await.unwrap();
+        stage.hub.0.delivery.work_off_now().await.unwrap();
         assert_eq!(label(&in_registry(&stage, &device).await), newest);
     }
-    assert!(stage.hub.0.outbox.waiting.lock().of(device.key).is_none());
+    assert!(stage.hub.0.outbox.queue().of(device.key).is_none());
     stage.over().await;
 }

@@ -15,8 +15,9 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::device::{Piece, Size, What};
-use super::waiting::Look;
+use super::device_queue::{OutboxSize, Piece, PieceKind};
+use super::queue::QueueLook;
+use super::work::SettingWork;
 use super::*;
 
 fn organization(number: u128) -> OrganizationId {
@@ -31,38 +32,66 @@ fn at(millis: i64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
 
-fn labelled(device: DeviceRef, label: &str, value: &str, now: i64) -> Work {
-    Work { meta: vec![(label.to_owned(), value.to_owned())], ..Work::of(device.id, at(now)) }
+fn labelled(device: DeviceRef, label: &str, value: &str, now: i64) -> RegistryWork {
+    RegistryWork { meta: vec![(label.to_owned(), value.to_owned())], ..RegistryWork::of(device.id, at(now)) }
+}
+
+fn expect(
+    waiting: &mut OutboxQueue,
+    device: DeviceRef,
+    tenant: OrganizationId,
+    work: RegistryWork,
+    number: &dyn Fn() -> u64,
+) -> Option<(StagedWork, Vec<OutboxChange>)> {
+    let draft = Draft::of(device, waiting.base(device.key), UnstagedWork::of(work, number), number);
+    match waiting.expect(device, tenant, draft) {
+        Expect::Goes(leaving, changes) => Some((leaving, changes)),
+        Expect::Anew(_) => panic!("nothing happened in between"),
+        Expect::Full => None,
+    }
 }
 
 /// What waits, and the entries of the store that hold it.
 #[derive(Default)]
 struct Desk {
-    waiting: Waiting,
+    waiting: OutboxQueue,
     rows: BTreeMap<u64, (DeviceKey, Vec<u8>)>,
     next: std::cell::Cell<u64>,
 }
 
 impl Desk {
     /// A run leaves work; false: there is no room for it.
-    fn leaves(&mut self, device: DeviceRef, tenant: u128, work: Work) -> bool {
+    fn leaves(&mut self, device: DeviceRef, tenant: u128, work: RegistryWork) -> bool {
+        let now = at(work.at.unwrap_or_default());
+        let Some(left) = self.expects(device, tenant, work) else { return false };
+        self.comes(device, left, now);
+        true
+    }
+
+    /// A run is about to leave work.
+    fn expects(
+        &mut self,
+        device: DeviceRef,
+        tenant: u128,
+        work: RegistryWork,
+    ) -> Option<(StagedWork, Vec<OutboxChange>)> {
         let next = &self.next;
         let number = || {
             next.set(next.get() + 1);
             next.get()
         };
-        let now = at(work.at.unwrap_or_default());
-        let Some((leaving, changes)) = self.waiting.expect(device, organization(tenant), work, &number) else {
-            return false;
-        };
-        self.waiting.comes(device.key, leaving, now);
+        expect(&mut self.waiting, device, organization(tenant), work, &number)
+    }
+
+    /// Its commit is on its way.
+    fn comes(&mut self, device: DeviceRef, (staged, changes): (StagedWork, Vec<OutboxChange>), now: Timestamp) {
+        self.waiting.comes(device.key, staged, now);
         for change in changes {
             match change {
                 OutboxChange::Put { number, work } => drop(self.rows.insert(number, (device.key, work.to_vec()))),
                 OutboxChange::Done(number) => drop(self.rows.remove(&number)),
             }
         }
-        true
     }
 
     fn takes(&mut self) -> Vec<Piece> {
@@ -78,7 +107,7 @@ impl Desk {
 
     /// The process ends, and the next one begins.
     fn restarts(&mut self) {
-        self.waiting = Waiting::default();
+        self.waiting = OutboxQueue::default();
         for (number, (device, work)) in &self.rows {
             let entry = OutboxEntry { number: *number, device: *device, work: work.clone().into(), parked: None };
             self.waiting.take_up(&entry, at(0)).unwrap();
@@ -89,7 +118,7 @@ impl Desk {
         }
     }
 
-    fn look(&self) -> Look {
+    fn look(&self) -> QueueLook {
         self.waiting.look()
     }
 }
@@ -102,7 +131,7 @@ fn a_label_that_is_written_again_and_again_is_one_entry() {
     }
     assert_eq!((desk.rows.len(), desk.look().size.entries, desk.look().oldest), (1, 1, Some(0)));
     let pieces = desk.takes();
-    let What::Report(report) = &pieces[0].what else { panic!("{pieces:?}") };
+    let PieceKind::Report(report) = &pieces[0].what else { panic!("{pieces:?}") };
     let labels: Vec<_> = report.found.report.meta.iter().map(|(tag, value)| (&**tag, value.text())).collect();
     assert_eq!((pieces.len(), labels, report.found.at), (1, vec![("n", "999")], at(999)));
     // What comes while that is in hand has an entry of its own, and both are one when the first is put back.
@@ -127,16 +156,16 @@ fn a_large_report_is_not_written_anew_with_every_label() {
     }
     // Each of them is some 300 bytes, all of them 50,000.
     assert!(written < 300_000, "{written}");
-    let before = desk.waiting.of(DeviceKey(1)).map(Untold::of);
+    let before = desk.waiting.of(DeviceKey(1)).map(PendingChanges::of);
     desk.restarts();
-    let after = desk.waiting.of(DeviceKey(1)).map(Untold::of);
+    let after = desk.waiting.of(DeviceKey(1)).map(PendingChanges::of);
     assert_eq!(shown(&before), shown(&after));
 }
 
 /// What somebody sees of a device that had no labels.
-fn shown(untold: &Option<Untold>) -> (Status, Status, String) {
+fn shown(pending: &Option<PendingChanges>) -> (Status, Status, String) {
     let mut device = blank();
-    untold.iter().for_each(|untold| untold.over(&mut device));
+    pending.iter().for_each(|pending| pending.apply_to(&mut device));
     (device.status, device.status_before, device.meta.text().to_owned())
 }
 
@@ -189,7 +218,7 @@ fn a_tenant_has_no_more_than_is_free_and_what_adds_nothing_has_room() {
         }
         (number - before) as usize
     };
-    let most = super::waiting::MOST.entries;
+    let most = super::queue::OUTBOX_MAX.entries;
     let counts = [fills(&mut desk, 1), fills(&mut desk, 2), fills(&mut desk, 1)];
     assert_eq!(counts, [most / 2, most / 4, 0]);
     let (rows, size) = (desk.rows.len(), desk.look().size);
@@ -206,14 +235,38 @@ fn a_tenant_has_no_more_than_is_free_and_what_adds_nothing_has_room() {
         desk.waiting.is_done();
         desk.removes();
     }
-    assert_eq!((desk.look().size, desk.rows.len()), (Size::default(), 0));
+    assert_eq!((desk.look().size, desk.rows.len()), (OutboxSize::default(), 0));
     assert!(desk.look().oldest.is_none() && !desk.waiting.is_ready());
+}
+
+type Leaves = (u64, u8, u8, Option<u8>, bool);
+
+#[test]
+fn what_waits_goes_with_a_device_to_another_tenant() {
+    let mut desk = Desk::default();
+    let most = super::queue::OUTBOX_MAX.entries;
+    for number in 0..most as u64 / 4 {
+        assert!(desk.leaves(device(number), 1, labelled(device(number), "n", "1", 0)));
+    }
+    // All of them are another's now; it is charged for them, and the first has room again.
+    for number in 0..most as u64 / 4 {
+        assert!(desk.leaves(device(number), 2, labelled(device(number), "n", "2", 0)));
+    }
+    let mut more = |tenant, from: u64| {
+        let fits = |number: &u64| desk.leaves(device(*number), tenant, labelled(device(*number), "n", "1", 0));
+        (from..from + most as u64).take_while(fits).count()
+    };
+    // Each has as many as are free then.
+    assert_eq!(more(1, most as u64), most * 3 / 8);
+    assert_eq!(more(2, 3 * most as u64), most / 16);
 }
 
 #[derive(Clone, Debug)]
 enum Step {
     /// A device gets a label of so many bytes, and perhaps a status.
-    Leaves(u64, u8, u8, Option<u8>, bool),
+    Leaves(Leaves),
+    /// The same while the worker has something in hand, and goes on with it before the run's commit is on its way.
+    Meets(Leaves, u8),
     /// The worker takes what waits; every piece whose bit is set is written, the others are put back.
     Works(u8),
     /// As that, but the registry keeps it and the process ends before the entries are removed.
@@ -223,7 +276,8 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let leaves = (0..4_u64, 0..6_u8, any::<u8>(), prop::option::of(0..5_u8), any::<bool>());
     prop_oneof![
-        6 => leaves.prop_map(|(device, label, value, status, long)| Step::Leaves(device, label, value, status, long)),
+        6 => leaves.clone().prop_map(Step::Leaves),
+        3 => (leaves, any::<u8>()).prop_map(|(leaves, written)| Step::Meets(leaves, written)),
         2 => any::<u8>().prop_map(Step::Works),
         1 => any::<u8>().prop_map(Step::Dies),
     ]
@@ -240,21 +294,32 @@ proptest! {
         let keep = |registry: &mut HashMap<u64, (Device, Vec<u128>)>, piece: &Piece| {
             let (row, settings) = registry.entry(piece.device.key.0).or_insert_with(|| (blank(), Vec::new()));
             match &piece.what {
-                What::Report(report) => drop(report.found.report.over(row, report.found.at)),
-                What::Settings(records, _) => {
+                PieceKind::Report(report) => drop(report.found.report.over(row, report.found.at)),
+                PieceKind::Settings(records, _) => {
                     for id in records.iter().map(|record| record.what.id.0.as_u128()) {
                         if !settings.contains(&id) {
                             settings.push(id);
                         }
                     }
                 }
-                What::Delivery(_) => {}
+                PieceKind::Delivery(_) => {}
             }
         };
         let last = [Step::Works(0xff), Step::Works(0xff), Step::Works(0xff), Step::Works(0xff)];
         for (now, step) in (1_i64..).zip(steps.into_iter().chain(last)) {
+            let works = |desk: &mut Desk, registry: &mut HashMap<_, _>, pieces: Vec<Piece>, written: u8| {
+                for (index, piece) in pieces.into_iter().enumerate() {
+                    if written >> (index % 8) & 1 == 1 {
+                        keep(registry, &piece);
+                        desk.waiting.written(&piece);
+                    } else {
+                        desk.waiting.put_back(piece);
+                    }
+                }
+                desk.waiting.is_done();
+            };
             match step {
-                Step::Leaves(number, label, value, status, long) => {
+                Step::Leaves((number, label, value, status, long)) | Step::Meets((number, label, value, status, long), _) => {
                     let of = device(number);
                     let value = if long { format!("\"{}\"", "x".repeat(600 + usize::from(value))) } else { value.to_string() };
                     let mut work = labelled(of, &format!("label {label}"), &value, now);
@@ -265,22 +330,24 @@ proptest! {
                     }
                     let (row, settings) = truth.entry(number).or_insert_with(|| (blank(), Vec::new()));
                     settings.extend(work.settings.iter().map(|setting| setting.id.0.as_u128()));
-                    let mut same: Work = serde_json::from_slice(&work.bytes()).unwrap();
+                    let mut same: RegistryWork = serde_json::from_slice(&work.bytes()).unwrap();
                     let found = same.take_found(at(0)).unwrap();
                     found.report.over(row, found.at);
-                    prop_assert!(desk.leaves(of, u128::from(number % 3), work));
+                    let pieces = match step {
+                        Step::Meets(..) => desk.takes(),
+                        _ => Vec::new(),
+                    };
+                    let left = desk.expects(of, u128::from(number % 3), work).unwrap();
+                    if let Step::Meets(_, written) = step {
+                        works(&mut desk, &mut registry, pieces, written);
+                    }
+                    desk.comes(of, left, at(now));
+                    desk.removes();
                 }
                 Step::Works(written) | Step::Dies(written) => {
                     let dies = matches!(step, Step::Dies(_));
-                    for (index, piece) in desk.takes().into_iter().enumerate() {
-                        if written >> (index % 8) & 1 == 1 {
-                            keep(&mut registry, &piece);
-                            desk.waiting.written(&piece);
-                        } else {
-                            desk.waiting.put_back(piece);
-                        }
-                    }
-                    desk.waiting.is_done();
+                    let pieces = desk.takes();
+                    works(&mut desk, &mut registry, pieces, written);
                     match dies {
                         true => desk.restarts(),
                         false => desk.removes(),
@@ -289,11 +356,11 @@ proptest! {
             }
             for (number, (row, settings)) in &truth {
                 let (mut seen, mut known) = registry.get(number).cloned().unwrap_or_else(|| (blank(), Vec::new()));
-                let untold = desk.waiting.of(DeviceKey(*number)).map(Untold::of);
-                untold.iter().for_each(|untold| untold.over(&mut seen));
+                let pending = desk.waiting.of(DeviceKey(*number)).map(PendingChanges::of);
+                pending.iter().for_each(|pending| pending.apply_to(&mut seen));
                 prop_assert_eq!((&seen.meta, seen.status), (&row.meta, row.status), "device {}", number);
                 let mut records = Vec::new();
-                untold.iter().for_each(|untold| untold.over_settings(DeviceId(Uuid::nil()), &mut records));
+                pending.iter().for_each(|pending| pending.apply_to_settings(DeviceId(Uuid::nil()), &mut records));
                 known.extend(records.iter().map(|record| record.id.0.as_u128()));
                 prop_assert_eq!(known.last(), settings.last());
             }
@@ -302,7 +369,7 @@ proptest! {
             let (kept, known) = &registry[number];
             prop_assert_eq!((&kept.meta, kept.status, known), (&row.meta, row.status, settings));
         }
-        prop_assert_eq!((desk.look().size, desk.rows.len()), (Size::default(), 0));
+        prop_assert_eq!((desk.look().size, desk.rows.len()), (OutboxSize::default(), 0));
     }
 }
 
@@ -315,9 +382,9 @@ async fn who_catches_up_waits_for_its_own_tenant_and_for_what_was_there() {
         next.get()
     };
     let leaves = |number_of: u64, tenant: u128| {
-        let (of, mut waiting) = (device(number_of), outbox.waiting.lock());
+        let (of, mut waiting) = (device(number_of), outbox.queue());
         let work = labelled(of, "n", "1", 0);
-        let (leaving, _) = waiting.expect(of, organization(tenant), work, &number).unwrap();
+        let (leaving, _) = expect(&mut waiting, of, organization(tenant), work, &number).unwrap();
         waiting.comes(of.key, leaving, at(0));
     };
     leaves(1, 1);
@@ -328,17 +395,17 @@ async fn who_catches_up_waits_for_its_own_tenant_and_for_what_was_there() {
     // There is always something to do, of the same devices too.
     leaves(3, 1);
     let pieces = {
-        let mut waiting = outbox.waiting.lock();
+        let mut waiting = outbox.queue();
         waiting.take(2, Instant::now())
     };
     leaves(1, 1);
     assert_eq!(pieces.len(), 2);
-    let mut done = std::pin::pin!(outbox.done_with(DeviceKey(1)));
+    let mut done = std::pin::pin!(outbox.written(DeviceKey(1)));
     assert!(poll!(&mut waits).is_pending() && poll!(&mut done).is_pending());
     for piece in &pieces {
-        outbox.waiting.lock().written(piece);
+        outbox.queue().written(piece);
     }
-    outbox.waiting.lock().is_done();
+    outbox.queue().is_done();
     outbox.done.notify_waiters();
     assert!(poll!(&mut waits).is_ready());
     assert!(poll!(&mut done).is_pending());

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use isobar_http::HttpSettings;
-use isobar_hub::{Hub, Parts, RateLimits, Settings};
+use isobar_hub::{Config, Hub, Parts, RateLimits};
 use isobar_model::chance::Chance;
 use isobar_model::time::{Clock, Timestamp};
 use isobar_outlets::mail::Mailer;
@@ -31,7 +31,7 @@ const ADMIN_PASSWORD: &str = "the-admin's-own";
 /// What a scene wants to be otherwise.
 #[derive(Clone)]
 pub struct TestSettings {
-    pub hub: Settings,
+    pub hub: Config,
     pub http: HttpSettings,
     pub queue_max_events: u64,
     /// The server that takes e-mails; none: they become files.
@@ -41,12 +41,12 @@ pub struct TestSettings {
 impl Default for TestSettings {
     fn default() -> Self {
         let unlimited = RateLimits { user: 0, device: 0, address: 0 };
-        let hub = Settings {
+        let hub = Config {
             rate_limit: unlimited,
             admin_password: Some(ADMIN_PASSWORD.to_owned()),
             // Where scenes have their server outside. The rest of the machine is in the house.
             outgoing_allow: vec!["127.0.0.1".to_owned()],
-            ..Settings::default()
+            ..Config::default()
         };
         Self {
             hub,
@@ -314,7 +314,7 @@ async fn run(
         mailer: settings.mailer(folder.path(), clock),
         clock: clock.clone(),
         chance: Chance::from_system(),
-        settings: settings.hub.clone(),
+        config: settings.hub.clone(),
     };
     let hub = Hub::start(parts).await.unwrap().hub;
     let listener = isobar_http::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();

@@ -5,7 +5,7 @@ use isobar_model::project::{SpecificationInput, empty_object};
 use isobar_model::status::Status;
 
 use super::given::{self, at, fetched, may};
-use crate::registry::{Asked, DeviceReport, Findings, NewDelivery, ProjectAlarm, Registry};
+use crate::registry::{DeviceReport, Findings, LimitedDelivery, NewDelivery, ProjectAlarm, Registry};
 
 const MINUTE: i64 = 60_000;
 
@@ -70,7 +70,7 @@ pub async fn devices_have_the_alarms_of_their_project(r: &Registry) {
     assert_eq!(due(r, 99 * MINUTE).await, expected(&[("old", "tick", 12), ("new", "tick", 12)]));
 }
 
-/// An alarm is due again when it is told to be; it knows when its device was heard.
+/// An alarm is due again when it was set to be; it knows when its device was heard.
 pub async fn an_alarm_is_set_and_removed(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
@@ -116,50 +116,56 @@ pub async fn a_missing_device_keeps_the_status_before(r: &Registry) {
     assert_eq!(report(None, Some(Status::Info)).await, (Status::Good, Status::None));
 }
 
-/// What is due is known without its body: when, and for which host. A body may be replaced by what is left to do.
-pub async fn due_deliveries_are_told_with_their_hosts(r: &Registry) {
-    let new = |id: &str, host: Option<&str>| NewDelivery {
+/// Lanes are known without their deliveries, one after the other. A body may be replaced by what is left to do.
+pub async fn deliveries_stand_in_lanes(r: &Registry) {
+    let new = |id: &str, lane: Option<&str>| NewDelivery {
         id: id.to_owned(),
         kind: "call",
         body: format!("\"{id}\""),
-        host: host.map(str::to_owned),
+        lane: lane.map(str::to_owned),
     };
-    r.deliveries_put(&[new("b", Some("one.example")), new("a", Some("two.example")), new("c", None)], at(0))
-        .await
-        .unwrap();
-    let due = async |now, limit| {
-        let due = r.deliveries_waiting("call", at(now), limit).await.unwrap();
-        due.into_iter().map(|due| (due.id, due.host)).collect::<Vec<_>>()
+    let lanes = async |from: &str, limit| {
+        let lanes = r.deliveries_lanes("call", from, limit).await.unwrap();
+        lanes.into_iter().map(|lane| (lane.name, lane.due_at)).collect::<Vec<_>>()
     };
-    let told = |id: &str, host: Option<&str>| (id.to_owned(), host.map(str::to_owned));
-    let all = [told("a", Some("two.example")), told("b", Some("one.example")), told("c", None)];
-    assert_eq!((due(0, 9).await, due(0, 2).await, due(-1, 9).await), (all.to_vec(), all[..2].to_vec(), vec![]));
-    assert_eq!(r.deliveries_waiting("mail", at(0), 9).await.unwrap().len(), 0);
-    // What an earlier version has put there has no host yet.
-    let nameless = r.deliveries_without_host("call", 9).await.unwrap();
-    assert_eq!(nameless.iter().map(|it| (&*it.id, &*it.body)).collect::<Vec<_>>(), [("c", "\"c\"")]);
-    r.deliveries_host_set(&[]).await.unwrap();
-    r.deliveries_host_set(&[told("c", Some("")), told("gone", Some("x"))].map(|(id, host)| (id, host.unwrap())))
-        .await
-        .unwrap();
-    assert_eq!(r.deliveries_without_host("call", 9).await.unwrap(), []);
-    assert_eq!(due(0, 9).await[2], told("c", Some("")));
-    // Bodies are read of those alone that are wanted.
-    let mut read = r.deliveries_fetch(&["b".to_owned(), "c".to_owned(), "none".to_owned()]).await.unwrap();
-    read.sort_by(|left, right| left.id.cmp(&right.id));
-    assert_eq!(read.iter().map(|it| &*it.body).collect::<Vec<_>>(), ["\"b\"", "\"c\""]);
+    assert_eq!(lanes("", 9).await, []);
+    r.deliveries_put(&[new("b", Some("1 one.example")), new("d", Some("2 one.example"))], at(0)).await.unwrap();
+    r.deliveries_put(&[new("a", Some("1 one.example")), new("c", None)], at(3)).await.unwrap();
+    let lane = |name: &str, due| (name.to_owned(), at(due));
+    let both = [lane("1 one.example", 0), lane("2 one.example", 0)];
+    assert_eq!((lanes("", 9).await, lanes("", 1).await), (both.to_vec(), both[..1].to_vec()));
+    assert_eq!((lanes("1 one.example\u{1}", 9).await, lanes("1!", 9).await), (both[1..].to_vec(), both[1..].to_vec()));
+    assert_eq!((lanes("3", 9).await, r.deliveries_lanes("mail", "", 9).await.unwrap().len()), (vec![], 0));
+    let due = async |lane: &str, now, limit| {
+        let due = r.deliveries_of_lane("call", lane, at(now), limit).await.unwrap();
+        due.into_iter().map(|delivery| delivery.body).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (due("1 one.example", 2, 9).await, due("1 one.example", 3, 9).await),
+        (vec!["\"b\"".to_owned()], vec!["\"b\"".to_owned(), "\"a\"".to_owned()])
+    );
+    assert_eq!((due("1 one.example", 3, 1).await.len(), due("1", 3, 9).await.len()), (1, 0));
+    // What an earlier version has put there stands in no lane yet.
+    let without = r.deliveries_without_lane("call", 9).await.unwrap();
+    assert_eq!(without.iter().map(|it| (&*it.id, &*it.body)).collect::<Vec<_>>(), [("c", "\"c\"")]);
+    r.deliveries_lane_set(&[]).await.unwrap();
+    r.deliveries_lane_set(&[("c".to_owned(), String::new()), ("gone".to_owned(), "x".to_owned())]).await.unwrap();
+    assert_eq!(r.deliveries_without_lane("call", 9).await.unwrap(), []);
+    assert_eq!(lanes("", 1).await, [lane("", 3)]);
     r.delivery_failed("b", 3, at(4)).await.unwrap();
+    assert_eq!(lanes("1", 1).await, [lane("1 one.example", 3)]);
     r.delivery_replace("b", "\"rest\"", at(5)).await.unwrap();
-    let read = r.deliveries_fetch(&["b".to_owned()]).await.unwrap();
-    assert_eq!((&*read[0].body, read[0].attempts, read[0].created_at), ("\"rest\"", 0, at(0)));
-    assert_eq!((due(4, 9).await.len(), due(5, 9).await.len()), (2, 3));
+    assert_eq!((due("1 one.example", 4, 9).await.len(), due("1 one.example", 5, 9).await.len()), (1, 2));
+    let read = r.deliveries_of_lane("call", "1 one.example", at(5), 9).await.unwrap();
+    assert_eq!((&*read[1].body, read[1].attempts, read[1].created_at), ("\"rest\"", 0, at(0)));
 }
 
-/// Of what has one source only so much waits; what is postponed lets the rest pass.
+/// Of what has one source only so much waits.
 pub async fn a_source_of_deliveries_has_a_bound(r: &Registry) {
-    let delivery = |id: &str| NewDelivery { id: id.to_owned(), kind: "call", body: id.to_owned(), host: None };
+    let delivery = |id: &str| NewDelivery { id: id.to_owned(), kind: "call", body: id.to_owned(), lane: None };
     let put = async |ids: &[(&str, &str)]| {
-        let asked = |(source, id): (&str, &str)| Asked { delivery: delivery(id), source: source.to_owned(), most: 3 };
+        let asked =
+            |(source, id): (&str, &str)| LimitedDelivery { delivery: delivery(id), source: source.to_owned(), most: 3 };
         let findings = Findings { deliveries: ids.iter().copied().map(asked).collect(), ..Findings::default() };
         r.findings_write(&findings, at(0)).await.unwrap()
     };
@@ -172,8 +178,4 @@ pub async fn a_source_of_deliveries_has_a_bound(r: &Registry) {
         due.into_iter().map(|due| due.id).collect::<Vec<_>>()
     };
     assert_eq!(due(0).await, ["call:a:1", "call:a:2", "call:a:3", "call:ab:1"]);
-    r.deliveries_postpone(&[], at(5)).await.unwrap();
-    r.deliveries_postpone(&["call:a:1".to_owned(), "call:a:2".to_owned(), "none".to_owned()], at(5)).await.unwrap();
-    assert_eq!(due(0).await, ["call:a:3", "call:ab:1"]);
-    assert_eq!(due(5).await, ["call:a:3", "call:ab:1", "call:a:1", "call:a:2"]);
 }

@@ -24,7 +24,7 @@ pub async fn a_copy_is_a_registry(r: &Registry) {
     let project = given::project(r, top.id, "p").await.id;
     let [first, last] = [given::device(r, top.id, project, "a").await, given::device(r, top.id, project, "b").await];
     r.device_delete(&may(last.reference())).await.unwrap();
-    let path = std::env::temp_dir().join(format!("isobar-copy-{}.db", given::uuid()));
+    let path = std::env::temp_dir().join(format!("isobar-copy-{}-{}.db", std::process::id(), given::uuid()));
     if !r.backup(&path).await.unwrap() {
         assert!(!path.exists());
         return;

@@ -13,22 +13,22 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use super::device::DeviceState;
 
 const SHARDS: u64 = 64;
-/// Devices looked at for one that may leave, each time that one comes.
+/// Devices of a shard that are looked at for those that may leave, each time that one comes or grows.
 const EVICTION_TRIES_MAX: usize = 16;
 
 /// A device in memory. Its runs queue here: a run may have to wait for a load, so the lock is one that awaits.
-type Device = AsyncMutex<Kept>;
+type Device = AsyncMutex<CachedDevice>;
 
-/// What is kept of a device.
+/// A device in memory, as far as it is loaded.
 #[derive(Default)]
-pub struct Kept {
+pub struct CachedDevice {
     /// None until it is loaded.
     pub state: Option<DeviceState>,
     weight: usize,
 }
 
 #[derive(Default)]
-struct Place {
+struct CacheSlot {
     device: Arc<Device>,
     /// Since the last look.
     used: bool,
@@ -36,7 +36,7 @@ struct Place {
 
 #[derive(Default)]
 struct Shard {
-    devices: FxHashMap<u64, Place>,
+    devices: FxHashMap<u64, CacheSlot>,
     /// Whom to look at next for eviction.
     clock: VecDeque<u64>,
 }
@@ -46,21 +46,23 @@ pub struct Devices {
     shards: Vec<Mutex<Shard>>,
     weight: AtomicUsize,
     weight_max: usize,
+    /// The shard to look at next for eviction.
+    next: AtomicUsize,
 }
 
 /// A device that is locked.
-pub struct Held(OwnedMutexGuard<Kept>);
+pub struct Held(OwnedMutexGuard<CachedDevice>);
 
 impl Deref for Held {
-    type Target = Kept;
+    type Target = CachedDevice;
 
-    fn deref(&self) -> &Kept {
+    fn deref(&self) -> &CachedDevice {
         &self.0
     }
 }
 
 impl DerefMut for Held {
-    fn deref_mut(&mut self) -> &mut Kept {
+    fn deref_mut(&mut self) -> &mut CachedDevice {
         &mut self.0
     }
 }
@@ -69,7 +71,7 @@ impl Devices {
     /// A cache that holds about so many bytes.
     pub fn new(weight_max: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, weight: AtomicUsize::new(0), weight_max }
+        Self { shards, weight: AtomicUsize::new(0), weight_max, next: AtomicUsize::new(0) }
     }
 
     fn shard(&self, key: u64) -> &Mutex<Shard> {
@@ -78,27 +80,37 @@ impl Devices {
 
     fn device(&self, key: u64, durable: u64) -> Arc<Device> {
         let mut shard = self.shard(key).lock();
-        if let Some(place) = shard.devices.get_mut(&key) {
-            place.used = true;
-            return Arc::clone(&place.device);
+        if let Some(slot) = shard.devices.get_mut(&key) {
+            slot.used = true;
+            return Arc::clone(&slot.device);
         }
-        if self.weight.load(Ordering::Relaxed) > self.weight_max {
-            self.evict(&mut shard, durable);
-        }
-        let place = Place::default();
-        let device = Arc::clone(&place.device);
-        shard.devices.insert(key, place);
+        let slot = CacheSlot::default();
+        let device = Arc::clone(&slot.device);
+        shard.devices.insert(key, slot);
         shard.clock.push_back(key);
+        drop(shard);
+        self.make_room(durable);
         device
+    }
+
+    /// Has devices leave while all together weigh too much, of one shard after the other.
+    fn make_room(&self, durable: u64) {
+        for _ in 0..SHARDS {
+            if self.weight.load(Ordering::Relaxed) <= self.weight_max {
+                return;
+            }
+            let next = self.next.fetch_add(1, Ordering::Relaxed) as u64;
+            self.evict(&mut self.shard(next).lock(), durable);
+        }
     }
 
     /// Second chance: whoever was used since the last look stays.
     fn evict(&self, shard: &mut Shard, durable: u64) {
         for _ in 0..EVICTION_TRIES_MAX.min(shard.clock.len()) {
             let Some(key) = shard.clock.pop_front() else { return };
-            let Some(place) = shard.devices.get_mut(&key) else { continue };
-            let was_used = std::mem::take(&mut place.used);
-            match idle_weight(&place.device, durable) {
+            let Some(slot) = shard.devices.get_mut(&key) else { continue };
+            let was_used = std::mem::take(&mut slot.used);
+            match idle_weight(&slot.device, durable) {
                 Some(weight) if !was_used => {
                     self.weight.fetch_sub(weight, Ordering::Relaxed);
                     shard.devices.remove(&key);
@@ -128,17 +140,20 @@ impl Devices {
 
     /// Locks a device if it is in memory.
     pub async fn lock_if_present(&self, key: u64) -> Option<Held> {
-        let device = self.shard(key).lock().devices.get(&key).map(|place| Arc::clone(&place.device))?;
+        let device = self.shard(key).lock().devices.get(&key).map(|slot| Arc::clone(&slot.device))?;
         let kept = device.lock_owned().await;
         kept.state.is_some().then_some(Held(kept))
     }
 
-    /// Keeps the books after a device's state changed.
-    pub fn weigh(&self, held: &mut Held) {
+    /// Keeps the books after a device's state changed. `durable` is the newest durable ticket.
+    pub fn weigh(&self, held: &mut Held, durable: u64) {
         let weight = held.state.as_ref().map_or(0, DeviceState::weight);
         let before = std::mem::replace(&mut held.weight, weight);
         if weight != before {
             self.weight.fetch_add(weight.wrapping_sub(before), Ordering::Relaxed);
+        }
+        if weight > before {
+            self.make_room(durable);
         }
     }
 }
@@ -161,7 +176,13 @@ mod tests {
     async fn visit(devices: &Devices, key: u64, ticket: u64) {
         let mut held = devices.lock(key, 0).await;
         held.state.get_or_insert_with(DeviceState::default).ticket = ticket;
-        devices.weigh(&mut held);
+        devices.weigh(&mut held, 0);
+    }
+
+    /// Devices in memory, and what they weigh.
+    fn count(devices: &Devices) -> (usize, usize) {
+        let count = devices.shards.iter().map(|shard| shard.lock().devices.len()).sum();
+        (count, devices.weight.load(Ordering::Relaxed))
     }
 
     #[tokio::test]
@@ -171,9 +192,33 @@ mod tests {
         for key in 1..10_000 {
             visit(&devices, key, 0).await;
         }
-        let count: usize = devices.shards.iter().map(|shard| shard.lock().devices.len()).sum();
-        assert!(count < 300, "{count}");
+        let (count, _) = count(&devices);
+        assert!(count <= 101, "{count}");
         assert!(devices.lock_if_present(0).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn whoever_grows_makes_others_leave_in_all_shards() {
+        const MAX: usize = 8 << 20;
+        let devices = Devices::new(MAX);
+        for key in 0..SHARDS {
+            let mut held = devices.lock(key, 0).await;
+            let state = held.state.insert(DeviceState::default());
+            state.states.push(("large".into(), vec![0; MAX / 8].into()));
+            state.count_texts();
+            devices.weigh(&mut held, 0);
+            drop(held);
+            let (_, weight) = count(&devices);
+            assert!(weight <= MAX + MAX / 8 + 1_000, "{weight} bytes after {key}");
+        }
+        // Nobody comes, and one that is there grows.
+        let mut held = devices.lock(SHARDS - 1, 0).await;
+        let state = held.state.as_mut().unwrap();
+        state.states.push(("larger".into(), vec![0; MAX / 2].into()));
+        state.count_texts();
+        devices.weigh(&mut held, 0);
+        let (count, weight) = count(&devices);
+        assert!(count > 1 && weight <= MAX, "{weight} bytes of {count} devices");
     }
 
     #[tokio::test]

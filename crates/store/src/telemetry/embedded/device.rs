@@ -9,11 +9,11 @@ use isobar_model::json::{LastKept, RawJson};
 use isobar_model::time::Timestamp;
 use smallvec::SmallVec;
 
-use super::keys::{self, Family, Order};
+use super::keys::{self, Family, TimeOrder};
 use super::live::Live;
 use super::rows::{Parts, Rows};
 use crate::error::Result;
-use crate::telemetry::{Commit, Idempotency, Memory, NewValue, OutboxChange, Series};
+use crate::telemetry::{Commit, Idempotency, Memory, NewValue, OutboxChange, SERIES_MAX, Series, last_room};
 
 /// A series record is written again after so many values; a cold start replays fewer than that.
 pub const CHECKPOINT_EVERY: u64 = 32;
@@ -36,8 +36,8 @@ pub struct SeriesState {
     /// Bytes of the payloads.
     pub bytes: u64,
     /// The newest value's place in time.
-    pub order: Order,
-    /// What is kept of the last values.
+    pub order: TimeOrder,
+    /// The last values, as far as they are stored.
     pub last: Box<[u8]>,
 }
 
@@ -72,22 +72,24 @@ impl SeriesState {
     }
 
     /// Takes in the next value, but for the last values.
-    fn count(&mut self, order: Order, payload: &RawJson) {
+    fn count(&mut self, order: TimeOrder, payload: &RawJson) {
         self.count += 1;
         self.bytes += payload.bytes().len() as u64;
         self.order = order;
     }
 
-    /// Takes in the next value.
-    pub fn take(&mut self, order: Order, payload: &RawJson) {
+    /// Takes in the next value. `others`: what the last values of the device's other series take.
+    pub fn take(&mut self, order: TimeOrder, payload: &RawJson, others: usize) {
         self.count(order, payload);
-        self.merge([payload]);
+        self.merge([payload], others);
     }
 
     /// Takes payloads in among the last values, oldest first.
-    fn merge<'p>(&mut self, payloads: impl IntoIterator<Item = &'p RawJson>) {
+    fn merge<'p>(&mut self, payloads: impl IntoIterator<Item = &'p RawJson>, others: usize) {
+        let room = last_room(self.last.len(), others);
         let older = std::str::from_utf8(&self.last).ok().filter(|text| !text.is_empty());
-        let (kept, _) = LastKept::after_all(older, payloads.into_iter().map(|payload| -> &RawJson { payload }));
+        let payloads = payloads.into_iter().map(|payload| -> &RawJson { payload });
+        let (kept, _) = LastKept::after_all_within(room, older, payloads);
         // A copy of its own: the payload's bytes may be a small part of a large buffer.
         if self.last.len() == kept.bytes().len() {
             self.last.copy_from_slice(kept.bytes());
@@ -97,7 +99,7 @@ impl SeriesState {
     }
 
     /// Stores values behind those that it has. The first of an event has its id, the others have ids of their own.
-    fn append<'v>(&mut self, values: impl Iterator<Item = &'v NewValue> + Clone, rows: &mut Rows) {
+    fn append<'v>(&mut self, values: impl Iterator<Item = &'v NewValue> + Clone, others: usize, rows: &mut Rows) {
         let mut newest: Option<(EventId, u128)> = None;
         for value in values.clone() {
             let nth = newest.filter(|(event, _)| *event == value.event).map_or(0, |(_, nth)| nth + 1);
@@ -107,7 +109,7 @@ impl SeriesState {
             rows.value(self.number, self.count, id, order, value.payload.bytes());
             self.count(order, &value.payload);
         }
-        self.merge(values.map(|value| &value.payload));
+        self.merge(values.map(|value| &value.payload), others);
     }
 
     /// The last values.
@@ -133,11 +135,11 @@ pub struct Timeline {
     /// The next sequence.
     pub next: u64,
     /// The newest event's place in time.
-    pub order: Order,
+    pub order: TimeOrder,
 }
 
 /// The order of the next row: the id's own, or just after the row before it when ids do not grow.
-fn next_order(before: Order, id: EventId) -> Order {
+fn next_order(before: TimeOrder, id: EventId) -> TimeOrder {
     keys::order_of(id).max(before.saturating_add(1))
 }
 
@@ -190,6 +192,10 @@ impl Memory for DeviceState {
         self.find(element).map_or(0, |series| series.last.len())
     }
 
+    fn all_last_bytes(&self) -> (usize, usize) {
+        (self.texts.last, self.series.len())
+    }
+
     fn state(&self, element: &str) -> Option<Bytes> {
         let at = self.state_at(element).ok()?;
         self.states.get(at).map(|(_, state)| state.clone())
@@ -237,7 +243,7 @@ impl DeviceState {
     /// Takes in what a run returned and writes its rows. Answers how many queued events were dropped.
     pub fn apply(&mut self, device: u64, commit: &Commit, limits: &Limits<'_>, rows: &mut Rows) -> u32 {
         rows.has_events = !commit.history.is_empty();
-        rows.shown.clone_from(&commit.shown);
+        rows.streamed.clone_from(&commit.streamed);
         for event in &commit.history {
             let timeline = &mut self.timelines[usize::from(keys::kind_byte(event.kind))];
             timeline.order = next_order(timeline.order, event.id);
@@ -286,14 +292,16 @@ impl DeviceState {
     /// Stores values: those of each series in their order, and its last values are merged once.
     fn store(&mut self, device: u64, values: &[NewValue], limits: &Limits<'_>, rows: &mut Rows) {
         let created = self.make_series(values, limits, rows);
-        let place = |value: &NewValue| self.series_at(&value.element).unwrap_or_default();
-        let mut sorted: SmallVec<[(usize, &NewValue); 4]> = values.iter().map(|value| (place(value), value)).collect();
+        let place = |value: &NewValue| self.series_at(&value.element).ok();
+        let mut sorted: SmallVec<[(usize, &NewValue); 4]> =
+            values.iter().filter_map(|value| Some((place(value)?, value))).collect();
         sorted.sort_by_key(|(at, _)| *at);
         for stored in sorted.chunk_by(|left, right| left.0 == right.0) {
             let Some(series) = stored.first().and_then(|(at, _)| self.series.get_mut(*at)) else { continue };
             let (before, last_bytes) = (series.count, series.last.len());
-            series.append(stored.iter().map(|(_, value)| *value), rows);
-            self.texts.last = self.texts.last + series.last.len() - last_bytes;
+            let others = self.texts.last - last_bytes;
+            series.append(stored.iter().map(|(_, value)| *value), others, rows);
+            self.texts.last = others + series.last.len();
             let is_due = before / CHECKPOINT_EVERY != series.count / CHECKPOINT_EVERY;
             if is_due || (before == 0 && created) {
                 series.write(device, rows);
@@ -301,11 +309,13 @@ impl DeviceState {
         }
     }
 
-    /// Makes the series that values need and the device has not; whether it had to make any.
+    /// Makes the series that values need and the device has not, while it may have more; whether it had to make any.
     fn make_series(&mut self, values: &[NewValue], limits: &Limits<'_>, rows: &mut Rows) -> bool {
         let before = self.series.len();
         for value in values {
-            if let Err(at) = self.series_at(&value.element) {
+            if let Err(at) = self.series_at(&value.element)
+                && self.series.len() < SERIES_MAX
+            {
                 rows.creates = true;
                 let series = SeriesState {
                     element: Arc::clone(&value.element),

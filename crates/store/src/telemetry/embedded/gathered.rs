@@ -3,16 +3,34 @@
 
 use std::ops::Range;
 
-use super::rows::{self, Row, Rows};
+use isobar_model::ids::OrganizationId;
+use rustc_hash::FxHashMap;
+
+use super::rows::{self, BatchRow, Rows};
 
 /// Bytes of a piece; rows of one commit that are more get a piece of their own.
 const PIECE_BYTES: usize = 128 << 10;
 /// Pieces that are kept when they are empty.
 const SPARE_PIECES_MAX: usize = 8;
 
+/// Bytes of rows that may wait before whoever has most of them is held up; as many again may be in the writer's hands. What
+/// a tenant has waiting may be at most so many times what is left of them: a tenant that is alone has two thirds, and there
+/// is some left for many more.
+const BYTES_MAX: usize = 96 << 20;
+const TIMES_WHAT_IS_LEFT: usize = 2;
+/// Bytes up to which nobody can have more than that.
+pub const BYTES_FOR_ALL: usize = BYTES_MAX / (TIMES_WHAT_IS_LEFT + 1) * TIMES_WHAT_IS_LEFT;
+/// Bytes beyond which everybody is held up: each of those who have none waiting may have a commit among them.
+const BYTES_FULL: usize = 128 << 20;
+
+/// Whose rows they are; none: Isobar's own.
+pub type Tenant = Option<OrganizationId>;
+
 /// Rows of many commits.
 #[derive(Debug, Default)]
 pub struct Gathered {
+    bytes: usize,
+    of_tenants: FxHashMap<Tenant, usize>,
     pieces: Vec<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     commits: Vec<CommitRows>,
@@ -28,9 +46,23 @@ pub struct CommitRows {
 }
 
 impl Gathered {
-    /// Takes in the rows of a commit.
-    pub fn push(&mut self, rows: &Rows) {
+    /// Bytes of all rows.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether a tenant may have more rows waiting.
+    pub fn has_room(&self, tenant: Tenant) -> bool {
+        let left = BYTES_MAX.saturating_sub(self.bytes);
+        let own = self.of_tenants.get(&tenant).copied().unwrap_or_default();
+        self.bytes < BYTES_FULL && own <= left * TIMES_WHAT_IS_LEFT
+    }
+
+    /// Takes in the rows of a tenant's commit.
+    pub fn push(&mut self, rows: &Rows, tenant: Tenant) {
         let bytes = rows.bytes();
+        self.bytes += bytes.len();
+        *self.of_tenants.entry(tenant).or_default() += bytes.len();
         let is_room = self.pieces.last().is_some_and(|piece| piece.capacity() - piece.len() >= bytes.len());
         if !is_room {
             let piece = self.spare.pop().filter(|piece| piece.capacity() >= bytes.len());
@@ -50,12 +82,14 @@ impl Gathered {
     }
 
     /// The rows of a commit.
-    pub fn rows(&self, commit: &CommitRows) -> impl Iterator<Item = Row<'_>> {
+    pub fn rows(&self, commit: &CommitRows) -> impl Iterator<Item = BatchRow<'_>> {
         rows::read(&self.pieces[commit.piece][commit.bytes.clone()])
     }
 
     /// Empties it; a few pieces are kept for later.
     pub fn clear(&mut self) {
+        self.bytes = 0;
+        self.of_tenants.clear();
         self.commits.clear();
         for mut piece in self.pieces.drain(..) {
             if piece.capacity() == PIECE_BYTES && self.spare.len() < SPARE_PIECES_MAX {
@@ -76,9 +110,37 @@ impl CommitRows {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use uuid::Uuid;
 
     use super::super::keys::Family;
     use super::*;
+
+    #[test]
+    fn a_tenant_with_much_waiting_is_held_up_and_others_are_not() {
+        const COMMIT: usize = 1 << 20;
+        let tenant = |number| Some(OrganizationId(Uuid::from_u128(number)));
+        let mut large = Rows::default();
+        large.put(Family::Values, b"key", &[&vec![0; COMMIT]]);
+        let mut gathered = Gathered::default();
+        let mut fill = |of: Tenant| {
+            let mut count = 0;
+            while count < 200 && gathered.has_room(of) {
+                gathered.push(&large, of);
+                count += 1;
+            }
+            (count, gathered.bytes())
+        };
+        assert!(BYTES_FOR_ALL < fill(tenant(1)).1 + COMMIT);
+        for number in 2..6 {
+            let (count, bytes) = fill(tenant(number));
+            assert!(count > 0 && bytes < BYTES_MAX + 2 * COMMIT, "{count} commits, {bytes} bytes");
+        }
+        // Whoever comes after them has a commit too, until it is enough.
+        let last = (6..1_000).take_while(|number| fill(tenant(*number)).0 > 0).count();
+        assert!(last > 8 && gathered.bytes() < BYTES_FULL + COMMIT + 64, "{last} tenants, {} bytes", gathered.bytes());
+        gathered.clear();
+        assert!(gathered.bytes() == 0 && gathered.has_room(tenant(1)));
+    }
 
     proptest! {
         #[test]
@@ -92,7 +154,7 @@ mod tests {
                     let value = vec![index as u8; [0, 30_000, 2 * PIECE_BYTES][*size]];
                     rows.put(Family::Values, &index.to_be_bytes(), &[&value]);
                     (0..*outbox).for_each(|number| rows.outbox(7, number.into(), b"work"));
-                    gathered.push(&rows);
+                    gathered.push(&rows, None);
                 }
                 prop_assert_eq!(gathered.commits().len(), turn.len());
                 for (index, (commit, (size, outbox))) in gathered.commits().iter().zip(&turn).enumerate() {

@@ -1,16 +1,39 @@
 //! Which sequences of a device's queue are taken up: ranges, for a queue is mostly dense.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Ranges of live sequences, oldest first: `from` inclusive, `to` exclusive; none empty, none touching.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Live {
+    /// No other queue had it since the process began: sequences begin anew where a queue that was empty is loaded again.
+    generation: u64,
     ranges: VecDeque<(u64, u64)>,
     count: u64,
     next: u64,
 }
 
+static GENERATIONS: AtomicU64 = AtomicU64::new(1);
+
+impl Default for Live {
+    fn default() -> Self {
+        let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
+        Self { generation, ranges: VecDeque::new(), count: 0, next: 0 }
+    }
+}
+
 impl Live {
+    /// Tells it from every other queue, and from what it was before it was loaded again.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether this sequence is taken up.
+    pub fn contains(&self, sequence: u64) -> bool {
+        let at = self.ranges.partition_point(|(_, to)| *to <= sequence);
+        self.ranges.get(at).is_some_and(|(from, _)| *from <= sequence)
+    }
+
     /// A queue of these sequences, in growing order.
     pub fn of(sequences: impl IntoIterator<Item = u64>) -> Self {
         let mut live = Self::default();
@@ -104,6 +127,7 @@ mod tests {
                     2 => prop_assert_eq!(live.remove(sequence), model.remove(&sequence)),
                     _ => prop_assert_eq!(live.pop(), model.pop_first()),
                 }
+                prop_assert!((0..next + 2).all(|sequence| live.contains(sequence) == model.contains(&sequence)));
                 prop_assert_eq!(live.len(), model.len() as u64);
                 prop_assert_eq!(live.span(), model.first().zip(model.last()).map(|(first, last)| (*first, last + 1)));
                 prop_assert_eq!(live.ranges.clone(), Live::of(model.iter().copied()).ranges);

@@ -13,22 +13,28 @@ use super::rows::{damaged, failed, json, read_timeline, read_value, text};
 use crate::error::Result;
 
 /// An iterator over rows.
-pub type Rows<'a> = DBRawIteratorWithThreadMode<'a, DB>;
+pub type RowIterator<'a> = DBRawIteratorWithThreadMode<'a, DB>;
 
 /// The rows of a family from a key up to another (exclusive).
-pub fn rows<'a>(db: &'a DB, family: Family, from: &[u8], to: &[u8]) -> Result<Rows<'a>> {
+pub fn rows<'a>(db: &'a DB, family: Family, from: &[u8], to: &[u8]) -> Result<RowIterator<'a>> {
     rows_with(db, family, from, to, ReadOptions::default())
 }
 
-/// As [`rows`], with options of the caller's.
-pub fn rows_with<'a>(db: &'a DB, family: Family, from: &[u8], to: &[u8], mut options: ReadOptions) -> Result<Rows<'a>> {
+/// An iterator over the rows of a family between two keys, with options of the caller's.
+pub fn rows_with<'a>(
+    db: &'a DB,
+    family: Family,
+    from: &[u8],
+    to: &[u8],
+    mut options: ReadOptions,
+) -> Result<RowIterator<'a>> {
     options.set_iterate_lower_bound(from);
     options.set_iterate_upper_bound(to);
     Ok(db.raw_iterator_cf_opt(engine::family(db, family)?, options))
 }
 
 /// The row an iterator stands on; none at its end, an error if it broke off.
-pub fn current<'a>(rows: &'a Rows<'_>) -> Result<Option<(&'a [u8], &'a [u8])>> {
+pub fn current<'a>(rows: &'a RowIterator<'_>) -> Result<Option<(&'a [u8], &'a [u8])>> {
     match rows.item() {
         Some(item) => Ok(Some(item)),
         None => rows.status().map(|()| None).map_err(failed),
@@ -87,20 +93,28 @@ pub fn series(db: &DB, device: u64) -> Result<Vec<SeriesState>> {
     let tag = |tag: u8| keys::state(device, tag, "");
     let mut records = rows(db, Family::State, &tag(keys::STATE_SERIES), &tag(keys::STATE_SERIES + 1))?;
     records.seek_to_first();
-    let mut found = Vec::new();
+    let (mut found, mut last_bytes) = (Vec::new(), 0);
     while let Some((key, record)) = current(&records)? {
-        found.push(replayed(db, SeriesState::read(text(&key[9..])?.into(), record)?)?);
+        let series = SeriesState::read(text(&key[9..])?.into(), record)?;
+        last_bytes += series.last.len();
+        found.push(series);
         records.next();
+    }
+    for series in &mut found {
+        let others = last_bytes - series.last.len();
+        replay(db, series, others)?;
+        last_bytes = others + series.last.len();
     }
     Ok(found)
 }
 
 /// One series of a device.
 pub fn one_series(db: &DB, device: u64, element: &str) -> Result<Option<SeriesState>> {
-    match record(db, device, element)? {
-        Some(series) => replayed(db, series).map(Some),
-        None => Ok(None),
+    let mut series = record(db, device, element)?;
+    if let Some(series) = &mut series {
+        replay(db, series, 0)?;
     }
+    Ok(series)
 }
 
 /// A series as its record has it: not further than its checkpoint.
@@ -110,15 +124,15 @@ pub fn record(db: &DB, device: u64, element: &str) -> Result<Option<SeriesState>
     record.map(|record| SeriesState::read(Arc::from(element), &record)).transpose()
 }
 
-/// Takes in the values after the checkpoint.
-fn replayed(db: &DB, mut series: SeriesState) -> Result<SeriesState> {
+/// Takes in the values after the checkpoint. `others`: what the last values of the device's other series take.
+fn replay(db: &DB, series: &mut SeriesState, others: usize) -> Result<()> {
     let from = keys::pair(series.number, series.count);
     let mut rows = rows(db, Family::Values, &from, &keys::after(series.number))?;
     rows.seek_to_first();
     while let Some((_, value)) = current(&rows)? {
         let (_, order, payload) = read_value(value)?;
-        series.take(order, &json(payload));
+        series.take(order, &json(payload), others);
         rows.next();
     }
-    Ok(series)
+    Ok(())
 }

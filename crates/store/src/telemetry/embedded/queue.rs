@@ -2,22 +2,34 @@
 
 use std::ops::Range;
 
+use isobar_model::access::{CanRead, CanWrite};
 use isobar_model::event::{Event, EventType};
-use isobar_model::ids::{DeviceKey, DeviceRef, EventId};
+use isobar_model::ids::{DeviceKey, DeviceRef, EventId, OrganizationId};
+use uuid::Uuid;
 
 use super::cache::Held;
+use super::commit_queue::Sent;
 use super::device::DeviceState;
 use super::keys::{self, Family};
+use super::live::Live;
 use super::load::{current, rows};
+use super::page_room::PageRoom;
 use super::rows::{Rows, damaged, json, read_queued};
-use super::writer::Sent;
+use super::slices::{Sliced, Watch};
 use super::{Cancel, Core, Embedded};
-use crate::error::Result;
+use crate::error::{Result, StoreError};
 use crate::telemetry::QueueQuery;
+use crate::turns::Claim;
+
+/// Rows, and bytes of them, that a look goes through without a turn.
+const QUEUE_ROWS_AT_ONCE: usize = 256;
+const QUEUE_BYTES_AT_ONCE: usize = 4 << 20;
+/// Looks of one reader, when others take again and again what it has found.
+const LOOKS_MAX: usize = 32;
 
 /// What a reader of a queue found.
 #[derive(Default)]
-struct Found {
+struct QueuePage {
     events: Vec<Event>,
     /// Their sequences.
     sequences: Vec<u64>,
@@ -25,59 +37,177 @@ struct Found {
     expired: Vec<u64>,
 }
 
-fn find(core: &Core, device: DeviceRef, span: Range<u64>, query: &QueueQuery, cancel: &Cancel) -> Result<Found> {
-    let (from, to) = (keys::pair(device.key.0, span.start), keys::pair(device.key.0, span.end));
-    let mut queued = rows(&core.db, Family::Queue, &from, &to)?;
-    queued.seek_to_first();
-    let mut found = Found::default();
-    let mut skip = query.page.offset();
-    while found.events.len() < query.page.limit as usize {
-        cancel.check()?;
-        let Some((key, value)) = current(&queued)? else { break };
-        let sequence = keys::trailing(key).ok_or_else(|| damaged("a key is too short"))?;
+/// A look through a queue for what a reader may have, or for one event; it can be left and taken up again.
+struct Look {
+    device: DeviceRef,
+    wanted: Wanted,
+    generation: u64,
+    /// What it has not gone through yet.
+    left: Range<u64>,
+    skip: u64,
+    found: QueuePage,
+    /// Room for what it finds; none is left: what comes behind stays in the queue for the next who takes.
+    room: Option<PageRoom>,
+    /// Whether what is found is taken.
+    takes: bool,
+}
+
+#[derive(Clone)]
+enum Wanted {
+    Page(QueueQuery),
+    One(EventId),
+}
+
+impl Look {
+    /// Nothing is read yet.
+    fn new(device: DeviceRef, wanted: Wanted, generation: u64, span: Range<u64>) -> Self {
+        let (mut left, mut skip) = (span, 0);
+        if let Wanted::Page(query) = &wanted {
+            skip = query.page.offset();
+            if skip == 0 {
+                left.start = query.looked.until(generation).max(left.start);
+            }
+        }
+        Self {
+            device,
+            wanted,
+            generation,
+            left,
+            skip,
+            found: QueuePage::default(),
+            room: Some(PageRoom::of_queue()),
+            takes: true,
+        }
+    }
+
+    /// Goes on until it has found all that is wanted, or `goes_on` says of a row of so many bytes that it was the last for
+    /// now. Whether it is over.
+    fn go_on(&mut self, core: &Core, mut goes_on: impl FnMut(usize) -> Result<bool>) -> Result<bool> {
+        let key = |sequence| keys::pair(self.device.key.0, sequence);
+        let (from, to) = (key(self.left.start), key(self.left.end));
+        let mut queued = rows(&core.db, Family::Queue, &from, &to)?;
+        queued.seek_to_first();
+        while !self.has_all()
+            && let Some((key, value)) = current(&queued)?
+        {
+            let sequence = keys::trailing(key).ok_or_else(|| damaged("a key is too short"))?;
+            self.take(sequence, value)?;
+            self.left.start = sequence + 1;
+            if !goes_on(value.len())? {
+                return Ok(false);
+            }
+            queued.next();
+        }
+        if !self.has_all()
+            && let Wanted::Page(query) = &self.wanted
+            && self.found.events.is_empty()
+            && query.page.offset() == 0
+        {
+            query.looked.reach(self.generation, self.left.end);
+        }
+        Ok(true)
+    }
+
+    fn has_all(&self) -> bool {
+        match &self.wanted {
+            Wanted::Page(query) => self.room.is_none() || self.found.events.len() >= query.page.limit as usize,
+            Wanted::One(_) => !self.found.sequences.is_empty(),
+        }
+    }
+
+    fn take(&mut self, sequence: u64, value: &[u8]) -> Result<()> {
+        let query = match &self.wanted {
+            Wanted::Page(query) => query,
+            Wanted::One(id) => {
+                if value.starts_with(id.bytes()) {
+                    self.found.sequences.push(sequence);
+                }
+                return Ok(());
+            }
+        };
         let event = read_queued(value)?;
         if event.expires <= query.now.millis() {
-            found.expired.push(sequence);
+            self.found.expired.push(sequence);
         } else if query.element.as_ref().is_none_or(|element| element == event.element) {
-            if skip == 0 {
-                found.sequences.push(sequence);
-                found.events.push(Event {
+            if self.skip == 0 {
+                match self.room.as_mut().map(|room| room.take(value.len())) {
+                    Some(Ok(())) => {}
+                    _ if self.takes => {
+                        self.room = None;
+                        return Ok(());
+                    }
+                    _ => return Err(StoreError::TooMuch),
+                }
+                self.found.sequences.push(sequence);
+                self.found.events.push(Event {
                     id: event.id,
                     kind: EventType::CloudEvent,
-                    device: device.id,
+                    device: self.device.id,
                     element: event.element.into(),
                     payload: json(event.payload),
                     errors: Vec::new(),
                 });
             } else {
-                skip -= 1;
+                self.skip -= 1;
             }
         }
-        queued.next();
+        Ok(())
     }
-    Ok(found)
+
+    /// Leaves out what others have taken since it was found. False: the device was loaded again, and sequences stand for
+    /// other events.
+    fn keep_what_is_there(&mut self, queue: &Live) -> bool {
+        let found = &mut self.found;
+        let mut is_there =
+            found.sequences.iter().map(|sequence| queue.contains(*sequence)).collect::<Vec<_>>().into_iter();
+        // Of one event that is wanted by its id only the sequence was kept.
+        found.events.retain(|_| is_there.next().unwrap_or_default());
+        found.sequences.retain(|sequence| queue.contains(*sequence));
+        found.expired.retain(|sequence| queue.contains(*sequence));
+        queue.generation() == self.generation
+    }
 }
 
-/// Waits until what the device sent can be read; answers where its queue begins and ends.
-fn settled(core: &Core, held: &Held) -> Result<Range<u64>> {
+impl Sliced for Look {
+    type Done = Self;
+
+    fn go_on(&mut self, core: &Core, watch: &mut Watch<'_>) -> Result<Option<Self>> {
+        let is_over = Look::go_on(self, core, |bytes| watch.goes_on(bytes))?;
+        let rest = Self::new(self.device, Wanted::One(EventId(Uuid::nil())), self.generation, 0..0);
+        Ok(is_over.then(|| std::mem::replace(self, rest)))
+    }
+}
+
+/// Waits until what the device sent can be read, and begins to look.
+fn begin(core: &Core, held: &Held, device: DeviceRef, wanted: Wanted) -> Result<Look> {
     let state = held.state.as_ref().ok_or_else(|| damaged("a device is not loaded"))?;
     core.shared.wait_applied(state.ticket)?;
     let (from, to) = state.queue.span().unwrap_or_default();
-    Ok(from..to)
+    Ok(Look::new(device, wanted, state.queue.generation(), from..to))
+}
+
+/// Looks at a few. Whether that was all.
+fn look_at_once(core: &Core, look: &mut Look, cancel: &Cancel) -> Result<bool> {
+    let (mut rows_left, mut bytes_left) = (QUEUE_ROWS_AT_ONCE, QUEUE_BYTES_AT_ONCE);
+    look.go_on(core, |bytes| {
+        cancel.check()?;
+        (rows_left, bytes_left) = (rows_left - 1, bytes_left.saturating_sub(bytes));
+        Ok(rows_left > 0 && bytes_left > 0)
+    })
 }
 
 /// Removes events from a device's queue, in memory and in the database.
 fn remove(core: &Core, held: &mut Held, device: DeviceKey, sequences: impl Iterator<Item = u64>) -> Result<Sent> {
-    let permit = core.shared.reserve()?;
+    let reservation = core.shared.reserve(None)?;
     let state: &mut DeviceState = held.state.as_mut().ok_or_else(|| damaged("a device is not loaded"))?;
     let mut rows = Rows::default();
     for sequence in sequences {
         state.queue.remove(sequence);
         rows.delete(Family::Queue, &keys::pair(device.0, sequence));
     }
-    let sent = permit.send(&rows);
+    let sent = reservation.send(&rows);
     state.ticket = sent.ticket;
-    core.devices.weigh(held);
+    core.devices.weigh(held, core.shared.durable());
     Ok(sent)
 }
 
@@ -89,75 +219,131 @@ impl Embedded {
         Ok((!empty).then_some(held))
     }
 
+    /// Goes on with a look in turns, charged to the tenant. The device is let go: its runs wait for nobody who reads.
+    async fn look_on(&self, look: Look, tenant: Option<OrganizationId>) -> Result<Look> {
+        let claim = Claim::begin(tenant.unwrap_or(OrganizationId(Uuid::nil())));
+        self.in_slices(self.scans.take(claim).await?, look).await
+    }
+
     /// Reads and leaves.
-    pub(super) async fn peek_queue(&self, device: DeviceRef, query: QueueQuery) -> Result<Vec<Event>> {
+    pub(super) async fn peek_queue(&self, permit: &CanRead<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>> {
+        let device = *permit.target();
         let Some(held) = self.hold_queue(device.key).await? else { return Ok(Vec::new()) };
         let peek = move |core: &Core, cancel: &Cancel| {
-            let span = settled(core, &held)?;
+            let mut look = begin(core, &held, device, Wanted::Page(query))?;
+            look.takes = false;
             drop(held);
-            Ok(find(core, device, span, &query, cancel)?.events)
+            let is_over = look_at_once(core, &mut look, cancel)?;
+            Ok((look, is_over))
         };
-        self.reading(peek).await
+        let (mut look, is_over) = self.reading(peek).await?;
+        if !is_over {
+            look = self.look_on(look, permit.tenant()).await?;
+        }
+        Ok(look.found.events)
     }
 
     /// Reads and removes; expired events on the way are removed too.
     pub(super) async fn take_from_queue(
         &self,
-        device: DeviceRef,
+        permit: &CanWrite<DeviceRef>,
         query: QueueQuery,
         may: Box<dyn Fn() -> bool + Send>,
     ) -> Result<Option<Vec<Event>>> {
-        let Some(mut held) = self.hold_queue(device.key).await? else { return Ok(may().then(Vec::new)) };
-        let take = move |core: &Core, cancel: &Cancel| {
-            // What is queued once the right has ended comes after this device is let go.
-            if !may() {
-                return Ok((None, None));
-            }
-            let span = settled(core, &held)?;
-            let found = find(core, device, span, &query, cancel)?;
-            let gone = found.sequences.iter().chain(&found.expired).copied();
-            if gone.clone().next().is_none() {
-                return Ok((Some(found.events), None));
-            }
-            // Nothing is taken for a reader who has gone.
-            cancel.check()?;
-            let sent = remove(core, &mut held, device.key, gone)?;
-            Ok((Some(found.events), Some(sent)))
-        };
-        let (events, sent) = self.reading(take).await?;
+        let Some((look, sent)) = self.take(permit, &Wanted::Page(query), may).await? else { return Ok(None) };
         if let Some(sent) = sent
-            && events.as_ref().is_some_and(|events| !events.is_empty())
+            && !look.events.is_empty()
         {
             sent.durable.await?;
         }
-        Ok(events)
+        Ok(Some(look.events))
     }
 
     /// Removes one event.
-    pub(super) async fn delete_from_queue(&self, device: DeviceRef, id: EventId) -> Result<bool> {
-        let Some(mut held) = self.hold_queue(device.key).await? else { return Ok(false) };
-        let delete = move |core: &Core, cancel: &Cancel| {
-            let span = settled(core, &held)?;
-            let Some(sequence) = sequence_of(core, device.key, span, id, cancel)? else { return Ok(None) };
-            remove(core, &mut held, device.key, std::iter::once(sequence)).map(Some)
-        };
-        match self.reading(delete).await? {
-            Some(sent) => sent.durable.await.map(|()| true),
-            None => Ok(false),
+    pub(super) async fn delete_from_queue(&self, permit: &CanWrite<DeviceRef>, id: EventId) -> Result<bool> {
+        match self.take(permit, &Wanted::One(id), Box::new(|| true)).await? {
+            Some((_, Some(sent))) => sent.durable.await.map(|()| true),
+            _ => Ok(false),
         }
+    }
+
+    /// Removes what is wanted. What takes a long look is found without the device, and then taken if it is still there.
+    async fn take(
+        &self,
+        permit: &CanWrite<DeviceRef>,
+        wanted: &Wanted,
+        mut may: Box<dyn Fn() -> bool + Send>,
+    ) -> Result<Option<(QueuePage, Option<Sent>)>> {
+        let device = *permit.target();
+        let mut found = None;
+        for _ in 0..LOOKS_MAX {
+            let Some(mut held) = self.hold_queue(device.key).await? else {
+                return Ok(may().then(|| (QueuePage::default(), None)));
+            };
+            let (wanted, before) = (wanted.clone(), found.take());
+            let take = move |core: &Core, cancel: &Cancel| {
+                // What is queued once the right has ended comes after this device is let go.
+                if !may() {
+                    return Ok((may, Taken::Refused));
+                }
+                let taken = take_now(core, &mut held, device, wanted, before, cancel)?;
+                Ok((may, taken))
+            };
+            let (asked, taken) = self.reading(take).await?;
+            may = asked;
+            match taken {
+                Taken::Refused => return Ok(None),
+                Taken::All(found, sent) => return Ok(Some((found, sent))),
+                Taken::Long(look) => found = Some(self.look_on(look, permit.tenant()).await?),
+                Taken::Overtaken => {}
+            }
+        }
+        Err(StoreError::Busy)
     }
 }
 
-fn sequence_of(core: &Core, device: DeviceKey, span: Range<u64>, id: EventId, cancel: &Cancel) -> Result<Option<u64>> {
-    let (from, to) = (keys::pair(device.0, span.start), keys::pair(device.0, span.end));
-    let mut queued = rows(&core.db, Family::Queue, &from, &to)?;
-    queued.seek_to_first();
-    while let Some((key, value)) = current(&queued)? {
-        if value.starts_with(id.bytes()) {
-            return Ok(keys::trailing(key));
+/// What came of an attempt to take something.
+enum Taken {
+    Refused,
+    All(QueuePage, Option<Sent>),
+    /// There is more to look at than at once.
+    Long(Look),
+    /// Others have taken all that was found.
+    Overtaken,
+}
+
+/// Takes what an earlier look has found, or looks.
+fn take_now(
+    core: &Core,
+    held: &mut Held,
+    device: DeviceRef,
+    wanted: Wanted,
+    before: Option<Look>,
+    cancel: &Cancel,
+) -> Result<Taken> {
+    let found = match before {
+        Some(mut look) => {
+            let state = held.state.as_ref().ok_or_else(|| damaged("a device is not loaded"))?;
+            let had = !look.found.sequences.is_empty();
+            if !look.keep_what_is_there(&state.queue) || had && look.found.sequences.is_empty() {
+                return Ok(Taken::Overtaken);
+            }
+            look.found
         }
-        cancel.check()?;
-        queued.next();
+        None => {
+            let mut look = begin(core, held, device, wanted)?;
+            if !look_at_once(core, &mut look, cancel)? {
+                return Ok(Taken::Long(look));
+            }
+            look.found
+        }
+    };
+    let gone = found.sequences.iter().chain(&found.expired).copied();
+    if gone.clone().next().is_none() {
+        return Ok(Taken::All(found, None));
     }
-    Ok(None)
+    // Nothing is taken for a reader who has gone.
+    cancel.check()?;
+    let sent = remove(core, held, device.key, gone)?;
+    Ok(Taken::All(found, Some(sent)))
 }

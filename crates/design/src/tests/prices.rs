@@ -1,0 +1,170 @@
+//! Whatever is done with a value is paid for by its bytes, keys and messages included.
+
+use serde_json::{Value, json};
+
+use super::given::{Scene, link, raw, scene};
+use crate::Outcome;
+
+/// Bytes of text that a unit pays for at most.
+const BYTES_PER_UNIT: u64 = 16;
+/// Bytes of text that a unit pays for at most where every value in them is looked at.
+const READ_BYTES_PER_UNIT: u64 = 4;
+
+fn computed(expression: &str, payload: &Value) -> Outcome {
+    Scene::transforming(expression).post(payload.to_string())
+}
+
+/// Texts of the same length that differ only in their last letter.
+fn alike(bytes: usize) -> [String; 2] {
+    ["1", "2"].map(|last| "k".repeat(bytes - 1) + last)
+}
+
+#[test]
+fn long_keys_are_paid_for_by_their_bytes() {
+    const KEY: usize = 100_000;
+    let [first, second] = alike(KEY);
+    let payload = json!({
+        "a": {&first: 1, &second: 2}, "b": {&second: 2, &first: 1}, "k": second, "m": {&first: 1, &second: 2},
+    });
+    for (expression, keys) in [
+        // Both maps are gone through.
+        ("payload.a == payload.m ? 1 : 2", 2),
+        ("payload.a[payload.k]", 1),
+        ("payload.k in payload.a ? 1 : 2", 1),
+        ("payload.k in {payload.k: 1} ? 1 : 2", 1),
+        ("{payload.k: 1, 1: 2}", 2),
+    ] {
+        let outcome = computed(expression, &payload);
+        assert_eq!(outcome.errors, [], "{expression}");
+        let least = keys * KEY as u64 / BYTES_PER_UNIT;
+        assert!(outcome.units >= least, "{expression}: {} units", outcome.units);
+    }
+    // In another order the keys are hashed.
+    let turned = r#"{"a":{"K1":1,"K2":2},"b":{"K2":2,"K1":1}}"#.replace("K1", &first).replace("K2", &second);
+    let outcome = Scene::transforming("payload.a == payload.b ? 1 : 2").post(turned);
+    let least = 4 * KEY as u64 / READ_BYTES_PER_UNIT;
+    assert!(outcome.errors.is_empty() && outcome.units >= least, "{} units", outcome.units);
+}
+
+#[test]
+fn messages_show_the_beginning_of_a_long_key() {
+    let payload = json!({"k": "é".repeat(100_000), "o": {"é".repeat(100_000): 1}, "l": [1]});
+    let long = "a".repeat(5_000);
+    for expression in [
+        "{'a': 1}[payload.k]",
+        "payload.l.exists(x, {'a': 1}[payload.k] == 1)",
+        "1[payload.k]",
+        &format!("payload.{long}"),
+        &format!("payload.l.{long}"),
+        &format!("has(payload.l.{long})"),
+        &format!("{{true: 1, 'true': payload.{long}}}"),
+        "{payload.k: 1, 1: 2, '1': 3}",
+    ] {
+        let outcome = computed(expression, &payload);
+        let message = &outcome.errors.first().expect(expression).message;
+        assert!(message.chars().count() < 150, "{}: {message}", &expression[..20.min(expression.len())]);
+    }
+}
+
+#[test]
+fn keys_that_are_written_the_same_are_paid_for_before_they_are_found() {
+    let payload = json!({"k": "k".repeat(500_000)});
+    let outcome = computed("{payload.k: 1, 1: 2, '1': 3}", &payload);
+    assert_eq!(outcome.errors[0].message, "two keys of a map are written '1'");
+    assert!(outcome.units >= 500_000 / BYTES_PER_UNIT, "{} units", outcome.units);
+}
+
+#[test]
+fn functions_are_paid_for_by_what_they_go_through() {
+    let text = "1h".repeat(5_000);
+    for (expression, least) in [
+        ("duration(payload)", 10_000),
+        // Every piece that is found costs something, whatever its length.
+        ("payload.replace('1', '2')", 5_000),
+        ("payload.split('h').size()", 20_000),
+        ("double('1' + payload.replace('h', '1')) > 1 ? 1 : 2", 2_500),
+        ("payload.matches('(h|1)+x')", 160_000),
+    ] {
+        let outcome = computed(expression, &json!(text));
+        assert!(outcome.errors.is_empty() && outcome.units >= least, "{expression}: {} units", outcome.units);
+    }
+    // Code points of a text with a few more.
+    let outcome = computed("device == event || payload || payload || !payload || true", &json!(1));
+    assert!(outcome.units >= 50, "what is put together and errors that are swallowed: {} units", outcome.units);
+}
+
+#[test]
+fn a_pattern_costs_as_much_as_it_is_large() {
+    let units = |pattern: &str| computed(&format!("payload.matches('{pattern}')"), &json!("x".repeat(100))).units;
+    assert!(units("^x+$") < 5_000, "a small pattern");
+    assert!(units("([xy]{0,20}){0,20}z") > 3 * units("^x+$"), "a large pattern");
+}
+
+#[test]
+fn merging_last_values_is_paid_for_as_often_as_it_is_done() {
+    let payload = format!("{{\"a\":\"{}\"}}", "x".repeat(40_000));
+    let stored = scene(json!([link("out", "store")]), json!({"out": {"type": "storage"}}));
+    let least = 2 * payload.len() as u64 / READ_BYTES_PER_UNIT;
+    assert!(stored.post(&payload).units >= least);
+    let stored = stored.with_last("out", &payload);
+    assert!(stored.post(&payload).units >= 2 * least);
+    let mut empty = stored;
+    empty.plan = crate::Plan::compile(&raw("{}").tree()).unwrap();
+    let outcome = empty.post(&payload);
+    assert!(outcome.errors.is_empty() && outcome.units >= least, "an empty plane");
+}
+
+#[test]
+fn a_setting_is_checked_at_the_price_of_its_properties() {
+    let properties = json!({"inputType": "number", "inputTypeProperties": {"min": 1, "hint": "x".repeat(40_000)}});
+    let set = |payload: &str| {
+        let links = json!([link("limit", "set")]);
+        scene(links, json!({"limit": {"type": "deviceSetting", "properties": properties}})).post(payload)
+    };
+    assert!(set("5").units >= 40_000 / READ_BYTES_PER_UNIT);
+    assert_eq!(set("0").errors[0].message, "the value must be at least 1");
+    // A place whose numbers have thousands of digits.
+    let place = format!("{{\"latitude\":1.{0},\"longitude\":1.{0}}}", "1".repeat(40_000));
+    let places = scene(
+        json!([link("place", "set")]),
+        json!({"place": {"type": "deviceSetting", "properties": {"inputType": "geolocation"}}}),
+    );
+    assert!(places.post(place).units >= 80_000 / READ_BYTES_PER_UNIT);
+}
+
+#[test]
+fn small_values_are_paid_for_by_their_number() {
+    let outcome = computed("[payload]", &json!(vec![1; 10_000]));
+    assert!(outcome.units >= 20_000 / BYTES_PER_UNIT + 5_000, "{} units", outcome.units);
+}
+
+#[test]
+fn a_plan_tells_which_runs_may_take_long() {
+    let links = |count: usize| Value::from(vec![link("t", "evaluate"); count]);
+    let transform = |expression: &str| {
+        json!({"t": {"type": "transform", "properties": {"expression": expression},
+            "triggers": {"result": [link("out", "store")]}}, "out": {"type": "storage"}})
+    };
+    let plain = |count: usize| scene(links(count), transform("payload.l.all(x, x > 0) ? 1 : 2")).plan;
+    assert!(!plain(25).may_take_long(1_024), "fifty links and a small payload");
+    assert!(plain(25).may_take_long(4_096) && plain(50).may_take_long(1_024));
+    assert!(!plain(1).may_take_long(10_000) && plain(1).may_take_long(100_000));
+    let nested = scene(links(1), transform("payload.l.map(x, payload.l.all(y, x > y))")).plan;
+    assert!(!nested.may_take_long(100) && nested.may_take_long(1_024), "each item with each other one");
+    let empty = crate::Plan::default();
+    assert!(!empty.may_take_long(10_000) && empty.may_take_long(100_000));
+}
+
+#[test]
+fn a_run_that_took_long_is_known_by_its_units() {
+    let outcome = computed("payload.l.all(x, payload.l.all(y, x == y))", &json!({"l": vec![1; 100]}));
+    assert!(outcome.units > crate::LONG_RUN_UNITS, "{} units", outcome.units);
+    assert!(computed("payload.a + 1", &json!({"a": 1})).units < 100);
+}
+
+#[test]
+fn steps_are_paid_for() {
+    let links = vec![link("pass", "pass"); 1_000];
+    let scene = scene(Value::from(links), json!({"pass": {"type": "throttle", "properties": {"minutes": 1}}}));
+    assert!(scene.post("1").units >= 5_000);
+}

@@ -1,0 +1,194 @@
+//! The entries of the caches: devices, plans, accounts and sessions, and whether what they say still holds.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+
+use isobar_design::{DeviceView, LONG_RUN_UNITS, Plan};
+use isobar_model::access::{Caller, Lineage};
+use isobar_model::device::Device;
+use isobar_model::ids::{ApiKeyId, DeviceRef, UserId};
+use isobar_model::setting::SettingRecord;
+use parking_lot::Mutex;
+
+use super::data_quota::DataQuota;
+use super::loading_cache::CacheValue;
+use crate::code::ProjectQueue;
+use crate::support::body_reader::READ_HERE_BYTES_MAX;
+
+/// A device as the main road needs it.
+pub(crate) struct DeviceEntry {
+    pub device: DeviceRef,
+    pub lineage: Lineage,
+    pub plan: Arc<PlanEntry>,
+    /// What expressions see of it; a run that changes it puts the changed one here.
+    pub view: Mutex<Arc<DeviceView>>,
+    /// When its newest event came, in milliseconds; 0: nothing that the registry does not know.
+    pub active: AtomicI64,
+    /// When the newest event ran by this entry, in milliseconds; 0: none did.
+    pub heard: AtomicI64,
+    /// Whether its newest run took longer than those may who wait for the same thread: its last values, or the states of its
+    /// elements, are large.
+    pub runs_long: AtomicBool,
+    /// The number of the status that a missing device gets back.
+    pub before_missing: AtomicU8,
+    /// What the organizations above it may still store.
+    pub quota: DataQuota,
+    /// Bytes that it has stored since it was loaded, and how many of them the registry knows.
+    pub stored: AtomicU64,
+    pub written: AtomicU64,
+    /// Whether the registry does not know yet what the device has stored.
+    pub uncounted: AtomicBool,
+    /// Grows when the device's row in the registry changes beneath the entry.
+    pub row: AtomicU64,
+    /// Whether it is the one entry of its device that runs go by.
+    installed: AtomicBool,
+}
+
+/// What an entry said of its device before a run, to be restored if the run is not committed.
+pub(crate) struct EntryState {
+    view: Arc<DeviceView>,
+    before_missing: u8,
+}
+
+impl DeviceEntry {
+    /// An entry of what the registry says of a device. It is not installed yet.
+    pub fn new(
+        (device, lineage): (DeviceRef, Lineage),
+        found: Device,
+        settings: Vec<SettingRecord>,
+        plan: Arc<PlanEntry>,
+        quota: DataQuota,
+    ) -> Arc<Self> {
+        let own = settings.into_iter().filter_map(|record| Some((Arc::from(record.name), record.value?))).collect();
+        let view = DeviceView {
+            id: device.id,
+            name: found.name,
+            organization: found.organization,
+            meta: found.meta,
+            status: found.status,
+            settings: own,
+        };
+        Arc::new(Self {
+            device,
+            lineage,
+            plan,
+            view: Mutex::new(Arc::new(view)),
+            active: AtomicI64::new(0),
+            heard: AtomicI64::new(0),
+            runs_long: AtomicBool::new(false),
+            before_missing: AtomicU8::new(found.status_before.number()),
+            quota,
+            stored: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            uncounted: AtomicBool::new(false),
+            row: AtomicU64::new(0),
+            installed: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether a run on a payload of so many bytes leaves the thread that serves calls: it runs code, or may take longer than a
+    /// millisecond.
+    pub fn runs_aside(&self, payload_bytes: usize) -> bool {
+        let plan = &self.plan.plan;
+        plan.runs_code()
+            || payload_bytes > READ_HERE_BYTES_MAX
+            || self.runs_long.load(Ordering::Relaxed)
+            || plan.may_take_long(payload_bytes)
+    }
+
+    /// A run has taken so many units.
+    pub fn note_run(&self, units: u64) {
+        let is_long = units > LONG_RUN_UNITS;
+        if is_long != self.runs_long.load(Ordering::Relaxed) {
+            self.runs_long.store(is_long, Ordering::Relaxed);
+        }
+    }
+
+    /// What it says now; `view` is the one that it has. To be asked while the device is locked.
+    pub fn state(&self, view: Arc<DeviceView>) -> EntryState {
+        EntryState { view, before_missing: self.before_missing.load(Ordering::Relaxed) }
+    }
+
+    /// The run is not committed: the entry says again what it said before.
+    pub fn restore(&self, before: EntryState) {
+        *self.view.lock() = before.view;
+        self.before_missing.store(before.before_missing, Ordering::Relaxed);
+    }
+
+    /// Whether runs may go by it: it is the installed one of its device, and its project has no newer design.
+    pub fn is_current(&self) -> bool {
+        self.installed.load(Ordering::Acquire) && !self.plan.outdated.load(Ordering::Acquire)
+    }
+
+    /// From here on runs go by it.
+    pub fn install(&self) {
+        self.installed.store(true, Ordering::Release);
+    }
+
+    /// No run goes by it any more.
+    pub fn retire(&self) {
+        self.installed.store(false, Ordering::Release);
+    }
+}
+
+/// A project's compiled design.
+pub(crate) struct PlanEntry {
+    pub plan: Plan,
+    /// The queue of its runs with code.
+    pub queue: ProjectQueue,
+    outdated: AtomicBool,
+}
+
+impl PlanEntry {
+    pub fn new(plan: Plan) -> Self {
+        Self { plan, queue: ProjectQueue::default(), outdated: AtomicBool::new(false) }
+    }
+}
+
+/// A user as authentication needs it.
+pub(crate) struct AccountEntry {
+    /// As a caller, without a session.
+    pub caller: Arc<Caller>,
+    pub disabled: bool,
+    outdated: AtomicBool,
+}
+
+impl AccountEntry {
+    pub fn new(caller: Caller, disabled: bool) -> Self {
+        Self { caller: Arc::new(caller), disabled, outdated: AtomicBool::new(false) }
+    }
+
+    /// Whether what it says still holds.
+    pub fn is_current(&self) -> bool {
+        !self.outdated.load(Ordering::Acquire)
+    }
+
+    /// Whether what it says still holds, and its user may call.
+    pub fn stands(&self) -> bool {
+        !self.disabled && self.is_current()
+    }
+}
+
+/// A session as authentication needs it.
+pub(crate) struct SessionEntry {
+    pub caller: Arc<Caller>,
+    pub account: Arc<AccountEntry>,
+}
+
+impl CacheValue for Arc<PlanEntry> {
+    fn evicted(&self) {
+        self.outdated.store(true, Ordering::Release);
+    }
+}
+
+impl CacheValue for Arc<AccountEntry> {
+    fn evicted(&self) {
+        self.outdated.store(true, Ordering::Release);
+    }
+}
+
+// These show by themselves whether they are current, or nobody holds them for long.
+impl CacheValue for Arc<DeviceEntry> {}
+impl CacheValue for Arc<SessionEntry> {}
+impl CacheValue for (ApiKeyId, UserId) {}
+impl CacheValue for Lineage {}

@@ -1,0 +1,298 @@
+//! What the rooms above need of the registry again and again, in bounded caches. A change is felt by the next request:
+//! whoever changes a thing marks its entries as outdated and removes them.
+
+pub(crate) mod data_quota;
+mod departures;
+mod device_entries;
+pub(crate) mod entries;
+mod loading_cache;
+mod single_flight;
+mod snapshots;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use isobar_design::Plan;
+use isobar_model::access::{self, Caller, CanRead, Lineage};
+use isobar_model::device::Device;
+use isobar_model::error::{Error, Fault, Result};
+use isobar_model::ids::{ApiKeyId, DeviceId, DeviceRef, OrganizationId, ProjectId, SessionId, UserId};
+use isobar_model::json::RawJson;
+use isobar_model::secret::Digest;
+use isobar_model::setting::SettingRecord;
+
+use self::data_quota::Meters;
+use self::departures::Departures;
+use self::device_entries::DeviceEntries;
+use self::entries::{AccountEntry, DeviceEntry, PlanEntry, SessionEntry};
+use self::loading_cache::LoadingCache;
+use self::snapshots::DeviceSnapshots;
+use crate::env::Env;
+use crate::error::IntoHubError as _;
+use crate::outbox::Outbox;
+use crate::support::bounded_jobs::BoundedJobs;
+
+/// Devices whose entries are kept.
+const DEVICES_MAX: usize = 200_000;
+/// Compiled plans kept.
+const PLANS_MAX: usize = 4_096;
+/// Designs that are compiled for somebody at the same time, and those that are under way or wait, of all tenants and of
+/// one; beyond, 503.
+const COMPILING_AT_ONCE: usize = 2;
+const COMPILING_MAX: usize = 64;
+const COMPILING_OF_ONE_MAX: usize = 32;
+/// Accounts, sessions and API keys kept, each.
+const ACCOUNTS_MAX: usize = 16_384;
+
+/// The caches. They load what is missing, together with what the outbox still holds of it.
+pub(crate) struct Caches {
+    env: Arc<Env>,
+    outbox: Arc<Outbox>,
+    meters: Arc<Meters>,
+    compile_jobs: BoundedJobs,
+    devices: DeviceEntries,
+    device_tokens: LoadingCache<Digest, Arc<DeviceEntry>>,
+    plans: LoadingCache<ProjectId, Arc<PlanEntry>>,
+    accounts: LoadingCache<UserId, Arc<AccountEntry>>,
+    sessions: LoadingCache<SessionId, Arc<SessionEntry>>,
+    api_keys: LoadingCache<Digest, (ApiKeyId, UserId)>,
+    lineages: LoadingCache<OrganizationId, Lineage>,
+    snapshots: DeviceSnapshots,
+    departures: Departures,
+}
+
+/// Compiles a stored design. Events wait for it, so it does not queue with those that are brought.
+async fn compiled_stored(planes: RawJson) -> Result<std::result::Result<Plan, Vec<Fault>>> {
+    tokio::task::spawn_blocking(move || Plan::compile_stored(&planes.tree())).await.map_err(Error::internal)
+}
+
+impl Caches {
+    pub(crate) fn new(env: Arc<Env>, outbox: Arc<Outbox>, meters: Arc<Meters>) -> Self {
+        Self {
+            env,
+            outbox,
+            meters,
+            compile_jobs: BoundedJobs::shared(COMPILING_AT_ONCE, COMPILING_MAX, COMPILING_OF_ONE_MAX),
+            devices: DeviceEntries::new(DEVICES_MAX),
+            device_tokens: LoadingCache::new(DEVICES_MAX),
+            plans: LoadingCache::new(PLANS_MAX),
+            accounts: LoadingCache::new(ACCOUNTS_MAX),
+            sessions: LoadingCache::new(ACCOUNTS_MAX),
+            api_keys: LoadingCache::new(ACCOUNTS_MAX),
+            lineages: LoadingCache::new(ACCOUNTS_MAX),
+            snapshots: DeviceSnapshots::new(),
+            departures: Departures::new(),
+        }
+    }
+
+    /// Counts the devices of tenants that leave their place.
+    pub(crate) fn departures(&self) -> &Departures {
+        &self.departures
+    }
+
+    /// Compiles a design that somebody brings, on a thread that may block: a large one takes longer than other calls should
+    /// wait. Only a few at a time, for its code takes what time it may.
+    pub(crate) async fn compiled(
+        &self,
+        caller: &Caller,
+        planes: RawJson,
+    ) -> Result<std::result::Result<Plan, Vec<Fault>>> {
+        self.compile_jobs.run_for(caller, move || Plan::compile(&planes.tree())).await
+    }
+
+    /// The device that a token belongs to.
+    pub(crate) async fn device_by_token(&self, token: &Digest) -> Result<Arc<DeviceEntry>> {
+        if let Some(entry) = self.device_tokens.get(token) {
+            if entry.is_current() {
+                return Ok(entry);
+            }
+            self.device_tokens.invalidate(token);
+        }
+        let load = || async {
+            let Some(id) = self.env.registry.device_by_token(token).await.into_hub_error()? else { return Ok(None) };
+            self.device_entry(id).await
+        };
+        self.device_tokens.get_or_load(token, load).await?.ok_or(Error::Unauthenticated)
+    }
+
+    /// Whether a token is known to be this device's still. No: it has ended, or something else has changed.
+    pub(crate) fn token_stands(&self, token: &Digest, entry: &Arc<DeviceEntry>) -> bool {
+        let known = self.device_tokens.get(token);
+        known.is_some_and(|known| Arc::ptr_eq(&known, entry) && known.is_current())
+    }
+
+    /// Whether a session is known to be this caller's still. No: it has ended, or something else has changed.
+    pub(crate) fn session_stands(&self, session: SessionId, caller: &Arc<Caller>) -> bool {
+        let known = self.sessions.get(&session);
+        known.is_some_and(|known| Arc::ptr_eq(&known.caller, caller) && known.account.stands())
+    }
+
+    /// Whether an API key is known to be this caller's still. No: it has ended, or something else has changed.
+    pub(crate) fn api_key_stands(&self, key: &Digest, caller: &Arc<Caller>) -> bool {
+        let user = self.api_keys.get(key).map(|(_, user)| user);
+        let known = user.and_then(|user| self.accounts.get(&user));
+        known.is_some_and(|known| Arc::ptr_eq(&known.caller, caller) && known.stands())
+    }
+
+    /// The entry of a device; none when there is no such device.
+    pub(crate) async fn device_entry(&self, id: DeviceId) -> Result<Option<Arc<DeviceEntry>>> {
+        if let Some(entry) = self.devices.get(id) {
+            return Ok(Some(entry));
+        }
+        let load = self.devices.begin(&id);
+        Ok(Box::pin(self.load_device(id)).await?.map(|entry| self.devices.install(entry, &load)))
+    }
+
+    /// An entry of what the registry says of a device and what its runs have found out since; it is not installed.
+    pub(crate) async fn load_device(&self, id: DeviceId) -> Result<Option<Arc<DeviceEntry>>> {
+        let registry = &self.env.registry;
+        let Some((device, lineage)) = registry.device_placement(id).await.into_hub_error()? else { return Ok(None) };
+        // Before the registry is asked: what its design found out earlier may come to be there in between.
+        let pending = self.outbox.pending_committed(device.key).await?;
+        let permit = access::system(device, "the main road runs the device's design").reading();
+        let Some(mut found) = registry.device_fetch(&permit).await.into_hub_error()? else { return Ok(None) };
+        let mut settings = registry.settings_of(&permit).await.into_hub_error()?;
+        pending.apply_to(&mut found);
+        pending.apply_to_settings(device.id, &mut settings);
+        let plan = self.plan_entry(found.project).await?;
+        let quota = self.meters.quota_of(&lineage);
+        Ok(Some(DeviceEntry::new((device, lineage), found, settings, plan, quota)))
+    }
+
+    /// The entries of many devices, with one question of each kind for all of them. `permit` says which of them the caller
+    /// may see; the others are left out.
+    pub(crate) async fn device_entries(
+        &self,
+        ids: &[DeviceId],
+        permit: impl Fn(DeviceRef, &Lineage) -> Option<CanRead<DeviceRef>>,
+    ) -> Result<Vec<Arc<DeviceEntry>>> {
+        let registry = &self.env.registry;
+        let loads: HashMap<_, _> = ids.iter().map(|id| (*id, self.devices.begin(id))).collect();
+        let placed = registry.device_placements(ids).await.into_hub_error()?.into_iter();
+        let placed: Vec<_> =
+            placed.filter_map(|(device, lineage)| Some((permit(device, &lineage)?, lineage))).collect();
+        let mut pending = HashMap::with_capacity(placed.len());
+        for (permit, _) in &placed {
+            pending.insert(permit.target().id, self.outbox.pending_committed(permit.target().key).await?);
+        }
+        let permits: Vec<_> = placed.iter().map(|(permit, _)| permit.clone()).collect();
+        let found = registry.devices_fetch(&permits).await.into_hub_error()?;
+        let mut found: HashMap<DeviceId, Device> = found.into_iter().map(|device| (device.id, device)).collect();
+        let mut settings = HashMap::<DeviceId, Vec<SettingRecord>>::new();
+        for record in registry.settings_of_many(&permits).await.into_hub_error()? {
+            settings.entry(record.device).or_default().push(record);
+        }
+        let mut entries = Vec::with_capacity(placed.len());
+        for (permit, lineage) in placed {
+            let device = *permit.target();
+            let (Some(mut found), Some(load)) = (found.remove(&device.id), loads.get(&device.id)) else { continue };
+            let plan = self.plan_entry(found.project).await?;
+            let (mut own, quota) = (settings.remove(&device.id).unwrap_or_default(), self.meters.quota_of(&lineage));
+            if let Some(pending) = pending.get(&device.id) {
+                pending.apply_to(&mut found);
+                pending.apply_to_settings(device.id, &mut own);
+            }
+            entries.push(self.devices.install(DeviceEntry::new((device, lineage), found, own, plan, quota), load));
+        }
+        Ok(entries)
+    }
+
+    /// The compiled design of a project. A stored specification was checked when it was written; one that no longer
+    /// compiles (an older release wrote it) runs nothing, and says so in the log.
+    pub(crate) async fn plan_entry(&self, project: ProjectId) -> Result<Arc<PlanEntry>> {
+        let load = || async {
+            let permit = access::system(project, "the main road compiles the project's design").reading();
+            let Some(specification) = self.env.registry.specification_fetch(&permit).await.into_hub_error()? else {
+                return Ok(None);
+            };
+            let plan = compiled_stored(specification.planes).await?.map_err(|faults| {
+                Error::internal(format!("the stored design of project {project} does not compile: {faults:?}"))
+            })?;
+            Ok(Some(Arc::new(PlanEntry::new(plan))))
+        };
+        self.plans.get_or_load(&project, load).await?.ok_or(Error::Missing("project"))
+    }
+
+    /// The account of a user; none when there is no such user.
+    pub(crate) async fn account_entry(&self, user: UserId) -> Result<Option<Arc<AccountEntry>>> {
+        let load = || async {
+            let Some(account) = self.env.registry.account(user).await.into_hub_error()? else { return Ok(None) };
+            let caller = Caller { user, role: account.role, lineage: account.lineage, session: None };
+            Ok(Some(Arc::new(AccountEntry::new(caller, account.disabled))))
+        };
+        self.accounts.get_or_load(&user, load).await
+    }
+
+    /// The session of a jwt, if it is still open.
+    pub(crate) async fn session_entry(&self, session: SessionId, user: UserId) -> Result<Arc<SessionEntry>> {
+        let sessions = &self.sessions;
+        if let Some(entry) = sessions.get(&session) {
+            if entry.account.is_current() {
+                return Ok(entry);
+            }
+            sessions.invalidate(&session);
+        }
+        let load = || async {
+            let open = self.env.registry.session(session).await.into_hub_error()?;
+            if open.is_none_or(|open| open.user != user) {
+                return Ok(None);
+            }
+            let Some(account) = self.account_entry(user).await? else { return Ok(None) };
+            let caller = Arc::new(Caller { session: Some(session), ..(*account.caller).clone() });
+            Ok(Some(Arc::new(SessionEntry { caller, account })))
+        };
+        sessions.get_or_load(&session, load).await?.ok_or(Error::Unauthenticated)
+    }
+
+    /// The user that an API key belongs to, by the key's digest.
+    pub(crate) async fn user_by_api_key(&self, key: &Digest) -> Result<(ApiKeyId, UserId)> {
+        let load = || async { self.env.registry.user_by_api_key(key).await.into_hub_error() };
+        self.api_keys.get_or_load(key, load).await?.ok_or(Error::Unauthenticated)
+    }
+
+    /// The lineage of an organization; none when there is no such organization.
+    pub(crate) async fn lineage_of(&self, organization: OrganizationId) -> Result<Option<Lineage>> {
+        let load = || async { self.env.registry.organization_lineage(organization).await.into_hub_error() };
+        self.lineages.get_or_load(&organization, load).await
+    }
+
+    /// The device changed: its next event sees the change.
+    pub(crate) fn device_changed(&self, id: DeviceId) {
+        self.device_tokens.discard_loads();
+        self.devices.retire(id);
+    }
+
+    /// The project's design changed: the next event of each of its devices runs the new one.
+    pub(crate) fn design_changed(&self, project: ProjectId) {
+        self.device_tokens.discard_loads();
+        self.devices.discard_loads();
+        self.plans.invalidate(&project);
+    }
+
+    /// The user changed, or its sessions did: its next call sees it, whatever credentials it comes with.
+    pub(crate) fn account_changed(&self, user: UserId) {
+        // A load of a session may have seen the user as it was.
+        self.sessions.discard_loads();
+        self.accounts.invalidate(&user);
+    }
+
+    /// An API key was deleted. Keys are cached by digest, which nobody knows any more: all are forgotten.
+    pub(crate) fn api_keys_changed(&self) {
+        self.api_keys.clear();
+    }
+
+    /// An organization was moved or removed, or its limits were changed: whatever is cached of it and of what lies
+    /// beneath it is found out again.
+    pub(crate) fn organization_changed(&self, id: OrganizationId) {
+        self.lineages.clear();
+        self.sessions.discard_loads();
+        self.accounts.forget_if(|account| account.caller.lineage.contains(id));
+        self.device_tokens.discard_loads();
+        self.devices.retire_if(|entry| entry.lineage.contains(id));
+    }
+
+    /// The entry of a device, if it is cached.
+    pub(crate) fn cached_device(&self, id: DeviceId) -> Option<Arc<DeviceEntry>> {
+        self.devices.get(id)
+    }
+}

@@ -1,0 +1,48 @@
+//! What the operator configures of the platform's behaviour.
+
+/// The configuration of the hub.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The address that clients see, without a slash at its end.
+    pub public_url: String,
+    /// Requests a minute; 0: unlimited.
+    pub rate_limit: RateLimits,
+    /// Whether strangers may register.
+    pub registration_open: bool,
+    /// Whether a user must verify its e-mail address before it can log in.
+    pub require_verified_email: bool,
+    /// The first administrator's password, if the operator chose one.
+    pub admin_password: Option<String>,
+    /// What designs may call though it is in the house: addresses, networks, host names.
+    pub outgoing_allow: Vec<String>,
+}
+
+/// Requests a minute (contract: Rate limits); 0: unlimited.
+#[derive(Clone, Copy, Debug)]
+pub struct RateLimits {
+    /// For a user, whatever credentials it uses.
+    pub user: u32,
+    /// For a device with its token.
+    pub device: u32,
+    /// For an address without credentials.
+    pub address: u32,
+}
+
+impl Default for RateLimits {
+    fn default() -> Self {
+        Self { user: 10_000, device: 6_000, address: 600 }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            public_url: "http://127.0.0.1:8080".to_owned(),
+            rate_limit: RateLimits::default(),
+            registration_open: true,
+            require_verified_email: false,
+            admin_password: None,
+            outgoing_allow: Vec::new(),
+        }
+    }
+}

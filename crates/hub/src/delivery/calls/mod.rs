@@ -1,0 +1,336 @@
+//! Calls that designs make to servers outside. A call waits in the registry until it was made and its answer was
+//! handed to the design: it happens at least once. What may succeed another time is tried again; a slow host holds
+//! up its own calls alone. Calls keep no order.
+//!
+//! An answer that the design cannot take now takes the call's place in the registry, and is handed over later: nobody
+//! outside is called again because of what happens here. While the registry takes nothing, no further call is made.
+
+mod answer;
+mod lanes;
+#[cfg(test)]
+mod tests;
+mod under_way;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId};
+use isobar_model::time::Timestamp;
+use isobar_outlets::calls::OutgoingCall;
+use isobar_store::registry::{Delivery as QueuedDelivery, LimitedDelivery, NewDelivery};
+use serde::{Deserialize, Serialize};
+
+use self::answer::{answer_of, retry_at};
+use self::lanes::{BEHIND_LANES, lane_of, tenant_of};
+use self::under_way::{CALLS_OF_A_LANE_MAX, UnderWay};
+use super::{Delivery, is_too_old};
+use crate::env::Env;
+use crate::error::IntoHubError as _;
+use crate::outbox::work::CallWork;
+use crate::supervisor::{Shift, guarded};
+
+/// The kind of these deliveries in the registry.
+const KIND: &str = "call";
+/// How often the registry is asked for calls that are due.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Lanes that are looked at together, and those after which others have the thread.
+const LANES_AT_ONCE: usize = 256;
+const LANES_OF_A_LOOK: usize = 2_048;
+/// The pause before the lanes behind these are looked at.
+const NEXT_LOOK: Duration = Duration::from_millis(50);
+/// Calls of one device that wait; beyond, the newest are dropped, and counted in /metrics.
+const CALLS_OF_A_DEVICE_MAX: usize = 100;
+/// Largest call, in bytes of its JSON.
+const CALL_BYTES_MAX: usize = 512 << 10;
+/// How often it is tried to hand an answer over that is kept: with pauses up to an hour, for about half a day.
+const HAND_OVERS_MAX: u32 = 20;
+/// First and longest pause of a call that is over and waits until the registry has noted it.
+const NOTE_PAUSE_FIRST: Duration = Duration::from_millis(100);
+const NOTE_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// Calls that an earlier version has put down which are put into lanes at a time.
+const PUT_INTO_LANES_AT_ONCE: usize = 32;
+const DROPPED: &str = "isobar_calls_dropped_total";
+const ANSWERS: &str = "isobar_call_answers_total";
+
+/// A call as it waits in the registry, or the answer to one.
+#[derive(Serialize, Deserialize)]
+struct QueuedCall {
+    device: DeviceId,
+    key: u64,
+    #[serde(flatten)]
+    stage: CallStage,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum CallStage {
+    Call(CallWork),
+    /// The call was made; its design has still to be run on the answer.
+    Answer(CallEnded),
+}
+
+/// What came of a call, for the design.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct CallEnded {
+    pub element: String,
+    /// Whether it is a response, or tells that there was none.
+    pub response: bool,
+    /// JSON, as text: it stays as it is.
+    pub payload: String,
+}
+
+/// Runs a device's design on what came of a call. Designs run in a room above this one: the wiring hands this in.
+pub(crate) type RunOnAnswer = Arc<dyn Fn(DeviceRef, CallEnded) -> BoxFuture<'static, Result<()>> + Send + Sync>;
+
+/// The delivery that a call becomes, by its place among those of its run; none: it is too large.
+pub(super) fn delivery_of(
+    call: &CallWork,
+    device: DeviceRef,
+    tenant: Option<OrganizationId>,
+    ordinal: usize,
+) -> Option<LimitedDelivery> {
+    let source = format!("{KIND}:{}:", device.id);
+    let id = format!("{source}{}:{ordinal}", call.event);
+    let lane = Some(lane_of(tenant, &call.url));
+    let queued = QueuedCall { device: device.id, key: device.key.0, stage: CallStage::Call(call.clone()) };
+    let body = serde_json::to_string(&queued).ok().filter(|body| body.len() <= CALL_BYTES_MAX)?;
+    let delivery = NewDelivery { id, kind: KIND, body, lane };
+    Some(LimitedDelivery { delivery, source, most: CALLS_OF_A_DEVICE_MAX })
+}
+
+/// The lane of a queued call whose tenant nobody has noted.
+fn lane_of_body(body: &str) -> String {
+    match serde_json::from_str(body) {
+        Ok(QueuedCall { stage: CallStage::Call(call), .. }) => lane_of(None, &call.url),
+        _ => lane_of(None, ""),
+    }
+}
+
+fn count_answers(outcome: &'static str) {
+    metrics::counter!(ANSWERS, "outcome" => outcome).increment(1);
+}
+
+/// What becomes of a delivery that was tried.
+enum Becomes {
+    /// It is over.
+    Done,
+    /// It is tried again then.
+    TriedAgain(Timestamp),
+    /// Its call was made: this is what is left to do, and when.
+    Replaced(String, Timestamp),
+}
+
+impl Delivery {
+    /// Calls were put into the registry, but for those that were dropped.
+    pub(super) fn calls_were_put(&self, dropped: usize) {
+        if dropped > 0 {
+            metrics::counter!(DROPPED).increment(dropped as u64);
+            tracing::warn!(dropped, "calls of designs are dropped: too large, or too many wait");
+        }
+        self.calls_wake.notify_one();
+    }
+
+    /// Makes calls as they come due, until the hub stops.
+    pub(crate) async fn run_calls(self: Arc<Self>, run_on_answer: RunOnAnswer, shift: Shift) {
+        CallWorker { env: Arc::clone(&self.env), delivery: self, run_on_answer }.run(shift).await;
+    }
+}
+
+/// Makes the calls.
+#[derive(Clone)]
+struct CallWorker {
+    env: Arc<Env>,
+    delivery: Arc<Delivery>,
+    run_on_answer: RunOnAnswer,
+}
+
+impl CallWorker {
+    async fn run(&self, mut shift: Shift) {
+        let mut under_way = UnderWay::default();
+        let mut all_in_lanes = false;
+        loop {
+            self.env.reaches("calls");
+            let begun = async {
+                all_in_lanes = all_in_lanes || self.put_into_lanes().await?;
+                self.begin_calls(&mut under_way).await
+            };
+            let pause = begun.await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "outgoing calls wait for the registry");
+                LOOK_EVERY
+            });
+            shift.well();
+            tokio::select! {
+                // What is under way is made again after the next start.
+                () = shift.end() => return,
+                () = under_way.end_one() => {}
+                () = self.delivery.calls_wake.notified() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Puts calls into lanes that an earlier version has put down. True: all stand in one.
+    async fn put_into_lanes(&self) -> Result<bool> {
+        let registry = &self.env.registry;
+        loop {
+            let without = registry.deliveries_without_lane(KIND, PUT_INTO_LANES_AT_ONCE).await.into_hub_error()?;
+            if without.is_empty() {
+                return Ok(true);
+            }
+            let lanes: Vec<_> = without.into_iter().map(|it| (it.id, lane_of_body(&it.body))).collect();
+            registry.deliveries_lane_set(&lanes).await.into_hub_error()?;
+        }
+    }
+
+    /// Begins what is due, going round the lanes; when to look again.
+    async fn begin_calls(&self, under_way: &mut UnderWay) -> Result<Duration> {
+        let (registry, now) = (&self.env.registry, self.env.clock.now());
+        let (begins_at, mut is_second_round) = (std::mem::take(&mut under_way.next_lane), false);
+        let (mut from, mut looked_at) = (begins_at.clone(), 0);
+        while looked_at < LANES_OF_A_LOOK && !under_way.is_full() {
+            let lanes = registry.deliveries_lanes(KIND, &from, LANES_AT_ONCE).await.into_hub_error()?;
+            looked_at += lanes.len().max(1);
+            let is_last = lanes.len() < LANES_AT_ONCE;
+            let mut next = None;
+            for lane in lanes {
+                if is_second_round && lane.name >= begins_at {
+                    return Ok(LOOK_EVERY);
+                }
+                let tenant = tenant_of(&lane.name);
+                if under_way.is_full_of(tenant) {
+                    next = Some(format!("{tenant}{BEHIND_LANES}"));
+                    break;
+                }
+                if lane.due_at <= now {
+                    self.begin_calls_of(&lane.name, now, under_way).await?;
+                }
+                // Behind this one, and before any other.
+                next = Some(lane.name + "\u{1}");
+            }
+            match next {
+                Some(behind) if !is_last || behind.ends_with(BEHIND_LANES) => from = behind,
+                _ if is_second_round || begins_at.is_empty() => return Ok(LOOK_EVERY),
+                _ => (from, is_second_round) = (String::new(), true),
+            }
+        }
+        under_way.next_lane = from;
+        Ok(if under_way.is_full() { LOOK_EVERY } else { NEXT_LOOK })
+    }
+
+    /// Begins what is due of a lane, as far as it may.
+    async fn begin_calls_of(&self, lane: &str, now: Timestamp, under_way: &mut UnderWay) -> Result<()> {
+        let waiting = under_way.of_lane(lane);
+        if waiting >= CALLS_OF_A_LANE_MAX {
+            return Ok(());
+        }
+        let most = CALLS_OF_A_LANE_MAX + waiting;
+        let due = self.env.registry.deliveries_of_lane(KIND, lane, now, most).await.into_hub_error()?;
+        for delivery in due {
+            if under_way.contains(&delivery.id) {
+                continue;
+            }
+            if under_way.of_lane(lane) >= CALLS_OF_A_LANE_MAX || under_way.is_full_of(tenant_of(lane)) {
+                break;
+            }
+            self.begin_call(under_way, delivery, lane.to_owned()).await?;
+        }
+        Ok(())
+    }
+
+    async fn begin_call(&self, under_way: &mut UnderWay, delivery: QueuedDelivery, lane: String) -> Result<()> {
+        let Ok(queued) = serde_json::from_str::<QueuedCall>(&delivery.body) else {
+            tracing::error!(id = delivery.id, "an outgoing call cannot be read and is dropped");
+            return self.env.registry.delivery_done(&delivery.id).await.into_hub_error();
+        };
+        let (worker, id) = (self.clone(), delivery.id.clone());
+        under_way.begin(id, lane, async move {
+            let ended = guarded("call", worker.serve_call(&delivery, queued)).await;
+            let becomes = ended.unwrap_or_else(|| worker.panicked(&delivery));
+            worker.note_call(&delivery, becomes).await;
+        });
+        Ok(())
+    }
+
+    /// Makes a call, and hands what came of it to the design; or hands over an answer that is kept.
+    async fn serve_call(&self, delivery: &QueuedDelivery, queued: QueuedCall) -> Becomes {
+        self.env.reaches("call");
+        let QueuedCall { device, key, stage } = queued;
+        let device = DeviceRef { id: device, key: DeviceKey(key) };
+        if let Ok(None) = self.delivery.caches.device_entry(device.id).await {
+            // The device was deleted.
+            return Becomes::Done;
+        }
+        let call = match stage {
+            CallStage::Call(call) => call,
+            CallStage::Answer(answer) => {
+                let Err(error) = self.hand_over_answer(device, &answer).await else { return Becomes::Done };
+                let tries = delivery.attempts.saturating_add(1);
+                if tries >= HAND_OVERS_MAX || is_too_old(delivery, self.env.clock.now()) {
+                    count_answers("given_up");
+                    tracing::error!(%error, device = %device.id, tries, "handing the answer of a call to its design failed too often, and is given up");
+                    return Becomes::Done;
+                }
+                count_answers("later");
+                return Becomes::TriedAgain(self.env.due_again(tries, self.env.clock.now()));
+            }
+        };
+        let CallWork { element, method, url, headers, body, .. } = call;
+        let made = self.delivery.calls.make(&OutgoingCall { method, url, headers, body }).await;
+        let Some((response, payload)) = answer_of(made, delivery.attempts) else {
+            let chance = self.env.chance.bits_256()[0];
+            return Becomes::TriedAgain(retry_at(self.env.clock.now(), delivery.attempts, chance));
+        };
+        let answer = CallEnded { element, response, payload: payload.text().to_owned() };
+        match self.hand_over_answer(device, &answer).await {
+            Ok(()) => Becomes::Done,
+            Err(error) => {
+                count_answers("later");
+                tracing::warn!(%error, device = %device.id, "handing the answer of a call to its design failed, and is tried again");
+                let queued = QueuedCall { device: device.id, key, stage: CallStage::Answer(answer) };
+                // Texts and identifiers always serialise.
+                let body = serde_json::to_string(&queued).unwrap_or_default();
+                Becomes::Replaced(body, self.env.due_again(1, self.env.clock.now()))
+            }
+        }
+    }
+
+    /// Hands an answer to the design that has asked. A run that panics on it may do better another time.
+    async fn hand_over_answer(&self, device: DeviceRef, answer: &CallEnded) -> Result<()> {
+        let run = async {
+            self.env.reaches("call_answer");
+            (self.run_on_answer)(device, answer.clone()).await
+        };
+        guarded("call", run).await.unwrap_or_else(|| Err(Error::internal("the run on an answer panicked")))
+    }
+
+    /// A call that panicked is made again, later each time, and given up when it has become too old.
+    fn panicked(&self, delivery: &QueuedDelivery) -> Becomes {
+        let now = self.env.clock.now();
+        if is_too_old(delivery, now) {
+            tracing::error!(id = delivery.id, "an outgoing call is given up");
+            return Becomes::Done;
+        }
+        Becomes::TriedAgain(self.env.due_again(delivery.attempts.saturating_add(1), now))
+    }
+
+    /// Notes what becomes of a call, however long the registry takes: until then it is under way, and not made again.
+    async fn note_call(&self, delivery: &QueuedDelivery, becomes: Becomes) {
+        let mut pause = NOTE_PAUSE_FIRST;
+        loop {
+            let registry = &self.env.registry;
+            let noted = match &becomes {
+                Becomes::Done => registry.delivery_done(&delivery.id).await,
+                Becomes::TriedAgain(due_at) => {
+                    registry.delivery_failed(&delivery.id, delivery.attempts.saturating_add(1), *due_at).await
+                }
+                Becomes::Replaced(body, due_at) => registry.delivery_replace(&delivery.id, body, *due_at).await,
+            };
+            let Err(error) = noted else { return };
+            tracing::warn!(%error, id = delivery.id, ?pause, "noting what became of a call failed, and is tried again");
+            tokio::time::sleep(pause).await;
+            pause = NOTE_PAUSE_MAX.min(pause * 2);
+        }
+    }
+}

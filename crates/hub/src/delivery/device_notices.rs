@@ -1,0 +1,133 @@
+//! What designs have to say to people. A notice waits in the registry until it was given out, and is given out once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use isobar_model::error::Result;
+use isobar_model::ids::{DeviceId, DeviceRef, NotificationId};
+use isobar_model::notification::NotificationKind;
+use isobar_store::error::StoreError;
+use isobar_store::registry::{Delivery as QueuedDelivery, LimitedDelivery, NewDelivery};
+use serde::{Deserialize, Serialize};
+
+use super::notifications::{Audience, Notice};
+use super::{Delivery, is_too_old};
+use crate::error::IntoHubError as _;
+use crate::outbox::work::NoticeWork;
+use crate::supervisor::{Shift, guarded};
+
+/// The kind of these deliveries in the registry.
+const KIND: &str = "notice";
+/// How often the registry is asked for notices that could not be given out.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Notices taken at a time, and those given out at the same time.
+const NOTICES_BATCH: usize = 64;
+const NOTICES_AT_ONCE: usize = 4;
+/// Notices of one device that wait; beyond, the newest are dropped, and counted in /metrics.
+const NOTICES_OF_A_DEVICE_MAX: usize = 100;
+/// A notice that could not be given out is tried again after so many seconds.
+const RETRY_SECONDS: i64 = 5;
+const DROPPED: &str = "isobar_device_notices_dropped_total";
+
+/// A notice that waits.
+#[derive(Serialize, Deserialize)]
+struct QueuedNotice {
+    id: NotificationId,
+    device: DeviceId,
+    notice: NoticeWork,
+}
+
+/// The delivery that a notice becomes, by its place among those of its run.
+pub(super) fn delivery_of(notice: &NoticeWork, device: DeviceRef, ordinal: usize) -> Option<LimitedDelivery> {
+    let source = format!("{KIND}:{}:", device.id);
+    let (event, ordinal) = (notice.event.to_string(), ordinal.to_string());
+    let id = NotificationId::derived(notice.event.minted_at(), &[&event, &notice.element, &ordinal]);
+    let body = serde_json::to_string(&QueuedNotice { id, device: device.id, notice: notice.clone() }).ok()?;
+    let delivery = NewDelivery { id: format!("{source}{event}:{ordinal}"), kind: KIND, body, lane: None };
+    Some(LimitedDelivery { delivery, source, most: NOTICES_OF_A_DEVICE_MAX })
+}
+
+impl Delivery {
+    /// Notices wait in the registry, but for those that were dropped because too many of their device wait.
+    pub(super) fn notices_were_put(&self, dropped: usize) {
+        if dropped > 0 {
+            metrics::counter!(DROPPED).increment(dropped as u64);
+            tracing::warn!(dropped, "notices of designs are dropped: too many wait");
+        }
+        self.device_notices_wake.notify_one();
+    }
+
+    /// Gives notices out as they come.
+    pub(crate) async fn run_device_notices(self: Arc<Self>, mut shift: Shift) {
+        loop {
+            self.env.reaches("device_notices");
+            let more = self.give_notices_out().await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "notices of designs wait for the registry");
+                false
+            });
+            shift.well();
+            if more && !shift.ends() {
+                continue;
+            }
+            tokio::select! {
+                () = shift.end() => return,
+                () = self.device_notices_wake.notified() => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+        }
+    }
+
+    /// Gives out what is due; whether there may be more.
+    async fn give_notices_out(&self) -> Result<bool> {
+        let due = self.env.registry.deliveries_due(KIND, self.env.clock.now(), NOTICES_BATCH).await.into_hub_error()?;
+        let more = due.len() == NOTICES_BATCH;
+        let give_out = |waiting: QueuedDelivery| async move {
+            match guarded("device_notice", self.give_notice_out(&waiting)).await {
+                Some(given) => given,
+                None => self.notice_panicked(&waiting).await.into_hub_error(),
+            }
+        };
+        let mut given = futures::stream::iter(due).map(give_out).buffer_unordered(NOTICES_AT_ONCE);
+        while let Some(given) = given.next().await {
+            given?;
+        }
+        Ok(more)
+    }
+
+    /// It is tried again, later each time, and given up when it has become too old.
+    async fn notice_panicked(&self, delivery: &QueuedDelivery) -> std::result::Result<(), StoreError> {
+        let (registry, now) = (&self.env.registry, self.env.clock.now());
+        if is_too_old(delivery, now) {
+            tracing::error!(id = delivery.id, "a notice of a device is given up");
+            return registry.delivery_done(&delivery.id).await;
+        }
+        let attempts = delivery.attempts.saturating_add(1);
+        registry.delivery_failed(&delivery.id, attempts, self.env.due_again(attempts, now)).await
+    }
+
+    async fn give_notice_out(&self, delivery: &QueuedDelivery) -> Result<()> {
+        self.env.reaches("device_notice");
+        let registry = &self.env.registry;
+        let Ok(QueuedNotice { id, device, notice }) = serde_json::from_str(&delivery.body) else {
+            tracing::error!(id = delivery.id, "a notice cannot be read and is dropped");
+            return registry.delivery_done(&delivery.id).await.into_hub_error();
+        };
+        let to = Audience::Organization { id: notice.organization, minimum_role: notice.minimum_role };
+        let (kind, at) = (NotificationKind::Device, notice.event.minted_at());
+        match self.notify(Notice { id, kind, to, message: notice.message, device: Some(device), at }).await {
+            // An organization that is gone has nobody who could be told.
+            Ok(()) | Err(isobar_model::error::Error::Missing(_)) => {
+                registry.delivery_done(&delivery.id).await.into_hub_error()
+            }
+            Err(error) => {
+                tracing::warn!(%error, %device, "a notice of a device is given out later");
+                let due_at = self.env.clock.now().plus_seconds(RETRY_SECONDS);
+                registry
+                    .delivery_failed(&delivery.id, delivery.attempts.saturating_add(1), due_at)
+                    .await
+                    .into_hub_error()
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! E-mails to people. An e-mail waits as what it is about and is written when it is sent, so that the secret of a link is
+//! never kept but as a digest.
+
+use isobar_model::access;
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::UserId;
+use isobar_model::notification::NotificationKind;
+use isobar_model::secret::Secret;
+use isobar_outlets::mail::{Mail, MailError};
+use isobar_store::registry::{Delivery as QueuedDelivery, NewDelivery, Purpose};
+use minijinja::{Environment, UndefinedBehavior, context};
+use serde::{Deserialize, Serialize};
+
+use super::Delivery;
+use super::mail_queue::{KIND, Undelivered};
+use crate::error::IntoHubError as _;
+
+/// How long a verification link holds, in seconds: 7 days (contract: Authentication).
+const VERIFY_SECONDS: i64 = 7 * 24 * 3600;
+/// How long a reset link holds, in seconds: one hour (contract: Authentication).
+const RESET_SECONDS: i64 = 3600;
+/// Longest name of a thing that stands in a subject, in characters.
+const SUBJECT_NAME_MAX: usize = 80;
+
+/// An e-mail to one person. What waits in the registry calls it a letter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "letter", rename_all = "camelCase")]
+pub(crate) enum Email {
+    /// Asks a user to verify its e-mail address.
+    Verification {
+        /// Whose address it is.
+        user: UserId,
+    },
+    /// Lets a user set a new password.
+    Reset {
+        /// Whose password.
+        user: UserId,
+    },
+    /// Tells a user what happened to its account.
+    AccountNotice {
+        /// In words.
+        message: String,
+    },
+    /// Tells a user what a device's design has to say.
+    DeviceNotice {
+        /// The device's name, where it is known.
+        device: Option<String>,
+        /// In words.
+        message: String,
+    },
+    /// Tells a user what the system has to say.
+    SystemNotice {
+        /// In words.
+        message: String,
+    },
+}
+
+impl Email {
+    /// The e-mail that tells a notice; `device` is the name of the device that it is about.
+    pub(crate) fn of_notice(kind: NotificationKind, message: String, device: Option<String>) -> Self {
+        match kind {
+            NotificationKind::Device => Self::DeviceNotice { device, message },
+            NotificationKind::System => Self::SystemNotice { message },
+            NotificationKind::Account => Self::AccountNotice { message },
+        }
+    }
+}
+
+/// An e-mail that waits.
+#[derive(Serialize, Deserialize)]
+struct QueuedEmail {
+    to: String,
+    #[serde(flatten)]
+    email: Email,
+}
+
+/// The templates, compiled once.
+pub(crate) struct Templates(Environment<'static>);
+
+macro_rules! templates {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../templates/", $name)))),*]
+    };
+}
+
+const TEMPLATES: &[(&str, &str)] = templates![
+    "layout.html",
+    "layout.txt",
+    "verification.html",
+    "verification.txt",
+    "reset.html",
+    "reset.txt",
+    "notice.html",
+    "notice.txt",
+];
+
+impl Templates {
+    pub(crate) fn new() -> Result<Self> {
+        let mut environment = Environment::new();
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        for (name, source) in TEMPLATES {
+            environment.add_template(name, source).map_err(Error::internal)?;
+        }
+        Ok(Self(environment))
+    }
+
+    /// Writes an e-mail. Texts ending in `.html` are escaped by themselves.
+    fn write(&self, to: &str, subject: String, template: &str, told: minijinja::Value) -> Result<Mail> {
+        let render = |form: &str| {
+            let name = format!("{template}.{form}");
+            let told = context! { subject => &subject, ..told.clone() };
+            self.0.get_template(&name).and_then(|template| template.render(told)).map_err(Error::internal)
+        };
+        Ok(Mail { to: to.to_owned(), text: render("txt")?, html: render("html")?, subject })
+    }
+}
+
+impl Delivery {
+    /// An e-mail as a delivery, to be kept in the transaction of what causes it; then [`Delivery::wake_mail`] has it sent.
+    /// The same identifier again is the same e-mail.
+    pub(crate) fn mail(&self, delivery_id: String, to: &str, email: Email) -> NewDelivery {
+        let waiting = QueuedEmail { to: to.to_owned(), email };
+        // Texts and identifiers always serialise.
+        let body = serde_json::to_string(&waiting).unwrap_or_default();
+        NewDelivery { id: delivery_id, kind: KIND, body, lane: None }
+    }
+
+    /// Writes an e-mail that is due, and hands it to the mailer.
+    pub(super) async fn send_email(&self, delivery: &QueuedDelivery) -> std::result::Result<(), Undelivered> {
+        let waiting: QueuedEmail = serde_json::from_str(&delivery.body)
+            .map_err(|error| Undelivered::Never(format!("an e-mail cannot be read: {error}")))?;
+        let mail = self.written(waiting).await.map_err(|error| match error {
+            Error::Missing(what) => Undelivered::Never(format!("{what} is gone")),
+            other => Undelivered::NotNow(other.to_string()),
+        })?;
+        self.mailer.send(&delivery.id, &mail).await.map_err(|error| match error {
+            MailError::Never(_) => Undelivered::Never(error.to_string()),
+            MailError::NotNow(cause) => Undelivered::NotNow(cause.to_string()),
+            MailError::Setting(why) => Undelivered::NotNow(why),
+        })
+    }
+
+    async fn written(&self, QueuedEmail { to, email }: QueuedEmail) -> Result<Mail> {
+        let (templates, site) = (&self.templates, self.env.config.public_url.as_str());
+        let notice =
+            |subject: String, message: String| templates.write(&to, subject, "notice", context! { site, message });
+        match email {
+            Email::Verification { user } => {
+                let nonce = self.new_nonce(user, Purpose::Verify, VERIFY_SECONDS).await?;
+                let link = format!("{site}/v2/auth/verify/{}", nonce.reveal());
+                templates.write(&to, "Verify your e-mail address".to_owned(), "verification", context! { site, link })
+            }
+            Email::Reset { user } => {
+                let nonce = self.new_nonce(user, Purpose::Reset, RESET_SECONDS).await?;
+                let link = format!("{site}/?resetToken={}", nonce.reveal());
+                templates.write(&to, "Set a new password".to_owned(), "reset", context! { site, link })
+            }
+            Email::AccountNotice { message } => notice("About your account".to_owned(), message),
+            Email::DeviceNotice { device: Some(device), message } => {
+                notice(format!("Message from {}", in_one_line(&device)), message)
+            }
+            Email::DeviceNotice { device: None, message } => notice("Message from a device".to_owned(), message),
+            Email::SystemNotice { message } => notice("Message from the system".to_owned(), message),
+        }
+    }
+
+    /// A nonce for a link that is about to be sent; an earlier one of that purpose ends.
+    async fn new_nonce(&self, user: UserId, purpose: Purpose, seconds: i64) -> Result<Secret> {
+        let nonce = Secret::new(&self.env.chance);
+        let permit = access::system(user, "an e-mail to the user carries a link");
+        let expires_at = self.env.clock.now().plus_seconds(seconds);
+        self.env.registry.nonce_put(&permit, purpose, &nonce.digest(), expires_at).await.into_hub_error()?;
+        Ok(nonce)
+    }
+}
+
+/// A name as part of a subject.
+fn in_one_line(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SUBJECT_NAME_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_wrote_is_no_html() {
+        let templates = Templates::new().unwrap();
+        let told = context! { site => "https://iot.example", message => "<script>alert(1)</script> & more" };
+        let mail = templates.write("ana@example.com", "A <b>".to_owned(), "notice", told).unwrap();
+        assert!(mail.html.contains("&lt;script&gt;") && !mail.html.contains("<script"), "{}", mail.html);
+        assert!(mail.html.contains("A &lt;b&gt;"), "{}", mail.html);
+        assert!(mail.text.contains("<script>alert(1)</script> & more"), "{}", mail.text);
+    }
+
+    #[test]
+    fn every_email_is_written_in_both_forms() {
+        let templates = Templates::new().unwrap();
+        for template in ["verification", "reset"] {
+            let told = context! { site => "https://iot.example", link => "https://iot.example/?a=b" };
+            let mail = templates.write("ana@example.com", "Subject".to_owned(), template, told).unwrap();
+            assert!(mail.text.contains("https://iot.example/?a=b"), "{}", mail.text);
+            assert!(mail.html.contains(r#"href="https:&#x2f;&#x2f;iot.example&#x2f;?a=b""#), "{}", mail.html);
+        }
+        assert!(
+            templates.write("x", "y".to_owned(), "reset", context! { site => "z" }).is_err(),
+            "nothing is left out"
+        );
+    }
+
+    #[test]
+    fn an_email_waits_without_its_secret() {
+        let email = Email::Reset { user: UserId(uuid::Uuid::nil()) };
+        let waiting = QueuedEmail { to: "ana@example.com".to_owned(), email: email.clone() };
+        let text = serde_json::to_string(&waiting).unwrap();
+        let read: QueuedEmail = serde_json::from_str(&text).unwrap();
+        assert_eq!((read.to.as_str(), read.email), ("ana@example.com", email));
+        assert_eq!(text.matches(':').count(), 3, "{text}");
+    }
+}

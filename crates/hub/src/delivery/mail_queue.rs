@@ -1,0 +1,149 @@
+//! E-mails on their way out, each at least once. Each is kept in the registry before the call that caused it is answered, and
+//! stays there until it was sent or has become too old (contract: The project design).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isobar_store::error::StoreError;
+use isobar_store::registry::Delivery as QueuedDelivery;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::{Delivery, is_too_old};
+use crate::supervisor::{Shift, guarded, spawn_guarded_in};
+use crate::support::scope_guard::ScopeGuard;
+
+/// The kind of these deliveries in the registry.
+pub(super) const KIND: &str = "mail";
+/// E-mails that are sent at the same time.
+const MAILS_AT_ONCE: usize = 8;
+/// How often the registry is asked for what is due, while something waits.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Longest pause after a failure of the registry.
+const REGISTRY_PAUSE: Duration = Duration::from_secs(5);
+
+const OUTCOMES: &str = "isobar_deliveries_total";
+
+/// How a try ended that did not succeed.
+#[derive(Debug)]
+pub(super) enum Undelivered {
+    /// It may succeed another time.
+    NotNow(String),
+    /// It never will.
+    Never(String),
+}
+
+impl From<StoreError> for Undelivered {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Gone(what) => Self::Never(format!("{what} is gone")),
+            other => Self::NotNow(other.to_string()),
+        }
+    }
+}
+
+/// What the worker is told, and what it has begun.
+#[derive(Default)]
+pub(super) struct MailQueue {
+    pub wake: Notify,
+    /// Those that are being tried: they are still in the registry.
+    under_way: Mutex<HashSet<String>>,
+}
+
+impl Delivery {
+    /// Sends e-mails as they come due, until the hub stops.
+    pub(crate) async fn run_mail(self: Arc<Self>, mut shift: Shift) {
+        let mut tries = JoinSet::new();
+        loop {
+            self.env.reaches("deliveries");
+            let idle = match self.begin_tries(&mut tries).await {
+                Ok(idle) => idle,
+                Err(error) => {
+                    tracing::warn!(%error, kind = KIND, "deliveries wait for the registry");
+                    if shift.pause(REGISTRY_PAUSE).await {
+                        break;
+                    }
+                    continue;
+                }
+            };
+            shift.well();
+            tokio::select! {
+                () = self.mail_queue.wake.notified() => {}
+                Some(_) = tries.join_next() => {}
+                () = tokio::time::sleep(LOOK_EVERY), if !idle => {}
+                () = shift.end() => break,
+            }
+        }
+        // What is under way is tried again at the next start, should it not end now.
+        tries.shutdown().await;
+    }
+
+    /// Begins to send what is due, as far as there is room; true: nothing waits that is not under way.
+    async fn begin_tries(self: &Arc<Self>, tries: &mut JoinSet<()>) -> std::result::Result<bool, StoreError> {
+        while tries.try_join_next().is_some() {}
+        let due = self.env.registry.deliveries_due(KIND, self.env.clock.now(), 2 * MAILS_AT_ONCE).await?;
+        for queued in due {
+            if tries.len() >= MAILS_AT_ONCE {
+                return Ok(true);
+            }
+            if self.mail_queue.under_way.lock().insert(queued.id.clone()) {
+                let delivery = Arc::clone(self);
+                let try_it = async move {
+                    let (owner, id) = (Arc::clone(&delivery), queued.id.clone());
+                    // However the try ends, by a panic or because the worker ends: the next one may begin.
+                    let _under_way = ScopeGuard::new(move || {
+                        owner.mail_queue.under_way.lock().remove(&id);
+                    });
+                    if guarded("delivery", delivery.deliver_now(queued)).await.is_none() {
+                        // It was the noting that failed: the delivery is due again at once.
+                        tokio::time::sleep(REGISTRY_PAUSE).await;
+                    }
+                };
+                spawn_guarded_in(tries, "delivery", try_it);
+            }
+        }
+        // What is being tried is still in the registry: as long as it is, the worker looks again.
+        Ok(self.env.registry.deliveries_next(KIND).await?.is_none())
+    }
+
+    /// Sends one e-mail and notes how it went.
+    async fn deliver_now(&self, queued: QueuedDelivery) {
+        let deliver = async {
+            self.env.reaches("delivery");
+            self.send_email(&queued).await
+        };
+        let panicked = || Err(Undelivered::NotNow("it panicked".to_owned()));
+        let outcome = guarded("delivery", deliver).await.unwrap_or_else(panicked);
+        if let Err(error) = self.note_try(&queued, outcome).await {
+            tracing::warn!(%error, id = queued.id, "how a delivery went could not be noted: it will be made again");
+        }
+    }
+
+    async fn note_try(
+        &self,
+        queued: &QueuedDelivery,
+        outcome: std::result::Result<(), Undelivered>,
+    ) -> std::result::Result<(), StoreError> {
+        let now = self.env.clock.now();
+        let count = |outcome: &'static str| {
+            metrics::counter!(OUTCOMES, "kind" => KIND, "outcome" => outcome).increment(1);
+        };
+        match outcome {
+            Ok(()) => count("made"),
+            Err(Undelivered::NotNow(why)) if !is_too_old(queued, now) => {
+                count("failed");
+                let attempts = queued.attempts.saturating_add(1);
+                let due_at = self.env.due_again(attempts, now);
+                tracing::warn!(why, id = queued.id, kind = KIND, attempts, %due_at, "a delivery failed and is tried again");
+                return self.env.registry.delivery_failed(&queued.id, attempts, due_at).await;
+            }
+            Err(Undelivered::NotNow(why) | Undelivered::Never(why)) => {
+                count("given_up");
+                tracing::error!(why, id = queued.id, kind = KIND, "a delivery is given up");
+            }
+        }
+        self.env.registry.delivery_done(&queued.id).await
+    }
+}

@@ -1,0 +1,80 @@
+//! What happens after a commit: what designs found out goes into the registry, people are told, servers are called.
+//!
+//! What is to be delivered waits in the registry, so that it is made at least once, whatever crashes when.
+
+pub(crate) mod calls;
+pub(crate) mod device_notices;
+pub(crate) mod emails;
+mod mail_queue;
+pub(crate) mod notifications;
+mod registry_writer;
+
+use std::sync::Arc;
+
+use isobar_model::error::{Error, Result};
+use isobar_model::time::Timestamp;
+use isobar_outlets::calls::Calls;
+use isobar_outlets::mail::Mailer;
+use isobar_store::registry::Delivery as QueuedDelivery;
+use tokio::sync::Notify;
+
+use self::emails::Templates;
+use self::mail_queue::MailQueue;
+use self::notifications::Notices;
+use crate::cache::Caches;
+use crate::env::Env;
+use crate::outbox::Outbox;
+
+/// After this many seconds a delivery that still fails is given up: three days.
+const GIVE_UP_SECONDS: i64 = 3 * 24 * 3600;
+
+/// Delivers what calls and designs have caused. Its workers are the supervisor's to run.
+pub(crate) struct Delivery {
+    env: Arc<Env>,
+    outbox: Arc<Outbox>,
+    caches: Arc<Caches>,
+    mailer: Mailer,
+    templates: Templates,
+    mail_queue: MailQueue,
+    notices: Notices,
+    /// Tells the worker that notices of devices were put into the registry.
+    device_notices_wake: Notify,
+    /// Makes HTTP calls.
+    calls: Calls,
+    /// Tells the worker that calls were put into the registry.
+    calls_wake: Notify,
+    /// Only one task at a time writes what the outbox holds.
+    writer_turn: tokio::sync::Mutex<()>,
+    /// Held while entries of the outbox are on their way out of the store.
+    removing: tokio::sync::Mutex<()>,
+}
+
+impl Delivery {
+    pub(crate) fn new(env: Arc<Env>, outbox: Arc<Outbox>, caches: Arc<Caches>, mailer: Mailer) -> Result<Self> {
+        let calls = Calls::new(&env.config.outgoing_allow).map_err(Error::internal)?;
+        Ok(Self {
+            env,
+            outbox,
+            caches,
+            mailer,
+            templates: Templates::new()?,
+            mail_queue: MailQueue::default(),
+            notices: Notices::new(),
+            device_notices_wake: Notify::new(),
+            calls,
+            calls_wake: Notify::new(),
+            writer_turn: tokio::sync::Mutex::new(()),
+            removing: tokio::sync::Mutex::new(()),
+        })
+    }
+
+    /// E-mails were put into the registry: the worker looks for them now.
+    pub(crate) fn wake_mail(&self) {
+        self.mail_queue.wake.notify_one();
+    }
+}
+
+/// Whether a delivery that still fails is given up.
+fn is_too_old(delivery: &QueuedDelivery, now: Timestamp) -> bool {
+    now >= delivery.created_at.plus_seconds(GIVE_UP_SECONDS)
+}

@@ -1,0 +1,98 @@
+//! What every room is given: the stores, the clock, chance, and what the operator configured.
+
+use std::sync::Arc;
+
+use isobar_model::chance::Chance;
+use isobar_model::ids::{EventId, IdMint};
+use isobar_model::time::{Clock, Timestamp};
+use isobar_store::registry::Registry;
+use isobar_store::telemetry::Telemetry;
+use rand::RngExt as _;
+
+use crate::config::Config;
+#[cfg(test)]
+use crate::supervisor::faults::Faults;
+use crate::support::body_reader::BodyReader;
+
+/// First pause before something that failed is tried again, in seconds; it doubles up to [`RETRY_MAX_SECONDS`].
+const RETRY_FIRST_SECONDS: i64 = 5;
+/// Longest pause before something that failed is tried again, in seconds.
+const RETRY_MAX_SECONDS: i64 = 3600;
+/// A pause is longer or shorter than it should be by up to a fifth, so that what failed together does not return together.
+const JITTER: f64 = 0.2;
+
+/// The stores, the clock, chance, and the configuration. It knows nothing of the rooms.
+pub(crate) struct Env {
+    pub registry: Registry,
+    pub telemetry: Arc<dyn Telemetry>,
+    pub clock: Clock,
+    pub chance: Chance,
+    pub config: Config,
+    pub bodies: BodyReader,
+    mint: IdMint,
+    #[cfg(test)]
+    pub faults: Faults,
+}
+
+impl Env {
+    pub fn new(
+        registry: Registry,
+        telemetry: Arc<dyn Telemetry>,
+        clock: Clock,
+        chance: Chance,
+        config: Config,
+    ) -> Self {
+        Self {
+            registry,
+            telemetry,
+            clock,
+            chance,
+            config,
+            bodies: BodyReader::new(),
+            mint: IdMint::new(),
+            #[cfg(test)]
+            faults: Faults::default(),
+        }
+    }
+
+    /// A new identifier, made at this moment. Identifiers grow.
+    pub fn new_id(&self) -> EventId {
+        let now = self.clock.now();
+        EventId(self.chance.with(|rng| self.mint.mint(now, rng)))
+    }
+
+    /// When something that has failed `attempts` times is tried again: later each time, up to an hour.
+    pub fn due_again(&self, attempts: u32, now: Timestamp) -> Timestamp {
+        let share = self.chance.with(|rng| rng.random_range(1.0 - JITTER..1.0 + JITTER));
+        Timestamp::from_millis(now.millis().saturating_add(back_off_millis(attempts, share)))
+    }
+
+    /// Work has come to a point where tests of this crate may have it panic; elsewhere that is nothing.
+    #[cfg(not(test))]
+    #[inline(always)]
+    pub fn reaches(&self, _point: &'static str) {}
+
+    /// Work has come to a point where a test may have it panic.
+    #[cfg(test)]
+    pub fn reaches(&self, point: &'static str) {
+        self.faults.reached(point);
+    }
+}
+
+/// How long to wait after so many failed tries: `share` of a pause that doubles.
+fn back_off_millis(attempts: u32, share: f64) -> i64 {
+    let doubled = RETRY_FIRST_SECONDS.saturating_mul(1 << attempts.saturating_sub(1).min(20));
+    (doubled.min(RETRY_MAX_SECONDS) as f64 * 1000.0 * share) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_an_hour() {
+        let pauses: Vec<i64> = [1, 2, 3, 10, 11, 1000, u32::MAX].map(|tries| back_off_millis(tries, 1.0)).to_vec();
+        assert_eq!(pauses, [5_000, 10_000, 20_000, 2_560_000, 3_600_000, 3_600_000, 3_600_000]);
+        assert_eq!(back_off_millis(1, 0.8), 4_000);
+    }
+}

@@ -1,0 +1,74 @@
+//! What a user is told of its own account (contract: Resources, accountNotification).
+
+use std::net::IpAddr;
+
+use isobar_model::ids::{NotificationId, UserId};
+use isobar_model::notification::NotificationKind;
+use isobar_model::role::Role;
+
+use super::Identity;
+use super::rate_limit::counted;
+use crate::delivery::notifications::{Audience, Notice};
+use crate::error::IntoHubError as _;
+
+/// Something that happened to an account.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum AccountNotice {
+    /// Somebody signed in from an address that the user had never signed in from.
+    SignInFromNewAddress {
+        /// The address.
+        address: IpAddr,
+    },
+    /// It has a new password.
+    PasswordChanged,
+    /// It has another role.
+    RoleChanged {
+        /// The new one.
+        role: Role,
+    },
+}
+
+impl AccountNotice {
+    fn message(self) -> String {
+        match self {
+            Self::SignInFromNewAddress { address } => {
+                format!(
+                    "Your account was signed in to from a new address: {address}. If that was not you, set a new password."
+                )
+            }
+            Self::PasswordChanged => {
+                "The password of your account was changed. If you know nothing of it, ask for a new one.".to_owned()
+            }
+            Self::RoleChanged { role } => format!("The role of your account is now {}.", role.name()),
+        }
+    }
+}
+
+impl Identity {
+    /// Tells a user, in the application and by e-mail as it prefers. What happened has happened: that it could not be told
+    /// is no failure of the call.
+    pub(crate) async fn account_notice(&self, user: UserId, what: AccountNotice) {
+        let notice = Notice {
+            id: NotificationId(self.env.new_id().0),
+            kind: NotificationKind::Account,
+            to: Audience::User(user),
+            message: what.message(),
+            device: None,
+            at: self.env.clock.now(),
+        };
+        if let Err(error) = self.delivery.notify(notice).await {
+            tracing::warn!(%error, %user, ?what, "a user could not be told about its account");
+        }
+    }
+
+    /// Notes where a user has signed in from, and tells it when it never had from there. The first time is no news; nor is
+    /// another address of the same site.
+    pub(crate) async fn note_sign_in(&self, user: UserId, address: IpAddr) {
+        let (address, site) = (address.to_canonical(), counted(address).to_string());
+        match self.env.registry.sign_in_note(user, &site, self.env.clock.now()).await.into_hub_error() {
+            Ok(true) => self.account_notice(user, AccountNotice::SignInFromNewAddress { address }).await,
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, %user, "where a user signed in from could not be noted"),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Who calls, how often, and what it may do: credentials, sessions, passwords, rate limits, permits.
+
+pub(crate) mod account_notices;
+pub(crate) mod authentication;
+pub(crate) mod authorization;
+mod email_links;
+pub(crate) mod operator;
+pub(crate) mod passwords;
+mod rate_limit;
+pub(crate) mod sessions;
+mod throttle;
+mod tokens;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use isobar_model::error::{RateWindow, Result};
+use isobar_model::ids::UserId;
+use isobar_model::time::Timestamp;
+use isobar_store::registry::Purpose;
+
+use self::authentication::Principal;
+use self::passwords::Passwords;
+use self::rate_limit::CallRates;
+use self::throttle::{LoginThrottle, PeriodicAllowance};
+use self::tokens::Jwts;
+use crate::cache::Caches;
+use crate::delivery::Delivery;
+use crate::env::Env;
+use crate::error::IntoHubError as _;
+use crate::metering::activity::Activity;
+
+/// Links of one purpose that are sent to one account in 15 minutes.
+const LINKS_MAX: u32 = 5;
+
+/// Knows who calls and what it may do.
+pub(crate) struct Identity {
+    env: Arc<Env>,
+    caches: Arc<Caches>,
+    delivery: Arc<Delivery>,
+    activity: Arc<Activity>,
+    passwords: Passwords,
+    tokens: Jwts,
+    throttle: LoginThrottle,
+    link_allowance: PeriodicAllowance<(UserId, Purpose)>,
+    rates: CallRates,
+}
+
+impl Identity {
+    pub(crate) async fn new(
+        env: Arc<Env>,
+        caches: Arc<Caches>,
+        delivery: Arc<Delivery>,
+        activity: Arc<Activity>,
+    ) -> Result<Self> {
+        let signing_key = env.registry.signing_key(env.chance.bits_256()).await.into_hub_error()?;
+        let now = env.clock.now();
+        let revoked = env.registry.jwts_revoked(now).await.into_hub_error()?;
+        Ok(Self {
+            passwords: Passwords::new(),
+            tokens: Jwts::new(&signing_key, revoked, now),
+            throttle: LoginThrottle::default(),
+            link_allowance: PeriodicAllowance::new(LINKS_MAX),
+            rates: CallRates::new(&env.config.rate_limit),
+            env,
+            caches,
+            delivery,
+            activity,
+        })
+    }
+
+    /// The hash of a new password. Waits for its turn among the hashes.
+    pub(crate) async fn password_hash(&self, password: String) -> Result<String> {
+        self.passwords.hash(password, &self.env.chance).await
+    }
+
+    /// Counts a call in the window of its user, its device, or its address. None: that limit is off.
+    pub(crate) fn count_call(&self, principal: &Principal, address: IpAddr) -> Result<Option<RateWindow>> {
+        self.rates.count_call(principal, address, self.env.clock.now())
+    }
+
+    /// Counts a call with bad credentials; true: there were so many from its address that its connection should end.
+    pub(crate) fn count_refused(&self, address: IpAddr) -> bool {
+        self.rates.count_refused(address, self.env.clock.now())
+    }
+
+    /// Forgets the revocations of tokens that have ended.
+    pub(crate) fn forget_ended_tokens(&self, now: Timestamp) {
+        self.tokens.forget_ended(now);
+    }
+}

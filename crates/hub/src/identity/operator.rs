@@ -1,0 +1,26 @@
+//! What an operator does while the platform does not run (contract: The program).
+
+use isobar_model::access;
+use isobar_model::chance::Chance;
+use isobar_model::error::Result;
+use isobar_model::secret::Secret;
+use isobar_model::time::Clock;
+use isobar_store::registry::Registry;
+
+use super::passwords::Passwords;
+use crate::error::IntoHubError as _;
+
+/// Gives a user a new password, made up, and ends all its sessions. None: nobody has that username or e-mail address.
+pub async fn reset_password(registry: &Registry, clock: &Clock, chance: &Chance, name: &str) -> Result<Option<String>> {
+    let Some(account) = registry.login_by_name(name).await.into_hub_error()? else { return Ok(None) };
+    let password = made_up(chance);
+    let hash = Passwords::new().hash(password.clone(), chance).await?;
+    let permit = access::system(account.user, "the operator resets the user's password");
+    registry.password_set(&permit, &hash, clock.now()).await.into_hub_error()?;
+    Ok(Some(password))
+}
+
+/// A password to be shown once: 80 random bits, no longer than a user may set itself.
+pub(crate) fn made_up(chance: &Chance) -> String {
+    Secret::new(chance).reveal()[..20].to_owned()
+}

@@ -1,0 +1,190 @@
+//! Fixed rate windows of one minute (contract: Rate limits).
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::net::{IpAddr, Ipv6Addr};
+
+use isobar_model::error::{Error, RateWindow};
+use isobar_model::ids::{DeviceKey, UserId};
+use isobar_model::time::Timestamp;
+use parking_lot::Mutex;
+use rustc_hash::FxBuildHasher;
+
+use super::authentication::Principal;
+use crate::config::RateLimits;
+
+/// Length of a window.
+const WINDOW_SECONDS: i64 = 60;
+/// Locks among which the keys are spread.
+const SHARDS: usize = 16;
+/// Callers for whom there is room from the beginning of a window, if the one before had as many.
+const CALLERS_KEPT: usize = 1 << 10;
+
+/// Counts the calls of each `K` in the present window. What an earlier window counted is dropped whole, so memory is
+/// bounded by the callers of one minute, and there are bounds for these too.
+pub(crate) struct RateWindows<K, S> {
+    limit: u32,
+    /// Most callers that are counted under one lock. Beyond, all of them begin anew: who has so many addresses is not held
+    /// by a limit for one.
+    most: usize,
+    hasher: S,
+    shards: [Mutex<Shard<K, S>>; SHARDS],
+}
+
+struct Shard<K, S> {
+    window: i64,
+    counts: HashMap<K, u32, S>,
+}
+
+/// An address as it is counted: of IPv6 the network of a site, in which one client has as many addresses as it likes. One
+/// that maps IPv4 is what it maps.
+pub(crate) fn counted(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        plain @ IpAddr::V4(_) => plain,
+        IpAddr::V6(address) => {
+            let network = u128::from(address) >> 64 << 64;
+            IpAddr::V6(Ipv6Addr::from(network))
+        }
+    }
+}
+
+impl<K: Hash + Eq, S: BuildHasher + Clone + Default> RateWindows<K, S> {
+    /// Windows of `limit` calls; 0: nothing is counted. So many callers at most have one at a time.
+    pub(crate) fn new(limit: u32, callers_max: usize) -> Self {
+        let hasher = S::default();
+        let shard = || Shard { window: 0, counts: HashMap::with_hasher(hasher.clone()) };
+        Self { limit, most: callers_max.div_ceil(SHARDS), shards: std::array::from_fn(|_| Mutex::new(shard())), hasher }
+    }
+
+    /// Counts a call. `Err` when the window is spent; none when nothing is counted.
+    pub(crate) fn count(&self, key: K, now: Timestamp) -> Result<Option<RateWindow>, RateWindow> {
+        if self.limit == 0 {
+            return Ok(None);
+        }
+        let window = now.seconds().div_euclid(WINDOW_SECONDS);
+        let hash = self.hasher.hash_one(&key);
+        let mut shard = self.shards[(hash >> 57) as usize % SHARDS].lock();
+        if shard.window != window {
+            shard.window = window;
+            // Room that a flood has needed is given back.
+            shard.counts = HashMap::with_capacity_and_hasher(shard.counts.len().min(CALLERS_KEPT), self.hasher.clone());
+        } else if shard.counts.len() >= self.most && !shard.counts.contains_key(&key) {
+            shard.counts.clear();
+        }
+        let count = shard.counts.entry(key).or_insert(0);
+        let spent = *count >= self.limit;
+        *count += u32::from(!spent);
+        let state = RateWindow {
+            limit: self.limit,
+            remaining: self.limit - *count,
+            reset: Timestamp::from_millis((window + 1) * WINDOW_SECONDS * 1000),
+        };
+        if spent { Err(state) } else { Ok(Some(state)) }
+    }
+}
+
+/// The rate windows of users, devices and addresses.
+pub(crate) struct CallRates {
+    users: RateWindows<UserId, FxBuildHasher>,
+    devices: RateWindows<DeviceKey, FxBuildHasher>,
+    /// Clients choose their addresses: these are hashed with a key.
+    addresses: RateWindows<IpAddr, RandomState>,
+    /// Calls with bad credentials.
+    refused: RateWindows<IpAddr, RandomState>,
+}
+
+/// So many times an address's limit may it call with bad credentials before its connections are closed (contract:
+/// Conventions).
+const REFUSED_TIMES: u32 = 10;
+/// Users, and devices, that are counted in a minute.
+const CALLERS_MAX: usize = 1 << 20;
+/// Addresses that are counted in a minute. They cost who has many of them nothing, so these are fewer.
+const ADDRESSES_MAX: usize = 1 << 18;
+
+impl CallRates {
+    pub(crate) fn new(limits: &RateLimits) -> Self {
+        Self {
+            users: RateWindows::new(limits.user, CALLERS_MAX),
+            devices: RateWindows::new(limits.device, CALLERS_MAX),
+            addresses: RateWindows::new(limits.address, ADDRESSES_MAX),
+            refused: RateWindows::new(limits.address.saturating_mul(REFUSED_TIMES), ADDRESSES_MAX),
+        }
+    }
+}
+
+impl CallRates {
+    /// Counts a call in the window of its user, its device, or its address. None: that limit is off.
+    pub(crate) fn count_call(
+        &self,
+        principal: &Principal,
+        address: IpAddr,
+        now: Timestamp,
+    ) -> isobar_model::error::Result<Option<RateWindow>> {
+        let (subject, counts) = match principal {
+            Principal::User(caller) => ("user", self.users.count(caller.user, now)),
+            Principal::Device(session) => ("device", self.devices.count(session.device().key, now)),
+            Principal::Nobody => ("address", self.addresses.count(counted(address), now)),
+        };
+        counts.map_err(|window| Error::RateLimited { subject, window })
+    }
+
+    /// Counts a call with bad credentials; true: there were so many from its address that its connection should end.
+    pub(crate) fn count_refused(&self, address: IpAddr, now: Timestamp) -> bool {
+        self.refused.count(counted(address), now).is_err()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustc_hash::FxBuildHasher;
+
+    use super::*;
+
+    const CALLERS_MAX: usize = 1 << 14;
+
+    fn windows<K: Hash + Eq>(limit: u32) -> RateWindows<K, FxBuildHasher> {
+        RateWindows::new(limit, CALLERS_MAX)
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1000)
+    }
+
+    #[test]
+    fn a_window_takes_its_limit_and_then_refuses_until_it_ends() {
+        let windows = windows(2);
+        let first = windows.count("a", at(60)).unwrap().unwrap();
+        assert_eq!((first.limit, first.remaining, first.reset), (2, 1, at(120)));
+        assert_eq!(windows.count("a", at(119)).unwrap().unwrap().remaining, 0);
+        assert_eq!(windows.count("a", at(119)).unwrap_err().remaining, 0);
+        assert!(windows.count("b", at(119)).is_ok());
+        assert!(windows.count("a", at(120)).is_ok());
+    }
+
+    #[test]
+    fn a_limit_of_zero_counts_nothing() {
+        assert_eq!(windows(0).count("a", at(0)), Ok(None));
+    }
+
+    #[test]
+    fn however_many_call_the_memory_is_bounded() {
+        const CALLERS: usize = CALLERS_MAX * 3 / 2;
+        let windows = windows(1);
+        for caller in 0..CALLERS {
+            windows.count(caller, at(0)).unwrap();
+        }
+        assert!(windows.shards.iter().map(|shard| shard.lock().counts.len()).sum::<usize>() <= CALLERS_MAX);
+        assert!(windows.count(CALLERS - 1, at(0)).is_err());
+        windows.count(0, at(60)).unwrap();
+    }
+
+    #[test]
+    fn a_site_is_counted_as_one() {
+        let at = |text: &str| counted(text.parse().unwrap());
+        assert_eq!(at("2001:db8:1:2::1"), at("2001:db8:1:2:ffff::9"));
+        assert_ne!(at("2001:db8:1:2::1"), at("2001:db8:1:3::1"));
+        assert_ne!(at("192.0.2.1"), at("192.0.2.2"));
+        assert_eq!(at("::ffff:192.0.2.1"), at("192.0.2.1"));
+        assert_ne!(at("::ffff:192.0.2.1"), at("::ffff:192.0.2.2"));
+    }
+}

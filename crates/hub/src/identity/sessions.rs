@@ -1,0 +1,128 @@
+//! Sessions: login, refresh, logout (specification: Auth).
+
+use std::net::IpAddr;
+
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::{SessionId, UserId};
+use isobar_model::secret::{Digest, Secret};
+use isobar_model::session::{REFRESH_SECONDS, Session};
+use isobar_model::time::Timestamp;
+use isobar_model::user::Login;
+use isobar_store::registry::LoginRecord;
+
+use super::Identity;
+use super::authentication::{Credential, Credentials, UserCredential};
+use super::tokens::Claims;
+use crate::error::IntoHubError as _;
+
+/// What a login or a refresh gives.
+#[derive(Debug)]
+pub struct Tokens {
+    /// The access token.
+    pub jwt: String,
+    /// When it ends.
+    pub jwt_expiry: Timestamp,
+    /// On login, the refresh token and when it ends.
+    pub refresh: Option<(Secret, Timestamp)>,
+}
+
+impl Identity {
+    /// Logs a user in by username or e-mail address. An unknown account and a wrong password look the same.
+    pub(crate) async fn session_login(&self, login: Login, address: IpAddr) -> Result<Tokens> {
+        let now = self.env.clock.now();
+        self.throttle.check(&login.name, address, now)?;
+        let record = self.env.registry.login_by_name(&login.name).await.into_hub_error()?;
+        let hash = record.as_ref().and_then(|record| record.password_hash.clone());
+        let right = self.passwords.verify(login.password, hash).await?;
+        // Others may have failed while this one waited for its turn: whoever guesses many at once learns no more.
+        self.throttle.check(&login.name, address, self.env.clock.now())?;
+        let account = record.as_ref().map(|record| record.user);
+        let is_closed = account.is_some_and(|user| self.throttle.is_closed(user, address, self.env.clock.now()));
+        let is_usable =
+            |record: &LoginRecord| !record.disabled && (record.verified || !self.env.config.require_verified_email);
+        let Some(record) = record.filter(|record| right && !is_closed && is_usable(record)) else {
+            self.throttle.failed(&login.name, account, address, now);
+            return Err(Error::Unauthenticated);
+        };
+        let tokens = self.open_session(record.user, now).await?;
+        self.note_sign_in(record.user, address).await;
+        Ok(tokens)
+    }
+
+    async fn open_session(&self, user: UserId, now: Timestamp) -> Result<Tokens> {
+        let refresh = Secret::new(&self.env.chance);
+        let session = Session {
+            id: SessionId(self.env.new_id().0),
+            user,
+            refresh: Some(refresh.digest()),
+            created_at: now,
+            expires_at: now.plus_seconds(REFRESH_SECONDS),
+        };
+        self.env.registry.session_open(&session).await.into_hub_error()?;
+        let (jwt, jwt_expiry) = self.tokens.issue(user, session.id, self.env.new_id(), now)?;
+        Ok(Tokens { jwt, jwt_expiry, refresh: Some((refresh, session.expires_at)) })
+    }
+
+    /// A new access token for a refresh token. The refresh token's own end stays where it was.
+    pub(crate) async fn session_refresh(&self, refresh_cookie: Option<&str>) -> Result<Tokens> {
+        let session = self.session_of_cookie(refresh_cookie).await?;
+        let (jwt, jwt_expiry) = self.tokens.issue(session.user, session.id, self.env.new_id(), self.env.clock.now())?;
+        Ok(Tokens { jwt, jwt_expiry, refresh: None })
+    }
+
+    /// Whether a refresh token would be good at this moment.
+    pub(crate) async fn allow_refresh(&self, credentials: &Credentials<'_>) -> Result<()> {
+        self.session_of_cookie(credentials.refresh_cookie).await.map(|_| ())
+    }
+
+    /// Whether there is anything that a logout would end.
+    pub(crate) async fn allow_logout(&self, credentials: &Credentials<'_>) -> Result<()> {
+        self.leaving(credentials).await.map(|_| ())
+    }
+
+    async fn session_of_cookie(&self, cookie: Option<&str>) -> Result<Session> {
+        let cookie = cookie.ok_or(Error::Unauthenticated)?;
+        let session = self.env.registry.session_by_refresh(&Digest::of(cookie.as_bytes())).await.into_hub_error()?;
+        let now = self.env.clock.now();
+        let session = session.filter(|session| now < session.expires_at).ok_or(Error::Unauthenticated)?;
+        let account = self.caches.account_entry(session.user).await?.filter(|account| !account.disabled);
+        account.ok_or(Error::Unauthenticated)?;
+        Ok(session)
+    }
+
+    /// Revokes each token that it is given: the jwt at once, the refresh token for good.
+    pub(crate) async fn session_logout(&self, credentials: &Credentials<'_>) -> Result<()> {
+        let now = self.env.clock.now();
+        let (jwt, session) = self.leaving(credentials).await?;
+        if let Some(claims) = jwt {
+            let ends = Timestamp::from_millis(claims.exp * 1000);
+            self.env.registry.jwt_revoke(&claims.jti.to_string(), ends).await.into_hub_error()?;
+            self.tokens.revoke(claims.jti.to_string(), now);
+        }
+        if let Some(session) = session {
+            self.env.registry.session_refresh_end(session.id).await.into_hub_error()?;
+        }
+        Ok(())
+    }
+
+    /// The tokens that a logout is given. A bad one beside a good one is a bad one; a refresh token that has ended is none.
+    async fn leaving(&self, credentials: &Credentials<'_>) -> Result<(Option<Claims>, Option<Session>)> {
+        let jwt = match credentials.first() {
+            Credential::Jwt(jwt) => {
+                let claims = self.tokens.read(jwt)?;
+                self.bearer(&UserCredential::Jwt(claims.clone())).await?;
+                Some(claims)
+            }
+            Credential::None => None,
+            Credential::DeviceToken(_) | Credential::ApiKey(_) | Credential::Unknown => {
+                return Err(Error::Unauthenticated);
+            }
+        };
+        let session = match (self.session_of_cookie(credentials.refresh_cookie).await, &jwt) {
+            (Ok(session), _) => Some(session),
+            (Err(Error::Unauthenticated), Some(_)) => None,
+            (Err(error), _) => return Err(error),
+        };
+        Ok((jwt, session))
+    }
+}

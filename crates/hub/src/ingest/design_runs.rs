@@ -1,0 +1,216 @@
+//! Several runs of a device's design in one commit, beside its events: settings were changed, say. The device is locked as it
+//! is for its events, but no device event of theirs stands in history.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use isobar_design::{DeviceView, Effect, EventView, Trigger};
+use isobar_model::access::{Actor, CanWrite};
+use isobar_model::error::{Error, Result};
+use isobar_model::event::{EventError, STATE_BYTES_BESIDE};
+use isobar_model::ids::{DeviceRef, EventId, SettingId};
+use isobar_model::json::{LastKept, RawJson};
+use isobar_model::status::Status;
+use isobar_store::telemetry::{self, Begun, Memory};
+
+use super::Ingest;
+use super::run_commit::{RunCommit, RunReport};
+use crate::cache::entries::DeviceEntry;
+use crate::error::from_store;
+
+/// Runs of one device, one after the other: each sees what the one before it has left, and all are of one commit.
+pub(crate) struct DesignRuns<'a> {
+    ingest: &'a Ingest,
+    actor: Actor,
+    memory: &'a dyn Memory,
+    run: RunCommit<'a>,
+    left: UncommittedState,
+    /// Units that the runs have taken, and bytes that they and the changes leave.
+    units: u64,
+    bytes: usize,
+}
+
+/// The runs of one commit may take so many units together, and leave so many bytes; the one that reaches this is the last.
+const UNITS_FULL: u64 = 500_000;
+pub(crate) const BYTES_FULL: usize = 1 << 20;
+
+impl DesignRuns<'_> {
+    /// The device as the runs so far have left it.
+    pub fn view(&self) -> Arc<DeviceView> {
+        Arc::clone(&self.run.entry.view.lock())
+    }
+
+    /// A new identifier; of one device they grow from run to run.
+    pub fn mint(&self) -> EventId {
+        self.ingest.env.new_id()
+    }
+
+    /// Whether this commit has all it may have: further changes go into the next one.
+    pub fn is_full(&self) -> bool {
+        self.units >= UNITS_FULL || self.bytes >= BYTES_FULL
+    }
+
+    /// Something happens that no run has caused.
+    pub fn effects(&mut self, id: EventId, mut effects: Vec<Effect>) {
+        if self.view().status == Status::Missing {
+            self.keep_missing(&mut effects);
+        }
+        self.ingest.carry_out(id, effects, &mut self.run);
+    }
+
+    /// Only an event ends `missing`: what status the runs give is the one that the device gets back then.
+    fn keep_missing(&mut self, effects: &mut Vec<Effect>) {
+        effects.retain(|effect| {
+            let Effect::SetStatus(status) = effect else { return true };
+            if *status != Status::Missing {
+                self.run.entry.before_missing.store(status.number(), Ordering::Relaxed);
+                self.run.work.status_before = Some(status.number());
+            }
+            false
+        });
+    }
+
+    /// A setting gets a value (none: back to the default), by whoever has the permit. Its record's identifier.
+    pub fn set(&mut self, name: Arc<str>, value: Option<RawJson>) -> SettingId {
+        let by = match self.actor {
+            Actor::User(user) => Some(user),
+            Actor::Device(_) | Actor::System(_) => None,
+        };
+        self.bytes += value.as_ref().map_or(0, |value| value.bytes().len());
+        self.ingest.change_setting(name, value, by, &mut self.run)
+    }
+
+    /// Runs the design from `trigger` on, under an identifier that stands for the event which this is not.
+    pub fn run(&mut self, id: EventId, trigger: Trigger<'_>, payload: &RawJson) {
+        let tree = payload.tree();
+        let seen = EventView { id, element: trigger.element(), received_at: id.minted_at(), payload, tree: &tree };
+        let left = CombinedMemory { memory: self.memory, left: &self.left };
+        let (plan, view) = (&self.run.entry.plan.plan, self.view());
+        let outcome = self.ingest.code.run_design(plan, trigger, &seen, &view, &left);
+        self.note(trigger, &outcome.errors);
+        (self.units, self.bytes) = (self.units + outcome.units, self.bytes + outcome.bytes);
+        self.left.take_in(self.memory, &outcome.effects, plan.reads_last());
+        self.effects(id, outcome.effects);
+    }
+
+    /// There is no event to keep the errors on. What a message may quote of a payload stays out of the log.
+    fn note(&self, trigger: Trigger<'_>, errors: &[EventError]) {
+        if !errors.is_empty() {
+            let mut failed: Vec<&str> = errors.iter().map(|error| error.element.as_str()).collect();
+            failed.dedup();
+            tracing::debug!(device = %self.run.entry.device.id, from = trigger.element(), ?failed, "elements of a run failed");
+        }
+    }
+}
+
+impl Ingest {
+    /// Lets `work` run the design of a device, as often as it wants to, in one commit. What `work` gives is answered
+    /// when all of it is durable. None: the entry is outdated, and nothing happened.
+    pub(crate) async fn design_runs<T: Send>(
+        &self,
+        permit: &CanWrite<DeviceRef>,
+        entry: &Arc<DeviceEntry>,
+        work: impl FnOnce(&mut DesignRuns<'_>) -> T + Send,
+    ) -> Result<Option<T>> {
+        let _slot = self.code.slot(&entry.plan.plan).await?;
+        let (mut work, mut answer, mut report) = (Some(work), None, RunReport::default());
+        let now = self.env.clock.now();
+        let mut turn = |memory: &dyn Memory| {
+            let Some(work) = work.take().filter(|_| entry.is_current()) else { return report.outdated() };
+            let (run, left) = (RunCommit::new(entry, now), UncommittedState::default());
+            let mut runs = DesignRuns { ingest: self, actor: permit.actor(), memory, run, left, units: 0, bytes: 0 };
+            answer = Some(match entry.runs_long.load(Ordering::Relaxed) {
+                true => self.code.off_this_thread(|| work(&mut runs)),
+                false => work(&mut runs),
+            });
+            let DesignRuns { run, units, .. } = runs;
+            entry.note_run(units);
+            self.seal(run, memory, &mut report)
+        };
+        let reload = self.reload_if_a_run_panics(entry);
+        let begun = telemetry::begin(&*self.env.telemetry, permit, None, now, &mut turn).await;
+        reload.disarm();
+        let begun = begun.map_err(from_store)?;
+        if report.refused {
+            return Err(Error::Busy);
+        }
+        if let Begun::Committed { durable, .. } = begun {
+            durable.await.map_err(from_store)?;
+        }
+        self.publish(entry, &report);
+        Ok(answer.filter(|_| !report.outdated))
+    }
+}
+
+/// What the runs of this commit have left so far.
+#[derive(Default)]
+struct UncommittedState {
+    /// Empty where a state was given up.
+    states: HashMap<Arc<str>, Bytes>,
+    states_bytes: Option<usize>,
+    last: HashMap<Arc<str>, LastKept>,
+}
+
+impl UncommittedState {
+    /// Takes in what one run leaves; last values only if the next runs may look at them.
+    fn take_in(&mut self, memory: &dyn Memory, effects: &[Effect], with_last: bool) {
+        let mut stored: HashMap<&Arc<str>, Vec<&RawJson>> = HashMap::new();
+        for effect in effects {
+            match effect {
+                Effect::Remember { element, state } => self.take_state(memory, element, state),
+                Effect::Forget { element } => self.take_state(memory, element, &Bytes::new()),
+                Effect::Store { element, value } if with_last => stored.entry(element).or_default().push(value),
+                _ => {}
+            }
+        }
+        for (element, values) in stored {
+            let before = self.last.remove(element).or_else(|| memory.last(element));
+            let (last, _) = LastKept::after_all(before.as_ref().map(LastKept::text), values);
+            self.last.insert(Arc::clone(element), last);
+        }
+    }
+
+    fn take_state(&mut self, memory: &dyn Memory, element: &Arc<str>, state: &Bytes) {
+        let weight = |state: &Bytes| match state.len() {
+            0 => 0,
+            bytes => element.len() + bytes + STATE_BYTES_BESIDE,
+        };
+        let before = self.states.insert(Arc::clone(element), state.clone()).or_else(|| memory.state(element));
+        let bytes = self.states_bytes.unwrap_or_else(|| memory.states_bytes()) + weight(state);
+        self.states_bytes = Some(bytes.saturating_sub(before.as_ref().map_or(0, weight)));
+    }
+}
+
+/// What earlier runs left, those of this commit included, as the design asks for it.
+struct CombinedMemory<'a> {
+    memory: &'a dyn Memory,
+    left: &'a UncommittedState,
+}
+
+impl isobar_design::Memory for CombinedMemory<'_> {
+    fn last(&self, element: &str) -> Option<RawJson> {
+        let here = self.left.last.get(element).map(LastKept::values);
+        here.or_else(|| Some(self.memory.last(element)?.values()))
+    }
+
+    fn last_bytes(&self, element: &str) -> usize {
+        let here = self.left.last.get(element).map(|kept| kept.bytes().len());
+        here.unwrap_or_else(|| self.memory.last_bytes(element))
+    }
+
+    fn state(&self, element: &str) -> Option<Bytes> {
+        self.left.states.get(element).cloned().or_else(|| self.memory.state(element))
+    }
+
+    fn states(&self) -> Vec<(Arc<str>, usize)> {
+        let before = self.memory.states().into_iter().filter(|(element, _)| !self.left.states.contains_key(element));
+        let here = self.left.states.iter().filter(|(_, state)| !state.is_empty());
+        before.chain(here.map(|(element, state)| (Arc::clone(element), state.len()))).collect()
+    }
+
+    fn states_bytes(&self) -> usize {
+        self.left.states_bytes.unwrap_or_else(|| self.memory.states_bytes())
+    }
+}

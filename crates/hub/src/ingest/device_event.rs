@@ -1,0 +1,229 @@
+//! The main road: a device event arrives, its project's design runs, everything it causes is committed at once.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use isobar_design::{EventView, Trigger};
+use isobar_model::access::{Action, Caller, CanWrite};
+use isobar_model::check::Faults;
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::{DeviceId, DeviceRef, EventId};
+use isobar_model::json::{Json, RawJson};
+use isobar_model::time::Timestamp;
+use isobar_store::telemetry::{self, Begun, Commit, Idempotency, Memory, Ran};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::accepted::{Accepted, still_pending};
+use super::event_input::{accepted_name, check_idempotency_key, element_name};
+use super::run_commit::{RunCommit, RunReport};
+use super::{IDEMPOTENCY_SECONDS, Ingest, RUNS_MAX, RunMemory};
+use crate::cache::entries::DeviceEntry;
+use crate::error::from_store;
+use crate::identity::authentication::Principal;
+
+/// An event as it came in.
+pub(super) struct Incoming<'a> {
+    pub element: Arc<str>,
+    pub payload: RawJson,
+    pub idempotency_key: Option<&'a str>,
+    pub now: Timestamp,
+    /// Told when the event has run, before it is durable: its device's next one may run.
+    pub ran: Option<RunSignal>,
+}
+
+/// Tells once that an event has run; when it is dropped before, that it never will.
+pub(crate) type RunSignal = Arc<Mutex<Option<oneshot::Sender<()>>>>;
+
+impl Ingest {
+    /// Accepts a device event: its design has run when this returns; it is durable and in history when the [`Accepted`] is
+    /// done.
+    pub(crate) async fn event_accept(
+        self: &Arc<Self>,
+        principal: &Principal,
+        device: Option<&str>,
+        element: Option<&str>,
+        body: Bytes,
+        idempotency_key: Option<&str>,
+    ) -> Result<Accepted> {
+        let mut faults = Faults::new();
+        let target = self.event_device(principal, device, &mut faults).await?;
+        let element = element_name(element, &mut faults);
+        check_idempotency_key(idempotency_key, &mut faults);
+        let read = self.env.bodies.payload(principal.tenant(), &body, &mut faults).await?;
+        let (Some((payload, mut tree)), Some(element)) = (read, element) else {
+            return Err(faults.into_error());
+        };
+        let Some((permit, mut entry)) = target else { return Err(faults.into_error()) };
+        let now = self.env.clock.now();
+        let name = accepted_name(&entry, element, &mut faults);
+        faults.end()?;
+        let element = name.unwrap_or_else(|| Arc::from(element));
+        let event = Incoming { element, payload, idempotency_key, now, ran: None };
+        for _ in 0..RUNS_MAX {
+            if let Some(accepted) = self.run_event(&permit, &entry, &event, tree.take()).await? {
+                return Ok(accepted);
+            }
+            // The device or its design has changed meanwhile.
+            let newer = Box::pin(self.caches.device_entry(entry.device.id)).await?;
+            entry = newer.ok_or_else(|| Error::invalid("query.deviceId", "no such device"))?;
+            let mut faults = Faults::new();
+            accepted_name(&entry, &event.element, &mut faults);
+            faults.end()?;
+        }
+        Err(Error::Busy)
+    }
+
+    /// Accepts an event that came by the webhook, as one of a deviceEvent element; it is durable when this returns. `ran` is
+    /// told when it has run.
+    pub(crate) async fn event_integrated(
+        self: &Arc<Self>,
+        caller: &Caller,
+        device: DeviceId,
+        element: &Arc<str>,
+        payload: &RawJson,
+        ran: RunSignal,
+    ) -> Result<EventId> {
+        let (element, payload, now) = (Arc::clone(element), payload.clone(), self.env.clock.now());
+        let event = Incoming { element, payload, idempotency_key: None, now, ran: Some(ran) };
+        for _ in 0..RUNS_MAX {
+            let (permit, entry) = self.identity.user_device_write(caller, device, Action::WebhookReceive).await?;
+            if !entry.plan.plan.accepts(&event.element) {
+                return Err(Error::invalid("body", "the project's design has changed meanwhile"));
+            }
+            if let Some(accepted) = self.run_event(&permit, &entry, &event, None).await? {
+                return accepted.await;
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    /// Runs an event here, or on the threads for code if its run may take long. The payload's tree may be there already.
+    /// None: the entry is outdated, and nothing happened.
+    async fn run_event(
+        self: &Arc<Self>,
+        permit: &CanWrite<DeviceRef>,
+        entry: &Arc<DeviceEntry>,
+        event: &Incoming<'_>,
+        tree: Option<Json<'_>>,
+    ) -> Result<Option<Accepted>> {
+        if entry.runs_aside(event.payload.bytes().len()) {
+            // A tree takes many times what its text does: it is made again when the event has its turn.
+            drop(tree);
+            return Box::pin(self.run_event_in_project_queue(permit, entry, event)).await;
+        }
+        let tree = tree.unwrap_or_else(|| event.payload.tree());
+        self.run_event_here(permit, entry, event, &tree).await
+    }
+
+    /// Runs an event on the threads for what takes long, when it is its turn in its project's queue.
+    async fn run_event_in_project_queue(
+        self: &Arc<Self>,
+        permit: &CanWrite<DeviceRef>,
+        entry: &Arc<DeviceEntry>,
+        event: &Incoming<'_>,
+    ) -> Result<Option<Accepted>> {
+        let (ingest, permit, plan, entry) = (Arc::clone(self), permit.clone(), &entry.plan, Arc::clone(entry));
+        let (element, payload, now) = (Arc::clone(&event.element), event.payload.clone(), event.now);
+        let (key, ran) = (event.idempotency_key.map(str::to_owned), event.ran.clone());
+        let accepted = async move {
+            let _slot = ingest.code.slot(&entry.plan.plan).await?;
+            let kept = payload.clone();
+            let event = Incoming { element, payload, idempotency_key: key.as_deref(), now, ran };
+            ingest.run_event_here(&permit, &entry, &event, &kept.tree()).await
+        };
+        self.code.run_and_wait(&plan.queue, accepted, still_pending).await?
+    }
+
+    /// Locks the device, runs its design on the event and commits all that it causes; what is left is to wait until that is
+    /// durable, and then to publish it.
+    async fn run_event_here(
+        self: &Arc<Self>,
+        permit: &CanWrite<DeviceRef>,
+        entry: &Arc<DeviceEntry>,
+        event: &Incoming<'_>,
+        tree: &Json<'_>,
+    ) -> Result<Option<Accepted>> {
+        let mut report = RunReport::default();
+        let reload = self.reload_if_a_run_panics(entry);
+        let mut turn = |memory: &dyn Memory| {
+            // The device is locked: identifiers grow from run to run, and expressions see what the run before has left.
+            if !entry.is_current() {
+                return report.outdated();
+            }
+            let id = self.env.new_id();
+            let (mut run, view) = RunCommit::of_event(entry, event.now);
+            let (element, received_at) = (&*event.element, id.minted_at());
+            let seen = EventView { id, element, received_at, payload: &event.payload, tree };
+            let trigger = Trigger::DeviceEvent { element };
+            let outcome = self.code.run_design(&entry.plan.plan, trigger, &seen, &view, &RunMemory(memory));
+            entry.note_run(outcome.units);
+            run.add_event(id, event);
+            if entry.plan.plan.runs_code() {
+                self.code.note(outcome.engines);
+            }
+            self.carry_out(id, outcome.effects, &mut run);
+            run.add_errors(outcome.errors);
+            report.id = Some(id);
+            let commit = self.seal(run, memory, &mut report);
+            report.tell(event.ran.as_ref());
+            commit
+        };
+        let store = &*self.env.telemetry;
+        let begun = telemetry::begin(store, permit, event.idempotency_key, event.now, &mut turn).await;
+        reload.disarm();
+        match begun.map_err(from_store)? {
+            Begun::Repeated(first) => {
+                self.activity.device(entry, event.now);
+                Ok(Some(Accepted::before(first)))
+            }
+            Begun::Committed { .. } if report.outdated => Ok(None),
+            Begun::Committed { .. } if report.refused => Err(Error::Busy),
+            Begun::Committed { durable, .. } => {
+                let id = report.id.ok_or_else(|| Error::internal("a run was committed that never ran"))?;
+                Ok(Some(Accepted::now(id, self, entry, event.now, report, durable)))
+            }
+        }
+    }
+
+    /// Queues a cloud event that somebody sends through the API; it is durable when this returns. None: the entry is
+    /// outdated, and nothing happened.
+    pub(crate) async fn queue_cloud_event(
+        &self,
+        permit: &CanWrite<DeviceRef>,
+        entry: &Arc<DeviceEntry>,
+        element: &str,
+        payload: RawJson,
+        idempotency_key: Option<&str>,
+    ) -> Result<Option<EventId>> {
+        let now = self.env.clock.now();
+        let mut report = RunReport { queued: true, ..RunReport::default() };
+        let mut turn = |_: &dyn Memory| {
+            // The device is locked: what comes after this and before the device is forgotten goes with it.
+            if !entry.is_current() {
+                return report.outdated();
+            }
+            let mut commit = Commit::default();
+            let cloud_event = self.new_cloud_event(Arc::from(element), payload.clone(), None);
+            let id = cloud_event.id;
+            super::effects::queue_up(cloud_event, &mut commit);
+            commit.idempotency = idempotency_key.map(|key| remembered(key, id, now));
+            report.id = Some(id);
+            self.add_followed(entry, &mut commit);
+            commit
+        };
+        match self.env.telemetry.run(permit, idempotency_key, now, &mut turn).await.map_err(from_store)? {
+            Ran::Repeated(first) => Ok(Some(first)),
+            Ran::Committed { .. } if report.outdated => Ok(None),
+            Ran::Committed { .. } => {
+                self.publish(entry, &report);
+                Ok(report.id)
+            }
+        }
+    }
+}
+
+/// An idempotency key, and the answer that it stands for.
+pub(super) fn remembered(key: &str, answer: EventId, now: Timestamp) -> Idempotency {
+    Idempotency { key: key.to_owned(), answer, expires_at: now.plus_seconds(IDEMPOTENCY_SECONDS) }
+}

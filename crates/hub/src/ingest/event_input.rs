@@ -1,0 +1,98 @@
+//! What a posted event says of itself: its device, its element, its key, its payload. Faults are gathered, not told one by one.
+
+use std::sync::Arc;
+
+use isobar_model::access::{Action, CanWrite};
+use isobar_model::check::Faults;
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::DeviceRef;
+
+use super::Ingest;
+use crate::cache::entries::DeviceEntry;
+use crate::identity::authentication::Principal;
+
+/// Longest element name, in characters.
+pub(crate) const ELEMENT_NAME_MAX: usize = 128;
+/// What is wrong with a name that is no text, or holds U+0000.
+pub const NO_NAME: &str = "must be text in UTF-8, without the character U+0000";
+/// Longest idempotency key, in characters (contract: Events).
+const IDEMPOTENCY_KEY_MAX: usize = 64;
+
+impl Ingest {
+    /// What is wrong with the parameters of an event whose body was found wrong already.
+    pub(crate) async fn event_parameters(
+        &self,
+        principal: &Principal,
+        device: Option<&str>,
+        element: Option<&str>,
+    ) -> Result<()> {
+        let mut faults = Faults::new();
+        let target = self.event_device(principal, device, &mut faults).await?;
+        let element = element_name(element, &mut faults);
+        if let (Some((_, entry)), Some(element)) = (target, element) {
+            accepted_name(&entry, element, &mut faults);
+        }
+        faults.end()
+    }
+
+    /// The device of a posted event. One that is unknown or out of reach is a fault here, not a 404 (contract: Conventions).
+    pub(crate) async fn event_device(
+        &self,
+        principal: &Principal,
+        device: Option<&str>,
+        faults: &mut Faults,
+    ) -> Result<Option<(CanWrite<DeviceRef>, Arc<DeviceEntry>)>> {
+        if let Principal::Device(session) = principal {
+            return Ok(Some(session.permit()));
+        }
+        Box::pin(self.event_device_of_user(principal, device, faults)).await
+    }
+
+    async fn event_device_of_user(
+        &self,
+        principal: &Principal,
+        device: Option<&str>,
+        faults: &mut Faults,
+    ) -> Result<Option<(CanWrite<DeviceRef>, Arc<DeviceEntry>)>> {
+        self.identity.allow(principal.user()?, Action::DeviceEventCreate).await?;
+        let Some(text) = device else {
+            faults.add("query.deviceId", "is required");
+            return Ok(None);
+        };
+        let found = match text.parse() {
+            Ok(id) => self.identity.device_write(principal, id, Action::DeviceEventCreate).await,
+            Err(_) => Err(Error::Missing("device")),
+        };
+        match found {
+            Err(Error::Missing(_)) => {
+                faults.add("query.deviceId", "no such device");
+                Ok(None)
+            }
+            found => found.map(Some),
+        }
+    }
+}
+
+/// Checks an element name of a query.
+pub(crate) fn element_name<'a>(element: Option<&'a str>, faults: &mut Faults) -> Option<&'a str> {
+    match element {
+        None => faults.add("query.elementName", "is required"),
+        Some(name) if name.as_bytes().contains(&0) => faults.add("query.elementName", NO_NAME),
+        Some(name) => faults.length("query.elementName", name, 1, ELEMENT_NAME_MAX),
+    }
+    element
+}
+
+/// The name under which the device's design takes events of that element.
+pub(crate) fn accepted_name(entry: &DeviceEntry, element: &str, faults: &mut Faults) -> Option<Arc<str>> {
+    let name = entry.plan.plan.event_name(element);
+    if name.is_none() {
+        faults.add("query.elementName", "is no deviceEvent element of the project's design");
+    }
+    name
+}
+
+/// Checks an idempotency key.
+pub(crate) fn check_idempotency_key(key: Option<&str>, faults: &mut Faults) {
+    faults.length_if("header.Idempotency-Key", key, 1, IDEMPOTENCY_KEY_MAX);
+}

@@ -1,0 +1,95 @@
+//! What changes a device: an event, a setting, an interval, the end of a call. Lock the device, run its design, commit,
+//! publish.
+
+pub(crate) mod accepted;
+pub(crate) mod design_runs;
+mod device_event;
+mod effects;
+pub(crate) mod event_input;
+mod queue_bells;
+mod run_commit;
+mod run_design;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use isobar_model::ids::DeviceKey;
+use isobar_model::json::RawJson;
+use isobar_store::telemetry::Memory;
+use tokio::sync::Notify;
+
+use self::queue_bells::QueueBells;
+use crate::cache::Caches;
+use crate::code::CodePool;
+use crate::env::Env;
+use crate::identity::Identity;
+use crate::metering::activity::Activity;
+use crate::metering::usage::Usage;
+use crate::outbox::Outbox;
+
+pub(crate) use self::run_design::Occasion;
+
+/// How long an idempotency key is remembered, in seconds (contract: Events).
+const IDEMPOTENCY_SECONDS: i64 = 24 * 3600;
+/// Runs of one event, when its device changes under it again and again.
+pub(crate) const RUNS_MAX: usize = 32;
+
+/// Changes devices: it runs their designs and commits what these cause.
+pub(crate) struct Ingest {
+    env: Arc<Env>,
+    code: Arc<CodePool>,
+    outbox: Arc<Outbox>,
+    caches: Arc<Caches>,
+    activity: Arc<Activity>,
+    usage: Arc<Usage>,
+    identity: Arc<Identity>,
+    bells: QueueBells,
+}
+
+impl Ingest {
+    pub(crate) fn new(
+        env: Arc<Env>,
+        code: Arc<CodePool>,
+        outbox: Arc<Outbox>,
+        caches: Arc<Caches>,
+        (activity, usage): (Arc<Activity>, Arc<Usage>),
+        identity: Arc<Identity>,
+    ) -> Self {
+        Self { env, code, outbox, caches, activity, usage, identity, bells: QueueBells::new() }
+    }
+
+    /// What is notified when a cloud event is queued for the device, or its token ends.
+    pub(crate) fn queue_bell(&self, device: DeviceKey) -> Arc<Notify> {
+        self.bells.queue_bell(device)
+    }
+
+    /// A cloud event was queued for the device, or its token has ended: long polls look again.
+    pub(crate) fn ring(&self, device: DeviceKey) {
+        self.bells.ring(device);
+    }
+}
+
+/// What earlier runs of a device left, as its design asks for it.
+pub(crate) struct RunMemory<'a>(pub &'a dyn Memory);
+
+impl isobar_design::Memory for RunMemory<'_> {
+    fn last(&self, element: &str) -> Option<RawJson> {
+        self.0.last(element).map(|kept| kept.values())
+    }
+
+    fn last_bytes(&self, element: &str) -> usize {
+        self.0.last_bytes(element)
+    }
+
+    fn state(&self, element: &str) -> Option<Bytes> {
+        self.0.state(element)
+    }
+
+    fn states(&self) -> Vec<(Arc<str>, usize)> {
+        self.0.states()
+    }
+
+    fn states_bytes(&self) -> usize {
+        self.0.states_bytes()
+    }
+}

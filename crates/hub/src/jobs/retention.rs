@@ -1,0 +1,130 @@
+//! The end of what is old: history, notifications and what settings were after six months, sessions after their end
+//! (specification: Limits).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use isobar_model::time::Timestamp;
+use isobar_store::error::StoreError;
+
+use super::Jobs;
+use crate::supervisor::{Shift, guarded};
+
+/// How often old things are looked for.
+const LOOK_EVERY: Duration = Duration::from_secs(3600);
+/// Six months: half of a mean Gregorian year, in seconds.
+const HISTORY_SECONDS: i64 = 15_778_476;
+/// Old records of settings that are removed in one transaction: others write in between.
+const SETTINGS_SWEPT_AT_ONCE: u32 = 500;
+
+impl Jobs {
+    /// History before this moment is gone.
+    pub(crate) fn history_begins(&self) -> Timestamp {
+        self.env.clock.now().plus_seconds(-HISTORY_SECONDS)
+    }
+
+    /// Removes what is over, every hour. How late it is the telemetry store says: it does not believe a clock that jumps.
+    pub(crate) async fn run_retention(self: Arc<Self>, mut shift: Shift) {
+        let mut last = Instant::now();
+        loop {
+            self.env.reaches("retention");
+            let running = std::mem::replace(&mut last, Instant::now()).elapsed();
+            self.remove_what_is_old(running).await;
+            shift.well();
+            if shift.pause(LOOK_EVERY).await {
+                return;
+            }
+        }
+    }
+
+    /// One look, so long after the last one.
+    async fn remove_what_is_old(&self, running: Duration) {
+        let retained = self.env.telemetry.retain(self.env.clock.now(), running, HISTORY_SECONDS);
+        let Some(now) = removed("history", retained).await else { return };
+        let begins = now.plus_seconds(-HISTORY_SECONDS);
+        // Each by itself: what fails for one kind of things, in whatever way, keeps none of the others.
+        removed("sessions", self.sweep_sessions(now)).await;
+        removed("notifications", self.delivery.sweep_notices(begins)).await;
+        removed("settings", self.sweep_settings(begins)).await;
+    }
+
+    async fn sweep_settings(&self, begins: Timestamp) -> Result<(), StoreError> {
+        let (registry, most) = (&self.env.registry, SETTINGS_SWEPT_AT_ONCE);
+        while registry.setting_history_sweep(begins, most).await? >= u64::from(most) {}
+        Ok(())
+    }
+
+    async fn sweep_sessions(&self, now: Timestamp) -> Result<(), StoreError> {
+        self.env.registry.sessions_sweep(now).await?;
+        self.identity.forget_ended_tokens(now);
+        Ok(())
+    }
+}
+
+/// Notes how the removal of old things went. What was not removed is looked for again with the next look.
+async fn removed<T>(things: &'static str, removal: impl Future<Output = Result<T, StoreError>>) -> Option<T> {
+    match guarded("retention", removal).await? {
+        Ok(done) => Some(done),
+        Err(error) => {
+            tracing::warn!(%error, things, "what is old could not be removed");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isobar_model::access::system;
+    use isobar_model::ids::SettingId;
+    use isobar_model::page::{ListRequest, PageRequest};
+    use isobar_store::registry::{Findings, SettingWrite};
+
+    use super::*;
+    use crate::stage::Stage;
+
+    const DAY: i64 = 86_400;
+    const DESIGN: &str = r#"{
+        "reading": {"type": "deviceEvent"},
+        "limit": {"type": "deviceSetting", "properties": {"title": "Limit", "inputType": "number", "defaultValue": 1}}
+    }"#;
+
+    #[tokio::test]
+    async fn what_settings_were_ends_after_six_months_unless_the_clock_has_jumped() {
+        let stage = Stage::set().await;
+        let device = stage.device(DESIGN).await;
+        let permit = || system(device.reference(), "a test looks at its past");
+        let begun = stage.clock.now();
+        let write = |after: i64| {
+            let (id, at) = (SettingId(stage.hub.0.env.new_id().0), begun.plus_seconds(after));
+            (permit(), SettingWrite { id, name: "limit".to_owned(), value: None, at })
+        };
+        let settings = vec![write(0), write(1), write(100 * DAY)];
+        let findings = Findings { settings, ..Findings::default() };
+        stage.hub.0.env.registry.findings_write(&findings, begun).await.unwrap();
+        let request = ListRequest { page: PageRequest { page: 1, limit: 10 }, ..ListRequest::default() };
+        let kept = async || {
+            stage.hub.0.env.registry.setting_history(&permit().reading(), begun, &request).await.unwrap().total
+        };
+        let hour = Duration::from_secs(3_600);
+        stage.hub.0.jobs.remove_what_is_old(hour).await;
+        // Set to next year by mistake: nobody sees it any more, and all of it is there.
+        stage.clock.advance_seconds(365 * DAY);
+        for _ in 0..3 {
+            stage.hub.0.jobs.remove_what_is_old(hour).await;
+        }
+        let shown = stage.hub.setting_history(&stage.admin, device.id, request.clone()).await.unwrap();
+        assert_eq!((shown.total, kept().await), (0, 2));
+        stage.clock.advance_seconds(-365 * DAY);
+        let shown = stage.hub.setting_history(&stage.admin, device.id, request.clone()).await.unwrap();
+        assert_eq!(shown.total, 2);
+        // Time has run: first the one goes that was replaced first, then the other.
+        for (days, left) in [(190, 1), (300, 0)] {
+            stage.clock.advance_seconds(days * DAY - (stage.clock.now().millis() - begun.millis()) / 1_000);
+            let running = Duration::from_secs(190 * DAY as u64);
+            stage.hub.0.jobs.remove_what_is_old(running).await;
+            assert_eq!(kept().await, left, "{days}");
+        }
+        assert_eq!(stage.hub.0.env.registry.settings_of(&permit().reading()).await.unwrap().len(), 1);
+        stage.over().await;
+    }
+}

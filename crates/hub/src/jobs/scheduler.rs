@@ -1,0 +1,464 @@
+//! The scheduler: what comes due for devices by itself, intervals of their designs, and the look whether they are silent.
+//!
+//! Every device has a moment in the registry for each interval, and one for the look (contract: The project design).
+//! A new device's intervals begin when it is made, a changed design's when it comes into force. An interval keeps its
+//! rhythm; moments that were missed while the server stood still are one. Nothing of this is on the main road: a
+//! device that talks is looked at once in its time, and found not to be silent.
+//!
+//! What cannot be served now is put off, each time for longer: however much of it there is, it is no loop. What a design has
+//! code for runs beside the worker, a bounded number of a tenant's.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use isobar_design::{Effect, Plan};
+use isobar_model::access;
+use isobar_model::error::Result;
+use isobar_model::json::RawJson;
+use isobar_model::status::Status;
+use isobar_model::time::Timestamp;
+use isobar_store::registry::{DueAlarm, ProjectAlarm};
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+
+use super::Jobs;
+use crate::cache::entries::DeviceEntry;
+use crate::error::IntoHubError as _;
+use crate::ingest::Occasion;
+use crate::supervisor::{Shift, guarded, spawn_guarded_in};
+use crate::support::pace::Pace;
+use crate::support::scope_guard::ScopeGuard;
+use crate::support::tenant_shares::{TenantShare, TenantShares};
+
+/// How often the registry is asked for what is due.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Alarms taken at a time.
+const ALARMS_BATCH: usize = 512;
+/// Of them, those that run at the same time.
+const ALARMS_AT_ONCE: usize = 64;
+/// Alarms whose code runs or waits for its turn, and those of one tenant: beside the events that its code has to run on.
+const CODE_ALARMS_MAX: usize = 512;
+const CODE_ALARMS_OF_ONE_MAX: usize = 64;
+/// The look whether a device is silent stands under this name, which no element has.
+const SILENCE: &str = "";
+/// A run on the threads for code is given up for lost after so many seconds.
+const CODE_SECONDS: i64 = 300;
+/// An alarm whose run panicked is served again after so many seconds.
+const PANIC_SECONDS: i64 = 60;
+/// An alarm that could not be served is put off, each time for twice as long, so many times; then for as long as before.
+const PAUSES_GROW: u32 = 6;
+/// Alarms of which it is remembered how often they were put off.
+const PUT_OFF_MAX: usize = 100_000;
+
+/// The alarms that a design gives every device.
+pub(crate) fn alarms_of(plan: &Plan) -> Vec<ProjectAlarm> {
+    let intervals = plan.intervals().map(|(element, minutes)| ProjectAlarm { element: element.to_string(), minutes });
+    let silence = plan.missing_after_minutes().map(|minutes| ProjectAlarm { element: SILENCE.to_owned(), minutes });
+    intervals.chain(silence).collect()
+}
+
+/// What the scheduler knows of alarms beside the registry.
+pub(crate) struct SchedulerState {
+    code: Arc<TenantShares>,
+    alarms: Mutex<AlarmStates>,
+}
+
+#[derive(Default)]
+struct AlarmStates {
+    /// Those whose code runs, or waits for its turn.
+    under_way: HashSet<u64>,
+    /// When those are due again that were served since the last writing: by their code, or by runs that were committed though
+    /// the writing failed.
+    ended: HashMap<u64, Timestamp>,
+    put_off: HashMap<u64, PutOff>,
+}
+
+/// An alarm that could not be served when it was due.
+#[derive(Clone, Copy)]
+struct PutOff {
+    /// When it was.
+    due_at: Timestamp,
+    /// Until when it waits: if the registry says another moment, somebody else has set it.
+    until: Timestamp,
+    times: u32,
+}
+
+impl SchedulerState {
+    pub(crate) fn new() -> Self {
+        Self { code: TenantShares::new(CODE_ALARMS_MAX, CODE_ALARMS_OF_ONE_MAX), alarms: Mutex::default() }
+    }
+
+    /// Since when an alarm is due; it may have been put off since, which does not change its rhythm.
+    fn due_at(&self, alarm: &DueAlarm) -> Timestamp {
+        let state = self.alarms.lock();
+        let put_off = state.put_off.get(&alarm.number).filter(|put_off| put_off.until == alarm.due_at);
+        put_off.map_or(alarm.due_at, |put_off| put_off.due_at)
+    }
+}
+
+/// What becomes of an alarm.
+enum AlarmOutcome {
+    /// It is due again then.
+    At(Timestamp),
+    /// It could not be served: it is due again later, each time it happens later still.
+    PutOff,
+    /// Its code is to run, in a place of its tenant's.
+    Code { minutes: u32, place: TenantShare },
+    /// The design no longer has it.
+    Never,
+}
+
+/// A batch that was looked at.
+#[derive(Default)]
+struct BatchResult {
+    due: Vec<(u64, Timestamp)>,
+    gone: Vec<u64>,
+    code: Vec<Elapsing>,
+}
+
+/// An interval whose code is to run.
+struct Elapsing {
+    alarm: DueAlarm,
+    minutes: u32,
+    _place: TenantShare,
+    /// Ends with it that it is under way; none before it is.
+    _under_way: Option<ScopeGuard<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Jobs {
+    /// Serves what is due, as it comes.
+    pub(crate) async fn run_scheduler(self: Arc<Self>, mut shift: Shift) {
+        let mut runs = JoinSet::new();
+        loop {
+            self.env.reaches("alarms");
+            let more = self.serve_alarms(&mut runs).await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "intervals and the look for silent devices wait for a store");
+                false
+            });
+            shift.well();
+            let stops = if more { shift.ends() } else { shift.pause(LOOK_EVERY).await };
+            if stops {
+                break;
+            }
+        }
+        // What has not ended by now is due again after the next start.
+        runs.shutdown().await;
+        if let Err(error) = self.write_alarms(BatchResult::default()).await {
+            tracing::warn!(%error, "intervals whose code has just run elapse once more");
+        }
+    }
+
+    /// Serves a batch of what is due; whether there may be more. All that becomes of it is one write, together with what
+    /// has become of earlier ones whose code has ended.
+    async fn serve_alarms(self: &Arc<Self>, runs: &mut JoinSet<()>) -> Result<bool> {
+        while runs.try_join_next().is_some() {}
+        let now = self.env.clock.now();
+        let mut due = self.env.registry.alarms_due(now, ALARMS_BATCH).await.into_hub_error()?;
+        let (is_full, pace) = (due.len() == ALARMS_BATCH, Pace::default());
+        let pace = &pace;
+        {
+            // The registry has not been told yet of what was served.
+            let state = self.scheduler.alarms.lock();
+            due.retain(|alarm| state.ended.get(&alarm.number).is_none_or(|next| *next <= now));
+        }
+        let served = futures::stream::iter(due).map(|alarm| async move {
+            let next = match guarded("alarm", self.serve_alarm(&alarm, now, pace)).await {
+                Some(Ok(next)) => next,
+                Some(Err(error)) => {
+                    tracing::warn!(%error, device = %alarm.device.id, "an alarm of a device is served later");
+                    AlarmOutcome::PutOff
+                }
+                None => AlarmOutcome::At(now.plus_seconds(PANIC_SECONDS)),
+            };
+            (alarm, next)
+        });
+        let served: Vec<_> = served.buffer_unordered(ALARMS_AT_ONCE).collect().await;
+        let mut result = BatchResult::default();
+        for (alarm, next) in served {
+            let number = alarm.number;
+            match next {
+                AlarmOutcome::At(moment) => {
+                    self.scheduler.alarms.lock().put_off.remove(&number);
+                    result.due.push((number, moment));
+                }
+                AlarmOutcome::PutOff => result.due.push((number, self.put_off(&alarm, now))),
+                AlarmOutcome::Never => result.gone.push(number),
+                AlarmOutcome::Code { minutes, place } => {
+                    result.code.push(Elapsing { alarm, minutes, _place: place, _under_way: None });
+                }
+            }
+        }
+        for elapsing in self.write_alarms(result).await? {
+            spawn_guarded_in(runs, "alarm", Arc::clone(self).elapses(elapsing));
+        }
+        Ok(is_full)
+    }
+
+    /// Writes down when alarms are due again, those whose code has ended included. Those whose code is to run are put off
+    /// for as long as that may take, and given back.
+    async fn write_alarms(self: &Arc<Self>, result: BatchResult) -> Result<Vec<Elapsing>> {
+        let BatchResult { due: served, gone, mut code } = result;
+        let lost_at = self.env.clock.now().plus_seconds(CODE_SECONDS);
+        let ended = {
+            // What was served is not served again, should the writing fail.
+            let mut state = self.scheduler.alarms.lock();
+            state.ended.extend(served);
+            state.ended.clone()
+        };
+        let due = ended.iter().map(|(number, moment)| (*number, *moment));
+        let due: Vec<_> = due.chain(code.iter().map(|elapsing| (elapsing.alarm.number, lost_at))).collect();
+        self.env.registry.alarms_set(&due, &gone).await.into_hub_error()?;
+        let mut state = self.scheduler.alarms.lock();
+        state.ended.retain(|number, moment| ended.get(number) != Some(moment));
+        for elapsing in &mut code {
+            let (jobs, number) = (Arc::clone(self), elapsing.alarm.number);
+            state.under_way.insert(number);
+            elapsing._under_way = Some(ScopeGuard::new(Box::new(move || {
+                jobs.scheduler.alarms.lock().under_way.remove(&number);
+            })));
+        }
+        drop(state);
+        Ok(code)
+    }
+
+    /// Until when an alarm waits that could not be served.
+    fn put_off(&self, alarm: &DueAlarm, now: Timestamp) -> Timestamp {
+        let mut state = self.scheduler.alarms.lock();
+        let before = state.put_off.get(&alarm.number).filter(|it| it.until == alarm.due_at).copied();
+        let times = before.map_or(0, |it| it.times).saturating_add(1);
+        let until = self.env.due_again(times.min(PAUSES_GROW), now);
+        if state.put_off.len() >= PUT_OFF_MAX {
+            state.put_off.clear();
+        }
+        let due_at = before.map_or(alarm.due_at, |it| it.due_at);
+        state.put_off.insert(alarm.number, PutOff { due_at, until, times });
+        until
+    }
+
+    async fn serve_alarm(self: &Arc<Self>, alarm: &DueAlarm, now: Timestamp, pace: &Pace) -> Result<AlarmOutcome> {
+        self.env.reaches("alarm");
+        if alarm.element == SILENCE
+            && let Some(cached) = self.caches.cached_device(alarm.device.id)
+            && let Some(minutes) = cached.plan.plan.missing_after_minutes()
+        {
+            // Nearly all devices talk, and these cost no more than this.
+            let end = end_of_silence(&cached, alarm.heard_at, minutes);
+            if end > now {
+                return Ok(AlarmOutcome::At(end));
+            }
+        }
+        let Some(entry) = self.caches.device_entry(alarm.device.id).await? else { return Ok(AlarmOutcome::Never) };
+        if alarm.element == SILENCE {
+            return self.look_for_silence(&entry, alarm, now).await;
+        }
+        let minutes = entry.plan.plan.intervals().find(|(element, _)| ***element == alarm.element);
+        let Some((_, minutes)) = minutes else { return Ok(AlarmOutcome::Never) };
+        if entry.plan.plan.runs_code() {
+            // Code takes its time, and its project's turn: the others do not wait for it.
+            if self.scheduler.alarms.lock().under_way.contains(&alarm.number) {
+                return Ok(AlarmOutcome::At(now.plus_seconds(CODE_SECONDS)));
+            }
+            let place = self.scheduler.code.take(entry.lineage.top(), 1);
+            return Ok(place.map_or(AlarmOutcome::PutOff, |place| AlarmOutcome::Code { minutes, place }));
+        }
+        pace.next().await;
+        self.elapse(alarm, now).await?;
+        Ok(AlarmOutcome::At(following(self.scheduler.due_at(alarm), minutes, now)))
+    }
+
+    async fn elapse(self: &Arc<Self>, alarm: &DueAlarm, now: Timestamp) -> Result<()> {
+        let occasion = Occasion::Elapsed { element: alarm.element.clone() };
+        // A moment's text needs no escapes.
+        let payload = RawJson::trusted(format!(r#"{{"elapsedAt":"{now}"}}"#).into());
+        self.ingest.run_design(alarm.device, occasion, payload).await
+    }
+
+    /// Lets an interval elapse whose design has code. When it is due again is written with the next batch; should that be
+    /// lost, it is due after [`CODE_SECONDS`].
+    async fn elapses(self: Arc<Self>, elapsing: Elapsing) {
+        let alarm = &elapsing.alarm;
+        let number = alarm.number;
+        let now = self.env.clock.now();
+        let next = match guarded("alarm", self.elapse(alarm, now)).await {
+            Some(Ok(())) => {
+                let next = following(self.scheduler.due_at(alarm), elapsing.minutes, now);
+                self.scheduler.alarms.lock().put_off.remove(&number);
+                next
+            }
+            Some(Err(error)) => {
+                tracing::debug!(%error, device = %alarm.device.id, "an interval of a device elapses later");
+                self.put_off(alarm, self.env.clock.now())
+            }
+            None => self.env.clock.now().plus_seconds(PANIC_SECONDS),
+        };
+        self.scheduler.alarms.lock().ended.insert(number, next);
+    }
+
+    /// Looks whether a device is silent; if it is, it is missing.
+    async fn look_for_silence(
+        &self,
+        entry: &Arc<DeviceEntry>,
+        alarm: &DueAlarm,
+        now: Timestamp,
+    ) -> Result<AlarmOutcome> {
+        let Some(minutes) = entry.plan.plan.missing_after_minutes() else { return Ok(AlarmOutcome::Never) };
+        let end = end_of_silence(entry, alarm.heard_at, minutes);
+        if end > now {
+            return Ok(AlarmOutcome::At(end));
+        }
+        let permit = access::system(entry.device, "a device is silent for too long");
+        // What ran by an earlier entry than this one may not be written yet. Memory is asked first: it forgets what the
+        // registry has.
+        let unwritten = self.activity.of_device(entry.device.key);
+        let Some(device) = self.env.registry.device_fetch(&permit.reading()).await.into_hub_error()? else {
+            return Ok(AlarmOutcome::Never);
+        };
+        let heard_at = device.last_active.max(unwritten).unwrap_or(device.created_at);
+        let silent = self.ingest.design_runs(&permit, entry, |runs| {
+            // In its turn: an event that came in the meantime is known here.
+            let is_silent = end_of_silence(entry, heard_at, minutes) <= now;
+            if is_silent && runs.view().status != Status::Missing {
+                let id = runs.mint();
+                runs.effects(id, vec![Effect::SetStatus(Status::Missing)]);
+            }
+            is_silent
+        });
+        match silent.await? {
+            // A missing device is looked at again after as long: when it talks in between and stops, that is its end.
+            Some(true) => Ok(AlarmOutcome::At(following(alarm.due_at, minutes, now))),
+            Some(false) => Ok(AlarmOutcome::At(end_of_silence(entry, heard_at, minutes))),
+            None => Ok(AlarmOutcome::PutOff),
+        }
+    }
+}
+
+/// When the silence of a device has lasted too long, as far as it is known now.
+fn end_of_silence(entry: &DeviceEntry, heard_at: Timestamp, minutes: u32) -> Timestamp {
+    let known = entry.heard.load(Ordering::Relaxed).max(entry.active.load(Ordering::Relaxed));
+    heard_at.max(Timestamp::from_millis(known)).plus_seconds(i64::from(minutes) * 60)
+}
+
+/// The first moment after `now` in the rhythm that `due` is of.
+fn following(due: Timestamp, minutes: u32, now: Timestamp) -> Timestamp {
+    let step = i64::from(minutes.max(1)) * 60_000;
+    let missed = (now.millis() - due.millis()).max(0) / step;
+    Timestamp::from_millis(due.millis() + (missed + 1) * step)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::stage::Stage;
+
+    /// A design with an interval whose code keeps what it is told.
+    const CODED: &str = r#"{
+        "tick": {"type": "interval", "properties": {"minutes": 5},
+                 "triggers": {"elapsed": [{"element": "bytes", "ability": "evaluate"}]}},
+        "bytes": {"type": "transform", "properties": {"expression": "{'bytes': [1]}"},
+                  "triggers": {"result": [{"element": "decode", "ability": "evaluate"}]}},
+        "decode": {"type": "function", "properties": {"code": "function decodeUplink(input) { return {data: 1}; }"},
+                   "triggers": {"result": [{"element": "ticks", "ability": "store"}]}},
+        "ticks": {"type": "storage"}
+    }"#;
+
+    #[tokio::test]
+    async fn what_finds_no_place_is_put_off_and_keeps_its_rhythm() {
+        let stage = Stage::set().await;
+        let hub = &stage.hub.clone();
+        let first = stage.device(CODED).await;
+        let mut devices = vec![first.clone()];
+        for _ in 0..CODE_ALARMS_OF_ONE_MAX + 20 {
+            devices.push(stage.another(&format!(r#"{{"name":"d","projectUuid":"{}"}}"#, first.project)).await);
+        }
+        stage.clock.advance_seconds(300);
+        let now = stage.clock.now();
+        // The project's line is full: nothing of its code runs, and nothing more waits.
+        let plan = Arc::clone(&stage.entry(&first).await.plan);
+        let ((go, gone), (begins, begun)) = (oneshot::channel::<()>(), oneshot::channel::<()>());
+        let held = hub.0.code.run(&plan.queue, async move {
+            begins.send(()).unwrap();
+            gone.await.is_ok()
+        });
+        let mut waiting = futures::stream::FuturesUnordered::new();
+        futures::pin_mut!(held);
+        assert!(futures::poll!(&mut held).is_pending());
+        begun.await.unwrap();
+        loop {
+            let mut waits = Box::pin(hub.0.code.run(&plan.queue, async {}));
+            match futures::poll!(&mut waits) {
+                std::task::Poll::Ready(_) => break,
+                std::task::Poll::Pending => waiting.push(waits),
+            }
+        }
+        let mut runs = JoinSet::new();
+        assert!(!hub.0.jobs.serve_alarms(&mut runs).await.unwrap());
+        assert!(runs.len() <= CODE_ALARMS_OF_ONE_MAX);
+        while runs.join_next().await.is_some() {}
+        hub.0.jobs.serve_alarms(&mut runs).await.unwrap();
+        // All of it waits for a while: there is nothing to go round for.
+        assert_eq!(hub.0.env.registry.alarms_due(now, 1_000).await.unwrap(), []);
+        assert_eq!(hub.0.env.registry.alarms_due(now.plus_seconds(60), 1_000).await.unwrap().len(), devices.len());
+        // When there is room again all have their turn, and go on in the rhythm that they had.
+        go.send(()).unwrap();
+        assert!(held.await.unwrap());
+        while waiting.next().await.is_some() {}
+        for _ in 0..600 {
+            stage.clock.advance_seconds(1);
+            hub.0.jobs.serve_alarms(&mut runs).await.unwrap();
+            while runs.join_next().await.is_some() {}
+            let state = hub.0.jobs.scheduler.alarms.lock();
+            if state.put_off.is_empty() && state.under_way.is_empty() {
+                break;
+            }
+        }
+        hub.0.jobs.serve_alarms(&mut runs).await.unwrap();
+        for device in &devices {
+            assert!(stage.stored(device, "ticks").await.is_some());
+        }
+        let due = hub.0.env.registry.alarms_due(now.plus_seconds(300), 1_000).await.unwrap();
+        assert_eq!(due.iter().filter(|alarm| alarm.due_at == now.plus_seconds(300)).count(), devices.len());
+        stage.over().await;
+    }
+
+    #[tokio::test]
+    async fn an_interval_elapses_once_though_the_registry_takes_nothing() {
+        const PLAIN: &str = r#"{
+            "tick": {"type": "interval", "properties": {"minutes": 5},
+                     "triggers": {"elapsed": [{"element": "ticks", "ability": "store"}]}},
+            "ticks": {"type": "storage"}
+        }"#;
+        let stage = Stage::set().await;
+        let (hub, mut runs) = (&stage.hub.clone(), JoinSet::new());
+        let device = stage.device(PLAIN).await;
+        stage.clock.advance_seconds(300);
+        let first = format!(r#"{{"elapsedAt":"{}"}}"#, stage.clock.now());
+        stage.refuses("UPDATE", "device_alarms").await;
+        for _ in 0..5 {
+            assert!(hub.0.jobs.serve_alarms(&mut runs).await.is_err());
+            assert_eq!(stage.stored(&device, "ticks").await.as_deref(), Some(&*first));
+            stage.clock.advance_seconds(1);
+        }
+        stage.takes_again().await;
+        assert!(!hub.0.jobs.serve_alarms(&mut runs).await.unwrap());
+        assert_eq!(stage.stored(&device, "ticks").await.as_deref(), Some(&*first));
+        let due = hub.0.env.registry.alarms_due(stage.clock.now().plus_seconds(300), 9).await.unwrap();
+        assert_eq!(due.iter().map(|alarm| alarm.due_at).collect::<Vec<_>>(), [stage.clock.now().plus_seconds(295)]);
+        stage.over().await;
+    }
+
+    #[test]
+    fn moments_that_were_missed_are_one() {
+        let at = Timestamp::from_millis;
+        for (due, now, next) in
+            [(0, 0, 300_000), (0, 299_999, 300_000), (0, 300_000, 600_000), (7, 1_000_000, 1_200_007)]
+        {
+            assert_eq!(following(at(due), 5, at(now)), at(next), "{due} {now}");
+        }
+        assert_eq!(following(at(5), 1, at(3)), at(60_005));
+    }
+}

@@ -1,0 +1,84 @@
+//! Telling administrators that their organization comes near to a limit (contract: Resources): once for each crossing.
+
+use isobar_model::ids::NotificationId;
+use isobar_model::limits::Fill;
+use isobar_model::notification::{Audience, Notice, NotificationKind};
+use isobar_model::organization::BYTES_PER_MB;
+use isobar_model::role::Role;
+use isobar_store::error::StoreError;
+use isobar_store::registry::{Alert, LimitedOrganization, Used};
+
+use super::usage::Usage;
+
+/// One limit, and what is used of it.
+struct MeasuredLimit {
+    what: Used,
+    used: f64,
+    limit: f64,
+    alert: Alert,
+}
+
+impl Usage {
+    /// Looks at both limits of an organization.
+    pub(crate) async fn tell_of_limits(&self, organization: &LimitedOrganization) -> Result<(), StoreError> {
+        let devices = MeasuredLimit {
+            what: Used::Devices,
+            used: organization.device_count as f64,
+            limit: organization.device_count_limit,
+            alert: organization.devices,
+        };
+        let data = MeasuredLimit {
+            what: Used::Data,
+            used: organization.bytes_stored as f64 / BYTES_PER_MB,
+            limit: organization.data_usage_mb_limit,
+            alert: organization.data,
+        };
+        for measured in [devices, data] {
+            self.tell_of_limit(organization, &measured).await?;
+        }
+        Ok(())
+    }
+
+    /// First the crossing is noted, then it is told, then that it was told: whatever a crash leaves undone is done at the
+    /// next look, and the notice is known by the crossing that it tells of.
+    async fn tell_of_limit(&self, of: &LimitedOrganization, measured: &MeasuredLimit) -> Result<(), StoreError> {
+        let mut alert = measured.alert;
+        let fill = alert.fill.after(measured.used, measured.limit);
+        if fill != alert.fill {
+            alert = Alert { fill, since: self.env.clock.now(), told: fill < alert.fill };
+            self.env.registry.organization_alert_set(of.id, measured.what, alert).await?;
+        }
+        if alert.told {
+            return Ok(());
+        }
+        let id = of.id.to_string();
+        let notice = Notice {
+            id: NotificationId::derived(
+                alert.since,
+                &["limit", &id, measured.what.name(), &fill.percent().to_string()],
+            ),
+            kind: NotificationKind::System,
+            to: Audience::Organization { id: of.id, minimum_role: Role::Administrator },
+            message: message(&of.name, measured, fill),
+            device: None,
+            at: alert.since,
+        };
+        if let Err(error) = self.delivery.notify(notice).await {
+            // The next look tries again.
+            tracing::warn!(%error, organization = %of.id, "administrators could not be told of a limit");
+            self.unsettle();
+            return Ok(());
+        }
+        self.env.registry.organization_alert_set(of.id, measured.what, Alert { told: true, ..alert }).await
+    }
+}
+
+fn message(name: &str, measured: &MeasuredLimit, fill: Fill) -> String {
+    let (what, consequence) = match measured.what {
+        Used::Devices => ("devices", "No more devices can be added."),
+        Used::Data => ("megabytes of stored data", "New events are kept in history, but their values are not stored."),
+    };
+    let percent = fill.percent();
+    let says = format!("{name} has reached {percent}% of its limit of {} {what}.", measured.limit);
+    if fill == Fill::Full { format!("{says} {consequence}") } else { says }
+}

@@ -1,0 +1,276 @@
+//! What devices have stored: counted in memory as it happens, written to the registry every few seconds, held to the
+//! limits of the organizations above the device.
+//!
+//! The telemetry store knows the figure of each device exactly. Here is only remembered whose figure has changed, so a
+//! figure that was missed is right again with the device's next value; after a stop that was not orderly all are counted.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use isobar_model::access;
+use isobar_model::error::Result;
+use isobar_model::event::{EventError, EventType};
+use isobar_model::ids::{DeviceKey, DeviceRef, OrganizationId};
+use isobar_store::error::StoreError;
+use isobar_store::registry::LimitedOrganization;
+use isobar_store::telemetry::Commit;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::cache::Caches;
+use crate::cache::data_quota::Meters;
+use crate::cache::entries::DeviceEntry;
+use crate::delivery::Delivery;
+use crate::env::Env;
+use crate::error::IntoHubError as _;
+use crate::supervisor::Shift;
+use crate::support::scope_guard::ScopeGuard;
+
+/// How often what changed is written.
+const FLUSH_EVERY: Duration = Duration::from_secs(5);
+/// Shortest time between two looks at what changed.
+const FLUSH_REST: Duration = Duration::from_millis(200);
+/// Devices written at a time: more would hold the registry's writer from others.
+const USAGE_DEVICES_AT_ONCE: usize = 1_000;
+/// Looks at the figure of a device that stores something meanwhile.
+const FIGURE_LOOKS_MAX: usize = 4;
+/// What an event is told whose values are not stored.
+const OVER_LIMIT: &str = "not stored: the data limit of the organization is reached";
+
+/// What is counted and not yet written.
+pub(crate) struct Usage {
+    pub(super) env: Arc<Env>,
+    caches: Arc<Caches>,
+    pub(super) delivery: Arc<Delivery>,
+    meters: Arc<Meters>,
+    /// Devices whose figure has changed.
+    changed: Mutex<Vec<Arc<DeviceEntry>>>,
+    /// Whether an organization may have come nearer to a limit, or farther from it.
+    unsettled: AtomicBool,
+    /// Whether all figures in the registry are right, but for those of `changed`.
+    counted: AtomicBool,
+    wake: Notify,
+    /// Whoever reads figures and writes them does so alone, or an old figure could come after a new one.
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Usage {
+    pub(crate) fn new(env: Arc<Env>, caches: Arc<Caches>, delivery: Arc<Delivery>, meters: Arc<Meters>) -> Self {
+        Self {
+            env,
+            caches,
+            delivery,
+            meters,
+            changed: Mutex::default(),
+            unsettled: AtomicBool::new(true),
+            counted: AtomicBool::new(false),
+            wake: Notify::new(),
+            turn: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// A device stores so many bytes. Called while the device's runs are serialised, before they can be seen.
+    pub(crate) fn stores(&self, entry: &Arc<DeviceEntry>, bytes: u64) {
+        // Meters are not set while this is half done; where there is none, there is nothing to wait for.
+        let _held = (!entry.quota.is_unlimited()).then(|| self.meters.hold());
+        entry.stored.fetch_add(bytes, Ordering::AcqRel);
+        entry.quota.add(bytes);
+        self.touch(entry);
+    }
+
+    /// The figure of a device has changed.
+    pub(crate) fn touch(&self, entry: &Arc<DeviceEntry>) {
+        if !entry.uncounted.swap(true, Ordering::AcqRel) {
+            self.changed.lock().push(Arc::clone(entry));
+        }
+    }
+
+    /// Devices, limits or the shape of the tree have changed: limits are looked at soon.
+    pub(crate) fn unsettle(&self) {
+        self.unsettled.store(true, Ordering::Release);
+        self.wake.notify_one();
+    }
+
+    /// Sets the meters by what the registry knows, and adds what it does not know yet.
+    fn set_meters(&self, limited: &[LimitedOrganization]) -> Vec<OrganizationId> {
+        self.meters.set(limited, || {
+            for entry in self.changed.lock().iter() {
+                let stored = entry.stored.load(Ordering::Acquire);
+                entry.quota.add(stored.saturating_sub(entry.written.load(Ordering::Acquire)));
+            }
+        })
+    }
+}
+
+/// Takes out of a commit what its device may not store, and tells its event so. How many bytes are left to be stored.
+pub(crate) fn hold_to_quota(entry: &DeviceEntry, commit: &mut Commit) -> u64 {
+    if commit.values.is_empty() || !entry.quota.is_used_up() {
+        return commit.values.iter().map(|value| value.payload.bytes().len() as u64).sum();
+    }
+    let event = commit.history.iter_mut().find(|event| event.kind == EventType::DeviceEvent);
+    let refused = commit.values.drain(..).map(|value| value.element.to_string());
+    if let Some(event) = event {
+        event.errors.extend(refused.map(|element| EventError { element, message: OVER_LIMIT.to_owned() }));
+    }
+    0
+}
+
+impl Usage {
+    /// Writes what changed, and looks at the limits, every few seconds; once more at the end, which is an orderly one.
+    pub(crate) async fn run_usage(self: Arc<Self>, mut shift: Shift) {
+        if !self.counted.load(Ordering::Acquire) {
+            tokio::select! {
+                () = self.count_all() => {}
+                () = shift.end() => {
+                    tracing::info!("what devices have stored will be counted at the next start");
+                    return;
+                }
+            }
+        }
+        loop {
+            self.env.reaches("usage");
+            let woken = async {
+                let _ = tokio::time::timeout(FLUSH_EVERY, self.wake.notified()).await;
+            };
+            let stopping = tokio::select! {
+                () = woken => shift.pause(FLUSH_REST).await,
+                () = shift.end() => true,
+            };
+            let settled = self.settle_usage().await;
+            if let Err(error) = &settled {
+                tracing::warn!(%error, "what devices have stored could not be written");
+            }
+            shift.well();
+            if stopping {
+                if settled.is_ok()
+                    && let Err(error) = self.env.registry.usage_counted().await
+                {
+                    tracing::warn!(%error, "what devices have stored will be counted at the next start");
+                }
+                return;
+            }
+        }
+    }
+
+    /// Writes what changed, so that the registry knows it all, and looks at the limits.
+    pub(crate) async fn usage_settled(&self) -> Result<()> {
+        self.settle_usage().await.into_hub_error()
+    }
+
+    /// Stored data of a device is gone: where there is a limit, what it frees can be used from here on.
+    pub(crate) async fn usage_fell(&self, entry: &DeviceEntry) -> Result<()> {
+        self.unsettle();
+        if entry.quota.is_unlimited() { Ok(()) } else { self.usage_settled().await }
+    }
+
+    /// Reads the limits before the first event comes, and whether all figures were right when the last process ended.
+    pub(crate) async fn usage_begins(&self) -> Result<()> {
+        let limited = self.env.registry.organizations_limited().await.into_hub_error()?;
+        self.set_meters(&limited);
+        let counted = self.env.registry.usage_begin().await.into_hub_error()?;
+        self.counted.store(counted, Ordering::Release);
+        Ok(())
+    }
+
+    async fn settle_usage(&self) -> std::result::Result<(), StoreError> {
+        let _turn = self.turn.lock().await;
+        self.write_changed().await?;
+        if self.unsettled.swap(false, Ordering::AcqRel) {
+            // However the look ends before its time: there is another.
+            let again = ScopeGuard::new(|| self.unsettled.store(true, Ordering::Release));
+            self.look_at_limits().await?;
+            again.disarm();
+        }
+        Ok(())
+    }
+
+    async fn write_changed(&self) -> std::result::Result<(), StoreError> {
+        let changed = std::mem::take(&mut *self.changed.lock());
+        let done = AtomicUsize::new(0);
+        // However this ends before its time, by an error, a panic, or because nobody waits any more: the rest has its turn again.
+        let again = ScopeGuard::new(|| {
+            changed[done.load(Ordering::Relaxed)..].iter().for_each(|entry| {
+                entry.uncounted.store(false, Ordering::Release);
+                self.touch(entry);
+            });
+        });
+        for part in changed.chunks(USAGE_DEVICES_AT_ONCE) {
+            self.unsettled.store(true, Ordering::Release);
+            self.write_part(part).await?;
+            done.fetch_add(part.len(), Ordering::Relaxed);
+        }
+        again.disarm();
+        Ok(())
+    }
+
+    async fn write_part(&self, part: &[Arc<DeviceEntry>]) -> std::result::Result<(), StoreError> {
+        self.env.reaches("usage_part");
+        let mut figures: HashMap<DeviceKey, u64> = HashMap::with_capacity(part.len());
+        let mut known = Vec::with_capacity(part.len());
+        for entry in part {
+            // Before the figure is read: what is stored from here on makes the device count again.
+            entry.uncounted.store(false, Ordering::Release);
+            let (mut stored, mut figure) = (0, 0);
+            for _ in 0..FIGURE_LOOKS_MAX {
+                stored = entry.stored.load(Ordering::Acquire);
+                figure = self.figure(entry.device).await?;
+                if entry.stored.load(Ordering::Acquire) == stored {
+                    break;
+                }
+            }
+            figures.insert(entry.device.key, figure);
+            known.push((entry, stored));
+        }
+        self.env.registry.usage_write(&figures.into_iter().collect::<Vec<_>>()).await?;
+        known.into_iter().for_each(|(entry, stored)| entry.written.store(stored, Ordering::Release));
+        Ok(())
+    }
+
+    /// The bytes that a device has stored.
+    async fn figure(&self, device: DeviceRef) -> std::result::Result<u64, StoreError> {
+        let permit = access::system(device, "what the device has stored is counted").reading();
+        Ok(self.env.telemetry.series(&permit).await?.iter().map(|series| series.bytes).sum())
+    }
+
+    /// Looks at all limits: sets the meters, and tells administrators whose organization has come near to a limit.
+    async fn look_at_limits(&self) -> std::result::Result<(), StoreError> {
+        let limited = self.env.registry.organizations_limited().await?;
+        for id in self.set_meters(&limited) {
+            self.caches.organization_changed(id);
+        }
+        for organization in &limited {
+            self.tell_of_limits(organization).await?;
+        }
+        Ok(())
+    }
+
+    /// Counts what every device has stored, a part at a time, until it is done.
+    async fn count_all(&self) {
+        let mut after = DeviceKey(0);
+        loop {
+            let part = async {
+                let _turn = self.turn.lock().await;
+                let devices = self.env.registry.devices_after(after, USAGE_DEVICES_AT_ONCE as u32).await?;
+                let mut figures = Vec::with_capacity(devices.len());
+                for device in &devices {
+                    figures.push((device.key, self.figure(*device).await?));
+                }
+                self.env.registry.usage_write(&figures).await?;
+                Ok::<_, StoreError>(devices.last().map(|device| device.key))
+            };
+            match part.await {
+                Ok(Some(last)) => after = last,
+                Ok(None) => {
+                    self.counted.store(true, Ordering::Release);
+                    return self.unsettle();
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "counting what devices have stored waits for a store");
+                    tokio::time::sleep(FLUSH_EVERY).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! What waits of one device: what was found out about it, as one; its settings, one after the other; what is to leave the
+//! house. Each of these three goes its own way.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isobar_model::ids::{DeviceRef, OrganizationId};
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::work::{DeviceFindings, OutgoingWork, SettingWork};
+
+/// What the registry has refused for its own sake so often is parked.
+pub(crate) const PARKED_AFTER: u32 = 5;
+/// The first pause before it is tried again; it doubles.
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+/// The first pause of what is parked; it doubles up to [`PARKED_PAUSE_MAX`].
+const PARKED_PAUSE_FIRST: Duration = Duration::from_secs(60);
+pub(crate) const PARKED_PAUSE_MAX: Duration = Duration::from_secs(3_600);
+/// Settings, and deliveries, of one device that are written in one transaction.
+const SETTINGS_AT_ONCE: usize = 256;
+const DELIVERIES_AT_ONCE: usize = 32;
+
+/// How often something was refused for its own sake, and when it is tried again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Refusals {
+    pub tries: u32,
+    pub due: Option<Instant>,
+}
+
+impl Refusals {
+    pub const PARKED: Self = Self { tries: PARKED_AFTER, due: None };
+
+    pub fn is_parked(self) -> bool {
+        self.tries >= PARKED_AFTER
+    }
+
+    /// It was refused once more.
+    pub fn again(self, now: Instant) -> Self {
+        let pause = match self.tries.checked_sub(PARKED_AFTER - 1) {
+            None => PAUSE_FIRST * (1 << self.tries),
+            Some(parked) => PARKED_PAUSE_FIRST.saturating_mul(1 << parked.min(10)).min(PARKED_PAUSE_MAX),
+        };
+        Self { tries: self.tries.saturating_add(1), due: Some(now + pause) }
+    }
+
+    fn ripen(&mut self, now: Instant) {
+        self.due = self.due.filter(|due| *due > now);
+    }
+}
+
+/// How much waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OutboxSize {
+    pub entries: usize,
+    pub bytes: usize,
+}
+
+impl OutboxSize {
+    pub fn add(&mut self, more: OutboxSize) {
+        self.entries += more.entries;
+        self.bytes += more.bytes;
+    }
+
+    pub fn take(&mut self, less: OutboxSize) {
+        self.entries = self.entries.saturating_sub(less.entries);
+        self.bytes = self.bytes.saturating_sub(less.bytes);
+    }
+}
+
+/// What was found out and not written yet.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub found: Arc<DeviceFindings>,
+    /// Bytes of all of it, as one entry.
+    pub bytes: usize,
+    pub rows: ReportRows,
+    /// When the oldest of it came, in the order of everything that waits, and in milliseconds.
+    pub turn: u64,
+    pub since: i64,
+    pub faults: Refusals,
+}
+
+/// The entries of the store that hold a report, each a part of it; later ones count.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReportRows {
+    /// Those that an earlier process wrote. They may hold more than this.
+    pub left: SmallVec<[u64; 1]>,
+    /// Our own, and their bytes.
+    pub own: SmallVec<[u64; 1]>,
+    pub own_bytes: usize,
+}
+
+impl Report {
+    pub fn size(&self) -> OutboxSize {
+        OutboxSize { entries: 1, bytes: size_of::<Self>() + self.bytes }
+    }
+
+    /// Both as one, when the newer one came while this one was under way. An entry may hold a part of either.
+    pub fn then(self, newer: Self, device: DeviceRef) -> Self {
+        let found = Arc::new(self.found.then((*newer.found).clone()));
+        let mut rows = self.rows;
+        for (all, more) in [(&mut rows.left, newer.rows.left), (&mut rows.own, newer.rows.own)] {
+            for row in more {
+                if !all.contains(&row) {
+                    all.push(row);
+                }
+            }
+        }
+        rows.own_bytes += newer.rows.own_bytes;
+        Self {
+            bytes: found.bytes(device.id).len(),
+            found,
+            rows,
+            turn: self.turn,
+            since: self.since,
+            faults: self.faults,
+        }
+    }
+}
+
+/// One of the things that a run left, and the entry of the store that holds it.
+#[derive(Debug)]
+pub(crate) struct PendingItem<T> {
+    pub what: Arc<T>,
+    pub row: u64,
+    pub bytes: usize,
+    pub turn: u64,
+    pub since: i64,
+    pub faults: Refusals,
+}
+
+impl<T> PendingItem<T> {
+    pub fn size(&self) -> OutboxSize {
+        OutboxSize { entries: 1, bytes: size_of::<Self>() + self.bytes }
+    }
+}
+
+/// What is written or refused as a whole.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    pub device: DeviceRef,
+    pub what: PieceKind,
+}
+
+#[derive(Debug)]
+pub(crate) enum PieceKind {
+    Report(Report),
+    /// One after the other.
+    Settings(Vec<PendingItem<SettingWork>>, Refusals),
+    Delivery(PendingItem<OutgoingWork>),
+}
+
+impl Piece {
+    pub fn faults(&self) -> Refusals {
+        match &self.what {
+            PieceKind::Report(report) => report.faults,
+            PieceKind::Settings(_, faults) => *faults,
+            PieceKind::Delivery(delivery) => delivery.faults,
+        }
+    }
+
+    pub fn faults_mut(&mut self) -> &mut Refusals {
+        match &mut self.what {
+            PieceKind::Report(report) => &mut report.faults,
+            PieceKind::Settings(_, faults) => faults,
+            PieceKind::Delivery(delivery) => &mut delivery.faults,
+        }
+    }
+
+    pub fn size(&self) -> OutboxSize {
+        let mut size = OutboxSize::default();
+        match &self.what {
+            PieceKind::Report(report) => size.add(report.size()),
+            PieceKind::Settings(settings, _) => settings.iter().for_each(|setting| size.add(setting.size())),
+            PieceKind::Delivery(delivery) => size.add(delivery.size()),
+        }
+        size
+    }
+
+    /// The entries of the store that hold it.
+    pub fn rows(&self) -> SmallVec<[u64; 2]> {
+        match &self.what {
+            PieceKind::Report(report) => report.rows.left.iter().chain(&report.rows.own).copied().collect(),
+            PieceKind::Settings(settings, _) => settings.iter().map(|setting| setting.row).collect(),
+            PieceKind::Delivery(delivery) => SmallVec::from_slice(&[delivery.row]),
+        }
+    }
+
+    fn turn(&self) -> u64 {
+        match &self.what {
+            PieceKind::Report(report) => report.turn,
+            PieceKind::Settings(settings, _) => settings.first().map_or(u64::MAX, |setting| setting.turn),
+            PieceKind::Delivery(delivery) => delivery.turn,
+        }
+    }
+
+    fn since(&self) -> i64 {
+        match &self.what {
+            PieceKind::Report(report) => report.since,
+            PieceKind::Settings(settings, _) => settings.first().map_or(i64::MAX, |setting| setting.since),
+            PieceKind::Delivery(delivery) => delivery.since,
+        }
+    }
+}
+
+/// What the worker has in hand of a device.
+#[derive(Debug)]
+pub(crate) struct InHand {
+    pub pieces: usize,
+    pub turn: u64,
+    pub since: i64,
+    pub report: Option<Arc<DeviceFindings>>,
+    pub settings: Vec<Arc<SettingWork>>,
+}
+
+/// All of one device.
+#[derive(Debug)]
+pub(crate) struct DeviceQueue {
+    pub device: DeviceRef,
+    /// Its top-level organization; none: it is not known yet.
+    pub tenant: Option<OrganizationId>,
+    /// Runs that leave something, of which it is not known yet whether they are committed.
+    pub expected: u32,
+    pub report: Option<Report>,
+    pub settings: VecDeque<PendingItem<SettingWork>>,
+    pub settings_faults: Refusals,
+    pub deliveries: VecDeque<PendingItem<OutgoingWork>>,
+    /// Those that were refused and wait to be tried again.
+    pub refused: Vec<PendingItem<OutgoingWork>>,
+    pub in_hand: Option<InHand>,
+    /// Where it stands among its tenant's devices, and among those that are tried later.
+    pub place: Option<u64>,
+    pub due: Option<Instant>,
+}
+
+impl DeviceQueue {
+    pub fn new(device: DeviceRef, tenant: Option<OrganizationId>) -> Self {
+        Self {
+            device,
+            tenant,
+            expected: 0,
+            report: None,
+            settings: VecDeque::new(),
+            settings_faults: Refusals::default(),
+            deliveries: VecDeque::new(),
+            refused: Vec::new(),
+            in_hand: None,
+            place: None,
+            due: None,
+        }
+    }
+
+    /// Whether there is nothing to say of it any more.
+    pub fn is_over(&self) -> bool {
+        let is_empty = self.report.is_none() && self.settings.is_empty();
+        is_empty
+            && self.deliveries.is_empty()
+            && self.refused.is_empty()
+            && self.expected == 0
+            && self.in_hand.is_none()
+    }
+
+    /// How much waits and is not in hand.
+    pub fn size(&self) -> OutboxSize {
+        let mut size = OutboxSize::default();
+        self.report.iter().for_each(|report| size.add(report.size()));
+        self.settings.iter().for_each(|setting| size.add(setting.size()));
+        self.deliveries.iter().chain(&self.refused).for_each(|delivery| size.add(delivery.size()));
+        size
+    }
+
+    /// The turn of the oldest that can be written now.
+    pub fn first_ready(&self) -> Option<u64> {
+        let report = self.report.as_ref().filter(|report| report.faults.due.is_none()).map(|report| report.turn);
+        let settings = self.settings.front().filter(|_| self.settings_faults.due.is_none()).map(|first| first.turn);
+        let deliveries = self.deliveries.front().map(|first| first.turn);
+        [report, settings, deliveries].into_iter().flatten().min()
+    }
+
+    /// When something of it is tried again that was refused.
+    pub fn next_due(&self) -> Option<Instant> {
+        let report = self.report.as_ref().and_then(|report| report.faults.due);
+        let refused = self.refused.iter().filter_map(|delivery| delivery.faults.due).min();
+        [report, self.settings_faults.due, refused].into_iter().flatten().min()
+    }
+
+    /// The turn of the oldest that the registry does not know and is not parked.
+    pub fn first_expected(&self) -> Option<u64> {
+        let report = self.report.as_ref().filter(|report| !report.faults.is_parked()).map(|report| report.turn);
+        let settings = self.settings.front().filter(|_| !self.settings_faults.is_parked()).map(|first| first.turn);
+        let deliveries = self.deliveries.front().map(|first| first.turn);
+        let in_hand = self.in_hand.as_ref().map(|in_hand| in_hand.turn);
+        [report, settings, deliveries, in_hand].into_iter().flatten().min()
+    }
+
+    /// When the oldest of it came.
+    pub fn since(&self) -> Option<i64> {
+        let report = self.report.as_ref().map(|report| report.since);
+        let settings = self.settings.front().map(|first| first.since);
+        let deliveries = self.deliveries.front().map(|first| first.since);
+        let refused = self.refused.iter().map(|delivery| delivery.since).min();
+        let in_hand = self.in_hand.as_ref().map(|in_hand| in_hand.since);
+        [report, settings, deliveries, refused, in_hand].into_iter().flatten().min()
+    }
+
+    /// Whether labels that it has found out are parked.
+    pub fn has_parked_labels(&self) -> bool {
+        self.report.as_ref().is_some_and(|report| report.faults.is_parked() && !report.found.report.meta.is_empty())
+    }
+
+    /// How many of its ways are parked.
+    pub fn parked(&self) -> usize {
+        let report = self.report.as_ref().is_some_and(|report| report.faults.is_parked());
+        let settings = self.settings_faults.is_parked();
+        let refused = self.refused.iter().filter(|delivery| delivery.faults.is_parked()).count();
+        usize::from(report) + usize::from(settings) + refused
+    }
+
+    /// What was refused and is due can be written again.
+    pub fn ripen(&mut self, now: Instant) {
+        self.report.iter_mut().for_each(|report| report.faults.ripen(now));
+        self.settings_faults.ripen(now);
+        let mut at = 0;
+        while let Some(delivery) = self.refused.get_mut(at) {
+            delivery.faults.ripen(now);
+            match delivery.faults.due {
+                Some(_) => at += 1,
+                None => self.deliveries.push_front(self.refused.swap_remove(at)),
+            }
+        }
+    }
+
+    /// Takes what can be written now into hand, as far as one transaction takes it.
+    pub fn take(&mut self, into: &mut Vec<Piece>) {
+        let before = into.len();
+        let device = self.device;
+        if let Some(report) = self.report.take_if(|report| report.faults.due.is_none()) {
+            into.push(Piece { device, what: PieceKind::Report(report) });
+        }
+        if !self.settings.is_empty() && self.settings_faults.due.is_none() {
+            let count = self.settings.len().min(SETTINGS_AT_ONCE);
+            let settings = self.settings.drain(..count).collect();
+            into.push(Piece { device, what: PieceKind::Settings(settings, std::mem::take(&mut self.settings_faults)) });
+        }
+        let count = self.deliveries.len().min(DELIVERIES_AT_ONCE);
+        let deliveries = self.deliveries.drain(..count).map(PieceKind::Delivery);
+        into.extend(deliveries.map(|what| Piece { device, what }));
+        let taken = &into[before..];
+        if taken.is_empty() {
+            return;
+        }
+        let turn = taken.iter().map(Piece::turn).min().unwrap_or(u64::MAX);
+        let since = taken.iter().map(Piece::since).min().unwrap_or(i64::MAX);
+        let mut in_hand = InHand { pieces: taken.len(), turn, since, report: None, settings: Vec::new() };
+        for piece in taken {
+            match &piece.what {
+                PieceKind::Report(report) => in_hand.report = Some(Arc::clone(&report.found)),
+                PieceKind::Settings(settings, _) => {
+                    in_hand.settings.extend(settings.iter().map(|setting| Arc::clone(&setting.what)));
+                }
+                PieceKind::Delivery(_) => {}
+            }
+        }
+        self.in_hand = Some(in_hand);
+    }
+
+    /// A piece was written.
+    pub fn written(&mut self, piece: &Piece) {
+        if let Some(in_hand) = &mut self.in_hand {
+            match &piece.what {
+                PieceKind::Report(_) => in_hand.report = None,
+                PieceKind::Settings(..) => in_hand.settings.clear(),
+                PieceKind::Delivery(_) => {}
+            }
+        }
+        self.let_go();
+    }
+
+    /// A piece was not: it waits again, before what came meanwhile. What waits has become so much less: both reports are one.
+    pub fn put_back(&mut self, piece: Piece) -> OutboxSize {
+        let mut less = OutboxSize::default();
+        if let Some(in_hand) = &mut self.in_hand {
+            match &piece.what {
+                PieceKind::Report(_) => in_hand.report = None,
+                PieceKind::Settings(..) => in_hand.settings.clear(),
+                PieceKind::Delivery(_) => {}
+            }
+        }
+        match piece.what {
+            PieceKind::Report(report) => {
+                self.report = Some(match self.report.take() {
+                    Some(newer) => {
+                        less.add(report.size());
+                        less.add(newer.size());
+                        let both = report.then(newer, self.device);
+                        less.take(both.size());
+                        both
+                    }
+                    None => report,
+                });
+            }
+            PieceKind::Settings(settings, faults) => {
+                settings.into_iter().rev().for_each(|setting| self.settings.push_front(setting));
+                self.settings_faults = faults;
+            }
+            PieceKind::Delivery(delivery) if delivery.faults.due.is_some() => self.refused.push(delivery),
+            PieceKind::Delivery(delivery) => self.deliveries.push_front(delivery),
+        }
+        self.let_go();
+        less
+    }
+
+    fn let_go(&mut self) {
+        if let Some(in_hand) = &mut self.in_hand {
+            in_hand.pieces -= 1;
+        }
+        self.in_hand.take_if(|in_hand| in_hand.pieces == 0);
+    }
+}

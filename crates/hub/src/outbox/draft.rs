@@ -1,0 +1,149 @@
+//! What a run leaves, worked out beside the lock that all tenants share: a report may be as large as a device's labels.
+
+use std::sync::Arc;
+
+use isobar_model::ids::DeviceRef;
+use isobar_model::time::Timestamp;
+use isobar_store::telemetry::OutboxChange;
+
+use super::device_queue::{OutboxSize, Report, ReportRows};
+use super::work::{DeviceFindings, RegistryWork};
+
+/// A report whose bytes are so few is written whole into its one entry; of a larger one what is new, until that is as much
+/// as all of it would be.
+const WHOLE_BYTES_MAX: usize = 1_024;
+
+/// What waits of a device when a run's report is worked out.
+pub(crate) struct ReportBase {
+    found: Arc<DeviceFindings>,
+    rows: ReportRows,
+}
+
+/// What a run leaves, before it is worked out what that changes.
+pub(crate) struct UnstagedWork {
+    found: Option<DeviceFindings>,
+    work: RegistryWork,
+    row: u64,
+    /// The change that brings what is no report, and how much that is.
+    put: Option<OutboxChange>,
+    size: OutboxSize,
+}
+
+/// What a run leaves, worked out against what waited then.
+pub(crate) struct Draft {
+    base: Option<Arc<DeviceFindings>>,
+    report: Option<(Arc<DeviceFindings>, usize, ReportRows)>,
+    changes: Vec<OutboxChange>,
+    pub rest: UnstagedWork,
+}
+
+/// What a run leaves, as it will wait once the run is committed.
+pub(crate) struct StagedWork {
+    /// What it was worked out against.
+    pub base: Option<Arc<DeviceFindings>>,
+    pub found: Option<(Arc<DeviceFindings>, usize, ReportRows)>,
+    pub rest: RegistryWork,
+    pub row: u64,
+}
+
+impl ReportBase {
+    pub fn of(report: &Report) -> Self {
+        Self { found: Arc::clone(&report.found), rows: report.rows.clone() }
+    }
+}
+
+impl UnstagedWork {
+    pub fn of(mut work: RegistryWork, number: &dyn Fn() -> u64) -> Self {
+        let found = work.take_found(Timestamp::default());
+        let (mut row, mut put, mut size) = (0, None, OutboxSize::default());
+        if !work.is_empty() {
+            row = number();
+            let bytes = work.bytes();
+            size =
+                OutboxSize { entries: work.settings.len() + work.notices.len() + work.calls.len(), bytes: bytes.len() };
+            put = Some(OutboxChange::Put { number: row, work: bytes });
+        }
+        Self { found, work, row, put, size }
+    }
+}
+
+impl Draft {
+    /// Works out what becomes of what waits.
+    pub fn of(device: DeviceRef, base: Option<ReportBase>, rest: UnstagedWork, number: &dyn Fn() -> u64) -> Self {
+        let mut changes = Vec::with_capacity(2);
+        let report = rest.found.as_ref().map(|found| {
+            let (found, bytes, rows) = report_entry(device, base.as_ref(), found, number, &mut changes);
+            (Arc::new(found), bytes, rows)
+        });
+        Self { base: base.map(|base| base.found), report, changes, rest }
+    }
+
+    /// Whether what waits is still what it was worked out against.
+    pub fn stands_on(&self, report: Option<&Report>) -> bool {
+        match (&self.base, report) {
+            (Some(base), Some(report)) => Arc::ptr_eq(base, &report.found),
+            (None, None) => true,
+            // What is no report goes by no report.
+            _ => self.report.is_none(),
+        }
+    }
+
+    /// How much more will wait.
+    pub fn more(&self, before: Option<&Report>) -> OutboxSize {
+        let mut more = self.rest.size;
+        if let Some((_, bytes, _)) = &self.report {
+            more.entries += usize::from(before.is_none());
+            more.bytes += bytes.saturating_sub(before.map_or(0, |before| before.bytes));
+        }
+        more
+    }
+
+    pub fn goes(self) -> (StagedWork, Vec<OutboxChange>) {
+        let Self { base, report, mut changes, rest } = self;
+        changes.extend(rest.put);
+        (StagedWork { base, found: report, rest: rest.work, row: rest.row }, changes)
+    }
+}
+
+/// How a report is written once more was found out: the whole of it, and the entries that hold it then.
+fn report_entry(
+    device: DeviceRef,
+    before: Option<&ReportBase>,
+    found: &DeviceFindings,
+    number: &dyn Fn() -> u64,
+    changes: &mut Vec<OutboxChange>,
+) -> (DeviceFindings, usize, ReportRows) {
+    let Some(before) = before else {
+        let (row, work) = (number(), found.bytes(device.id));
+        let mut rows = ReportRows { own_bytes: work.len(), ..ReportRows::default() };
+        rows.own.push(row);
+        let bytes = work.len();
+        changes.push(OutboxChange::Put { number: row, work });
+        return (found.clone(), bytes, rows);
+    };
+    let all = before.found.then(found.clone());
+    let (work, mut rows) = (all.bytes(device.id), ReportRows::default());
+    let bytes = work.len();
+    rows.left.extend_from_slice(&before.rows.left);
+    let news = (bytes > WHOLE_BYTES_MAX).then(|| found.bytes(device.id));
+    match news.filter(|news| before.rows.own_bytes + news.len() < 2 * bytes) {
+        Some(news) => {
+            rows.own.extend_from_slice(&before.rows.own);
+            rows.own_bytes = before.rows.own_bytes + news.len();
+            let row = number();
+            rows.own.push(row);
+            changes.push(OutboxChange::Put { number: row, work: news });
+        }
+        None => {
+            let (needless, row) = match before.rows.own.split_last() {
+                Some((last, needless)) => (needless, *last),
+                None => (&[][..], number()),
+            };
+            rows.own.push(row);
+            rows.own_bytes = bytes;
+            changes.push(OutboxChange::Put { number: row, work });
+            changes.extend(needless.iter().map(|row| OutboxChange::Done(*row)));
+        }
+    }
+    (all, bytes, rows)
+}

@@ -1,0 +1,62 @@
+//! What waits of a device, laid over what the registry says of it.
+
+use std::sync::Arc;
+
+use isobar_model::device::Device;
+use isobar_model::ids::DeviceId;
+use isobar_model::json::RawJson;
+use isobar_model::setting::SettingRecord;
+
+use super::device_queue::DeviceQueue;
+use super::work::{DeviceFindings, SettingWork};
+
+/// What the registry does not know yet of a device, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PendingChanges {
+    found: [Option<Arc<DeviceFindings>>; 2],
+    settings: Vec<Arc<SettingWork>>,
+}
+
+impl PendingChanges {
+    pub(crate) fn of(waits: &DeviceQueue) -> Self {
+        let in_hand = waits.in_hand.as_ref();
+        let settings = in_hand.into_iter().flat_map(|in_hand| &in_hand.settings).map(Arc::clone);
+        let settings = settings.chain(waits.settings.iter().map(|setting| Arc::clone(&setting.what)));
+        Self { settings: settings.collect(), ..Self::of_device_alone(waits) }
+    }
+
+    /// What it does not know yet of the device but of its settings, of which there may be many.
+    pub(super) fn of_device_alone(waits: &DeviceQueue) -> Self {
+        let earlier = waits.in_hand.as_ref().and_then(|in_hand| in_hand.report.clone());
+        let later = waits.report.as_ref().map(|report| Arc::clone(&report.found));
+        Self { found: [earlier, later], settings: Vec::new() }
+    }
+
+    /// A device as the registry will have it.
+    pub(crate) fn apply_to(&self, device: &mut Device) {
+        for found in self.found.iter().flatten() {
+            found.report.over(device, found.at);
+        }
+    }
+
+    /// The present settings as the registry will have them, in no order.
+    pub(crate) fn apply_to_settings(&self, device: DeviceId, records: &mut Vec<SettingRecord>) {
+        for setting in &self.settings {
+            let record = SettingRecord {
+                id: setting.id,
+                device,
+                name: setting.name.clone(),
+                value: setting.value.as_ref().map(|text| RawJson::trusted(text.clone().into())),
+                created_at: setting.id.minted_at(),
+                changed_at: None,
+                changed_to: None,
+                changed_by: None,
+            };
+            match records.iter_mut().find(|present| present.name == record.name) {
+                // The registry tells no newer ones: they follow this one.
+                Some(present) => *present = record,
+                None => records.push(record),
+            }
+        }
+    }
+}

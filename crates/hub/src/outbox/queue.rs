@@ -1,0 +1,456 @@
+//! All that waits, in memory: which tenant has the next turn, how much there is, and what of it is being written.
+//!
+//! Each tenant (all beneath one top-level organization) has its devices in the order of the oldest that waits of each, and
+//! tenants take turns, a device at a time.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use isobar_model::ids::{DeviceKey, DeviceRef, OrganizationId};
+use isobar_model::time::Timestamp;
+use isobar_store::telemetry::{OutboxChange, OutboxEntry};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::device_queue::{DeviceQueue, OutboxSize, PendingItem, Piece, Refusals, Report, ReportRows};
+use super::draft::{Draft, ReportBase, StagedWork, UnstagedWork};
+use super::work::RegistryWork;
+
+/// What waits at most. One tenant has no more of it than is free, and so at most half.
+pub(crate) const OUTBOX_MAX: OutboxSize = OutboxSize { entries: 200_000, bytes: 64 << 20 };
+/// Pieces taken into hand together, and their bytes.
+const PIECES_AT_ONCE: usize = 512;
+const BYTES_AT_ONCE: usize = 1 << 20;
+
+/// Whose it is; none: that is not known yet.
+pub(crate) type Tenant = Option<OrganizationId>;
+
+#[derive(Default)]
+pub(crate) struct OutboxQueue {
+    devices: FxHashMap<DeviceKey, DeviceQueue>,
+    tenants: FxHashMap<Tenant, TenantQueue>,
+    /// Tenants who have something to be written, in the order of their turns.
+    turns: VecDeque<Tenant>,
+    /// Devices of which something was refused, by when it is tried again.
+    later: BTreeSet<(Instant, DeviceKey)>,
+    /// Grows with everything that comes.
+    turn: u64,
+    size: OutboxSize,
+    /// Entries of the store that hold more than one thing: how many of these are left.
+    shared: FxHashMap<u64, u32>,
+    /// Entries of the store that nobody needs any more.
+    pub needless: Vec<u64>,
+    /// Those that cannot be read.
+    pub unreadable: usize,
+    /// The turn of the oldest that is in hand, of each tenant; and when the oldest of all came.
+    in_hand: FxHashMap<Tenant, u64>,
+    in_hand_since: Option<i64>,
+}
+
+#[derive(Default)]
+struct TenantQueue {
+    /// Devices by the turn of the oldest that can be written.
+    queue: BTreeMap<u64, DeviceKey>,
+    /// Whether it is among those who take turns.
+    has_turn: bool,
+    size: OutboxSize,
+}
+
+impl TenantQueue {
+    /// Whether nobody need know of it any more.
+    fn is_nothing(&self) -> bool {
+        self.queue.is_empty() && self.size == OutboxSize::default() && !self.has_turn
+    }
+}
+
+/// What comes of expecting something.
+pub(crate) enum Expect {
+    /// It comes with the run's commit, which holds these changes.
+    Goes(StagedWork, Vec<OutboxChange>),
+    /// What waits of the device is another than it was worked out against: this is what is left to work out anew.
+    Anew(UnstagedWork),
+    /// There is no room for it.
+    Full,
+}
+
+/// What the gauges show of it.
+pub(crate) struct QueueLook {
+    pub size: OutboxSize,
+    /// When the oldest came, in milliseconds.
+    pub oldest: Option<i64>,
+    pub parked: usize,
+}
+
+impl OutboxQueue {
+    /// Everything that has come so far has a turn up to this one.
+    pub fn newest(&self) -> u64 {
+        self.turn
+    }
+
+    pub fn of(&self, device: DeviceKey) -> Option<&DeviceQueue> {
+        self.devices.get(&device)
+    }
+
+    /// Whether anything can be written.
+    pub fn is_ready(&self) -> bool {
+        !self.turns.is_empty()
+    }
+
+    /// When something is tried again that was refused.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.later.first().map(|(due, _)| *due)
+    }
+
+    /// Whether so much waits that the worker should not rest.
+    pub fn presses(&self) -> bool {
+        self.size.entries > OUTBOX_MAX.entries / 4 || self.size.bytes > OUTBOX_MAX.bytes / 4
+    }
+
+    /// Whether everything of a device that came up to a turn is written, or parked.
+    pub fn is_written(&self, device: DeviceKey, turn: u64) -> bool {
+        self.of(device).and_then(DeviceQueue::first_expected).is_none_or(|first| first > turn)
+    }
+
+    /// Whether everything of a tenant that came up to a turn is written, but for what was refused.
+    pub fn is_caught_up(&self, tenant: OrganizationId, turn: u64) -> bool {
+        // What nobody knows whose it is may be anybody's.
+        [Some(tenant), None].iter().all(|tenant| {
+            let first = self.tenants.get(tenant).and_then(|of| of.queue.first_key_value()).map(|(first, _)| first);
+            [first, self.in_hand.get(tenant)].into_iter().flatten().all(|first| *first > turn)
+        })
+    }
+
+    /// What the gauges show.
+    pub fn look(&self) -> QueueLook {
+        let since = |device: &DeviceKey| self.of(*device).and_then(DeviceQueue::since);
+        let first = self.tenants.values().filter_map(|of| of.queue.first_key_value()).filter_map(|(_, key)| since(key));
+        let later = self.later.iter().filter_map(|(_, key)| since(key));
+        let parked: usize = self.later.iter().filter_map(|(_, key)| self.of(*key)).map(DeviceQueue::parked).sum();
+        QueueLook {
+            size: self.size,
+            oldest: first.chain(later).chain(self.in_hand_since).min(),
+            parked: self.unreadable + parked,
+        }
+    }
+
+    /// What a report of a run is worked out against.
+    pub fn base(&self, device: DeviceKey) -> Option<ReportBase> {
+        self.of(device).and_then(|of| of.report.as_ref()).map(ReportBase::of)
+    }
+
+    /// Prepares for what a run leaves, which it commits; the changes for the store.
+    pub fn expect(&mut self, device: DeviceRef, tenant: OrganizationId, draft: Draft) -> Expect {
+        let before = self.of(device.key).and_then(|of| of.report.as_ref());
+        if !draft.stands_on(before) {
+            return Expect::Anew(draft.rest);
+        }
+        let more = draft.more(before);
+        if !self.has_room(tenant, more) {
+            return Expect::Full;
+        }
+        self.belongs(device.key, tenant);
+        self.devices.entry(device.key).or_insert_with(|| DeviceQueue::new(device, Some(tenant))).expected += 1;
+        let (staged, changes) = draft.goes();
+        Expect::Goes(staged, changes)
+    }
+
+    fn has_room(&self, tenant: OrganizationId, more: OutboxSize) -> bool {
+        let own = self.tenants.get(&Some(tenant)).map_or(OutboxSize::default(), |of| of.size);
+        let fits =
+            |own: usize, all: usize, more: usize, most: usize| more == 0 || own + more <= most.saturating_sub(all);
+        fits(own.entries, self.size.entries, more.entries, OUTBOX_MAX.entries)
+            && fits(own.bytes, self.size.bytes, more.bytes, OUTBOX_MAX.bytes)
+    }
+
+    /// What was expected of a device is on its way into the store. True: the worker has something to do.
+    pub fn comes(&mut self, device: DeviceKey, staged: StagedWork, now: Timestamp) -> bool {
+        self.turn += 1;
+        let (turn, since) = (self.turn, now.millis());
+        let Some(of) = self.devices.get_mut(&device) else { return false };
+        of.expected -= 1;
+        let (mut more, mut less) = (OutboxSize::default(), OutboxSize::default());
+        let StagedWork { base, found, rest, row } = staged;
+        if let Some((found, bytes, rows)) = found {
+            let came = Report { found, bytes, rows, turn, since, faults: Refusals::default() };
+            let before = of.report.take();
+            before.iter().for_each(|before| less.add(before.size()));
+            let report = match before {
+                Some(before) if base.as_ref().is_some_and(|base| Arc::ptr_eq(base, &before.found)) => {
+                    Report { turn: before.turn, since: before.since, faults: before.faults, ..came }
+                }
+                // Something was put back since the run went by what was there.
+                Some(before) => before.then(came, of.device),
+                None => came,
+            };
+            more.add(of.report.insert(report).size());
+        }
+        let held = keep_rest(of, rest, row, (turn, since, Refusals::default()), &mut more);
+        if held > 1 {
+            self.shared.insert(row, held);
+        }
+        self.sized(device, more, less);
+        self.place(device)
+    }
+
+    /// What was expected of a device will never come. True: the worker has something to do.
+    pub fn does_not_come(&mut self, device: DeviceKey) -> bool {
+        if let Some(of) = self.devices.get_mut(&device) {
+            of.expected -= 1;
+        }
+        self.place(device)
+    }
+
+    /// Takes up an entry that an earlier process left, unless it cannot be read.
+    pub fn take_up(&mut self, entry: &OutboxEntry, now: Timestamp) -> serde_json::Result<()> {
+        let mut work: RegistryWork = serde_json::from_slice(&entry.work)?;
+        let Some(id) = work.device else {
+            self.needless.push(entry.number);
+            return Ok(());
+        };
+        self.turn += 1;
+        let device = DeviceRef { id, key: entry.device };
+        let (turn, since) = (self.turn, work.at.unwrap_or(now.millis()));
+        let faults = if entry.parked.is_some() { Refusals::PARKED } else { Refusals::default() };
+        let of = self.devices.entry(entry.device).or_insert_with(|| DeviceQueue::new(device, None));
+        let (mut more, mut less, mut held) = (OutboxSize::default(), OutboxSize::default(), 0);
+        if let Some(found) = work.take_found(now) {
+            held += 1;
+            let before = of.report.take();
+            before.iter().for_each(|before| less.add(before.size()));
+            let (found, mut rows, (turn, since, faults)) = match before {
+                Some(before) => {
+                    let faults = if before.faults.is_parked() { before.faults } else { faults };
+                    (before.found.then(found), before.rows, (before.turn, before.since, faults))
+                }
+                None => (found, ReportRows::default(), (turn, since, faults)),
+            };
+            rows.left.push(entry.number);
+            let bytes = found.bytes(id).len();
+            more.add(of.report.insert(Report { found: Arc::new(found), bytes, rows, turn, since, faults }).size());
+        }
+        held += keep_rest(of, work, entry.number, (turn, since, faults), &mut more);
+        match held {
+            0 => self.needless.push(entry.number),
+            1 => {}
+            more => drop(self.shared.insert(entry.number, more)),
+        }
+        self.sized(entry.device, more, less);
+        self.place(entry.device);
+        Ok(())
+    }
+
+    /// As much waits as may.
+    #[cfg(test)]
+    pub fn fill(&mut self) {
+        self.size = OUTBOX_MAX;
+    }
+
+    /// Devices of which nobody knows yet whose they are.
+    pub fn strangers(&self, most: usize) -> Vec<DeviceRef> {
+        let of = self.tenants.get(&None).into_iter().flat_map(|of| of.queue.values());
+        of.filter_map(|key| self.of(*key)).map(|of| of.device).take(most).collect()
+    }
+
+    /// Whose a device is. It may have been another's, with its organization; what is in hand is written for whom it was
+    /// taken.
+    pub fn belongs(&mut self, device: DeviceKey, tenant: OrganizationId) {
+        let is_another = |of: &&mut DeviceQueue| of.tenant != Some(tenant) && of.in_hand.is_none();
+        let Some(of) = self.devices.get_mut(&device).filter(is_another) else { return };
+        let (before, size, place) = (of.tenant.replace(tenant), of.size(), of.place.take());
+        if let Some(of_tenant) = self.tenants.get_mut(&before) {
+            of_tenant.size.take(size);
+            place.map(|place| of_tenant.queue.remove(&place));
+            if of_tenant.is_nothing() {
+                self.tenants.remove(&before);
+            }
+        }
+        self.tenants.entry(Some(tenant)).or_default().size.add(size);
+        self.place(device);
+    }
+
+    /// Takes into hand what can be written, as far as it came up to a turn; tenants have their turns. Empty: there is
+    /// nothing.
+    pub fn take(&mut self, until: u64, now: Instant) -> Vec<Piece> {
+        while let Some((due, device)) = self.later.first().copied().filter(|(due, _)| *due <= now) {
+            self.later.remove(&(due, device));
+            if let Some(of) = self.devices.get_mut(&device) {
+                of.due = None;
+                of.ripen(now);
+            }
+            self.place(device);
+        }
+        let (mut pieces, mut bytes, mut passed) = (Vec::new(), 0, Vec::new());
+        while pieces.len() < PIECES_AT_ONCE && bytes < BYTES_AT_ONCE {
+            let Some(tenant) = self.turns.pop_front() else { break };
+            let Some(of_tenant) = self.tenants.get_mut(&tenant) else { continue };
+            let first = of_tenant.queue.first_entry().filter(|first| *first.key() <= until);
+            let Some((turn, device)) = first.map(|first| first.remove_entry()) else {
+                of_tenant.has_turn = false;
+                match of_tenant.queue.is_empty() && of_tenant.size == OutboxSize::default() {
+                    true => drop(self.tenants.remove(&tenant)),
+                    false => passed.push(tenant),
+                }
+                continue;
+            };
+            self.turns.push_back(tenant);
+            let Some(of) = self.devices.get_mut(&device) else { continue };
+            of.place = None;
+            let first = self.in_hand.entry(tenant).or_insert(turn);
+            *first = turn.min(*first);
+            if of.expected > 0 {
+                // What comes may be written over an entry that would be removed. It has a place again when it has come.
+                continue;
+            }
+            let before = pieces.len();
+            of.take(&mut pieces);
+            bytes += pieces[before..].iter().map(|piece| piece.size().bytes).sum::<usize>();
+            let since = of.in_hand.as_ref().map(|in_hand| in_hand.since);
+            self.in_hand_since = self.in_hand_since.into_iter().chain(since).min();
+            self.place(device);
+        }
+        passed.into_iter().for_each(|tenant| self.has_turn(tenant));
+        pieces
+    }
+
+    /// A piece was written.
+    pub fn written(&mut self, piece: &Piece) {
+        self.sized(piece.device.key, OutboxSize::default(), piece.size());
+        for row in piece.rows() {
+            self.let_go(row);
+        }
+        if let Some(of) = self.devices.get_mut(&piece.device.key) {
+            of.written(piece);
+        }
+        self.place(piece.device.key);
+    }
+
+    /// A piece was not written, and waits again.
+    pub fn put_back(&mut self, piece: Piece) {
+        let device = piece.device.key;
+        let Some(of) = self.devices.get_mut(&device) else { return };
+        let less = of.put_back(piece);
+        self.sized(device, OutboxSize::default(), less);
+        self.place(device);
+    }
+
+    /// Nothing is in hand any more.
+    pub fn is_done(&mut self) {
+        self.in_hand.clear();
+        self.in_hand_since = None;
+    }
+
+    /// Drops labels of a device that are parked: a person has written others. The changes for the store.
+    pub fn drop_parked_labels(&mut self, device: DeviceRef, number: &dyn Fn() -> u64) -> Vec<OutboxChange> {
+        let Some(of) = self.devices.get_mut(&device.key) else { return Vec::new() };
+        let Some(mut report) = of.report.take_if(|report| report.faults.is_parked()) else { return Vec::new() };
+        let (mut more, less) = (OutboxSize::default(), report.size());
+        let mut found = (*report.found).clone();
+        found.report.meta.clear();
+        let mut changes = Vec::new();
+        let needless: SmallVec<[u64; 2]> = report.rows.left.drain(..).chain(report.rows.own.drain(..)).collect();
+        if found.report != Default::default() {
+            let (row, bytes) = (number(), found.bytes(device.id));
+            report.rows = ReportRows { own_bytes: bytes.len(), ..ReportRows::default() };
+            report.rows.own.push(row);
+            (report.found, report.bytes) = (Arc::new(found), bytes.len());
+            more.add(of.report.insert(report).size());
+            changes.push(OutboxChange::Put { number: row, work: bytes });
+        }
+        for row in needless {
+            self.let_go(row);
+        }
+        self.sized(device.key, more, less);
+        self.place(device.key);
+        changes
+    }
+
+    /// One thing less of an entry of the store.
+    fn let_go(&mut self, row: u64) {
+        match self.shared.get_mut(&row) {
+            Some(left) if *left > 1 => *left -= 1,
+            _ => {
+                self.shared.remove(&row);
+                self.needless.push(row);
+            }
+        }
+    }
+
+    /// So much more of a device waits, and so much less.
+    fn sized(&mut self, device: DeviceKey, more: OutboxSize, less: OutboxSize) {
+        let Some(tenant) = self.of(device).map(|of| of.tenant) else { return };
+        let own = &mut self.tenants.entry(tenant).or_default().size;
+        for size in [&mut self.size, own] {
+            size.add(more);
+            size.take(less);
+        }
+    }
+
+    /// Puts a device where it belongs now. True: something of it can be written that could not before.
+    fn place(&mut self, device: DeviceKey) -> bool {
+        let Some(of) = self.devices.get_mut(&device) else { return false };
+        let (place, due) = match of.in_hand {
+            Some(_) => (None, None),
+            None => (of.first_ready(), of.next_due()),
+        };
+        let (old, tenant) = (std::mem::replace(&mut of.place, place), of.tenant);
+        if due != of.due {
+            of.due.take().map(|due| self.later.remove(&(due, device)));
+            of.due = due;
+            self.later.extend(due.map(|due| (due, device)));
+        }
+        let is_over = of.is_over();
+        if is_over {
+            self.devices.remove(&device);
+        }
+        if old != place {
+            let queue = &mut self.tenants.entry(tenant).or_default().queue;
+            old.map(|old| queue.remove(&old));
+            queue.extend(place.map(|place| (place, device)));
+        }
+        match place {
+            Some(_) => self.has_turn(tenant),
+            None if is_over && self.tenants.get(&tenant).is_some_and(TenantQueue::is_nothing) => {
+                self.tenants.remove(&tenant);
+            }
+            None => {}
+        }
+        place.is_some() && old.is_none()
+    }
+
+    /// A tenant takes turns as long as it has something to be written.
+    fn has_turn(&mut self, tenant: Tenant) {
+        if let Some(of) = self.tenants.get_mut(&tenant).filter(|of| !of.has_turn && !of.queue.is_empty()) {
+            of.has_turn = true;
+            self.turns.push_back(tenant);
+        }
+    }
+}
+
+/// Adds what is no report to what waits; how many things there are.
+fn keep_rest(
+    of: &mut DeviceQueue,
+    mut work: RegistryWork,
+    row: u64,
+    (turn, since, faults): (u64, i64, Refusals),
+    size: &mut OutboxSize,
+) -> u32 {
+    let outgoing = work.take_outgoing();
+    let held = work.settings.len() + outgoing.len();
+    if faults.is_parked() && !work.settings.is_empty() {
+        of.settings_faults = faults;
+    }
+    for setting in work.settings {
+        let bytes = setting.size();
+        let record = PendingItem { what: Arc::new(setting), row, bytes, turn, since, faults: Refusals::default() };
+        size.add(record.size());
+        of.settings.push_back(record);
+    }
+    for outgoing in outgoing {
+        let bytes = outgoing.size();
+        let record = PendingItem { what: Arc::new(outgoing), row, bytes, turn, since, faults };
+        size.add(record.size());
+        of.deliveries.push_back(record);
+    }
+    u32::try_from(held).unwrap_or(u32::MAX)
+}

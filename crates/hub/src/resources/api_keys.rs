@@ -1,0 +1,58 @@
+//! API keys: a user's own, or of a user that a manager may change (contract: Authentication).
+
+use isobar_model::access::{Action, Caller};
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::{ApiKeyId, UserId};
+use isobar_model::page::{Page, PageRequest};
+use isobar_model::secret::Secret;
+use isobar_model::user::ApiKey;
+
+use crate::Hub;
+use crate::error::IntoHubError as _;
+
+/// API keys of one user.
+const API_KEYS_MAX: u64 = 1_000;
+
+impl Hub {
+    /// Makes an API key; the secret is shown this once.
+    ///
+    /// Needs `ApiKeyManage` on the user. Durable when this returns.
+    ///
+    /// # Errors
+    /// `Invalid`: the user has 1,000 keys already.
+    pub async fn api_key_create(&self, caller: &Caller, user: UserId, name: String) -> Result<(ApiKey, Secret)> {
+        let permit = self.0.identity.user_write(caller, user, Action::ApiKeyManage).await?;
+        let secret = Secret::new(&self.0.env.chance);
+        let created_at = self.0.env.clock.now();
+        let key = ApiKey { id: ApiKeyId(self.0.env.new_id().0), user, name, created_at, last_used_at: None };
+        let made =
+            self.0.env.registry.api_key_create(&permit, &key, &secret.digest(), API_KEYS_MAX).await.into_hub_error()?;
+        let full = || Error::invalid("body", format!("the user has {API_KEYS_MAX} API keys already"));
+        if made { Ok((key, secret)) } else { Err(full()) }
+    }
+
+    /// Lists a user's API keys.
+    ///
+    /// Needs `ApiKeyManage` on the user.
+    pub async fn api_key_list(&self, caller: &Caller, user: UserId, page: PageRequest) -> Result<Page<ApiKey>> {
+        let permit = self.0.identity.user_write(caller, user, Action::ApiKeyManage).await?;
+        let page = self.0.env.registry.api_key_list(&permit, page).await.into_hub_error()?;
+        // A use that the registry does not know yet.
+        let as_last_used =
+            |key: ApiKey| ApiKey { last_used_at: key.last_used_at.max(self.0.activity.of_api_key(key.id)), ..key };
+        Ok(page.map(as_last_used))
+    }
+
+    /// Deletes an API key: it is refused from the next call on.
+    ///
+    /// Needs `ApiKeyManage` on the user. Durable when this returns.
+    ///
+    /// # Errors
+    /// `Missing`: there is no such key.
+    pub async fn api_key_delete(&self, caller: &Caller, user: UserId, key: ApiKeyId) -> Result<()> {
+        let permit = self.0.identity.user_write(caller, user, Action::ApiKeyManage).await?;
+        let was_there = self.0.env.registry.api_key_delete(&permit, key).await.into_hub_error()?;
+        self.0.caches.api_keys_changed();
+        if was_there { Ok(()) } else { Err(Error::Missing("API key")) }
+    }
+}

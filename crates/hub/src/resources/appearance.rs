@@ -1,0 +1,100 @@
+//! How organizations show themselves: branding, dashboard, device table.
+
+use isobar_model::access::{Action, Caller};
+use isobar_model::appearance::{Branding, BrandingInput, Dashboard, DashboardInput, DeviceTable, DeviceTableInput};
+use isobar_model::check::Patch;
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::OrganizationId;
+
+use crate::Hub;
+use crate::error::IntoHubError as _;
+
+impl Hub {
+    /// Fetches an organization's branding.
+    ///
+    /// Needs `OrganizationRead`.
+    pub async fn branding_fetch(&self, caller: &Caller, id: OrganizationId) -> Result<Branding> {
+        let permit = self.0.identity.organization_write(caller, id, Action::OrganizationRead).await?.reading();
+        self.0.env.registry.branding_fetch(&permit).await.into_hub_error()
+    }
+
+    /// Changes an organization's branding: what the body leaves out keeps its value.
+    ///
+    /// Needs `OrganizationUpdate`. Durable when this returns.
+    pub async fn branding_update(&self, caller: &Caller, id: OrganizationId, input: BrandingInput) -> Result<Branding> {
+        let permit = self.0.identity.organization_write(caller, id, Action::OrganizationUpdate).await?;
+        self.0.env.registry.branding_update(&permit, input).await.into_hub_error()
+    }
+
+    /// Fetches the dashboard that an organization shows, its own or one that is lent from above; an empty one when there
+    /// is neither.
+    ///
+    /// Needs `OrganizationRead`.
+    pub async fn dashboard_fetch(&self, caller: &Caller, id: OrganizationId) -> Result<Dashboard> {
+        let permit = self.0.identity.organization_write(caller, id, Action::OrganizationRead).await?.reading();
+        Ok(self.0.env.registry.dashboard_fetch(&permit).await.into_hub_error()?.unwrap_or_default())
+    }
+
+    /// Changes an organization's own dashboard.
+    ///
+    /// Needs `OrganizationUpdate`. Durable when this returns.
+    pub async fn dashboard_update(
+        &self,
+        caller: &Caller,
+        id: OrganizationId,
+        input: DashboardInput,
+    ) -> Result<Dashboard> {
+        let permit = self.0.identity.organization_write(caller, id, Action::OrganizationUpdate).await?;
+        self.0.env.registry.dashboard_update(&permit, input).await.into_hub_error()
+    }
+
+    /// Fetches an organization's device table; one without columns when it was never set.
+    ///
+    /// Needs `OrganizationRead`.
+    pub async fn device_table_fetch(&self, caller: &Caller, id: OrganizationId) -> Result<DeviceTable> {
+        let permit = self.0.identity.organization_write(caller, id, Action::OrganizationRead).await?.reading();
+        let stored = self.0.env.registry.device_table_fetch(&permit).await.into_hub_error()?;
+        Ok(stored.as_ref().map(DeviceTable::of).unwrap_or_default())
+    }
+
+    /// Changes an organization's device table.
+    ///
+    /// Needs `OrganizationUpdate`, and `DeviceRead` on the device that is named. Durable when this returns.
+    pub async fn device_table_update(
+        &self,
+        caller: &Caller,
+        id: OrganizationId,
+        input: DeviceTableInput,
+    ) -> Result<DeviceTable> {
+        let permit = self.0.identity.organization_write(caller, id, Action::OrganizationUpdate).await?;
+        if let Patch::Set(device) = input.device {
+            match self.0.identity.user_device_read(caller, device).await {
+                Ok(_) => {}
+                Err(Error::Missing(_)) => return Err(Error::invalid("deviceId", "no such device")),
+                Err(error) => return Err(error),
+            }
+        }
+        let stored = self
+            .0
+            .env
+            .registry
+            .device_table_update(&permit, Some(&input), self.0.env.clock.now())
+            .await
+            .into_hub_error()?;
+        Ok(stored.as_ref().map(DeviceTable::of).unwrap_or_default())
+    }
+
+    /// Clears an organization's device table.
+    ///
+    /// Needs `OrganizationUpdate`. Durable when this returns.
+    pub async fn device_table_delete(&self, caller: &Caller, id: OrganizationId) -> Result<()> {
+        let permit = self.0.identity.organization_write(caller, id, Action::OrganizationUpdate).await?;
+        self.0
+            .env
+            .registry
+            .device_table_update(&permit, None, self.0.env.clock.now())
+            .await
+            .into_hub_error()
+            .map(|_| ())
+    }
+}

@@ -1,0 +1,158 @@
+//! Stored values, last values and storage elements.
+
+use std::sync::Arc;
+
+use isobar_model::access::{Action, Caller};
+use isobar_model::error::{Error, Result};
+use isobar_model::event::{LastValues, StoredValue};
+use isobar_model::ids::DeviceId;
+use isobar_model::page::{ListRequest, Page, PageRequest};
+use isobar_model::time::Timestamp;
+use isobar_store::telemetry::ValueQuery;
+use isobar_store::turns::Claim;
+
+use crate::Hub;
+use crate::cache::entries::DeviceEntry;
+use crate::error::IntoHubError as _;
+use crate::identity::authentication::Principal;
+
+/// A storage element of a device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StorageElement {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The device.
+    pub device: DeviceId,
+    /// When it was made: with its first value, or declared with the device.
+    pub created_at: Timestamp,
+    /// When its newest value came.
+    pub updated_at: Timestamp,
+}
+
+/// A page of the storage elements of a device.
+#[derive(Clone, Debug)]
+pub struct StorageList {
+    /// The page, by name.
+    pub page: Page<StorageElement>,
+    /// Bytes of all payloads that the device has stored.
+    pub bytes_stored: u64,
+}
+
+pub(crate) const ELEMENT: &str = "storage element";
+
+impl Hub {
+    /// A page of stored values. An element that the design declares is there, even if it holds nothing.
+    ///
+    /// Needs `DeviceRead`. What takes more than to go to a place in the series waits for a turn among the reads at
+    /// length.
+    ///
+    /// # Errors
+    /// `Missing`: there is no such device or element. `Invalid`: the page lies too far back in an order by payload.
+    pub async fn values(
+        &self,
+        caller: &Caller,
+        id: DeviceId,
+        element: &str,
+        query: ValueQuery,
+    ) -> Result<Page<StoredValue>> {
+        let (permit, entry) = self.0.identity.user_device_read(caller, id).await?;
+        let page = query.page;
+        match self
+            .0
+            .env
+            .telemetry
+            .values(&permit, element, query, Claim::begin(caller.lineage.top()))
+            .await
+            .into_hub_error()?
+        {
+            Some(values) => Ok(values),
+            None if declares(&entry, element) => Ok(Page::new(Vec::new(), 0, page)),
+            None => Err(Error::Missing(ELEMENT)),
+        }
+    }
+
+    /// The last values of a storage element; none when it holds nothing yet.
+    ///
+    /// Needs `DeviceRead`; a device reads its own.
+    ///
+    /// # Errors
+    /// `Missing`: there is no such device or element.
+    pub async fn last_values(&self, principal: &Principal, id: DeviceId, element: &str) -> Result<Option<LastValues>> {
+        let (permit, entry) = self.0.identity.device_read(principal, id).await?;
+        match self.0.env.telemetry.last(&permit, element).await.into_hub_error()? {
+            None if !declares(&entry, element) => Err(Error::Missing(ELEMENT)),
+            last => Ok(last),
+        }
+    }
+
+    /// The storage elements of a device, by name unless the order is turned round: those that hold data and those that
+    /// the design declares.
+    ///
+    /// Needs `DeviceRead`. Sizes are bytes of payloads.
+    pub async fn storage_list(&self, caller: &Caller, id: DeviceId, request: ListRequest) -> Result<StorageList> {
+        let (permit, entry) = self.0.identity.user_device_read(caller, id).await?;
+        let series = self.0.env.telemetry.series(&permit).await.into_hub_error()?;
+        let bytes_stored = series.iter().map(|series| series.bytes).sum();
+        let held = series.into_iter().map(|series| StorageElement {
+            name: series.element,
+            device: id,
+            created_at: series.created_at,
+            updated_at: series.updated_at,
+        });
+        let mut elements: Vec<StorageElement> = held.collect();
+        for name in entry.plan.plan.storage_elements() {
+            if elements.iter().all(|element| element.name != *name) {
+                elements.push(declared(&entry, name));
+            }
+        }
+        elements.sort_by(|left, right| left.name.cmp(&right.name));
+        // Names are unique: the first key decides.
+        if request.sort.first().is_some_and(|key| key.descending) {
+            elements.reverse();
+        }
+        Ok(StorageList { page: Page::of(elements, request.page), bytes_stored })
+    }
+
+    /// One storage element.
+    ///
+    /// Needs `DeviceRead`.
+    ///
+    /// # Errors
+    /// `Missing`: there is no such device or element.
+    pub async fn storage_fetch(&self, caller: &Caller, id: DeviceId, element: &str) -> Result<StorageElement> {
+        let all = PageRequest { page: 1, limit: u32::MAX };
+        let list = self.storage_list(caller, id, ListRequest { page: all, ..ListRequest::default() }).await?;
+        list.page.items.into_iter().find(|found| &*found.name == element).ok_or(Error::Missing(ELEMENT))
+    }
+
+    /// Deletes a storage element (none: all of them) with its values, for good.
+    ///
+    /// Needs `StorageDelete`. Durable when this returns.
+    ///
+    /// # Errors
+    /// `Missing`, of the element too, before `Forbidden`.
+    pub async fn storage_delete(&self, caller: &Caller, id: DeviceId, element: Option<&str>) -> Result<()> {
+        if let Some(name) = element {
+            // The thing comes before the role.
+            self.storage_fetch(caller, id, name).await?;
+        }
+        let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::StorageDelete).await?;
+        let was_there = self.0.env.telemetry.series_delete(&permit, element).await.into_hub_error()?;
+        self.0.usage.touch(&entry);
+        self.0.usage.usage_fell(&entry).await?;
+        match element {
+            Some(name) if !was_there && !declares(&entry, name) => Err(Error::Missing(ELEMENT)),
+            _ => Ok(()),
+        }
+    }
+}
+
+pub(crate) fn declares(entry: &DeviceEntry, element: &str) -> bool {
+    entry.plan.plan.storage_elements().iter().any(|name| &**name == element)
+}
+
+fn declared(entry: &DeviceEntry, name: &Arc<str>) -> StorageElement {
+    // Made from the design when the device came to be, whose id remembers the moment.
+    let since = entry.device.id.minted_at();
+    StorageElement { name: Arc::clone(name), device: entry.device.id, created_at: since, updated_at: since }
+}

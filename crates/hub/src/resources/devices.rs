@@ -1,0 +1,277 @@
+//! Devices.
+
+use std::sync::Arc;
+
+use isobar_model::access::{self, Action, Caller, CanRead};
+use isobar_model::check::Faults;
+use isobar_model::device::{Device, DeviceInput, PlacedDevice};
+use isobar_model::error::{Error, Result};
+use isobar_model::event::LastValues;
+use isobar_model::ids::{DeviceId, DeviceRef, ProjectId};
+use isobar_model::json::RawJson;
+use isobar_model::meta::MetaSize;
+use isobar_model::page::{ListRequest, Page, PageRequest};
+use isobar_model::project::empty_object;
+use isobar_model::secret::Secret;
+use isobar_store::registry::{DeviceChange, NewDevice};
+
+use crate::cache::entries::DeviceEntry;
+use crate::error::{IntoHubError as _, ORGANIZATION, PROJECT};
+use crate::identity::authentication::Principal;
+use crate::support::scope_guard::ScopeGuard;
+use crate::{Hub, TreeQuery};
+
+/// Which last values are wanted with a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LastChoice {
+    /// None.
+    #[default]
+    None,
+    /// Those of every storage element.
+    All,
+    /// Those of these storage elements.
+    Elements(Vec<String>),
+}
+
+/// A device, with last values if they were asked for.
+#[derive(Clone, Debug)]
+pub struct DeviceView {
+    /// The device.
+    pub device: Device,
+    /// Last values by storage element.
+    pub last: Vec<(Arc<str>, LastValues)>,
+}
+
+impl Hub {
+    /// Creates a device; its token is shown this once.
+    ///
+    /// Needs `DeviceCreate` on the organization, and to see the project. Durable when this returns.
+    ///
+    /// # Errors
+    /// `Invalid`: all faults of the input, an unknown project and a reached device limit among them.
+    pub async fn device_create(&self, caller: &Caller, input: DeviceInput) -> Result<(Device, Secret)> {
+        let mut faults = Faults::new();
+        let owner = self.0.identity.owner_permit(caller, input.organization, Action::DeviceCreate).await;
+        let owner = faults.gather(owner)?;
+        let project = faults.gather(self.project_of_input(caller, input.project).await)?;
+        check_meta(input.meta.as_ref(), None, &mut faults);
+        let (Some((permit, _)), Some(project), false) = (owner, project, faults.any()) else {
+            return Err(faults.into_error());
+        };
+        let token = Secret::new(&self.0.env.chance);
+        let new = NewDevice {
+            id: DeviceId(self.0.env.new_id().0),
+            project,
+            name: input.name,
+            version: input.version.over(None),
+            protocol: input.protocol.over(None),
+            protocols: input.protocols.unwrap_or_default(),
+            meta: input.meta.unwrap_or_else(empty_object),
+            description: input.description.over(None),
+            street_address: input.street_address.over(None),
+            created_by: Some(caller.user),
+            token: token.digest(),
+        };
+        let made = self.0.env.registry.device_create(&permit, new, self.0.env.clock.now()).await;
+        let made = made.into_hub_error_naming(&[ORGANIZATION, PROJECT])?;
+        self.0.usage.unsettle();
+        Ok((made, token))
+    }
+
+    /// The project that a body names: one that the caller can see.
+    async fn project_of_input(&self, caller: &Caller, named: Option<ProjectId>) -> Result<ProjectId> {
+        let unknown = || Error::invalid("projectUuid", "no such project");
+        let id = named.ok_or_else(unknown)?;
+        match self.0.identity.project_read(caller, id).await {
+            Ok(_) => Ok(id),
+            Err(Error::Missing(_)) => Err(unknown()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Lists devices. [`Hub::device_with_last`] adds to each what the registry does not know.
+    ///
+    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for what designs have just found out.
+    pub async fn device_list(&self, caller: &Caller, tree: TreeQuery, list: ListRequest) -> Result<Page<Device>> {
+        let base = self.0.identity.tree_base(caller, tree.organization).await?;
+        let permit = self.0.identity.list_permit(caller, tree, Action::DeviceRead).await?;
+        self.0.outbox.caught_up(base.top()).await;
+        let mut page = self.0.env.registry.device_list(&permit, &list).await.into_hub_error()?;
+        // What takes too long, and what the registry refuses.
+        self.0.outbox.apply_pending(&mut page.items);
+        Ok(page)
+    }
+
+    /// A device of a list with its last values, so that a long list need not hold them all at once.
+    ///
+    /// Needs `DeviceRead`.
+    pub async fn device_with_last(&self, caller: &Caller, device: Device, last: &LastChoice) -> Result<DeviceView> {
+        let read = access::read(caller, Action::DeviceRead, device.reference(), &device.lineage);
+        let read = read.map_err(|refusal| refusal.into_error("device"))?;
+        self.with_last(device, None, &read, last).await
+    }
+
+    /// The devices of a part of the tree that have coordinates.
+    ///
+    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for what designs have just found out.
+    pub async fn device_places(
+        &self,
+        caller: &Caller,
+        tree: TreeQuery,
+        page: PageRequest,
+    ) -> Result<Page<PlacedDevice>> {
+        let base = self.0.identity.tree_base(caller, tree.organization).await?;
+        let permit = self.0.identity.list_permit(caller, tree, Action::DeviceRead).await?;
+        self.0.outbox.caught_up(base.top()).await;
+        self.0.env.registry.device_places(&permit, page).await.into_hub_error()
+    }
+
+    /// Fetches a device.
+    ///
+    /// Needs `DeviceRead`; a device reads itself.
+    pub async fn device_fetch(&self, principal: &Principal, id: DeviceId, last: LastChoice) -> Result<DeviceView> {
+        let (permit, entry) = self.0.identity.device_read(principal, id).await?;
+        let device = self.0.caches.device_now(&permit, &entry).await?;
+        self.with_last(device, Some(&entry), &permit, &last).await
+    }
+
+    /// Adds what the registry does not know: last values, and activity that is not written yet.
+    async fn with_last(
+        &self,
+        mut device: Device,
+        entry: Option<&DeviceEntry>,
+        permit: &CanRead<DeviceRef>,
+        last: &LastChoice,
+    ) -> Result<DeviceView> {
+        let seen = match entry {
+            Some(entry) => self.0.activity.newest(entry.device.key, Some(entry)),
+            None => self.0.activity.newest(device.key, self.0.caches.cached_device(device.id).as_deref()),
+        };
+        device.last_active = device.last_active.max(seen);
+        let elements: Vec<Arc<str>> = match last {
+            LastChoice::None => Vec::new(),
+            LastChoice::Elements(names) => names.iter().map(|name| Arc::from(name.as_str())).collect(),
+            LastChoice::All => {
+                let series = self.0.env.telemetry.series(permit).await.into_hub_error()?;
+                series.into_iter().map(|series| series.element).collect()
+            }
+        };
+        let mut found = Vec::with_capacity(elements.len());
+        for element in elements {
+            if let Some(values) = self.0.env.telemetry.last(permit, &element).await.into_hub_error()? {
+                found.push((element, values));
+            }
+        }
+        Ok(DeviceView { device, last: found })
+    }
+
+    /// Changes a device: what the body leaves out keeps its value.
+    ///
+    /// Needs `DeviceUpdate`, and on another organization too if the device goes there. Durable when this returns; the
+    /// next event sees it. Waits up to ten seconds for what the device's design has found out.
+    ///
+    /// # Errors
+    /// `Busy`: what the design has found out could not be written in that time; nothing was changed.
+    pub async fn device_update(
+        &self,
+        caller: &Caller,
+        id: DeviceId,
+        input: DeviceInput,
+        last: LastChoice,
+    ) -> Result<DeviceView> {
+        let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::DeviceUpdate).await?;
+        // What the device found out earlier must not be written over what is written here.
+        self.0.delivery.settle_findings(std::iter::once(entry.device.key)).await?;
+        let names_labels = input.meta.is_some();
+        let old = self
+            .0
+            .env
+            .registry
+            .device_fetch(&permit.reading())
+            .await
+            .into_hub_error()?
+            .ok_or(Error::Missing("device"))?;
+        let names_owner = input.organization.is_some();
+        let change = self.device_change(caller, &old, input).await?;
+        let device = {
+            // Whatever becomes of it: where it failed it may have been done.
+            let _changed = ScopeGuard::new(|| self.0.caches.device_changed(id));
+            let device = self.0.env.registry.device_update(&permit, &change, self.0.env.clock.now()).await;
+            device.into_hub_error_naming(&[ORGANIZATION, PROJECT])?
+        };
+        if device.organization != old.organization || device.organization != entry.lineage.own() {
+            self.0.caches.departures().note(old.lineage.top());
+        }
+        if names_owner {
+            self.0.usage.unsettle();
+        }
+        if names_labels {
+            self.0.delivery.drop_parked_labels(&permit).await?;
+        }
+        self.with_last(device, Some(&entry), &permit.reading(), &last).await
+    }
+
+    /// What a body changes, if the caller may hand the device to whom it names.
+    async fn device_change(&self, caller: &Caller, old: &Device, input: DeviceInput) -> Result<DeviceChange> {
+        let mut faults = Faults::new();
+        let project = match input.project {
+            Some(same) if same == old.project => same,
+            named => faults.gather(self.project_of_input(caller, named).await)?.unwrap_or(old.project),
+        };
+        if let Some(other) = input.organization.filter(|named| *named != old.organization) {
+            faults.gather(self.0.identity.owner_permit(caller, Some(other), Action::DeviceUpdate).await)?;
+        }
+        check_meta(input.meta.as_ref(), Some(&old.meta), &mut faults);
+        faults.unless_any(DeviceChange {
+            name: input.name,
+            project,
+            organization: input.organization,
+            version: input.version,
+            protocol: input.protocol,
+            protocols: input.protocols,
+            meta: input.meta,
+            description: input.description,
+            street_address: input.street_address,
+        })
+    }
+
+    /// Deletes a device with everything it said.
+    ///
+    /// Needs `DeviceDelete`. From the registry it is gone durably before anything else is; what it said may be removed
+    /// later if this fails on the way.
+    pub async fn device_delete(&self, caller: &Caller, id: DeviceId) -> Result<()> {
+        let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::DeviceDelete).await?;
+        // First the registry: from here on no event of it is accepted. What a crash leaves in the telemetry store
+        // can no longer be reached by anybody.
+        self.0.env.registry.device_delete(&permit).await.into_hub_error()?;
+        self.0.caches.device_changed(id);
+        self.0.caches.departures().note(entry.lineage.top());
+        self.0.ingest.ring(entry.device.key);
+        self.0.env.telemetry.forget(&permit).await.into_hub_error()?;
+        self.0.usage.usage_fell(&entry).await
+    }
+
+    /// Makes a new token for a device; the old one ends at once.
+    ///
+    /// Needs `DeviceTokenRotate`. Durable when this returns.
+    pub async fn device_token_rotate(&self, caller: &Caller, id: DeviceId) -> Result<Secret> {
+        let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::DeviceTokenRotate).await?;
+        let token = Secret::new(&self.0.env.chance);
+        {
+            // Even if it failed: it may have been done.
+            let _changed = ScopeGuard::new(|| self.0.caches.device_changed(id));
+            self.0.env.registry.device_token_set(&permit, &token.digest()).await.into_hub_error()?;
+        }
+        // Who waits with the old one learns it now.
+        self.0.ingest.ring(entry.device.key);
+        Ok(token)
+    }
+}
+
+/// Metadata that a body brings has a bound. What was larger before may stay as large.
+fn check_meta(meta: Option<&RawJson>, before: Option<&RawJson>, faults: &mut Faults) {
+    let before = before.map_or(MetaSize { labels: 0, bytes: 0 }, MetaSize::of);
+    if let Some(most) = meta.and_then(|meta| MetaSize::of(meta).exceeds(before)) {
+        faults.add("meta", format!("must hold {most}"));
+    }
+}

@@ -1,0 +1,206 @@
+//! Dry runs: what a design would do, told step by step. Nothing is written, nobody is told, nobody is called.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use isobar_design::{DeviceView, Effect, EventView, Memory, Outcome, Plan, TraceStep, Trigger, run_traced};
+use isobar_model::access::{self, Action, Caller};
+use isobar_model::check::Faults;
+use isobar_model::dry_run::DryRunInput;
+use isobar_model::error::{Error, Fault, Result};
+use isobar_model::ids::{DeviceId, EventId, ProjectId};
+use isobar_model::json::RawJson;
+use isobar_model::project::empty_object;
+use isobar_model::status::Status;
+use isobar_store::telemetry::Commit;
+
+use crate::Hub;
+use crate::cache::entries::DeviceEntry;
+use crate::error::IntoHubError as _;
+use crate::ingest::RunMemory;
+
+/// What a dry run found.
+#[derive(Clone, Debug)]
+pub struct DryRun {
+    /// What each element received and produced.
+    pub trace: Vec<TraceStep>,
+    /// What would have happened, and what failed.
+    pub outcome: Outcome,
+}
+
+impl Hub {
+    /// Runs a project's design, or one to be tried, as if an event had come.
+    ///
+    /// Needs `ProjectDryRun`, and `DeviceRead` if a device is named. Nothing is stored, sent or called. Code runs on
+    /// threads that may block, for at most 200 ms of processor time.
+    ///
+    /// # Errors
+    /// `Invalid`: faults of the input and of the design that is tried. `Busy`: too many runs wait.
+    pub async fn dry_run(
+        &self,
+        caller: &Caller,
+        project: ProjectId,
+        (input, mut faults): (DryRunInput, Faults),
+    ) -> Result<DryRun> {
+        self.0.identity.project_write(caller, project, Action::ProjectDryRun).await?;
+        let installed = self.0.caches.plan_entry(project).await?;
+        // Of an element that is not named nothing is said.
+        let is_named = !input.element.is_empty();
+        let device = match input.device {
+            None => None,
+            Some(id) => faults.gather(self.device_to_try(caller, id).await)?,
+        };
+        let tried = match input.planes {
+            None => None,
+            Some(planes) => {
+                let plan =
+                    self.0.caches.compiled(caller, planes).await?.map_err(|found| Error::Invalid(faults_of_try(found)));
+                match faults.gather(plan)? {
+                    Some(plan) => Some(plan),
+                    None => return Err(faults.into_error()),
+                }
+            }
+        };
+        let start = DryRunStart::at(tried.as_ref().unwrap_or(&installed.plan), &input.element)
+            .ok_or_else(|| Error::invalid("elementName", "names no element that a run can begin at"));
+        let start = if is_named { faults.gather(start)? } else { None };
+        let Some(start) = start.filter(|_| !faults.any()) else {
+            return Err(faults.into_error());
+        };
+        let made_up = match &device {
+            Some(_) => None,
+            None => Some(self.made_up_device(project).await?),
+        };
+        let (hub, project) = (self.clone(), Arc::clone(&installed));
+        // A design to be tried is trusted less than any: it runs where code may block.
+        let run = async move {
+            let plan = tried.as_ref().unwrap_or(&installed.plan);
+            let _slot = hub.0.code.slot_for_trial(plan).await?;
+            let run =
+                PlannedRun { plan, start, element: &input.element, payload: &input.payload, id: hub.0.env.new_id() };
+            match (device, made_up) {
+                (Some(entry), _) => hub.dry_run_on(&entry, &run).await,
+                (None, view) => Ok(view.map(|view| hub.0.code.aside(plan, || run.on(&view, &EmptyMemory)))),
+            }
+        };
+        let found = self.0.code.run(&project.queue, run).await??;
+        found.ok_or_else(|| Error::internal("a dry run that never ran"))
+    }
+
+    async fn device_to_try(&self, caller: &Caller, id: DeviceId) -> Result<Arc<DeviceEntry>> {
+        let unknown = || Error::invalid("device", "no such device");
+        match self.0.identity.user_device_read(caller, id).await {
+            Ok((_, entry)) => Ok(entry),
+            Err(Error::Missing(_)) => Err(unknown()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A device that nobody has.
+    async fn made_up_device(&self, project: ProjectId) -> Result<DeviceView> {
+        let permit = access::system(project, "a dry run makes a device up").reading();
+        let project =
+            self.0.env.registry.project_fetch(&permit).await.into_hub_error()?.ok_or(Error::Missing("project"))?;
+        Ok(DeviceView {
+            id: DeviceId(self.0.env.new_id().0),
+            name: "made up".to_owned(),
+            organization: project.organization,
+            meta: empty_object(),
+            status: Status::None,
+            settings: Vec::new(),
+        })
+    }
+
+    /// Runs on what a device remembers, while it is locked, and commits nothing.
+    async fn dry_run_on(&self, entry: &DeviceEntry, run: &PlannedRun<'_>) -> Result<Option<DryRun>> {
+        let permit = access::system(entry.device, "a dry run sees what the device remembers");
+        let mut found = None;
+        let mut look = |memory: &dyn isobar_store::telemetry::Memory| {
+            let mut view = Arc::clone(&entry.view.lock());
+            if view.status == Status::Missing && matches!(run.start, DryRunStart::DeviceEvent) {
+                let before = entry.before_missing.load(Ordering::Relaxed);
+                Arc::make_mut(&mut view).status = Status::numbered(before.into()).unwrap_or_default();
+            }
+            found = Some(self.0.code.aside(run.plan, || run.on(&view, &RunMemory(memory))));
+            Commit::default()
+        };
+        self.0.env.telemetry.run(&permit, None, self.0.env.clock.now(), &mut look).await.into_hub_error()?;
+        Ok(found)
+    }
+}
+
+/// The faults of a specification that is tried, with their paths in the body.
+fn faults_of_try(faults: Vec<Fault>) -> Vec<Fault> {
+    faults.into_iter().map(|fault| Fault::new(format!("specification.{}", fault.field), fault.message)).collect()
+}
+
+/// What a dry run begins with.
+#[derive(Clone, Copy)]
+enum DryRunStart {
+    DeviceEvent,
+    SettingChanged,
+    Elapsed,
+}
+
+impl DryRunStart {
+    fn at(plan: &Plan, element: &str) -> Option<Self> {
+        if plan.accepts(element) {
+            Some(DryRunStart::DeviceEvent)
+        } else if plan.setting(element).is_some() {
+            Some(DryRunStart::SettingChanged)
+        } else {
+            plan.intervals().any(|(name, _)| **name == *element).then_some(DryRunStart::Elapsed)
+        }
+    }
+}
+
+/// A dry run to be made.
+struct PlannedRun<'a> {
+    plan: &'a Plan,
+    start: DryRunStart,
+    element: &'a str,
+    payload: &'a RawJson,
+    id: EventId,
+}
+
+impl PlannedRun<'_> {
+    fn on(&self, device: &DeviceView, memory: &dyn Memory) -> DryRun {
+        let (element, payload, tree) = (self.element, self.payload, self.payload.tree());
+        let trigger = match self.start {
+            DryRunStart::DeviceEvent => Trigger::DeviceEvent { element },
+            DryRunStart::SettingChanged => Trigger::SettingChanged { name: element },
+            DryRunStart::Elapsed => Trigger::Elapsed { element },
+        };
+        let event = EventView { id: self.id, element, received_at: self.id.minted_at(), payload, tree: &tree };
+        let (mut outcome, trace) = run_traced(self.plan, trigger, &event, device, memory);
+        // What elements remember is their own.
+        outcome.effects.retain(|effect| !matches!(effect, Effect::Remember { .. } | Effect::Forget { .. }));
+        DryRun { trace, outcome }
+    }
+}
+
+/// Remembers nothing.
+struct EmptyMemory;
+
+impl Memory for EmptyMemory {
+    fn last(&self, _: &str) -> Option<RawJson> {
+        None
+    }
+
+    fn last_bytes(&self, _: &str) -> usize {
+        0
+    }
+
+    fn state(&self, _: &str) -> Option<Bytes> {
+        None
+    }
+
+    fn states(&self) -> Vec<(Arc<str>, usize)> {
+        Vec::new()
+    }
+
+    fn states_bytes(&self) -> usize {
+        0
+    }
+}

@@ -1,0 +1,89 @@
+//! Exports: a whole series as a stream, in memory that does not grow with it.
+
+use std::sync::Arc;
+
+use futures::stream::{self, Stream, StreamExt as _};
+use isobar_model::access::{Caller, CanRead};
+use isobar_model::error::{Error, Result};
+use isobar_model::event::StoredValue;
+use isobar_model::ids::{DeviceId, DeviceRef, OrganizationId};
+use isobar_store::telemetry::{ValueChunk, ValueCursor, ValueQuery};
+use isobar_store::turns::Claim;
+
+use crate::Hub;
+use crate::error::IntoHubError as _;
+use crate::resources::data::{ELEMENT, declares};
+use crate::support::tenant_shares::{TenantShare, TenantShares};
+
+/// Exports that are under way, and those of one tenant; beyond, 503. Each holds a piece of its series at most.
+const EXPORTS_MAX: usize = 256;
+const EXPORTS_OF_ONE_MAX: usize = 32;
+
+/// The places of exports.
+pub(crate) fn exports() -> Arc<TenantShares> {
+    TenantShares::new(EXPORTS_MAX, EXPORTS_OF_ONE_MAX)
+}
+
+/// An export whose beginning is at hand. Its end was fixed when it began: what is stored meanwhile does not come up.
+pub struct Export {
+    hub: Hub,
+    permit: CanRead<DeviceRef>,
+    element: String,
+    query: ValueQuery,
+    begun: ValueChunk,
+    /// Whom it is charged to, and its place among the exports of all.
+    tenant: OrganizationId,
+    _place: TenantShare,
+}
+
+impl Hub {
+    /// Begins an export. It is in an order of time; the page of the query is ignored.
+    ///
+    /// Needs `DeviceRead`. Pieces are read in turns among the reads at length.
+    ///
+    /// # Errors
+    /// `Busy`: the tenant has 32 exports under way, or all have 256.
+    pub async fn values_export(
+        &self,
+        caller: &Caller,
+        id: DeviceId,
+        element: &str,
+        query: ValueQuery,
+    ) -> Result<Export> {
+        let (permit, entry) = self.0.identity.user_device_read(caller, id).await?;
+        if query.newest_first().is_none() {
+            return Err(Error::invalid("query.sortBy", "an export is sorted by createdAt or id, in one direction"));
+        }
+        let tenant = caller.lineage.top();
+        let place = self.0.exports.take(tenant, 1)?;
+        let begun = self.0.env.telemetry.values_chunk(&permit, element, &query, None, Claim::begin(tenant)).await;
+        let begun = match begun.into_hub_error()? {
+            Some(begun) => begun,
+            None if declares(&entry, element) => ValueChunk { values: Vec::new(), next: None },
+            None => return Err(Error::Missing(ELEMENT)),
+        };
+        Ok(Export { hub: self.clone(), permit, element: element.to_owned(), query, begun, tenant, _place: place })
+    }
+}
+
+impl Export {
+    /// The values, piece by piece; each piece is read when it is asked for. A series that goes away on the way is an
+    /// error, for what was promised cannot be had.
+    pub fn pieces(mut self) -> impl Stream<Item = Result<Vec<StoredValue>>> + Send + 'static {
+        let begun = std::mem::take(&mut self.begun.values);
+        let rest = stream::try_unfold(self, |mut export| async move {
+            let Some(cursor) = export.begun.next.take() else { return Ok(None) };
+            let chunk = export.following(cursor).await?;
+            export.begun.next = chunk.next;
+            Ok(Some((chunk.values, export)))
+        });
+        stream::once(std::future::ready(Ok(begun))).chain(rest)
+    }
+
+    async fn following(&self, cursor: ValueCursor) -> Result<ValueChunk> {
+        // It was let in: its next piece waits for as long as it must.
+        let (telemetry, claim) = (&self.hub.0.env.telemetry, Claim::go_on(self.tenant));
+        let chunk = telemetry.values_chunk(&self.permit, &self.element, &self.query, Some(cursor), claim).await;
+        chunk.into_hub_error()?.ok_or(Error::Missing(ELEMENT))
+    }
+}

@@ -1,0 +1,156 @@
+//! Images of organizations, projects, users and devices.
+
+use isobar_model::access::{Action, Caller, CanRead, CanWrite};
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::{DeviceId, DeviceRef, OrganizationId, ProjectId, UserId};
+use isobar_model::secret::Digest;
+use isobar_store::registry::{NewImage, Pictured, Png};
+
+use crate::Hub;
+use crate::error::IntoHubError as _;
+
+const IMAGE: &str = "image";
+
+/// What a caller can name that has an image.
+pub trait HasImage: OwnsImage {
+    /// What it is called.
+    const NOUN: &'static str;
+}
+
+impl<T: OwnsImage> HasImage for T {
+    const NOUN: &'static str = <T::Target as Pictured>::NOUN;
+}
+
+use private::OwnsImage;
+
+mod private {
+    use super::*;
+
+    /// How the permits to an image are come by: those of its owner.
+    pub trait OwnsImage: Copy + Send + Sync + 'static {
+        type Target: Pictured + Clone + Send + Sync;
+        fn change(self, hub: &Hub, caller: &Caller) -> impl Future<Output = Result<CanWrite<Self::Target>>> + Send;
+        fn see(self, hub: &Hub, caller: &Caller) -> impl Future<Output = Result<CanRead<Self::Target>>> + Send;
+    }
+}
+
+impl OwnsImage for OrganizationId {
+    type Target = OrganizationId;
+
+    async fn change(self, hub: &Hub, caller: &Caller) -> Result<CanWrite<OrganizationId>> {
+        hub.0.identity.organization_write(caller, self, Action::OrganizationUpdate).await
+    }
+
+    async fn see(self, hub: &Hub, caller: &Caller) -> Result<CanRead<OrganizationId>> {
+        Ok(hub.0.identity.organization_write(caller, self, Action::OrganizationRead).await?.reading())
+    }
+}
+
+impl OwnsImage for ProjectId {
+    type Target = ProjectId;
+
+    async fn change(self, hub: &Hub, caller: &Caller) -> Result<CanWrite<ProjectId>> {
+        hub.0.identity.project_write(caller, self, Action::ProjectUpdate).await
+    }
+
+    async fn see(self, hub: &Hub, caller: &Caller) -> Result<CanRead<ProjectId>> {
+        hub.0.identity.project_read(caller, self).await
+    }
+}
+
+impl OwnsImage for UserId {
+    type Target = UserId;
+
+    async fn change(self, hub: &Hub, caller: &Caller) -> Result<CanWrite<UserId>> {
+        hub.0.identity.user_write(caller, self, Action::UserUpdate).await
+    }
+
+    async fn see(self, hub: &Hub, caller: &Caller) -> Result<CanRead<UserId>> {
+        Ok(hub.0.identity.user_write(caller, self, Action::UserRead).await?.reading())
+    }
+}
+
+impl OwnsImage for DeviceId {
+    type Target = DeviceRef;
+
+    async fn change(self, hub: &Hub, caller: &Caller) -> Result<CanWrite<DeviceRef>> {
+        Ok(hub.0.identity.user_device_write(caller, self, Action::DeviceUpdate).await?.0)
+    }
+
+    async fn see(self, hub: &Hub, caller: &Caller) -> Result<CanRead<DeviceRef>> {
+        Ok(hub.0.identity.user_device_read(caller, self).await?.0)
+    }
+}
+
+impl Hub {
+    /// Whether the caller may change the image of something: 404 before 403.
+    ///
+    /// # Errors
+    /// `Missing` before `Forbidden`.
+    pub async fn allow_image<T: HasImage>(&self, caller: &Caller, owner: T) -> Result<()> {
+        owner.change(self, caller).await.map(|_| ())
+    }
+
+    /// Keeps an image as it was posted, and the picture in it as PNG.
+    ///
+    /// Needs the permit to update the owner. Durable when this returns. The image is decoded on a thread that may
+    /// block, in its tenant's turn.
+    ///
+    /// # Errors
+    /// `Invalid`: it is no image that is taken. `Busy`: too many wait to be decoded.
+    pub async fn image_set<T: HasImage>(&self, caller: &Caller, owner: T, posted: String) -> Result<()> {
+        let permit = owner.change(self, caller).await?;
+        let (posted, png) = self.0.pictures.read(caller, posted).await?;
+        let image = NewImage { posted, png };
+        self.0.env.registry.image_set(&permit, image, self.0.env.clock.now()).await.into_hub_error()
+    }
+
+    /// The text that an image was posted as.
+    ///
+    /// Needs the permit to read the owner.
+    ///
+    /// # Errors
+    /// `Missing`: there is none.
+    pub async fn image_posted<T: HasImage>(&self, caller: &Caller, owner: T) -> Result<String> {
+        let permit = owner.see(self, caller).await?;
+        self.0.env.registry.image_posted(&permit).await.into_hub_error()?.ok_or(Error::Missing(IMAGE))
+    }
+
+    /// The digest of an image's picture.
+    ///
+    /// Needs the permit to read the owner.
+    ///
+    /// # Errors
+    /// `Missing`: there is none.
+    pub async fn image_digest<T: HasImage>(&self, caller: &Caller, owner: T) -> Result<Digest> {
+        let permit = owner.see(self, caller).await?;
+        self.0.env.registry.image_digest(&permit).await.into_hub_error()?.ok_or(Error::Missing(IMAGE))
+    }
+
+    /// An image's picture.
+    ///
+    /// Needs the permit to read the owner.
+    ///
+    /// # Errors
+    /// `Missing`: there is none.
+    pub async fn image_png<T: HasImage>(&self, caller: &Caller, owner: T) -> Result<Png> {
+        let permit = owner.see(self, caller).await?;
+        self.0.env.registry.image_png(&permit).await.into_hub_error()?.ok_or(Error::Missing(IMAGE))
+    }
+
+    /// Removes an image.
+    ///
+    /// Needs the permit to update the owner. Durable when this returns.
+    ///
+    /// # Errors
+    /// `Missing` before `Forbidden`.
+    pub async fn image_delete<T: HasImage>(&self, caller: &Caller, owner: T) -> Result<()> {
+        // The thing comes before the role.
+        self.image_digest(caller, owner).await?;
+        let permit = owner.change(self, caller).await?;
+        match self.0.env.registry.image_delete(&permit).await.into_hub_error()? {
+            true => Ok(()),
+            false => Err(Error::Missing(IMAGE)),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The notifications of users.
+
+use isobar_model::access::{self, Action, Caller};
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::NotificationId;
+use isobar_model::notification::{Audience, Notice, Notification, NotificationKind};
+use isobar_model::page::{Page, PageRequest, TimeRange};
+use isobar_store::registry::NotificationMark;
+
+use crate::Hub;
+use crate::error::IntoHubError as _;
+
+impl Hub {
+    /// Tells every user something.
+    ///
+    /// Needs `SystemNotificationEmit`. The notice is durable when this returns; e-mails follow.
+    pub async fn system_notification_emit(&self, caller: &Caller, message: String) -> Result<()> {
+        self.0.identity.allow(caller, Action::SystemNotificationEmit).await?;
+        let (id, at) = (NotificationId(self.0.env.new_id().0), self.0.env.clock.now());
+        let kind = NotificationKind::System;
+        self.0.delivery.notify(Notice { id, kind, to: Audience::Everybody, message, device: None, at }).await
+    }
+
+    /// Lists the caller's notifications, newest first.
+    ///
+    /// Everybody lists its own.
+    pub async fn notification_list(
+        &self,
+        caller: &Caller,
+        page: PageRequest,
+        unread: bool,
+    ) -> Result<Page<Notification>> {
+        self.0.env.registry.notification_list(&access::own(caller), page, unread).await.into_hub_error()
+    }
+
+    /// Fetches one of the caller's notifications. Those of others do not exist for it.
+    ///
+    /// Everybody reads its own.
+    ///
+    /// # Errors
+    /// `Missing`: there is none of the caller's.
+    pub async fn notification_fetch(&self, caller: &Caller, id: NotificationId) -> Result<Notification> {
+        let found = self.0.env.registry.notification_fetch(&access::own(caller), id).await.into_hub_error()?;
+        found.ok_or(Error::Missing("notification"))
+    }
+
+    /// Notes whether the caller has read one of its notifications.
+    ///
+    /// Everybody marks its own. Durable when this returns.
+    ///
+    /// # Errors
+    /// `Missing`: there is none of the caller's.
+    pub async fn notification_update(&self, caller: &Caller, id: NotificationId, read: bool) -> Result<()> {
+        let found = self.0.env.registry.notification_update(&access::own(caller), id, read).await.into_hub_error()?;
+        if found { Ok(()) } else { Err(Error::Missing("notification")) }
+    }
+
+    /// Marks or deletes the caller's notifications of a range of time. Those that come later are not touched,
+    /// even if the range goes on.
+    ///
+    /// Everybody marks its own. Durable when this returns.
+    pub async fn notifications_mark(&self, caller: &Caller, range: TimeRange, mark: NotificationMark) -> Result<()> {
+        self.0.env.registry.notifications_mark(&access::own(caller), range, mark).await.into_hub_error()
+    }
+}

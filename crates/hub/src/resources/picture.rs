@@ -1,0 +1,202 @@
+//! Reading an image that somebody posted (contract: Resources). Every byte of it is hostile: its size is looked at before
+//! it is decoded, memory is bounded, and what is not whole is refused.
+
+use std::io::Cursor;
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use image::codecs::png::{CompressionType, FilterType, PngEncoder};
+use image::error::LimitErrorKind;
+use image::{DynamicImage, ImageDecoder as _, ImageError, ImageFormat, ImageReader, Limits};
+use isobar_model::access::Caller;
+use isobar_model::error::{self, Error};
+
+use crate::support::bounded_jobs::BoundedJobs;
+
+/// Largest image that is taken, in bytes.
+const IMAGE_BYTES_MAX: usize = 2 << 20;
+/// Most pixels of a side.
+const SIDE_PIXELS_MAX: u32 = 4_096;
+/// Most bytes that decoding may take: a full picture of 16 bits a channel, and what its metadata unpacks to.
+const DECODED_BYTES_MAX: u64 = 144 << 20;
+/// Largest picture that is kept for showing, in bytes. One that grows beyond it as PNG is halved until it fits.
+const SHOWN_BYTES_MAX: usize = 4 << 20;
+/// Images decoded at the same time.
+const PICTURES_AT_ONCE: usize = 1;
+/// Requests that may be at that or wait for it, of all tenants and of one, before the next is refused.
+const PICTURES_WAITING_MAX: usize = 16;
+const PICTURES_WAITING_OF_ONE_MAX: usize = 8;
+
+/// Base64 as the world writes it: with or without its padding.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Reads images, one after the other.
+pub(crate) struct Pictures(BoundedJobs);
+
+impl Pictures {
+    pub(crate) fn new() -> Self {
+        Self(BoundedJobs::shared(PICTURES_AT_ONCE, PICTURES_WAITING_MAX, PICTURES_WAITING_OF_ONE_MAX))
+    }
+
+    /// A posted text, and the picture in it as PNG.
+    pub(crate) async fn read(&self, caller: &Caller, posted: String) -> error::Result<(String, Vec<u8>)> {
+        let read = move || {
+            // A decoder that panics on a strange file has found it to be none.
+            let png = std::panic::catch_unwind(|| picture(&posted)).unwrap_or(Err(NOT_WHOLE));
+            png.map(|png| (posted, png))
+        };
+        self.0.run_for(caller, read).await?.map_err(|fault| Error::invalid("body", fault))
+    }
+}
+
+type PictureFault = &'static str;
+
+const NOT_BASE64: PictureFault = "must be an image in Base64, bare or as a data URI: data:image/png;base64,…";
+const NOT_AN_IMAGE: PictureFault = "must be a PNG, a JPEG or a WebP";
+const LYING: PictureFault = "is not of the type that its data URI names";
+const NOT_WHOLE: PictureFault = "is damaged or not whole";
+const TOO_LARGE: PictureFault = "must be at most 2 MiB, decoded from Base64";
+const TOO_WIDE: PictureFault = "must be at most 4096 by 4096 pixels";
+const TOO_HEAVY: PictureFault = "takes too much memory to decode";
+
+/// The picture in a posted text, as PNG: a PNG as it is, anything else converted.
+fn picture(posted: &str) -> Result<Vec<u8>, PictureFault> {
+    let (claimed, base64) = split(posted)?;
+    let bytes = decoded(base64)?;
+    let format = match image::guess_format(&bytes) {
+        Ok(format @ (ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::WebP)) => format,
+        _ => return Err(NOT_AN_IMAGE),
+    };
+    if claimed.is_some_and(|claimed| claimed != format) {
+        return Err(LYING);
+    }
+    let whole = match format {
+        ImageFormat::Png => whole_png(&bytes),
+        ImageFormat::Jpeg => whole_jpeg(&bytes),
+        _ => whole_webp(&bytes),
+    };
+    whole.ok_or(NOT_WHOLE)?;
+    let picture = pixels(&bytes, format)?;
+    if format == ImageFormat::Png { Ok(bytes) } else { shown(picture) }
+}
+
+/// The type that a data URI names, and the Base64 behind it.
+fn split(posted: &str) -> Result<(Option<ImageFormat>, &str), PictureFault> {
+    let posted = posted.trim_ascii();
+    let uri = posted.split_at_checked(5).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("data:"));
+    let Some((_, rest)) = uri else { return Ok((None, posted)) };
+    let (head, base64) = rest.split_once(',').ok_or(NOT_BASE64)?;
+    let (kind, encoding) = head.rsplit_once(';').ok_or(NOT_BASE64)?;
+    if !encoding.trim_ascii().eq_ignore_ascii_case("base64") {
+        return Err(NOT_BASE64);
+    }
+    let kind = kind.split(';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
+    let claimed = match kind.as_str() {
+        "image/png" => ImageFormat::Png,
+        "image/jpeg" | "image/jpg" => ImageFormat::Jpeg,
+        "image/webp" => ImageFormat::WebP,
+        _ => return Err(NOT_AN_IMAGE),
+    };
+    Ok((Some(claimed), base64))
+}
+
+/// The bytes of a Base64 text, which may be broken into lines.
+fn decoded(base64: &str) -> Result<Vec<u8>, PictureFault> {
+    let mut base64 = base64.as_bytes().to_vec();
+    base64.retain(|byte| !byte.is_ascii_whitespace());
+    if base64.len() / 4 * 3 > IMAGE_BYTES_MAX + 3 {
+        return Err(TOO_LARGE);
+    }
+    let bytes = BASE64.decode(&base64).map_err(|_| NOT_BASE64)?;
+    if bytes.len() > IMAGE_BYTES_MAX { Err(TOO_LARGE) } else { Ok(bytes) }
+}
+
+/// Decodes an image whose size is within bounds; the first picture of one that moves, turned as its camera says.
+fn pixels(bytes: &[u8], format: ImageFormat) -> Result<DynamicImage, PictureFault> {
+    let mut limits = Limits::default();
+    limits.max_image_width = Some(SIDE_PIXELS_MAX);
+    limits.max_image_height = Some(SIDE_PIXELS_MAX);
+    limits.max_alloc = Some(DECODED_BYTES_MAX);
+    let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
+    reader.limits(limits);
+    let mut decoder = reader.into_decoder().map_err(fault)?;
+    let orientation = decoder.orientation().map_err(fault)?;
+    let mut picture = DynamicImage::from_decoder(decoder).map_err(fault)?;
+    picture.apply_orientation(orientation);
+    Ok(picture)
+}
+
+fn fault(error: ImageError) -> PictureFault {
+    match error {
+        ImageError::Limits(limit) if limit.kind() == LimitErrorKind::DimensionError => TOO_WIDE,
+        ImageError::Limits(_) => TOO_HEAVY,
+        _ => NOT_WHOLE,
+    }
+}
+
+/// A picture as PNG, halved until it is small enough to be handed out.
+fn shown(mut picture: DynamicImage) -> Result<Vec<u8>, PictureFault> {
+    loop {
+        let mut png = Vec::new();
+        let encoder = PngEncoder::new_with_quality(&mut png, CompressionType::Default, FilterType::Adaptive);
+        picture.write_with_encoder(encoder).map_err(fault)?;
+        if png.len() <= SHOWN_BYTES_MAX {
+            return Ok(png);
+        }
+        picture = picture.thumbnail((picture.width() / 2).max(1), (picture.height() / 2).max(1));
+    }
+}
+
+/// Whether a PNG goes on to its last chunk: a decoder is content when it has its pixels.
+fn whole_png(bytes: &[u8]) -> Option<()> {
+    let mut rest = bytes.get(8..)?;
+    loop {
+        let length = u32::from_be_bytes(*rest.first_chunk()?) as usize;
+        let is_last = rest.get(4..8)? == b"IEND";
+        rest = rest.get(length.checked_add(12)?..)?;
+        if is_last {
+            return Some(());
+        }
+    }
+}
+
+/// Whether a JPEG goes on to its end: a decoder fills up what is missing with grey.
+fn whole_jpeg(bytes: &[u8]) -> Option<()> {
+    const END: u8 = 0xd9;
+    const SCAN: u8 = 0xda;
+    let mut at = 2;
+    loop {
+        // Markers may be padded.
+        while bytes.get(at)? == &0xff {
+            at += 1;
+        }
+        match *bytes.get(at)? {
+            END => return Some(()),
+            marker => {
+                let length = usize::from(u16::from_be_bytes(*bytes.get(at + 1..)?.first_chunk()?));
+                at = at.checked_add(1 + length.max(2))?;
+                if marker == SCAN {
+                    at += behind_scan(bytes.get(at..)?)?;
+                }
+            }
+        }
+    }
+}
+
+/// How long the data of a scan are: up to the next marker that is neither a stuffed byte nor a restart.
+fn behind_scan(data: &[u8]) -> Option<usize> {
+    data.windows(2).position(|pair| pair[0] == 0xff && !matches!(pair[1], 0x00 | 0xd0..=0xd7 | 0xff))
+}
+
+/// Whether a WebP is as long as it says.
+fn whole_webp(bytes: &[u8]) -> Option<()> {
+    let length = u32::from_le_bytes(*bytes.get(4..)?.first_chunk()?) as usize;
+    (bytes.len() >= length.checked_add(8)?).then_some(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! Projects and their specifications.
+
+use isobar_model::access::{Action, Caller};
+use isobar_model::check::Faults;
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::ProjectId;
+use isobar_model::page::{ListRequest, Page};
+use isobar_model::project::{Project, ProjectInput, Specification, SpecificationInput};
+use isobar_store::registry::NewProject;
+
+use crate::error::{IntoHubError as _, ORGANIZATION};
+use crate::jobs::scheduler::alarms_of;
+use crate::{Hub, TreeQuery};
+
+/// A project as a caller sees it. Of one of an organization above, only what is in the caller's reach is told.
+#[derive(Clone, Debug)]
+pub struct ProjectView {
+    /// The project.
+    pub project: Project,
+    /// Whether its organization is in reach.
+    pub shows_owner: bool,
+    /// Whether its creator is.
+    pub shows_creator: bool,
+}
+
+impl From<Project> for ProjectView {
+    /// As those see it who reach its organization.
+    fn from(project: Project) -> Self {
+        Self { project, shows_owner: true, shows_creator: true }
+    }
+}
+
+impl Hub {
+    /// Creates a project with an empty design.
+    ///
+    /// Needs `ProjectCreate` on the organization. Durable when this returns.
+    pub async fn project_create(&self, caller: &Caller, input: ProjectInput) -> Result<Project> {
+        let (permit, _) = self.0.identity.owner_permit(caller, input.organization, Action::ProjectCreate).await?;
+        let new = NewProject { id: ProjectId(self.0.env.new_id().0), name: input.name, created_by: Some(caller.user) };
+        self.0
+            .env
+            .registry
+            .project_create(&permit, new, self.0.env.clock.now())
+            .await
+            .into_hub_error_naming(&[ORGANIZATION])
+    }
+
+    /// Lists projects, of one `kind` if it is named.
+    ///
+    /// Needs `ProjectRead` on that part of the tree.
+    pub async fn project_list(
+        &self,
+        caller: &Caller,
+        tree: TreeQuery,
+        kind: Option<&str>,
+        list: ListRequest,
+    ) -> Result<Page<Project>> {
+        let permit = self.0.identity.list_permit(caller, tree, Action::ProjectRead).await?;
+        self.0.env.registry.project_list(&permit, kind, &list).await.into_hub_error()
+    }
+
+    /// Fetches a project.
+    ///
+    /// Needs `ProjectRead`; projects of organizations above are shared.
+    pub async fn project_fetch(&self, caller: &Caller, id: ProjectId) -> Result<ProjectView> {
+        let permit = self.0.identity.project_read(caller, id).await?;
+        let project =
+            self.0.env.registry.project_fetch(&permit).await.into_hub_error()?.ok_or(Error::Missing("project"))?;
+        if caller.reaches(&project.lineage) {
+            return Ok(project.into());
+        }
+        let creator = match project.created_by {
+            Some(user) => self.0.caches.account_entry(user).await?,
+            None => None,
+        };
+        let shows_creator = creator.is_some_and(|account| caller.reaches(&account.caller.lineage));
+        Ok(ProjectView { project, shows_owner: false, shows_creator })
+    }
+
+    /// Renames a project, or hands it to another organization in reach.
+    ///
+    /// Needs `ProjectUpdate`, on another organization too. Durable when this returns.
+    pub async fn project_update(&self, caller: &Caller, id: ProjectId, input: ProjectInput) -> Result<Project> {
+        let permit = self.0.identity.project_write(caller, id, Action::ProjectUpdate).await?;
+        if input.organization.is_some() {
+            self.0.identity.owner_permit(caller, input.organization, Action::ProjectUpdate).await?;
+        }
+        let now = self.0.env.clock.now();
+        self.0
+            .env
+            .registry
+            .project_update(&permit, &input.name, input.organization, now)
+            .await
+            .into_hub_error_naming(&[ORGANIZATION])
+    }
+
+    /// Removes a project that no device uses, with its specification.
+    ///
+    /// Needs `ProjectDelete`. Durable when this returns.
+    ///
+    /// # Errors
+    /// `Invalid`: devices use it.
+    pub async fn project_delete(&self, caller: &Caller, id: ProjectId) -> Result<()> {
+        let permit = self.0.identity.project_write(caller, id, Action::ProjectDelete).await?;
+        self.0.env.registry.project_delete(&permit).await.into_hub_error()?;
+        self.0.caches.design_changed(id);
+        Ok(())
+    }
+
+    /// Fetches a project's specification.
+    ///
+    /// Needs `ProjectRead`.
+    pub async fn specification_fetch(&self, caller: &Caller, id: ProjectId) -> Result<Specification> {
+        let permit = self.0.identity.project_read(caller, id).await?;
+        self.0.env.registry.specification_fetch(&permit).await.into_hub_error()?.ok_or(Error::Missing("project"))
+    }
+
+    /// Overwrites a project's specification, if its design can be executed; else the old one stays in force, and the
+    /// design's faults are told together with those that the body was found to have.
+    ///
+    /// Needs `ProjectUpdate`. Durable when this returns; the next event of each device runs the new design. It is
+    /// compiled on a thread that may block, in its tenant's turn.
+    ///
+    /// # Errors
+    /// `Invalid`: all faults, each by its place. `Busy`: too many designs wait to be compiled.
+    pub async fn specification_write(
+        &self,
+        caller: &Caller,
+        id: ProjectId,
+        (input, mut faults): (SpecificationInput, Faults),
+    ) -> Result<Specification> {
+        let permit = self.0.identity.project_write(caller, id, Action::ProjectUpdate).await?;
+        let plan =
+            faults.gather(self.0.caches.compiled(caller, input.planes.clone()).await?.map_err(Error::Invalid))?;
+        let Some(plan) = plan.filter(|_| !faults.any()) else { return Err(faults.into_error()) };
+        let (alarms, now) = (alarms_of(&plan), self.0.env.clock.now());
+        let written = self.0.env.registry.specification_write(&permit, &input, &alarms, now).await.into_hub_error()?;
+        self.0.caches.design_changed(id);
+        Ok(written)
+    }
+}

@@ -1,0 +1,233 @@
+//! The cloud-event queue of a device (specification: Events; contract: Events and the cloud-event queue).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use isobar_model::access::{Action, Caller, CanWrite};
+use isobar_model::check::Faults;
+use isobar_model::error::{Error, Result};
+use isobar_model::event::Event;
+use isobar_model::ids::{DeviceRef, EventId};
+use isobar_model::page::PageRequest;
+use isobar_store::telemetry::{Looked, QueueQuery};
+
+use crate::Hub;
+use crate::cache::entries::DeviceEntry;
+use crate::error::IntoHubError as _;
+use crate::identity::authentication::{Credentials, HeldCredential, Principal};
+use crate::ingest::RUNS_MAX;
+use crate::ingest::event_input::{check_idempotency_key, element_name};
+use crate::resources::history::LOOK_EVERY;
+use crate::supervisor::stopped;
+
+/// What is read of a queue, and how.
+#[derive(Clone, Debug, Default)]
+pub struct QueueRead {
+    /// Only events of this element.
+    pub element: Option<String>,
+    /// Which page, before anything is taken.
+    pub page: PageRequest,
+    /// Leave what is read in the queue.
+    pub peek: bool,
+    /// How long to wait for an event when there is none.
+    pub wait: Duration,
+}
+
+impl Hub {
+    /// Reads queued cloud events, oldest first, for whoever `principal` is by `credentials`. What is not peeked at is gone,
+    /// durably, before this returns. A caller that waits is refused as soon as its credentials end, and nothing is taken
+    /// for one whose credentials have ended. Whoever waits gets nothing once `given_up` is done: what came later might be
+    /// taken for nobody.
+    ///
+    /// Needs `CloudEventRead`; a device reads its own. Waits for at most `read.wait`.
+    ///
+    /// # Errors
+    /// `Unauthenticated`: the credentials have ended meanwhile.
+    pub async fn cloud_events(
+        &self,
+        credentials: &Credentials<'_>,
+        principal: &Principal,
+        device: Option<&str>,
+        read: QueueRead,
+        given_up: impl Future<Output = ()> + Send,
+    ) -> Result<Vec<Event>> {
+        let (held, mut principal) = (self.0.identity.held(credentials)?, principal.clone());
+        let mut target = self.queue_device(&principal, device, Action::CloudEventRead).await?;
+        let bell = self.0.ingest.queue_bell(target.0.target().key);
+        let mut stop = self.0.closing.subscribe();
+        let waited = tokio::time::sleep(read.wait);
+        tokio::pin!(waited, given_up);
+        let (mut is_over, mut changes, looked) = (read.wait.is_zero(), 0, Looked::default());
+        loop {
+            let mut rung = std::pin::pin!(bell.notified());
+            // From here on a ring is heard, so an event that comes during the look is not missed.
+            rung.as_mut().enable();
+            match self.look(&held, &principal, target, &read, &looked).await? {
+                Some(events) if is_over || !events.is_empty() => return Ok(events),
+                Some(_) => {
+                    changes = 0;
+                    tokio::select! {
+                        biased;
+                        () = &mut given_up => return Ok(Vec::new()),
+                        () = rung => {}
+                        ended = self.ended(&held, device) => return Err(ended),
+                        () = &mut waited => is_over = true,
+                        () = stopped(&mut stop) => return Ok(Vec::new()),
+                    }
+                }
+                None if changes == RUNS_MAX => return Err(Error::Busy),
+                None => changes += 1,
+            }
+            principal = self.0.identity.holder(&held).await?;
+            target = self.queue_device(&principal, device, Action::CloudEventRead).await?;
+        }
+    }
+
+    /// Done when the caller may no longer read the queue: why. The end of a device's token rings; that of a user's
+    /// credentials is looked for, and the queue is left alone meanwhile.
+    async fn ended(&self, held: &HeldCredential, device: Option<&str>) -> Error {
+        loop {
+            match held {
+                HeldCredential::User(_) => tokio::time::sleep(LOOK_EVERY).await,
+                HeldCredential::Device(_) => std::future::pending().await,
+            }
+            let target = async {
+                let principal = self.0.identity.holder(held).await?;
+                self.queue_device(&principal, device, Action::CloudEventRead).await
+            };
+            if let Err(error) = target.await {
+                return error;
+            }
+        }
+    }
+
+    /// What there is now. None: something has changed of the caller or the device, and nothing was taken.
+    async fn look(
+        &self,
+        held: &HeldCredential,
+        principal: &Principal,
+        (permit, entry): (CanWrite<DeviceRef>, Arc<DeviceEntry>),
+        read: &QueueRead,
+        looked: &Looked,
+    ) -> Result<Option<Vec<Event>>> {
+        let (element, looked) = (read.element.clone(), looked.clone());
+        let query = QueueQuery { element, page: read.page, now: self.0.env.clock.now(), looked };
+        let (hub, held, principal) = (self.clone(), held.clone(), principal.clone());
+        let may = move || entry.is_current() && hub.0.identity.stands(&held, &principal);
+        if read.peek {
+            let events = self.0.env.telemetry.queue_peek(&permit.reading(), query).await.into_hub_error()?;
+            Ok(may().then_some(events))
+        } else {
+            self.0.env.telemetry.queue_take_while(&permit, query, Box::new(may)).await.into_hub_error()
+        }
+    }
+
+    /// Queues a cloud event for a device.
+    ///
+    /// Needs `CloudEventCreate`. Durable when this returns.
+    ///
+    /// # Errors
+    /// `Invalid`: all faults of the request.
+    pub async fn cloud_event_send(
+        &self,
+        caller: &Caller,
+        device: Option<&str>,
+        element: Option<&str>,
+        body: Bytes,
+        idempotency_key: Option<&str>,
+    ) -> Result<EventId> {
+        let mut faults = Faults::new();
+        let target = faults.gather(self.target_of_user(caller, device).await)?;
+        let element = element_name(element, &mut faults);
+        check_idempotency_key(idempotency_key, &mut faults);
+        let payload = self.0.env.bodies.payload(Some(caller.lineage.top()), &body, &mut faults).await?;
+        faults.end()?;
+        let (Some((permit, mut entry)), Some(element), Some((payload, _))) = (target, element, payload) else {
+            return Err(Error::Busy);
+        };
+        for _ in 0..RUNS_MAX {
+            let sent =
+                self.0.ingest.queue_cloud_event(&permit, &entry, element, payload.clone(), idempotency_key).await?;
+            if let Some(id) = sent {
+                return Ok(id);
+            }
+            entry = self.0.caches.device_entry(entry.device.id).await?.ok_or(Error::Missing("device"))?;
+        }
+        Err(Error::Busy)
+    }
+
+    /// What is wrong with the parameters of a cloud event to be sent, whose body was found wrong already.
+    ///
+    /// Needs `CloudEventCreate`.
+    ///
+    /// # Errors
+    /// `Invalid`: all faults of the parameters.
+    pub async fn cloud_event_parameters(
+        &self,
+        caller: &Caller,
+        device: Option<&str>,
+        element: Option<&str>,
+    ) -> Result<()> {
+        let mut faults = Faults::new();
+        faults.gather(self.target_of_user(caller, device).await)?;
+        element_name(element, &mut faults);
+        faults.end()
+    }
+
+    /// Whether the caller may read the queue of the device that it names.
+    ///
+    /// # Errors
+    /// `Missing` before `Forbidden`; `Invalid` where a user names no device.
+    pub async fn allow_queue(&self, principal: &Principal, device: Option<&str>) -> Result<()> {
+        self.queue_device(principal, device, Action::CloudEventRead).await.map(|_| ())
+    }
+
+    /// Removes one queued event.
+    ///
+    /// Needs `CloudEventRead`. Durable when this returns.
+    ///
+    /// # Errors
+    /// `Missing`: it is not in the queue.
+    pub async fn cloud_event_delete(&self, principal: &Principal, device: Option<&str>, id: EventId) -> Result<()> {
+        let (permit, _) = self.queue_device(principal, device, Action::CloudEventRead).await?;
+        let was_there = self.0.env.telemetry.queue_delete(&permit, id).await.into_hub_error()?;
+        if was_there { Ok(()) } else { Err(Error::Missing("cloud event")) }
+    }
+
+    /// The device that a user sends a cloud event to. Devices only hear them (contract: Authentication).
+    async fn target_of_user(
+        &self,
+        caller: &Caller,
+        device: Option<&str>,
+    ) -> Result<(CanWrite<DeviceRef>, Arc<DeviceEntry>)> {
+        self.queue_device_of_user(caller, device, Action::CloudEventCreate).await
+    }
+
+    /// The device whose queue is meant: that of the token, or else the one named.
+    pub(crate) async fn queue_device(
+        &self,
+        principal: &Principal,
+        device: Option<&str>,
+        action: Action,
+    ) -> Result<(CanWrite<DeviceRef>, Arc<DeviceEntry>)> {
+        if let Principal::Device(session) = principal {
+            return self.0.identity.device_write(principal, session.device().id, action).await;
+        }
+        self.queue_device_of_user(principal.user()?, device, action).await
+    }
+
+    async fn queue_device_of_user(
+        &self,
+        caller: &Caller,
+        device: Option<&str>,
+        action: Action,
+    ) -> Result<(CanWrite<DeviceRef>, Arc<DeviceEntry>)> {
+        let Some(text) = device else {
+            self.0.identity.allow(caller, action).await?;
+            return Err(Error::invalid("query.deviceId", "is required"));
+        };
+        let id = text.parse().map_err(|_| Error::Missing("device"))?;
+        self.0.identity.user_device_write(caller, id, action).await
+    }
+}

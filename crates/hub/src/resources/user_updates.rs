@@ -1,0 +1,170 @@
+//! Changes of users that are there: their profile, rank, place and password, and their end (contract: Roles and reach).
+
+use isobar_model::access::{self, Action, Caller};
+use isobar_model::check::Faults;
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::{OrganizationId, UserId};
+use isobar_model::role::Role;
+use isobar_model::user::User;
+use isobar_model::user_input::UserInput;
+use isobar_store::registry::{NewPassword, UserChange};
+
+use crate::Hub;
+use crate::error::{IntoHubError as _, ORGANIZATION};
+use crate::identity::account_notices::AccountNotice;
+use crate::resources::users::may_give;
+
+impl Hub {
+    /// Changes a user: oneself, or one of at most one's own rank. What the body leaves out keeps its value. Whether the
+    /// change is allowed is looked at before anything costly is done, and again when the user is held to be changed.
+    ///
+    /// Needs `UserUpdate`, and `UserDisable` to disable. Durable when this returns; the next call of the user sees it.
+    /// A new password waits for its turn among the hashes.
+    ///
+    /// # Errors
+    /// `Forbidden`: the role is above the caller's. `Invalid`: all faults of the input.
+    pub async fn user_update(&self, caller: &Caller, id: UserId, mut input: UserInput) -> Result<User> {
+        let permit = self.0.identity.user_write(caller, id, Action::UserUpdate).await?;
+        let present =
+            self.0.env.registry.user_fetch(&permit.reading()).await.into_hub_error()?.ok_or(Error::Missing("user"))?;
+        self.permits(caller, id, &input).await.decide(caller, &input, &present)?;
+        let password = match input.password.take() {
+            None => None,
+            Some(password) => {
+                let hash = self.0.identity.password_hash(password).await?;
+                // Who sets its own password stays where it is.
+                Some(NewPassword { hash, keeps: caller.session.filter(|_| id == caller.user) })
+            }
+        };
+        let permits = self.permits(caller, id, &input).await;
+        let has_password = password.is_some();
+        let mut former_role = present.role;
+        let decide = |present: User| {
+            permits.decide(caller, &input, &present)?;
+            former_role = present.role;
+            Ok::<_, Error>(change(input, present, password))
+        };
+        let changed = self.0.env.registry.user_update(&permit, decide, self.0.env.clock.now()).await;
+        let changed = changed.into_hub_error_naming(&[ORGANIZATION])??;
+        self.0.caches.account_changed(id);
+        if has_password {
+            self.0.identity.account_notice(id, AccountNotice::PasswordChanged).await;
+        }
+        if changed.role != former_role {
+            self.0.identity.account_notice(id, AccountNotice::RoleChanged { role: changed.role }).await;
+        }
+        Ok(self.as_last_seen(changed))
+    }
+
+    /// What the caller may do of what a body may ask for.
+    async fn permits(&self, caller: &Caller, id: UserId, input: &UserInput) -> Permits {
+        let disable = match input.disabled {
+            Some(_) => self.0.identity.user_write(caller, id, Action::UserDisable).await.map(|_| ()),
+            None => Ok(()),
+        };
+        // Whoever may change its own profile may not choose its own place by that.
+        let (move_at_all, place) = match input.organization {
+            Some(organization) => {
+                (self.0.identity.allow(caller, Action::UserUpdate).await, self.new_place(caller, organization).await)
+            }
+            None => (Ok(()), Ok(())),
+        };
+        Permits { disable, move_at_all, place }
+    }
+
+    /// Whether the caller may change a user, and give it this role if it is known already.
+    ///
+    /// # Errors
+    /// `Missing` before `Forbidden`.
+    pub async fn allow_user_update(&self, caller: &Caller, id: UserId, role: Option<Role>) -> Result<()> {
+        let permit = self.0.identity.user_write(caller, id, Action::UserUpdate).await?;
+        let present =
+            self.0.env.registry.user_fetch(&permit.reading()).await.into_hub_error()?.ok_or(Error::Missing("user"))?;
+        role.filter(|role| *role != present.role).map_or(Ok(()), |role| may_give(caller.role, role))
+    }
+
+    /// A user goes only where the caller reaches.
+    async fn new_place(&self, caller: &Caller, organization: OrganizationId) -> Result<()> {
+        let unknown = || Error::invalid("organizationId", "no such organization");
+        let lineage = self.0.caches.lineage_of(organization).await?.ok_or_else(unknown)?;
+        access::write(caller, Action::UserUpdate, organization, &lineage).map(|_| ()).map_err(|_| unknown())
+    }
+
+    /// Deletes a user, who is refused from the next call on.
+    ///
+    /// Needs `UserDelete`. Durable when this returns.
+    ///
+    /// # Errors
+    /// `Invalid`: nobody deletes itself. The last administrator stays.
+    pub async fn user_delete(&self, caller: &Caller, id: UserId) -> Result<()> {
+        let permit = self.0.identity.user_write(caller, id, Action::UserDelete).await?;
+        if id == caller.user {
+            return Err(Error::invalid("id", "you may not delete yourself"));
+        }
+        self.0.env.registry.user_delete(&permit).await.into_hub_error()?;
+        self.0.caches.account_changed(id);
+        self.0.caches.api_keys_changed();
+        Ok(())
+    }
+}
+
+/// What a caller may do to a user, as far as that is not told by the user's own row.
+struct Permits {
+    disable: Result<()>,
+    move_at_all: Result<()>,
+    place: Result<()>,
+}
+
+impl Permits {
+    /// Whether a body may change the user as it is.
+    fn decide(self, caller: &Caller, input: &UserInput, present: &User) -> Result<()> {
+        let disables = input.disabled.is_some_and(|disabled| disabled != present.disabled);
+        let moves = input.organization.is_some_and(|organization| organization != present.organization);
+        if disables {
+            self.disable?;
+        }
+        if moves {
+            self.move_at_all?;
+        }
+        // Whoever changes itself may have been changed since it was let in.
+        let own = present.id == caller.user;
+        if own && present.disabled {
+            return Err(Error::Unauthenticated);
+        }
+        if input.role != present.role {
+            may_give(if own { present.role } else { caller.role }, input.role)?;
+        }
+        let mut faults = Faults::new();
+        for name in input.renamed(present) {
+            faults.add(name, "may not be changed");
+        }
+        if disables && own {
+            faults.add("disabled", "you may not disable yourself");
+        }
+        if moves {
+            faults.gather(self.place)?;
+        }
+        faults.end()
+    }
+}
+
+/// The values of a user after a change.
+fn change(input: UserInput, present: User, password: Option<NewPassword>) -> UserChange {
+    let organization = input.organization.unwrap_or(present.organization);
+    let reason = input.reason.clone();
+    let user = input.over(present);
+    UserChange {
+        role: user.role,
+        organization,
+        tos_hash: user.tos_hash,
+        first_name: user.first_name,
+        last_name: user.last_name,
+        company: user.company,
+        job_title: user.job_title,
+        language: user.language,
+        preferences: user.preferences,
+        disabled: user.disabled,
+        reason,
+        password,
+    }
+}

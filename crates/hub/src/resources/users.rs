@@ -1,0 +1,207 @@
+//! Accounts: registration, the first administrator, users.
+
+use isobar_model::access::{self, Action, Caller};
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::{OrganizationId, UserId};
+use isobar_model::page::{ListRequest, Page};
+use isobar_model::role::Role;
+use isobar_model::user::{NewUser, User};
+use isobar_store::registry::{NewOrganization, NewUserRow};
+
+use crate::delivery::emails::Email;
+use crate::error::{IntoHubError as _, ORGANIZATION};
+use crate::identity::authentication::{Accepts, Credentials};
+use crate::identity::operator::made_up;
+use crate::{Hub, TreeQuery};
+
+/// Username of the first administrator (contract: Authentication).
+const FIRST_ADMINISTRATOR: &str = "admin";
+/// Name of the first organization (contract: Authentication).
+const FIRST_ORGANIZATION: &str = "Root";
+
+/// Roles are given up to one's own rank (contract: Roles and reach).
+pub(crate) fn may_give(rank: Role, role: Role) -> Result<()> {
+    if role <= rank {
+        return Ok(());
+    }
+    Err(Error::Forbidden(format!("a {} may not give the role {}", rank.name(), role.name())))
+}
+
+impl Hub {
+    /// Makes the first administrator when there is no user yet; the password, when it was made up.
+    pub(crate) async fn found_first_administrator(&self) -> Result<Option<String>> {
+        if !self.0.env.registry.is_empty().await.into_hub_error()? {
+            return Ok(None);
+        }
+        let chosen = self.0.env.config.admin_password.clone();
+        let made_up = chosen.is_none().then(|| made_up(&self.0.env.chance));
+        let password = chosen.or_else(|| made_up.clone()).unwrap_or_default();
+        let row = NewUserRow {
+            id: UserId(self.0.env.new_id().0),
+            username: FIRST_ADMINISTRATOR.to_owned(),
+            email: "admin@localhost".to_owned(),
+            role: Role::SystemAdmin,
+            first_name: "System".to_owned(),
+            last_name: "Administrator".to_owned(),
+            company: FIRST_ORGANIZATION.to_owned(),
+            password_hash: Some(self.0.identity.password_hash(password).await?),
+            tos_hash: None,
+            language: None,
+            // There is nobody yet who could let it in.
+            verified: true,
+            welcome: None,
+        };
+        let permit = access::system(None, "the first start founds the first organization");
+        let organization = self.new_organization(FIRST_ORGANIZATION.to_owned());
+        match self.0.env.registry.account_found(&permit, organization, row, self.0.env.clock.now()).await {
+            Ok(_) => Ok(made_up),
+            // Another process on the same registry was faster: it has shown its password.
+            Err(isobar_store::error::StoreError::Taken { .. }) => Ok(None),
+            Err(error) => Err(crate::error::from_store(error)),
+        }
+    }
+
+    fn new_organization(&self, name: String) -> NewOrganization {
+        NewOrganization {
+            id: OrganizationId(self.0.env.new_id().0),
+            name,
+            description: None,
+            children_inherit_dashboard: false,
+            device_table: None,
+        }
+    }
+
+    async fn user_row(&self, new: NewUser) -> Result<NewUserRow> {
+        let password_hash = match new.password {
+            Some(password) => Some(self.0.identity.password_hash(password).await?),
+            None => None,
+        };
+        let id = UserId(self.0.env.new_id().0);
+        let welcome =
+            self.0.delivery.mail(self.0.env.new_id().to_string(), &new.email, Email::Verification { user: id });
+        Ok(NewUserRow {
+            id,
+            username: new.username,
+            email: new.email,
+            role: new.role,
+            first_name: new.first_name,
+            last_name: new.last_name,
+            company: new.company,
+            password_hash,
+            tos_hash: new.tos_hash,
+            language: new.language,
+            verified: false,
+            welcome: Some(welcome),
+        })
+    }
+
+    /// Whether somebody may register at all; with an organization, whether the caller may create users of that role.
+    ///
+    /// # Errors
+    /// `Unauthenticated`: registration is closed, or nobody calls who may create users. `Forbidden`: the role is above
+    /// the caller's.
+    pub async fn allow_registration(
+        &self,
+        credentials: &Credentials<'_>,
+        with_organization: bool,
+        role: Option<Role>,
+    ) -> Result<()> {
+        if !self.0.env.config.registration_open {
+            return Err(Error::Unauthenticated);
+        }
+        if with_organization {
+            let principal = self.0.identity.authenticate(credentials, Accepts::User).await?;
+            self.allow_user_of(principal.user()?, role).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether the caller may create users, of this role if it is known already.
+    ///
+    /// # Errors
+    /// `Forbidden`.
+    pub async fn allow_user_of(&self, caller: &Caller, role: Option<Role>) -> Result<()> {
+        self.0.identity.allow(caller, Action::UserCreate).await?;
+        role.map_or(Ok(()), |role| may_give(caller.role, role))
+    }
+
+    /// Registers a user. Without an organization it founds one, named after its company; with one, the caller must be
+    /// somebody who may create that user there.
+    ///
+    /// Needs no permit, or `UserCreate` on the organization that is named. Durable when this returns, together with the
+    /// e-mail that asks to verify the address. Waits for its turn among the hashes.
+    ///
+    /// # Errors
+    /// `Unauthenticated`: registration is closed. `Invalid`: all faults, names that are taken among them.
+    pub async fn user_register(&self, credentials: &Credentials<'_>, new: NewUser) -> Result<User> {
+        if !self.0.env.config.registration_open {
+            return Err(Error::Unauthenticated);
+        }
+        if new.organization.is_some() {
+            let principal = self.0.identity.authenticate(credentials, Accepts::User).await?;
+            return self.user_create(principal.user()?, new).await;
+        }
+        if new.role == Role::SystemAdmin {
+            return Err(Error::invalid("role", "may not be asked for"));
+        }
+        let organization = self.new_organization(new.company.clone());
+        let row = self.user_row(new).await?;
+        let permit = access::system(None, "registration founds the user's own organization");
+        let made = self
+            .0
+            .env
+            .registry
+            .account_found(&permit, organization, row, self.0.env.clock.now())
+            .await
+            .into_hub_error()?;
+        self.0.delivery.wake_mail();
+        Ok(made)
+    }
+
+    /// The caller itself.
+    ///
+    /// Everybody reads itself.
+    pub async fn user_current(&self, caller: &Caller) -> Result<User> {
+        self.user_fetch(caller, caller.user).await
+    }
+
+    /// Creates a user in the caller's reach, up to the caller's own rank.
+    ///
+    /// Needs `UserCreate` on the organization. Durable when this returns, together with the e-mail that asks to verify
+    /// the address. Waits for its turn among the hashes.
+    ///
+    /// # Errors
+    /// `Forbidden`: the role is above the caller's. `Invalid`: all faults, names that are taken among them.
+    pub async fn user_create(&self, caller: &Caller, new: NewUser) -> Result<User> {
+        self.allow_user_of(caller, Some(new.role)).await?;
+        let (permit, _) = self.0.identity.owner_permit(caller, new.organization, Action::UserCreate).await?;
+        let row = self.user_row(new).await?;
+        let made = self.0.env.registry.user_create(&permit, row, self.0.env.clock.now()).await;
+        let made = made.into_hub_error_naming(&[ORGANIZATION])?;
+        self.0.delivery.wake_mail();
+        Ok(made)
+    }
+
+    /// Lists users.
+    ///
+    /// Needs `UserRead` on that part of the tree.
+    pub async fn user_list(&self, caller: &Caller, tree: TreeQuery, list: ListRequest) -> Result<Page<User>> {
+        let permit = self.0.identity.list_permit(caller, tree, Action::UserRead).await?;
+        let page = self.0.env.registry.user_list(&permit, &list).await.into_hub_error()?;
+        Ok(page.map(|user| self.as_last_seen(user)))
+    }
+
+    /// Fetches a user.
+    ///
+    /// Needs `UserRead`; everybody reads itself.
+    pub async fn user_fetch(&self, caller: &Caller, id: UserId) -> Result<User> {
+        let permit = self.0.identity.user_write(caller, id, Action::UserRead).await?.reading();
+        let found = self.0.env.registry.user_fetch(&permit).await.into_hub_error()?.ok_or(Error::Missing("user"))?;
+        Ok(self.as_last_seen(found))
+    }
+
+    /// The user with what the registry does not know yet: when it last made a call.
+    pub(crate) fn as_last_seen(&self, user: User) -> User {
+        User { last_active: user.last_active.max(self.0.activity.of_user(user.id)), ..user }
+    }
+}

@@ -1,0 +1,243 @@
+//! Settings of many devices at once (specification: Device settings, rules 1 and 2).
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use isobar_model::access::{self, Action, Caller, CanRead, Lineage};
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::{DeviceId, DeviceRef, ProjectId};
+use isobar_model::setting::SettingItem;
+
+use crate::Hub;
+use crate::cache::entries::DeviceEntry;
+use crate::error::IntoHubError as _;
+use crate::ingest::design_runs::DesignRuns;
+use crate::settings::device::{CHANGES_AT_ONCE, Declared, DeviceSetting, in_one_commit, set};
+
+/// Devices that are changed at the same time by one bulk operation.
+const BULK_DEVICES_AT_ONCE: usize = 256;
+/// Devices looked up in one question to the registry.
+const LOOKED_UP_AT_ONCE: usize = 1_000;
+
+/// What came of a bulk change.
+#[derive(Clone, Debug, Default)]
+pub struct SettingsOutcome {
+    /// The changed settings, in the order of their items.
+    pub changed: Vec<DeviceSetting>,
+    /// Why the others were not changed, in the order of their items.
+    pub errors: Vec<String>,
+}
+
+/// The settings that a project gives its devices.
+#[derive(Clone, Debug)]
+pub struct ProjectDefaults {
+    /// The project.
+    pub project: ProjectId,
+    /// The version that the devices name.
+    pub version: Option<String>,
+    /// Those of the listed devices that are of it.
+    pub devices: Vec<DeviceId>,
+    /// The names of the settings, and what the design says about each; by listOrder, then name.
+    pub settings: Vec<(Arc<str>, Declared)>,
+}
+
+/// Why there are no defaults.
+#[derive(Clone, Debug)]
+pub struct DefaultsRefusal {
+    /// Why.
+    pub message: String,
+    /// The project, if the device could be found.
+    pub project: Option<ProjectId>,
+    /// Its version.
+    pub version: Option<String>,
+}
+
+/// The defaults of the projects of some devices.
+#[derive(Clone, Debug, Default)]
+pub struct DefaultsOutcome {
+    /// Once for each project and version.
+    pub defaults: Vec<ProjectDefaults>,
+    /// What could not be found.
+    pub refused: Vec<DefaultsRefusal>,
+}
+
+/// The items of one device, by their place in the request.
+type DeviceItems<'i> = Vec<(usize, &'i SettingItem)>;
+
+/// What came of one item.
+type ItemResult = std::result::Result<DeviceSetting, String>;
+
+impl Hub {
+    /// Changes settings of many devices, each item by itself; those of one device in their order.
+    ///
+    /// Needs `SettingUpdate` on each device. What is in `changed` is durable when this returns, with all that the
+    /// designs have done about it.
+    ///
+    /// # Errors
+    /// `Forbidden` where the role is too low for any device; what is wrong with one item stands in the outcome.
+    pub async fn settings_update(&self, caller: &Caller, items: &[SettingItem]) -> Result<SettingsOutcome> {
+        self.0.identity.allow(caller, Action::SettingUpdate).await?;
+        let ids: Vec<_> = items.iter().filter_map(|item| item.device.parse().ok()).collect();
+        let entries = self.entries_in_reach(caller, &ids).await?;
+        let (mut shares, mut done) = (HashMap::<DeviceId, DeviceItems<'_>>::new(), Vec::with_capacity(items.len()));
+        for (index, item) in items.iter().enumerate() {
+            match item.device.parse().ok().filter(|id| entries.contains_key(id)) {
+                Some(id) => shares.entry(id).or_default().push((index, item)),
+                None => done.push((index, Err(unknown_device(index)))),
+            }
+        }
+        let (mut shares, mut working) = (shares.into_iter(), FuturesUnordered::new());
+        loop {
+            while working.len() < BULK_DEVICES_AT_ONCE
+                && let Some((id, share)) = shares.next()
+            {
+                working.extend(entries.get(&id).map(|entry| self.change_items(caller, Arc::clone(entry), share)));
+            }
+            match working.next().await {
+                Some(part) => done.extend(part),
+                None => break,
+            }
+        }
+        done.sort_unstable_by_key(|(index, _)| *index);
+        let mut outcome = SettingsOutcome::default();
+        for (_, done) in done {
+            match done {
+                Ok(setting) => outcome.changed.push(setting),
+                Err(message) => outcome.errors.push(message),
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Changes settings of one device.
+    async fn change_items(
+        &self,
+        caller: &Caller,
+        entry: Arc<DeviceEntry>,
+        share: DeviceItems<'_>,
+    ) -> Vec<(usize, ItemResult)> {
+        let mut done = Vec::with_capacity(share.len());
+        let mut left = share.as_slice();
+        while !left.is_empty() {
+            let items = left.get(..CHANGES_AT_ONCE).unwrap_or(left);
+            let work = |runs: &mut DesignRuns<'_>, entry: &DeviceEntry| -> Vec<(usize, ItemResult)> {
+                in_one_commit(runs, items, |runs, (index, item)| (*index, set_item(runs, entry, *index, item)))
+            };
+            let permit = access::write(caller, Action::SettingUpdate, entry.device, &entry.lineage);
+            let changed = match permit {
+                Ok(permit) => self.changed(&permit, Arc::clone(&entry), work).await,
+                Err(refusal) => Err(refusal.into_error("device")),
+            };
+            let before = done.len();
+            match changed {
+                Ok(changed) => done.extend(changed),
+                Err(error) => done.extend(items.iter().map(|(index, _)| (*index, Err(failed(*index, &error))))),
+            }
+            left = left.get(done.len() - before..).unwrap_or_default();
+        }
+        done
+    }
+
+    /// The settings that the projects of these devices give them, once for each project and version.
+    ///
+    /// Needs `DeviceRead` on each device; the others stand among the refused.
+    pub async fn setting_defaults(&self, caller: &Caller, named: &[String]) -> Result<DefaultsOutcome> {
+        let ids: Vec<DeviceId> = named.iter().filter_map(|text| text.parse().ok()).collect();
+        let mut found = HashMap::new();
+        for ids in distinct(&ids).chunks(LOOKED_UP_AT_ONCE) {
+            let permits: Vec<_> =
+                self.permits_in_reach(caller, ids).await?.into_iter().map(|(permit, _)| permit).collect();
+            let devices = self.0.env.registry.devices_fetch(&permits).await.into_hub_error()?;
+            found.extend(devices.into_iter().map(|device| (device.id, device)));
+        }
+        let (mut groups, mut outcome) = (Vec::<ProjectDefaults>::new(), DefaultsOutcome::default());
+        let (mut places, mut seen) = (HashMap::new(), HashSet::new());
+        for (index, text) in named.iter().enumerate() {
+            let Some(device) = text.parse().ok().and_then(|id| found.get(&id)) else {
+                let message = format!("[{index}]: no such device");
+                outcome.refused.push(DefaultsRefusal { message, project: None, version: None });
+                continue;
+            };
+            let of = (device.project, device.version.clone());
+            let place = *places.entry(of).or_insert_with(|| {
+                let (project, version) = (device.project, device.version.clone());
+                groups.push(ProjectDefaults { project, version, devices: Vec::new(), settings: Vec::new() });
+                groups.len() - 1
+            });
+            if let Some(group) = groups.get_mut(place).filter(|_| seen.insert(device.id)) {
+                group.devices.push(device.id);
+            }
+        }
+        for mut group in groups {
+            let entry = self.0.caches.plan_entry(group.project).await?;
+            let settings = entry.plan.settings().iter();
+            group.settings = settings.map(|definition| (definition.name.clone(), Declared::from(definition))).collect();
+            if group.settings.is_empty() {
+                let message = format!("the project {} has no settings and so no defaults", group.project);
+                let (project, version) = (Some(group.project), group.version);
+                outcome.refused.push(DefaultsRefusal { message, project, version });
+            } else {
+                outcome.defaults.push(group);
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// The entries of those of the devices that the caller can see.
+    async fn entries_in_reach(&self, caller: &Caller, ids: &[DeviceId]) -> Result<HashMap<DeviceId, Arc<DeviceEntry>>> {
+        let mut entries = HashMap::new();
+        let mut unknown = Vec::new();
+        for id in distinct(ids) {
+            match self.0.caches.cached_device(id) {
+                Some(entry) if caller.reaches(&entry.lineage) => drop(entries.insert(id, entry)),
+                Some(_) => {}
+                None => unknown.push(id),
+            }
+        }
+        let permit = |device, lineage: &Lineage| access::read(caller, Action::DeviceRead, device, lineage).ok();
+        for ids in unknown.chunks(LOOKED_UP_AT_ONCE) {
+            let loaded = self.0.caches.device_entries(ids, permit).await?;
+            entries.extend(loaded.into_iter().map(|entry| (entry.device.id, entry)));
+        }
+        Ok(entries)
+    }
+
+    /// Permits for those of the devices that the caller can see, and where they belong.
+    async fn permits_in_reach(&self, caller: &Caller, ids: &[DeviceId]) -> Result<Vec<(CanRead<DeviceRef>, Lineage)>> {
+        let placed = self.0.env.registry.device_placements(ids).await.into_hub_error()?;
+        let permit = |(device, lineage): (DeviceRef, Lineage)| {
+            Some((access::read(caller, Action::DeviceRead, device, &lineage).ok()?, lineage))
+        };
+        Ok(placed.into_iter().filter_map(permit).collect())
+    }
+}
+
+fn set_item(runs: &mut DesignRuns<'_>, entry: &DeviceEntry, index: usize, item: &SettingItem) -> ItemResult {
+    let definition = entry.plan.plan.setting(&item.name).ok_or_else(|| format!("[{index}].name: no such setting"))?;
+    definition.check(&item.value.tree()).map_err(|fault| format!("[{index}].value: {fault}"))?;
+    Ok(set(runs, entry, definition, item.value.clone()))
+}
+
+/// One message for a device that is not there and for one that is out of reach.
+fn unknown_device(index: usize) -> String {
+    format!("[{index}].deviceId: no such device")
+}
+
+/// The message of a failed item; its cause is for the log.
+fn failed(index: usize, error: &Error) -> String {
+    match error {
+        Error::Missing(_) => return unknown_device(index),
+        Error::Internal(cause) => tracing::error!(%cause, "an item of a bulk change failed"),
+        _ => {}
+    }
+    format!("[{index}]: {error}")
+}
+
+fn distinct(ids: &[DeviceId]) -> Vec<DeviceId> {
+    let mut ids = ids.to_vec();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}

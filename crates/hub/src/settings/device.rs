@@ -1,0 +1,377 @@
+//! Settings of a device (specification: Device setting; contract: Settings).
+//!
+//! A change is a run beside the device's events: the new value, the outbox entry that makes its record in the registry,
+//! and all that the design does about it are one commit of the telemetry store. So an acknowledged change is durable,
+//! its trigger has run exactly once, and changes by people and by designs have one order.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use isobar_design::{Effect, Plan, SettingDefinition, Trigger};
+use isobar_model::access::{Action, Caller, CanRead, CanWrite};
+use isobar_model::check::Faults;
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::{DeviceId, DeviceRef, SettingId};
+use isobar_model::json::RawJson;
+use isobar_model::page::{ListRequest, Page, SortKey};
+use isobar_model::setting::{SettingRecord, unset_id};
+use isobar_model::time::Timestamp;
+
+use crate::Hub;
+use crate::cache::entries::DeviceEntry;
+use crate::error::IntoHubError as _;
+use crate::identity::authentication::Principal;
+use crate::ingest::RUNS_MAX;
+use crate::ingest::design_runs::DesignRuns;
+
+const SETTING: &str = "setting";
+/// Changes of one device in one commit: what they run holds up the device's events.
+pub(crate) const CHANGES_AT_ONCE: usize = 64;
+
+/// A setting of a device: a record of it, and what the design says about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceSetting {
+    /// The record's identifier.
+    pub id: SettingId,
+    /// The device.
+    pub device: DeviceId,
+    /// When the record was made; for a setting that was never set, when the device was.
+    pub created_at: Timestamp,
+    /// When the record was replaced.
+    pub changed_at: Option<Timestamp>,
+    /// The record that replaced it.
+    pub changed_to: Option<SettingId>,
+    /// Who replaced it: a user or the device itself.
+    pub changed_by: Option<String>,
+    /// The setting's name.
+    pub name: String,
+    /// Its value: the device's own, or else the default.
+    pub value: RawJson,
+    /// What the design says; of a setting that it no longer declares, nothing.
+    pub declared: Declared,
+}
+
+/// What a design says about a setting, JSON as it was written there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Declared {
+    /// What users call it.
+    pub title: RawJson,
+    /// What it is for.
+    pub description: RawJson,
+    /// What kind of value it takes.
+    pub input_type: Option<&'static str>,
+    /// How it is entered.
+    pub input_type_properties: RawJson,
+    /// The value of a device that has none of its own.
+    pub default_value: RawJson,
+    /// Its place in a list.
+    pub list_order: i64,
+}
+
+impl From<&SettingDefinition> for Declared {
+    fn from(definition: &SettingDefinition) -> Self {
+        Self {
+            title: definition.title.clone(),
+            description: definition.description.clone(),
+            input_type: Some(definition.input_type.name()),
+            input_type_properties: definition.input_type_properties.clone(),
+            default_value: definition.default_value.clone(),
+            list_order: definition.list_order,
+        }
+    }
+}
+
+impl Declared {
+    fn nothing() -> Self {
+        let null = || RawJson::trusted(Bytes::from_static(b"null"));
+        Self {
+            title: null(),
+            description: null(),
+            input_type: None,
+            input_type_properties: null(),
+            default_value: null(),
+            list_order: 0,
+        }
+    }
+}
+
+impl DeviceSetting {
+    /// One that was never set.
+    fn unset(device: DeviceId, definition: &SettingDefinition) -> Self {
+        Self::made(unset_id(device, &definition.name), device, definition, None)
+    }
+
+    /// One whose newest record was just made.
+    pub(crate) fn made(
+        id: SettingId,
+        device: DeviceId,
+        definition: &SettingDefinition,
+        value: Option<RawJson>,
+    ) -> Self {
+        Self {
+            id,
+            device,
+            created_at: id.minted_at(),
+            changed_at: None,
+            changed_to: None,
+            changed_by: None,
+            name: definition.name.to_string(),
+            value: value.unwrap_or_else(|| definition.default_value.clone()),
+            declared: definition.into(),
+        }
+    }
+
+    fn recorded(record: SettingRecord, plan: &Plan) -> Self {
+        let declared = plan.setting(&record.name).map_or_else(Declared::nothing, Declared::from);
+        Self {
+            id: record.id,
+            device: record.device,
+            created_at: record.created_at,
+            changed_at: record.changed_at,
+            changed_to: record.changed_to,
+            changed_by: record.changed_by,
+            name: record.name,
+            value: record.value.unwrap_or_else(|| declared.default_value.clone()),
+            declared,
+        }
+    }
+
+    /// When the record was last touched.
+    pub fn updated_at(&self) -> Timestamp {
+        self.changed_at.unwrap_or(self.created_at)
+    }
+}
+
+impl Hub {
+    /// The settings of a device: those that its design declares, by listOrder and name unless asked otherwise.
+    ///
+    /// Needs `DeviceRead`; a device reads its own.
+    pub async fn setting_list(
+        &self,
+        principal: &Principal,
+        id: DeviceId,
+        request: ListRequest,
+    ) -> Result<Page<DeviceSetting>> {
+        let (permit, entry) = self.0.identity.device_read(principal, id).await?;
+        let mut settings = self.settings_now(&permit, &entry).await?;
+        // What the plan declares stands in its default order already.
+        if !request.sort.is_empty() {
+            settings.sort_by(|left, right| by_keys(&request.sort, left, right));
+        }
+        Ok(Page::of(settings, request.page))
+    }
+
+    /// One of them.
+    ///
+    /// Needs `DeviceRead`; a device reads its own.
+    ///
+    /// # Errors
+    /// `Missing`: there is no such device or setting.
+    pub async fn setting_fetch(&self, principal: &Principal, id: DeviceId, name: &str) -> Result<DeviceSetting> {
+        let (permit, entry) = self.0.identity.device_read(principal, id).await?;
+        let settings = self.settings_now(&permit, &entry).await?;
+        settings.into_iter().find(|setting| setting.name == name).ok_or(Error::Missing(SETTING))
+    }
+
+    /// The records that were replaced since history begins, newest first unless asked otherwise.
+    ///
+    /// Needs `DeviceRead`. Waits up to ten seconds until the records of acknowledged changes are written.
+    ///
+    /// # Errors
+    /// `Busy`: they could not be written in that time.
+    pub async fn setting_history(
+        &self,
+        caller: &Caller,
+        id: DeviceId,
+        request: ListRequest,
+    ) -> Result<Page<DeviceSetting>> {
+        let (permit, entry) = self.0.identity.user_device_read(caller, id).await?;
+        // Nobody is shown what was before a change that was acknowledged.
+        if !self.0.outbox.written(entry.device.key).await {
+            return Err(Error::Busy);
+        }
+        let page = self
+            .0
+            .env
+            .registry
+            .setting_history(&permit, self.0.jobs.history_begins(), &request)
+            .await
+            .into_hub_error()?;
+        Ok(page.map(|record| DeviceSetting::recorded(record, &entry.plan.plan)))
+    }
+
+    /// Whether the caller may change a setting: 404 of either before 403.
+    ///
+    /// # Errors
+    /// `Missing`, of either, before `Forbidden`.
+    pub async fn allow_setting(&self, caller: &Caller, id: DeviceId, name: &str) -> Result<()> {
+        self.setting_write(caller, id, name).await.map(|_| ())
+    }
+
+    /// Changes a setting.
+    ///
+    /// Needs `SettingUpdate`. Durable when this returns, with all that the design has done about it. A design with code
+    /// runs on this thread, in a place of its own.
+    ///
+    /// # Errors
+    /// `Invalid`: it is no value of this setting. `Busy`: the outbox is full, or too many runs wait.
+    pub async fn setting_update(
+        &self,
+        caller: &Caller,
+        id: DeviceId,
+        name: &str,
+        body: Bytes,
+    ) -> Result<DeviceSetting> {
+        let (permit, entry) = self.setting_write(caller, id, name).await?;
+        let mut faults = Faults::new();
+        let read = self.0.env.bodies.payload(Some(caller.lineage.top()), &body, &mut faults).await?;
+        let Some((value, _)) = read else { return Err(faults.into_error()) };
+        let changed = self.changed(&permit, entry, |runs, entry| {
+            let plan = &entry.plan.plan;
+            let definition = plan.setting(name).ok_or(Error::Missing(SETTING))?;
+            definition.check(&value.tree()).map_err(|fault| Error::invalid("body", fault))?;
+            Ok(set(runs, entry, definition, value.clone()))
+        });
+        changed.await?
+    }
+
+    /// Gives a setting its default back.
+    ///
+    /// Needs `SettingUpdate`. Durable when this returns, with all that the design has done about it.
+    ///
+    /// # Errors
+    /// `Missing`: there is no such device or setting.
+    pub async fn setting_reset(&self, caller: &Caller, id: DeviceId, name: &str) -> Result<()> {
+        let (permit, entry) = self.setting_write(caller, id, name).await?;
+        self.changed(&permit, entry, |runs, entry| reset(runs, entry, name)).await
+    }
+
+    /// Gives every setting its default back.
+    ///
+    /// Needs `SettingUpdate`. Durable when this returns, in commits of up to 64 changes.
+    pub async fn settings_reset(&self, caller: &Caller, id: DeviceId) -> Result<()> {
+        let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::SettingUpdate).await?;
+        let names: Vec<_> = entry.plan.plan.settings().iter().map(|definition| definition.name.clone()).collect();
+        let mut left = names.as_slice();
+        while !left.is_empty() {
+            let next = left.get(..CHANGES_AT_ONCE).unwrap_or(left);
+            let work = |runs: &mut DesignRuns<'_>, entry: &DeviceEntry| {
+                in_one_commit(runs, next, |runs, name| reset(runs, entry, name)).len()
+            };
+            let done = self.changed(&permit, Arc::clone(&entry), work).await?;
+            left = left.get(done..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Lets `work` change settings of a device, by its newest entry. What it has done is durable when this returns.
+    pub(crate) async fn changed<T: Send>(
+        &self,
+        permit: &CanWrite<DeviceRef>,
+        mut entry: Arc<DeviceEntry>,
+        work: impl Fn(&mut DesignRuns<'_>, &DeviceEntry) -> T + Send + Sync,
+    ) -> Result<T> {
+        for _ in 0..RUNS_MAX {
+            if let Some(done) = self.0.ingest.design_runs(permit, &entry, |runs| work(runs, &entry)).await? {
+                return Ok(done);
+            }
+            entry = self.0.caches.device_entry(entry.device.id).await?.ok_or(Error::Missing("device"))?;
+        }
+        Err(Error::Busy)
+    }
+
+    /// The permit to change a setting that is there.
+    async fn setting_write(
+        &self,
+        caller: &Caller,
+        id: DeviceId,
+        name: &str,
+    ) -> Result<(CanWrite<DeviceRef>, Arc<DeviceEntry>)> {
+        let (_, entry) = self.0.identity.user_device_read(caller, id).await?;
+        entry.plan.plan.setting(name).ok_or(Error::Missing(SETTING))?;
+        self.0.identity.user_device_write(caller, id, Action::SettingUpdate).await
+    }
+
+    /// The settings as they are, in the order of the design.
+    async fn settings_now(&self, permit: &CanRead<DeviceRef>, entry: &DeviceEntry) -> Result<Vec<DeviceSetting>> {
+        let pending = self.0.outbox.pending_committed(entry.device.key).await?;
+        let mut records = self.0.env.registry.settings_of(permit).await.into_hub_error()?;
+        pending.apply_to_settings(entry.device.id, &mut records);
+        let plan = &entry.plan.plan;
+        let setting =
+            |definition: &SettingDefinition| match records.iter().position(|record| *record.name == *definition.name) {
+                Some(at) => DeviceSetting::recorded(records.swap_remove(at), plan),
+                None => DeviceSetting::unset(entry.device.id, definition),
+            };
+        Ok(plan.settings().iter().map(setting).collect())
+    }
+}
+
+/// Makes as many of the changes as one commit may have, one at least; what comes of each.
+pub(crate) fn in_one_commit<'i, I, T>(
+    runs: &mut DesignRuns<'_>,
+    changes: &'i [I],
+    mut change: impl FnMut(&mut DesignRuns<'_>, &'i I) -> T,
+) -> Vec<T> {
+    let mut done = Vec::with_capacity(changes.len());
+    for next in changes {
+        done.push(change(runs, next));
+        if runs.is_full() {
+            break;
+        }
+    }
+    done
+}
+
+/// Gives a setting a value that was checked.
+pub(crate) fn set(
+    runs: &mut DesignRuns<'_>,
+    entry: &DeviceEntry,
+    definition: &SettingDefinition,
+    value: RawJson,
+) -> DeviceSetting {
+    let id = put(runs, &entry.plan.plan, definition, Some(value.clone()));
+    DeviceSetting::made(id, entry.device.id, definition, Some(value))
+}
+
+/// Gives a setting its default back. One that has no value of its own stays as it is: that is no change.
+fn reset(runs: &mut DesignRuns<'_>, entry: &DeviceEntry, name: &str) {
+    let plan = &entry.plan.plan;
+    let has_own = runs.view().settings.iter().any(|(own, _)| **own == *name);
+    if let Some(definition) = plan.setting(name).filter(|_| has_own) {
+        put(runs, plan, definition, None);
+    }
+}
+
+/// A change: its record, where the device is now, and what the design does about it.
+fn put(runs: &mut DesignRuns<'_>, plan: &Plan, definition: &SettingDefinition, value: Option<RawJson>) -> SettingId {
+    let event = runs.mint();
+    let now = value.clone().unwrap_or_else(|| definition.default_value.clone());
+    let id = runs.set(definition.name.clone(), value);
+    // A geolocation moves the device (contract: Resources); a default that is no place leaves it where it is.
+    if let Some(place) = definition.location(&now.tree()) {
+        runs.effects(event, vec![Effect::SetLocation(place)]);
+    }
+    if plan.reacts_to(&definition.name) {
+        runs.run(event, Trigger::SettingChanged { name: &definition.name }, &now);
+    }
+    id
+}
+
+fn by_keys(keys: &[SortKey], left: &DeviceSetting, right: &DeviceSetting) -> Ordering {
+    let of_key = |key: &SortKey| {
+        let order = match key.field.as_str() {
+            "name" => left.name.cmp(&right.name),
+            "createdAt" => left.created_at.cmp(&right.created_at),
+            "updatedAt" => left.updated_at().cmp(&right.updated_at()),
+            _ => left.declared.list_order.cmp(&right.declared.list_order),
+        };
+        if key.descending { order.reverse() } else { order }
+    };
+    // Ids go the way of the last key; a field that comes again decides nothing.
+    let is_new = |(at, key): &(usize, &SortKey)| !keys.iter().take(*at).any(|before| before.field == key.field);
+    let descends = || keys.iter().enumerate().rfind(is_new).is_some_and(|(_, key)| key.descending);
+    let by_id = || if descends() { right.id.cmp(&left.id) } else { left.id.cmp(&right.id) };
+    keys.iter().map(of_key).find(|order| order.is_ne()).unwrap_or_else(by_id)
+}

@@ -1,0 +1,115 @@
+//! Heavy work: a few jobs at a time on threads that may block, a bounded number that waits, tenants treated alike.
+
+use isobar_model::access::Caller;
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::OrganizationId;
+use isobar_store::turns::{Bounds, Claim, Turns};
+use uuid::Uuid;
+
+use crate::error::IntoHubError as _;
+
+/// Work that is charged to nobody.
+pub(super) const NOBODY: OrganizationId = OrganizationId(Uuid::nil());
+
+/// The jobs of one kind.
+pub(crate) struct BoundedJobs(Turns);
+
+impl BoundedJobs {
+    /// So many at the same time, and so many that run or wait before the next is refused.
+    pub(crate) fn new(at_once: usize, waiting: usize) -> Self {
+        Self::shared(at_once, waiting, waiting)
+    }
+
+    /// So many at the same time, and so many that run or wait: of all tenants, and of one, so that there is room for the
+    /// others.
+    pub(crate) fn shared(at_once: usize, waiting: usize, of_one: usize) -> Self {
+        // None of this work can be left and taken up again.
+        let slice = std::time::Duration::MAX;
+        Self(Turns::new(Bounds { at_once, of_all: waiting, of_one, slice }))
+    }
+
+    /// Does work when its turn comes. Work that has begun keeps its turn even when nobody waits for it any more.
+    pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+        self.charged_to(NOBODY, work).await
+    }
+
+    /// Does work in a turn of a tenant, or of nobody.
+    pub(crate) async fn run_charged<T: Send + 'static>(
+        &self,
+        tenant: Option<OrganizationId>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
+        self.charged_to(tenant.unwrap_or(NOBODY), work).await
+    }
+
+    /// Does work in a turn of the caller's tenant: of everybody beneath the same top-level organization.
+    pub(crate) async fn run_for<T: Send + 'static>(
+        &self,
+        caller: &Caller,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
+        self.charged_to(caller.lineage.top(), work).await
+    }
+
+    async fn charged_to<T: Send + 'static>(
+        &self,
+        tenant: OrganizationId,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
+        let turn = self.0.take(Claim::begin(tenant)).await.into_hub_error()?;
+        tokio::task::spawn_blocking(move || {
+            let done = work();
+            drop(turn);
+            done
+        })
+        .await
+        .map_err(Error::internal)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test hears of its panics")]
+mod tests {
+    use std::sync::{Arc, mpsc};
+
+    use isobar_model::access::Lineage;
+    use isobar_model::ids::UserId;
+    use isobar_model::role::Role;
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    fn caller(top: u128, own: u128) -> Caller {
+        let organization = |number| OrganizationId(Uuid::from_u128(number));
+        let lineage = Lineage::new([organization(top)], organization(own));
+        Caller { user: UserId(Uuid::from_u128(own)), role: Role::Developer, lineage, session: None }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn one_tenant_leaves_places_for_the_others() {
+        let jobs = Arc::new(BoundedJobs::shared(1, 5, 2));
+        let (begin, begun) = mpsc::channel::<()>();
+        let begun = Arc::new(Mutex::new(begun));
+        let held = [caller(1, 11), caller(1, 12)].map(|caller| {
+            let (jobs, begun) = (Arc::clone(&jobs), Arc::clone(&begun));
+            tokio::spawn(async move { jobs.run_for(&caller, move || begun.lock().recv().is_ok()).await })
+        });
+        while jobs.0.taken_and_waiting() != (1, 1) {
+            tokio::task::yield_now().await;
+        }
+        // Whoever it is of the tenant, and wherever beneath it.
+        assert!(matches!(jobs.run_for(&caller(1, 13), || ()).await, Err(Error::Busy)));
+        let other = {
+            let jobs = Arc::clone(&jobs);
+            tokio::spawn(async move { jobs.run_for(&caller(2, 21), || ()).await })
+        };
+        begin.send(()).unwrap();
+        begin.send(()).unwrap();
+        assert!(other.await.unwrap().is_ok());
+        for work in held {
+            assert!(work.await.unwrap().unwrap());
+        }
+        assert_eq!(jobs.0.taken_and_waiting(), (0, 0));
+        assert!(jobs.run_for(&caller(1, 11), || ()).await.is_ok());
+    }
+}

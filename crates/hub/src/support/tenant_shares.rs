@@ -1,0 +1,84 @@
+//! A resource that many hold at the same time, and of which each tenant has a share at most.
+
+use std::sync::Arc;
+
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::OrganizationId;
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+/// So much of something: places, bytes.
+pub(crate) struct TenantShares {
+    of_all: usize,
+    of_one: usize,
+    held: Mutex<HeldShares>,
+}
+
+#[derive(Default)]
+struct HeldShares {
+    of_all: usize,
+    /// Of each tenant that holds any.
+    of_each: FxHashMap<OrganizationId, usize>,
+}
+
+/// A part of it that a tenant holds, until this is dropped.
+pub(crate) struct TenantShare {
+    shares: Arc<TenantShares>,
+    tenant: OrganizationId,
+    amount: usize,
+}
+
+impl TenantShares {
+    /// So much of it, and so much of one tenant.
+    pub(crate) fn new(of_all: usize, of_one: usize) -> Arc<Self> {
+        Arc::new(Self { of_all, of_one, held: Mutex::default() })
+    }
+
+    /// So much of it for a tenant; [`Error::Busy`] where that is more than is left.
+    pub(crate) fn take(self: &Arc<Self>, tenant: OrganizationId, amount: usize) -> Result<TenantShare> {
+        let mut held = self.held.lock();
+        let of_tenant = held.of_each.get(&tenant).copied().unwrap_or_default();
+        let (all, one) = (held.of_all.saturating_add(amount), of_tenant.saturating_add(amount));
+        if all > self.of_all || one > self.of_one {
+            return Err(Error::Busy);
+        }
+        held.of_all = all;
+        held.of_each.insert(tenant, one);
+        Ok(TenantShare { shares: Arc::clone(self), tenant, amount })
+    }
+}
+
+impl Drop for TenantShare {
+    fn drop(&mut self) {
+        let mut held = self.shares.held.lock();
+        held.of_all -= self.amount;
+        let Some(of_tenant) = held.of_each.get_mut(&self.tenant) else { return };
+        *of_tenant -= self.amount;
+        if *of_tenant == 0 {
+            held.of_each.remove(&self.tenant);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn a_tenant_has_its_share_and_no_more() {
+        let shares = TenantShares::new(10, 6);
+        let take = |tenant: u128, amount| shares.take(OrganizationId(Uuid::from_u128(tenant)), amount);
+        let first = take(1, 4).unwrap();
+        assert!(matches!(take(1, 3), Err(Error::Busy)));
+        let (second, third) = (take(1, 2).unwrap(), take(2, 4).unwrap());
+        assert!(matches!(take(2, 1), Err(Error::Busy)));
+        drop(first);
+        let fourth = take(2, 2).unwrap();
+        assert!(matches!(take(2, 1), Err(Error::Busy)));
+        drop((second, third, fourth));
+        let held = shares.held.lock();
+        assert!(held.of_all == 0 && held.of_each.is_empty());
+    }
+}

@@ -1,0 +1,129 @@
+//! The wiring: every room is made here, from the lowest to the highest, and handed those beneath it that it needs.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use isobar_model::error::Result;
+use isobar_model::json::RawJson;
+use tokio::sync::watch;
+
+use crate::cache::Caches;
+use crate::cache::data_quota::Meters;
+use crate::code::CodePool;
+use crate::delivery::Delivery;
+use crate::delivery::calls::{CallEnded, RunOnAnswer};
+use crate::env::Env;
+use crate::identity::Identity;
+use crate::ingest::{Ingest, Occasion};
+use crate::jobs::Jobs;
+use crate::metering::activity::Activity;
+use crate::metering::usage::Usage;
+use crate::outbox::Outbox;
+use crate::resources::picture::Pictures;
+use crate::supervisor::Supervisor;
+use crate::support::bounded_jobs::BoundedJobs;
+use crate::support::tenant_shares::TenantShares;
+use crate::{Hub, Parts, resources, webhook};
+
+/// The owners of the rooms, and the little state of the verbs themselves.
+pub(crate) struct Rooms {
+    pub env: Arc<Env>,
+    pub supervisor: Supervisor,
+    pub code: Arc<CodePool>,
+    pub outbox: Arc<Outbox>,
+    pub caches: Arc<Caches>,
+    pub delivery: Arc<Delivery>,
+    pub activity: Arc<Activity>,
+    pub usage: Arc<Usage>,
+    pub identity: Arc<Identity>,
+    pub ingest: Arc<Ingest>,
+    pub jobs: Arc<Jobs>,
+    pub pictures: Pictures,
+    pub exports: Arc<TenantShares>,
+    pub stream_bytes: Arc<TenantShares>,
+    pub extraction_jobs: BoundedJobs,
+    /// Becomes true when calls no longer wait for what may come.
+    pub closing: watch::Sender<bool>,
+}
+
+impl Hub {
+    /// Wires the rooms, from the lowest to the highest.
+    pub(crate) async fn made_of(parts: Parts) -> Result<Self> {
+        let Parts { registry, telemetry, mailer, clock, chance, config } = parts;
+        let env = Arc::new(Env::new(registry, telemetry, clock, chance, config));
+        let code = Arc::new(CodePool::start()?);
+        let outbox = Arc::new(Outbox::new());
+        let meters = Arc::new(Meters::default());
+        let caches = Arc::new(Caches::new(env.clone(), outbox.clone(), meters.clone()));
+        let delivery = Arc::new(Delivery::new(env.clone(), outbox.clone(), caches.clone(), mailer)?);
+        let activity = Arc::new(Activity::new(env.clone(), caches.clone()));
+        let usage = Arc::new(Usage::new(env.clone(), caches.clone(), delivery.clone(), meters));
+        let identity = Identity::new(env.clone(), caches.clone(), delivery.clone(), activity.clone()).await?;
+        let identity = Arc::new(identity);
+        let counted = (activity.clone(), usage.clone());
+        let ingest = Ingest::new(env.clone(), code.clone(), outbox.clone(), caches.clone(), counted, identity.clone());
+        let ingest = Arc::new(ingest);
+        let jobs = Jobs::new(
+            env.clone(),
+            caches.clone(),
+            delivery.clone(),
+            activity.clone(),
+            identity.clone(),
+            ingest.clone(),
+        );
+        let rooms = Rooms {
+            env,
+            supervisor: Supervisor::new(),
+            code,
+            outbox,
+            caches,
+            delivery,
+            activity,
+            usage,
+            identity,
+            ingest,
+            jobs: Arc::new(jobs),
+            pictures: Pictures::new(),
+            exports: resources::export::exports(),
+            stream_bytes: resources::event_stream::stream_bytes(),
+            extraction_jobs: webhook::extraction_jobs(),
+            closing: watch::Sender::new(false),
+        };
+        Ok(Hub(Arc::new(rooms)))
+    }
+
+    /// Starts the workers.
+    pub(crate) fn employ_all(&self) {
+        macro_rules! employ {
+            ($($worker:literal: $room:ident.$run:ident),* $(,)?) => {
+                $({
+                    let room = Arc::clone(&self.0.$room);
+                    self.employ($worker, move |shift| Arc::clone(&room).$run(shift));
+                })*
+            };
+        }
+        employ! {
+            "outbox": delivery.run_outbox,
+            "activity": activity.run_activity,
+            "usage": usage.run_usage,
+            "retention": jobs.run_retention,
+            "alarms": jobs.run_scheduler,
+            "device_notices": delivery.run_device_notices,
+            "notices": delivery.run_notices,
+            "deliveries_mail": delivery.run_mail,
+        }
+        let (delivery, run_on_answer) = (Arc::clone(&self.0.delivery), self.run_on_answer());
+        self.employ("calls", move |shift| Arc::clone(&delivery).run_calls(Arc::clone(&run_on_answer), shift));
+    }
+
+    /// What is done with the answer to a call of a design: the design runs on it.
+    fn run_on_answer(&self) -> RunOnAnswer {
+        let ingest = Arc::clone(&self.0.ingest);
+        Arc::new(move |device, ended: CallEnded| {
+            let ingest = Arc::clone(&ingest);
+            let CallEnded { element, response, payload } = ended;
+            let payload = RawJson::trusted(payload.into());
+            async move { ingest.run_design(device, Occasion::Answered { element, response }, payload).await }.boxed()
+        })
+    }
+}

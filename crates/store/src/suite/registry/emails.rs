@@ -1,0 +1,157 @@
+//! What leaves the house, and the links that come back.
+
+use isobar_model::ids::{SessionId, UserId};
+use isobar_model::session::Session;
+
+use super::given::{self, at, digest, may};
+use crate::error::StoreError;
+use crate::registry::{ADDRESSES_MAX, NewDelivery, NewPassword, Purpose, Registry};
+
+fn delivery(id: &str, kind: &'static str, body: &str) -> NewDelivery {
+    NewDelivery { id: id.to_owned(), kind, body: body.to_owned(), lane: None }
+}
+
+/// A delivery waits until it was made, and is asked for again when it has failed.
+pub async fn a_delivery_waits_until_it_is_made(r: &Registry) {
+    assert_eq!(r.deliveries_next("mail").await.unwrap(), None);
+    r.deliveries_put(&[], at(0)).await.unwrap();
+    r.deliveries_put(&[delivery("b", "mail", "1"), delivery("a", "mail", "2")], at(0)).await.unwrap();
+    r.deliveries_put(&[delivery("c", "call", "3")], at(0)).await.unwrap();
+    // The same again changes nothing.
+    r.deliveries_put(&[delivery("a", "mail", "other"), delivery("d", "mail", "4")], at(5)).await.unwrap();
+    assert_eq!(r.deliveries_next("mail").await.unwrap(), Some(at(0)));
+    let due = async |now, limit| {
+        let due = r.deliveries_due("mail", at(now), limit).await.unwrap();
+        due.into_iter().map(|due| (due.id, due.body, due.attempts, due.created_at)).collect::<Vec<_>>()
+    };
+    let (a, b) = (("a".to_owned(), "2".to_owned(), 0, at(0)), ("b".to_owned(), "1".to_owned(), 0, at(0)));
+    assert_eq!(due(0, 10).await, [a.clone(), b.clone()]);
+    assert_eq!(due(5, 2).await, [a, b]);
+    r.delivery_failed("a", 3, at(9)).await.unwrap();
+    r.delivery_done("b").await.unwrap();
+    r.delivery_done("b").await.unwrap();
+    r.delivery_failed("b", 1, at(9)).await.unwrap();
+    assert_eq!(due(8, 10).await, [("d".to_owned(), "4".to_owned(), 0, at(5))]);
+    let later = due(9, 10).await;
+    assert_eq!(later[1], ("a".to_owned(), "2".to_owned(), 3, at(0)));
+    assert_eq!((later.len(), r.deliveries_next("call").await.unwrap()), (2, Some(at(0))));
+}
+
+/// A user and its welcome come together or not at all.
+pub async fn a_welcome_goes_out_with_its_user(r: &Registry) {
+    let home = given::organization(r, None, "Home").await.id;
+    let mut new = given::new_user("ana");
+    new.welcome = Some(delivery("first", "mail", "{}"));
+    r.user_create(&may(home), new.clone(), at(0)).await.unwrap();
+    (new.id, new.welcome) = (UserId(given::uuid()), Some(delivery("second", "mail", "{}")));
+    assert!(r.user_create(&may(home), new, at(0)).await.is_err());
+    let due = r.deliveries_due("mail", at(0), 10).await.unwrap();
+    assert_eq!(due.iter().map(|due| &*due.id).collect::<Vec<_>>(), ["first"]);
+}
+
+/// A nonce works once, for its purpose, in its time, and only the newest does.
+pub async fn a_nonce_is_good_once(r: &Registry) {
+    let home = given::organization(r, None, "Home").await.id;
+    let ana = given::user(r, home, "ana").await.id;
+    let [first, second, third] = [digest(), digest(), digest()];
+    r.nonce_put(&may(ana), Purpose::Verify, &first, at(100)).await.unwrap();
+    r.nonce_put(&may(ana), Purpose::Verify, &second, at(100)).await.unwrap();
+    r.nonce_put(&may(ana), Purpose::Reset, &third, at(100)).await.unwrap();
+    for (digest, now) in [(first, 0), (third, 0), (second, 100)] {
+        assert_eq!(r.account_verify(&digest, at(now)).await.unwrap(), None);
+    }
+    assert!(!r.account(ana).await.unwrap().unwrap().verified);
+    assert_eq!(r.account_verify(&second, at(99)).await.unwrap(), Some(ana));
+    assert_eq!(r.account_verify(&second, at(99)).await.unwrap(), None);
+    assert!(r.account(ana).await.unwrap().unwrap().verified);
+
+    // Asking for another ends the one that is open.
+    assert!(r.nonce_is_open(Purpose::Reset, &third, at(99)).await.unwrap());
+    assert!(!r.nonce_is_open(Purpose::Reset, &third, at(100)).await.unwrap());
+    r.nonce_ask(&may(ana), Purpose::Reset, &delivery("asked", "mail", "{}"), at(1)).await.unwrap();
+    assert!(!r.nonce_is_open(Purpose::Reset, &third, at(1)).await.unwrap());
+    assert_eq!(r.deliveries_due("mail", at(1), 10).await.unwrap().len(), 1);
+    let nobody = may(UserId(given::uuid()));
+    assert!(matches!(r.nonce_put(&nobody, Purpose::Reset, &third, at(9)).await, Err(StoreError::Gone("user"))));
+    r.nonce_put(&may(ana), Purpose::Reset, &third, at(9)).await.unwrap();
+    r.sessions_sweep(at(9)).await.unwrap();
+    assert!(!r.nonce_is_open(Purpose::Reset, &third, at(1)).await.unwrap());
+}
+
+/// A reset sets the password, shows that the address is the user's, and ends its sessions, once.
+pub async fn a_reset_ends_every_session(r: &Registry) {
+    let home = given::organization(r, None, "Home").await.id;
+    let (ana, bob) = (given::user(r, home, "ana").await.id, given::user(r, home, "bob").await.id);
+    let mut sessions = Vec::new();
+    for user in [ana, ana, bob] {
+        let id = SessionId(given::uuid());
+        let session = Session { id, user, refresh: Some(digest()), created_at: at(0), expires_at: at(900) };
+        r.session_open(&session).await.unwrap();
+        sessions.push(id);
+    }
+    let nonce = digest();
+    r.nonce_put(&may(ana), Purpose::Reset, &nonce, at(100)).await.unwrap();
+    assert_eq!(r.password_reset(&digest(), "hash", at(1)).await.unwrap(), None);
+    let tries = (0..6).map(|_| {
+        let r = r.clone();
+        tokio::spawn(async move { r.password_reset(&nonce, "hash", at(1)).await.unwrap() })
+    });
+    let mut done = 0;
+    for attempt in tries.collect::<Vec<_>>() {
+        done += usize::from(attempt.await.unwrap() == Some(ana));
+    }
+    assert_eq!(done, 1);
+    let record = r.login_by_name("ana").await.unwrap().unwrap();
+    assert_eq!((record.password_hash.as_deref(), record.verified), (Some("hash"), true));
+    assert_eq!(r.session(sessions[0]).await.unwrap(), None);
+    assert_eq!(r.session(sessions[1]).await.unwrap(), None);
+    assert!(r.session(sessions[2]).await.unwrap().is_some());
+}
+
+/// Only an address that comes after others is new, and there is an end to what is remembered.
+pub async fn a_new_sign_in_address_is_noticed_once(r: &Registry) {
+    let home = given::organization(r, None, "Home").await.id;
+    let (ana, bob) = (given::user(r, home, "ana").await.id, given::user(r, home, "bob").await.id);
+    for (user, address, is_new) in [
+        (ana, "10.0.0.1", false),
+        (ana, "10.0.0.1", false),
+        (ana, "::1", true),
+        (ana, "::1", false),
+        (bob, "::1", false),
+    ] {
+        assert_eq!(r.sign_in_note(user, address, at(0)).await.unwrap(), is_new, "{address}");
+    }
+    for number in 0..ADDRESSES_MAX {
+        assert!(r.sign_in_note(ana, &format!("10.1.0.{number}"), at(1)).await.unwrap());
+    }
+    assert!(r.sign_in_note(ana, "::1", at(2)).await.unwrap(), "the oldest was forgotten");
+    assert!(!r.sign_in_note(ana, "10.1.0.1", at(2)).await.unwrap());
+    let nobody = r.sign_in_note(UserId(given::uuid()), "::1", at(2)).await;
+    assert!(matches!(nobody, Err(StoreError::Gone("user"))));
+}
+
+/// Whoever changes its password stays where it is, and nowhere else; a link that would set another one is dead.
+pub async fn a_new_password_ends_the_other_sessions(r: &Registry) {
+    let home = given::organization(r, None, "Home").await.id;
+    let ana = given::user(r, home, "ana").await;
+    let mut sessions = Vec::new();
+    for _ in 0..2 {
+        let id = SessionId(given::uuid());
+        let session = Session { id, user: ana.id, refresh: Some(digest()), created_at: at(0), expires_at: at(900) };
+        r.session_open(&session).await.unwrap();
+        sessions.push(id);
+    }
+    let nonce = digest();
+    r.nonce_put(&may(ana.id), Purpose::Reset, &nonce, at(100)).await.unwrap();
+    let mut change = given::unchanged_user(&ana);
+    given::user_update(r, &may(ana.id), &change, at(1)).await.unwrap();
+    assert!(r.session(sessions[0]).await.unwrap().is_some());
+    change.password = Some(NewPassword { hash: "hash".to_owned(), keeps: Some(sessions[1]) });
+    given::user_update(r, &may(ana.id), &change, at(1)).await.unwrap();
+    assert_eq!(r.login_by_name("ana").await.unwrap().unwrap().password_hash.as_deref(), Some("hash"));
+    assert_eq!(r.session(sessions[0]).await.unwrap(), None);
+    assert!(r.session(sessions[1]).await.unwrap().is_some());
+    assert!(!r.nonce_is_open(Purpose::Reset, &nonce, at(1)).await.unwrap());
+    r.password_set(&may(ana.id), "other", at(2)).await.unwrap();
+    assert_eq!(r.session(sessions[1]).await.unwrap(), None);
+}

@@ -1,0 +1,151 @@
+//! What one tenant or one device can take of the process is bounded; and a store that cannot be opened keeps nothing.
+
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use isobar_model::access::{CanWrite, Lineage};
+use isobar_model::ids::{DeviceRef, OrganizationId};
+use uuid::Uuid;
+
+use super::keys::Family;
+use super::{Embedded, Options, engine};
+use crate::error::StoreError;
+use crate::suite::telemetry::given::{self, id};
+use crate::telemetry::{Begun, DEVICE_LAST_BYTES_MAX, QueueQuery, SERIES_MAX, Telemetry};
+use crate::turns::{Bounds, Turns};
+
+const MIB: usize = 1 << 20;
+
+/// A device of the tenant with this number, in memory.
+async fn device_of(store: &Embedded, tenant: u128) -> CanWrite<DeviceRef> {
+    let device = given::device().charged_to(&Lineage::new([], OrganizationId(Uuid::from_u128(tenant))));
+    given::store(store, &device, 1, "log", "1").await;
+    device
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_with_much_that_waits_is_held_up_before_its_run_and_others_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::open(folder.path(), Options::default()).unwrap();
+    let (greedy, other) = (device_of(&store, 1).await, device_of(&store, 2).await);
+    let large = format!("\"{}\"", "x".repeat(MIB));
+    let run = |device: &CanWrite<DeviceRef>| {
+        let mut has_run = false;
+        let mut work = |_: &dyn crate::telemetry::Memory| {
+            has_run = true;
+            given::storing(id(2), &[("log", &large)])
+        };
+        let begun = store.begin_now(device, &mut work).unwrap();
+        assert_eq!(has_run, begun.is_ok());
+        begun
+    };
+    let durable = {
+        // The writer comes no further.
+        let _writer = store.core.shared.panics.lock();
+        let waiting = std::iter::from_fn(|| run(&greedy).ok()).take(256).count();
+        // Some of it may be in the hands of the writer already.
+        assert!((60..=100).contains(&waiting), "{waiting} MiB");
+        assert!(matches!(run(&greedy), Err(StoreError::Busy)));
+        run(&other).unwrap()
+    };
+    let Begun::Committed { durable, .. } = durable else { unreachable!("it has no key") };
+    durable.await.unwrap();
+    run(&greedy).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_series_of_a_device_and_their_last_values_are_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let (device, large) = (given::device(), format!("\"{}\"", "x".repeat(200 << 10)));
+    let names: Vec<String> = (0..SERIES_MAX + 10).map(|n| format!("log{n:05}")).collect();
+    for opened in 0..2 {
+        let store = Embedded::open(folder.path(), Options::default()).unwrap();
+        if opened == 0 {
+            for names in names.chunks(500) {
+                let values: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
+                given::run(&store, &device, given::storing(id(1), &values)).await;
+            }
+            for names in names[..120].chunks(10) {
+                let values: Vec<_> = names.iter().map(|name| (name.as_str(), large.as_str())).collect();
+                given::run(&store, &device, given::storing(id(2), &values)).await;
+            }
+        } else {
+            // It is loaded.
+            given::store(&store, &device, 3, &names[0], "2").await;
+        }
+        let series = store.series(&device.reading()).await.unwrap();
+        assert_eq!(series.len(), SERIES_MAX);
+        assert_eq!(series.iter().map(|series| series.count).sum::<u64>(), SERIES_MAX as u64 + 120 + opened);
+        let held = store.hold(device.target().key).await.unwrap();
+        let weight = held.state.as_ref().unwrap().weight();
+        assert!((DEVICE_LAST_BYTES_MAX - MIB..DEVICE_LAST_BYTES_MAX + MIB).contains(&weight), "{weight} bytes");
+    }
+}
+
+#[tokio::test]
+async fn a_store_whose_open_is_refused_lets_go_of_its_folder() {
+    let (folder, options) = (tempfile::tempdir().unwrap(), Options::default());
+    Embedded::open(folder.path(), options.clone()).unwrap().close().await.unwrap();
+    let change = |change: &dyn Fn(&rocksdb::DB, &rocksdb::ColumnFamily)| {
+        let db = engine::open(folder.path(), &options, &std::sync::Arc::default()).unwrap();
+        change(&db, engine::family(&db, Family::Outbox).unwrap());
+        db.flush_wal(true).unwrap();
+    };
+    change(&|db, outbox| db.put_cf(outbox, b"short", b"").unwrap());
+    let refused = Embedded::open(folder.path(), options.clone());
+    assert!(matches!(refused, Err(StoreError::Damaged(_))));
+    change(&|db, outbox| db.delete_cf(outbox, b"short").unwrap());
+    Embedded::open(folder.path(), options.clone()).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_look_at_a_queue_waits_for_a_turn_and_holds_up_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Embedded::open(folder.path(), Options::default()).unwrap();
+    store.scans = Turns::new(Bounds { at_once: 1, of_all: 4, of_one: 4, slice: Duration::ZERO });
+    let (device, claim) = (device_of(&store, 1).await, given::claim());
+    let mut ids = Vec::new();
+    for n in 0..400 {
+        ids.push(id(n));
+        given::run(&store, &device, given::sending(ids[n as usize], "out", &n.to_string(), None)).await;
+    }
+    let rare = QueueQuery { element: Some("rare".to_owned()), ..given::queued(10, 0) };
+    let turn = store.scans.take(claim).await.unwrap();
+    let reading = device.reading();
+    let mut peek = store.queue_peek(&reading, rare.clone());
+    let mut take = store.queue_take(&device, rare.clone());
+    let mut delete = store.queue_delete(&device, ids[399]);
+    while store.scans.taken_and_waiting() != (1, 3) {
+        assert!((&mut peek).now_or_never().is_none());
+        assert!((&mut take).now_or_never().is_none() && (&mut delete).now_or_never().is_none());
+        tokio::task::yield_now().await;
+    }
+    // Meanwhile the device runs, and what is a step away is read and taken; what comes is not among what is looked through.
+    given::run(&store, &device, given::sending(id(400), "rare", "400", None)).await;
+    assert_eq!(given::payloads(&store.queue_take(&device, given::queued(2, 0)).await.unwrap()), ["0", "1"]);
+    drop(turn);
+    let (peeked, taken, deleted) = futures::join!(peek, take, delete);
+    assert!(peeked.unwrap().is_empty() && taken.unwrap().is_empty() && deleted.unwrap());
+    // Who has looked before goes on from there: that is no long look.
+    let _turn = store.scans.take(claim).await.unwrap();
+    assert_eq!(given::payloads(&store.queue_take(&device, rare.clone()).await.unwrap()), ["400"]);
+    assert!(store.queue_take(&device, rare).await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_long_look_finds_is_taken_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::open(folder.path(), Options::default()).unwrap();
+    let device = device_of(&store, 1).await;
+    for n in 0..600 {
+        let element = if n % 100 == 99 { "rare" } else { "out" };
+        given::run(&store, &device, given::sending(id(n), element, &n.to_string(), None)).await;
+    }
+    let rare = || QueueQuery { element: Some("rare".to_owned()), ..given::queued(3, 0) };
+    let taken = futures::future::join_all((0..8).map(|_| store.queue_take(&device, rare()))).await;
+    let mut taken: Vec<String> =
+        taken.into_iter().flat_map(Result::unwrap).map(|event| event.payload.text().to_owned()).collect();
+    taken.sort_unstable();
+    assert_eq!(taken, ["199", "299", "399", "499", "599", "99"]);
+    assert_eq!(store.queue_peek(&device.reading(), given::queued(1_000, 0)).await.unwrap().len(), 594);
+}
