@@ -10,7 +10,7 @@ use super::{Expression, Machine, Names, Num, Value, on_a_large_stack, time};
 use crate::budget::Budget;
 
 /// How many of the cases hold (docs/conformance.md has the same number).
-const HELD: usize = 0;
+const HELD: usize = 1_119;
 
 /// A case of the set.
 pub(crate) struct Case {
