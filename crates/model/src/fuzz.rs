@@ -26,10 +26,12 @@ const DOCUMENT: &str =
 
 /// JSON is accepted if, and only if, `serde_json` accepts it, but for what is refused on purpose (docs/api-guide.md,
 /// Conventions). It means the same to both; written and read again it is the same; and what lies at a path is found
-/// without a tree too.
-pub fn json(input: &[u8]) {
+/// without a tree too. Whether it was accepted.
+pub fn json(input: &[u8]) -> bool {
     let bytes = Bytes::copy_from_slice(input);
-    match (RawJson::read(&bytes), serde_json::from_slice::<Theirs>(input)) {
+    let read = RawJson::read(&bytes);
+    let is_accepted = read.is_ok();
+    match (read, serde_json::from_slice::<Theirs>(input)) {
         (Ok((raw, tree)), Ok(theirs)) => {
             assert!(theirs.is(&tree), "{theirs:?} is not {tree:?}");
             survives_writing(&raw, &tree);
@@ -43,6 +45,7 @@ pub fn json(input: &[u8]) {
         }
         (Err(_), Err(_)) => {}
     }
+    is_accepted
 }
 
 fn survives_writing(raw: &RawJson, tree: &Json<'_>) {
@@ -186,31 +189,35 @@ impl<'de> Visitor<'de> for TheirsVisitor {
 }
 
 /// A JSONPath that is written out and read again is the same: it is written the same, and finds the same for the same
-/// price. The input is a path; behind a U+0000, which no path holds, a document.
-pub fn jsonpath(input: &[u8]) {
-    let Ok(input) = std::str::from_utf8(input) else { return };
+/// price. The input is a path; behind a U+0000, which no path holds, a document. Whether both were read.
+pub fn jsonpath(input: &[u8]) -> bool {
+    let Ok(input) = std::str::from_utf8(input) else { return false };
     let (path, document) = input.split_once('\0').unwrap_or((input, DOCUMENT));
-    let Ok(read) = JsonPath::parse(path) else { return };
+    let Ok(read) = JsonPath::parse(path) else { return false };
     let written = read.to_string();
     // Written out in full it may be longer than a path may be.
     if written.len() > PATH_BYTES_MAX {
-        return;
+        return false;
     }
     let again =
         JsonPath::parse(&written).unwrap_or_else(|fault| panic!("{written} was written, and is refused: {fault}"));
     assert_eq!(again.to_string(), written);
-    let Ok(tree) = json::parse(document) else { return };
+    let Ok(tree) = json::parse(document) else { return false };
     let found = |path: &JsonPath| {
         let mut steps = Steps::new(PATH_STEPS);
         (path.find(&tree, &mut steps).map(|nodes| nodes.into_iter().map(std::ptr::from_ref).collect::<Vec<_>>()), steps)
     };
     assert_eq!(format!("{:?}", found(&read)), format!("{:?}", found(&again)), "{written}");
+    true
 }
 
 #[cfg(test)]
 mod tests {
     use super::replay::replay;
     use super::*;
+
+    /// Mutations that must be read, lest the properties hold of nothing.
+    const ENOUGH: usize = 250;
 
     fn official(name: &str) -> std::path::PathBuf {
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/official").join(name)
@@ -221,7 +228,8 @@ mod tests {
         let files = std::fs::read_dir(official("json/test_parsing")).unwrap();
         let mut paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
         paths.sort();
-        replay("json", paths.into_iter().map(|path| std::fs::read(path).unwrap()), json);
+        let accepted = replay("json", paths.into_iter().map(|path| std::fs::read(path).unwrap()), json);
+        assert!(accepted > ENOUGH, "{accepted}");
     }
 
     #[test]
@@ -237,6 +245,7 @@ mod tests {
             }
             input
         };
-        replay("jsonpath", cases.iter().map(input), jsonpath);
+        let accepted = replay("jsonpath", cases.iter().map(input), jsonpath);
+        assert!(accepted > ENOUGH, "{accepted}");
     }
 }

@@ -44,6 +44,7 @@ fn literals() {
         ("[]", "[]"),
         ("{}", "{}"),
         ("1 // a comment", "1"),
+        ("[ // a comment\n 1\t,\r\n\u{c}2 // another\n ]", "[1,2]"),
     ]);
 }
 
