@@ -20,8 +20,8 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 use crate::admission::{Admission, refuse_malformed, refuse_unrouted};
 use crate::meters::RouteMeter;
 use crate::problem::Problem;
-use crate::request::{self, Client, REQUEST_ID, RequestBody};
-use crate::response::{EventResponse, RATE_LIMIT, RATE_REMAINING, RATE_RESET, Response};
+use crate::request::{self, Client, RequestBody};
+use crate::response::{EventResponse, RATE_LIMIT, RATE_REMAINING, RATE_RESET, REQUEST_ID, Response};
 use crate::routes::{self, Verb};
 use crate::state::{HttpSettings, ServerState};
 

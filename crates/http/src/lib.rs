@@ -10,6 +10,9 @@
 mod admission;
 mod app;
 mod connection;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod meters;
 mod openapi;
 mod problem;

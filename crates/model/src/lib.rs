@@ -9,6 +9,9 @@ pub mod device;
 pub mod dry_run;
 pub mod error;
 pub mod event;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod ids;
 pub mod json;
 pub mod jsonpath;
