@@ -11,7 +11,7 @@ use crate::call::{Call, after};
 use crate::reply::{self, Answer};
 use crate::views::{DeviceJson, NewDeviceJson, TokenJson};
 
-pub(crate) const SORTED_BY: &[&str] = &["name", "description", "createdAt", "updatedAt", "lastActive", "statusInt"];
+pub(crate) const SORTED_BY: &[&str] = isobar_hub::sortable::DEVICES;
 
 pub(crate) async fn device_list(call: &mut Call) -> Answer {
     let mut query = call.query();

@@ -8,7 +8,7 @@ use crate::call::{Call, after};
 use crate::reply::{self, Answer};
 use crate::views::OrganizationJson;
 
-pub(crate) const SORTED_BY: &[&str] = &["name", "description", "createdAt", "updatedAt"];
+pub(crate) const SORTED_BY: &[&str] = isobar_hub::sortable::ORGANIZATIONS;
 
 pub(crate) async fn organization_list(call: &mut Call) -> Answer {
     let mut query = call.query();

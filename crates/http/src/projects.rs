@@ -9,7 +9,7 @@ use crate::call::{Call, after};
 use crate::reply::{self, Answer};
 use crate::views::{ProjectJson, SpecificationJson};
 
-pub(crate) const SORTED_BY: &[&str] = &["name", "createdAt", "updatedAt"];
+pub(crate) const SORTED_BY: &[&str] = isobar_hub::sortable::PROJECTS;
 
 pub(crate) async fn project_list(call: &mut Call) -> Answer {
     let mut query = call.query();

@@ -9,7 +9,7 @@ use crate::reply::{self, Answer};
 use crate::setting_views::{DefaultsOutcomeJson, DeviceSettingJson, SettingsOutcomeJson};
 
 pub(crate) const SORTED_BY: &[&str] = &["listOrder", "name", "createdAt", "updatedAt"];
-pub(crate) const HISTORY_SORTED_BY: &[&str] = &["changedAt", "createdAt", "updatedAt", "name"];
+pub(crate) const HISTORY_SORTED_BY: &[&str] = isobar_hub::sortable::SETTING_HISTORY;
 
 pub(crate) async fn setting_list(call: &mut Call) -> Answer {
     let id: DeviceId = call.id("id", "device")?;

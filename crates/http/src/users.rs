@@ -10,8 +10,7 @@ use crate::call::{Call, after};
 use crate::reply::{self, Answer};
 use crate::views::{ApiKeyJson, Id, NewApiKeyJson, Time, UserJson};
 
-pub(crate) const SORTED_BY: &[&str] =
-    &["username", "email", "firstName", "lastName", "company", "role", "createdAt", "updatedAt", "lastActive"];
+pub(crate) const SORTED_BY: &[&str] = isobar_hub::sortable::USERS;
 
 pub(crate) async fn user_list(call: &mut Call) -> Answer {
     let mut query = call.query();

@@ -60,6 +60,7 @@ pub use ingest::event_input::NO_NAME;
 pub use isobar_design::{Effect, Outcome, Produced, TraceStep};
 pub use isobar_store::registry::NotificationMark;
 pub use isobar_store::registry::Png;
+pub use isobar_store::registry::sortable;
 pub use isobar_store::telemetry::{Filter, FilterField, Operand, Operator, ValueQuery, ValueSort};
 pub use resources::data::{StorageElement, StorageList};
 pub use resources::devices::{DeviceView, LastChoice};

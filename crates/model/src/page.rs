@@ -120,7 +120,7 @@ pub struct ListRequest {
     pub page: PageRequest,
     /// Case-insensitive substring of the noun's searched fields.
     pub search: Option<String>,
-    /// The order; ties are broken by id. Fields are checked against the noun's list before they come here.
+    /// The order; ties are broken by id, in the direction of the last key. Fields are checked against the noun's list before they come here.
     pub sort: Vec<SortKey>,
     /// Only these ids, when given.
     pub ids: Option<Vec<String>>,

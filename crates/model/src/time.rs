@@ -1,4 +1,7 @@
 //! Moments: RFC 3339, UTC, milliseconds (contract: Conventions), and the clock that tells them.
+//!
+//! Ours reads and writes them, not a library: what is accepted (a date alone, a comma, a 60th second) and the 24 characters that
+//! are written without allocating would each need as much code around one.
 
 use std::fmt;
 use std::str::FromStr;

@@ -4,9 +4,9 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use crate::loss::{Left, Loss, look};
+use crate::loss::{Loss, Remainder, look};
 use crate::note::{Claim, Note};
-use crate::place::{LOG_END, Place, beside, folder_of};
+use crate::paths::{DatabasePaths, LOG_END, beside, folder_of};
 use crate::prepare::{PagesError, at};
 use crate::raw::Raw;
 use crate::vfs::{C_NAME, register};
@@ -21,29 +21,29 @@ const TRIAL: &str = "trial";
 /// than that into it, the database alone. Where a checkpoint was under way, it is what SQLite finds to be sound; if it
 /// finds neither so, nothing is changed.
 pub fn accept_loss(path: &Path, aside: &Path) -> Result<Option<Loss>, PagesError> {
-    let place = Place::of(path).map_err(at(path))?;
-    let note = Note::open(&place.note()).map_err(at(path))?;
+    let paths = DatabasePaths::of(path).map_err(at(path))?;
+    let note = Note::open(&paths.note()).map_err(at(path))?;
     let _alone = note.alone().map_err(at(path))?;
-    let Some(loss) = look(&place, &note).map_err(at(path))?.loss else { return Ok(None) };
-    copy(&place, aside).map_err(at(aside))?;
+    let Some(loss) = look(&paths, &note).map_err(at(path))?.loss else { return Ok(None) };
+    copy(&paths, aside).map_err(at(aside))?;
     let claim = match loss.left {
-        Left::WithTheLog(claim) => claim,
-        Left::WithoutTheLog => Claim::default(),
-        Left::Unknown(claim) if is_sound(&place, aside, true)? => claim,
-        Left::Unknown(_) if is_sound(&place, aside, false)? => Claim::default(),
-        Left::Unknown(_) => {
+        Remainder::WithTheLog(claim) => claim,
+        Remainder::WithoutTheLog => Claim::default(),
+        Remainder::Unknown(claim) if is_sound(&paths, aside, true)? => claim,
+        Remainder::Unknown(_) if is_sound(&paths, aside, false)? => Claim::default(),
+        Remainder::Unknown(_) => {
             return Err(PagesError::Damaged(format!(
                 "{}: while its log was carried into it, the process ended, and the log is damaged: neither with what is \
                  left of the log nor without it is it sound. Nothing was changed; bring a backup back",
-                place.database().display()
+                paths.database().display()
             )));
         }
     };
     if claim == Claim::default() {
         // Before the note, or the next start would take what is left of it.
-        match fs::remove_file(place.log()) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(at(&place.log())(error)),
-            _ => place.sync_names().map_err(at(path))?,
+        match fs::remove_file(paths.log()) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(at(&paths.log())(error)),
+            _ => paths.sync_names().map_err(at(path))?,
         }
     }
     note.write_for_good(claim).map_err(at(path))?;
@@ -51,9 +51,9 @@ pub fn accept_loss(path: &Path, aside: &Path) -> Result<Option<Loss>, PagesError
 }
 
 /// Copies all that there is, durably.
-fn copy(place: &Place, aside: &Path) -> io::Result<()> {
+fn copy(paths: &DatabasePaths, aside: &Path) -> io::Result<()> {
     fs::create_dir_all(aside)?;
-    for file in [place.database().to_owned(), place.log(), place.note()] {
+    for file in [paths.database().to_owned(), paths.log(), paths.note()] {
         let Some(name) = file.file_name() else { continue };
         match fs::copy(&file, aside.join(name)) {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -68,14 +68,14 @@ fn copy(place: &Place, aside: &Path) -> io::Result<()> {
 }
 
 /// Whether SQLite finds nothing wrong with a database, with or without its log.
-fn is_sound(place: &Place, aside: &Path, with_log: bool) -> Result<bool, PagesError> {
+fn is_sound(paths: &DatabasePaths, aside: &Path, with_log: bool) -> Result<bool, PagesError> {
     let trial = aside.join(TRIAL);
     let tried = || -> io::Result<bool> {
         fs::create_dir_all(&trial)?;
         let database = trial.join("registry.db");
-        fs::copy(place.database(), &database)?;
-        if with_log && place.log().exists() {
-            fs::copy(place.log(), beside(&database, LOG_END))?;
+        fs::copy(paths.database(), &database)?;
+        if with_log && paths.log().exists() {
+            fs::copy(paths.log(), beside(&database, LOG_END))?;
         }
         Ok(register() && has_no_faults(&database).unwrap_or(false))
     };

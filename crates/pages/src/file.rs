@@ -13,7 +13,9 @@ use libsqlite3_sys as ffi;
 
 use crate::checksum::{PAGE_BYTES, Page, RESERVED_BYTES, fits, seal};
 use crate::keeper::{Keeper, keeper};
-use crate::log::{FRAME_BYTES, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, Salts, eight, frame_at, number, place};
+use crate::log::{
+    FRAME_BYTES, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, Salts, eight, frame_at, frame_offset, number,
+};
 use crate::watch::damaged;
 
 /// SQLite looks at as much of a database before it knows how large pages are, and believes only the page itself.
@@ -235,8 +237,9 @@ fn read_log(writing: &Writing, to: &mut [u8], at: u64, from: &dyn Fn(&mut [u8], 
     let mut page: Page = [0; PAGE_BYTES];
     let (mut head, mut before) = ([0; FRAME_HEADER_BYTES], [0; 8]);
     // The header of the log ends with its sums, as that of a frame does.
-    let before_at = if frame == 1 { HEADER_BYTES as u64 - 8 } else { place(frame - 1) + FRAME_HEADER_BYTES as u64 - 8 };
-    let begin = place(frame);
+    let before_at =
+        if frame == 1 { HEADER_BYTES as u64 - 8 } else { frame_offset(frame - 1) + FRAME_HEADER_BYTES as u64 - 8 };
+    let begin = frame_offset(frame);
     for (to, at) in
         [(&mut page[..], begin + FRAME_HEADER_BYTES as u64), (&mut head[..], begin), (&mut before[..], before_at)]
     {
@@ -257,7 +260,7 @@ fn read_log(writing: &Writing, to: &mut [u8], at: u64, from: &dyn Fn(&mut [u8], 
 }
 
 unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, from: *const c_void, length: c_int, at: i64) -> c_int {
-    let (Ok(size), Ok(place)) = (usize::try_from(length), u64::try_from(at)) else { return ffi::SQLITE_IOERR_WRITE };
+    let (Ok(size), Ok(offset)) = (usize::try_from(length), u64::try_from(at)) else { return ffi::SQLITE_IOERR_WRITE };
     // SAFETY: SQLite has as many bytes there as it says.
     let bytes = unsafe { from_raw_parts(from.cast::<u8>(), size) };
     // SAFETY: the file is ours.
@@ -267,8 +270,8 @@ unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, from: *const c_void, le
     }
     match seen {
         Seen::Database { path, keeper } => {
-            let Some(page) = sealed(bytes, place) else {
-                tracing::error!("a write of {size} bytes at {place} to {} that is no page", path.display());
+            let Some(page) = sealed(bytes, offset) else {
+                tracing::error!("a write of {size} bytes at {offset} to {} that is no page", path.display());
                 return ffi::SQLITE_IOERR_WRITE;
             };
             if keeper.as_ref().is_some_and(|keeper| !keeper.may_carry()) {
@@ -281,7 +284,7 @@ unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, from: *const c_void, le
             outcome
         }
         Seen::Log(writing) => {
-            if writing.before_write(bytes, place) {
+            if writing.before_write(bytes, offset) {
                 forward!(xWrite(file, from, length, at) else ffi::SQLITE_IOERR_WRITE)
             } else {
                 ffi::SQLITE_IOERR_WRITE

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::log::{Log, Salts, Sound, wanting};
 use crate::note::{Carried, Claim, Note};
-use crate::place::Place;
+use crate::paths::DatabasePaths;
 use crate::watch::damaged;
 
 static KEEPERS: Mutex<BTreeMap<PathBuf, Arc<Keeper>>> = Mutex::new(BTreeMap::new());
@@ -21,15 +21,15 @@ static KEEPERS: Mutex<BTreeMap<PathBuf, Arc<Keeper>>> = Mutex::new(BTreeMap::new
 pub(crate) struct Keeper {
     log: PathBuf,
     note: Note,
-    state: Mutex<State>,
+    state: Mutex<NoteState>,
     /// Nothing is written any more: what is written now would be lost at the next start, or nobody could say.
     has_failed: AtomicBool,
-    /// That the note cannot be written, and that a checkpoint failed, is told once.
-    told: [AtomicBool; 2],
+    /// That the note cannot be written, and that a checkpoint failed, is logged once.
+    logged: [AtomicBool; 2],
 }
 
 #[derive(Debug)]
-struct State {
+struct NoteState {
     claim: Claim,
     /// The last frame that may be taken from the log: it may be behind what is claimed, when a process was killed between.
     reach: u32,
@@ -40,11 +40,11 @@ struct State {
 }
 
 impl Keeper {
-    fn new(place: &Place, note: Note, found: Claim, claimed: u32) -> Self {
+    fn new(paths: &DatabasePaths, note: Note, found: Claim, claimed: u32) -> Self {
         let claim = Claim { frames: claimed, ..found };
-        let state = State { reach: found.frames, claim, sound: None, carries: 0 };
-        let (has_failed, told) = (AtomicBool::new(false), [AtomicBool::new(false), AtomicBool::new(false)]);
-        Self { log: place.log(), note, state: Mutex::new(state), has_failed, told }
+        let state = NoteState { reach: found.frames, claim, sound: None, carries: 0 };
+        let (has_failed, logged) = (AtomicBool::new(false), [AtomicBool::new(false), AtomicBool::new(false)]);
+        Self { log: paths.log(), note, state: Mutex::new(state), has_failed, logged }
     }
 
     /// A transaction is durable that ends with this frame of the log.
@@ -53,7 +53,7 @@ impl Keeper {
         if state.claim.salts != salts {
             // Somebody else has begun another log, past this layer.
             let claim = Claim { salts, ..Claim::default() };
-            *state = State { claim, reach: 0, sound: None, carries: 0 };
+            *state = NoteState { claim, reach: 0, sound: None, carries: 0 };
         }
         state.claim.frames = frames;
         state.reach = frames;
@@ -68,7 +68,7 @@ impl Keeper {
         }
         let mut state = self.state.lock();
         let claim = Claim { salts, ..Claim::default() };
-        *state = State { claim, reach: 0, sound: None, carries: 0 };
+        *state = NoteState { claim, reach: 0, sound: None, carries: 0 };
         self.tell(self.note.write_for_good(claim))
     }
 
@@ -115,7 +115,7 @@ impl Keeper {
     }
 
     /// What is damaged of that which the log is needed for.
-    fn looked_at(&self, state: &mut State) -> io::Result<Option<String>> {
+    fn looked_at(&self, state: &mut NoteState) -> io::Result<Option<String>> {
         let file = File::open(&self.log)?;
         match Log::of(file.try_clone()?)? {
             // Somebody else has begun it, past this layer.
@@ -161,17 +161,17 @@ impl Keeper {
 
     /// A checkpoint has not come through.
     pub(crate) fn checkpoint_failed(&self, why: &str) {
-        let [_, told] = &self.told;
-        if !told.swap(true, Ordering::AcqRel) {
+        let [_, logged] = &self.logged;
+        if !logged.swap(true, Ordering::AcqRel) {
             tracing::warn!(why, "the registry's log could not be carried into its file: it grows until that succeeds");
         }
     }
 
     /// A note that cannot be written claims less than it could.
     fn tell(&self, outcome: io::Result<()>) -> bool {
-        let [told, _] = &self.told;
+        let [logged, _] = &self.logged;
         if let Err(error) = &outcome
-            && !told.swap(true, Ordering::AcqRel)
+            && !logged.swap(true, Ordering::AcqRel)
         {
             tracing::warn!(%error, "the registry's note cannot be written: damage to its log might go unseen");
         }
@@ -181,12 +181,12 @@ impl Keeper {
 
 /// From here on the database has a note: `found` is what stands in its log, of which so many frames are claimed. One that is
 /// open already goes on as it is.
-pub(crate) fn keep(place: &Place, note: Note, found: Claim, claimed: u32) {
+pub(crate) fn keep(paths: &DatabasePaths, note: Note, found: Claim, claimed: u32) {
     let mut keepers = KEEPERS.lock();
     let is_open = |keeper: &Arc<Keeper>| Arc::strong_count(keeper) > 1;
-    if !keepers.get(place.database()).is_some_and(is_open) {
-        let keeper = Keeper::new(place, note, found, claimed);
-        keepers.insert(place.database().to_owned(), Arc::new(keeper));
+    if !keepers.get(paths.database()).is_some_and(is_open) {
+        let keeper = Keeper::new(paths, note, found, claimed);
+        keepers.insert(paths.database().to_owned(), Arc::new(keeper));
     }
 }
 

@@ -1,6 +1,6 @@
 //! What SQLite's file format lacks: checksums of pages, and a note of how far its write-ahead log was durable.
 //!
-//! A database of SQLite has no checksums of its pages: a flipped bit on the disk becomes a wrong value, and nobody is told.
+//! A database of SQLite has no checksums of its pages: a flipped bit on the disk becomes a wrong value, and nothing reports it.
 //! This crate puts a layer between SQLite and the file system (a shim over its own VFS). It writes a checksum into the
 //! last eight bytes of every page, which SQLite leaves free, and holds every page against it that is read; the form is
 //! that of SQLite's own `cksumvfs`. A page that is read from the write-ahead log is held against the sums that the log
@@ -21,7 +21,7 @@ mod keeper;
 mod log;
 mod loss;
 mod note;
-mod place;
+mod paths;
 mod prepare;
 mod raw;
 mod vfs;

@@ -48,7 +48,7 @@ impl FrameHeader {
     }
 }
 
-/// The number at a place; the file's numbers have their high byte first.
+/// The number at an offset; the file's numbers have their high byte first.
 pub(crate) fn number(bytes: &[u8], at: usize) -> u32 {
     let bytes = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
     bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
@@ -59,13 +59,13 @@ pub(crate) fn eight(bytes: &[u8], at: usize) -> [u8; 8] {
 }
 
 /// Where a frame begins; frames count from 1.
-pub(crate) fn place(frame: u32) -> u64 {
+pub(crate) fn frame_offset(frame: u32) -> u64 {
     HEADER_BYTES as u64 + u64::from(frame.saturating_sub(1)) * FRAME_BYTES as u64
 }
 
-/// The frame that a place lies in, and how far it lies within it. None: it lies before the first.
-pub(crate) fn frame_at(place: u64) -> Option<(u32, usize)> {
-    let from_first = place.checked_sub(HEADER_BYTES as u64)?;
+/// The frame that an offset lies in, and how far it lies within it. None: it lies before the first.
+pub(crate) fn frame_at(offset: u64) -> Option<(u32, usize)> {
+    let from_first = offset.checked_sub(HEADER_BYTES as u64)?;
     let frame = u32::try_from(from_first / FRAME_BYTES as u64 + 1).ok()?;
     Some((frame, usize::try_from(from_first % FRAME_BYTES as u64).ok()?))
 }
@@ -97,7 +97,7 @@ impl Log {
         let (mut last, mut before) = (0, self.sums);
         for frame in 1..u32::MAX {
             let mut bytes = [0; FRAME_BYTES];
-            if !filled(&self.file, &mut bytes, place(frame))? {
+            if !filled(&self.file, &mut bytes, frame_offset(frame))? {
                 break;
             }
             let Some((head, page)) = bytes.split_first_chunk() else { break };
@@ -130,7 +130,7 @@ impl Log {
         while sound.frame < to {
             let frame = sound.frame + 1;
             let mut bytes = [0; FRAME_BYTES];
-            if !filled(&self.file, &mut bytes, place(frame))? {
+            if !filled(&self.file, &mut bytes, frame_offset(frame))? {
                 return Ok(None);
             }
             let Some((head, page)) = bytes.split_first_chunk() else { return Ok(None) };
@@ -154,7 +154,7 @@ pub(crate) fn wanting(file: &File, salts: Salts, to: u32) -> io::Result<Option<u
     let mut damaged = BTreeMap::new();
     for frame in 1..=to {
         let mut bytes = [0; FRAME_BYTES];
-        if !filled(file, &mut bytes, place(frame))? {
+        if !filled(file, &mut bytes, frame_offset(frame))? {
             return Ok(Some(frame));
         }
         let Some((head, page)) = bytes.split_first_chunk() else { return Ok(Some(frame)) };
@@ -174,7 +174,7 @@ pub(crate) fn commits_within(file: &File, after: u32, to: u32) -> io::Result<u32
     let mut commits = 0;
     for frame in after.saturating_add(1)..=to {
         let mut head = [0; FRAME_HEADER_BYTES];
-        if !filled(file, &mut head, place(frame))? {
+        if !filled(file, &mut head, frame_offset(frame))? {
             break;
         }
         commits += u32::from(FrameHeader::read(&head).commits);

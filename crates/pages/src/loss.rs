@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::log::{Log, commits_within};
 use crate::note::{Carried, Claim, Note, Noted};
-use crate::place::{COMPANION_ENDS, LOG_END, Place};
+use crate::paths::{COMPANION_ENDS, DatabasePaths, LOG_END};
 
 /// How often a note that changes while the log is read is read again.
 const LOOKS_MAX: usize = 10;
@@ -19,9 +19,9 @@ pub struct Loss {
     pub log: String,
     /// What is wrong with it.
     pub how: String,
-    /// How many transactions are cut off, as far as it can be told; a number, or all `of` so many pages.
+    /// How many transactions are cut off, as far as it is known; a number, or all `of` so many pages.
     pub changes: String,
-    pub(crate) left: Left,
+    pub(crate) left: Remainder,
 }
 
 impl Loss {
@@ -34,7 +34,7 @@ impl Loss {
 
 /// What of a database is of one moment, and so may be gone on with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum Remainder {
     /// The database and what is left of its log: this claim is true then.
     WithTheLog(Claim),
     /// The database alone: it has all of the log that is left, and more.
@@ -52,7 +52,7 @@ impl fmt::Display for Loss {
             ("0", _) => {
                 write!(f, "{log} {how}: nothing that was acknowledged is lost, for all that it held is in the database")
             }
-            (_, Left::Unknown(_)) => write!(
+            (_, Remainder::Unknown(_)) => write!(
                 f,
                 "{log} {how}: up to {changes} changes that were acknowledged are lost, and what is left may be of no one \
                  moment, for the log was being carried into the database"
@@ -63,7 +63,7 @@ impl fmt::Display for Loss {
 }
 
 /// What was found beside a database.
-pub(crate) struct Found {
+pub(crate) struct LogFindings {
     pub(crate) loss: Option<Loss>,
     /// What SQLite would take of the log.
     pub(crate) taken: Claim,
@@ -72,11 +72,11 @@ pub(crate) struct Found {
 }
 
 /// Holds the log against the note.
-pub(crate) fn look(place: &Place, note: &Note) -> io::Result<Found> {
+pub(crate) fn look(paths: &DatabasePaths, note: &Note) -> io::Result<LogFindings> {
     let mut looks = 0;
     loop {
         let noted = note.read()?;
-        let found = compare(place, noted)?;
+        let found = compare(paths, noted)?;
         looks += 1;
         // Whoever ends a log's life notes it first: then what was found is nothing.
         if found.loss.is_none() || looks == LOOKS_MAX || note.read()? == noted {
@@ -85,16 +85,16 @@ pub(crate) fn look(place: &Place, note: &Note) -> io::Result<Found> {
     }
 }
 
-fn compare(place: &Place, noted: Noted) -> io::Result<Found> {
+fn compare(paths: &DatabasePaths, noted: Noted) -> io::Result<LogFindings> {
     let claim = match noted {
         Noted::Claim(claim) => claim,
         Noted::Nothing | Noted::Unreadable => Claim::default(),
     };
-    let path = place.log();
+    let path = paths.log();
     let Some(file) = opened(&path)? else {
         let how = || ("is missing".to_owned(), format!("the {} pages of", claim.frames));
-        let loss = (claim.frames > 0).then(|| lost(place, claim, Claim { frames: 0, ..claim }, how()));
-        return Ok(Found { loss, taken: Claim::default(), claimed: 0 });
+        let loss = (claim.frames > 0).then(|| lost(paths, claim, Claim { frames: 0, ..claim }, how()));
+        return Ok(LogFindings { loss, taken: Claim::default(), claimed: 0 });
     };
     let taken = match Log::of(file.try_clone()?)? {
         Some(log) if log.salts == claim.salts => Claim { frames: log.last_commit()?, ..claim },
@@ -103,20 +103,20 @@ fn compare(place: &Place, noted: Noted) -> io::Result<Found> {
         Some(log) => {
             let frames = log.last_commit()?;
             let taken = Claim { salts: log.salts, frames, carried: Carried::unknown(frames) };
-            return Ok(Found { loss: None, taken, claimed: 0 });
+            return Ok(LogFindings { loss: None, taken, claimed: 0 });
         }
         None => Claim { frames: 0, ..claim },
     };
     if taken.frames >= claim.frames {
-        return Ok(Found { loss: None, taken, claimed: claim.frames });
+        return Ok(LogFindings { loss: None, taken, claimed: claim.frames });
     }
     let kept = taken.frames;
     let how =
         if kept == 0 { "is damaged at its beginning".to_owned() } else { format!("is damaged behind frame {kept}") };
     let after = if claim.carried.is_whole { kept.max(claim.carried.frames) } else { kept };
     let changes = commits_within(&file, after, claim.frames)?.max(1);
-    let loss = lost(place, claim, taken, (how, changes.to_string()));
-    Ok(Found { loss: Some(loss), taken, claimed: kept })
+    let loss = lost(paths, claim, taken, (how, changes.to_string()));
+    Ok(LogFindings { loss: Some(loss), taken, claimed: kept })
 }
 
 /// None: there is none, or nothing in it.
@@ -128,14 +128,14 @@ fn opened(log: &Path) -> io::Result<Option<File>> {
     }
 }
 
-fn lost(place: &Place, claim: Claim, taken: Claim, (how, changes): (String, String)) -> Loss {
+fn lost(paths: &DatabasePaths, claim: Claim, taken: Claim, (how, changes): (String, String)) -> Loss {
     let carried = claim.carried;
     let left = match () {
-        () if carried.frames <= taken.frames => Left::WithTheLog(taken),
-        () if carried.is_whole => Left::WithoutTheLog,
-        () => Left::Unknown(taken),
+        () if carried.frames <= taken.frames => Remainder::WithTheLog(taken),
+        () if carried.is_whole => Remainder::WithoutTheLog,
+        () => Remainder::Unknown(taken),
     };
-    let has_all = left == Left::WithoutTheLog && carried.frames >= claim.frames;
-    let log = place.log().display().to_string();
+    let has_all = left == Remainder::WithoutTheLog && carried.frames >= claim.frames;
+    let log = paths.log().display().to_string();
     Loss { log, how, changes: if has_all { "0".to_owned() } else { changes }, left }
 }

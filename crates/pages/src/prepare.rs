@@ -9,7 +9,7 @@ use crate::checksum::{PAGE_BYTES, Page, RESERVED_BYTES, fits, seal};
 use crate::keeper::keep;
 use crate::loss::{Loss, look};
 use crate::note::{Claim, Note, Noted};
-use crate::place::{LOG_END, Place, beside};
+use crate::paths::{DatabasePaths, LOG_END, beside};
 use crate::raw::Raw;
 use crate::vfs::{VFS, register};
 
@@ -79,62 +79,62 @@ pub fn prepare(path: &Path, how: Open) -> Result<Option<&'static str>, PagesErro
     if !register() {
         return Err(in_sqlite(path)("SQLite takes no layer beneath it".to_owned()));
     }
-    let place = Place::of(path).map_err(at(path))?;
-    let note = Note::open(&place.note()).map_err(at(path))?;
+    let paths = DatabasePaths::of(path).map_err(at(path))?;
+    let note = Note::open(&paths.note()).map_err(at(path))?;
     let alone = note.alone().map_err(at(path))?;
     let noted = note.read().map_err(at(path))?;
     let is_noted = noted != Noted::Nothing;
-    let has_checksums = match kind(&place, is_noted)? {
+    let has_checksums = match kind(&paths, is_noted)? {
         // Beside a database there is a note that says something, if only that there is nothing to claim.
         Kind::Missing if how != Open::ToUse || is_noted => {
             return Err(PagesError::Damaged(format!(
                 "{} is missing or empty, though there was a registry: {} tells of it. Bring a backup back; where an empty \
                  one shall begin, remove {} too",
-                place.database().display(),
-                place.note().display(),
-                place.note().display()
+                paths.database().display(),
+                paths.note().display(),
+                paths.note().display()
             )));
         }
-        Kind::Missing => make(&place).map(|()| true)?,
+        Kind::Missing => make(&paths).map(|()| true)?,
         Kind::Checked => {
             if noted == Noted::Unreadable {
                 // A power cut may have torn it, as it is not synced: that is no damage.
-                tracing::warn!(note = %place.note().display(), "a note does not fit to its checksum: it claims nothing");
+                tracing::warn!(note = %paths.note().display(), "a note does not fit to its checksum: it claims nothing");
                 if how == Open::ToUse {
                     note.write_for_good(Claim::default()).map_err(at(path))?;
                 }
             }
             true
         }
-        Kind::Older if how == Open::ToUse => upgrade(&place, &note).map(|()| true)?,
+        Kind::Older if how == Open::ToUse => upgrade(&paths, &note).map(|()| true)?,
         Kind::Older => false,
     };
     if !has_checksums {
         return Ok(None);
     }
-    let found = look(&place, &note).map_err(at(path))?;
+    let found = look(&paths, &note).map_err(at(path))?;
     drop(alone);
     if let Some(loss) = found.loss {
         return Err(Box::new(loss).into());
     }
-    keep(&place, note, found.taken, found.claimed);
+    keep(&paths, note, found.taken, found.claimed);
     Ok(Some(VFS))
 }
 
 /// What was acknowledged and is lost. None: nothing that is known of.
 pub fn loss(path: &Path) -> Result<Option<Loss>, PagesError> {
-    let place = Place::of(path).map_err(at(path))?;
-    if !place.note().exists() {
+    let paths = DatabasePaths::of(path).map_err(at(path))?;
+    if !paths.note().exists() {
         return Ok(None);
     }
-    let note = Note::open(&place.note()).map_err(at(path))?;
+    let note = Note::open(&paths.note()).map_err(at(path))?;
     let _alone = note.alone().map_err(at(path))?;
-    Ok(look(&place, &note).map_err(at(path))?.loss)
+    Ok(look(&paths, &note).map_err(at(path))?.loss)
 }
 
 /// The files that belong to a database: its log, the log's index, its note. They lie beside what a symbolic link leads to.
 pub fn companions(path: &Path) -> impl Iterator<Item = PathBuf> {
-    Place::of(path).map(|place| place.companions()).into_iter().flatten()
+    DatabasePaths::of(path).map(|paths| paths.companions()).into_iter().flatten()
 }
 
 enum Kind {
@@ -144,15 +144,15 @@ enum Kind {
 }
 
 /// What lies there.
-fn kind(place: &Place, is_noted: bool) -> Result<Kind, PagesError> {
-    let path = place.database();
+fn kind(paths: &DatabasePaths, is_noted: bool) -> Result<Kind, PagesError> {
+    let path = paths.database();
     let mut page: Page = [0; PAGE_BYTES];
     let length = match File::open(path) {
         Ok(file) => filled(&file, &mut page).map_err(at(path))?,
         Err(error) if error.kind() == ErrorKind::NotFound => 0,
         Err(error) => return Err(at(path)(error)),
     };
-    let (name, log) = (path.display(), place.log());
+    let (name, log) = (path.display(), paths.log());
     let has_log = log.metadata().is_ok_and(|found| found.len() > 0);
     if length == 0 {
         return match has_log {
@@ -186,33 +186,33 @@ fn filled(file: &File, page: &mut Page) -> io::Result<usize> {
 }
 
 /// Makes an empty database whose pages have checksums.
-fn make(place: &Place) -> Result<(), PagesError> {
-    make_new(place, |new| {
+fn make(paths: &DatabasePaths) -> Result<(), PagesError> {
+    make_new(paths, |new| {
         let raw = Raw::open(new)?;
         raw.run(&format!("PRAGMA page_size = {PAGE_BYTES}"))?;
         raw.reserve()?;
         raw.run("VACUUM").map(|_| ())
     })?;
-    put_in_place(place)
+    put_in_place(paths)
 }
 
 /// Gives checksums to a database without. Another file is made of what it holds, and takes its place in one step: whatever
 /// ends the process meanwhile, there is the old one or the new one.
-fn upgrade(place: &Place, note: &Note) -> Result<(), PagesError> {
-    let path = place.database();
+fn upgrade(paths: &DatabasePaths, note: &Note) -> Result<(), PagesError> {
+    let path = paths.database();
     tracing::info!("{} gets checksums for its pages; this takes a moment", path.display());
     let raw = Raw::open(path).map_err(in_sqlite(path))?;
-    let told = raw.run("PRAGMA integrity_check").map_err(in_sqlite(path))?;
-    if told != ["ok"] {
-        let faults = told.iter().take(FAULTS_TOLD_MAX).map(String::as_str).collect::<Vec<_>>().join("; ");
+    let answers = raw.run("PRAGMA integrity_check").map_err(in_sqlite(path))?;
+    if answers != ["ok"] {
+        let faults = answers.iter().take(FAULTS_TOLD_MAX).map(String::as_str).collect::<Vec<_>>().join("; ");
         return Err(PagesError::Damaged(format!("{} is damaged: {faults}", path.display())));
     }
     // The log's last changes go into the file, and the log goes: the new file must not meet it.
     raw.run("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE").map_err(in_sqlite(path))?;
-    if place.log().metadata().is_ok_and(|found| found.len() > 0) {
+    if paths.log().metadata().is_ok_and(|found| found.len() > 0) {
         return Err(in_sqlite(path)("another program has it open".to_owned()));
     }
-    make_new(place, |new| {
+    make_new(paths, |new| {
         // Not the other way round: the size would forget what is reserved.
         raw.run(&format!("PRAGMA page_size = {PAGE_BYTES}"))?;
         raw.reserve()?;
@@ -221,12 +221,12 @@ fn upgrade(place: &Place, note: &Note) -> Result<(), PagesError> {
     })?;
     // What stands there is of another one, which lay here before: the one that takes its place has no log yet.
     note.write_for_good(Claim::default()).map_err(at(path))?;
-    put_in_place(place)
+    put_in_place(paths)
 }
 
 /// Has a database with room for checksums made beside this one, and fills them in.
-fn make_new(place: &Place, make: impl FnOnce(&Path) -> Result<(), String>) -> Result<(), PagesError> {
-    let new = place.new_one();
+fn make_new(paths: &DatabasePaths, make: impl FnOnce(&Path) -> Result<(), String>) -> Result<(), PagesError> {
+    let new = paths.new_one();
     for left in [new.clone(), beside(&new, "-journal"), beside(&new, LOG_END)] {
         match std::fs::remove_file(&left) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(at(&left)(error)),
@@ -241,9 +241,9 @@ fn make_new(place: &Place, make: impl FnOnce(&Path) -> Result<(), String>) -> Re
 }
 
 /// Puts it in the place of this one, in one step.
-fn put_in_place(place: &Place) -> Result<(), PagesError> {
-    std::fs::rename(place.new_one(), place.database()).map_err(at(place.database()))?;
-    place.sync_names().map_err(at(place.database()))
+fn put_in_place(paths: &DatabasePaths) -> Result<(), PagesError> {
+    std::fs::rename(paths.new_one(), paths.database()).map_err(at(paths.database()))?;
+    paths.sync_names().map_err(at(paths.database()))
 }
 
 /// Gives every page of a file its checksum.
@@ -252,15 +252,15 @@ fn seal_all(path: &Path) -> Result<(), PagesError> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let length = file.metadata()?.len();
         let mut page: Page = [0; PAGE_BYTES];
-        for place in (0..length).step_by(PAGE_BYTES) {
-            file.read_exact_at(&mut page, place)?;
+        for offset in (0..length).step_by(PAGE_BYTES) {
+            file.read_exact_at(&mut page, offset)?;
             let has_room = page.get(RESERVED_AT) == Some(&RESERVED_BYTES)
                 && page.get(SIZE_AT..SIZE_AT + 2) == Some((PAGE_BYTES as u16).to_be_bytes().as_slice());
-            if place == 0 && !has_room {
+            if offset == 0 && !has_room {
                 return Ok(false);
             }
             seal(&mut page);
-            file.write_all_at(&page, place)?;
+            file.write_all_at(&page, offset)?;
         }
         file.sync_all()?;
         Ok(true)

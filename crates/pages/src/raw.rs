@@ -39,7 +39,7 @@ impl Raw {
         let outcome =
             unsafe { ffi::sqlite3_open_v2(name.as_ptr(), &raw mut handle, flags, layer.map_or(null(), CStr::as_ptr)) };
         let raw = Self(handle);
-        raw.told(outcome).map(|()| raw)
+        raw.checked(outcome).map(|()| raw)
     }
 
     /// What is written from here on into an empty file, or out of this one into another, has room for checksums.
@@ -54,7 +54,7 @@ impl Raw {
                 (&raw mut bytes).cast::<c_void>(),
             )
         };
-        self.told(outcome)
+        self.checked(outcome)
     }
 
     /// Runs statements; the first column of what they answer.
@@ -66,10 +66,10 @@ impl Raw {
             let to = (&raw mut rows).cast::<c_void>();
             ffi::sqlite3_exec(self.0, statements.as_ptr(), Some(take_row), to, null_mut())
         };
-        self.told(outcome).map(|()| rows)
+        self.checked(outcome).map(|()| rows)
     }
 
-    fn told(&self, outcome: c_int) -> Result<(), String> {
+    fn checked(&self, outcome: c_int) -> Result<(), String> {
         if outcome == ffi::SQLITE_OK {
             return Ok(());
         }

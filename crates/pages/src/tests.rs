@@ -12,19 +12,19 @@ mod places;
 
 use super::*;
 use crate::checksum::PAGE_BYTES;
-use crate::log::{FRAME_BYTES, FRAME_HEADER_BYTES, place};
+use crate::log::{FRAME_BYTES, FRAME_HEADER_BYTES, frame_offset};
 use crate::raw::Raw;
 
 const LAYER: &CStr = c"isobar-pages";
 /// Rows of the tests' table.
 const ROWS: usize = 100;
 
-struct Place {
+struct TestDatabase {
     _folder: tempfile::TempDir,
     file: PathBuf,
 }
 
-impl Place {
+impl TestDatabase {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self { file: folder.path().join("odd 'name'.db"), _folder: folder }
@@ -99,7 +99,7 @@ fn all_pages_fit(file: &Path) {
 
 #[test]
 fn every_page_of_the_file_has_its_checksum_and_any_other_program_reads_it() {
-    let place = Place::new();
+    let place = TestDatabase::new();
     let raw = place.open();
     fill(&raw);
     let truth = all(&raw).unwrap();
@@ -116,7 +116,7 @@ fn every_page_of_the_file_has_its_checksum_and_any_other_program_reads_it() {
 
 #[test]
 fn a_damaged_page_is_an_error_that_names_it() {
-    let place = Place::new();
+    let place = TestDatabase::new();
     let raw = place.open();
     fill(&raw);
     drop(raw);
@@ -141,7 +141,7 @@ fn a_damaged_page_is_an_error_that_names_it() {
 
 #[test]
 fn a_damaged_frame_of_the_log_is_found_when_it_is_read_and_not_carried_into_the_file() {
-    let place = Place::new();
+    let place = TestDatabase::new();
     let raw = place.open();
     raw.run("PRAGMA wal_autocheckpoint = 0").unwrap();
     fill(&raw);
@@ -173,12 +173,12 @@ fn a_damaged_frame_of_the_log_is_found_when_it_is_read_and_not_carried_into_the_
 }
 
 fn place_of(frame: usize) -> usize {
-    usize::try_from(place(frame as u32 + 1)).unwrap()
+    usize::try_from(frame_offset(frame as u32 + 1)).unwrap()
 }
 
 #[test]
 fn a_damaged_byte_in_the_log_of_a_killed_process_is_never_silent() {
-    let place = Place::new();
+    let place = TestDatabase::new();
     let raw = place.open();
     fill(&raw);
     for row in 0..20 {
@@ -211,7 +211,7 @@ fn a_damaged_byte_in_the_log_of_a_killed_process_is_never_silent() {
 
 #[test]
 fn the_loss_of_the_last_change_is_told_and_accepted_by_word() {
-    let place = Place::new();
+    let place = TestDatabase::new();
     let raw = place.open();
     fill(&raw);
     let before = all(&raw).unwrap();
@@ -237,7 +237,7 @@ fn the_loss_of_the_last_change_is_told_and_accepted_by_word() {
 
 #[test]
 fn an_older_note_or_none_claims_less_and_a_torn_one_nothing() {
-    let place = Place::new();
+    let place = TestDatabase::new();
     let raw = place.open();
     fill(&raw);
     let older = fs::read(place.beside("-note")).unwrap();
@@ -263,7 +263,7 @@ fn an_older_note_or_none_claims_less_and_a_torn_one_nothing() {
 
 #[test]
 fn a_transaction_that_does_not_fit_into_memory_is_read_and_kept() {
-    let place = Place::new();
+    let place = TestDatabase::new();
     let raw = place.open();
     raw.run("PRAGMA cache_size = 10; PRAGMA wal_autocheckpoint = 50").unwrap();
     fill(&raw);
@@ -291,7 +291,7 @@ fn a_transaction_that_does_not_fit_into_memory_is_read_and_kept() {
 
 #[test]
 fn an_older_file_gets_checksums_whatever_ends_the_first_try() {
-    let place = Place::new();
+    let place = TestDatabase::new();
     let raw = Raw::open(&place.file).unwrap();
     raw.run("PRAGMA journal_mode = WAL; PRAGMA user_version = 7").unwrap();
     fill(&raw);
@@ -322,7 +322,7 @@ fn an_older_file_gets_checksums_whatever_ends_the_first_try() {
 
 #[test]
 fn a_first_page_that_a_checkpoint_was_writing_comes_from_the_log() {
-    let place = Place::new();
+    let place = TestDatabase::new();
     let raw = place.open();
     fill(&raw);
     let truth = all(&raw).unwrap();
@@ -335,7 +335,7 @@ fn a_first_page_that_a_checkpoint_was_writing_comes_from_the_log() {
 
 #[test]
 fn nothing_is_made_in_the_place_of_what_was_lost() {
-    let place = Place::new();
+    let place = TestDatabase::new();
     let raw = place.open();
     fill(&raw);
     let killed = place.as_killed();
@@ -357,7 +357,7 @@ fn nothing_is_made_in_the_place_of_what_was_lost() {
 #[test]
 fn many_prepare_it_at_once_and_share_it() {
     for _ in 0..5 {
-        let place = Place::new();
+        let place = TestDatabase::new();
         std::thread::scope(|scope| {
             for thread in 0..6 {
                 let place = &place;

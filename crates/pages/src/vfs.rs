@@ -12,7 +12,7 @@ use libsqlite3_sys as ffi;
 use crate::file::{SHIM_BYTES, Seen, Writing, room_for_inner, wrap};
 use crate::keeper::keeper;
 use crate::log::Salts;
-use crate::place::LOG_END;
+use crate::paths::LOG_END;
 
 /// The name by which SQLite knows the layer.
 pub const VFS: &str = "isobar-pages";
@@ -78,7 +78,7 @@ unsafe extern "C" fn open(
             let keeper = database_of(&path).and_then(keeper);
             Some(Seen::Log(Writing::new(path, keeper)))
         }
-        // Journals and temporary files hold nothing that is kept.
+        // Journals and temporary files hold nothing that must last.
         _ => None,
     };
     // SAFETY: SQLite's own layer opens its file in memory that is as long as it needs; ours asked for more.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use parking_lot::Mutex;
 
-/// Damaged places that are remembered, and so told once only. What is beyond is told every time.
+/// Damaged places that are remembered, and so logged once only. What is beyond is logged every time.
 const DAMAGE_MAX: usize = 256;
 
 static DAMAGE: Mutex<Damage> = Mutex::new(Damage { known: BTreeSet::new(), last: String::new() });

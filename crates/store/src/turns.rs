@@ -28,7 +28,7 @@ pub struct Bounds {
     /// Work that has begun and not ended: beyond, whoever begins more is refused. What goes on with what was let in before
     /// is not counted.
     pub of_all: usize,
-    /// The same of one tenant.
+    /// Work of one tenant that has begun and not ended: beyond, the tenant is refused.
     pub of_one: usize,
     /// After so long a turn is given up if others wait.
     pub slice: Duration,
@@ -65,11 +65,11 @@ pub struct Turn {
     line: Arc<Line>,
     tenant: OrganizationId,
     /// What is held to the bounds; none of what only goes on.
-    begun: Option<Begun>,
+    begun: Option<BegunWork>,
 }
 
 /// Work that has begun, until it is dropped.
-struct Begun {
+struct BegunWork {
     line: Arc<Line>,
     tenant: OrganizationId,
 }
@@ -89,11 +89,11 @@ struct State {
     /// Grows with each turn that is given, and each that is waited for.
     number: u64,
     /// Those that have a turn, wait for one or have begun something.
-    tenants: FxHashMap<OrganizationId, Tenant>,
+    tenants: FxHashMap<OrganizationId, TenantTurns>,
 }
 
 #[derive(Default)]
-struct Tenant {
+struct TenantTurns {
     taken: usize,
     begun: usize,
     /// When it had a turn last, or came.
@@ -125,12 +125,12 @@ impl Turns {
 enum Joined {
     /// A turn was free, and is the tenant's.
     Turn,
-    Waits(Waits),
+    Waiter(Waiter),
 }
 
 impl Line {
     /// Work of the tenant's begins, if there is room for it.
-    fn begin(self: &Arc<Self>, tenant: OrganizationId) -> Result<Begun> {
+    fn begin(self: &Arc<Self>, tenant: OrganizationId) -> Result<BegunWork> {
         let mut state = self.state.lock();
         let of_tenant = state.tenants.get(&tenant).map_or(0, |it| it.begun);
         if state.begun >= self.bounds.of_all || of_tenant >= self.bounds.of_one {
@@ -138,14 +138,14 @@ impl Line {
         }
         (state.number, state.begun) = (state.number + 1, state.begun + 1);
         state.tenant(tenant).begun += 1;
-        Ok(Begun { line: Arc::clone(self), tenant })
+        Ok(BegunWork { line: Arc::clone(self), tenant })
     }
 
     /// A turn for what has begun, or else for what goes on, when it comes.
-    async fn turn(self: &Arc<Self>, tenant: OrganizationId, begun: Option<Begun>) -> Result<Turn> {
+    async fn turn(self: &Arc<Self>, tenant: OrganizationId, begun: Option<BegunWork>) -> Result<Turn> {
         match self.join(tenant) {
             Joined::Turn => Ok(Turn { line: Arc::clone(self), tenant, begun }),
-            Joined::Waits(waits) => waits.turn(begun).await,
+            Joined::Waiter(waits) => waits.turn(begun).await,
         }
     }
 
@@ -165,7 +165,7 @@ impl Line {
         came.waiting.push_back((number, give));
         self.count(&mut state, 1);
         drop(state);
-        Joined::Waits(Waits { line: Arc::clone(self), tenant, number, given })
+        Joined::Waiter(Waiter { line: Arc::clone(self), tenant, number, given })
     }
 
     fn count(&self, state: &mut State, change: isize) {
@@ -213,9 +213,9 @@ impl Line {
 
 impl State {
     /// A tenant, who may just have come.
-    fn tenant(&mut self, tenant: OrganizationId) -> &mut Tenant {
+    fn tenant(&mut self, tenant: OrganizationId) -> &mut TenantTurns {
         let last = self.number;
-        self.tenants.entry(tenant).or_insert_with(|| Tenant { last, ..Tenant::default() })
+        self.tenants.entry(tenant).or_insert_with(|| TenantTurns { last, ..TenantTurns::default() })
     }
 
     fn forget_if_gone(&mut self, tenant: OrganizationId) {
@@ -226,22 +226,22 @@ impl State {
 }
 
 /// A place in the line, until it is dropped.
-struct Waits {
+struct Waiter {
     line: Arc<Line>,
     tenant: OrganizationId,
     number: u64,
     given: oneshot::Receiver<Turn>,
 }
 
-impl Waits {
-    async fn turn(mut self, begun: Option<Begun>) -> Result<Turn> {
+impl Waiter {
+    async fn turn(mut self, begun: Option<BegunWork>) -> Result<Turn> {
         let mut turn = (&mut self.given).await.map_err(StoreError::unavailable)?;
         turn.begun = begun;
         Ok(turn)
     }
 }
 
-impl Drop for Waits {
+impl Drop for Waiter {
     fn drop(&mut self) {
         let mut state = self.line.state.lock();
         let Some(tenant) = state.tenants.get_mut(&self.tenant) else { return };
@@ -265,7 +265,7 @@ impl Turn {
         let (line, tenant, begun) = (Arc::clone(&self.line), self.tenant, self.begun.take());
         match line.join(tenant) {
             Joined::Turn => Ok(Turn { line, tenant, begun }),
-            Joined::Waits(waits) => {
+            Joined::Waiter(waits) => {
                 drop(self);
                 waits.turn(begun).await
             }
@@ -278,7 +278,7 @@ impl Turn {
     }
 }
 
-impl Drop for Begun {
+impl Drop for BegunWork {
     fn drop(&mut self) {
         let mut state = self.line.state.lock();
         state.begun = state.begun.saturating_sub(1);

@@ -34,7 +34,7 @@ macro_rules! on_postgres {
         mod on_postgres {
             $(#[tokio::test(flavor = "multi_thread")]
             async fn $scene() {
-                let database = super::OwnDatabase::new().await;
+                let database = super::OwnDatabase::with_schema(super::migrate).await;
                 let registry = super::Registry::open(&database.address).await.unwrap();
                 super::suite::$scene(&registry).await;
                 registry.close().await.unwrap();
@@ -46,6 +46,10 @@ macro_rules! on_postgres {
 
 isobar_store::registry_scenes!(on_sqlite);
 isobar_store::registry_scenes!(on_postgres);
+
+async fn migrate(address: &str) {
+    Registry::open(address).await.unwrap().close().await.unwrap();
+}
 
 fn sqlite(folder: &tempfile::TempDir) -> String {
     format!("sqlite:{}", folder.path().join("odd name?#%20.db").display())

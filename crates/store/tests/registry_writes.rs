@@ -98,8 +98,8 @@ async fn a_dropped_call_costs_no_later_one(address: &str) {
     for round in 0..60_u64 {
         let patience = Duration::from_micros(round % 20 * 60);
         let calls = (0..3).map(|_| tokio::time::timeout(patience, create(&registry, "dropped?")));
-        for told in futures::future::join_all(calls).await.into_iter().flatten() {
-            assert!(reader.organization_fetch(&sees(told.unwrap())).await.unwrap().is_some(), "round {round}");
+        for created in futures::future::join_all(calls).await.into_iter().flatten() {
+            assert!(reader.organization_fetch(&sees(created.unwrap())).await.unwrap().is_some(), "round {round}");
         }
         let id = create(&registry, "kept").await.unwrap();
         assert!(reader.organization_fetch(&sees(id)).await.unwrap().is_some(), "round {round}");

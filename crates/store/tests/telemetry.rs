@@ -6,27 +6,44 @@ use isobar_store::error::StoreError;
 use isobar_store::suite::telemetry::given::{self, at, id, page, queued};
 use isobar_store::suite::telemetry::{self as suite};
 use isobar_store::telemetry::embedded::{Embedded, Options};
-use isobar_store::telemetry::{Commit, Idempotency, Place, Ran, Telemetry, ValueQuery};
+use isobar_store::telemetry::{Commit, Idempotency, Ran, StreamPosition, Telemetry, ValueQuery};
 
 fn open(folder: &tempfile::TempDir) -> Embedded {
     Embedded::open(folder.path(), Options::default()).unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn it_keeps_every_promise() {
-    let folder = tempfile::tempdir().unwrap();
-    let options = Options { queue_max_events: 100, ..Options::default() };
-    let store = Embedded::open(folder.path(), options).unwrap();
-    suite::every_promise(&store, 100).await;
+/// The store of a scene, in which the states of devices may take so many bytes of memory.
+fn of_a_scene(folder: &tempfile::TempDir, device_bytes: usize) -> Embedded {
+    let options = Options { queue_max_events: suite::QUEUE_MAX, device_bytes, ..Options::default() };
+    Embedded::open(folder.path(), options).unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn it_keeps_every_promise_when_nothing_fits_in_memory() {
-    let folder = tempfile::tempdir().unwrap();
-    let options = Options { queue_max_events: 100, device_bytes: 0, ..Options::default() };
-    let store = Embedded::open(folder.path(), options).unwrap();
-    suite::every_promise(&store, 100).await;
+macro_rules! in_memory {
+    ($($scene:ident)*) => {
+        mod in_memory {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $scene() {
+                let folder = tempfile::tempdir().unwrap();
+                super::suite::$scene(&super::of_a_scene(&folder, super::Options::default().device_bytes)).await;
+            })*
+        }
+    };
 }
+
+macro_rules! without_room_in_memory {
+    ($($scene:ident)*) => {
+        mod without_room_in_memory {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $scene() {
+                let folder = tempfile::tempdir().unwrap();
+                super::suite::$scene(&super::of_a_scene(&folder, 0)).await;
+            })*
+        }
+    };
+}
+
+isobar_store::telemetry_scenes!(in_memory);
+isobar_store::telemetry_scenes!(without_room_in_memory);
 
 #[tokio::test]
 async fn what_was_acknowledged_is_there_after_reopening() {
@@ -69,13 +86,13 @@ async fn places_outlive_the_process_and_a_clock_that_steps_back() {
     let mut known = Vec::new();
     for round in 1..=3 {
         let store = open(&folder);
-        assert_eq!(given::between(&store, &reading, Place::first(), store.follow().from, 50).await, known);
+        assert_eq!(given::between(&store, &reading, StreamPosition::first(), store.follow().from, 50).await, known);
         // From one start to the next the clock steps back; and runs overtake each other.
         given::side_by_side(&store, &devices, Some(1_000 - 100 * round), false).await;
         let until = store.follow().from;
-        let found = given::between(&store, &reading, Place::first(), until, 50).await;
+        let found = given::between(&store, &reading, StreamPosition::first(), until, 50).await;
         assert_eq!((&found[..known.len()], found.len()), (&known[..], 60 * round as usize));
-        let middle = store.history_place(found[found.len() / 2].1.id).await.unwrap();
+        let middle = store.history_position(found[found.len() / 2].1.id).await.unwrap();
         assert_eq!(given::between(&store, &reading, middle, until, 7).await, found[found.len() / 2 + 1..]);
         known = found;
     }
@@ -236,10 +253,10 @@ async fn what_was_stored_deleted_and_forgotten_is_examined_and_found_sound() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_beyond_what_one_pass_keeps_is_exact() {
+async fn a_page_beyond_what_one_round_keeps_is_exact() {
     let folder = tempfile::tempdir().unwrap();
     let (store, device) = (open(&folder), given::device());
-    // Long texts fill a pass before its places do.
+    // Long texts fill a round before its values do.
     let long = "x".repeat(400_000);
     for n in 0..200 {
         given::store(&store, &device, n, "log", &format!("{{\"t\":\"{long}{:03}\"}}", (n * 7) % 200)).await;
@@ -319,7 +336,7 @@ async fn a_page_takes_so_many_bytes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_those_who_follow_leave_waiting_is_bounded_in_bytes() {
-    use isobar_store::telemetry::Told;
+    use isobar_store::telemetry::StreamMessage;
     let folder = tempfile::tempdir().unwrap();
     let (store, device) = (open(&folder), given::device());
     let mut following = store.follow();
@@ -327,11 +344,11 @@ async fn what_those_who_follow_leave_waiting_is_bounded_in_bytes() {
     for n in 0..50 {
         let event = id(n);
         let mut commit = Commit { history: [given::device_event(event, &large)].into(), ..Commit::default() };
-        commit.shown = Some(given::shown(&device, &commit));
+        commit.streamed = Some(given::streamed(&device, &commit));
         given::run(&store, &device, commit).await;
     }
     let (mut kept, mut gone) = (0, 0);
-    while let Ok(Told::Event { event, .. }) = following.told.try_recv() {
+    while let Ok(StreamMessage::Event { event, .. }) = following.messages.try_recv() {
         if event.upgrade().is_some() { kept += 1 } else { gone += 1 }
     }
     assert_eq!((kept, gone), (31, 19));

@@ -27,7 +27,7 @@ async fn write(folder: &Path) {
     join_all((1..=DEVICES).map(|device| {
         let store = store.clone();
         tokio::spawn(async move {
-            let pass = given::device_with_key(device);
+            let permit = given::device_with_key(device);
             loop {
                 let mut count = 0;
                 let mut work = |memory: &dyn Memory| {
@@ -38,7 +38,7 @@ async fn write(folder: &Path) {
                     commit.outbox = given::work(&*store, [Bytes::copy_from_slice(&count.to_be_bytes())]);
                     commit
                 };
-                store.run(&pass, None, at(0), &mut work).await.unwrap();
+                store.run(&permit, None, at(0), &mut work).await.unwrap();
                 println!("acknowledged {device} {count}");
             }
         })
@@ -50,7 +50,7 @@ fn number(state: Option<Bytes>) -> u64 {
     state.map_or(0, |bytes| u64::from_be_bytes(bytes.as_ref().try_into().unwrap()))
 }
 
-/// Runs this test again as a process of its own, kills it, and answers what each device was told.
+/// Runs this test again as a process of its own, kills it, and answers how many commits of each device were acknowledged.
 fn killed(folder: &Path) -> Vec<u64> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "what_was_acknowledged_survives_a_kill", "--nocapture"])
@@ -59,11 +59,11 @@ fn killed(folder: &Path) -> Vec<u64> {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let mut told = vec![0; DEVICES as usize + 1];
+    let mut acknowledged = vec![0; DEVICES as usize + 1];
     let mut hear = |line: String| {
         let mut words = line.split_whitespace().skip_while(|word| *word != "acknowledged").skip(1);
         if let (Some(device), Some(count)) = (words.next(), words.next()) {
-            told[device.parse::<usize>().unwrap()] = count.parse().unwrap();
+            acknowledged[device.parse::<usize>().unwrap()] = count.parse().unwrap();
         }
     };
     lines.by_ref().take(HEARD).for_each(&mut hear);
@@ -72,7 +72,7 @@ fn killed(folder: &Path) -> Vec<u64> {
     // What it managed to say before it died counts too; a last line may be torn.
     let rest: Vec<String> = lines.collect();
     rest.iter().take(rest.len().saturating_sub(1)).cloned().for_each(hear);
-    told
+    acknowledged
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,34 +82,34 @@ async fn what_was_acknowledged_survives_a_kill() {
     }
     let folder = tempfile::tempdir().unwrap();
     for _ in 0..ROUNDS {
-        let told = killed(folder.path());
-        assert!(told.iter().any(|count| *count > 0));
+        let acknowledged = killed(folder.path());
+        assert!(acknowledged.iter().any(|count| *count > 0));
         let store =
             Embedded::open(folder.path(), Options { queue_max_events: u64::MAX, ..Options::default() }).unwrap();
         let outbox = store.outbox(0, usize::MAX).await.unwrap();
         for device in 1..=DEVICES {
-            let pass = given::device_with_key(device);
+            let permit = given::device_with_key(device);
             let mut count = 0;
             let mut look = |memory: &dyn Memory| {
                 count = number(memory.state("count"));
                 Default::default()
             };
-            store.run(&pass, None, at(0), &mut look).await.unwrap();
+            store.run(&permit, None, at(0), &mut look).await.unwrap();
             assert!(
-                count >= told[device as usize],
-                "device {device} was told of {}, and has {count}",
-                told[device as usize]
+                count >= acknowledged[device as usize],
+                "of device {device} {} commits were acknowledged, and it has {count}",
+                acknowledged[device as usize]
             );
             // All of a commit, or nothing of it.
-            let reading = pass.reading();
-            let values = given::texts(&store, &pass, "log", ValueQuery::default()).await;
+            let reading = permit.reading();
+            let values = given::texts(&store, &permit, "log", ValueQuery::default()).await;
             assert_eq!((values.1, &values.0[0]), (count, &count.to_string()));
             assert_eq!(given::history(&store, &reading).await.total, count);
             assert_eq!(
                 store.queue_peek(&reading, given::queued(100_000, 0)).await.unwrap().len() as u64,
                 count.min(10_000)
             );
-            assert_eq!(outbox.iter().filter(|entry| entry.device == pass.target().key).count() as u64, count);
+            assert_eq!(outbox.iter().filter(|entry| entry.device == permit.target().key).count() as u64, count);
         }
     }
 }

@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -57,8 +56,8 @@ async fn write(store: &Embedded, runs: std::ops::Range<i64>) {
 async fn read(store: &Embedded) -> Result<String> {
     let mut all = String::new();
     for device in 1..=DEVICES {
-        let pass = given::device_with_key(device);
-        let reading = pass.reading();
+        let permit = given::device_with_key(device);
+        let reading = permit.reading();
         let history = store.history(&reading, given::all_history(given::page(1, 1_000)), given::claim()).await?;
         let values = store.values(&reading, "log", ValueQuery::default(), given::claim()).await?;
         let queue = store.queue_peek(&reading, given::queued(1_000, 0)).await?;
@@ -68,7 +67,7 @@ async fn read(store: &Embedded) -> Result<String> {
             state = memory.state("last");
             Default::default()
         };
-        store.run(&pass, None, at(0), &mut look).await?;
+        store.run(&permit, None, at(0), &mut look).await?;
         writeln!(all, "{device}: {history:?} {values:?} {queue:?} {last:?} {series:?} {state:?}").unwrap();
     }
     writeln!(all, "{:?}", store.outbox(0, 10_000).await?).unwrap();
@@ -140,14 +139,7 @@ async fn holds(folders: &Folders, truth: &str, what: &str) -> bool {
     let examined = Embedded::examine_folder(&folders.damaged, &options());
     assert_eq!(before, files(&folders.damaged), "{what}: an examination changes nothing");
     let is_named = !matches!(&examined, Ok(examined) if examined.faults.is_empty());
-    // Under a name of its own: a store that was refused half-way may hold its lock for a while.
-    static OPENED: AtomicUsize = AtomicUsize::new(0);
-    let name = format!("opened-{}", OPENED.fetch_add(1, Ordering::Relaxed));
-    let folder = folders.damaged.with_file_name(name);
-    std::fs::rename(&folders.damaged, &folder).unwrap();
-    let outcome = opened(&folder).await;
-    std::fs::remove_dir_all(&folder).unwrap();
-    match outcome {
+    match opened(&folders.damaged).await {
         Ok(found) => assert!(found == truth, "{what}: something else is read\n{found}\nand not\n{truth}"),
         Err(error @ (StoreError::Damaged(_) | StoreError::Unavailable(_))) => {
             assert!(is_named, "{what}: reading fails and an examination finds nothing: {error:?}");
@@ -253,8 +245,8 @@ async fn what_came_before_the_damage_is_left_after_a_recovery() {
         assert!(Embedded::loss(&folders.damaged).unwrap().is_none());
         let store = Embedded::open(&folders.damaged, options()).unwrap();
         for device in 1..=DEVICES {
-            let pass = given::device_with_key(device);
-            let (left, total) = given::texts(&store, &pass, "log", ValueQuery::default()).await;
+            let permit = given::device_with_key(device);
+            let (left, total) = given::texts(&store, &permit, "log", ValueQuery::default()).await;
             let written: Vec<_> = (0..16).map(|run| format!("{{\"device\":{device},\"run\":{run}}}")).collect();
             assert!(left.len() as u64 == total && left.len() >= 8, "{left:?}");
             assert!(written.starts_with(&left) || written[..left.len()].iter().rev().eq(&left), "{left:?}");

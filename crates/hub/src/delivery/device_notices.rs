@@ -8,7 +8,7 @@ use isobar_model::error::Result;
 use isobar_model::ids::{DeviceId, DeviceRef, NotificationId};
 use isobar_model::notification::NotificationKind;
 use isobar_store::error::StoreError;
-use isobar_store::registry::{Asked, Delivery as QueuedDelivery, NewDelivery};
+use isobar_store::registry::{Delivery as QueuedDelivery, LimitedDelivery, NewDelivery};
 use serde::{Deserialize, Serialize};
 
 use super::notifications::{Audience, Notice};
@@ -39,13 +39,13 @@ struct QueuedNotice {
 }
 
 /// The delivery that a notice becomes, by its place among those of its run.
-pub(super) fn delivery_of(notice: &NoticeWork, device: DeviceRef, ordinal: usize) -> Option<Asked> {
+pub(super) fn delivery_of(notice: &NoticeWork, device: DeviceRef, ordinal: usize) -> Option<LimitedDelivery> {
     let source = format!("{KIND}:{}:", device.id);
     let (event, ordinal) = (notice.event.to_string(), ordinal.to_string());
     let id = NotificationId::derived(notice.event.minted_at(), &[&event, &notice.element, &ordinal]);
     let body = serde_json::to_string(&QueuedNotice { id, device: device.id, notice: notice.clone() }).ok()?;
     let delivery = NewDelivery { id: format!("{source}{event}:{ordinal}"), kind: KIND, body, lane: None };
-    Some(Asked { delivery, source, most: NOTICES_OF_A_DEVICE_MAX })
+    Some(LimitedDelivery { delivery, source, most: NOTICES_OF_A_DEVICE_MAX })
 }
 
 impl Delivery {

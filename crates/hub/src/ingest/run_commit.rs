@@ -8,7 +8,7 @@ use isobar_model::event::{Event, EventError, EventType};
 use isobar_model::ids::EventId;
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
-use isobar_store::telemetry::{Commit, Memory, NewEvent, Shown};
+use isobar_store::telemetry::{Commit, Memory, NewEvent, StreamedEvents};
 
 use super::Ingest;
 use super::device_event::{Incoming, RunSignal, remembered};
@@ -138,7 +138,7 @@ impl Ingest {
     pub(super) fn add_followed(&self, entry: &DeviceEntry, commit: &mut Commit) {
         if self.env.telemetry.is_followed() {
             let events = commit.history.iter().map(|event| Arc::new(to_event(entry, event))).collect();
-            commit.shown = Some(Arc::new(Shown { lineage: Arc::new(entry.lineage.clone()), events }));
+            commit.streamed = Some(Arc::new(StreamedEvents { lineage: Arc::new(entry.lineage.clone()), events }));
         }
     }
 

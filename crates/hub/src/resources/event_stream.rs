@@ -13,7 +13,7 @@ use isobar_model::error::{Error, Result};
 use isobar_model::event::Event;
 use isobar_model::ids::{DeviceId, EventId, OrganizationId};
 use isobar_model::page::Depth;
-use isobar_store::telemetry::{Followed, Following, Place, Stretch, Told};
+use isobar_store::telemetry::{Followed, Following, StreamCursor, StreamMessage, StreamPosition};
 use isobar_store::turns::Claim;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
@@ -78,16 +78,16 @@ impl Hub {
             }
         };
         self.allow_listening(&caller, listens).await?;
-        let Following { from, told } = self.0.env.telemetry.follow();
+        let Following { from, messages } = self.0.env.telemetry.follow();
         let after = match after {
-            Some(after) => self.place_to_resume(after, from).await?,
+            Some(after) => self.position_to_resume(after, from).await?,
             None => from,
         };
         let tail = Tail {
             hub: self.clone(),
             credential,
             listens,
-            told,
+            messages,
             stop: self.0.supervisor.stopping(),
             after,
             until: from,
@@ -106,9 +106,9 @@ impl Hub {
         }))
     }
 
-    /// The place after which a stream goes on whose client had this event last. What lies too far back cannot be made up
+    /// The position after which a stream goes on whose client had this event last. What lies too far back cannot be made up
     /// for; and an event that has not been yet is of another server, or of one that was set back.
-    async fn place_to_resume(&self, after: EventId, newest: Place) -> Result<Place> {
+    async fn position_to_resume(&self, after: EventId, newest: StreamPosition) -> Result<StreamPosition> {
         let begins = self.0.jobs.history_begins();
         if after.minted_at() < begins {
             return Err(Error::invalid(LAST_EVENT_ID, format!("is older than history, which begins at {begins}")));
@@ -118,11 +118,11 @@ impl Hub {
             let why = format!("is too old: a stream goes back to {reaches}. What is older is in history");
             return Err(Error::invalid(LAST_EVENT_ID, why));
         }
-        let place = self.0.env.telemetry.history_place(after).await.into_hub_error()?;
-        if place > newest {
+        let position = self.0.env.telemetry.history_position(after).await.into_hub_error()?;
+        if position > newest {
             return Err(Error::invalid(LAST_EVENT_ID, "is newer than all events of this server"));
         }
-        Ok(place)
+        Ok(position)
     }
 
     /// Whether the caller may hear what is listened to.
@@ -179,9 +179,9 @@ enum Listens {
 
 /// What a stream hears.
 enum Heard {
-    /// An event that it listens to, where that belongs, and its place; without the event if that is no longer kept.
-    Event(Place, Option<Arc<Event>>, Arc<Lineage>),
-    /// Something was not told.
+    /// An event that it listens to, where that belongs, and its position; without the event if that is no longer kept.
+    Event(StreamPosition, Option<Arc<Event>>, Arc<Lineage>),
+    /// Something was not sent.
     Gap,
 }
 
@@ -189,12 +189,14 @@ impl Listens {
     /// The next that it hears of. `after` goes along, up to before it.
     async fn hear(
         self,
-        told: &mut broadcast::Receiver<Told>,
-        after: &mut Place,
+        messages: &mut broadcast::Receiver<StreamMessage>,
+        after: &mut StreamPosition,
     ) -> std::result::Result<Heard, RecvError> {
         loop {
-            let Told::Event { place, device, lineage, event } = told.recv().await? else { return Ok(Heard::Gap) };
-            if place <= *after {
+            let StreamMessage::Event { position, device, lineage, event } = messages.recv().await? else {
+                return Ok(Heard::Gap);
+            };
+            if position <= *after {
                 continue;
             }
             let is_heard = match self {
@@ -202,25 +204,25 @@ impl Listens {
                 Listens::Beneath(organization) => lineage.contains(organization),
             };
             if is_heard {
-                return Ok(Heard::Event(place, event.upgrade(), lineage));
+                return Ok(Heard::Event(position, event.upgrade(), lineage));
             }
-            *after = place;
+            *after = position;
         }
     }
 }
 
-/// A stream's place: behind in history, or live.
+/// A stream's state: behind in history, or live.
 struct Tail {
     hub: Hub,
     /// By what its caller was let in.
     credential: UserCredential,
     listens: Listens,
-    told: broadcast::Receiver<Told>,
+    messages: broadcast::Receiver<StreamMessage>,
     stop: watch::Receiver<bool>,
     /// Everything up to here was streamed, or is none of its business.
-    after: Place,
-    /// What is told comes after this.
-    until: Place,
+    after: StreamPosition,
+    /// What is received comes after this.
+    until: StreamPosition,
     /// What it is behind with.
     behind: Option<Behind>,
     /// What the event takes that was streamed last: until the next one is asked for, it is on its way.
@@ -230,15 +232,15 @@ struct Tail {
 /// What a stream has found that lies behind.
 struct Behind {
     devices: Followed,
-    /// Whose they are, and how often devices of its had left a place when these were found out.
+    /// Whose they are, and how often devices of its had left an organization when these were found out.
     tenant: OrganizationId,
     moves: u64,
     /// Some have left theirs since: of each event it is asked where its device is now.
     has_moved: bool,
     /// What is not read yet; none: the search goes on.
-    stretch: Option<Stretch>,
+    stretch: Option<StreamCursor>,
     /// What is not streamed yet, and what it takes.
-    piece: VecDeque<(Place, Event)>,
+    piece: VecDeque<(StreamPosition, Event)>,
     holds: Option<TenantShare>,
 }
 
@@ -267,19 +269,19 @@ impl Tail {
                 }
             }
             let heard = tokio::select! {
-                heard = self.listens.hear(&mut self.told, &mut self.after) => heard,
+                heard = self.listens.hear(&mut self.messages, &mut self.after) => heard,
                 () = tokio::time::sleep(LOOK_EVERY) => continue,
                 () = stopped(&mut self.stop) => return Ok(None),
             };
             match heard {
-                Ok(Heard::Event(place, event, lineage)) => {
+                Ok(Heard::Event(position, event, lineage)) => {
                     let caller = self.caller().await?;
                     if !caller.reaches(&lineage) {
-                        self.after = place;
+                        self.after = position;
                     } else if let Some(event) = event
                         && let Ok(share) = self.hold(&caller, event.payload.bytes().len())
                     {
-                        (self.after, self.on_its_way) = (place, share);
+                        (self.after, self.on_its_way) = (position, share);
                         return Ok(Some(event));
                     } else {
                         // It is read when there is room for it: until then nothing of it is held.
@@ -294,8 +296,8 @@ impl Tail {
 
     /// What was missed is in history.
     fn follow_anew(&mut self) {
-        let Following { from, told } = self.hub.0.env.telemetry.follow();
-        (self.until, self.told) = (from, told);
+        let Following { from, messages } = self.hub.0.env.telemetry.follow();
+        (self.until, self.messages) = (from, messages);
     }
 
     /// Waits for a while. True: the hub stops.
@@ -326,10 +328,10 @@ impl Tail {
             self.look(caller, claim).await?;
             return Ok(CaughtUp::Further);
         };
-        if let Some((place, event)) = behind.piece.pop_front() {
+        if let Some((position, event)) = behind.piece.pop_front() {
             let holds = behind.holds.take_if(|_| behind.piece.is_empty());
             let is_heard = !behind.has_moved || self.is_heard_now(caller, event.device).await?;
-            (self.after, self.on_its_way) = (place, holds);
+            (self.after, self.on_its_way) = (position, holds);
             return Ok(if is_heard { CaughtUp::Event(event) } else { CaughtUp::Further });
         }
         behind.holds = None;

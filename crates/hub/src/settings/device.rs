@@ -157,7 +157,7 @@ impl Hub {
         let mut settings = self.settings_now(&permit, &entry).await?;
         // What the plan declares stands in its default order already.
         if !request.sort.is_empty() {
-            settings.sort_by(|left, right| by_keys(&request.sort, left, right).then(left.id.cmp(&right.id)));
+            settings.sort_by(|left, right| by_keys(&request.sort, left, right));
         }
         Ok(Page::of(settings, request.page))
     }
@@ -369,5 +369,9 @@ fn by_keys(keys: &[SortKey], left: &DeviceSetting, right: &DeviceSetting) -> Ord
         };
         if key.descending { order.reverse() } else { order }
     };
-    keys.iter().map(of_key).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    // Ids go the way of the last key; a field that comes again decides nothing.
+    let is_new = |(at, key): &(usize, &SortKey)| !keys.iter().take(*at).any(|before| before.field == key.field);
+    let descends = || keys.iter().enumerate().filter(is_new).next_back().is_some_and(|(_, key)| key.descending);
+    let by_id = || if descends() { right.id.cmp(&left.id) } else { left.id.cmp(&right.id) };
+    keys.iter().map(of_key).find(|order| order.is_ne()).unwrap_or_else(by_id)
 }

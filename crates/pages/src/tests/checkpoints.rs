@@ -4,11 +4,11 @@ use super::*;
 use crate::keeper::keeper;
 use crate::log::{Log, eight};
 use crate::note::{Carried, Claim, Note, Noted};
-use crate::place::Place as Files;
+use crate::paths::DatabasePaths;
 
 /// A database whose log is never carried into its file by itself, with changes of most of its pages in several transactions.
-fn with_a_long_log() -> (Place, Raw) {
-    let place = Place::new();
+fn with_a_long_log() -> (TestDatabase, Raw) {
+    let place = TestDatabase::new();
     let raw = place.open();
     raw.run("PRAGMA wal_autocheckpoint = 0").unwrap();
     fill(&raw);
@@ -19,7 +19,7 @@ fn with_a_long_log() -> (Place, Raw) {
     (place, raw)
 }
 
-fn frames(place: &Place) -> usize {
+fn frames(place: &TestDatabase) -> usize {
     fs::metadata(place.beside("-wal")).unwrap().len() as usize / FRAME_BYTES
 }
 
@@ -33,7 +33,7 @@ fn is_whole(raw: &Raw) {
 }
 
 /// The first frame of which no later one has the page.
-fn a_needed_frame(place: &Place) -> usize {
+fn a_needed_frame(place: &TestDatabase) -> usize {
     let log = fs::read(place.beside("-wal")).unwrap();
     let page = |frame: usize| log[place_of(frame - 1)..][..4].to_vec();
     let last = frames(place);
@@ -79,7 +79,7 @@ fn a_damaged_frame_whose_page_came_again_goes_with_the_next_checkpoint() {
     let now = all(&raw).unwrap();
     assert_eq!(now.len(), truth.len());
     assert_eq!(all(&place.as_killed().open()).unwrap(), now);
-    assert!(!keeper(Files::of(&place.file).unwrap().database()).unwrap().has_failed());
+    assert!(!keeper(DatabasePaths::of(&place.file).unwrap().database()).unwrap().has_failed());
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_log_that_was_carried_over_is_not_put_upon_what_is_newer() {
 }
 
 /// A database in which a checkpoint has written every other page when the process was killed.
-fn killed_in_a_checkpoint(place: &Place, raw: &Raw) -> Place {
+fn killed_in_a_checkpoint(place: &TestDatabase, raw: &Raw) -> TestDatabase {
     let killed = place.as_killed();
     raw.run("PRAGMA wal_checkpoint(PASSIVE)").unwrap();
     let (mut mixed, after) = (fs::read(&killed.file).unwrap(), fs::read(&place.file).unwrap());
@@ -230,7 +230,7 @@ fn what_a_checkpoint_carries_over_is_noted_before_and_after() {
 fn after_a_sync_that_failed_nothing_is_written_and_the_log_stays() {
     let (place, raw) = with_a_long_log();
     let truth = all(&raw).unwrap();
-    keeper(Files::of(&place.file).unwrap().database()).unwrap().fail("a test says so");
+    keeper(DatabasePaths::of(&place.file).unwrap().database()).unwrap().fail("a test says so");
     assert!(raw.run("UPDATE t SET name = 'late' WHERE k = 1").is_err());
     assert!(raw.run("PRAGMA wal_checkpoint(TRUNCATE)").is_err());
     assert_eq!(all(&raw).unwrap(), truth);

@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn a_database_behind_links_has_all_that_belongs_to_it_beside_it() {
-    let place = Place::new();
+    let place = TestDatabase::new();
     let folder = place.file.parent().unwrap();
     let (real, link, first) = (folder.join("else/where.db"), folder.join("link.db"), folder.join("first.db"));
     fs::create_dir(folder.join("else")).unwrap();
@@ -24,7 +24,7 @@ fn a_database_behind_links_has_all_that_belongs_to_it_beside_it() {
     }
     assert!(companions(&first).eq(companions(&real)));
     // What a killed process leaves, reached by a link.
-    let killed = Place::new();
+    let killed = TestDatabase::new();
     for end in ["", "-wal", "-note"] {
         fs::copy(format!("{}{end}", real.display()), killed.beside(end)).unwrap();
     }
@@ -41,7 +41,7 @@ fn a_database_behind_links_has_all_that_belongs_to_it_beside_it() {
 
 #[test]
 fn links_that_lead_nowhere_are_refused() {
-    let place = Place::new();
+    let place = TestDatabase::new();
     let link = place.file.parent().unwrap().join("link.db");
     symlink(&link, &link).unwrap();
     assert!(matches!(prepare(&link, Open::ToUse), Err(PagesError::Io { .. })));
@@ -51,7 +51,7 @@ fn links_that_lead_nowhere_are_refused() {
 
 #[test]
 fn a_note_beside_a_copy_that_was_put_there_by_hand_is_named() {
-    let place = Place::new();
+    let place = TestDatabase::new();
     let raw = place.open();
     fill(&raw);
     let copy = place.beside("-copy");
@@ -77,7 +77,7 @@ fn a_note_beside_a_copy_that_was_put_there_by_hand_is_named() {
 
 #[test]
 fn an_older_copy_does_not_keep_the_note_of_what_lay_there_before() {
-    let place = Place::new();
+    let place = TestDatabase::new();
     let raw = place.open();
     fill(&raw);
     let killed = place.as_killed();

@@ -1,95 +1,89 @@
 //! The registry: who and what. One SQL layer over SQLite and PostgreSQL, a file per noun.
 //!
-//! A method that touches a tenant's rows demands a pass. What decides about passes (placements) and what makes callers
+//! A method that touches a tenant's rows demands a permit. What decides about permits (placements) and what makes callers
 //! (credentials) demands none, and hands out no tenant's data.
 
-mod alarms;
-mod api_keys;
-mod appearance;
-mod backlog;
-mod credentials;
-mod db;
-mod deliveries;
-mod device_change;
-mod devices;
-mod devices_beneath;
-mod devices_list;
-mod devices_placed;
-mod findings;
-mod images;
-mod labels;
 mod lists;
-mod locks;
+mod maintenance;
 mod migrations;
-mod nonces;
-mod notices;
-mod notifications;
-mod organization_change;
-mod organizations;
-mod pages;
-mod projects;
-mod provisioning;
-mod rows;
-mod sessions;
-mod settings;
-mod sign_ins;
-mod specifications;
+mod nouns;
 mod sql;
-mod stretch;
 #[cfg(test)]
 #[path = "../../tests/support/mod.rs"]
 mod support;
-mod upkeep;
-mod usage;
-mod users;
-mod writing;
 
-use db::Db;
-
-pub use alarms::{DueAlarm, ProjectAlarm};
-pub use backlog::Asked;
-pub use credentials::{Account, LoginRecord};
-pub use deliveries::{Delivery, Lane, NewDelivery};
-pub use device_change::DeviceChange;
-pub use devices::NewDevice;
-pub use findings::{DeviceReport, Findings};
-pub use images::{NewImage, Pictured, Png};
 pub use isobar_pages::companions;
-pub use labels::NewLabels;
-pub use nonces::Purpose;
-pub use notices::{Recipient, SpreadStep, Spreading};
-pub use notifications::NotificationMark;
-pub use organization_change::OrganizationChange;
-pub use organizations::NewOrganization;
-pub use pages::{loss, loss_accept};
-pub use projects::NewProject;
-pub use provisioning::{NewTagged, Provisioned};
-pub use settings::SettingWrite;
-pub use sign_ins::ADDRESSES_MAX;
+pub use lists::sortable;
+pub use maintenance::DeviceNumbers;
+pub use nouns::alarms::{DueAlarm, ProjectAlarm};
+pub use nouns::credentials::{Account, LoginRecord};
+pub use nouns::deliveries::{Delivery, Lane, NewDelivery};
+pub use nouns::delivery_quota::LimitedDelivery;
+pub use nouns::device_change::DeviceChange;
+pub use nouns::devices::NewDevice;
+pub use nouns::findings::{DeviceReport, Findings};
+pub use nouns::images::{NewImage, Pictured, Png};
+pub use nouns::labels::NewLabels;
+pub use nouns::nonces::Purpose;
+pub use nouns::notices::{Recipient, SpreadStep, Spreading};
+pub use nouns::notifications::NotificationMark;
+pub use nouns::organization_change::OrganizationChange;
+pub use nouns::organizations::NewOrganization;
+pub use nouns::projects::NewProject;
+pub use nouns::provisioning::{NewTagged, Provisioned};
+pub use nouns::settings::SettingWrite;
+pub use nouns::sign_ins::ADDRESSES_MAX;
+pub use nouns::usage::{Alert, LimitedOrganization, Used};
+pub use nouns::users::{NewPassword, NewUserRow, UserChange};
 pub(crate) use sql::refuses;
-pub use upkeep::DeviceNumbers;
-pub use usage::{Alert, LimitedOrganization, Used};
-pub use users::{NewPassword, NewUserRow, UserChange};
+pub use sql::sqlite_file::{loss, loss_accept};
 
 use crate::error::Result;
+use sql::connections::Connections;
 
 /// Files that a registry has open at a time, at most: those of its connections (each the database and its log, or a socket),
 /// the log's index, the note, and what is sorted aside.
 pub const FILES_MAX: u64 = 32;
 
 /// The registry. Cloning shares it.
+///
+/// A method that reads or changes what belongs to a tenant takes a permit for it: [`CanRead`] to look, [`CanWrite`] to
+/// change, [`CanList`] for a part of the tree. Those without one serve the system, or decide about permits, and say so.
+/// Moments are in milliseconds; `now` is the caller's clock.
+///
+/// No method blocks the thread that calls it: statements run on the threads of the driver, and on SQLite changes wait for
+/// each other. Each change is one transaction, all or nothing, and durable when its method returns `Ok`; one that is
+/// dropped half-way is rolled back. Each list is answered as of one moment.
+///
+/// # Errors
+/// Any method may answer [`StoreError::Busy`] where no connection is free in time or PostgreSQL ends one of two
+/// transactions that wait for each other, [`StoreError::Unavailable`] where the database cannot be reached or failed, and
+/// [`StoreError::Damaged`] where a row cannot be read. A change that was being committed then may have been made. Further
+/// errors stand at the methods; after those nothing was done.
+///
+/// [`CanList`]: isobar_model::access::CanList
+/// [`CanRead`]: isobar_model::access::CanRead
+/// [`CanWrite`]: isobar_model::access::CanWrite
+/// [`StoreError::Busy`]: crate::error::StoreError::Busy
+/// [`StoreError::Damaged`]: crate::error::StoreError::Damaged
+/// [`StoreError::Unavailable`]: crate::error::StoreError::Unavailable
 #[derive(Clone, Debug)]
 pub struct Registry {
-    db: Db,
+    db: Connections,
 }
 
 impl Registry {
     /// Opens the registry at `sqlite:PATH` (made if missing) or `postgres://…`, and brings its schema up to date.
+    ///
+    /// # Errors
+    /// [`Damaged`](crate::error::StoreError::Damaged) where the schema is newer than this version knows, or where what was
+    /// acknowledged is missing from the file (see [`loss`]); [`Unavailable`](crate::error::StoreError::Unavailable) where
+    /// the address is of neither kind.
     pub async fn open(address: &str) -> Result<Self> {
-        let db = Db::open(address).await?;
+        let db = Connections::open(address).await?;
         let tx = db.begin().await?;
         migrations::migrate(&tx).await?;
-        db::commit(tx).await?;
+        tx.commit().await?;
         Ok(Self { db })
     }
 
@@ -98,7 +92,8 @@ impl Registry {
         self.db.close().await
     }
 
-    /// Whether the database answers, and keeps what is written.
+    /// Whether the database answers, and keeps what is written: where the last change is older than half a minute, or failed,
+    /// a row is written.
     pub async fn healthy(&self) -> Result<()> {
         sql::one(&self.db.read, sql::Sql::new("SELECT 1 AS answer")).await?;
         self.db.write.healthy().await

@@ -24,7 +24,7 @@ pub struct Durable {
 /// Nobody is left who could tell.
 #[derive(Debug, thiserror::Error)]
 #[error("the store has failed or is closing")]
-struct Untold;
+struct StoreEnded;
 
 /// Commits have tickets that grow, and become durable in their order: one number tells of all of them, and who waits for
 /// a ticket stands in a line with the others, without anything of its own being made for each commit.
@@ -33,12 +33,12 @@ pub(crate) struct Tickets {
     /// The newest durable ticket.
     durable: AtomicU64,
     ended: AtomicBool,
-    line: Mutex<Line>,
+    line: Mutex<Waiters>,
 }
 
 /// Who waits, in the order of their tickets.
 #[derive(Debug, Default)]
-struct Line {
+struct Waiters {
     /// The ticket of the first place.
     first: u64,
     places: VecDeque<Option<Waker>>,
@@ -57,14 +57,14 @@ impl Tickets {
         Durable { tickets: Arc::clone(self), ticket, is_anothers: false }
     }
 
-    /// The same for anybody else.
+    /// Done when that ticket is durable; for anybody else.
     pub fn wait_beside(self: &Arc<Self>, ticket: u64) -> Durable {
         Durable { tickets: Arc::clone(self), ticket, is_anothers: true }
     }
 
     /// All up to that ticket are durable.
     pub fn reached(&self, ticket: u64) {
-        let told: Vec<Waker> = {
+        let wakers: Vec<Waker> = {
             let mut line = self.line.lock();
             // Under the lock, so that whoever finds it too early has a place in the line when it is gone through.
             self.durable.store(ticket, Ordering::Release);
@@ -74,29 +74,29 @@ impl Tickets {
             let beside: Vec<Waker> = beside.collect();
             line.places.drain(..count as usize).flatten().chain(beside).collect()
         };
-        told.into_iter().for_each(Waker::wake);
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// No ticket becomes durable any more, or nobody would know.
     pub fn end(&self) {
-        let told: Vec<Waker> = {
+        let wakers: Vec<Waker> = {
             let mut line = self.line.lock();
             self.ended.store(true, Ordering::Release);
             let beside: Vec<Waker> = line.beside.drain(..).map(|(_, waker)| waker).collect();
             line.places.drain(..).flatten().chain(beside).collect()
         };
-        told.into_iter().for_each(Waker::wake);
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     fn outcome(&self, ticket: u64) -> Option<Result<()>> {
         if self.durable() >= ticket {
             return Some(Ok(()));
         }
-        self.ended.load(Ordering::Acquire).then(|| Err(StoreError::unavailable(Untold)))
+        self.ended.load(Ordering::Acquire).then(|| Err(StoreError::unavailable(StoreEnded)))
     }
 }
 
-impl Line {
+impl Waiters {
     /// Waits beside the one whose ticket it is.
     fn stand_beside(&mut self, ticket: u64, waker: &Waker) {
         if !self.beside.iter().any(|(awaited, present)| *awaited == ticket && present.will_wake(waker)) {
@@ -158,10 +158,10 @@ mod tests {
         second.await.unwrap();
         let mut fifth = fifth;
         assert!(poll!(&mut fifth).is_pending());
-        let told = tokio::spawn(async move { tokio::try_join!(fifth, ninth) });
+        let outcome = tokio::spawn(async move { tokio::try_join!(fifth, ninth) });
         tokio::task::yield_now().await;
         tickets.reached(9);
-        told.await.unwrap().unwrap();
+        outcome.await.unwrap().unwrap();
         tickets.wait(9).await.unwrap();
         assert_eq!(tickets.durable(), 9);
     }
@@ -172,15 +172,15 @@ mod tests {
             let tickets = Arc::new(Tickets::default());
             let (mut own, mut beside, mut more) = (tickets.wait(1), tickets.wait_beside(1), tickets.wait_beside(1));
             assert!(poll!(&mut own).is_pending() && poll!(&mut beside).is_pending() && poll!(&mut more).is_pending());
-            let told = tokio::spawn(async move { (own.await.is_ok(), beside.await.is_ok(), more.await.is_ok()) });
+            let outcome = tokio::spawn(async move { (own.await.is_ok(), beside.await.is_ok(), more.await.is_ok()) });
             tokio::task::yield_now().await;
             if ends {
                 tickets.end()
             } else {
                 tickets.reached(1)
             }
-            let told = tokio::time::timeout(std::time::Duration::from_secs(60), told).await;
-            assert_eq!(told.unwrap().unwrap(), (!ends, !ends, !ends));
+            let outcome = tokio::time::timeout(std::time::Duration::from_secs(60), outcome).await;
+            assert_eq!(outcome.unwrap().unwrap(), (!ends, !ends, !ends));
             assert!(tickets.line.lock().beside.is_empty());
         }
     }
@@ -193,8 +193,8 @@ mod tests {
         tokio::task::yield_now().await;
         tickets.reached(1);
         for wait in waiting {
-            let told = tokio::time::timeout(std::time::Duration::from_secs(60), wait).await;
-            told.unwrap().unwrap().unwrap();
+            let outcome = tokio::time::timeout(std::time::Duration::from_secs(60), wait).await;
+            outcome.unwrap().unwrap().unwrap();
         }
     }
 

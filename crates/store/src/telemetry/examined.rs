@@ -15,7 +15,7 @@ pub struct Examined {
     pub parked: Vec<(DeviceKey, String)>,
     /// How many of them cannot be.
     pub parked_found: u64,
-    /// Devices that something is kept of, in the order of their numbers.
+    /// Devices that something is stored of, in the order of their numbers.
     pub devices: Vec<DeviceKey>,
     /// What is damaged, the first of it.
     pub faults: Vec<String>,

@@ -30,7 +30,7 @@ use smallvec::SmallVec;
 pub use bounds::{DEVICE_LAST_BYTES_MAX, SERIES_MAX, last_room};
 pub use durable::Durable;
 pub use examined::Examined;
-pub use follow::{Followed, Following, Place, Shown, Stretch, Told};
+pub use follow::{Followed, Following, StreamCursor, StreamMessage, StreamPosition, StreamedEvents};
 pub use query::{
     Filter, FilterField, Operand, Operator, PAGE_BYTES_MAX, QUEUE_PAGE_BYTES_MAX, SORTED_MAX, ValueChunk, ValueCursor,
     ValueQuery, ValueSort,
@@ -54,8 +54,8 @@ pub struct Commit {
     pub outbox: Vec<OutboxChange>,
     /// Remember the event's id under this key, so that a repetition does nothing (until `expires_at`).
     pub idempotency: Option<Idempotency>,
-    /// What those who follow are shown of the history, when [`Telemetry::is_followed`] says that there are any.
-    pub shown: Option<Arc<Shown>>,
+    /// The events of the history for followers, when [`Telemetry::is_followed`] says that there are any.
+    pub streamed: Option<Arc<StreamedEvents>>,
     /// Told when the commit is on its way, before the device's next run begins. A commit that never sets out drops it.
     pub sets_out: SetsOut,
 }
@@ -75,7 +75,7 @@ pub enum OutboxChange {
     Done(u64),
 }
 
-/// Who is told that a commit is on its way; nobody, unless somebody was named.
+/// Called when a commit is on its way; nothing, unless it was set.
 #[derive(Default)]
 pub struct SetsOut(Option<Box<dyn FnOnce() + Send>>);
 
@@ -152,7 +152,7 @@ pub struct Idempotency {
 
 /// What earlier runs left for a device, as a run sees it.
 pub trait Memory {
-    /// What is kept of the last values of a storage element.
+    /// The last values of a storage element, as far as they are stored.
     fn last(&self, element: &str) -> Option<LastKept>;
     /// How many bytes that are; 0 before anything was stored.
     fn last_bytes(&self, element: &str) -> usize;
@@ -270,10 +270,26 @@ pub async fn begin<T: Telemetry + ?Sized>(
 }
 
 /// The port to the telemetry store.
+///
+/// A method that touches a device's data takes a permit for that device: [`CanRead`] to look, [`CanWrite`] to change. Those
+/// without one (the outbox, `retain`, `sync` and the state of the store itself) serve the system, and hand out no payload
+/// but what a run left in its outbox.
+///
+/// No method blocks the thread that calls it: what may touch the disk is done on threads that may wait, and a future
+/// that is dropped ends a long read soon. A change is durable when its future returns `Ok`, unless its method says
+/// otherwise.
+///
+/// # Errors
+/// Any method may answer [`StoreError::Unavailable`] where the store has failed or is closed, and
+/// [`StoreError::Damaged`] where what it reads makes no sense; changes answer [`StoreError::Busy`] where too many
+/// commits wait, and reads that take a [`Claim`] where too many of their tenant, or of all, wait for a turn. Then
+/// nothing was done. Further errors stand at the methods.
 #[async_trait]
 pub trait Telemetry: Send + Sync + 'static {
-    /// Runs `work` on what earlier runs left, alone for this device, and commits what it returns; that it is durable is
-    /// still to be awaited. With an idempotency key that is known (and not expired at `now`) `work` is not called.
+    /// Locks the device, runs `work` on what earlier runs left, and commits what it returns: the next run sees it, and
+    /// that it is durable is still to be awaited ([`Begun::Committed`]). With an idempotency key that is known, and not
+    /// expired at `now`, `work` is not called, and the answer is the durable one of the first run. Waits while another
+    /// run of the device is under way, and where the device is not in memory.
     async fn begin(
         &self,
         device: &CanWrite<DeviceRef>,
@@ -281,8 +297,8 @@ pub trait Telemetry: Send + Sync + 'static {
         now: Timestamp,
         work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
     ) -> Result<Begun>;
-    /// The same without an idempotency key, where nothing has to be waited for. None: something has, and `work` was not
-    /// called.
+    /// As [`Telemetry::begin`] without an idempotency key, where nothing has to be waited for, and without a future.
+    /// None: the device is locked or not in memory, and `work` was not called.
     fn begin_now(
         &self,
         _device: &CanWrite<DeviceRef>,
@@ -290,7 +306,7 @@ pub trait Telemetry: Send + Sync + 'static {
     ) -> Option<Result<Begun>> {
         None
     }
-    /// The same as [`Telemetry::begin`], durable when it returns.
+    /// As [`Telemetry::begin`], and durable when it returns.
     async fn run(
         &self,
         device: &CanWrite<DeviceRef>,
@@ -304,9 +320,13 @@ pub trait Telemetry: Send + Sync + 'static {
         }
     }
 
-    /// A page of stored values; none when the device has no such series. What takes more than to go there waits for a turn
-    /// (see [`crate::turns`]), and lets others go first when it has lasted. [`StoreError::TooFar`]: see [`SORTED_MAX`];
-    /// [`StoreError::TooMuch`]: see [`PAGE_BYTES_MAX`].
+    /// A page of stored values; none when the device has no such series. A filter, an order by payload and a page of
+    /// more than a thousand values read at length: they wait for a turn (see [`crate::turns`]), and let others go first
+    /// when it has lasted.
+    ///
+    /// # Errors
+    /// [`StoreError::TooFar`] where an order by payload does not reach the page: see [`SORTED_MAX`].
+    /// [`StoreError::TooMuch`] where its rows are too large together: see [`PAGE_BYTES_MAX`].
     async fn values(
         &self,
         device: &CanRead<DeviceRef>,
@@ -315,9 +335,12 @@ pub trait Telemetry: Send + Sync + 'static {
         claim: Claim,
     ) -> Result<Option<Page<StoredValue>>>;
     /// A whole series piece by piece, in the order of time that the query asks for; its page is ignored. Without a cursor
-    /// it begins; each piece has the cursor of the next. What is stored meanwhile does not come up, and nothing is held
-    /// in between. An order by payload is refused; none when the device has no such series, an error when it went away.
-    /// Each piece waits for a turn.
+    /// it begins; each piece has the cursor of the next. None when the device has no such series. What is stored meanwhile
+    /// does not come up, and nothing is held in between. Each piece waits for a turn.
+    ///
+    /// # Errors
+    /// [`StoreError::Gone`] where the series was deleted since the piece before, [`StoreError::Unavailable`] where the
+    /// query asks for an order by payload.
     async fn values_chunk(
         &self,
         device: &CanRead<DeviceRef>,
@@ -326,85 +349,100 @@ pub trait Telemetry: Send + Sync + 'static {
         cursor: Option<ValueCursor>,
         claim: Claim,
     ) -> Result<Option<ValueChunk>>;
-    /// The last values of a series; none when the device has no such series.
+    /// The last values of a series; none when the device has no such series. They may be ahead of what is durable by
+    /// the runs that are under way.
     async fn last(&self, device: &CanRead<DeviceRef>, element: &str) -> Result<Option<LastValues>>;
     /// The series of a device, by name.
     async fn series(&self, device: &CanRead<DeviceRef>) -> Result<Vec<Series>>;
-    /// Removes a series (none: all of them) with its values; the space comes back in the background. False: there was none.
+    /// Removes a series (none: all of them) with its values, durably; the space comes back in the background. False:
+    /// there was none.
     async fn series_delete(&self, device: &CanWrite<DeviceRef>, element: Option<&str>) -> Result<bool>;
 
-    /// A page of the device's history, newest first. A long one waits for a turn. [`StoreError::TooMuch`]: see
-    /// [`PAGE_BYTES_MAX`].
+    /// A page of the device's history, newest first. A page of more than a thousand events waits for a turn.
+    ///
+    /// # Errors
+    /// [`StoreError::TooMuch`] where its rows are too large together: see [`PAGE_BYTES_MAX`].
     async fn history(&self, device: &CanRead<DeviceRef>, query: HistoryQuery, claim: Claim) -> Result<Page<Event>>;
-    /// One event of the device's history.
+    /// One event of the device's history; none: the device has none of this identifier.
     async fn history_event(&self, device: &CanRead<DeviceRef>, id: EventId) -> Result<Option<Event>>;
-    /// The place that an event has, or would have if it were there: see [`Place`].
-    async fn history_place(&self, id: EventId) -> Result<Place>;
-    /// Finds the first events, at most `limit`, of any of these devices that became durable after one place and up to
-    /// another, in the order of their places; the stretch ends where the next one begins. It takes turns, however many devices
-    /// there are.
+    /// The position that an event has in the order of streams, or would have if it were there: see [`StreamPosition`].
+    async fn history_position(&self, id: EventId) -> Result<StreamPosition>;
+    /// Finds the first events, at most `limit`, of any of these devices that became durable after one position and up
+    /// to another, in the order of their positions; the cursor ends where the next one begins. It takes turns, however
+    /// many devices there are.
     async fn history_between(
         &self,
         devices: &Followed,
-        after: Place,
-        until: Place,
+        after: StreamPosition,
+        until: StreamPosition,
         limit: usize,
         claim: Claim,
-    ) -> Result<Stretch>;
-    /// The next events of a stretch, of about so many bytes of payload, at least one if it has one left; what was forgotten
-    /// since it was found is left out. It takes a turn.
-    async fn history_next(&self, stretch: &mut Stretch, bytes: usize, claim: Claim) -> Result<Vec<(Place, Event)>>;
-    /// Whether anybody follows what becomes durable.
+    ) -> Result<StreamCursor>;
+    /// Reads the next events of a cursor, of about `bytes` bytes of payload, at least one if it has one left; what was
+    /// forgotten since it was found is left out. It takes a turn.
+    async fn history_next(
+        &self,
+        cursor: &mut StreamCursor,
+        bytes: usize,
+        claim: Claim,
+    ) -> Result<Vec<(StreamPosition, Event)>>;
+    /// Whether anybody follows what becomes durable. A look at one flag.
     fn is_followed(&self) -> bool;
-    /// Follows what becomes durable from now on. Each event is told once it is, in the order of places, whoever waits
-    /// for it or does not; what came before is in history.
+    /// Follows what becomes durable from now on. Each event is sent once it is, in the order of positions, whoever
+    /// waits for it or does not; what came before is in history.
     fn follow(&self) -> Following;
 
-    /// Queued cloud events, oldest first; they stay. A look at many waits for a turn, as those of the two below.
-    /// [`StoreError::TooMuch`]: see [`QUEUE_PAGE_BYTES_MAX`].
+    /// Queued cloud events, oldest first; they stay. A look at many waits for a turn.
+    ///
+    /// # Errors
+    /// [`StoreError::TooMuch`] where they are too large together: see [`QUEUE_PAGE_BYTES_MAX`].
     async fn queue_peek(&self, device: &CanRead<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>>;
-    /// Queued cloud events, oldest first; they are gone, durably, before the answer. No two callers get the same one. What
-    /// would take more than [`QUEUE_PAGE_BYTES_MAX`] together is left in the queue.
+    /// Takes queued cloud events, oldest first: they are gone, durably, before the answer. No two callers get the same one.
+    /// What would take more than [`QUEUE_PAGE_BYTES_MAX`] together is left in the queue. A look at many waits for a turn.
     async fn queue_take(&self, device: &CanWrite<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>> {
         Ok(self.queue_take_while(device, query, Box::new(|| true)).await?.unwrap_or_default())
     }
-    /// The same for a caller that may lose its right meanwhile: it is asked when nothing of the device can happen before
-    /// the events are taken. None: it said no, and nothing was taken.
+    /// As [`Telemetry::queue_take`], for a caller that may lose its right meanwhile: `may` is asked under the device's
+    /// lock, before the events are taken. None: it said no, and nothing was taken.
     async fn queue_take_while(
         &self,
         device: &CanWrite<DeviceRef>,
         query: QueueQuery,
         may: Box<dyn Fn() -> bool + Send>,
     ) -> Result<Option<Vec<Event>>>;
-    /// Removes one queued event. False: it is not there.
+    /// Removes one queued event, durably. False: it is not there. A look at many waits for a turn.
     async fn queue_delete(&self, device: &CanWrite<DeviceRef>, id: EventId) -> Result<bool>;
 
-    /// Forgets everything of a device; the space comes back in the background.
+    /// Forgets everything of a device, durably; the space comes back in the background.
     async fn forget(&self, device: &CanWrite<DeviceRef>) -> Result<()>;
-    /// Forgets history that is older than so many seconds (whole files, never rows one by one), and keys that have expired.
-    /// The clock is believed unless it is more than a day ahead of what it said at the last call and of the time since
-    /// then, `running`: a clock that jumps takes nothing away. Answers what the time is as far as that is believed.
+    /// Forgets history that is older than `history_seconds` (whole files, never rows one by one), and idempotency keys
+    /// that have expired. The clock is believed unless it is more than a day ahead of what it said at the last call and
+    /// of the time since then, `running`: a clock that jumps takes nothing away. Answers what the time is as far as
+    /// that is believed.
     async fn retain(&self, now: Timestamp, running: Duration, history_seconds: i64) -> Result<Timestamp>;
 
     /// A number for a new outbox entry: above that of every entry there is. Drawn within a run they grow from run to run
     /// of a device.
     fn outbox_number(&self) -> u64;
-    /// At most `limit` outbox entries with a number above `after`, by number, with their device. They may not be durable
-    /// yet.
+    /// At most `limit` outbox entries with a number above `after`, by number, with their device. They may not be
+    /// durable yet: [`Telemetry::sync`] waits for that.
     async fn outbox(&self, after: u64, limit: usize) -> Result<Vec<OutboxEntry>>;
-    /// Removes entries whose work is done. Lazily durable: after a crash some may come again.
+    /// Removes entries whose work is done. Not durable when it returns: after a crash some may come again.
     async fn outbox_done(&self, numbers: &[u64]) -> Result<()>;
-    /// Notes why the work of an entry cannot be done, for as long as the entry is there.
+    /// Notes, durably, why the work of an entry cannot be done, for as long as the entry is there.
     async fn outbox_park(&self, number: u64, why: &str) -> Result<()>;
-    /// Done when everything that was committed before is durable.
+    /// Returns when everything is durable that was committed before the call.
     async fn sync(&self) -> Result<()>;
 
     /// Whether the store takes writes.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] with the cause, where it has failed or is closed.
     async fn healthy(&self) -> Result<()>;
-    /// Done when the store has failed and takes no more writes, with the cause: only opening it anew helps. Whoever waits
-    /// for a commit has its error by then.
+    /// Returns when the store has failed and takes no more writes, with the cause: only opening it anew helps. Whoever
+    /// waits for a commit has its error by then. A store that is closed has not failed.
     async fn failed(&self) -> StoreError;
-    /// Makes everything durable and closes; later calls fail.
+    /// Writes what waits, makes everything durable and closes; later calls fail. A second call does nothing.
     async fn close(&self) -> Result<()>;
 }
 

@@ -1,12 +1,15 @@
 //! A PostgreSQL for tests: the one that `ISOBAR_TEST_POSTGRES` names, or one of our own.
 
+#![allow(dead_code, reason = "each test that has this module uses a part of it")]
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sea_orm::{ConnectionTrait, Database};
+use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DbBackend, Statement};
 
 /// A server that tests may make databases on.
 struct Server {
@@ -60,6 +63,9 @@ fn whoami(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
+/// Held by who looks for the template, or makes it: a number that nothing else locks.
+const TEMPLATE_LOCK: i64 = 0x0069_736f_6261_72ff;
+
 /// A database that nobody else uses.
 pub struct OwnDatabase {
     /// Its address.
@@ -68,12 +74,34 @@ pub struct OwnDatabase {
 }
 
 impl OwnDatabase {
-    /// Makes one.
+    /// Makes an empty one.
     pub async fn new() -> Self {
+        Self::made("").await
+    }
+
+    /// Makes one with the registry's schema. `migrate` brings it into a database once for a server, by whichever process
+    /// comes first: the others are copies, which cost less.
+    pub async fn with_schema(migrate: impl AsyncFnOnce(&str)) -> Self {
+        let template = format!("isobar_template_{:016x}", schema_digest());
+        let administrator = Administrator::new().await;
+        administrator.run(&format!("SELECT pg_advisory_lock({TEMPLATE_LOCK})")).await;
+        if !administrator.has(&template).await {
+            let making = format!("{template}_making");
+            administrator.run(&format!("DROP DATABASE IF EXISTS {making} WITH (FORCE)")).await;
+            administrator.run(&format!("CREATE DATABASE {making}")).await;
+            migrate(&on(&server().address, &making)).await;
+            administrator.run(&format!("ALTER DATABASE {making} RENAME TO {template}")).await;
+        }
+        // The lock ends with the connection.
+        administrator.close().await;
+        Self::made(&format!("TEMPLATE {template}")).await
+    }
+
+    async fn made(how: &str) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("isobar_test_{}_{number}", std::process::id());
-        administer(&format!("CREATE DATABASE {name}")).await;
+        administer(&format!("CREATE DATABASE {name} {how}")).await;
         Self { address: on(&server().address, &name), name }
     }
 
@@ -83,10 +111,46 @@ impl OwnDatabase {
     }
 }
 
+/// What tells one schema from another: all of the registry's migrations.
+fn schema_digest() -> u64 {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../store/src/registry/migrations");
+    let steps = std::fs::read_dir(folder).expect("the migrations are there").map(|step| step.expect("a file").path());
+    let mut steps: Vec<_> = steps.collect();
+    steps.sort();
+    let mut digest = DefaultHasher::new();
+    steps.iter().for_each(|step| std::fs::read(step).expect("it can be read").hash(&mut digest));
+    digest.finish()
+}
+
 async fn administer(sql: &str) {
-    let connection = Database::connect(&server().address).await.expect("PostgreSQL can be reached");
-    connection.execute_unprepared(sql).await.expect("the test may make and remove databases");
-    connection.close().await.expect("it closes");
+    let administrator = Administrator::new().await;
+    administrator.run(sql).await;
+    administrator.close().await;
+}
+
+/// A single connection to the server.
+struct Administrator(DatabaseConnection);
+
+impl Administrator {
+    async fn new() -> Self {
+        let mut options = ConnectOptions::new(&server().address);
+        options.max_connections(1);
+        Self(Database::connect(options).await.expect("PostgreSQL can be reached"))
+    }
+
+    async fn run(&self, sql: &str) {
+        self.0.execute_unprepared(sql).await.expect("the test may make and remove databases");
+    }
+
+    async fn has(&self, database: &str) -> bool {
+        let query = format!("SELECT 1 AS present FROM pg_database WHERE datname = '{database}'");
+        let found = self.0.query_one_raw(Statement::from_string(DbBackend::Postgres, query)).await;
+        found.expect("the databases can be listed").is_some()
+    }
+
+    async fn close(self) {
+        self.0.close().await.expect("it closes");
+    }
 }
 
 /// The address of another database on the same server.

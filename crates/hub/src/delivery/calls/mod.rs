@@ -19,7 +19,7 @@ use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId};
 use isobar_model::time::Timestamp;
 use isobar_outlets::calls::OutgoingCall;
-use isobar_store::registry::{Asked, Delivery as QueuedDelivery, NewDelivery};
+use isobar_store::registry::{Delivery as QueuedDelivery, LimitedDelivery, NewDelivery};
 use serde::{Deserialize, Serialize};
 
 use self::answer::{answer_of, retry_at};
@@ -90,14 +90,14 @@ pub(super) fn delivery_of(
     device: DeviceRef,
     tenant: Option<OrganizationId>,
     ordinal: usize,
-) -> Option<Asked> {
+) -> Option<LimitedDelivery> {
     let source = format!("{KIND}:{}:", device.id);
     let id = format!("{source}{}:{ordinal}", call.event);
     let lane = Some(lane_of(tenant, &call.url));
     let queued = QueuedCall { device: device.id, key: device.key.0, stage: CallStage::Call(call.clone()) };
     let body = serde_json::to_string(&queued).ok().filter(|body| body.len() <= CALL_BYTES_MAX)?;
     let delivery = NewDelivery { id, kind: KIND, body, lane };
-    Some(Asked { delivery, source, most: CALLS_OF_A_DEVICE_MAX })
+    Some(LimitedDelivery { delivery, source, most: CALLS_OF_A_DEVICE_MAX })
 }
 
 /// The lane of a queued call whose tenant nobody has noted.

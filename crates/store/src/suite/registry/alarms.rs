@@ -5,7 +5,7 @@ use isobar_model::project::{SpecificationInput, empty_object};
 use isobar_model::status::Status;
 
 use super::given::{self, at, fetched, may};
-use crate::registry::{Asked, DeviceReport, Findings, NewDelivery, ProjectAlarm, Registry};
+use crate::registry::{DeviceReport, Findings, LimitedDelivery, NewDelivery, ProjectAlarm, Registry};
 
 const MINUTE: i64 = 60_000;
 
@@ -70,7 +70,7 @@ pub async fn devices_have_the_alarms_of_their_project(r: &Registry) {
     assert_eq!(due(r, 99 * MINUTE).await, expected(&[("old", "tick", 12), ("new", "tick", 12)]));
 }
 
-/// An alarm is due again when it is told to be; it knows when its device was heard.
+/// An alarm is due again when it was set to be; it knows when its device was heard.
 pub async fn an_alarm_is_set_and_removed(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
@@ -131,8 +131,8 @@ pub async fn deliveries_stand_in_lanes(r: &Registry) {
     assert_eq!(lanes("", 9).await, []);
     r.deliveries_put(&[new("b", Some("1 one.example")), new("d", Some("2 one.example"))], at(0)).await.unwrap();
     r.deliveries_put(&[new("a", Some("1 one.example")), new("c", None)], at(3)).await.unwrap();
-    let told = |name: &str, due| (name.to_owned(), at(due));
-    let both = [told("1 one.example", 0), told("2 one.example", 0)];
+    let lane = |name: &str, due| (name.to_owned(), at(due));
+    let both = [lane("1 one.example", 0), lane("2 one.example", 0)];
     assert_eq!((lanes("", 9).await, lanes("", 1).await), (both.to_vec(), both[..1].to_vec()));
     assert_eq!((lanes("1 one.example\u{1}", 9).await, lanes("1!", 9).await), (both[1..].to_vec(), both[1..].to_vec()));
     assert_eq!((lanes("3", 9).await, r.deliveries_lanes("mail", "", 9).await.unwrap().len()), (vec![], 0));
@@ -151,9 +151,9 @@ pub async fn deliveries_stand_in_lanes(r: &Registry) {
     r.deliveries_lane_set(&[]).await.unwrap();
     r.deliveries_lane_set(&[("c".to_owned(), String::new()), ("gone".to_owned(), "x".to_owned())]).await.unwrap();
     assert_eq!(r.deliveries_without_lane("call", 9).await.unwrap(), []);
-    assert_eq!(lanes("", 1).await, [told("", 3)]);
+    assert_eq!(lanes("", 1).await, [lane("", 3)]);
     r.delivery_failed("b", 3, at(4)).await.unwrap();
-    assert_eq!(lanes("1", 1).await, [told("1 one.example", 3)]);
+    assert_eq!(lanes("1", 1).await, [lane("1 one.example", 3)]);
     r.delivery_replace("b", "\"rest\"", at(5)).await.unwrap();
     assert_eq!((due("1 one.example", 4, 9).await.len(), due("1 one.example", 5, 9).await.len()), (1, 2));
     let read = r.deliveries_of_lane("call", "1 one.example", at(5), 9).await.unwrap();
@@ -164,7 +164,8 @@ pub async fn deliveries_stand_in_lanes(r: &Registry) {
 pub async fn a_source_of_deliveries_has_a_bound(r: &Registry) {
     let delivery = |id: &str| NewDelivery { id: id.to_owned(), kind: "call", body: id.to_owned(), lane: None };
     let put = async |ids: &[(&str, &str)]| {
-        let asked = |(source, id): (&str, &str)| Asked { delivery: delivery(id), source: source.to_owned(), most: 3 };
+        let asked =
+            |(source, id): (&str, &str)| LimitedDelivery { delivery: delivery(id), source: source.to_owned(), most: 3 };
         let findings = Findings { deliveries: ids.iter().copied().map(asked).collect(), ..Findings::default() };
         r.findings_write(&findings, at(0)).await.unwrap()
     };

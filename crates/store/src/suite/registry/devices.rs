@@ -157,16 +157,16 @@ pub async fn a_report_changes_what_it_names(r: &Registry) {
     };
     given::reports(r, device, &report, at(3)).await;
     given::reports(r, device, &report, at(4)).await;
-    let told = fetched(r, device).await;
-    assert_eq!((told.status, told.location, told.updated_at), (Status::Critical, report.location, at(3)));
-    assert_eq!(told.meta.text(), r#"{"keep":1.50,"set":"New","more":{"x":[1.0]}}"#);
+    let reported = fetched(r, device).await;
+    assert_eq!((reported.status, reported.location, reported.updated_at), (Status::Critical, report.location, at(3)));
+    assert_eq!(reported.meta.text(), r#"{"keep":1.50,"set":"New","more":{"x":[1.0]}}"#);
     let found = |text| async move { r.device_list(&given::lists_all(), &given::search(text)).await.unwrap().total };
     assert_eq!((found("new").await, found("old").await), (1, 0));
 
     let status = DeviceReport { status: Some(Status::Good), ..DeviceReport::default() };
     given::reports(r, device, &status, at(5)).await;
     let after = fetched(r, device).await;
-    assert_eq!((after.status, after.location, &after.meta), (Status::Good, told.location, &told.meta));
+    assert_eq!((after.status, after.location, &after.meta), (Status::Good, reported.location, &reported.meta));
     given::reports(r, device, &DeviceReport::default(), at(6)).await;
     assert_eq!(fetched(r, device).await.updated_at, at(5));
 
@@ -191,9 +191,9 @@ pub async fn what_is_gone_is_said_to_be_gone(r: &Registry) {
 
     let device = given::device(r, home, project, "d").await;
     r.device_delete(&may(device.reference())).await.unwrap();
-    let pass = may(device.reference());
-    assert!(matches!(r.device_delete(&pass).await, Err(StoreError::Gone("device"))));
-    assert!(matches!(r.device_token_set(&pass, &digest()).await, Err(StoreError::Gone("device"))));
+    let permit = may(device.reference());
+    assert!(matches!(r.device_delete(&permit).await, Err(StoreError::Gone("device"))));
+    assert!(matches!(r.device_token_set(&permit, &digest()).await, Err(StoreError::Gone("device"))));
     let change = given::unchanged(&device);
-    assert!(matches!(r.device_update(&pass, &change, at(1)).await, Err(StoreError::Gone("device"))));
+    assert!(matches!(r.device_update(&permit, &change, at(1)).await, Err(StoreError::Gone("device"))));
 }

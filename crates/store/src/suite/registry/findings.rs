@@ -5,7 +5,7 @@ use isobar_model::ids::{DeviceRef, SettingId};
 use isobar_model::status::Status;
 
 use super::given::{self, at, fetched, json, may, sees};
-use crate::registry::{Asked, DeviceReport, Findings, NewDelivery, NewDevice, Registry, SettingWrite};
+use crate::registry::{DeviceReport, Findings, LimitedDelivery, NewDelivery, NewDevice, Registry, SettingWrite};
 
 /// Devices that are reported of at once: more than one statement takes of some kinds.
 const DEVICES: usize = 450;
@@ -92,7 +92,7 @@ pub async fn a_batch_is_kept_whole_or_not_at_all(r: &Registry) {
     let write = |name: &str| SettingWrite { id, name: name.to_owned(), value: None, at: at(1) };
     let settings = vec![(may(devices[0]), write("x")), (may(other), write("y"))];
     let delivery = NewDelivery { id: "call:a:1".to_owned(), kind: "call", body: "{}".to_owned(), lane: None };
-    let deliveries = vec![Asked { delivery, source: "call:a:".to_owned(), most: 9 }];
+    let deliveries = vec![LimitedDelivery { delivery, source: "call:a:".to_owned(), most: 9 }];
     let error = r.findings_write(&Findings { reports, settings, deliveries }, at(2)).await.unwrap_err();
     assert!(error.is_refusal(), "{error:?}");
     assert_eq!(fetched(r, devices[0]).await.updated_at, at(0));

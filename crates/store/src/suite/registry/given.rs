@@ -63,9 +63,9 @@ pub fn sees<T: Clone>(target: T) -> CanRead<T> {
 /// The right to change a thing, of a user.
 pub fn user_may<T>(user: UserId, target: T) -> CanWrite<T> {
     let caller = admin(user);
-    let pass = access::write(&caller, Action::SettingUpdate, target, &caller.lineage).unwrap();
-    assert_eq!(pass.actor(), Actor::User(user));
-    pass
+    let permit = access::write(&caller, Action::SettingUpdate, target, &caller.lineage).unwrap();
+    assert_eq!(permit.actor(), Actor::User(user));
+    permit
 }
 
 fn admin(user: UserId) -> Caller {
@@ -167,11 +167,11 @@ pub async fn user_fetched(r: &Registry, id: UserId) -> User {
 /// Changes a user to these values, whatever they are by then.
 pub async fn user_update(
     r: &Registry,
-    pass: &CanWrite<UserId>,
+    permit: &CanWrite<UserId>,
     change: &UserChange,
     now: Timestamp,
 ) -> Result<User, StoreError> {
-    r.user_update(pass, |_| Ok::<_, Infallible>(change.clone()), now).await.map(|Ok(changed)| changed)
+    r.user_update(permit, |_| Ok::<_, Infallible>(change.clone()), now).await.map(|Ok(changed)| changed)
 }
 
 /// A project.

@@ -66,7 +66,7 @@ pub async fn the_oldest_device_of_a_label_is_meant(r: &Registry) {
         let new = tagged(project, "e1").device;
         made.push(r.device_create(&may(organization), new, at(0)).await.unwrap().reference());
     }
-    let found = async |pass| r.devices_labelled(&pass, "eui", &["e1", "e2"]).await.unwrap();
+    let found = async |permit| r.devices_labelled(&permit, "eui", &["e1", "e2"]).await.unwrap();
     assert_eq!(found(lists_all()).await.into_iter().collect::<Vec<_>>(), [("e1".to_owned(), (made[0], project))]);
     assert_eq!(found(lists(&top.lineage, None)).await["e1"], (made[1], project));
     assert_eq!(found(lists(&low.lineage, None)).await["e1"], (made[2], project));
@@ -87,8 +87,8 @@ pub async fn labels_are_given_to_many_devices_at_once(r: &Registry) {
     let labels = NewLabels { missing: vec![label("room", r#""r1""#)], set: vec![label("gateway", r#""new""#)] };
     let gone = given::device(r, home, project, "gone").await.reference();
     r.device_delete(&may(gone)).await.unwrap();
-    let passes: Vec<CanWrite<DeviceRef>> = devices.iter().copied().chain([gone]).map(may).collect();
-    let changed = r.devices_label(&passes, &labels, at(5)).await.unwrap();
+    let permits: Vec<CanWrite<DeviceRef>> = devices.iter().copied().chain([gone]).map(may).collect();
+    let changed = r.devices_label(&permits, &labels, at(5)).await.unwrap();
     assert_eq!(changed.len(), 2);
     let mut metas = Vec::new();
     for device in &devices {
@@ -103,7 +103,7 @@ pub async fn labels_are_given_to_many_devices_at_once(r: &Registry) {
     assert_eq!(metas, expected.map(|(meta, moment)| (meta.to_owned(), moment)));
     assert_eq!(labelled(r, "gateway", "new").await, Some(devices[0]));
     assert_eq!(labelled(r, "gateway", "old").await, None);
-    assert!(r.devices_label(&passes, &labels, at(6)).await.unwrap().is_empty());
+    assert!(r.devices_label(&permits, &labels, at(6)).await.unwrap().is_empty());
 }
 
 /// A tag that somebody beneath carries makes no device; one that somebody above or beside carries does.

@@ -7,7 +7,7 @@ use isobar_model::access::CanList;
 use isobar_model::device::Device;
 use isobar_model::ids::DeviceId;
 use isobar_model::organization::Organization;
-use isobar_model::page::{ListRequest, Page, PageRequest};
+use isobar_model::page::{ListRequest, Page, PageRequest, SortKey};
 use isobar_model::role::Role;
 use isobar_model::status::Status;
 use isobar_model::user::User;
@@ -67,6 +67,12 @@ fn by_field(field: &str, a: &Device, b: &Device) -> Ordering {
     }
 }
 
+/// Whether ids descend among what is alike: as the last key does that is not there before.
+fn ids_descend(keys: &[SortKey]) -> bool {
+    let is_new = |&at: &usize| keys[..at].iter().all(|before| before.field != keys[at].field);
+    (0..keys.len()).filter(is_new).next_back().is_some_and(|at| keys[at].descending)
+}
+
 /// What a list must hold, worked out the plain way.
 fn expected<'d>(devices: &'d [Device], request: &ListRequest, fits: impl Fn(&Device) -> bool) -> Vec<&'d Device> {
     let mut list: Vec<_> = devices.iter().filter(|device| fits(device)).collect();
@@ -75,16 +81,17 @@ fn expected<'d>(devices: &'d [Device], request: &ListRequest, fits: impl Fn(&Dev
             let order = by_field(&key.field, a, b);
             if key.descending { order.reverse() } else { order }
         });
-        by_keys.fold(Ordering::Equal, Ordering::then).then(a.id.cmp(&b.id))
+        let by_id = if ids_descend(&request.sort) { b.id.cmp(&a.id) } else { a.id.cmp(&b.id) };
+        by_keys.fold(Ordering::Equal, Ordering::then).then(by_id)
     });
     list
 }
 
-async fn check_pages(r: &Registry, pass: &CanList, request: &ListRequest, expected: &[&Device], limit: u32) {
+async fn check_pages(r: &Registry, permit: &CanList, request: &ListRequest, expected: &[&Device], limit: u32) {
     let pages = expected.chunks(limit as usize).chain([&[][..]]);
     for (number, wanted) in (1..).zip(pages) {
         let request = ListRequest { page: PageRequest { page: number, limit }, ..request.clone() };
-        let page = r.device_list(pass, &request).await.unwrap();
+        let page = r.device_list(permit, &request).await.unwrap();
         assert_eq!(page.total, expected.len() as u64, "{request:?}");
         let (found, wanted): (Vec<_>, Vec<_>) =
             (page.items.iter().map(|device| device.id).collect(), wanted.iter().map(|device| device.id).collect());
@@ -210,7 +217,7 @@ pub async fn a_list_can_be_held_to_ids(r: &Registry) {
     assert_eq!(r.organization_list(&lists_all(), true, &one).await.unwrap().total, 1);
 }
 
-/// Each device beneath an organization is told once, with its own, however they are spread.
+/// Each device beneath an organization is found once, with its own, however they are spread.
 pub async fn all_devices_beneath_are_told(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let large = given::organization(r, Some(top.id), "Large").await;
@@ -234,13 +241,13 @@ pub async fn all_devices_beneath_are_told(r: &Registry) {
         devices.push((organization.lineage.clone(), device));
     }
     for beneath in [&top, &large, &small, &other] {
-        let told = r.devices_beneath(&lists(&beneath.lineage, None)).await.unwrap();
-        let told = told.into_iter().flat_map(|(of, devices)| devices.into_iter().map(move |it| (of.clone(), it)));
-        let mut told: Vec<_> = told.collect();
+        let found = r.devices_beneath(&lists(&beneath.lineage, None)).await.unwrap();
+        let found = found.into_iter().flat_map(|(of, devices)| devices.into_iter().map(move |it| (of.clone(), it)));
+        let mut found: Vec<_> = found.collect();
         let mut expected: Vec<_> = devices.iter().filter(|(of, _)| of.contains(beneath.id)).cloned().collect();
-        told.sort_by_key(|(_, device)| device.key);
+        found.sort_by_key(|(_, device)| device.key);
         expected.sort_by_key(|(_, device)| device.key);
-        assert!(told == expected, "{}: {} instead of {}", beneath.name, told.len(), expected.len());
+        assert!(found == expected, "{}: {} instead of {}", beneath.name, found.len(), expected.len());
     }
 }
 
@@ -304,8 +311,8 @@ pub async fn user_pages_are_exact_in_every_order(r: &Registry) {
     let active = everybody.iter().step_by(5).zip(0..);
     let touched: Vec<_> = active.map(|(user, number)| (user.id, at(number % 4))).collect();
     r.users_touch(&touched).await.unwrap();
-    type Order = fn(&User, &User) -> Ordering;
-    let orders: [(&str, &str, Order); 9] = [
+    type Compare = fn(&User, &User) -> Ordering;
+    let orders: [(&str, &str, Compare); 9] = [
         ("username", "-username", |a, b| a.username.cmp(&b.username)),
         ("email", "-email", |a, b| a.email.cmp(&b.email)),
         ("firstName", "-firstName", |a, b| a.first_name.cmp(&b.first_name)),
@@ -316,24 +323,24 @@ pub async fn user_pages_are_exact_in_every_order(r: &Registry) {
         ("updatedAt", "-updatedAt", |a, b| a.updated_at.cmp(&b.updated_at)),
         ("lastActive", "-lastActive", |a, b| a.last_active.cmp(&b.last_active)),
     ];
-    for pass in &branches {
-        let mut users = r.user_list(pass, &page(1, 10_000)).await.unwrap().items;
+    for permit in &branches {
+        let mut users = r.user_list(permit, &page(1, 10_000)).await.unwrap().items;
         assert!(!users.is_empty());
         for (up, down, order) in orders {
             users.sort_by(|a, b| order(a, b).then(a.id.cmp(&b.id)));
-            hold_pages(r, pass, up, &users).await;
-            users.sort_by(|a, b| order(b, a).then(a.id.cmp(&b.id)));
-            hold_pages(r, pass, down, &users).await;
+            hold_pages(r, permit, up, &users).await;
+            users.sort_by(|a, b| order(b, a).then(b.id.cmp(&a.id)));
+            hold_pages(r, permit, down, &users).await;
         }
     }
 }
 
 /// Holds the pages of an order, of one size that cuts through what is alike and one that hardly does.
-async fn hold_pages(r: &Registry, pass: &CanList, order: &str, users: &[User]) {
+async fn hold_pages(r: &Registry, permit: &CanList, order: &str, users: &[User]) {
     for limit in [9, 50] {
         for (page, wanted) in (1..).zip(users.chunks(limit as usize)) {
             let request = ListRequest { page: PageRequest { page, limit }, ..sorted(&[order]) };
-            let found = r.user_list(pass, &request).await.unwrap();
+            let found = r.user_list(permit, &request).await.unwrap();
             assert_eq!(found.total, users.len() as u64);
             assert_eq!(found.items, wanted, "page {page} of {limit}, {order}");
         }
@@ -369,19 +376,19 @@ pub async fn pages_are_the_same_from_either_end(r: &Registry) {
     let users = [&["username"][..], &["-company"], &["createdAt"], &["-lastActive"], &["role", "-email"]];
     let things = [&["name"][..], &["-name"], &["-updatedAt", "name"]];
     let branches = [(0, None), (1, Some(2)), (2, None)].map(|(base, levels)| lists(&tree[base].lineage, levels));
-    for pass in branches.into_iter().chain([lists_all()]) {
-        let of_users = async |request| ids_of(r.user_list(&pass, &request).await.unwrap(), |user| user.id.0);
+    for permit in branches.into_iter().chain([lists_all()]) {
+        let of_users = async |request| ids_of(r.user_list(&permit, &request).await.unwrap(), |user| user.id.0);
         for order in users {
             hold_together(&sorted(order), of_users).await;
         }
         hold_together(&ListRequest { search: Some("1".to_owned()), ..sorted(&["email"]) }, of_users).await;
         for order in things.map(sorted) {
             hold_together(&order, async |request| {
-                ids_of(r.project_list(&pass, Some("api"), &request).await.unwrap(), |project| project.id.0)
+                ids_of(r.project_list(&permit, Some("api"), &request).await.unwrap(), |project| project.id.0)
             })
             .await;
             hold_together(&order, async |request| {
-                ids_of(r.organization_list(&pass, false, &request).await.unwrap(), |organization| organization.id.0)
+                ids_of(r.organization_list(&permit, false, &request).await.unwrap(), |organization| organization.id.0)
             })
             .await;
         }

@@ -53,14 +53,16 @@ async fn list(r: &Registry, user: UserId) -> Vec<Notification> {
     page.items
 }
 
-/// What a user is told, newest first; what it has read in brackets.
-async fn told(r: &Registry, user: UserId) -> Vec<String> {
-    let told: Vec<_> = list(r, user).await;
+/// The messages that a user has, newest first; what it has read in brackets.
+async fn messages(r: &Registry, user: UserId) -> Vec<String> {
+    let all: Vec<_> = list(r, user).await;
     let unread = r.notification_list(&own(user), ALL, true).await.unwrap();
-    let expected: Vec<_> = told.iter().filter(|notification| !notification.read).cloned().collect();
+    let expected: Vec<_> = all.iter().filter(|notification| !notification.read).cloned().collect();
     assert_eq!((unread.total, unread.items), (expected.len() as u64, expected));
-    let shown = |told: Notification| if told.read { format!("({})", told.message) } else { told.message };
-    told.into_iter().map(shown).collect()
+    let shown = |notification: Notification| {
+        if notification.read { format!("({})", notification.message) } else { notification.message }
+    };
+    all.into_iter().map(shown).collect()
 }
 
 fn own(user: UserId) -> CanWrite<UserId> {
@@ -85,7 +87,7 @@ pub async fn a_notice_given_out_again_changes_nothing(r: &Registry) {
     spread(r, first.clone(), 10).await;
     let again = Notice { message: "twice".to_owned(), to: Audience::Everybody, ..first.clone() };
     assert!(!r.notice_create(&may(again)).await.unwrap());
-    assert_eq!(told(r, ana).await, ["once"]);
+    assert_eq!(messages(r, ana).await, ["once"]);
     let fetched = r.notification_fetch(&own(ana), first.id).await.unwrap().unwrap();
     let expected = Notification {
         id: first.id,
@@ -98,7 +100,7 @@ pub async fn a_notice_given_out_again_changes_nothing(r: &Registry) {
     r.notifications_mark(&own(ana), EVER, NotificationMark::Delete).await.unwrap();
     assert!(!r.notice_create(&may(first.clone())).await.unwrap());
     assert_eq!(r.notice_spreading(first.id).await.unwrap(), None);
-    assert!(told(r, ana).await.is_empty());
+    assert!(messages(r, ana).await.is_empty());
 }
 
 /// One user; or those of one organization, of at least a rank, that were there.
@@ -113,15 +115,15 @@ pub async fn a_notice_reaches_those_whom_it_is_for(r: &Registry) {
     tell(r, Audience::Organization { id: home, minimum_role: Role::BasicUser }, "to all", 2).await;
     tell(r, Audience::Organization { id: home, minimum_role: Role::Manager }, "to managers", 3).await;
     tell(r, Audience::User(UserId(given::uuid())), "to nobody", 4).await;
-    assert_eq!(told(r, ana).await, ["to all", "to ana"]);
-    assert_eq!(told(r, max).await, ["to managers", "to all"]);
-    assert_eq!(told(r, dev).await, ["to managers", "to all"]);
-    assert!(told(r, late).await.is_empty() && told(r, cleo).await.is_empty());
-    // What was told stays with whom it was told to, wherever it moves.
+    assert_eq!(messages(r, ana).await, ["to all", "to ana"]);
+    assert_eq!(messages(r, max).await, ["to managers", "to all"]);
+    assert_eq!(messages(r, dev).await, ["to managers", "to all"]);
+    assert!(messages(r, late).await.is_empty() && messages(r, cleo).await.is_empty());
+    // What was given out stays with whom it was given to, wherever they move.
     let mut change = unchanged(below);
     change.preferences = Some(json(r#"{"notifications":{}}"#));
     given::user_update(r, &may(max), &change, at(4)).await.unwrap();
-    assert_eq!(told(r, max).await, ["to managers", "to all"]);
+    assert_eq!(messages(r, max).await, ["to managers", "to all"]);
     let waits = notice(Audience::Organization { id: below, minimum_role: Role::BasicUser }, "to below", 5);
     r.notice_create(&may(waits.clone())).await.unwrap();
     let part = r.notice_spreading(waits.id).await.unwrap().unwrap();
@@ -172,20 +174,20 @@ pub async fn a_notice_for_everybody_is_for_those_who_are_there(r: &Registry) {
     assert_eq!(recipients.iter().map(|recipient| recipient.id).collect::<Vec<_>>(), [people[7]]);
     // It is there for all at once, before it was spread to anybody.
     for user in &people {
-        assert_eq!(told(r, *user).await, ["hello"]);
+        assert_eq!(messages(r, *user).await, ["hello"]);
     }
     assert_eq!(r.notice_spread(part, &step(&[], None), at(0)).await.unwrap(), None);
     assert_eq!(r.notice_to_spread().await.unwrap(), None);
-    assert!(told(r, late).await.is_empty());
+    assert!(messages(r, late).await.is_empty());
     assert_eq!(r.notification_fetch(&own(late), hello.id).await.unwrap(), None);
     assert!(!r.notification_update(&own(late), hello.id, true).await.unwrap());
     // What one does with it is its own.
     assert!(r.notification_update(&own(people[3]), hello.id, true).await.unwrap());
     r.notifications_mark(&own(people[4]), EVER, NotificationMark::Delete).await.unwrap();
-    assert_eq!(told(r, people[3]).await, ["(hello)"]);
-    assert!(told(r, people[4]).await.is_empty());
+    assert_eq!(messages(r, people[3]).await, ["(hello)"]);
+    assert!(messages(r, people[4]).await.is_empty());
     assert_eq!(r.notification_fetch(&own(people[4]), hello.id).await.unwrap(), None);
-    assert_eq!(told(r, people[5]).await, ["hello"]);
+    assert_eq!(messages(r, people[5]).await, ["hello"]);
 }
 
 /// Whoever goes on where another stopped reaches the rest, and nobody twice.
@@ -210,9 +212,9 @@ pub async fn a_spread_that_was_cut_off_goes_on(r: &Registry) {
     // One who goes away at the last moment holds nobody up.
     r.user_delete(&may(people[8])).await.unwrap();
     assert_eq!(r.notice_spread(part, &step(&rest, None), at(0)).await.unwrap(), None);
-    assert!(told(r, people[0]).await.is_empty(), "its preferences were against it");
+    assert!(messages(r, people[0]).await.is_empty(), "its preferences were against it");
     for user in &people[1..8] {
-        assert_eq!(told(r, *user).await, ["all"]);
+        assert_eq!(messages(r, *user).await, ["all"]);
     }
 }
 
@@ -234,7 +236,7 @@ pub async fn two_that_spread_one_notice_do_it_once(r: &Registry) {
     assert_eq!(r.deliveries_due("mail", at(1), 10).await.unwrap().len(), 1, "what goes outside goes once too");
     assert_eq!(r.notice_spread(left[0].clone(), &step(&[bob], None), at(0)).await.unwrap(), None);
     assert_eq!(r.notice_spread(part, &step(&[ana, bob], None), at(0)).await.unwrap(), None);
-    assert_eq!((told(r, ana).await, told(r, bob).await), (vec!["all".to_owned()], vec!["all".to_owned()]));
+    assert_eq!((messages(r, ana).await, messages(r, bob).await), (vec!["all".to_owned()], vec!["all".to_owned()]));
 }
 
 /// Both sorts in one list, by time and then in the order in which they were given out; pages do not overlap.
@@ -249,7 +251,7 @@ pub async fn notifications_are_listed_newest_first(r: &Registry) {
     tell(r, Audience::Organization { id: home, minimum_role: Role::BasicUser }, "late news", 5).await;
     tell(r, Audience::User(ana), "5", 30).await;
     let all = ["5", "4", "3", "2", "1", "late news"];
-    assert_eq!(told(r, ana).await, all);
+    assert_eq!(messages(r, ana).await, all);
     let mut paged = Vec::new();
     for page in 1..=4 {
         let page = r.notification_list(&own(ana), PageRequest { page, limit: 2 }, false).await.unwrap();
@@ -278,7 +280,7 @@ pub async fn a_notification_is_read_and_unread(r: &Registry) {
         (common, false, ["common", "own"]),
     ] {
         assert!(r.notification_update(&own(ana), id, read).await.unwrap());
-        assert_eq!(told(r, ana).await, expected);
+        assert_eq!(messages(r, ana).await, expected);
     }
     let nothing = NotificationId(given::uuid());
     assert!(!r.notification_update(&own(ana), nothing, true).await.unwrap());
@@ -296,20 +298,20 @@ pub async fn a_range_of_notifications_is_marked(r: &Registry) {
     let range = |from, to| TimeRange { from: Some(at(from)), to: Some(at(to)) };
     let mark = async |range, mark| r.notifications_mark(&own(ana), range, mark).await.unwrap();
     mark(range(10, 20), NotificationMark::Read(true)).await;
-    assert_eq!(told(r, ana).await, ["e3", "3", "e2", "2", "(e1)", "(1)"]);
+    assert_eq!(messages(r, ana).await, ["e3", "3", "e2", "2", "(e1)", "(1)"]);
     mark(range(20, 20), NotificationMark::Read(true)).await;
     mark(range(30, 10), NotificationMark::Delete).await;
-    assert_eq!(told(r, ana).await, ["e3", "3", "e2", "2", "(e1)", "(1)"]);
+    assert_eq!(messages(r, ana).await, ["e3", "3", "e2", "2", "(e1)", "(1)"]);
     mark(TimeRange { from: None, to: Some(at(30)) }, NotificationMark::Read(true)).await;
     mark(range(10, 11), NotificationMark::Read(false)).await;
-    assert_eq!(told(r, ana).await, ["e3", "3", "(e2)", "(2)", "e1", "1"]);
+    assert_eq!(messages(r, ana).await, ["e3", "3", "(e2)", "(2)", "e1", "1"]);
     mark(range(20, 30), NotificationMark::Delete).await;
-    assert_eq!(told(r, ana).await, ["e3", "3", "e1", "1"]);
+    assert_eq!(messages(r, ana).await, ["e3", "3", "e1", "1"]);
     // What is deleted stays so, however it is marked.
     mark(EVER, NotificationMark::Read(true)).await;
     mark(range(0, 25), NotificationMark::Read(false)).await;
-    assert_eq!(told(r, ana).await, ["(e3)", "(3)", "e1", "1"]);
-    assert_eq!(told(r, bob).await, ["e3", "3", "e2", "2", "e1", "1"]);
+    assert_eq!(messages(r, ana).await, ["(e3)", "(3)", "e1", "1"]);
+    assert_eq!(messages(r, bob).await, ["e3", "3", "e2", "2", "e1", "1"]);
 }
 
 /// A range that goes on into the future takes in what there is, and nothing that comes.
@@ -321,10 +323,10 @@ pub async fn what_comes_after_a_mark_is_not_touched(r: &Registry) {
     {
         tell(r, Audience::User(ana), "own", 5).await;
         tell(r, Audience::Everybody, "common", 5).await;
-        assert_eq!(told(r, ana).await[..2], ["common", "own"], "round {round}");
+        assert_eq!(messages(r, ana).await[..2], ["common", "own"], "round {round}");
         r.notifications_mark(&own(ana), future, mark).await.unwrap();
         let left = if mark == NotificationMark::Delete { &[][..] } else { &["(common)", "(own)"] };
-        assert_eq!(told(r, ana).await, left, "round {round}");
+        assert_eq!(messages(r, ana).await, left, "round {round}");
     }
 }
 
@@ -336,23 +338,23 @@ pub async fn a_mark_of_everything_and_single_ones_go_together(r: &Registry) {
     let mark = async |mark| r.notifications_mark(&own(ana), EVER, mark).await.unwrap();
     let single = async |read| assert!(r.notification_update(&own(ana), first, read).await.unwrap());
     single(true).await;
-    assert_eq!(told(r, ana).await, ["2", "(1)"]);
+    assert_eq!(messages(r, ana).await, ["2", "(1)"]);
     mark(NotificationMark::Read(true)).await;
-    assert_eq!(told(r, ana).await, ["(2)", "(1)"]);
+    assert_eq!(messages(r, ana).await, ["(2)", "(1)"]);
     single(false).await;
-    assert_eq!(told(r, ana).await, ["(2)", "1"]);
+    assert_eq!(messages(r, ana).await, ["(2)", "1"]);
     mark(NotificationMark::Read(true)).await;
     tell(r, Audience::Everybody, "3", 3).await;
-    assert_eq!(told(r, ana).await, ["3", "(2)", "(1)"]);
+    assert_eq!(messages(r, ana).await, ["3", "(2)", "(1)"]);
     mark(NotificationMark::Read(false)).await;
-    assert_eq!(told(r, ana).await, ["3", "2", "1"]);
+    assert_eq!(messages(r, ana).await, ["3", "2", "1"]);
     let one_of_them = TimeRange { from: Some(at(2)), to: Some(at(3)) };
     r.notifications_mark(&own(ana), one_of_them, NotificationMark::Delete).await.unwrap();
     mark(NotificationMark::Read(true)).await;
-    assert_eq!(told(r, ana).await, ["(3)", "(1)"]);
+    assert_eq!(messages(r, ana).await, ["(3)", "(1)"]);
     mark(NotificationMark::Delete).await;
     mark(NotificationMark::Read(false)).await;
-    assert!(told(r, ana).await.is_empty());
+    assert!(messages(r, ana).await.is_empty());
     assert!(!r.notification_update(&own(ana), first, true).await.unwrap(), "it was deleted");
 }
 
@@ -365,7 +367,7 @@ pub async fn a_user_and_its_notifications_go_together(r: &Registry) {
     r.notification_update(&own(ana), common, true).await.unwrap();
     r.notifications_mark(&own(ana), EVER, NotificationMark::Read(true)).await.unwrap();
     r.user_delete(&may(ana)).await.unwrap();
-    assert_eq!(told(r, bob).await, ["common", "all"]);
+    assert_eq!(messages(r, bob).await, ["common", "all"]);
     assert!(list(r, ana).await.is_empty());
 }
 
@@ -385,10 +387,10 @@ pub async fn old_notices_go_and_a_user_keeps_so_many(r: &Registry) {
     assert_eq!(r.notices_trim(&own(ana), 3, 2).await.unwrap(), 2);
     assert_eq!(r.notices_trim(&own(ana), 3, 2).await.unwrap(), 1);
     assert_eq!(r.notices_trim(&own(ana), 3, 2).await.unwrap(), 0);
-    assert_eq!(told(r, ana).await, ["newest", "6", "5", "4", "common"]);
+    assert_eq!(messages(r, ana).await, ["newest", "6", "5", "4", "common"]);
     assert_eq!(r.notices_sweep(at(5), 4).await.unwrap(), 4);
     assert_eq!(r.notices_sweep(at(5), 4).await.unwrap(), 2);
     assert_eq!(r.notices_sweep(at(5), 4).await.unwrap(), 0);
-    assert_eq!(told(r, ana).await, ["newest", "6", "5"]);
-    assert_eq!(told(r, bob).await, ["newest"]);
+    assert_eq!(messages(r, ana).await, ["newest", "6", "5"]);
+    assert_eq!(messages(r, bob).await, ["newest"]);
 }

@@ -23,7 +23,7 @@ pub async fn a_device_is_where_its_report_or_its_metadata_says(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let device = given::device(r, home, project, "d").await;
-    let pass = may(device.reference());
+    let permit = may(device.reference());
     assert_eq!(places(r).await, []);
     let change = |meta: &str| DeviceChange { meta: Some(json(meta)), ..given::unchanged(&device) };
     for (meta, expected) in [
@@ -35,7 +35,7 @@ pub async fn a_device_is_where_its_report_or_its_metadata_says(r: &Registry) {
         (r#"{"latitude":46}"#, None),
         (r#"{"place":{"latitude":1,"longitude":1}}"#, None),
     ] {
-        r.device_update(&pass, &change(meta), at(1)).await.unwrap();
+        r.device_update(&permit, &change(meta), at(1)).await.unwrap();
         assert_eq!(places(r).await, expected.map(Some).into_iter().collect::<Vec<_>>(), "{meta}");
         assert_eq!(fetched(r, device.reference()).await.coordinates(), expected, "{meta}");
     }
@@ -48,9 +48,9 @@ pub async fn a_device_is_where_its_report_or_its_metadata_says(r: &Registry) {
     let moved = DeviceReport { location: location(3.0, 4.0), ..DeviceReport::default() };
     given::reports(r, device.reference(), &moved, at(3)).await;
     given::reports(r, device.reference(), &labels, at(4)).await;
-    r.device_update(&pass, &change(r#"{"latitude":5,"longitude":6}"#), at(5)).await.unwrap();
+    r.device_update(&permit, &change(r#"{"latitude":5,"longitude":6}"#), at(5)).await.unwrap();
     assert_eq!(places(r).await, [location(3.0, 4.0)]);
-    r.device_update(&pass, &change("{}"), at(6)).await.unwrap();
+    r.device_update(&permit, &change("{}"), at(6)).await.unwrap();
     assert_eq!(places(r).await, [location(3.0, 4.0)]);
 }
 

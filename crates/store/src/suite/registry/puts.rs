@@ -17,7 +17,7 @@ pub async fn a_renamed_device_keeps_what_its_design_says_meanwhile(r: &Registry)
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let device = given::device(r, home, project, "d").await;
-    let pass = may(device.reference());
+    let permit = may(device.reference());
     for round in 0..ROUNDS {
         let named = DeviceChange { name: format!("d{round}"), ..given::unchanged(&device) };
         let described = DeviceChange {
@@ -28,12 +28,12 @@ pub async fn a_renamed_device_keeps_what_its_design_says_meanwhile(r: &Registry)
         let label = |kind: &str| (format!("{kind}{round}"), json("1"));
         let report = DeviceReport { meta: vec![label("design")], ..DeviceReport::default() };
         let labels = NewLabels { missing: vec![label("webhook")], set: Vec::new() };
-        let passes = [may(device.reference())];
+        let permits = [may(device.reference())];
         let (first, (), third, fourth) = tokio::join!(
-            r.device_update(&pass, &named, at(1)),
+            r.device_update(&permit, &named, at(1)),
             given::reports(r, device.reference(), &report, at(1)),
-            r.device_update(&pass, &described, at(1)),
-            r.devices_label(&passes, &labels, at(1)),
+            r.device_update(&permit, &described, at(1)),
+            r.devices_label(&permits, &labels, at(1)),
         );
         first.unwrap();
         third.unwrap();
@@ -49,7 +49,7 @@ pub async fn a_renamed_device_keeps_what_its_design_says_meanwhile(r: &Registry)
 pub async fn changes_of_one_user_at_the_same_time(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let ana = given::user(r, home, "ana").await;
-    let pass = may(ana.id);
+    let permit = may(ana.id);
     for round in 0..ROUNDS {
         let text = format!("round {round}");
         let named =
@@ -63,9 +63,9 @@ pub async fn changes_of_one_user_at_the_same_time(r: &Registry) {
         };
         let before = given::user_fetched(r, ana.id).await;
         let (first, second, third) = tokio::join!(
-            r.user_update(&pass, named, at(1)),
-            r.user_update(&pass, titled, at(1)),
-            r.user_update(&pass, ranked, at(1)),
+            r.user_update(&permit, named, at(1)),
+            r.user_update(&permit, titled, at(1)),
+            r.user_update(&permit, ranked, at(1)),
         );
         first.unwrap().unwrap();
         second.unwrap().unwrap();
@@ -74,14 +74,14 @@ pub async fn changes_of_one_user_at_the_same_time(r: &Registry) {
         assert_eq!((&now.first_name, now.job_title.as_ref()), (&text, Some(&text)), "round {round}");
         assert_ne!(now.role, before.role, "round {round}");
     }
-    let refused = r.user_update(&pass, |user: User| Err::<UserChange, _>(user.first_name), at(2)).await.unwrap();
+    let refused = r.user_update(&permit, |user: User| Err::<UserChange, _>(user.first_name), at(2)).await.unwrap();
     assert_eq!(refused.unwrap_err(), format!("round {}", ROUNDS - 1));
 }
 
 /// The same of organizations.
 pub async fn changes_of_one_organization_at_the_same_time(r: &Registry) {
     let home = given::organization(r, None, "Home").await;
-    let pass = may(home.id);
+    let permit = may(home.id);
     for round in 0..ROUNDS {
         let name = "Home".to_owned();
         let described = OrganizationChange {
@@ -100,9 +100,9 @@ pub async fn changes_of_one_organization_at_the_same_time(r: &Registry) {
             ..OrganizationChange::default()
         };
         let (first, second, third) = tokio::join!(
-            r.organization_update(&pass, &described, None, at(1)),
-            r.organization_update(&pass, &limited, None, at(1)),
-            r.organization_update(&pass, &lent, None, at(1)),
+            r.organization_update(&permit, &described, None, at(1)),
+            r.organization_update(&permit, &limited, None, at(1)),
+            r.organization_update(&permit, &lent, None, at(1)),
         );
         first.unwrap();
         second.unwrap();

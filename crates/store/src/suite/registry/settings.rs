@@ -17,8 +17,8 @@ async fn device(r: &Registry) -> DeviceRef {
     given::device(r, home, project, "d").await.reference()
 }
 
-async fn written(r: &Registry, pass: CanWrite<DeviceRef>, write: SettingWrite) -> SettingWrite {
-    given::sets(r, &[(pass, write.clone())]).await;
+async fn written(r: &Registry, permit: CanWrite<DeviceRef>, write: SettingWrite) -> SettingWrite {
+    given::sets(r, &[(permit, write.clone())]).await;
     write
 }
 

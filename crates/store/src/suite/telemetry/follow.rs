@@ -6,21 +6,21 @@ use isobar_model::ids::{DeviceRef, EventId};
 use tokio::sync::broadcast::error::TryRecvError;
 
 use super::given;
-use crate::telemetry::{Following, Place, Telemetry, Told};
+use crate::telemetry::{Following, StreamMessage, StreamPosition, Telemetry};
 
 /// What was told of these devices by now; none where something was not.
-fn told(following: &mut Following, devices: &[CanRead<DeviceRef>]) -> Option<Vec<(Place, Event)>> {
+fn received(following: &mut Following, devices: &[CanRead<DeviceRef>]) -> Option<Vec<(StreamPosition, Event)>> {
     let mut all = Vec::new();
     loop {
-        match following.told.try_recv() {
-            Ok(Told::Event { place, device: of, event, .. }) => {
+        match following.messages.try_recv() {
+            Ok(StreamMessage::Event { position, device: of, event, .. }) => {
                 let event = event.upgrade().expect("it is small, and kept");
                 assert_eq!(event.device, of);
                 if devices.iter().any(|device| device.target().id == of) {
-                    all.push((place, (*event).clone()));
+                    all.push((position, (*event).clone()));
                 }
             }
-            Ok(Told::Gap) => return None,
+            Ok(StreamMessage::Gap) => return None,
             Err(error) => {
                 assert_eq!(error, TryRecvError::Empty);
                 return Some(all);
@@ -29,7 +29,7 @@ fn told(following: &mut Following, devices: &[CanRead<DeviceRef>]) -> Option<Vec
     }
 }
 
-/// Each event is told once, at the place that it has in history; from each of them on, what came later is found.
+/// Each event is told once, at the position that it has in history; from each of them on, what came later is found.
 pub async fn those_who_follow_are_told_what_history_has_in_its_order(t: &dyn Telemetry) {
     let devices: Vec<_> = (0..6).map(|_| given::device()).collect();
     let reading: Vec<_> = devices.iter().map(CanWrite::reading).collect();
@@ -40,27 +40,27 @@ pub async fn those_who_follow_are_told_what_history_has_in_its_order(t: &dyn Tel
         made.extend(given::side_by_side(t, &devices, None, true).await);
     }
     let (from, until) = (following.from, t.follow().from);
-    let told = told(&mut following, &reading).expect("all of them were shown");
-    assert!(told.is_sorted_by(|left, right| left.0 < right.0));
-    let mut ids = given::ids(&told);
+    let received = received(&mut following, &reading).expect("all of them were prepared for followers");
+    assert!(received.is_sorted_by(|left, right| left.0 < right.0));
+    let mut ids = given::ids(&received);
     ids.sort_unstable();
     made.sort_unstable();
     assert_eq!(ids, made);
     for limit in [3, 100, 1_000] {
-        assert_eq!(given::between(t, &reading, from, until, limit).await, told, "limit {limit}");
+        assert_eq!(given::between(t, &reading, from, until, limit).await, received, "limit {limit}");
     }
     let others = (0..400).map(|_| given::device().reading());
     let many: Vec<_> = reading.iter().cloned().chain(others).collect();
-    for at in (0..told.len()).step_by(17) {
-        let place = t.history_place(told[at].1.id).await.unwrap();
-        assert_eq!(place, told[at].0);
+    for at in (0..received.len()).step_by(17) {
+        let position = t.history_position(received[at].1.id).await.unwrap();
+        assert_eq!(position, received[at].0);
         for devices in [&reading, &many] {
-            assert_eq!(given::between(t, devices, place, until, 50).await, told[at + 1..]);
+            assert_eq!(given::between(t, devices, position, until, 50).await, received[at + 1..]);
         }
     }
 }
 
-/// Events that nobody has prepared to be shown are told as a gap, and are in history when it is told.
+/// Events that nobody has prepared for followers are received as a gap, and are in history by then.
 pub async fn who_comes_between_is_sent_to_history(t: &dyn Telemetry) {
     let devices: Vec<_> = (0..3).map(|_| given::device()).collect();
     let reading: Vec<_> = devices.iter().map(CanWrite::reading).collect();
@@ -87,9 +87,9 @@ pub async fn who_comes_between_is_sent_to_history(t: &dyn Telemetry) {
         let mut made: Vec<EventId> = before.into_iter().chain(after).collect();
         made.sort_unstable();
         assert_eq!(found, made);
-        // With a gap or without: nothing is lost between what is told and what is found.
-        if let Some(told) = told(&mut following, &reading) {
-            assert_eq!(given::between(t, &reading, seen, until, 100).await, told);
+        // With a gap or without: nothing is lost between what is received and what is found.
+        if let Some(received) = received(&mut following, &reading) {
+            assert_eq!(given::between(t, &reading, seen, until, 100).await, received);
         }
     }
 }

@@ -14,8 +14,8 @@ use isobar_model::time::Timestamp;
 use uuid::Uuid;
 
 use crate::telemetry::{
-    Commit, Followed, HistoryQuery, Looked, Memory, NewCloudEvent, NewEvent, NewValue, OutboxChange, Place, QueueQuery,
-    Ran, Shown, Telemetry, ValueQuery,
+    Commit, Followed, HistoryQuery, Looked, Memory, NewCloudEvent, NewEvent, NewValue, OutboxChange, QueueQuery, Ran,
+    StreamPosition, StreamedEvents, Telemetry, ValueQuery,
 };
 use crate::turns::Claim;
 
@@ -153,7 +153,7 @@ pub async fn side_by_side(
     t: &dyn Telemetry,
     devices: &[CanWrite<DeviceRef>],
     from_millis: Option<i64>,
-    is_shown: bool,
+    is_streamed: bool,
 ) -> Vec<EventId> {
     static MOMENTS: AtomicI64 = AtomicI64::new(10_000);
     let from = from_millis.unwrap_or_else(|| MOMENTS.fetch_add(100, Ordering::Relaxed));
@@ -165,7 +165,7 @@ pub async fn side_by_side(
             let event = id(from + 3 * index as i64 + counts[index].fetch_add(1, Ordering::Relaxed));
             made.push(event);
             let mut commit = storing(event, &[]);
-            commit.shown = is_shown.then(|| shown(&devices[index], &commit));
+            commit.streamed = is_streamed.then(|| streamed(&devices[index], &commit));
             commit
         };
         t.run(&devices[index], None, at(0), &mut work).await.unwrap();
@@ -174,14 +174,14 @@ pub async fn side_by_side(
     join_all(runs).await.into_iter().flatten().collect()
 }
 
-/// Everything of these devices that became durable between two places, read in pieces.
+/// Everything of these devices that became durable between two positions, read in pieces.
 pub async fn between(
     t: &dyn Telemetry,
     devices: &[CanRead<DeviceRef>],
-    mut after: Place,
-    until: Place,
+    mut after: StreamPosition,
+    until: StreamPosition,
     limit: usize,
-) -> Vec<(Place, Event)> {
+) -> Vec<(StreamPosition, Event)> {
     let (devices, mut all) = (Followed::of(devices.iter().cloned()), Vec::new());
     while after < until {
         let mut stretch = t.history_between(&devices, after, until, limit, claim()).await.unwrap();
@@ -191,7 +191,7 @@ pub async fn between(
             let bytes = if all.len() % 2 == 0 { 0 } else { 1_000 };
             let events = t.history_next(&mut stretch, bytes, claim()).await.unwrap();
             assert!(bytes > 0 || events.len() == 1);
-            assert!(events.iter().all(|(place, _)| after < *place && *place <= stretch.until()));
+            assert!(events.iter().all(|(position, _)| after < *position && *position <= stretch.until()));
             all.extend(events);
         }
         after = stretch.until();
@@ -199,13 +199,13 @@ pub async fn between(
     all
 }
 
-/// The ids of events at their places.
-pub fn ids(found: &[(Place, Event)]) -> Vec<EventId> {
+/// The ids of events at their positions.
+pub fn ids(found: &[(StreamPosition, Event)]) -> Vec<EventId> {
     found.iter().map(|(_, event)| event.id).collect()
 }
 
-/// What is shown of a commit of a device.
-pub fn shown(device: &CanWrite<DeviceRef>, commit: &Commit) -> Arc<Shown> {
+/// The events of a commit of a device, for followers.
+pub fn streamed(device: &CanWrite<DeviceRef>, commit: &Commit) -> Arc<StreamedEvents> {
     let event = |event: &NewEvent| Event {
         id: event.id,
         kind: event.kind,
@@ -215,7 +215,7 @@ pub fn shown(device: &CanWrite<DeviceRef>, commit: &Commit) -> Arc<Shown> {
         errors: event.errors.clone(),
     };
     let events = commit.history.iter().map(|each| Arc::new(event(each))).collect();
-    Arc::new(Shown { lineage: Arc::new(Lineage::new([], OrganizationId(Uuid::nil()))), events })
+    Arc::new(StreamedEvents { lineage: Arc::new(Lineage::new([], OrganizationId(Uuid::nil()))), events })
 }
 
 /// Payloads of events.

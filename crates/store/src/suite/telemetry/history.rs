@@ -89,9 +89,9 @@ pub async fn a_stream_resumes_after_an_event(t: &dyn Telemetry) {
             assert_eq!(given::ids(&found), all, "limit {limit}");
             assert!(found.is_sorted_by(|left, right| left.0 < right.0));
         }
-        let after = t.history_place(ids[4]).await.unwrap();
+        let after = t.history_position(ids[4]).await.unwrap();
         assert_eq!(given::ids(&given::between(t, devices, after, until, 10).await), all[5..]);
-        let before = t.history_place(more[10]).await.unwrap();
+        let before = t.history_position(more[10]).await.unwrap();
         assert_eq!(given::ids(&given::between(t, devices, after, before, 10).await), all[5..=70]);
         assert!(given::between(t, devices, until, until, 10).await.is_empty());
     }

@@ -3,6 +3,7 @@
 use futures::future::join_all;
 use isobar_model::event::EventType;
 
+use super::QUEUE_MAX;
 use super::given::{self, at, id, page, payloads, queued};
 use crate::telemetry::{Commit, QueueQuery, Ran, Telemetry};
 
@@ -91,7 +92,7 @@ pub async fn one_cloud_event_can_be_removed(t: &dyn Telemetry) {
 }
 
 /// Beyond its limit the oldest are dropped, and counted.
-pub async fn a_full_queue_drops_its_oldest(t: &dyn Telemetry, queue_max: u64) {
+pub async fn a_full_queue_drops_its_oldest(t: &dyn Telemetry) {
     let device = given::device();
     let send = |from: u64, to: u64| {
         (from..to).fold(Commit::default(), |mut all, n| {
@@ -101,10 +102,10 @@ pub async fn a_full_queue_drops_its_oldest(t: &dyn Telemetry, queue_max: u64) {
             all
         })
     };
-    assert_eq!(given::run(t, &device, send(0, queue_max)).await, Ran::Committed { dropped: 0 });
+    assert_eq!(given::run(t, &device, send(0, QUEUE_MAX)).await, Ran::Committed { dropped: 0 });
     t.queue_delete(&device, t.queue_peek(&device.reading(), queued(3, 0)).await.unwrap()[1].id).await.unwrap();
-    assert_eq!(given::run(t, &device, send(queue_max, queue_max + 3)).await, Ran::Committed { dropped: 2 });
+    assert_eq!(given::run(t, &device, send(QUEUE_MAX, QUEUE_MAX + 3)).await, Ran::Committed { dropped: 2 });
     let left = t.queue_take(&device, queued(10_000, 0)).await.unwrap();
     // 0 and 2 were dropped, 1 was removed.
-    assert_eq!((left.len() as u64, left[0].payload.text()), (queue_max, "3"));
+    assert_eq!((left.len() as u64, left[0].payload.text()), (QUEUE_MAX, "3"));
 }

@@ -9,7 +9,9 @@ use futures::poll;
 use isobar_model::event::{EventError, STATE_BYTES_BESIDE};
 
 use super::given::{self, at, id, json};
-use crate::telemetry::{Begun, Commit, Idempotency, Memory, OutboxChange, Place, Ran, SetsOut, Telemetry, ValueQuery};
+use crate::telemetry::{
+    Begun, Commit, Idempotency, Memory, OutboxChange, Ran, SetsOut, StreamPosition, Telemetry, ValueQuery,
+};
 
 /// What a run committed is found in history, in its series and in the last values.
 pub async fn a_run_is_remembered(t: &dyn Telemetry) {
@@ -219,37 +221,37 @@ pub async fn a_parked_entry_says_why(t: &dyn Telemetry) {
     let again = OutboxChange::Put { number: parked, work: Bytes::from_static(b"3") };
     given::run(t, &device, Commit { outbox: vec![again], ..Commit::default() }).await;
     let left = t.outbox(before, 100).await.unwrap();
-    let told: Vec<_> = left.iter().map(|entry| (entry.number, entry.parked.as_deref())).collect();
-    assert_eq!(told, [(parked, Some("a better one")), (sound, None)]);
+    let reasons: Vec<_> = left.iter().map(|entry| (entry.number, entry.parked.as_deref())).collect();
+    assert_eq!(reasons, [(parked, Some("a better one")), (sound, None)]);
     t.outbox_done(&[parked, sound]).await.unwrap();
     given::run(t, &device, given::storing(id(1), &[])).await;
     assert!(t.outbox(before, 100).await.unwrap().is_empty());
 }
 
-/// Who is told that a commit is on its way hears it before the device's next run; one that is not made is not told of.
+/// What is called when a commit sets out is called before the device's next run; for one that is not made it is not.
 /// What was committed is durable once all of it is asked to be.
 pub async fn a_commit_that_sets_out_is_told_of_before_the_next_run(t: &dyn Telemetry) {
-    let (device, told) = (given::device(), Arc::new(AtomicU64::new(0)));
+    let (device, calls) = (given::device(), Arc::new(AtomicU64::new(0)));
     let runs = (1..=20_u64).map(|number| {
-        let (device, told) = (&device, Arc::clone(&told));
+        let (device, calls) = (&device, Arc::clone(&calls));
         async move {
             let mut work = |_: &dyn Memory| {
                 // Those before it have set out, and nobody else has begun.
-                assert_eq!(told.fetch_add(1, Ordering::SeqCst) % 2, 0, "{number}");
-                let told = Arc::clone(&told);
+                assert_eq!(calls.fetch_add(1, Ordering::SeqCst) % 2, 0, "{number}");
+                let calls = Arc::clone(&calls);
                 let sets_out = SetsOut::then(move || {
-                    told.fetch_add(1, Ordering::SeqCst);
+                    calls.fetch_add(1, Ordering::SeqCst);
                 });
                 Commit { sets_out, ..Commit::default() }
             };
             let begun = t.begin(device, None, at(0), &mut work).await.unwrap();
             let Begun::Committed { durable, .. } = begun else { unreachable!() };
-            assert!(told.load(Ordering::SeqCst) >= 2);
+            assert!(calls.load(Ordering::SeqCst) >= 2);
             drop(durable);
         }
     });
     join_all(runs).await;
-    assert_eq!(told.load(Ordering::SeqCst), 40);
+    assert_eq!(calls.load(Ordering::SeqCst), 40);
     let event = id(1);
     let mut work = |_: &dyn Memory| given::storing(event, &[("log", "1")]);
     let Begun::Committed { mut durable, .. } = t.begin(&device, None, at(0), &mut work).await.unwrap() else {
@@ -276,7 +278,9 @@ pub async fn a_forgotten_device_begins_anew(t: &dyn Telemetry) {
         assert_eq!(given::history(t, &reading).await.total, 0, "round {round}");
         assert!(t.history_event(&reading, event).await.unwrap().is_none());
         assert!(
-            given::between(t, std::slice::from_ref(&reading), Place::first(), t.follow().from, 10).await.is_empty()
+            given::between(t, std::slice::from_ref(&reading), StreamPosition::first(), t.follow().from, 10)
+                .await
+                .is_empty()
         );
         assert!(t.series(&reading).await.unwrap().is_empty());
         assert!(t.values(&reading, "log", ValueQuery::default(), given::claim()).await.unwrap().is_none());

@@ -17,18 +17,18 @@ const SHARDS: u64 = 64;
 const EVICTION_TRIES_MAX: usize = 16;
 
 /// A device in memory. Its runs queue here: a run may have to wait for a load, so the lock is one that awaits.
-type Device = AsyncMutex<Kept>;
+type Device = AsyncMutex<CachedDevice>;
 
-/// What is kept of a device.
+/// A device in memory, as far as it is loaded.
 #[derive(Default)]
-pub struct Kept {
+pub struct CachedDevice {
     /// None until it is loaded.
     pub state: Option<DeviceState>,
     weight: usize,
 }
 
 #[derive(Default)]
-struct Place {
+struct CacheSlot {
     device: Arc<Device>,
     /// Since the last look.
     used: bool,
@@ -36,7 +36,7 @@ struct Place {
 
 #[derive(Default)]
 struct Shard {
-    devices: FxHashMap<u64, Place>,
+    devices: FxHashMap<u64, CacheSlot>,
     /// Whom to look at next for eviction.
     clock: VecDeque<u64>,
 }
@@ -51,18 +51,18 @@ pub struct Devices {
 }
 
 /// A device that is locked.
-pub struct Held(OwnedMutexGuard<Kept>);
+pub struct Held(OwnedMutexGuard<CachedDevice>);
 
 impl Deref for Held {
-    type Target = Kept;
+    type Target = CachedDevice;
 
-    fn deref(&self) -> &Kept {
+    fn deref(&self) -> &CachedDevice {
         &self.0
     }
 }
 
 impl DerefMut for Held {
-    fn deref_mut(&mut self) -> &mut Kept {
+    fn deref_mut(&mut self) -> &mut CachedDevice {
         &mut self.0
     }
 }
@@ -80,13 +80,13 @@ impl Devices {
 
     fn device(&self, key: u64, durable: u64) -> Arc<Device> {
         let mut shard = self.shard(key).lock();
-        if let Some(place) = shard.devices.get_mut(&key) {
-            place.used = true;
-            return Arc::clone(&place.device);
+        if let Some(slot) = shard.devices.get_mut(&key) {
+            slot.used = true;
+            return Arc::clone(&slot.device);
         }
-        let place = Place::default();
-        let device = Arc::clone(&place.device);
-        shard.devices.insert(key, place);
+        let slot = CacheSlot::default();
+        let device = Arc::clone(&slot.device);
+        shard.devices.insert(key, slot);
         shard.clock.push_back(key);
         drop(shard);
         self.make_room(durable);
@@ -108,9 +108,9 @@ impl Devices {
     fn evict(&self, shard: &mut Shard, durable: u64) {
         for _ in 0..EVICTION_TRIES_MAX.min(shard.clock.len()) {
             let Some(key) = shard.clock.pop_front() else { return };
-            let Some(place) = shard.devices.get_mut(&key) else { continue };
-            let was_used = std::mem::take(&mut place.used);
-            match idle_weight(&place.device, durable) {
+            let Some(slot) = shard.devices.get_mut(&key) else { continue };
+            let was_used = std::mem::take(&mut slot.used);
+            match idle_weight(&slot.device, durable) {
                 Some(weight) if !was_used => {
                     self.weight.fetch_sub(weight, Ordering::Relaxed);
                     shard.devices.remove(&key);
@@ -140,7 +140,7 @@ impl Devices {
 
     /// Locks a device if it is in memory.
     pub async fn lock_if_present(&self, key: u64) -> Option<Held> {
-        let device = self.shard(key).lock().devices.get(&key).map(|place| Arc::clone(&place.device))?;
+        let device = self.shard(key).lock().devices.get(&key).map(|slot| Arc::clone(&slot.device))?;
         let kept = device.lock_owned().await;
         kept.state.is_some().then_some(Held(kept))
     }

@@ -1,4 +1,4 @@
-//! What became durable between two places: for those who follow events and were away for a while.
+//! What became durable between two positions: for those who follow events and were away for a while.
 //!
 //! An event that was not late stands at its id, and is found by time. A late one stands behind the newest event that was
 //! durable before it, and is found among its device's late ones (see [`keys`]). First they are found, then read: what is
@@ -13,15 +13,15 @@ use isobar_model::time::Timestamp;
 use rocksdb::{DB, ReadOptions};
 
 use super::history::{Part, shown, stands};
-use super::keys::{self, Family, Order};
-use super::load::{self, Rows, current};
+use super::keys::{self, Family, TimeOrder};
+use super::load::{self, RowIterator, current};
 use super::rows::{Parts, damaged, event_device, failed, read_event, read_timeline};
 use super::seek::Track;
 use super::slices::{Sliced, Watch};
 use super::{Core, engine};
 use crate::error::Result;
-use crate::telemetry::follow::Found;
-use crate::telemetry::{Followed, Place, Stretch};
+use crate::telemetry::follow::FoundEvent;
+use crate::telemetry::{Followed, StreamCursor, StreamPosition};
 
 /// So many devices are asked at once; of more the history of all is read first, and it is seen whether that is enough.
 const ASKED_AT_ONCE: usize = 64;
@@ -31,19 +31,19 @@ const ASKED_MAX: usize = 10_000;
 const ROWS_A_DEVICE: u64 = 8;
 const BYTES_A_DEVICE: u64 = 4 << 10;
 
-/// Events found so far; they are all of them up to the place at which they end.
+/// Events found so far; they are all of them up to the position at which they end.
 struct Finds {
-    found: Vec<Found>,
-    until: Place,
+    found: Vec<FoundEvent>,
+    until: StreamPosition,
     limit: usize,
 }
 
 impl Finds {
-    fn new(until: Place, limit: usize) -> Self {
+    fn new(until: StreamPosition, limit: usize) -> Self {
         Self { found: Vec::new(), until, limit }
     }
 
-    fn add(&mut self, found: Found) {
+    fn add(&mut self, found: FoundEvent) {
         if found.0 <= self.until {
             self.found.push(found);
         }
@@ -52,9 +52,9 @@ impl Finds {
         }
     }
 
-    /// Nothing was looked for beyond this place.
-    fn end_at(&mut self, place: Place) {
-        self.until = self.until.min(place);
+    /// Nothing was looked for beyond this position.
+    fn end_at(&mut self, position: StreamPosition) {
+        self.until = self.until.min(position);
     }
 
     /// Keeps the first of them, as many as were asked for.
@@ -68,51 +68,51 @@ impl Finds {
     }
 }
 
-/// The place that all events so far end at.
-pub fn newest(db: &DB) -> Result<Place> {
+/// The position that all events so far end at.
+pub fn newest(db: &DB) -> Result<StreamPosition> {
     let meta = db.get_cf(engine::family(db, Family::Meta)?, keys::META_NEWEST).map_err(failed)?;
     if let Some(found) = meta {
-        return read_place(&found);
+        return read_position(&found);
     }
-    // A store that no version which knows of places has written to.
+    // A store that no version which knows of positions has written to.
     let mut history = db.raw_iterator_cf(engine::family(db, Family::History)?);
     history.seek_to_last();
-    current(&history)?.map_or(Ok(Place::first()), |(key, _)| Ok(Place::of(Parts(key).id()?)))
+    current(&history)?.map_or(Ok(StreamPosition::first()), |(key, _)| Ok(StreamPosition::of(Parts(key).id()?)))
 }
 
-/// The place of an event.
-pub fn place(db: &DB, id: EventId) -> Result<Place> {
-    Ok(late_place(db, id)?.unwrap_or(Place::of(id)))
+/// The position of an event.
+pub fn position(db: &DB, id: EventId) -> Result<StreamPosition> {
+    Ok(late_position(db, id)?.unwrap_or(StreamPosition::of(id)))
 }
 
-fn late_place(db: &DB, id: EventId) -> Result<Option<Place>> {
+fn late_position(db: &DB, id: EventId) -> Result<Option<StreamPosition>> {
     let found = db.get_pinned_cf(engine::family(db, Family::Meta)?, keys::late(id.bytes())).map_err(failed)?;
-    found.map(|found| read_place(&found)).transpose()
+    found.map(|found| read_position(&found)).transpose()
 }
 
-fn read_place(value: &[u8]) -> Result<Place> {
+fn read_position(value: &[u8]) -> Result<StreamPosition> {
     let mut parts = Parts(value);
-    Ok(Place { newest: parts.id()?, late: parts.u64()? })
+    Ok(StreamPosition { newest: parts.id()?, late: parts.u64()? })
 }
 
-/// A search for the first events of some devices after one place and up to another.
+/// A search for the first events of some devices after one position and up to another.
 ///
 /// Of few devices each is asked. Of more, the history of all is read as long as that is less work than asking each; whoever
-/// listens to very many is told of most of it anyway.
+/// listens to very many receives most of it anyway.
 pub struct Search {
     devices: Followed,
-    places: Range<Place>,
+    positions: Range<StreamPosition>,
     limit: usize,
-    course: Course,
+    course: SearchPath,
     finds: Finds,
 }
 
 /// How far a search is.
-enum Course {
+enum SearchPath {
     Begins,
     /// Through history from there on; and how much of it is still less than to ask each device.
     History {
-        from: Order,
+        from: TimeOrder,
         rows: u64,
         bytes: u64,
     },
@@ -128,24 +128,24 @@ enum Course {
 
 impl Search {
     /// Nothing is read yet.
-    pub fn new(devices: Followed, places: Range<Place>, limit: usize) -> Self {
+    pub fn new(devices: Followed, positions: Range<StreamPosition>, limit: usize) -> Self {
         let limit = limit.max(1);
-        let finds = Finds::new(places.end, limit);
-        Self { devices, places, limit, course: Course::Begins, finds }
+        let finds = Finds::new(positions.end, limit);
+        Self { devices, positions, limit, course: SearchPath::Begins, finds }
     }
 
     /// The range of time in which those are that are not late.
-    fn range(&self, core: &Core) -> Range<Order> {
+    fn range(&self, core: &Core) -> Range<TimeOrder> {
         let shown = shown(core, TimeRange::default(), Timestamp::default());
-        let from = shown.start.max(keys::order_of(self.places.start.newest).saturating_add(1));
-        from..keys::order_of(self.places.end.newest).saturating_add(1)
+        let from = shown.start.max(keys::order_of(self.positions.start.newest).saturating_add(1));
+        from..keys::order_of(self.positions.end.newest).saturating_add(1)
     }
 
-    fn begins(&self, core: &Core) -> Course {
+    fn begins(&self, core: &Core) -> SearchPath {
         let count = self.devices.count() as u64;
         match self.devices.count() {
-            0..=ASKED_AT_ONCE => Course::Devices { next: 0 },
-            _ => Course::History {
+            0..=ASKED_AT_ONCE => SearchPath::Devices { next: 0 },
+            _ => SearchPath::History {
                 from: self.range(core).start,
                 rows: count * ROWS_A_DEVICE,
                 bytes: count * BYTES_A_DEVICE,
@@ -153,45 +153,46 @@ impl Search {
         }
     }
 
-    /// Nothing was late since the search's place. Asked when rows have been read: what is late is known before its rows are.
+    /// Nothing was late since the search's position. Asked when rows have been read: what is late is known before its
+    /// rows are.
     fn is_none_late(&self, core: &Core) -> bool {
-        core.shared.followers.newest_late() <= self.places.start
+        core.shared.followers.newest_late() <= self.positions.start
     }
 
     /// All that are not late are found; none of these is.
-    fn without_late(&mut self, core: &Core) -> Result<Course> {
+    fn without_late(&mut self, core: &Core) -> Result<SearchPath> {
         self.finds.keep_first();
         if self.is_none_late(core) {
-            return Ok(Course::Late { next: self.devices.count() });
+            return Ok(SearchPath::Late { next: self.devices.count() });
         }
         let mut found = Vec::with_capacity(self.finds.found.len());
         for find in self.finds.found.drain(..) {
-            if late_place(&core.db, find.2)?.is_none() {
+            if late_position(&core.db, find.2)?.is_none() {
                 found.push(find);
             }
         }
         self.finds.found = found;
-        Ok(Course::Late { next: 0 })
+        Ok(SearchPath::Late { next: 0 })
     }
 }
 
 impl Sliced for Search {
-    type Done = Stretch;
+    type Done = StreamCursor;
 
-    fn go_on(&mut self, core: &Core, watch: &mut Watch<'_>) -> Result<Option<Stretch>> {
-        if self.places.start < self.places.end && self.devices.count() > 0 {
-            if matches!(self.course, Course::Begins) {
+    fn go_on(&mut self, core: &Core, watch: &mut Watch<'_>) -> Result<Option<StreamCursor>> {
+        if self.positions.start < self.positions.end && self.devices.count() > 0 {
+            if matches!(self.course, SearchPath::Begins) {
                 self.course = self.begins(core);
             }
-            if matches!(self.course, Course::History { .. }) && !self.through_history(core, watch)? {
+            if matches!(self.course, SearchPath::History { .. }) && !self.through_history(core, watch)? {
                 return Ok(None);
             }
-            if let Course::Devices { next } = self.course
+            if let SearchPath::Devices { next } = self.course
                 && !self.each_device(core, next, watch)?
             {
                 return Ok(None);
             }
-            if let Course::Late { next } = self.course
+            if let SearchPath::Late { next } = self.course
                 && !self.late_ones(core, next, watch)?
             {
                 return Ok(None);
@@ -199,18 +200,19 @@ impl Sliced for Search {
             self.finds.keep_first();
         }
         let (found, until) = (std::mem::take(&mut self.finds.found), self.finds.until);
-        Ok(Some(Stretch { devices: self.devices.clone(), found: found.into(), until }))
+        Ok(Some(StreamCursor { devices: self.devices.clone(), found: found.into(), until }))
     }
 }
 
 impl Search {
-    /// Reads the history of all devices. False: the slice is over. Where it turns out to be long each device is asked after all.
+    /// Reads the history of all devices. False: the slice is over. Where it turns out to be long each device is asked
+    /// after all.
     fn through_history(&mut self, core: &Core, watch: &mut Watch<'_>) -> Result<bool> {
-        let Course::History { from, rows, bytes } = &mut self.course else { return Ok(true) };
+        let SearchPath::History { from, rows, bytes } = &mut self.course else { return Ok(true) };
         let may_ask = self.devices.count() <= ASKED_MAX;
         let mut options = ReadOptions::default();
         options.fill_cache(false);
-        let end = keys::order_of(self.places.end.newest).saturating_add(1);
+        let end = keys::order_of(self.positions.end.newest).saturating_add(1);
         let mut history = load::rows_with(&core.db, Family::History, &from.to_be_bytes(), &end.to_be_bytes(), options)?;
         history.seek_to_first();
         while self.finds.found.len() < self.limit
@@ -220,14 +222,14 @@ impl Search {
             if let Some(index) = self.devices.find(device) {
                 let is_forgotten = core.reclaim.floors(device) != [0, 0] && !stands(core, device, value, id)?;
                 if !is_forgotten {
-                    self.finds.add((Place::of(id), index as u32, id));
+                    self.finds.add((StreamPosition::of(id), index as u32, id));
                 }
             }
             *from = keys::order_of(id).saturating_add(1);
             (*rows, *bytes) = (rows.saturating_sub(1), bytes.saturating_sub(value.len() as u64));
             if may_ask && (*rows == 0 || *bytes == 0) {
-                self.finds = Finds::new(self.places.end, self.limit);
-                self.course = Course::Devices { next: 0 };
+                self.finds = Finds::new(self.positions.end, self.limit);
+                self.course = SearchPath::Devices { next: 0 };
                 return Ok(true);
             }
             if !watch.goes_on(value.len())? {
@@ -235,8 +237,9 @@ impl Search {
             }
             history.next();
         }
-        if let Some((place, ..)) = self.finds.found.last().copied().filter(|_| self.finds.found.len() >= self.limit) {
-            self.finds.end_at(place);
+        if let Some((position, ..)) = self.finds.found.last().copied().filter(|_| self.finds.found.len() >= self.limit)
+        {
+            self.finds.end_at(position);
         }
         self.course = self.without_late(core)?;
         Ok(true)
@@ -254,7 +257,7 @@ impl Search {
                 }
             }
             if !watch.goes_on(0)? {
-                self.course = Course::Devices { next: index + 1 };
+                self.course = SearchPath::Devices { next: index + 1 };
                 return Ok(false);
             }
         }
@@ -268,28 +271,28 @@ impl Search {
         for index in from..self.devices.count() {
             let device = self.devices.devices()[index].key.0;
             if newest.of(device, keys::KIND_LATE)?.is_some() {
-                late_of(core, (index, device), self.places.start, &mut self.finds)?;
+                late_of(core, (index, device), self.positions.start, &mut self.finds)?;
             }
             if !watch.goes_on(0)? {
-                self.course = Course::Late { next: index + 1 };
+                self.course = SearchPath::Late { next: index + 1 };
                 return Ok(false);
             }
         }
-        self.course = Course::Late { next: self.devices.count() };
+        self.course = SearchPath::Late { next: self.devices.count() };
         Ok(true)
     }
 }
 
 /// The newest row of each timeline, with one iterator for all: most have nothing that is new.
-struct Newest<'a>(Rows<'a>);
+struct Newest<'a>(RowIterator<'a>);
 
 impl<'a> Newest<'a> {
     fn new(core: &'a Core) -> Result<Self> {
         load::rows(&core.db, Family::Timeline, &[], &[0xff; 18]).map(Self)
     }
 
-    /// Its place in time; none where the timeline is empty.
-    fn of(&mut self, device: u64, kind: u8) -> Result<Option<Order>> {
+    /// Its position in time; none where the timeline is empty.
+    fn of(&mut self, device: u64, kind: u8) -> Result<Option<TimeOrder>> {
         let last = keys::timeline(device, kind, u64::MAX);
         self.0.seek_for_prev(last);
         match current(&self.0)? {
@@ -305,7 +308,7 @@ impl<'a> Newest<'a> {
 fn of_timeline(
     core: &Core,
     (index, device, kind): (usize, u64, u8),
-    range: Range<Order>,
+    range: Range<TimeOrder>,
     finds: &mut Finds,
 ) -> Result<()> {
     let mut part = Part::of(core, device, kind, range)?;
@@ -313,10 +316,10 @@ fn of_timeline(
     let (is_cut, mut last) = (within.end < part.within.end, None);
     part.track.read(within, |_, value| {
         let (id, order) = read_timeline(value)?;
-        let place = Place::of(keys::id_of(order));
-        last = Some(place);
-        finds.add((place, index as u32, id));
-        Ok(place <= finds.until)
+        let position = StreamPosition::of(keys::id_of(order));
+        last = Some(position);
+        finds.add((position, index as u32, id));
+        Ok(position <= finds.until)
     })?;
     if let Some(last) = last.filter(|_| is_cut) {
         finds.end_at(last);
@@ -324,8 +327,8 @@ fn of_timeline(
     Ok(())
 }
 
-/// Late events of a device that came after a place.
-fn late_of(core: &Core, (index, device): (usize, u64), after: Place, finds: &mut Finds) -> Result<()> {
+/// Late events of a device that came after a position.
+fn late_of(core: &Core, (index, device): (usize, u64), after: StreamPosition, finds: &mut Finds) -> Result<()> {
     let kind = keys::KIND_LATE;
     let (from, to) = (keys::timeline(device, kind, 0), keys::timeline(device, kind + 1, 0));
     let mut rows = load::rows(&core.db, Family::Timeline, &from, &to)?;
@@ -344,24 +347,29 @@ fn late_of(core: &Core, (index, device): (usize, u64), after: Place, finds: &mut
     let mut read = 0;
     track.read(start..u64::MAX, |late, value| {
         let (id, newest) = read_timeline(value)?;
-        let place = Place { newest: keys::id_of(newest), late };
-        if place > after {
-            finds.add((place, index as u32, id));
+        let position = StreamPosition { newest: keys::id_of(newest), late };
+        if position > after {
+            finds.add((position, index as u32, id));
             read += 1;
         }
         // So many of one device are enough: what comes after them is of another stretch.
         if read == finds.limit {
-            finds.end_at(place);
+            finds.end_at(position);
         }
-        Ok(place < finds.until)
+        Ok(position < finds.until)
     })
 }
 
 /// The first of these events, of about so many bytes of payload, and how many were looked for.
-pub fn next(core: &Core, devices: &Followed, found: &[Found], bytes: usize) -> Result<(Vec<(Place, Event)>, usize)> {
+pub fn next(
+    core: &Core,
+    devices: &Followed,
+    found: &[FoundEvent],
+    bytes: usize,
+) -> Result<(Vec<(StreamPosition, Event)>, usize)> {
     let history = engine::family(&core.db, Family::History)?;
     let (mut events, mut count, mut read) = (Vec::new(), 0, 0);
-    for (place, index, id) in found {
+    for (position, index, id) in found {
         // None if retention or a deletion was faster.
         if let Some(value) = core.db.get_pinned_cf(history, id.bytes()).map_err(failed)? {
             if read > 0 && read + value.len() > bytes {
@@ -369,7 +377,7 @@ pub fn next(core: &Core, devices: &Followed, found: &[Found], bytes: usize) -> R
             }
             read += value.len();
             if let Some(device) = devices.devices().get(*index as usize) {
-                events.push((*place, read_event(device.id, *id, &value)?));
+                events.push((*position, read_event(device.id, *id, &value)?));
             }
         }
         count += 1;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use isobar_model::time::Timestamp;
 
-use super::durability::{self, Found, Loss, Note, Noted};
+use super::durability::{self, LogState, Loss, Note, Noted};
 use super::{Cancel, Embedded, Options, engine, examine, retention};
 use crate::error::Result;
 use crate::telemetry::Examined;
@@ -14,8 +14,8 @@ impl Embedded {
     /// What a start on this folder would be without, of all that was acknowledged; none if nothing. Nobody may have it open.
     pub fn loss(path: &Path) -> Result<Option<Loss>> {
         Ok(match durability::look(path)? {
-            Found::Whole(_) => None,
-            Found::Lost(loss) => Some(loss),
+            LogState::Whole(_) => None,
+            LogState::Lost(loss) => Some(loss),
         })
     }
 
@@ -39,7 +39,8 @@ impl Embedded {
         Note::begin(path, Noted::up_to(db.latest_sequence_number(), 0)).map(drop)
     }
 
-    /// As [`Self::examine`], of a store that nobody has open; nothing in its folder is changed.
+    /// Examines a store that nobody has open, as [`Self::examine`] does an open one; nothing in its folder is changed. It reads
+    /// on the thread that calls it.
     pub fn examine_folder(path: &Path, options: &Options) -> Result<Examined> {
         let loss = Self::loss(path)?;
         let mut examined = examine::everything(&engine::open_to_read(path, options)?, &Cancel::default())?;

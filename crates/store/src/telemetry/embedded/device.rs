@@ -9,7 +9,7 @@ use isobar_model::json::{LastKept, RawJson};
 use isobar_model::time::Timestamp;
 use smallvec::SmallVec;
 
-use super::keys::{self, Family, Order};
+use super::keys::{self, Family, TimeOrder};
 use super::live::Live;
 use super::rows::{Parts, Rows};
 use crate::error::Result;
@@ -36,8 +36,8 @@ pub struct SeriesState {
     /// Bytes of the payloads.
     pub bytes: u64,
     /// The newest value's place in time.
-    pub order: Order,
-    /// What is kept of the last values.
+    pub order: TimeOrder,
+    /// The last values, as far as they are stored.
     pub last: Box<[u8]>,
 }
 
@@ -72,14 +72,14 @@ impl SeriesState {
     }
 
     /// Takes in the next value, but for the last values.
-    fn count(&mut self, order: Order, payload: &RawJson) {
+    fn count(&mut self, order: TimeOrder, payload: &RawJson) {
         self.count += 1;
         self.bytes += payload.bytes().len() as u64;
         self.order = order;
     }
 
     /// Takes in the next value. `others`: what the last values of the device's other series take.
-    pub fn take(&mut self, order: Order, payload: &RawJson, others: usize) {
+    pub fn take(&mut self, order: TimeOrder, payload: &RawJson, others: usize) {
         self.count(order, payload);
         self.merge([payload], others);
     }
@@ -135,11 +135,11 @@ pub struct Timeline {
     /// The next sequence.
     pub next: u64,
     /// The newest event's place in time.
-    pub order: Order,
+    pub order: TimeOrder,
 }
 
 /// The order of the next row: the id's own, or just after the row before it when ids do not grow.
-fn next_order(before: Order, id: EventId) -> Order {
+fn next_order(before: TimeOrder, id: EventId) -> TimeOrder {
     keys::order_of(id).max(before.saturating_add(1))
 }
 
@@ -243,7 +243,7 @@ impl DeviceState {
     /// Takes in what a run returned and writes its rows. Answers how many queued events were dropped.
     pub fn apply(&mut self, device: u64, commit: &Commit, limits: &Limits<'_>, rows: &mut Rows) -> u32 {
         rows.has_events = !commit.history.is_empty();
-        rows.shown.clone_from(&commit.shown);
+        rows.streamed.clone_from(&commit.streamed);
         for event in &commit.history {
             let timeline = &mut self.timelines[usize::from(keys::kind_byte(event.kind))];
             timeline.order = next_order(timeline.order, event.id);

@@ -21,8 +21,8 @@ async fn stores(store: &Arc<Embedded>, devices: std::ops::Range<u64>) -> Vec<boo
     let each = devices.map(|device| {
         let store = store.clone();
         tokio::spawn(async move {
-            let (pass, mut commit) = (given::device_with_key(device), Some(given::storing(id(1), &[("log", "1")])));
-            let ran = store.run(&pass, None, at(0), &mut |_| commit.take().unwrap_or_default()).await;
+            let (permit, mut commit) = (given::device_with_key(device), Some(given::storing(id(1), &[("log", "1")])));
+            let ran = store.run(&permit, None, at(0), &mut |_| commit.take().unwrap_or_default()).await;
             assert!(matches!(ran, Ok(_) | Err(StoreError::Unavailable(_))), "{ran:?}");
             ran.is_ok()
         })
@@ -34,21 +34,21 @@ async fn fails_the_store(thread: &'static str) {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(Embedded::open(folder.path(), Options::default()).unwrap());
     assert!(stores(&store, 1..AT_ONCE).await.into_iter().all(|stored| stored));
-    let told = tokio::spawn({
+    let failure = tokio::spawn({
         let store = store.clone();
         async move { store.failed().await }
     });
     *store.core.shared.panics.lock() = Some(thread);
     let ended = stores(&store, 1..AT_ONCE).await;
     assert!(ended.iter().any(|stored| !stored), "nobody noticed that {thread} is gone");
-    let told = tokio::time::timeout(BOUND, told).await.unwrap().unwrap();
-    let StoreError::Unavailable(cause) = told else { unreachable!("{told}") };
+    let failure = tokio::time::timeout(BOUND, failure).await.unwrap().unwrap();
+    let StoreError::Unavailable(cause) = failure else { unreachable!("{failure}") };
     assert_eq!(cause.to_string(), format!("the thread {thread} panicked"));
     assert!(store.healthy().await.is_err());
     assert!(stores(&store, 1..2).await.iter().all(|stored| !stored), "it takes nothing more");
     assert!(tokio::time::timeout(BOUND, store.close()).await.unwrap().is_err());
     drop(store);
-    // Whoever was told that it is stored finds it after a start.
+    // What was acknowledged is there after a start.
     let store = Embedded::open(folder.path(), Options::default()).unwrap();
     for (device, stored) in (1..AT_ONCE).zip(ended) {
         let count = given::texts(&store, &given::device_with_key(device), "log", ValueQuery::default()).await.1;

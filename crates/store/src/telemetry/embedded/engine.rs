@@ -50,7 +50,7 @@ pub fn open(path: &Path, options: &Options, cutoffs: &Arc<Cutoffs>) -> Result<DB
     open_what_is_there(path, options, cutoffs, true)
 }
 
-/// As [`open`], whatever is missing of the log. `are_logs_known`: those that the manifest knows must be there.
+/// Opens the database whatever is missing of its log. `are_logs_known`: the logs that the manifest knows must be there.
 pub fn open_what_is_there(path: &Path, options: &Options, cutoffs: &Arc<Cutoffs>, are_logs_known: bool) -> Result<DB> {
     let cache = Cache::new_lru_cache(options.cache_bytes);
     let (mut database, family) =
@@ -92,7 +92,7 @@ fn database_options(options: &Options) -> DbOptions {
     db.set_bytes_per_sync(MIB as u64);
     db.set_wal_bytes_per_sync(MIB as u64);
     db.set_max_total_wal_size(options.wal_bytes);
-    // A file that is written anew has its length already, which makes a sync much quicker. Its end is not told from
+    // A file that is written anew has its length already, which makes a sync much quicker. Its end cannot be told from
     // damage then, so a replay ends at the first record that is not whole, wherever that is (point-in-time recovery, the
     // default): whether anything that was acknowledged lies behind it is [`durability`]'s to know.
     db.set_recycle_log_file_num(4);

@@ -7,23 +7,23 @@ use rocksdb::{DB, ReadOptions, Snapshot};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::device::SeriesState;
-use super::keys::{self, Family, Order};
+use super::keys::{self, Family, TimeOrder};
 use super::rows::{Parts, damaged, event_device, failed, read_queued, read_timeline, read_value, text};
 use super::{Cancel, engine};
 use crate::error::{Result, StoreError};
 use crate::telemetry::Examined;
 
-/// Faults that are told one by one; further ones are counted.
-const FAULTS_TOLD_MAX: usize = 50;
-/// Parked entries of the outbox that are told one by one.
-const PARKED_TOLD_MAX: usize = 50;
+/// Faults that are reported one by one; further ones are counted.
+const FAULTS_NAMED_MAX: usize = 50;
+/// Parked entries of the outbox that are reported one by one.
+const PARKED_NAMED_MAX: usize = 50;
 /// Rows between two looks at whether anybody still waits.
 const ROWS_BETWEEN_LOOKS: u64 = 65_536;
 /// Bytes that are read ahead: everything is read, in order.
 const READAHEAD_BYTES: usize = 4 << 20;
 
 /// A series as its record and its values have it.
-struct Found {
+struct SeriesCounts {
     device: u64,
     /// The record is true for so many values.
     recorded: u64,
@@ -33,14 +33,14 @@ struct Found {
 /// What was seen so far.
 #[derive(Default)]
 struct Examination {
-    told: Examined,
+    report: Examined,
     /// History before this is forgotten, row by row.
-    cutoff: Order,
+    cutoff: TimeOrder,
     deleted_series: FxHashSet<u64>,
     /// Why entries of the outbox are parked.
     parked: FxHashMap<u64, String>,
     forgotten_devices: FxHashSet<u64>,
-    series: FxHashMap<u64, Found>,
+    series: FxHashMap<u64, SeriesCounts>,
     /// By device: how many events its timelines name that are not in history yet.
     missing: FxHashMap<u64, i64>,
     devices: FxHashSet<u64>,
@@ -98,9 +98,9 @@ impl Examination {
     }
 
     fn fault(&mut self, fault: String) {
-        self.told.faults_found += 1;
-        if self.told.faults.len() < FAULTS_TOLD_MAX {
-            self.told.faults.push(fault);
+        self.report.faults_found += 1;
+        if self.report.faults.len() < FAULTS_NAMED_MAX {
+            self.report.faults.push(fault);
         }
     }
 
@@ -126,15 +126,15 @@ impl Examination {
             return Ok(None);
         }
         let series = SeriesState::read(name.into(), value)?;
-        let found = Found { device, recorded: series.count, values: 0 };
+        let found = SeriesCounts { device, recorded: series.count, values: 0 };
         let taken = self.series.insert(series.number, found);
         Ok(taken.map(|other| format!("devices {} and {device} share the series {}", other.device, series.number)))
     }
 
     fn history(&mut self, key: &[u8], value: &[u8]) -> Result<Option<String>> {
-        let order = Order::from_be_bytes(key.try_into().map_err(|_| short())?);
+        let order = TimeOrder::from_be_bytes(key.try_into().map_err(|_| short())?);
         let device = event_device(value)?;
-        self.told.events += 1;
+        self.report.events += 1;
         if order >= self.cutoff {
             *self.missing.entry(device).or_default() -= 1;
         }
@@ -171,7 +171,7 @@ impl Examination {
             return Ok(None);
         }
         read_value(value)?;
-        self.told.values += 1;
+        self.report.values += 1;
         let last = before.replace((number, sequence));
         let expected = last.filter(|last| last.0 == number).map_or(0, |last| last.1 + 1);
         let Some(series) = self.series.get_mut(&number) else {
@@ -191,11 +191,11 @@ impl Examination {
     fn outbox(&mut self, key: &[u8], value: &[u8]) -> Result<Option<String>> {
         let device = Parts(value).u64()?;
         self.devices.insert(device);
-        self.told.outbox += 1;
+        self.report.outbox += 1;
         if let Some(why) = self.parked.remove(&number(key)?) {
-            self.told.parked_found += 1;
-            if self.told.parked.len() < PARKED_TOLD_MAX {
-                self.told.parked.push((DeviceKey(device), why));
+            self.report.parked_found += 1;
+            if self.report.parked.len() < PARKED_NAMED_MAX {
+                self.report.parked.push((DeviceKey(device), why));
             }
         }
         Ok(None)
@@ -217,8 +217,8 @@ impl Examination {
         short.into_iter().for_each(|fault| self.fault(fault));
         let mut devices: Vec<_> = self.devices.into_iter().map(DeviceKey).collect();
         devices.sort_unstable();
-        self.told.devices = devices;
-        self.told
+        self.report.devices = devices;
+        self.report
     }
 }
 

@@ -6,7 +6,7 @@ use rocksdb::{DB, ReadOptions};
 use super::keys::{self, Family};
 use super::load;
 use super::rows::{damaged, read_value, text};
-use super::scan::Row;
+use super::scan::ScannedRow;
 use super::seek::Track;
 use super::values::{Plan, stored, track};
 use crate::error::{Result, StoreError};
@@ -17,10 +17,10 @@ const LOOKED_AT_MAX: u64 = 8_192;
 const LOOKED_AT_BYTES: usize = 4 << 20;
 /// Payload bytes after which a piece is full.
 const FULL_BYTES: usize = 256 << 10;
-/// What is told when the series goes away meanwhile.
+/// The error where the series is deleted meanwhile.
 const GONE: StoreError = StoreError::Gone("storage element");
 /// Read ahead of a piece, in bytes.
-const READAHEAD: usize = 256 << 10;
+const EXPORT_READAHEAD_BYTES: usize = 256 << 10;
 
 /// The piece at a cursor, or the first; none when there is no such series.
 pub fn chunk(
@@ -44,7 +44,7 @@ pub fn chunk(
     };
     let mut options = ReadOptions::default();
     options.fill_cache(false);
-    options.set_readahead_size(READAHEAD);
+    options.set_readahead_size(EXPORT_READAHEAD_BYTES);
     let track = track(db, cursor.series, options)?;
     read(track, plan, cursor, newest_first).map(Some)
 }
@@ -70,7 +70,7 @@ fn read(mut track: Track<'_>, plan: &Plan, cursor: ValueCursor, newest_first: bo
             return Err(GONE);
         }
         let (id, order, payload) = read_value(value)?;
-        if plan.holds(&Row { sequence, id, order, payload: text(payload)? }) {
+        if plan.holds(&ScannedRow { sequence, id, order, payload: text(payload)? }) {
             bytes += payload.len();
             values.push(stored(value)?);
         }

@@ -1,4 +1,4 @@
-//! Those who follow events as they become durable. What they are shown waits here for the disk, beside the commits that
+//! Those who follow events as they become durable. What they are streamed waits here for the disk, beside the commits that
 //! wait for it too; when nobody follows, a commit costs a look at one flag.
 
 use std::collections::VecDeque;
@@ -9,32 +9,32 @@ use isobar_model::event::Event;
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
-use super::places::Placed;
-use crate::telemetry::{Following, Place, Shown, Told};
+use super::positions::BatchPositions;
+use crate::telemetry::{Following, StreamMessage, StreamPosition, StreamedEvents};
 
 /// Events that a follower may lag behind before it has to catch up from history, and bytes of their payloads.
 const FOLLOWER_LAG_EVENTS: usize = 4_096;
 const FOLLOWER_LAG_BYTES: usize = 32 << 20;
 
-/// What waits for the disk: the ticket of its commit, and what is shown of it; none if that is not known.
-type Waits = (u64, Option<Arc<Shown>>);
+/// What waits for the disk: the ticket of its commit, and what is streamed of it; none if that is not known.
+type PendingEvents = (u64, Option<Arc<StreamedEvents>>);
 
-/// How far everything is durable, and was told.
+/// How far events are durable and were sent to those who follow.
 #[derive(Debug)]
 struct Reached {
-    place: Place,
+    position: StreamPosition,
     ticket: u64,
-    kept: Kept,
+    recent: RecentEvents,
 }
 
-/// The events that were told last, for those who have not heard of them yet; who finds one gone reads it in history.
+/// The events that were sent last, for followers that have not received them yet; who finds one gone reads it in history.
 #[derive(Debug, Default)]
-struct Kept {
+struct RecentEvents {
     events: VecDeque<Arc<Event>>,
     bytes: usize,
 }
 
-impl Kept {
+impl RecentEvents {
     fn keep(&mut self, event: Arc<Event>) {
         self.bytes += weight(&event);
         self.events.push_back(event);
@@ -66,33 +66,33 @@ pub struct Followers {
     is_any: AtomicBool,
     /// Locked before `waits`.
     reached: Mutex<Reached>,
-    waits: Mutex<VecDeque<Waits>>,
-    told: broadcast::Sender<Told>,
-    /// No late event has a later place than this one.
-    newest_late: Mutex<Place>,
+    waits: Mutex<VecDeque<PendingEvents>>,
+    messages: broadcast::Sender<StreamMessage>,
+    /// No late event has a later position than this one.
+    newest_late: Mutex<StreamPosition>,
 }
 
 impl Followers {
-    /// Nobody yet, and everything up to that place is durable.
-    pub fn new(place: Place) -> Self {
+    /// Nobody yet, and everything up to that position is durable.
+    pub fn new(position: StreamPosition) -> Self {
         Self {
             is_any: AtomicBool::new(false),
-            reached: Mutex::new(Reached { place, ticket: 0, kept: Kept::default() }),
+            reached: Mutex::new(Reached { position, ticket: 0, recent: RecentEvents::default() }),
             waits: Mutex::default(),
-            told: broadcast::Sender::new(FOLLOWER_LAG_EVENTS),
+            messages: broadcast::Sender::new(FOLLOWER_LAG_EVENTS),
             // Where the last one of an earlier process stands is written nowhere, only whether there was any.
-            newest_late: Mutex::new(if place.late == 0 { Place::first() } else { place }),
+            newest_late: Mutex::new(if position.late == 0 { StreamPosition::first() } else { position }),
         }
     }
 
-    /// No late event has a later place. One whose rows can be read is known here.
-    pub fn newest_late(&self) -> Place {
+    /// No late event has a later position. One whose rows can be read is known here.
+    pub fn newest_late(&self) -> StreamPosition {
         *self.newest_late.lock()
     }
 
     /// A batch is about to be written, in which there may be late events.
-    pub fn come_late(&self, placed: &Placed) {
-        if let Some(last) = placed.newest_late() {
+    pub fn come_late(&self, positions: &BatchPositions) {
+        if let Some(last) = positions.newest_late() {
             *self.newest_late.lock() = last;
         }
     }
@@ -108,53 +108,53 @@ impl Followers {
         if !self.is_any.swap(true, Ordering::Relaxed) {
             let mut waits = self.waits.lock();
             waits.clear();
-            // Nobody knows what is shown of these.
+            // Nobody knows what is streamed of these.
             if reached.ticket < newest {
                 waits.push_back((newest, None));
             }
         }
-        Following { from: reached.place, told: self.told.subscribe() }
+        Following { from: reached.position, messages: self.messages.subscribe() }
     }
 
     /// A commit with events was sent. In the order of the tickets.
-    pub fn expect(&self, ticket: u64, shown: Option<Arc<Shown>>) {
-        self.waits.lock().push_back((ticket, shown));
+    pub fn expect(&self, ticket: u64, streamed: Option<Arc<StreamedEvents>>) {
+        self.waits.lock().push_back((ticket, streamed));
     }
 
-    /// All up to that ticket are durable: a batch, for each has places of its own. In order.
-    pub fn reach(&self, ticket: u64, placed: &Placed) {
+    /// All up to that ticket are durable: a batch, for each has positions of its own. In order.
+    pub fn reach(&self, ticket: u64, positions: &BatchPositions) {
         let mut reached = self.reached.lock();
-        (reached.place, reached.ticket) = (placed.end, ticket);
+        (reached.position, reached.ticket) = (positions.end, ticket);
         if !self.is_any() {
             return;
         }
-        if self.told.receiver_count() == 0 {
+        if self.messages.receiver_count() == 0 {
             self.is_any.store(false, Ordering::Relaxed);
             *self.waits.lock() = VecDeque::new();
-            reached.kept = Kept::default();
+            reached.recent = RecentEvents::default();
             return;
         }
-        reached.kept.keep_only(self.told.len());
-        let durable: Vec<Waits> = {
+        reached.recent.keep_only(self.messages.len());
+        let durable: Vec<PendingEvents> = {
             let mut waits = self.waits.lock();
             let count = waits.partition_point(|(waits, _)| *waits <= ticket);
             waits.drain(..count).collect()
         };
-        let mut told = Vec::with_capacity(durable.len());
-        for (_, shown) in durable {
-            let Some(shown) = shown else {
-                // Without a receiver there is nobody to tell.
-                let _ = self.told.send(Told::Gap);
+        let mut events = Vec::with_capacity(durable.len());
+        for (_, streamed) in durable {
+            let Some(streamed) = streamed else {
+                // Without a receiver there is nobody to send it to.
+                let _ = self.messages.send(StreamMessage::Gap);
                 return;
             };
-            let places = shown.events.iter().map(|event| (placed.place(event.id), Arc::clone(event)));
-            told.extend(places.map(|(place, event)| (place, event, Arc::clone(&shown.lineage))));
+            let each = streamed.events.iter().map(|event| (positions.position(event.id), Arc::clone(event)));
+            events.extend(each.map(|(position, event)| (position, event, Arc::clone(&streamed.lineage))));
         }
-        told.sort_unstable_by_key(|(place, ..)| *place);
-        for (place, event, lineage) in told {
+        events.sort_unstable_by_key(|(position, ..)| *position);
+        for (position, event, lineage) in events {
             let (device, kept) = (event.device, Arc::downgrade(&event));
-            reached.kept.keep(event);
-            let _ = self.told.send(Told::Event { place, device, lineage, event: kept });
+            reached.recent.keep(event);
+            let _ = self.messages.send(StreamMessage::Event { position, device, lineage, event: kept });
         }
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use isobar_model::ids::OrganizationId;
 use rustc_hash::FxHashMap;
 
-use super::rows::{self, Row, Rows};
+use super::rows::{self, BatchRow, Rows};
 
 /// Bytes of a piece; rows of one commit that are more get a piece of their own.
 const PIECE_BYTES: usize = 128 << 10;
@@ -82,7 +82,7 @@ impl Gathered {
     }
 
     /// The rows of a commit.
-    pub fn rows(&self, commit: &CommitRows) -> impl Iterator<Item = Row<'_>> {
+    pub fn rows(&self, commit: &CommitRows) -> impl Iterator<Item = BatchRow<'_>> {
         rows::read(&self.pieces[commit.piece][commit.bytes.clone()])
     }
 

@@ -7,7 +7,7 @@ use isobar_model::ids::{DeviceRef, EventId};
 use isobar_model::page::{Page, PageRequest, TimeRange};
 use isobar_model::time::Timestamp;
 
-use super::keys::{self, Family, Order};
+use super::keys::{self, Family, TimeOrder};
 use super::load;
 use super::page_room::PageRoom;
 use super::rows::{event_device, failed, read_event, read_timeline};
@@ -26,7 +26,7 @@ pub(super) struct Part<'a> {
 
 impl<'a> Part<'a> {
     /// The part of a device's timeline within a range of time.
-    pub fn of(core: &'a Core, device: u64, kind: u8, range: Range<Order>) -> Result<Self> {
+    pub fn of(core: &'a Core, device: u64, kind: u8, range: Range<TimeOrder>) -> Result<Self> {
         let (from, to) = (keys::timeline(device, kind, 0), keys::timeline(device, kind + 1, 0));
         let mut track = Track {
             rows: load::rows(&core.db, Family::Timeline, &from, &to)?,
@@ -42,7 +42,7 @@ impl<'a> Part<'a> {
             next..next
         } else {
             let low = track.first_at(all.clone(), range.start)?;
-            low..if range.end == Order::MAX { all.end } else { track.first_at(low..all.end, range.end)? }
+            low..if range.end == TimeOrder::MAX { all.end } else { track.first_at(low..all.end, range.end)? }
         };
         Ok(Self { kind, track, within })
     }
@@ -52,13 +52,13 @@ impl<'a> Part<'a> {
     }
 
     /// The place in time of the n-th event from the newest.
-    fn newest(&mut self, nth: u64) -> Result<(Order, u8)> {
+    fn newest(&mut self, nth: u64) -> Result<(TimeOrder, u8)> {
         let order = self.track.order_at(self.within.end - 1 - nth)?;
-        Ok((order.unwrap_or(Order::MAX), self.kind))
+        Ok((order.unwrap_or(TimeOrder::MAX), self.kind))
     }
 
     /// Events of a page from the newest.
-    fn page(&mut self, request: PageRequest) -> Result<Vec<(Order, u8, EventId)>> {
+    fn page(&mut self, request: PageRequest) -> Result<Vec<(TimeOrder, u8, EventId)>> {
         let kind = self.kind;
         let mut found = Vec::new();
         let slice = slice(self.within.clone(), request, true);
@@ -73,8 +73,8 @@ impl<'a> Part<'a> {
         Ok(found)
     }
 
-    /// As [`Part::page`], after so many.
-    fn after(&mut self, skipped: u64, limit: u32) -> Result<Vec<(Order, u8, EventId)>> {
+    /// Events of a page, behind so many that are skipped.
+    fn after(&mut self, skipped: u64, limit: u32) -> Result<Vec<(TimeOrder, u8, EventId)>> {
         let within = self.within.clone();
         self.within.end -= skipped;
         let found = self.page(PageRequest { page: 1, limit });
@@ -99,7 +99,7 @@ fn split(left: &mut Part<'_>, right: &mut Part<'_>, skipped: u64) -> Result<u64>
 }
 
 /// The range of time that is shown.
-pub(super) fn shown(core: &Core, range: TimeRange, not_before: Timestamp) -> Range<Order> {
+pub(super) fn shown(core: &Core, range: TimeRange, not_before: Timestamp) -> Range<TimeOrder> {
     let cutoff = Timestamp::from_millis(core.cutoffs.history.load(std::sync::atomic::Ordering::Acquire));
     let range = orders(range);
     range.start.max(keys::order_at(not_before)).max(keys::order_at(cutoff))..range.end
@@ -160,7 +160,7 @@ pub fn event(core: &Core, device: DeviceRef, id: EventId) -> Result<Option<Event
 /// Whether an event still stands in its timeline.
 pub(super) fn stands(core: &Core, device: u64, value: &[u8], id: EventId) -> Result<bool> {
     let kind = value.first().copied().unwrap_or_default();
-    let mut part = Part::of(core, device, kind, keys::order_of(id)..Order::MAX)?;
+    let mut part = Part::of(core, device, kind, keys::order_of(id)..TimeOrder::MAX)?;
     let mut found = false;
     part.track.read(part.within.clone(), |_, value| {
         found = read_timeline(value)?.0 == id;

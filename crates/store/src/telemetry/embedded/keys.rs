@@ -111,10 +111,10 @@ pub const STATE_ELEMENT: u8 = 2;
 pub const STATE_KEY: u8 = 3;
 
 /// The place of an event or value in time: see the layout.
-pub type Order = u128;
+pub type TimeOrder = u128;
 
 /// The order of an id that grows.
-pub fn order_of(id: EventId) -> Order {
+pub fn order_of(id: EventId) -> TimeOrder {
     id.0.as_u128()
 }
 
@@ -124,14 +124,14 @@ pub fn id_of(bits: u128) -> EventId {
 }
 
 /// The moment of an order.
-pub fn moment(order: Order) -> Timestamp {
+pub fn moment(order: TimeOrder) -> Timestamp {
     Timestamp::from_millis(i64::try_from(order >> 80).unwrap_or(i64::MAX))
 }
 
 /// The smallest order at that moment.
-pub fn order_at(moment: Timestamp) -> Order {
+pub fn order_at(moment: Timestamp) -> TimeOrder {
     let millis = u128::from(moment.millis().max(0).unsigned_abs());
-    if millis >= 1 << 48 { Order::MAX } else { millis << 80 }
+    if millis >= 1 << 48 { TimeOrder::MAX } else { millis << 80 }
 }
 
 /// A kind of event as a byte.

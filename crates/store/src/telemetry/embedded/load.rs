@@ -13,22 +13,28 @@ use super::rows::{damaged, failed, json, read_timeline, read_value, text};
 use crate::error::Result;
 
 /// An iterator over rows.
-pub type Rows<'a> = DBRawIteratorWithThreadMode<'a, DB>;
+pub type RowIterator<'a> = DBRawIteratorWithThreadMode<'a, DB>;
 
 /// The rows of a family from a key up to another (exclusive).
-pub fn rows<'a>(db: &'a DB, family: Family, from: &[u8], to: &[u8]) -> Result<Rows<'a>> {
+pub fn rows<'a>(db: &'a DB, family: Family, from: &[u8], to: &[u8]) -> Result<RowIterator<'a>> {
     rows_with(db, family, from, to, ReadOptions::default())
 }
 
-/// As [`rows`], with options of the caller's.
-pub fn rows_with<'a>(db: &'a DB, family: Family, from: &[u8], to: &[u8], mut options: ReadOptions) -> Result<Rows<'a>> {
+/// An iterator over the rows of a family between two keys, with options of the caller's.
+pub fn rows_with<'a>(
+    db: &'a DB,
+    family: Family,
+    from: &[u8],
+    to: &[u8],
+    mut options: ReadOptions,
+) -> Result<RowIterator<'a>> {
     options.set_iterate_lower_bound(from);
     options.set_iterate_upper_bound(to);
     Ok(db.raw_iterator_cf_opt(engine::family(db, family)?, options))
 }
 
 /// The row an iterator stands on; none at its end, an error if it broke off.
-pub fn current<'a>(rows: &'a Rows<'_>) -> Result<Option<(&'a [u8], &'a [u8])>> {
+pub fn current<'a>(rows: &'a RowIterator<'_>) -> Result<Option<(&'a [u8], &'a [u8])>> {
     match rows.item() {
         Some(item) => Ok(Some(item)),
         None => rows.status().map(|()| None).map_err(failed),

@@ -2,13 +2,15 @@
 //!
 //! A run locks its device, works on what is in memory, writes its rows, sends them to the writer while the lock is still
 //! held, and waits until it is durable. Nothing is read from the disk on the way, unless the device was not
-//! in memory. [`keys`] is the byte layout, [`writer`] the group commit.
+//! in memory. [`keys`] is the byte layout, [`writer`] the group commit, [`port`] how the methods of the
+//! port are carried out.
 
 #[cfg(test)]
 mod bounds;
 mod cache;
 mod catch_up;
 mod closed;
+mod commit_queue;
 mod device;
 mod durability;
 #[cfg(test)]
@@ -24,7 +26,8 @@ mod live;
 mod load;
 mod outbox;
 mod page_room;
-mod places;
+mod port;
+mod positions;
 mod queue;
 mod reclaim;
 mod replay;
@@ -44,17 +47,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use isobar_model::access::{CanRead, CanWrite};
-use isobar_model::event::{Event, LastValues, StoredValue};
+use isobar_model::access::CanWrite;
 use isobar_model::ids::{DeviceKey, DeviceRef, EventId};
-use isobar_model::page::Page;
 use isobar_model::time::Timestamp;
 use parking_lot::Mutex;
 use rocksdb::{DB, ErrorKind, ReadOptions, ReadTier};
 
 use self::cache::{Devices, Held};
-use self::catch_up::Search;
+use self::commit_queue::{Reservation, Sent, Shared};
 use self::device::{DeviceState, Limits, WaitingKey};
 pub use self::durability::Loss;
 use self::durability::{Note, Noted};
@@ -64,14 +64,10 @@ use self::outbox::Outbox;
 use self::reclaim::Reclaim;
 use self::rows::{Parts, Rows, damaged, failed};
 use self::scan::SortedBytes;
-use self::scanning::Scan;
-use self::writer::{Permit, Shared, Writer};
-use super::{
-    Begun, Commit, Examined, Followed, Following, HistoryQuery, Memory, OutboxEntry, Place, QueueQuery, Series,
-    Stretch, Telemetry, ValueChunk, ValueCursor, ValueQuery,
-};
+use self::writer::CommitWriter;
+use super::{Begun, Commit, Examined, Memory};
 use crate::error::{Result, StoreError};
-use crate::turns::{Bounds, Claim, Turns};
+use crate::turns::{Bounds, Turns};
 
 /// Files that the store has open at a time, at most: tables that are kept open; beside them those that are made or looked
 /// through at the moment, logs, the manifest, folders.
@@ -79,10 +75,6 @@ pub const FILES_MAX: u64 = engine::OPEN_FILES_MAX as u64 + 96;
 /// Reads that take long: scans over whole series, pieces of exports, catching up with events. Others have their turn at the
 /// latest after a slice.
 const SCANS: Bounds = Bounds { at_once: 4, of_all: 64, of_one: 24, slice: Duration::from_millis(20) };
-/// A page of more items waits for a turn too.
-const PAGE_AT_ONCE: u32 = 1_000;
-/// Events of a stretch that are read at a time.
-const EVENTS_AT_ONCE: usize = 500;
 
 /// What an operator may set.
 #[derive(Clone, Debug)]
@@ -129,7 +121,8 @@ struct Core {
 /// The embedded telemetry store.
 pub struct Embedded {
     core: Arc<Core>,
-    threads: Mutex<Option<(Writer, reclaim::Worker)>>,
+    /// Those that hold the database, in the order in which they end; none once the store is closed.
+    threads: Mutex<Option<(reclaim::Worker, CommitWriter)>>,
     scans: Turns,
 }
 
@@ -161,17 +154,17 @@ impl Embedded {
         let sequence = db.latest_sequence_number();
         let note = Arc::new(Note::begin(path, Noted::up_to(sequence, sequence))?);
         let series = engine::meta(&db, keys::META_SERIES)?.unwrap_or(1);
-        let place = catch_up::newest(&db)?;
-        let shared = Arc::new(Shared::new(series, place));
+        let position = catch_up::newest(&db)?;
+        let shared = Arc::new(Shared::new(series, position));
         let reclaim = Arc::new(Reclaim::load(&db)?);
         let devices = Devices::new(options.device_bytes);
         let outbox = Outbox::load(&db)?;
         // Last: threads keep the database, and its lock, until they are joined.
-        let writer = Writer::start(&db, &shared, &note, place)?;
+        let writer = CommitWriter::start(&db, &shared, &note, position)?;
         let worker = reclaim::Worker::start(&db, &shared, &reclaim)?;
         let sorted = Arc::default();
         let core = Arc::new(Core { db, shared, note, devices, cutoffs, reclaim, outbox, sorted, options });
-        Ok(Self { core, threads: Mutex::new(Some((writer, worker))), scans: Turns::new(SCANS) })
+        Ok(Self { core, threads: Mutex::new(Some((worker, writer))), scans: Turns::new(SCANS) })
     }
 
     /// Copies the store as it is now into a folder that must not exist; files that no longer change are linked, not copied.
@@ -279,10 +272,10 @@ impl Core {
         device: &CanWrite<DeviceRef>,
         work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
     ) -> Result<Begun> {
-        let permit = self.shared.reserve(device.tenant())?;
+        let reservation = self.shared.reserve(device.tenant())?;
         let state = held.state.as_ref().ok_or_else(|| damaged("a device is not loaded"))?;
         let commit = work(state);
-        let (sent, dropped) = self.commit(held, device.target().key.0, permit, commit)?;
+        let (sent, dropped) = self.commit(held, device.target().key.0, reservation, commit)?;
         if dropped > 0 {
             metrics::counter!("isobar_cloud_events_dropped_total").increment(u64::from(dropped));
         }
@@ -290,12 +283,18 @@ impl Core {
     }
 
     /// Takes a run's commit into a device's state and sends its rows.
-    fn commit(&self, held: &mut Held, device: u64, permit: Permit<'_>, commit: Commit) -> Result<(writer::Sent, u32)> {
+    fn commit(
+        &self,
+        held: &mut Held,
+        device: u64,
+        reservation: Reservation<'_>,
+        commit: Commit,
+    ) -> Result<(Sent, u32)> {
         let state = held.state.as_mut().ok_or_else(|| damaged("a device is not loaded"))?;
         let limits = Limits { queue_max: self.options.queue_max_events, new_series: &|| self.shared.new_series() };
         let (sent, dropped) = Rows::at_hand(|rows| {
             let dropped = state.apply(device, &commit, &limits, rows);
-            (permit.send(rows), dropped)
+            (reservation.send(rows), dropped)
         });
         commit.sets_out.tell();
         let durable = self.shared.durable();
@@ -306,213 +305,5 @@ impl Core {
         state.ticket = sent.ticket;
         self.devices.weigh(held, durable);
         Ok((sent, dropped))
-    }
-}
-
-#[async_trait]
-impl Telemetry for Embedded {
-    fn begin_now(
-        &self,
-        device: &CanWrite<DeviceRef>,
-        work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
-    ) -> Option<Result<Begun>> {
-        let core = &self.core;
-        let mut held = core.devices.lock_now(device.target().key.0, core.shared.durable())?;
-        Some(core.run(&mut held, device, work))
-    }
-
-    async fn begin(
-        &self,
-        device: &CanWrite<DeviceRef>,
-        idempotency_key: Option<&str>,
-        now: Timestamp,
-        work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
-    ) -> Result<Begun> {
-        let key = device.target().key;
-        let mut held = self.hold(key).await?;
-        if let Some(name) = idempotency_key {
-            let (again, answer) = Box::pin(self.answer(held, key.0, name, now)).await?;
-            if let Some(answer) = answer {
-                return Ok(Begun::Repeated(answer));
-            }
-            held = again;
-        }
-        self.core.run(&mut held, device, work)
-    }
-
-    async fn values(
-        &self,
-        device: &CanRead<DeviceRef>,
-        element: &str,
-        query: ValueQuery,
-        claim: Claim,
-    ) -> Result<Option<Page<StoredValue>>> {
-        let (device, element) = (device.target().key.0, element.to_owned());
-        let (is_long, plan) = (query.page.limit > PAGE_AT_ONCE, values::Plan::of(query));
-        if plan.scans() {
-            let turn = self.scans.take(claim).await?;
-            return self.in_slices(turn, Scan::new(device, element, Arc::new(plan))).await;
-        }
-        let page = move |core: &Core, _: &Cancel| values::page(&core.db, device, &element, &plan);
-        if is_long { self.in_turn(self.scans.take(claim).await?, page).await } else { self.reading(page).await }
-    }
-
-    async fn values_chunk(
-        &self,
-        device: &CanRead<DeviceRef>,
-        element: &str,
-        query: &ValueQuery,
-        cursor: Option<ValueCursor>,
-        claim: Claim,
-    ) -> Result<Option<ValueChunk>> {
-        let (device, element) = (device.target().key.0, element.to_owned());
-        let plan = values::Plan::of(query.clone());
-        // One turn a piece: a long series lets others in between.
-        let turn = self.scans.take(claim).await?;
-        self.in_turn(turn, move |core, _| export::chunk(&core.db, device, &element, &plan, cursor)).await
-    }
-
-    async fn last(&self, device: &CanRead<DeviceRef>, element: &str) -> Result<Option<LastValues>> {
-        let (key, name) = (device.target().key, element.to_owned());
-        let look = |state: &DeviceState| state.find(element).map(device::SeriesState::last_values);
-        self.peek(key, look, move |db| Ok(load::one_series(db, key.0, &name)?.map(|series| series.last_values()))).await
-    }
-
-    async fn series(&self, device: &CanRead<DeviceRef>) -> Result<Vec<Series>> {
-        let key = device.target().key;
-        let list = |series: &[device::SeriesState]| {
-            let mut list: Vec<_> = series.iter().map(device::SeriesState::series).collect();
-            list.sort_unstable_by(|left, right| left.element.cmp(&right.element));
-            list
-        };
-        self.peek(key, |state| list(&state.series), move |db| Ok(list(&load::series(db, key.0)?))).await
-    }
-
-    async fn series_delete(&self, device: &CanWrite<DeviceRef>, element: Option<&str>) -> Result<bool> {
-        self.delete_series(device.target().key, element).await
-    }
-
-    async fn history(&self, device: &CanRead<DeviceRef>, query: HistoryQuery, claim: Claim) -> Result<Page<Event>> {
-        let device = *device.target();
-        let is_long = query.page.limit > PAGE_AT_ONCE;
-        let page = move |core: &Core, _: &Cancel| history::page(core, device, &query);
-        if is_long { self.in_turn(self.scans.take(claim).await?, page).await } else { self.reading(page).await }
-    }
-
-    async fn history_event(&self, device: &CanRead<DeviceRef>, id: EventId) -> Result<Option<Event>> {
-        let device = *device.target();
-        self.reading(move |core, _| history::event(core, device, id)).await
-    }
-
-    async fn history_place(&self, id: EventId) -> Result<Place> {
-        self.reading(move |core, _| catch_up::place(&core.db, id)).await
-    }
-
-    async fn history_between(
-        &self,
-        devices: &Followed,
-        after: Place,
-        until: Place,
-        limit: usize,
-        claim: Claim,
-    ) -> Result<Stretch> {
-        let turn = self.scans.take(claim).await?;
-        self.in_slices(turn, Search::new(devices.clone(), after..until, limit)).await
-    }
-
-    async fn history_next(&self, stretch: &mut Stretch, bytes: usize, claim: Claim) -> Result<Vec<(Place, Event)>> {
-        let turn = self.scans.take(claim).await?;
-        let next: Vec<_> = stretch.found.iter().take(EVENTS_AT_ONCE).copied().collect();
-        let devices = stretch.devices.clone();
-        let (events, read) = self.in_turn(turn, move |core, _| catch_up::next(core, &devices, &next, bytes)).await?;
-        stretch.found.drain(..read);
-        Ok(events)
-    }
-
-    fn is_followed(&self) -> bool {
-        self.core.shared.followers.is_any()
-    }
-
-    fn follow(&self) -> Following {
-        self.core.shared.follow()
-    }
-
-    async fn queue_peek(&self, device: &CanRead<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>> {
-        self.peek_queue(device, query).await
-    }
-
-    async fn queue_take_while(
-        &self,
-        device: &CanWrite<DeviceRef>,
-        query: QueueQuery,
-        may: Box<dyn Fn() -> bool + Send>,
-    ) -> Result<Option<Vec<Event>>> {
-        self.take_from_queue(device, query, may).await
-    }
-
-    async fn queue_delete(&self, device: &CanWrite<DeviceRef>, id: EventId) -> Result<bool> {
-        self.delete_from_queue(device, id).await
-    }
-
-    async fn forget(&self, device: &CanWrite<DeviceRef>) -> Result<()> {
-        self.forget_device(device.target().key).await
-    }
-
-    async fn retain(&self, now: Timestamp, running: Duration, history_seconds: i64) -> Result<Timestamp> {
-        self.reading(move |core, _| retention::retain(core, now, running, history_seconds)).await
-    }
-
-    fn outbox_number(&self) -> u64 {
-        self.core.outbox.number()
-    }
-
-    async fn outbox(&self, after: u64, limit: usize) -> Result<Vec<OutboxEntry>> {
-        self.reading(move |core, _| outbox::entries(core, after, limit)).await
-    }
-
-    async fn outbox_done(&self, numbers: &[u64]) -> Result<()> {
-        self.core.outbox_done(numbers)
-    }
-
-    async fn outbox_park(&self, number: u64, why: &str) -> Result<()> {
-        self.core.outbox_park(number, why).await
-    }
-
-    async fn sync(&self) -> Result<()> {
-        self.core.shared.healthy()?;
-        self.core.shared.everything_durable().await
-    }
-
-    async fn healthy(&self) -> Result<()> {
-        self.core.shared.healthy()
-    }
-
-    async fn failed(&self) -> StoreError {
-        self.core.shared.failed().await
-    }
-
-    async fn close(&self) -> Result<()> {
-        let Some((mut writer, mut worker)) = self.threads.lock().take() else { return Ok(()) };
-        let core = self.core.clone();
-        let close = move || {
-            worker.join();
-            let healthy = core.shared.healthy();
-            writer.join();
-            healthy?;
-            let families = engine::families(&core.db)?;
-            let options = rocksdb::FlushOptions::default();
-            core.db.flush_cfs_opt(&families, &options).map_err(failed)?;
-            core.note.is_in_tables(core.db.latest_sequence_number()).map_err(StoreError::unavailable)
-        };
-        tokio::task::spawn_blocking(close).await.map_err(StoreError::unavailable)?
-    }
-}
-
-impl Drop for Embedded {
-    fn drop(&mut self) {
-        if let Some((mut writer, mut worker)) = self.threads.lock().take() {
-            worker.join();
-            writer.join();
-        }
     }
 }

@@ -24,7 +24,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// As the database has it, where nobody writes yet.
+    /// Loads it from the database, in which nobody writes yet.
     pub fn load(db: &DB) -> Result<Self> {
         let mut entries = db.raw_iterator_cf(engine::family(db, Family::Outbox)?);
         entries.seek_to_last();
@@ -104,10 +104,10 @@ impl Core {
         if numbers.is_empty() {
             return Ok(());
         }
-        let permit = self.shared.reserve(None)?;
+        let reservation = self.shared.reserve(None)?;
         Rows::at_hand(|rows| {
             self.outbox.done(numbers, rows);
-            permit.send(rows);
+            reservation.send(rows);
         });
         Ok(())
     }
@@ -115,8 +115,8 @@ impl Core {
     /// Notes why an entry cannot be done; durable when this returns.
     pub async fn outbox_park(&self, number: u64, why: &str) -> Result<()> {
         let sent = {
-            let permit = self.shared.reserve(None)?;
-            Rows::at_hand(|rows| self.outbox.park(number, why, rows).then(|| permit.send(rows)))
+            let reservation = self.shared.reserve(None)?;
+            Rows::at_hand(|rows| self.outbox.park(number, why, rows).then(|| reservation.send(rows)))
         };
         match sent {
             Some(sent) => sent.durable.await,

@@ -8,6 +8,7 @@ use isobar_model::ids::{DeviceKey, DeviceRef, EventId, OrganizationId};
 use uuid::Uuid;
 
 use super::cache::Held;
+use super::commit_queue::Sent;
 use super::device::DeviceState;
 use super::keys::{self, Family};
 use super::live::Live;
@@ -15,21 +16,20 @@ use super::load::{current, rows};
 use super::page_room::PageRoom;
 use super::rows::{Rows, damaged, json, read_queued};
 use super::slices::{Sliced, Watch};
-use super::writer::Sent;
 use super::{Cancel, Core, Embedded};
 use crate::error::{Result, StoreError};
 use crate::telemetry::QueueQuery;
 use crate::turns::Claim;
 
 /// Rows, and bytes of them, that a look goes through without a turn.
-const ROWS_AT_ONCE: usize = 256;
-const BYTES_AT_ONCE: usize = 4 << 20;
+const QUEUE_ROWS_AT_ONCE: usize = 256;
+const QUEUE_BYTES_AT_ONCE: usize = 4 << 20;
 /// Looks of one reader, when others take again and again what it has found.
 const LOOKS_MAX: usize = 32;
 
 /// What a reader of a queue found.
 #[derive(Default)]
-struct Found {
+struct QueuePage {
     events: Vec<Event>,
     /// Their sequences.
     sequences: Vec<u64>,
@@ -45,7 +45,7 @@ struct Look {
     /// What it has not gone through yet.
     left: Range<u64>,
     skip: u64,
-    found: Found,
+    found: QueuePage,
     /// Room for what it finds; none is left: what comes behind stays in the queue for the next who takes.
     room: Option<PageRoom>,
     /// Whether what is found is taken.
@@ -74,7 +74,7 @@ impl Look {
             generation,
             left,
             skip,
-            found: Found::default(),
+            found: QueuePage::default(),
             room: Some(PageRoom::of_queue()),
             takes: true,
         }
@@ -188,7 +188,7 @@ fn begin(core: &Core, held: &Held, device: DeviceRef, wanted: Wanted) -> Result<
 
 /// Looks at a few. Whether that was all.
 fn look_at_once(core: &Core, look: &mut Look, cancel: &Cancel) -> Result<bool> {
-    let (mut rows_left, mut bytes_left) = (ROWS_AT_ONCE, BYTES_AT_ONCE);
+    let (mut rows_left, mut bytes_left) = (QUEUE_ROWS_AT_ONCE, QUEUE_BYTES_AT_ONCE);
     look.go_on(core, |bytes| {
         cancel.check()?;
         (rows_left, bytes_left) = (rows_left - 1, bytes_left.saturating_sub(bytes));
@@ -198,14 +198,14 @@ fn look_at_once(core: &Core, look: &mut Look, cancel: &Cancel) -> Result<bool> {
 
 /// Removes events from a device's queue, in memory and in the database.
 fn remove(core: &Core, held: &mut Held, device: DeviceKey, sequences: impl Iterator<Item = u64>) -> Result<Sent> {
-    let permit = core.shared.reserve(None)?;
+    let reservation = core.shared.reserve(None)?;
     let state: &mut DeviceState = held.state.as_mut().ok_or_else(|| damaged("a device is not loaded"))?;
     let mut rows = Rows::default();
     for sequence in sequences {
         state.queue.remove(sequence);
         rows.delete(Family::Queue, &keys::pair(device.0, sequence));
     }
-    let sent = permit.send(&rows);
+    let sent = reservation.send(&rows);
     state.ticket = sent.ticket;
     core.devices.weigh(held, core.shared.durable());
     Ok(sent)
@@ -226,8 +226,8 @@ impl Embedded {
     }
 
     /// Reads and leaves.
-    pub(super) async fn peek_queue(&self, pass: &CanRead<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>> {
-        let device = *pass.target();
+    pub(super) async fn peek_queue(&self, permit: &CanRead<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>> {
+        let device = *permit.target();
         let Some(held) = self.hold_queue(device.key).await? else { return Ok(Vec::new()) };
         let peek = move |core: &Core, cancel: &Cancel| {
             let mut look = begin(core, &held, device, Wanted::Page(query))?;
@@ -238,7 +238,7 @@ impl Embedded {
         };
         let (mut look, is_over) = self.reading(peek).await?;
         if !is_over {
-            look = self.look_on(look, pass.tenant()).await?;
+            look = self.look_on(look, permit.tenant()).await?;
         }
         Ok(look.found.events)
     }
@@ -246,11 +246,11 @@ impl Embedded {
     /// Reads and removes; expired events on the way are removed too.
     pub(super) async fn take_from_queue(
         &self,
-        pass: &CanWrite<DeviceRef>,
+        permit: &CanWrite<DeviceRef>,
         query: QueueQuery,
         may: Box<dyn Fn() -> bool + Send>,
     ) -> Result<Option<Vec<Event>>> {
-        let Some((look, sent)) = self.take(pass, &Wanted::Page(query), may).await? else { return Ok(None) };
+        let Some((look, sent)) = self.take(permit, &Wanted::Page(query), may).await? else { return Ok(None) };
         if let Some(sent) = sent
             && !look.events.is_empty()
         {
@@ -260,8 +260,8 @@ impl Embedded {
     }
 
     /// Removes one event.
-    pub(super) async fn delete_from_queue(&self, pass: &CanWrite<DeviceRef>, id: EventId) -> Result<bool> {
-        match self.take(pass, &Wanted::One(id), Box::new(|| true)).await? {
+    pub(super) async fn delete_from_queue(&self, permit: &CanWrite<DeviceRef>, id: EventId) -> Result<bool> {
+        match self.take(permit, &Wanted::One(id), Box::new(|| true)).await? {
             Some((_, Some(sent))) => sent.durable.await.map(|()| true),
             _ => Ok(false),
         }
@@ -270,15 +270,15 @@ impl Embedded {
     /// Removes what is wanted. What takes a long look is found without the device, and then taken if it is still there.
     async fn take(
         &self,
-        pass: &CanWrite<DeviceRef>,
+        permit: &CanWrite<DeviceRef>,
         wanted: &Wanted,
         mut may: Box<dyn Fn() -> bool + Send>,
-    ) -> Result<Option<(Found, Option<Sent>)>> {
-        let device = *pass.target();
+    ) -> Result<Option<(QueuePage, Option<Sent>)>> {
+        let device = *permit.target();
         let mut found = None;
         for _ in 0..LOOKS_MAX {
             let Some(mut held) = self.hold_queue(device.key).await? else {
-                return Ok(may().then(|| (Found::default(), None)));
+                return Ok(may().then(|| (QueuePage::default(), None)));
             };
             let (wanted, before) = (wanted.clone(), found.take());
             let take = move |core: &Core, cancel: &Cancel| {
@@ -294,7 +294,7 @@ impl Embedded {
             match taken {
                 Taken::Refused => return Ok(None),
                 Taken::All(found, sent) => return Ok(Some((found, sent))),
-                Taken::Long(look) => found = Some(self.look_on(look, pass.tenant()).await?),
+                Taken::Long(look) => found = Some(self.look_on(look, permit.tenant()).await?),
                 Taken::Overtaken => {}
             }
         }
@@ -305,7 +305,7 @@ impl Embedded {
 /// What came of an attempt to take something.
 enum Taken {
     Refused,
-    All(Found, Option<Sent>),
+    All(QueuePage, Option<Sent>),
     /// There is more to look at than at once.
     Long(Look),
     /// Others have taken all that was found.

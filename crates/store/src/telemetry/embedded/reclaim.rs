@@ -10,12 +10,12 @@ use parking_lot::{Condvar, Mutex};
 use rocksdb::{ColumnFamily, CompactOptions, DB, WriteBatch};
 use rustc_hash::FxHashMap;
 
+use super::commit_queue::Shared;
 use super::engine;
 use super::keys::{self, Family};
 use super::load::{current, rows};
 use super::rows::{Parts, damaged, failed, read_timeline};
 use super::threads::RECLAIMER;
-use super::writer::Shared;
 use crate::error::{Result, StoreError};
 
 /// Neighbouring series that held more bytes, and timelines that did, are compacted away at once; fewer wait for the next
@@ -40,26 +40,26 @@ struct Forgotten {
 }
 
 #[derive(Default)]
-struct Work {
+struct PendingReclaim {
     /// Deleted series with their bytes.
     series: Vec<(u64, u64)>,
     devices: FxHashMap<u64, Forgotten>,
     /// What must be durable before the work may begin.
     ticket: u64,
-    fresh: bool,
+    has_new: bool,
     stopping: bool,
 }
 
 /// What is to be reclaimed.
 pub struct Reclaim {
-    work: Mutex<Work>,
+    work: Mutex<PendingReclaim>,
     wake: Condvar,
 }
 
 impl Reclaim {
     /// What an earlier process left to do.
     pub fn load(db: &DB) -> Result<Self> {
-        let mut work = Work::default();
+        let mut work = PendingReclaim::default();
         let mut garbage = rows(db, Family::Meta, b"g", b"h")?;
         garbage.seek_to_first();
         while let Some((key, value)) = current(&garbage)? {
@@ -73,7 +73,7 @@ impl Reclaim {
             }
             garbage.next();
         }
-        work.fresh = !work.series.is_empty() || !work.devices.is_empty();
+        work.has_new = !work.series.is_empty() || !work.devices.is_empty();
         Ok(Self { work: Mutex::new(work), wake: Condvar::new() })
     }
 
@@ -99,7 +99,7 @@ impl Reclaim {
         let mut work = self.work.lock();
         work.series.extend(series);
         work.ticket = work.ticket.max(ticket);
-        work.fresh = true;
+        work.has_new = true;
         self.wake.notify_one();
     }
 
@@ -114,13 +114,13 @@ impl Reclaim {
         self.work.lock().stopping
     }
 
-    /// Does the work until it is told to stop. What fails or panics is tried again after a pause, twice as long each time
+    /// Does the work until it is stopped. What fails or panics is tried again after a pause, twice as long each time
     /// in a row: nothing that anybody was promised depends on it.
     fn again_and_again(&self, shared: &Shared, work: impl Fn() -> Result<()>) {
         let mut pause = PAUSE_MIN;
         loop {
             let begun = Instant::now();
-            // What it leaves half done stands in the database and in `Work`, and is done again from there.
+            // What it leaves half done stands in the database and in `PendingReclaim`, and is done again from there.
             let cause = match panic::catch_unwind(AssertUnwindSafe(&work)) {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => error.to_string(),
@@ -133,7 +133,7 @@ impl Reclaim {
             metrics::counter!("isobar_telemetry_reclaim_failures_total").increment(1);
             tracing::error!(cause, again_in = ?pause, "space of what was deleted could not be given back");
             let mut work = self.work.lock();
-            work.fresh = true;
+            work.has_new = true;
             let until = begun.max(Instant::now()) + pause;
             while !work.stopping && !self.wake.wait_until(&mut work, until).timed_out() {}
             pause = (pause * 2).min(PAUSE_MAX);
@@ -169,17 +169,23 @@ impl Worker {
     }
 }
 
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
 fn work(db: &DB, shared: &Shared, reclaim: &Reclaim) -> Result<()> {
     loop {
         let (mut series, devices, ticket) = {
             let mut work = reclaim.work.lock();
-            while !work.fresh && !work.stopping {
+            while !work.has_new && !work.stopping {
                 reclaim.wake.wait(&mut work);
             }
             if work.stopping {
                 return Ok(());
             }
-            work.fresh = false;
+            work.has_new = false;
             let ready = |(_, forgotten): &(&u64, &Forgotten)| forgotten.ticket.is_some();
             let devices: Vec<_> = work.devices.iter().filter(ready).map(|(key, each)| (*key, *each)).collect();
             // They stay among what is to be done until they are done.
@@ -204,7 +210,7 @@ fn work(db: &DB, shared: &Shared, reclaim: &Reclaim) -> Result<()> {
     }
 }
 
-/// Removes the values of deleted series. False: it was told to stop before it was done.
+/// Removes the values of deleted series. False: it was stopped before it was done.
 fn reclaim_series(db: &DB, reclaim: &Reclaim, series: &mut [(u64, u64)]) -> Result<bool> {
     if series.is_empty() {
         return Ok(true);

@@ -9,9 +9,9 @@ use isobar_model::ids::{DeviceId, EventId};
 use isobar_model::json::RawJson;
 use isobar_model::time::Timestamp;
 
-use super::keys::{self, Family, Order};
+use super::keys::{self, Family, TimeOrder};
 use crate::error::{Result, StoreError};
-use crate::telemetry::{NewCloudEvent, NewEvent, Shown};
+use crate::telemetry::{NewCloudEvent, NewEvent, StreamedEvents};
 
 /// What happens to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,9 +32,9 @@ pub struct Rows {
     bytes: Vec<u8>,
     /// Whether a series is created: the writer keeps the counter.
     pub creates: bool,
-    /// Whether there are events of the history among them, and what those who follow are shown of them.
+    /// Whether there are events of the history among them, and what those who follow are streamed of them.
     pub has_events: bool,
-    pub shown: Option<Arc<Shown>>,
+    pub streamed: Option<Arc<StreamedEvents>>,
 }
 
 /// Bytes before the key of a row.
@@ -49,7 +49,7 @@ thread_local! {
 
 /// One of a commit's rows.
 #[derive(Clone, Copy, Debug)]
-pub struct Row<'a> {
+pub struct BatchRow<'a> {
     /// What happens to it.
     pub change: Change,
     /// Index of its family.
@@ -60,7 +60,7 @@ pub struct Row<'a> {
     pub value: &'a [u8],
 }
 
-impl Row<'_> {
+impl BatchRow<'_> {
     /// Whether an event of the history is written.
     pub fn is_event(&self) -> bool {
         self.family == Family::History as u8 && self.change == Change::Put
@@ -116,7 +116,7 @@ impl Rows {
     }
 
     /// An event of a device's history, at a place of its timeline.
-    pub fn event(&mut self, device: u64, event: &NewEvent, sequence: u64, order: Order) {
+    pub fn event(&mut self, device: u64, event: &NewEvent, sequence: u64, order: TimeOrder) {
         let kind = keys::kind_byte(event.kind);
         let element = event.element.as_bytes();
         let errors =
@@ -143,7 +143,7 @@ impl Rows {
     }
 
     /// A value at a place of its series.
-    pub fn value(&mut self, series: u64, sequence: u64, id: EventId, order: Order, payload: &[u8]) {
+    pub fn value(&mut self, series: u64, sequence: u64, id: EventId, order: TimeOrder, payload: &[u8]) {
         let key = keys::pair(series, sequence);
         if order == keys::order_of(id) {
             self.put(Family::Values, &key, &[id.bytes(), payload]);
@@ -171,7 +171,7 @@ impl Rows {
 }
 
 /// Rows that were written one after the other, in the order they came.
-pub fn read(mut rest: &[u8]) -> impl Iterator<Item = Row<'_>> {
+pub fn read(mut rest: &[u8]) -> impl Iterator<Item = BatchRow<'_>> {
     std::iter::from_fn(move || {
         let (header, body) = rest.split_first_chunk::<HEADER>()?;
         let key_length = usize::from(u16::from_le_bytes([header[1], header[2]]));
@@ -184,7 +184,7 @@ pub fn read(mut rest: &[u8]) -> impl Iterator<Item = Row<'_>> {
             1 => Change::Delete,
             _ => Change::DeleteRange,
         };
-        Some(Row { change, family: header[0] & 15, key, value })
+        Some(BatchRow { change, family: header[0] & 15, key, value })
     })
 }
 
@@ -221,8 +221,8 @@ impl<'a> Parts<'a> {
     }
 
     /// The next order.
-    pub fn order(&mut self) -> Result<Order> {
-        Ok(Order::from_be_bytes(self.chunk()?))
+    pub fn order(&mut self) -> Result<TimeOrder> {
+        Ok(TimeOrder::from_be_bytes(self.chunk()?))
     }
 
     /// A text with its length before it.
@@ -279,7 +279,7 @@ pub fn read_event(device: DeviceId, id: EventId, value: &[u8]) -> Result<Event> 
 }
 
 /// A row of a timeline: the event's id and its order.
-pub fn read_timeline(value: &[u8]) -> Result<(EventId, Order)> {
+pub fn read_timeline(value: &[u8]) -> Result<(EventId, TimeOrder)> {
     let mut parts = Parts(value);
     let id = parts.id()?;
     let order = if parts.0.is_empty() { keys::order_of(id) } else { parts.order()? };
@@ -287,7 +287,7 @@ pub fn read_timeline(value: &[u8]) -> Result<(EventId, Order)> {
 }
 
 /// A row of a series: the value's id, its order, its payload.
-pub fn read_value(value: &[u8]) -> Result<(EventId, Order, &[u8])> {
+pub fn read_value(value: &[u8]) -> Result<(EventId, TimeOrder, &[u8])> {
     let mut parts = Parts(value);
     let id = parts.id()?;
     if parts.0.first() != Some(&0) {

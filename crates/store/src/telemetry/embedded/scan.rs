@@ -9,18 +9,18 @@ use isobar_model::ids::EventId;
 use isobar_model::json::{Json, Number, Step, compare_numbers, find, number, parse};
 use smallvec::SmallVec;
 
-use super::keys::{self, Order};
+use super::keys::{self, TimeOrder};
 use crate::telemetry::{Filter, FilterField, Operand, Operator, ValueSort};
 
 /// A value as a scan sees it.
 #[derive(Clone, Copy)]
-pub struct Row<'a> {
-    /// Its place in its series.
+pub struct ScannedRow<'a> {
+    /// Its position in its series.
     pub sequence: u64,
     /// Its id.
     pub id: EventId,
-    /// Its place in time.
-    pub order: Order,
+    /// Its position in time.
+    pub order: TimeOrder,
     /// Its payload.
     pub payload: &'a str,
 }
@@ -49,46 +49,48 @@ enum Relation {
     Different,
 }
 
-enum Target {
+enum FilterTarget {
     Json(Json<'static>),
     Moment(i64),
 }
 
-impl Target {
+impl FilterTarget {
     fn of(operand: Operand) -> Self {
         match operand {
-            Operand::Null => Target::Json(Json::Null),
-            Operand::Bool(value) => Target::Json(Json::Bool(value)),
+            Operand::Null => FilterTarget::Json(Json::Null),
+            Operand::Bool(value) => FilterTarget::Json(Json::Bool(value)),
             Operand::Number(text) => match number(&text).map(Number::into_owned) {
-                Some(number) => Target::Json(Json::Number(number)),
-                None => Target::Json(Json::Text(text.into())),
+                Some(number) => FilterTarget::Json(Json::Number(number)),
+                None => FilterTarget::Json(Json::Text(text.into())),
             },
-            Operand::Text(text) => Target::Json(Json::Text(text.into())),
-            Operand::Time(moment) => Target::Moment(moment.millis()),
+            Operand::Text(text) => FilterTarget::Json(Json::Text(text.into())),
+            Operand::Time(moment) => FilterTarget::Moment(moment.millis()),
         }
     }
 
     fn relation_to_json(&self, text: &str) -> Relation {
         match (self, text.as_bytes().first()) {
-            (Target::Json(Json::Number(target)), Some(b'-' | b'0'..=b'9')) => match number(text) {
+            (FilterTarget::Json(Json::Number(target)), Some(b'-' | b'0'..=b'9')) => match number(text) {
                 Some(number) => Relation::Ordered(compare_numbers(&number, target)),
                 None => Relation::Different,
             },
-            (Target::Json(Json::Text(target)), Some(b'"')) => {
+            (FilterTarget::Json(Json::Text(target)), Some(b'"')) => {
                 Relation::Ordered(unquoted(text).as_ref().cmp(target.as_ref()))
             }
-            (Target::Json(Json::Bool(target)), Some(b't' | b'f')) => Relation::Ordered((text == "true").cmp(target)),
-            (Target::Json(Json::Null), Some(b'n')) => Relation::Same,
+            (FilterTarget::Json(Json::Bool(target)), Some(b't' | b'f')) => {
+                Relation::Ordered((text == "true").cmp(target))
+            }
+            (FilterTarget::Json(Json::Null), Some(b'n')) => Relation::Same,
             _ => Relation::Different,
         }
     }
 
-    fn relation(&self, row: &Row<'_>, value: Option<&str>, field: &Field) -> Relation {
+    fn relation(&self, row: &ScannedRow<'_>, value: Option<&str>, field: &Field) -> Relation {
         match (field, self) {
-            (Field::CreatedAt, Target::Moment(moment)) => {
+            (Field::CreatedAt, FilterTarget::Moment(moment)) => {
                 Relation::Ordered(keys::moment(row.order).millis().cmp(moment))
             }
-            (Field::Id, Target::Json(Json::Text(text))) => {
+            (Field::Id, FilterTarget::Json(Json::Text(text))) => {
                 let mut buffer = [0; uuid::fmt::Hyphenated::LENGTH];
                 let id: &str = row.id.0.as_hyphenated().encode_lower(&mut buffer);
                 Relation::Ordered(id.cmp(text.as_ref()))
@@ -114,7 +116,7 @@ fn unquoted(text: &str) -> Cow<'_, str> {
 pub struct Test {
     field: Field,
     operator: Operator,
-    targets: Vec<Target>,
+    targets: Vec<FilterTarget>,
 }
 
 impl Test {
@@ -123,12 +125,12 @@ impl Test {
         Self {
             field: Field::of(filter.field),
             operator: filter.operator,
-            targets: filter.operands.into_iter().map(Target::of).collect(),
+            targets: filter.operands.into_iter().map(FilterTarget::of).collect(),
         }
     }
 
     /// Whether it holds for a value.
-    pub fn holds(&self, row: &Row<'_>) -> bool {
+    pub fn holds(&self, row: &ScannedRow<'_>) -> bool {
         let value = match &self.field {
             Field::Payload(path) => {
                 let found = find(row.payload, path);
@@ -139,7 +141,7 @@ impl Test {
             }
             Field::Id | Field::CreatedAt => None,
         };
-        let relation = |target: &Target| target.relation(row, value, &self.field);
+        let relation = |target: &FilterTarget| target.relation(row, value, &self.field);
         let any_equal = || {
             self.targets
                 .iter()
@@ -184,7 +186,7 @@ impl<'a> Key<'a> {
         Key::Number(near, rest.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }
 
-    fn of(field: &Field, row: &Row<'a>) -> Self {
+    fn of(field: &Field, row: &ScannedRow<'a>) -> Self {
         let path = match field {
             // A moment fits a double exactly; so do the two halves of an order, but ids are compared by sequence anyway.
             Field::CreatedAt => return Key::Number(keys::moment(row.order).millis() as f64, 0),
@@ -236,24 +238,24 @@ impl<'a> Key<'a> {
     }
 }
 
-/// An order of values; ties are broken by their place in the series.
+/// An order of values; ties are broken by their position in the series.
 pub struct Sort {
     fields: Vec<(Field, bool)>,
     /// Whether the older of two equal values comes first.
     oldest_first: bool,
 }
 
-/// A value's place in an order.
+/// A value's position in an order.
 #[derive(Clone, Debug)]
-pub struct Place<'a> {
+pub struct RowPosition<'a> {
     keys: SmallVec<[Key<'a>; 1]>,
-    /// Its place in the series.
+    /// Its position in the series.
     pub sequence: u64,
 }
 
-impl Place<'_> {
-    fn into_owned(self) -> Place<'static> {
-        Place { keys: self.keys.into_iter().map(Key::into_owned).collect(), sequence: self.sequence }
+impl RowPosition<'_> {
+    fn into_owned(self) -> RowPosition<'static> {
+        RowPosition { keys: self.keys.into_iter().map(Key::into_owned).collect(), sequence: self.sequence }
     }
 
     fn bytes(&self) -> usize {
@@ -272,11 +274,11 @@ impl Sort {
     }
 
     /// Where a value stands.
-    pub fn place<'a>(&self, row: &Row<'a>) -> Place<'a> {
-        Place { keys: self.fields.iter().map(|(field, _)| Key::of(field, row)).collect(), sequence: row.sequence }
+    pub fn position<'a>(&self, row: &ScannedRow<'a>) -> RowPosition<'a> {
+        RowPosition { keys: self.fields.iter().map(|(field, _)| Key::of(field, row)).collect(), sequence: row.sequence }
     }
 
-    fn compare(&self, left: &Place<'_>, right: &Place<'_>) -> Ordering {
+    fn compare(&self, left: &RowPosition<'_>, right: &RowPosition<'_>) -> Ordering {
         let fields = self.fields.iter().zip(left.keys.iter().zip(&right.keys));
         let by_fields = fields.map(|((_, descending), (left, right))| left.compare(right, *descending));
         let by_sequence = left.sequence.cmp(&right.sequence);
@@ -285,89 +287,89 @@ impl Sort {
     }
 }
 
-/// Bytes that the places kept in one pass may take.
-const PASS_BYTES_MAX: usize = 16 << 20;
-/// Those among them that every pass has; the others are of all passes together.
-const PASS_BYTES: usize = 256 << 10;
-/// Bytes that all passes together may take beyond that, and how many are asked for at a time.
-const PASSES_BYTES_MAX: usize = 128 << 20;
-const PASS_BYTES_STEP: usize = 1 << 20;
+/// Bytes that the positions kept in one round may take.
+const ROUND_BYTES_MAX: usize = 16 << 20;
+/// Those among them that every round has; the others are of all rounds together.
+const ROUND_BYTES: usize = 256 << 10;
+/// Bytes that all rounds together may take beyond that, and how many are asked for at a time.
+const ROUNDS_BYTES_MAX: usize = 128 << 20;
+const ROUND_BYTES_STEP: usize = 1 << 20;
 
-/// Bytes that are left for the passes of all who sort: also those of a scan that waits for its next turn.
+/// Bytes that are left for the rounds of all who sort: also those of a scan that waits for its next turn.
 pub struct SortedBytes(AtomicUsize);
 
 impl Default for SortedBytes {
     fn default() -> Self {
-        Self(AtomicUsize::new(PASSES_BYTES_MAX))
+        Self(AtomicUsize::new(ROUNDS_BYTES_MAX))
     }
 }
 
-/// What one pass may keep, until it is dropped.
-pub struct PassRoom {
+/// What one round may keep, until it is dropped.
+pub struct RoundRoom {
     of: Arc<SortedBytes>,
     granted: usize,
     /// Whether others left it too little.
     pub was_refused: bool,
 }
 
-impl PassRoom {
-    /// What every pass has.
+impl RoundRoom {
+    /// What every round has.
     pub fn new(of: &Arc<SortedBytes>) -> Self {
         Self { of: Arc::clone(of), granted: 0, was_refused: false }
     }
 
-    /// Whether it may keep so many bytes. No pass takes more than it leaves for the others.
+    /// Whether it may keep so many bytes. No round takes more than it leaves for the others.
     fn has(&mut self, bytes: usize) -> bool {
         use atomic::Ordering::Relaxed;
-        let most = bytes.min(PASS_BYTES_MAX);
-        while PASS_BYTES + self.granted < most && !self.was_refused {
-            let next = self.granted + PASS_BYTES_STEP;
-            let grant = |left: usize| left.checked_sub(PASS_BYTES_STEP).filter(|left| *left >= next);
+        let most = bytes.min(ROUND_BYTES_MAX);
+        while ROUND_BYTES + self.granted < most && !self.was_refused {
+            let next = self.granted + ROUND_BYTES_STEP;
+            let grant = |left: usize| left.checked_sub(ROUND_BYTES_STEP).filter(|left| *left >= next);
             match self.of.0.fetch_update(Relaxed, Relaxed, grant) {
                 Ok(_) => self.granted = next,
                 Err(_) => self.was_refused = true,
             }
         }
-        bytes <= PASS_BYTES_MAX.min(PASS_BYTES + self.granted)
+        bytes <= ROUND_BYTES_MAX.min(ROUND_BYTES + self.granted)
     }
 }
 
-impl Drop for PassRoom {
+impl Drop for RoundRoom {
     fn drop(&mut self) {
         self.of.0.fetch_add(self.granted, atomic::Ordering::Relaxed);
     }
 }
 
-/// The first `most` places after `after`, in bounded memory. A pass may give fewer when their texts are long;
-/// the next pass goes on behind the last. It is always given the order that it began with.
+/// The first `most` positions after `after`, in bounded memory. A round may give fewer when their texts are long;
+/// the next round goes on behind the last. It is always given the order that it began with.
 pub struct First {
     most: usize,
-    after: Option<Place<'static>>,
-    kept: Vec<Place<'static>>,
+    after: Option<RowPosition<'static>>,
+    kept: Vec<RowPosition<'static>>,
     bytes: usize,
     /// What they may take.
-    pub room: PassRoom,
+    pub room: RoundRoom,
     /// Nothing from here on is wanted.
-    cut: Option<Place<'static>>,
+    cut: Option<RowPosition<'static>>,
 }
 
 impl First {
     /// Nothing seen yet.
-    pub fn new(most: usize, after: Option<Place<'static>>, room: PassRoom) -> Self {
+    pub fn new(most: usize, after: Option<RowPosition<'static>>, room: RoundRoom) -> Self {
         Self { most, after, kept: Vec::new(), bytes: 0, room, cut: None }
     }
 
     /// Looks at one more.
-    pub fn offer(&mut self, sort: &Sort, place: Place<'_>) {
-        let beyond = |edge: &Place<'static>| sort.compare(&place, edge);
+    pub fn offer(&mut self, sort: &Sort, position: RowPosition<'_>) {
+        let beyond = |edge: &RowPosition<'static>| sort.compare(&position, edge);
         if self.cut.as_ref().is_some_and(|cut| beyond(cut).is_gt())
             || self.after.as_ref().is_some_and(|after| beyond(after).is_le())
         {
             return;
         }
-        let place = place.into_owned();
-        self.bytes += place.bytes();
-        self.kept.push(place);
+        let position = position.into_owned();
+        self.bytes += position.bytes();
+        self.kept.push(position);
         if self.kept.len() >= self.most.saturating_mul(2) || !self.room.has(self.bytes) {
             self.shrink(sort);
         }
@@ -378,19 +380,19 @@ impl First {
             self.kept.select_nth_unstable_by(self.most - 1, |left, right| sort.compare(left, right));
             self.kept.truncate(self.most);
             self.cut = self.kept.last().cloned();
-            self.bytes = self.kept.iter().map(Place::bytes).sum();
+            self.bytes = self.kept.iter().map(RowPosition::bytes).sum();
         }
         while self.kept.len() > 1 && !self.room.has(self.bytes) {
             self.kept.sort_unstable_by(|left, right| sort.compare(left, right));
             self.most = self.kept.len() / 2;
             self.kept.truncate(self.most);
             self.cut = self.kept.last().cloned();
-            self.bytes = self.kept.iter().map(Place::bytes).sum();
+            self.bytes = self.kept.iter().map(RowPosition::bytes).sum();
         }
     }
 
-    /// The places, in order.
-    pub fn take_places(&mut self, sort: &Sort) -> Vec<Place<'static>> {
+    /// The positions, in order.
+    pub fn take_positions(&mut self, sort: &Sort) -> Vec<RowPosition<'static>> {
         self.kept.sort_unstable_by(|left, right| sort.compare(left, right));
         self.kept.truncate(self.most);
         std::mem::take(&mut self.kept)
@@ -403,28 +405,28 @@ mod tests {
 
     use super::*;
 
-    /// What the first values of a series of long texts take when `passes` sort them at the same time.
+    /// What the first values of a series of long texts take where many rounds sort them at the same time.
     #[test]
     fn those_who_sort_share_what_they_keep_and_nobody_has_nothing() {
         const TEXT: usize = 100 << 10;
         let sort = Sort::of(vec![ValueSort { field: FilterField::Payload(Vec::new()), descending: false }]);
         let all = Arc::new(SortedBytes::default());
-        let mut passes: Vec<First> = (0..64).map(|_| First::new(1_000, None, PassRoom::new(&all))).collect();
-        for pass in &mut passes {
+        let mut rounds: Vec<First> = (0..64).map(|_| First::new(1_000, None, RoundRoom::new(&all))).collect();
+        for round in &mut rounds {
             for sequence in 0..200 {
                 let payload = format!("\"{:06}{}\"", 200 - sequence, "x".repeat(TEXT));
-                let row = Row { sequence, id: EventId(Uuid::nil()), order: 0, payload: &payload };
-                pass.offer(&sort, sort.place(&row));
+                let row = ScannedRow { sequence, id: EventId(Uuid::nil()), order: 0, payload: &payload };
+                round.offer(&sort, sort.position(&row));
             }
         }
-        let kept: usize = passes.iter().map(|pass| pass.bytes).sum();
-        assert!((PASSES_BYTES_MAX / 2..=PASSES_BYTES_MAX + 64 * PASS_BYTES).contains(&kept), "{kept} bytes");
-        assert!(passes.iter().all(|pass| !pass.kept.is_empty()) && !passes[0].room.was_refused);
-        for pass in &mut passes {
-            let places = pass.take_places(&sort);
-            assert!(places.iter().zip((0..200).rev()).all(|(place, sequence)| place.sequence == sequence));
+        let kept: usize = rounds.iter().map(|round| round.bytes).sum();
+        assert!((ROUNDS_BYTES_MAX / 2..=ROUNDS_BYTES_MAX + 64 * ROUND_BYTES).contains(&kept), "{kept} bytes");
+        assert!(rounds.iter().all(|round| !round.kept.is_empty()) && !rounds[0].room.was_refused);
+        for round in &mut rounds {
+            let positions = round.take_positions(&sort);
+            assert!(positions.iter().zip((0..200).rev()).all(|(position, sequence)| position.sequence == sequence));
         }
-        drop(passes);
-        assert_eq!(all.0.load(atomic::Ordering::Relaxed), PASSES_BYTES_MAX);
+        drop(rounds);
+        assert_eq!(all.0.load(atomic::Ordering::Relaxed), ROUNDS_BYTES_MAX);
     }
 }

@@ -10,20 +10,20 @@ use rocksdb::{DB, ReadOptions};
 
 use super::keys::Family;
 use super::rows::{read_value, text};
-use super::scan::{First, PassRoom, Place, Row, Sort, SortedBytes};
+use super::scan::{First, RoundRoom, RowPosition, ScannedRow, Sort, SortedBytes};
 use super::seek::Track;
 use super::slices::{Sliced, Watch};
-use super::values::{Listing, Plan, fetch, track};
+use super::values::{Plan, ValueOrder, fetch, track};
 use super::{Core, load};
 use crate::error::{Result, StoreError};
 use crate::telemetry::SORTED_MAX;
 
-/// Passes over the range for one page: each keeps what fits into its bytes, and long texts are soon too many.
-const PASSES_MAX: u32 = 16;
+/// Rounds over the range for one page: each keeps what fits into its bytes, and long texts are soon too many.
+const ROUNDS_MAX: u32 = 16;
 /// Values of one step of a scan from the newest.
 const STEP: u64 = 8_192;
 /// Read ahead of a scan, in bytes.
-const READAHEAD: usize = 1 << 20;
+const SCAN_READAHEAD_BYTES: usize = 1 << 20;
 
 /// A scan for one page.
 pub struct Scan {
@@ -31,13 +31,13 @@ pub struct Scan {
     element: String,
     plan: Arc<Plan>,
     /// How far it is; none: it has not begun.
-    course: Option<Course>,
+    course: Option<ScanCourse>,
 }
 
-struct Course {
+struct ScanCourse {
     series: u64,
     within: Range<u64>,
-    /// What this pass has not looked at yet.
+    /// What this round has not looked at yet.
     left: Range<u64>,
     /// Sequences of the page, as far as they are known.
     page: Vec<u64>,
@@ -60,18 +60,18 @@ struct InTime {
     total: u64,
 }
 
-/// In an order by payload: each pass finds the next places behind those of the pass before.
+/// In an order by payload: each round finds the next positions behind those of the round before.
 struct Sorted {
     first: First,
     /// What all who sort may keep together.
     bytes: Arc<SortedBytes>,
-    passes: u32,
+    rounds: u32,
     /// Whether others left one of them too little.
     was_refused: bool,
-    /// Places of the passes before.
+    /// Places of the rounds before.
     done: u64,
     seen: u64,
-    /// How many pass the filters in all, which the first pass tells.
+    /// How many pass the filters in all, which the first round tells.
     total: Option<u64>,
 }
 
@@ -89,7 +89,7 @@ impl Sliced for Scan {
     fn go_on(&mut self, core: &Core, watch: &mut Watch<'_>) -> Result<Option<Self::Done>> {
         let course = match &mut self.course {
             Some(course) => course,
-            none => match Course::begin(core, self.device, &self.element, &self.plan)? {
+            none => match ScanCourse::begin(core, self.device, &self.element, &self.plan)? {
                 Some(course) => none.insert(course),
                 None => return Ok(Some(None)),
             },
@@ -100,7 +100,7 @@ impl Sliced for Scan {
     }
 }
 
-impl Course {
+impl ScanCourse {
     fn begin(core: &Core, device: u64, element: &str, plan: &Plan) -> Result<Option<Self>> {
         let db = &core.db;
         let Some(record) = load::record(db, device, element)? else { return Ok(None) };
@@ -118,10 +118,10 @@ impl Course {
     fn go_on(&mut self, db: &DB, plan: &Plan, watch: &mut Watch<'_>) -> Result<Option<u64>> {
         let mut options = ReadOptions::default();
         options.fill_cache(false);
-        options.set_readahead_size(READAHEAD);
+        options.set_readahead_size(SCAN_READAHEAD_BYTES);
         let mut reading = Reading { track: track(db, self.series, options)?, plan, watch };
         match (&mut self.so_far, &plan.listing) {
-            (SoFar::Sorted(sorted), Listing::Sorted(sort)) => {
+            (SoFar::Sorted(sorted), ValueOrder::Sorted(sort)) => {
                 sorted.go_on(&mut reading, sort, &self.within, &mut self.left, &mut self.page)
             }
             (SoFar::InTime(in_time), _) => in_time.go_on(&mut reading, &mut self.left, &mut self.page),
@@ -145,7 +145,7 @@ struct Reading<'a, 'w> {
 impl Reading<'_, '_> {
     /// Calls `each` with the values of these sequences that pass the filters, from the first on. False: the slice was over
     /// before them.
-    fn each(&mut self, left: &mut Range<u64>, mut each: impl FnMut(&Row<'_>)) -> Result<bool> {
+    fn each(&mut self, left: &mut Range<u64>, mut each: impl FnMut(&ScannedRow<'_>)) -> Result<bool> {
         let (plan, watch) = (self.plan, &mut *self.watch);
         if left.is_empty() {
             return Ok(true);
@@ -153,7 +153,7 @@ impl Reading<'_, '_> {
         let mut goes_on = true;
         self.track.read(left.clone(), |sequence, value| {
             let (id, order, payload) = read_value(value)?;
-            let row = Row { sequence, id, order, payload: text(payload)? };
+            let row = ScannedRow { sequence, id, order, payload: text(payload)? };
             if plan.holds(&row) {
                 each(&row);
             }
@@ -207,8 +207,8 @@ impl InTime {
 
 impl Sorted {
     fn new(wanted: u64, bytes: &Arc<SortedBytes>) -> Self {
-        let first = First::new(wanted.min(SORTED_MAX) as usize, None, PassRoom::new(bytes));
-        Self { first, bytes: Arc::clone(bytes), passes: 0, was_refused: false, done: 0, seen: 0, total: None }
+        let first = First::new(wanted.min(SORTED_MAX) as usize, None, RoundRoom::new(bytes));
+        Self { first, bytes: Arc::clone(bytes), rounds: 0, was_refused: false, done: 0, seen: 0, total: None }
     }
 
     fn go_on(
@@ -224,33 +224,33 @@ impl Sorted {
             let (first, seen) = (&mut self.first, &mut self.seen);
             let is_over = reading.each(left, |row| {
                 *seen += 1;
-                first.offer(sort, sort.place(row));
+                first.offer(sort, sort.position(row));
             })?;
             if !is_over {
                 return Ok(None);
             }
             let total = *self.total.get_or_insert(self.seen);
-            let places = self.first.take_places(sort);
-            for place in &places {
+            let positions = self.first.take_positions(sort);
+            for position in &positions {
                 if (offset..end).contains(&self.done) {
-                    page.push(place.sequence);
+                    page.push(position.sequence);
                 }
                 self.done += 1;
             }
-            let after: Option<Place<'static>> = places.into_iter().next_back();
+            let after: Option<RowPosition<'static>> = positions.into_iter().next_back();
             if after.is_none() || self.done >= end.min(total) || offset >= total {
                 return Ok(Some(total));
             }
-            self.passes += 1;
+            self.rounds += 1;
             self.was_refused |= self.first.room.was_refused;
             if end > SORTED_MAX {
                 return Err(StoreError::TooFar);
             }
-            if self.passes >= PASSES_MAX {
+            if self.rounds >= ROUNDS_MAX {
                 // Where others left it little, it can come further later.
                 return Err(if self.was_refused { StoreError::Busy } else { StoreError::TooFar });
             }
-            self.first = First::new((end - self.done) as usize, after, PassRoom::new(&self.bytes));
+            self.first = First::new((end - self.done) as usize, after, RoundRoom::new(&self.bytes));
             *left = within.clone();
         }
     }

@@ -2,21 +2,21 @@
 
 use std::ops::Range;
 
-use super::keys::Order;
-use super::load::{Rows, current};
+use super::keys::TimeOrder;
+use super::load::{RowIterator, current};
 use super::rows::damaged;
 use crate::error::Result;
 
 /// How rows are found and read: a series' or a timeline's.
 pub struct Track<'a> {
     /// An iterator over its rows.
-    pub rows: Rows<'a>,
+    pub rows: RowIterator<'a>,
     /// The key of a sequence.
     pub key: Box<dyn Fn(u64) -> [u8; 17] + 'a>,
     /// How many bytes of the key count.
     pub key_length: usize,
     /// The order of a row.
-    pub order: fn(&[u8]) -> Result<Order>,
+    pub order: fn(&[u8]) -> Result<TimeOrder>,
 }
 
 impl Track<'_> {
@@ -26,7 +26,7 @@ impl Track<'_> {
     }
 
     /// The order of the row at a sequence, or of the next one that is still there; none beyond the last.
-    pub fn order_at(&mut self, sequence: u64) -> Result<Option<Order>> {
+    pub fn order_at(&mut self, sequence: u64) -> Result<Option<TimeOrder>> {
         self.go(sequence);
         current(&self.rows)?.map(|(_, value)| (self.order)(value)).transpose()
     }
@@ -39,7 +39,7 @@ impl Track<'_> {
 
     /// The first of these sequences at or after a place in time; the end if there is none.
     /// Rows that are gone are passed over: they are older than all that are there.
-    pub fn first_at(&mut self, within: Range<u64>, order: Order) -> Result<u64> {
+    pub fn first_at(&mut self, within: Range<u64>, order: TimeOrder) -> Result<u64> {
         let (mut low, mut high) = (within.start, within.end.max(within.start));
         while low < high {
             let middle = low + (high - low) / 2;

@@ -18,7 +18,7 @@ impl Embedded {
     /// Removes a series, or all of them.
     pub(super) async fn delete_series(&self, device: DeviceKey, element: Option<&str>) -> Result<bool> {
         let mut held = self.hold(device).await?;
-        let permit = self.core.shared.reserve(None)?;
+        let reservation = self.core.shared.reserve(None)?;
         let state = held.state.as_mut().ok_or_else(|| damaged("a device is not loaded"))?;
         let chosen = |series: &mut SeriesState| element.is_none_or(|element| *series.element == *element);
         let gone: Vec<_> = state.series.extract_if(.., chosen).collect();
@@ -28,7 +28,7 @@ impl Embedded {
         }
         let mut rows = Rows::default();
         gone.iter().for_each(|series| bury(device.0, series, &mut rows));
-        let sent = permit.send(&rows);
+        let sent = reservation.send(&rows);
         state.ticket = sent.ticket;
         self.core.devices.weigh(&mut held, self.core.shared.durable());
         self.core.reclaim.series(gone.iter().map(|series| (series.number, series.bytes)), sent.ticket);
@@ -40,7 +40,7 @@ impl Embedded {
     /// Forgets a device. Its timelines go on where they were, so that what is reclaimed cannot be mistaken for what is new.
     pub(super) async fn forget_device(&self, device: DeviceKey) -> Result<()> {
         let mut held = self.hold(device).await?;
-        let permit = self.core.shared.reserve(None)?;
+        let reservation = self.core.shared.reserve(None)?;
         let state = held.state.as_mut().ok_or_else(|| damaged("a device is not loaded"))?;
         let floors = state.timelines.map(|timeline| timeline.next);
         let mut rows = Rows::default();
@@ -58,7 +58,7 @@ impl Embedded {
         let timelines = floors.map(|next| Timeline { next, order: 0 });
         let gone = std::mem::replace(state, DeviceState { timelines, ..DeviceState::default() });
         self.core.reclaim.hide(device.0, floors);
-        let sent = permit.send(&rows);
+        let sent = reservation.send(&rows);
         state.ticket = sent.ticket;
         self.core.devices.weigh(&mut held, self.core.shared.durable());
         self.core.reclaim.forgotten(device.0, sent.ticket);

@@ -76,7 +76,9 @@ mod tests {
     use super::*;
     use crate::error::StoreError;
     use crate::suite::telemetry::given::{self, id};
-    use crate::telemetry::{Filter, FilterField, Followed, Operand, Operator, Place, Telemetry, ValueQuery, ValueSort};
+    use crate::telemetry::{
+        Filter, FilterField, Followed, Operand, Operator, StreamPosition, Telemetry, ValueQuery, ValueSort,
+    };
     use crate::turns::{Bounds, Claim, Turns};
 
     fn claim(tenant: u128) -> Claim {
@@ -167,7 +169,7 @@ mod tests {
         let query = ValueQuery::default();
         let mut page = store.values(&reading, "log", sorted(), claim(1));
         let mut piece = store.values_chunk(&reading, "log", &query, None, claim(1));
-        let mut found = store.history_between(&devices, Place::first(), until, 10, claim(2));
+        let mut found = store.history_between(&devices, StreamPosition::first(), until, 10, claim(2));
         assert!((&mut page).now_or_never().is_none());
         assert!((&mut piece).now_or_never().is_none());
         assert!((&mut found).now_or_never().is_none());

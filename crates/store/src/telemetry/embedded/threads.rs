@@ -1,6 +1,6 @@
 //! The store's threads by name, and what becomes of the store when one of them ends as it should not.
 
-use super::writer::Shared;
+use super::commit_queue::Shared;
 
 /// The names of the store's threads.
 pub const WRITER: &str = "telemetry-write";

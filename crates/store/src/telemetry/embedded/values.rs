@@ -8,10 +8,10 @@ use isobar_model::page::{Page, PageRequest, TimeRange};
 use isobar_model::time::Timestamp;
 use rocksdb::{DB, ReadOptions};
 
-use super::keys::{self, Family, Order};
+use super::keys::{self, Family, TimeOrder};
 use super::page_room::PageRoom;
 use super::rows::{failed, json, read_value};
-use super::scan::{Row, Sort, Test};
+use super::scan::{ScannedRow, Sort, Test};
 use super::seek::Track;
 use super::{engine, load};
 use crate::error::Result;
@@ -21,13 +21,13 @@ use crate::telemetry::{Filter, FilterField, Operand, Operator, ValueQuery};
 pub struct Plan {
     pub(super) request: PageRequest,
     /// From which place in time, up to which.
-    range: Range<Order>,
+    range: Range<TimeOrder>,
     tests: Vec<Test>,
-    pub(super) listing: Listing,
+    pub(super) listing: ValueOrder,
 }
 
 /// The order of a page.
-pub(super) enum Listing {
+pub(super) enum ValueOrder {
     OldestFirst,
     NewestFirst,
     Sorted(Sort),
@@ -37,7 +37,7 @@ impl Plan {
     /// Makes a query ready.
     pub fn of(query: ValueQuery) -> Self {
         let mut range = orders(query.range);
-        let listing = Listing::of(&query);
+        let listing = ValueOrder::of(&query);
         let mut tests = Vec::new();
         for filter in query.filters {
             match moments(&filter) {
@@ -54,15 +54,15 @@ impl Plan {
     /// Whether the newest come first; none: a payload decides.
     pub(super) fn newest_first(&self) -> Option<bool> {
         match self.listing {
-            Listing::NewestFirst => Some(true),
-            Listing::OldestFirst => Some(false),
-            Listing::Sorted(_) => None,
+            ValueOrder::NewestFirst => Some(true),
+            ValueOrder::OldestFirst => Some(false),
+            ValueOrder::Sorted(_) => None,
         }
     }
 
     /// Whether every value of the range is looked at.
     pub fn scans(&self) -> bool {
-        !self.tests.is_empty() || matches!(self.listing, Listing::Sorted(_))
+        !self.tests.is_empty() || matches!(self.listing, ValueOrder::Sorted(_))
     }
 
     /// The sequences of its range among `count`.
@@ -72,31 +72,31 @@ impl Plan {
             return Ok(0..0);
         }
         let low = if start == 0 { 0 } else { seeker.first_at(0..count, start)? };
-        Ok(low..if end == Order::MAX { count } else { seeker.first_at(low..count, end)? })
+        Ok(low..if end == TimeOrder::MAX { count } else { seeker.first_at(low..count, end)? })
     }
 
-    pub(super) fn holds(&self, row: &Row<'_>) -> bool {
+    pub(super) fn holds(&self, row: &ScannedRow<'_>) -> bool {
         self.tests.iter().all(|test| test.holds(row))
     }
 }
 
-impl Listing {
+impl ValueOrder {
     fn of(query: &ValueQuery) -> Self {
         match query.newest_first() {
-            Some(true) => Listing::NewestFirst,
-            Some(false) => Listing::OldestFirst,
-            None => Listing::Sorted(Sort::of(query.sort.clone())),
+            Some(true) => ValueOrder::NewestFirst,
+            Some(false) => ValueOrder::OldestFirst,
+            None => ValueOrder::Sorted(Sort::of(query.sort.clone())),
         }
     }
 }
 
 /// A range of time as places in time.
-pub fn orders(range: TimeRange) -> Range<Order> {
-    range.from.map_or(0, keys::order_at)..range.to.map_or(Order::MAX, keys::order_at)
+pub fn orders(range: TimeRange) -> Range<TimeOrder> {
+    range.from.map_or(0, keys::order_at)..range.to.map_or(TimeOrder::MAX, keys::order_at)
 }
 
 /// The range that a filter on `createdAt` stands for, if it is one.
-fn moments(filter: &Filter) -> Option<Range<Order>> {
+fn moments(filter: &Filter) -> Option<Range<TimeOrder>> {
     let (FilterField::CreatedAt, [Operand::Time(moment)]) = (&filter.field, filter.operands.as_slice()) else {
         return None;
     };
@@ -110,9 +110,9 @@ fn moments(filter: &Filter) -> Option<Range<Order>> {
         Operator::Lt => Some(0..at),
         Operator::Lte if before_all => Some(0..0),
         Operator::Lte => Some(0..behind),
-        Operator::Gt if before_all => Some(0..Order::MAX),
-        Operator::Gt => Some(behind..Order::MAX),
-        Operator::Gte => Some(at..Order::MAX),
+        Operator::Gt if before_all => Some(0..TimeOrder::MAX),
+        Operator::Gt => Some(behind..TimeOrder::MAX),
+        Operator::Gte => Some(at..TimeOrder::MAX),
         Operator::Ne | Operator::Nin => None,
     }
 }
@@ -137,7 +137,7 @@ pub fn page(db: &DB, device: u64, element: &str, plan: &Plan) -> Result<Option<P
     let mut seeker = track(db, series, ReadOptions::default())?;
     let within = plan.within(&mut seeker, load::count(db, Family::Values, series)?)?;
     let total = within.end - within.start;
-    let items = window(&mut seeker, within, request, matches!(plan.listing, Listing::NewestFirst))?;
+    let items = window(&mut seeker, within, request, matches!(plan.listing, ValueOrder::NewestFirst))?;
     Ok(Some(Page::new(items, total, request)))
 }
 

@@ -50,7 +50,7 @@ pub fn of(bytes: &[u8]) -> u32 {
     !rest.iter().fold(sum, |sum, byte| sum >> 8 ^ TABLES[0][usize::from(sum as u8 ^ byte)])
 }
 
-/// As RocksDB writes it into its logs.
+/// The sum in the form in which RocksDB writes it into its logs.
 pub fn masked(bytes: &[u8]) -> u32 {
     of(bytes).rotate_right(15).wrapping_add(MASK_DELTA)
 }

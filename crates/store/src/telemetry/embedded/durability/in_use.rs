@@ -11,7 +11,7 @@ use super::manifest::{CURRENT, named};
 /// What the system says where the process, or the system itself, has no more files to give: `ENFILE`, `EMFILE`.
 const NO_FILES: [i32; 2] = [23, 24];
 
-/// How CURRENT is told from the one that took its place: its number, and when it was changed.
+/// What distinguishes CURRENT from the file that replaced it: its number, and when it was changed.
 type Stamp = (u64, i64, i64);
 
 /// The manifest in use.
@@ -30,7 +30,7 @@ impl InUse {
     }
 
     /// Its number, and its bytes that are synced now: all of them, if they have become more. Both 0, if there was none yet.
-    /// A newer one that cannot be opened for want of files is looked at the next time: what is told is less than what is
+    /// A newer one that cannot be opened for want of files is looked at the next time: what is reported is less than what is
     /// true then, which it always may be.
     pub fn look(&mut self) -> io::Result<(u64, u64)> {
         match self.follow() {

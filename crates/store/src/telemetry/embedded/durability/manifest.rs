@@ -63,7 +63,7 @@ pub struct Manifest {
 pub struct Torn {
     name: String,
     offset: u64,
-    /// Whether something follows what is not whole. It is told from damage only by where it stands.
+    /// Whether something follows what is not whole. Only its position distinguishes it from damage.
     pub is_hole: bool,
 }
 
@@ -83,9 +83,9 @@ impl Torn {
 }
 
 /// The parts of an edit, one after the other.
-struct Parts<'a>(&'a [u8]);
+struct EditFields<'a>(&'a [u8]);
 
-impl<'a> Parts<'a> {
+impl<'a> EditFields<'a> {
     fn number(&mut self) -> Option<u64> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
@@ -109,7 +109,7 @@ impl<'a> Parts<'a> {
 
 /// By family: the log from which on it is not in tables.
 #[derive(Default)]
-struct Reading {
+struct ManifestReader {
     manifest: Manifest,
     families: FxHashMap<u64, u64>,
     /// Those of which a log was named: the last that is written of each when a manifest is begun.
@@ -130,7 +130,7 @@ impl Manifest {
             read => read.map_err(StoreError::unavailable)?,
         };
         let mut records = Records::of(bytes.as_slice(), None);
-        let mut reading = Reading::default();
+        let mut reading = ManifestReader::default();
         let end = loop {
             match records.next().map_err(StoreError::unavailable)? {
                 Ok((offset, edit)) => reading.edit(edit).ok_or_else(|| {
@@ -194,7 +194,7 @@ fn nothing_there(folder: &Path) -> Result<Option<PathBuf>> {
     Ok(None)
 }
 
-impl Reading {
+impl ManifestReader {
     /// Whether what ends the file is an unfinished write; none if nothing follows the last edit.
     ///
     /// What was synced when it was last noted must be whole. Behind it a power cut leaves anything, in any order. If
@@ -225,7 +225,7 @@ impl Reading {
 
     /// Takes in one edit. None: it cannot be read.
     fn edit(&mut self, edit: &[u8]) -> Option<()> {
-        let mut parts = Parts(edit);
+        let mut parts = EditFields(edit);
         let (mut family, mut log) = (0, None);
         while !parts.0.is_empty() {
             match parts.number()? {
@@ -242,7 +242,7 @@ impl Reading {
                 tag::NEW_FILE => self.manifest.in_tables = self.manifest.in_tables.max(new_file(&mut parts)?),
                 tag::LOG_ADDITION => self.log_added(parts.text()?)?,
                 tag::LOG_DELETION => {
-                    let before = Parts(parts.text()?).number()?;
+                    let before = EditFields(parts.text()?).number()?;
                     self.manifest.logs.retain(|number, _| *number >= before);
                 }
                 tag if tag & tag::SAFE_TO_IGNORE != 0 => drop(parts.text()?),
@@ -256,7 +256,7 @@ impl Reading {
     }
 
     fn log_added(&mut self, text: &[u8]) -> Option<()> {
-        let mut parts = Parts(text);
+        let mut parts = EditFields(text);
         let number = parts.number()?;
         loop {
             match parts.number()? {
@@ -274,7 +274,7 @@ impl Reading {
 
 /// Level, number, bytes, first and last key, first and last sequence, and fields that carry their length. Gives the last
 /// sequence.
-fn new_file(parts: &mut Parts<'_>) -> Option<u64> {
+fn new_file(parts: &mut EditFields<'_>) -> Option<u64> {
     for _ in ["level", "number", "bytes"] {
         parts.number()?;
     }

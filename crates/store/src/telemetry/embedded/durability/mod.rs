@@ -68,7 +68,7 @@ impl fmt::Display for Loss {
 }
 
 /// What a start would find.
-pub enum Found {
+pub enum LogState {
     /// All that was acknowledged, as far as is known.
     Whole(Unfinished),
     /// Less.
@@ -90,7 +90,7 @@ pub struct Unfinished {
 
 /// How far a log can be replayed.
 #[derive(Debug, Default)]
-struct Walk {
+struct LogReach {
     /// The newest sequence number that can be; none if there is no record.
     reach: Option<u64>,
     /// The oldest.
@@ -111,7 +111,7 @@ fn name(log: u64) -> String {
 }
 
 /// Looks at a store's folder, in which nobody writes. Fails where RocksDB would fail to open it, or should.
-pub fn look(folder: &Path) -> Result<Found> {
+pub fn look(folder: &Path) -> Result<LogState> {
     let known = Noted::read(folder)?;
     let Some(manifest) = Manifest::read(folder, known)? else {
         return match known {
@@ -121,14 +121,14 @@ pub fn look(folder: &Path) -> Result<Found> {
                 folder.join("CURRENT").display(),
                 noted.durable
             ))),
-            _ => Ok(Found::Whole(Unfinished::default())),
+            _ => Ok(LogState::Whole(Unfinished::default())),
         };
     };
     let torn = manifest.torn.clone();
     let whole = Unfinished { torn: torn.clone(), first_log: manifest.first_log, ..Unfinished::default() };
     if known == Known::Nothing {
         // A store of an earlier version: how far its log goes RocksDB decides.
-        return Ok(Found::Whole(whole));
+        return Ok(LogState::Whole(whole));
     }
     let walk = walk(folder, &manifest)?;
     let has_all = match known {
@@ -141,17 +141,17 @@ pub fn look(folder: &Path) -> Result<Found> {
     let lacks_what_was_synced = breaks_off.as_ref().is_some_and(|stop| was_synced(&manifest, stop));
     if has_all && !lacks_what_was_synced {
         let is_note_torn = known == Known::Unreadable;
-        return Ok(Found::Whole(Unfinished { stop: breaks_off, is_note_torn, ..whole }));
+        return Ok(LogState::Whole(Unfinished { stop: breaks_off, is_note_torn, ..whole }));
     }
     let writes = match known {
         Known::Is(noted) if !has_all => noted.durable.checked_sub(walk.reach.unwrap_or(0).max(noted.in_tables)),
         _ => None,
     };
-    Ok(Found::Lost(Loss { writes: writes.filter(|writes| *writes > 0), stop: walk.stop, torn }))
+    Ok(LogState::Lost(Loss { writes: writes.filter(|writes| *writes > 0), stop: walk.stop, torn }))
 }
 
 /// Whether everything that is noted is in tables, or can be replayed.
-fn has_all(folder: &Path, manifest: &Manifest, noted: Noted, walk: &Walk) -> Result<bool> {
+fn has_all(folder: &Path, manifest: &Manifest, noted: Noted, walk: &LogReach) -> Result<bool> {
     let is_in_tables = noted.durable <= noted.in_tables;
     Ok(match (walk.first, walk.reach) {
         (Some(first), Some(reach)) => {
@@ -188,11 +188,11 @@ pub fn must_be_readable(folder: &Path) -> Result<()> {
 }
 
 /// Walks through all that a start would replay.
-fn walk(folder: &Path, manifest: &Manifest) -> Result<Walk> {
+fn walk(folder: &Path, manifest: &Manifest) -> Result<LogReach> {
     let logs = logs(folder)?;
     let mut numbers: BTreeSet<u64> = logs.iter().chain(manifest.logs.keys()).copied().collect();
     numbers.retain(|number| *number >= manifest.first_log);
-    let mut walk = Walk::default();
+    let mut walk = LogReach::default();
     for number in numbers {
         let must_have = manifest.logs.get(&number).copied().unwrap_or(0);
         if !walk.through(folder, number, must_have).map_err(StoreError::unavailable)? {
@@ -215,7 +215,7 @@ fn log_numbers(folder: &Path) -> io::Result<BTreeSet<u64>> {
     Ok(numbers)
 }
 
-impl Walk {
+impl LogReach {
     /// Goes through one log. False: nothing behind it can be replayed.
     fn through(&mut self, folder: &Path, log: u64, must_have: u64) -> io::Result<bool> {
         let stop = |offset, why: &str| Some(Stop { log, offset, why: why.to_owned() });
@@ -276,8 +276,8 @@ fn sequences(head: &[u8; BATCH_HEAD]) -> [u64; 2] {
 /// Refuses a store that has lost what was acknowledged. What was not finished, of which nothing was, is cut off.
 pub fn must_be_whole(folder: &Path) -> Result<()> {
     let unfinished = match look(folder)? {
-        Found::Whole(unfinished) => unfinished,
-        Found::Lost(loss) => {
+        LogState::Whole(unfinished) => unfinished,
+        LogState::Lost(loss) => {
             return Err(StoreError::Damaged(format!(
                 "{loss}. Nothing was changed. Bring a backup back, or go on without them with isobar recover"
             )));

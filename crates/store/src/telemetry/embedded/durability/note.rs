@@ -2,10 +2,10 @@
 //! was synced. What the log itself cannot tell: whether its end was cut off while it was being written, or after its
 //! writes had been acknowledged.
 //!
-//! It is written after every sync, before anybody is told, and not synced itself: whatever kills the process, the system
-//! still has it; after a power cut an older number stands there, which is still true as a lower bound. Two places are
-//! written in turns, each in a sector of its own, so that one torn or damaged place leaves the other. A power cut may
-//! leave neither: then nothing is known.
+//! It is written after every sync, before any commit is acknowledged, and not synced itself: whatever kills the
+//! process, the system still has it; after a power cut an older number stands there, which is still true as a lower
+//! bound. Two places are written in turns, each in a sector of its own, so that one torn or damaged place leaves the
+//! other. A power cut may leave neither: then nothing is known.
 //!
 //! Beside it stands how much of RocksDB's manifest is synced, for the same question: what is behind may be unfinished.
 

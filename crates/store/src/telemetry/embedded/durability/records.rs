@@ -1,6 +1,6 @@
 //! RocksDB's log format, in which both the write-ahead log and the manifest are written: blocks of 32 KiB, in them
 //! records in one piece or in several, each with its length, its kind and a checksum. Read strictly: whatever is not a
-//! whole record ends the reading, and is told with its place.
+//! whole record ends the reading, and is reported with its offset.
 
 use std::io::{self, Read};
 
@@ -9,7 +9,7 @@ use super::crc32c;
 const BLOCK_BYTES: usize = 32 << 10;
 /// Checksum u32, length u16, kind u8.
 const HEADER: usize = 7;
-/// The same and the log's number u32: in a file that is written anew, records of its earlier life follow those of this one.
+/// A header that ends with the log's number, u32: in a file that is written anew, records of its earlier life follow those of this one.
 const RECYCLED_HEADER: usize = 11;
 
 /// Where and how reading ended.

@@ -1,0 +1,91 @@
+//! Where a page lies in its list, and the statement that reads its ids.
+
+use std::str::FromStr;
+
+use isobar_model::page::PageRequest;
+use sea_orm::ConnectionTrait;
+
+use super::order::{Order, TableAlias};
+use super::{ids, limit_offset};
+use crate::error::Result;
+use crate::registry::sql::{Sql, all};
+
+/// Where a page lies in its list, counted from the end that is nearer to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageWindow {
+    size: u32,
+    skipped: u64,
+    from_end: bool,
+}
+
+impl PageWindow {
+    /// A page of a list of so many; none: it lies past the end.
+    pub(crate) fn of(page: PageRequest, total: u64) -> Option<Self> {
+        let left = total.checked_sub(page.offset()).filter(|left| *left > 0)?;
+        let size = page.limit.min(u32::try_from(left).unwrap_or(u32::MAX));
+        let after = left - u64::from(size);
+        let from_end = after < page.offset();
+        Some(Self { size, skipped: after.min(page.offset()), from_end })
+    }
+
+    /// How many rows of the list lie between its nearer end and the far end of the page.
+    pub(crate) fn rows_passed(&self) -> u64 {
+        self.skipped.saturating_add(u64::from(self.size))
+    }
+
+    /// The statement that reads the ids of the page, from the nearer end. `from` is `FROM` and `WHERE` of the whole list; the
+    /// ids are those of `relation`.
+    pub(crate) fn statement(&self, relation: TableAlias, from: Sql, order: &Order) -> Sql {
+        Sql::new(format!("SELECT {}.id AS id", relation.alias))
+            .then(from)
+            .text(&order.clause(relation, self.from_end))
+            .then(limit_offset(self.size, self.skipped))
+    }
+
+    /// The ids of the page, in the order of the list.
+    pub(crate) async fn ids<T: FromStr>(
+        &self,
+        connection: &impl ConnectionTrait,
+        relation: TableAlias,
+        from: Sql,
+        order: &Order,
+    ) -> Result<Vec<T>> {
+        let mut found = ids(&all(connection, self.statement(relation, from, order)).await?)?;
+        if self.from_end {
+            found.reverse();
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// From whichever end it is counted, a page is the same part of its list.
+        #[test]
+        fn a_page_is_the_same_from_either_end(total in 0_u64..300, page in 1_u64..40, limit in 1_u32..60) {
+            let list: Vec<u64> = (0..total).collect();
+            let wanted: Vec<u64> =
+                list.chunks(limit as usize).nth(page as usize - 1).map(<[u64]>::to_vec).unwrap_or_default();
+            let found = PageWindow::of(PageRequest { page, limit }, total).map(|window| {
+                let mut way = list.clone();
+                if window.from_end {
+                    way.reverse();
+                }
+                let mut found: Vec<u64> =
+                    way.into_iter().skip(window.skipped as usize).take(window.size as usize).collect();
+                if window.from_end {
+                    found.reverse();
+                }
+                // It is the nearer end.
+                assert!(window.rows_passed() <= total.div_ceil(2) + u64::from(limit));
+                found
+            });
+            prop_assert_eq!(found.unwrap_or_default(), wanted);
+        }
+    }
+}

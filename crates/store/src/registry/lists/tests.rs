@@ -1,0 +1,150 @@
+//! The statements of every list in every order, and how the planner of each dialect carries them out, as snapshots. Whatever
+//! is read along an index is read in the order of that index: nothing is sorted.
+
+use std::fmt::Write as _;
+
+use isobar_model::access::Lineage;
+use isobar_model::page::SortKey;
+use uuid::Uuid;
+
+use super::listings::DEVICES;
+use super::*;
+use crate::registry::Registry;
+use crate::registry::sql::run;
+use crate::registry::support::OwnDatabase;
+
+/// A list that is a part of what there is, and its second page.
+const EXTENT: Extent = Extent { within: 500, everywhere: 1_000 };
+const PAGE: PageRequest = PageRequest { page: 2, limit: 100 };
+
+/// What PostgreSQL's planner may not do: without rows it would sort rather than read an index.
+const ALONG_INDEXES: [&str; 6] = [
+    "SET LOCAL enable_seqscan = off",
+    "SET LOCAL enable_bitmapscan = off",
+    "SET LOCAL enable_sort = off",
+    "SET LOCAL enable_incremental_sort = off",
+    "SET LOCAL enable_hashjoin = off",
+    "SET LOCAL enable_mergejoin = off",
+];
+
+fn scope() -> Scope {
+    Scope::Beneath { base: Lineage::new([], OrganizationId(Uuid::from_u128(1))), levels: None }
+}
+
+/// A way to find a page: its name, and its statement.
+type Way = (&'static str, Sql);
+
+/// The ways of a list along an index.
+fn along(listing: &Listing, dialect: Dialect, order: &Order) -> Option<Way> {
+    let (window, index) = (PageWindow::of(PAGE, EXTENT.within).unwrap(), order.indexed_in()?);
+    let from = listing.along(dialect, index, &EXTENT, &scope());
+    Some(("along an index", window.statement(index, from, order)))
+}
+
+/// The list of devices that a search finds, along an index.
+fn searched_along(dialect: Dialect, order: &Order) -> Option<Way> {
+    let (window, index) = (PageWindow::of(PAGE, EXTENT.within).unwrap(), order.indexed_in()?);
+    let from = devices::searched_along(index, found(dialect, "s.search", "pump"));
+    Some(("searched along an index", window.statement(index, from, order)))
+}
+
+/// The ways that sort at the end.
+fn sorting(name: &str, listing: &Listing, dialect: Dialect, order: &Order) -> Vec<Way> {
+    let (window, request) = (PageWindow::of(PAGE, EXTENT.within).unwrap(), ListRequest::default());
+    let gathered = |condition| listing.gathered(dialect, condition, &request);
+    let ways = match name {
+        "devices" => vec![
+            ("gathered", devices::gathered(dialect, Some(order), &scope(), None)),
+            ("searched and gathered", devices::gathered(dialect, Some(order), &scope(), Some("pump"))),
+            ("searched", devices::searched(found(dialect, "s.search", "pump"))),
+        ],
+        "setting_history" => {
+            let condition = Sql::new("s.device_key = ? AND s.changed_at >= ?").bind(1_u64).bind(0_u64);
+            vec![("gathered", gathered(condition))]
+        }
+        "api_keys" => vec![("gathered", gathered(Sql::new("k.user_id = ?").bind("u")))],
+        _ => vec![("gathered", gathered(within(&scope())))],
+    };
+    ways.into_iter().map(|(way, from)| (way, window.statement(listing.relation, from, order))).collect()
+}
+
+/// Every field either way, and an order of two fields.
+fn orders(listing: &Listing) -> Vec<Vec<SortKey>> {
+    let key = |name: &str, descending| SortKey { field: name.to_owned(), descending };
+    let single = listing.fields.iter().flat_map(|field| [false, true].map(|descends| vec![key(field.name, descends)]));
+    let mut orders: Vec<_> = single.collect();
+    if let [first, second, ..] = listing.fields {
+        orders.push(vec![key(second.name, true), key(first.name, false)]);
+    }
+    orders
+}
+
+/// How the planner carries a statement out.
+async fn plan(connection: &impl ConnectionTrait, statement: Sql) -> Vec<String> {
+    let (explain, column) = match Dialect::of(connection) {
+        Dialect::Sqlite => ("EXPLAIN QUERY PLAN ", "detail"),
+        Dialect::Postgres => ("EXPLAIN (COSTS OFF) ", "QUERY PLAN"),
+    };
+    let rows = all(connection, Sql::new(explain).then(statement)).await.unwrap();
+    rows.iter().map(|row| row.text(column).unwrap()).collect()
+}
+
+/// Writes down a statement and its plan.
+fn write_way(into: &mut String, order: &[SortKey], (way, statement): &Way, plan: &[String]) {
+    let order: Vec<_> =
+        order.iter().map(|key| format!("{}{}", if key.descending { "-" } else { "" }, key.field)).collect();
+    writeln!(into, "{}, {way}\n    {}", order.join(","), statement.written()).unwrap();
+    plan.iter().for_each(|line| writeln!(into, "      | {line}").unwrap());
+}
+
+async fn hold_statements(registry: &Registry, dialect: &str) {
+    let tx = registry.db.begin().await.unwrap();
+    let is_postgres = Dialect::of(&tx) == Dialect::Postgres;
+    for setting in ALONG_INDEXES.iter().filter(|_| is_postgres) {
+        run(&tx, Sql::new(*setting)).await.unwrap();
+    }
+    for (name, listing) in [
+        ("api_keys", &API_KEYS),
+        ("devices", &DEVICES),
+        ("organizations", &ORGANIZATIONS),
+        ("projects", &PROJECTS),
+        ("setting_history", &SETTING_HISTORY),
+        ("users", &USERS),
+    ] {
+        let mut statements = String::new();
+        for sort in orders(listing) {
+            let request = ListRequest { sort, ..ListRequest::default() };
+            let (order, dialect) = (listing.order(&request).unwrap(), Dialect::of(&tx));
+            let searched = (name == "devices").then(|| searched_along(dialect, &order)).flatten();
+            for way in along(listing, dialect, &order).into_iter().chain(searched) {
+                let plan = plan(&tx, way.1.clone()).await;
+                let is_sorted = plan.iter().any(|line| line.contains("FOR ORDER BY") || line.contains("Sort"));
+                assert!(!is_sorted, "{}: {plan:?}", way.1.written());
+                write_way(&mut statements, &request.sort, &way, &plan);
+            }
+            for way in sorting(name, listing, dialect, &order) {
+                // PostgreSQL plans these by what there is, which here is nothing.
+                let plan = if is_postgres { Vec::new() } else { plan(&tx, way.1.clone()).await };
+                write_way(&mut statements, &request.sort, &way, &plan);
+            }
+        }
+        insta::assert_snapshot!(format!("{name}_{dialect}"), statements);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn orders_follow_indexes_on_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    let registry = Registry::open(&format!("sqlite:{}", folder.path().join("registry.db").display())).await.unwrap();
+    hold_statements(&registry, "sqlite").await;
+    registry.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn orders_follow_indexes_on_postgres() {
+    let database = OwnDatabase::new().await;
+    let registry = Registry::open(&database.address).await.unwrap();
+    hold_statements(&registry, "postgres").await;
+    registry.close().await.unwrap();
+    database.remove().await;
+}

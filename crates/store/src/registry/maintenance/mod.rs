@@ -1,0 +1,142 @@
+//! What an operator does to a registry as a whole: copying it, and looking whether it is sound. No tenant hears of it.
+
+mod readable;
+
+use std::path::Path;
+
+use isobar_model::ids::DeviceKey;
+
+use super::sql::connections::Connections;
+use super::sql::{Dialect, Sql, all, one, run, sqlite_file};
+use super::{Registry, migrations};
+use crate::error::{Result, StoreError};
+
+/// What SQLite tells of a damaged file, at most.
+const SQLITE_FAULTS_MAX: u32 = 50;
+
+/// Figures that are stored beside the rows which they are about, and a question that finds those that are wrong.
+const KEPT_FIGURES: &[(&str, &str)] = &[
+    (
+        "organizations count other devices than they have",
+        "SELECT count(*) AS found FROM organizations o \
+         WHERE o.device_count <> (SELECT count(*) FROM devices d WHERE d.organization_id = o.id)",
+    ),
+    (
+        "devices lack the row of their activity",
+        "SELECT count(*) AS found FROM devices d LEFT JOIN device_activity a \
+         ON a.key = d.key AND a.id = d.id AND a.organization_id = d.organization_id WHERE a.key IS NULL",
+    ),
+    (
+        "devices lack the row that they are searched by",
+        "SELECT count(*) AS found FROM devices d LEFT JOIN device_search s \
+         ON s.key = d.key AND s.organization_id = d.organization_id WHERE s.key IS NULL",
+    ),
+    (
+        "organizations hang elsewhere than their lineage says",
+        "SELECT count(*) AS found FROM organizations o LEFT JOIN organizations p ON p.id = o.parent_id \
+         WHERE o.lineage <> coalesce(p.lineage, '/') || o.id || '/'",
+    ),
+    (
+        "users cannot log in by any name",
+        "SELECT count(*) AS found FROM users u WHERE NOT EXISTS (SELECT 1 FROM login_names n WHERE n.user_id = u.id)",
+    ),
+];
+
+/// The numbers by which the telemetry store knows devices.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceNumbers {
+    /// Of the devices that there are, in order.
+    pub present: Vec<DeviceKey>,
+    /// The greatest that was ever given out; 0: none.
+    pub last_given: u64,
+}
+
+impl Registry {
+    /// Opens a registry with the schema that it has; only for copying it and looking at it. A newer one is refused, and
+    /// so is one that is not there.
+    pub async fn open_as_it_is(address: &str) -> Result<Self> {
+        let db = Connections::open_existing(address).await?;
+        migrations::version(&db.read).await?;
+        Ok(Self { db })
+    }
+
+    /// Copies the registry as it is at this moment into a file that must not exist. False: it is PostgreSQL's, which
+    /// has tools of its own for that.
+    pub async fn backup(&self, to: &Path) -> Result<bool> {
+        if self.db.dialect == Dialect::Postgres {
+            return Ok(false);
+        }
+        let to = to.to_str().ok_or_else(|| StoreError::unavailable("SQLite needs a path in UTF-8"))?;
+        // Readers and the writer go on beside it.
+        run(&self.db.read, Sql::new("VACUUM INTO ?").bind(to)).await?;
+        Ok(true)
+    }
+
+    /// What is wrong with the registry; nothing, if it is sound: rows that the server could not read, and what rows say of
+    /// each other. PostgreSQL looks after its own pages; those of SQLite are looked at too.
+    pub async fn check(&self) -> Result<Vec<String>> {
+        let mut faults = Vec::new();
+        if self.db.dialect == Dialect::Sqlite {
+            // Damage may end the look at itself; the rest is looked at all the same.
+            for looked in [self.pages_check().await, self.references_check().await] {
+                match looked {
+                    Ok(found) => faults.extend(found),
+                    Err(error) => faults.push(readable::cause(&error)),
+                }
+            }
+        }
+        faults.extend(readable::unreadable(&self.db.read).await);
+        for (fault, question) in KEPT_FIGURES {
+            match one(&self.db.read, Sql::new(*question))
+                .await
+                .and_then(|row| row.map_or(Ok(0), |row| row.count("found")))
+            {
+                Ok(0) => {}
+                Ok(found) => faults.push(format!("{found} {fault}")),
+                Err(error) => faults.push(format!("whether {fault}, cannot be read: {}", readable::cause(&error))),
+            }
+        }
+        if self.db.dialect == Dialect::Sqlite {
+            // What does not fit to its checksum is known by its name by now.
+            for row in all(&self.db.read, Sql::new("PRAGMA database_list")).await? {
+                faults.extend(sqlite_file::damage_met(&row.text("file")?));
+            }
+        }
+        Ok(faults)
+    }
+
+    async fn pages_check(&self) -> Result<Vec<String>> {
+        let answers = all(&self.db.read, Sql::new(format!("PRAGMA integrity_check({SQLITE_FAULTS_MAX})"))).await?;
+        let answers = answers.iter().map(|row| row.text("integrity_check")).collect::<Result<Vec<_>>>()?;
+        Ok(answers.into_iter().filter(|fault| fault != "ok").collect())
+    }
+
+    async fn references_check(&self) -> Result<Vec<String>> {
+        let dangling = "SELECT \"table\" AS rows_of, parent, count(*) AS found FROM pragma_foreign_key_check() \
+                        GROUP BY \"table\", parent";
+        let mut faults = Vec::new();
+        for row in all(&self.db.read, Sql::new(dangling)).await? {
+            let (rows, parent) = (row.text("rows_of")?, row.text("parent")?);
+            let found = row.count("found")?;
+            faults.push(format!("{found} rows of {rows} refer to rows of {parent} that are not there"));
+        }
+        Ok(faults)
+    }
+
+    /// The numbers of all devices.
+    pub async fn device_numbers(&self) -> Result<DeviceNumbers> {
+        let given = match self.db.dialect {
+            Dialect::Sqlite => "SELECT coalesce(max(seq), 0) AS given FROM sqlite_sequence WHERE name = 'devices'",
+            Dialect::Postgres => {
+                "SELECT CAST(coalesce(pg_sequence_last_value(\
+                 CAST(pg_get_serial_sequence('devices', 'key') AS regclass)), 0) AS BIGINT) AS given"
+            }
+        };
+        let snapshot = self.db.snapshot().await?;
+        let rows = all(&snapshot, Sql::new("SELECT key FROM devices ORDER BY key")).await?;
+        let present = rows.iter().map(|row| row.key("key")).collect::<Result<_>>()?;
+        let last_given = one(&snapshot, Sql::new(given)).await?.map_or(Ok(0), |row| row.count("given"))?;
+        snapshot.commit().await?;
+        Ok(DeviceNumbers { present, last_given })
+    }
+}

@@ -1,0 +1,147 @@
+//! What is due for devices at a moment: an interval of their design, a look whether they are silent. The project says
+//! after how many minutes, and every device of it has a moment of its own. They carry no tenant's data, and so need no permit.
+
+use isobar_model::ids::{DeviceKey, DeviceRef, ProjectId};
+use isobar_model::time::Timestamp;
+use sea_orm::ConnectionTrait;
+
+use crate::error::{Result, StoreError};
+use crate::registry::Registry;
+use crate::registry::sql::{Dialect, Sql, all, one, run};
+
+/// An alarm that every device of a project has.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ProjectAlarm {
+    /// The element that it is for; empty: the look whether the device is silent.
+    pub element: String,
+    /// After how many minutes it is due.
+    pub minutes: u32,
+}
+
+/// An alarm of a device that is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueAlarm {
+    /// Its number.
+    pub number: u64,
+    /// The device.
+    pub device: DeviceRef,
+    /// The element that it is for; empty: the look whether the device is silent.
+    pub element: String,
+    /// Since when.
+    pub due_at: Timestamp,
+    /// When the device was last heard of, or else made.
+    pub heard_at: Timestamp,
+}
+
+impl Registry {
+    /// At most `limit` alarms that are due, the longest due first.
+    pub async fn alarms_due(&self, now: Timestamp, limit: usize) -> Result<Vec<DueAlarm>> {
+        let query = Sql::new(
+            "SELECT l.id, l.device_key, d.id AS device, l.element, l.due_at, \
+             CASE WHEN a.last_active > d.created_at THEN a.last_active ELSE d.created_at END AS heard_at \
+             FROM device_alarms l JOIN devices d ON d.key = l.device_key JOIN device_activity a ON a.key = l.device_key \
+             WHERE l.due_at <= ? ORDER BY l.due_at, l.id LIMIT ?",
+        );
+        let rows = all(&self.db.read, query.bind(now).bind(limit as u64)).await?;
+        rows.iter()
+            .map(|row| {
+                Ok(DueAlarm {
+                    number: row.count("id")?,
+                    device: DeviceRef { id: row.id("device")?, key: row.key("device_key")? },
+                    element: row.text("element")?,
+                    due_at: row.time("due_at")?,
+                    heard_at: row.time("heard_at")?,
+                })
+            })
+            .collect()
+    }
+
+    /// Says when alarms are due next, and removes those that their devices no longer have; all or none of it. Those that
+    /// are gone stay gone.
+    pub async fn alarms_set(&self, due: &[(u64, Timestamp)], gone: &[u64]) -> Result<()> {
+        if due.is_empty() && gone.is_empty() {
+            return Ok(());
+        }
+        let tx = self.db.begin().await?;
+        if !due.is_empty() {
+            let update = Sql::new("UPDATE device_alarms SET due_at = t.moment FROM ")
+                .moments(self.db.dialect, due.iter().map(|(number, at)| ((*number).into(), *at)))
+                .text(" AS t WHERE device_alarms.id = CAST(t.item AS BIGINT)");
+            run(&tx, update).await?;
+        }
+        if !gone.is_empty() {
+            let gone: Vec<i64> = gone.iter().filter_map(|number| i64::try_from(*number).ok()).collect();
+            run(&tx, Sql::new("DELETE FROM device_alarms WHERE id").among_numbers(self.db.dialect, &gone)).await?;
+        }
+        tx.commit().await
+    }
+}
+
+/// Gives a device the alarms of its project, as a new one has them.
+pub(crate) async fn begin(
+    tx: &impl ConnectionTrait,
+    device: DeviceKey,
+    project: ProjectId,
+    now: Timestamp,
+) -> Result<()> {
+    let insert = Sql::new(
+        "INSERT INTO device_alarms (device_key, element, due_at) \
+         SELECT CAST(? AS BIGINT), element, CAST(? AS BIGINT) + minutes * 60000 FROM project_alarms WHERE project_id = ?",
+    );
+    run(tx, insert.bind(device).bind(now).bind(project)).await.map(|_| ())
+}
+
+/// Takes a device's alarms away.
+pub(crate) async fn end(tx: &impl ConnectionTrait, device: DeviceKey) -> Result<()> {
+    run(tx, Sql::new("DELETE FROM device_alarms WHERE device_key = ?").bind(device)).await.map(|_| ())
+}
+
+/// Gives a project and its devices these alarms. One that was there with as many minutes keeps its moments; any other
+/// begins now.
+pub(crate) async fn replace(
+    tx: &impl ConnectionTrait,
+    project: ProjectId,
+    alarms: &[ProjectAlarm],
+    now: Timestamp,
+) -> Result<()> {
+    let before = of_project(tx, project).await?;
+    if before.len() == alarms.len() && before.iter().all(|alarm| alarms.contains(alarm)) {
+        return Ok(());
+    }
+    // A device that is being made has the alarms of before: it must be there before they are changed.
+    let hold = Sql::new("SELECT id FROM projects WHERE id = ?").bind(project).text(Dialect::of(tx).hold_alone());
+    one(tx, hold).await?.ok_or(StoreError::Gone("project"))?;
+    let before = of_project(tx, project).await?;
+    for gone in before.iter().filter(|alarm| !alarms.iter().any(|new| new.element == alarm.element)) {
+        let delete = Sql::new(
+            "DELETE FROM device_alarms WHERE element = ? AND device_key IN (SELECT key FROM devices WHERE project_id = ?)",
+        );
+        run(tx, delete.bind(gone.element.as_str()).bind(project)).await?;
+    }
+    run(tx, Sql::new("DELETE FROM project_alarms WHERE project_id = ?").bind(project)).await?;
+    for alarm in alarms {
+        let insert = Sql::new("INSERT INTO project_alarms (project_id, element, minutes) VALUES (?, ?, ?)");
+        run(tx, insert.bind(project).bind(alarm.element.as_str()).bind(u64::from(alarm.minutes))).await?;
+    }
+    for alarm in alarms.iter().filter(|alarm| !before.contains(alarm)) {
+        let insert = Sql::new(
+            "INSERT INTO device_alarms (device_key, element, due_at) \
+             SELECT key, CAST(? AS TEXT), CAST(? AS BIGINT) FROM devices WHERE project_id = ? \
+             ON CONFLICT (device_key, element) DO UPDATE SET due_at = excluded.due_at",
+        );
+        let due = now.plus_seconds(i64::from(alarm.minutes) * 60);
+        run(tx, insert.bind(alarm.element.as_str()).bind(due).bind(project)).await?;
+    }
+    Ok(())
+}
+
+async fn of_project(tx: &impl ConnectionTrait, project: ProjectId) -> Result<Vec<ProjectAlarm>> {
+    let query = Sql::new("SELECT element, minutes FROM project_alarms WHERE project_id = ?").bind(project);
+    let rows = all(tx, query).await?;
+    rows.iter()
+        .map(|row| {
+            let minutes = u32::try_from(row.count("minutes")?).unwrap_or(u32::MAX);
+            Ok(ProjectAlarm { element: row.text("element")?, minutes })
+        })
+        .collect()
+}

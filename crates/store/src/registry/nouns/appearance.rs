@@ -1,0 +1,169 @@
+//! How organizations show themselves: branding, dashboard, device table. At most one of each.
+
+use isobar_model::access::{CanRead, CanWrite};
+use isobar_model::appearance::{Branding, BrandingInput, Dashboard, DashboardInput, DeviceTableInput};
+use isobar_model::ids::OrganizationId;
+use isobar_model::json::RawJson;
+use isobar_model::time::Timestamp;
+use sea_orm::ConnectionTrait;
+
+use super::organizations::hold_organization;
+use crate::error::{Result, StoreError};
+use crate::registry::Registry;
+use crate::registry::sql::{Row, Sql, one, run};
+
+impl Registry {
+    /// An organization's branding; what was never set is none.
+    pub async fn branding_fetch(&self, permit: &CanRead<OrganizationId>) -> Result<Branding> {
+        branding(&self.db.read, *permit.target()).await
+    }
+
+    /// Changes an organization's branding.
+    ///
+    /// # Errors
+    /// [`StoreError::Gone`] where the organization is gone.
+    pub async fn branding_update(&self, permit: &CanWrite<OrganizationId>, input: BrandingInput) -> Result<Branding> {
+        let id = *permit.target();
+        let tx = self.db.begin().await?;
+        hold_organization(&tx, id, self.db.dialect.hold_for_change()).await?;
+        let changed = input.over(branding(&tx, id).await?);
+        let upsert = Sql::new(
+            "INSERT INTO organization_brandings (organization_id, company_name, address_line_1, address_line_2, domain, \
+             domain_http_file_overrides, domain_public_configuration, email, email_sender_name) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (organization_id) DO UPDATE SET \
+             company_name = excluded.company_name, address_line_1 = excluded.address_line_1, \
+             address_line_2 = excluded.address_line_2, domain = excluded.domain, \
+             domain_http_file_overrides = excluded.domain_http_file_overrides, \
+             domain_public_configuration = excluded.domain_public_configuration, email = excluded.email, \
+             email_sender_name = excluded.email_sender_name",
+        )
+        .bind(id)
+        .bind(changed.company_name)
+        .bind(changed.address_line_1)
+        .bind(changed.address_line_2)
+        .bind(changed.domain)
+        .bind(changed.domain_http_file_overrides)
+        .bind(changed.domain_public_configuration)
+        .bind(changed.email)
+        .bind(changed.email_sender_name);
+        run(&tx, upsert).await?;
+        let changed = branding(&tx, id).await?;
+        tx.commit().await?;
+        Ok(changed)
+    }
+
+    /// The dashboard that an organization shows: its own, or else that of the nearest one above it that has one and lends it
+    /// to those beneath. None: there is neither.
+    ///
+    /// # Errors
+    /// [`StoreError::Gone`] where the organization is gone.
+    pub async fn dashboard_fetch(&self, permit: &CanRead<OrganizationId>) -> Result<Option<Dashboard>> {
+        let tx = self.db.snapshot().await?;
+        let lineage = hold_organization(&tx, *permit.target(), "").await?;
+        let query = Sql::new(
+            "SELECT b.name, b.options, b.configuration FROM organization_dashboards b \
+             JOIN organizations o ON o.id = b.organization_id WHERE (o.id = ? OR o.children_inherit_dashboard <> 0) AND o.id",
+        )
+        .bind(*permit.target())
+        .among(self.db.dialect, lineage.ids())
+        .text(" ORDER BY o.level DESC LIMIT 1");
+        let found = one(&tx, query).await?.as_ref().map(dashboard).transpose()?;
+        tx.commit().await?;
+        Ok(found)
+    }
+
+    /// Changes an organization's own dashboard, or gives it one.
+    ///
+    /// # Errors
+    /// [`StoreError::Gone`] where the organization is gone.
+    pub async fn dashboard_update(
+        &self,
+        permit: &CanWrite<OrganizationId>,
+        input: DashboardInput,
+    ) -> Result<Dashboard> {
+        let id = *permit.target();
+        let tx = self.db.begin().await?;
+        hold_organization(&tx, id, self.db.dialect.hold_for_change()).await?;
+        let changed = input.over(own_dashboard(&tx, id).await?.unwrap_or_default());
+        let upsert = Sql::new(
+            "INSERT INTO organization_dashboards (organization_id, name, options, configuration) VALUES (?, ?, ?, ?) \
+             ON CONFLICT (organization_id) DO UPDATE SET name = excluded.name, options = excluded.options, \
+             configuration = excluded.configuration",
+        )
+        .bind(id)
+        .bind(changed.name)
+        .bind(changed.options)
+        .bind(changed.configuration);
+        run(&tx, upsert).await?;
+        let changed = own_dashboard(&tx, id).await?.ok_or(StoreError::Gone("organization"))?;
+        tx.commit().await?;
+        Ok(changed)
+    }
+
+    /// An organization's `deviceTable`, if it has one.
+    ///
+    /// # Errors
+    /// [`StoreError::Gone`] where the organization is gone.
+    pub async fn device_table_fetch(&self, permit: &CanRead<OrganizationId>) -> Result<Option<RawJson>> {
+        device_table(&self.db.read, *permit.target()).await
+    }
+
+    /// Changes an organization's `deviceTable`; without an input it is cleared. What it is then.
+    ///
+    /// # Errors
+    /// [`StoreError::Gone`] where the organization is gone.
+    pub async fn device_table_update(
+        &self,
+        permit: &CanWrite<OrganizationId>,
+        input: Option<&DeviceTableInput>,
+        now: Timestamp,
+    ) -> Result<Option<RawJson>> {
+        let id = *permit.target();
+        let tx = self.db.begin().await?;
+        hold_organization(&tx, id, self.db.dialect.hold_for_change()).await?;
+        let present = device_table(&tx, id).await?;
+        let changed = input.map(|input| input.over(present.as_ref()));
+        let update = Sql::new("UPDATE organizations SET device_table = ?, updated_at = ? WHERE id = ?");
+        run(&tx, update.bind(changed).bind(now).bind(id)).await?;
+        let changed = device_table(&tx, id).await?;
+        tx.commit().await?;
+        Ok(changed)
+    }
+}
+
+async fn branding(connection: &impl ConnectionTrait, id: OrganizationId) -> Result<Branding> {
+    let query = Sql::new(
+        "SELECT company_name, address_line_1, address_line_2, domain, domain_http_file_overrides, \
+         domain_public_configuration, email, email_sender_name FROM organization_brandings WHERE organization_id = ?",
+    );
+    let Some(row) = one(connection, query.bind(id)).await? else { return Ok(Branding::default()) };
+    Ok(Branding {
+        company_name: row.text_if("company_name")?,
+        address_line_1: row.text_if("address_line_1")?,
+        address_line_2: row.text_if("address_line_2")?,
+        domain: row.text_if("domain")?,
+        domain_http_file_overrides: row.json_if("domain_http_file_overrides")?,
+        domain_public_configuration: row.json_if("domain_public_configuration")?,
+        email: row.text_if("email")?,
+        email_sender_name: row.text_if("email_sender_name")?,
+    })
+}
+
+async fn own_dashboard(connection: &impl ConnectionTrait, id: OrganizationId) -> Result<Option<Dashboard>> {
+    let query =
+        Sql::new("SELECT name, options, configuration FROM organization_dashboards WHERE organization_id = ?").bind(id);
+    one(connection, query).await?.as_ref().map(dashboard).transpose()
+}
+
+fn dashboard(row: &Row) -> Result<Dashboard> {
+    Ok(Dashboard {
+        name: row.text_if("name")?,
+        options: row.json("options")?,
+        configuration: row.json("configuration")?,
+    })
+}
+
+async fn device_table(connection: &impl ConnectionTrait, id: OrganizationId) -> Result<Option<RawJson>> {
+    let query = Sql::new("SELECT device_table FROM organizations WHERE id = ?").bind(id);
+    one(connection, query).await?.ok_or(StoreError::Gone("organization"))?.json_if("device_table")
+}

@@ -1,0 +1,188 @@
+//! Deliveries: e-mails and calls that are to go out, stored until they have. They carry no tenant's rows, and so need
+//! no permit.
+
+use std::borrow::Borrow;
+
+use isobar_model::time::Timestamp;
+use sea_orm::ConnectionTrait;
+
+use crate::error::Result;
+use crate::registry::Registry;
+use crate::registry::sql::{Column, Row, Sql, all, one, run};
+
+/// Deliveries that one statement adds.
+const DELIVERIES_INSERTED_AT_ONCE: usize = 100;
+const SELECT: &str = "SELECT id, body, attempts, created_at FROM deliveries WHERE ";
+
+/// A delivery to be made.
+#[derive(Clone, PartialEq, Eq)]
+pub struct NewDelivery {
+    /// Its identifier: the same one again changes nothing.
+    pub id: String,
+    /// What it is, and so who carries it out.
+    pub kind: &'static str,
+    /// What is to be done, in JSON.
+    pub body: String,
+    /// Its lane, where those of its kind stand in lanes.
+    pub lane: Option<String>,
+}
+
+/// A lane of deliveries: for one customer and one host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lane {
+    /// Its name.
+    pub name: String,
+    /// When the first of it is due.
+    pub due_at: Timestamp,
+}
+
+/// A delivery that waits.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// Its identifier.
+    pub id: String,
+    /// What is to be done, in JSON.
+    pub body: String,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// When it was asked for.
+    pub created_at: Timestamp,
+}
+
+// Bodies may hold what is not for a log.
+impl std::fmt::Debug for NewDelivery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NewDelivery").field("id", &self.id).field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Delivery").field("id", &self.id).field("attempts", &self.attempts).finish_non_exhaustive()
+    }
+}
+
+impl Registry {
+    /// Keeps deliveries, all or none, due at once.
+    pub async fn deliveries_put(&self, deliveries: &[NewDelivery], now: Timestamp) -> Result<()> {
+        if deliveries.is_empty() {
+            return Ok(());
+        }
+        let tx = self.db.begin().await?;
+        put(&tx, deliveries, now).await?;
+        tx.commit().await
+    }
+
+    /// Deliveries of a kind that are due, the longest due first.
+    pub async fn deliveries_due(&self, kind: &str, now: Timestamp, limit: usize) -> Result<Vec<Delivery>> {
+        let query = Sql::new(SELECT).text("kind = ? AND due_at <= ? ORDER BY due_at, id LIMIT ?");
+        let rows = all(&self.db.read, query.bind(kind).bind(now).bind(limit as u64)).await?;
+        rows.iter().map(delivery).collect()
+    }
+
+    /// The next lanes of a kind, in their order from this name on. Nothing but an index is read.
+    pub async fn deliveries_lanes(&self, kind: &str, from: &str, limit: usize) -> Result<Vec<Lane>> {
+        // An index is gone through from lane to lane, not from row to row.
+        let query = Sql::new(
+            "WITH RECURSIVE lanes (lane) AS (SELECT min(lane) FROM deliveries WHERE kind = ? AND lane >= ? UNION ALL \
+             SELECT (SELECT min(d.lane) FROM deliveries d WHERE d.kind = ? AND d.lane > lanes.lane) \
+             FROM lanes WHERE lanes.lane IS NOT NULL) \
+             SELECT lane, (SELECT min(due_at) FROM deliveries d WHERE d.kind = ? AND d.lane = lanes.lane) AS due_at \
+             FROM lanes WHERE lane IS NOT NULL LIMIT ?",
+        );
+        let query = query.bind(kind).bind(from).bind(kind).bind(kind).bind(limit as u64);
+        let rows = all(&self.db.read, query).await?;
+        rows.iter().map(|row| Ok(Lane { name: row.text("lane")?, due_at: row.time("due_at")? })).collect()
+    }
+
+    /// Deliveries of a lane that are due, the longest due first.
+    pub async fn deliveries_of_lane(
+        &self,
+        kind: &str,
+        lane: &str,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Delivery>> {
+        let rows = Sql::new(SELECT).text("kind = ? AND lane = ? AND due_at <= ? ORDER BY due_at, id LIMIT ?");
+        let rows = all(&self.db.read, rows.bind(kind).bind(lane).bind(now).bind(limit as u64)).await?;
+        rows.iter().map(delivery).collect()
+    }
+
+    /// Deliveries of a kind that stand in no lane: an earlier version has put them there.
+    pub async fn deliveries_without_lane(&self, kind: &str, limit: usize) -> Result<Vec<Delivery>> {
+        let query = Sql::new(SELECT).text("kind = ? AND lane IS NULL ORDER BY due_at, id LIMIT ?");
+        let rows = all(&self.db.read, query.bind(kind).bind(limit as u64)).await?;
+        rows.iter().map(delivery).collect()
+    }
+
+    /// Puts deliveries into lanes, all or none of them: each by its identifier and its lane.
+    pub async fn deliveries_lane_set(&self, lanes: &[(String, String)]) -> Result<()> {
+        if lanes.is_empty() {
+            return Ok(());
+        }
+        let rows = lanes.iter().map(|(id, lane)| serde_json::json!([id, lane]));
+        let update = Sql::new("UPDATE deliveries SET lane = t.lane FROM ")
+            .relation(self.db.dialect, &[Column::Text("item"), Column::Text("lane")], rows)
+            .text(" AS t WHERE deliveries.id = t.item");
+        self.db.write.run(update).await.map(|_| ())
+    }
+
+    /// Puts what is left to do in the place of what was to be done: from here on it is that which is tried.
+    pub async fn delivery_replace(&self, id: &str, body: &str, due_at: Timestamp) -> Result<()> {
+        let update =
+            Sql::new("UPDATE deliveries SET body = ?, attempts = 0, due_at = ? WHERE id = ?").bind(body).bind(due_at);
+        self.db.write.run(update.bind(id)).await.map(|_| ())
+    }
+
+    /// When the next delivery of a kind is due; none: there is none.
+    pub async fn deliveries_next(&self, kind: &str) -> Result<Option<Timestamp>> {
+        let query = Sql::new("SELECT min(due_at) AS due_at FROM deliveries WHERE kind = ?").bind(kind);
+        Ok(one(&self.db.read, query).await?.map(|row| row.time_if("due_at")).transpose()?.flatten())
+    }
+
+    /// Forgets a delivery: it was made, or never will be.
+    pub async fn delivery_done(&self, id: &str) -> Result<()> {
+        self.db.write.run(Sql::new("DELETE FROM deliveries WHERE id = ?").bind(id)).await.map(|_| ())
+    }
+
+    /// Notes that a delivery has failed so often, and when it is due again.
+    pub async fn delivery_failed(&self, id: &str, attempts: u32, due_at: Timestamp) -> Result<()> {
+        let update = Sql::new("UPDATE deliveries SET attempts = ?, due_at = ? WHERE id = ?")
+            .bind(u64::from(attempts))
+            .bind(due_at)
+            .bind(id);
+        self.db.write.run(update).await.map(|_| ())
+    }
+}
+
+/// Keeps deliveries together with whatever else the transaction does.
+pub(crate) async fn put<D: Borrow<NewDelivery>>(
+    tx: &impl ConnectionTrait,
+    deliveries: &[D],
+    now: Timestamp,
+) -> Result<()> {
+    for deliveries in deliveries.chunks(DELIVERIES_INSERTED_AT_ONCE) {
+        let mut insert =
+            Sql::new("INSERT INTO deliveries (id, kind, body, lane, due_at, created_at)").values(deliveries.len(), 6);
+        for delivery in deliveries.iter().map(Borrow::borrow) {
+            insert = insert
+                .bind(delivery.id.as_str())
+                .bind(delivery.kind)
+                .bind(delivery.body.as_str())
+                .bind(delivery.lane.clone())
+                .bind(now)
+                .bind(now);
+        }
+        run(tx, insert.text(" ON CONFLICT DO NOTHING")).await?;
+    }
+    Ok(())
+}
+
+fn delivery(row: &Row) -> Result<Delivery> {
+    Ok(Delivery {
+        id: row.text("id")?,
+        body: row.text("body")?,
+        attempts: u32::try_from(row.count("attempts")?).unwrap_or(u32::MAX),
+        created_at: row.time("created_at")?,
+    })
+}

@@ -1,0 +1,65 @@
+//! How many deliveries of one source may wait.
+
+use std::collections::HashMap;
+
+use isobar_model::time::Timestamp;
+use sea_orm::ConnectionTrait;
+use serde_json::json;
+
+use super::deliveries::{NewDelivery, put};
+use crate::error::Result;
+use crate::registry::sql::{Column, Dialect, Sql, all};
+
+/// A delivery that somebody asks for who may ask for much.
+#[derive(Clone, Debug)]
+pub struct LimitedDelivery {
+    /// What is to be done.
+    pub delivery: NewDelivery,
+    /// Whose it is: what the identifiers of all its deliveries begin with.
+    pub source: String,
+    /// So many of them wait at most.
+    pub most: usize,
+}
+
+/// Keeps deliveries, as far as their sources have room. Which were left out: of a source its last ones.
+pub(crate) async fn put_within(
+    tx: &impl ConnectionTrait,
+    asked: &[LimitedDelivery],
+    now: Timestamp,
+) -> Result<Vec<usize>> {
+    if asked.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut room = room(tx, asked).await?;
+    let (mut admitted, mut left_out) = (Vec::with_capacity(asked.len()), Vec::new());
+    for (index, LimitedDelivery { delivery, source, .. }) in asked.iter().enumerate() {
+        match room.get_mut(source.as_str()).filter(|room| **room > 0) {
+            Some(room) => {
+                *room -= 1;
+                admitted.push(delivery);
+            }
+            None => left_out.push(index),
+        }
+    }
+    put(tx, &admitted, now).await?;
+    Ok(left_out)
+}
+
+/// How many more of each source may wait.
+async fn room<'a>(tx: &impl ConnectionTrait, asked: &'a [LimitedDelivery]) -> Result<HashMap<&'a str, usize>> {
+    let mut room: HashMap<_, _> = asked.iter().map(|asked| (asked.source.as_str(), asked.most)).collect();
+    // No identifier has a character beyond this one.
+    let sources = room.keys().map(|source| json!([source, format!("{source}\u{10ffff}")]));
+    let count = Sql::new(
+        "SELECT t.source, (SELECT count(*) FROM deliveries d WHERE d.id >= t.source AND d.id < t.beyond) AS count FROM ",
+    )
+    .relation(Dialect::of(tx), &[Column::Text("source"), Column::Text("beyond")], sources)
+    .text(" AS t");
+    for row in all(tx, count).await? {
+        let waiting = usize::try_from(row.count("count")?).unwrap_or(usize::MAX);
+        if let Some(room) = room.get_mut(row.text("source")?.as_str()) {
+            *room = room.saturating_sub(waiting);
+        }
+    }
+    Ok(room)
+}

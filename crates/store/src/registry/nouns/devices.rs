@@ -1,0 +1,365 @@
+//! Devices: what each one is. [`crate::registry::lists`] lists them.
+
+use std::collections::{HashMap, HashSet};
+
+use isobar_model::access::{CanRead, CanWrite, Lineage};
+use isobar_model::device::{Device, Location, StreetAddress};
+use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId, ProjectId, UserId};
+use isobar_model::json::{Json, RawJson, with_members};
+use isobar_model::secret::Digest;
+use isobar_model::status::Status;
+use isobar_model::time::Timestamp;
+use sea_orm::ConnectionTrait;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::organizations::{count_devices, hold_organization, room_for_a_device};
+use super::users::latest;
+use super::{alarms, labels, usage};
+use crate::error::{Result, StoreError};
+use crate::registry::Registry;
+use crate::registry::lists::{read_by_id, searched};
+use crate::registry::sql::{Column, Dialect, Row, Sql, all, one, run, without_nul};
+
+const SELECT: &str = "SELECT d.id, d.key, d.name, d.organization_id, o.lineage, o.name AS organization, \
+    d.project_id, d.version, d.protocol, d.protocols, d.meta, d.description, d.street_address, d.latitude, \
+    d.longitude, d.status, d.status_before, d.created_by, d.created_at, d.updated_at, a.last_active \
+    FROM devices d JOIN organizations o ON o.id = d.organization_id JOIN device_activity a ON a.key = d.key \
+    WHERE d.id";
+
+/// Devices that one statement adds: their values stay below what either database takes at once.
+const DEVICES_INSERTED_AT_ONCE: usize = 200;
+
+/// A device to be made.
+#[derive(Clone, Debug)]
+pub struct NewDevice {
+    /// Its identifier.
+    pub id: DeviceId,
+    /// The project whose design runs on its events.
+    pub project: ProjectId,
+    /// 1 to 80 characters.
+    pub name: String,
+    /// Version of the project.
+    pub version: Option<String>,
+    /// Main protocol.
+    pub protocol: Option<String>,
+    /// All protocols.
+    pub protocols: Vec<String>,
+    /// Metadata: an object.
+    pub meta: RawJson,
+    /// Up to 200 characters.
+    pub description: Option<String>,
+    /// Where it stands, by post.
+    pub street_address: Option<StreetAddress>,
+    /// Who makes it.
+    pub created_by: Option<UserId>,
+    /// The digest of its token.
+    pub token: Digest,
+}
+
+impl Registry {
+    /// Where a device belongs, and how the telemetry store addresses it; only for deciding.
+    pub async fn device_placement(&self, id: DeviceId) -> Result<Option<(DeviceRef, Lineage)>> {
+        let query = Sql::new(
+            "SELECT d.key, o.lineage FROM devices d JOIN organizations o ON o.id = d.organization_id WHERE d.id = ?",
+        );
+        let row = one(&self.db.read, query.bind(id)).await?;
+        row.map(|row| Ok((DeviceRef { id, key: row.key("key")? }, row.lineage("lineage")?))).transpose()
+    }
+
+    /// Where many devices belong, in no order; what does not exist is left out.
+    pub async fn device_placements(&self, ids: &[DeviceId]) -> Result<Vec<(DeviceRef, Lineage)>> {
+        let query = Sql::new(
+            "SELECT d.id, d.key, o.lineage FROM devices d JOIN organizations o ON o.id = d.organization_id \
+             WHERE d.id",
+        );
+        let rows = all(&self.db.read, query.among(self.db.dialect, ids)).await?;
+        let placement = |row: &Row| -> Result<_> {
+            Ok((DeviceRef { id: row.id("id")?, key: row.key("key")? }, row.lineage("lineage")?))
+        };
+        rows.iter().map(placement).collect()
+    }
+
+    /// The device of a number.
+    pub async fn device_by_key(&self, key: DeviceKey) -> Result<Option<DeviceRef>> {
+        let row = one(&self.db.read, Sql::new("SELECT id FROM devices WHERE key = ?").bind(key)).await?;
+        row.map(|row| Ok(DeviceRef { id: row.id("id")?, key })).transpose()
+    }
+
+    /// Makes a device in the permit's organization.
+    ///
+    /// # Errors
+    /// [`StoreError::Limit`] where the organization or one above it has all the devices that it may have;
+    /// [`StoreError::Gone`] where the organization or the project is gone.
+    pub async fn device_create(
+        &self,
+        permit: &CanWrite<OrganizationId>,
+        new: NewDevice,
+        now: Timestamp,
+    ) -> Result<Device> {
+        let organization = *permit.target();
+        let tx = self.db.begin().await?;
+        let lineage = hold_organization(&tx, organization, self.db.dialect.hold_in_place()).await?;
+        room_for_a_device(&tx, &lineage, &[], &[organization]).await?;
+        hold_project(&tx, new.project).await?;
+        insert(&tx, organization, &[&new], now).await?;
+        count_devices(&tx, organization, 1).await?;
+        let made = read(&tx, &[new.id]).await?.pop().ok_or(StoreError::Gone("device"))?;
+        tx.commit().await?;
+        Ok(made)
+    }
+
+    /// A device.
+    pub async fn device_fetch(&self, permit: &CanRead<DeviceRef>) -> Result<Option<Device>> {
+        Ok(read(&self.db.read, &[permit.target().id]).await?.pop())
+    }
+
+    /// Many devices, in no order; those that are gone are left out.
+    pub async fn devices_fetch(&self, permits: &[CanRead<DeviceRef>]) -> Result<Vec<Device>> {
+        let ids: Vec<_> = permits.iter().map(|permit| permit.target().id).collect();
+        read(&self.db.read, &ids).await
+    }
+
+    /// Removes a device with its settings. Its number is never given out again.
+    ///
+    /// # Errors
+    /// [`StoreError::Gone`] where there is no such device.
+    pub async fn device_delete(&self, permit: &CanWrite<DeviceRef>) -> Result<()> {
+        let tx = self.db.begin().await?;
+        let before = hold_device(&tx, permit.target().id).await?;
+        usage::hand_over(&tx, before.key, before.organization, None).await?;
+        run(&tx, Sql::new("DELETE FROM devices WHERE id = ?").bind(before.id)).await?;
+        count_devices(&tx, before.organization, -1).await?;
+        tx.commit().await
+    }
+
+    /// Gives a device a new token; the old one ends.
+    ///
+    /// # Errors
+    /// [`StoreError::Gone`] where there is no such device.
+    pub async fn device_token_set(&self, permit: &CanWrite<DeviceRef>, token: &Digest) -> Result<()> {
+        let update = Sql::new("UPDATE devices SET token = ? WHERE id = ?").bind(*token).bind(permit.target().id);
+        match self.db.write.run(update).await? {
+            0 => Err(StoreError::Gone("device")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes when devices were last heard of, all or none of it. It never moves backwards.
+    pub async fn devices_touch(&self, touched: &[(DeviceKey, Timestamp)]) -> Result<()> {
+        if touched.is_empty() {
+            return Ok(());
+        }
+        let update = Sql::new("UPDATE device_activity SET last_active = t.moment FROM ")
+            .moments(self.db.dialect, latest(touched).map(|(key, at)| (key.0.into(), at)))
+            .text(
+                " AS t WHERE device_activity.key = CAST(t.item AS BIGINT) AND device_activity.last_active < t.moment",
+            );
+        self.db.write.run(update).await.map(|_| ())
+    }
+}
+
+/// Adds devices of one organization, with the rows that lie beside each; their numbers, in their order. The caller
+/// counts them.
+pub(crate) async fn insert(
+    tx: &impl ConnectionTrait,
+    organization: OrganizationId,
+    devices: &[&NewDevice],
+    now: Timestamp,
+) -> Result<Vec<DeviceKey>> {
+    let mut keys = Vec::with_capacity(devices.len());
+    for devices in devices.chunks(DEVICES_INSERTED_AT_ONCE) {
+        let found = insert_rows(tx, organization, devices, now).await?;
+        insert_beside(tx, organization, devices, &found).await?;
+        for (new, key) in devices.iter().zip(&found) {
+            alarms::begin(tx, *key, new.project, now).await?;
+        }
+        keys.extend(found);
+    }
+    Ok(keys)
+}
+
+async fn insert_rows(
+    tx: &impl ConnectionTrait,
+    organization: OrganizationId,
+    devices: &[&NewDevice],
+    now: Timestamp,
+) -> Result<Vec<DeviceKey>> {
+    let mut insert = Sql::new(
+        "INSERT INTO devices (id, organization_id, project_id, token, name, version, protocol, protocols, meta, \
+         description, street_address, place_latitude, place_longitude, created_by, created_at, updated_at)",
+    )
+    .values(devices.len(), 16)
+    .text(" RETURNING key, id");
+    for new in devices {
+        let place = Location::in_meta(&new.meta);
+        insert = insert
+            .bind(new.id)
+            .bind(organization)
+            .bind(new.project)
+            .bind(new.token)
+            .bind(new.name.as_str())
+            .bind(new.version.clone())
+            .bind(new.protocol.clone())
+            .bind(written(&new.protocols)?)
+            .bind(new.meta.clone())
+            .bind(new.description.clone())
+            .bind(new.street_address.as_ref().map(written).transpose()?)
+            .bind(place.map(|place| place.latitude))
+            .bind(place.map(|place| place.longitude))
+            .bind(new.created_by)
+            .bind(now)
+            .bind(now);
+    }
+    // A database may answer in any order.
+    let rows = all(tx, insert).await?;
+    let made = rows.iter().map(|row| Ok((row.id("id")?, row.key("key")?)));
+    let made = made.collect::<Result<HashMap<DeviceId, DeviceKey>>>()?;
+    devices.iter().map(|new| made.get(&new.id).copied().ok_or(StoreError::Gone("device"))).collect()
+}
+
+/// The rows that lie beside devices.
+async fn insert_beside(
+    tx: &impl ConnectionTrait,
+    organization: OrganizationId,
+    devices: &[&NewDevice],
+    keys: &[DeviceKey],
+) -> Result<()> {
+    let mut activity =
+        Sql::new("INSERT INTO device_activity (key, id, organization_id, last_active)").values(devices.len(), 4);
+    let mut search = Sql::new("INSERT INTO device_search (key, organization_id, search)").values(devices.len(), 3);
+    for (new, key) in devices.iter().zip(keys) {
+        activity = activity.bind(*key).bind(new.id).bind(organization).bind(0_i64);
+        let found_by = search_of(new.id, &new.name, new.description.as_deref(), &new.meta);
+        search = search.bind(*key).bind(organization).bind(found_by);
+    }
+    run(tx, activity).await?;
+    run(tx, search).await?;
+    let metas: Vec<_> = keys.iter().copied().zip(devices.iter().map(|new| &new.meta)).collect();
+    labels::insert(tx, &metas).await
+}
+
+/// Gives a device other metadata.
+pub(crate) async fn write_meta(
+    tx: &impl ConnectionTrait,
+    device: &Device,
+    meta: &RawJson,
+    now: Timestamp,
+) -> Result<()> {
+    let place = device.location.or_else(|| Location::in_meta(meta));
+    let update =
+        Sql::new("UPDATE devices SET meta = ?, place_latitude = ?, place_longitude = ?, updated_at = ? WHERE key = ?")
+            .bind(meta.clone())
+            .bind(place.map(|place| place.latitude))
+            .bind(place.map(|place| place.longitude))
+            .bind(now)
+            .bind(device.key);
+    run(tx, update).await?;
+    follow_metas(tx, &[(device, meta)]).await
+}
+
+/// Brings what lies beside devices after their new metadata, and is made of it.
+pub(crate) async fn follow_metas(tx: &impl ConnectionTrait, changed: &[(&Device, &RawJson)]) -> Result<()> {
+    let found_by = changed.iter().map(|(device, meta)| {
+        let search = search_of(device.id, &device.name, device.description.as_deref(), meta);
+        serde_json::json!([device.key.0, without_nul(search)])
+    });
+    let update = Sql::new("UPDATE device_search SET search = t.words FROM ")
+        .relation(Dialect::of(tx), &[Column::Number("device"), Column::Text("words")], found_by)
+        .text(" AS t WHERE device_search.key = t.device");
+    run(tx, update).await?;
+    let labels: Vec<_> = changed.iter().map(|(device, meta)| (device.key, &device.meta, *meta)).collect();
+    labels::follow(tx, &labels).await
+}
+
+/// A device that must be there, held until the transaction ends.
+pub(crate) async fn hold_device(tx: &impl ConnectionTrait, id: DeviceId) -> Result<Device> {
+    let hold = Sql::new("SELECT key FROM devices WHERE id = ?").bind(id).text(Dialect::of(tx).hold_for_change());
+    one(tx, hold).await?.ok_or(StoreError::Gone("device"))?;
+    read(tx, &[id]).await?.pop().ok_or(StoreError::Gone("device"))
+}
+
+/// Those of the devices that are there, held until the transaction ends: in the order of their numbers, so that nobody
+/// waits in a ring.
+pub(crate) async fn hold_devices(tx: &impl ConnectionTrait, ids: HashSet<DeviceId>) -> Result<HashSet<DeviceRef>> {
+    if ids.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let dialect = Dialect::of(tx);
+    let query = Sql::new("SELECT id, key FROM devices WHERE id").among(dialect, ids).text(" ORDER BY key");
+    let rows = all(tx, query.text(dialect.hold_for_change())).await?;
+    rows.iter().map(|row| Ok(DeviceRef { id: row.id("id")?, key: row.key("key")? })).collect()
+}
+
+/// Keeps a project that must be there from being removed.
+pub(crate) async fn hold_project(tx: &impl ConnectionTrait, id: ProjectId) -> Result<()> {
+    let query = Sql::new("SELECT id FROM projects WHERE id = ?").bind(id).text(Dialect::of(tx).hold_in_place());
+    one(tx, query).await?.map(|_| ()).ok_or(StoreError::Gone("project"))
+}
+
+/// What a device is searched by: name, description, id and the values of its metadata, however deep.
+pub(crate) fn search_of(id: DeviceId, name: &str, description: Option<&str>, meta: &RawJson) -> String {
+    fn leaves<'t>(tree: &'t Json<'_>, found: &mut Vec<&'t str>) {
+        match tree {
+            Json::Text(text) => found.push(text),
+            Json::Number(number) => found.push(number.text()),
+            Json::Bool(true) => found.push("true"),
+            Json::Bool(false) => found.push("false"),
+            Json::Null => {}
+            Json::Array(items) => items.iter().for_each(|item| leaves(item, found)),
+            Json::Object(members) => members.iter().for_each(|(_, member)| leaves(member, found)),
+        }
+    }
+    let (id, tree) = (id.to_string(), meta.tree());
+    let mut fields = vec![name, description.unwrap_or_default(), &*id];
+    leaves(&tree, &mut fields);
+    searched(fields)
+}
+
+/// Metadata with labels set: one that is there keeps its place, a new one comes last.
+pub(crate) fn labelled(meta: &RawJson, labels: &[(String, RawJson)]) -> RawJson {
+    with_members(meta, labels.iter().map(|(name, value)| (name.as_str(), value)))
+}
+
+pub(crate) fn written(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(StoreError::unavailable)
+}
+
+pub(crate) fn read_json<T: DeserializeOwned>(column: &str, text: &str) -> Result<T> {
+    serde_json::from_str(text).map_err(|error| StoreError::Damaged(format!("column {column}: {error}")))
+}
+
+pub(crate) async fn read(connection: &impl ConnectionTrait, ids: &[DeviceId]) -> Result<Vec<Device>> {
+    read_by_id(connection, SELECT, ids, device).await
+}
+
+fn device(row: &Row) -> Result<Device> {
+    let status = |column| {
+        let number = row.number(column)?;
+        Status::numbered(number).ok_or_else(|| StoreError::Damaged(format!("{column} {number}")))
+    };
+    let degrees = (row.float_if("latitude")?, row.float_if("longitude")?);
+    let heard = row.time("last_active")?;
+    Ok(Device {
+        id: row.id("id")?,
+        key: row.key("key")?,
+        name: row.text("name")?,
+        organization: row.id("organization_id")?,
+        lineage: row.lineage("lineage")?,
+        organization_name: row.text("organization")?,
+        project: row.id("project_id")?,
+        version: row.text_if("version")?,
+        protocol: row.text_if("protocol")?,
+        protocols: read_json("protocols", &row.text("protocols")?)?,
+        meta: row.json("meta")?,
+        description: row.text_if("description")?,
+        street_address: row.text_if("street_address")?.map(|text| read_json("street_address", &text)).transpose()?,
+        location: degrees.0.zip(degrees.1).map(|(latitude, longitude)| Location { latitude, longitude }),
+        status: status("status")?,
+        status_before: status("status_before")?,
+        created_by: row.id_if("created_by")?,
+        created_at: row.time("created_at")?,
+        updated_at: row.time("updated_at")?,
+        last_active: (heard > Timestamp::from_millis(0)).then_some(heard),
+    })
+}

@@ -1,0 +1,222 @@
+//! What runs of designs found out: of many devices at once, in one transaction.
+
+use std::collections::{HashMap, HashSet};
+
+use isobar_model::access::CanWrite;
+use isobar_model::device::{Device, Location};
+use isobar_model::ids::{DeviceId, DeviceRef};
+use isobar_model::json::RawJson;
+use isobar_model::status::Status;
+use isobar_model::time::Timestamp;
+use sea_orm::ConnectionTrait;
+use serde_json::json;
+
+use super::delivery_quota::{self, LimitedDelivery};
+use super::devices::{follow_metas, hold_devices, labelled, read};
+use super::settings::{self, SettingWrite};
+use crate::error::Result;
+use crate::registry::Registry;
+use crate::registry::sql::{Column, Dialect, Sql, run};
+
+/// Bytes of metadata that one statement carries, beyond one device's.
+const STATEMENT_BYTES: usize = 1 << 20;
+/// Comparisons of labels beyond which an index of them is made.
+const COMPARED_MAX: usize = 256;
+/// Places of devices that one statement sets.
+const PLACES_AT_ONCE: usize = 200;
+
+/// What a design found out about a device. What is left out stays as it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeviceReport {
+    /// Its status. One that goes missing keeps the status before it.
+    pub status: Option<Status>,
+    /// What it gets back when it is heard again, if that is not the status that it has; only a missing device keeps it.
+    pub status_before: Option<Status>,
+    /// Labels to set in its metadata.
+    pub meta: Vec<(String, RawJson)>,
+    /// Where it stands.
+    pub location: Option<Location>,
+}
+
+impl DeviceReport {
+    /// What both say, one after the other.
+    pub fn then(mut self, newer: Self) -> Self {
+        if let Some(status) = newer.status {
+            // Only of a missing device it is said what it gets back, and only as long as it is missing.
+            let was_missing = self.status.is_none_or(|status| status == Status::Missing);
+            self.status = Some(status);
+            self.status_before = match status {
+                Status::Missing if was_missing => newer.status_before.or(self.status_before),
+                _ => newer.status_before,
+            };
+        } else {
+            self.status_before = newer.status_before.or(self.status_before);
+        }
+        self.meta = newest(self.meta, newer.meta);
+        self.location = newer.location.or(self.location);
+        self
+    }
+
+    /// Changes a device to what it says, as of `at`. False: it says nothing new.
+    pub fn over(&self, device: &mut Device, at: Timestamp) -> bool {
+        let status = self.status.unwrap_or(device.status);
+        let status_before = match (device.status, status) {
+            (Status::Missing, Status::Missing) => self.status_before.unwrap_or(device.status_before),
+            (_, Status::Missing) => self.status_before.unwrap_or(device.status),
+            _ => Status::None,
+        };
+        let location = self.location.or(device.location);
+        let meta = if self.meta.is_empty() { device.meta.clone() } else { labelled(&device.meta, &self.meta) };
+        let kept = (device.status, device.status_before, device.location, &device.meta);
+        if (status, status_before, location, &meta) == kept {
+            return false;
+        }
+        (device.status, device.status_before, device.location, device.meta) = (status, status_before, location, meta);
+        device.updated_at = at.max(device.updated_at);
+        true
+    }
+}
+
+/// Labels with newer ones over them, each in the place where it came first.
+fn newest(mut labels: Vec<(String, RawJson)>, newer: Vec<(String, RawJson)>) -> Vec<(String, RawJson)> {
+    if labels.len() * newer.len() + newer.len() * newer.len() <= COMPARED_MAX {
+        for (tag, value) in newer {
+            match labels.iter_mut().find(|(present, _)| *present == tag) {
+                Some((_, present)) => *present = value,
+                None => labels.push((tag, value)),
+            }
+        }
+        return labels;
+    }
+    let mut places: HashMap<String, usize> =
+        labels.iter().enumerate().map(|(place, (tag, _))| (tag.clone(), place)).collect();
+    for (tag, value) in newer {
+        match places.get(&tag).and_then(|place| labels.get_mut(*place)) {
+            Some((_, present)) => *present = value,
+            None => {
+                places.insert(tag.clone(), labels.len());
+                labels.push((tag, value));
+            }
+        }
+    }
+    labels
+}
+
+/// What is stored in one transaction.
+#[derive(Clone, Debug, Default)]
+pub struct Findings<'a> {
+    /// What was found out about devices, and when; those of one device in their order.
+    pub reports: Vec<(CanWrite<DeviceRef>, &'a DeviceReport, Timestamp)>,
+    /// Changes of settings; those of one device in their order.
+    pub settings: Vec<(CanWrite<DeviceRef>, SettingWrite)>,
+    /// E-mails and calls that are to go out.
+    pub deliveries: Vec<LimitedDelivery>,
+}
+
+impl Registry {
+    /// Keeps what designs found out, all or none of it: the same again, in its order, changes nothing. Devices that are
+    /// gone are passed over. Which of the deliveries were left out because as many of their source wait as may.
+    pub async fn findings_write(&self, findings: &Findings<'_>, now: Timestamp) -> Result<Vec<usize>> {
+        let tx = self.db.begin().await?;
+        let reported = findings.reports.iter().map(|(permit, ..)| permit.target().id);
+        let set = findings.settings.iter().map(|(permit, _)| permit.target().id);
+        let devices = hold_devices(&tx, reported.chain(set).collect()).await?;
+        report(&tx, &devices, findings).await?;
+        settings::write(&tx, &devices, &findings.settings).await?;
+        let left_out = delivery_quota::put_within(&tx, &findings.deliveries, now).await?;
+        tx.commit().await?;
+        Ok(left_out)
+    }
+}
+
+async fn report(tx: &impl ConnectionTrait, there: &HashSet<DeviceRef>, findings: &Findings<'_>) -> Result<()> {
+    let reports = || findings.reports.iter().filter(|(permit, ..)| there.contains(permit.target()));
+    let ids: HashSet<DeviceId> = reports().map(|(permit, ..)| permit.target().id).collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let before = read(tx, &ids.into_iter().collect::<Vec<_>>()).await?;
+    let mut after: HashMap<DeviceId, Device> = before.iter().map(|device| (device.id, device.clone())).collect();
+    for (permit, report, at) in reports() {
+        if let Some(device) = after.get_mut(&permit.target().id) {
+            report.over(device, *at);
+        }
+    }
+    let mut changed: Vec<(&Device, Device)> = Vec::with_capacity(before.len());
+    for before in &before {
+        changed.extend(after.remove(&before.id).filter(|after| after != before).map(|after| (before, after)));
+    }
+    let mut rest = changed.as_slice();
+    while !rest.is_empty() {
+        let (together, later) = rest.split_at(few(rest));
+        rest = later;
+        write(tx, together).await?;
+    }
+    let moved: Vec<_> = changed.iter().filter(|(before, after)| stands(before) != stands(after)).collect();
+    for moved in moved.chunks(PLACES_AT_ONCE) {
+        place(tx, moved.iter().map(|(_, after)| after)).await?;
+    }
+    Ok(())
+}
+
+/// How many of the changed devices go into one statement: at least one.
+fn few(changed: &[(&Device, Device)]) -> usize {
+    let sizes = changed.iter().scan(0, |bytes, (_, device)| {
+        let before = *bytes;
+        *bytes += device.meta.bytes().len();
+        Some(before)
+    });
+    sizes.take_while(|before| *before < STATEMENT_BYTES).count()
+}
+
+/// Where a device stands, and where it is shown.
+fn stands(device: &Device) -> (Option<Location>, Option<Location>) {
+    (device.location, device.coordinates())
+}
+
+async fn write(tx: &impl ConnectionTrait, changed: &[(&Device, Device)]) -> Result<()> {
+    let columns = [
+        Column::Number("device"),
+        Column::Number("present"),
+        Column::Number("earlier"),
+        Column::Text("labels"),
+        Column::Number("moment"),
+    ];
+    let rows = changed.iter().map(|(_, device)| {
+        let (status, before) = (device.status.number(), device.status_before.number());
+        json!([device.key.0, status, before, device.meta.text(), device.updated_at.millis()])
+    });
+    let update = Sql::new(
+        "UPDATE devices SET status = t.present, status_before = t.earlier, meta = t.labels, updated_at = t.moment FROM ",
+    )
+    .relation(Dialect::of(tx), &columns, rows)
+    .text(" AS t WHERE devices.key = t.device");
+    run(tx, update).await?;
+    let labelled: Vec<_> =
+        changed.iter().filter(|(before, after)| before.meta != after.meta).map(|(b, a)| (*b, &a.meta)).collect();
+    follow_metas(tx, &labelled).await
+}
+
+/// Degrees are bound as what they are: as text they might come back as others.
+async fn place<'d>(tx: &impl ConnectionTrait, moved: impl ExactSizeIterator<Item = &'d Device>) -> Result<()> {
+    // The first row tells PostgreSQL what the columns are.
+    let typed = "(CAST(? AS BIGINT), CAST(? AS DOUBLE PRECISION), CAST(? AS DOUBLE PRECISION), \
+                 CAST(? AS DOUBLE PRECISION), CAST(? AS DOUBLE PRECISION))";
+    let mut rows = vec!["(?, ?, ?, ?, ?)"; moved.len()];
+    rows[0] = typed;
+    let mut update = Sql::new(format!(
+        "UPDATE devices SET latitude = t.column2, longitude = t.column3, place_latitude = t.column4, \
+         place_longitude = t.column5 FROM (VALUES {}) AS t WHERE devices.key = t.column1",
+        rows.join(", ")
+    ));
+    for device in moved {
+        let (location, place) = stands(device);
+        update = update
+            .bind(device.key)
+            .bind(location.map(|location| location.latitude))
+            .bind(location.map(|location| location.longitude))
+            .bind(place.map(|place| place.latitude))
+            .bind(place.map(|place| place.longitude));
+    }
+    run(tx, update).await.map(|_| ())
+}

@@ -1,0 +1,132 @@
+//! Images of organizations, projects, users and devices: one each, which goes with its owner.
+
+use isobar_model::access::{CanRead, CanWrite};
+use isobar_model::ids::{DeviceRef, OrganizationId, ProjectId, UserId};
+use isobar_model::secret::Digest;
+use isobar_model::time::Timestamp;
+
+use crate::error::{Result, StoreError};
+use crate::registry::Registry;
+use crate::registry::sql::{Sql, one};
+
+/// What can have an image.
+pub trait Pictured {
+    /// The column that names the owner.
+    const COLUMN: &'static str;
+    /// What the owner is called.
+    const NOUN: &'static str;
+    /// The owner's identifier, as text.
+    fn id_text(&self) -> String;
+}
+
+impl Pictured for OrganizationId {
+    const COLUMN: &'static str = "organization_id";
+    const NOUN: &'static str = "organization";
+
+    fn id_text(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Pictured for ProjectId {
+    const COLUMN: &'static str = "project_id";
+    const NOUN: &'static str = "project";
+
+    fn id_text(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Pictured for UserId {
+    const COLUMN: &'static str = "user_id";
+    const NOUN: &'static str = "user";
+
+    fn id_text(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Pictured for DeviceRef {
+    const COLUMN: &'static str = "device_id";
+    const NOUN: &'static str = "device";
+
+    fn id_text(&self) -> String {
+        self.id.to_string()
+    }
+}
+
+/// An image to be stored.
+#[derive(Clone, Debug)]
+pub struct NewImage {
+    /// The text that it was posted as.
+    pub posted: String,
+    /// The picture, as PNG.
+    pub png: Vec<u8>,
+}
+
+/// A picture as it is shown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Png {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// The digest of its bytes.
+    pub digest: Digest,
+}
+
+impl Registry {
+    /// Keeps an image in place of the one before it.
+    ///
+    /// # Errors
+    /// [`StoreError::Gone`] where its owner is gone.
+    pub async fn image_set<T: Pictured>(&self, permit: &CanWrite<T>, image: NewImage, now: Timestamp) -> Result<()> {
+        let upsert = format!(
+            "INSERT INTO images ({owner}, posted, digest, png, updated_at) VALUES (?, ?, ?, ?, ?) \
+             ON CONFLICT ({owner}) DO UPDATE SET posted = excluded.posted, png = excluded.png, \
+             digest = excluded.digest, updated_at = excluded.updated_at",
+            owner = T::COLUMN
+        );
+        let upsert = Sql::new(upsert)
+            .bind(permit.target().id_text())
+            .bind(image.posted)
+            .bind(Digest::of(&image.png))
+            .bind(image.png)
+            .bind(now);
+        match self.db.write.run(upsert).await {
+            Err(StoreError::Gone(_)) => Err(StoreError::Gone(T::NOUN)),
+            written => written.map(|_| ()),
+        }
+    }
+
+    /// The text that an image was posted as.
+    pub async fn image_posted<T: Pictured>(&self, permit: &CanRead<T>) -> Result<Option<String>> {
+        let row = one(&self.db.read, of("posted", permit.target())).await?;
+        row.map(|row| row.text("posted")).transpose()
+    }
+
+    /// The digest of an image's picture: enough to know whether it has changed.
+    pub async fn image_digest<T: Pictured>(&self, permit: &CanRead<T>) -> Result<Option<Digest>> {
+        match one(&self.db.read, of("digest", permit.target())).await? {
+            Some(row) => row.digest_if("digest"),
+            None => Ok(None),
+        }
+    }
+
+    /// An image's picture.
+    pub async fn image_png<T: Pictured>(&self, permit: &CanRead<T>) -> Result<Option<Png>> {
+        let Some(row) = one(&self.db.read, of("digest, png", permit.target())).await? else { return Ok(None) };
+        let digest =
+            row.digest_if("digest")?.ok_or_else(|| StoreError::Damaged("an image has no digest".to_owned()))?;
+        Ok(Some(Png { bytes: row.bytes("png")?, digest }))
+    }
+
+    /// Removes an image. False: there was none.
+    pub async fn image_delete<T: Pictured>(&self, permit: &CanWrite<T>) -> Result<bool> {
+        let delete = Sql::new(format!("DELETE FROM images WHERE {} = ?", T::COLUMN)).bind(permit.target().id_text());
+        Ok(self.db.write.run(delete).await? > 0)
+    }
+}
+
+/// Columns of an owner's image.
+fn of<T: Pictured>(columns: &str, owner: &T) -> Sql {
+    Sql::new(format!("SELECT {columns} FROM images WHERE {} = ?", T::COLUMN)).bind(owner.id_text())
+}

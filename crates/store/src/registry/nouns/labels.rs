@@ -1,0 +1,193 @@
+//! Labels: the members of devices' metadata, so that a device is found by one of them.
+
+use std::collections::HashMap;
+
+use isobar_model::access::{CanList, CanWrite, Scope};
+use isobar_model::device::{LABEL_CHARACTERS_MAX, LABEL_VALUE_CHARACTERS_MAX};
+use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, ProjectId};
+use isobar_model::json::{Json, RawJson, with_members};
+use isobar_model::meta::MetaSize;
+use isobar_model::time::Timestamp;
+use sea_orm::ConnectionTrait;
+use serde_json::json;
+
+use super::devices::{read, write_meta};
+use crate::error::Result;
+use crate::registry::Registry;
+use crate::registry::lists::within;
+use crate::registry::sql::{Column, Dialect, Row, Sql, all, run};
+
+/// Most labels by which one device is found: the first ones of its metadata.
+const LABELS_MAX: usize = 1_000;
+/// Labels that one statement adds.
+const LABELS_INSERTED_AT_ONCE: usize = 2_000;
+
+/// Labels for the metadata of devices.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NewLabels {
+    /// Added where a device has none of that name.
+    pub missing: Vec<(String, RawJson)>,
+    /// Set, whatever a device has.
+    pub set: Vec<(String, RawJson)>,
+}
+
+impl NewLabels {
+    /// Metadata with these labels; as it is where they would make it larger than it may become
+    /// ([`isobar_model::meta`]), with what it may hold.
+    pub fn over(&self, meta: &RawJson) -> (RawJson, Option<&'static str>) {
+        let tree = meta.tree();
+        let present: HashMap<&str, &Json<'_>> = match &tree {
+            Json::Object(members) => members.iter().map(|(name, value)| (name.as_ref(), value)).collect(),
+            _ => HashMap::new(),
+        };
+        let missing = self.missing.iter().filter(|(name, _)| !present.contains_key(name.as_str()));
+        let labels: Vec<_> = missing.chain(&self.set).collect();
+        // What stays the same keeps its text.
+        let changes = |(name, value): &&(String, RawJson)| present.get(name.as_str()) != Some(&&value.tree());
+        if !labels.iter().any(changes) {
+            return (meta.clone(), None);
+        }
+        let labelled = with_members(meta, labels.into_iter().map(|(name, value)| (name.as_str(), value)));
+        match MetaSize::of(&labelled).exceeds(MetaSize::of(meta)) {
+            None => (labelled, None),
+            Some(most) => (meta.clone(), Some(most)),
+        }
+    }
+}
+
+impl Registry {
+    /// The devices of a part of the tree that carry a label with one of these values, by value, and the project of each.
+    /// Where several carry the same one it is the oldest.
+    pub async fn devices_labelled(
+        &self,
+        permit: &CanList,
+        label: &str,
+        values: &[&str],
+    ) -> Result<HashMap<String, (DeviceRef, ProjectId)>> {
+        find(&self.db.read, permit.scope(), label, values).await
+    }
+
+    /// Gives devices labels, all or none of it; those that changed. One that is gone is passed over, and one that has no
+    /// room for them.
+    pub async fn devices_label(
+        &self,
+        permits: &[CanWrite<DeviceRef>],
+        labels: &NewLabels,
+        now: Timestamp,
+    ) -> Result<Vec<DeviceId>> {
+        let ids: Vec<DeviceId> = permits.iter().map(|permit| permit.target().id).collect();
+        let tx = self.db.begin().await?;
+        let dialect = Dialect::of(&tx);
+        let hold = Sql::new("SELECT key FROM devices WHERE id").among(dialect, &ids);
+        all(&tx, hold.text(" ORDER BY key").text(dialect.hold_for_change())).await?;
+        let mut changed = Vec::new();
+        for device in read(&tx, &ids).await? {
+            let (meta, _) = labels.over(&device.meta);
+            if meta == device.meta {
+                continue;
+            }
+            write_meta(&tx, &device, &meta, now).await?;
+            changed.push(device.id);
+        }
+        tx.commit().await?;
+        Ok(changed)
+    }
+}
+
+/// The devices of a part of the tree that carry a label with one of these values, by value; the oldest of each.
+pub(crate) async fn find(
+    connection: &impl ConnectionTrait,
+    scope: &Scope,
+    label: &str,
+    values: &[&str],
+) -> Result<HashMap<String, (DeviceRef, ProjectId)>> {
+    if values.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let query = Sql::new(
+        "SELECT f.value, d.id, d.key, d.project_id FROM (SELECT l.value AS value, min(l.device_key) AS oldest \
+         FROM device_labels l JOIN devices d ON d.key = l.device_key \
+         JOIN organizations o ON o.id = d.organization_id WHERE l.label = ?",
+    )
+    .bind(label)
+    .text(" AND l.value")
+    .among(Dialect::of(connection), values)
+    .text(" AND ")
+    .then(within(scope))
+    .text(" GROUP BY l.value) f JOIN devices d ON d.key = f.oldest");
+    let rows = all(connection, query).await?;
+    let found = |row: &Row| -> Result<_> {
+        let device = DeviceRef { id: row.id("id")?, key: row.key("key")? };
+        Ok((row.text("value")?, (device, row.id("project_id")?)))
+    };
+    rows.iter().map(found).collect()
+}
+
+/// Adds the labels of devices that have none yet.
+pub(crate) async fn insert(tx: &impl ConnectionTrait, metas: &[(DeviceKey, &RawJson)]) -> Result<()> {
+    let labels: Vec<_> =
+        metas.iter().flat_map(|(key, meta)| labels_of(meta).into_iter().map(|label| (*key, label))).collect();
+    add(tx, &labels).await
+}
+
+async fn add(tx: &impl ConnectionTrait, labels: &[(DeviceKey, (String, String))]) -> Result<()> {
+    for labels in labels.chunks(LABELS_INSERTED_AT_ONCE) {
+        let mut insert = Sql::new("INSERT INTO device_labels (device_key, label, value)").values(labels.len(), 3);
+        for (key, (label, value)) in labels {
+            insert = insert.bind(*key).bind(label.as_str()).bind(value.as_str());
+        }
+        run(tx, insert).await?;
+    }
+    Ok(())
+}
+
+/// Brings the labels of devices from their metadata before to that after.
+pub(crate) async fn follow(tx: &impl ConnectionTrait, changed: &[(DeviceKey, &RawJson, &RawJson)]) -> Result<()> {
+    let (mut values, mut added, mut anew) = (Vec::new(), Vec::new(), Vec::new());
+    for (key, before, after) in changed {
+        let mut had: HashMap<String, String> = labels_of(before).into_iter().collect();
+        let (mut other, mut more) = (Vec::new(), Vec::new());
+        for (label, value) in labels_of(after) {
+            match had.remove(&label) {
+                Some(same) if same == value => {}
+                Some(old) => other.push(json!([key.0, label, old, value])),
+                None => more.push((*key, (label, value))),
+            }
+        }
+        // A label that goes is rare.
+        if had.is_empty() {
+            values.append(&mut other);
+            added.append(&mut more);
+        } else {
+            anew.push((*key, *after));
+        }
+    }
+    if !values.is_empty() {
+        let columns = [Column::Number("device"), Column::Text("label"), Column::Text("was"), Column::Text("becomes")];
+        let update = Sql::new("UPDATE device_labels SET value = t.becomes FROM ")
+            .relation(Dialect::of(tx), &columns, values)
+            .text(" AS t WHERE device_labels.label = t.label AND device_labels.value = t.was")
+            .text(" AND device_labels.device_key = t.device");
+        run(tx, update).await?;
+    }
+    add(tx, &added).await?;
+    if anew.is_empty() {
+        return Ok(());
+    }
+    let keys: Vec<i64> = anew.iter().map(|(key, _)| i64::try_from(key.0).unwrap_or(i64::MAX)).collect();
+    let delete = Sql::new("DELETE FROM device_labels WHERE device_key").among_numbers(Dialect::of(tx), &keys);
+    run(tx, delete).await?;
+    insert(tx, &anew).await
+}
+
+/// The labels by which a device is found. What is too long for the index is nothing that anybody could ask for.
+fn labels_of(meta: &RawJson) -> Vec<(String, String)> {
+    let Json::Object(members) = meta.tree() else { return Vec::new() };
+    let fits = |text: &str, most: usize| !text.contains('\0') && text.chars().count() <= most;
+    let labels = members.into_iter().filter_map(|(name, value)| {
+        let value = value.scalar_text()?.into_owned();
+        let sound = fits(&name, LABEL_CHARACTERS_MAX) && fits(&value, LABEL_VALUE_CHARACTERS_MAX);
+        sound.then(|| (name.into_owned(), value))
+    });
+    labels.take(LABELS_MAX).collect()
+}

@@ -1,0 +1,122 @@
+//! Nonces: what the links in e-mails carry, each for one use (contract: Authentication). Only digests are stored.
+//! Whoever has one is let in by it, so their use needs no permit.
+
+use isobar_model::access::CanWrite;
+use isobar_model::ids::UserId;
+use isobar_model::secret::Digest;
+use isobar_model::time::Timestamp;
+use sea_orm::ConnectionTrait;
+
+use super::deliveries::{self, NewDelivery};
+use super::{credentials, sessions};
+use crate::error::{Result, StoreError};
+use crate::registry::Registry;
+use crate::registry::sql::{Sql, one, run};
+
+/// What a nonce is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// To show that an e-mail address is its user's.
+    Verify,
+    /// To set a new password.
+    Reset,
+}
+
+impl Purpose {
+    /// Every purpose.
+    pub(crate) const ALL: [Purpose; 2] = [Purpose::Verify, Purpose::Reset];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Purpose::Verify => "verify",
+            Purpose::Reset => "reset",
+        }
+    }
+}
+
+impl Registry {
+    /// Ends the user's open nonce of a purpose and keeps the delivery that will bring a new one, both or neither.
+    pub async fn nonce_ask(
+        &self,
+        permit: &CanWrite<UserId>,
+        purpose: Purpose,
+        email: &NewDelivery,
+        now: Timestamp,
+    ) -> Result<()> {
+        let tx = self.db.begin().await?;
+        end(&tx, *permit.target(), purpose).await?;
+        deliveries::put(&tx, std::slice::from_ref(email), now).await?;
+        tx.commit().await
+    }
+
+    /// Keeps a nonce; the user's earlier one of that purpose ends.
+    ///
+    /// # Errors
+    /// [`StoreError::Gone`] where the user is gone.
+    pub async fn nonce_put(
+        &self,
+        permit: &CanWrite<UserId>,
+        purpose: Purpose,
+        digest: &Digest,
+        expires_at: Timestamp,
+    ) -> Result<()> {
+        let insert = Sql::new(
+            "INSERT INTO nonces (digest, user_id, purpose, expires_at) VALUES (?, ?, ?, ?) \
+             ON CONFLICT (user_id, purpose) DO UPDATE SET digest = excluded.digest, expires_at = excluded.expires_at",
+        )
+        .bind(*digest)
+        .bind(*permit.target())
+        .bind(purpose.name())
+        .bind(expires_at);
+        match self.db.write.run(insert).await {
+            Err(StoreError::Gone(_)) => Err(StoreError::Gone("user")),
+            other => other.map(|_| ()),
+        }
+    }
+
+    /// Whether there is such a nonce; it stays.
+    pub async fn nonce_is_open(&self, purpose: Purpose, digest: &Digest, now: Timestamp) -> Result<bool> {
+        let query = Sql::new("SELECT user_id FROM nonces WHERE digest = ? AND purpose = ? AND expires_at > ?")
+            .bind(*digest)
+            .bind(purpose.name())
+            .bind(now);
+        Ok(one(&self.db.read, query).await?.is_some())
+    }
+
+    /// Uses a nonce up to verify its user's e-mail address; none: there is no such nonce.
+    pub async fn account_verify(&self, digest: &Digest, now: Timestamp) -> Result<Option<UserId>> {
+        let tx = self.db.begin().await?;
+        let Some(user) = take(&tx, Purpose::Verify, digest, now).await? else { return Ok(None) };
+        let update = Sql::new("UPDATE users SET verified = 1, updated_at = ? WHERE id = ?").bind(now).bind(user);
+        run(&tx, update).await?;
+        tx.commit().await?;
+        Ok(Some(user))
+    }
+
+    /// Uses a nonce up to give its user a new password, and ends all its sessions; none: there is no such nonce.
+    /// It came by e-mail, so the address is verified too.
+    pub async fn password_reset(&self, digest: &Digest, hash: &str, now: Timestamp) -> Result<Option<UserId>> {
+        let tx = self.db.begin().await?;
+        let Some(user) = take(&tx, Purpose::Reset, digest, now).await? else { return Ok(None) };
+        credentials::set_password(&tx, user, hash, now).await?;
+        run(&tx, Sql::new("UPDATE users SET verified = 1 WHERE id = ?").bind(user)).await?;
+        sessions::end(&tx, user, None).await?;
+        tx.commit().await?;
+        Ok(Some(user))
+    }
+}
+
+/// Ends the user's open nonce of a purpose.
+pub(crate) async fn end(tx: &impl ConnectionTrait, user: UserId, purpose: Purpose) -> Result<()> {
+    let delete = Sql::new("DELETE FROM nonces WHERE user_id = ? AND purpose = ?").bind(user).bind(purpose.name());
+    run(tx, delete).await.map(|_| ())
+}
+
+/// Uses a nonce up. Of two transactions that try, one deletes it.
+async fn take(tx: &impl ConnectionTrait, purpose: Purpose, digest: &Digest, now: Timestamp) -> Result<Option<UserId>> {
+    let delete = Sql::new("DELETE FROM nonces WHERE digest = ? AND purpose = ? AND expires_at > ? RETURNING user_id")
+        .bind(*digest)
+        .bind(purpose.name())
+        .bind(now);
+    one(tx, delete).await?.map(|row| row.id("user_id")).transpose()
+}

@@ -1,0 +1,98 @@
+//! Sessions, and the jwts that were revoked before their time.
+
+use isobar_model::ids::{SessionId, UserId};
+use isobar_model::secret::Digest;
+use isobar_model::session::Session;
+use isobar_model::time::Timestamp;
+use sea_orm::ConnectionTrait;
+
+use crate::error::{Result, StoreError};
+use crate::registry::Registry;
+use crate::registry::sql::{Row, Sql, all, one, run};
+
+const SELECT: &str = "SELECT id, user_id, refresh, created_at, expires_at FROM sessions WHERE ";
+
+impl Registry {
+    /// Keeps a new session.
+    ///
+    /// # Errors
+    /// [`StoreError::Gone`] where the user is gone.
+    pub async fn session_open(&self, session: &Session) -> Result<()> {
+        let insert =
+            Sql::new("INSERT INTO sessions (id, user_id, refresh, created_at, expires_at) VALUES (?, ?, ?, ?, ?)")
+                .bind(session.id)
+                .bind(session.user)
+                .bind(session.refresh)
+                .bind(session.created_at)
+                .bind(session.expires_at);
+        match self.db.write.run(insert).await {
+            Err(StoreError::Gone(_)) => Err(StoreError::Gone("user")),
+            other => other.map(|_| ()),
+        }
+    }
+
+    /// A session.
+    pub async fn session(&self, id: SessionId) -> Result<Option<Session>> {
+        let row = one(&self.db.read, Sql::new(SELECT).text("id = ?").bind(id)).await?;
+        row.as_ref().map(session).transpose()
+    }
+
+    /// The session of this refresh token.
+    pub async fn session_by_refresh(&self, refresh: &Digest) -> Result<Option<Session>> {
+        let row = one(&self.db.read, Sql::new(SELECT).text("refresh = ?").bind(*refresh)).await?;
+        row.as_ref().map(session).transpose()
+    }
+
+    /// Ends a session's refresh token; its jwts stay valid until they expire or are revoked.
+    pub async fn session_refresh_end(&self, id: SessionId) -> Result<()> {
+        self.db.write.run(Sql::new("UPDATE sessions SET refresh = NULL WHERE id = ?").bind(id)).await.map(|_| ())
+    }
+
+    /// Ends a user's sessions, all but one.
+    pub async fn sessions_end(&self, user: UserId, except: Option<SessionId>) -> Result<()> {
+        self.db.write.run(ending(user, except)).await.map(|_| ())
+    }
+
+    /// Remembers that a jwt was revoked, until it would have expired.
+    pub async fn jwt_revoke(&self, jti: &str, expires_at: Timestamp) -> Result<()> {
+        let insert = Sql::new("INSERT INTO revoked_jwts (jti, expires_at) VALUES (?, ?) ON CONFLICT DO NOTHING");
+        self.db.write.run(insert.bind(jti).bind(expires_at)).await.map(|_| ())
+    }
+
+    /// The revoked jwts that have not expired.
+    pub async fn jwts_revoked(&self, now: Timestamp) -> Result<Vec<String>> {
+        let query = Sql::new("SELECT jti FROM revoked_jwts WHERE expires_at > ? ORDER BY jti").bind(now);
+        all(&self.db.read, query).await?.iter().map(|row| row.text("jti")).collect()
+    }
+
+    /// Forgets sessions, revocations and nonces whose time is over.
+    pub async fn sessions_sweep(&self, now: Timestamp) -> Result<()> {
+        for table in ["sessions", "revoked_jwts", "nonces"] {
+            self.db.write.run(Sql::new(format!("DELETE FROM {table} WHERE expires_at <= ?")).bind(now)).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Ends a user's sessions, all but one.
+pub(crate) async fn end(connection: &impl ConnectionTrait, user: UserId, except: Option<SessionId>) -> Result<()> {
+    run(connection, ending(user, except)).await.map(|_| ())
+}
+
+fn ending(user: UserId, except: Option<SessionId>) -> Sql {
+    let delete = Sql::new("DELETE FROM sessions WHERE user_id = ?").bind(user);
+    match except {
+        Some(kept) => delete.text(" AND id <> ?").bind(kept),
+        None => delete,
+    }
+}
+
+fn session(row: &Row) -> Result<Session> {
+    Ok(Session {
+        id: row.id("id")?,
+        user: row.id("user_id")?,
+        refresh: row.digest_if("refresh")?,
+        created_at: row.time("created_at")?,
+        expires_at: row.time("expires_at")?,
+    })
+}

@@ -1,0 +1,219 @@
+//! What devices have stored, summed up by organization, and how full that makes the organizations.
+//!
+//! The telemetry store knows the figure of each device; here stands what it was when it was last asked. A figure is
+//! always written whole, never as a difference, so whatever was missed is right again with the next count.
+
+use std::collections::BTreeMap;
+
+use isobar_model::access::Lineage;
+use isobar_model::ids::{DeviceKey, DeviceRef, OrganizationId};
+use isobar_model::limits::Fill;
+use isobar_model::time::Timestamp;
+use sea_orm::ConnectionTrait;
+
+use crate::error::{Result, StoreError};
+use crate::registry::Registry;
+use crate::registry::sql::{Row, Sql, all, one, run};
+
+/// What a limit of an organization counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Used {
+    /// Devices.
+    Devices,
+    /// Megabytes of stored data.
+    Data,
+}
+
+impl Used {
+    /// Its name in the registry.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Used::Devices => "devices",
+            Used::Data => "data",
+        }
+    }
+}
+
+/// An organization that has a limit, and what its subtree uses.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LimitedOrganization {
+    /// Which.
+    pub id: OrganizationId,
+    /// What it is called.
+    pub name: String,
+    /// Devices in its subtree.
+    pub device_count: u64,
+    /// Most of them; 0: unlimited.
+    pub device_count_limit: f64,
+    /// Bytes that its subtree has stored.
+    pub bytes_stored: u64,
+    /// Most megabytes of them; 0: unlimited.
+    pub data_usage_mb_limit: f64,
+    /// How full of devices it was found to be.
+    pub devices: Alert,
+    /// How full of data it was found to be.
+    pub data: Alert,
+}
+
+/// How full an organization was found to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alert {
+    /// How full.
+    pub fill: Fill,
+    /// When it became so: it names the crossing.
+    pub since: Timestamp,
+    /// Whether its administrators were notified.
+    pub told: bool,
+}
+
+impl Registry {
+    /// Notes what devices have stored. Devices that are gone are passed over.
+    pub async fn usage_write(&self, counted: &[(DeviceKey, u64)]) -> Result<()> {
+        if counted.is_empty() {
+            return Ok(());
+        }
+        let dialect = self.db.dialect;
+        let pairs =
+            |sql: &str| Sql::new(sql).amounts(dialect, counted.iter().map(|(key, bytes)| (key.0.into(), *bytes)));
+        let tx = self.db.begin().await?;
+        // Held, so that none of them moves to another organization in between.
+        let held = pairs("SELECT d.key, o.lineage, t.amount FROM ")
+            .text(
+                " AS t JOIN devices d ON d.key = CAST(t.item AS BIGINT) \
+                 JOIN organizations o ON o.id = d.organization_id ORDER BY d.key",
+            )
+            .text(&dialect.hold_for_change_of("d"));
+        let devices = all(&tx, held).await?;
+        let known =
+            pairs("SELECT u.key, u.bytes FROM ").text(" AS t JOIN device_usage u ON u.key = CAST(t.item AS BIGINT)");
+        let mut before = BTreeMap::new();
+        for row in all(&tx, known).await? {
+            before.insert(row.key("key")?, row.number("bytes")?);
+        }
+        // By lineage: whoever holds several organizations takes them in this order.
+        let mut more: BTreeMap<String, i64> = BTreeMap::new();
+        let mut present = Vec::with_capacity(devices.len());
+        for row in &devices {
+            let (key, bytes) = (row.key("key")?, row.number("amount")?);
+            *more.entry(row.text("lineage")?).or_default() += bytes - before.get(&key).copied().unwrap_or(0);
+            present.push((key, bytes));
+        }
+        let upsert = Sql::new("INSERT INTO device_usage (key, bytes) SELECT CAST(t.item AS BIGINT), t.amount FROM ")
+            .amounts(dialect, present.iter().map(|(key, bytes)| (key.0.into(), bytes.unsigned_abs())))
+            .text(" AS t WHERE 1 = 1 ON CONFLICT (key) DO UPDATE SET bytes = excluded.bytes");
+        run(&tx, upsert).await?;
+        for (lineage, more) in more.into_iter().filter(|(_, more)| *more != 0) {
+            let own = Lineage::parse(&lineage).ok_or_else(|| StoreError::Damaged(format!("lineage {lineage}")))?.own();
+            add(&tx, own, more).await?;
+        }
+        tx.commit().await
+    }
+
+    /// At most `limit` devices with a number above `after`, by number.
+    pub async fn devices_after(&self, after: DeviceKey, limit: u32) -> Result<Vec<DeviceRef>> {
+        let query = Sql::new("SELECT key, id FROM devices WHERE key > ? ORDER BY key LIMIT ?")
+            .bind(after)
+            .bind(i64::from(limit));
+        let rows = all(&self.db.read, query).await?;
+        rows.iter().map(|row| Ok(DeviceRef { id: row.id("id")?, key: row.key("key")? })).collect()
+    }
+
+    /// Notes that all figures are right and that nothing is stored any more.
+    pub async fn usage_counted(&self) -> Result<()> {
+        self.db.write.run(Sql::new("INSERT INTO usage_counted (counted) VALUES (1) ON CONFLICT DO NOTHING")).await?;
+        Ok(())
+    }
+
+    /// Whether all figures are right; from here on they need not be.
+    pub async fn usage_begin(&self) -> Result<bool> {
+        Ok(self.db.write.run(Sql::new("DELETE FROM usage_counted")).await? > 0)
+    }
+
+    /// All organizations that have a limit.
+    pub async fn organizations_limited(&self) -> Result<Vec<LimitedOrganization>> {
+        let sum = |column: &str| {
+            format!(
+                "(SELECT CAST(coalesce(sum(s.{column}), 0) AS BIGINT) FROM organizations s \
+                 WHERE s.lineage >= o.lineage AND s.lineage < o.lineage || '~')"
+            )
+        };
+        let query = Sql::new(format!(
+            "SELECT o.id, o.name, o.device_count_limit, o.data_usage_mb_limit, {} AS devices, {} AS bytes, \
+             coalesce(a.fill, 0) AS devices_fill, coalesce(a.since, 0) AS devices_since, \
+             coalesce(a.told, 1) AS devices_told, coalesce(b.fill, 0) AS data_fill, coalesce(b.since, 0) AS data_since, \
+             coalesce(b.told, 1) AS data_told FROM organizations o \
+             LEFT JOIN organization_alerts a ON a.organization_id = o.id AND a.used = ? \
+             LEFT JOIN organization_alerts b ON b.organization_id = o.id AND b.used = ? \
+             WHERE o.device_count_limit > 0 OR o.data_usage_mb_limit > 0",
+            sum("device_count"),
+            sum("bytes_stored"),
+        ));
+        let query = query.bind(Used::Devices.name()).bind(Used::Data.name());
+        all(&self.db.read, query).await?.iter().map(limited).collect()
+    }
+
+    /// Notes how full an organization was found to be.
+    pub async fn organization_alert_set(&self, id: OrganizationId, used: Used, alert: Alert) -> Result<()> {
+        let upsert = Sql::new(
+            "INSERT INTO organization_alerts (organization_id, used, fill, since, told) VALUES (?, ?, ?, ?, ?) \
+             ON CONFLICT (organization_id, used) DO UPDATE SET fill = excluded.fill, since = excluded.since, \
+             told = excluded.told",
+        )
+        .bind(id)
+        .bind(used.name())
+        .bind(alert.fill.number())
+        .bind(alert.since)
+        .bind(alert.told);
+        match self.db.write.run(upsert).await {
+            // It was deleted in the meantime: there is nobody to notify.
+            Ok(_) | Err(StoreError::Gone(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn limited(row: &Row) -> Result<LimitedOrganization> {
+    let alert = |used: &str| {
+        let number = row.number(&format!("{used}_fill"))?;
+        let fill = Fill::numbered(number).ok_or_else(|| StoreError::Damaged(format!("fill {number}")))?;
+        Ok::<_, StoreError>(Alert {
+            fill,
+            since: row.time(&format!("{used}_since"))?,
+            told: row.truth(&format!("{used}_told"))?,
+        })
+    };
+    Ok(LimitedOrganization {
+        id: row.id("id")?,
+        name: row.text("name")?,
+        device_count: row.count("devices")?,
+        device_count_limit: row.float("device_count_limit")?,
+        bytes_stored: row.count("bytes")?,
+        data_usage_mb_limit: row.float("data_usage_mb_limit")?,
+        devices: alert(Used::Devices.name())?,
+        data: alert(Used::Data.name())?,
+    })
+}
+
+/// What a device that leaves an organization takes along; its figure stays. For a device that is held.
+pub(crate) async fn hand_over(
+    tx: &impl ConnectionTrait,
+    device: DeviceKey,
+    from: OrganizationId,
+    to: Option<OrganizationId>,
+) -> Result<()> {
+    let known = one(tx, Sql::new("SELECT bytes FROM device_usage WHERE key = ?").bind(device)).await?;
+    let bytes = known.map_or(Ok(0), |row| row.number("bytes"))?;
+    if bytes == 0 {
+        return Ok(());
+    }
+    add(tx, from, -bytes).await?;
+    match to {
+        Some(to) => add(tx, to, bytes).await,
+        None => Ok(()),
+    }
+}
+
+async fn add(tx: &impl ConnectionTrait, id: OrganizationId, more: i64) -> Result<()> {
+    let update = Sql::new("UPDATE organizations SET bytes_stored = bytes_stored + ? WHERE id = ?").bind(more).bind(id);
+    run(tx, update).await.map(|_| ())
+}

@@ -1,0 +1,375 @@
+//! Users and their profiles. What they call themselves at login lies in one table, whose key makes it unique.
+
+use std::collections::BTreeMap;
+
+use isobar_model::access::{CanList, CanRead, CanWrite, Lineage};
+use isobar_model::ids::{OrganizationId, SessionId, UserId};
+use isobar_model::json::RawJson;
+use isobar_model::page::{ListRequest, Page};
+use isobar_model::role::Role;
+use isobar_model::time::Timestamp;
+use isobar_model::user::User;
+use sea_orm::ConnectionTrait;
+
+use super::deliveries::{self, NewDelivery};
+use super::organizations::{self, NewOrganization, hold_organization};
+use super::{credentials, sessions};
+use crate::error::{Result, StoreError};
+use crate::registry::Registry;
+use crate::registry::lists::{USERS, folded, in_order, read_by_id, searched};
+use crate::registry::sql::AdvisoryLock;
+use crate::registry::sql::{Dialect, Row, Sql, one, run};
+
+const SELECT: &str = "SELECT u.id, u.username, u.email, u.role, u.organization_id, o.lineage, o.name AS organization, \
+    u.tos_hash, u.first_name, u.last_name, u.company, u.job_title, u.language, u.preferences, u.disabled, u.verified, \
+    u.created_at, u.updated_at, u.last_active \
+    FROM users u JOIN organizations o ON o.id = u.organization_id WHERE u.id";
+
+/// A user to be made.
+#[derive(Clone, Debug)]
+pub struct NewUserRow {
+    /// Its identifier.
+    pub id: UserId,
+    /// Unique without regard to case, among e-mail addresses too.
+    pub username: String,
+    /// Unique without regard to case, among usernames too.
+    pub email: String,
+    /// Its rank.
+    pub role: Role,
+    /// First name.
+    pub first_name: String,
+    /// Last name.
+    pub last_name: String,
+    /// Company.
+    pub company: String,
+    /// The hash of its password; none: it sets one through a reset.
+    pub password_hash: Option<String>,
+    /// Signature that the Terms of Service were accepted.
+    pub tos_hash: Option<String>,
+    /// Language.
+    pub language: Option<String>,
+    /// Whether its e-mail address needs no verification.
+    pub verified: bool,
+    /// The e-mail that asks it to verify its address, stored together with it.
+    pub welcome: Option<NewDelivery>,
+}
+
+/// The new values of a user, all of them but its names.
+#[derive(Clone, Debug)]
+pub struct UserChange {
+    /// Its rank.
+    pub role: Role,
+    /// Where it belongs.
+    pub organization: OrganizationId,
+    /// Signature that the Terms of Service were accepted.
+    pub tos_hash: Option<String>,
+    /// First name.
+    pub first_name: String,
+    /// Last name.
+    pub last_name: String,
+    /// Company.
+    pub company: String,
+    /// Job title.
+    pub job_title: Option<String>,
+    /// Language.
+    pub language: Option<String>,
+    /// Notification preferences.
+    pub preferences: Option<RawJson>,
+    /// Refused with every credential it holds.
+    pub disabled: bool,
+    /// Why it was changed, for the operator; none: as it was.
+    pub reason: Option<String>,
+    /// A new password, if it gets one.
+    pub password: Option<NewPassword>,
+}
+
+/// A new password of a user. With it the user's sessions end, all but one.
+#[derive(Clone)]
+pub struct NewPassword {
+    /// Its hash.
+    pub hash: String,
+    /// The session that goes on: the one in which the user itself set it.
+    pub keeps: Option<SessionId>,
+}
+
+impl std::fmt::Debug for NewPassword {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NewPassword").field("keeps", &self.keeps).finish_non_exhaustive()
+    }
+}
+
+impl Registry {
+    /// Where a user belongs and its rank; only for deciding.
+    pub async fn user_placement(&self, id: UserId) -> Result<Option<(Lineage, Role)>> {
+        let query = Sql::new(
+            "SELECT o.lineage, u.role FROM users u JOIN organizations o ON o.id = u.organization_id WHERE u.id = ?",
+        );
+        let row = one(&self.db.read, query.bind(id)).await?;
+        row.map(|row| Ok((row.lineage("lineage")?, role(&row)?))).transpose()
+    }
+
+    /// Whether there is no user yet.
+    pub async fn is_empty(&self) -> Result<bool> {
+        Ok(one(&self.db.read, Sql::new("SELECT id FROM users LIMIT 1")).await?.is_none())
+    }
+
+    /// Makes an organization and its first user, both or neither.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] where the username or the e-mail address is another user's; [`StoreError::Gone`] where the
+    /// organization above is gone; [`StoreError::Limit`] where the tree would be too deep.
+    pub async fn account_found(
+        &self,
+        parent: &CanWrite<Option<OrganizationId>>,
+        organization: NewOrganization,
+        user: NewUserRow,
+        now: Timestamp,
+    ) -> Result<User> {
+        let tx = self.db.begin().await?;
+        organizations::insert(&tx, *parent.target(), &organization, now).await?;
+        let made = insert(&tx, organization.id, &user, now).await?;
+        tx.commit().await?;
+        Ok(made)
+    }
+
+    /// Makes a user in the permit's organization.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] where the username or the e-mail address is another user's; [`StoreError::Gone`] where the
+    /// organization is gone.
+    pub async fn user_create(
+        &self,
+        permit: &CanWrite<OrganizationId>,
+        new: NewUserRow,
+        now: Timestamp,
+    ) -> Result<User> {
+        let tx = self.db.begin().await?;
+        hold_organization(&tx, *permit.target(), self.db.dialect.hold_in_place()).await?;
+        let made = insert(&tx, *permit.target(), &new, now).await?;
+        tx.commit().await?;
+        Ok(made)
+    }
+
+    /// A user.
+    pub async fn user_fetch(&self, permit: &CanRead<UserId>) -> Result<Option<User>> {
+        Ok(read(&self.db.read, &[*permit.target()]).await?.pop())
+    }
+
+    /// The users of a part of the tree.
+    pub async fn user_list(&self, permit: &CanList, request: &ListRequest) -> Result<Page<User>> {
+        let tx = self.db.snapshot().await?;
+        let (ids, total) = USERS.page_within(&tx, permit.scope(), Sql::new("1 = 1"), request).await?;
+        let users = read(&tx, &ids).await?;
+        tx.commit().await?;
+        Ok(Page::new(in_order(&ids, users, |user| user.id), total, request.page))
+    }
+
+    /// Changes a user, held as it is, to what is decided then; a refusal leaves it as it is.
+    ///
+    /// # Errors
+    /// [`StoreError::Gone`] where the user or its new organization is gone; [`StoreError::LastAdministrator`] where it
+    /// is the only system administrator that is left, and would be none.
+    pub async fn user_update<Refusal: Send>(
+        &self,
+        permit: &CanWrite<UserId>,
+        decide: impl FnOnce(User) -> std::result::Result<UserChange, Refusal> + Send,
+        now: Timestamp,
+    ) -> Result<std::result::Result<User, Refusal>> {
+        let id = *permit.target();
+        let tx = self.db.begin().await?;
+        hold_user(&tx, id).await?;
+        let present = read(&tx, &[id]).await?.pop().ok_or(StoreError::Gone("user"))?;
+        let administers = present.role == Role::SystemAdmin && !present.disabled;
+        let (username, email) = (present.username.clone(), present.email.clone());
+        let change = match decide(present) {
+            Ok(change) => change,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        hold_organization(&tx, change.organization, self.db.dialect.hold_in_place()).await?;
+        if administers && (change.role != Role::SystemAdmin || change.disabled) {
+            another_administers(&tx, id).await?;
+        }
+        let update = Sql::new(
+            "UPDATE users SET role = ?, organization_id = ?, tos_hash = ?, first_name = ?, last_name = ?, \
+             company = ?, job_title = ?, language = ?, preferences = ?, disabled = ?, reason = coalesce(?, reason), \
+             search = ?, updated_at = ? WHERE id = ?",
+        )
+        .bind(change.role as i64)
+        .bind(change.organization)
+        .bind(change.tos_hash)
+        .bind(change.first_name.as_str())
+        .bind(change.last_name.as_str())
+        .bind(change.company.as_str())
+        .bind(change.job_title)
+        .bind(change.language)
+        .bind(change.preferences)
+        .bind(change.disabled)
+        .bind(change.reason)
+        .bind(searched([&*username, &email, &change.first_name, &change.last_name, &change.company]))
+        .bind(now)
+        .bind(id);
+        run(&tx, update).await?;
+        if let Some(password) = &change.password {
+            credentials::set_password(&tx, id, &password.hash, now).await?;
+            sessions::end(&tx, id, password.keeps).await?;
+        }
+        let changed = read(&tx, &[id]).await?.pop().ok_or(StoreError::Gone("user"))?;
+        tx.commit().await?;
+        Ok(Ok(changed))
+    }
+
+    /// Notes that a user's e-mail address was verified.
+    ///
+    /// # Errors
+    /// [`StoreError::Gone`] where there is no such user.
+    pub async fn user_verify(&self, permit: &CanWrite<UserId>, now: Timestamp) -> Result<()> {
+        let update = Sql::new("UPDATE users SET verified = 1, updated_at = ? WHERE id = ?").bind(now);
+        match self.db.write.run(update.bind(*permit.target())).await? {
+            0 => Err(StoreError::Gone("user")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes a user with its sessions, API keys and login names.
+    ///
+    /// # Errors
+    /// [`StoreError::Gone`] where there is no such user; [`StoreError::LastAdministrator`] where it is the only system
+    /// administrator that is left.
+    pub async fn user_delete(&self, permit: &CanWrite<UserId>) -> Result<()> {
+        let id = *permit.target();
+        let tx = self.db.begin().await?;
+        let row = hold_user(&tx, id).await?;
+        if role(&row)? == Role::SystemAdmin && !row.truth("disabled")? {
+            another_administers(&tx, id).await?;
+        }
+        run(&tx, Sql::new("DELETE FROM users WHERE id = ?").bind(id)).await?;
+        tx.commit().await
+    }
+
+    /// Notes when users last made a call. It never moves backwards.
+    pub async fn users_touch(&self, touched: &[(UserId, Timestamp)]) -> Result<()> {
+        if touched.is_empty() {
+            return Ok(());
+        }
+        let update = Sql::new("UPDATE users SET last_active = t.moment FROM ")
+            .moments(self.db.dialect, latest(touched).map(|(id, at)| (id.to_string().into(), at)))
+            .text(" AS t WHERE users.id = t.item AND coalesce(users.last_active, 0) < t.moment");
+        self.db.write.run(update).await.map(|_| ())
+    }
+}
+
+/// The latest moment of each, in the order of their ids.
+pub(crate) fn latest<K: Ord + Copy>(touched: &[(K, Timestamp)]) -> impl Iterator<Item = (K, Timestamp)> {
+    let mut latest: BTreeMap<K, Timestamp> = BTreeMap::new();
+    for (id, at) in touched {
+        let newest = latest.entry(*id).or_insert(*at);
+        *newest = (*newest).max(*at);
+    }
+    latest.into_iter()
+}
+
+/// A user that must be there, held until the transaction ends.
+async fn hold_user(tx: &impl ConnectionTrait, id: UserId) -> Result<Row> {
+    let query = Sql::new("SELECT role, disabled FROM users WHERE id = ?").bind(id);
+    one(tx, query.text(Dialect::of(tx).hold_for_change())).await?.ok_or(StoreError::Gone("user"))
+}
+
+/// Refuses when no other user is an enabled system administrator: nobody could make another one. Whoever ends one, held by
+/// then, waits here for whoever ends another, and then sees it gone.
+async fn another_administers(tx: &impl ConnectionTrait, user: UserId) -> Result<()> {
+    AdvisoryLock::Administrators.hold(tx).await?;
+    let other = Sql::new("SELECT id FROM users WHERE role = ? AND disabled = 0 AND id <> ? LIMIT 1");
+    match one(tx, other.bind(Role::SystemAdmin as i64).bind(user)).await? {
+        Some(_) => Ok(()),
+        None => Err(StoreError::LastAdministrator),
+    }
+}
+
+async fn insert(
+    tx: &impl ConnectionTrait,
+    organization: OrganizationId,
+    new: &NewUserRow,
+    now: Timestamp,
+) -> Result<User> {
+    let insert = Sql::new(
+        "INSERT INTO users (id, organization_id, username, email, role, first_name, last_name, company, tos_hash, \
+         language, verified, password_hash, search, created_at, updated_at) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(new.id)
+    .bind(organization)
+    .bind(new.username.as_str())
+    .bind(new.email.as_str())
+    .bind(new.role as i64)
+    .bind(new.first_name.as_str())
+    .bind(new.last_name.as_str())
+    .bind(new.company.as_str())
+    .bind(new.tos_hash.clone())
+    .bind(new.language.clone())
+    .bind(new.verified)
+    .bind(new.password_hash.clone())
+    .bind(searched([&*new.username, &new.email, &new.first_name, &new.last_name, &new.company]))
+    .bind(now)
+    .bind(now);
+    run(tx, insert).await?;
+    deliveries::put(tx, new.welcome.as_slice(), now).await?;
+    let mut taken = Vec::new();
+    if !claim(tx, new.id, &new.username).await? {
+        taken.push("username");
+    }
+    if folded(&new.username) != folded(&new.email) && !claim(tx, new.id, &new.email).await? {
+        taken.push("email");
+    }
+    if !taken.is_empty() {
+        return Err(StoreError::Taken { fields: taken });
+    }
+    read(tx, &[new.id]).await?.pop().ok_or(StoreError::Gone("user"))
+}
+
+/// Takes a login name; false when somebody has it. Of two transactions that claim one name, the second waits and loses.
+async fn claim(tx: &impl ConnectionTrait, user: UserId, name: &str) -> Result<bool> {
+    let insert = Sql::new("INSERT INTO login_names (name, user_id) VALUES (?, ?) ON CONFLICT DO NOTHING")
+        .bind(folded(name))
+        .bind(user);
+    Ok(run(tx, insert).await? > 0)
+}
+
+pub(crate) async fn read(connection: &impl ConnectionTrait, ids: &[UserId]) -> Result<Vec<User>> {
+    read_by_id(connection, SELECT, ids, user).await
+}
+
+/// The role of a row, stored as its place in the rank.
+pub(crate) fn role(row: &Row) -> Result<Role> {
+    role_at(row, "role")
+}
+
+/// The role in a column.
+pub(crate) fn role_at(row: &Row, column: &str) -> Result<Role> {
+    let place = row.number(column)?;
+    let role = usize::try_from(place).ok().and_then(|place| Role::ALL.get(place).copied());
+    role.ok_or_else(|| StoreError::Damaged(format!("role {place}")))
+}
+
+fn user(row: &Row) -> Result<User> {
+    Ok(User {
+        id: row.id("id")?,
+        username: row.text("username")?,
+        email: row.text("email")?,
+        role: role(row)?,
+        organization: row.id("organization_id")?,
+        lineage: row.lineage("lineage")?,
+        organization_name: row.text("organization")?,
+        tos_hash: row.text_if("tos_hash")?,
+        first_name: row.text("first_name")?,
+        last_name: row.text("last_name")?,
+        company: row.text("company")?,
+        job_title: row.text_if("job_title")?,
+        language: row.text_if("language")?,
+        preferences: row.json_if("preferences")?,
+        disabled: row.truth("disabled")?,
+        verified: row.truth("verified")?,
+        created_at: row.time("created_at")?,
+        updated_at: row.time("updated_at")?,
+        last_active: row.time_if("last_active")?,
+    })
+}

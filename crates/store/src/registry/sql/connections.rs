@@ -1,0 +1,154 @@
+//! The connections: how each dialect is opened, and how it keeps writers apart.
+
+use std::time::Duration;
+
+use isobar_pages::Open;
+use sea_orm::sqlx::sqlite::{SqliteJournalMode, SqliteSynchronous};
+use sea_orm::sqlx::{Connection as _, PgConnection};
+use sea_orm::{
+    AccessMode, ConnectOptions, Database, DatabaseConnection, IsolationLevel, TransactionOptions, TransactionTrait,
+};
+
+use super::transaction::{self, Transaction, Writer};
+use super::{Dialect, failure, sqlite_file};
+use crate::error::{Result, StoreError};
+
+/// Connections that read SQLite at the same time. Each has a thread of its own.
+const SQLITE_READERS_MAX: u32 = 4;
+/// Connections to PostgreSQL.
+const POSTGRES_CONNECTIONS_MAX: u32 = 16;
+/// How long a call waits for a connection before the store is busy.
+const ACQUIRE_WAIT: Duration = Duration::from_secs(10);
+/// How long SQLite waits for another process that writes.
+const SQLITE_BUSY_WAIT: Duration = Duration::from_secs(10);
+/// What each connection to SQLite keeps of the file, in KiB (a negative number of pages means that). Nothing is mapped:
+/// each connection would map all of it, and the process would count as large as the file times the connections.
+const SQLITE_CACHE: &str = "-16384";
+
+/// The connections of a registry.
+#[derive(Clone, Debug)]
+pub(crate) struct Connections {
+    /// For what only reads.
+    pub(crate) read: DatabaseConnection,
+    /// For what writes.
+    pub(crate) write: Writer,
+    pub(crate) dialect: Dialect,
+}
+
+impl Connections {
+    pub(crate) async fn open(address: &str) -> Result<Self> {
+        Self::open_how(address, Open::ToUse).await
+    }
+
+    async fn open_how(address: &str, how: Open) -> Result<Self> {
+        if let Some(path) = address.strip_prefix("sqlite:") {
+            return Self::open_sqlite(path, how).await;
+        }
+        if address.starts_with("postgres://") || address.starts_with("postgresql://") {
+            return Self::open_postgres(address).await;
+        }
+        Err(StoreError::unavailable("a registry's address begins with sqlite: or postgres://"))
+    }
+
+    /// Opens a registry that is there; a SQLite file is opened as it is.
+    pub(crate) async fn open_existing(address: &str) -> Result<Self> {
+        if let Some(path) = address.strip_prefix("sqlite:").map(plain)
+            && !std::path::Path::new(path).is_file()
+        {
+            return Err(StoreError::unavailable(format!("there is no file {path}")));
+        }
+        Self::open_how(address, Open::AsItIs).await
+    }
+
+    async fn open_sqlite(path: &str, how: Open) -> Result<Self> {
+        if path.is_empty() || path.contains(":memory:") {
+            return Err(StoreError::unavailable("sqlite: needs the path of a file"));
+        }
+        let layer = sqlite_file::prepare(plain(path), how).await?;
+        // The writer first: it turns the write-ahead log on.
+        let write = connect(sqlite(path, layer, 1)).await?;
+        let read = connect(sqlite(path, layer, SQLITE_READERS_MAX)).await?;
+        Ok(Self { read, write: Writer::new(write), dialect: Dialect::Sqlite })
+    }
+
+    async fn open_postgres(address: &str) -> Result<Self> {
+        let mut options = quiet(address);
+        options.max_connections(POSTGRES_CONNECTIONS_MAX);
+        let pool = match connect(options).await {
+            // The pool has tried for a while and does not tell what was in its way.
+            Err(StoreError::Busy) => return Err(no_postgres(address).await),
+            pool => pool?,
+        };
+        Ok(Self { read: pool.clone(), write: Writer::new(pool), dialect: Dialect::Postgres })
+    }
+
+    /// A transaction that writes.
+    pub(crate) async fn begin(&self) -> Result<Transaction> {
+        self.write.begin().await
+    }
+
+    /// A transaction that reads: every question of it is answered as of the same moment.
+    pub(crate) async fn snapshot(&self) -> Result<Transaction> {
+        let options = match self.dialect {
+            Dialect::Sqlite => TransactionOptions::default(),
+            Dialect::Postgres => TransactionOptions {
+                isolation_level: Some(IsolationLevel::RepeatableRead),
+                access_mode: Some(AccessMode::ReadOnly),
+                ..TransactionOptions::default()
+            },
+        };
+        self.read.begin_with_options(options).await.map(Transaction::reading).map_err(failure)
+    }
+
+    pub(crate) async fn close(&self) -> Result<()> {
+        // Readers first: the last connection of SQLite folds the write-ahead log into the file.
+        self.read.close_by_ref().await.map_err(failure)?;
+        self.write.close().await
+    }
+}
+
+async fn connect(options: ConnectOptions) -> Result<DatabaseConnection> {
+    Database::connect(options).await.map_err(failure)
+}
+
+/// Why PostgreSQL cannot be reached: what a single connection meets.
+async fn no_postgres(address: &str) -> StoreError {
+    match tokio::time::timeout(ACQUIRE_WAIT, PgConnection::connect(address)).await {
+        Ok(Err(cause)) => StoreError::unavailable(cause),
+        _ => StoreError::unavailable(format!("PostgreSQL gave no connection within {} s", ACQUIRE_WAIT.as_secs())),
+    }
+}
+
+/// Without a log line for every statement.
+fn quiet(address: &str) -> ConnectOptions {
+    let mut options = ConnectOptions::new(address);
+    options.sqlx_logging(false).record_stmt_in_spans(false).acquire_timeout(ACQUIRE_WAIT);
+    transaction::guard(&mut options);
+    options
+}
+
+/// The path of a SQLite file, which may be written as in a URL.
+pub(crate) fn plain(path: &str) -> &str {
+    path.strip_prefix("//").unwrap_or(path)
+}
+
+fn sqlite(path: &str, layer: Option<&'static str>, connections: u32) -> ConnectOptions {
+    let path = plain(path).to_owned();
+    // The path goes in beside the address, so that no character of it means anything.
+    let mut options = quiet("sqlite:registry");
+    options.max_connections(connections).map_sqlx_sqlite_opts(move |sqlite| {
+        let sqlite = match layer {
+            Some(layer) => sqlite.vfs(layer),
+            None => sqlite,
+        };
+        sqlite
+            .filename(&path)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .foreign_keys(true)
+            .busy_timeout(SQLITE_BUSY_WAIT)
+            .pragma("cache_size", SQLITE_CACHE)
+    });
+    options
+}
