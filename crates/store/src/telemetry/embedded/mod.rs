@@ -7,6 +7,7 @@
 
 #[cfg(test)]
 mod bounds;
+mod bucket_scan;
 mod cache;
 mod catch_up;
 mod closed;

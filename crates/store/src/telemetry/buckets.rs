@@ -1,0 +1,219 @@
+//! What series say in buckets of time (contract: Buckets).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use isobar_model::buckets::{BUCKETS_MAX, Functions, Grid, Stretch, Tally};
+use isobar_model::json::{Step, find};
+use isobar_model::page::TimeRange;
+use isobar_model::time::Timestamp;
+
+use super::query::Filter;
+use crate::error::{Result, StoreError};
+
+/// Bytes that the buckets of one answer take at most: those of percentiles grow with how far apart the numbers are.
+pub const BUCKETS_BYTES_MAX: usize = 64 << 20;
+/// A bucket's weight is looked at again after so many values in it.
+const WEIGHED_EVERY: u64 = 64;
+/// A number that is a time counts milliseconds from here on, else seconds: as seconds it would be the year 5138.
+const MILLIS_FROM: f64 = 100_000_000_000.0;
+
+/// What is asked of series.
+#[derive(Clone, Debug)]
+pub struct BucketQuery {
+    /// Paths of keys beneath the payload where the numbers are; an empty one is the payload.
+    pub fields: Vec<Vec<String>>,
+    /// What is told of them.
+    pub functions: Functions,
+    /// Where buckets begin and end; none: all is one bucket.
+    pub grid: Option<Grid>,
+    /// Inclusive start and exclusive end of the time axis.
+    pub range: TimeRange,
+    /// All must hold.
+    pub filters: Vec<Filter>,
+    /// The time axis, where it is not createdAt.
+    pub time: Option<PayloadTime>,
+}
+
+/// A time axis of moments that payloads tell.
+#[derive(Clone, Debug)]
+pub struct PayloadTime {
+    /// Where the moment is: RFC 3339, or Unix seconds or milliseconds.
+    pub path: Vec<String>,
+    /// How much later a value may have been stored, in milliseconds.
+    pub late_millis: i64,
+}
+
+impl BucketQuery {
+    /// When the values were stored that the answer is made of.
+    pub fn stored(&self) -> TimeRange {
+        let late = self.time.as_ref().map_or(0, |time| time.late_millis);
+        let later = |to: Timestamp| Timestamp::from_millis(to.millis().saturating_add(late));
+        TimeRange { from: self.range.from, to: self.range.to.map(later) }
+    }
+}
+
+/// The buckets of one answer, so far. Values of many series may go in, in any order.
+pub struct Buckets {
+    query: Arc<BucketQuery>,
+    fields: Vec<Vec<Step>>,
+    time: Option<Vec<Step>>,
+    /// By their beginning; but for the one that is open.
+    buckets: BTreeMap<Timestamp, Bucket>,
+    open: Option<(Stretch, Bucket)>,
+    values: u64,
+    skipped: u64,
+    bytes: usize,
+}
+
+/// What lies in a bucket.
+pub struct Bucket {
+    /// How many values.
+    pub count: u64,
+    /// What is told of each field, in the order of the query.
+    pub fields: Vec<Tally>,
+    bytes: usize,
+}
+
+impl Bucket {
+    fn new(query: &BucketQuery) -> Self {
+        let fields: Vec<Tally> = query.fields.iter().map(|_| Tally::new(query.functions)).collect();
+        Self { count: 0, bytes: 0, fields }
+    }
+
+    fn weight(&self) -> usize {
+        size_of::<Self>() + self.fields.iter().map(Tally::weight).sum::<usize>()
+    }
+}
+
+impl Buckets {
+    /// None yet.
+    pub fn new(query: Arc<BucketQuery>) -> Self {
+        let steps = |path: &Vec<String>| path.iter().map(Step::new).collect();
+        let (fields, time) = (query.fields.iter().map(steps).collect(), query.time.as_ref().map(|it| steps(&it.path)));
+        Self { query, fields, time, buckets: BTreeMap::new(), open: None, values: 0, skipped: 0, bytes: 0 }
+    }
+
+    /// What is asked.
+    pub fn query(&self) -> &Arc<BucketQuery> {
+        &self.query
+    }
+
+    /// Takes in a stored value that passes the filters.
+    ///
+    /// # Errors
+    /// [`StoreError::TooMuch`]: there are more buckets than [`BUCKETS_MAX`], or they take more than [`BUCKETS_BYTES_MAX`].
+    pub(crate) fn take(&mut self, stored: Timestamp, payload: &str) -> Result<()> {
+        let at = match &self.time {
+            None => stored,
+            Some(path) => match find(payload, path).and_then(moment) {
+                Some(at) if self.holds(at, stored) => at,
+                Some(_) => return Ok(()),
+                None => {
+                    self.skipped += 1;
+                    return Ok(());
+                }
+            },
+        };
+        self.open(at)?;
+        let Some((_, bucket)) = &mut self.open else { return Ok(()) };
+        self.values += 1;
+        bucket.count += 1;
+        for (path, tally) in self.fields.iter().zip(&mut bucket.fields) {
+            match find(payload, path).and_then(|text| Some((number(text)?, text))) {
+                Some((number, text)) => tally.add(self.query.functions, at, number, text),
+                None => self.skipped += 1,
+            }
+        }
+        if bucket.count.is_multiple_of(WEIGHED_EVERY) {
+            self.weigh()?;
+        }
+        Ok(())
+    }
+
+    /// Whether a moment of a payload lies in the range, and no further back than it may.
+    fn holds(&self, at: Timestamp, stored: Timestamp) -> bool {
+        let TimeRange { from, to } = self.query.range;
+        let late = self.query.time.as_ref().map_or(0, |time| time.late_millis);
+        from.is_none_or(|from| from <= at)
+            && to.is_none_or(|to| at < to)
+            && stored.millis().saturating_sub(at.millis()) <= late
+    }
+
+    /// Opens the bucket that a moment lies in.
+    fn open(&mut self, at: Timestamp) -> Result<()> {
+        if self.open.as_ref().is_some_and(|(stretch, _)| stretch.holds(at)) {
+            return Ok(());
+        }
+        self.close()?;
+        let all = Stretch { from: Timestamp::from_millis(i64::MIN), to: Timestamp::from_millis(i64::MAX) };
+        let stretch = self.query.grid.as_ref().map_or(all, |grid| grid.bucket(at));
+        let bucket = match self.buckets.remove(&stretch.from) {
+            Some(bucket) => bucket,
+            None if self.buckets.len() >= BUCKETS_MAX => return Err(StoreError::TooMuch),
+            None => Bucket::new(&self.query),
+        };
+        self.open = Some((stretch, bucket));
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<()> {
+        self.weigh()?;
+        if let Some((stretch, bucket)) = self.open.take() {
+            self.buckets.insert(stretch.from, bucket);
+        }
+        Ok(())
+    }
+
+    fn weigh(&mut self) -> Result<()> {
+        let Some((_, bucket)) = &mut self.open else { return Ok(()) };
+        let weight = bucket.weight();
+        self.bytes = self.bytes - std::mem::replace(&mut bucket.bytes, weight) + weight;
+        if self.bytes > BUCKETS_BYTES_MAX { Err(StoreError::TooMuch) } else { Ok(()) }
+    }
+
+    /// The buckets that hold anything, by their beginning; how many values are in them; how often a field, or a payload's
+    /// time, was none.
+    ///
+    /// # Errors
+    /// As those of a value more.
+    pub fn end(mut self) -> Result<(BTreeMap<Timestamp, Bucket>, u64, u64)> {
+        self.close()?;
+        Ok((self.buckets, self.values, self.skipped))
+    }
+}
+
+/// A number that a double can say.
+fn number(text: &str) -> Option<f64> {
+    matches!(text.as_bytes().first(), Some(b'-' | b'0'..=b'9')).then(|| text.parse().ok()).flatten().filter(|it: &f64| it.is_finite())
+}
+
+/// A moment: RFC 3339, or Unix seconds or milliseconds.
+fn moment(text: &str) -> Option<Timestamp> {
+    if let Some(text) = text.strip_prefix('"') {
+        return text.strip_suffix('"')?.parse().ok();
+    }
+    let number = number(text)?;
+    let millis = if number.abs() < MILLIS_FROM { number * 1_000.0 } else { number };
+    // A cast takes what is beyond to the nearest there is.
+    Some(Timestamp::from_millis(millis.floor() as i64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_told_in_three_ways() {
+        let at = |text: &str| moment(text).map(Timestamp::millis);
+        assert_eq!(at(r#""2026-01-02T03:04:05.678Z""#), Some(1_767_323_045_678));
+        assert_eq!(at(r#""2026-01-02T04:04:05.678+01:00""#), Some(1_767_323_045_678));
+        assert_eq!(at("1767323045"), Some(1_767_323_045_000));
+        assert_eq!(at("1767323045.678"), Some(1_767_323_045_678));
+        assert_eq!(at("1767323045678"), Some(1_767_323_045_678));
+        assert_eq!(at("-1"), Some(-1_000));
+        for text in ["null", "true", "\"\"", "\"soon\"", "{}", "[1]", "1e999"] {
+            assert_eq!(at(text), None, "{text}");
+        }
+    }
+}
