@@ -1,11 +1,8 @@
-//! The room as a whole: from a request to its answer.
+//! The application: finds the operation that a request is for, and answers it.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -17,178 +14,57 @@ use hyper::body::Incoming;
 use isobar_hub::Hub;
 use isobar_model::time::Timestamp;
 use metrics_exporter_prometheus::PrometheusHandle;
-use tokio::sync::watch;
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
-use crate::completed::Completed;
-use crate::forwarded::{self, Network};
-use crate::frames::Inbound;
-use crate::gate::{
-    Gate, Passing, RATE_LIMIT, RATE_REMAINING, RATE_RESET, REQUEST_ID, Refusal, RequestIds, refuse, turn_away,
-};
-use crate::host;
-use crate::line::Line;
-use crate::meters::{Meters, RouteMeter};
-use crate::pace;
+use crate::admission::{Admission, RATE_LIMIT, RATE_REMAINING, RATE_RESET, refuse_malformed, refuse_unrouted};
+use crate::meters::RouteMeter;
 use crate::problem::Problem;
-use crate::reply::Response;
+use crate::request::{self, Client, REQUEST_ID, RequestBody};
+use crate::response::Response;
 use crate::routes::{self, Verb};
-use crate::shares::Shares;
+use crate::state::{HttpSettings, ServerState};
 
-/// What the operator set for HTTP.
-#[derive(Clone, Debug)]
-pub struct HttpSettings {
-    /// Most bytes of a body.
-    pub max_body_bytes: usize,
-    /// Origins whose pages may call the API; none: CORS is off. `*` stands for any, without cookies.
-    pub cors_origins: Vec<String>,
-    /// Most connections at a time.
-    pub max_connections: usize,
-    /// Proxies whose word is believed about whom they were asked by.
-    pub trusted_proxies: Vec<Network>,
-    /// How long every body has to come, and every answer to be taken. Operators do not set it; tests do not wait so long.
-    pub patience: Duration,
-    /// Most bytes of bodies that are under way. Operators do not set it either.
-    pub receiving_bytes_max: usize,
-    /// Most bytes of stored payloads that are on their way to readers.
-    pub answering_bytes_max: usize,
-}
-
-impl Default for HttpSettings {
-    fn default() -> Self {
-        Self {
-            max_body_bytes: 1 << 20,
-            cors_origins: Vec::new(),
-            max_connections: 20_000,
-            trusted_proxies: Vec::new(),
-            patience: pace::TIME,
-            receiving_bytes_max: RECEIVING_BYTES_MAX,
-            answering_bytes_max: ANSWERING_BYTES_MAX,
-        }
-    }
-}
-
-/// Most bytes of bodies that are under way: several of the largest that a setting allows.
-const RECEIVING_BYTES_MAX: usize = 256 << 20;
-/// Most bytes of stored payloads that are on their way to readers, who may read slowly.
-const ANSWERING_BYTES_MAX: usize = 512 << 20;
-
-/// What every call shares.
-pub(crate) struct Shared {
-    pub hub: Hub,
-    pub settings: HttpSettings,
-    pub metrics: PrometheusHandle,
-    pub meters: Meters,
-    pub request_ids: RequestIds,
-    /// Bytes of bodies that are under way.
-    pub receiving: Arc<Shares>,
-    /// Bytes of stored payloads that are on their way out, of pages that take long to read.
-    pub answering: Arc<Shares>,
-    /// Places of long polls and streams: as many as there may be connections.
-    pub waiting: Arc<Shares>,
-    /// Becomes true when the server stops: streams without an end then end.
-    pub stopping: watch::Sender<bool>,
-}
-
-/// The service that answers every request. Clones share everything.
+/// Answers every request. Clones share everything.
 #[derive(Clone)]
 pub struct App(Arc<Inner>);
 
 struct Inner {
-    shared: Arc<Shared>,
+    state: Arc<ServerState>,
     router: Router,
-    main_road: Arc<Gate>,
+    main_road: Arc<Admission>,
     cors: Option<CorsLayer>,
-    /// Of what was turned away before anybody looked at its path.
-    unheard: Arc<RouteMeter>,
+    /// Measures requests that are refused before their path is looked at.
+    malformed: Arc<RouteMeter>,
 }
 
-/// Where a request comes from.
-#[derive(Clone)]
-pub(crate) struct Client {
-    pub address: IpAddr,
-    /// What is known of the client while its answer is made; none in the lane, whose answers nobody gives up.
-    pub line: Option<Line>,
-}
-
-impl Client {
-    /// A client in the lane.
-    pub fn of_lane(address: IpAddr) -> Self {
-        Self { address, line: None }
-    }
-}
-
-/// An answer in the making. It is small, for a connection keeps and moves it.
-pub struct Answering(Making);
-
-enum Making {
-    /// It ends when nobody waits for it.
-    Read(Passing),
-    /// It goes on to its end.
-    Change(Completed<Passing>),
-    /// It is found by the router, or goes through layers.
-    Routed(BoxFuture<'static, Response>),
-}
-
-impl Answering {
-    /// The same, for what may be left when nobody waits for it.
-    pub(crate) fn read(passing: Passing) -> Self {
-        Self(Making::Read(passing))
-    }
-
-    /// The same, for what must not.
-    pub(crate) fn change(passing: Passing) -> Self {
-        Self(Making::Change(Completed::new(passing)))
-    }
-
-    fn routed(answering: impl Future<Output = Response> + Send + 'static) -> Self {
-        Self(Making::Routed(Box::pin(answering)))
-    }
-}
-
-impl Future for Answering {
-    type Output = Response;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response> {
-        match &mut self.0 {
-            Making::Read(passing) => Pin::new(passing).poll(cx),
-            Making::Change(passing) => Pin::new(passing).poll(cx),
-            Making::Routed(answering) => answering.as_mut().poll(cx),
-        }
-    }
-}
-
-/// Makes the service. The metrics recorder must be installed before, for here the handles are made.
+/// Makes the application that answers requests for a hub. It reads and writes nothing.
+///
+/// Install the metrics recorder that `metrics` belongs to before, or hand in the handle of a recorder of its own: here the
+/// handles of all HTTP metrics are made.
 pub fn app(hub: Hub, settings: HttpSettings, metrics: PrometheusHandle) -> App {
     let cors = cors(&settings.cors_origins);
-    let request_ids = RequestIds::new(hub.clock().now());
-    let stopping = watch::Sender::new(false);
-    let (receiving, waiting) = (Shares::new(settings.receiving_bytes_max), Shares::new(settings.max_connections));
-    let meters = Meters::new();
-    let answering = Shares::new(settings.answering_bytes_max);
-    let shared =
-        Arc::new(Shared { hub, settings, metrics, meters, request_ids, receiving, answering, waiting, stopping });
-    let main_road = Arc::new(Gate::new(routes::MAIN_ROAD));
-    let router = router(&shared, &main_road);
-    let unheard = Arc::new(RouteMeter::new("any", "none"));
-    App(Arc::new(Inner { shared, router, main_road, cors, unheard }))
+    let state = Arc::new(ServerState::new(hub, settings, metrics));
+    let main_road = Arc::new(Admission::new(routes::MAIN_ROAD));
+    let router = router(&state, &main_road);
+    let malformed = Arc::new(RouteMeter::new("any", "none"));
+    App(Arc::new(Inner { state, router, main_road, cors, malformed }))
 }
 
 impl App {
     /// Answers a request.
-    pub(crate) fn answer(&self, request: Request<Incoming>, client: Client) -> Answering {
-        let request = request.map(Inbound::Incoming);
-        if let Err(fault) = host::check(&request) {
-            let (shared, meter) = (Arc::clone(&self.0.shared), Arc::clone(&self.0.unheard));
-            return Answering::routed(turn_away(shared, meter, request, fault));
+    pub(crate) fn answer(&self, request: Request<Incoming>, client: Client) -> BoxFuture<'static, Response> {
+        let request = request.map(RequestBody::Incoming);
+        if let Err(error) = request::host::check(&request) {
+            let (state, meter) = (Arc::clone(&self.0.state), Arc::clone(&self.0.malformed));
+            return Box::pin(refuse_malformed(state, meter, request, error));
         }
         let Some(cors) = &self.0.cors else { return self.route(request, client) };
         let (app, cors) = (self.clone(), cors.clone());
-        Answering::routed(async move {
+        Box::pin(async move {
             let inner = service_fn(|request: Request<Body>| {
-                let answering = app.route(request.map(Inbound::Boxed), client.clone());
-                async { Ok::<_, Infallible>(answering.await.map(Body::from)) }
+                let answer = app.route(request.map(RequestBody::Boxed), client.clone());
+                async { Ok::<_, Infallible>(answer.await.map(Body::from)) }
             });
             let Ok(response) = cors.layer(inner).oneshot(request.map(Body::from)).await;
             response.map(Into::into)
@@ -196,110 +72,106 @@ impl App {
     }
 
     /// Answers a request of the main road.
-    pub(crate) fn answer_event(&self, request: Request<Inbound>, client: Client) -> Answering {
-        self.0.main_road.pass(&self.0.shared, client, request)
+    pub(crate) fn answer_event(
+        &self,
+        request: Request<RequestBody>,
+        client: Client,
+    ) -> impl Future<Output = Response> + Send + use<> {
+        self.0.main_road.answer(&self.0.state, client, request)
     }
 
-    /// Whether requests of the main road have nothing before them that looks at all requests.
-    pub(crate) fn has_lane(&self) -> bool {
+    /// Whether requests of the main road may be answered without what looks at all requests.
+    pub(crate) fn has_fast_path(&self) -> bool {
         self.0.cors.is_none()
     }
 
-    /// The moment, by the hub's clock.
-    pub(crate) fn now(&self) -> Timestamp {
-        self.0.shared.hub.clock().now()
-    }
-
-    fn route(&self, mut request: Request<Inbound>, client: Client) -> Answering {
-        let Inner { shared, router, main_road, .. } = &*self.0;
-        // Most requests are this one, also of those that have left their lane. The router would add half of what the
-        // whole room costs here (1.3 µs against 1.9 µs, measured without hub and sockets).
+    fn route(&self, mut request: Request<RequestBody>, client: Client) -> BoxFuture<'static, Response> {
+        let Inner { state, router, main_road, .. } = &*self.0;
+        // Most requests are of the main road, also those that do not take the fast path. The router would add half of what
+        // the whole of HTTP costs here (1.3 µs against 1.9 µs, measured without hub and sockets).
         if main_road.row().is_for(request.method(), request.uri().path()) {
-            return main_road.pass(shared, client, request);
+            return Box::pin(main_road.answer(state, client, request));
         }
         request.extensions_mut().insert(client);
         let mut router = router.clone();
-        Answering::routed(async move {
+        Box::pin(async move {
             let Ok(response) = router.call(request.map(Body::from)).await;
             response.map(Into::into)
         })
     }
 
-    /// What the operator set.
-    pub(crate) fn settings(&self) -> &HttpSettings {
-        &self.0.shared.settings
+    /// The hub's clock's time.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.hub().clock().now()
     }
 
-    /// How long every answer has to be taken.
-    pub(crate) fn patience(&self) -> Duration {
-        self.0.shared.settings.patience
-    }
-
-    /// Whether a peer is a proxy whose word is believed.
-    pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
-        forwarded::is_trusted(&self.settings().trusted_proxies, peer)
-    }
-
-    /// Who calls through such a proxy.
-    pub(crate) fn client_behind(&self, proxy: IpAddr, headers: &HeaderMap) -> IpAddr {
-        forwarded::client(&self.settings().trusted_proxies, proxy, headers)
-    }
-
-    /// The hub that it serves.
     pub(crate) fn hub(&self) -> &Hub {
-        &self.0.shared.hub
+        &self.0.state.hub
     }
 
-    /// Folds what was measured together, so that it takes bounded memory.
-    pub(crate) fn upkeep(&self) {
-        self.0.shared.metrics.run_upkeep();
+    pub(crate) fn settings(&self) -> &HttpSettings {
+        &self.0.state.settings
     }
 
-    /// Ends the answers that have no end of their own, and those that wait for something to tell.
+    /// Whether a peer is a proxy that the operator trusts.
+    pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
+        request::is_trusted(&self.settings().trusted_proxies, peer)
+    }
+
+    /// The client behind a trusted proxy.
+    pub(crate) fn client_behind(&self, proxy: IpAddr, headers: &HeaderMap) -> IpAddr {
+        request::client_behind(&self.settings().trusted_proxies, proxy, headers)
+    }
+
+    /// Folds finished measurements into histograms, so that they take bounded memory.
+    pub(crate) fn run_upkeep(&self) {
+        self.0.state.metrics.run_upkeep();
+    }
+
+    /// Ends streams, which have no end of their own, and long polls.
     pub(crate) fn end_streams(&self) {
-        self.0.shared.hub.end_waits();
-        self.0.shared.stopping.send_replace(true);
+        self.hub().end_waits();
+        self.0.state.stopping.send_replace(true);
     }
 }
 
-/// The router of the table, and the refusals for what is not in it.
-fn router(shared: &Arc<Shared>, main_road: &Arc<Gate>) -> Router {
+/// The router of all operations, and the refusals for what is none.
+fn router(state: &Arc<ServerState>, main_road: &Arc<Admission>) -> Router {
     let mut router = Router::new();
     for row in routes::table() {
-        let gate = if row.path == main_road.row().path && row.method == main_road.row().method {
+        let admission = if row.path == main_road.row().path && row.method == main_road.row().method {
             Arc::clone(main_road)
         } else {
-            Arc::new(Gate::new(row))
+            Arc::new(Admission::new(row))
         };
-        let shared = Arc::clone(shared);
+        let state = Arc::clone(state);
         let handler = move |request: Request<Body>| {
-            let (gate, shared) = (Arc::clone(&gate), Arc::clone(&shared));
-            let client = client(&request);
-            let answering = gate.pass(&shared, client, request.map(Inbound::Boxed));
-            async { answering.await.map(Body::from) }
+            let answer = admission.answer(&state, client(&request), request.map(RequestBody::Boxed));
+            async { answer.await.map(Body::from) }
         };
         router = router.route(row.path, on(row.method.filter(), handler));
     }
-    let no_such_path = refusal(shared, || Problem::NoSuchPath);
-    let wrong_method = refusal(shared, || Problem::WrongMethod);
+    let no_such_path = refusal(state, || Problem::NoSuchPath);
+    let wrong_method = refusal(state, || Problem::WrongMethod);
     router.fallback(no_such_path).method_not_allowed_fallback(wrong_method)
 }
 
-/// A handler that refuses whatever comes.
+/// A handler that refuses every request.
 fn refusal(
-    shared: &Arc<Shared>,
+    state: &Arc<ServerState>,
     problem: fn() -> Problem,
 ) -> impl Fn(Request<Body>) -> BoxFuture<'static, axum::response::Response> + Clone + Send + Sync + 'static {
-    let (shared, meter) = (Arc::clone(shared), Arc::new(RouteMeter::new("any", "none")));
+    let (state, meter) = (Arc::clone(state), Arc::new(RouteMeter::new("any", "none")));
     move |request| {
-        let refusal = Refusal { problem, peer: client(&request).address };
-        let refused = refuse(Arc::clone(&shared), Arc::clone(&meter), request, refusal);
+        let address = client(&request).address;
+        let refused = refuse_unrouted(Arc::clone(&state), Arc::clone(&meter), request, address, problem());
         Box::pin(async { refused.await.map(Body::from) })
     }
 }
 
 fn client(request: &Request<Body>) -> Client {
-    request.extensions().get().cloned().unwrap_or(Client::of_lane(IpAddr::from([0, 0, 0, 0])))
+    let unknown = Client { address: IpAddr::from([0, 0, 0, 0]), socket: None };
+    request.extensions().get().cloned().unwrap_or(unknown)
 }
 
 impl Verb {

@@ -1,56 +1,28 @@
-//! The HTTP room: [`routes`] is its table of contents. A handler parses, calls one verb of the hub and dresses the
-//! reply; everything that holds for every call (credentials, rate, request id, metrics, the shape of errors) happens
-//! in [`gate`], once.
+//! The HTTP interface. `routes` is its table of operations. A handler reads a request, calls one verb of the hub and makes the
+//! response; what holds for every call (credentials, rate, request id, metrics) happens once, in `admission`.
+//!
+//! - `connection` accepts connections and reads requests from them. It knows nothing of operations.
+//! - `request` and `response` are what handlers work with.
+//! - `resources` has the handlers, a file for each noun; `openapi` describes them.
+//!
+//! A test holds the direction of imports (`crates/server/tests/house.rs`).
 
-mod accept;
+mod admission;
 mod app;
-mod appearance;
-mod auth;
-mod body;
-mod call;
-mod completed;
-mod data;
-mod devices;
-mod doors;
-mod dry_runs;
-mod ending;
-mod escapes;
-mod events;
-mod export;
-mod filter;
-mod forwarded;
-mod frames;
-mod gate;
-mod health;
-mod host;
-mod images;
-mod lane;
-mod line;
-mod list;
-mod locations;
+mod connection;
 mod meters;
-mod notifications;
 mod openapi;
-mod organizations;
-mod pace;
-mod patience;
 mod problem;
-mod projects;
-mod query;
-mod reply;
+mod request;
+mod resources;
+mod response;
 mod routes;
-mod serve;
-mod setting_views;
-mod settings;
-mod shares;
-mod unread;
-mod users;
-mod views;
-mod webhook;
+mod state;
 
-pub use app::{App, HttpSettings, app};
-pub use forwarded::{BadNetwork, Network};
+pub use app::{App, app};
+pub use connection::{listen, serve};
 pub use meters::prometheus;
 pub use openapi::openapi;
-pub use routes::{Entry, RouteRow, table};
-pub use serve::{listen, serve};
+pub use request::{BadNetwork, Network};
+pub use routes::{Entry, RouteRow, Verb, table};
+pub use state::HttpSettings;

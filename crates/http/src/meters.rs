@@ -1,4 +1,4 @@
-//! What is measured. Handles are made once for each route: a request touches counters, it looks none up.
+//! What is measured. Handles are made once for each route, so that a request looks up no counter.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -6,50 +6,62 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
 
-/// Every metric of every room and what it tells, in one place (promtool's rules: each has a HELP, counters end in `_total`,
+/// Every metric of every crate and what it tells, in one place (promtool's rules: each has a HELP, counters end in `_total`,
 /// times are in seconds). `docs/operations.md` has the same list.
-const ALL: &[(Kind, &str, &str)] = &[
-    (Kind::Counter, EVENTS_ACCEPTED, "Device events accepted, durably"),
-    (Kind::Counter, REQUESTS, "HTTP requests by route and status"),
-    (Kind::Histogram, SECONDS, "Duration of HTTP requests by route"),
-    (Kind::Gauge, CONNECTIONS, "Open HTTP connections"),
-    (Kind::Gauge, CONNECTIONS_MAX, "HTTP connections that may be open at a time"),
-    (Kind::Counter, CONNECTIONS_ENDED, "Idle HTTP connections that were closed to make room for others"),
-    (Kind::Counter, ACCEPT_FAILURES, "HTTP connections that could not be accepted for want of files or memory"),
-    (Kind::Gauge, "isobar_telemetry_waiting_commits", "Commits that the writer found waiting when it last looked"),
-    (Kind::Histogram, "isobar_telemetry_batch_commits", "Commits in one batch"),
-    (Kind::Histogram, "isobar_telemetry_sync_seconds", "Duration of a sync of the write-ahead log"),
-    (Kind::Counter, "isobar_telemetry_stalls_total", "Batches that took long to apply"),
-    (Kind::Counter, "isobar_telemetry_refused_total", "Commits refused because too many were waiting"),
-    (Kind::Counter, "isobar_cloud_events_dropped_total", "Cloud events that a full queue dropped"),
-    (Kind::Gauge, "isobar_outbox_entries", "Findings of designs that the registry has not been told of"),
-    (Kind::Gauge, "isobar_outbox_entries_max", "Most of them, of all tenants together"),
-    (Kind::Gauge, "isobar_outbox_bytes", "Their bytes in memory"),
-    (Kind::Gauge, "isobar_outbox_bytes_max", "Most bytes of them, of all tenants together"),
-    (Kind::Gauge, "isobar_outbox_oldest_seconds", "Age of the oldest of them"),
+const ALL: &[(MetricKind, &str, &str)] = &[
+    (MetricKind::Counter, EVENTS_ACCEPTED, "Device events accepted, durably"),
+    (MetricKind::Counter, REQUESTS, "HTTP requests by route and status"),
+    (MetricKind::Histogram, SECONDS, "Duration of HTTP requests by route"),
+    (MetricKind::Gauge, CONNECTIONS, "Open HTTP connections"),
+    (MetricKind::Gauge, CONNECTIONS_MAX, "HTTP connections that may be open at a time"),
+    (MetricKind::Counter, CONNECTIONS_ENDED, "Idle HTTP connections that were closed to make room for others"),
+    (MetricKind::Counter, ACCEPT_FAILURES, "HTTP connections that could not be accepted for want of files or memory"),
     (
-        Kind::Gauge,
+        MetricKind::Gauge,
+        "isobar_telemetry_waiting_commits",
+        "Commits that the writer found waiting when it last looked",
+    ),
+    (MetricKind::Histogram, "isobar_telemetry_batch_commits", "Commits in one batch"),
+    (MetricKind::Histogram, "isobar_telemetry_sync_seconds", "Duration of a sync of the write-ahead log"),
+    (MetricKind::Counter, "isobar_telemetry_stalls_total", "Batches that took long to apply"),
+    (MetricKind::Counter, "isobar_telemetry_refused_total", "Commits refused because too many were waiting"),
+    (MetricKind::Counter, "isobar_cloud_events_dropped_total", "Cloud events that a full queue dropped"),
+    (MetricKind::Gauge, "isobar_outbox_entries", "Findings of designs that the registry has not been told of"),
+    (MetricKind::Gauge, "isobar_outbox_entries_max", "Most of them, of all tenants together"),
+    (MetricKind::Gauge, "isobar_outbox_bytes", "Their bytes in memory"),
+    (MetricKind::Gauge, "isobar_outbox_bytes_max", "Most bytes of them, of all tenants together"),
+    (MetricKind::Gauge, "isobar_outbox_oldest_seconds", "Age of the oldest of them"),
+    (
+        MetricKind::Gauge,
         "isobar_outbox_parked",
         "Those that the registry refuses for their own sake, as isobar check shows them",
     ),
-    (Kind::Counter, "isobar_outbox_parked_total", "Findings of designs that were parked"),
-    (Kind::Counter, "isobar_outbox_refused_total", "Runs refused with 503 because too much waits for the registry"),
-    (Kind::Counter, "isobar_deliveries_total", "Tries to deliver something outside, by kind and outcome"),
-    (Kind::Counter, "isobar_notices_total", "Notices given out, by kind"),
-    (Kind::Counter, "isobar_calls_dropped_total", "Calls of designs that were dropped: too large, or too many waiting"),
-    (Kind::Counter, "isobar_call_answers_total", "Answers of calls that their design could not take, by outcome"),
-    (Kind::Counter, "isobar_device_notices_dropped_total", "Notices of designs dropped because too many waited"),
-    (Kind::Counter, "isobar_code_runs_total", "Events whose design has code"),
-    (Kind::Counter, "isobar_code_engines_total", "Engines made for code"),
-    (Kind::Counter, "isobar_telemetry_reclaim_failures_total", "Tries to give back space that failed"),
-    (Kind::Counter, "isobar_worker_restarts_total", "Workers that were started again after a panic, by worker"),
-    (Kind::Counter, "isobar_task_panics_total", "Pieces of work that ended with a panic, by kind of work"),
-    (Kind::Counter, "isobar_code_aside_total", "Runs of code on a thread of their own"),
+    (MetricKind::Counter, "isobar_outbox_parked_total", "Findings of designs that were parked"),
+    (
+        MetricKind::Counter,
+        "isobar_outbox_refused_total",
+        "Runs refused with 503 because too much waits for the registry",
+    ),
+    (MetricKind::Counter, "isobar_deliveries_total", "Tries to deliver something outside, by kind and outcome"),
+    (MetricKind::Counter, "isobar_notices_total", "Notices given out, by kind"),
+    (
+        MetricKind::Counter,
+        "isobar_calls_dropped_total",
+        "Calls of designs that were dropped: too large, or too many waiting",
+    ),
+    (MetricKind::Counter, "isobar_call_answers_total", "Answers of calls that their design could not take, by outcome"),
+    (MetricKind::Counter, "isobar_device_notices_dropped_total", "Notices of designs dropped because too many waited"),
+    (MetricKind::Counter, "isobar_code_runs_total", "Events whose design has code"),
+    (MetricKind::Counter, "isobar_code_engines_total", "Engines made for code"),
+    (MetricKind::Counter, "isobar_telemetry_reclaim_failures_total", "Tries to give back space that failed"),
+    (MetricKind::Counter, "isobar_worker_restarts_total", "Workers that were started again after a panic, by worker"),
+    (MetricKind::Counter, "isobar_task_panics_total", "Pieces of work that ended with a panic, by kind of work"),
+    (MetricKind::Counter, "isobar_code_aside_total", "Runs of code on a thread of their own"),
 ];
 
 /// What a metric is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum MetricKind {
     Counter,
     Gauge,
     Histogram,
@@ -59,9 +71,9 @@ enum Kind {
 fn describe() {
     for (kind, name, help) in ALL.iter().copied() {
         match kind {
-            Kind::Counter => metrics::describe_counter!(name, help),
-            Kind::Gauge => metrics::describe_gauge!(name, help),
-            Kind::Histogram => metrics::describe_histogram!(name, help),
+            MetricKind::Counter => metrics::describe_counter!(name, help),
+            MetricKind::Gauge => metrics::describe_gauge!(name, help),
+            MetricKind::Histogram => metrics::describe_histogram!(name, help),
         }
     }
 }
@@ -77,7 +89,7 @@ const EVENTS_ACCEPTED: &str = "isobar_events_accepted_total";
 /// Upper bounds of the duration buckets, in seconds.
 const BUCKETS: [f64; 12] = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 
-/// Statuses that are told apart; any other is counted as `other`.
+/// Statuses that are counted apart; any other is counted as `other`.
 const STATUSES: [(u16, &str); 14] = [
     (200, "200"),
     (201, "201"),
@@ -95,12 +107,16 @@ const STATUSES: [(u16, &str); 14] = [
     (503, "503"),
 ];
 
-/// A Prometheus recorder with Isobar's buckets. Install it before [`crate::app`] is called, which makes the handles.
+/// A builder of a Prometheus recorder with Isobar's buckets. Install the recorder before [`crate::app`] is called, which makes
+/// the handles; a recorder that is built but not installed counts nothing.
+///
+/// # Errors
+/// The buckets are refused. They are constants that are not, so this does not happen.
 pub fn prometheus() -> Result<PrometheusBuilder, BuildError> {
     PrometheusBuilder::new().set_buckets_for_metric(Matcher::Full(SECONDS.to_owned()), &BUCKETS)
 }
 
-/// What the whole room measures.
+/// What is measured of all routes together.
 pub(crate) struct Meters {
     /// Device events that were answered with 201.
     pub events_accepted: Counter,
@@ -114,18 +130,18 @@ impl Meters {
 }
 
 /// What is measured of connections.
-pub(crate) struct DoorMeters {
+pub(crate) struct ConnectionMeters {
     /// Those that are open.
     pub open: Gauge,
     /// How many there may be.
     pub most: Gauge,
-    /// Those that made room for others.
+    /// Idle ones that were closed for others.
     pub ended: Counter,
     /// Those that could not be accepted.
     pub failed: Counter,
 }
 
-impl DoorMeters {
+impl ConnectionMeters {
     pub fn new() -> Self {
         Self {
             open: metrics::gauge!(CONNECTIONS),
@@ -199,8 +215,8 @@ mod tests {
             assert!(manual.contains(&format!("`{name}")), "docs/operations.md does not tell of {name}");
             assert!(!help.is_empty() && help.len() <= 80, "{name}");
         }
-        for room in std::fs::read_dir(here.join("..")).unwrap() {
-            sources(&room.unwrap().path().join("src"), &mut |path, text| {
+        for folder in std::fs::read_dir(here.join("..")).unwrap() {
+            sources(&folder.unwrap().path().join("src"), &mut |path, text| {
                 // What a test makes up is none.
                 let text = text.split("#[cfg(test)]").next().unwrap();
                 for name in named(text) {
@@ -220,7 +236,7 @@ mod tests {
     fn names_keep_to_the_rules_of_prometheus() {
         for (kind, name, _) in ALL.iter().copied() {
             assert!(name.starts_with("isobar_") && !name.contains("__"), "{name}");
-            assert_eq!(name.ends_with("_total"), kind == Kind::Counter, "{name}");
+            assert_eq!(name.ends_with("_total"), kind == MetricKind::Counter, "{name}");
             let last = name.rsplit('_').next().unwrap();
             let odd =
                 ["count", "sum", "bucket", "info", "counter", "gauge", "histogram", "milliseconds", "ms", "kb", "mb"];

@@ -10,7 +10,7 @@ use isobar_model::time::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::reply::{self, Response};
+use crate::response::{self, Response};
 
 /// Seconds after which a busy service may be asked again.
 const BUSY_RETRY_SECONDS: i64 = 1;
@@ -33,7 +33,7 @@ pub(crate) enum Problem {
     },
     /// The body broke off; the connection is of no more use.
     BodyCut,
-    /// The body came too slowly; the same holds.
+    /// The body came too slowly; the connection is of no more use.
     BodyLate {
         /// The time that every body has.
         time: Duration,
@@ -103,7 +103,7 @@ impl Problem {
     /// The answer. `now` tells how long to wait.
     pub fn answer(self, now: Timestamp) -> Response {
         let (status, retry, cut) = (self.status(), self.retry_seconds(now), self.ends_connection());
-        let mut response = reply::json(status, &self.body());
+        let mut response = response::json(status, &self.body());
         let headers = response.headers_mut();
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, CHALLENGE);

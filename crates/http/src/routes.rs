@@ -1,18 +1,19 @@
-//! The table of contents: every operation, who may call it, and where it is handled. The router is built from it,
-//! and so is the gate that stands before every handler.
+//! The table of operations: who may call each, and which handler answers it. The router is made from it, and so is the
+//! admission that every call goes through before its handler.
 
 use futures::future::BoxFuture;
 use isobar_hub::Accepts;
 use isobar_model::access::Action;
 use isobar_model::ids::{DeviceId, OrganizationId, ProjectId, UserId};
 
-use crate::call::Call;
+use crate::openapi;
 use crate::problem::Problem;
-use crate::reply::Reply;
-use crate::{
-    appearance, auth, data, devices, dry_runs, events, health, images, locations, notifications, openapi,
-    organizations, projects, settings, users, webhook,
+use crate::request::Call;
+use crate::resources::{
+    appearance, auth, data, devices, dry_runs, events, health, images, locations, notifications, organizations,
+    projects, settings, users, webhook,
 };
+use crate::response::Reply;
 
 /// The method of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +50,7 @@ pub enum Entry {
     Probe,
     /// None are needed.
     Open,
-    /// None at the door; those that come are looked at by the operation itself.
+    /// None are needed; the operation itself looks at those that come.
     Optional,
     /// The refresh cookie alone.
     Cookie,
@@ -64,7 +65,7 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// Most bytes of a body, where it may have `most` with credentials. Who has shown none is not read at length.
+    /// Most bytes of a body, where it may have `most` with credentials. Little is read of a client that has shown none.
     pub(crate) const fn body_bytes_max(self, most: usize) -> usize {
         match self {
             Entry::Probe | Entry::Open | Entry::Optional | Entry::Cookie | Entry::JwtOrCookie => {
@@ -74,7 +75,7 @@ impl Entry {
         }
     }
 
-    /// What the gate asks the hub for. Cookies are looked at by the operations that take them.
+    /// What the hub is asked for. Cookies are looked at by the operations that take them.
     pub(crate) const fn accepts(self) -> Accepts {
         match self {
             Entry::Probe | Entry::Open | Entry::Optional | Entry::Cookie | Entry::JwtOrCookie => Accepts::Nobody,
@@ -88,7 +89,7 @@ impl Entry {
 /// Where an operation is handled.
 #[derive(Clone, Copy)]
 pub(crate) enum Handler {
-    /// By what the gate itself awaits, without a box of its own: nearly all calls are this one.
+    /// By the handler of device events, whose future needs no box: nearly all calls are this one.
     MainRoad,
     /// By this function.
     Boxed(fn(&mut Call) -> BoxFuture<'_, Result<Reply, Problem>>),
@@ -115,20 +116,28 @@ impl RouteRow {
     pub(crate) fn is_for(&self, method: &axum::http::Method, path: &str) -> bool {
         self.path == path && self.method.name() == method.as_str()
     }
+
+    /// Runs its handler.
+    pub(crate) async fn handle(&self, call: &mut Call) -> Result<Reply, Problem> {
+        match self.handler {
+            Handler::MainRoad => events::device_event_create(call).await.map(Reply::from),
+            Handler::Boxed(handler) => handler(call).await,
+        }
+    }
 }
 
 /// A handler and its name, as a row holds them.
 macro_rules! by {
-    ($room:ident::$handler:ident) => {
+    ($file:ident::$handler:ident) => {
         (
             stringify!($handler),
-            Handler::Boxed(|call| Box::pin(async move { $room::$handler(call).await.map(Reply::from) })),
+            Handler::Boxed(|call| Box::pin(async move { $file::$handler(call).await.map(Reply::from) })),
         )
     };
-    ($room:ident::$handler:ident::<$noun:ident>) => {
+    ($file:ident::$handler:ident::<$noun:ident>) => {
         (
             concat!(noun!($noun), "_", stringify!($handler)),
-            Handler::Boxed(|call| Box::pin(async move { $room::$handler::<$noun>(call).await.map(Reply::from) })),
+            Handler::Boxed(|call| Box::pin(async move { $file::$handler::<$noun>(call).await.map(Reply::from) })),
         )
     };
 }
@@ -168,7 +177,8 @@ pub(crate) const MAIN_ROAD: RouteRow = row(
     ("device_event_create", Handler::MainRoad),
 );
 
-/// Every operation.
+/// Every operation, in the order of the documentation. The router, the OpenAPI document and the tests of refusals are made from
+/// this table, so that an operation that is missing here does not exist.
 pub fn table() -> Vec<RouteRow> {
     TABLE.to_vec()
 }

@@ -126,7 +126,7 @@ impl Faults {
     }
 }
 
-/// A change to a member that a client may leave out, clear or set (contract: PUT).
+/// A change to a member that a client may leave out, clear or set (contract: Conventions, PUT).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Patch<T> {
     /// Left out: keeps its value.

@@ -68,7 +68,7 @@ pub struct Specification {
     pub planes: RawJson,
 }
 
-/// The body that overwrites a specification: what is left out takes its default (contract: PUT).
+/// The body that overwrites a specification: what is left out takes its default (contract: Conventions, PUT).
 #[derive(Clone, Debug)]
 pub struct SpecificationInput {
     /// Required.

@@ -1,9 +1,10 @@
-//! The rules of the house for what comes into it: deny.toml, held wherever the tests run (cargo-deny reads the same file).
+//! The rules of the house: what comes into it (deny.toml, held wherever the tests run; cargo-deny reads the same file), who
+//! imports whom within a crate, and that the documents name limits as they are.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail with the test")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -119,6 +120,70 @@ fn everything_comes_from_the_registry_or_from_here() {
     }
 }
 
+/// The source files beneath a path, which is a file or a folder, with their texts.
+fn sources(path: &Path) -> Vec<(PathBuf, String)> {
+    if path.is_file() {
+        return vec![(path.to_owned(), std::fs::read_to_string(path).unwrap())];
+    }
+    let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .filter(|path| path.is_dir() || path.extension().is_some_and(|kind| kind == "rs"))
+        .flat_map(|path| sources(&path))
+        .collect()
+}
+
+/// What each module of `http` may import of its own crate, beside itself. A module that is not named here may import all.
+const HTTP_IMPORTS: &[(&str, &[&str])] = &[
+    ("problem", &["response"]),
+    ("response", &["problem"]),
+    ("meters", &[]),
+    ("state", &["meters", "request"]),
+    ("request", &["problem", "response", "state"]),
+    ("resources", &["problem", "request", "response"]),
+    ("openapi", &["problem", "request", "resources", "response", "routes"]),
+    ("routes", &["openapi", "problem", "request", "resources", "response"]),
+    ("admission", &["meters", "problem", "request", "response", "routes", "state"]),
+    ("app", &["admission", "meters", "problem", "request", "response", "routes", "state"]),
+    ("connection", &["app", "meters", "problem", "request", "response", "routes"]),
+];
+
+/// The modules of its own crate that a text of Rust imports. Comments import nothing.
+fn imported(text: &str) -> BTreeSet<String> {
+    let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let paths = code.flat_map(|line| line.split("crate::").skip(1));
+    let name = |path: &str| path.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+    paths.map(name).collect()
+}
+
+#[test]
+fn modules_of_http_import_in_one_direction() {
+    let folder = root().join("crates/http/src");
+    let mut modules = BTreeSet::from(["lib".to_owned()]);
+    for (module, allowed) in HTTP_IMPORTS {
+        modules.insert((*module).to_owned());
+        let file = folder.join(format!("{module}.rs"));
+        let path = if file.is_file() { file } else { folder.join(module) };
+        for (path, text) in sources(&path) {
+            for import in imported(&text) {
+                let is_allowed = import == *module || allowed.contains(&import.as_str());
+                assert!(is_allowed, "{} imports crate::{import}", path.display());
+            }
+        }
+    }
+    let there = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let there: BTreeSet<String> = there.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    assert_eq!(modules, there, "every module of http stands in the table");
+}
+
+/// The constants of a text of Rust, with the source of their values.
+fn constants(text: &str) -> BTreeMap<&str, &str> {
+    let code = text.split("#[cfg(test)]").next().unwrap().lines().map(str::trim);
+    code.filter_map(|line| line.split_once("const ")?.1.strip_suffix(';')?.split_once(": "))
+        .filter_map(|(name, rest)| Some((name, rest.split_once(" = ")?.1)))
+        .filter(|(_, value)| !value.starts_with('"'))
+        .collect()
+}
+
 #[test]
 fn rooms_with_rules_of_their_own_keep_those_of_the_house() {
     let rules = |folder: &str| -> toml::Table {
@@ -167,10 +232,88 @@ fn rooms_of_what_clients_choose_have_no_hash_without_a_key() {
     }
 }
 
+/// A limit as the documents write it: `1,024`, `64 KiB`, `5 MiB`, `60 s`. None for what is no number.
+fn written(name: &str, value: &str) -> Option<String> {
+    let number = |text: &str| text.replace('_', "").parse::<u64>().ok();
+    if let Some(seconds) = value.strip_prefix("Duration::from_secs(") {
+        return Some(format!("{} s", seconds.strip_suffix(')')?));
+    }
+    let (value, unit) = match value.split_once(" << ") {
+        Some((value, "10")) => (number(value)?, " KiB"),
+        Some((value, "20")) => (number(value)?, " MiB"),
+        Some(_) => return None,
+        None if name.contains("MILLIS") => (number(value)? / 1_000, " s"),
+        None if name.contains("SECONDS") => (number(value)?, " s"),
+        None => (number(value)?, ""),
+    };
+    let digits = value.to_string();
+    let grouped = digits.char_indices().fold(String::new(), |mut out, (at, digit)| {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+        out
+    });
+    Some(grouped + unit)
+}
+
+/// Whether a text names a number, and not one that merely holds its digits.
+fn names_number(text: &str, number: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_digit() || c == ',';
+    let mut places = text.match_indices(number);
+    places.any(|(at, _)| {
+        !text[..at].ends_with(is_part) && !text[at + number.len()..].starts_with(|c: char| c.is_ascii_digit())
+    })
+}
+
+/// What stands in backquotes.
+fn quoted(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+/// The rows of the table of limits that are about HTTP alone: what they name and say, and the files that they name.
+fn limits_of_http(architecture: &str) -> Vec<(Vec<&str>, &str, Vec<&str>)> {
+    let table = architecture.split("## Limits").nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows = table.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect();
+        let [names, says, files] = cells[..] else { return None };
+        Some((quoted(names), says, quoted(files)))
+    });
+    rows.filter(|(names, _, files)| !names.is_empty() && files.iter().any(|file| file.starts_with("http/"))).collect()
+}
+
+#[test]
+fn limits_of_http_are_what_the_table_of_limits_says() {
+    let architecture = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let files = sources(&root().join("crates/http/src"));
+    let mut seen: BTreeMap<&str, (&Path, &str)> = BTreeMap::new();
+    for (path, text) in &files {
+        for (name, value) in constants(text) {
+            let before = seen.insert(name, (path, value));
+            assert!(before.is_none(), "{} and {before:?} have a constant {name}", path.display());
+        }
+    }
+    let mut told = BTreeSet::new();
+    for (names, says, places) in limits_of_http(&architecture) {
+        for name in names {
+            let Some((path, value)) = seen.get(name) else { continue };
+            told.insert(name);
+            let is_there = places.iter().any(|place| path.ends_with(place.replacen("http/", "http/src/", 1)));
+            assert!(is_there, "{name} is in {}, the table says {places:?}", path.display());
+            if let Some(limit) = written(name, value) {
+                assert!(names_number(says, &limit), "{name} is {limit}, the table says: {says}");
+            }
+        }
+    }
+    let untold: Vec<_> = seen.keys().filter(|name| name.ends_with("_MAX") && !told.contains(*name)).collect();
+    assert!(untold.is_empty(), "the table of limits lacks {untold:?}");
+}
+
 /// The rooms of the hub, from the lowest to the highest; those of one line know nothing of each other.
 const HUB_ROOMS: &[&[&str]] = &[
     &["config", "error", "supervisor"],
-    &["env", "support"],
+    &["support"],
+    &["env"],
     &["code", "outbox"],
     &["cache"],
     &["delivery"],
@@ -182,12 +325,12 @@ const HUB_ROOMS: &[&[&str]] = &[
 ];
 
 /// The source files beneath a folder that are no tests.
-fn sources(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
+fn source_files(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
         if path.is_dir() && name != "tests" {
-            sources(&path, found);
+            source_files(&path, found);
         } else if name.ends_with(".rs") && name != "tests.rs" {
             found.push(path);
         }
@@ -199,7 +342,7 @@ fn rooms_of_the_hub_know_only_those_beneath_them() {
     let root = root().join("crates/hub/src");
     let height = |room: &str| HUB_ROOMS.iter().position(|rooms| rooms.contains(&room));
     let mut files = Vec::new();
-    sources(&root, &mut files);
+    source_files(&root, &mut files);
     let mut wrong = Vec::new();
     for file in files {
         let place = file.strip_prefix(&root).unwrap();
@@ -224,4 +367,41 @@ fn rooms_of_the_hub_know_only_those_beneath_them() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// What comments cite of the contract: the text behind `contract: `, up to where the reference ends.
+fn cited(text: &str) -> Vec<String> {
+    let joined = text.lines().map(str::trim_start).fold(String::new(), |mut all, line| {
+        let is_comment = line.starts_with("//");
+        all.push_str(if is_comment { " " } else { "\n" });
+        all.push_str(line.trim_start_matches(['/', '!', ' ']));
+        all
+    });
+    let ends = |c: char| matches!(c, ',' | ')' | '.' | ';' | ':' | '\n' | '`' | '|');
+    let citations = joined.split("contract: ").skip(1).filter(|rest| rest.starts_with(char::is_uppercase));
+    citations.map(|rest| rest.split(ends).next().unwrap_or_default().trim().to_owned()).collect()
+}
+
+#[test]
+fn what_is_cited_of_the_contract_is_a_section_of_it() {
+    let contract = std::fs::read_to_string(root().join("docs/contract.md")).unwrap();
+    let sections: Vec<&str> = contract.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    let mut files = Vec::new();
+    for room in std::fs::read_dir(root().join("crates")).unwrap() {
+        source_files(&room.unwrap().path(), &mut files);
+    }
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for file in files {
+        for citation in cited(&std::fs::read_to_string(&file).unwrap()) {
+            count += 1;
+            let begins = |section: &&str| {
+                section.strip_prefix(&*citation).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+            };
+            if !sections.iter().any(begins) {
+                wrong.push(format!("{}: {citation}", file.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty() && count > 50, "{count} citations, these lead nowhere: {wrong:#?}");
 }

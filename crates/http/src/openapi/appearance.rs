@@ -3,7 +3,7 @@
 
 use utoipa::ToSchema;
 
-use crate::views::{Id, Raw};
+use crate::resources::values::{Id, Raw};
 
 /// Updates an organization's branding.
 #[derive(ToSchema)]

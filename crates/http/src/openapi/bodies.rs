@@ -7,7 +7,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{AnyOfBuilder, ArrayBuilder, ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::views::{AnyJson, Id, Raw};
+use crate::resources::values::{AnyJson, Id, Raw};
 
 /// Any JSON but null.
 pub(super) struct AnyButNull;

@@ -7,7 +7,6 @@ mod operations;
 mod parameters;
 mod setting_bodies;
 mod webhook;
-pub(crate) mod words;
 
 use std::sync::OnceLock;
 
@@ -32,9 +31,9 @@ use utoipa::openapi::{
 };
 
 use self::operations::{OPERATIONS, Operation, Schemas, Shape, Success, of};
-use crate::call::{Call, REFRESH_COOKIE};
 use crate::problem::ErrorBody;
-use crate::reply::{self, Answer};
+use crate::request::{Call, REFRESH_COOKIE};
+use crate::response::{self, Answer};
 use crate::routes::{Entry, RouteRow, Verb, table};
 
 const JSON: &str = "application/json";
@@ -64,7 +63,8 @@ const HEADERS: &[(&str, Type, &str)] = &[
     ("x-ratelimit-reset", Type::Integer, "When it ends, in Unix seconds"),
 ];
 
-/// The document.
+/// The OpenAPI 3.1 document of every operation in [`table`], as it is served under `/v2/spec`. It is made anew at each call,
+/// without I/O.
 pub fn openapi() -> Value {
     finish::finish(serde_json::to_value(drawn()).unwrap_or_default())
 }
@@ -281,12 +281,12 @@ pub(crate) async fn spec(_call: &mut Call) -> Answer {
         // Another call may have been faster; it wrote the same.
         let _ = WRITTEN.set(document.into());
     }
-    Ok(reply::raw_json(StatusCode::OK, WRITTEN.get().cloned().unwrap_or_default()))
+    Ok(response::raw_json(StatusCode::OK, WRITTEN.get().cloned().unwrap_or_default()))
 }
 
 /// A page to browse the document with.
 pub(crate) async fn docs(_call: &mut Call) -> Answer {
-    Ok(reply::of_type(StatusCode::OK, HTML, DOCS))
+    Ok(response::of_type(StatusCode::OK, HTML, DOCS))
 }
 
 #[cfg(test)]

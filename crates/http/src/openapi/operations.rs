@@ -12,19 +12,22 @@ use super::bodies::{
 use super::parameters::*;
 use super::setting_bodies::{DeviceIds, SettingItems, SettingValue};
 use super::webhook::WEBHOOK;
-use crate::appearance::{BrandingJson, DashboardJson, DeviceTableJson};
-use crate::dry_runs::DryRunJson;
-use crate::locations::DeviceLocationJson;
-use crate::notifications::NotificationJson;
 use crate::problem::ErrorBody;
+use crate::resources::appearance::{BrandingJson, DashboardJson, DeviceTableJson};
+use crate::resources::auth::TokensJson;
+use crate::resources::data::{LastValuesJson, StorageElementJson, StorageListJson, StoredValueJson};
+use crate::resources::devices::{DeviceJson, NewDeviceJson, TokenJson};
+use crate::resources::dry_runs::DryRunJson;
+use crate::resources::events::{EventJson, IdJson};
+use crate::resources::locations::DeviceLocationJson;
+use crate::resources::notifications::NotificationJson;
+use crate::resources::organizations::OrganizationJson;
+use crate::resources::projects::{ProjectJson, SpecificationJson};
+use crate::resources::settings::{DefaultsOutcomeJson, DeviceSettingJson, SettingsOutcomeJson};
+use crate::resources::users::{ApiKeyJson, NewApiKeyJson, UserJson};
+use crate::resources::values::AnyJson;
+use crate::resources::webhook::WebhookAnswer;
 use crate::routes::Verb::{self, Delete, Get, Post, Put};
-use crate::setting_views::{DefaultsOutcomeJson, DeviceSettingJson, SettingsOutcomeJson};
-use crate::views::{
-    AnyJson, ApiKeyJson, DeviceJson, EventJson, IdJson, LastValuesJson, NewApiKeyJson, NewDeviceJson, OrganizationJson,
-    ProjectJson, SpecificationJson, StorageElementJson, StorageListJson, StoredValueJson, TokenJson, TokensJson,
-    UserJson,
-};
-use crate::webhook::WebhookAnswer;
 
 /// The schemas of the document, by name.
 pub(super) type Schemas = Vec<(String, RefOr<Schema>)>;

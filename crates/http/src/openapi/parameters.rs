@@ -7,8 +7,8 @@ use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn, ParameterS
 use utoipa::openapi::schema::{AnyOfBuilder, ArrayBuilder, ObjectBuilder, Schema, Type};
 use utoipa::openapi::{RefOr, Required};
 
-use crate::query::{COLUMNS_MAX, SORT_KEYS_MAX};
-use crate::views::{Id, Time};
+use crate::request::query::{CSV_COLUMNS_MAX, SORT_KEYS_MAX};
+use crate::resources::values::{Id, Time};
 
 /// What a parameter holds.
 #[derive(Clone, Copy)]
@@ -71,13 +71,13 @@ pub(super) const FROM: Param = query("from", Kind::Time, "Start, inclusive");
 pub(super) const TO: Param = query("to", Kind::Time, "End, not inclusive");
 pub(super) const TO_REQUIRED: Param = Param { required: true, ..TO };
 pub(super) const UNREAD: Param = query("unread", Kind::Boolean(false), "Only what was not read yet");
-pub(super) const SORT_DEVICES: Param = sort_by(crate::devices::SORTED_BY);
-pub(super) const SORT_ORGANIZATIONS: Param = sort_by(crate::organizations::SORTED_BY);
-pub(super) const SORT_PROJECTS: Param = sort_by(crate::projects::SORTED_BY);
-pub(super) const SORT_USERS: Param = sort_by(crate::users::SORTED_BY);
-pub(super) const SORT_STORAGE: Param = sort_by(crate::data::STORAGE_SORTED_BY);
-pub(super) const SORT_SETTINGS: Param = sort_by(crate::settings::SORTED_BY);
-pub(super) const SORT_SETTING_HISTORY: Param = sort_by(crate::settings::HISTORY_SORTED_BY);
+pub(super) const SORT_DEVICES: Param = sort_by(crate::resources::devices::DEVICES_SORTED_BY);
+pub(super) const SORT_ORGANIZATIONS: Param = sort_by(crate::resources::organizations::ORGANIZATIONS_SORTED_BY);
+pub(super) const SORT_PROJECTS: Param = sort_by(crate::resources::projects::PROJECTS_SORTED_BY);
+pub(super) const SORT_USERS: Param = sort_by(crate::resources::users::USERS_SORTED_BY);
+pub(super) const SORT_STORAGE: Param = sort_by(crate::resources::data::STORAGE_SORTED_BY);
+pub(super) const SORT_SETTINGS: Param = sort_by(crate::resources::settings::SETTINGS_SORTED_BY);
+pub(super) const SORT_SETTING_HISTORY: Param = sort_by(crate::resources::settings::SETTING_HISTORY_SORTED_BY);
 pub(super) const SORT_VALUES: Param = query(
     "sortBy",
     Kind::Fields { most: SORT_KEYS_MAX, signed: true },
@@ -100,7 +100,7 @@ pub(super) const FILTER: Param = query(
 );
 pub(super) const COLUMNS: Param = query(
     "columns",
-    Kind::Fields { most: COLUMNS_MAX, signed: false },
+    Kind::Fields { most: CSV_COLUMNS_MAX, signed: false },
     "Columns of the CSV: createdAt, id, payload (these three by default), payload.<path>",
 );
 pub(super) const FILTER_TYPE: Param = query("filter[type]", Kind::Text, "Only projects of this type");

@@ -7,7 +7,7 @@ use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::bodies::any_but_null;
-use crate::views::AnyJson;
+use crate::resources::values::AnyJson;
 
 /// The value of a setting.
 pub(super) struct SettingValue;

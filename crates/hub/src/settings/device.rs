@@ -371,7 +371,7 @@ fn by_keys(keys: &[SortKey], left: &DeviceSetting, right: &DeviceSetting) -> Ord
     };
     // Ids go the way of the last key; a field that comes again decides nothing.
     let is_new = |(at, key): &(usize, &SortKey)| !keys.iter().take(*at).any(|before| before.field == key.field);
-    let descends = || keys.iter().enumerate().filter(is_new).next_back().is_some_and(|(_, key)| key.descending);
+    let descends = || keys.iter().enumerate().rfind(is_new).is_some_and(|(_, key)| key.descending);
     let by_id = || if descends() { right.id.cmp(&left.id) } else { left.id.cmp(&right.id) };
     keys.iter().map(of_key).find(|order| order.is_ne()).unwrap_or_else(by_id)
 }

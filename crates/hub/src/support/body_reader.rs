@@ -1,12 +1,15 @@
 //! Bodies of calls: a short one is read where it came, a long one on a thread that may block, in a turn of its tenant.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use isobar_model::check::Faults;
 use isobar_model::error::Result;
 use isobar_model::ids::OrganizationId;
 use isobar_model::json::{Json, RawJson};
 
-use super::bounded_jobs::BoundedJobs;
+use super::bounded_jobs::{BoundedJobs, NOBODY};
+use super::tenant_shares::TenantShares;
 
 /// Most bytes of a body that is read on the thread that serves calls. Of names of a few letters, that takes up to a
 /// millisecond.
@@ -15,13 +18,22 @@ pub(crate) const READ_HERE_BYTES_MAX: usize = 32 << 10;
 const READ_AT_ONCE: usize = 2;
 const READING_MAX: usize = 4_096;
 const READING_OF_ONE_MAX: usize = 1_024;
+/// Bytes of longer bodies that are read or wait, of all tenants and of one; beyond, 503.
+const READING_BYTES_MAX: usize = 256 << 20;
+const READING_BYTES_OF_ONE_MAX: usize = 64 << 20;
 
 /// Reads bodies.
-pub(crate) struct BodyReader(BoundedJobs);
+pub(crate) struct BodyReader {
+    jobs: BoundedJobs,
+    bytes: Arc<TenantShares>,
+}
 
 impl BodyReader {
     pub(crate) fn new() -> Self {
-        Self(BoundedJobs::shared(READ_AT_ONCE, READING_MAX, READING_OF_ONE_MAX))
+        Self {
+            jobs: BoundedJobs::shared(READ_AT_ONCE, READING_MAX, READING_OF_ONE_MAX),
+            bytes: TenantShares::new(READING_BYTES_MAX, READING_BYTES_OF_ONE_MAX),
+        }
     }
 
     /// Reads a body of so many bytes. [`isobar_model::error::Error::Busy`] when too many long ones wait for their turn.
@@ -34,7 +46,13 @@ impl BodyReader {
         if bytes <= READ_HERE_BYTES_MAX {
             return Ok(read());
         }
-        self.0.run_charged(tenant, read).await
+        let share = self.bytes.take(tenant.unwrap_or(NOBODY), bytes)?;
+        // Whoever hangs up does not end what has begun, nor give back what it holds.
+        let read = move || {
+            let _share = share;
+            read()
+        };
+        self.jobs.run_charged(tenant, read).await
     }
 
     /// Reads a payload: any JSON but null. Its tree comes with it, unless it is a long one.
@@ -75,6 +93,25 @@ mod tests {
             let read = bodies.read(None, bytes, || std::thread::current().id()).await.unwrap();
             assert_eq!(read == here, is_here, "{bytes}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_a_tenant_has_waiting_is_bounded_in_bytes_and_others_have_room() {
+        let (bodies, [one, other]) =
+            (BodyReader::new(), [1, 2].map(|n| Some(OrganizationId(uuid::Uuid::from_u128(n)))));
+        let (begin, begun) = std::sync::mpsc::channel::<()>();
+        let most = bodies.read(one, READING_BYTES_OF_ONE_MAX, move || begun.recv().is_ok());
+        let rest = async {
+            // It is polled behind the first, which holds all that it may.
+            let refused = bodies.read(one, READ_HERE_BYTES_MAX + 1, || ()).await;
+            assert!(matches!(refused, Err(isobar_model::error::Error::Busy)), "{refused:?}");
+            bodies.read(one, READ_HERE_BYTES_MAX, || ()).await.unwrap();
+            bodies.read(other, READING_BYTES_OF_ONE_MAX, || ()).await.unwrap();
+            begin.send(()).unwrap();
+        };
+        let (first, ()) = futures::future::join(most, rest).await;
+        assert!(first.unwrap());
+        bodies.read(one, READING_BYTES_OF_ONE_MAX, || ()).await.unwrap();
     }
 
     #[tokio::test]

@@ -122,7 +122,7 @@ async fn no_tenant_waits_in_all_places() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_that_drips_is_refused_and_nothing_of_it_is_kept() {
-    let app = with(|http| http.patience = PATIENCE).await;
+    let app = with(|http| http.transfer_time = PATIENCE).await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
     let login = "POST /v2/auth/login HTTP/1.1\r\nhost: isobar\r\ncontent-type: application/json\r\n";
@@ -148,7 +148,7 @@ async fn a_body_that_drips_is_refused_and_nothing_of_it_is_kept() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_under_way_share_what_there_is() {
-    let app = with(|http| http.receiving_bytes_max = 90_000).await;
+    let app = with(|http| http.body_memory_bytes_max = 90_000).await;
     let (ana, bob) = (app.developer("ana").await, app.developer("bob").await);
     let (fridge, oven) = (ana.creates_device("fridge").await, bob.creates_device("oven").await);
     let text = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
@@ -185,7 +185,7 @@ async fn bodies_under_way_share_what_there_is() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_answers_share_what_there_is() {
-    let app = with(|http| http.answering_bytes_max = 900_000).await;
+    let app = with(|http| http.response_memory_bytes_max = 900_000).await;
     let (ana, bob) = (app.developer("ana").await, app.developer("bob").await);
     let (fridge, oven) = (ana.creates_device("fridge").await, bob.creates_device("oven").await);
     for device in [&fridge, &oven] {
@@ -208,7 +208,7 @@ async fn large_answers_share_what_there_is() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_is_hardly_taken_ends() {
-    let app = with(|http| http.patience = PATIENCE).await;
+    let app = with(|http| http.transfer_time = PATIENCE).await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
     for number in 0..24 {

@@ -25,7 +25,7 @@ async fn who_ends_its_side_after_a_request_gets_the_answer() {
     let post = "POST /v2/events/device?elementName=reading";
     let large = format!("{{\"text\":\"{}\"}}", "x".repeat(20_000));
     for round in 0..20 {
-        // In the lane of events, out of it, and in several pieces.
+        // On the fast path of events, off it, and in several pieces.
         for (more, body) in [("", "{\"n\":1}"), ("connection: close\r\n", "{\"n\":2}"), ("", &large)] {
             let mut socket = Socket::to(&app);
             socket.sends(asks(&device, post, more, body));
@@ -143,6 +143,29 @@ async fn a_stream_goes_on_for_who_listens() {
     }
     // Between events comments find out whether it is still there.
     half.hears_until(":");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_begins_behind_a_long_answer_takes_nothing_of_it() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    for number in 0..10 {
+        device.posts("reading", json!({"n": number, "text": "x".repeat(60_000)})).await.created();
+    }
+    let list = asks(&device, &format!("GET {}", device.at("data/reading")), "", "");
+    let list = list.replace("cloud: ", "api_auth_token: ").replace(&device.token, &ana.makes_api_key("reads").await);
+    for (rest, status) in [(" HTTP/1.1\r\nhost: isobar\r\n\r\n", "200"), ("\r\n\r\n", "400")] {
+        let mut socket = Socket::with_little_room(&app).await;
+        socket.sends(&list);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        socket.sends("GET /health/live");
+        let heard = socket.hears_until("\r\n0\r\n\r\n");
+        assert_eq!(heard.matches("xxxxxxxxxx\"}").count(), 10, "{heard:.500}");
+        socket.sends(rest);
+        let heard = socket.hears_one();
+        assert!(heard.starts_with(&format!("HTTP/1.1 {status}")) && heard.ends_with('}'), "{heard}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

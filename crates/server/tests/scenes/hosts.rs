@@ -1,4 +1,4 @@
-//! The host that a request is for (RFC 9112, 3.2): in the lane of events, and everywhere else.
+//! The host that a request is for (RFC 9112, 3.2): on the fast path of events, and everywhere else.
 
 use crate::support::TestApp;
 use crate::support::socket::Socket;
@@ -21,7 +21,7 @@ async fn there_is_one_host_and_it_is_sound() {
     let whole = format!("http://isobar.example{plain}");
     let mut taken = 0;
     for target in [plain, &whole] {
-        // The second line keeps it out of the lane.
+        // The second line keeps it off the fast path.
         for more in ["", "connection: keep-alive, x\r\n"] {
             for (version, hosts, is_sound) in [
                 ("1.1", &[" isobar.example"][..], true),

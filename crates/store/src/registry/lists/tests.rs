@@ -89,6 +89,12 @@ async fn plan(connection: &impl ConnectionTrait, statement: Sql) -> Vec<String> 
     rows.iter().map(|row| row.text(column).unwrap()).collect()
 }
 
+/// What PostgreSQL reads, one after the other: how it writes the rest of a plan down differs from version to version.
+fn scans(plan: &[String]) -> Vec<String> {
+    let scans = plan.iter().filter(|line| line.contains(" Scan "));
+    scans.map(|line| line.trim_start_matches([' ', '-', '>']).to_owned()).collect()
+}
+
 /// Writes down a statement and its plan.
 fn write_way(into: &mut String, order: &[SortKey], (way, statement): &Way, plan: &[String]) {
     let order: Vec<_> =
@@ -120,6 +126,7 @@ async fn hold_statements(registry: &Registry, dialect: &str) {
                 let plan = plan(&tx, way.1.clone()).await;
                 let is_sorted = plan.iter().any(|line| line.contains("FOR ORDER BY") || line.contains("Sort"));
                 assert!(!is_sorted, "{}: {plan:?}", way.1.written());
+                let plan = if is_postgres { scans(&plan) } else { plan };
                 write_way(&mut statements, &request.sort, &way, &plan);
             }
             for way in sorting(name, listing, dialect, &order) {

@@ -70,7 +70,7 @@ fn by_field(field: &str, a: &Device, b: &Device) -> Ordering {
 /// Whether ids descend among what is alike: as the last key does that is not there before.
 fn ids_descend(keys: &[SortKey]) -> bool {
     let is_new = |&at: &usize| keys[..at].iter().all(|before| before.field != keys[at].field);
-    (0..keys.len()).filter(is_new).next_back().is_some_and(|at| keys[at].descending)
+    (0..keys.len()).rfind(is_new).is_some_and(|at| keys[at].descending)
 }
 
 /// What a list must hold, worked out the plain way.

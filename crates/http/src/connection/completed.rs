@@ -1,0 +1,66 @@
+//! Finishes what has begun to change something, even when its client hangs up: a change, and telling those who wait for it or
+//! hold something older, belong together.
+
+use std::pin::Pin;
+
+use isobar_hub::spawn_guarded;
+use tokio::runtime::Handle;
+
+/// Runs a future to its end; when nobody waits for it any more, or nobody ever has, it goes on in a task of its own.
+pub(super) fn completed<F>(future: Pin<Box<F>>) -> impl Future<Output = F::Output> + Send
+where
+    F: Future<Output: Send> + Send + ?Sized + 'static,
+{
+    let mut unfinished = Unfinished(Some(future));
+    async move {
+        let Some(running) = &mut unfinished.0 else { return std::future::pending().await };
+        let output = running.await;
+        drop(unfinished.0.take());
+        output
+    }
+}
+
+/// A future that is spawned when this is dropped before it is done.
+struct Unfinished<F>(Option<Pin<Box<F>>>)
+where
+    F: Future<Output: Send> + Send + ?Sized + 'static;
+
+impl<F> Drop for Unfinished<F>
+where
+    F: Future<Output: Send> + Send + ?Sized + 'static,
+{
+    fn drop(&mut self) {
+        if let Some(rest) = self.0.take()
+            && !std::thread::panicking()
+            && Handle::try_current().is_ok()
+        {
+            spawn_guarded("change", rest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn it_goes_on_when_nobody_waits() {
+        let (go, gone) = oneshot::channel::<()>();
+        let (done, outcome) = oneshot::channel();
+        let mut work = Box::pin(completed(Box::pin(async move {
+            gone.await.unwrap();
+            done.send(1).unwrap();
+        })));
+        assert!(futures::poll!(&mut work).is_pending());
+        drop(work);
+        go.send(()).unwrap();
+        assert_eq!(outcome.await, Ok(1));
+    }
+
+    #[tokio::test]
+    async fn it_answers_whoever_waits() {
+        assert_eq!(completed(Box::pin(async { 1 })).await, 1);
+    }
+}

@@ -1,0 +1,115 @@
+//! A connection that hyper serves: everything but events that come whole and one by one.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::http::{Method, Request, Response};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::server::conn::http1::{Builder, Parts};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+
+use super::ConnectionError;
+use super::completed::completed;
+use super::fast_path::{FastPath, Handover};
+use super::slots::Slot;
+use super::time_limits::LimitedSocket;
+use crate::request::{Client, ClientSocket};
+use crate::response::{self, ResponseBody};
+
+/// Most bytes of a request's head; also the size of a connection's read buffer when it is full.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// hyper's settings for all connections.
+pub(super) fn builder() -> Builder {
+    let mut http = Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(None::<Duration>) // see `time_limits`
+        .keep_alive(true)
+        // A client that closes its own side after a request still reads: see `request::client`.
+        .half_close(true)
+        // Responses must not wait in a buffer because more than their request has come.
+        .pipeline_flush(false)
+        .writev(false)
+        .max_buf_size(HEAD_BYTES_MAX);
+    http
+}
+
+/// Serves a connection until it ends.
+pub(super) async fn serve(http: &Builder, Handover { connection, read }: Handover) -> Result<(), ConnectionError> {
+    let FastPath { stream, app, peer, is_proxy, slot, shutdown } = connection;
+    let socket = ClientSocket::new(stream);
+    let limited = LimitedSocket::new(socket.clone(), read, Arc::clone(&slot), app.clone());
+    let service =
+        service_fn(move |request: Request<Incoming>| -> BoxFuture<'static, io::Result<Response<TrackedBody>>> {
+            let (slot, socket) = (Arc::clone(&slot), socket.clone());
+            if !slot.head_complete() {
+                return Box::pin(async { Err(io::ErrorKind::ConnectionAborted.into()) });
+            }
+            let address = if is_proxy { app.client_behind(peer, request.headers()) } else { peer };
+            // A read ends when its client is gone; what may change something goes on to its end.
+            let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+            let answer = app.answer(request, Client { address, socket: Some(socket.clone()) });
+            let answer: BoxFuture<'static, _> = if is_read { answer } else { Box::pin(completed(answer)) };
+            Box::pin(respond(answer, socket, slot))
+        });
+    let mut connection = http.serve_connection(TokioIo::new(limited), service);
+    let served = tokio::select! {
+        biased;
+        served = &mut connection => served,
+        () = shutdown.clone().requested() => {
+            Pin::new(&mut connection).graceful_shutdown();
+            (&mut connection).await
+        }
+    };
+    let Err(error) = served else { return Ok(()) };
+    let Parts { io, .. } = connection.into_parts();
+    if io.into_inner().refuse(&error).await? { Ok(()) } else { Err(error.into()) }
+}
+
+/// Waits for the response to a request, as long as its client is there.
+async fn respond(
+    answer: BoxFuture<'static, response::Response>,
+    socket: ClientSocket,
+    slot: Arc<Slot>,
+) -> io::Result<Response<TrackedBody>> {
+    tokio::select! {
+        biased;
+        response = answer => Ok(response.map(|body| TrackedBody { body, slot })),
+        error = socket.broken() => Err(error),
+    }
+}
+
+/// The body of a response. Until it is written to its end, or given up, its connection is not idle.
+struct TrackedBody {
+    body: ResponseBody,
+    slot: Arc<Slot>,
+}
+
+impl Body for TrackedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for TrackedBody {
+    fn drop(&mut self) {
+        self.slot.response_made();
+    }
+}

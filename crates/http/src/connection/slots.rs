@@ -1,0 +1,480 @@
+//! How many connections there are, and which of them are closed when there are too many.
+//!
+//! Only idle connections are closed: those that have never sent a request, or are between two; a part of a request's head
+//! makes no difference. A request, a response, a long poll or a stream under way is not idle; each has limits of its own
+//! ([`super::time_limits`], [`crate::request`]). A connection notes with one store that it is idle; nothing else is asked of it
+//! as long as there are free slots.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use isobar_model::time::Timestamp;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use crate::meters::ConnectionMeters;
+
+/// Longest time that a connection may be idle while there are nearly as many as there may be.
+const IDLE_MILLIS_MAX: u64 = 60_000;
+/// Shortest time after which an idle connection is closed for another: a client that asks again and again is not idle in
+/// between.
+const IDLE_MILLIS_MIN: u64 = 1_000;
+/// A connection that has never sent a request counts as if it had been idle so many times as long.
+const UNUSED_WEIGHT: u64 = 16;
+/// This part of all slots is kept free by closing connections that are idle for long: an eighth.
+const SLOTS_KEPT_FREE: usize = 8;
+/// This part of all slots is freed at once, so that not each new connection has all others looked at: a 64th.
+const SLOTS_FREED: usize = 64;
+/// Between two looks for an idle connection, while all slots are taken.
+const IDLE_CHECK_EVERY: Duration = Duration::from_millis(100);
+/// Between two lines in the log about the same thing.
+const LOG_EVERY: Duration = Duration::from_secs(1);
+
+/// What [`Slot::idle`] holds for a connection that is busy, and for one that was closed; any other number is idle.
+const BUSY: u64 = u64::MAX;
+const CLOSED: u64 = u64::MAX - 1;
+
+/// The phases of a connection that hyper serves. [`HEAD_BEGUN_EARLY`]: the next head has begun before all of a response has
+/// gone out.
+const WAITING: u8 = 0;
+const HEAD_BEGUN: u8 = 1;
+const ANSWERING: u8 = 2;
+const ANSWERED: u8 = 3;
+const HEAD_BEGUN_EARLY: u8 = 4;
+
+/// What a connection is doing, as others may see it.
+#[derive(Debug)]
+pub(super) struct Slot {
+    /// [`BUSY`], [`CLOSED`], or since when it is idle: milliseconds, and in the lowest bit whether it has ever sent a request.
+    idle: AtomicU64,
+    /// The phase of a connection that hyper serves.
+    phase: AtomicU8,
+}
+
+impl Slot {
+    fn new(now: Timestamp) -> Self {
+        Self { idle: AtomicU64::new(millis(now) << 1), phase: AtomicU8::new(WAITING) }
+    }
+
+    /// A request begins. False: the connection was closed, and must not begin.
+    pub fn begin(&self) -> bool {
+        let before = self.idle.swap(BUSY, Ordering::Relaxed);
+        if before == CLOSED {
+            self.idle.store(CLOSED, Ordering::Relaxed);
+        }
+        before != CLOSED
+    }
+
+    /// A request was answered in full.
+    pub fn becomes_idle(&self, now: Timestamp) {
+        self.idle.store(millis(now) << 1 | 1, Ordering::Relaxed);
+    }
+
+    /// Bytes came. None: they belong to a request that is known. True: a head begins with them. False: it must not, since the
+    /// connection was closed. The connection is busy only when the head is complete: a client that sends a part of one keeps no
+    /// slot with it that others need.
+    pub fn bytes_came(&self) -> Option<bool> {
+        let begun = match self.phase.load(Ordering::Relaxed) {
+            WAITING => HEAD_BEGUN,
+            ANSWERED => HEAD_BEGUN_EARLY,
+            _ => return None,
+        };
+        self.phase.store(begun, Ordering::Relaxed);
+        Some(self.idle.load(Ordering::Relaxed) != CLOSED)
+    }
+
+    /// The head of a request is complete. False: the connection was closed, and must not answer it.
+    pub fn head_complete(&self) -> bool {
+        self.phase.store(ANSWERING, Ordering::Relaxed);
+        // It may have come with the one before, so that no byte of it was seen to come.
+        self.begin()
+    }
+
+    /// The response is made to its end.
+    pub fn response_made(&self) {
+        self.phase.store(ANSWERED, Ordering::Relaxed);
+    }
+
+    /// All that was made has gone out.
+    pub fn all_sent(&self, now: impl FnOnce() -> Timestamp) {
+        match self.phase.load(Ordering::Relaxed) {
+            ANSWERED => {
+                self.phase.store(WAITING, Ordering::Relaxed);
+                self.becomes_idle(now());
+            }
+            HEAD_BEGUN_EARLY => {
+                self.phase.store(HEAD_BEGUN, Ordering::Relaxed);
+                self.becomes_idle(now());
+            }
+            // The head has begun on the fast path, which took it for a whole request.
+            HEAD_BEGUN if self.idle.load(Ordering::Relaxed) == BUSY => self.becomes_idle(now()),
+            _ => {}
+        }
+    }
+
+    /// Whether the head of a request has begun and not ended.
+    pub fn awaits_head(&self) -> bool {
+        matches!(self.phase.load(Ordering::Relaxed), HEAD_BEGUN | HEAD_BEGUN_EARLY)
+    }
+
+    /// Whether a request is being answered, or its response has not gone out.
+    pub fn is_answering(&self) -> bool {
+        matches!(self.phase.load(Ordering::Relaxed), ANSWERING | ANSWERED | HEAD_BEGUN_EARLY)
+    }
+
+    /// For how long it has been idle, where one that was never used weighs more, and the state that was seen. None: it is not
+    /// idle for long enough.
+    fn idle_weight(&self, now: u64, at_least: u64) -> Option<(u64, u64)> {
+        let seen = self.idle.load(Ordering::Relaxed);
+        if seen >= CLOSED {
+            return None;
+        }
+        // A clock that was set back makes every idle time begin anew.
+        if seen >> 1 > now {
+            let anew = now << 1 | seen & 1;
+            let _ = self.idle.compare_exchange(seen, anew, Ordering::Relaxed, Ordering::Relaxed);
+            return None;
+        }
+        let (idle, weight) = (now - (seen >> 1), if seen & 1 == 0 { UNUSED_WEIGHT } else { 1 });
+        let weighted = idle.saturating_mul(weight);
+        (idle >= IDLE_MILLIS_MIN && weighted >= at_least).then_some((weighted, seen))
+    }
+
+    /// Closes it, unless it has begun something since it was seen.
+    fn close(&self, seen: u64) -> bool {
+        self.idle.compare_exchange(seen, CLOSED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+fn millis(now: Timestamp) -> u64 {
+    u64::try_from(now.millis()).unwrap_or_default()
+}
+
+/// The slots of all connections.
+pub(super) struct Slots {
+    most: usize,
+    taken: Mutex<TakenSlots>,
+    /// A connection has ended.
+    freed: Notify,
+    meters: ConnectionMeters,
+    log: Mutex<SlotLog>,
+}
+
+#[derive(Default)]
+struct TakenSlots {
+    /// By numbers that grow: the oldest connection is first.
+    by_number: BTreeMap<u64, TakenSlot>,
+    next: u64,
+}
+
+struct TakenSlot {
+    slot: Arc<Slot>,
+    /// Ends the connection's task.
+    task: AbortHandle,
+}
+
+impl Slots {
+    /// For so many connections.
+    pub fn new(most: usize) -> Arc<Self> {
+        let (most, meters) = (most.max(1), ConnectionMeters::new());
+        meters.most.set(most as f64);
+        Arc::new(Self { most, taken: Mutex::default(), freed: Notify::new(), meters, log: Mutex::default() })
+    }
+
+    /// Gives a new connection a slot; `serve` begins to serve it.
+    pub fn take(self: &Arc<Self>, now: Timestamp, serve: impl FnOnce(SlotGuard) -> AbortHandle) {
+        let mut taken = self.taken.lock();
+        let number = taken.next;
+        taken.next += 1;
+        let slot = Arc::new(Slot::new(now));
+        self.meters.open.increment(1.0);
+        // However soon it ends: it gives the slot back when this lock is free again, and is known by then.
+        let task = serve(SlotGuard { slots: Arc::clone(self), number, slot: Arc::clone(&slot) });
+        taken.by_number.insert(number, TakenSlot { slot, task });
+    }
+
+    /// Waits until there is a free slot. The connection that is idle longest is closed for it.
+    pub async fn free(&self, now: impl Fn() -> Timestamp) {
+        while self.count() >= self.most {
+            let closed = self.close_idle(now(), self.most / SLOTS_FREED + 1, IDLE_MILLIS_MIN);
+            if closed == 0 {
+                self.log.lock().all_busy.count(1);
+            }
+            // Also when no connection ends: one may become idle meanwhile.
+            let _ = tokio::time::timeout(IDLE_CHECK_EVERY, self.freed.notified()).await;
+            self.write_log();
+        }
+    }
+
+    /// Closes connections that are idle for long while there are nearly as many as there may be, and writes what the log has
+    /// not heard yet.
+    pub fn keep_some_free(&self, now: Timestamp) {
+        let (open, most) = (self.count(), self.most - self.most / SLOTS_KEPT_FREE);
+        if open > most {
+            self.close_idle(now, open - most, IDLE_MILLIS_MAX);
+        }
+        self.write_log();
+    }
+
+    /// A connection could not be accepted for want of files or memory: idle connections are closed.
+    pub fn accept_failed(&self, error: io::Error, now: Timestamp) {
+        self.meters.failed.increment(1);
+        {
+            let mut log = self.log.lock();
+            log.failed.count(1);
+            log.error = Some(error);
+        }
+        self.close_idle(now, self.most / SLOTS_FREED + 1, IDLE_MILLIS_MIN);
+        self.write_log();
+    }
+
+    fn count(&self) -> usize {
+        self.taken.lock().by_number.len()
+    }
+
+    /// Closes at most so many connections that have been idle for at least so long, longest first. Returns how many it were.
+    fn close_idle(&self, now: Timestamp, wanted: usize, at_least: u64) -> usize {
+        let taken = self.taken.lock();
+        let now = millis(now);
+        let idle = taken.by_number.values().filter_map(|taken| {
+            let (weight, seen) = taken.slot.idle_weight(now, at_least)?;
+            Some((weight, seen, taken))
+        });
+        let mut idle: Vec<_> = idle.collect();
+        if idle.len() > wanted {
+            idle.select_nth_unstable_by(wanted, |one, other| other.0.cmp(&one.0));
+            idle.truncate(wanted);
+        }
+        let close = |(_, seen, taken): &(u64, u64, &TakenSlot)| {
+            let closes = taken.slot.close(*seen);
+            if closes {
+                taken.task.abort();
+            }
+            closes
+        };
+        let closed = idle.iter().filter(|idle| close(idle)).count();
+        self.meters.ended.increment(closed as u64);
+        self.log.lock().closed.count(closed as u64);
+        closed
+    }
+
+    /// Writes one line a second of each kind, with how many it were.
+    fn write_log(&self) {
+        let mut log = self.log.lock();
+        if let Some(count) = log.closed.due() {
+            let most = self.most;
+            tracing::warn!(
+                count,
+                most,
+                "there are (nearly) as many connections as there may be: idle ones were closed"
+            );
+        }
+        if log.all_busy.due().is_some() {
+            tracing::warn!(
+                most = self.most,
+                "there are as many connections as there may be, and all are busy: new ones wait"
+            );
+        }
+        if let Some(count) = log.failed.due() {
+            let error = log.error.as_ref().map(ToString::to_string);
+            tracing::error!(count, error, "connections could not be accepted");
+        }
+    }
+}
+
+/// What the log has not heard yet.
+#[derive(Default)]
+struct SlotLog {
+    closed: LogThrottle,
+    all_busy: LogThrottle,
+    failed: LogThrottle,
+    /// The newest failure.
+    error: Option<io::Error>,
+}
+
+/// Something that happens often, and is logged every second at most.
+#[derive(Default)]
+struct LogThrottle {
+    count: u64,
+    logged: Option<Instant>,
+}
+
+impl LogThrottle {
+    fn count(&mut self, more: u64) {
+        self.count += more;
+    }
+
+    /// How many times it has happened, if that is to be logged now.
+    fn due(&mut self) -> Option<u64> {
+        if self.count == 0 || self.logged.is_some_and(|logged| logged.elapsed() < LOG_EVERY) {
+            return None;
+        }
+        self.logged = Some(Instant::now());
+        Some(std::mem::take(&mut self.count))
+    }
+}
+
+/// The slot of a connection, until the connection has ended.
+pub(super) struct SlotGuard {
+    slots: Arc<Slots>,
+    number: u64,
+    pub slot: Arc<Slot>,
+}
+
+impl Drop for SlotGuard {
+    fn drop(&mut self) {
+        self.slots.taken.lock().by_number.remove(&self.number);
+        self.slots.meters.open.decrement(1.0);
+        self.slots.freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isobar_hub::spawn_guarded;
+
+    use super::*;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(1_000_000 + millis)
+    }
+
+    /// A connection that stays until it is closed.
+    fn connects(slots: &Arc<Slots>, now: Timestamp) -> Arc<Slot> {
+        let mut slot = None;
+        slots.take(now, |guard| {
+            slot = Some(Arc::clone(&guard.slot));
+            spawn_guarded("connection", async move {
+                let _guard = guard;
+                std::future::pending::<()>().await;
+            })
+        });
+        slot.unwrap()
+    }
+
+    fn is_closed(slot: &Slot) -> bool {
+        slot.idle.load(Ordering::Relaxed) == CLOSED
+    }
+
+    #[tokio::test]
+    async fn the_longest_idle_are_closed_and_those_never_used_weigh_more() {
+        let slots = Slots::new(5);
+        let (slow, silent, busy) = (connects(&slots, at(0)), connects(&slots, at(7_000)), connects(&slots, at(0)));
+        let (quick, new) = (connects(&slots, at(0)), connects(&slots, at(9_500)));
+        slow.becomes_idle(at(0));
+        quick.becomes_idle(at(8_500));
+        assert!(busy.begin());
+        let closed = |count, at_least| slots.close_idle(at(10_000), count, at_least);
+        assert_eq!(closed(1, 0), 1);
+        assert!(is_closed(&silent) && !is_closed(&slow));
+        assert_eq!(closed(1, 10_001), 0);
+        assert_eq!(closed(2, 0), 2);
+        assert!(is_closed(&slow) && is_closed(&quick) && !is_closed(&busy) && !is_closed(&new));
+        // Neither who is busy nor who has hardly connected is closed.
+        assert_eq!(closed(9, 0), 0);
+        assert!(!silent.begin() && is_closed(&silent) && busy.begin());
+    }
+
+    #[tokio::test]
+    async fn a_part_of_a_head_keeps_no_slot_and_a_whole_one_does() {
+        let slots = Slots::new(3);
+        let [begun, asks, new] = [0, 0, 9_500].map(|moment| connects(&slots, at(moment)));
+        assert_eq!([&begun, &asks, &new].map(|slot| slot.bytes_came()), [Some(true); 3]);
+        assert!(asks.head_complete());
+        assert_eq!(slots.close_idle(at(10_000), 9, 0), 1);
+        assert!(is_closed(&begun) && !begun.head_complete() && new.head_complete());
+    }
+
+    #[tokio::test]
+    async fn a_slot_is_free_again_when_its_connection_has_ended() {
+        let slots = Slots::new(2);
+        connects(&slots, at(0));
+        let busy = connects(&slots, at(0));
+        assert!(busy.begin());
+        slots.free(|| at(5_000)).await;
+        assert_eq!(slots.count(), 1);
+        slots.free(|| at(5_000)).await;
+        connects(&slots, at(5_000));
+        // All are busy, until one is not any more.
+        let free = slots.free(|| at(5_500));
+        assert!(tokio::time::timeout(Duration::from_millis(1), free).await.is_err());
+        busy.becomes_idle(at(4_000));
+        slots.free(|| at(5_500)).await;
+        assert_eq!(slots.count(), 1);
+    }
+
+    #[tokio::test]
+    async fn long_idle_connections_are_closed_only_when_there_are_many() {
+        let slots = Slots::new(16);
+        let all: Vec<_> = (0..14).map(|number| connects(&slots, at(number))).collect();
+        all.iter().for_each(|slot| slot.becomes_idle(at(0)));
+        slots.keep_some_free(at(10_000_000));
+        assert!(!all.iter().any(|slot| is_closed(slot)));
+        let more = [connects(&slots, at(10_000_000)), connects(&slots, at(10_000_000))];
+        slots.keep_some_free(at(10_000_000));
+        assert_eq!(all.iter().filter(|slot| is_closed(slot)).count(), 2);
+        assert!(!more.iter().any(|slot| is_closed(slot)));
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_was_set_back_closes_nobody_at_once() {
+        let slots = Slots::new(1);
+        let slot = connects(&slots, at(1_000_000));
+        assert_eq!(slots.close_idle(at(0), 1, 0), 0);
+        assert_eq!(slots.close_idle(at(500), 1, 0), 0);
+        assert_eq!(slots.close_idle(at(1_000), 1, 0), 1);
+        assert!(is_closed(&slot));
+    }
+
+    #[test]
+    fn a_connection_is_idle_between_its_requests_alone() {
+        let slot = Slot::new(at(0));
+        let is_idle = || slot.idle_weight(millis(at(5_000)), 0).is_some();
+        assert!(is_idle());
+        assert_eq!(slot.bytes_came(), Some(true));
+        assert!(is_idle() && slot.awaits_head() && !slot.is_answering());
+        assert_eq!(slot.bytes_came(), None);
+        assert!(slot.head_complete() && !is_idle() && slot.is_answering());
+        assert_eq!(slot.bytes_came(), None);
+        slot.all_sent(|| at(1));
+        assert!(!is_idle() && !slot.awaits_head());
+        slot.response_made();
+        assert!(!is_idle());
+        slot.all_sent(|| at(1));
+        assert!(is_idle());
+        // The next may come before the answer has gone out.
+        slot.bytes_came();
+        slot.head_complete();
+        slot.response_made();
+        assert_eq!(slot.bytes_came(), Some(true));
+        assert!(!is_idle() && slot.awaits_head() && slot.is_answering());
+        slot.all_sent(|| at(1));
+        assert!(is_idle() && slot.awaits_head() && !slot.is_answering());
+    }
+
+    #[test]
+    fn a_head_that_the_fast_path_has_begun_keeps_no_slot_either() {
+        let slot = Slot::new(at(0));
+        assert!(slot.begin());
+        assert_eq!(slot.bytes_came(), Some(true));
+        slot.all_sent(|| at(1));
+        assert!(slot.idle_weight(millis(at(5_000)), 0).is_some() && slot.awaits_head());
+    }
+
+    #[test]
+    fn what_happens_often_is_logged_once_a_second() {
+        let mut many = LogThrottle::default();
+        assert_eq!(many.due(), None);
+        many.count(3);
+        assert_eq!(many.due(), Some(3));
+        many.count(2);
+        many.count(2);
+        assert_eq!(many.due(), None);
+        many.logged = many.logged.map(|logged| logged - LOG_EVERY);
+        assert_eq!((many.due(), many.due()), (Some(4), None));
+    }
+}

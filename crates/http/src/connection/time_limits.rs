@@ -1,0 +1,158 @@
+//! The time limits of a connection that hyper serves: it may wait without end for the next request, but not for the rest of a
+//! head that has begun, nor for a client that hardly takes its response.
+//!
+//! hyper's own header timeout also ends connections that are merely idle, and devices keep theirs open for hours. A head is
+//! small ([`super::http1`]); the body of a request has its limits in [`crate::request`].
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use isobar_model::error::Fault;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+
+use super::slots::Slot;
+use super::slow_peer::SlowPeer;
+use super::unreadable;
+use crate::app::App;
+use crate::request::ClientSocket;
+
+/// Longest time from the first byte of a request's head to its last.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+
+/// A socket that fails when a head does not end in time, or when the client does not take its response in time.
+pub(super) struct LimitedSocket {
+    /// What was read before hyper.
+    read: Bytes,
+    socket: ClientSocket,
+    slot: Arc<Slot>,
+    app: App,
+    /// Made only when a head comes in more than one piece.
+    head_deadline: Option<Pin<Box<Sleep>>>,
+    /// What makes the head that is being read unreadable, as far as its beginning shows.
+    odd: Option<Fault>,
+    /// Made only when a response does not go out at once.
+    slow: Option<SlowPeer>,
+    /// Whether the last write went out as a whole: else the next one begins in the middle of a response.
+    is_whole: bool,
+    /// Whether hyper has refused a head, and its refusal was withheld.
+    has_refused: bool,
+}
+
+impl LimitedSocket {
+    /// The socket, of which the bytes `read` were read already.
+    pub fn new(socket: ClientSocket, read: Bytes, slot: Arc<Slot>, app: App) -> Self {
+        Self { read, socket, slot, app, head_deadline: None, odd: None, slow: None, is_whole: true, has_refused: false }
+    }
+
+    /// Sends the refusal that hyper's gave way to, and ends the connection. Returns false if hyper has refused nothing.
+    pub async fn refuse(mut self, error: &hyper::Error) -> io::Result<bool> {
+        if !self.has_refused {
+            return Ok(false);
+        }
+        let refusal = unreadable::refusal(error.is_parse_too_large(), self.odd.take(), self.app.now());
+        let mut rest = &refusal[..];
+        while !rest.is_empty() {
+            match poll_fn(|cx| self.write(cx, rest)).await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                count => rest = &rest[count..],
+            }
+        }
+        poll_fn(|cx| Pin::new(&mut *self.socket.stream()).poll_shutdown(cx)).await?;
+        Ok(true)
+    }
+
+    /// Bytes were read: of a head, or of a request whose head is known.
+    fn came(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self.slot.bytes_came() {
+            Some(false) => return Err(io::ErrorKind::ConnectionAborted.into()),
+            Some(true) => {
+                self.head_deadline = None; // that of an earlier head
+                self.odd = unreadable::odd_part(bytes);
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Writes to the socket, as long as the client takes enough of it.
+    fn write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut *self.socket.stream()).poll_write(cx, bytes);
+        match &written {
+            Poll::Ready(Ok(count)) => {
+                if let Some(slow) = &mut self.slow {
+                    slow.took(*count);
+                }
+                written
+            }
+            Poll::Ready(Err(_)) => written,
+            Poll::Pending => {
+                let slow = self.slow.get_or_insert_with(|| SlowPeer::new(self.app.settings().transfer_time));
+                ready!(slow.poll_waits(cx));
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+        }
+    }
+}
+
+impl AsyncRead for LimitedSocket {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = match self.read.len().min(buffer.remaining()) {
+            0 => self.socket.poll_read(cx, buffer),
+            count => {
+                buffer.put_slice(&self.read.split_to(count));
+                Poll::Ready(Ok(()))
+            }
+        };
+        if read.is_ready() {
+            if buffer.filled().len() > before {
+                self.came(&buffer.filled()[before..])?;
+            }
+            return read;
+        }
+        if !self.slot.awaits_head() {
+            self.head_deadline = None;
+            return Poll::Pending;
+        }
+        let deadline = self.head_deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(HEAD_TIME)));
+        ready!(deadline.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncWrite for LimitedSocket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        // While no request is answered, and no response is half written, hyper writes nothing but the refusal of a head.
+        if self.is_whole && !self.slot.is_answering() {
+            self.has_refused = true;
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        let written = self.write(cx, bytes);
+        self.is_whole = matches!(&written, Poll::Ready(Ok(count)) if *count == bytes.len());
+        written
+    }
+
+    /// hyper calls this when it has nothing left to write.
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut *self.socket.stream()).poll_flush(cx))?;
+        if let Some(slow) = &mut self.slow {
+            slow.has_all();
+        }
+        self.slot.all_sent(|| self.app.now());
+        Poll::Ready(Ok(()))
+    }
+
+    /// Where a head was refused, the connection goes on until our refusal was sent.
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.has_refused {
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut *self.socket.stream()).poll_shutdown(cx)
+    }
+}

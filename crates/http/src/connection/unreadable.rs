@@ -1,0 +1,76 @@
+//! The refusal of a request whose head cannot be read. hyper refuses such a head by itself, before a handler is asked, and its
+//! refusal has no body. [`super::time_limits`] withholds that one, and this one is sent instead, with the body that every
+//! refusal has.
+
+use axum::http::StatusCode;
+use isobar_hub::NO_NAME;
+use isobar_model::error::Fault;
+use isobar_model::time::Timestamp;
+
+use super::encode::encoded;
+use crate::problem::ErrorBody;
+use crate::request::query::excerpt;
+use crate::response::{self, ResponseBody};
+
+/// The part of a request line that is no text or holds U+0000, if there is one: that is why the head cannot be read.
+pub(super) fn odd_part(head: &[u8]) -> Option<Fault> {
+    let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    if !is_odd(line) {
+        return None;
+    }
+    let target = line.split(|byte| *byte == b' ').nth(1)?;
+    let (path, query) = target.split_at(target.iter().position(|byte| *byte == b'?').unwrap_or(target.len()));
+    if is_odd(path) {
+        return Some(Fault::new("path", NO_NAME));
+    }
+    let pair = query.get(1..)?.split(|byte| *byte == b'&').find(|pair| is_odd(pair))?;
+    let name = pair.split(|byte| *byte == b'=').next().unwrap_or_default();
+    Some(Fault::new(format!("query.{}", excerpt(&String::from_utf8_lossy(name))), NO_NAME))
+}
+
+fn is_odd(text: &[u8]) -> bool {
+    text.contains(&0) || std::str::from_utf8(text).is_err()
+}
+
+/// The refusal of a head as it goes out: of one that is too large, or of one that is no HTTP/1.1.
+pub(super) fn refusal(is_too_large: bool, odd: Option<Fault>, now: Timestamp) -> Vec<u8> {
+    let (status, message) = if is_too_large {
+        (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the request's head is too large or has too many lines")
+    } else {
+        (StatusCode::BAD_REQUEST, "the request cannot be read as HTTP/1.1")
+    };
+    let body = ErrorBody { message: message.to_owned(), errors: odd.into_iter().collect() };
+    let (head, body) = response::json(status, &body).into_parts();
+    let ResponseBody::Whole(body) = body else { return Vec::new() };
+    encoded(&head, &body, true, now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_has_the_body_of_all_refusals() {
+        let now = Timestamp::from_millis(784_111_777_999);
+        assert_eq!(
+            String::from_utf8(refusal(true, None, now)).unwrap(),
+            "HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\nconnection: close\r\n\
+             content-length: 79\r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n\
+             {\"message\":\"the request's head is too large or has too many lines\",\"errors\":[]}"
+        );
+        let unreadable = refusal(false, Some(Fault::new("query.d", "is odd")), now);
+        assert!(unreadable.starts_with(b"HTTP/1.1 400 Bad Request\r\n"));
+        assert!(unreadable.ends_with(br#""errors":[{"field":"query.d","message":"is odd"}]}"#));
+    }
+
+    #[test]
+    fn what_is_no_text_is_named() {
+        let field = |line: &[u8]| odd_part(&[line, b" HTTP/1.1\r\nx: \xff\r\n\r\n"].concat()).map(|fault| fault.field);
+        assert_eq!(field(b"GET /a?b=c&d=\xff&e").as_deref(), Some("query.d"));
+        assert_eq!(field(b"GET /a?b=\0").as_deref(), Some("query.b"));
+        assert_eq!(field(b"GET /\xff?b=\xff").as_deref(), Some("path"));
+        for plain in [&b"GET /a?b=c"[..], b"GET /\xc3\xa9?b=\xc3\xa9", b"", b"\xff"] {
+            assert_eq!(field(plain), None, "{plain:?}");
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Reads the body of a request: its size, its time and the memory of all bodies together have bounds. A body that comes in
+//! one piece is not copied.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::poll;
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as _, Frame, Incoming, SizeHint};
+use tokio::time::{Instant, timeout_at};
+
+use super::quota::{FairQuota, QuotaHolder, QuotaShare};
+use super::transfer::time_for;
+use crate::problem::Problem;
+
+/// Most bytes of a refused body that are read and thrown away, so that the client hears the refusal.
+const DRAIN_BYTES_MAX: usize = 8 << 20;
+/// Longest time for that.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// The body of a request. Nearly all that come are those of the main road, which are here as they are, without a box
+/// around each.
+pub(crate) enum RequestBody {
+    /// The connection gives it piece by piece.
+    Incoming(Incoming),
+    /// It came as a whole.
+    Whole(Bytes),
+    /// The router gives it.
+    Boxed(Body),
+}
+
+impl From<RequestBody> for Body {
+    fn from(body: RequestBody) -> Self {
+        match body {
+            RequestBody::Incoming(body) => Body::new(body),
+            RequestBody::Whole(bytes) => Body::from(bytes),
+            RequestBody::Boxed(body) => body,
+        }
+    }
+}
+
+impl hyper::body::Body for RequestBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        match self.get_mut() {
+            Self::Incoming(body) => {
+                Pin::new(body).poll_frame(cx).map(|frame| frame.map(|read| read.map_err(axum::Error::new)))
+            }
+            Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Self::Boxed(body) => Pin::new(body).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Incoming(body) => body.is_end_stream(),
+            Self::Whole(bytes) => bytes.is_empty(),
+            Self::Boxed(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Incoming(body) => body.size_hint(),
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Self::Boxed(body) => body.size_hint(),
+        }
+    }
+}
+
+/// The limits of one body.
+pub(crate) struct BodyLimits<'a> {
+    /// Most bytes of it.
+    pub bytes_max: usize,
+    /// The time that every body has. A large one has longer ([`time_for`]).
+    pub time: Duration,
+    /// The memory of all bodies that come in more than one piece, in bytes.
+    pub memory: &'a Arc<FairQuota>,
+    /// The tenant whose part of that memory this body takes.
+    pub holder: QuotaHolder,
+}
+
+/// The next piece of data; none at the end.
+async fn next(body: &mut RequestBody) -> Result<Option<Bytes>, Problem> {
+    loop {
+        match body.frame().await {
+            None => return Ok(None),
+            Some(Err(_)) => return Err(Problem::BodyCut),
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    return Ok(Some(data));
+                }
+            }
+        }
+    }
+}
+
+/// The whole body.
+pub(crate) async fn collect(body: &mut RequestBody, limits: BodyLimits<'_>) -> Result<Bytes, Problem> {
+    if body.size_hint().lower() > limits.bytes_max as u64 {
+        return Err(Problem::TooLarge { limit: limits.bytes_max });
+    }
+    let first = poll!(pin!(next(body)));
+    let begun = match first {
+        Poll::Ready(piece) => match piece? {
+            None => return Ok(Bytes::new()),
+            // Mostly all of it is here already.
+            Some(piece) if body.is_end_stream() && piece.len() <= limits.bytes_max => return Ok(piece),
+            Some(piece) => piece,
+        },
+        Poll::Pending => Bytes::new(),
+    };
+    Box::pin(rest(begun, body, limits)).await
+}
+
+/// The whole body, of which `begun` came already.
+async fn rest(begun: Bytes, body: &mut RequestBody, limits: BodyLimits<'_>) -> Result<Bytes, Problem> {
+    let left = body.size_hint().exact().and_then(|left| usize::try_from(left).ok());
+    let capacity_max = left.map_or(limits.bytes_max, |left| limits.bytes_max.min(begun.len().saturating_add(left)));
+    let share = limits.memory.share(limits.holder);
+    let mut whole = BodyBuffer { bytes: Vec::new(), capacity_max, limit: limits.bytes_max, share };
+    whole.add(&begun)?;
+    let since = Instant::now();
+    loop {
+        let until = since + time_for(whole.bytes.len(), limits.time);
+        match timeout_at(until, next(body)).await.map_err(|_| Problem::BodyLate { time: limits.time })?? {
+            Some(piece) if whole.bytes.is_empty() && body.is_end_stream() && piece.len() <= limits.bytes_max => {
+                return Ok(piece);
+            }
+            Some(piece) => whole.add(&piece)?,
+            None => return Ok(whole.bytes.into()),
+        }
+    }
+}
+
+/// What has come of a body, and its share of the memory for all bodies.
+struct BodyBuffer {
+    bytes: Vec<u8>,
+    /// Most capacity that it will need.
+    capacity_max: usize,
+    limit: usize,
+    share: QuotaShare,
+}
+
+impl BodyBuffer {
+    fn add(&mut self, piece: &[u8]) -> Result<(), Problem> {
+        let (needed, before) = (self.bytes.len() + piece.len(), self.bytes.capacity());
+        if needed > self.limit {
+            return Err(Problem::TooLarge { limit: self.limit });
+        }
+        if needed > before {
+            // No more than will come: a body is kept with its whole capacity.
+            let capacity = needed.max((2 * before).min(self.capacity_max));
+            self.share.take(capacity - before)?;
+            self.bytes.reserve_exact(capacity - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(piece);
+        Ok(())
+    }
+}
+
+/// Reads what is left of a refused body, within bounds: a connection that is closed on unread bytes is reset, and
+/// the refusal would be lost on its way.
+pub(crate) async fn drain(body: &mut RequestBody) {
+    let reading = async {
+        let mut read = 0;
+        while read < DRAIN_BYTES_MAX {
+            match next(body).await {
+                Ok(Some(piece)) => read += piece.len(),
+                Ok(None) | Err(_) => return,
+            }
+        }
+    };
+    // Whether it was read in time makes no difference to the answer.
+    let _ = tokio::time::timeout(DRAIN_TIME, reading).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{StreamExt as _, stream};
+    use proptest::prelude::*;
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::request::transfer::TRANSFER_TIME;
+
+    fn limits(bytes_max: usize, memory: &Arc<FairQuota>) -> BodyLimits<'_> {
+        BodyLimits { bytes_max, time: TRANSFER_TIME, memory, holder: QuotaHolder::NOBODY }
+    }
+
+    async fn collected(mut body: RequestBody, limit: usize) -> Result<Bytes, Problem> {
+        let receiving = FairQuota::new(1 << 30);
+        let collected = collect(&mut body, limits(limit, &receiving)).await;
+        // Nothing of it is counted any more.
+        assert!(receiving.is_untouched());
+        collected
+    }
+
+    fn pieces(pieces: &[&'static str]) -> RequestBody {
+        let pieces: Vec<Result<Bytes, std::io::Error>> = pieces.iter().map(|piece| Ok(Bytes::from(*piece))).collect();
+        RequestBody::Boxed(Body::from_stream(stream::iter(pieces)))
+    }
+
+    fn whole(text: &'static str) -> RequestBody {
+        RequestBody::Boxed(Body::from(text))
+    }
+
+    /// So many pieces of so many bytes, each after so many milliseconds.
+    fn slow(count: usize, bytes: usize, pause: u64) -> RequestBody {
+        let pieces = stream::iter(0..count).then(move |_| async move {
+            sleep(Duration::from_millis(pause)).await;
+            Ok::<_, std::io::Error>(Bytes::from(vec![b'x'; bytes]))
+        });
+        RequestBody::Boxed(Body::from_stream(pieces.boxed()))
+    }
+
+    #[tokio::test]
+    async fn pieces_are_joined_up_to_the_limit() {
+        assert_eq!(collected(pieces(&["ab", "cd"]), 4).await.unwrap(), "abcd");
+        assert_eq!(collected(whole("abcd"), 4).await.unwrap(), "abcd");
+        assert_eq!(collected(whole(""), 4).await.unwrap(), "");
+    }
+
+    #[tokio::test]
+    async fn a_body_over_the_limit_is_refused_known_length_or_not() {
+        for body in [whole("abcde"), pieces(&["ab", "cde"]), pieces(&["abcde"])] {
+            assert!(matches!(collected(body, 4).await, Err(Problem::TooLarge { limit: 4 })));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_breaks_off_is_no_body() {
+        let broken = stream::iter([Ok(Bytes::from("ab")), Err(std::io::Error::other("gone"))]);
+        assert!(matches!(collected(RequestBody::Boxed(Body::from_stream(broken)), 4).await, Err(Problem::BodyCut)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_drips_is_late_and_one_that_keeps_up_is_not() {
+        const MIB: usize = 1 << 20;
+        for (count, bytes, pause, comes) in [
+            // Whatever it is like, it has its minute.
+            (59, 1, 1_000, true),
+            (1, 10, 59_900, true),
+            (61, 1, 1_000, false),
+            (2, 1, 31_000, false),
+            // A pause of half a minute is no fault by itself.
+            (2, 1, 29_000, true),
+            // A large one may take as long as it needs at 16 KiB a second.
+            (300, 17 << 10, 1_000, true),
+            (300, 15 << 10, 1_000, false),
+        ] {
+            let body = collected(slow(count, bytes, pause), 8 * MIB).await;
+            match comes {
+                true => assert_eq!(body.unwrap().len(), count * bytes),
+                false => assert!(matches!(body, Err(Problem::BodyLate { .. })), "{count} {bytes} {pause}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn bodies_in_pieces_have_a_common_bound_and_whole_ones_are_not_counted() {
+        let receiving = FairQuota::new(100);
+        let collect = async |mut body| collect(&mut body, limits(1_000, &receiving)).await;
+        let mut other = receiving.share(QuotaHolder::NOBODY);
+        other.take(60).unwrap();
+        assert!(matches!(collect(slow(2, 20, 0)).await, Err(Problem::Refused(_))));
+        assert_eq!(collect(slow(2, 3, 0)).await.unwrap().len(), 6);
+        assert_eq!(collect(RequestBody::Whole(vec![b'x'; 1_000].into())).await.unwrap().len(), 1_000);
+        drop(other);
+        assert_eq!(collect(slow(2, 20, 0)).await.unwrap().len(), 40);
+        assert!(receiving.is_untouched());
+    }
+
+    proptest! {
+        #[test]
+        fn a_body_is_what_its_pieces_are_and_takes_no_more_room_than_it_may(
+            sizes in prop::collection::vec(0..3_000_usize, 1..20),
+            known: bool,
+        ) {
+            let all: Vec<u8> = (0..sizes.iter().sum()).map(|number| number as u8).collect();
+            let receiving = FairQuota::new(1 << 30);
+            let share = receiving.share(QuotaHolder::NOBODY);
+            let capacity_max = if known { all.len() } else { 100_000 };
+            let mut whole = BodyBuffer { bytes: Vec::new(), capacity_max, limit: 100_000, share };
+            let mut rest = &all[..];
+            for size in sizes {
+                let (piece, behind) = rest.split_at(size);
+                prop_assert!(whole.add(piece).is_ok());
+                rest = behind;
+            }
+            let most = if known { all.len() } else { 2 * all.len() };
+            prop_assert!(whole.bytes.capacity() <= most);
+            prop_assert_eq!(whole.share.amount(), whole.bytes.capacity());
+            prop_assert_eq!(whole.bytes, all);
+        }
+    }
+}

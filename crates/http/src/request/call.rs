@@ -1,0 +1,308 @@
+//! One call as its handler sees it: who calls, what its path names, its parameters and its body.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, EXPECT};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, Method};
+use bytes::Bytes;
+use hyper::body::Body as _;
+use isobar_hub::{Credentials, Hub, NO_NAME, Principal};
+use isobar_model::access::Caller;
+use isobar_model::error::Error;
+use isobar_model::json::{Json, parse};
+use sync_wrapper::SyncWrapper;
+
+use super::body::{self, BodyLimits, RequestBody};
+use super::client::Client;
+use super::percent;
+use super::query::Query;
+use super::quota::{QuotaHolder, QuotaShare};
+use crate::problem::Problem;
+use crate::state::ServerState;
+
+const CLOUD: HeaderName = HeaderName::from_static("cloud");
+const API_AUTH_TOKEN: HeaderName = HeaderName::from_static("api_auth_token");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// A response whose payloads take no more than this is written at once, and is not counted.
+const SMALL_RESPONSE_BYTES: usize = 64 << 10;
+/// Name of the cookie that holds the refresh token.
+pub(crate) const REFRESH_COOKIE: &str = "refreshToken";
+
+/// A call that was admitted.
+pub(crate) struct Call {
+    pub state: Arc<ServerState>,
+    /// Who calls.
+    pub principal: Principal,
+    /// From where.
+    pub client: Client,
+    /// The request line and the headers.
+    pub head: Parts,
+    /// What the variable parts of the path hold.
+    pub path_parameters: PathParameters,
+    /// Most bytes of the body, where the operation has no limit of its own.
+    pub body_bytes_max: usize,
+    /// The body, as far as it is unread. It is wrapped because two threads cannot look at one body.
+    pub body: SyncWrapper<RequestBody>,
+}
+
+impl Call {
+    /// The hub.
+    pub fn hub(&self) -> &Hub {
+        &self.state.hub
+    }
+
+    /// The user who calls.
+    pub fn caller(&self) -> Result<&Caller, Error> {
+        self.principal.user()
+    }
+
+    /// The credentials in its headers.
+    pub fn credentials(&self) -> Credentials<'_> {
+        credentials(&self.head.headers)
+    }
+
+    /// Whether it asks for the head of an answer alone.
+    pub fn is_head(&self) -> bool {
+        self.head.method == Method::HEAD
+    }
+
+    /// A variable part of its path, percent-decoded; empty, which names nothing, when it is no text.
+    pub fn name(&self, part: &str) -> &str {
+        let found = self.path_parameters.iter().find(|(name, _)| *name == part);
+        found.and_then(|(_, value)| value.as_deref()).unwrap_or_default()
+    }
+
+    /// The element that its path names. What is no text, or holds U+0000, can be the name of none.
+    pub fn element_name(&self) -> Result<&str, Error> {
+        let name = Some(self.name("elementName")).filter(|name| !name.is_empty() && !name.contains('\0'));
+        name.ok_or_else(|| Error::invalid("path.elementName", NO_NAME))
+    }
+
+    /// Is done when the client has closed its side of the connection: it may be gone.
+    pub fn client_closed(&self) -> impl Future<Output = ()> + Send + 'static {
+        let socket = self.client.socket.clone();
+        async move {
+            match socket {
+                // A broken connection is a closed one too.
+                Some(socket) => drop(socket.closed().await),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Permits one long wait until it is dropped; [`Error::Busy`] when the tenant has as many as it may.
+    pub fn long_wait(&self) -> Result<QuotaShare, Error> {
+        let mut wait = self.state.long_waits.share(QuotaHolder::from(&self.principal));
+        wait.take(1)?;
+        Ok(wait)
+    }
+
+    /// The memory of a response with payloads of these lengths in bytes, until it is dropped; [`Error::Busy`] when the tenant
+    /// has as much as it may.
+    pub fn response_memory(&self, payloads: impl Iterator<Item = usize>) -> Result<QuotaShare, Error> {
+        let bytes: usize = payloads.sum();
+        let mut memory = self.state.response_memory.share(QuotaHolder::from(&self.principal));
+        if bytes > SMALL_RESPONSE_BYTES {
+            memory.take(bytes)?;
+        }
+        Ok(memory)
+    }
+
+    /// An identifier in its path; `noun` is what a malformed one does not name.
+    pub fn id<T: FromStr>(&self, part: &str, noun: &'static str) -> Result<T, Error> {
+        self.name(part).parse().map_err(|_| Error::Missing(noun))
+    }
+
+    /// Its parameters.
+    pub fn query(&self) -> Query<'_> {
+        Query::of(self.head.uri.query())
+    }
+
+    /// The key under which a repetition does nothing.
+    pub fn idempotency_key(&self) -> Result<Option<&str>, Error> {
+        let Some(value) = self.head.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+        let key = value.to_str().map_err(|_| Error::invalid("header.Idempotency-Key", "must be visible characters"));
+        key.map(Some)
+    }
+
+    /// Its body as it was sent, which must say that it is JSON.
+    pub async fn json_bytes(&mut self) -> Result<Bytes, Problem> {
+        self.json_bytes_up_to(self.body_bytes_max).await
+    }
+
+    /// Its body as it was sent, which must say that it is JSON, for an operation with a limit of its own.
+    pub async fn json_bytes_up_to(&mut self, limit: usize) -> Result<Bytes, Problem> {
+        if !is_json(&self.head.headers) {
+            return Err(Error::invalid("body", "must have the content type application/json").into());
+        }
+        self.collected(limit).await
+    }
+
+    async fn collected(&mut self, limit: usize) -> Result<Bytes, Problem> {
+        let (time, memory) = (self.state.settings.transfer_time, &self.state.body_memory);
+        let limits = BodyLimits { bytes_max: limit, time, memory, holder: QuotaHolder::from(&self.principal) };
+        body::collect(self.body.get_mut(), limits).await
+    }
+
+    /// Its JSON body, as `read` makes it out; on another thread if it is long.
+    pub async fn json<T: Send + 'static>(
+        &mut self,
+        read: impl FnOnce(&Json<'_>) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let bytes = self.json_bytes().await?;
+        let length = bytes.len();
+        let read = move || {
+            let text = std::str::from_utf8(&bytes)
+                .map_err(|error| Error::invalid("body", format!("invalid UTF-8 at byte {}", error.valid_up_to())))?;
+            let tree = parse(text).map_err(|fault| Error::invalid("body", fault.to_string()))?;
+            read(&tree)
+        };
+        Ok(self.hub().body_read(self.principal.tenant(), length, read).await??)
+    }
+
+    /// The same where something that the body says decides what is allowed, also of one that is faulty otherwise: that
+    /// comes beside.
+    pub async fn json_beside<A: Default + Send + 'static, T: Send + 'static>(
+        &mut self,
+        read: impl FnOnce(&Json<'_>) -> (A, Result<T, Error>) + Send + 'static,
+    ) -> (A, Result<T, Problem>) {
+        match self.json(|body| Ok(read(body))).await {
+            Ok((aside, input)) => (aside, input.map_err(Problem::from)),
+            Err(problem) => (A::default(), Err(problem)),
+        }
+    }
+
+    /// Its body as text, at most `limit` bytes; it must say that it is text/plain, in UTF-8.
+    pub async fn text(&mut self, limit: usize) -> Result<String, Problem> {
+        if !is_of_type(&self.head.headers, b"text/plain") {
+            return Err(Error::invalid("body", "must have the content type text/plain").into());
+        }
+        let bytes = self.collected(limit).await?;
+        String::from_utf8(bytes.into()).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            Error::invalid("body", format!("invalid UTF-8 at byte {at}")).into()
+        })
+    }
+
+    /// Reads away what is left of the body, so that a refusal reaches a client that is still sending.
+    pub async fn drain(&mut self) {
+        // A client that asks before it sends a body sends none when it is refused.
+        let body = self.body.get_mut();
+        if !body.is_end_stream() && !self.head.headers.contains_key(EXPECT) {
+            body::drain(body).await;
+        }
+    }
+}
+
+/// The variable parts of a path, by their names; none for one that is no text.
+pub(crate) type PathParameters = Vec<(&'static str, Option<String>)>;
+
+/// Reads the variable parts of a path that matches the path of a route.
+pub(crate) fn path_parameters(row: &'static str, path: &str) -> PathParameters {
+    let parts = row.split('/').zip(path.split('/'));
+    let parameter = |(part, value): (&'static str, &str)| {
+        Some((part.strip_prefix('{')?.strip_suffix('}')?, percent::decoded(value, false)))
+    };
+    if row.as_bytes().contains(&b'{') { parts.filter_map(parameter).collect() } else { Vec::new() }
+}
+
+/// Keeps the order of refusals: only those whom `allowed` does not refuse hear of a bad parameter or body. When `allowed`
+/// finds faults too, the refusal has all of them.
+pub(crate) async fn after<T, E: Into<Problem>>(
+    allowed: impl Future<Output = Result<(), Error>>,
+    input: Result<T, E>,
+) -> Result<T, Problem> {
+    match input {
+        Ok(input) => Ok(input),
+        Err(fault) => both(allowed.await, Err(fault.into())).map(|((), input)| input),
+    }
+}
+
+/// Parameters and a body, or a refusal that has the faults of both.
+pub(crate) fn both<T, U>(parameters: Result<T, Error>, body: Result<U, Problem>) -> Result<(T, U), Problem> {
+    match (parameters, body) {
+        (Ok(parameters), Ok(body)) => Ok((parameters, body)),
+        (Err(Error::Invalid(mut faults)), Err(Problem::Refused(Error::Invalid(more)))) => {
+            faults.extend(more);
+            Err(Error::Invalid(faults).into())
+        }
+        (Err(error), _) => Err(error.into()),
+        (Ok(_), Err(problem)) => Err(problem),
+    }
+}
+
+/// The credentials in these headers.
+pub(crate) fn credentials(headers: &HeaderMap) -> Credentials<'_> {
+    let value = |name: HeaderName| headers.get(name).map(|value| value.as_bytes());
+    Credentials {
+        cloud: value(CLOUD),
+        authorization: value(AUTHORIZATION),
+        api_auth_token: value(API_AUTH_TOKEN),
+        refresh_cookie: cookie(headers, REFRESH_COOKIE),
+    }
+}
+
+fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let lines = headers.get_all(COOKIE).into_iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(';')).find_map(|pair| pair.trim().strip_prefix(name)?.strip_prefix('='))
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    is_of_type(headers, b"application/json")
+}
+
+/// Whether the body says that it is of a type; parameters are passed over.
+fn is_of_type(headers: &HeaderMap, wanted: &[u8]) -> bool {
+    let Some(sent) = headers.get(CONTENT_TYPE).map(|value| value.as_bytes()) else { return false };
+    let kind = sent.split(|byte| *byte == b';').next().unwrap_or_default();
+    sent == wanted || kind.trim_ascii().eq_ignore_ascii_case(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn headers(name: HeaderName, value: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(name, HeaderValue::from_static(value))])
+    }
+
+    #[test]
+    fn json_may_have_parameters() {
+        for good in ["application/json", "application/json; charset=utf-8", "Application/JSON ;x=y"] {
+            assert!(is_json(&headers(CONTENT_TYPE, good)), "{good}");
+        }
+        for bad in ["text/plain", "application/jsonp", "application/merge-patch+json", ""] {
+            assert!(!is_json(&headers(CONTENT_TYPE, bad)), "{bad}");
+        }
+        assert!(!is_json(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn a_cookie_is_found_among_others() {
+        let value = |line| cookie(&headers(COOKIE, line), REFRESH_COOKIE).map(str::to_owned);
+        assert_eq!(value("a=b; refreshToken=abc; c=d").as_deref(), Some("abc"));
+        assert_eq!(value("refreshTokens=abc"), None);
+        assert_eq!(value("xrefreshToken=abc"), None);
+    }
+
+    #[test]
+    fn the_variable_parts_of_a_path_are_read() {
+        let read = path_parameters("/v2/devices/{id}/data/{elementName}", "/v2/devices/a%20b/data/%ff");
+        assert_eq!(read, [("id", Some("a b".to_owned())), ("elementName", None)]);
+        assert_eq!(path_parameters("/v2/devices", "/v2/devices"), []);
+    }
+
+    #[tokio::test]
+    async fn faults_are_told_only_to_those_who_may() {
+        let bad = || Err::<(), _>(Error::invalid("body", "is bad"));
+        let status = |result: Result<(), Problem>| result.unwrap_err().status().as_u16();
+        assert_eq!(status(after(async { Err(Error::Missing("device")) }, bad()).await), 404);
+        assert_eq!(status(after(async { Ok(()) }, bad()).await), 400);
+        let all = after(async { Err(Error::invalid("query.page", "is bad too")) }, bad()).await;
+        assert!(matches!(all, Err(Problem::Refused(Error::Invalid(faults))) if faults.len() == 2));
+    }
+}

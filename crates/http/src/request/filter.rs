@@ -1,0 +1,152 @@
+//! Filters of stored values: `filter[<field>][<operator>]=<value>` (contract: Data).
+
+use std::borrow::Cow;
+
+use isobar_hub::{Filter, FilterField, Operand, Operator};
+use isobar_model::error::Fault;
+use isobar_model::json::{self, Json};
+
+use super::query::excerpt;
+
+/// Most filters of one list.
+const FILTERS_MAX: usize = 64;
+/// Most operands of one filter.
+const OPERANDS_MAX: usize = 1000;
+
+/// A field that values can be filtered and sorted by.
+pub(crate) fn field(name: &str) -> Option<FilterField> {
+    match name {
+        "id" => Some(FilterField::Id),
+        "createdAt" => Some(FilterField::CreatedAt),
+        "payload" => Some(FilterField::Payload(Vec::new())),
+        _ => {
+            let path: Vec<String> = name.strip_prefix("payload.")?.split('.').map(str::to_owned).collect();
+            path.iter().all(|key| !key.is_empty()).then_some(FilterField::Payload(path))
+        }
+    }
+}
+
+fn operator(name: &str) -> Option<Operator> {
+    Some(match name {
+        "eq" => Operator::Eq,
+        "ne" => Operator::Ne,
+        "lt" => Operator::Lt,
+        "lte" => Operator::Lte,
+        "gt" => Operator::Gt,
+        "gte" => Operator::Gte,
+        "in" => Operator::In,
+        "nin" => Operator::Nin,
+        _ => return None,
+    })
+}
+
+/// The operand of a field: a time for `createdAt`, text for `id`; for payloads JSON if it is a number, a boolean or
+/// null, and else text.
+fn operand(field: &FilterField, text: &str) -> Option<Operand> {
+    match field {
+        // An unescaped `+` before an offset arrives as a space.
+        FilterField::CreatedAt => text.parse().or_else(|_| text.replace(' ', "+").parse()).ok().map(Operand::Time),
+        FilterField::Id => Some(Operand::Text(text.to_owned())),
+        FilterField::Payload(_) => Some(match json::parse(text) {
+            Ok(Json::Null) => Operand::Null,
+            Ok(Json::Bool(value)) => Operand::Bool(value),
+            Ok(Json::Number(number)) => Operand::Number(number.text().to_owned()),
+            Ok(Json::Text(_) | Json::Array(_) | Json::Object(_)) | Err(_) => Operand::Text(text.to_owned()),
+        }),
+    }
+}
+
+fn filter(key: &str, value: &str) -> Result<Filter, String> {
+    let inner = key.strip_prefix("filter[").and_then(|rest| rest.strip_suffix(']'));
+    let (name, operator_name) =
+        inner.and_then(|inner| inner.split_once("][")).ok_or("must have the form filter[<field>][<operator>]")?;
+    let field = field(name)
+        .ok_or_else(|| format!("unknown field '{}': createdAt, id, payload or a path beneath it", excerpt(name)))?;
+    let operator = operator(operator_name)
+        .ok_or_else(|| format!("unknown operator '{}': eq, ne, lt, lte, gt, gte, in or nin", excerpt(operator_name)))?;
+    let texts: Vec<&str> = match operator {
+        Operator::In | Operator::Nin => value.split(',').collect(),
+        _ => vec![value],
+    };
+    if texts.len() > OPERANDS_MAX {
+        return Err(format!("must have at most {OPERANDS_MAX} operands"));
+    }
+    let operands: Option<Vec<Operand>> = texts.into_iter().map(|text| operand(&field, text)).collect();
+    Ok(Filter { field, operator, operands: operands.ok_or("must be an RFC 3339 date-time")? })
+}
+
+/// Every filter among the parameters, and what is wrong with those that are none.
+pub(crate) fn filters(pairs: &[(Cow<'_, str>, Cow<'_, str>)]) -> (Vec<Filter>, Vec<Fault>) {
+    let (mut filters, mut faults) = (Vec::new(), Vec::new());
+    for (key, value) in pairs.iter().filter(|(key, _)| *key == "filter" || key.starts_with("filter[")) {
+        match filter(key, value) {
+            Ok(filter) => filters.push(filter),
+            Err(message) => faults.push(Fault::new(format!("query.{}", excerpt(key)), message)),
+        }
+    }
+    if filters.len() > FILTERS_MAX {
+        faults.push(Fault::new("query.filter", format!("there may be at most {FILTERS_MAX} filters")));
+    }
+    (filters, faults)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(key: &str, value: &str) -> Result<Filter, String> {
+        filter(key, value)
+    }
+
+    fn payload(path: &str) -> FilterField {
+        FilterField::Payload(path.split('.').map(str::to_owned).collect())
+    }
+
+    #[test]
+    fn operands_have_the_type_of_their_text() {
+        for (text, operand) in [
+            ("21.50", Operand::Number("21.50".into())),
+            ("true", Operand::Bool(true)),
+            ("null", Operand::Null),
+            ("\"x\"", Operand::Text("\"x\"".into())),
+            ("01", Operand::Text("01".into())),
+            ("", Operand::Text(String::new())),
+        ] {
+            let filter = of("filter[payload.temp][eq]", text).unwrap();
+            assert_eq!((filter.field, filter.operands), (payload("temp"), vec![operand]));
+        }
+    }
+
+    #[test]
+    fn lists_of_operands_are_typed_one_by_one() {
+        let filter = of("filter[payload.a.b][nin]", "1,on,null").unwrap();
+        assert_eq!(filter.field, payload("a.b"));
+        assert_eq!(filter.operator, Operator::Nin);
+        assert_eq!(filter.operands, [Operand::Number("1".into()), Operand::Text("on".into()), Operand::Null]);
+    }
+
+    #[test]
+    fn created_at_takes_a_time_and_id_a_text() {
+        assert!(matches!(of("filter[createdAt][gte]", "2026-01-01").unwrap().operands[..], [Operand::Time(_)]));
+        assert_eq!(of("filter[id][eq]", "1").unwrap().operands, [Operand::Text("1".into())]);
+        assert!(of("filter[createdAt][gte]", "soon").is_err());
+    }
+
+    #[test]
+    fn what_is_no_filter_is_a_fault() {
+        for key in [
+            "filter",
+            "filter[payload.a]",
+            "filter[temp][eq]",
+            "filter[payload.][eq]",
+            "filter[payload][like]",
+            "filter[][]",
+            "filter[payload][eq",
+        ] {
+            assert!(of(key, "1").is_err(), "{key}");
+            let (filters, faults) = filters(&[(key.into(), "1".into())]);
+            assert!(filters.is_empty());
+            assert_eq!(faults[0].field, format!("query.{key}"));
+        }
+    }
+}

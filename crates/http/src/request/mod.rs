@@ -1,0 +1,27 @@
+//! Everything that a request says: who sends it, what its path, parameters, headers and body hold. A handler sees a request
+//! as a [`Call`].
+//!
+//! Nothing here knows of connections, handlers or routes.
+
+mod body;
+mod call;
+mod client;
+pub(crate) mod columns;
+pub(crate) mod filter;
+mod forwarded;
+pub(crate) mod host;
+pub(crate) mod negotiation;
+mod percent;
+pub(crate) mod query;
+mod quota;
+mod request_id;
+mod transfer;
+
+pub(crate) use body::{RequestBody, drain};
+pub(crate) use call::{Call, REFRESH_COOKIE, after, both, credentials, path_parameters};
+pub(crate) use client::{Client, ClientSocket};
+pub use forwarded::{BadNetwork, Network};
+pub(crate) use forwarded::{client_behind, is_trusted};
+pub(crate) use quota::{FairQuota, QuotaShare};
+pub(crate) use request_id::{REQUEST_ID, RequestId, RequestIds};
+pub(crate) use transfer::{TRANSFER_TIME, time_for};

@@ -1,0 +1,392 @@
+//! Query parameters (specification: Shared query parameters; contract: Conventions). Every fault is gathered as
+//! `query.<name>`; parameters that nobody asks for are ignored.
+
+use std::borrow::Cow;
+use std::str::FromStr;
+use std::time::Duration;
+
+use isobar_hub::{LastChoice, NO_NAME, TreeQuery, ValueQuery};
+use isobar_model::check::Faults;
+use isobar_model::error::Result;
+use isobar_model::page::{Depth, LIMIT_MAX, ListRequest, PageRequest, SortKey, TimeRange};
+use isobar_model::time::Timestamp;
+use smallvec::SmallVec;
+
+use super::columns::CsvColumn;
+use super::filter;
+use super::percent;
+
+/// Most parameters that are looked at.
+const PARAMETERS_MAX: usize = 1024;
+/// Most keys of an order.
+pub(crate) const SORT_KEYS_MAX: usize = 16;
+/// Most columns of a CSV.
+pub(crate) const CSV_COLUMNS_MAX: usize = 100;
+/// Longest wait for an event, in seconds.
+const WAIT_SECONDS_MAX: u64 = 60;
+
+/// The parameters of a request, and what was found wrong with them.
+pub(crate) struct Query<'a> {
+    /// As it was sent.
+    raw: &'a str,
+    pairs: SmallVec<[(Cow<'a, str>, Cow<'a, str>); 2]>,
+    faults: Faults,
+}
+
+impl<'a> Query<'a> {
+    /// Splits and decodes; nothing is checked yet. A value that is no text becomes U+0000, which no name holds.
+    pub fn of(raw: Option<&'a str>) -> Self {
+        let raw = raw.unwrap_or_default();
+        let mut pairs: SmallVec<[_; 2]> = form_urlencoded::parse(raw.as_bytes()).take(PARAMETERS_MAX).collect();
+        // What is no text was decoded to this character, which may also have been sent.
+        let may_be_none = |value: &str| value.contains(char::REPLACEMENT_CHARACTER);
+        if pairs.iter().any(|(_, value): &(_, Cow<'_, str>)| matches!(value, Cow::Owned(value) if may_be_none(value))) {
+            let sent = raw.split('&').filter(|pair| !pair.is_empty());
+            for ((_, value), pair) in pairs.iter_mut().zip(sent) {
+                if percent::decoded(pair.split_once('=').unwrap_or_default().1, true).is_none() {
+                    *value = Cow::Borrowed("\0");
+                }
+            }
+        }
+        Self { raw, pairs, faults: Faults::new() }
+    }
+
+    /// What was read, unless something was wrong.
+    pub fn end<T>(self, read: T) -> Result<T> {
+        self.faults.unless_any(read)
+    }
+
+    /// `elementName`, where it may be left out.
+    pub fn element_name(&mut self) -> Option<String> {
+        let name = self.text("elementName")?;
+        if name.contains('\0') {
+            self.fault("elementName", NO_NAME);
+        }
+        Some(name)
+    }
+
+    /// The first value of a parameter.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.pairs.iter().find(|(key, _)| key == name).map(|(_, value)| &**value)
+    }
+
+    /// A text; an empty one is as good as none.
+    pub fn text(&self, name: &str) -> Option<String> {
+        self.get(name).filter(|text| !text.is_empty()).map(str::to_owned)
+    }
+
+    /// Every value of a parameter, repeated or comma-separated.
+    fn values<'q>(&'q self, name: &'q str) -> impl Iterator<Item = &'q str> {
+        self.pairs.iter().filter(move |(key, _)| key == name).flat_map(|(_, value)| value.split(','))
+    }
+
+    /// Values of a parameter in which a comma was encoded: it may be part of a value, and no separator.
+    fn values_with_comma(&self, name: &str) -> Vec<String> {
+        let decoded = |text: &str| {
+            let pair = format!("={text}");
+            form_urlencoded::parse(pair.as_bytes()).next().map(|(_, value)| value.into_owned()).unwrap_or_default()
+        };
+        let pairs = self.raw.split('&').take(PARAMETERS_MAX).filter_map(|pair| pair.split_once('='));
+        let sent = pairs.filter(|(key, _)| decoded(key) == name).flat_map(|(_, value)| value.split(','));
+        sent.map(decoded).filter(|value| value.contains(',')).collect()
+    }
+
+    fn fault(&mut self, name: &str, message: impl Into<String>) {
+        self.faults.add(format!("query.{name}"), message);
+    }
+
+    /// A parameter in the form of `T`; `what` completes "must be".
+    fn read<T>(&mut self, name: &str, what: &str, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+        let text = self.get(name)?;
+        let value = read(text);
+        if value.is_none() {
+            self.fault(name, format!("must be {what}"));
+        }
+        value
+    }
+
+    /// An identifier.
+    pub fn id<T: FromStr>(&mut self, name: &str) -> Option<T> {
+        self.read(name, "an identifier", |text| text.parse().ok())
+    }
+
+    /// `true` or `false`.
+    pub fn boolean(&mut self, name: &str, default: bool) -> bool {
+        let read = |text: &str| match text {
+            "true" => Some(true),
+            "false" => Some(false),
+            _ => None,
+        };
+        self.read(name, "true or false", read).unwrap_or(default)
+    }
+
+    /// `page` and `limit`.
+    pub fn page(&mut self) -> PageRequest {
+        let default = PageRequest::default();
+        let page = self.read("page", "a whole number of at least 1", |text| whole(text).filter(|page| *page >= 1));
+        let limit = self.read("limit", &format!("a whole number from 1 to {LIMIT_MAX}"), |text| {
+            whole(text).and_then(|limit| u32::try_from(limit).ok()).filter(|limit| (1..=LIMIT_MAX).contains(limit))
+        });
+        PageRequest { page: page.unwrap_or(default.page), limit: limit.unwrap_or(default.limit) }
+    }
+
+    /// `from` and `to`.
+    pub fn range(&mut self) -> TimeRange {
+        // An unescaped `+` before an offset arrives as a space.
+        let mut moment = |name| {
+            self.read(name, "an RFC 3339 date-time", |text| {
+                text.parse::<Timestamp>().or_else(|_| text.replace(' ', "+").parse()).ok()
+            })
+        };
+        TimeRange { from: moment("from"), to: moment("to") }
+    }
+
+    /// `from` and `to`, which must be there.
+    pub fn range_with_end(&mut self) -> TimeRange {
+        if self.get("to").is_none() {
+            self.fault("to", "is required");
+        }
+        self.range()
+    }
+
+    /// `depth`.
+    pub fn depth(&mut self) -> Depth {
+        let read = |text: &str| match text {
+            "all" => Some(Depth::All),
+            text => whole(text)
+                .filter(|levels| *levels >= 1)
+                .map(|levels| Depth::Levels(levels.try_into().unwrap_or(u32::MAX))),
+        };
+        self.read("depth", "a whole number of at least 1, or all", read).unwrap_or_default()
+    }
+
+    /// `wait`, in seconds.
+    pub fn wait(&mut self) -> Duration {
+        let what = format!("a whole number of seconds from 0 to {WAIT_SECONDS_MAX}");
+        let seconds = self.read("wait", &what, |text| whole(text).filter(|seconds| *seconds <= WAIT_SECONDS_MAX));
+        Duration::from_secs(seconds.unwrap_or(0))
+    }
+
+    /// `lastValues`.
+    pub fn last_values(&mut self) -> LastChoice {
+        match self.get("lastValues") {
+            None | Some("") => LastChoice::None,
+            Some("all") => LastChoice::All,
+            Some(_) => {
+                let mut names: Vec<String> =
+                    self.values("lastValues").filter(|name| !name.is_empty()).map(str::to_owned).collect();
+                // A name may hold a comma. Whichever of both readings names nothing changes nothing.
+                names.extend(self.values_with_comma("lastValues"));
+                names.sort_unstable();
+                names.dedup();
+                LastChoice::Elements(names)
+            }
+        }
+    }
+
+    /// The keys of `sortBy`, with what `field` makes of each name.
+    fn order<T>(&mut self, what: &str, field: impl Fn(&str) -> Option<T>) -> Vec<(T, bool)> {
+        let texts: Vec<String> = self.values("sortBy").map(str::to_owned).collect();
+        if texts.len() > SORT_KEYS_MAX {
+            self.fault("sortBy", format!("must have at most {SORT_KEYS_MAX} keys"));
+            return Vec::new();
+        }
+        let mut keys = Vec::with_capacity(texts.len());
+        for text in &texts {
+            let (name, descending) = match text.strip_prefix('-') {
+                Some(name) => (name, true),
+                // An unescaped `+` arrives as a space.
+                None => (text.strip_prefix(['+', ' ']).unwrap_or(text), false),
+            };
+            match field(name) {
+                Some(field) => keys.push((field, descending)),
+                None => self.fault("sortBy", format!("must be {what}, not '{}'", excerpt(name))),
+            }
+        }
+        keys
+    }
+
+    /// `organizationId` (or `base`, its name in this operation) and `depth`.
+    pub fn tree(&mut self, base: &str) -> TreeQuery {
+        TreeQuery { organization: self.id(base), depth: self.depth() }
+    }
+
+    /// `page`, `limit`, `searchText`, `entityList` and `sortBy`, of these fields.
+    pub fn list(&mut self, fields: &[&str]) -> ListRequest {
+        let named = |name: &str| fields.contains(&name).then(|| name.to_owned());
+        let sort = self.order(&format!("one of {}", fields.join(", ")), named);
+        let ids = self.get("entityList").is_some();
+        ListRequest {
+            page: self.page(),
+            search: self.text("searchText"),
+            sort: sort.into_iter().map(|(field, descending)| SortKey { field, descending }).collect(),
+            ids: ids.then(|| self.values("entityList").filter(|id| !id.is_empty()).map(str::to_owned).collect()),
+        }
+    }
+
+    /// Everything a list of stored values takes; an export is not `paged`, and ignores what it says of pages.
+    pub fn values_list(&mut self, paged: bool) -> ValueQuery {
+        let sort = self.order("createdAt, id, payload or a path beneath payload", filter::field);
+        let (filters, found) = filter::filters(&self.pairs);
+        self.faults.extend(found);
+        ValueQuery {
+            page: if paged { self.page() } else { PageRequest::default() },
+            range: self.range(),
+            sort: sort.into_iter().map(|(field, descending)| isobar_hub::ValueSort { field, descending }).collect(),
+            filters,
+        }
+    }
+
+    /// `columns` of a CSV; the usual ones when none are named.
+    pub fn columns(&mut self) -> Vec<CsvColumn> {
+        let names: Vec<String> = self
+            .values("columns")
+            .filter(|name| !name.is_empty())
+            .take(CSV_COLUMNS_MAX + 1)
+            .map(str::to_owned)
+            .collect();
+        if names.len() > CSV_COLUMNS_MAX {
+            self.fault("columns", format!("must be at most {CSV_COLUMNS_MAX}"));
+        }
+        let mut columns = Vec::with_capacity(names.len());
+        for name in &names {
+            match filter::field(name) {
+                Some(field) => columns.push(CsvColumn::new(name, field)),
+                None => self.fault(
+                    "columns",
+                    format!("must be createdAt, id, payload or a path beneath payload, not '{}'", excerpt(name)),
+                ),
+            }
+        }
+        if names.is_empty() { CsvColumn::usual() } else { columns }
+    }
+
+    /// `filter[<field>]=<value>` without an operator, as the project list takes it. A filter by anything else is a
+    /// fault: the list would be longer than what was asked for.
+    pub fn plain_filter(&mut self, field: &str) -> Option<String> {
+        let name = format!("filter[{field}]");
+        let is_other = |key: &str| (key == "filter" || key.starts_with("filter[")) && key != name;
+        let others =
+            self.pairs.iter().filter(|(key, _)| is_other(key)).map(|(key, _)| excerpt(key)).collect::<Vec<_>>();
+        for other in others {
+            self.fault(&other, format!("is not known: {name}"));
+        }
+        self.text(&name)
+    }
+}
+
+/// A whole number in digits; one beyond 64 bits is as large as can be.
+fn whole(text: &str) -> Option<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().unwrap_or(u64::MAX))
+}
+
+/// The beginning of a client's text, for a message.
+pub(crate) fn excerpt(text: &str) -> String {
+    text.chars().take(64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use isobar_model::error::Error;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn faults<T>(raw: &str, read: impl FnOnce(&mut Query<'_>) -> T) -> Vec<String> {
+        let mut query = Query::of(Some(raw));
+        read(&mut query);
+        match query.end(()) {
+            Err(Error::Invalid(faults)) => faults.into_iter().map(|fault| fault.field).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_is_no_name() {
+        let name = |raw| Query::of(Some(raw)).get("elementName").map(str::to_owned);
+        for broken in ["elementName=%ff", "a=%EF%BF%BD&&elementName=a%C3", "elementName=%ED%A0%80&b=1"] {
+            assert_eq!(name(broken).as_deref(), Some("\0"), "{broken}");
+            assert_eq!(faults(broken, |query| query.element_name()), ["query.elementName"], "{broken}");
+        }
+        assert_eq!(name("elementName=a%EF%BF%BD+%C3%A9&b=%ff").as_deref(), Some("a\u{fffd} \u{e9}"));
+        assert_eq!(faults("elementName=a%00b", |query| query.element_name()), ["query.elementName"]);
+        assert_eq!(faults("elementName=a", |query| query.element_name()), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn pages_are_bounded() {
+        assert_eq!(Query::of(None).page(), PageRequest { page: 1, limit: 100 });
+        assert_eq!(Query::of(Some("page=3&limit=10000")).page(), PageRequest { page: 3, limit: 10_000 });
+        for bad in ["page=0", "page=-1", "page=", "page=1.5", "page=x", "page=%2B1"] {
+            assert_eq!(faults(bad, |query| query.page()), ["query.page"], "{bad}");
+        }
+        for bad in ["limit=0", "limit=10001", "limit=99999999999999999999"] {
+            assert_eq!(faults(bad, |query| query.page()), ["query.limit"], "{bad}");
+        }
+        assert_eq!(faults("page=0&limit=0", |query| query.page()), ["query.page", "query.limit"]);
+    }
+
+    #[test]
+    fn an_order_has_many_spellings() {
+        let key = |field: &str, descending| SortKey { field: field.into(), descending };
+        for raw in ["sortBy=-name,id", "sortBy=-name&sortBy=+id", "sortBy=-name&sortBy=%2Bid", "sortBy=-name,%20id"] {
+            let sort = Query::of(Some(raw)).list(&["name", "id"]).sort;
+            assert_eq!(sort, [key("name", true), key("id", false)], "{raw}");
+        }
+        for bad in ["sortBy=size", "sortBy=", "sortBy=name,", "sortBy=--name"] {
+            assert_eq!(faults(bad, |query| query.list(&["name"])), ["query.sortBy"], "{bad}");
+        }
+    }
+
+    #[test]
+    fn times_take_offsets_even_unescaped() {
+        let range = Query::of(Some("from=2026-01-02T03:04:05%2B01:00&to=2026-01-02T03:04:05+01:00")).range();
+        assert_eq!(range.from, range.to);
+        assert_eq!(faults("from=yesterday&to=1", |query| query.range()), ["query.from", "query.to"]);
+    }
+
+    #[test]
+    fn depth_is_a_number_or_all() {
+        assert_eq!(Query::of(None).depth(), Depth::Levels(1));
+        assert_eq!(Query::of(Some("depth=all")).depth(), Depth::All);
+        assert_eq!(Query::of(Some("depth=3")).depth(), Depth::Levels(3));
+        for bad in ["depth=0", "depth=-1", "depth=ALL", "depth="] {
+            assert_eq!(faults(bad, |query| query.depth()), ["query.depth"], "{bad}");
+        }
+    }
+
+    #[test]
+    fn lists_are_repeated_or_comma_separated() {
+        let ids = Query::of(Some("entityList=a,b&entityList=c")).list(&[]).ids;
+        assert_eq!(ids, Some(vec!["a".to_owned(), "b".to_owned(), "c".to_owned()]));
+        let last = Query::of(Some("lastValues=b%20c,a,a")).last_values();
+        assert_eq!(last, LastChoice::Elements(vec!["a".to_owned(), "b c".to_owned()]));
+        assert_eq!(Query::of(Some("lastValues=all")).last_values(), LastChoice::All);
+        let last = Query::of(Some("x=1,2&lastValues=a%2Cb,c+d&page=1")).last_values();
+        assert_eq!(last, LastChoice::Elements(["a", "a,b", "b", "c d"].map(str::to_owned).to_vec()));
+    }
+
+    #[test]
+    fn waits_are_bounded() {
+        assert_eq!(Query::of(Some("wait=60")).wait(), Duration::from_secs(60));
+        assert_eq!(faults("wait=61", |query| query.wait()), ["query.wait"]);
+        assert_eq!(faults("peek=yes", |query| query.boolean("peek", false)), ["query.peek"]);
+    }
+
+    proptest! {
+        #[test]
+        fn rubbish_never_panics(raw in "[ -~]{0,200}", names in prop::collection::vec(
+            prop::sample::select(vec!["page", "limit", "from", "to", "sortBy", "depth", "wait", "lastValues",
+                "filter[payload.a][in]", "filter[createdAt][lt]", "filter[", "filter[]["]), 0..6)) {
+            let raw = names.iter().map(|name| format!("{name}={raw}&")).collect::<String>() + &raw;
+            let mut query = Query::of(Some(&raw));
+            query.values_list(true);
+            query.list(&["name"]);
+            query.tree("organizationId");
+            query.wait();
+            query.last_values();
+            let _ = query.end(());
+        }
+    }
+}

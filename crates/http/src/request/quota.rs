@@ -1,0 +1,164 @@
+//! Quotas that all tenants share: the memory of bodies that are under way, and the number of long waits.
+//!
+//! No tenant has a part of a fixed size, and none can take everything: what one tenant holds is at most twice what is left for
+//! the others then. A tenant that is alone has two thirds, the next has two thirds of the rest, and so on, so that something
+//! is left for many more.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use isobar_hub::Principal;
+use isobar_model::error::Error;
+use isobar_model::ids::OrganizationId;
+use parking_lot::Mutex;
+
+/// What a tenant holds is at most so many times what is left.
+const HELD_PER_LEFT_MAX: usize = 2;
+
+/// Who holds a share: the tenant of the caller. All callers without credentials are one holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct QuotaHolder(Option<OrganizationId>);
+
+#[cfg(test)]
+impl QuotaHolder {
+    /// Those who show no credentials.
+    pub const NOBODY: Self = Self(None);
+}
+
+impl From<&Principal> for QuotaHolder {
+    fn from(principal: &Principal) -> Self {
+        Self(principal.tenant())
+    }
+}
+
+/// An amount that tenants share.
+pub(crate) struct FairQuota {
+    total: usize,
+    held: Mutex<HeldAmounts>,
+}
+
+#[derive(Default)]
+struct HeldAmounts {
+    all: usize,
+    each: HashMap<QuotaHolder, usize>,
+}
+
+impl FairQuota {
+    pub fn new(total: usize) -> Arc<Self> {
+        Arc::new(Self { total, held: Mutex::default() })
+    }
+
+    /// Whether nobody holds anything.
+    #[cfg(test)]
+    pub fn is_untouched(&self) -> bool {
+        let held = self.held.lock();
+        held.all == 0 && held.each.is_empty()
+    }
+
+    /// A share of nothing yet.
+    pub fn share(self: &Arc<Self>, holder: QuotaHolder) -> QuotaShare {
+        QuotaShare { quota: Arc::clone(self), holder, amount: 0 }
+    }
+}
+
+/// What one call holds of a quota; it is given back when this is dropped.
+pub(crate) struct QuotaShare {
+    quota: Arc<FairQuota>,
+    holder: QuotaHolder,
+    amount: usize,
+}
+
+impl QuotaShare {
+    /// How much it is.
+    #[cfg(test)]
+    pub fn amount(&self) -> usize {
+        self.amount
+    }
+
+    /// Takes more, or is refused: then nothing has changed.
+    pub fn take(&mut self, more: usize) -> Result<(), Error> {
+        let mut held = self.quota.held.lock();
+        let left = self.quota.total.checked_sub(held.all.saturating_add(more)).ok_or(Error::Busy)?;
+        let own = held.each.get(&self.holder).copied().unwrap_or_default() + more;
+        if own > left.saturating_mul(HELD_PER_LEFT_MAX) {
+            return Err(Error::Busy);
+        }
+        held.all += more;
+        held.each.insert(self.holder, own);
+        self.amount += more;
+        Ok(())
+    }
+}
+
+impl Drop for QuotaShare {
+    fn drop(&mut self) {
+        if self.amount == 0 {
+            return;
+        }
+        let mut held = self.quota.held.lock();
+        held.all -= self.amount;
+        if let Some(own) = held.each.get_mut(&self.holder) {
+            *own -= self.amount;
+            if *own == 0 {
+                held.each.remove(&self.holder);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn tenant(number: u128) -> QuotaHolder {
+        QuotaHolder(Some(OrganizationId(Uuid::from_u128(number))))
+    }
+
+    /// Takes all that it can get, one by one.
+    fn greedy(shares: &Arc<FairQuota>, holder: QuotaHolder) -> QuotaShare {
+        let mut share = shares.share(holder);
+        while share.take(1).is_ok() {}
+        share
+    }
+
+    #[test]
+    fn who_is_alone_has_two_thirds_and_there_is_some_left_for_the_next() {
+        let shares = FairQuota::new(30_000);
+        let mut held = Vec::new();
+        for (number, amount) in [20_000, 6_666, 2_222, 741, 247].into_iter().enumerate() {
+            held.push(greedy(&shares, tenant(number as u128)));
+            assert!(held[number].amount.abs_diff(amount) <= 1, "{} for {amount}", held[number].amount);
+        }
+        // All who show nothing are one.
+        let nobody = greedy(&shares, QuotaHolder::NOBODY);
+        assert!(shares.share(QuotaHolder::NOBODY).take(1).is_err());
+        drop((nobody, held));
+        assert!(shares.is_untouched());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_held_is_never_more_than_there_is(
+            takes in prop::collection::vec((0..4_u128, 0..200_usize, any::<bool>()), 0..100),
+        ) {
+            let (shares, mut held) = (FairQuota::new(500), Vec::new());
+            for (holder, amount, gives_back) in takes {
+                let mut share = shares.share(tenant(holder));
+                let before = shares.held.lock().all;
+                let taken = share.take(amount).is_ok();
+                prop_assert_eq!(share.amount, if taken { amount } else { 0 });
+                prop_assert_eq!(shares.held.lock().all, before + share.amount);
+                prop_assert!(shares.held.lock().all <= 500);
+                held.push(share);
+                if gives_back {
+                    held.remove(0);
+                }
+            }
+            drop(held);
+            prop_assert_eq!(shares.held.lock().all, 0);
+        }
+    }
+}

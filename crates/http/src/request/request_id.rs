@@ -1,0 +1,88 @@
+//! The name of a request in logs and in its response: the client's own, or one that was made for it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use bytes::BytesMut;
+use isobar_model::time::Timestamp;
+
+use crate::response::ascii_header;
+
+/// The header of requests and responses that holds it.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Longest request id that is taken from a client.
+const REQUEST_ID_CHARACTERS_MAX: usize = 64;
+
+/// The name of one request.
+pub(crate) enum RequestId {
+    /// The client sent it.
+    Sent(HeaderValue),
+    /// It was made from this number.
+    Made(u64),
+}
+
+impl RequestId {
+    /// Its header, which is written into `buffer`.
+    pub fn header(self, buffer: &mut BytesMut) -> HeaderValue {
+        let id = match self {
+            Self::Sent(id) => return id,
+            Self::Made(id) => id,
+        };
+        let digits = std::array::from_fn::<u8, 16, _>(|place| {
+            let digit = (id >> (60 - 4 * place) & 15) as u8;
+            if digit < 10 { b'0' + digit } else { b'a' + digit - 10 }
+        });
+        buffer.extend_from_slice(&digits);
+        ascii_header(buffer.split().freeze())
+    }
+}
+
+/// Makes request ids: unlike one another within a run, and most likely between runs. They are no secrets.
+pub(crate) struct RequestIds(AtomicU64);
+
+impl RequestIds {
+    pub fn new(start: Timestamp) -> Self {
+        Self(AtomicU64::new((start.millis() as u64) << 20))
+    }
+
+    /// The id that the client sent, if it is a sane one, or else a new one.
+    pub fn of(&self, headers: &HeaderMap) -> RequestId {
+        let sent = headers.get(REQUEST_ID).filter(|id| is_sane(id.as_bytes()));
+        // A copy: what was sent is a part of the whole request, which need not be kept until the event is durable.
+        let copied = sent.and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok());
+        copied.map_or_else(|| RequestId::Made(mixed(self.0.fetch_add(1, Ordering::Relaxed))), RequestId::Sent)
+    }
+}
+
+fn is_sane(id: &[u8]) -> bool {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=REQUEST_ID_CHARACTERS_MAX).contains(&id.len()) && id.iter().all(plain)
+}
+
+/// Makes neighbouring numbers unlike: the finalizer of SplitMix64, which never makes two numbers one.
+fn mixed(mut number: u64) -> u64 {
+    number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sane_request_ids_are_taken() {
+        assert!(is_sane(b"a-Z_0.9") && is_sane(&[b'x'; 64]));
+        assert!(!is_sane(b"") && !is_sane(&[b'x'; 65]) && !is_sane(b"a b") && !is_sane("é".as_bytes()));
+    }
+
+    #[test]
+    fn request_ids_differ() {
+        let ids = RequestIds::new(Timestamp::from_millis(1));
+        let mut buffer = BytesMut::new();
+        let mut next = || ids.of(&HeaderMap::new()).header(&mut buffer);
+        let (first, second) = (next(), next());
+        assert_ne!(first, second);
+        assert!(is_sane(first.as_bytes()) && first.len() == 16);
+    }
+}

@@ -1,0 +1,28 @@
+//! How long bytes may be under way: a body that comes, a response that is taken. Everybody has a minute, and whoever has
+//! much to send or to take has longer, at a rate that any connection reaches.
+
+use std::time::Duration;
+
+/// The time that every body and every response has.
+pub(crate) const TRANSFER_TIME: Duration = Duration::from_secs(60);
+/// Bytes a second that are enough beyond it.
+pub(crate) const TRANSFER_BYTES_A_SECOND_MIN: u64 = 16 << 10;
+
+/// How long so many bytes may be under way, where everybody has `time`.
+pub(crate) fn time_for(bytes: usize, time: Duration) -> Duration {
+    let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+    time.max(Duration::from_millis(bytes.saturating_mul(1_000) / TRANSFER_BYTES_A_SECOND_MIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_much_to_send_has_longer() {
+        assert_eq!(time_for(0, TRANSFER_TIME), TRANSFER_TIME);
+        assert_eq!(time_for(960 << 10, TRANSFER_TIME), TRANSFER_TIME);
+        assert_eq!(time_for(5 << 20, TRANSFER_TIME), Duration::from_secs(320));
+        assert!(time_for(usize::MAX, TRANSFER_TIME) > TRANSFER_TIME);
+    }
+}

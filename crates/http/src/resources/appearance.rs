@@ -1,0 +1,136 @@
+//! How organizations show themselves: branding, dashboard, device table.
+
+use isobar_model::access::Action;
+use isobar_model::appearance::{
+    Branding, BrandingInput, Column, Dashboard, DashboardInput, DeviceTable, DeviceTableInput,
+};
+use isobar_model::ids::OrganizationId;
+use isobar_model::project::empty_object;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::values::{Id, Raw};
+use crate::request::{Call, after};
+use crate::response::{self, Answer};
+
+/// An organization's branding.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Branding)]
+pub(crate) struct BrandingJson {
+    organization_id: Id,
+    company_name: Option<String>,
+    #[serde(rename = "addressLine1")]
+    address_line_1: Option<String>,
+    #[serde(rename = "addressLine2")]
+    address_line_2: Option<String>,
+    domain: Option<String>,
+    #[serde(rename = "domainHTTPFileOverrides")]
+    domain_http_file_overrides: Raw,
+    domain_public_configuration: Raw,
+    email: Option<String>,
+    email_sender_name: Option<String>,
+}
+
+impl BrandingJson {
+    fn of(organization: OrganizationId, branding: Branding) -> Self {
+        Self {
+            organization_id: Id(organization.0),
+            company_name: branding.company_name,
+            address_line_1: branding.address_line_1,
+            address_line_2: branding.address_line_2,
+            domain: branding.domain,
+            domain_http_file_overrides: Raw(branding.domain_http_file_overrides.unwrap_or_else(empty_object)),
+            domain_public_configuration: Raw(branding.domain_public_configuration.unwrap_or_else(empty_object)),
+            email: branding.email,
+            email_sender_name: branding.email_sender_name,
+        }
+    }
+}
+
+/// The dashboard that an organization shows.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Dashboard)]
+pub(crate) struct DashboardJson {
+    name: Option<String>,
+    options: Raw,
+    configuration: Raw,
+}
+
+impl From<Dashboard> for DashboardJson {
+    fn from(dashboard: Dashboard) -> Self {
+        Self { name: dashboard.name, options: Raw(dashboard.options), configuration: Raw(dashboard.configuration) }
+    }
+}
+
+/// A column of the device table.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Column)]
+pub(crate) struct ColumnJson {
+    path: String,
+    r#type: Option<String>,
+}
+
+impl From<Column> for ColumnJson {
+    fn from(column: Column) -> Self {
+        Self { path: column.path, r#type: column.kind }
+    }
+}
+
+/// How an organization's devices are shown in a table.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = DeviceTable)]
+pub(crate) struct DeviceTableJson {
+    organization_id: Id,
+    device_id: Option<String>,
+    columns: Vec<ColumnJson>,
+}
+
+impl DeviceTableJson {
+    fn of(organization: OrganizationId, table: DeviceTable) -> Self {
+        let columns = table.columns.into_iter().map(ColumnJson::from).collect();
+        Self { organization_id: Id(organization.0), device_id: table.device, columns }
+    }
+}
+
+pub(crate) async fn branding_fetch(call: &mut Call) -> Answer {
+    let id: OrganizationId = call.id("id", "organization")?;
+    response::ok(&BrandingJson::of(id, call.hub().branding_fetch(call.caller()?, id).await?))
+}
+
+pub(crate) async fn branding_update(call: &mut Call) -> Answer {
+    let id: OrganizationId = call.id("id", "organization")?;
+    let body = call.json(move |body| BrandingInput::read(body, id)).await;
+    let input = after(call.hub().allow_organization(call.caller()?, id, Action::OrganizationUpdate), body).await?;
+    response::ok(&BrandingJson::of(id, call.hub().branding_update(call.caller()?, id, input).await?))
+}
+
+pub(crate) async fn dashboard_fetch(call: &mut Call) -> Answer {
+    let dashboard = call.hub().dashboard_fetch(call.caller()?, call.id("id", "organization")?).await?;
+    response::ok(&DashboardJson::from(dashboard))
+}
+
+pub(crate) async fn dashboard_update(call: &mut Call) -> Answer {
+    let id: OrganizationId = call.id("id", "organization")?;
+    let body = call.json(DashboardInput::read).await;
+    let input = after(call.hub().allow_organization(call.caller()?, id, Action::OrganizationUpdate), body).await?;
+    response::ok(&DashboardJson::from(call.hub().dashboard_update(call.caller()?, id, input).await?))
+}
+
+pub(crate) async fn device_table_fetch(call: &mut Call) -> Answer {
+    let id: OrganizationId = call.id("id", "organization")?;
+    response::ok(&DeviceTableJson::of(id, call.hub().device_table_fetch(call.caller()?, id).await?))
+}
+
+pub(crate) async fn device_table_update(call: &mut Call) -> Answer {
+    let id: OrganizationId = call.id("id", "organization")?;
+    let body = call.json(move |body| DeviceTableInput::read(body, id)).await;
+    let input = after(call.hub().allow_organization(call.caller()?, id, Action::OrganizationUpdate), body).await?;
+    response::ok(&DeviceTableJson::of(id, call.hub().device_table_update(call.caller()?, id, input).await?))
+}
+
+pub(crate) async fn device_table_delete(call: &mut Call) -> Answer {
+    call.hub().device_table_delete(call.caller()?, call.id("id", "organization")?).await?;
+    response::no_content()
+}

@@ -1,0 +1,105 @@
+//! Registration, login, refresh, logout.
+
+use axum::http::header::SET_COOKIE;
+use axum::http::{HeaderValue, StatusCode};
+use isobar_hub::Tokens;
+use isobar_model::error::Error;
+use isobar_model::json::Json;
+use isobar_model::session::REFRESH_SECONDS;
+use isobar_model::user::{Login, NewUser};
+use isobar_model::user_input::{ResetInput, read_account_name, role_in};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::users::UserJson;
+use super::values::Time;
+use crate::problem::Problem;
+use crate::request::{Call, REFRESH_COOKIE, after};
+use crate::response::{self, Answer, Response};
+
+pub(crate) async fn user_register(call: &mut Call) -> Answer {
+    let joins = |body: &Json<'_>| body.get("organizationId").is_some_and(|named| !matches!(named, Json::Null));
+    let read = move |body: &Json<'_>| ((joins(body), role_in(body)), NewUser::read(body, true));
+    let ((joins, role), body) = call.json_beside(read).await;
+    let new = after(call.hub().allow_registration(&call.credentials(), joins, role), body).await?;
+    let user = call.hub().user_register(&call.credentials(), new).await?;
+    response::created(&UserJson::from(user))
+}
+
+pub(crate) async fn session_login(call: &mut Call) -> Answer {
+    let login = call.json(Login::read).await?;
+    let tokens = call.hub().session_login(login, call.client.address).await?;
+    tokens_reply(call, tokens)
+}
+
+pub(crate) async fn session_refresh(call: &mut Call) -> Answer {
+    let tokens = call.hub().session_refresh(call.credentials().refresh_cookie).await?;
+    tokens_reply(call, tokens)
+}
+
+pub(crate) async fn session_logout(call: &mut Call) -> Answer {
+    call.hub().session_logout(&call.credentials()).await?;
+    with_cookie(response::no_content()?, call, "", 0)
+}
+
+pub(crate) async fn user_verify(call: &mut Call) -> Answer {
+    let (hub, nonce) = (call.hub(), call.name("nonce"));
+    let place = if call.is_head() { hub.verification_look(nonce).await? } else { hub.user_verify(nonce).await? };
+    response::found(&place)
+}
+
+pub(crate) async fn verification_send(call: &mut Call) -> Answer {
+    let named = call.query().text("emailOrUsername");
+    let name = match named {
+        Some(name) => name,
+        None => call.json(read_account_name).await?,
+    };
+    call.hub().verification_send(&name).await?;
+    response::no_content()
+}
+
+pub(crate) async fn reset_send(call: &mut Call) -> Answer {
+    let name = call.json(read_account_name).await?;
+    call.hub().reset_send(&name).await?;
+    response::no_content()
+}
+
+pub(crate) async fn password_reset(call: &mut Call) -> Answer {
+    let input = call.json(ResetInput::read).await?;
+    call.hub().password_reset(input).await?;
+    response::message(StatusCode::OK, "the new password is set")
+}
+
+pub(crate) async fn user_current(call: &mut Call) -> Answer {
+    let user = call.hub().user_current(call.caller()?).await?;
+    response::ok(&UserJson::from(user))
+}
+
+fn tokens_reply(call: &Call, tokens: Tokens) -> Answer {
+    let view = TokensJson { jwt_token: tokens.jwt, jwt_token_expiry: Time(tokens.jwt_expiry) };
+    let response = response::json(StatusCode::CREATED, &view);
+    match tokens.refresh {
+        Some((secret, _)) => with_cookie(response, call, secret.reveal(), REFRESH_SECONDS),
+        None => Ok(response),
+    }
+}
+
+/// Sets the refresh cookie; an age of 0 clears it.
+fn with_cookie(mut response: Response, call: &Call, value: &str, age_seconds: i64) -> Result<Response, Problem> {
+    let secure = if call.hub().config().public_url.starts_with("https://") { "; Secure" } else { "" };
+    let cookie =
+        format!("{REFRESH_COOKIE}={value}; Max-Age={age_seconds}; Path=/v2/auth; HttpOnly; SameSite=Strict{secure}");
+    let mut cookie = HeaderValue::try_from(cookie).map_err(Error::internal)?;
+    cookie.set_sensitive(true);
+    response.headers_mut().insert(SET_COOKIE, cookie);
+    Ok(response)
+}
+
+/// An access token.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Tokens)]
+pub(crate) struct TokensJson {
+    pub jwt_token: String,
+    pub jwt_token_expiry: Time,
+}

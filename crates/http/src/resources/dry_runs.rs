@@ -1,0 +1,168 @@
+//! Dry runs of designs, and how they look to a client.
+
+use isobar_hub::{DryRun, Effect, TraceStep};
+use isobar_model::access::Action;
+use isobar_model::dry_run::DryRunInput;
+use isobar_model::ids::ProjectId;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::events::EventErrorJson;
+use super::values::{AnyJson, Raw};
+use crate::request::{Call, after};
+use crate::response::{self, Answer};
+
+pub(crate) async fn specification_test(call: &mut Call) -> Answer {
+    let id: ProjectId = call.id("id", "project")?;
+    let body = call.json(DryRunInput::read).await;
+    let input = after(call.hub().allow_project(call.caller()?, id, Action::ProjectDryRun), body).await?;
+    let found = call.hub().dry_run(call.caller()?, id, input).await?;
+    response::ok(&DryRunJson::from(found))
+}
+
+/// What a dry run found.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DryRun)]
+pub(crate) struct DryRunJson {
+    /// What each element received and produced, in order; bounded.
+    trace: Vec<TraceStepJson>,
+    /// What would have happened, in order.
+    effects: Vec<EffectJson>,
+    /// What failed; the rest ran all the same.
+    #[schema(value_type = Vec<EventErrorJson>)]
+    errors: Vec<isobar_model::event::EventError>,
+}
+
+/// One step: an element was used, or the run began at it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = TraceStep)]
+struct TraceStepJson {
+    element: String,
+    /// The ability that was used; absent where the run began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    ability: Option<&'static str>,
+    /// The incoming value.
+    #[schema(value_type = AnyJson)]
+    received: Raw,
+    /// What was passed on; absent when the element failed or passes nothing on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    produced: Option<ProducedJson>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    error: Option<String>,
+    /// What else is worth knowing, like the warnings of a codec.
+    notes: Vec<String>,
+}
+
+/// What an element passed on.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Produced)]
+struct ProducedJson {
+    /// Along which of its triggers.
+    trigger: &'static str,
+    #[schema(value_type = AnyJson)]
+    value: Raw,
+}
+
+/// Something that would have happened.
+#[derive(Serialize, ToSchema)]
+#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[schema(as = Effect)]
+enum EffectJson {
+    /// A value is stored.
+    Store {
+        element: String,
+        #[schema(value_type = AnyJson)]
+        value: Raw,
+    },
+    /// A cloud event is queued.
+    #[schema(rename_all = "camelCase")]
+    Send {
+        element: String,
+        #[schema(value_type = AnyJson)]
+        payload: Raw,
+        ttl_minutes: Option<u32>,
+    },
+    /// The device gets a status.
+    SetStatus { status: &'static str },
+    /// A label of the metadata gets a value.
+    SetValue {
+        tag: String,
+        #[schema(value_type = AnyJson)]
+        value: Raw,
+    },
+    /// The device moves.
+    SetLocation { latitude: f64, longitude: f64 },
+    /// A setting gets a value; null: back to the default.
+    SetSetting {
+        element: String,
+        #[schema(value_type = Option<AnyJson>)]
+        value: Option<Raw>,
+    },
+    /// People are told something.
+    #[schema(rename_all = "camelCase")]
+    Notify { element: String, message: String, minimum_role: &'static str },
+    /// A server outside is called.
+    Call {
+        element: String,
+        method: &'static str,
+        url: String,
+        /// Pairs of name and value.
+        #[schema(value_type = Vec<Vec<String>>)]
+        headers: Vec<(String, String)>,
+        body: Option<String>,
+    },
+}
+
+impl From<DryRun> for DryRunJson {
+    fn from(found: DryRun) -> Self {
+        Self {
+            trace: found.trace.into_iter().map(TraceStepJson::from).collect(),
+            effects: found.outcome.effects.into_iter().filter_map(effect).collect(),
+            errors: found.outcome.errors,
+        }
+    }
+}
+
+impl From<TraceStep> for TraceStepJson {
+    fn from(step: TraceStep) -> Self {
+        Self {
+            element: step.element.to_string(),
+            ability: step.ability,
+            received: Raw(step.received),
+            produced: step.produced.map(|it| ProducedJson { trigger: it.trigger, value: Raw(it.value) }),
+            error: step.error,
+            notes: step.notes,
+        }
+    }
+}
+
+/// An effect as a client sees it; none for what elements remember, which is their own.
+fn effect(effect: Effect) -> Option<EffectJson> {
+    Some(match effect {
+        Effect::Remember { .. } | Effect::Forget { .. } => return None,
+        Effect::Store { element, value } => EffectJson::Store { element: element.to_string(), value: Raw(value) },
+        Effect::Send { element, payload, ttl_minutes } => {
+            EffectJson::Send { element: element.to_string(), payload: Raw(payload), ttl_minutes }
+        }
+        Effect::SetStatus(status) => EffectJson::SetStatus { status: status.name() },
+        Effect::SetMeta { tag, value } => EffectJson::SetValue { tag, value: Raw(value) },
+        Effect::SetLocation(place) => EffectJson::SetLocation { latitude: place.latitude, longitude: place.longitude },
+        Effect::SetSetting { element, value } => {
+            EffectJson::SetSetting { element: element.to_string(), value: value.map(Raw) }
+        }
+        Effect::Notify { element, message, minimum_role } => {
+            EffectJson::Notify { element: element.to_string(), message, minimum_role: minimum_role.name() }
+        }
+        Effect::Call { element, request } => EffectJson::Call {
+            element: element.to_string(),
+            method: request.method,
+            url: request.url,
+            headers: request.headers,
+            body: request.body,
+        },
+    })
+}

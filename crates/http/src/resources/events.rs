@@ -1,0 +1,226 @@
+//! Events: the device channel, the cloud-event queue, history and the live stream.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::{HeaderName, StatusCode};
+use axum::response::IntoResponse as _;
+use axum::response::sse::{Event as ServerSent, KeepAlive, Sse};
+use futures::future::ready;
+use futures::{Stream, StreamExt as _, stream};
+use isobar_hub::{Accepted, HistoryRequest, QueueRead, StreamScope};
+use isobar_model::access::Action;
+use isobar_model::error::Error;
+use isobar_model::event::Event;
+use isobar_model::ids::{DeviceId, EventId};
+use isobar_model::page::PageRequest;
+use utoipa::ToSchema;
+
+use super::values::{AnyJson, Id, Time};
+use super::words::EventTypeText;
+use crate::problem::Problem;
+use crate::request::query::Query;
+use crate::request::{Call, ClientSocket, QuotaShare, after, both};
+use crate::response::{self, Answer};
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// Between the comments that keep an event stream open.
+const STREAM_COMMENT_EVERY: Duration = Duration::from_secs(15);
+/// Between the comments that find out whether a client that has closed its side is still there.
+const CLIENT_CHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// The main road: 201 only after the event and what it caused are durable.
+pub(crate) async fn device_event_create(call: &mut Call) -> Result<Accepted, Problem> {
+    let body = call.json_bytes().await;
+    let query = call.query();
+    let (device, element) = (query.get("deviceId"), query.get("elementName"));
+    let (key, body) = match both(call.idempotency_key(), body) {
+        Ok(input) => input,
+        faulty => Box::pin(after(call.hub().event_parameters(&call.principal, device, element), faulty)).await?,
+    };
+    Ok(call.hub().event_accept(&call.principal, device, element, body, key).await?)
+}
+
+pub(crate) async fn cloud_event_send(call: &mut Call) -> Answer {
+    let body = call.json_bytes().await;
+    let query = call.query();
+    let (device, element) = (query.get("deviceId"), query.get("elementName"));
+    let input = both(call.idempotency_key(), body);
+    let caller = call.caller()?;
+    let (key, body) = after(call.hub().cloud_event_parameters(caller, device, element), input).await?;
+    let id = call.hub().cloud_event_send(caller, device, element, body, key).await?;
+    response::created_id(id)
+}
+
+pub(crate) async fn cloud_events(call: &mut Call) -> Answer {
+    let mut query = call.query();
+    let read = queue_read(call, &mut query);
+    let device = query.text("deviceId");
+    let read = after(call.hub().allow_queue(&call.principal, device.as_deref()), query.end(read)).await?;
+    let (credentials, closed) = (call.credentials(), call.client_closed());
+    let _wait = long_wait(call, &read)?;
+    let events = call.hub().cloud_events(&credentials, &call.principal, device.as_deref(), read, closed).await?;
+    let mut body = Vec::with_capacity(256);
+    response::array(&events, Event::write_json, &mut body);
+    Ok(response::raw_json(StatusCode::OK, body))
+}
+
+pub(crate) async fn cloud_event_next(call: &mut Call) -> Answer {
+    let mut query = call.query();
+    let read = QueueRead { page: PageRequest { page: 1, limit: 1 }, ..queue_read(call, &mut query) };
+    let device = query.text("deviceId");
+    let read = after(call.hub().allow_queue(&call.principal, device.as_deref()), query.end(read)).await?;
+    let (credentials, closed) = (call.credentials(), call.client_closed());
+    let _wait = long_wait(call, &read)?;
+    let events = call.hub().cloud_events(&credentials, &call.principal, device.as_deref(), read, closed).await?;
+    match events.into_iter().next() {
+        Some(event) => Ok(response::raw_json(StatusCode::OK, event.payload.shared())),
+        None => response::no_content(),
+    }
+}
+
+pub(crate) async fn cloud_event_delete(call: &mut Call) -> Answer {
+    let id = call.id("id", "cloud event")?;
+    let device = call.query().text("deviceId");
+    call.hub().cloud_event_delete(&call.principal, device.as_deref(), id).await?;
+    response::no_content()
+}
+
+/// The permit of a long wait, for a call that asks to wait.
+fn long_wait(call: &Call, read: &QueueRead) -> Result<Option<QuotaShare>, Error> {
+    if read.wait.is_zero() { Ok(None) } else { call.long_wait().map(Some) }
+}
+
+fn queue_read(call: &Call, query: &mut Query<'_>) -> QueueRead {
+    QueueRead {
+        element: query.element_name(),
+        page: query.page(),
+        // Only what is returned is removed (contract: Events): HEAD returns nothing.
+        peek: query.boolean("peek", false) || call.is_head(),
+        wait: query.wait(),
+    }
+}
+
+pub(crate) async fn history(call: &mut Call) -> Answer {
+    let id: DeviceId = call.id("deviceId", "device")?;
+    let mut query = call.query();
+    let asked = HistoryRequest {
+        device_events: query.boolean("deviceEvents", true),
+        cloud_events: query.boolean("cloudEvents", true),
+        range: query.range(),
+        page: query.page(),
+    };
+    let allowed = call.hub().allow_device(&call.principal, id, Action::DeviceRead);
+    let asked = after(allowed, query.end(asked)).await?;
+    let page = call.hub().history(call.caller()?, id, asked).await?;
+    let memory = call.response_memory(page.items.iter().map(|event| event.payload.bytes().len()))?;
+    response::page_written(page, memory, Event::write_json).await
+}
+
+pub(crate) async fn history_event(call: &mut Call) -> Answer {
+    let (device, id) = (call.id("deviceId", "device")?, call.id("id", "event")?);
+    let event = call.hub().history_event(call.caller()?, device, id).await?;
+    let mut body = Vec::with_capacity(256);
+    event.write_json(&mut body);
+    Ok(response::raw_json(StatusCode::OK, body))
+}
+
+pub(crate) async fn event_stream(call: &mut Call) -> Answer {
+    let mut query = call.query();
+    let (device, organization) = (query.id("deviceId"), query.id("organizationId"));
+    let ((), last) = both(query.end(()), last_event_id(call).map_err(Problem::from))?;
+    let scope = device.map_or(StreamScope::Organization(organization), StreamScope::Device);
+    let events = call.hub().event_stream(&call.credentials(), scope, last).await?;
+    let wait = call.long_wait()?;
+    let mut stopping = call.state.stopping.subscribe();
+    let stopped = async move {
+        // The sender lives as long as the server: an error means a stop too.
+        let _ = stopping.wait_for(|stopped| *stopped).await;
+    };
+    let events = events.map(move |event| {
+        let _wait = &wait;
+        server_sent(event)
+    });
+    let events = with_client_checks(events, call.client.socket.clone());
+    let events = events.map(Ok::<_, Infallible>).take_until(Box::pin(stopped));
+    let keep_alive = KeepAlive::new().interval(STREAM_COMMENT_EVERY);
+    Ok(Sse::new(events).keep_alive(keep_alive).into_response().map(Into::into))
+}
+
+/// Ends a stream when its client is gone. For a client that has closed its side the stream goes on; but whether such a client
+/// is still there is seen only when something is written, so from then on a comment goes out every second.
+fn with_client_checks(
+    events: impl Stream<Item = ServerSent> + Send + 'static,
+    socket: Option<ClientSocket>,
+) -> impl Stream<Item = ServerSent> + Send + 'static {
+    let checks = stream::unfold(socket, |socket| async move {
+        let Some(socket) = socket else { return std::future::pending().await };
+        match socket.closed().await {
+            Ok(()) => {
+                tokio::time::sleep(CLIENT_CHECK_EVERY).await;
+                Some((Some(ServerSent::default().comment("")), Some(socket)))
+            }
+            Err(_) => Some((None, None)),
+        }
+    });
+    // An end of either is the end of both.
+    let events = events.map(Some).chain(stream::once(ready(None)));
+    stream::select(events, checks).take_while(|sent| ready(sent.is_some())).filter_map(ready)
+}
+
+/// Where a broken stream goes on.
+fn last_event_id(call: &Call) -> Result<Option<EventId>, Error> {
+    let Some(sent) = call.head.headers.get(LAST_EVENT_ID) else { return Ok(None) };
+    let id = sent.to_str().ok().and_then(|text| text.parse().ok());
+    id.map(Some).ok_or_else(|| Error::invalid("header.Last-Event-ID", "is not an identifier"))
+}
+
+/// An event, or a comment that says why none comes any more.
+fn server_sent(event: Result<Arc<Event>, Error>) -> ServerSent {
+    let event = match event {
+        Ok(event) => event,
+        Err(error) => return ServerSent::default().comment(format!("the stream ends: {error}")),
+    };
+    let mut data = Vec::with_capacity(256);
+    event.write_json(&mut data);
+    // A line break in JSON is white space between tokens, but in a stream it ends the line.
+    data.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+    // Payloads were checked to be UTF-8 when they came in.
+    let data = String::from_utf8_lossy(&data);
+    ServerSent::default().event(event.kind.name()).id(event.id.to_string()).data(data)
+}
+
+/// An identifier alone.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "the shape that `response::created_id` writes, for the OpenAPI document")]
+#[schema(as = EventId)]
+pub(crate) struct IdJson {
+    id: Id,
+}
+
+/// Something that went wrong while an event was processed.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "the shape that the model writes, for the OpenAPI document")]
+#[schema(as = EventError)]
+pub(crate) struct EventErrorJson {
+    element: String,
+    message: String,
+}
+
+/// A device event or a cloud event.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+#[expect(dead_code, reason = "the shape that the model writes, for the OpenAPI document")]
+#[schema(as = Event)]
+pub(crate) struct EventJson {
+    id: Id,
+    r#type: EventTypeText,
+    device_id: Id,
+    element_name: String,
+    payload: AnyJson,
+    received_at: Time,
+    /// Present when something went wrong.
+    #[schema(required = false)]
+    errors: Vec<EventErrorJson>,
+}

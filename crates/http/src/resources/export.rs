@@ -1,0 +1,243 @@
+//! Whole series as CSV or as lines of JSON, streamed as they are read.
+
+use axum::body::Body;
+use axum::http::HeaderValue;
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, VARY};
+use bytes::Bytes;
+use futures::{StreamExt as _, stream};
+use isobar_hub::Export;
+use isobar_model::event::StoredValue;
+use isobar_model::ids::DeviceId;
+use isobar_model::json::{Json, find, parse};
+
+use crate::request::columns::{ColumnSource, CsvColumn};
+use crate::request::{Call, negotiation};
+use crate::response::Response;
+
+/// Most characters of an element's name in the name of a file.
+const FILE_NAME_CHARACTERS_MAX: usize = 64;
+
+/// The format of a response that has many values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ValuesFormat {
+    /// A page in the envelope.
+    Json,
+    /// The whole series, a row each.
+    Csv,
+    /// The whole series, a line of JSON each.
+    Lines,
+}
+
+impl ValuesFormat {
+    const ALL: [(ValuesFormat, &str); 3] = [
+        (ValuesFormat::Json, "application/json"),
+        (ValuesFormat::Csv, "text/csv"),
+        (ValuesFormat::Lines, "application/x-ndjson"),
+    ];
+
+    /// The format that a call asks for.
+    pub fn of(call: &Call) -> Self {
+        let offered = Self::ALL.map(|(_, media_type)| media_type);
+        Self::ALL
+            .get(negotiation::preferred(&call.head.headers, &offered))
+            .map_or(ValuesFormat::Json, |(format, _)| *format)
+    }
+
+    fn content_type(self) -> HeaderValue {
+        HeaderValue::from_static(match self {
+            ValuesFormat::Json => "application/json",
+            ValuesFormat::Csv => "text/csv; charset=utf-8; header=present",
+            ValuesFormat::Lines => "application/x-ndjson",
+        })
+    }
+
+    fn extension(self) -> &'static str {
+        match self {
+            ValuesFormat::Json => "json",
+            ValuesFormat::Csv => "csv",
+            ValuesFormat::Lines => "ndjson",
+        }
+    }
+}
+
+/// An export on its way: the client's reading sets its pace. What fails after the beginning breaks the connection off,
+/// so that nobody takes a part for the whole.
+pub(crate) fn streamed(
+    export: Export,
+    format: ValuesFormat,
+    columns: Vec<CsvColumn>,
+    device: DeviceId,
+    element: &str,
+) -> Response {
+    let named = element.to_owned();
+    let mut head = Vec::new();
+    if format == ValuesFormat::Csv {
+        row(&mut head, columns.iter(), |column, out| text_cell(&column.name, out));
+    }
+    let written = move |values: Vec<StoredValue>| {
+        let mut out = Vec::new();
+        for value in &values {
+            match format {
+                ValuesFormat::Csv => row(&mut out, columns.iter(), |column, out| cell(column, value, out)),
+                ValuesFormat::Json | ValuesFormat::Lines => line(value, device, &named, &mut out),
+            }
+        }
+        Bytes::from(out)
+    };
+    let pieces = export.pieces().map(move |values| values.map(&written)).inspect(|piece| {
+        if let Err(error) = piece {
+            tracing::warn!(%error, "an export broke off");
+        }
+    });
+    let pieces = stream::once(std::future::ready(Ok(Bytes::from(head)))).chain(pieces);
+    let pieces = pieces.filter(|piece| std::future::ready(!matches!(piece, Ok(bytes) if bytes.is_empty())));
+    let mut response = Response::new(Body::from_stream(pieces).into());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, format.content_type());
+    headers.insert(VARY, HeaderValue::from_static("accept"));
+    let disposition = format!("attachment; filename=\"{}.{}\"", file_name(element), format.extension());
+    if let Ok(disposition) = HeaderValue::from_str(&disposition) {
+        headers.insert(CONTENT_DISPOSITION, disposition);
+    }
+    response
+}
+
+/// An element's name as the name of a file: no separators, nothing hidden, nothing that needs quoting.
+fn file_name(element: &str) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
+    let name: String = element.chars().take(FILE_NAME_CHARACTERS_MAX).map(safe).collect();
+    name.strip_prefix('.').map_or_else(|| name.clone(), |rest| format!("_{rest}"))
+}
+
+/// A value in one line: a line break in JSON is white space between tokens.
+fn line(value: &StoredValue, device: DeviceId, element: &str, out: &mut Vec<u8>) {
+    let start = out.len();
+    value.write_json(device, element, out);
+    out[start..].iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+    out.push(b'\n');
+}
+
+/// A row of cells (RFC 4180). One that is a single empty cell gets quotes: nothing would be an empty line, which readers
+/// pass over.
+fn row<'c>(
+    out: &mut Vec<u8>,
+    columns: impl Iterator<Item = &'c CsvColumn>,
+    mut cell: impl FnMut(&'c CsvColumn, &mut Vec<u8>),
+) {
+    let start = out.len();
+    for (place, column) in columns.enumerate() {
+        if place > 0 {
+            out.push(b',');
+        }
+        cell(column, out);
+    }
+    if out.len() == start {
+        out.extend_from_slice(b"\"\"");
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// What a value has in a column: texts as they are, everything else as JSON, nothing where the path leads nowhere.
+fn cell(column: &CsvColumn, value: &StoredValue, out: &mut Vec<u8>) {
+    match &column.source {
+        ColumnSource::Id => out.extend_from_slice(value.id.to_string().as_bytes()),
+        ColumnSource::CreatedAt => out.extend_from_slice(&value.created_at().text()),
+        ColumnSource::Payload(path) => match find(value.payload.text(), path) {
+            None => {}
+            Some(text) if text.starts_with('"') => match parse(text) {
+                Ok(Json::Text(text)) => text_cell(&text, out),
+                _ => plain_or_quoted(text, out),
+            },
+            Some(json) => plain_or_quoted(json, out),
+        },
+    }
+}
+
+/// A text. One that a spreadsheet would run as a formula gets an apostrophe before it, for anything that a device says may
+/// end up in front of a person.
+fn text_cell(text: &str, out: &mut Vec<u8>) {
+    if text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
+        plain_or_quoted(&format!("'{text}"), out);
+    } else {
+        plain_or_quoted(text, out);
+    }
+}
+
+/// Quotes where they are needed; also around nothing, so that an empty text is no missing one.
+fn plain_or_quoted(text: &str, out: &mut Vec<u8>) {
+    if text.is_empty() || text.contains([',', '"', '\r', '\n']) || text.trim() != text {
+        quoted(text, out);
+    } else {
+        out.extend_from_slice(text.as_bytes());
+    }
+}
+
+fn quoted(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    for (place, part) in text.split('"').enumerate() {
+        if place > 0 {
+            out.extend_from_slice(b"\"\"");
+        }
+        out.extend_from_slice(part.as_bytes());
+    }
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use isobar_model::ids::EventId;
+    use isobar_model::json::RawJson;
+
+    use super::*;
+    use crate::request::filter;
+
+    fn csv(columns: &[&str], payload: &'static str) -> String {
+        let columns: Vec<_> = columns.iter().map(|name| CsvColumn::new(name, filter::field(name).unwrap())).collect();
+        let id: EventId = "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap();
+        let value = StoredValue { id, payload: RawJson::check(payload.into()).unwrap() };
+        let mut out = Vec::new();
+        row(&mut out, columns.iter(), |column, out| cell(column, &value, out));
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn cells_are_quoted_where_they_must_be() {
+        assert_eq!(
+            csv(&["createdAt", "id", "payload"], "21.50"),
+            "2023-06-30T03:34:18.518Z,01890a5d-ac96-774b-bcce-b302099a8057,21.50\r\n"
+        );
+        let payload = r#"{"a":"x, \"y\"\n","b":[1,{"c":"d"}],"c":null,"d":"","e":-7,"f":[2]}"#;
+        let columns = ["payload.a", "payload.b", "payload.c", "payload.d", "payload.e", "payload.f", "payload.nowhere"];
+        assert_eq!(csv(&columns, payload), "\"x, \"\"y\"\"\n\",\"[1,{\"\"c\"\":\"\"d\"\"}]\",null,\"\",-7,[2],\r\n");
+        assert_eq!(csv(&["payload.b.1.c", "payload.b.0"], payload), "d,1\r\n");
+        assert_eq!(csv(&["payload.nowhere"], payload), "\"\"\r\n");
+        assert_eq!(csv(&["payload.nowhere", "payload.nowhere"], payload), ",\r\n");
+    }
+
+    #[test]
+    fn no_text_is_a_formula() {
+        for text in [r#""=1+1""#, r#""@SUM(A1)""#, r#""+1""#, r#""-cmd|' /C calc'!A0""#, r#""\t=1""#] {
+            assert!(csv(&["payload"], text).trim_start_matches('"').starts_with('\''), "{text}");
+        }
+        assert_eq!(csv(&["payload"], "-1.5e3"), "-1.5e3\r\n");
+        assert_eq!(csv(&["payload"], r#""a=1""#), "a=1\r\n");
+    }
+
+    #[test]
+    fn a_file_name_is_harmless() {
+        assert_eq!(file_name("reading"), "reading");
+        assert_eq!(file_name("../../etc/pass\"wd\r\n"), "_._.._etc_pass_wd__");
+        assert_eq!(file_name("température é"), "temp_rature__");
+        assert_eq!(file_name(&"x".repeat(500)).len(), 64);
+    }
+
+    #[test]
+    fn a_line_is_one_line() {
+        let id: EventId = "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap();
+        let value = StoredValue { id, payload: RawJson::check("{\"a\":\n\r1}".into()).unwrap() };
+        let mut out = Vec::new();
+        line(&value, DeviceId(id.0), "e", &mut out);
+        assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
+        assert!(out.ends_with(b"\"payload\":{\"a\":  1}}\n"));
+    }
+}

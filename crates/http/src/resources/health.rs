@@ -1,0 +1,28 @@
+//! For those who watch over the server: is it there, can it work, what has it done.
+
+use axum::http::{HeaderValue, StatusCode};
+
+use crate::problem::Problem;
+use crate::request::Call;
+use crate::response::{Answer, of_type, raw_json};
+
+const UP: &[u8] = br#"{"status":"up"}"#;
+/// The text format of Prometheus.
+const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+
+/// The process answers.
+pub(crate) async fn live(_call: &mut Call) -> Answer {
+    Ok(raw_json(StatusCode::OK, UP))
+}
+
+/// Both stores answer too.
+pub(crate) async fn ready(call: &mut Call) -> Answer {
+    call.hub().ready().await.map_err(Problem::NotReady)?;
+    Ok(raw_json(StatusCode::OK, UP))
+}
+
+/// What was measured.
+pub(crate) async fn metrics(call: &mut Call) -> Answer {
+    call.hub().measure();
+    Ok(of_type(StatusCode::OK, METRICS, call.state.metrics.render()))
+}

@@ -1,0 +1,103 @@
+//! Images: posted as text, given back as that text or as a picture; for every noun that can have one.
+
+use std::fmt::Write as _;
+use std::str::FromStr;
+
+use axum::http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH};
+use axum::http::{HeaderValue, StatusCode};
+use isobar_hub::{HasImage, Png};
+use isobar_model::ids::DeviceId;
+use isobar_model::secret::Digest;
+
+use crate::problem::Problem;
+use crate::request::{Call, after};
+use crate::response::{self, Answer, Response};
+
+/// Most bytes of a posted image (contract: Conventions): 2 MiB as Base64, with room for line breaks.
+const IMAGE_BODY_BYTES_MAX: usize = 5 << 20;
+
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const PNG: HeaderValue = HeaderValue::from_static("image/png");
+/// A picture is for the one who asked alone, and is asked for again each time: it changes under one address.
+const ASK_AGAIN: HeaderValue = HeaderValue::from_static("private, no-cache, must-revalidate");
+
+pub(crate) async fn image_set<T: HasImage + FromStr>(call: &mut Call) -> Answer {
+    save::<T>(call).await?;
+    response::message(StatusCode::OK, "the image was updated")
+}
+
+pub(crate) async fn device_image_set(call: &mut Call) -> Answer {
+    save::<DeviceId>(call).await?;
+    response::no_content()
+}
+
+async fn save<T: HasImage + FromStr>(call: &mut Call) -> Result<(), Problem> {
+    let id: T = call.id("id", T::NOUN)?;
+    let body = call.text(IMAGE_BODY_BYTES_MAX).await;
+    let posted = after(call.hub().allow_image(call.caller()?, id), body).await?;
+    Ok(call.hub().image_set(call.caller()?, id, posted).await?)
+}
+
+pub(crate) async fn image_posted<T: HasImage + FromStr>(call: &mut Call) -> Answer {
+    let id: T = call.id("id", T::NOUN)?;
+    Ok(response::of_type(StatusCode::OK, TEXT, call.hub().image_posted(call.caller()?, id).await?))
+}
+
+pub(crate) async fn image_png<T: HasImage + FromStr>(call: &mut Call) -> Answer {
+    let id: T = call.id("id", T::NOUN)?;
+    if let Some(known) = call.head.headers.get(IF_NONE_MATCH) {
+        let tag = tag(call.hub().image_digest(call.caller()?, id).await?);
+        if names(known, &tag) {
+            let mut unchanged = Response::default();
+            *unchanged.status_mut() = StatusCode::NOT_MODIFIED;
+            return Ok(tagged(unchanged, &tag));
+        }
+    }
+    let Png { bytes, digest } = call.hub().image_png(call.caller()?, id).await?;
+    Ok(tagged(response::of_type(StatusCode::OK, PNG, bytes), &tag(digest)))
+}
+
+pub(crate) async fn device_image_delete(call: &mut Call) -> Answer {
+    let id: DeviceId = call.id("id", "device")?;
+    call.hub().image_delete(call.caller()?, id).await?;
+    response::no_content()
+}
+
+/// The entity tag of a picture: part of its digest.
+fn tag(digest: Digest) -> String {
+    let digits = digest.0[..16].iter().fold(String::with_capacity(32), |mut digits, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    });
+    format!("\"{digits}\"")
+}
+
+/// Whether `If-None-Match` names the tag, weak or not, or any.
+fn names(known: &HeaderValue, tag: &str) -> bool {
+    let known = known.to_str().unwrap_or_default();
+    known.split(',').map(str::trim).any(|one| one == "*" || one.strip_prefix("W/").unwrap_or(one) == tag)
+}
+
+fn tagged(mut response: Response, tag: &str) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, ASK_AGAIN);
+    if let Ok(tag) = HeaderValue::from_str(tag) {
+        headers.insert(ETAG, tag);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_known_in_every_spelling() {
+        let tag = tag(Digest::of(b"x"));
+        assert_eq!(tag.len(), 34);
+        let named = |known: &str| names(&HeaderValue::from_str(known).unwrap(), &tag);
+        assert!(named(&tag) && named("*") && named(&format!("W/{tag}")) && named(&format!("\"a\", {tag}")));
+        assert!(!named("\"a\"") && !named("") && !named(tag.trim_matches('"')));
+    }
+}

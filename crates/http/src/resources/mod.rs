@@ -1,0 +1,23 @@
+//! The operations, a file for each noun: its handlers, and how it looks to a client. A handler reads the request, calls one
+//! verb of the hub and makes the response.
+//!
+//! Nothing here knows of connections or routes.
+
+pub(crate) mod appearance;
+pub(crate) mod auth;
+pub(crate) mod data;
+pub(crate) mod devices;
+pub(crate) mod dry_runs;
+pub(crate) mod events;
+mod export;
+pub(crate) mod health;
+pub(crate) mod images;
+pub(crate) mod locations;
+pub(crate) mod notifications;
+pub(crate) mod organizations;
+pub(crate) mod projects;
+pub(crate) mod settings;
+pub(crate) mod users;
+pub(crate) mod values;
+pub(crate) mod webhook;
+mod words;

@@ -1,0 +1,127 @@
+//! Projects and their specifications.
+
+use isobar_hub::ProjectView;
+use isobar_model::access::Action;
+use isobar_model::ids::ProjectId;
+use isobar_model::project::{PROJECT_TYPE, ProjectInput, Specification, SpecificationInput};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::values::{Id, Raw, Time};
+use super::words::ProjectType;
+use crate::request::{Call, after};
+use crate::response::{self, Answer};
+
+pub(crate) const PROJECTS_SORTED_BY: &[&str] = isobar_hub::sortable::PROJECTS;
+
+pub(crate) async fn project_list(call: &mut Call) -> Answer {
+    let mut query = call.query();
+    let asked = (query.tree("organizationId"), query.list(PROJECTS_SORTED_BY), query.plain_filter("type"));
+    let (tree, list, kind) = query.end(asked)?;
+    let page = call.hub().project_list(call.caller()?, tree, kind.as_deref(), list).await?;
+    // Only what is in reach is listed.
+    response::page(page, |project| ProjectJson::from(ProjectView::from(project))).await
+}
+
+pub(crate) async fn project_create(call: &mut Call) -> Answer {
+    let body = call.json(ProjectInput::read).await;
+    let input = after(call.hub().allow(call.caller()?, Action::ProjectCreate), body).await?;
+    let project = call.hub().project_create(call.caller()?, input).await?;
+    response::created(&ProjectJson::from(ProjectView::from(project)))
+}
+
+pub(crate) async fn project_fetch(call: &mut Call) -> Answer {
+    let project = call.hub().project_fetch(call.caller()?, call.id("id", "project")?).await?;
+    response::ok(&ProjectJson::from(project))
+}
+
+pub(crate) async fn project_update(call: &mut Call) -> Answer {
+    let id: ProjectId = call.id("id", "project")?;
+    let body = call.json(ProjectInput::read).await;
+    let input = after(call.hub().allow_project(call.caller()?, id, Action::ProjectUpdate), body).await?;
+    let project = call.hub().project_update(call.caller()?, id, input).await?;
+    response::ok(&ProjectJson::from(ProjectView::from(project)))
+}
+
+pub(crate) async fn project_delete(call: &mut Call) -> Answer {
+    call.hub().project_delete(call.caller()?, call.id("id", "project")?).await?;
+    response::no_content()
+}
+
+pub(crate) async fn specification_fetch(call: &mut Call) -> Answer {
+    let specification = call.hub().specification_fetch(call.caller()?, call.id("id", "project")?).await?;
+    response::ok(&SpecificationJson::from(specification))
+}
+
+pub(crate) async fn specification_write(call: &mut Call) -> Answer {
+    let id: ProjectId = call.id("id", "project")?;
+    let body = call.json(SpecificationInput::read).await;
+    let input = after(call.hub().allow_project(call.caller()?, id, Action::ProjectUpdate), body).await?;
+    let specification = call.hub().specification_write(call.caller()?, id, input).await?;
+    response::ok(&SpecificationJson::from(specification))
+}
+
+/// A project.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Project)]
+pub(crate) struct ProjectJson {
+    id: Id,
+    name: String,
+    #[schema(value_type = ProjectType)]
+    r#type: &'static str,
+    uuid: Id,
+    /// null when it is out of the caller's reach: then only the project can be seen.
+    organization_id: Option<Id>,
+    /// null when it is out of the caller's reach.
+    organization_name: Option<String>,
+    /// null when it is out of the caller's reach, or gone.
+    created_by: Option<Id>,
+    created_at: Time,
+    updated_at: Time,
+}
+
+impl From<ProjectView> for ProjectJson {
+    fn from(view: ProjectView) -> Self {
+        let ProjectView { project, shows_owner, shows_creator } = view;
+        Self {
+            id: Id(project.id.0),
+            name: project.name,
+            r#type: PROJECT_TYPE,
+            uuid: Id(project.id.0),
+            organization_id: shows_owner.then_some(Id(project.organization.0)),
+            organization_name: shows_owner.then_some(project.organization_name),
+            created_by: project.created_by.filter(|_| shows_creator).map(|user| Id(user.0)),
+            created_at: Time(project.created_at),
+            updated_at: Time(project.updated_at),
+        }
+    }
+}
+
+/// A project's specification (design).
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Specification)]
+pub(crate) struct SpecificationJson {
+    name: String,
+    create_version: String,
+    description: String,
+    created: Time,
+    last_modified: Time,
+    meta: Raw,
+    planes: Raw,
+}
+
+impl From<Specification> for SpecificationJson {
+    fn from(specification: Specification) -> Self {
+        Self {
+            name: specification.name,
+            create_version: specification.create_version,
+            description: specification.description,
+            created: Time(specification.created),
+            last_modified: Time(specification.last_modified),
+            meta: Raw(specification.meta),
+            planes: Raw(specification.planes),
+        }
+    }
+}

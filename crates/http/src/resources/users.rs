@@ -1,0 +1,162 @@
+//! Users and their API keys.
+
+use isobar_model::access::Action;
+use isobar_model::check::Input;
+use isobar_model::ids::{ApiKeyId, UserId};
+use isobar_model::preferences::Preferences;
+use isobar_model::role::Role;
+use isobar_model::user::{ApiKey, NewUser, User};
+use isobar_model::user_input::{UserInput, role_in};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::values::{Id, Raw, Time};
+use crate::request::{Call, after};
+use crate::response::{self, Answer};
+
+pub(crate) const USERS_SORTED_BY: &[&str] = isobar_hub::sortable::USERS;
+
+pub(crate) async fn user_list(call: &mut Call) -> Answer {
+    let mut query = call.query();
+    let asked = (query.tree("organizationId"), query.list(USERS_SORTED_BY));
+    let (tree, list) = query.end(asked)?;
+    response::page(call.hub().user_list(call.caller()?, tree, list).await?, UserJson::from).await
+}
+
+pub(crate) async fn user_create(call: &mut Call) -> Answer {
+    let (role, body) = call.json_beside(|body| (role_in(body), NewUser::read(body, false))).await;
+    let new = after(call.hub().allow_user_of(call.caller()?, role), body).await?;
+    let user = call.hub().user_create(call.caller()?, new).await?;
+    response::created(&UserJson::from(user))
+}
+
+pub(crate) async fn user_fetch(call: &mut Call) -> Answer {
+    let user = call.hub().user_fetch(call.caller()?, call.id("id", "user")?).await?;
+    response::ok(&UserJson::from(user))
+}
+
+pub(crate) async fn user_update(call: &mut Call) -> Answer {
+    let id: UserId = call.id("id", "user")?;
+    let (role, body) = call.json_beside(|body| (role_in(body), UserInput::read(body))).await;
+    let input = after(call.hub().allow_user_update(call.caller()?, id, role), body).await?;
+    let user = call.hub().user_update(call.caller()?, id, input).await?;
+    response::ok(&UserJson::from(user))
+}
+
+pub(crate) async fn user_delete(call: &mut Call) -> Answer {
+    call.hub().user_delete(call.caller()?, call.id("id", "user")?).await?;
+    response::no_content()
+}
+
+pub(crate) async fn api_key_list(call: &mut Call) -> Answer {
+    let id: UserId = call.id("id", "user")?;
+    let mut query = call.query();
+    let page = query.page();
+    let allowed = call.hub().allow_user(call.caller()?, id, Action::ApiKeyManage);
+    let page = after(allowed, query.end(page)).await?;
+    response::page(call.hub().api_key_list(call.caller()?, id, page).await?, ApiKeyJson::from).await
+}
+
+pub(crate) async fn api_key_create(call: &mut Call) -> Answer {
+    let id: UserId = call.id("id", "user")?;
+    let body = call.json(|body| {
+        let mut input = Input::body(body)?;
+        let name = input.required_text("name", 1, 80);
+        input.unless_any(name)
+    });
+    let body = body.await;
+    let name = after(call.hub().allow_user(call.caller()?, id, Action::ApiKeyManage), body).await?;
+    let (key, secret) = call.hub().api_key_create(call.caller()?, id, name).await?;
+    let (id, created_at) = (Id(key.id.0), Time(key.created_at));
+    response::created(&NewApiKeyJson { id, name: key.name, key: secret.reveal(), created_at })
+}
+
+pub(crate) async fn api_key_delete(call: &mut Call) -> Answer {
+    let (id, key): (UserId, ApiKeyId) = (call.id("id", "user")?, call.id("keyId", "API key")?);
+    call.hub().api_key_delete(call.caller()?, id, key).await?;
+    response::no_content()
+}
+
+/// A user.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = User)]
+pub(crate) struct UserJson {
+    id: Id,
+    username: String,
+    email: String,
+    role: Role,
+    tos_hash: Option<String>,
+    first_name: String,
+    last_name: String,
+    company: String,
+    job_title: Option<String>,
+    language: Option<String>,
+    created_at: Time,
+    updated_at: Time,
+    last_active: Option<Time>,
+    preferences: Raw,
+    image_url: String,
+    organization_name: String,
+    organization_id: Id,
+    disabled: bool,
+}
+
+impl From<User> for UserJson {
+    fn from(user: User) -> Self {
+        let preferences = Preferences::of(user.preferences.as_ref()).json();
+        Self {
+            image_url: format!("/users/{}/image.png", user.id),
+            id: Id(user.id.0),
+            username: user.username,
+            email: user.email,
+            role: user.role,
+            tos_hash: user.tos_hash,
+            first_name: user.first_name,
+            last_name: user.last_name,
+            company: user.company,
+            job_title: user.job_title,
+            language: user.language,
+            created_at: Time(user.created_at),
+            updated_at: Time(user.updated_at),
+            last_active: user.last_active.map(Time),
+            preferences: Raw(preferences),
+            organization_name: user.organization_name,
+            organization_id: Id(user.organization.0),
+            disabled: user.disabled,
+        }
+    }
+}
+
+/// An API key, without the key.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ApiKey)]
+pub(crate) struct ApiKeyJson {
+    id: Id,
+    name: String,
+    created_at: Time,
+    last_used_at: Option<Time>,
+}
+
+impl From<ApiKey> for ApiKeyJson {
+    fn from(key: ApiKey) -> Self {
+        Self {
+            id: Id(key.id.0),
+            name: key.name,
+            created_at: Time(key.created_at),
+            last_used_at: key.last_used_at.map(Time),
+        }
+    }
+}
+
+/// A new API key, shown this once.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = NewApiKey)]
+pub(crate) struct NewApiKeyJson<'a> {
+    pub id: Id,
+    pub name: String,
+    pub key: &'a str,
+    pub created_at: Time,
+}

@@ -1,0 +1,141 @@
+//! Writes the pagination envelope piece by piece: an item is made, written and dropped before the next. A long list goes out
+//! as it is written, at the pace of its reader; a short one goes out as a whole, with its length.
+
+use std::pin::Pin;
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use bytes::Bytes;
+use futures::{Stream, StreamExt as _, stream};
+use isobar_model::error::Error;
+use isobar_model::page::Meta;
+
+use super::{Answer, Response, raw_json};
+
+/// Bytes of a piece; the item that reaches it still belongs to it.
+const LIST_PIECE_BYTES: usize = 64 << 10;
+
+/// An envelope that is being written.
+struct Envelope<S, W> {
+    items: Pin<Box<S>>,
+    write: W,
+    is_first: bool,
+    is_done: bool,
+}
+
+impl<T, S, W> Envelope<S, W>
+where
+    S: Stream<Item = Result<T, Error>>,
+    W: FnMut(T, &mut Vec<u8>) -> Result<(), Error>,
+{
+    /// Goes on writing until the piece is full or nothing is left.
+    async fn fill(&mut self, piece: &mut Vec<u8>) -> Result<(), Error> {
+        while piece.len() < LIST_PIECE_BYTES {
+            let Some(item) = self.items.next().await else {
+                piece.extend_from_slice(b"]}");
+                self.is_done = true;
+                return Ok(());
+            };
+            if !std::mem::take(&mut self.is_first) {
+                piece.push(b',');
+            }
+            (self.write)(item?, piece)?;
+        }
+        Ok(())
+    }
+}
+
+/// 200 with the envelope around these items. What fails within the first piece becomes a refusal; what fails later ends the
+/// connection, so that nobody takes a part for the whole.
+pub(crate) async fn answer<T, S, W>(meta: Meta, items: S, write: W) -> Answer
+where
+    T: Send + 'static,
+    S: Stream<Item = Result<T, Error>> + Send + 'static,
+    W: FnMut(T, &mut Vec<u8>) -> Result<(), Error> + Send + 'static,
+{
+    let mut piece = b"{\"meta\":".to_vec();
+    serde_json::to_writer(&mut piece, &meta).map_err(Error::internal)?;
+    piece.extend_from_slice(b",\"data\":[");
+    let mut envelope = Envelope { items: Box::pin(items), write, is_first: true, is_done: false };
+    envelope.fill(&mut piece).await?;
+    if envelope.is_done {
+        return Ok(raw_json(StatusCode::OK, piece));
+    }
+    let rest = stream::try_unfold(envelope, |mut envelope| async move {
+        if envelope.is_done {
+            return Ok(None);
+        }
+        let mut piece = Vec::with_capacity(LIST_PIECE_BYTES + LIST_PIECE_BYTES / 8);
+        if let Err(error) = envelope.fill(&mut piece).await {
+            tracing::warn!(%error, "a list broke off");
+            return Err(error);
+        }
+        Ok(Some((Bytes::from(piece), envelope)))
+    });
+    let pieces = stream::once(std::future::ready(Ok::<_, Error>(Bytes::from(piece)))).chain(rest);
+    let mut response: Response = raw_json(StatusCode::OK, Bytes::new());
+    *response.body_mut() = Body::from_stream(pieces).into();
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http_body_util::BodyExt as _;
+    use hyper::body::Body as _;
+    use isobar_model::page::{Page, PageRequest};
+
+    use super::*;
+
+    fn meta(total: u64) -> Meta {
+        Page::<()>::new(Vec::new(), total, PageRequest { page: 1, limit: 10_000 }).meta()
+    }
+
+    fn numbers(count: u64) -> impl Stream<Item = Result<u64, Error>> {
+        stream::iter((0..count).map(Ok))
+    }
+
+    fn padded(number: u64, out: &mut Vec<u8>) -> Result<(), Error> {
+        out.extend_from_slice(format!("{number:>1000}").as_bytes());
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_short_list_has_a_length_and_a_long_one_comes_in_pieces() {
+        for (count, is_whole) in [(0, true), (1, true), (50, true), (10_000, false)] {
+            let body = answer(meta(count), numbers(count), padded).await.unwrap().into_body();
+            assert_eq!(body.size_hint().exact().is_some(), is_whole, "{count}");
+            let body: serde_json::Value = serde_json::from_slice(&body.collect().await.unwrap().to_bytes()).unwrap();
+            assert_eq!(body["meta"]["totalDocs"], count);
+            let data: Vec<u64> = body["data"].as_array().unwrap().iter().map(|item| item.as_u64().unwrap()).collect();
+            assert_eq!(data, (0..count).collect::<Vec<_>>());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_list_is_made_as_it_is_read() {
+        let made = Arc::new(AtomicUsize::new(0));
+        let counted = {
+            let made = Arc::clone(&made);
+            numbers(10_000).inspect(move |_| {
+                made.fetch_add(1, Ordering::Relaxed);
+            })
+        };
+        let mut body = answer(meta(10_000), counted, padded).await.unwrap().into_body();
+        for piece in 1..=3 {
+            let read = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            assert!(read.len() < 2 * LIST_PIECE_BYTES);
+            assert!(made.load(Ordering::Relaxed) <= piece * 70, "items of pieces that nobody has asked for");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_list_that_breaks_off_is_refused_or_cut_but_never_ended() {
+        let broken = |after| numbers(after).chain(stream::once(async { Err(Error::Busy) }));
+        assert!(answer(meta(2), broken(1), padded).await.is_err());
+        let body = answer(meta(2), broken(5_000), padded).await.unwrap().into_body();
+        assert!(body.collect().await.is_err());
+    }
+}

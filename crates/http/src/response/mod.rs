@@ -1,0 +1,167 @@
+//! Responses: JSON from a view, JSON that was written before, nothing.
+
+mod body;
+mod list;
+
+use axum::http::header::{CONTENT_TYPE, LOCATION};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use bytes::{Bytes, BytesMut};
+use futures::{Stream, stream};
+use isobar_hub::Accepted;
+use isobar_model::error::Error;
+use isobar_model::ids::EventId;
+use isobar_model::page::{Meta, Page};
+use serde::Serialize;
+
+pub use self::body::ResponseBody;
+use crate::problem::{ErrorBody, Problem};
+
+/// A response on its way out.
+pub type Response = axum::http::Response<ResponseBody>;
+
+/// What a handler gives.
+pub(crate) type Answer = Result<Response, Problem>;
+
+/// What a handler gives to [`crate::admission`].
+pub(crate) enum Reply {
+    /// The response.
+    Ready(Response),
+    /// The response is 201 with the event's identifier, as soon as the event is durable.
+    Accepted(Accepted),
+}
+
+impl From<Response> for Reply {
+    fn from(response: Response) -> Self {
+        Self::Ready(response)
+    }
+}
+
+impl From<Accepted> for Reply {
+    fn from(accepted: Accepted) -> Self {
+        Self::Accepted(accepted)
+    }
+}
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// Headers that a response gets on its way out; their map is made for so many at once.
+const HEADERS_CAPACITY: usize = 12;
+
+/// A response with a body of the given type.
+pub(crate) fn of_type(status: StatusCode, content_type: HeaderValue, body: impl Into<Bytes>) -> Response {
+    let mut response = Response::new(ResponseBody::Whole(body.into()));
+    *response.status_mut() = status;
+    let mut headers = HeaderMap::with_capacity(HEADERS_CAPACITY);
+    headers.insert(CONTENT_TYPE, content_type);
+    *response.headers_mut() = headers;
+    response
+}
+
+/// A response whose body is JSON already.
+pub(crate) fn raw_json(status: StatusCode, body: impl Into<Bytes>) -> Response {
+    of_type(status, JSON, body)
+}
+
+/// A response with a view as its body.
+pub(crate) fn json(status: StatusCode, view: &impl Serialize) -> Response {
+    match serde_json::to_vec(view) {
+        Ok(body) => raw_json(status, body),
+        Err(error) => {
+            // Views hold texts, numbers and JSON that was checked when it came in.
+            tracing::error!(%error, "a view cannot be written as JSON");
+            raw_json(StatusCode::INTERNAL_SERVER_ERROR, &br#"{"message":"internal error","errors":[]}"#[..])
+        }
+    }
+}
+
+/// 200 with a view.
+pub(crate) fn ok(view: &impl Serialize) -> Answer {
+    Ok(json(StatusCode::OK, view))
+}
+
+/// 201 with a view.
+pub(crate) fn created(view: &impl Serialize) -> Answer {
+    Ok(json(StatusCode::CREATED, view))
+}
+
+/// A response that says that something was done.
+pub(crate) fn message(status: StatusCode, message: &str) -> Answer {
+    Ok(json(status, &ErrorBody { message: message.to_owned(), errors: Vec::new() }))
+}
+
+/// 204.
+pub(crate) fn no_content() -> Answer {
+    let mut response = Response::default();
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    Ok(response)
+}
+
+/// 302 to another location.
+pub(crate) fn found(location: &str) -> Answer {
+    let mut response = Response::default();
+    *response.status_mut() = StatusCode::FOUND;
+    response.headers_mut().insert(LOCATION, HeaderValue::try_from(location).map_err(Error::internal)?);
+    Ok(response)
+}
+
+/// 201 with the identifier of an event.
+pub(crate) fn created_id(id: EventId) -> Answer {
+    Ok(created_id_in(id, &mut BytesMut::new()))
+}
+
+/// 201 with the identifier of an event, `{"id":"…"}`; the body is written into `buffer`.
+pub(crate) fn created_id_in(id: EventId, buffer: &mut BytesMut) -> Response {
+    const BEFORE: &[u8] = b"{\"id\":\"";
+    let mut body = *b"{\"id\":\"00000000-0000-0000-0000-000000000000\"}";
+    id.0.as_hyphenated().encode_lower(&mut body[BEFORE.len()..BEFORE.len() + 36]);
+    buffer.extend_from_slice(&body);
+    of_type(StatusCode::CREATED, JSON, buffer.split().freeze())
+}
+
+/// 200 with the pagination envelope around a page of views, each made when it is written.
+pub(crate) async fn page<T, V: Serialize>(page: Page<T>, mut view: impl FnMut(T) -> V + Send + 'static) -> Answer
+where
+    T: Send + 'static,
+{
+    let write = move |item: T, out: &mut Vec<u8>| serde_json::to_writer(out, &view(item)).map_err(Error::internal);
+    list::answer(page.meta(), stream::iter(page.items.into_iter().map(Ok)), write).await
+}
+
+/// 200 with the pagination envelope around a page of items that write themselves. `held` is dropped when the last of them is
+/// written, or nobody reads any more.
+pub(crate) async fn page_written<T: Send + 'static>(
+    page: Page<T>,
+    held: impl Send + 'static,
+    mut write: impl FnMut(&T, &mut Vec<u8>) + Send + 'static,
+) -> Answer {
+    let write = move |item: T, out: &mut Vec<u8>| {
+        let _held = &held;
+        write(&item, out);
+        Ok(())
+    };
+    list::answer(page.meta(), stream::iter(page.items.into_iter().map(Ok)), write).await
+}
+
+/// 200 with the pagination envelope around views that come one by one.
+pub(crate) async fn page_streamed<V: Serialize + Send + 'static>(
+    meta: Meta,
+    views: impl Stream<Item = Result<V, Error>> + Send + 'static,
+) -> Answer {
+    list::answer(meta, views, |view, out| serde_json::to_writer(out, &view).map_err(Error::internal)).await
+}
+
+/// Writes a JSON array of items that write themselves.
+pub(crate) fn array<T>(items: &[T], mut write: impl FnMut(&T, &mut Vec<u8>), out: &mut Vec<u8>) {
+    out.push(b'[');
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write(item, out);
+    }
+    out.push(b']');
+}
+
+/// A text of digits and letters as the value of a header.
+pub(crate) fn ascii_header(text: Bytes) -> HeaderValue {
+    HeaderValue::from_maybe_shared(text).unwrap_or(HeaderValue::from_static("0"))
+}
