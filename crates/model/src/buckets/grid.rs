@@ -30,6 +30,9 @@ pub struct Stretch {
 }
 
 impl Stretch {
+    /// All of time that can be written.
+    pub const ALL: Self = Self { from: Timestamp::from_millis(i64::MIN), to: Timestamp::from_millis(i64::MAX) };
+
     /// Whether a moment lies in it.
     pub fn holds(self, at: Timestamp) -> bool {
         self.from <= at && at < self.to
@@ -76,14 +79,24 @@ impl Grid {
             return None;
         }
         let (mut count, mut at) = (0, stretch.from);
-        while at < stretch.to {
-            count += 1;
-            if count > most {
-                return None;
-            }
-            at = self.bucket(at).to;
+        while at < stretch.to && count <= most {
+            let (some, to) = self.count_of_day(at, stretch.to);
+            (count, at) = (count + some, to);
         }
-        Some(count)
+        (count <= most).then_some(count)
+    }
+
+    /// How many buckets there are from a moment to the end of its day, or of the bucket where that is longer; and when that is.
+    fn count_of_day(&self, at: Timestamp, until: Timestamp) -> (usize, Timestamp) {
+        let bucket = self.bucket(at);
+        let Some(millis) = self.width.unit().millis() else { return (1, bucket.to) };
+        let next = self.zone.midnight(self.zone.day(at).tomorrow().ok());
+        let length = next.min(until).millis() - bucket.from.millis();
+        let width = millis * i64::from(self.width.count());
+        (
+            usize::try_from(length.div_euclid(width) + i64::from(length.rem_euclid(width) > 0)).unwrap_or(usize::MAX),
+            next,
+        )
     }
 
     fn of_day(&self, day: Date, at: Timestamp, width: i64) -> Stretch {
@@ -204,6 +217,27 @@ mod tests {
         assert_eq!((grid.width().to_string().as_str(), grid.count(all, 100)), ("100y", Some(100)));
         assert!(Grid::narrowest(&Zone::default(), all, 2).is_none());
         assert_eq!(Grid::new("1s".parse().unwrap(), Zone::default()).count(all, 10_000), None);
+    }
+
+    #[test]
+    fn buckets_are_counted_across_days_of_every_length() {
+        for (width, zone, from, to, count) in [
+            ("1h", "Europe/Paris", "2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z", 23),
+            ("1h", "Europe/Paris", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z", 25),
+            ("7h", "UTC", "2026-03-01T00:00:00Z", "2026-03-03T00:00:00Z", 8),
+            ("7h", "UTC", "2026-03-01T06:59:59Z", "2026-03-02T00:00:00.001Z", 5),
+            ("30m", "Australia/Lord_Howe", "2026-04-04T13:00:00Z", "2026-04-05T13:30:00Z", 49),
+            ("1d", "UTC", "2024-02-28T23:00:00Z", "2024-03-01T00:00:00.001Z", 3),
+            ("1mo", "UTC", "2024-01-31", "2024-03-01", 2),
+            ("1m", "UTC", "2026-01-01", "2026-01-01", 0),
+        ] {
+            let grid = Grid::new(width.parse().unwrap(), zone.parse().unwrap());
+            assert_eq!(
+                grid.count(Stretch { from: at(from), to: at(to) }, 100),
+                Some(count),
+                "{width} in {zone} from {from}"
+            );
+        }
     }
 
     fn any_width() -> impl Strategy<Value = Width> {

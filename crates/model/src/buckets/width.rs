@@ -109,6 +109,20 @@ impl Width {
         self.unit
     }
 
+    /// Its length in milliseconds where a day has 24 hours; none: months and years have none of their own.
+    pub const fn fixed_millis(self) -> Option<i64> {
+        const DAY: i64 = 86_400_000;
+        let each = match self.unit {
+            Unit::Second => 1_000,
+            Unit::Minute => 60_000,
+            Unit::Hour => 3_600_000,
+            Unit::Day => DAY,
+            Unit::Week => 7 * DAY,
+            Unit::Month | Unit::Year => return None,
+        };
+        Some(each * self.count as i64)
+    }
+
     /// Its least length in milliseconds: whatever the calendar does, no bucket but the last of a day is shorter.
     pub(super) const fn millis_min(self) -> i64 {
         const HOUR: i64 = 3_600_000;
@@ -176,6 +190,13 @@ mod tests {
         for text in ["0s", "86401s", "1441m", "25h", "36526d", "101y", "99999999999999999999s"] {
             assert_eq!(text.parse::<Width>(), Err(NotAWidth::OutOfBounds), "{text}");
         }
+    }
+
+    #[test]
+    fn days_and_shorter_have_a_length_of_their_own() {
+        let millis = |text: &str| text.parse::<Width>().unwrap().fixed_millis();
+        assert_eq!([millis("90s"), millis("2h"), millis("31d")], [Some(90_000), Some(7_200_000), Some(2_678_400_000)]);
+        assert_eq!([millis("1w"), millis("1mo"), millis("1y")], [Some(604_800_000), None, None]);
     }
 
     #[test]

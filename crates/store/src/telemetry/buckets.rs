@@ -45,25 +45,45 @@ pub struct PayloadTime {
 }
 
 impl BucketQuery {
-    /// When the values were stored that the answer is made of.
+    /// When the values were stored that the answer is made of. A clock that is ahead tells a moment after that at which the
+    /// value is stored: it may be ahead by as much as values may be late, so that each value counts in one range of several
+    /// that lie side by side.
     pub fn stored(&self) -> TimeRange {
         let late = self.time.as_ref().map_or(0, |time| time.late_millis);
-        let later = |to: Timestamp| Timestamp::from_millis(to.millis().saturating_add(late));
-        TimeRange { from: self.range.from, to: self.range.to.map(later) }
+        let moved = |at: Timestamp, millis: i64| Timestamp::from_millis(at.millis().saturating_add(millis));
+        TimeRange { from: self.range.from.map(|from| moved(from, -late)), to: self.range.to.map(|to| moved(to, late)) }
     }
 }
+
+/// Lends memory: asked for so many bytes in all, it says up to how many are lent; none: there is no more.
+pub type BucketMemory = Box<dyn FnMut(usize) -> Option<usize> + Send + Sync>;
 
 /// The buckets of one answer, so far. Values of many series may go in, in any order.
 pub struct Buckets {
     query: Arc<BucketQuery>,
     fields: Vec<Vec<Step>>,
     time: Option<Vec<Step>>,
-    /// By their beginning; but for the one that is open.
-    buckets: BTreeMap<Timestamp, Bucket>,
+    /// What was taken in since a series was taken out.
+    series: BucketSeries,
+    /// The bucket in which the last value lies: it is not among those of the series.
     open: Option<(Stretch, Bucket)>,
-    values: u64,
-    skipped: u64,
+    /// What all buckets take, those of series that were taken out too; and what was lent for them.
     bytes: usize,
+    lent: usize,
+    memory: BucketMemory,
+}
+
+/// The buckets of a series, or of several that are taken for one.
+#[derive(Default)]
+pub struct BucketSeries {
+    /// Those that hold anything, by their beginning.
+    pub buckets: BTreeMap<Timestamp, Bucket>,
+    /// How many values are in them.
+    pub values: u64,
+    /// How often a field, or a payload's time, was none.
+    pub skipped: u64,
+    /// The moments of the first and of the last value, on the time axis.
+    pub span: Option<(Timestamp, Timestamp)>,
 }
 
 /// What lies in a bucket.
@@ -87,11 +107,11 @@ impl Bucket {
 }
 
 impl Buckets {
-    /// None yet.
-    pub fn new(query: Arc<BucketQuery>) -> Self {
+    /// None yet. All that they will take is asked of `memory` before it grows much.
+    pub fn new(query: Arc<BucketQuery>, memory: BucketMemory) -> Self {
         let steps = |path: &Vec<String>| path.iter().map(Step::new).collect();
         let (fields, time) = (query.fields.iter().map(steps).collect(), query.time.as_ref().map(|it| steps(&it.path)));
-        Self { query, fields, time, buckets: BTreeMap::new(), open: None, values: 0, skipped: 0, bytes: 0 }
+        Self { query, fields, time, series: BucketSeries::default(), open: None, bytes: 0, lent: 0, memory }
     }
 
     /// What is asked.
@@ -102,7 +122,8 @@ impl Buckets {
     /// Takes in a stored value that passes the filters.
     ///
     /// # Errors
-    /// [`StoreError::TooMuch`]: there are more buckets than [`BUCKETS_MAX`], or they take more than [`BUCKETS_BYTES_MAX`].
+    /// [`StoreError::TooMuch`]: a series has more buckets than [`BUCKETS_MAX`], or all of them take more than
+    /// [`BUCKETS_BYTES_MAX`]. [`StoreError::Busy`]: no more memory is lent.
     pub(crate) fn take(&mut self, stored: Timestamp, payload: &str) -> Result<()> {
         let at = match &self.time {
             None => stored,
@@ -110,19 +131,20 @@ impl Buckets {
                 Some(at) if self.holds(at, stored) => at,
                 Some(_) => return Ok(()),
                 None => {
-                    self.skipped += 1;
+                    self.series.skipped += 1;
                     return Ok(());
                 }
             },
         };
         self.open(at)?;
         let Some((_, bucket)) = &mut self.open else { return Ok(()) };
-        self.values += 1;
+        self.series.values += 1;
+        self.series.span = Some(self.series.span.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
         bucket.count += 1;
         for (path, tally) in self.fields.iter().zip(&mut bucket.fields) {
             match find(payload, path).and_then(|text| Some((number(text)?, text))) {
                 Some((number, text)) => tally.add(self.query.functions, at, number, text),
-                None => self.skipped += 1,
+                None => self.series.skipped += 1,
             }
         }
         if bucket.count.is_multiple_of(WEIGHED_EVERY) {
@@ -131,13 +153,13 @@ impl Buckets {
         Ok(())
     }
 
-    /// Whether a moment of a payload lies in the range, and no further back than it may.
+    /// Whether a moment of a payload lies in the range, and no further from that at which it was stored than it may.
     fn holds(&self, at: Timestamp, stored: Timestamp) -> bool {
         let TimeRange { from, to } = self.query.range;
         let late = self.query.time.as_ref().map_or(0, |time| time.late_millis);
         from.is_none_or(|from| from <= at)
             && to.is_none_or(|to| at < to)
-            && stored.millis().saturating_sub(at.millis()) <= late
+            && stored.millis().saturating_sub(at.millis()).saturating_abs() <= late
     }
 
     /// Opens the bucket that a moment lies in.
@@ -146,11 +168,10 @@ impl Buckets {
             return Ok(());
         }
         self.close()?;
-        let all = Stretch { from: Timestamp::from_millis(i64::MIN), to: Timestamp::from_millis(i64::MAX) };
-        let stretch = self.query.grid.as_ref().map_or(all, |grid| grid.bucket(at));
-        let bucket = match self.buckets.remove(&stretch.from) {
+        let stretch = self.query.grid.as_ref().map_or(Stretch::ALL, |grid| grid.bucket(at));
+        let bucket = match self.series.buckets.remove(&stretch.from) {
             Some(bucket) => bucket,
-            None if self.buckets.len() >= BUCKETS_MAX => return Err(StoreError::TooMuch),
+            None if self.series.buckets.len() >= BUCKETS_MAX => return Err(StoreError::TooMuch),
             None => Bucket::new(&self.query),
         };
         self.open = Some((stretch, bucket));
@@ -160,7 +181,7 @@ impl Buckets {
     fn close(&mut self) -> Result<()> {
         self.weigh()?;
         if let Some((stretch, bucket)) = self.open.take() {
-            self.buckets.insert(stretch.from, bucket);
+            self.series.buckets.insert(stretch.from, bucket);
         }
         Ok(())
     }
@@ -169,23 +190,31 @@ impl Buckets {
         let Some((_, bucket)) = &mut self.open else { return Ok(()) };
         let weight = bucket.weight();
         self.bytes = self.bytes - std::mem::replace(&mut bucket.bytes, weight) + weight;
-        if self.bytes > BUCKETS_BYTES_MAX { Err(StoreError::TooMuch) } else { Ok(()) }
+        if self.bytes > BUCKETS_BYTES_MAX {
+            return Err(StoreError::TooMuch);
+        }
+        if self.bytes > self.lent {
+            self.lent = (self.memory)(self.bytes).ok_or(StoreError::Busy)?;
+        }
+        Ok(())
     }
 
-    /// The buckets that hold anything, by their beginning; how many values are in them; how often a field, or a payload's
-    /// time, was none.
+    /// Takes out what was taken in so far: what follows is another series. Its memory stays with these buckets.
     ///
     /// # Errors
     /// As those of a value more.
-    pub fn end(mut self) -> Result<(BTreeMap<Timestamp, Bucket>, u64, u64)> {
+    pub fn take_series(&mut self) -> Result<BucketSeries> {
         self.close()?;
-        Ok((self.buckets, self.values, self.skipped))
+        Ok(std::mem::take(&mut self.series))
     }
 }
 
 /// A number that a double can say.
 fn number(text: &str) -> Option<f64> {
-    matches!(text.as_bytes().first(), Some(b'-' | b'0'..=b'9')).then(|| text.parse().ok()).flatten().filter(|it: &f64| it.is_finite())
+    matches!(text.as_bytes().first(), Some(b'-' | b'0'..=b'9'))
+        .then(|| text.parse().ok())
+        .flatten()
+        .filter(|it: &f64| it.is_finite())
 }
 
 /// A moment: RFC 3339, or Unix seconds or milliseconds.

@@ -29,7 +29,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 pub use bounds::{DEVICE_LAST_BYTES_MAX, SERIES_MAX, last_room};
-pub use buckets::{BUCKETS_BYTES_MAX, Bucket, BucketQuery, Buckets, PayloadTime};
+pub use buckets::{BUCKETS_BYTES_MAX, Bucket, BucketMemory, BucketQuery, BucketSeries, Buckets, PayloadTime};
 pub use durable::Durable;
 pub use examined::Examined;
 pub use follow::{Followed, Following, StreamCursor, StreamMessage, StreamPosition, StreamedEvents};
@@ -355,7 +355,8 @@ pub trait Telemetry: Send + Sync + 'static {
     /// Every value of the range is looked at: this waits for a turn, and lets others go first when it has lasted.
     ///
     /// # Errors
-    /// [`StoreError::TooMuch`] where there are too many buckets, or they take too much: see [`BUCKETS_BYTES_MAX`].
+    /// [`StoreError::TooMuch`] where there are too many buckets, or they take too much: see [`BUCKETS_BYTES_MAX`];
+    /// [`StoreError::Busy`] where no more memory is lent to them, or too much waits for a turn.
     async fn buckets(
         &self,
         device: &CanRead<DeviceRef>,

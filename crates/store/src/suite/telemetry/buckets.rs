@@ -12,9 +12,8 @@ use isobar_model::time::Timestamp;
 use super::given::{self, at};
 use crate::error::StoreError;
 use crate::telemetry::{
-    BucketQuery, Buckets, Filter, FilterField, Operand, Operator, PayloadTime, Telemetry,
+    BucketQuery, BucketSeries, Buckets, Filter, FilterField, Operand, Operator, PayloadTime, Telemetry,
 };
-use crate::turns::Claim;
 
 fn query(every: Option<&str>, fields: &[&str], functions: Functions) -> BucketQuery {
     let path = |field: &&str| field.split('.').filter(|key| !key.is_empty()).map(str::to_owned).collect();
@@ -33,12 +32,11 @@ async fn ask(
     devices: &[&CanWrite<DeviceRef>],
     query: &BucketQuery,
 ) -> Result<(Vec<(Timestamp, u64, Vec<Vec<String>>)>, u64, u64), StoreError> {
-    let mut buckets = Buckets::new(Arc::new(query.clone()));
+    let mut buckets = Buckets::new(Arc::new(query.clone()), Box::new(Some));
     for device in devices {
-        let claim = Claim::begin(device.target().organization);
-        buckets = t.buckets(&device.reading(), "log", buckets, claim).await?.0;
+        buckets = t.buckets(&device.reading(), "log", buckets, given::claim()).await?.0;
     }
-    let (found, values, skipped) = buckets.end()?;
+    let BucketSeries { buckets: found, values, skipped, .. } = buckets.take_series()?;
     let told = |told: Option<Told<'_>>| match told {
         None => "-".to_owned(),
         Some(Told::Whole(count)) => count.to_string(),
@@ -73,14 +71,8 @@ pub async fn buckets_hold_what_every_value_says(t: &dyn Telemetry) {
         given::store(t, device, millis, "log", &payload).await;
         stored.push((millis, n % 3 == 0, n));
     }
-    let asked = functions(&[
-        Function::Count,
-        Function::Sum,
-        Function::Min,
-        Function::Max,
-        Function::First,
-        Function::Last,
-    ]);
+    let asked =
+        functions(&[Function::Count, Function::Sum, Function::Min, Function::Max, Function::First, Function::Last]);
     for (every, width) in [(Some("1s"), 1_000), (Some("10s"), 10_000), (Some("1h"), 3_600_000)] {
         for alone in [true, false] {
             let devices: &[_] = if alone { &[other] } else { &[one, other] };
@@ -137,7 +129,9 @@ pub async fn buckets_hold_what_every_value_says(t: &dyn Telemetry) {
 pub async fn buckets_of_a_payloads_time_take_what_came_late(t: &dyn Telemetry) {
     let device = given::device();
     let base = at(0).millis();
-    for (stored, told) in [(10, "9"), (2_000, "1000"), (9_000, "11"), (61_000, "999"), (61_001, "1000.5"), (70_000, "null")] {
+    for (stored, told) in
+        [(10, "9"), (2_000, "1000"), (9_000, "11"), (61_000, "999"), (61_001, "1000.5"), (70_000, "null")]
+    {
         let told = match told.parse::<f64>() {
             Ok(millis) => format!("{}", base as f64 + millis),
             Err(_) => told.to_owned(),
@@ -148,7 +142,8 @@ pub async fn buckets_of_a_payloads_time_take_what_came_late(t: &dyn Telemetry) {
     let range = TimeRange { from: Some(at(0)), to: Some(at(1_001)) };
     let asked = BucketQuery { time, range, ..query(Some("1s"), &["n"], functions(&[Function::First, Function::Last])) };
     let (rows, values, skipped) = ask(t, &[&device], &asked).await.unwrap();
-    let row = |millis, count, first: &str, last: &str| (at(millis), count, vec![vec![first.to_owned(), last.to_owned()]]);
+    let row =
+        |millis, count, first: &str, last: &str| (at(millis), count, vec![vec![first.to_owned(), last.to_owned()]]);
     // 61,000 is 60,001 ms after 999: too late; what was stored later than that is not looked at.
     assert_eq!(rows, [row(0, 2, "10", "9000"), row(1_000, 1, "2000", "2000")]);
     assert_eq!((values, skipped), (3, 0));
@@ -164,6 +159,7 @@ pub async fn buckets_are_bounded(t: &dyn Telemetry) {
     let refused = ask(t, &[&device], &query(Some("1s"), &[""], count)).await;
     assert!(matches!(refused, Err(StoreError::TooMuch)));
     let range = TimeRange { from: Some(at(1_000)), to: None };
-    let (rows, values, _) = ask(t, &[&device], &BucketQuery { range, ..query(Some("1s"), &[""], count) }).await.unwrap();
+    let (rows, values, _) =
+        ask(t, &[&device], &BucketQuery { range, ..query(Some("1s"), &[""], count) }).await.unwrap();
     assert_eq!((rows.len(), values), (BUCKETS_MAX, BUCKETS_MAX as u64));
 }
