@@ -1,4 +1,4 @@
-//! The parameters of a question in buckets (contract: Buckets).
+//! The parameters of a question in buckets (contract: Beyond the specification).
 
 use isobar_hub::{BucketDevices, BucketFill, BucketRequest, BucketWidth, DEVICES_ALIKE_MAX, FilterField, PayloadTime};
 use isobar_model::buckets::{Function, Functions, Width, Zone};

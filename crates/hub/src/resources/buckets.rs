@@ -1,4 +1,4 @@
-//! Buckets: what series say in stretches of time (contract: Buckets). Reads at length do the looking; what the answer takes of
+//! Buckets: what series say in stretches of time (contract: Beyond the specification). Reads at length do the looking; what the answer takes of
 //! memory is charged to the tenant of whoever asks, until it is written.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Buckets: what a series says in even stretches of time (contract: Buckets).
+//! Buckets: what a series says in even stretches of time (contract: Beyond the specification).
 
 mod grid;
 mod tally;

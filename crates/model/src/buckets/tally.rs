@@ -182,13 +182,7 @@ impl Tally {
     /// One more number, which is finite: when it was, and as it was sent. Of several of one moment the one that comes
     /// later is the later.
     pub fn add(&mut self, functions: Functions, at: Timestamp, number: f64, text: &str) {
-        self.count += 1;
-        self.sum += number;
-        let from_mean = number - self.mean;
-        self.mean += from_mean / self.count as f64;
-        self.squares += from_mean * (number - self.mean);
-        self.min = self.min.min(number);
-        self.max = self.max.max(number);
+        self.add_number(number);
         let sent = || Some(Sent { at, text: text.into() });
         if functions.has(Function::First) && self.first.as_ref().is_none_or(|first| at < first.at) {
             self.first = sent();
@@ -196,6 +190,17 @@ impl Tally {
         if functions.has(Function::Last) && self.last.as_ref().is_none_or(|last| at >= last.at) {
             self.last = sent();
         }
+    }
+
+    /// One more number, which is finite, where neither the first nor the last is asked for.
+    pub fn add_number(&mut self, number: f64) {
+        self.count += 1;
+        self.sum += number;
+        let from_mean = number - self.mean;
+        self.mean += from_mean / self.count as f64;
+        self.squares += from_mean * (number - self.mean);
+        self.min = self.min.min(number);
+        self.max = self.max.max(number);
         if let Some(sketch) = &mut self.sketch {
             sketch.add(number);
         }

@@ -1,9 +1,9 @@
-//! What series say in buckets of time (contract: Buckets).
+//! What series say in buckets of time (contract: Beyond the specification).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use isobar_model::buckets::{BUCKETS_MAX, Functions, Grid, Stretch, Tally};
+use isobar_model::buckets::{BUCKETS_MAX, Function, Functions, Grid, Stretch, Tally};
 use isobar_model::json::{Step, find};
 use isobar_model::page::TimeRange;
 use isobar_model::time::Timestamp;
@@ -44,7 +44,21 @@ pub struct PayloadTime {
     pub late_millis: i64,
 }
 
+impl BucketSeries {
+    /// More values lie in its buckets, the first and the last of them at these moments.
+    fn holds(&mut self, first: Timestamp, last: Timestamp, count: u64) {
+        self.values += count;
+        self.span = Some(self.span.map_or((first, last), |(earliest, latest)| (earliest.min(first), latest.max(last))));
+    }
+}
+
 impl BucketQuery {
+    /// Whether moments and numbers are all that the answer is made of.
+    pub(crate) fn is_of_numbers(&self) -> bool {
+        let is_sent = [Function::First, Function::Last].into_iter().any(|function| self.functions.has(function));
+        !is_sent && self.time.is_none()
+    }
+
     /// When the values were stored that the answer is made of. A clock that is ahead tells a moment after that at which the
     /// value is stored: it may be ahead by as much as values may be late, so that each value counts in one range of several
     /// that lie side by side.
@@ -119,12 +133,17 @@ impl Buckets {
         &self.query
     }
 
-    /// Takes in a stored value that passes the filters.
+    /// Takes in a stored value that passes the filters. `seen` hears what each field is; none: no number.
     ///
     /// # Errors
     /// [`StoreError::TooMuch`]: a series has more buckets than [`BUCKETS_MAX`], or all of them take more than
     /// [`BUCKETS_BYTES_MAX`]. [`StoreError::Busy`]: no more memory is lent.
-    pub(crate) fn take(&mut self, stored: Timestamp, payload: &str) -> Result<()> {
+    pub(crate) fn take(
+        &mut self,
+        stored: Timestamp,
+        payload: &str,
+        mut seen: impl FnMut(usize, Option<f64>),
+    ) -> Result<()> {
         let at = match &self.time {
             None => stored,
             Some(path) => match find(payload, path).and_then(moment) {
@@ -138,17 +157,49 @@ impl Buckets {
         };
         self.open(at)?;
         let Some((_, bucket)) = &mut self.open else { return Ok(()) };
-        self.series.values += 1;
-        self.series.span = Some(self.series.span.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
+        self.series.holds(at, at, 1);
         bucket.count += 1;
-        for (path, tally) in self.fields.iter().zip(&mut bucket.fields) {
-            match find(payload, path).and_then(|text| Some((number(text)?, text))) {
+        for (field, (path, tally)) in self.fields.iter().zip(&mut bucket.fields).enumerate() {
+            let found = find(payload, path).and_then(|text| Some((number(text)?, text)));
+            seen(field, found.map(|(number, _)| number));
+            match found {
                 Some((number, text)) => tally.add(self.query.functions, at, number, text),
                 None => self.series.skipped += 1,
             }
         }
         if bucket.count.is_multiple_of(WEIGHED_EVERY) {
             self.weigh()?;
+        }
+        Ok(())
+    }
+
+    /// Takes in many stored values at once, of which the moments ascend: of each its moment, and field by field its number; one
+    /// that is none stands for no number. The answer is that of one after the other, where it needs neither texts nor another
+    /// time axis.
+    ///
+    /// # Errors
+    /// As those of a value.
+    pub(crate) fn take_numbers(&mut self, moments: &[i64], fields: &[Vec<f64>]) -> Result<()> {
+        let mut from = 0;
+        while let Some(at) = moments.get(from) {
+            self.open(Timestamp::from_millis(*at))?;
+            let Some((stretch, bucket)) = &mut self.open else { return Ok(()) };
+            let rest = moments.get(from..).unwrap_or_default();
+            let count = rest.partition_point(|at| stretch.holds(Timestamp::from_millis(*at))).max(1);
+            let last = rest.get(count - 1).unwrap_or(at);
+            self.series.holds(Timestamp::from_millis(*at), Timestamp::from_millis(*last), count as u64);
+            bucket.count += count as u64;
+            for (numbers, tally) in fields.iter().zip(&mut bucket.fields) {
+                for number in numbers.get(from..from + count).unwrap_or_default() {
+                    if number.is_nan() {
+                        self.series.skipped += 1;
+                    } else {
+                        tally.add_number(*number);
+                    }
+                }
+            }
+            self.weigh()?;
+            from += count;
         }
         Ok(())
     }

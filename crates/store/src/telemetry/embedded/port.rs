@@ -99,8 +99,7 @@ impl Telemetry for Embedded {
         claim: Claim,
     ) -> Result<(Buckets, bool)> {
         let query = Arc::clone(buckets.query());
-        let plan = values::Plan::of_all(query.stored(), query.filters.clone());
-        let scan = BucketScan::new(device.target().key.0, Arc::from(element), plan, buckets);
+        let scan = BucketScan::new(device.target().key.0, Arc::from(element), &query, buckets);
         self.in_slices(self.scans.take(claim).await?, scan).await
     }
 
