@@ -105,16 +105,20 @@ impl Query<'_> {
 
     /// `fields`, by their names and as paths, each once.
     fn bucket_fields(&mut self) -> (Vec<String>, Vec<Vec<String>>) {
-        let sent: Vec<String> = self.values("fields").take(FIELDS_MAX * 2).map(str::to_owned).collect();
+        let sent: Vec<String> = self.values("fields").map(str::to_owned).collect();
         let (mut names, mut paths) = (Vec::new(), Vec::new());
         for name in sent {
             match filter::field(&name) {
                 Some(FilterField::Payload(_)) if names.contains(&name) => {}
-                Some(FilterField::Payload(path)) => {
+                Some(FilterField::Payload(path)) if names.len() <= FIELDS_MAX => {
                     names.push(name);
                     paths.push(path);
                 }
-                _ => self.fault("fields", format!("must be payload or a path beneath it, not '{}'", excerpt(&name))),
+                Some(FilterField::Payload(_)) => break,
+                _ => {
+                    self.fault("fields", format!("must be payload or a path beneath it, not '{}'", excerpt(&name)));
+                    break;
+                }
             }
         }
         if self.get("fields").is_none() {

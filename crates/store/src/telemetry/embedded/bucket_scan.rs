@@ -295,7 +295,9 @@ mod tests {
             let (mut of_rows, ..) = runtime.block_on(ask(&store, &device, &query(with_first, every)));
             let first = with_first.each().position(|function| function == Function::First).unwrap();
             if !functions.has(Function::First) {
-                of_rows.iter_mut().flat_map(|(.., fields)| fields).for_each(|told| drop(told.remove(first)));
+                for told in of_rows.iter_mut().flat_map(|(.., fields)| fields) {
+                    told.remove(first);
+                }
             }
             prop_assert_eq!(&of_columns, &of_rows);
             prop_assert_eq!((values, skipped), {
