@@ -61,19 +61,19 @@ impl Admission {
         let (admission, state) = (Arc::clone(self), Arc::clone(state));
         let handling = Box::pin(Arc::clone(self).handle(Arc::clone(&state), client, request));
         async move {
-            let (reply, exchange) = handling.await;
-            let mut texts = BytesMut::with_capacity(RESPONSE_TEXT_BYTES);
-            let answer = match reply {
-                Ok(Reply::Ready(response)) => Ok(response),
-                Ok(Reply::Accepted(accepted)) => match accepted.await {
-                    Ok(id) => {
-                        state.meters.events_accepted.increment(1);
-                        Ok(response::created_id_in(id, &mut texts))
-                    }
-                    Err(error) => Err(Problem::from(error)),
-                },
-                Err(problem) => Err(problem),
+            let (accepted, exchange) = match handling.await {
+                (Ok(Reply::Accepted(accepted)), exchange) => (accepted, exchange),
+                (Ok(Reply::Ready(response)), exchange) => {
+                    return exchange.end(&state, &admission.meter, Ok(response), texts());
+                }
+                (Err(problem), exchange) => return exchange.end(&state, &admission.meter, Err(problem), texts()),
             };
+            let accepted = accepted.await;
+            let mut texts = texts();
+            let answer = accepted.map(|id| response::created_id_in(id, &mut texts)).map_err(Problem::from);
+            if answer.is_ok() {
+                state.meters.events_accepted.increment(1);
+            }
             exchange.end(&state, &admission.meter, answer, texts)
         }
     }
@@ -143,7 +143,7 @@ pub(crate) async fn refuse_unrouted(
     let known = state.hub.authenticate(&credentials(request.headers()), Accepts::UserOrDevice).await;
     let counted = count(&state.hub, &known, address, &mut exchange.rate_window);
     let problem = counted.map_or_else(Problem::from, |()| problem);
-    exchange.end(&state, &meter, Err(problem), BytesMut::with_capacity(RESPONSE_TEXT_BYTES))
+    exchange.end(&state, &meter, Err(problem), texts())
 }
 
 /// Refuses a request that is no sound message, whatever it is for. It is neither authenticated nor counted, and its connection
@@ -159,7 +159,12 @@ pub(crate) async fn refuse_malformed(
     if !request.headers().contains_key(EXPECT) {
         drain(&mut request.into_body()).await;
     }
-    exchange.end(&state, &meter, Err(error.into()), BytesMut::with_capacity(RESPONSE_TEXT_BYTES))
+    exchange.end(&state, &meter, Err(error.into()), texts())
+}
+
+/// A buffer for the texts of a response.
+fn texts() -> BytesMut {
+    BytesMut::with_capacity(RESPONSE_TEXT_BYTES)
 }
 
 /// Counts a call against the rate limit. A caller that is not known is counted by its address, so that guessing at credentials

@@ -13,7 +13,7 @@ use isobar_model::time::Timestamp;
 const RESPONSE_BYTES: usize = 640;
 
 /// A response as it goes out. With `is_last` it says that the connection ends.
-pub(super) fn encoded(head: &Parts, body: &Bytes, is_last: bool, now: Timestamp) -> Vec<u8> {
+pub(super) fn encoded(head: Parts, body: Bytes, is_last: bool, now: Timestamp) -> Vec<u8> {
     let mut out = Vec::with_capacity(RESPONSE_BYTES);
     let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| out.extend_from_slice(part));
     let reason = head.status.canonical_reason().unwrap_or_default();
@@ -24,7 +24,7 @@ pub(super) fn encoded(head: &Parts, body: &Bytes, is_last: bool, now: Timestamp)
     if is_last && !head.headers.contains_key(CONNECTION) {
         put(&[b"connection: close\r\n"]);
     }
-    put(&[b"content-length: ", body.len().to_string().as_bytes(), b"\r\ndate: ", &date(now), b"\r\n\r\n", body]);
+    put(&[b"content-length: ", body.len().to_string().as_bytes(), b"\r\ndate: ", &date(now), b"\r\n\r\n", &body]);
     out
 }
 
@@ -58,7 +58,7 @@ mod tests {
         let (body, now) = (Bytes::from("{}"), Timestamp::from_millis(784_111_777_999));
         let common = "HTTP/1.1 201 Created\r\ncontent-type: application/json\r\nx: y\r\n";
         let rest = "content-length: 2\r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n{}";
-        assert_eq!(encoded(&head, &body, false, now), format!("{common}{rest}").into_bytes());
-        assert_eq!(encoded(&head, &body, true, now), format!("{common}connection: close\r\n{rest}").into_bytes());
+        assert_eq!(encoded(head.clone(), body.clone(), false, now), format!("{common}{rest}").into_bytes());
+        assert_eq!(encoded(head, body, true, now), format!("{common}connection: close\r\n{rest}").into_bytes());
     }
 }
