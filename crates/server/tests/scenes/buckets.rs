@@ -124,7 +124,7 @@ async fn days_follow_the_clock_of_their_zone() {
 #[tokio::test]
 async fn empty_buckets_are_left_out_or_filled() {
     let app = TestApp::start().await;
-    let ana = app.developer("ana").await;
+    let ana = app.developer("ana").await.with_key().await;
     let device = ana.creates_device("fridge").await;
     for (temp, minutes) in [(json!(3), 10), (json!("off"), 10), (json!(5), 0)] {
         device.posts("reading", json!({"temp": temp})).await.created();
