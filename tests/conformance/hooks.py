@@ -65,7 +65,11 @@ def map_query(context, query):
         if name in BY_NAME and exists(value):
             query[name] = BY_NAME[name]
         elif name == "elementName" and is_odd(value):
-            query[name] = "reading"
+            query[name] = "climate" if path.endswith("/buckets") else "reading"
+        elif name == "zone" and is_odd(value):
+            query[name] = "Europe/Paris"
+        elif name == "deviceIds" and isinstance(value, list):
+            query[name] = [DEVICE if exists(item) else item for item in value]
         elif name == "emailOrUsername" and is_odd(value):
             query[name] = "bea"
         elif name == "deviceTagValue" and path.endswith("/integrations") and is_odd(value):

@@ -218,7 +218,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         [BUCKET_FIELDS, FUNCTIONS, EVERY, POINTS, ZONE, FROM, TO, FILTER, FILL, TIME_FIELD, LATE], None,
         [JsonOr(200, of::<BucketsJson>, &["text/csv"])]),
     operation!("data", Get "/v2/data/buckets", "Tell the same of many devices, each for itself or all together",
-        [ELEMENT_NAME_REQUIRED, DEVICE_IDS, PROJECT_UUID, BUCKETS_ORGANIZATION_ID, DEPTH, GROUP_BY,
+        [SERIES_NAME, DEVICE_IDS, PROJECT_UUID, BUCKETS_ORGANIZATION_ID, DEPTH, GROUP_BY,
          BUCKET_FIELDS, FUNCTIONS, EVERY, POINTS, ZONE, FROM, TO, FILTER, FILL, TIME_FIELD, LATE], None,
         [JsonOr(200, of::<FleetBucketsJson>, &["text/csv"])]),
     operation!("data", Get "/v2/devices/{id}/last/{elementName}", "Fetch the last values", [], None, [Json(200, of::<LastValuesJson>)]),

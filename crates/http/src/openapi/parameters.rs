@@ -114,6 +114,8 @@ pub(super) const COLUMNS: Param = query(
     Kind::Fields { most: CSV_COLUMNS_MAX, signed: false },
     "Columns of the CSV: createdAt, id, payload (these three by default), payload.<path>",
 );
+pub(super) const SERIES_NAME: Param =
+    Param { required: true, ..query("elementName", Kind::Text, "The storage element whose values are asked") };
 pub(super) const BUCKET_FIELDS: Param = Param {
     required: true,
     ..query(
@@ -140,7 +142,7 @@ pub(super) const FILL: Param =
     query("fill", Kind::Word(&["none", "null", "previous"]), "What stands for buckets that hold nothing");
 pub(super) const TIME_FIELD: Param = query(
     "timeField",
-    Kind::Form(r"^payload(\.[^.,]+)*$"),
+    Kind::Form(r"^payload(\.[^.]+)*$"),
     "Where payloads tell the time (RFC 3339, Unix seconds or milliseconds) that counts instead of createdAt",
 );
 pub(super) const LATE: Param = query(

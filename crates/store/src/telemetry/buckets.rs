@@ -281,7 +281,52 @@ fn moment(text: &str) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
+    use isobar_model::buckets::Zone;
+
     use super::*;
+
+    fn query(functions: &[Function]) -> Arc<BucketQuery> {
+        Arc::new(BucketQuery {
+            fields: vec![Vec::new()],
+            functions: functions.iter().copied().collect(),
+            grid: Some(Grid::new("1s".parse().unwrap(), Zone::default())),
+            range: TimeRange { from: None, to: None },
+            filters: Vec::new(),
+            time: None,
+        })
+    }
+
+    /// Takes in numbers that are as far apart as can be, two a second, until it is refused: how many seconds that took.
+    fn seconds_until_refused(buckets: &mut Buckets) -> (i64, StoreError) {
+        for second in 0..BUCKETS_MAX as i64 {
+            for number in ["1e-300", "1e300"] {
+                if let Err(error) = buckets.take(Timestamp::from_millis(second * 1_000), number, |_, _| {}) {
+                    return (second, error);
+                }
+            }
+        }
+        panic!("nothing was refused");
+    }
+
+    #[test]
+    fn what_buckets_take_is_bounded_and_no_more_than_was_lent() {
+        let mut buckets = Buckets::new(query(&[Function::P50]), Box::new(Some));
+        let (seconds, error) = seconds_until_refused(&mut buckets);
+        assert!(matches!(error, StoreError::TooMuch) && buckets.bytes <= 2 * BUCKETS_BYTES_MAX, "{seconds}");
+        // Another series of the same answer finds nothing left either.
+        assert!(buckets.take_series().is_err());
+        const LENT: usize = 4 << 20;
+        let lend = |bytes| (bytes <= LENT).then_some(LENT);
+        let mut buckets = Buckets::new(query(&[Function::P50]), Box::new(lend));
+        let (fewer, error) = seconds_until_refused(&mut buckets);
+        assert!(matches!(error, StoreError::Busy) && fewer < seconds, "{fewer} of {seconds}");
+        // Without percentiles the same is a little.
+        let mut buckets = Buckets::new(query(&[Function::Mean]), Box::new(lend));
+        for second in 0..BUCKETS_MAX as i64 {
+            buckets.take(Timestamp::from_millis(second * 1_000), "1e300", |_, _| {}).unwrap();
+        }
+        assert_eq!(buckets.take_series().unwrap().buckets.len(), BUCKETS_MAX);
+    }
 
     #[test]
     fn moments_are_told_in_three_ways() {
