@@ -173,6 +173,7 @@ fn reading() -> ReadOptions {
 mod tests {
     use std::collections::BTreeMap;
 
+    use futures::FutureExt as _;
     use isobar_model::access::CanWrite;
     use isobar_model::buckets::{Function, Functions, Grid, Told, Zone};
     use isobar_model::ids::DeviceRef;
@@ -313,17 +314,35 @@ mod tests {
         assert!((0..3).any(is_kept) && !is_kept(3), "full blocks are remembered, the last is none");
     }
 
-    #[tokio::test]
-    async fn what_is_remembered_of_a_series_goes_with_it() {
-        let (_folder, store, device) = stored().await;
-        let query = BucketQuery {
+    fn sum_of_all() -> BucketQuery {
+        BucketQuery {
             fields: vec![vec!["n".to_owned()]],
             functions: [Function::Sum].into_iter().collect(),
             grid: None,
             range: TimeRange { from: None, to: None },
             filters: Vec::new(),
             time: None,
-        };
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_hangs_up_ends_its_question_in_buckets() {
+        let (_folder, store, device) = stored().await;
+        let reading = device.reading();
+        let buckets = Buckets::new(Arc::new(sum_of_all()), Box::new(Some));
+        let mut asked = store.buckets(&reading, "log", buckets, given::claim());
+        assert!((&mut asked).now_or_never().is_none());
+        assert_eq!(store.scans.taken_and_waiting(), (1, 0));
+        drop(asked);
+        while store.scans.taken_and_waiting() != (0, 0) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_remembered_of_buckets_goes_with_the_series() {
+        let (_folder, store, device) = stored().await;
+        let query = sum_of_all();
         let all = ask(&store, &device, &query).await;
         assert_eq!(all.0[0].2, [[Some((COUNT * (COUNT - 1) / 2) as f64)]]);
         assert_eq!(ask(&store, &device, &query).await, all, "of columns, and the rest of rows");
