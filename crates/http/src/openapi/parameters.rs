@@ -1,5 +1,6 @@
 //! Parameters as the document describes them; `query` reads them.
 
+use isobar_model::buckets::Function;
 use isobar_model::page::{LIMIT_DEFAULT, LIMIT_MAX};
 use serde_json::json;
 use utoipa::PartialSchema as _;
@@ -10,6 +11,16 @@ use utoipa::openapi::{RefOr, Required};
 use crate::request::buckets::POINTS_MAX;
 use crate::request::query::{CSV_COLUMNS_MAX, SORT_KEYS_MAX};
 use crate::resources::values::{Id, Time};
+
+/// The functions that are told of numbers in buckets.
+const FUNCTION_NAMES: [&str; Function::ALL.len()] = {
+    let (mut names, mut place) = ([""; Function::ALL.len()], 0);
+    while place < names.len() {
+        names[place] = Function::ALL[place].name();
+        place += 1;
+    }
+    names
+};
 
 /// What a parameter holds.
 #[derive(Clone, Copy)]
@@ -126,7 +137,7 @@ pub(super) const BUCKET_FIELDS: Param = Param {
 };
 pub(super) const FUNCTIONS: Param = query(
     "functions",
-    Kind::Words(&["count", "sum", "mean", "min", "max", "first", "last", "stddev", "p50", "p90", "p95", "p99"]),
+    Kind::Words(&FUNCTION_NAMES),
     "What is told of them, comma-separated; by default count, mean, min, max. Percentiles are within 1 % of the value",
 );
 pub(super) const EVERY: Param = query(

@@ -46,7 +46,7 @@ pub struct PayloadTime {
 
 impl BucketSeries {
     /// More values lie in its buckets, the first and the last of them at these moments.
-    fn holds(&mut self, first: Timestamp, last: Timestamp, count: u64) {
+    fn add(&mut self, first: Timestamp, last: Timestamp, count: u64) {
         self.values += count;
         self.span = Some(self.span.map_or((first, last), |(earliest, latest)| (earliest.min(first), latest.max(last))));
     }
@@ -157,7 +157,7 @@ impl Buckets {
         };
         self.open(at)?;
         let Some((_, bucket)) = &mut self.open else { return Ok(()) };
-        self.series.holds(at, at, 1);
+        self.series.add(at, at, 1);
         bucket.count += 1;
         for (field, (path, tally)) in self.fields.iter().zip(&mut bucket.fields).enumerate() {
             let found = find(payload, path).and_then(|text| Some((number(text)?, text)));
@@ -187,7 +187,7 @@ impl Buckets {
             let rest = moments.get(from..).unwrap_or_default();
             let count = rest.partition_point(|at| stretch.holds(Timestamp::from_millis(*at))).max(1);
             let last = rest.get(count - 1).unwrap_or(at);
-            self.series.holds(Timestamp::from_millis(*at), Timestamp::from_millis(*last), count as u64);
+            self.series.add(Timestamp::from_millis(*at), Timestamp::from_millis(*last), count as u64);
             bucket.count += count as u64;
             for (numbers, tally) in fields.iter().zip(&mut bucket.fields) {
                 for number in numbers.get(from..from + count).unwrap_or_default() {
