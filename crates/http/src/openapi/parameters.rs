@@ -125,8 +125,10 @@ pub(super) const COLUMNS: Param = query(
     Kind::Fields { most: CSV_COLUMNS_MAX, signed: false },
     "Columns of the CSV: createdAt, id, payload (these three by default), payload.<path>",
 );
-pub(super) const SERIES_NAME: Param =
-    Param { required: true, ..query("elementName", Kind::Text, "The storage element whose values are asked") };
+pub(super) const SERIES_NAME: Param = Param {
+    required: true,
+    ..query("elementName", Kind::Form(r"[\s\S]"), "The storage element whose values are asked")
+};
 pub(super) const BUCKET_FIELDS: Param = Param {
     required: true,
     ..query(
@@ -142,7 +144,7 @@ pub(super) const FUNCTIONS: Param = query(
 );
 pub(super) const EVERY: Param = query(
     "every",
-    Kind::Form("^[0-9]+(s|m|h|d|w|mo|y)$"),
+    Kind::Form("^0*[1-9][0-9]*(s|m|h|d|w|mo|y)$"),
     "How wide a bucket is: a whole number and s, m, h (up to a day), d, w, mo or y. Neither this nor points: one bucket",
 );
 pub(super) const POINTS: Param =
@@ -158,7 +160,7 @@ pub(super) const TIME_FIELD: Param = query(
 );
 pub(super) const LATE: Param = query(
     "late",
-    Kind::Form("^[0-9]+(s|m|h|d|w)$"),
+    Kind::Form("^0*[1-9][0-9]*(s|m|h|d|w)$"),
     "How far createdAt may be from that time, at most 31d; by default 1d",
 );
 pub(super) const DEVICE_IDS: Param =
