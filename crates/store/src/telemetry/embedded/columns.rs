@@ -13,6 +13,8 @@ use quick_cache::sync::Cache;
 pub const BLOCK_VALUES: u64 = 4_096;
 /// Bytes that all columns take; then those that are asked for least go.
 const COLUMNS_BYTES_MAX: u64 = 128 << 20;
+/// Columns that there is a place for at first.
+const COLUMNS_AT_FIRST: usize = 256;
 /// Bytes of a column beside its values, about.
 const COLUMN_BYTES: usize = 160;
 /// What numbers are multiplied by to become whole: devices mostly send few decimals.
@@ -68,8 +70,8 @@ impl Weighter<ColumnKey, Arc<Column>> for ColumnBytes {
 
 impl Default for ColumnCache {
     fn default() -> Self {
-        let about = COLUMNS_BYTES_MAX as usize / (BLOCK_VALUES as usize * size_of::<u32>());
-        Self(Cache::with_weighter(about, COLUMNS_BYTES_MAX, ColumnBytes))
+        // Its table grows: an idle server holds none.
+        Self(Cache::with_weighter(COLUMNS_AT_FIRST, COLUMNS_BYTES_MAX, ColumnBytes))
     }
 }
 
