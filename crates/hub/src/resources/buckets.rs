@@ -315,3 +315,45 @@ fn refused(error: StoreError, width: BucketWidth) -> Error {
         other => from_store(other),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stage::Stage;
+
+    fn request(functions: Functions) -> BucketRequest {
+        BucketRequest {
+            fields: vec![Vec::new()],
+            functions,
+            width: BucketWidth::All,
+            zone: Zone::default(),
+            range: TimeRange { from: None, to: None },
+            filters: Vec::new(),
+            time: None,
+            fill: BucketFill::None,
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_in_buckets_holds_its_memory_until_it_is_dropped() {
+        let stage = Stage::set().await;
+        let device = stage.device("{}").await;
+        stage.posts(&device, "21.5").await;
+        let caller = Principal::User(Arc::clone(&stage.admin));
+        let ask = || stage.hub.buckets(&caller, device.id, "reading", request(Functions::default()));
+        let mut answers = Vec::new();
+        for _ in 0..BUCKET_BYTES_OF_ONE_MAX / BUCKET_BYTES_PIECE {
+            answers.push(ask().await.unwrap());
+        }
+        assert!(answers.iter().all(|answer| answer.totals() == (1, 0)));
+        assert!(matches!(ask().await, Err(Error::Busy)));
+        answers.pop();
+        let again = ask().await;
+        assert!(again.is_ok());
+        drop((again, answers));
+        let all = stage.hub.0.bucket_bytes.take(stage.admin.lineage.top(), BUCKET_BYTES_OF_ONE_MAX);
+        assert!(all.is_ok(), "nothing is held any more");
+        drop(all);
+        stage.over().await;
+    }
+}
