@@ -5,7 +5,7 @@
 //! - `request` and `response` are what handlers work with.
 //! - `resources` has the handlers, a file for each noun; `openapi` describes them.
 //!
-//! A test holds the direction of imports (`crates/server/tests/house.rs`).
+//! A test holds the direction of imports (`crates/server/tests/house/imports.rs`).
 
 mod admission;
 mod app;

@@ -15,21 +15,20 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use axum::body::Body;
 use axum::http::header::CONNECTION;
-use axum::http::response::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use bytes::Bytes;
 use httparse::{EMPTY_HEADER, Status};
+use isobar_model::time::Timestamp;
 use tokio::io::{AsyncRead as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::encode::encoded;
+use super::encode::{encoded, encoded_created};
 use super::shutdown::ShutdownSignal;
 use super::slots::Slot;
 use crate::app::App;
 use crate::request::{Client, RequestBody, host};
-use crate::response::ResponseBody;
+use crate::response::{EventResponse, Response, ResponseBody};
 use crate::routes::MAIN_ROAD;
 
 /// What is read at a time. A longer request is hyper's.
@@ -70,13 +69,15 @@ impl FastPath {
             drop(read);
             let address = if self.is_proxy { self.app.client_behind(self.peer, request.headers()) } else { self.peer };
             let response = self.app.answer_event(request, Client { address, socket: None }).await;
-            let (head, body) = match response.into_parts() {
-                (head, ResponseBody::Whole(body)) => (head, body),
-                (head, ResponseBody::Boxed(body)) => Box::pin(collected(head, body)).await?,
+            let (now, mut is_last) = (self.app.now(), self.shutdown.is_requested());
+            let response = match response {
+                EventResponse::Created(created) => encoded_created(&created, is_last, now),
+                EventResponse::Other(response) => {
+                    is_last |= response.headers().contains_key(CONNECTION);
+                    Box::pin(encoded_whole(response, is_last, now)).await?
+                }
             };
-            let is_last = self.shutdown.is_requested() || head.headers.contains_key(CONNECTION);
-            let now = self.app.now();
-            self.write(encoded(head, body, is_last, now)).await?;
+            self.write(response).await?;
             if is_last {
                 self.close().await?;
                 return Ok(None);
@@ -117,10 +118,14 @@ impl FastPath {
     }
 }
 
-/// A response whose body was made piece by piece.
-async fn collected(head: Parts, body: Body) -> io::Result<(Parts, Bytes)> {
-    let body = axum::body::to_bytes(body, usize::MAX).await.map_err(io::Error::other)?;
-    Ok((head, body))
+/// A response as it goes out, with its body, which may be made piece by piece.
+async fn encoded_whole(response: Response, is_last: bool, now: Timestamp) -> io::Result<Vec<u8>> {
+    let (head, body) = response.into_parts();
+    let body = match body {
+        ResponseBody::Whole(body) => body,
+        ResponseBody::Boxed(body) => axum::body::to_bytes(body, usize::MAX).await.map_err(io::Error::other)?,
+    };
+    Ok(encoded(head, body, is_last, now))
 }
 
 /// The one request of the main road that these bytes are, if they are that and nothing else.

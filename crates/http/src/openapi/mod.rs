@@ -36,7 +36,7 @@ use crate::request::{Call, REFRESH_COOKIE};
 use crate::response::{self, Answer};
 use crate::routes::{Entry, RouteRow, Verb, table};
 
-const JSON: &str = "application/json";
+const JSON_TYPE: &str = "application/json";
 /// The version of the interface (specification: Versioning).
 const VERSION: &str = "2.0.0";
 const DOCS: &[u8] = include_bytes!("docs.html");
@@ -89,7 +89,7 @@ fn drawn() -> OpenApi {
             components.header(*name, HeaderBuilder::new().schema(Some(schema)).description(Some(*says)).build());
     }
     for (status, name, says) in REFUSALS {
-        let mut response = with_headers(content(says, JSON, Some(refusal.clone())));
+        let mut response = with_headers(content(says, JSON_TYPE, Some(refusal.clone())));
         with_header_of(&mut response, *status);
         components = components.response(*name, response);
     }
@@ -164,19 +164,19 @@ fn may_refuse(row: &RouteRow, said: &Operation, status: u16) -> bool {
 
 fn succeeded(success: Success, schemas: &mut Schemas) -> (u16, Response) {
     match success {
-        Success::Json(status, shape) => (status, content("Success", JSON, Some(shape(schemas)))),
-        Success::Page(status, shape) => (status, content("Success", JSON, Some(envelope(shape, schemas)))),
+        Success::Json(status, shape) => (status, content("Success", JSON_TYPE, Some(shape(schemas)))),
+        Success::Page(status, shape) => (status, content("Success", JSON_TYPE, Some(envelope(shape, schemas)))),
         Success::PageOr(status, shape, others) => (status, content_or(envelope(shape, schemas), others)),
         Success::JsonOr(status, shape, others) => (status, content_or(shape(schemas), others)),
         Success::Array(status, shape) => {
             let list = ArrayBuilder::new().items(shape(schemas));
-            (status, content("Success", JSON, Some(list.into())))
+            (status, content("Success", JSON_TYPE, Some(list.into())))
         }
         Success::Other(status, kind) => {
             let text = ObjectBuilder::new().schema_type(Type::String);
             (status, content("Success", kind, Some(text.into())))
         }
-        Success::Empty(status) => (status, content("Success, without content", JSON, None)),
+        Success::Empty(status) => (status, content("Success, without content", JSON_TYPE, None)),
     }
 }
 
@@ -197,7 +197,7 @@ fn content(says: &str, kind: &str, schema: Option<RefOr<Schema>>) -> Response {
 
 /// JSON of a schema, or a text of one of these other kinds.
 fn content_or(schema: RefOr<Schema>, others: &[&str]) -> Response {
-    let mut response = content("Success", JSON, Some(schema));
+    let mut response = content("Success", JSON_TYPE, Some(schema));
     for kind in others {
         let text = ContentBuilder::new().schema(Some(ObjectBuilder::new().schema_type(Type::String))).build();
         response.content.insert((*kind).to_owned(), RefOr::T(text));
