@@ -3,6 +3,7 @@
 
 pub mod access;
 pub mod appearance;
+pub mod buckets;
 pub mod chance;
 pub mod check;
 pub mod device;

@@ -4,6 +4,7 @@
 //! Nothing here knows of connections, handlers or routes.
 
 mod body;
+pub(crate) mod buckets;
 mod call;
 mod client;
 pub(crate) mod columns;
