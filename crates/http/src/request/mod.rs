@@ -7,6 +7,7 @@ mod body;
 mod call;
 mod client;
 pub(crate) mod columns;
+pub(crate) mod device_fields;
 pub(crate) mod filter;
 mod forwarded;
 pub(crate) mod host;

@@ -3,6 +3,8 @@
 pub(crate) mod api_keys;
 pub(crate) mod appearance;
 pub(crate) mod data;
+pub(crate) mod device_creation;
+pub(crate) mod device_selection;
 pub(crate) mod devices;
 pub(crate) mod dry_runs;
 pub(crate) mod event_stream;

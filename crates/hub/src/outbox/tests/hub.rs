@@ -125,7 +125,7 @@ async fn a_device_that_the_registry_refuses_is_parked_and_stops_nobody() {
     stage.posts(&first, "3").await;
     assert_eq!(label(&stage.shows(&first).await).as_deref(), Some("3"));
     let tree = TreeQuery { organization: None, depth: isobar_model::page::Depth::All };
-    let list = hub.device_list(&stage.admin, tree, ListRequest::default()).await.unwrap();
+    let list = hub.device_list(&stage.admin, tree, ListRequest::default(), Vec::new()).await.unwrap();
     let listed = list.items.iter().find(|device| device.id == first.id).unwrap();
     assert_eq!(label(listed).as_deref(), Some("3"));
     assert_eq!(stage.stored(&first, "log").await.as_deref(), Some(r#"{"n":2}"#));
@@ -205,7 +205,8 @@ async fn a_restart_serves_what_waits_before_the_registry_knows_it() {
     let history = again.hub.setting_history(&again.admin, device.id, ListRequest::default()).await.unwrap();
     assert_eq!((history.total, again.waiting("notice").await), (1, 2));
     assert_eq!(label(&in_registry(&again, &watched).await).as_deref(), Some("9"));
-    let page = again.hub.device_list(&again.admin, TreeQuery::default(), ListRequest::default()).await.unwrap();
+    let page =
+        again.hub.device_list(&again.admin, TreeQuery::default(), ListRequest::default(), Vec::new()).await.unwrap();
     assert_eq!(page.items.iter().filter(|device| label(device).is_some()).count(), 2);
     again.over().await;
 }

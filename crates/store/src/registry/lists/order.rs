@@ -78,6 +78,11 @@ impl Order {
         self.0.iter().any(|(field, _)| field.column == column)
     }
 
+    /// The column that it begins with.
+    pub(super) fn first_column(&self) -> &'static str {
+        self.0.first().map_or("", |(field, _)| field.column)
+    }
+
     /// The table with an index in this order; none where there are several fields.
     pub(super) fn indexed_in(&self) -> Option<TableAlias> {
         match self.0.as_slice() {

@@ -1,0 +1,6 @@
+-- A fleet is counted along indexes alone: the devices of each project, everywhere and in one organization, and how long ago
+-- those of an organization were heard.
+DROP INDEX devices_project;
+CREATE INDEX devices_of_project ON devices (project_id, organization_id);
+CREATE INDEX devices_in_project ON devices (organization_id, project_id);
+CREATE INDEX device_activity_of_organization ON device_activity (organization_id, last_active);
