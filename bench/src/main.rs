@@ -52,6 +52,8 @@ pub enum Section {
     Delete,
     /// Every list of a large registry
     Lists,
+    /// Filters and counts of a large fleet, and devices made in bulk
+    Fleet,
     /// Reads of one device beside a bare echo
     Device,
     /// Ten thousand settings in one call
@@ -116,10 +118,10 @@ pub struct Options {
     /// reads, delete: values in the long series
     #[arg(long, default_value_t = 1_000_000)]
     series: usize,
-    /// lists: devices
+    /// lists, fleet: devices
     #[arg(long, default_value_t = 100_000)]
     list_devices: usize,
-    /// lists: users
+    /// lists, fleet: users
     #[arg(long, default_value_t = 10_000)]
     list_users: usize,
     /// neighbours: only these hostile tenants; writes nothing

@@ -171,9 +171,19 @@ impl<'s> ReadyFilters<'s> {
         self.passing.is_none() && self.selection.looks_at_activity()
     }
 
+    /// Whether nothing but activity is looked at.
+    pub(super) fn is_of_activity_alone(&self) -> bool {
+        self.passing.is_none() && self.selection.filters.iter().all(|filter| filter.field == DeviceField::LastActive)
+    }
+
+    /// The column of a device's number: of its activity, where that is needed anyway.
+    fn key(&self) -> &'static str {
+        if self.needs_activity() { "a.key" } else { "d.key" }
+    }
+
     /// The condition that a device `d`, with its activity `a` if that is needed, meets.
     pub(super) fn condition(&self, lookup: Lookup<'_>) -> Sql {
-        let key = self.column("d.key", lookup);
+        let key = self.column(self.key(), lookup);
         let written = match &self.passing {
             Some(passing) => Sql::new(key.as_str()).among_numbers(self.dialect, passing),
             None => self.of_columns(lookup),
@@ -194,7 +204,7 @@ impl<'s> ReadyFilters<'s> {
 
     /// As [`ReadyFilters::condition`], without the devices that are decided here.
     pub(super) fn condition_of_written(&self, lookup: Lookup<'_>) -> Sql {
-        let key = self.column("d.key", lookup);
+        let key = self.column(self.key(), lookup);
         let written = match &self.passing {
             Some(passing) => Sql::new(key.as_str()).among_numbers(self.dialect, passing),
             None => self.of_columns(lookup),
@@ -214,11 +224,11 @@ impl<'s> ReadyFilters<'s> {
                     activity.push(of_activity(self.dialect, &self.column(column, lookup), filter));
                 }
                 Some(column) => here.push(of_column(self.dialect, &self.column(column, lookup), filter)),
-                None => here.extend(of_labels(self.dialect, &self.column("d.key", lookup), filter)),
+                None => here.extend(of_labels(self.dialect, &self.column(self.key(), lookup), filter)),
             }
         }
         if !activity.is_empty() {
-            here.push(self.over_heard(all_of(activity), &self.column("d.key", lookup)));
+            here.push(self.over_heard(all_of(activity), &self.column(self.key(), lookup)));
         }
         all_of(here)
     }

@@ -26,6 +26,8 @@ const DAY_MILLIS: i64 = 24 * HOUR_MILLIS;
 const WEEK_MILLIS: i64 = 7 * DAY_MILLIS;
 /// How devices are told apart by when they were heard: never, longer ago, within the week, the day, the hour.
 const AGES: usize = 5;
+/// Those of them that are shown: all but the second.
+const SHOWN_AGES: [usize; 4] = [0, 2, 3, 4];
 
 /// What a part of the tree has.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -136,17 +138,16 @@ impl Ages {
     fn case(&self, column: &str) -> String {
         let Self { hour, day, week } = self;
         format!(
-            "CASE WHEN {column} >= {hour} THEN 4 WHEN {column} >= {day} THEN 3 WHEN {column} >= {week} THEN 2 \
-             WHEN {column} > 0 THEN 1 ELSE 0 END"
+            "CAST(CASE WHEN {column} >= {hour} THEN 4 WHEN {column} >= {day} THEN 3 WHEN {column} >= {week} THEN 2 \
+             WHEN {column} > 0 THEN 1 ELSE 0 END AS BIGINT)"
         )
     }
 
-    /// The range of each age, as a condition.
-    fn ranges(&self) -> [String; AGES] {
+    /// The range of each age that is shown, as a condition.
+    fn ranges(&self) -> [String; SHOWN_AGES.len()] {
         let Self { hour, day, week } = self;
         [
             "a.last_active = 0".to_owned(),
-            format!("a.last_active > 0 AND a.last_active < {week}"),
             format!("a.last_active >= {week} AND a.last_active < {day}"),
             format!("a.last_active >= {day} AND a.last_active < {hour}"),
             format!("a.last_active >= {hour}"),
@@ -203,11 +204,14 @@ async fn count_all(
     }
     let is_everything = extent.within == extent.everywhere;
     let row = one(tx, ranges(scope, is_everything, ages)).await?.ok_or(StoreError::Gone("counts"))?;
-    for (at, count) in counts.status.iter_mut().enumerate() {
-        *count = row.number(&format!("status_{at}"))?;
+    for status in Status::ALL.into_iter().skip(1) {
+        counts.status[usize::from(status.number())] = row.number(&format!("status_{}", status.number()))?;
     }
-    for (at, count) in counts.ages.iter_mut().enumerate() {
-        *count = row.number(&format!("age_{at}"))?;
+    // Organizations know how many devices they have; those of the first status are the others.
+    let others: i64 = counts.status.iter().sum();
+    counts.status[usize::from(Status::None.number())] = i64::try_from(extent.within).unwrap_or(i64::MAX) - others;
+    for age in SHOWN_AGES {
+        counts.ages[age] = row.number(&format!("age_{age}"))?;
     }
     counts.located = row.number("located")?;
     let projects = if is_everything {
@@ -240,13 +244,13 @@ pub(super) fn ranges(scope: &Scope, is_everything: bool, ages: &Ages) -> Sql {
             format!("CAST(coalesce(sum({own}), 0) AS BIGINT)")
         }
     };
-    for status in Status::ALL {
+    for status in Status::ALL.into_iter().skip(1) {
         let number = status.number();
         // Writing into a text cannot fail.
         let _ = write!(sql, "{} AS status_{number}, ", count("devices d", &format!("d.status = {number}")));
     }
-    for (at, range) in ages.ranges().iter().enumerate() {
-        let _ = write!(sql, "{} AS age_{at}, ", count("device_activity a", range));
+    for (age, range) in SHOWN_AGES.iter().zip(ages.ranges()) {
+        let _ = write!(sql, "{} AS age_{age}, ", count("device_activity a", &range));
     }
     let _ = write!(sql, "{} AS located", count("devices d", "d.place_latitude IS NOT NULL"));
     if is_everything {
@@ -265,8 +269,8 @@ async fn count_passing(
     counts: &mut Counts,
 ) -> Result<()> {
     let select = format!(
-        "SELECT d.project_id AS project, d.status AS status, CASE WHEN d.place_latitude IS NULL THEN 0 ELSE 1 END AS \
-         located, {} AS age, count(*) AS devices",
+        "SELECT d.project_id AS project, d.status AS status, CAST(CASE WHEN d.place_latitude IS NULL THEN 0 ELSE 1 END AS \
+         BIGINT) AS located, {} AS age, count(*) AS devices",
         ages.case("a.last_active")
     );
     let query = Sql::new(select)
