@@ -190,7 +190,7 @@ impl Hub {
     async fn devices_make(&self, caller: &Caller, items: Vec<BulkItem>) -> Result<CreationOutcome> {
         let mut outcome = CreationOutcome::default();
         let checked = self.devices_check(caller, items, &mut outcome).await?;
-        // In the order of lineages: two that make devices of several organizations never wait for each other.
+        // In the order of lineages: two that make devices of several organizations never wait in a ring.
         let mut of_organizations = BTreeMap::<String, Vec<(usize, Checked)>>::new();
         for (index, device) in checked {
             of_organizations.entry(device.lineage.to_string()).or_default().push((index, device));

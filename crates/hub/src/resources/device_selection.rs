@@ -19,8 +19,8 @@ use crate::support::tenant_shares::TenantShare;
 use crate::{Hub, TreeQuery};
 
 /// Selections (lists with filters, summaries, CSVs that begin) that are worked out at a time, and those that are or wait, of
-/// all tenants and of one; beyond, 503. One of the registry's readers is left to everybody else.
-const SELECTIONS_AT_ONCE: usize = 3;
+/// all tenants and of one; beyond, 503. Half of the readers that a registry on SQLite has are left to everybody else.
+const SELECTIONS_AT_ONCE: usize = 2;
 const SELECTIONS_MAX: usize = 64;
 const SELECTIONS_OF_ONE_MAX: usize = 24;
 /// Devices that a CSV reads at a time.

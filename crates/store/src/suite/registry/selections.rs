@@ -230,8 +230,10 @@ pub async fn what_is_not_written_yet_decides(r: &Registry) {
             changed.push(device.clone());
         }
         if number % 3 == 0 {
-            device.last_active = device.last_active.max(Some(at(4)));
-            heard.push((device.key, at(4)));
+            // Later than the registry knows.
+            let later = device.last_active.map_or(at(4), |heard| heard.max(at(4)));
+            device.last_active = Some(later);
+            heard.push((device.key, later));
         }
     }
     for (asked, fits) in of_columns().into_iter().chain(of_metadata()) {
