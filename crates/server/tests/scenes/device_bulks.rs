@@ -1,8 +1,12 @@
 //! Many devices are made at once.
 
+use std::time::Duration;
+
 use futures::future::join_all;
+use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::support::app::with_json;
 use crate::support::person::text;
 use crate::support::{Device, NOBODY, TestApp, on_both_registries};
 
@@ -143,7 +147,7 @@ async fn thousands_are_made_and_those_who_hang_up_leave_whole_devices() {
     let body: Vec<Value> = (0..3_000).map(item).collect();
     let outcome = ana.post(BULK, json!(body)).await.ok();
     assert_eq!((places(&outcome), errors(&outcome).len()), ((0..3_000).collect(), 0));
-    let asked = ana.request(reqwest::Method::POST, BULK).json(&body).timeout(std::time::Duration::from_millis(60));
+    let asked = with_json(ana.request(Method::POST, BULK), &json!(body)).timeout(Duration::from_millis(60));
     let _ = asked.send().await;
     // Whatever came of it: every device that is there has its place in the count, in the list and in its labels.
     let count = async || ana.organization(&ana.organization).await["deviceCount"].as_u64().unwrap();

@@ -97,7 +97,7 @@ async fn a_filter_is_true_of_what_designs_have_just_found_out(app: &TestApp) {
     for n in 0..20 {
         app.wait_seconds(1);
         let device = &devices[n % 2];
-        let status = 1 + n % 5;
+        let status = 1 + n % 4;
         device.posts("reading", json!({"n": n, "status": status})).await.created();
         let name = ["one", "two"][n % 2];
         let found = ana.get(&format!("/v2/devices?filter[meta.n][eq]={n}&filter[statusInt][eq]={status}")).await;

@@ -64,7 +64,7 @@ async fn a_fleet_is_summed_up(app: &TestApp) {
     assert_eq!((&east["total"], &east["located"], &east["active"]["never"]), (&json!(2), &json!(1), &json!(1)));
     let beneath = summary(&ana, &format!("organizationId={branch}")).await;
     assert_eq!((&beneath["total"], &beneath["byProject"][0]["count"]), (&json!(2), &json!(1)));
-    app.wait_seconds(86_400 * 7);
+    app.wait_seconds(86_400 * 7 + 1);
     let active = json!({"hour": 0, "day": 0, "week": 0, "never": 1});
     assert_eq!(summary(&ana, "depth=all").await["active"], active);
 }

@@ -258,17 +258,17 @@ pub async fn what_is_not_written_yet_decides(r: &Registry) {
 /// A summary, counted device by device. There is one project.
 async fn summed(r: &Registry, devices: &[&Device], now: Timestamp) -> DeviceSummary {
     let mut summary = DeviceSummary::default();
-    let hours = |device: &Device| device.last_active.map(|heard| (now.millis() - heard.millis()) / 3_600_000);
+    let age = |device: &Device| device.last_active.map(|heard| now.millis() - heard.millis());
     let active = &mut summary.active;
     for device in devices {
         summary.by_status[usize::from(device.status.number())] += 1;
         summary.located += u64::from(device.coordinates().is_some());
-        match hours(device) {
+        match age(device) {
             None => active.never += 1,
             Some(age) => {
-                active.hour += u64::from(age < 1);
-                active.day += u64::from(age < 24);
-                active.week += u64::from(age < 168);
+                active.hour += u64::from(age <= 3_600_000);
+                active.day += u64::from(age <= 86_400_000);
+                active.week += u64::from(age <= 604_800_000);
             }
         }
     }
@@ -288,12 +288,12 @@ async fn summed(r: &Registry, devices: &[&Device], now: Timestamp) -> DeviceSumm
 /// Each device is counted once, by what it is, in the part of the tree where it is.
 pub async fn a_summary_counts_each_device_once(r: &Registry) {
     let (tree, mut devices) = fleet(r, 60).await;
-    // Hours, days and weeks ago; the limits belong to the longer time.
+    // Hours, days and weeks ago; the limits belong to the shorter time.
     let ages = [0, 3_599_999, 3_600_000, 3_600_001, 86_400_000, 86_400_001, 604_800_000, 604_800_001];
     let now = at(1_000_000_000);
-    let touched: Vec<_> = devices.iter().zip(ages.into_iter().cycle()).step_by(2).collect();
+    let touched = devices.iter().step_by(2).zip(ages.into_iter().cycle());
     let touched: Vec<_> =
-        touched.into_iter().map(|(device, age)| (device.key, Timestamp::from_millis(now.millis() - age))).collect();
+        touched.map(|(device, age)| (device.key, Timestamp::from_millis(now.millis() - age))).collect();
     r.devices_touch(&touched).await.unwrap();
     for device in &mut devices {
         *device = fetched(r, device.reference()).await;
