@@ -31,11 +31,10 @@ pub async fn measure(options: &Options, page: &Page) -> Result<(), Failure> {
     writeln!(
         table,
         "\nWhole answers over HTTP, `depth=all`, lists of 100 devices in every order, ascending and descending. Few pass: at most one in a hundred; many: half or more. {} devices, {} organizations in a tree of \
-         four levels, each with a project; one device in ten was heard and has a place.\n\n`POST /v2/devices/bulk` with {} devices, {}: the median of {BULKS} is {}, {} devices/s; < {}: {}.",
+         four levels, each with a project; one device in ten was heard and has a place.\n\n`POST /v2/devices/bulk` with {} devices, spread over a hundred organizations: the median of {BULKS} is {}, {} devices/s; < {}: {}.",
         grouped(registry.sizes.devices as f64),
         grouped(registry.sizes.organizations as f64),
         grouped(made.0 as f64),
-        "spread over a hundred organizations",
         millis(made.1),
         grouped(made.0 as f64 / made.1.as_secs_f64()),
         millis(TARGET_BULK),

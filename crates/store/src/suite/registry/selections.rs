@@ -189,7 +189,7 @@ pub async fn much_metadata_is_looked_at(r: &Registry) {
     let home = given::organization(r, None, "Home").await;
     let project = given::project(r, home.id, "p").await.id;
     let new = |number: usize| {
-        let filling = "x".repeat(if number % 7 == 0 { 1_000 } else { 1 });
+        let filling = "x".repeat(if number.is_multiple_of(7) { 1_000 } else { 1 });
         let meta = json(&format!(r#"{{"filling":"{filling}","n":{number}}}"#));
         NewDevice { meta, ..given::new_device(project, &format!("d{number:04}")) }
     };
@@ -338,7 +338,10 @@ pub async fn each_of_many_devices_is_made_by_itself(r: &Registry) {
     assert_eq!(outcomes, [vec![Made], vec![Made, NoProject, Made], vec![NoOrganization]]);
     assert_eq!(given::refetched(r, top.id).await.device_count, 3);
     super::limit(r, &top, 5.0).await;
-    assert_eq!(r.device_rooms(&[low.lineage.clone()]).await.unwrap().iter().map(|room| room.left).sum::<u64>(), 2);
+    assert_eq!(
+        r.device_rooms(std::slice::from_ref(&low.lineage)).await.unwrap().iter().map(|room| room.left).sum::<u64>(),
+        2
+    );
     let outcomes = r.devices_create(&[group(top.id, project, 1), group(low.id, project, 3)], at(0)).await.unwrap();
     assert_eq!(outcomes, [vec![Made], vec![Made, NoRoom, NoRoom]]);
     assert_eq!(r.device_list(&lists_all(), &given::page(1, 10)).await.unwrap().total, 5);
