@@ -54,6 +54,8 @@ pub enum Section {
     Buckets,
     /// Every list of a large registry
     Lists,
+    /// Filters and counts of a large fleet, and devices made in bulk
+    Fleet,
     /// Reads of one device beside a bare echo
     Device,
     /// Ten thousand settings in one call
@@ -121,10 +123,10 @@ pub struct Options {
     /// buckets: values in the long series
     #[arg(long, default_value_t = 100_000_000)]
     long_series: usize,
-    /// lists: devices
+    /// lists, fleet: devices
     #[arg(long, default_value_t = 100_000)]
     list_devices: usize,
-    /// lists: users
+    /// lists, fleet: users
     #[arg(long, default_value_t = 10_000)]
     list_users: usize,
     /// neighbours: only these hostile tenants; writes nothing

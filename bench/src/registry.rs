@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::time::Instant;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::api::{Api, text};
@@ -21,6 +21,10 @@ const FANS: [usize; 3] = [10, 10, 9];
 const NOTIFICATIONS: usize = 150;
 /// One of so many devices is on the map.
 const PLACED: usize = 10;
+/// One of so many was heard.
+const HEARD: usize = 10;
+/// Devices that one call makes.
+const BULK: usize = 500;
 /// Settings of the device whose settings are listed.
 const SETTINGS: usize = 30;
 
@@ -71,17 +75,17 @@ pub async fn fill(options: &Options) -> Result<Registry, Failure> {
         text(&api.call("POST", "/v2/users", Some(&body)).await?, "id")
     });
     users.await?;
-    let devices = make(&api, sizes.devices, async |api, number| {
-        let place = number % tree.len();
-        let spread = number.wrapping_mul(7_919) % sizes.devices.max(1);
-        let mut body = json!({"name": format!("pump {spread}"), "description": format!("in hall {}", number % 40),
-            "projectUuid": projects[if number == 0 { 0 } else { place }], "organizationId": tree[place],
-            "meta": {"serial": format!("sn-{number:08}")}});
-        if number.is_multiple_of(PLACED) {
-            body["meta"]["latitude"] = json!((number % 179) as f64 - 89.0);
-            body["meta"]["longitude"] = json!((number % 359) as f64 - 179.0);
+    let bulks = make(&api, sizes.devices.div_ceil(BULK), async |api, bulk| {
+        let numbers = bulk * BULK..sizes.devices.min((bulk + 1) * BULK);
+        let body = numbers.clone().map(|number| new_device(number, sizes.devices, &tree, &projects)).collect();
+        let made = api.call("POST", "/v2/devices/bulk", Some(&Value::Array(body))).await?;
+        let made =
+            made["data"].as_array().filter(|made| made.len() == numbers.len()).ok_or("not all were made")?.clone();
+        for (_, device) in numbers.zip(&made).filter(|(number, _)| number.is_multiple_of(HEARD)) {
+            let path = format!("/v2/events/device?elementName=reading&deviceId={}", text(device, "id")?);
+            api.call("POST", &path, Some(&json!(1))).await?;
         }
-        text(&api.call("POST", "/v2/devices", Some(&body)).await?, "id")
+        text(made.first().ok_or("no devices")?, "id")
     })
     .await?;
     for number in 0..NOTIFICATIONS {
@@ -94,7 +98,7 @@ pub async fn fill(options: &Options) -> Result<Registry, Failure> {
     copy(filled.path(), folder.path())?;
     let server = Server::isobar(&options.isobar, folder.path(), options.threads()).await?;
     let api = Api::log_in(&server.address).await?;
-    let device = devices.into_iter().min().ok_or("no devices")?;
+    let device = bulks.into_iter().next().ok_or("no devices")?;
     Ok(Registry {
         server,
         api,
@@ -104,6 +108,19 @@ pub async fn fill(options: &Options) -> Result<Registry, Failure> {
         device,
         _folder: folder,
     })
+}
+
+/// The body of the device of this number: spread, so that no order is that of another.
+fn new_device(number: usize, devices: usize, tree: &[String], projects: &[String]) -> Value {
+    let (place, spread) = (number % tree.len(), number.wrapping_mul(7_919) % devices.max(1));
+    let mut body = json!({"name": format!("pump {spread}"), "description": format!("in hall {}", number % 40),
+        "projectUuid": projects[if number == 0 { 0 } else { place }], "organizationId": tree[place],
+        "meta": {"serial": format!("sn-{number:08}")}});
+    if number.is_multiple_of(PLACED) {
+        body["meta"]["latitude"] = json!((number % 179) as f64 - 89.0);
+        body["meta"]["longitude"] = json!((number % 359) as f64 - 179.0);
+    }
+    body
 }
 
 /// The organizations from the top down, level by level: first the caller's own.

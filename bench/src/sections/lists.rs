@@ -23,23 +23,47 @@ const LIMIT: u64 = 100;
 const TARGET: Duration = Duration::from_millis(20);
 const TARGET_SEARCH: Duration = Duration::from_millis(60);
 
+/// The orders of the list of devices.
+pub(super) const ORDERS: &[&str] = &["name", "description", "createdAt", "updatedAt", "lastActive", "statusInt"];
+
 /// A kind of question and the paths that ask it.
-struct Kind {
-    name: String,
-    target: Duration,
-    paths: Vec<String>,
+pub(super) struct Kind {
+    pub name: String,
+    pub target: Duration,
+    pub paths: Vec<String>,
 }
 
 pub async fn measure(options: &Options, page: &Page) -> Result<(), Failure> {
     let registry = registry::fill(options).await?;
     let kinds = kinds(&registry).await?;
-    let repeats = if options.quick { REPEATS_QUICK } else { REPEATS };
+    let mut table = measure_kinds(options, &registry.api, &kinds).await?;
+    writeln!(
+        table,
+        "\nWhole answers of {LIMIT} items over HTTP, `depth=all`: every order, ascending and descending, the first, the middle and the last page; \
+         {} times each. {} devices, {} organizations in a tree of four levels, {} users, {} projects.",
+        repeats(options),
+        grouped(registry.sizes.devices as f64),
+        grouped(registry.sizes.organizations as f64),
+        grouped(registry.sizes.users as f64),
+        grouped(registry.sizes.organizations as f64),
+    )?;
+    registry.server.stop().await?;
+    page.put("lists", &table)
+}
+
+fn repeats(options: &Options) -> usize {
+    if options.quick { REPEATS_QUICK } else { REPEATS }
+}
+
+/// Asks all of these, one caller and a few at once: a table.
+pub(super) async fn measure_kinds(options: &Options, api: &Api, kinds: &[Kind]) -> Result<String, Failure> {
+    let repeats = repeats(options);
     let mut table = String::from(
         "| list | questions | p50 | p99 | slowest | target | p99, 4 callers at once |\n|---|---:|---:|---:|---:|---|---:|\n",
     );
-    for kind in &kinds {
-        let alone = ask(&registry.api, kind, repeats).await?;
-        let callers = try_join_all((0..CALLERS).map(|_| ask(&registry.api, kind, repeats.div_ceil(2)))).await?;
+    for kind in kinds {
+        let alone = ask(api, kind, repeats).await?;
+        let callers = try_join_all((0..CALLERS).map(|_| ask(api, kind, repeats.div_ceil(2)))).await?;
         let mut together = Histogram::<u64>::new(3)?;
         callers.iter().try_for_each(|asked| together.add(&asked.latency))?;
         let at = |histogram: &Histogram<u64>, quantile| Duration::from_micros(histogram.value_at_quantile(quantile));
@@ -60,24 +84,14 @@ pub async fn measure(options: &Options, page: &Page) -> Result<(), Failure> {
             millis(at(&together, 0.99)),
         )?;
     }
-    writeln!(
-        table,
-        "\nWhole answers of {LIMIT} items over HTTP, `depth=all`: every order, ascending and descending, the first, the middle and the last page; \
-         {repeats} times each. {} devices, {} organizations in a tree of four levels, {} users, {} projects.",
-        grouped(registry.sizes.devices as f64),
-        grouped(registry.sizes.organizations as f64),
-        grouped(registry.sizes.users as f64),
-        grouped(registry.sizes.organizations as f64),
-    )?;
-    registry.server.stop().await?;
-    page.put("lists", &table)
+    Ok(table)
 }
 
 /// Every list with its orders, of everything and of a part of the tree.
 async fn kinds(registry: &Registry) -> Result<Vec<Kind>, Failure> {
     let (top, part) = (&registry.region, &registry.site);
     let lists: [(&str, &str, &[&str]); 4] = [
-        ("devices", "organizationId", &["name", "description", "createdAt", "updatedAt", "lastActive", "statusInt"]),
+        ("devices", "organizationId", ORDERS),
         ("organizations", "parentId", &["name", "description", "createdAt", "updatedAt"]),
         (
             "users",
@@ -132,7 +146,7 @@ async fn kinds(registry: &Registry) -> Result<Vec<Kind>, Failure> {
 }
 
 /// The first page, the middle one, the last.
-async fn pages(api: &mut Api, base: &str) -> Result<Vec<u64>, Failure> {
+pub(super) async fn pages(api: &mut Api, base: &str) -> Result<Vec<u64>, Failure> {
     let answer = api.call("GET", &format!("{base}&page=1"), None).await?;
     let last = answer["meta"]["totalPages"].as_u64().ok_or("the answer is no list")?.max(1);
     let mut pages = vec![1, last.div_ceil(2), last];

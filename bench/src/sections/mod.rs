@@ -6,6 +6,7 @@ mod delete;
 mod designs;
 mod device;
 mod flat;
+mod fleet;
 mod lists;
 mod neighbours;
 mod outbox;
@@ -122,6 +123,9 @@ pub async fn run(options: &Options, page: &Page) -> Result<(), Failure> {
     }
     if options.includes(Section::Buckets) {
         buckets::measure(options, page).await?;
+    }
+    if options.includes(Section::Fleet) {
+        fleet::measure(options, page).await?;
     }
     if options.includes(Section::Device) {
         device::measure(options, page).await?;

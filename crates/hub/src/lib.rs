@@ -66,7 +66,10 @@ pub use resources::bucket_rows::{BucketAnswer, BucketRow, BucketRows, FieldRow};
 pub use resources::buckets::{
     BucketDevices, BucketFill, BucketRequest, BucketWidth, DEVICES_ALIKE_MAX, DEVICES_APART_MAX,
 };
+pub use isobar_store::registry::{ActiveDevices, DeviceField, DeviceFilter};
 pub use resources::data::{StorageElement, StorageList};
+pub use resources::device_creation::CreationOutcome;
+pub use resources::device_selection::{DeviceExport, SummaryView};
 pub use resources::devices::{DeviceView, LastChoice};
 pub use resources::dry_runs::DryRun;
 pub use resources::event_stream::StreamScope;

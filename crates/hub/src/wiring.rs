@@ -19,6 +19,7 @@ use crate::jobs::Jobs;
 use crate::metering::activity::Activity;
 use crate::metering::usage::Usage;
 use crate::outbox::Outbox;
+use crate::resources::device_selection::Selections;
 use crate::resources::picture::Pictures;
 use crate::supervisor::Supervisor;
 use crate::support::bounded_jobs::BoundedJobs;
@@ -43,6 +44,8 @@ pub(crate) struct Rooms {
     pub bucket_bytes: Arc<TenantShares>,
     pub stream_bytes: Arc<TenantShares>,
     pub extraction_jobs: BoundedJobs,
+    pub creation_jobs: BoundedJobs,
+    pub selections: Selections,
     /// Becomes true when calls no longer wait for what may come.
     pub closing: watch::Sender<bool>,
 }
@@ -89,6 +92,8 @@ impl Hub {
             bucket_bytes: resources::buckets::bucket_bytes(),
             stream_bytes: resources::event_stream::stream_bytes(),
             extraction_jobs: webhook::extraction_jobs(),
+            creation_jobs: resources::device_creation::creation_jobs(),
+            selections: Selections::new(),
             closing: watch::Sender::new(false),
         };
         Ok(Hub(Arc::new(rooms)))

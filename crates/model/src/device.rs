@@ -2,10 +2,11 @@
 
 use crate::access::Lineage;
 use crate::check::{Input, Patch};
-use crate::error::Result;
+use crate::error::{Error, Fault, Result};
 use crate::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId, ProjectId, UserId};
 use crate::json::{Json, RawJson};
 use crate::project::empty_object;
+use crate::setting::array;
 use crate::status::Status;
 use crate::time::Timestamp;
 
@@ -170,6 +171,9 @@ impl StreetAddress {
     }
 }
 
+/// An item of a bulk creation: a body that creates a device, or what is wrong with it.
+pub type BulkItem = std::result::Result<DeviceInput, Vec<Fault>>;
+
 /// The body that creates or updates a device (specification: Device, input).
 #[derive(Clone, Debug)]
 pub struct DeviceInput {
@@ -218,5 +222,14 @@ impl DeviceInput {
             organization: input.id("organizationId"),
         };
         input.unless_any(read)
+    }
+    /// Reads the body of a bulk creation: an array of bodies, each of which is read by itself.
+    pub fn read_all(tree: &Json<'_>) -> Result<Vec<BulkItem>> {
+        let item = |item: &Json<'_>| match Self::read(item) {
+            Ok(input) => Ok(Ok(input)),
+            Err(Error::Invalid(faults)) => Ok(Err(faults)),
+            Err(error) => Err(error),
+        };
+        array(tree)?.iter().map(item).collect()
     }
 }

@@ -17,7 +17,7 @@ use crate::json::{self, DEPTH_MAX, Json, RawJson, Step};
 use crate::jsonpath::{JsonPath, PATH_BYTES_MAX, Steps};
 
 /// Values of a document that are looked up by their paths.
-const LOOKED_UP_MAX: usize = 100;
+const PATHS_OF_A_DOCUMENT: usize = 100;
 /// What a path may cost.
 const PATH_STEPS: u64 = 100_000;
 /// What paths are tried on that come without a document.
@@ -35,7 +35,7 @@ pub fn json(input: &[u8]) -> bool {
         (Ok((raw, tree)), Ok(theirs)) => {
             assert!(theirs.is(&tree), "{theirs:?} is not {tree:?}");
             survives_writing(&raw, &tree);
-            let mut left = LOOKED_UP_MAX;
+            let mut left = PATHS_OF_A_DOCUMENT;
             is_found(raw.text(), &tree, &mut Vec::new(), &mut left);
         }
         // Its doubles are a bit off, which makes some infinite that are next to the largest.

@@ -97,7 +97,8 @@ pub fn read_device_ids(tree: &Json<'_>) -> Result<Vec<String>> {
     faults.unless_any(ids)
 }
 
-fn array<'t>(tree: &'t Json<'t>) -> Result<&'t [Json<'t>]> {
+/// The items of the body of a bulk operation.
+pub(crate) fn array<'t>(tree: &'t Json<'t>) -> Result<&'t [Json<'t>]> {
     match tree {
         Json::Array(items) if items.len() <= BULK_ITEMS_MAX => Ok(items),
         Json::Array(_) => Err(Error::invalid("body", format!("must hold at most {BULK_ITEMS_MAX} items"))),

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::slots::Slots;
 
 /// Between two looks for connections that have become idle, once all are to end.
-const IDLE_CHECK_EVERY: Duration = Duration::from_millis(10);
+const ENDING_CHECK_EVERY: Duration = Duration::from_millis(10);
 
 /// Tells connections that the server stops, and knows when the last one has ended.
 ///
@@ -37,7 +37,7 @@ impl Shutdown {
             tokio::select! {
                 () = self.requested.closed() => return,
                 // One that was being answered may not have heard of the stop before it became idle.
-                () = tokio::time::sleep(IDLE_CHECK_EVERY) => {}
+                () = tokio::time::sleep(ENDING_CHECK_EVERY) => {}
             }
         }
     }

@@ -3,8 +3,9 @@
 
 use isobar_model::device::{LISTED_PROTOCOL_CHARACTERS_MAX, PROTOCOLS_MAX, StreetAddress};
 use isobar_model::role::Role;
-use utoipa::openapi::RefOr;
+use isobar_model::setting::BULK_ITEMS_MAX;
 use utoipa::openapi::schema::{AnyOfBuilder, ArrayBuilder, ObjectBuilder, Schema, SchemaType, Type};
+use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::resources::values::{AnyJson, Id, Raw};
@@ -301,6 +302,23 @@ pub(super) struct DeviceInput {
     description: Option<String>,
     street_address: Option<StreetAddress>,
     organization_id: Option<Id>,
+}
+
+/// Devices to be created, each of which is checked by itself. At most 5 MiB in all.
+pub(super) struct DeviceInputs;
+
+impl PartialSchema for DeviceInputs {
+    fn schema() -> RefOr<Schema> {
+        let item = Ref::from_schema_name(DeviceInput::name());
+        ArrayBuilder::new().items(item).max_items(Some(BULK_ITEMS_MAX)).into()
+    }
+}
+
+impl ToSchema for DeviceInputs {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        DeviceInput::schemas(schemas);
+        schemas.push((DeviceInput::name().into_owned(), DeviceInput::schema()));
+    }
 }
 
 /// A PNG, a JPEG or a WebP of at most 2 MiB and 4096 by 4096 pixels, in Base64: bare, or as a data URI (`data:image/png;base64,…`).

@@ -6,8 +6,8 @@ use utoipa::openapi::{Ref, RefOr};
 
 use super::appearance::{BrandingInput, DashboardInput, DeviceTableInput};
 use super::bodies::{
-    AccountName, AnyButNull, ApiKeyInput, DeviceInput, DryRunInput, ImageText, Login, NewUser, OrganizationInput,
-    ProjectInput, ReadMark, ResetInput, SpecificationInput, SystemMessage, UserCreation, UserInput,
+    AccountName, AnyButNull, ApiKeyInput, DeviceInput, DeviceInputs, DryRunInput, ImageText, Login, NewUser,
+    OrganizationInput, ProjectInput, ReadMark, ResetInput, SpecificationInput, SystemMessage, UserCreation, UserInput,
 };
 use super::parameters::*;
 use super::setting_bodies::{DeviceIds, SettingItems, SettingValue};
@@ -17,7 +17,7 @@ use crate::resources::appearance::{BrandingJson, DashboardJson, DeviceTableJson}
 use crate::resources::auth::TokensJson;
 use crate::resources::buckets::{BucketsJson, FleetBucketsJson};
 use crate::resources::data::{LastValuesJson, StorageElementJson, StorageListJson, StoredValueJson};
-use crate::resources::devices::{DeviceJson, NewDeviceJson, TokenJson};
+use crate::resources::devices::{DeviceJson, DeviceSummaryJson, DevicesOutcomeJson, NewDeviceJson, TokenJson};
 use crate::resources::dry_runs::DryRunJson;
 use crate::resources::events::{EventJson, IdJson};
 use crate::resources::locations::DeviceLocationJson;
@@ -193,10 +193,15 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("notifications", Put "/v2/notifications/{id}", "Mark one of the caller's notifications",
         [], Some(of::<ReadMark>), [Json(200, of::<ErrorBody>)]),
 
-    operation!("devices", Get "/v2/devices", "List devices",
-        [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_DEVICES, LAST_VALUES, ENTITY_LIST], None, [Page(200, of::<DeviceJson>)]),
+    operation!("devices", Get "/v2/devices", "List devices; as CSV: all of them",
+        [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_DEVICES, LAST_VALUES, ENTITY_LIST, DEVICE_FILTER, DEVICE_COLUMNS], None,
+        [PageOr(200, of::<DeviceJson>, &["text/csv"])]),
     operation!("devices", Post "/v2/devices", "Create a device; its token is shown this once",
         [], Some(of::<DeviceInput>), [Json(201, of::<NewDeviceJson<'static>>)]),
+    operation!("devices", Get "/v2/devices/summary", "Count devices: by status, by project, by when they were last heard",
+        [DEPTH, ORGANIZATION_ID, DEVICE_FILTER], None, [Json(200, of::<DeviceSummaryJson>)]),
+    operation!("devices", Post "/v2/devices/bulk", "Create up to 10,000 devices, each by itself; their tokens are shown this once",
+        [TEST], Some(of::<DeviceInputs>), [Json(200, of::<DevicesOutcomeJson>)]),
     operation!("devices", Get "/v2/devices/locations", "List the devices that have coordinates, in the order they were made",
         [DEPTH, PAGE, LIMIT, ORGANIZATION_ID], None, [Page(200, of::<DeviceLocationJson>)]),
     operation!("devices", Get "/v2/devices/{id}", "Fetch a device", [LAST_VALUES], None, [Json(200, of::<DeviceJson>)]),

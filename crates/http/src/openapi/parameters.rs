@@ -48,6 +48,11 @@ pub(super) enum Kind {
         most: usize,
         signed: bool,
     },
+    /// Columns of this pattern, at most so many.
+    Columns {
+        pattern: &'static str,
+        most: usize,
+    },
     /// One of these words, the first by default.
     Word(&'static [&'static str]),
     /// Some of these words.
@@ -75,6 +80,9 @@ pub(super) struct Param {
 pub(super) const fn query(name: &'static str, kind: Kind, says: &'static str) -> Param {
     Param { name, kind, says, is_header: false, required: false }
 }
+
+/// A column of a CSV of devices.
+const DEVICE_COLUMN: &str = r"id|uuid|name|projectUuid|versionUuid|organizationId|organizationName|description|protocol|protocols|streetAddress|statusInt|statusText|lastActive|createdAt|updatedAt|createdBy|meta(\.[^.,]+)*";
 
 const SORT_SAYS: &str = "Fields, primary first; prefix + ascending (default) or - descending";
 
@@ -173,6 +181,21 @@ pub(super) const GROUP_BY: Param = query(
     Kind::Word(&["none", "device"]),
     "device: a series for each of at most 100 devices; none: one over all of at most 1,000",
 );
+pub(super) const DEVICE_FILTER: Param = query(
+    "filter",
+    Kind::Filter,
+    "filter[<field>][<operator>]=<value>, all of which must hold. Fields: name, statusInt, projectUuid, createdAt, updatedAt, \
+     lastActive (null: never), meta.<path>. Operators: eq, ne, lt, lte, gt, gte, in, nin (the last two take a comma-separated \
+     list)",
+);
+pub(super) const DEVICE_COLUMNS: Param = query(
+    "columns",
+    Kind::Columns { pattern: DEVICE_COLUMN, most: CSV_COLUMNS_MAX },
+    "Columns of the CSV: id, name, projectUuid, organizationId, statusText, lastActive, createdAt, updatedAt (these by \
+     default), uuid, versionUuid, organizationName, description, protocol, protocols, streetAddress, statusInt, createdBy, \
+     meta, meta.<path>",
+);
+pub(super) const TEST: Param = query("test", Kind::Boolean(false), "Only check what could be created");
 pub(super) const FILTER_TYPE: Param = query("filter[type]", Kind::Text, "Only projects of this type");
 pub(super) const DEVICE_ID: Param =
     query("deviceId", Kind::Id, "The device; required unless a device token says which it is");
@@ -245,6 +268,7 @@ impl Kind {
             Kind::Form(pattern) => of(Type::String).pattern(Some(pattern)).into(),
             Kind::Number { min, max } => of(Type::Integer).minimum(Some(min)).maximum(Some(max)).into(),
             Kind::Ids => ArrayBuilder::new().items(Id::schema()).into(),
+            Kind::Columns { pattern, most } => listed(pattern, most, false),
             Kind::Word(words) => of(Type::String)
                 .enum_values(Some(words.iter().copied()))
                 .default(words.first().map(|word| json!(word)))

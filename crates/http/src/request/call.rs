@@ -151,7 +151,16 @@ impl Call {
         &mut self,
         read: impl FnOnce(&Json<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Problem> {
-        let bytes = self.json_bytes().await?;
+        self.json_up_to(self.body_bytes_max, read).await
+    }
+
+    /// The same for an operation with a limit of its own, in bytes.
+    pub async fn json_up_to<T: Send + 'static>(
+        &mut self,
+        limit: usize,
+        read: impl FnOnce(&Json<'_>) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let bytes = self.json_bytes_up_to(limit).await?;
         let length = bytes.len();
         let read = move || {
             let text = std::str::from_utf8(&bytes)

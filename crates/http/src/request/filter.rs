@@ -1,4 +1,4 @@
-//! Filters of stored values: `filter[<field>][<operator>]=<value>` (contract: Data).
+//! Filters of lists: `filter[<field>][<operator>]=<value>` (contract: Data). One grammar, whatever the fields are.
 
 use std::borrow::Cow;
 
@@ -13,17 +13,43 @@ const FILTERS_MAX: usize = 64;
 /// Most operands of one filter.
 const OPERANDS_MAX: usize = 1000;
 
+/// What the things of a list can be filtered by.
+pub(crate) struct Filterable<F> {
+    /// The field of a name.
+    pub field: fn(&str) -> Option<F>,
+    /// The operand of a field, or what it must be.
+    pub operand: fn(&F, &str) -> Result<Operand, &'static str>,
+    /// The fields, in words.
+    pub fields: &'static str,
+}
+
+/// A filter of any list.
+#[derive(Debug)]
+pub(crate) struct FilterOf<F> {
+    pub field: F,
+    pub operator: Operator,
+    /// One, or several for `in` and `nin`.
+    pub operands: Vec<Operand>,
+}
+
+/// Stored values.
+const VALUES: Filterable<FilterField> =
+    Filterable { field, operand, fields: "createdAt, id, payload or a path beneath it" };
+
 /// A field that values can be filtered and sorted by.
 pub(crate) fn field(name: &str) -> Option<FilterField> {
     match name {
         "id" => Some(FilterField::Id),
         "createdAt" => Some(FilterField::CreatedAt),
         "payload" => Some(FilterField::Payload(Vec::new())),
-        _ => {
-            let path: Vec<String> = name.strip_prefix("payload.")?.split('.').map(str::to_owned).collect();
-            path.iter().all(|key| !key.is_empty()).then_some(FilterField::Payload(path))
-        }
+        _ => path_beneath("payload", name).map(FilterField::Payload),
     }
+}
+
+/// The keys of a dotted path beneath a member.
+pub(crate) fn path_beneath(member: &str, name: &str) -> Option<Vec<String>> {
+    let path: Vec<String> = name.strip_prefix(member)?.strip_prefix('.')?.split('.').map(str::to_owned).collect();
+    path.iter().all(|key| !key.is_empty()).then_some(path)
 }
 
 fn operator(name: &str) -> Option<Operator> {
@@ -40,28 +66,37 @@ fn operator(name: &str) -> Option<Operator> {
     })
 }
 
-/// The operand of a field: a time for `createdAt`, text for `id`; for payloads JSON if it is a number, a boolean or
-/// null, and else text.
-fn operand(field: &FilterField, text: &str) -> Option<Operand> {
+/// The operand of a field: a time for `createdAt`, text for `id`; for payloads as [`json_operand`] reads it.
+fn operand(field: &FilterField, text: &str) -> Result<Operand, &'static str> {
     match field {
-        // An unescaped `+` before an offset arrives as a space.
-        FilterField::CreatedAt => text.parse().or_else(|_| text.replace(' ', "+").parse()).ok().map(Operand::Time),
-        FilterField::Id => Some(Operand::Text(text.to_owned())),
-        FilterField::Payload(_) => Some(match json::parse(text) {
-            Ok(Json::Null) => Operand::Null,
-            Ok(Json::Bool(value)) => Operand::Bool(value),
-            Ok(Json::Number(number)) => Operand::Number(number.text().to_owned()),
-            Ok(Json::Text(_) | Json::Array(_) | Json::Object(_)) | Err(_) => Operand::Text(text.to_owned()),
-        }),
+        FilterField::CreatedAt => time_operand(text),
+        FilterField::Id => Ok(Operand::Text(text.to_owned())),
+        FilterField::Payload(_) => Ok(json_operand(text)),
     }
 }
 
-fn filter(key: &str, value: &str) -> Result<Filter, String> {
+/// A time.
+pub(crate) fn time_operand(text: &str) -> Result<Operand, &'static str> {
+    // An unescaped `+` before an offset arrives as a space.
+    let moment = text.parse().or_else(|_| text.replace(' ', "+").parse());
+    moment.map(Operand::Time).map_err(|_| "must be an RFC 3339 date-time")
+}
+
+/// JSON if it is a number, a boolean or null, and else text.
+pub(crate) fn json_operand(text: &str) -> Operand {
+    match json::parse(text) {
+        Ok(Json::Null) => Operand::Null,
+        Ok(Json::Bool(value)) => Operand::Bool(value),
+        Ok(Json::Number(number)) => Operand::Number(number.text().to_owned()),
+        Ok(Json::Text(_) | Json::Array(_) | Json::Object(_)) | Err(_) => Operand::Text(text.to_owned()),
+    }
+}
+
+fn filter<F>(of: &Filterable<F>, key: &str, value: &str) -> Result<FilterOf<F>, String> {
     let inner = key.strip_prefix("filter[").and_then(|rest| rest.strip_suffix(']'));
     let (name, operator_name) =
         inner.and_then(|inner| inner.split_once("][")).ok_or("must have the form filter[<field>][<operator>]")?;
-    let field = field(name)
-        .ok_or_else(|| format!("unknown field '{}': createdAt, id, payload or a path beneath it", excerpt(name)))?;
+    let field = (of.field)(name).ok_or_else(|| format!("unknown field '{}': {}", excerpt(name), of.fields))?;
     let operator = operator(operator_name)
         .ok_or_else(|| format!("unknown operator '{}': eq, ne, lt, lte, gt, gte, in or nin", excerpt(operator_name)))?;
     let texts: Vec<&str> = match operator {
@@ -71,15 +106,25 @@ fn filter(key: &str, value: &str) -> Result<Filter, String> {
     if texts.len() > OPERANDS_MAX {
         return Err(format!("must have at most {OPERANDS_MAX} operands"));
     }
-    let operands: Option<Vec<Operand>> = texts.into_iter().map(|text| operand(&field, text)).collect();
-    Ok(Filter { field, operator, operands: operands.ok_or("must be an RFC 3339 date-time")? })
+    let operands = texts.into_iter().map(|text| (of.operand)(&field, text)).collect::<Result<_, _>>()?;
+    Ok(FilterOf { field, operator, operands })
+}
+
+/// Every filter of stored values among the parameters, and what is wrong with those that are none.
+pub(crate) fn filters(pairs: &[(Cow<'_, str>, Cow<'_, str>)]) -> (Vec<Filter>, Vec<Fault>) {
+    let (filters, faults) = filters_of(&VALUES, pairs);
+    let filter = |FilterOf { field, operator, operands }| Filter { field, operator, operands };
+    (filters.into_iter().map(filter).collect(), faults)
 }
 
 /// Every filter among the parameters, and what is wrong with those that are none.
-pub(crate) fn filters(pairs: &[(Cow<'_, str>, Cow<'_, str>)]) -> (Vec<Filter>, Vec<Fault>) {
+pub(crate) fn filters_of<F>(
+    of: &Filterable<F>,
+    pairs: &[(Cow<'_, str>, Cow<'_, str>)],
+) -> (Vec<FilterOf<F>>, Vec<Fault>) {
     let (mut filters, mut faults) = (Vec::new(), Vec::new());
     for (key, value) in pairs.iter().filter(|(key, _)| *key == "filter" || key.starts_with("filter[")) {
-        match filter(key, value) {
+        match filter(of, key, value) {
             Ok(filter) => filters.push(filter),
             Err(message) => faults.push(Fault::new(format!("query.{}", excerpt(key)), message)),
         }
@@ -94,8 +139,8 @@ pub(crate) fn filters(pairs: &[(Cow<'_, str>, Cow<'_, str>)]) -> (Vec<Filter>, V
 mod tests {
     use super::*;
 
-    fn of(key: &str, value: &str) -> Result<Filter, String> {
-        filter(key, value)
+    fn of(key: &str, value: &str) -> Result<FilterOf<FilterField>, String> {
+        filter(&VALUES, key, value)
     }
 
     fn payload(path: &str) -> FilterField {

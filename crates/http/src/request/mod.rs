@@ -8,6 +8,7 @@ pub(crate) mod buckets;
 mod call;
 mod client;
 pub(crate) mod columns;
+pub(crate) mod device_fields;
 pub(crate) mod filter;
 mod forwarded;
 pub(crate) mod host;

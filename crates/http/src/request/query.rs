@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::str::FromStr;
 use std::time::Duration;
 
-use isobar_hub::{LastChoice, NO_NAME, TreeQuery, ValueQuery};
+use isobar_hub::{DeviceFilter, LastChoice, NO_NAME, TreeQuery, ValueQuery};
 use isobar_model::check::Faults;
 use isobar_model::error::Result;
 use isobar_model::page::{Depth, LIMIT_MAX, ListRequest, PageRequest, SortKey, TimeRange};
@@ -13,7 +13,8 @@ use isobar_model::time::Timestamp;
 use smallvec::SmallVec;
 
 use super::columns::CsvColumn;
-use super::filter;
+use super::device_fields::{self, DeviceColumn};
+use super::filter::{self, FilterOf};
 use super::percent;
 
 /// Most parameters that are looked at.
@@ -213,11 +214,17 @@ impl<'a> Query<'a> {
 
     /// `page`, `limit`, `searchText`, `entityList` and `sortBy`, of these fields.
     pub fn list(&mut self, fields: &[&str]) -> ListRequest {
+        let page = self.page();
+        ListRequest { page, ..self.whole_list(fields) }
+    }
+
+    /// The same of an export, which ignores what it says of pages.
+    pub fn whole_list(&mut self, fields: &[&str]) -> ListRequest {
         let named = |name: &str| fields.contains(&name).then(|| name.to_owned());
         let sort = self.order(&format!("one of {}", fields.join(", ")), named);
         let ids = self.get("entityList").is_some();
         ListRequest {
-            page: self.page(),
+            page: PageRequest::default(),
             search: self.text("searchText"),
             sort: sort.into_iter().map(|(field, descending)| SortKey { field, descending }).collect(),
             ids: ids.then(|| self.values("entityList").filter(|id| !id.is_empty()).map(str::to_owned).collect()),
@@ -237,8 +244,20 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// `columns` of a CSV; the usual ones when none are named.
+    /// `columns` of a CSV of stored values; the usual ones when none are named.
     pub fn columns(&mut self) -> Vec<CsvColumn> {
+        let what = "createdAt, id, payload or a path beneath payload";
+        let column = |name: &str| filter::field(name).map(|field| CsvColumn::new(name, field));
+        self.columns_of(what, column).unwrap_or_else(CsvColumn::usual)
+    }
+
+    /// `columns` of a CSV of devices; the usual ones when none are named.
+    pub fn device_columns(&mut self) -> Vec<DeviceColumn> {
+        self.columns_of(device_fields::COLUMNS, DeviceColumn::named).unwrap_or_else(DeviceColumn::usual)
+    }
+
+    /// The columns that are named; none: there are no names.
+    fn columns_of<T>(&mut self, what: &str, column: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
         let names: Vec<String> = self
             .values("columns")
             .filter(|name| !name.is_empty())
@@ -250,15 +269,20 @@ impl<'a> Query<'a> {
         }
         let mut columns = Vec::with_capacity(names.len());
         for name in &names {
-            match filter::field(name) {
-                Some(field) => columns.push(CsvColumn::new(name, field)),
-                None => self.fault(
-                    "columns",
-                    format!("must be createdAt, id, payload or a path beneath payload, not '{}'", excerpt(name)),
-                ),
+            match column(name) {
+                Some(column) => columns.push(column),
+                None => self.fault("columns", format!("must be {what}, not '{}'", excerpt(name))),
             }
         }
-        if names.is_empty() { CsvColumn::usual() } else { columns }
+        (!names.is_empty()).then_some(columns)
+    }
+
+    /// Filters of devices.
+    pub fn device_filters(&mut self) -> Vec<DeviceFilter> {
+        let (filters, found) = filter::filters_of(&device_fields::DEVICES, &self.pairs);
+        self.faults.extend(found);
+        let filter = |FilterOf { field, operator, operands }| DeviceFilter { field, operator, operands };
+        filters.into_iter().map(filter).collect()
     }
 
     /// `filter[<field>]=<value>` without an operator, as the project list takes it. A filter by anything else is a
@@ -379,10 +403,13 @@ mod tests {
         fn rubbish_never_panics(raw in "[ -~]{0,200}", names in prop::collection::vec(
             prop::sample::select(vec!["page", "limit", "from", "to", "sortBy", "depth", "wait", "lastValues",
                 "fields", "functions", "every", "points", "zone", "fill", "timeField", "late", "groupBy", "deviceIds",
-                "filter[payload.a][in]", "filter[createdAt][lt]", "filter[", "filter[]["]), 0..6)) {
+                "filter[payload.a][in]", "filter[createdAt][lt]", "filter[", "filter[][", "columns",
+                "filter[meta.a][nin]", "filter[statusInt][gt]", "filter[lastActive][eq]"]), 0..6)) {
             let raw = names.iter().map(|name| format!("{name}={raw}&")).collect::<String>() + &raw;
             let mut query = Query::of(Some(&raw));
             query.values_list(true);
+            query.device_filters();
+            query.device_columns();
             query.list(&["name"]);
             query.tree("organizationId");
             query.wait();

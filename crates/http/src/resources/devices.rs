@@ -3,26 +3,41 @@
 use std::sync::Arc;
 
 use futures::{StreamExt as _, stream};
-use isobar_hub::DeviceView;
+use isobar_hub::{ActiveDevices, CreationOutcome, DeviceView, SummaryView};
 use isobar_model::access::Action;
 use isobar_model::device::{Device, DeviceInput, StreetAddress};
-use isobar_model::ids::DeviceId;
+use isobar_model::ids::{DeviceId, ProjectId};
+use isobar_model::secret::Secret;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::data::LastValuesJson;
+use super::device_csv;
+use super::export::ValuesFormat;
 use super::values::{Id, Raw, Time};
 use super::words::StatusText;
-use crate::request::{Call, after};
+use crate::request::{Call, after, both};
 use crate::response::{self, Answer};
 
 pub(crate) const DEVICES_SORTED_BY: &[&str] = isobar_hub::sortable::DEVICES;
 
+/// Most bytes of the body of a bulk creation.
+pub(crate) const BULK_BODY_BYTES_MAX: usize = 5 << 20;
+
 pub(crate) async fn device_list(call: &mut Call) -> Answer {
-    let mut query = call.query();
-    let asked = (query.tree("organizationId"), query.list(DEVICES_SORTED_BY), query.last_values());
-    let (tree, list, last) = query.end(asked)?;
-    let page = call.hub().device_list(call.caller()?, tree, list).await?;
+    let (mut query, format) = (call.query(), ValuesFormat::of_table(call));
+    let list = match format {
+        ValuesFormat::Csv => query.whole_list(DEVICES_SORTED_BY),
+        ValuesFormat::Json | ValuesFormat::Lines => query.list(DEVICES_SORTED_BY),
+    };
+    let tree = query.tree("organizationId");
+    let asked = (query.device_filters(), query.device_columns(), query.last_values());
+    let (filters, columns, last) = query.end(asked)?;
+    if format == ValuesFormat::Csv {
+        let export = call.hub().device_export(call.caller()?, tree, list, filters).await?;
+        return Ok(device_csv::streamed(export, columns));
+    }
+    let page = call.hub().device_list(call.caller()?, tree, list, filters).await?;
     let (meta, hub, caller) = (page.meta(), call.hub().clone(), Arc::new(call.caller()?.clone()));
     let (last, devices) = (Arc::new(last), stream::iter(page.items));
     let views = devices.then(move |device| {
@@ -30,6 +45,23 @@ pub(crate) async fn device_list(call: &mut Call) -> Answer {
         async move { hub.device_with_last(&caller, device, &last).await.map(DeviceJson::from) }
     });
     response::page_streamed(meta, views).await
+}
+
+pub(crate) async fn device_summary(call: &mut Call) -> Answer {
+    let mut query = call.query();
+    let asked = (query.tree("organizationId"), query.device_filters());
+    let (tree, filters) = query.end(asked)?;
+    response::ok(&DeviceSummaryJson::from(call.hub().device_summary(call.caller()?, tree, filters).await?))
+}
+
+pub(crate) async fn devices_create(call: &mut Call) -> Answer {
+    let limit = BULK_BODY_BYTES_MAX.max(call.state.settings.max_body_bytes);
+    let body = call.json_up_to(limit, DeviceInput::read_all).await;
+    let mut query = call.query();
+    let test = query.boolean("test", false);
+    let input = both(query.end(test), body);
+    let (test, items) = after(call.hub().allow(call.caller()?, Action::DeviceCreate), input).await?;
+    response::ok(&DevicesOutcomeJson::from(call.hub().devices_create(call.caller()?, items, test).await?))
 }
 
 pub(crate) async fn device_create(call: &mut Call) -> Answer {
@@ -146,4 +178,119 @@ pub(crate) struct NewDeviceJson<'a> {
     #[serde(flatten)]
     pub device: DeviceJson,
     pub token: &'a str,
+}
+
+/// What a part of the tree has.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = DeviceSummary)]
+pub(crate) struct DeviceSummaryJson {
+    /// Devices.
+    total: u64,
+    by_status: StatusCountsJson,
+    /// Projects that have any, those with most first.
+    by_project: Vec<ProjectCountJson>,
+    active: ActiveDevicesJson,
+    /// Devices with coordinates: set by the design, by a geolocation setting, or in `meta`.
+    located: u64,
+}
+
+/// How many devices have each status.
+#[derive(Serialize, ToSchema)]
+#[schema(as = StatusCounts)]
+pub(crate) struct StatusCountsJson {
+    none: u64,
+    good: u64,
+    info: u64,
+    warning: u64,
+    critical: u64,
+    missing: u64,
+}
+
+/// How many devices a project has.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ProjectCount)]
+pub(crate) struct ProjectCountJson {
+    project_uuid: Id,
+    /// null where the project is out of reach.
+    project_name: Option<String>,
+    count: u64,
+}
+
+/// How many devices sent an event within the last hour, 24 hours, seven days, each with those before it; and how many never
+/// did.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ActiveDevices)]
+pub(crate) struct ActiveDevicesJson {
+    hour: u64,
+    day: u64,
+    week: u64,
+    never: u64,
+}
+
+impl From<SummaryView> for DeviceSummaryJson {
+    fn from(view: SummaryView) -> Self {
+        let [none, good, info, warning, critical, missing] = view.by_status;
+        let ActiveDevices { hour, day, week, never } = view.active;
+        let project = |(project, project_name, count): (ProjectId, _, _)| ProjectCountJson {
+            project_uuid: Id(project.0),
+            project_name,
+            count,
+        };
+        Self {
+            total: view.total,
+            by_status: StatusCountsJson { none, good, info, warning, critical, missing },
+            by_project: view.by_project.into_iter().map(project).collect(),
+            active: ActiveDevicesJson { hour, day, week, never },
+            located: view.located,
+        }
+    }
+}
+
+/// What came of a bulk creation.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DevicesOutcome)]
+pub(crate) struct DevicesOutcomeJson {
+    /// The items that were made, or of a test could be, in their order.
+    data: Vec<CreatedItemJson>,
+    /// The items that were not, in their order.
+    errors: Vec<IndexedErrorJson>,
+}
+
+/// A device that an item made.
+#[derive(Serialize, ToSchema)]
+#[schema(as = CreatedItem)]
+pub(crate) struct CreatedItemJson {
+    /// The place of the item, from 0.
+    index: usize,
+    /// The device; null of a test.
+    id: Option<Id>,
+    /// Its token, which is shown this once; null of a test.
+    token: Option<String>,
+}
+
+/// Why an item made no device.
+#[derive(Serialize, ToSchema)]
+#[schema(as = IndexedError)]
+pub(crate) struct IndexedErrorJson {
+    /// The place of the item, from 0.
+    index: usize,
+    /// Why: every field that fails, as `field: message`.
+    message: String,
+}
+
+impl From<CreationOutcome> for DevicesOutcomeJson {
+    fn from(outcome: CreationOutcome) -> Self {
+        let made = outcome.made.into_iter().map(|(index, made)| {
+            let (id, token) = made.unzip();
+            CreatedItemJson {
+                index,
+                id: id.map(|id: DeviceId| Id(id.0)),
+                token: token.map(|token: Secret| token.reveal().to_owned()),
+            }
+        });
+        let errors = outcome.errors.into_iter().map(|(index, message)| IndexedErrorJson { index, message });
+        Self { data: made.collect(), errors: errors.collect() }
+    }
 }

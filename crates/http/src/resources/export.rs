@@ -4,11 +4,12 @@ use axum::body::Body;
 use axum::http::HeaderValue;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, VARY};
 use bytes::Bytes;
-use futures::{StreamExt as _, stream};
+use futures::{Stream, StreamExt as _, stream};
 use isobar_hub::Export;
+use isobar_model::error::Error;
 use isobar_model::event::StoredValue;
 use isobar_model::ids::DeviceId;
-use isobar_model::json::{Json, find, parse};
+use isobar_model::json::{Json, Step, find, parse};
 
 use crate::request::columns::{ColumnSource, CsvColumn};
 use crate::request::{Call, negotiation};
@@ -37,10 +38,19 @@ impl ValuesFormat {
 
     /// The format that a call asks for.
     pub fn of(call: &Call) -> Self {
-        let offered = Self::ALL.map(|(_, media_type)| media_type);
-        Self::ALL
-            .get(negotiation::preferred(&call.head.headers, &offered))
-            .map_or(ValuesFormat::Json, |(format, _)| *format)
+        Self::among(call, &Self::ALL)
+    }
+
+    /// The format that a call asks for, where there are no lines of JSON.
+    pub fn of_table(call: &Call) -> Self {
+        let [json, csv, _] = Self::ALL;
+        Self::among(call, &[json, csv])
+    }
+
+    fn among(call: &Call, formats: &[(ValuesFormat, &str)]) -> Self {
+        let offered: Vec<&str> = formats.iter().map(|(_, media_type)| *media_type).collect();
+        let preferred = negotiation::preferred(&call.head.headers, &offered);
+        formats.get(preferred).map_or(ValuesFormat::Json, |(format, _)| *format)
     }
 
     fn content_type(self) -> HeaderValue {
@@ -89,13 +99,23 @@ pub(crate) fn streamed(
             tracing::warn!(%error, "an export broke off");
         }
     });
+    as_file(head, pieces, format, element)
+}
+
+/// A response that is a file: its head, and the pieces that follow.
+pub(super) fn as_file(
+    head: Vec<u8>,
+    pieces: impl Stream<Item = Result<Bytes, Error>> + Send + 'static,
+    format: ValuesFormat,
+    name: &str,
+) -> Response {
     let pieces = stream::once(std::future::ready(Ok(Bytes::from(head)))).chain(pieces);
     let pieces = pieces.filter(|piece| std::future::ready(!matches!(piece, Ok(bytes) if bytes.is_empty())));
     let mut response = Response::new(Body::from_stream(pieces).into());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, format.content_type());
     headers.insert(VARY, HeaderValue::from_static("accept"));
-    let disposition = format!("attachment; filename=\"{}.{}\"", file_name(element), format.extension());
+    let disposition = format!("attachment; filename=\"{}.{}\"", file_name(name), format.extension());
     if let Ok(disposition) = HeaderValue::from_str(&disposition) {
         headers.insert(CONTENT_DISPOSITION, disposition);
     }
@@ -119,11 +139,7 @@ fn line(value: &StoredValue, device: DeviceId, element: &str, out: &mut Vec<u8>)
 
 /// A row of cells (RFC 4180). One that is a single empty cell gets quotes: nothing would be an empty line, which readers
 /// pass over.
-fn row<'c>(
-    out: &mut Vec<u8>,
-    columns: impl Iterator<Item = &'c CsvColumn>,
-    mut cell: impl FnMut(&'c CsvColumn, &mut Vec<u8>),
-) {
+pub(super) fn row<C>(out: &mut Vec<u8>, columns: impl Iterator<Item = C>, mut cell: impl FnMut(C, &mut Vec<u8>)) {
     let start = out.len();
     for (place, column) in columns.enumerate() {
         if place > 0 {
@@ -142,14 +158,19 @@ fn cell(column: &CsvColumn, value: &StoredValue, out: &mut Vec<u8>) {
     match &column.source {
         ColumnSource::Id => out.extend_from_slice(value.id.to_string().as_bytes()),
         ColumnSource::CreatedAt => out.extend_from_slice(&value.created_at().text()),
-        ColumnSource::Payload(path) => match find(value.payload.text(), path) {
-            None => {}
-            Some(text) if text.starts_with('"') => match parse(text) {
-                Ok(Json::Text(text)) => text_cell(&text, out),
-                _ => plain_or_quoted(text, out),
-            },
-            Some(json) => plain_or_quoted(json, out),
+        ColumnSource::Payload(path) => json_cell(value.payload.text(), path, out),
+    }
+}
+
+/// What JSON has at a path: a text as it is, everything else as JSON, nothing where the path leads nowhere.
+pub(super) fn json_cell(json: &str, path: &[Step], out: &mut Vec<u8>) {
+    match find(json, path) {
+        None => {}
+        Some(text) if text.starts_with('"') => match parse(text) {
+            Ok(Json::Text(text)) => text_cell(&text, out),
+            _ => plain_or_quoted(text, out),
         },
+        Some(json) => plain_or_quoted(json, out),
     }
 }
 

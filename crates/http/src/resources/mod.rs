@@ -7,6 +7,7 @@ pub(crate) mod appearance;
 pub(crate) mod auth;
 pub(crate) mod buckets;
 pub(crate) mod data;
+mod device_csv;
 pub(crate) mod devices;
 pub(crate) mod dry_runs;
 pub(crate) mod events;

@@ -130,6 +130,11 @@ impl Activity {
         self.gather(usize::MAX).seen.get(&key).map(|(_, at)| *at)
     }
 
+    /// When devices were last active, of all of which the registry does not know it yet.
+    pub(crate) fn of_devices(&self) -> Vec<(DeviceKey, Timestamp)> {
+        self.gather(usize::MAX).seen.iter().map(|(key, (_, at))| (*key, *at)).collect()
+    }
+
     /// Gathers what entries have to say, of so many.
     fn gather(&self, most: usize) -> MutexGuard<'_, Unwritten> {
         let mut unwritten = self.unwritten.lock();

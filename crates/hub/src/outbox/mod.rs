@@ -15,12 +15,13 @@ pub(crate) mod queue;
 mod tests;
 pub(crate) mod work;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use isobar_model::device::Device;
 use isobar_model::error::{Error, Result};
-use isobar_model::ids::{DeviceKey, DeviceRef, OrganizationId};
+use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId};
 use isobar_model::time::{Clock, Timestamp};
 use isobar_store::telemetry::{OutboxChange, SetsOut, Telemetry};
 use parking_lot::{Mutex, MutexGuard};
@@ -35,6 +36,8 @@ pub(crate) use self::work::RegistryWork;
 const SETTLE_MAX: Duration = Duration::from_secs(1);
 /// How long those wait who must have everything written that a device found out.
 const WORK_MAX: Duration = Duration::from_secs(10);
+/// Devices with something unwritten that a filter or a count can have laid over the registry; with more it is refused.
+const REPORTED_MAX: usize = 2_000;
 
 const ENTRIES: &str = "isobar_outbox_entries";
 const ENTRIES_MAX: &str = "isobar_outbox_entries_max";
@@ -164,6 +167,16 @@ impl Outbox {
         for (at, pending) in pending {
             devices.get_mut(at).into_iter().for_each(|device| pending.apply_to(device));
         }
+    }
+
+    /// The devices of a tenant of which something waits that the registry does not know yet, of all runs that are committed.
+    ///
+    /// # Errors
+    /// `Busy`: there are more than [`REPORTED_MAX`].
+    pub(crate) fn reported(&self, tenant: OrganizationId) -> Result<HashMap<DeviceId, PendingChanges>> {
+        let queue = self.queue.lock();
+        let reported = queue.reported(tenant, REPORTED_MAX).ok_or(Error::Busy)?;
+        Ok(reported.into_iter().map(|of| (of.device.id, PendingChanges::of_device_alone(of))).collect())
     }
 
     /// What the registry does not know yet of a device. A run that is about to be committed is waited for.

@@ -121,6 +121,21 @@ impl OutboxQueue {
         })
     }
 
+    /// The devices of a tenant of which the registry does not know a report yet, or none where they are more than so many.
+    pub fn reported(&self, tenant: OrganizationId, most: usize) -> Option<Vec<&DeviceQueue>> {
+        // What nobody knows whose it is may be anybody's.
+        let has_any = |tenant: &Tenant| self.tenants.contains_key(tenant) || self.in_hand.contains_key(tenant);
+        if !has_any(&Some(tenant)) && !has_any(&None) {
+            return Some(Vec::new());
+        }
+        let is_reported = |of: &&DeviceQueue| {
+            of.tenant.is_none_or(|own| own == tenant)
+                && (of.report.is_some() || of.in_hand.as_ref().is_some_and(|in_hand| in_hand.report.is_some()))
+        };
+        let reported: Vec<_> = self.devices.values().filter(is_reported).take(most + 1).collect();
+        (reported.len() <= most).then_some(reported)
+    }
+
     /// What the gauges show.
     pub fn look(&self) -> QueueLook {
         let since = |device: &DeviceKey| self.of(*device).and_then(DeviceQueue::since);

@@ -11,10 +11,10 @@ use isobar_model::ids::{DeviceId, DeviceRef, ProjectId};
 use isobar_model::json::RawJson;
 use isobar_model::meta::MetaSize;
 use isobar_model::page::{ListRequest, Page, PageRequest};
-use isobar_model::project::empty_object;
 use isobar_model::secret::Secret;
-use isobar_store::registry::{DeviceChange, NewDevice};
+use isobar_store::registry::{DeviceChange, DeviceFilter};
 
+use super::device_selection::Wanted;
 use crate::cache::entries::DeviceEntry;
 use crate::error::{IntoHubError as _, ORGANIZATION, PROJECT};
 use crate::identity::authentication::Principal;
@@ -43,43 +43,8 @@ pub struct DeviceView {
 }
 
 impl Hub {
-    /// Creates a device; its token is shown this once.
-    ///
-    /// Needs `DeviceCreate` on the organization, and to see the project. Durable when this returns.
-    ///
-    /// # Errors
-    /// `Invalid`: all faults of the input, an unknown project and a reached device limit among them.
-    pub async fn device_create(&self, caller: &Caller, input: DeviceInput) -> Result<(Device, Secret)> {
-        let mut faults = Faults::new();
-        let owner = self.0.identity.owner_permit(caller, input.organization, Action::DeviceCreate).await;
-        let owner = faults.gather(owner)?;
-        let project = faults.gather(self.project_of_input(caller, input.project).await)?;
-        check_meta(input.meta.as_ref(), None, &mut faults);
-        let (Some((permit, _)), Some(project), false) = (owner, project, faults.any()) else {
-            return Err(faults.into_error());
-        };
-        let token = Secret::new(&self.0.env.chance);
-        let new = NewDevice {
-            id: DeviceId(self.0.env.new_id().0),
-            project,
-            name: input.name,
-            version: input.version.over(None),
-            protocol: input.protocol.over(None),
-            protocols: input.protocols.unwrap_or_default(),
-            meta: input.meta.unwrap_or_else(empty_object),
-            description: input.description.over(None),
-            street_address: input.street_address.over(None),
-            created_by: Some(caller.user),
-            token: token.digest(),
-        };
-        let made = self.0.env.registry.device_create(&permit, new, self.0.env.clock.now()).await;
-        let made = made.into_hub_error_naming(&[ORGANIZATION, PROJECT])?;
-        self.0.usage.unsettle();
-        Ok((made, token))
-    }
-
     /// The project that a body names: one that the caller can see.
-    async fn project_of_input(&self, caller: &Caller, named: Option<ProjectId>) -> Result<ProjectId> {
+    pub(super) async fn project_of_input(&self, caller: &Caller, named: Option<ProjectId>) -> Result<ProjectId> {
         let unknown = || Error::invalid("projectUuid", "no such project");
         let id = named.ok_or_else(unknown)?;
         match self.0.identity.project_read(caller, id).await {
@@ -89,14 +54,29 @@ impl Hub {
         }
     }
 
-    /// Lists devices. [`Hub::device_with_last`] adds to each what the registry does not know.
+    /// Lists the devices that pass the filters. [`Hub::device_with_last`] adds to each what the registry does not know.
     ///
-    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for what designs have just found out.
-    pub async fn device_list(&self, caller: &Caller, tree: TreeQuery, list: ListRequest) -> Result<Page<Device>> {
-        let base = self.0.identity.tree_base(caller, tree.organization).await?;
-        let permit = self.0.identity.list_permit(caller, tree, Action::DeviceRead).await?;
-        self.0.outbox.caught_up(base.top()).await;
-        let mut page = self.0.env.registry.device_list(&permit, &list).await.into_hub_error()?;
+    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for what designs have just found out; with filters
+    /// it waits for its turn among the selections too.
+    ///
+    /// # Errors
+    /// `Busy`: too many selections wait; or there are filters on what designs find out, and more of it is unwritten than can
+    /// be laid over the registry.
+    pub async fn device_list(
+        &self,
+        caller: &Caller,
+        tree: TreeQuery,
+        list: ListRequest,
+        filters: Vec<DeviceFilter>,
+    ) -> Result<Page<Device>> {
+        let (permit, tenant) = self.devices_permit(caller, tree).await?;
+        let mut page = if filters.is_empty() {
+            self.0.env.registry.device_list(&permit, &list).await.into_hub_error()?
+        } else {
+            let _turn = self.0.selections.turn(caller).await?;
+            let selection = self.selection(tenant, filters, Wanted::Filtered)?;
+            self.0.env.registry.devices_selected(&permit, &list, &selection).await.into_hub_error()?
+        };
         // What takes too long, and what the registry refuses.
         self.0.outbox.apply_pending(&mut page.items);
         Ok(page)
@@ -269,7 +249,7 @@ impl Hub {
 }
 
 /// Metadata that a body brings has a bound. What was larger before may stay as large.
-fn check_meta(meta: Option<&RawJson>, before: Option<&RawJson>, faults: &mut Faults) {
+pub(super) fn check_meta(meta: Option<&RawJson>, before: Option<&RawJson>, faults: &mut Faults) {
     let before = before.map_or(MetaSize { labels: 0, bytes: 0 }, MetaSize::of);
     if let Some(most) = meta.and_then(|meta| MetaSize::of(meta).exceeds(before)) {
         faults.add("meta", format!("must hold {most}"));

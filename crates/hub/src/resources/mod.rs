@@ -5,6 +5,8 @@ pub(crate) mod appearance;
 pub(crate) mod bucket_rows;
 pub(crate) mod buckets;
 pub(crate) mod data;
+pub(crate) mod device_creation;
+pub(crate) mod device_selection;
 pub(crate) mod devices;
 pub(crate) mod dry_runs;
 pub(crate) mod event_stream;

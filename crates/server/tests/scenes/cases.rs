@@ -224,8 +224,11 @@ impl<'a> Things<'a> {
         let Self { fridge, organization, project, .. } = self;
         let new_device = || Some(json!({"name": "new", "projectUuid": project}));
         let (body, success) = match (row.method.name(), row.path) {
-            ("GET", "/v2/devices" | "/v2/devices/locations") => return Some(list_of(row, organization)),
+            ("GET", "/v2/devices" | "/v2/devices/locations" | "/v2/devices/summary") => {
+                return Some(list_of(row, organization));
+            }
             ("POST", "/v2/devices") => (new_device(), 201),
+            ("POST", "/v2/devices/bulk") => (Some(json!([new_device()])), 200),
             ("GET", "/v2/devices/{id}") => (None, 200),
             ("PUT", "/v2/devices/{id}") => (new_device(), 200),
             ("DELETE", "/v2/devices/{id}") => (None, 204),

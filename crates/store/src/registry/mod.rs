@@ -13,13 +13,17 @@ mod sql;
 mod support;
 
 pub use isobar_pages::companions;
-pub use lists::sortable;
+pub use lists::{
+    ActiveDevices, DeviceField, DeviceFilter, DeviceSelection, DeviceSummary, ProjectDevices, UnwrittenDevices,
+    sortable,
+};
 pub use maintenance::DeviceNumbers;
 pub use nouns::alarms::{DueAlarm, ProjectAlarm};
 pub use nouns::credentials::{Account, LoginRecord};
 pub use nouns::deliveries::{Delivery, DeliveryKind, Destination, NewDelivery};
 pub use nouns::delivery_quota::LimitedDelivery;
 pub use nouns::device_change::DeviceChange;
+pub use nouns::device_creation::{DeviceCreation, DeviceRoom, NewDevices};
 pub use nouns::devices::NewDevice;
 pub use nouns::findings::{DeviceReport, Findings};
 pub use nouns::images::{NewImage, Pictured, Png};
@@ -28,7 +32,7 @@ pub use nouns::nonces::Purpose;
 pub use nouns::notices::{Recipient, SpreadStep, Spreading};
 pub use nouns::notifications::NotificationMark;
 pub use nouns::organization_change::OrganizationChange;
-pub use nouns::organizations::NewOrganization;
+pub use nouns::organizations::{DEVICE_LIMIT_REACHED, NewOrganization};
 pub use nouns::projects::NewProject;
 pub use nouns::provisioning::{NewTagged, Provisioned};
 pub use nouns::settings::SettingWrite;

@@ -25,6 +25,7 @@ mod placed;
 mod places;
 mod projects;
 mod puts;
+mod selections;
 mod settings;
 mod tree;
 mod upkeep;
@@ -46,6 +47,7 @@ pub use placed::*;
 pub use places::*;
 pub use projects::*;
 pub use puts::*;
+pub use selections::*;
 pub use settings::*;
 pub use tree::*;
 pub use upkeep::*;
@@ -156,6 +158,13 @@ macro_rules! registry_scenes {
             placed_devices_are_listed_by_page_and_place_in_the_tree
             an_image_belongs_to_its_owner
             an_image_goes_with_its_owner
+            device_filters_are_exact_in_every_order
+            filters_narrow_each_other
+            much_metadata_is_looked_at
+            what_is_not_written_yet_decides
+            a_summary_counts_each_device_once
+            each_of_many_devices_is_made_by_itself
+            a_limit_holds_among_many_that_make_many
             a_setting_keeps_its_past
             a_setting_written_twice_is_written_once
             settings_are_written_in_bulk

@@ -12,8 +12,8 @@ use sea_orm::ConnectionTrait as _;
 use super::super::device_queue::PARKED_AFTER;
 use super::super::*;
 use super::{at, blank};
-use crate::TreeQuery;
 use crate::stage::Stage;
+use crate::{DeviceField, DeviceFilter, Operand, Operator, TreeQuery};
 
 /// Every event becomes a label, a setting of its own, and a notice.
 const BUSY: &str = r#"{
@@ -126,9 +126,20 @@ async fn a_device_that_the_registry_refuses_is_parked_and_stops_nobody() {
     stage.posts(&first, "3").await;
     assert_eq!(label(&stage.shows(&first).await).as_deref(), Some("3"));
     let tree = TreeQuery { organization: None, depth: isobar_model::page::Depth::All };
-    let list = hub.device_list(&stage.admin, tree, ListRequest::default()).await.unwrap();
+    let list = hub.device_list(&stage.admin, tree, ListRequest::default(), Vec::new()).await.unwrap();
     let listed = list.items.iter().find(|device| device.id == first.id).unwrap();
     assert_eq!(label(listed).as_deref(), Some("3"));
+    // What it shows is what it is found and counted by, whatever the registry has.
+    for (n, expected) in [("3", first.id), ("1", second.id)] {
+        let filters = || {
+            let (field, operands) = (DeviceField::Meta(vec!["n".to_owned()]), vec![Operand::Number(n.to_owned())]);
+            vec![DeviceFilter { field, operator: Operator::Eq, operands }]
+        };
+        let tree = || TreeQuery { organization: None, depth: isobar_model::page::Depth::All };
+        let found = hub.device_list(&stage.admin, tree(), ListRequest::default(), filters()).await.unwrap();
+        assert_eq!(found.items.iter().map(|device| device.id).collect::<Vec<_>>(), [expected]);
+        assert_eq!(hub.device_summary(&stage.admin, tree(), filters()).await.unwrap().total, 1);
+    }
     assert_eq!(stage.stored(&first, "log").await.as_deref(), Some(r#"{"n":2}"#));
     assert!(poll!(std::pin::pin!(outbox.caught_up(stage.admin.lineage.top()))).is_ready());
     assert!(poll!(std::pin::pin!(outbox.written(first.key))).is_ready());
@@ -206,7 +217,8 @@ async fn a_restart_serves_what_waits_before_the_registry_knows_it() {
     let history = again.hub.setting_history(&again.admin, device.id, ListRequest::default()).await.unwrap();
     assert_eq!((history.total, again.waiting(DeliveryKind::Notice).await), (1, 2));
     assert_eq!(label(&in_registry(&again, &watched).await).as_deref(), Some("9"));
-    let page = again.hub.device_list(&again.admin, TreeQuery::default(), ListRequest::default()).await.unwrap();
+    let page =
+        again.hub.device_list(&again.admin, TreeQuery::default(), ListRequest::default(), Vec::new()).await.unwrap();
     assert_eq!(page.items.iter().filter(|device| label(device).is_some()).count(), 2);
     again.over().await;
 }

@@ -7,34 +7,34 @@ use isobar_model::ids::DeviceId;
 use isobar_model::page::{ListRequest, Page, PageRequest};
 use sea_orm::ConnectionTrait;
 
+use super::device_filters::DeviceSelection;
 use super::listings::{DEVICE_LAST_ACTIVE, DEVICES};
 use super::order::{Order, TableAlias};
 use super::page_window::PageWindow;
-use super::{Extent, count, found, ids, in_order, limit_offset, within};
+use super::{Extent, count, found, ids, limit_offset, within};
 use crate::error::Result;
 use crate::registry::Registry;
-use crate::registry::nouns::devices::read;
 use crate::registry::sql::{Dialect, Sql, all, one};
 
 /// A search that finds no more devices than this takes them all at once.
 const FOUND_AT_ONCE_MAX: u32 = 500;
 /// A part of the tree with less than this share of all devices is searched device by device.
-const SMALL_SHARE: u64 = 8;
+pub(super) const SMALL_SHARE: u64 = 8;
 /// A search that finds more than this share of all devices goes along the index of the order: it soon fills a page.
 const DENSE_SHARE: u64 = 4;
 
 impl Registry {
     /// The devices of a part of the tree.
     pub async fn device_list(&self, permit: &CanList, request: &ListRequest) -> Result<Page<Device>> {
-        let tx = self.db.snapshot().await?;
-        let (ids, total) = page(&tx, permit.scope(), request).await?;
-        let devices = read(&tx, &ids).await?;
-        tx.commit().await?;
-        Ok(Page::new(in_order(&ids, devices, |device| device.id), total, request.page))
+        self.devices_selected(permit, request, &DeviceSelection::default()).await
     }
 }
 
-async fn page(connection: &impl ConnectionTrait, scope: &Scope, request: &ListRequest) -> Result<(Vec<DeviceId>, u64)> {
+pub(super) async fn page(
+    connection: &impl ConnectionTrait,
+    scope: &Scope,
+    request: &ListRequest,
+) -> Result<(Vec<DeviceId>, u64)> {
     if request.ids.is_some() {
         return DEVICES.page(connection, within(scope), request).await;
     }
@@ -50,7 +50,7 @@ async fn page(connection: &impl ConnectionTrait, scope: &Scope, request: &ListRe
 }
 
 /// A page of all devices of the part of the tree.
-async fn all_within(
+pub(super) async fn all_within(
     connection: &impl ConnectionTrait,
     scope: &Scope,
     extent: &Extent,
@@ -69,7 +69,7 @@ async fn all_within(
 }
 
 /// Organizations know how many devices they have: nothing is counted but them.
-async fn extent(connection: &impl ConnectionTrait, scope: &Scope) -> Result<Extent> {
+pub(super) async fn extent(connection: &impl ConnectionTrait, scope: &Scope) -> Result<Extent> {
     let query = Sql::new(
         "SELECT CAST(coalesce(sum(o.device_count), 0) AS BIGINT) AS within, \
          (SELECT CAST(coalesce(sum(device_count), 0) AS BIGINT) FROM organizations) AS everywhere \

@@ -3,11 +3,14 @@
 //! A page is found in two steps: first the ids in their order, from indexes where there are any, then the rows of
 //! those ids. So no list computes anything for rows that it does not show.
 
+mod device_filters;
 mod device_locations;
+mod device_summary;
 mod devices;
 mod listings;
 mod order;
 mod page_window;
+mod selected_devices;
 mod subtree_devices;
 #[cfg(test)]
 mod tests;
@@ -22,6 +25,8 @@ use isobar_model::ids::OrganizationId;
 use isobar_model::page::{ListRequest, PageRequest};
 use sea_orm::ConnectionTrait;
 
+pub use device_filters::{DeviceField, DeviceFilter, DeviceSelection, UnwrittenDevices};
+pub use device_summary::{ActiveDevices, DeviceSummary, ProjectDevices};
 pub use listings::sortable;
 pub(crate) use listings::{API_KEYS, Listing, ORGANIZATIONS, PROJECTS, SETTING_HISTORY, USERS};
 use order::{Order, TableAlias};

@@ -7,6 +7,7 @@
 use isobar_model::page::SortKey;
 
 use crate::error::{Result, StoreError};
+use crate::registry::sql::Dialect;
 
 /// A table and the name that it has in a statement. Each has its rows' ids in a column `id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +50,11 @@ pub(super) const fn names<const N: usize>(fields: &[SortField; N]) -> [&'static 
 
 /// An order of a list: its fields, and whether each descends; then the id.
 #[derive(Clone, Debug)]
-pub(crate) struct Order(Vec<(SortField, bool)>);
+pub(crate) struct Order {
+    keys: Vec<(SortField, bool)>,
+    /// Whether the rows are sorted at the end, whatever index there is.
+    is_sorted: bool,
+}
 
 impl Order {
     /// The order that is asked for, or else the one by `default`, a field of the list or `-` and a field. Only the fields'
@@ -70,30 +75,42 @@ impl Order {
                 order.push((*field, descends));
             }
         }
-        Ok(Self(order))
+        Ok(Self { keys: order, is_sorted: false })
+    }
+
+    /// The same order of rows that were found by something else: SQLite's planner would rather pass all rows along an index
+    /// than sort the few.
+    pub(super) fn sorted_at_the_end(&self) -> Self {
+        Self { is_sorted: true, ..self.clone() }
     }
 
     /// Whether the list is sorted by this column, among others.
     pub(super) fn has(&self, column: &str) -> bool {
-        self.0.iter().any(|(field, _)| field.column == column)
+        self.keys.iter().any(|(field, _)| field.column == column)
+    }
+
+    /// The column that it begins with.
+    pub(super) fn first_column(&self) -> &'static str {
+        self.keys.first().map_or("", |(field, _)| field.column)
     }
 
     /// The table with an index in this order; none where there are several fields.
     pub(super) fn indexed_in(&self) -> Option<TableAlias> {
-        match self.0.as_slice() {
+        match self.keys.as_slice() {
             [(field, _)] => field.indexed_in,
             _ => None,
         }
     }
 
     /// `ORDER BY`, or the very reverse; the id is that of this table.
-    pub(super) fn clause(&self, relation: TableAlias, reversed: bool) -> String {
+    pub(super) fn clause(&self, dialect: Dialect, relation: TableAlias, reversed: bool) -> String {
         let way = |descends: bool| if descends != reversed { " DESC" } else { "" };
         let mut clause = " ORDER BY ".to_owned();
-        for (field, descends) in &self.0 {
-            clause.push_str(&format!("{}{}, ", field.column, way(*descends)));
+        for (field, descends) in &self.keys {
+            let column = if self.is_sorted { dialect.unindexed(field.column) } else { field.column.to_owned() };
+            clause.push_str(&format!("{column}{}, ", way(*descends)));
         }
-        let descends = self.0.last().is_some_and(|(_, descends)| *descends);
+        let descends = self.keys.last().is_some_and(|(_, descends)| *descends);
         clause + relation.alias + ".id" + way(descends)
     }
 }

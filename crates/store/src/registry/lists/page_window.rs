@@ -8,7 +8,7 @@ use sea_orm::ConnectionTrait;
 use super::order::{Order, TableAlias};
 use super::{ids, limit_offset};
 use crate::error::Result;
-use crate::registry::sql::{Sql, all};
+use crate::registry::sql::{Dialect, Sql, all};
 
 /// Where a page lies in its list, counted from the end that is nearer to it.
 #[derive(Clone, Copy, Debug)]
@@ -35,10 +35,10 @@ impl PageWindow {
 
     /// The statement that reads the ids of the page, from the nearer end. `from` is `FROM` and `WHERE` of the whole list; the
     /// ids are those of `relation`.
-    pub(crate) fn statement(&self, relation: TableAlias, from: Sql, order: &Order) -> Sql {
+    pub(crate) fn statement(&self, dialect: Dialect, relation: TableAlias, from: Sql, order: &Order) -> Sql {
         Sql::new(format!("SELECT {}.id AS id", relation.alias))
             .then(from)
-            .text(&order.clause(relation, self.from_end))
+            .text(&order.clause(dialect, relation, self.from_end))
             .then(limit_offset(self.size, self.skipped))
     }
 
@@ -50,7 +50,7 @@ impl PageWindow {
         from: Sql,
         order: &Order,
     ) -> Result<Vec<T>> {
-        let mut found = ids(&all(connection, self.statement(relation, from, order)).await?)?;
+        let mut found = ids(&all(connection, self.statement(Dialect::of(connection), relation, from, order)).await?)?;
         if self.from_end {
             found.reverse();
         }

@@ -5,13 +5,16 @@ use std::fmt::Write as _;
 
 use isobar_model::access::Lineage;
 use isobar_model::page::SortKey;
+use isobar_model::time::Timestamp;
 use uuid::Uuid;
 
+use super::device_filters::ReadyFilters;
 use super::listings::DEVICES;
 use super::*;
 use crate::registry::Registry;
 use crate::registry::sql::run;
 use crate::registry::support::OwnDatabase;
+use crate::telemetry::{Operand, Operator};
 
 /// A list that is a part of what there is, and its second page.
 const EXTENT: Extent = Extent { within: 500, everywhere: 1_000 };
@@ -38,14 +41,14 @@ type Way = (&'static str, Sql);
 fn along(listing: &Listing, dialect: Dialect, order: &Order) -> Option<Way> {
     let (window, index) = (PageWindow::of(PAGE, EXTENT.within).unwrap(), order.indexed_in()?);
     let from = listing.along(dialect, index, &EXTENT, &scope());
-    Some(("along an index", window.statement(index, from, order)))
+    Some(("along an index", window.statement(dialect, index, from, order)))
 }
 
 /// The list of devices that a search finds, along an index.
 fn searched_along(dialect: Dialect, order: &Order) -> Option<Way> {
     let (window, index) = (PageWindow::of(PAGE, EXTENT.within).unwrap(), order.indexed_in()?);
     let from = devices::searched_along(index, found(dialect, "s.search", "pump"));
-    Some(("searched along an index", window.statement(index, from, order)))
+    Some(("searched along an index", window.statement(dialect, index, from, order)))
 }
 
 /// The ways that sort at the end.
@@ -65,7 +68,7 @@ fn sorting(name: &str, listing: &Listing, dialect: Dialect, order: &Order) -> Ve
         "api_keys" => vec![("gathered", gathered(Sql::new("k.user_id = ?").bind("u")))],
         _ => vec![("gathered", gathered(within(&scope())))],
     };
-    ways.into_iter().map(|(way, from)| (way, window.statement(listing.relation, from, order))).collect()
+    ways.into_iter().map(|(way, from)| (way, window.statement(dialect, listing.relation, from, order))).collect()
 }
 
 /// Every field either way, and an order of two fields.
@@ -152,6 +155,89 @@ async fn orders_follow_indexes_on_postgres() {
     let database = OwnDatabase::new().await;
     let registry = Registry::open(&database.address).await.unwrap();
     hold_statements(&registry, "postgres").await;
+    registry.close().await.unwrap();
+    database.remove().await;
+}
+
+/// Filters on each kind of column, and what each is called.
+fn filters() -> Vec<(&'static str, DeviceFilter)> {
+    let time = || Operand::Time(Timestamp::from_millis(1_000));
+    let filter = |field, operator, operands: Vec<Operand>| DeviceFilter { field, operator, operands };
+    let text = |text: &str| Operand::Text(text.to_owned());
+    vec![
+        ("name eq", filter(DeviceField::Name, Operator::Eq, vec![text("pump")])),
+        ("name gte", filter(DeviceField::Name, Operator::Gte, vec![text("pump")])),
+        ("statusInt eq", filter(DeviceField::Status, Operator::Eq, vec![Operand::Number("3".to_owned())])),
+        ("projectUuid in", filter(DeviceField::Project, Operator::In, vec![text("p"), text("q")])),
+        ("createdAt lt", filter(DeviceField::CreatedAt, Operator::Lt, vec![time()])),
+        ("updatedAt gte", filter(DeviceField::UpdatedAt, Operator::Gte, vec![time()])),
+        ("lastActive gte", filter(DeviceField::LastActive, Operator::Gte, vec![time()])),
+        ("lastActive eq null", filter(DeviceField::LastActive, Operator::Eq, vec![Operand::Null])),
+        ("meta.site eq", filter(DeviceField::Meta(vec!["site".to_owned()]), Operator::Eq, vec![text("east")])),
+    ]
+}
+
+/// The statements of filters: how many pass, and their page along an index or gathered; in a large part and in a small one.
+async fn hold_filter_statements(registry: &Registry, dialect: &str) {
+    let tx = registry.db.begin().await.unwrap();
+    let is_postgres = Dialect::of(&tx) == Dialect::Postgres;
+    let (mut statements, window) = (String::new(), PageWindow::of(PAGE, EXTENT.within).unwrap());
+    for (name, filter) in filters() {
+        let selection = DeviceSelection { filters: vec![filter], ..DeviceSelection::default() };
+        let filters = ReadyFilters::of(&tx, &scope(), &selection).await.unwrap();
+        for (size, extent) in [("large", EXTENT), ("small", Extent { within: 10, everywhere: 1_000 })] {
+            let passing = selected_devices::counted(&filters, &scope(), &extent);
+            let mut ways = vec![("count", Sql::new("SELECT count(*) AS total").then(passing))];
+            let sort = vec![SortKey { field: "createdAt".to_owned(), descending: false }];
+            let order = DEVICES.order(&ListRequest { sort, ..ListRequest::default() }).unwrap();
+            let index = order.indexed_in().unwrap();
+            let along = selected_devices::along(&filters, &scope(), &extent, &order, index);
+            ways.push(("createdAt, along an index", window.statement(filters.dialect, index, along, &order)));
+            let gathered = selected_devices::gathered(&filters, &scope(), &extent, Some(&order));
+            let sorted = order.sorted_at_the_end();
+            let gathered = window.statement(filters.dialect, DEVICES.relation, gathered, &sorted);
+            ways.push(("createdAt, gathered", gathered));
+            for (way, statement) in ways {
+                let plan = if is_postgres { Vec::new() } else { plan(&tx, statement.clone()).await };
+                let is_sorted = plan.iter().any(|line| line.contains("FOR ORDER BY"));
+                assert!(!is_sorted || way.ends_with("gathered"), "{name}, {way}: {plan:?}");
+                writeln!(statements, "{name}, {size}, {way}\n    {}", statement.written()).unwrap();
+                plan.iter().for_each(|line| writeln!(statements, "      | {line}").unwrap());
+            }
+        }
+    }
+    insta::assert_snapshot!(format!("device_filters_{dialect}"), statements);
+    let mut statements = String::new();
+    for (name, is_everything) in [("everything", true), ("a part", false)] {
+        let statement = device_summary::ranges(&scope(), is_everything, &device_summary::Ages::before(at_a_day()));
+        let plan = if is_postgres { Vec::new() } else { plan(&tx, statement.clone()).await };
+        assert!(
+            plan.iter().all(|line| !line.contains(" d ") && !line.contains(" a ") || line.contains("COVERING")),
+            "{plan:?}"
+        );
+        writeln!(statements, "{name}\n    {}", statement.written()).unwrap();
+        plan.iter().for_each(|line| writeln!(statements, "      | {line}").unwrap());
+    }
+    insta::assert_snapshot!(format!("device_summary_{dialect}"), statements);
+}
+
+fn at_a_day() -> Timestamp {
+    Timestamp::from_millis(1_000_000_000_000)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_find_few_along_indexes_on_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    let registry = Registry::open(&format!("sqlite:{}", folder.path().join("registry.db").display())).await.unwrap();
+    hold_filter_statements(&registry, "sqlite").await;
+    registry.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_are_written_alike_on_postgres() {
+    let database = OwnDatabase::new().await;
+    let registry = Registry::open(&database.address).await.unwrap();
+    hold_filter_statements(&registry, "postgres").await;
     registry.close().await.unwrap();
     database.remove().await;
 }

@@ -13,7 +13,7 @@ use sea_orm::ConnectionTrait;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::organizations::{count_devices, hold_organization, room_for_a_device};
+use super::organizations::count_devices;
 use super::users::latest;
 use super::{alarms, labels, usage};
 use crate::error::{Result, StoreError};
@@ -84,29 +84,6 @@ impl Registry {
     pub async fn device_by_key(&self, key: DeviceKey) -> Result<Option<DeviceRef>> {
         let row = one(&self.db.read, Sql::new("SELECT id FROM devices WHERE key = ?").bind(key)).await?;
         row.map(|row| Ok(DeviceRef { id: row.id("id")?, key })).transpose()
-    }
-
-    /// Makes a device in the permit's organization.
-    ///
-    /// # Errors
-    /// [`StoreError::Limit`] where the organization or one above it has all the devices that it may have;
-    /// [`StoreError::Gone`] where the organization or the project is gone.
-    pub async fn device_create(
-        &self,
-        permit: &CanWrite<OrganizationId>,
-        new: NewDevice,
-        now: Timestamp,
-    ) -> Result<Device> {
-        let organization = *permit.target();
-        let tx = self.db.begin().await?;
-        let lineage = hold_organization(&tx, organization, self.db.dialect.hold_in_place()).await?;
-        room_for_a_device(&tx, &lineage, &[], &[organization]).await?;
-        hold_project(&tx, new.project).await?;
-        insert(&tx, organization, &[&new], now).await?;
-        count_devices(&tx, organization, 1).await?;
-        let made = read(&tx, &[new.id]).await?.pop().ok_or(StoreError::Gone("device"))?;
-        tx.commit().await?;
-        Ok(made)
     }
 
     /// A device.

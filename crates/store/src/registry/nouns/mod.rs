@@ -7,6 +7,7 @@ pub(crate) mod credentials;
 pub(crate) mod deliveries;
 pub(crate) mod delivery_quota;
 pub(crate) mod device_change;
+pub(crate) mod device_creation;
 pub(crate) mod devices;
 pub(crate) mod findings;
 pub(crate) mod images;

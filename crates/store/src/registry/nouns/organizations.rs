@@ -9,9 +9,10 @@ use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 
+use super::device_creation::left_beneath;
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
-use crate::registry::lists::{ORGANIZATIONS, end_of, in_order, names_of, read_by_id, searched};
+use crate::registry::lists::{ORGANIZATIONS, in_order, names_of, read_by_id, searched};
 use crate::registry::sql::AdvisoryLock;
 use crate::registry::sql::{Dialect, Row, Sql, all, one, run};
 
@@ -28,7 +29,7 @@ const SELECT_ORGANIZATIONS: &str = "SELECT o.id, o.name, o.description, o.lineag
     FROM organizations o WHERE o.id";
 
 /// What somebody hears who asks for one more device.
-pub(crate) const DEVICE_LIMIT_REACHED: &str = "the device limit of the organization is reached";
+pub const DEVICE_LIMIT_REACHED: &str = "the device limit of the organization is reached";
 /// Why an organization can hang no lower.
 pub(crate) const TOO_DEEP: &str = "the organization tree may not be deeper than 32 levels";
 
@@ -180,16 +181,7 @@ pub(crate) async fn room(
         if limit <= 0.0 || having.contains(&id) || !lineage.contains(id) {
             continue;
         }
-        let beneath = held.text("lineage")?;
-        let counted = Sql::new(
-            "SELECT CAST(coalesce(sum(device_count), 0) AS BIGINT) AS devices FROM organizations \
-             WHERE lineage >= ? AND lineage < ?",
-        )
-        .bind(beneath.as_str())
-        .bind(end_of(&beneath));
-        let devices = one(tx, counted).await?.map_or(Ok(0), |row| row.count("devices"))?;
-        // Half a device is none; a count beyond the limit leaves no room.
-        room = room.min((limit.floor() as u64).saturating_sub(devices));
+        room = room.min(left_beneath(tx, &held.text("lineage")?, limit).await?);
     }
     Ok(room)
 }

@@ -1,18 +1,17 @@
 //! Provisioning: devices that are made when they are first heard of, each once.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use isobar_model::access::{CanWrite, Scope};
-use isobar_model::ids::{DeviceRef, OrganizationId, ProjectId};
+use isobar_model::ids::{DeviceRef, OrganizationId};
 use isobar_model::time::Timestamp;
-use sea_orm::ConnectionTrait;
 
-use super::devices::{NewDevice, insert};
+use super::device_creation::{hold_projects, put};
+use super::devices::NewDevice;
 use super::labels;
-use super::organizations::{count_devices, hold_organization, room};
+use super::organizations::{hold_organization, room};
 use crate::error::Result;
 use crate::registry::Registry;
-use crate::registry::sql::{Dialect, Sql, all};
 
 /// A device to be made unless one carries its tag; its metadata holds the tag.
 #[derive(Clone, Debug)]
@@ -65,8 +64,7 @@ impl Registry {
                 missing.push(&new.device);
             }
         }
-        let keys = insert(&tx, organization, &missing, now).await?;
-        count_devices(&tx, organization, missing.len() as i64).await?;
+        let keys = put(&tx, organization, &missing, now).await?;
         tx.commit().await?;
         let made: HashMap<_, _> = missing.iter().map(|device| device.id).zip(keys).collect();
         let outcome = |new: &NewTagged| match (known.get(&new.value), made.get(&new.device.id)) {
@@ -77,16 +75,4 @@ impl Registry {
         };
         Ok(wanted.iter().map(outcome).collect())
     }
-}
-
-/// Those of the projects that are there, held so that nobody deletes them meanwhile.
-async fn hold_projects(
-    tx: &impl ConnectionTrait,
-    projects: impl Iterator<Item = ProjectId>,
-) -> Result<HashSet<ProjectId>> {
-    let dialect = Dialect::of(tx);
-    let distinct: HashSet<ProjectId> = projects.collect();
-    let query = Sql::new("SELECT id FROM projects WHERE id").among(dialect, distinct);
-    let rows = all(tx, query.text(" ORDER BY id").text(dialect.hold_in_place())).await?;
-    rows.iter().map(|row| row.id("id")).collect()
 }

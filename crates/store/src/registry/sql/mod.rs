@@ -84,6 +84,14 @@ impl Dialect {
         }
     }
 
+    /// The larger of two numbers.
+    pub(crate) fn larger(self) -> &'static str {
+        match self {
+            Self::Sqlite => "max",
+            Self::Postgres => "greatest",
+        }
+    }
+
     /// The texts of one bound JSON array as rows: one parameter, however long the list is.
     fn rows_of_texts(self) -> &'static str {
         match self {

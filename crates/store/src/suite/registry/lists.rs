@@ -21,7 +21,7 @@ use crate::registry::{DeviceReport, NewDevice, NewTagged, Provisioned, Registry}
 const MANY_DEVICES: usize = 560;
 
 /// A tree of six organizations, one of which has most of the devices, and the devices as they are.
-async fn fleet(r: &Registry, devices: usize) -> (Vec<Organization>, Vec<Device>) {
+pub(super) async fn fleet(r: &Registry, devices: usize) -> (Vec<Organization>, Vec<Device>) {
     let top = given::organization(r, None, "Top").await;
     let mut tree = vec![top.clone()];
     for (name, parent) in [("A", 0), ("B", 0), ("AA", 1), ("AB", 1), ("BA", 2)] {
@@ -34,7 +34,7 @@ async fn fleet(r: &Registry, devices: usize) -> (Vec<Organization>, Vec<Device>)
     for number in 0..devices {
         let mut new = given::new_device(project, ["pump", "Pump", "über", "fan", "zone"][number * 7 % 5]);
         new.description = [None, Some(""), Some("old"), Some("new")][number * 3 % 4].map(str::to_owned);
-        new.meta = json(&format!(r#"{{"serial":"S-{number}"}}"#));
+        new.meta = json(&metadata(number));
         let place = if number % 4 == 0 { number / 4 % 6 } else { 4 };
         let now = at((number * 31 % 17) as i64);
         let device = r.device_create(&may(tree[place].id), new, now).await.unwrap();
@@ -56,6 +56,14 @@ async fn fleet(r: &Registry, devices: usize) -> (Vec<Organization>, Vec<Device>)
     (tree, devices)
 }
 
+/// Metadata with every kind of value.
+fn metadata(number: usize) -> String {
+    let level = ["1", "1.0", "-2.5e0", "12345678901234567890123", "\"1\"", "null", "true", "{\"in\":3}", "[7,8]"];
+    let level = level.get(number % 11).map(|value| format!(r#","level":{value}"#)).unwrap_or_default();
+    let site = ["east", "EAST", "a\\u0000b", "", "ü"][number % 5];
+    format!(r#"{{"serial":"S-{number}","site":"{site}"{level}}}"#)
+}
+
 fn by_field(field: &str, a: &Device, b: &Device) -> Ordering {
     match field {
         "name" => a.name.cmp(&b.name),
@@ -74,7 +82,11 @@ fn ids_descend(keys: &[SortKey]) -> bool {
 }
 
 /// What a list must hold, worked out the plain way.
-fn expected<'d>(devices: &'d [Device], request: &ListRequest, fits: impl Fn(&Device) -> bool) -> Vec<&'d Device> {
+pub(super) fn expected<'d>(
+    devices: &'d [Device],
+    request: &ListRequest,
+    fits: impl Fn(&Device) -> bool,
+) -> Vec<&'d Device> {
     let mut list: Vec<_> = devices.iter().filter(|device| fits(device)).collect();
     list.sort_by(|a, b| {
         let by_keys = request.sort.iter().map(|key| {

@@ -67,6 +67,7 @@ use self::outbox::Outbox;
 use self::reclaim::Reclaim;
 use self::rows::{Parts, Rows, damaged, failed};
 use self::scan::SortedBytes;
+pub(crate) use self::scan::Test as FilterTest;
 use self::writer::CommitWriter;
 use super::{Begun, Commit, Examined, Memory};
 use crate::error::{Result, StoreError};

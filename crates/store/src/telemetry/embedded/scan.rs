@@ -129,6 +129,11 @@ impl Test {
         }
     }
 
+    /// Whether a filter on payloads holds for a checked JSON text that is no stored value.
+    pub fn holds_for_json(&self, payload: &str) -> bool {
+        self.holds(&ScannedRow { sequence: 0, id: EventId(uuid::Uuid::nil()), order: TimeOrder::MIN, payload })
+    }
+
     /// Whether it holds for a value.
     pub fn holds(&self, row: &ScannedRow<'_>) -> bool {
         let value = match &self.field {

@@ -1,0 +1,151 @@
+//! What devices can be filtered by, and the columns of their CSV.
+
+use isobar_hub::{DeviceField, Operand};
+use isobar_model::ids::ProjectId;
+use isobar_model::json::Step;
+
+use super::filter::{Filterable, json_operand, path_beneath, time_operand};
+
+/// Devices, as filters see them.
+pub(crate) const DEVICES: Filterable<DeviceField> = Filterable {
+    field,
+    operand,
+    fields: "name, statusInt, projectUuid, createdAt, updatedAt, lastActive or a path beneath meta",
+};
+
+/// The columns that a CSV of devices can have, in words.
+pub(crate) const COLUMNS: &str = "id, name, projectUuid, versionUuid, organizationId, organizationName, description, \
+    protocol, protocols, streetAddress, statusInt, statusText, lastActive, createdAt, updatedAt, createdBy, meta or a path \
+    beneath meta";
+
+fn field(name: &str) -> Option<DeviceField> {
+    let named = DeviceField::NAMED.iter().find(|(known, _)| *known == name);
+    named.map(|(_, field)| field.clone()).or_else(|| path_beneath("meta", name).map(DeviceField::Meta))
+}
+
+fn operand(field: &DeviceField, text: &str) -> Result<Operand, &'static str> {
+    match field {
+        DeviceField::Name if text.contains('\0') => Err("must be a text without U+0000"),
+        DeviceField::Name => Ok(Operand::Text(text.to_owned())),
+        DeviceField::Status => {
+            let number = text.parse::<i64>().map_err(|_| "must be a whole number, as statusInt is")?;
+            Ok(Operand::Number(number.to_string()))
+        }
+        DeviceField::Project => {
+            let id = text.parse::<ProjectId>().map_err(|_| "must be an identifier")?;
+            Ok(Operand::Text(id.to_string()))
+        }
+        DeviceField::LastActive if text == "null" => Ok(Operand::Null),
+        DeviceField::LastActive => time_operand(text).map_err(|_| "must be an RFC 3339 date-time, or null: never"),
+        DeviceField::CreatedAt | DeviceField::UpdatedAt => time_operand(text),
+        DeviceField::Meta(_) => Ok(json_operand(text)),
+    }
+}
+
+/// A column of a CSV of devices.
+#[derive(Clone, Debug)]
+pub(crate) struct DeviceColumn {
+    /// Its name, in the words of the client.
+    pub name: String,
+    pub source: DeviceSource,
+}
+
+/// Where the cells of a column come from.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum DeviceSource {
+    Id,
+    Name,
+    Project,
+    Version,
+    Organization,
+    OrganizationName,
+    Description,
+    Protocol,
+    Protocols,
+    StreetAddress,
+    StatusInt,
+    StatusText,
+    LastActive,
+    CreatedAt,
+    UpdatedAt,
+    CreatedBy,
+    /// The path within the metadata; an empty one is all of it.
+    Meta(Vec<Step>),
+}
+
+impl DeviceColumn {
+    /// The column of a name; none: there is no such column.
+    pub fn named(name: &str) -> Option<Self> {
+        use DeviceSource as Source;
+        let source = match name {
+            "id" | "uuid" => Source::Id,
+            "name" => Source::Name,
+            "projectUuid" => Source::Project,
+            "versionUuid" => Source::Version,
+            "organizationId" => Source::Organization,
+            "organizationName" => Source::OrganizationName,
+            "description" => Source::Description,
+            "protocol" => Source::Protocol,
+            "protocols" => Source::Protocols,
+            "streetAddress" => Source::StreetAddress,
+            "statusInt" => Source::StatusInt,
+            "statusText" => Source::StatusText,
+            "lastActive" => Source::LastActive,
+            "createdAt" => Source::CreatedAt,
+            "updatedAt" => Source::UpdatedAt,
+            "createdBy" => Source::CreatedBy,
+            "meta" => Source::Meta(Vec::new()),
+            _ => Source::Meta(path_beneath("meta", name)?.into_iter().map(Step::new).collect()),
+        };
+        Some(Self { name: name.to_owned(), source })
+    }
+
+    /// The columns of a CSV whose request names none.
+    pub fn usual() -> Vec<Self> {
+        let names =
+            ["id", "name", "projectUuid", "organizationId", "statusText", "lastActive", "createdAt", "updatedAt"];
+        names.into_iter().filter_map(Self::named).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_field_takes_operands_of_its_own_kind() {
+        for (name, good, bad) in [
+            ("name", &["", "null", "1"][..], &["a\0b"][..]),
+            ("statusInt", &["0", "-1", "9"], &["none", "1.0", "null", ""]),
+            ("projectUuid", &["01890a5d-ac96-774b-bcce-b302099a8057"], &["p", "null", ""]),
+            ("createdAt", &["2026-01-01", "2026-01-01T00:00:00 02:00"], &["soon", "null"]),
+            ("updatedAt", &["2026-01-01T00:00:00Z"], &["1", "null"]),
+            ("lastActive", &["null", "2026-01-01T00:00:00Z"], &["never", ""]),
+            ("meta.a.b", &["", "null", "1", "\0"], &[]),
+        ] {
+            let field = field(name).unwrap();
+            for text in good {
+                assert!(operand(&field, text).is_ok(), "{name} {text:?}");
+            }
+            for text in bad {
+                assert!(operand(&field, text).is_err(), "{name} {text:?}");
+            }
+        }
+        for none in ["meta", "meta.", "meta.a..b", "metax.a", "id", "organizationId", "payload.a", ""] {
+            assert_eq!(field(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_column_has_a_name_that_is_known() {
+        assert_eq!(DeviceColumn::usual().len(), 8);
+        for name in COLUMNS.split(", ").filter(|name| !name.contains(' ')) {
+            assert!(DeviceColumn::named(name).is_some(), "{name}");
+        }
+        let meta = DeviceColumn::named("meta.a.1").unwrap();
+        assert_eq!(meta.source, DeviceSource::Meta(vec![Step::new("a".to_owned()), Step::new("1".to_owned())]));
+        for none in ["meta.", "metadata", "lastValues", "token", "imageUrl", "Name"] {
+            assert!(DeviceColumn::named(none).is_none(), "{none}");
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Devices are made: one, or many at once. What is wrong with one is found in one place.
+
+use std::collections::{BTreeMap, HashMap};
+
+use isobar_model::access::{Action, Caller, CanWrite, Lineage};
+use isobar_model::check::Faults;
+use isobar_model::device::{BulkItem, Device, DeviceInput};
+use isobar_model::error::{Error, Fault, Result};
+use isobar_model::ids::{DeviceId, OrganizationId, ProjectId};
+use isobar_model::project::empty_object;
+use isobar_model::secret::Secret;
+use isobar_store::error::StoreError;
+use isobar_store::registry::{DEVICE_LIMIT_REACHED, DeviceCreation, NewDevice, NewDevices};
+use tokio::runtime::Handle;
+
+use super::devices::check_meta;
+use crate::Hub;
+use crate::error::{IntoHubError as _, ORGANIZATION, PROJECT, from_store};
+use crate::supervisor::guarded;
+use crate::support::bounded_jobs::BoundedJobs;
+
+/// Devices that one transaction makes: whoever else writes has its turn in between.
+const DEVICES_OF_A_TRANSACTION: usize = 200;
+/// Bulk creations that are carried out at a time, and those that are or wait, of all tenants and of one; beyond, 503.
+const CREATIONS_AT_ONCE: usize = 2;
+const CREATIONS_MAX: usize = 64;
+const CREATIONS_OF_ONE_MAX: usize = 8;
+
+/// What came of a bulk creation.
+#[derive(Debug, Default)]
+pub struct CreationOutcome {
+    /// The items that were made: their place, and the device with its token, which is shown this once. Of a test: the items
+    /// that could be made, without a device.
+    pub made: Vec<(usize, Option<(DeviceId, Secret)>)>,
+    /// The place of every other item, and why it was not.
+    pub errors: Vec<(usize, String)>,
+}
+
+/// The jobs of bulk creations.
+pub(crate) fn creation_jobs() -> BoundedJobs {
+    BoundedJobs::shared(CREATIONS_AT_ONCE, CREATIONS_MAX, CREATIONS_OF_ONE_MAX)
+}
+
+/// A device that can be made, as far as its body and its caller tell.
+struct Checked {
+    permit: CanWrite<OrganizationId>,
+    lineage: Lineage,
+    new: NewDevice,
+    token: Secret,
+}
+
+/// Projects that bodies of one call have named, and whether the caller sees them: they mostly name the same.
+#[derive(Default)]
+struct Looked {
+    projects: HashMap<ProjectId, bool>,
+}
+
+impl Hub {
+    /// Creates a device; its token is shown this once.
+    ///
+    /// Needs `DeviceCreate` on the organization, and to see the project. Durable when this returns.
+    ///
+    /// # Errors
+    /// `Invalid`: all faults of the input, an unknown project and a reached device limit among them.
+    pub async fn device_create(&self, caller: &Caller, input: DeviceInput) -> Result<(Device, Secret)> {
+        let Checked { permit, new, token, .. } = self.device_check(caller, input, &mut Looked::default()).await?;
+        let made = self.0.env.registry.device_create(&permit, new, self.0.env.clock.now()).await;
+        let made = made.into_hub_error_naming(&[ORGANIZATION, PROJECT])?;
+        self.0.usage.unsettle();
+        Ok((made, token))
+    }
+
+    /// Creates many devices, each item by itself; a test only says which could be. The work goes on when nobody waits for it
+    /// any more: whatever is made is a whole device.
+    ///
+    /// Needs `DeviceCreate` on each organization, and to see each project. What is in `made` is durable when this returns.
+    /// Waits for its turn among the bulk creations; writes in transactions of 200 devices.
+    ///
+    /// # Errors
+    /// `Forbidden` where the role is too low for any device. `Busy`: too many bulk creations wait; nothing was done. What is
+    /// wrong with one item stands in the outcome.
+    pub async fn devices_create(&self, caller: &Caller, items: Vec<BulkItem>, test: bool) -> Result<CreationOutcome> {
+        self.0.identity.allow(caller, Action::DeviceCreate).await?;
+        let (hub, user, runtime) = (self.clone(), caller.clone(), Handle::current());
+        let work = move || {
+            runtime.block_on(guarded("devices_create", async move {
+                if test { hub.devices_try(&user, items).await } else { hub.devices_make(&user, items).await }
+            }))
+        };
+        let done = self.0.creation_jobs.run_for(caller, work).await?;
+        done.unwrap_or_else(|| Err(Error::internal("a bulk creation panicked")))
+    }
+
+    /// The project that a body names, if it is one that the caller can see.
+    async fn project_looked_at(
+        &self,
+        caller: &Caller,
+        named: Option<ProjectId>,
+        looked: &mut Looked,
+    ) -> Result<ProjectId> {
+        let known = named.and_then(|project| looked.projects.get(&project).copied());
+        let project = match known {
+            Some(true) => return named.ok_or(Error::Missing("project")),
+            Some(false) => self.project_of_input(caller, None).await,
+            None => self.project_of_input(caller, named).await,
+        };
+        if let (Some(named), Ok(_) | Err(Error::Invalid(_))) = (named, &project) {
+            looked.projects.insert(named, project.is_ok());
+        }
+        project
+    }
+
+    /// Whether a device can be made, and what it will be.
+    async fn device_check(&self, caller: &Caller, input: DeviceInput, looked: &mut Looked) -> Result<Checked> {
+        let mut faults = Faults::new();
+        let owner = self.0.identity.owner_permit(caller, input.organization, Action::DeviceCreate).await;
+        let owner = faults.gather(owner)?;
+        let project = faults.gather(self.project_looked_at(caller, input.project, looked).await)?;
+        check_meta(input.meta.as_ref(), None, &mut faults);
+        let (Some((permit, lineage)), Some(project), false) = (owner, project, faults.any()) else {
+            return Err(faults.into_error());
+        };
+        let token = Secret::new(&self.0.env.chance);
+        let new = NewDevice {
+            id: DeviceId(self.0.env.new_id().0),
+            project,
+            name: input.name,
+            version: input.version.over(None),
+            protocol: input.protocol.over(None),
+            protocols: input.protocols.unwrap_or_default(),
+            meta: input.meta.unwrap_or_else(empty_object),
+            description: input.description.over(None),
+            street_address: input.street_address.over(None),
+            created_by: Some(caller.user),
+            token: token.digest(),
+        };
+        Ok(Checked { permit, lineage, new, token })
+    }
+}
+
+/// Many devices at once.
+impl Hub {
+    /// The items that are good so far, by their place; the faults of the others.
+    async fn devices_check(
+        &self,
+        caller: &Caller,
+        items: Vec<BulkItem>,
+        outcome: &mut CreationOutcome,
+    ) -> Result<Vec<(usize, Checked)>> {
+        let (mut looked, mut checked) = (Looked::default(), Vec::with_capacity(items.len()));
+        for (index, item) in items.into_iter().enumerate() {
+            let item = match item {
+                Ok(input) => self.device_check(caller, input, &mut looked).await,
+                Err(faults) => Err(Error::Invalid(faults)),
+            };
+            match item {
+                Ok(device) => checked.push((index, device)),
+                // What is wrong with a store is wrong with all of them, and nothing was done yet.
+                Err(Error::Busy) => return Err(Error::Busy),
+                Err(error) => outcome.errors.push((index, words(error))),
+            }
+        }
+        Ok(checked)
+    }
+
+    /// Says which devices could be made.
+    async fn devices_try(&self, caller: &Caller, items: Vec<BulkItem>) -> Result<CreationOutcome> {
+        let mut outcome = CreationOutcome::default();
+        let checked = self.devices_check(caller, items, &mut outcome).await?;
+        let lineages: BTreeMap<String, Lineage> =
+            checked.iter().map(|(_, device)| (device.lineage.to_string(), device.lineage.clone())).collect();
+        let lineages: Vec<Lineage> = lineages.into_values().collect();
+        let rooms = self.0.env.registry.device_rooms(&lineages).await.into_hub_error()?;
+        let mut rooms: HashMap<OrganizationId, u64> =
+            rooms.into_iter().map(|room| (room.organization, room.left)).collect();
+        for (index, device) in checked {
+            if device.lineage.ids().iter().any(|id| rooms.get(id) == Some(&0)) {
+                outcome.errors.push((index, refusal(DeviceCreation::NoRoom).unwrap_or_default()));
+                continue;
+            }
+            for id in device.lineage.ids() {
+                rooms.entry(*id).and_modify(|left| *left -= 1);
+            }
+            outcome.made.push((index, None));
+        }
+        Ok(outcome.in_order())
+    }
+
+    /// Makes the devices that can be made.
+    async fn devices_make(&self, caller: &Caller, items: Vec<BulkItem>) -> Result<CreationOutcome> {
+        let mut outcome = CreationOutcome::default();
+        let checked = self.devices_check(caller, items, &mut outcome).await?;
+        // In the order of lineages: two that make devices of several organizations never wait in a ring.
+        let mut of_organizations = BTreeMap::<String, Vec<(usize, Checked)>>::new();
+        for (index, device) in checked {
+            of_organizations.entry(device.lineage.to_string()).or_default().push((index, device));
+        }
+        let mut left = of_organizations.into_values().flatten().peekable();
+        while left.peek().is_some() {
+            let some = left.by_ref().take(DEVICES_OF_A_TRANSACTION).collect();
+            self.devices_commit(some, &mut outcome).await?;
+        }
+        Ok(outcome.in_order())
+    }
+
+    /// Makes devices, which stand by their organizations, in one transaction.
+    async fn devices_commit(&self, devices: Vec<(usize, Checked)>, outcome: &mut CreationOutcome) -> Result<()> {
+        let (mut groups, mut tokens) = (Vec::<NewDevices>::new(), Vec::with_capacity(devices.len()));
+        for (index, Checked { permit, new, token, .. }) in devices {
+            tokens.push((index, new.id, token));
+            match groups.last_mut().filter(|group| group.permit.target() == permit.target()) {
+                Some(group) => group.devices.push(new),
+                None => groups.push(NewDevices { permit, devices: vec![new] }),
+            }
+        }
+        let created = self.0.env.registry.devices_create(&groups, self.0.env.clock.now()).await;
+        self.0.usage.unsettle();
+        let created = match created.into_hub_error() {
+            Ok(created) => created,
+            Err(error) if outcome.made.is_empty() => return Err(error),
+            // What was made before stays, and its tokens must be told.
+            Err(error) => {
+                let words = words(error);
+                outcome.errors.extend(tokens.into_iter().map(|(index, ..)| (index, words.clone())));
+                return Ok(());
+            }
+        };
+        for ((index, id, token), created) in tokens.into_iter().zip(created.into_iter().flatten()) {
+            match refusal(created) {
+                None => outcome.made.push((index, Some((id, token)))),
+                Some(words) => outcome.errors.push((index, words)),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl CreationOutcome {
+    fn in_order(mut self) -> Self {
+        self.made.sort_unstable_by_key(|(index, _)| *index);
+        self.errors.sort_unstable_by_key(|(index, _)| *index);
+        self
+    }
+}
+
+/// Why a device was not made, in the words of a single creation; none: it was.
+fn refusal(created: DeviceCreation) -> Option<String> {
+    let naming = |(noun, member): (&'static str, &'static str)| Error::invalid(member, format!("no such {noun}"));
+    Some(words(match created {
+        DeviceCreation::Made => return None,
+        DeviceCreation::NoRoom => from_store(StoreError::Limit(DEVICE_LIMIT_REACHED)),
+        DeviceCreation::NoProject => naming(PROJECT),
+        DeviceCreation::NoOrganization => naming(ORGANIZATION),
+    }))
+}
+
+/// Why an item failed, for whoever sent it; the cause of what broke is for the log.
+fn words(error: Error) -> String {
+    match error {
+        Error::Invalid(faults) => {
+            let fault = |Fault { field, message }: Fault| match field.as_str() {
+                "body" => message,
+                _ => format!("{field}: {message}"),
+            };
+            faults.into_iter().map(fault).collect::<Vec<_>>().join("; ")
+        }
+        error => {
+            if let Error::Internal(cause) = &error {
+                tracing::error!(%cause, "an item of a bulk creation failed");
+            }
+            error.to_string()
+        }
+    }
+}

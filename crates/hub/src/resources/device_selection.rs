@@ -1,0 +1,188 @@
+//! Which devices a list, its CSV and a summary are about, and how many may be worked out at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _, stream};
+use isobar_model::access::{self, Action, Caller, CanList};
+use isobar_model::device::Device;
+use isobar_model::error::Result;
+use isobar_model::ids::{DeviceId, OrganizationId, ProjectId};
+use isobar_model::page::ListRequest;
+use isobar_store::registry::{
+    ActiveDevices, DeviceFilter, DeviceSelection, DeviceSummary, ProjectDevices, UnwrittenDevices,
+};
+use isobar_store::turns::{Bounds, Claim, Turn, Turns};
+
+use crate::error::IntoHubError as _;
+use crate::support::tenant_shares::TenantShare;
+use crate::{Hub, TreeQuery};
+
+/// Selections (lists with filters, summaries, CSVs that begin) that are worked out at a time, and those that are or wait, of
+/// all tenants and of one; beyond, 503. Half of the readers that a registry on SQLite has are left to everybody else.
+const SELECTIONS_AT_ONCE: usize = 2;
+const SELECTIONS_MAX: usize = 64;
+const SELECTIONS_OF_ONE_MAX: usize = 24;
+/// Devices that a CSV reads at a time.
+const CSV_DEVICES_AT_ONCE: usize = 500;
+
+/// The turns of selections.
+pub(crate) struct Selections(Turns);
+
+impl Selections {
+    pub(crate) fn new() -> Self {
+        let (of_all, of_one) = (SELECTIONS_MAX, SELECTIONS_OF_ONE_MAX);
+        // None of this work can be left and taken up again.
+        Self(Turns::new(Bounds { at_once: SELECTIONS_AT_ONCE, of_all, of_one, slice: Duration::MAX }))
+    }
+
+    /// A turn of the caller's tenant.
+    pub(crate) async fn turn(&self, caller: &Caller) -> Result<Turn> {
+        self.0.take(Claim::begin(caller.lineage.top())).await.into_hub_error()
+    }
+}
+
+/// What a selection is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// The devices that pass.
+    Filtered,
+    /// Counts, of which unwritten changes are a part whatever the filters are.
+    Counted,
+}
+
+/// What a part of the tree has, as a caller may know it.
+#[derive(Clone, Debug)]
+pub struct SummaryView {
+    /// Devices.
+    pub total: u64,
+    /// How many have each status, in the order of [`isobar_model::status::Status::ALL`].
+    pub by_status: [u64; 6],
+    /// Projects that have any, and how many; no name where the project is out of reach.
+    pub by_project: Vec<(ProjectId, Option<String>, u64)>,
+    /// How many were heard within a time.
+    pub active: ActiveDevices,
+    /// How many have coordinates.
+    pub located: u64,
+}
+
+/// All devices of a list, in its order: which they are was found when it began. One that is gone when its piece is read, or
+/// out of the part of the tree, is left out.
+pub struct DeviceExport {
+    hub: Hub,
+    caller: Caller,
+    permit: CanList,
+    left: std::vec::IntoIter<DeviceId>,
+    _place: TenantShare,
+}
+
+impl Hub {
+    /// The permit to list the devices of a part of the tree, and their tenant, for whose findings this waits up to a second.
+    pub(super) async fn devices_permit(&self, caller: &Caller, tree: TreeQuery) -> Result<(CanList, OrganizationId)> {
+        let base = self.0.identity.tree_base(caller, tree.organization).await?;
+        let permit = self.0.identity.list_permit(caller, tree, Action::DeviceRead).await?;
+        self.0.outbox.caught_up(base.top()).await;
+        Ok((permit, base.top()))
+    }
+
+    /// The filters, with what the registry does not know yet and they look at.
+    pub(super) fn selection(
+        &self,
+        tenant: OrganizationId,
+        filters: Vec<DeviceFilter>,
+        wanted: Wanted,
+    ) -> Result<DeviceSelection> {
+        let mut selection = DeviceSelection { filters, ..DeviceSelection::default() };
+        if wanted == Wanted::Counted || selection.looks_at_activity() {
+            selection.heard = self.0.activity.of_devices();
+        }
+        if wanted == Wanted::Counted || selection.looks_at_findings() {
+            let reported = self.0.outbox.reported(tenant)?;
+            let devices = reported.keys().copied().collect();
+            let apply = Box::new(move |device: &mut Device| {
+                if let Some(pending) = reported.get(&device.id) {
+                    pending.apply_to(device);
+                }
+            });
+            selection.unwritten = Some(UnwrittenDevices { devices, apply });
+        }
+        Ok(selection)
+    }
+
+    /// Counts the devices of a part of the tree that pass the filters: by status, by project, by when they were heard.
+    ///
+    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for what designs have just found out, and for its
+    /// turn among the selections.
+    ///
+    /// # Errors
+    /// `Busy`: too many selections wait, or more is unwritten than can be laid over the registry.
+    pub async fn device_summary(
+        &self,
+        caller: &Caller,
+        tree: TreeQuery,
+        filters: Vec<DeviceFilter>,
+    ) -> Result<SummaryView> {
+        let (permit, tenant) = self.devices_permit(caller, tree).await?;
+        let _turn = self.0.selections.turn(caller).await?;
+        let selection = self.selection(tenant, filters, Wanted::Counted)?;
+        let now = self.0.env.clock.now();
+        let summary = self.0.env.registry.device_summary(&permit, &selection, now).await.into_hub_error()?;
+        let DeviceSummary { total, by_status, by_project, active, located } = summary;
+        let seen = |project: ProjectDevices| {
+            let ProjectDevices { project, name, lineage, count } = project;
+            let may = access::read_shared(caller, Action::ProjectRead, project, &lineage).is_ok();
+            (project, may.then_some(name), count)
+        };
+        let by_project = by_project.into_iter().map(seen).collect();
+        Ok(SummaryView { total, by_status, by_project, active, located })
+    }
+
+    /// Begins to write out all devices of a list; its page is ignored.
+    ///
+    /// Needs `DeviceRead` on that part of the tree. Waits as [`Hub::device_list`] does.
+    ///
+    /// # Errors
+    /// `Busy`: the tenant has as many exports under way as it may, or all have; and as [`Hub::device_list`].
+    pub async fn device_export(
+        &self,
+        caller: &Caller,
+        tree: TreeQuery,
+        list: ListRequest,
+        filters: Vec<DeviceFilter>,
+    ) -> Result<DeviceExport> {
+        let (permit, tenant) = self.devices_permit(caller, tree).await?;
+        let place = self.0.exports.take(caller.lineage.top(), 1)?;
+        let _turn = self.0.selections.turn(caller).await?;
+        let selection = self.selection(tenant, filters, Wanted::Filtered)?;
+        let ids = self.0.env.registry.device_ids_selected(&permit, &list, &selection).await.into_hub_error()?;
+        Ok(DeviceExport { hub: self.clone(), caller: caller.clone(), permit, left: ids.into_iter(), _place: place })
+    }
+}
+
+impl DeviceExport {
+    /// The devices, piece by piece; each piece is read when it is asked for.
+    pub fn pieces(self) -> impl Stream<Item = Result<Vec<Device>>> + Send + 'static {
+        let pieces = stream::try_unfold(self, |mut export| async move {
+            let piece: Vec<DeviceId> = export.left.by_ref().take(CSV_DEVICES_AT_ONCE).collect();
+            if piece.is_empty() {
+                return Ok(None);
+            }
+            let devices = export.read(&piece).await?;
+            Ok(Some((devices, export)))
+        });
+        pieces.boxed()
+    }
+
+    async fn read(&self, piece: &[DeviceId]) -> Result<Vec<Device>> {
+        let rooms = Arc::clone(&self.hub.0);
+        let mut devices = rooms.env.registry.devices_of(&self.permit, piece).await.into_hub_error()?;
+        // The part of the tree may have moved since.
+        devices.retain(|device| self.caller.reaches(&device.lineage));
+        rooms.outbox.apply_pending(&mut devices);
+        for device in &mut devices {
+            let entry = rooms.caches.cached_device(device.id);
+            device.last_active = device.last_active.max(rooms.activity.newest(device.key, entry.as_deref()));
+        }
+        Ok(devices)
+    }
+}

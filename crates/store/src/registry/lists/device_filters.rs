@@ -1,0 +1,449 @@
+//! Filters of the list of devices: what may be filtered, and the condition in SQL that a request becomes.
+//!
+//! Columns are compared by the database. Metadata is JSON, of which SQLite and PostgreSQL have views of their own (how far
+//! numbers go, what a text may hold), so it is compared here, by the very test that stored values are filtered with: the
+//! devices that meet the other filters are read some at a time, and from then on the condition is a set of their numbers.
+//!
+//! What the caller is shown may be newer than the registry: what runs found out and is not written yet. A filter is true for
+//! what is shown. Devices of which something waits are taken out of what the database decides and are decided here.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use isobar_model::access::Scope;
+use isobar_model::device::{Device, LABEL_CHARACTERS_MAX, LABEL_VALUE_CHARACTERS_MAX};
+use isobar_model::ids::{DeviceId, DeviceKey};
+use isobar_model::status::Status;
+use isobar_model::time::Timestamp;
+use sea_orm::ConnectionTrait;
+
+use super::{ids, within};
+use crate::error::Result;
+use crate::registry::nouns::devices::read;
+use crate::registry::sql::{Dialect, Sql, all};
+use crate::telemetry::embedded::FilterTest;
+use crate::telemetry::{Filter, FilterField, Operand, Operator};
+
+/// What a filter of devices looks at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceField {
+    /// The name: a text.
+    Name,
+    /// The number of the status.
+    Status,
+    /// The project: the text of an identifier.
+    Project,
+    /// When it was made: a time.
+    CreatedAt,
+    /// When it was last changed: a time.
+    UpdatedAt,
+    /// When its last event came: a time, or null of one that was never heard.
+    LastActive,
+    /// What lies at a path of keys within the metadata: any JSON.
+    Meta(Vec<String>),
+}
+
+impl DeviceField {
+    /// The fields that are not paths, as the API calls them.
+    pub const NAMED: [(&'static str, DeviceField); 6] = [
+        ("name", DeviceField::Name),
+        ("statusInt", DeviceField::Status),
+        ("projectUuid", DeviceField::Project),
+        ("createdAt", DeviceField::CreatedAt),
+        ("updatedAt", DeviceField::UpdatedAt),
+        ("lastActive", DeviceField::LastActive),
+    ];
+
+    /// Its column; none: it is within the metadata.
+    fn column(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Name => "d.name",
+            Self::Status => "d.status",
+            Self::Project => "d.project_id",
+            Self::CreatedAt => "d.created_at",
+            Self::UpdatedAt => "d.updated_at",
+            Self::LastActive => "a.last_active",
+            Self::Meta(_) => return None,
+        })
+    }
+
+    /// Whether a run of a design may change it.
+    fn is_found_out(&self) -> bool {
+        matches!(self, Self::Status | Self::UpdatedAt | Self::Meta(_))
+    }
+}
+
+/// One filter of devices.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceFilter {
+    /// What it looks at.
+    pub field: DeviceField,
+    /// How it compares.
+    pub operator: Operator,
+    /// What with: one operand, or several for `in` and `nin`; texts, whole numbers and times as the field asks for them.
+    pub operands: Vec<Operand>,
+}
+
+/// Devices of which something waits to be written, and what they are with it.
+pub struct UnwrittenDevices {
+    /// The devices.
+    pub devices: Vec<DeviceId>,
+    /// Makes of a device as the registry has it what it is.
+    pub apply: Box<dyn Fn(&mut Device) + Send + Sync>,
+}
+
+/// Which devices of a part of the tree are meant, and what the registry does not know of them yet.
+#[derive(Default)]
+pub struct DeviceSelection {
+    /// All must hold.
+    pub filters: Vec<DeviceFilter>,
+    /// When devices were heard, where the registry may not know it yet.
+    pub heard: Vec<(DeviceKey, Timestamp)>,
+    /// Those of which a run has found something out.
+    pub unwritten: Option<UnwrittenDevices>,
+}
+
+impl DeviceSelection {
+    /// Whether any filter looks at what a run of a design may change.
+    pub fn looks_at_findings(&self) -> bool {
+        self.filters.iter().any(|filter| filter.field.is_found_out())
+    }
+
+    /// Whether any filter looks at when devices were heard.
+    pub fn looks_at_activity(&self) -> bool {
+        self.filters.iter().any(|filter| filter.field == DeviceField::LastActive)
+    }
+}
+
+/// Which indexes may find the rows that a condition is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Lookup<'c> {
+    /// Whichever the planner likes.
+    Any,
+    /// None but one that begins with this column: the rows are read in its order.
+    Along(&'c str),
+}
+
+/// A selection, made ready for a database.
+pub(super) struct ReadyFilters<'s> {
+    pub(super) dialect: Dialect,
+    selection: &'s DeviceSelection,
+    /// Filters on metadata.
+    pub(super) meta: Arc<[FilterTest]>,
+    /// Devices that pass all filters, once metadata was looked at; none: it was not.
+    pub(super) passing: Option<Vec<i64>>,
+    /// Devices that were heard later than the registry knows: those that pass the filters on that, and those that fail.
+    heard: [Vec<i64>; 2],
+    /// Devices that are decided here.
+    pub(super) decided: Vec<DecidedDevice>,
+}
+
+/// A device of which something waits to be written.
+pub(super) struct DecidedDevice {
+    /// Its status as the registry has it, and whether it has a place there.
+    pub(super) written: (Status, bool),
+    /// What it is.
+    pub(super) device: Device,
+    /// Whether all filters hold.
+    pub(super) passes: bool,
+}
+
+impl<'s> ReadyFilters<'s> {
+    /// Makes a selection ready; devices of that part of the tree of which something waits are read and decided.
+    pub(super) async fn of(
+        connection: &impl ConnectionTrait,
+        scope: &Scope,
+        selection: &'s DeviceSelection,
+    ) -> Result<Self> {
+        let of_meta = selection.filters.iter().filter(|filter| matches!(filter.field, DeviceField::Meta(_)));
+        Ok(Self {
+            dialect: Dialect::of(connection),
+            selection,
+            meta: of_meta.map(test).collect(),
+            passing: None,
+            heard: heard(selection),
+            decided: decided(connection, scope, selection).await?,
+        })
+    }
+
+    /// Whether the condition needs the activity of devices, `a`.
+    pub(super) fn needs_activity(&self) -> bool {
+        self.passing.is_none() && self.selection.looks_at_activity()
+    }
+
+    /// Whether nothing but activity is looked at.
+    pub(super) fn is_of_activity_alone(&self) -> bool {
+        self.passing.is_none() && self.selection.filters.iter().all(|filter| filter.field == DeviceField::LastActive)
+    }
+
+    /// The column of a device's number: of its activity, where that is needed anyway.
+    fn key(&self) -> &'static str {
+        if self.needs_activity() { "a.key" } else { "d.key" }
+    }
+
+    /// The condition that a device `d`, with its activity `a` if that is needed, meets.
+    pub(super) fn condition(&self, lookup: Lookup<'_>) -> Sql {
+        let key = self.column(self.key(), lookup);
+        let written = match &self.passing {
+            Some(passing) => Sql::new(key.as_str()).among_numbers(self.dialect, passing),
+            None => self.of_columns(lookup),
+        };
+        if self.decided.is_empty() {
+            return written;
+        }
+        let passing = self.decided.iter().filter(|decided| decided.passes);
+        let chosen: Vec<i64> = passing.map(|decided| number(decided.device.key)).collect();
+        Sql::new("((")
+            .then(written)
+            .text(&format!(") AND NOT ({key}"))
+            .among_numbers(self.dialect, &self.keys_decided())
+            .text(&format!(") OR {key}"))
+            .among_numbers(self.dialect, &chosen)
+            .text(")")
+    }
+
+    /// As [`ReadyFilters::condition`], without the devices that are decided here.
+    pub(super) fn condition_of_written(&self, lookup: Lookup<'_>) -> Sql {
+        let key = self.column(self.key(), lookup);
+        let written = match &self.passing {
+            Some(passing) => Sql::new(key.as_str()).among_numbers(self.dialect, passing),
+            None => self.of_columns(lookup),
+        };
+        if self.decided.is_empty() {
+            return written;
+        }
+        written.text(&format!(" AND NOT ({key}")).among_numbers(self.dialect, &self.keys_decided()).text(")")
+    }
+
+    /// The filters on columns, and what an index of labels knows of those on metadata.
+    fn of_columns(&self, lookup: Lookup<'_>) -> Sql {
+        let (mut here, mut activity) = (Vec::new(), Vec::new());
+        for filter in &self.selection.filters {
+            match filter.field.column() {
+                Some(column) if filter.field == DeviceField::LastActive => {
+                    activity.push(of_activity(self.dialect, &self.column(column, lookup), filter));
+                }
+                Some(column) => here.push(of_column(self.dialect, &self.column(column, lookup), filter)),
+                None => here.extend(of_labels(self.dialect, &self.column(self.key(), lookup), filter)),
+            }
+        }
+        if !activity.is_empty() {
+            here.push(self.over_heard(all_of(activity), &self.column(self.key(), lookup)));
+        }
+        all_of(here)
+    }
+
+    /// The condition on activity, with what the registry does not know of it yet.
+    fn over_heard(&self, condition: Sql, key: &str) -> Sql {
+        let [passing, failing] = &self.heard;
+        if passing.is_empty() && failing.is_empty() {
+            return condition;
+        }
+        Sql::new("((")
+            .then(condition)
+            .text(&format!(") AND NOT ({key}"))
+            .among_numbers(self.dialect, failing)
+            .text(&format!(") OR {key}"))
+            .among_numbers(self.dialect, passing)
+            .text(")")
+    }
+
+    fn keys_decided(&self) -> Vec<i64> {
+        self.decided.iter().map(|decided| number(decided.device.key)).collect()
+    }
+
+    fn column(&self, column: &str, lookup: Lookup<'_>) -> String {
+        match lookup {
+            Lookup::Any => column.to_owned(),
+            Lookup::Along(order) if order == column => column.to_owned(),
+            Lookup::Along(_) => self.dialect.unindexed(column),
+        }
+    }
+}
+
+/// Devices that were heard later than the registry may know: those that pass the filters on that, and those that fail.
+fn heard(selection: &DeviceSelection) -> [Vec<i64>; 2] {
+    let (mut passing, mut failing) = (Vec::new(), Vec::new());
+    let filters = selection.filters.iter().filter(|filter| filter.field == DeviceField::LastActive);
+    let tests: Vec<FilterTest> = filters.map(test).collect();
+    for (key, at) in selection.heard.iter().filter(|_| !tests.is_empty()) {
+        let at = at.millis().to_string();
+        let passes = tests.iter().all(|test| test.holds_for_json(&at));
+        if passes { &mut passing } else { &mut failing }.push(number(*key));
+    }
+    [passing, failing]
+}
+
+/// What becomes of the devices of which something waits.
+async fn decided(
+    connection: &impl ConnectionTrait,
+    scope: &Scope,
+    selection: &DeviceSelection,
+) -> Result<Vec<DecidedDevice>> {
+    let Some(unwritten) = selection.unwritten.as_ref().filter(|unwritten| !unwritten.devices.is_empty()) else {
+        return Ok(Vec::new());
+    };
+    let here = Sql::new("SELECT d.id AS id FROM devices d JOIN organizations o ON o.id = d.organization_id WHERE d.id")
+        .among(Dialect::of(connection), &unwritten.devices)
+        .text(" AND ")
+        .then(within(scope));
+    let here: Vec<DeviceId> = ids(&all(connection, here).await?)?;
+    let tests: Vec<_> = selection.filters.iter().map(|filter| (&filter.field, test(filter))).collect();
+    let heard: HashMap<_, _> = selection.heard.iter().copied().collect();
+    let decide = |mut device: Device| {
+        let written = (device.status, device.coordinates().is_some());
+        (unwritten.apply)(&mut device);
+        device.last_active = device.last_active.max(heard.get(&device.key).copied());
+        let passes = tests.iter().all(|(field, test)| test.holds_for_json(&shown(field, &device)));
+        DecidedDevice { written, device, passes }
+    };
+    Ok(read(connection, &here).await?.into_iter().map(decide).collect())
+}
+
+/// A device's number as it is bound.
+pub(super) fn number(key: DeviceKey) -> i64 {
+    i64::try_from(key.0).unwrap_or(i64::MAX)
+}
+
+/// All of these; none: whatever it is.
+fn all_of(conditions: Vec<Sql>) -> Sql {
+    let mut conditions = conditions.into_iter();
+    let first = conditions.next().unwrap_or_else(|| Sql::new("1 = 1"));
+    conditions.fold(first, |all, next| all.text(" AND ").then(next))
+}
+
+/// A filter as a test of JSON: what a device is shown with, or its metadata.
+fn test(filter: &DeviceFilter) -> FilterTest {
+    let path = match &filter.field {
+        DeviceField::Meta(path) => path.clone(),
+        _ => Vec::new(),
+    };
+    let operand = |operand: &Operand| match operand {
+        Operand::Time(moment) => Operand::Number(moment.millis().to_string()),
+        other => other.clone(),
+    };
+    let operands = filter.operands.iter().map(operand).collect();
+    FilterTest::of(Filter { field: FilterField::Payload(path), operator: filter.operator, operands })
+}
+
+/// What a device shows in a field, as JSON; times in milliseconds.
+fn shown(field: &DeviceField, device: &Device) -> String {
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    match field {
+        DeviceField::Name => quoted(&device.name),
+        DeviceField::Status => device.status.number().to_string(),
+        DeviceField::Project => quoted(&device.project.to_string()),
+        DeviceField::CreatedAt => device.created_at.millis().to_string(),
+        DeviceField::UpdatedAt => device.updated_at.millis().to_string(),
+        DeviceField::LastActive => {
+            device.last_active.map_or_else(|| "null".to_owned(), |moment| moment.millis().to_string())
+        }
+        DeviceField::Meta(_) => device.meta.text().to_owned(),
+    }
+}
+
+/// An operand as a column has it; none: no column holds it.
+enum Bindable {
+    Text(String),
+    Number(i64),
+}
+
+fn bindable(operand: &Operand) -> Option<Bindable> {
+    match operand {
+        // No column holds U+0000, and what is bound would lose it.
+        Operand::Text(text) => (!text.contains('\0')).then(|| Bindable::Text(text.clone())),
+        Operand::Number(text) => text.parse().ok().map(Bindable::Number),
+        Operand::Time(moment) => Some(Bindable::Number(moment.millis())),
+        Operand::Null | Operand::Bool(_) => None,
+    }
+}
+
+/// The condition that a column, which is never null, meets a filter.
+fn of_column(dialect: Dialect, column: &str, filter: &DeviceFilter) -> Sql {
+    let operands: Vec<Bindable> = filter.operands.iter().filter_map(bindable).collect();
+    compared(dialect, column, filter.operator, &operands)
+}
+
+fn compared(dialect: Dialect, column: &str, operator: Operator, operands: &[Bindable]) -> Sql {
+    let order = match operator {
+        Operator::Eq | Operator::In => return equal_to_any(dialect, column, operands),
+        Operator::Ne | Operator::Nin => {
+            return Sql::new("NOT (").then(equal_to_any(dialect, column, operands)).text(")");
+        }
+        Operator::Lt => "<",
+        Operator::Lte => "<=",
+        Operator::Gt => ">",
+        Operator::Gte => ">=",
+    };
+    let sql = Sql::new(format!("{column} {order} ?"));
+    match operands {
+        [Bindable::Text(text)] => sql.bind(text.as_str()),
+        [Bindable::Number(number)] => sql.bind(*number),
+        _ => Sql::new("1 = 0"),
+    }
+}
+
+fn equal_to_any(dialect: Dialect, column: &str, operands: &[Bindable]) -> Sql {
+    match operands {
+        [] => Sql::new("1 = 0"),
+        [Bindable::Text(text)] => Sql::new(format!("{column} = ?")).bind(text.as_str()),
+        [Bindable::Number(number)] => Sql::new(format!("{column} = ?")).bind(*number),
+        [Bindable::Text(_), ..] => {
+            let texts = operands.iter().filter_map(|operand| match operand {
+                Bindable::Text(text) => Some(text),
+                Bindable::Number(_) => None,
+            });
+            Sql::new(column).among(dialect, texts)
+        }
+        [Bindable::Number(_), ..] => {
+            let numbers = operands.iter().filter_map(|operand| match operand {
+                Bindable::Number(number) => Some(*number),
+                Bindable::Text(_) => None,
+            });
+            Sql::new(column).among_numbers(dialect, &numbers.collect::<Vec<_>>())
+        }
+    }
+}
+
+/// The condition on when a device was heard; the column holds 0 of one that never was, which is shown as null.
+fn of_activity(dialect: Dialect, column: &str, filter: &DeviceFilter) -> Sql {
+    let moment = |operand: &Operand| match operand {
+        Operand::Null => Some(Bindable::Number(0)),
+        // Nothing was heard before the epoch.
+        Operand::Time(moment) if moment.millis() > 0 => Some(Bindable::Number(moment.millis())),
+        _ => None,
+    };
+    let operands: Vec<Bindable> = filter.operands.iter().filter_map(moment).collect();
+    match (filter.operator, filter.operands.as_slice()) {
+        (Operator::Lt | Operator::Lte, [Operand::Time(_)]) => {
+            let before = compared(dialect, column, filter.operator, &operands);
+            before.text(&format!(" AND {column} > 0"))
+        }
+        (Operator::Gt | Operator::Gte, [Operand::Time(_)]) if operands.is_empty() => Sql::new(format!("{column} > 0")),
+        (Operator::Lt | Operator::Lte | Operator::Gt | Operator::Gte, _) if filter.operands == [Operand::Null] => {
+            Sql::new("1 = 0")
+        }
+        (operator, _) => compared(dialect, column, operator, &operands),
+    }
+}
+
+/// What the index of labels knows of a filter on metadata: it finds the devices that have one of these texts or truths
+/// right beneath the metadata. None: it cannot tell.
+fn of_labels(dialect: Dialect, key: &str, filter: &DeviceFilter) -> Option<Sql> {
+    let DeviceField::Meta(path) = &filter.field else { return None };
+    let [label] = path.as_slice() else { return None };
+    let is_indexed = |text: &str, most: usize| !text.contains('\0') && text.chars().count() <= most;
+    if !matches!(filter.operator, Operator::Eq | Operator::In) || !is_indexed(label, LABEL_CHARACTERS_MAX) {
+        return None;
+    }
+    let value = |operand: &Operand| match operand {
+        Operand::Text(text) => is_indexed(text, LABEL_VALUE_CHARACTERS_MAX).then(|| text.clone()),
+        Operand::Bool(truth) => Some(truth.to_string()),
+        // A number has many spellings, and what is null has no label.
+        _ => None,
+    };
+    let values: HashSet<String> = filter.operands.iter().map(value).collect::<Option<_>>()?;
+    let found = format!("{key} IN (SELECT l.device_key FROM device_labels l WHERE l.label = ? AND l.value");
+    let found = Sql::new(found);
+    Some(found.bind(label.as_str()).among(dialect, values).text(")"))
+}

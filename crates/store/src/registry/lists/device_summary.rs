@@ -1,0 +1,355 @@
+//! How many devices a part of the tree has, of which status, of which project, heard how long ago, with a place.
+//!
+//! Without filters these are counts of ranges of indexes, which is what both databases count the quickest; nothing is kept
+//! beside the devices that could differ from them. With filters the devices that pass are gone through once. All of it is as
+//! of one moment, and with what the registry does not know yet.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use isobar_model::access::{CanList, Lineage, Scope};
+use isobar_model::ids::ProjectId;
+use isobar_model::status::Status;
+use isobar_model::time::Timestamp;
+use sea_orm::ConnectionTrait;
+
+use super::device_filters::{DecidedDevice, DeviceSelection, Lookup, ReadyFilters};
+use super::devices::extent;
+use super::selected_devices::{from, look_at_metadata, lookup_in};
+use super::{Extent, within};
+use crate::error::{Result, StoreError};
+use crate::registry::Registry;
+use crate::registry::sql::{Dialect, Row, Sql, all, one};
+
+const HOUR_MILLIS: i64 = 3_600_000;
+const DAY_MILLIS: i64 = 24 * HOUR_MILLIS;
+const WEEK_MILLIS: i64 = 7 * DAY_MILLIS;
+/// How devices are told apart by when they were heard: never, longer ago, within the week, the day, the hour.
+const AGES: usize = 5;
+/// Those of them that are shown: all but the second.
+const SHOWN_AGES: [usize; 4] = [0, 2, 3, 4];
+
+/// What a part of the tree has.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeviceSummary {
+    /// Devices.
+    pub total: u64,
+    /// How many have each status, in the order of [`Status::ALL`].
+    pub by_status: [u64; Status::ALL.len()],
+    /// How many each project has, those with most first, then by name and id; none without any.
+    pub by_project: Vec<ProjectDevices>,
+    /// How many were heard within a time.
+    pub active: ActiveDevices,
+    /// How many have coordinates.
+    pub located: u64,
+}
+
+/// The devices of a project.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProjectDevices {
+    /// The project.
+    pub project: ProjectId,
+    /// Its name.
+    pub name: String,
+    /// Where it belongs: who reaches that may know its name.
+    pub lineage: Lineage,
+    /// Its devices.
+    pub count: u64,
+}
+
+/// Devices by when their last event came; who was heard within the hour was heard within the day.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ActiveDevices {
+    /// Within the last hour.
+    pub hour: u64,
+    /// Within the last 24 hours.
+    pub day: u64,
+    /// Within the last seven days.
+    pub week: u64,
+    /// Never.
+    pub never: u64,
+}
+
+/// Counts in the making.
+#[derive(Default)]
+struct Counts {
+    status: [i64; Status::ALL.len()],
+    ages: [i64; AGES],
+    located: i64,
+    projects: HashMap<ProjectId, i64>,
+}
+
+impl Registry {
+    /// What a part of the tree has of the devices that pass the filters, as of one moment, with what `selection` knows beside
+    /// the registry.
+    pub async fn device_summary(
+        &self,
+        permit: &CanList,
+        selection: &DeviceSelection,
+        now: Timestamp,
+    ) -> Result<DeviceSummary> {
+        let tx = self.db.snapshot().await?;
+        let (scope, ages) = (permit.scope(), Ages::before(now));
+        let extent = extent(&tx, scope).await?;
+        let mut filters = ReadyFilters::of(&tx, scope, selection).await?;
+        let mut counts = Counts::default();
+        if selection.filters.is_empty() {
+            count_all(&tx, scope, &extent, &ages, &mut counts).await?;
+            filters.decided.iter().for_each(|decided| counts.change(decided));
+        } else {
+            look_at_metadata(&tx, scope, &extent, &mut filters).await?;
+            count_passing(&tx, scope, &extent, &filters, &ages, &mut counts).await?;
+            let passing = filters.decided.iter().filter(|decided| decided.passes);
+            passing.for_each(|decided| counts.add(decided, &ages));
+        }
+        count_heard(&tx, scope, &extent, &filters, selection, &ages, &mut counts).await?;
+        let by_project = named(&tx, &counts.projects).await?;
+        tx.commit().await?;
+        Ok(counts.summary(by_project))
+    }
+}
+
+/// Where the hour, the day and the week begin.
+pub(super) struct Ages {
+    hour: i64,
+    day: i64,
+    week: i64,
+}
+
+impl Ages {
+    pub(super) fn before(now: Timestamp) -> Self {
+        // Nothing was heard before the epoch; 0 is never.
+        let since = |millis: i64| now.millis().saturating_sub(millis).max(1);
+        Self { hour: since(HOUR_MILLIS), day: since(DAY_MILLIS), week: since(WEEK_MILLIS) }
+    }
+
+    /// The age of what was heard at a moment.
+    fn of(&self, heard: Option<Timestamp>) -> usize {
+        match heard.map_or(0, Timestamp::millis) {
+            at if at >= self.hour => 4,
+            at if at >= self.day => 3,
+            at if at >= self.week => 2,
+            at if at > 0 => 1,
+            _ => 0,
+        }
+    }
+
+    /// The same in SQL.
+    fn case(&self, column: &str) -> String {
+        let Self { hour, day, week } = self;
+        format!(
+            "CAST(CASE WHEN {column} >= {hour} THEN 4 WHEN {column} >= {day} THEN 3 WHEN {column} >= {week} THEN 2 \
+             WHEN {column} > 0 THEN 1 ELSE 0 END AS BIGINT)"
+        )
+    }
+
+    /// The range of each age that is shown, as a condition.
+    fn ranges(&self) -> [String; SHOWN_AGES.len()] {
+        let Self { hour, day, week } = self;
+        [
+            "a.last_active = 0".to_owned(),
+            format!("a.last_active >= {week} AND a.last_active < {day}"),
+            format!("a.last_active >= {day} AND a.last_active < {hour}"),
+            format!("a.last_active >= {hour}"),
+        ]
+    }
+}
+
+impl Counts {
+    /// A device that passes, none of which was counted.
+    fn add(&mut self, decided: &DecidedDevice, ages: &Ages) {
+        let device = &decided.device;
+        self.status[usize::from(device.status.number())] += 1;
+        self.ages[ages.of(device.last_active)] += 1;
+        self.located += i64::from(device.coordinates().is_some());
+        *self.projects.entry(device.project).or_default() += 1;
+    }
+
+    /// A device that was counted as the registry has it.
+    fn change(&mut self, decided: &DecidedDevice) {
+        let (status, is_located) = decided.written;
+        self.status[usize::from(status.number())] -= 1;
+        self.status[usize::from(decided.device.status.number())] += 1;
+        self.located += i64::from(decided.device.coordinates().is_some()) - i64::from(is_located);
+    }
+
+    fn summary(self, by_project: Vec<ProjectDevices>) -> DeviceSummary {
+        let count = |number: i64| u64::try_from(number).unwrap_or_default();
+        let [never, _, week, day, hour] = self.ages;
+        DeviceSummary {
+            total: count(self.status.iter().sum()),
+            by_status: self.status.map(count),
+            by_project,
+            active: ActiveDevices {
+                hour: count(hour),
+                day: count(hour + day),
+                week: count(hour + day + week),
+                never: count(never),
+            },
+            located: count(self.located),
+        }
+    }
+}
+
+/// Counts everything, by ranges of indexes.
+async fn count_all(
+    tx: &impl ConnectionTrait,
+    scope: &Scope,
+    extent: &Extent,
+    ages: &Ages,
+    counts: &mut Counts,
+) -> Result<()> {
+    if extent.within == 0 {
+        return Ok(());
+    }
+    let is_everything = extent.within == extent.everywhere;
+    let row = one(tx, ranges(scope, is_everything, ages)).await?.ok_or(StoreError::Gone("counts"))?;
+    for status in Status::ALL.into_iter().skip(1) {
+        counts.status[usize::from(status.number())] = row.number(&format!("status_{}", status.number()))?;
+    }
+    // Organizations know how many devices they have; those of the first status are the others.
+    let others: i64 = counts.status.iter().sum();
+    counts.status[usize::from(Status::None.number())] = i64::try_from(extent.within).unwrap_or(i64::MAX) - others;
+    for age in SHOWN_AGES {
+        counts.ages[age] = row.number(&format!("age_{age}"))?;
+    }
+    counts.located = row.number("located")?;
+    let projects = if is_everything {
+        Sql::new(
+            "SELECT p.id AS project, (SELECT count(*) FROM devices d WHERE d.project_id = p.id) AS devices FROM projects p",
+        )
+    } else {
+        Sql::new(
+            "SELECT d.project_id AS project, count(*) AS devices FROM organizations o CROSS JOIN devices d \
+             WHERE d.organization_id = o.id AND ",
+        )
+        .then(within(scope))
+        .text(" GROUP BY d.project_id")
+    };
+    for row in all(tx, projects).await? {
+        counts.projects.insert(row.id("project")?, row.number("devices")?);
+    }
+    Ok(())
+}
+
+/// The counts of all ranges: of everything, or of each organization of the part, summed up.
+pub(super) fn ranges(scope: &Scope, is_everything: bool, ages: &Ages) -> Sql {
+    let mut sql = String::from("SELECT ");
+    let count = |table: &str, condition: &str| {
+        let alias = table.split(' ').next_back().unwrap_or_default();
+        if is_everything {
+            format!("(SELECT count(*) FROM {table} WHERE {condition})")
+        } else {
+            let own = format!("(SELECT count(*) FROM {table} WHERE {alias}.organization_id = o.id AND {condition})");
+            format!("CAST(coalesce(sum({own}), 0) AS BIGINT)")
+        }
+    };
+    for status in Status::ALL.into_iter().skip(1) {
+        let number = status.number();
+        // Writing into a text cannot fail.
+        let _ = write!(sql, "{} AS status_{number}, ", count("devices d", &format!("d.status = {number}")));
+    }
+    for (age, range) in SHOWN_AGES.iter().zip(ages.ranges()) {
+        let _ = write!(sql, "{} AS age_{age}, ", count("device_activity a", &range));
+    }
+    let _ = write!(sql, "{} AS located", count("devices d", "d.place_latitude IS NOT NULL"));
+    if is_everything {
+        return Sql::new(sql);
+    }
+    Sql::new(sql + " FROM organizations o WHERE o.device_count > 0 AND ").then(within(scope))
+}
+
+/// Counts what passes filters, without the devices that are decided apart.
+async fn count_passing(
+    tx: &impl ConnectionTrait,
+    scope: &Scope,
+    extent: &Extent,
+    filters: &ReadyFilters<'_>,
+    ages: &Ages,
+    counts: &mut Counts,
+) -> Result<()> {
+    let select = format!(
+        "SELECT d.project_id AS project, d.status AS status, CAST(CASE WHEN d.place_latitude IS NULL THEN 0 ELSE 1 END AS \
+         BIGINT) AS located, {} AS age, count(*) AS devices",
+        ages.case("a.last_active")
+    );
+    let query = Sql::new(select)
+        .then(from(filters.dialect, scope, extent, true))
+        .then(filters.condition_of_written(lookup_in(extent)))
+        .text(" GROUP BY 1, 2, 3, 4");
+    for row in all(tx, query).await? {
+        let devices = row.number("devices")?;
+        *place(&mut counts.status, &row, "status")? += devices;
+        *place(&mut counts.ages, &row, "age")? += devices;
+        counts.located += devices * i64::from(row.truth("located")?);
+        *counts.projects.entry(row.id("project")?).or_default() += devices;
+    }
+    Ok(())
+}
+
+/// The count that a column names.
+fn place<'c>(counts: &'c mut [i64], row: &Row, column: &str) -> Result<&'c mut i64> {
+    let at = row.count(column)?;
+    let found = usize::try_from(at).ok().and_then(|at| counts.get_mut(at));
+    found.ok_or_else(|| StoreError::Damaged(format!("column {column}: {at} is out of its range")))
+}
+
+/// Puts devices where they belong that were heard later than the registry knows.
+async fn count_heard(
+    tx: &impl ConnectionTrait,
+    scope: &Scope,
+    extent: &Extent,
+    filters: &ReadyFilters<'_>,
+    selection: &DeviceSelection,
+    ages: &Ages,
+    counts: &mut Counts,
+) -> Result<()> {
+    if selection.heard.is_empty() || extent.within == 0 {
+        return Ok(());
+    }
+    let dialect = Dialect::of(tx);
+    let later = format!("{}(a.last_active, t.moment)", dialect.larger());
+    let select = format!(
+        "SELECT h.was AS was, h.becomes AS becomes, count(*) AS devices FROM (SELECT {} AS was, {} AS becomes FROM ",
+        ages.case("a.last_active"),
+        ages.case(&later),
+    );
+    let mut query = Sql::new(select)
+        .moments(dialect, selection.heard.iter().map(|(key, at)| (key.0.into(), *at)))
+        .text(
+            " AS t JOIN device_activity a ON a.key = CAST(t.item AS BIGINT) JOIN devices d ON d.key = a.key \
+             JOIN organizations o ON o.id = d.organization_id WHERE ",
+        )
+        .then(within(scope));
+    if !selection.filters.is_empty() {
+        query = query.text(" AND ").then(filters.condition_of_written(Lookup::Along("")));
+    }
+    let query = query.text(") h WHERE h.was <> h.becomes GROUP BY h.was, h.becomes");
+    for row in all(tx, query).await? {
+        let devices = row.number("devices")?;
+        *place(&mut counts.ages, &row, "was")? -= devices;
+        *place(&mut counts.ages, &row, "becomes")? += devices;
+    }
+    Ok(())
+}
+
+/// The projects that have any, with their names.
+async fn named(tx: &impl ConnectionTrait, counts: &HashMap<ProjectId, i64>) -> Result<Vec<ProjectDevices>> {
+    let present = counts.iter().filter(|(_, count)| **count > 0).map(|(project, _)| *project);
+    let query = Sql::new(
+        "SELECT p.id, p.name, o.lineage FROM projects p JOIN organizations o ON o.id = p.organization_id WHERE p.id",
+    );
+    let mut projects = Vec::new();
+    for row in all(tx, query.among(Dialect::of(tx), present)).await? {
+        let project = row.id("id")?;
+        let count = counts.get(&project).copied().unwrap_or_default();
+        projects.push(ProjectDevices {
+            project,
+            name: row.text("name")?,
+            lineage: row.lineage("lineage")?,
+            count: u64::try_from(count).unwrap_or_default(),
+        });
+    }
+    projects.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| (&a.name, a.project).cmp(&(&b.name, b.project))));
+    Ok(projects)
+}

@@ -1,0 +1,171 @@
+//! Making devices: one, or many of several organizations in one transaction.
+
+use std::collections::HashSet;
+
+use isobar_model::access::{CanWrite, Lineage};
+use isobar_model::device::Device;
+use isobar_model::ids::{DeviceKey, OrganizationId, ProjectId};
+use isobar_model::time::Timestamp;
+use sea_orm::ConnectionTrait;
+
+use super::devices::{NewDevice, insert, read};
+use super::organizations::{DEVICE_LIMIT_REACHED, count_devices, hold_organization, room};
+use crate::error::{Result, StoreError};
+use crate::registry::Registry;
+use crate::registry::lists::end_of;
+use crate::registry::sql::{Dialect, Sql, all};
+
+/// What came of a device that was to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceCreation {
+    /// It was made.
+    Made,
+    /// The organization or one above it has all the devices that it may have.
+    NoRoom,
+    /// Its project is gone.
+    NoProject,
+    /// Its organization is gone.
+    NoOrganization,
+}
+
+/// Devices to be made in one organization.
+pub struct NewDevices {
+    /// The right to put them there.
+    pub permit: CanWrite<OrganizationId>,
+    /// The devices.
+    pub devices: Vec<NewDevice>,
+}
+
+/// An organization that has a limit, and how many devices more it may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceRoom {
+    /// The organization.
+    pub organization: OrganizationId,
+    /// How many more.
+    pub left: u64,
+}
+
+impl Registry {
+    /// Makes a device in the permit's organization.
+    ///
+    /// # Errors
+    /// [`StoreError::Limit`] where the organization or one above it has all the devices that it may have;
+    /// [`StoreError::Gone`] where the organization or the project is gone.
+    pub async fn device_create(
+        &self,
+        permit: &CanWrite<OrganizationId>,
+        new: NewDevice,
+        now: Timestamp,
+    ) -> Result<Device> {
+        let tx = self.db.begin().await?;
+        let id = new.id;
+        match create(&tx, *permit.target(), &[new], now).await?.as_slice() {
+            [DeviceCreation::Made] => {}
+            [DeviceCreation::NoRoom] => return Err(StoreError::Limit(DEVICE_LIMIT_REACHED)),
+            [DeviceCreation::NoProject] => return Err(StoreError::Gone("project")),
+            _ => return Err(StoreError::Gone("organization")),
+        }
+        let made = read(&tx, &[id]).await?.pop().ok_or(StoreError::Gone("device"))?;
+        tx.commit().await?;
+        Ok(made)
+    }
+
+    /// Makes devices of some organizations in one transaction; what came of each, in order. What keeps one from being made
+    /// keeps no other, and no organization gets more than it may have, whoever else makes devices at the same time. The
+    /// groups stand in the order of their organizations' lineages: whoever holds several takes them in that order.
+    pub async fn devices_create(&self, groups: &[NewDevices], now: Timestamp) -> Result<Vec<Vec<DeviceCreation>>> {
+        let tx = self.db.begin().await?;
+        let mut outcomes = Vec::with_capacity(groups.len());
+        for group in groups {
+            outcomes.push(create(&tx, *group.permit.target(), &group.devices, now).await?);
+        }
+        tx.commit().await?;
+        Ok(outcomes)
+    }
+
+    /// How many devices more the organizations on these lineages may have, of those that have a limit: as of one moment,
+    /// and only for telling, for nothing is held.
+    pub async fn device_rooms(&self, lineages: &[Lineage]) -> Result<Vec<DeviceRoom>> {
+        let ids: HashSet<OrganizationId> = lineages.iter().flat_map(|lineage| lineage.ids().iter().copied()).collect();
+        let tx = self.db.snapshot().await?;
+        let query =
+            Sql::new("SELECT id, lineage, device_count_limit FROM organizations WHERE device_count_limit > 0 AND id")
+                .among(self.db.dialect, ids);
+        let mut rooms = Vec::new();
+        for row in all(&tx, query).await? {
+            let left = left_beneath(&tx, &row.text("lineage")?, row.float("device_count_limit")?).await?;
+            rooms.push(DeviceRoom { organization: row.id("id")?, left });
+        }
+        tx.commit().await?;
+        Ok(rooms)
+    }
+}
+
+/// How many devices more may hang beneath an organization with this limit.
+pub(crate) async fn left_beneath(tx: &impl ConnectionTrait, lineage: &str, limit: f64) -> Result<u64> {
+    let counted = Sql::new(
+        "SELECT CAST(coalesce(sum(device_count), 0) AS BIGINT) AS devices FROM organizations \
+         WHERE lineage >= ? AND lineage < ?",
+    )
+    .bind(lineage)
+    .bind(end_of(lineage));
+    let devices = all(tx, counted).await?.first().map_or(Ok(0), |row| row.count("devices"))?;
+    // Half a device is none; a count beyond the limit leaves no room.
+    Ok((limit.floor() as u64).saturating_sub(devices))
+}
+
+/// Makes those of the devices that can be made in an organization; what came of each.
+async fn create(
+    tx: &impl ConnectionTrait,
+    organization: OrganizationId,
+    devices: &[NewDevice],
+    now: Timestamp,
+) -> Result<Vec<DeviceCreation>> {
+    let lineage = match hold_organization(tx, organization, Dialect::of(tx).hold_in_place()).await {
+        Err(StoreError::Gone(_)) => return Ok(vec![DeviceCreation::NoOrganization; devices.len()]),
+        held => held?,
+    };
+    let mut room = room(tx, &lineage, &[], &[organization]).await?;
+    let projects = hold_projects(tx, devices.iter().map(|device| device.project)).await?;
+    let (mut missing, mut outcomes) = (Vec::with_capacity(devices.len()), Vec::with_capacity(devices.len()));
+    for device in devices {
+        outcomes.push(if !projects.contains(&device.project) {
+            DeviceCreation::NoProject
+        } else if room == 0 {
+            DeviceCreation::NoRoom
+        } else {
+            room -= 1;
+            missing.push(device);
+            DeviceCreation::Made
+        });
+    }
+    put(tx, organization, &missing, now).await?;
+    Ok(outcomes)
+}
+
+/// Adds devices for which there is room, and counts them; their numbers, in their order.
+pub(crate) async fn put(
+    tx: &impl ConnectionTrait,
+    organization: OrganizationId,
+    devices: &[&NewDevice],
+    now: Timestamp,
+) -> Result<Vec<DeviceKey>> {
+    if devices.is_empty() {
+        return Ok(Vec::new());
+    }
+    let keys = insert(tx, organization, devices, now).await?;
+    count_devices(tx, organization, devices.len() as i64).await?;
+    Ok(keys)
+}
+
+/// Those of the projects that are there, held so that nobody deletes them meanwhile.
+pub(crate) async fn hold_projects(
+    tx: &impl ConnectionTrait,
+    projects: impl Iterator<Item = ProjectId>,
+) -> Result<HashSet<ProjectId>> {
+    let dialect = Dialect::of(tx);
+    let distinct: HashSet<ProjectId> = projects.collect();
+    let query = Sql::new("SELECT id FROM projects WHERE id").among(dialect, distinct);
+    let rows = all(tx, query.text(" ORDER BY id").text(dialect.hold_in_place())).await?;
+    rows.iter().map(|row| row.id("id")).collect()
+}
