@@ -61,10 +61,14 @@ impl Admission {
         let (admission, state) = (Arc::clone(self), Arc::clone(state));
         let handling = Box::pin(Arc::clone(self).handle(Arc::clone(&state), client, request));
         async move {
-            let (reply, exchange) = handling.await;
+            let (reply, mut exchange) = handling.await;
             let mut texts = BytesMut::with_capacity(RESPONSE_TEXT_BYTES);
             let answer = match reply {
                 Ok(Reply::Ready(response)) => Ok(response),
+                Ok(Reply::Counted(response, window)) => {
+                    exchange.rate_window = Some(window);
+                    Ok(response)
+                }
                 Ok(Reply::Accepted(accepted)) => match accepted.await {
                     Ok(id) => {
                         state.meters.events_accepted.increment(1);
@@ -93,6 +97,7 @@ impl Admission {
         let admitted = AssertUnwindSafe(self.admit(&mut call, &mut exchange.rate_window)).catch_unwind();
         let reply = admitted.await.unwrap_or_else(|panic| Err(panicked(self.row.path, &*panic)));
         if let Err(problem) = &reply {
+            exchange.rate_window = problem.rate_window().or(exchange.rate_window);
             exchange.closes = problem.is_of_bad_credentials() && call.hub().count_refused(call.client.address);
             if !problem.ends_connection() {
                 Box::pin(call.drain()).await;

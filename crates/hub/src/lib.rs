@@ -56,6 +56,7 @@ pub use identity::authorization::TreeQuery;
 pub use identity::operator::reset_password;
 pub use identity::sessions::Tokens;
 pub use ingest::accepted::Accepted;
+pub use ingest::event_batch::BatchReport;
 pub use ingest::event_input::NO_NAME;
 pub use isobar_design::{Effect, Outcome, Produced, TraceStep};
 pub use isobar_store::registry::NotificationMark;
@@ -368,6 +369,25 @@ impl Hub {
         idempotency_key: Option<&'a str>,
     ) -> impl Future<Output = Result<Accepted>> + Send + 'a {
         self.0.ingest.event_accept(principal, device, element, body, idempotency_key)
+    }
+
+    /// Whether the caller may post events at all.
+    ///
+    /// # Errors
+    /// `Forbidden`.
+    pub async fn allow_batch(&self, principal: &Principal) -> Result<()> {
+        self.0.ingest.allow_batch(principal).await
+    }
+
+    /// Accepts many events, as [`Hub::event_accept`] accepts one: those of a device in their order, devices side by side. What
+    /// is wrong with one is told beside what came of the others; all that is accepted is durable when this returns. The body
+    /// counts, beside the call by which it came, as one call for every further started hundred of its events.
+    ///
+    /// # Errors
+    /// `Invalid`: the body is no batch. `RateLimited`: the window has no room for the whole batch; nothing has happened.
+    /// `Busy`: the tenant's batches hold as much memory as they may, or the stores took nothing at all.
+    pub async fn events_accept(&self, principal: &Principal, body: Bytes) -> Result<BatchReport> {
+        self.0.ingest.events_accept(principal, body).await
     }
 
     /// Reads a body of so many bytes: a long one on a thread that may block, when it is the turn of the tenant that it comes

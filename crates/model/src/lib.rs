@@ -9,6 +9,7 @@ pub mod device;
 pub mod dry_run;
 pub mod error;
 pub mod event;
+pub mod event_batch;
 pub mod ids;
 pub mod json;
 pub mod jsonpath;

@@ -8,6 +8,7 @@ pub(crate) mod auth;
 pub(crate) mod data;
 pub(crate) mod devices;
 pub(crate) mod dry_runs;
+pub(crate) mod event_batches;
 pub(crate) mod events;
 mod export;
 pub(crate) mod health;

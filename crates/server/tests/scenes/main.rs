@@ -19,6 +19,7 @@ mod device_notices;
 mod device_tokens;
 mod devices;
 mod dry_runs;
+mod event_batches;
 mod events;
 mod exports;
 mod expressions;
