@@ -1,4 +1,4 @@
-//! Many device events in one request (contract: Batches).
+//! Many device events in one request (contract: Beyond the specification).
 
 use crate::check::Input;
 use crate::error::{Error, Fault, Result};

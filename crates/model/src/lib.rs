@@ -20,6 +20,7 @@ pub mod organization;
 pub mod page;
 pub mod preferences;
 pub mod project;
+pub mod retention;
 pub mod role;
 pub mod secret;
 pub mod session;

@@ -100,9 +100,9 @@ async fn each_event_is_judged_by_itself(app: &TestApp) {
         "payload: must not be null",
         "idempotencyKey: must be 1 to 64 characters long",
         "idempotencyKey: must be 1 to 64 characters long",
-        "must be an object, not a number",
-        "deviceId: must be a string, not a number; elementName: must be a string, not an array; idempotencyKey: must be a \
-         string, not an object",
+        "must be an object, not number",
+        "deviceId: must be a string, not number; elementName: must be a string, not array; idempotencyKey: must be a \
+         string, not object",
     ];
     assert_eq!(members(&outcome, "errors", "message"), expected);
     assert_eq!(ana.get(&device.at("data/store")).await.list_of("/payload/temp"), [2, 1]);
@@ -194,7 +194,7 @@ async fn a_batch_counts_as_a_call_for_every_started_hundred() {
     assert_eq!(remaining(&posts_all(&device, &batch(201)).await.is(200)), "2");
     // There is no room for all of it: nothing of it is done.
     let refused = posts_all(&device, &batch(201)).await.is(429);
-    assert_eq!((remaining(&refused), refused.header("retry-after")), ("1".to_owned(), "60"));
+    assert_eq!((remaining(&refused), refused.header("retry-after")), ("1".to_owned(), "61"));
     assert_eq!(remaining(&posts_all(&device, &batch(1)).await.is(200)), "0");
     posts_all(&device, &batch(1)).await.is(429);
     assert_eq!(ana.get(&device.at("data/log")).await.ok()["meta"]["totalDocs"], 302);

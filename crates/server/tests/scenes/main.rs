@@ -47,6 +47,7 @@ mod rates;
 mod refusals;
 mod registration;
 mod resumed_streams;
+mod retention;
 mod rubbish;
 mod searches;
 mod secrets;

@@ -23,6 +23,7 @@ use isobar_model::event::{Event, EventError, LastValues, StoredValue};
 use isobar_model::ids::{DeviceKey, DeviceRef, EventId};
 use isobar_model::json::{LastKept, RawJson};
 use isobar_model::page::{Page, PageRequest, TimeRange};
+use isobar_model::retention::Kept;
 use isobar_model::time::Timestamp;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -201,9 +202,9 @@ pub struct Series {
     pub created_at: Timestamp,
     /// When its newest value came.
     pub updated_at: Timestamp,
-    /// Values in it.
+    /// Values that have come to it.
     pub count: u64,
-    /// Bytes of the payloads in it.
+    /// Bytes of the payloads in it. Of one of which values were dropped, about: see [`Telemetry::series_retain`].
     pub bytes: u64,
 }
 
@@ -357,6 +358,16 @@ pub trait Telemetry: Send + Sync + 'static {
     /// Removes a series (none: all of them) with its values, durably; the space comes back in the background. False:
     /// there was none.
     async fn series_delete(&self, device: &CanWrite<DeviceRef>, element: Option<&str>) -> Result<bool>;
+
+    /// Drops, for good and durably, what is not kept of series of a device; the space comes back in the background. Last
+    /// values stay. Not `exactly`: only stretches that are worth it, of 256 values or more, or all that there is. Nothing is
+    /// read value by value: a series' bytes are less by the share of the values that went. False: nothing was dropped.
+    async fn series_retain(
+        &self,
+        device: &CanWrite<DeviceRef>,
+        kept: Vec<(Arc<str>, Kept)>,
+        exactly: bool,
+    ) -> Result<bool>;
 
     /// A page of the device's history, newest first. A page of more than a thousand events waits for a turn.
     ///

@@ -16,6 +16,7 @@ const STEPS: &[&str] = &[
     include_str!("0004_settings_past.sql"),
     include_str!("0005_lanes.sql"),
     include_str!("0006_one_index_an_order.sql"),
+    include_str!("0009_retention.sql"),
 ];
 
 /// Brings the schema up to date within a transaction that excludes other writers.

@@ -8,6 +8,7 @@ use isobar_model::access::{CanRead, CanWrite};
 use isobar_model::event::{Event, LastValues, StoredValue};
 use isobar_model::ids::{DeviceRef, EventId};
 use isobar_model::page::Page;
+use isobar_model::retention::Kept;
 use isobar_model::time::Timestamp;
 
 use super::catch_up::{self, Search};
@@ -108,6 +109,15 @@ impl Telemetry for Embedded {
 
     async fn series_delete(&self, device: &CanWrite<DeviceRef>, element: Option<&str>) -> Result<bool> {
         self.delete_series(device.target().key, element).await
+    }
+
+    async fn series_retain(
+        &self,
+        device: &CanWrite<DeviceRef>,
+        kept: Vec<(Arc<str>, Kept)>,
+        exactly: bool,
+    ) -> Result<bool> {
+        self.drop_not_kept(device.target().key, kept, exactly).await
     }
 
     async fn history(&self, device: &CanRead<DeviceRef>, query: HistoryQuery, claim: Claim) -> Result<Page<Event>> {
