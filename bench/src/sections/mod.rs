@@ -1,5 +1,6 @@
 //! The measurements, one file each.
 
+mod batch;
 mod compare;
 mod delete;
 mod designs;
@@ -124,6 +125,9 @@ pub async fn run(options: &Options, page: &Page) -> Result<(), Failure> {
     }
     if options.includes(Section::Settings) {
         settings::measure(options, page).await?;
+    }
+    if options.includes(Section::Batch) {
+        batch::measure(options, page).await?;
     }
     if options.includes(Section::Webhook) {
         webhook::measure(options, page).await?;

@@ -385,7 +385,7 @@ impl Hub {
     ///
     /// # Errors
     /// `Invalid`: the body is no batch. `RateLimited`: the window has no room for the whole batch; nothing has happened.
-    /// `Busy`: the tenant's batches hold as much memory as they may, or the stores took nothing at all.
+    /// `Busy`, or the defect: the tenant's batches hold as much memory as they may, or the stores took nothing at all.
     pub async fn events_accept(&self, principal: &Principal, body: Bytes) -> Result<BatchReport> {
         self.0.ingest.events_accept(principal, body).await
     }

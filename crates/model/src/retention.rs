@@ -155,6 +155,11 @@ fn cutoff(days: u32, as_of: Timestamp) -> Timestamp {
     as_of.plus_seconds(-(i64::from(days) * SECONDS_A_DAY))
 }
 
+/// The next millisecond.
+fn behind(moment: Timestamp) -> Timestamp {
+    Timestamp::from_millis(moment.millis().saturating_add(1))
+}
+
 impl ElementBounds {
     fn kept(&self, now: Timestamp) -> Kept {
         // A design that was written by a clock ahead of this one hides no more than it does now.
@@ -164,7 +169,8 @@ impl ElementBounds {
         Kept {
             not_before: self.former.iter().filter_map(former).chain(today).max(),
             values: self.today.values,
-            of_former: self.former.iter().filter_map(|it| Some((until(it), it.bound.values?))).collect(),
+            // What came in the very millisecond came before the design was changed, which takes longer.
+            of_former: self.former.iter().filter_map(|it| Some((behind(until(it)), it.bound.values?))).collect(),
         }
     }
 
@@ -232,9 +238,9 @@ mod tests {
         let unbounded = after(&[(100, Some(30), None), (110, None, None)]);
         assert_eq!(unbounded.kept("log", day(500)).not_before, Some(day(80)));
         let more = after(&[(100, None, Some(10)), (110, None, Some(100)), (120, None, None)]);
-        assert_eq!(more.kept("log", day(500)).of_former, [(day(110), 10), (day(120), 100)]);
+        assert_eq!(more.kept("log", day(500)).of_former, [(behind(day(110)), 10), (behind(day(120)), 100)]);
         // By a clock that is behind the one that wrote them.
-        assert_eq!(more.kept("log", day(115)).of_former, [(day(110), 10), (day(115), 100)]);
+        assert_eq!(more.kept("log", day(115)).of_former, [(behind(day(110)), 10), (behind(day(115)), 100)]);
     }
 
     #[test]

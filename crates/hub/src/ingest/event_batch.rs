@@ -30,7 +30,7 @@ use crate::support::tenant_shares::TenantShares;
 const BATCH_DEVICES_AT_ONCE: usize = 64;
 /// Events of a batch that have run and wait to be durable: of 64 batches at the same time they fill half of the store's queue.
 const BATCH_UNDER_WAY_MAX: usize = 128;
-/// How long a batch runs events on a thread that serves calls before those have their turn.
+/// How long a batch runs events on a thread that serves calls before those, and then other batches, have their turn.
 const BATCH_SLICE: Duration = Duration::from_micros(250);
 /// Tries of an event that the store has no room for, after the batch's own before it are durable.
 const BATCH_TRIES_MAX: usize = 8;
@@ -66,7 +66,7 @@ type ItemResult = (usize, Result<EventId>);
 struct BatchRun<'a> {
     ingest: &'a Arc<Ingest>,
     principal: &'a Principal,
-    slices: Slices,
+    slices: Slices<'a>,
     under_way: Semaphore,
 }
 
@@ -90,7 +90,7 @@ impl Ingest {
             0 => None,
             more => self.identity.count_further(principal, more)?,
         };
-        let (slices, under_way) = (Slices::of(BATCH_SLICE), Semaphore::new(BATCH_UNDER_WAY_MAX));
+        let (slices, under_way) = (Slices::of(&self.batch_pace, BATCH_SLICE), Semaphore::new(BATCH_UNDER_WAY_MAX));
         let mut results = BatchRun { ingest: self, principal, slices, under_way }.run(items).await;
         results.sort_unstable_by_key(|(index, _)| *index);
         report(results, window)
@@ -104,11 +104,13 @@ fn read_items(body: &Bytes) -> Result<Vec<BatchItem>> {
 }
 
 /// When the stores took nothing at all the batch is refused, so that it comes again.
-fn report(results: Vec<ItemResult>, window: Option<RateWindow>) -> Result<BatchReport> {
+fn report(mut results: Vec<ItemResult>, window: Option<RateWindow>) -> Result<BatchReport> {
     let is_ours = |error: &Error| matches!(error, Error::Busy | Error::Internal(_));
     let fails = |(_, result): &ItemResult| result.as_ref().is_err_and(is_ours);
-    if results.iter().any(fails) && results.iter().all(|(_, result)| result.is_err()) {
-        return Err(Error::Busy);
+    if let Some(first) = results.iter().position(fails)
+        && results.iter().all(|(_, result)| result.is_err())
+    {
+        return Err(results.swap_remove(first).1.err().unwrap_or(Error::Busy));
     }
     let mut report = BatchReport { accepted: Vec::with_capacity(results.len()), refused: Vec::new(), window };
     for (index, result) in results {

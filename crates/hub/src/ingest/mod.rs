@@ -27,6 +27,7 @@ use crate::identity::Identity;
 use crate::metering::activity::Activity;
 use crate::metering::usage::Usage;
 use crate::outbox::Outbox;
+use crate::support::pace::Pace;
 use crate::support::tenant_shares::TenantShares;
 
 pub(crate) use self::run_design::Occasion;
@@ -47,6 +48,7 @@ pub(crate) struct Ingest {
     identity: Arc<Identity>,
     bells: QueueBells,
     batch_bytes: Arc<TenantShares>,
+    batch_pace: Pace,
 }
 
 impl Ingest {
@@ -58,8 +60,8 @@ impl Ingest {
         (activity, usage): (Arc<Activity>, Arc<Usage>),
         identity: Arc<Identity>,
     ) -> Self {
-        let (bells, batch_bytes) = (QueueBells::new(), event_batch::batch_bytes());
-        Self { env, code, outbox, caches, activity, usage, identity, bells, batch_bytes }
+        let (bells, batch_bytes, batch_pace) = (QueueBells::new(), event_batch::batch_bytes(), Pace::default());
+        Self { env, code, outbox, caches, activity, usage, identity, bells, batch_bytes, batch_pace }
     }
 
     /// What is notified when a cloud event is queued for the device, or its token ends.

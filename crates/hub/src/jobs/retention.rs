@@ -62,7 +62,7 @@ impl Jobs {
     }
 
     /// One look, so long after the last one.
-    async fn remove_what_is_old(&self, running: Duration) {
+    pub(super) async fn remove_what_is_old(&self, running: Duration) {
         let retained = self.env.telemetry.retain(self.env.clock.now(), running, HISTORY_SECONDS);
         let Some(now) = removed("history", retained).await else { return };
         self.retention.believe(now);

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use isobar_model::access::{self, CanWrite};
+use isobar_model::access::{self, CanRead, CanWrite};
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceKey, DeviceRef, ProjectId};
 use isobar_model::retention::{Kept, ProjectRetention};
 use isobar_model::time::Timestamp;
 use isobar_store::error::StoreError;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, RwLock, RwLockReadGuard};
 
 use super::Jobs;
 use crate::cache::entries::DeviceEntry;
@@ -21,7 +21,7 @@ use crate::error::IntoHubError as _;
 
 /// Projects, and devices of one, that are asked for at a time.
 const PROJECTS_AT_ONCE: u32 = 100;
-const DEVICES_AT_ONCE: u32 = 1_000;
+const DEVICES_AT_ONCE: u32 = 100;
 
 /// What the jobs remember of it.
 #[derive(Default)]
@@ -30,6 +30,8 @@ pub(super) struct RetentionState {
     pub changed: Notify,
     /// What the time was, as far as the clock was believed, and when.
     believed: Mutex<Option<(Timestamp, Instant)>>,
+    /// Held by who changes a design, or a device's project; alone by who drops by what these say.
+    changing: RwLock<()>,
 }
 
 impl RetentionState {
@@ -45,6 +47,11 @@ impl Jobs {
         self.retention.changed.notify_one();
     }
 
+    /// Neither designs nor devices' projects are read to drop values by until this is dropped: they change.
+    pub(crate) async fn retention_changes(&self) -> RwLockReadGuard<'_, ()> {
+        self.retention.changing.read().await
+    }
+
     /// What the time is, no later than a believed clock says: a clock that jumps drops nothing. None: that was never found out.
     pub(super) fn believed_now(&self) -> Option<Timestamp> {
         let (then, since) = (*self.retention.believed.lock())?;
@@ -53,14 +60,14 @@ impl Jobs {
         Some(expected.min(self.env.clock.now()))
     }
 
-    /// Drops what is no longer kept of the values of all devices.
+    /// Drops what is no longer kept of the values of all devices. What fails for one holds up none of the others.
     pub(super) async fn drop_values(&self, now: Timestamp) -> std::result::Result<(), StoreError> {
-        let mut after = None;
+        let (mut after, mut ended) = (None, Ok(()));
         loop {
             let projects = self.env.registry.retention_projects(after, PROJECTS_AT_ONCE).await?;
-            let Some(last) = projects.last().copied() else { return Ok(()) };
+            let Some(last) = projects.last().copied() else { return ended };
             for project in projects {
-                self.drop_values_of(project, now).await?;
+                ended = ended.and(self.drop_values_of(project, now).await);
             }
             after = Some(last);
         }
@@ -70,31 +77,47 @@ impl Jobs {
         self.env.reaches("value_retention");
         let permit = access::system(project, "what a project's designs do not keep is dropped").reading();
         let bounds = self.env.registry.retention_fetch(&permit).await?;
-        let (kept, exactly) = (bounds.all_kept(now), bounds.remembers());
-        if exactly {
+        if bounds.remembers() {
             // What had come before the former bounds ended is there to be counted.
             self.env.telemetry.sync().await?;
         }
-        let mut after = DeviceKey(0);
-        loop {
-            let devices = self.env.registry.retention_devices(&permit, after, DEVICES_AT_ONCE).await?;
-            let Some(last) = devices.last().map(|device| device.key) else { break };
-            for device in devices {
-                let permit = access::system(device, "what its design does not keep is dropped");
-                if self.env.telemetry.series_retain(&permit, kept.clone(), exactly).await? {
-                    self.count_again(device).await;
-                }
-            }
-            after = last;
+        let (mut after, mut ended) = (DeviceKey(0), Ok(()));
+        while let Some((last, dropped)) = self.drop_values_of_some(&permit, after, now).await? {
+            (after, ended) = (last, ended.and(dropped));
         }
+        ended?;
         // Bounds that a clock ahead of the believed one has ended have not hidden all that they will.
-        if exactly
-            && bounds.ended_by(now)
-            && let Some(settled) = self.env.registry.retention_settled(&permit, bounds).await?
-        {
-            self.caches.retention_settled(project, settled);
+        if bounds.remembers() && bounds.ended_by(now) {
+            // A design that comes after this finds them settled, and one that came before has other bounds.
+            let _alone = self.retention.changing.write().await;
+            if let Some(settled) = self.env.registry.retention_settled(&permit, bounds).await? {
+                self.caches.retention_settled(project, settled);
+            }
         }
         Ok(())
+    }
+
+    /// Drops values of the next devices of a project: the last of them, and how it went. None: there are no more.
+    async fn drop_values_of_some(
+        &self,
+        permit: &CanRead<ProjectId>,
+        after: DeviceKey,
+        now: Timestamp,
+    ) -> std::result::Result<Option<(DeviceKey, std::result::Result<(), StoreError>)>, StoreError> {
+        let _alone = self.retention.changing.write().await;
+        let bounds = self.env.registry.retention_fetch(permit).await?;
+        let devices = self.env.registry.retention_devices(permit, after, DEVICES_AT_ONCE).await?;
+        let Some(last) = devices.last().map(|device| device.key) else { return Ok(None) };
+        let (kept, exactly, mut ended) = (bounds.all_kept(now), bounds.remembers(), Ok(()));
+        for device in devices {
+            let permit = access::system(device, "what its design does not keep is dropped");
+            match self.env.telemetry.series_retain(&permit, kept.clone(), exactly).await {
+                Ok(true) => self.count_again(device).await,
+                Ok(false) => {}
+                Err(error) => ended = ended.and(Err(error)),
+            }
+        }
+        Ok(Some((last, ended)))
     }
 
     /// A device has less stored than before.
@@ -108,7 +131,7 @@ impl Jobs {
     }
 
     /// A device leaves its project for another: what the designs of the one have hidden is dropped, so that it stays hidden.
-    /// What those of the other have hidden before the device came is none of its business.
+    /// What those of the other have hidden before the device came is none of its business. To be held until it has moved.
     ///
     /// # Errors
     /// `Busy`: the other project's former bounds are not settled yet.
@@ -117,7 +140,8 @@ impl Jobs {
         permit: &CanWrite<DeviceRef>,
         entry: &DeviceEntry,
         to: ProjectId,
-    ) -> Result<()> {
+    ) -> Result<RwLockReadGuard<'_, ()>> {
+        let moving = self.retention_changes().await;
         let reading = access::system(to, "a device comes into the project").reading();
         if self.env.registry.retention_fetch(&reading).await.into_hub_error()?.remembers() {
             self.retention_changed();
@@ -128,7 +152,7 @@ impl Jobs {
         if !kept.is_empty() && self.env.telemetry.series_retain(permit, kept, true).await.into_hub_error()? {
             self.count_again(entry.device).await;
         }
-        Ok(())
+        Ok(moving)
     }
 }
 
@@ -185,6 +209,7 @@ mod tests {
         assert_eq!(shown(&stage, &device).await, 2);
         redesigns(&stage, &device, r#"{"valuesMax": 100}"#).await.unwrap();
         redesigns(&stage, &device, "{}").await.unwrap();
+        stage.clock.advance_seconds(1);
         stage.posts(&device, "1").await;
         assert_eq!(shown(&stage, &device).await, 3);
         let stage = stage.restarts().await;
@@ -192,7 +217,7 @@ mod tests {
         let jobs = &stage.hub.0.jobs;
         let now = stage.clock.now();
         // By a clock that is behind the one by which the designs were changed nothing is settled.
-        jobs.drop_values(now.plus_seconds(-1)).await.unwrap();
+        jobs.drop_values(now.plus_seconds(-2)).await.unwrap();
         assert!(bounds(&stage, &device).await.remembers());
         let held = stage.entry(&device).await;
         jobs.drop_values(now).await.unwrap();
@@ -219,6 +244,8 @@ mod tests {
         stage.clock.advance_seconds(11 * DAY);
         stage.hub.0.jobs.remove_what_is_old(std::time::Duration::from_secs(11 * DAY as u64)).await;
         redesigns(&stage, &device, "{}").await.unwrap();
+        stage.hub.0.jobs.drop_values(stage.clock.now()).await.unwrap();
+        assert_eq!(bounds(&stage, &device).await, ProjectRetention::default());
         assert_eq!(shown(&stage, &device).await, 0);
         assert_eq!(stage.stored(&device, "log").await.as_deref(), Some("1"));
         stage.over().await;

@@ -194,9 +194,10 @@ impl Hub {
             .ok_or(Error::Missing("device"))?;
         let names_owner = input.organization.is_some();
         let change = self.device_change(caller, &old, input).await?;
-        if change.project != old.project {
-            self.0.jobs.leave_retention(&permit, &entry, change.project).await?;
-        }
+        let _moving = match change.project == old.project {
+            true => None,
+            false => Some(self.0.jobs.leave_retention(&permit, &entry, change.project).await?),
+        };
         let device = {
             // Whatever becomes of it: where it failed it may have been done.
             let _changed = ScopeGuard::new(|| self.0.caches.device_changed(id));

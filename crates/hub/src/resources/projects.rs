@@ -134,10 +134,12 @@ impl Hub {
         let plan =
             faults.gather(self.0.caches.compiled(caller, input.planes.clone()).await?.map_err(Error::Invalid))?;
         let Some(plan) = plan.filter(|_| !faults.any()) else { return Err(faults.into_error()) };
+        let changing = self.0.jobs.retention_changes().await;
         let (alarms, kept, now) = (alarms_of(&plan), plan.retention(), self.0.env.clock.now());
         let written = self.0.env.registry.specification_write(&permit, &input, &alarms, &kept, now).await;
         let written = written.into_hub_error()?;
         self.0.caches.design_changed(id);
+        drop(changing);
         self.0.jobs.retention_changed();
         Ok(written)
     }

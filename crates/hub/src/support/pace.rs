@@ -16,23 +16,26 @@ impl Pace {
     }
 }
 
-/// The pace of work whose pieces are much shorter than what a call may wait: others have their turn after a slice of it.
-pub(crate) struct Slices {
+/// The slices of work whose pieces are much shorter than what a call may wait. All works of one pace have them one after the
+/// other, and between two of them everything else that is ready has its turn: however many works there are.
+pub(crate) struct Slices<'p> {
+    pace: &'p Pace,
     lasts: Duration,
-    began: parking_lot::Mutex<Instant>,
+    began: parking_lot::Mutex<Option<Instant>>,
 }
 
-impl Slices {
-    /// Slices of this length. The first begins now.
-    pub(crate) fn of(lasts: Duration) -> Self {
-        Self { lasts, began: parking_lot::Mutex::new(Instant::now()) }
+impl<'p> Slices<'p> {
+    /// Slices of this length.
+    pub(crate) fn of(pace: &'p Pace, lasts: Duration) -> Self {
+        Self { pace, lasts, began: parking_lot::Mutex::new(None) }
     }
 
-    /// Waits until the next piece may begin: at once within a slice, else when everything else that is ready has had its turn.
+    /// Waits until the next piece may begin: at once within a slice.
     pub(crate) async fn next(&self) {
-        if self.began.lock().elapsed() >= self.lasts {
-            tokio::task::yield_now().await;
-            *self.began.lock() = Instant::now();
+        let goes_on = self.began.lock().is_some_and(|began| began.elapsed() < self.lasts);
+        if !goes_on {
+            self.pace.next().await;
+            *self.began.lock() = Some(Instant::now());
         }
     }
 }
@@ -48,9 +51,14 @@ mod tests {
 
     #[tokio::test]
     async fn after_a_slice_others_have_their_turn() {
-        let is_pending = async |slices: &Slices| futures::poll!(Box::pin(slices.next())).is_pending();
-        assert!(is_pending(&Slices::of(Duration::ZERO)).await);
-        assert!(!is_pending(&Slices::of(Duration::MAX)).await);
+        let pace = Pace::default();
+        let is_pending = async |slices: &Slices<'_>| futures::poll!(Box::pin(slices.next())).is_pending();
+        let (short, long) = (Slices::of(&pace, Duration::ZERO), Slices::of(&pace, Duration::MAX));
+        for slices in [&short, &long] {
+            assert!(is_pending(slices).await, "a first slice is no sooner than those of others");
+            slices.next().await;
+        }
+        assert!(is_pending(&short).await && !is_pending(&long).await);
     }
 
     #[tokio::test]
