@@ -60,6 +60,8 @@ pub enum Section {
     Device,
     /// Ten thousand settings in one call
     Settings,
+    /// Batches of events beside single posts
+    Batch,
     /// Deliveries of a thousand devices
     Webhook,
     /// What a condition and a codec cost, and what an endless codec does to others

@@ -1,5 +1,6 @@
 //! The measurements, one file each.
 
+mod batch;
 mod buckets;
 mod compare;
 mod delete;
@@ -132,6 +133,9 @@ pub async fn run(options: &Options, page: &Page) -> Result<(), Failure> {
     }
     if options.includes(Section::Settings) {
         settings::measure(options, page).await?;
+    }
+    if options.includes(Section::Batch) {
+        batch::measure(options, page).await?;
     }
     if options.includes(Section::Webhook) {
         webhook::measure(options, page).await?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use isobar_model::error::Fault;
 use isobar_model::json::{Json, RawJson};
+use isobar_model::retention::DesignRetention;
 
 use crate::budget::{LONG_RUN_UNITS, READ_BYTES_PER_UNIT, STEP_UNITS};
 use crate::code::CheckTime;
@@ -113,6 +114,15 @@ impl Plan {
     /// The names of the storage elements.
     pub fn storage_elements(&self) -> &[Arc<str>] {
         &self.storages
+    }
+
+    /// What is kept of the values of those storage elements that bound it.
+    pub fn retention(&self) -> DesignRetention {
+        let bounded = self.elements.iter().filter_map(|it| match &it.element {
+            Element::Storage(storage) => Some((Arc::clone(&it.name), storage.retention())),
+            _ => None,
+        });
+        bounded.filter(|(_, retention)| !retention.is_unbounded()).collect()
     }
 
     /// Whether events may be posted to this element name (any name on an empty plane).

@@ -68,6 +68,10 @@ impl Admission {
                 (Ok(Reply::Ready(response)), exchange) => {
                     return EventResponse::Other(exchange.end(&state, &admission.meter, Ok(response)));
                 }
+                (Ok(Reply::Counted(response, window)), mut exchange) => {
+                    exchange.rate_window = Some(window);
+                    return EventResponse::Other(exchange.end(&state, &admission.meter, Ok(response)));
+                }
                 (Err(problem), exchange) => {
                     return EventResponse::Other(exchange.end(&state, &admission.meter, Err(problem)));
                 }
@@ -94,6 +98,7 @@ impl Admission {
         let admitted = AssertUnwindSafe(self.admit(&mut call, &mut exchange.rate_window)).catch_unwind();
         let reply = admitted.await.unwrap_or_else(|panic| Err(panicked(self.row.path, &*panic)));
         if let Err(problem) = &reply {
+            exchange.rate_window = problem.rate_window().or(exchange.rate_window);
             exchange.closes = problem.is_of_bad_credentials() && call.hub().count_refused(call.client.address);
             if !problem.ends_connection() {
                 Box::pin(call.drain()).await;

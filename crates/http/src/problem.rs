@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::header::{CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
-use isobar_model::error::{Error, Fault};
+use isobar_model::error::{Error, Fault, RateWindow};
 use isobar_model::time::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -60,6 +60,14 @@ pub(crate) struct ErrorBody {
 }
 
 impl Problem {
+    /// The window of the rate limit that it is about.
+    pub fn rate_window(&self) -> Option<RateWindow> {
+        match self {
+            Problem::Refused(Error::RateLimited { window, .. }) => Some(*window),
+            _ => None,
+        }
+    }
+
     /// Its status: the one table of refusals.
     pub fn status(&self) -> StatusCode {
         match self {
@@ -160,7 +168,6 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 
 #[cfg(test)]
 mod tests {
-    use isobar_model::error::RateWindow;
 
     use super::*;
 

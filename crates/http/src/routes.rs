@@ -10,8 +10,8 @@ use crate::openapi;
 use crate::problem::Problem;
 use crate::request::Call;
 use crate::resources::{
-    appearance, auth, buckets, data, devices, dry_runs, events, health, images, locations, notifications,
-    organizations, projects, settings, users, webhook,
+    appearance, auth, buckets, data, devices, dry_runs, event_batches, events, health, images, locations,
+    notifications, organizations, projects, settings, users, webhook,
 };
 use crate::response::Reply;
 
@@ -293,6 +293,7 @@ const TABLE: &[RouteRow] = &[
     row(Get,    "/v2/devices/{deviceId}/events/{id}",    User,         Some(Action::DeviceRead),        by!(events::history_event)),
 
     MAIN_ROAD,
+    row(Post,   "/v2/events/device/batch",               UserOrDevice, Some(Action::DeviceEventCreate), by!(event_batches::device_events_create)),
     row(Post,   "/v2/events/integrations",               ApiKey,       Some(Action::WebhookReceive),    by!(webhook::webhook_receive)),
     row(Get,    "/v2/events/cloud",                      UserOrDevice, Some(Action::CloudEventRead),    by!(events::cloud_events)),
     row(Post,   "/v2/events/cloud",                      User,         Some(Action::CloudEventCreate),  by!(events::cloud_event_send)),

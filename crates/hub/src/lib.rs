@@ -56,17 +56,18 @@ pub use identity::authorization::TreeQuery;
 pub use identity::operator::reset_password;
 pub use identity::sessions::Tokens;
 pub use ingest::accepted::Accepted;
+pub use ingest::event_batch::BatchReport;
 pub use ingest::event_input::NO_NAME;
 pub use isobar_design::{Effect, Outcome, Produced, TraceStep};
 pub use isobar_store::registry::NotificationMark;
 pub use isobar_store::registry::Png;
 pub use isobar_store::registry::sortable;
+pub use isobar_store::registry::{ActiveDevices, DeviceField, DeviceFilter};
 pub use isobar_store::telemetry::{Filter, FilterField, Operand, Operator, PayloadTime, ValueQuery, ValueSort};
 pub use resources::bucket_rows::{BucketAnswer, BucketRow, BucketRows, FieldRow};
 pub use resources::buckets::{
     BucketDevices, BucketFill, BucketRequest, BucketWidth, DEVICES_ALIKE_MAX, DEVICES_APART_MAX,
 };
-pub use isobar_store::registry::{ActiveDevices, DeviceField, DeviceFilter};
 pub use resources::data::{StorageElement, StorageList};
 pub use resources::device_creation::CreationOutcome;
 pub use resources::device_selection::{DeviceExport, SummaryView};
@@ -375,6 +376,25 @@ impl Hub {
         idempotency_key: Option<&'a str>,
     ) -> impl Future<Output = Result<Accepted>> + Send + 'a {
         self.0.ingest.event_accept(principal, device, element, body, idempotency_key)
+    }
+
+    /// Whether the caller may post events at all.
+    ///
+    /// # Errors
+    /// `Forbidden`.
+    pub async fn allow_batch(&self, principal: &Principal) -> Result<()> {
+        self.0.ingest.allow_batch(principal).await
+    }
+
+    /// Accepts many events, as [`Hub::event_accept`] accepts one: those of a device in their order, devices side by side. What
+    /// is wrong with one is told beside what came of the others; all that is accepted is durable when this returns. The body
+    /// counts, beside the call by which it came, as one call for every further started hundred of its events.
+    ///
+    /// # Errors
+    /// `Invalid`: the body is no batch. `RateLimited`: the window has no room for the whole batch; nothing has happened.
+    /// `Busy`, or the defect: the tenant's batches hold as much memory as they may, or the stores took nothing at all.
+    pub async fn events_accept(&self, principal: &Principal, body: Bytes) -> Result<BatchReport> {
+        self.0.ingest.events_accept(principal, body).await
     }
 
     /// Reads a body of so many bytes: a long one on a thread that may block, when it is the turn of the tenant that it comes

@@ -71,7 +71,7 @@ impl Hub {
             env.clone(),
             caches.clone(),
             delivery.clone(),
-            activity.clone(),
+            (activity.clone(), usage.clone()),
             identity.clone(),
             ingest.clone(),
         );

@@ -10,6 +10,7 @@ pub mod device;
 pub mod dry_run;
 pub mod error;
 pub mod event;
+pub mod event_batch;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
@@ -23,6 +24,7 @@ pub mod organization;
 pub mod page;
 pub mod preferences;
 pub mod project;
+pub mod retention;
 pub mod role;
 pub mod secret;
 pub mod session;

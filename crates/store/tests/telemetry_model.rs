@@ -119,6 +119,7 @@ fn query() -> impl Strategy<Value = ValueQuery> {
         range: TimeRange { from: from.map(at), to: to.map(at) },
         sort,
         filters,
+        ..ValueQuery::default()
     })
 }
 

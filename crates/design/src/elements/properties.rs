@@ -83,6 +83,16 @@ impl<'p> Properties<'p> {
         number
     }
 
+    /// A whole number from one to `most`.
+    pub(crate) fn whole(&mut self, property: &str, most: u64) -> Option<u64> {
+        let number = self.get(property)?.as_f64();
+        let whole = number.filter(|number| number.fract() == 0.0 && (1.0..=most as f64).contains(number));
+        if whole.is_none() {
+            self.fault(property, format!("must be a whole number from 1 to {most}"));
+        }
+        whole.map(|whole| whole as u64)
+    }
+
     /// A whole number of minutes, from one to a year.
     pub(crate) fn minutes(&mut self, property: &str) -> Option<u32> {
         let minutes = self.positive(property)?;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use isobar_model::retention::{RETENTION_DAYS_MAX, RETENTION_VALUES_MAX, Retention};
+
 use super::{Ability, Element, Shape, properties::Properties};
 use crate::expression::{Computed, Value};
 use crate::plan::Link;
@@ -18,11 +20,22 @@ pub(crate) const SHAPE: Shape = Shape {
 #[derive(Debug)]
 pub(crate) struct Storage {
     name: Arc<str>,
+    retention: Retention,
 }
 
 impl Storage {
     fn read(properties: &mut Properties<'_>) -> Element {
-        Element::Storage(Self { name: properties.name.clone() })
+        let days = properties.whole("retentionDays", RETENTION_DAYS_MAX.into());
+        let retention = Retention {
+            days: days.and_then(|days| u32::try_from(days).ok()),
+            values: properties.whole("valuesMax", RETENTION_VALUES_MAX),
+        };
+        Element::Storage(Self { name: properties.name.clone(), retention })
+    }
+
+    /// What is kept of its values.
+    pub(crate) fn retention(&self) -> Retention {
+        self.retention
     }
 
     pub(crate) fn store<'e>(&'e self, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {

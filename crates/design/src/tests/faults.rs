@@ -43,6 +43,29 @@ fn an_element_has_a_type_that_is_known() {
 }
 
 #[test]
+fn a_storage_keeps_a_bounded_number_of_days_and_values() {
+    let storage = |properties: Value| faults(json!({"log": {"type": "storage", "properties": properties}}));
+    for good in [
+        json!({}),
+        json!({"retentionDays": null, "valuesMax": null}),
+        json!({"retentionDays": 1, "valuesMax": 1}),
+        json!({"retentionDays": 3_650, "valuesMax": 1_000_000_000}),
+        json!({"retentionDays": 30.0}),
+    ] {
+        assert!(storage(good.clone()).is_empty(), "{good}");
+    }
+    let at = "planes.cloud.elements.log.properties";
+    let days = format!("{at}.retentionDays: must be a whole number from 1 to 3650");
+    let values = format!("{at}.valuesMax: must be a whole number from 1 to 1000000000");
+    for bad in [json!(0), json!(-1), json!(1.5), json!("30"), json!([1]), json!(true), json!(1e300)] {
+        let found = storage(json!({"retentionDays": bad, "valuesMax": bad}));
+        assert_eq!(found, [days.clone(), values.clone()], "{bad}");
+    }
+    assert_eq!(storage(json!({"retentionDays": 3_651})), [days]);
+    assert_eq!(storage(json!({"valuesMax": 1_000_000_001})), [values]);
+}
+
+#[test]
 fn links_lead_to_abilities_that_exist() {
     let found = faults(json!({
         "in": {"type": "deviceEvent", "triggers": {

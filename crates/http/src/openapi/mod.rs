@@ -2,6 +2,7 @@
 
 mod appearance;
 mod bodies;
+mod event_bodies;
 mod finish;
 mod operations;
 mod parameters;

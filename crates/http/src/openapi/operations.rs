@@ -9,6 +9,7 @@ use super::bodies::{
     AccountName, AnyButNull, ApiKeyInput, DeviceInput, DeviceInputs, DryRunInput, ImageText, Login, NewUser,
     OrganizationInput, ProjectInput, ReadMark, ResetInput, SpecificationInput, SystemMessage, UserCreation, UserInput,
 };
+use super::event_bodies::BatchEvents;
 use super::parameters::*;
 use super::setting_bodies::{DeviceIds, SettingItems, SettingValue};
 use super::webhook::WEBHOOK;
@@ -19,6 +20,7 @@ use crate::resources::buckets::{BucketsJson, FleetBucketsJson};
 use crate::resources::data::{LastValuesJson, StorageElementJson, StorageListJson, StoredValueJson};
 use crate::resources::devices::{DeviceJson, DeviceSummaryJson, DevicesOutcomeJson, NewDeviceJson, TokenJson};
 use crate::resources::dry_runs::DryRunJson;
+use crate::resources::event_batches::BatchJson;
 use crate::resources::events::{EventJson, IdJson};
 use crate::resources::locations::DeviceLocationJson;
 use crate::resources::notifications::NotificationJson;
@@ -251,6 +253,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("events", Get "/v2/devices/{deviceId}/events/{id}", "Fetch one event of the history", [], None, [Json(200, of::<EventJson>)]),
     operation!("events", Post "/v2/events/device", "Post a device event; 201 means durable",
         [DEVICE_ID, ELEMENT_NAME_REQUIRED, IDEMPOTENCY_KEY_PARAMETER], Some(of::<AnyButNull>), [Json(201, of::<IdJson>)]),
+    operation!("events", Post "/v2/events/device/batch", "Post many device events, each by itself; what is accepted is durable",
+        [], Some(of::<BatchEvents>), [Json(200, of::<BatchJson>)]),
     Operation {
         method: Post,
         path: "/v2/events/integrations",

@@ -241,6 +241,8 @@ impl<'a> Query<'a> {
             range: self.range(),
             sort: sort.into_iter().map(|(field, descending)| isobar_hub::ValueSort { field, descending }).collect(),
             filters,
+            // What is kept is not for the caller to say.
+            ..ValueQuery::default()
         }
     }
 

@@ -10,6 +10,7 @@ pub(crate) mod data;
 mod device_csv;
 pub(crate) mod devices;
 pub(crate) mod dry_runs;
+pub(crate) mod event_batches;
 pub(crate) mod events;
 mod export;
 pub(crate) mod health;

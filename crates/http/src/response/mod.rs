@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use bytes::Bytes;
 use futures::{Stream, stream};
 use isobar_hub::Accepted;
-use isobar_model::error::Error;
+use isobar_model::error::{Error, RateWindow};
 use isobar_model::ids::EventId;
 use isobar_model::page::{Meta, Page};
 use serde::Serialize;
@@ -32,6 +32,8 @@ pub(crate) enum Reply {
     Ready(Response),
     /// The response is 201 with the event's identifier, as soon as the event is durable.
     Accepted(Accepted),
+    /// The response to a call that counts as several, and the rate window after these.
+    Counted(Response, RateWindow),
 }
 
 impl From<Response> for Reply {

@@ -7,6 +7,7 @@ use isobar_design::{DeviceView, LONG_RUN_UNITS, Plan};
 use isobar_model::access::{Caller, Lineage};
 use isobar_model::device::Device;
 use isobar_model::ids::{ApiKeyId, DeviceRef, UserId};
+use isobar_model::retention::ProjectRetention;
 use isobar_model::setting::SettingRecord;
 use parking_lot::Mutex;
 
@@ -136,12 +137,25 @@ pub(crate) struct PlanEntry {
     pub plan: Plan,
     /// The queue of its runs with code.
     pub queue: ProjectQueue,
+    /// What is kept of the values of its devices.
+    retention: Mutex<Arc<ProjectRetention>>,
     outdated: AtomicBool,
 }
 
 impl PlanEntry {
-    pub fn new(plan: Plan) -> Self {
-        Self { plan, queue: ProjectQueue::default(), outdated: AtomicBool::new(false) }
+    pub fn new(plan: Plan, retention: ProjectRetention) -> Self {
+        let retention = Mutex::new(Arc::new(retention));
+        Self { plan, queue: ProjectQueue::default(), retention, outdated: AtomicBool::new(false) }
+    }
+
+    /// What is kept of the values of the project's devices.
+    pub fn retention(&self) -> Arc<ProjectRetention> {
+        Arc::clone(&self.retention.lock())
+    }
+
+    /// What former designs had hidden is dropped: from here on this is kept.
+    pub fn settle_retention(&self, settled: Arc<ProjectRetention>) {
+        *self.retention.lock() = settled;
     }
 }
 

@@ -18,6 +18,7 @@ use isobar_model::device::Device;
 use isobar_model::error::{Error, Fault, Result};
 use isobar_model::ids::{ApiKeyId, DeviceId, DeviceRef, OrganizationId, ProjectId, SessionId, UserId};
 use isobar_model::json::RawJson;
+use isobar_model::retention::ProjectRetention;
 use isobar_model::secret::Digest;
 use isobar_model::setting::SettingRecord;
 
@@ -208,9 +209,18 @@ impl Caches {
             let plan = compiled_stored(specification.planes).await?.map_err(|faults| {
                 Error::internal(format!("the stored design of project {project} does not compile: {faults:?}"))
             })?;
-            Ok(Some(Arc::new(PlanEntry::new(plan))))
+            let retention = self.env.registry.retention_fetch(&permit).await.into_hub_error()?;
+            Ok(Some(Arc::new(PlanEntry::new(plan, retention))))
         };
         self.plans.get_or_load(&project, load).await?.ok_or(Error::Missing("project"))
+    }
+
+    /// What former designs of a project had hidden is dropped of all its devices: readers need not leave it out any more.
+    pub(crate) fn retention_settled(&self, project: ProjectId, settled: ProjectRetention) {
+        self.plans.discard_loads();
+        if let Some(plan) = self.plans.get(&project) {
+            plan.settle_retention(Arc::new(settled));
+        }
     }
 
     /// The account of a user; none when there is no such user.

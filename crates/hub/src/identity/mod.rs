@@ -79,6 +79,11 @@ impl Identity {
         self.rates.count_call(principal, address, self.env.clock.now())
     }
 
+    /// Counts so many calls that a caller's one call is worth beside itself, all or none of them.
+    pub(crate) fn count_further(&self, principal: &Principal, calls: u32) -> Result<Option<RateWindow>> {
+        self.rates.count_further(principal, calls, self.env.clock.now())
+    }
+
     /// Counts a call with bad credentials; true: there were so many from its address that its connection should end.
     pub(crate) fn count_refused(&self, address: IpAddr) -> bool {
         self.rates.count_refused(address, self.env.clock.now())

@@ -63,6 +63,12 @@ impl<K: Hash + Eq, S: BuildHasher + Clone + Default> RateWindows<K, S> {
 
     /// Counts a call. `Err` when the window is spent; none when nothing is counted.
     pub(crate) fn count(&self, key: K, now: Timestamp) -> Result<Option<RateWindow>, RateWindow> {
+        self.count_all(key, 1, now)
+    }
+
+    /// Counts calls, all or none of them.
+    #[inline(always)]
+    fn count_all(&self, key: K, calls: u32, now: Timestamp) -> Result<Option<RateWindow>, RateWindow> {
         if self.limit == 0 {
             return Ok(None);
         }
@@ -77,8 +83,8 @@ impl<K: Hash + Eq, S: BuildHasher + Clone + Default> RateWindows<K, S> {
             shard.counts.clear();
         }
         let count = shard.counts.entry(key).or_insert(0);
-        let spent = *count >= self.limit;
-        *count += u32::from(!spent);
+        let spent = self.limit - *count < calls;
+        *count += if spent { 0 } else { calls };
         let state = RateWindow {
             limit: self.limit,
             remaining: self.limit - *count,
@@ -133,6 +139,21 @@ impl CallRates {
         counts.map_err(|window| Error::RateLimited { subject, window })
     }
 
+    /// Counts so many calls that a caller's one call is worth beside itself, all or none of them.
+    pub(crate) fn count_further(
+        &self,
+        principal: &Principal,
+        calls: u32,
+        now: Timestamp,
+    ) -> isobar_model::error::Result<Option<RateWindow>> {
+        let (subject, counts) = match principal {
+            Principal::User(caller) => ("user", self.users.count_all(caller.user, calls, now)),
+            Principal::Device(session) => ("device", self.devices.count_all(session.device().key, calls, now)),
+            Principal::Nobody => return Err(Error::Unauthenticated),
+        };
+        counts.map_err(|window| Error::RateLimited { subject, window })
+    }
+
     /// Counts a call with bad credentials; true: there were so many from its address that its connection should end.
     pub(crate) fn count_refused(&self, address: IpAddr, now: Timestamp) -> bool {
         self.refused.count(counted(address), now).is_err()
@@ -164,6 +185,17 @@ mod tests {
         assert_eq!(windows.count("a", at(119)).unwrap_err().remaining, 0);
         assert!(windows.count("b", at(119)).is_ok());
         assert!(windows.count("a", at(120)).is_ok());
+    }
+
+    #[test]
+    fn calls_that_are_counted_together_are_counted_all_or_none() {
+        let windows = windows(5);
+        assert_eq!(windows.count_all("a", 3, at(60)).unwrap().unwrap().remaining, 2);
+        assert_eq!(windows.count_all("a", 3, at(61)).unwrap_err().remaining, 2);
+        assert_eq!(windows.count_all("a", 2, at(62)).unwrap().unwrap().remaining, 0);
+        assert!(windows.count("a", at(63)).is_err());
+        assert!(windows.count_all("b", 6, at(63)).is_err());
+        assert!(windows.count_all("b", 5, at(64)).is_ok());
     }
 
     #[test]

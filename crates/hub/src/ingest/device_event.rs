@@ -19,6 +19,7 @@ use super::event_input::{accepted_name, check_idempotency_key, element_name};
 use super::run_commit::{RunCommit, RunReport};
 use super::{IDEMPOTENCY_SECONDS, Ingest, RUNS_MAX, RunMemory};
 use crate::cache::entries::DeviceEntry;
+use crate::code::StillPending;
 use crate::error::from_store;
 use crate::identity::authentication::Principal;
 
@@ -34,6 +35,9 @@ pub(super) struct Incoming<'a> {
 
 /// Tells once that an event has run; when it is dropped before, that it never will.
 pub(crate) type RunSignal = Arc<Mutex<Option<oneshot::Sender<()>>>>;
+
+/// What came of a run. None: the entry is outdated, and nothing happened.
+pub(super) type EventOutcome = Result<Option<Accepted>>;
 
 impl Ingest {
     /// Accepts a device event: its design has run when this returns; it is durable and in history when the [`Accepted`] is
@@ -51,25 +55,38 @@ impl Ingest {
         let element = element_name(element, &mut faults);
         check_idempotency_key(idempotency_key, &mut faults);
         let read = self.env.bodies.payload(principal.tenant(), &body, &mut faults).await?;
-        let (Some((payload, mut tree)), Some(element)) = (read, element) else {
+        let (Some((payload, tree)), Some(element)) = (read, element) else {
             return Err(faults.into_error());
         };
-        let Some((permit, mut entry)) = target else { return Err(faults.into_error()) };
+        let Some((permit, entry)) = target else { return Err(faults.into_error()) };
         let now = self.env.clock.now();
         let name = accepted_name(&entry, element, &mut faults);
         faults.end()?;
         let element = name.unwrap_or_else(|| Arc::from(element));
         let event = Incoming { element, payload, idempotency_key, now, ran: None };
-        for _ in 0..RUNS_MAX {
-            if let Some(accepted) = self.run_event(&permit, &entry, &event, tree.take()).await? {
-                return Ok(accepted);
-            }
-            // The device or its design has changed meanwhile.
-            let newer = Box::pin(self.caches.device_entry(entry.device.id)).await?;
-            entry = newer.ok_or_else(|| Error::invalid("query.deviceId", "no such device"))?;
+        if let Some(accepted) = self.run_event(&permit, &entry, &event, tree, still_pending).await? {
+            return Ok(accepted);
+        }
+        Box::pin(self.run_event_by_newer(&permit, entry.device.id, &event, still_pending)).await
+    }
+
+    /// Runs an event by the newest entry of its device, which or whose design has changed meanwhile.
+    pub(super) async fn run_event_by_newer(
+        self: &Arc<Self>,
+        permit: &CanWrite<DeviceRef>,
+        device: DeviceId,
+        event: &Incoming<'_>,
+        still_pending: StillPending<EventOutcome>,
+    ) -> Result<Accepted> {
+        for _ in 1..RUNS_MAX {
+            let newer = self.caches.device_entry(device).await?;
+            let entry = newer.ok_or_else(|| Error::invalid("query.deviceId", "no such device"))?;
             let mut faults = Faults::new();
             accepted_name(&entry, &event.element, &mut faults);
             faults.end()?;
+            if let Some(accepted) = self.run_event(permit, &entry, event, None, still_pending).await? {
+                return Ok(accepted);
+            }
         }
         Err(Error::Busy)
     }
@@ -91,26 +108,27 @@ impl Ingest {
             if !entry.plan.plan.accepts(&event.element) {
                 return Err(Error::invalid("body", "the project's design has changed meanwhile"));
             }
-            if let Some(accepted) = self.run_event(&permit, &entry, &event, None).await? {
+            if let Some(accepted) = self.run_event(&permit, &entry, &event, None, still_pending).await? {
                 return accepted.await;
             }
         }
         Err(Error::Busy)
     }
 
-    /// Runs an event here, or on the threads for code if its run may take long. The payload's tree may be there already.
-    /// None: the entry is outdated, and nothing happened.
-    async fn run_event(
+    /// Runs an event here, or on the threads for code if its run may take long; `still_pending` says whether what came of it
+    /// there is waited for. The payload's tree may be there already. None: the entry is outdated, and nothing happened.
+    pub(super) async fn run_event(
         self: &Arc<Self>,
         permit: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
         tree: Option<Json<'_>>,
-    ) -> Result<Option<Accepted>> {
+        still_pending: StillPending<EventOutcome>,
+    ) -> EventOutcome {
         if entry.runs_aside(event.payload.bytes().len()) {
             // A tree takes many times what its text does: it is made again when the event has its turn.
             drop(tree);
-            return Box::pin(self.run_event_in_project_queue(permit, entry, event)).await;
+            return Box::pin(self.run_event_in_project_queue(permit, entry, event, still_pending)).await;
         }
         let tree = tree.unwrap_or_else(|| event.payload.tree());
         self.run_event_here(permit, entry, event, &tree).await
@@ -122,7 +140,8 @@ impl Ingest {
         permit: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
-    ) -> Result<Option<Accepted>> {
+        still_pending: StillPending<EventOutcome>,
+    ) -> EventOutcome {
         let (ingest, permit, plan, entry) = (Arc::clone(self), permit.clone(), &entry.plan, Arc::clone(entry));
         let (element, payload, now) = (Arc::clone(&event.element), event.payload.clone(), event.now);
         let (key, ran) = (event.idempotency_key.map(str::to_owned), event.ran.clone());
@@ -143,7 +162,7 @@ impl Ingest {
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
         tree: &Json<'_>,
-    ) -> Result<Option<Accepted>> {
+    ) -> EventOutcome {
         let mut report = RunReport::default();
         let reload = self.reload_if_a_run_panics(entry);
         let mut turn = |memory: &dyn Memory| {

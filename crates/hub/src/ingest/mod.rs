@@ -5,6 +5,7 @@ pub(crate) mod accepted;
 pub(crate) mod design_runs;
 mod device_event;
 mod effects;
+pub(crate) mod event_batch;
 pub(crate) mod event_input;
 mod queue_bells;
 mod run_commit;
@@ -26,6 +27,8 @@ use crate::identity::Identity;
 use crate::metering::activity::Activity;
 use crate::metering::usage::Usage;
 use crate::outbox::Outbox;
+use crate::support::pace::Pace;
+use crate::support::tenant_shares::TenantShares;
 
 pub(crate) use self::run_design::Occasion;
 
@@ -44,6 +47,8 @@ pub(crate) struct Ingest {
     usage: Arc<Usage>,
     identity: Arc<Identity>,
     bells: QueueBells,
+    batch_bytes: Arc<TenantShares>,
+    batch_pace: Pace,
 }
 
 impl Ingest {
@@ -55,7 +60,8 @@ impl Ingest {
         (activity, usage): (Arc<Activity>, Arc<Usage>),
         identity: Arc<Identity>,
     ) -> Self {
-        Self { env, code, outbox, caches, activity, usage, identity, bells: QueueBells::new() }
+        let (bells, batch_bytes, batch_pace) = (QueueBells::new(), event_batch::batch_bytes(), Pace::default());
+        Self { env, code, outbox, caches, activity, usage, identity, bells, batch_bytes, batch_pace }
     }
 
     /// What is notified when a cloud event is queued for the device, or its token ends.

@@ -14,6 +14,8 @@ use crate::supervisor::{Shift, guarded};
 const RETENTION_LOOK_EVERY: Duration = Duration::from_secs(3600);
 /// Six months: half of a mean Gregorian year, in seconds.
 const HISTORY_SECONDS: i64 = 15_778_476;
+/// Shortest time between two looks at what values are no longer kept.
+const VALUES_REST: Duration = Duration::from_secs(5);
 /// Old records of settings that are removed in one transaction: others write in between.
 const SETTINGS_SWEPT_AT_ONCE: u32 = 500;
 
@@ -31,21 +33,45 @@ impl Jobs {
             let running = std::mem::replace(&mut last, Instant::now()).elapsed();
             self.remove_what_is_old(running).await;
             shift.well();
-            if shift.pause(RETENTION_LOOK_EVERY).await {
+            if self.drop_values_until_the_next_look(&mut shift).await {
                 return;
             }
         }
     }
 
+    /// Waits for the next look; what changed designs hide is dropped before. True: the hub stops.
+    async fn drop_values_until_the_next_look(&self, shift: &mut Shift) -> bool {
+        let next = Instant::now() + RETENTION_LOOK_EVERY;
+        loop {
+            if shift.pause(VALUES_REST).await {
+                return true;
+            }
+            let left = next.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            tokio::select! {
+                is_over = shift.pause(left) => return is_over,
+                () = self.retention.changed.notified() => {}
+            }
+            if let Some(now) = self.believed_now() {
+                removed("values", self.drop_values(now)).await;
+            }
+            shift.well();
+        }
+    }
+
     /// One look, so long after the last one.
-    async fn remove_what_is_old(&self, running: Duration) {
+    pub(super) async fn remove_what_is_old(&self, running: Duration) {
         let retained = self.env.telemetry.retain(self.env.clock.now(), running, HISTORY_SECONDS);
         let Some(now) = removed("history", retained).await else { return };
+        self.retention.believe(now);
         let begins = now.plus_seconds(-HISTORY_SECONDS);
         // Each by itself: what fails for one kind of things, in whatever way, keeps none of the others.
         removed("sessions", self.sweep_sessions(now)).await;
         removed("notifications", self.delivery.sweep_notices(begins)).await;
         removed("settings", self.sweep_settings(begins)).await;
+        removed("values", self.drop_values(now)).await;
     }
 
     async fn sweep_settings(&self, begins: Timestamp) -> Result<(), StoreError> {

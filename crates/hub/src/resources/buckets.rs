@@ -205,8 +205,10 @@ impl Hub {
         let refused = |error| refused(error, request.width);
         let mut claim = Claim::begin(tenant);
         for device in devices {
+            let Some(entry) = self.0.caches.device_entry(device.target().id).await? else { continue };
+            let kept = self.kept(&entry, element);
             let (more, has_it) =
-                self.0.env.telemetry.buckets(device, element, buckets, claim).await.map_err(refused)?;
+                self.0.env.telemetry.buckets(device, element, &kept, buckets, claim).await.map_err(refused)?;
             // It was let in with the first.
             (buckets, is_there, claim) = (more, is_there || has_it, Claim::go_on(tenant));
             if apart {
@@ -264,10 +266,13 @@ impl Hub {
     async fn extent(&self, devices: &[CanRead<DeviceRef>], element: &str) -> Result<Option<(Timestamp, Timestamp)>> {
         let mut extent: Option<(Timestamp, Timestamp)> = None;
         for device in devices {
+            let Some(entry) = self.0.caches.device_entry(device.target().id).await? else { continue };
+            let not_before = self.kept(&entry, element).not_before;
             let series = self.0.env.telemetry.series(device).await.into_hub_error()?;
             for series in series.iter().filter(|series| &*series.element == element) {
-                let (first, last) = extent.unwrap_or((series.created_at, series.updated_at));
-                extent = Some((first.min(series.created_at), last.max(series.updated_at)));
+                let begins = not_before.map_or(series.created_at, |moment| series.created_at.max(moment));
+                let (first, last) = extent.unwrap_or((begins, series.updated_at));
+                extent = Some((first.min(begins), last.max(series.updated_at)));
             }
         }
         Ok(extent)

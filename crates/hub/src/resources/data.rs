@@ -7,6 +7,7 @@ use isobar_model::error::{Error, Result};
 use isobar_model::event::{LastValues, StoredValue};
 use isobar_model::ids::DeviceId;
 use isobar_model::page::{ListRequest, Page, PageRequest};
+use isobar_model::retention::Kept;
 use isobar_model::time::Timestamp;
 use isobar_store::telemetry::ValueQuery;
 use isobar_store::turns::Claim;
@@ -56,7 +57,8 @@ impl Hub {
         query: ValueQuery,
     ) -> Result<Page<StoredValue>> {
         let (permit, entry) = self.0.identity.user_device_read(caller, id).await?;
-        let page = query.page;
+        let (page, kept) = (query.page, self.kept(&entry, element));
+        let query = ValueQuery { kept, ..query };
         match self
             .0
             .env
@@ -69,6 +71,11 @@ impl Hub {
             None if declares(&entry, element) => Ok(Page::new(Vec::new(), 0, page)),
             None => Err(Error::Missing(ELEMENT)),
         }
+    }
+
+    /// What is shown of a storage element of a device at this moment: every query of its values goes by it.
+    pub(crate) fn kept(&self, entry: &DeviceEntry, element: &str) -> Kept {
+        entry.plan.retention().kept(element, self.0.env.clock.now())
     }
 
     /// The last values of a storage element; none when it holds nothing yet.

@@ -151,7 +151,8 @@ impl Hub {
     /// next event sees it. Waits up to ten seconds for what the device's design has found out.
     ///
     /// # Errors
-    /// `Busy`: what the design has found out could not be written in that time; nothing was changed.
+    /// `Busy`: what the design has found out could not be written in that time, or what former designs of the new project have
+    /// hidden is not dropped yet; nothing was changed.
     pub async fn device_update(
         &self,
         caller: &Caller,
@@ -173,6 +174,10 @@ impl Hub {
             .ok_or(Error::Missing("device"))?;
         let names_owner = input.organization.is_some();
         let change = self.device_change(caller, &old, input).await?;
+        let _moving = match change.project == old.project {
+            true => None,
+            false => Some(self.0.jobs.leave_retention(&permit, &entry, change.project).await?),
+        };
         let device = {
             // Whatever becomes of it: where it failed it may have been done.
             let _changed = ScopeGuard::new(|| self.0.caches.device_changed(id));

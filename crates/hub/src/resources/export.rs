@@ -54,7 +54,8 @@ impl Hub {
         if query.newest_first().is_none() {
             return Err(Error::invalid("query.sortBy", "an export is sorted by createdAt or id, in one direction"));
         }
-        let tenant = caller.lineage.top();
+        let (tenant, kept) = (caller.lineage.top(), self.kept(&entry, element));
+        let query = ValueQuery { kept, ..query };
         let place = self.0.exports.take(tenant, 1)?;
         let begun = self.0.env.telemetry.values_chunk(&permit, element, &query, None, Claim::begin(tenant)).await;
         let begun = match begun.into_hub_error()? {

@@ -122,7 +122,8 @@ impl Hub {
     /// compiled on a thread that may block, in its tenant's turn.
     ///
     /// # Errors
-    /// `Invalid`: all faults, each by its place. `Busy`: too many designs wait to be compiled.
+    /// `Invalid`: all faults, each by its place. `Busy`: too many designs wait to be compiled, or bounds of retention were
+    /// loosened too often since what they had hidden was last dropped.
     pub async fn specification_write(
         &self,
         caller: &Caller,
@@ -133,9 +134,13 @@ impl Hub {
         let plan =
             faults.gather(self.0.caches.compiled(caller, input.planes.clone()).await?.map_err(Error::Invalid))?;
         let Some(plan) = plan.filter(|_| !faults.any()) else { return Err(faults.into_error()) };
-        let (alarms, now) = (alarms_of(&plan), self.0.env.clock.now());
-        let written = self.0.env.registry.specification_write(&permit, &input, &alarms, now).await.into_hub_error()?;
+        let changing = self.0.jobs.retention_changes().await;
+        let (alarms, kept, now) = (alarms_of(&plan), plan.retention(), self.0.env.clock.now());
+        let written = self.0.env.registry.specification_write(&permit, &input, &alarms, &kept, now).await;
+        let written = written.into_hub_error()?;
         self.0.caches.design_changed(id);
+        drop(changing);
+        self.0.jobs.retention_changed();
         Ok(written)
     }
 }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::error::IntoHubError as _;
 
 /// Work that is charged to nobody.
-pub(super) const NOBODY: OrganizationId = OrganizationId(Uuid::nil());
+pub(crate) const NOBODY: OrganizationId = OrganizationId(Uuid::nil());
 
 /// The jobs of one kind.
 pub(crate) struct BoundedJobs(Turns);

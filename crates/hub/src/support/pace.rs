@@ -1,5 +1,7 @@
 //! Much work on a thread that serves calls: it goes piece by piece, so that no call waits for more than one piece of it.
 
+use std::time::{Duration, Instant};
+
 use tokio::sync::Mutex;
 
 /// The pace of work that has many pieces side by side.
@@ -14,6 +16,30 @@ impl Pace {
     }
 }
 
+/// The slices of work whose pieces are much shorter than what a call may wait. All works of one pace have them one after the
+/// other, and between two of them everything else that is ready has its turn: however many works there are.
+pub(crate) struct Slices<'p> {
+    pace: &'p Pace,
+    lasts: Duration,
+    began: parking_lot::Mutex<Option<Instant>>,
+}
+
+impl<'p> Slices<'p> {
+    /// Slices of this length.
+    pub(crate) fn of(pace: &'p Pace, lasts: Duration) -> Self {
+        Self { pace, lasts, began: parking_lot::Mutex::new(None) }
+    }
+
+    /// Waits until the next piece may begin: at once within a slice.
+    pub(crate) async fn next(&self) {
+        let goes_on = self.began.lock().is_some_and(|began| began.elapsed() < self.lasts);
+        if !goes_on {
+            self.pace.next().await;
+            *self.began.lock() = Some(Instant::now());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,6 +48,18 @@ mod tests {
     use futures::stream;
 
     use super::*;
+
+    #[tokio::test]
+    async fn after_a_slice_others_have_their_turn() {
+        let pace = Pace::default();
+        let is_pending = async |slices: &Slices<'_>| futures::poll!(Box::pin(slices.next())).is_pending();
+        let (short, long) = (Slices::of(&pace, Duration::ZERO), Slices::of(&pace, Duration::MAX));
+        for slices in [&short, &long] {
+            assert!(is_pending(slices).await, "a first slice is no sooner than those of others");
+            slices.next().await;
+        }
+        assert!(is_pending(&short).await && !is_pending(&long).await);
+    }
 
     #[tokio::test]
     async fn between_two_pieces_others_have_their_turn() {

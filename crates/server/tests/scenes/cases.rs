@@ -293,6 +293,10 @@ impl<'a> Things<'a> {
                 // The one operation that lists no 404: what is out of reach is a fault of the parameters.
                 Case { hidden: Some(400), ..case(&fridge.door("reading"), Some(json!({"temp": 4})), 201) }
             }
+            ("POST", path @ "/v2/events/device/batch") => {
+                // What is out of reach is an error of its item.
+                case(path, Some(json!([{"deviceId": device, "elementName": "reading", "payload": {"temp": 4}}])), 200)
+            }
             ("POST", "/v2/events/integrations") => {
                 // What is out of reach is a fault of the parameters here too.
                 let path = format!(

@@ -13,6 +13,7 @@ mod follow;
 pub mod given;
 mod history;
 mod queue;
+mod retention;
 mod runs;
 mod values;
 
@@ -21,6 +22,7 @@ pub use exports::*;
 pub use follow::*;
 pub use history::*;
 pub use queue::*;
+pub use retention::*;
 pub use runs::*;
 pub use values::*;
 
@@ -57,6 +59,10 @@ macro_rules! telemetry_scenes {
             last_values_are_bounded
             values_of_one_run_have_ids_of_their_own
             a_deleted_series_begins_anew
+            what_is_not_kept_is_not_shown
+            what_is_dropped_stays_gone
+            little_is_dropped_only_when_it_is_asked_for
+            an_export_leaves_out_what_is_dropped_on_the_way
             a_cloud_event_is_taken_once
             takers_at_the_same_time_share_the_queue
             a_queue_is_read_by_element_and_page

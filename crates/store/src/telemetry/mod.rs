@@ -24,6 +24,7 @@ use isobar_model::event::{Event, EventError, LastValues, StoredValue};
 use isobar_model::ids::{DeviceKey, DeviceRef, EventId};
 use isobar_model::json::{LastKept, RawJson};
 use isobar_model::page::{Page, PageRequest, TimeRange};
+use isobar_model::retention::Kept;
 use isobar_model::time::Timestamp;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -203,9 +204,9 @@ pub struct Series {
     pub created_at: Timestamp,
     /// When its newest value came.
     pub updated_at: Timestamp,
-    /// Values in it.
+    /// Values that have come to it.
     pub count: u64,
-    /// Bytes of the payloads in it.
+    /// Bytes of the payloads in it. Of one of which values were dropped, about: see [`Telemetry::series_retain`].
     pub bytes: u64,
 }
 
@@ -352,7 +353,8 @@ pub trait Telemetry: Send + Sync + 'static {
         claim: Claim,
     ) -> Result<Option<ValueChunk>>;
     /// Takes what a series says into buckets, in which that of others may be already; false: the device has no such series.
-    /// Every value of the range is looked at: this waits for a turn, and lets others go first when it has lasted.
+    /// Every value of the range that is shown, as `kept` says, is looked at: this waits for a turn, and lets others go first
+    /// when it has lasted.
     ///
     /// # Errors
     /// [`StoreError::TooMuch`] where there are too many buckets, or they take too much: see [`BUCKETS_BYTES_MAX`];
@@ -361,6 +363,7 @@ pub trait Telemetry: Send + Sync + 'static {
         &self,
         device: &CanRead<DeviceRef>,
         element: &str,
+        kept: &Kept,
         buckets: Buckets,
         claim: Claim,
     ) -> Result<(Buckets, bool)>;
@@ -372,6 +375,16 @@ pub trait Telemetry: Send + Sync + 'static {
     /// Removes a series (none: all of them) with its values, durably; the space comes back in the background. False:
     /// there was none.
     async fn series_delete(&self, device: &CanWrite<DeviceRef>, element: Option<&str>) -> Result<bool>;
+
+    /// Drops, for good and durably, what is not kept of series of a device; the space comes back in the background. Last
+    /// values stay. Not `exactly`: only stretches that are worth it, of 256 values or more, or all that there is. Nothing is
+    /// read value by value: a series' bytes are less by the share of the values that went. False: nothing was dropped.
+    async fn series_retain(
+        &self,
+        device: &CanWrite<DeviceRef>,
+        kept: Vec<(Arc<str>, Kept)>,
+        exactly: bool,
+    ) -> Result<bool>;
 
     /// A page of the device's history, newest first. A page of more than a thousand events waits for a turn.
     ///

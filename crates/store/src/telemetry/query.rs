@@ -2,6 +2,7 @@
 
 use isobar_model::event::StoredValue;
 use isobar_model::page::{PageRequest, TimeRange};
+use isobar_model::retention::Kept;
 
 /// So many values an order by payload reaches: a page that ends behind them is refused, unless there are no more values.
 pub const SORTED_MAX: u64 = 100_000;
@@ -23,6 +24,8 @@ pub struct ValueQuery {
     pub sort: Vec<ValueSort>,
     /// All must hold.
     pub filters: Vec<Filter>,
+    /// What is shown of the series at all.
+    pub kept: Kept,
 }
 
 impl ValueQuery {

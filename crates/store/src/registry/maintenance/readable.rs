@@ -168,6 +168,7 @@ const TABLES: &[Table] = &[
         ("project_id", PROJECT), ("name", TEXT), ("create_version", TEXT), ("description", TEXT), ("created", TIME),
         ("last_modified", TIME), ("meta", OBJECT), ("planes", OBJECT),
     ]),
+    table("project_retention", 1, &[("project_id", PROJECT), ("bounds", TEXT)]),
     table("project_alarms", 2, &[("project_id", PROJECT), ("element", TEXT), ("minutes", COUNT)]),
     table("devices", 1, &[
         ("id", DEVICE), ("key", COUNT), ("organization_id", ORGANIZATION), ("project_id", PROJECT), ("token", DIGEST),

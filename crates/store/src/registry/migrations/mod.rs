@@ -17,6 +17,7 @@ const STEPS: &[&str] = &[
     include_str!("0005_lanes.sql"),
     include_str!("0006_one_index_an_order.sql"),
     include_str!("0007_counts_of_a_fleet.sql"),
+    include_str!("0009_retention.sql"),
 ];
 
 /// Brings the schema up to date within a transaction that excludes other writers.

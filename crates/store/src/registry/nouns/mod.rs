@@ -19,6 +19,7 @@ pub(crate) mod organization_change;
 pub(crate) mod organizations;
 pub(crate) mod projects;
 pub(crate) mod provisioning;
+pub(crate) mod retention;
 pub(crate) mod sessions;
 pub(crate) mod settings;
 pub(crate) mod sign_ins;

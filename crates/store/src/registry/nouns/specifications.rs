@@ -3,10 +3,12 @@
 use isobar_model::access::{CanRead, CanWrite};
 use isobar_model::ids::ProjectId;
 use isobar_model::project::{Specification, SpecificationInput};
+use isobar_model::retention::DesignRetention;
 use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 
 use super::alarms::{self, ProjectAlarm};
+use super::retention;
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::sql::{Sql, one, run};
@@ -17,20 +19,24 @@ impl Registry {
         read(&self.db.read, *permit.target()).await
     }
 
-    /// Overwrites the specification of a project, and the alarms of its devices with it. Its `created` stays.
+    /// Overwrites the specification of a project, and the alarms of its devices and what is kept of their values with it. Its
+    /// `created` stays.
     ///
     /// # Errors
-    /// [`StoreError::Gone`] where the project is gone.
+    /// [`StoreError::Gone`] where the project is gone; [`StoreError::Busy`] where its bounds were loosened too often since
+    /// what they hid was last dropped.
     pub async fn specification_write(
         &self,
         permit: &CanWrite<ProjectId>,
         input: &SpecificationInput,
         alarms: &[ProjectAlarm],
+        kept: &DesignRetention,
         now: Timestamp,
     ) -> Result<Specification> {
         let tx = self.db.begin().await?;
         write(&tx, *permit.target(), input, now).await?;
         alarms::replace(&tx, *permit.target(), alarms, now).await?;
+        retention::replace(&tx, *permit.target(), kept, now).await?;
         let written = read(&tx, *permit.target()).await?.ok_or(StoreError::Gone("project"))?;
         tx.commit().await?;
         Ok(written)

@@ -7,6 +7,7 @@ use isobar_model::access::CanWrite;
 use isobar_model::buckets::{BUCKETS_MAX, Function, Functions, Grid, Told, Zone};
 use isobar_model::ids::DeviceRef;
 use isobar_model::page::TimeRange;
+use isobar_model::retention::Kept;
 use isobar_model::time::Timestamp;
 
 use super::given::{self, at};
@@ -34,7 +35,7 @@ async fn ask(
 ) -> Result<(Vec<(Timestamp, u64, Vec<Vec<String>>)>, u64, u64), StoreError> {
     let mut buckets = Buckets::new(Arc::new(query.clone()), Box::new(Some));
     for device in devices {
-        buckets = t.buckets(&device.reading(), "log", buckets, given::claim()).await?.0;
+        buckets = t.buckets(&device.reading(), "log", &Kept::default(), buckets, given::claim()).await?.0;
     }
     let BucketSeries { buckets: found, values, skipped, .. } = buckets.take_series()?;
     let told = |told: Option<Told<'_>>| match told {

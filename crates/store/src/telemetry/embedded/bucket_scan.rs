@@ -4,16 +4,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use isobar_model::retention::Kept;
 use rocksdb::ReadOptions;
 
+use super::Core;
 use super::columns::{BLOCK_VALUES, NewColumns};
-use super::keys::{self, Family};
+use super::keys;
 use super::rows::{read_value, text};
 use super::scan::ScannedRow;
 use super::seek::Track;
 use super::slices::{Sliced, Watch};
-use super::values::{Plan, track};
-use super::{Core, load};
+use super::values::{OpenSeries, Plan, track};
 use crate::error::{Result, StoreError};
 use crate::telemetry::{BucketQuery, Buckets};
 
@@ -48,8 +49,8 @@ struct BucketCourse {
 
 impl BucketScan {
     /// Nothing is read yet.
-    pub fn new(device: u64, element: Arc<str>, query: &BucketQuery, buckets: Buckets) -> Self {
-        let plan = Plan::of_all(query.stored(), query.filters.clone());
+    pub fn new(device: u64, element: Arc<str>, query: &BucketQuery, kept: Kept, buckets: Buckets) -> Self {
+        let plan = Plan::of_all(query.stored(), query.filters.clone(), kept);
         let paths = || query.fields.iter().map(|path| Arc::from(path.as_slice())).collect();
         let paths = (query.is_of_numbers() && !plan.scans()).then(paths);
         let numbers = vec![Vec::new(); query.fields.len()];
@@ -57,11 +58,11 @@ impl BucketScan {
     }
 
     fn begin(&self, core: &Core) -> Result<Option<BucketCourse>> {
-        let db = &core.db;
-        let Some(record) = load::record(db, self.device, &self.element)? else { return Ok(None) };
-        let count = load::count(db, Family::Values, record.number)?;
-        let left = self.plan.within(&mut track(db, record.number, ReadOptions::default())?, count)?;
-        Ok(Some(BucketCourse { series: record.number, left, making: None }))
+        let Some(mut series) = OpenSeries::of(&core.db, self.device, &self.element, ReadOptions::default())? else {
+            return Ok(None);
+        };
+        let left = self.plan.within(&mut series)?;
+        Ok(Some(BucketCourse { series: series.number, left, making: None }))
     }
 
     /// Reads the block that comes from columns; false: it has none.
@@ -182,7 +183,7 @@ mod tests {
     use proptest::prelude::*;
     use proptest::test_runner::{Config, TestRunner};
 
-    use super::super::{Embedded, Options};
+    use super::super::{Embedded, Options, load};
     use super::*;
     use crate::suite::telemetry::given::{self, at, id};
     use crate::telemetry::Telemetry as _;
@@ -226,7 +227,8 @@ mod tests {
 
     async fn ask(store: &Embedded, device: &CanWrite<DeviceRef>, query: &BucketQuery) -> (Rows, u64, u64) {
         let buckets = Buckets::new(Arc::new(query.clone()), Box::new(Some));
-        let (mut buckets, is_there) = store.buckets(&device.reading(), "log", buckets, given::claim()).await.unwrap();
+        let (mut buckets, is_there) =
+            store.buckets(&device.reading(), "log", &Kept::default(), buckets, given::claim()).await.unwrap();
         assert!(is_there);
         let series = buckets.take_series().unwrap();
         let told = |told: Told<'_>| match told {
@@ -330,7 +332,8 @@ mod tests {
         let (_folder, store, device) = stored().await;
         let reading = device.reading();
         let buckets = Buckets::new(Arc::new(sum_of_all()), Box::new(Some));
-        let mut asked = store.buckets(&reading, "log", buckets, given::claim());
+        let kept = Kept::default();
+        let mut asked = store.buckets(&reading, "log", &kept, buckets, given::claim());
         assert!((&mut asked).now_or_never().is_none());
         assert_eq!(store.scans.taken_and_waiting(), (1, 0));
         drop(asked);

@@ -56,7 +56,8 @@ impl SeriesState {
         })
     }
 
-    fn write(&self, device: u64, rows: &mut Rows) {
+    /// Writes its record: a checkpoint.
+    pub fn write(&self, device: u64, rows: &mut Rows) {
         rows.put(
             Family::State,
             &keys::state(device, keys::STATE_SERIES, &self.element),
@@ -217,7 +218,7 @@ impl DeviceState {
     }
 
     /// Where the series of an element is, or else would be.
-    fn series_at(&self, element: &str) -> std::result::Result<usize, usize> {
+    pub fn series_at(&self, element: &str) -> std::result::Result<usize, usize> {
         self.series.binary_search_by(|series| (*series.element).cmp(element))
     }
 

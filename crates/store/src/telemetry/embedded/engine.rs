@@ -214,10 +214,10 @@ fn check_format(db: &DB) -> Result<()> {
     let found = db.get_cf(meta, keys::META_FORMAT).map_err(failed)?;
     match found.map(|bytes| <[u8; 4]>::try_from(bytes.as_slice()).map(u32::from_be_bytes)) {
         None => {
-            db.put_cf(meta, keys::META_FORMAT, keys::FORMAT.to_be_bytes()).map_err(failed)?;
+            db.put_cf(meta, keys::META_FORMAT, keys::FORMAT_WITHOUT_FLOORS.to_be_bytes()).map_err(failed)?;
             db.flush_wal(true).map_err(failed)
         }
-        Some(Ok(keys::FORMAT)) => Ok(()),
+        Some(Ok(keys::FORMAT_WITHOUT_FLOORS | keys::FORMAT)) => Ok(()),
         Some(Ok(other)) => Err(StoreError::Damaged(format!(
             "the telemetry store has format {other}, and this version of Isobar reads up to {}",
             keys::FORMAT

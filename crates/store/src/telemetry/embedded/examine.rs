@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::device::SeriesState;
 use super::keys::{self, Family, TimeOrder};
 use super::rows::{Parts, damaged, event_device, failed, read_queued, read_timeline, read_value, text};
-use super::{Cancel, engine};
+use super::{Cancel, engine, load};
 use crate::error::{Result, StoreError};
 use crate::telemetry::Examined;
 
@@ -37,6 +37,8 @@ struct Examination {
     /// History before this is forgotten, row by row.
     cutoff: TimeOrder,
     deleted_series: FxHashSet<u64>,
+    /// By series: what lies below is gone, or goes, row by row.
+    floors: FxHashMap<u64, u64>,
     /// Why entries of the outbox are parked.
     parked: FxHashMap<u64, String>,
     forgotten_devices: FxHashSet<u64>,
@@ -122,6 +124,10 @@ impl Examination {
         let (device, tag) = (parts.u64()?, parts.take(1)?[0]);
         let name = text(parts.0)?;
         self.devices.insert(device);
+        if tag == keys::STATE_FLOOR {
+            let (series, floor) = load::read_floor(value)?;
+            self.floors.insert(series, floor);
+        }
         if tag != keys::STATE_SERIES {
             return Ok(None);
         }
@@ -167,15 +173,16 @@ impl Examination {
     fn value(&mut self, before: &mut Option<(u64, u64)>, key: &[u8], value: &[u8]) -> Result<Option<String>> {
         let mut parts = Parts(key);
         let (number, sequence) = (parts.u64()?, parts.u64()?);
-        if self.deleted_series.contains(&number) {
+        let floor = self.floors.get(&number).copied().unwrap_or_default();
+        if self.deleted_series.contains(&number) || sequence < floor {
             return Ok(None);
         }
         read_value(value)?;
         self.report.values += 1;
         let last = before.replace((number, sequence));
-        let expected = last.filter(|last| last.0 == number).map_or(0, |last| last.1 + 1);
+        let expected = last.filter(|last| last.0 == number).map_or(floor, |last| last.1 + 1);
         let Some(series) = self.series.get_mut(&number) else {
-            let first = expected == 0;
+            let first = expected == floor;
             return Ok(first.then(|| format!("series {number} has values, but no device has the series")));
         };
         series.values = sequence + 1;
@@ -209,7 +216,10 @@ impl Examination {
         let short: Vec<_> = self
             .series
             .iter()
-            .filter(|(_, series)| series.values < series.recorded)
+            .filter(|(number, series)| {
+                let floor = self.floors.get(number).copied().unwrap_or_default();
+                series.values.max(floor) < series.recorded
+            })
             .map(|(number, series)| {
                 format!("device {}: series {number} has {} of {} values", series.device, series.values, series.recorded)
             })

@@ -3,12 +3,12 @@
 
 use rocksdb::{DB, ReadOptions};
 
-use super::keys::{self, Family};
+use super::keys;
 use super::load;
 use super::rows::{damaged, read_value, text};
 use super::scan::ScannedRow;
 use super::seek::Track;
-use super::values::{Plan, stored, track};
+use super::values::{OpenSeries, Plan, stored};
 use crate::error::{Result, StoreError};
 use crate::telemetry::{ValueChunk, ValueCursor};
 
@@ -32,28 +32,25 @@ pub fn chunk(
 ) -> Result<Option<ValueChunk>> {
     let newest_first =
         plan.newest_first().ok_or_else(|| StoreError::unavailable("an export is in an order of time"))?;
-    let series = load::record(db, device, element)?.map(|record| record.number);
-    let Some(cursor) = (match (series, cursor) {
-        (None, None) => None,
-        (Some(series), None) => Some(begin(db, series, plan)?),
-        // Deleted in between, and perhaps begun anew: what is left is not what was asked for.
-        (series, Some(cursor)) if series != Some(cursor.series) => return Err(GONE),
-        (_, cursor) => cursor,
-    }) else {
-        return Ok(None);
-    };
     let mut options = ReadOptions::default();
     options.fill_cache(false);
     options.set_readahead_size(EXPORT_READAHEAD_BYTES);
-    let track = track(db, cursor.series, options)?;
-    read(track, plan, cursor, newest_first).map(Some)
-}
-
-/// The whole range, as it is now.
-fn begin(db: &DB, series: u64, plan: &Plan) -> Result<ValueCursor> {
-    let count = load::count(db, Family::Values, series)?;
-    let within = plan.within(&mut track(db, series, ReadOptions::default())?, count)?;
-    Ok(ValueCursor { series, from: within.start, to: within.end })
+    let (series, cursor) = match (OpenSeries::of(db, device, element, options)?, cursor) {
+        (None, None) => return Ok(None),
+        (Some(mut series), None) => {
+            let within = plan.within(&mut series)?;
+            let cursor = ValueCursor { series: series.number, from: within.start, to: within.end };
+            (series, cursor)
+        }
+        // What is no longer kept is left out, also where it was when the export began.
+        (Some(series), Some(cursor)) if series.number == cursor.series => {
+            let (from, to) = (cursor.from.max(series.floor), cursor.to.max(series.floor));
+            (series, ValueCursor { from, to, ..cursor })
+        }
+        // Deleted in between, and perhaps begun anew: what is left is not what was asked for.
+        _ => return Err(GONE),
+    };
+    read(series.track, plan, cursor, newest_first).map(Some)
 }
 
 fn read(mut track: Track<'_>, plan: &Plan, cursor: ValueCursor, newest_first: bool) -> Result<ValueChunk> {
@@ -90,6 +87,7 @@ fn read(mut track: Track<'_>, plan: &Plan, cursor: ValueCursor, newest_first: bo
 
 #[cfg(test)]
 mod tests {
+    use super::super::values::track;
     use super::super::{Embedded, Options};
     use super::*;
     use crate::telemetry::ValueQuery;

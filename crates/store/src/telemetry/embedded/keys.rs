@@ -10,6 +10,7 @@
 //! |          | `seen`                                   | up to when the clock is believed, in milliseconds: i64    |
 //! |          | `gs` series u64                          | a deleted series, to be reclaimed: its bytes u64          |
 //! |          | `gd` device u64                          | a forgotten device: its timelines' floors, 2 x u64        |
+//! |          | `gv` series u64, sequence u64            | values below it are dropped, to be reclaimed: their bytes |
 //! |          | `op` number u64                          | a parked entry of the outbox: why                         |
 //! | history  | event id 16                              | kind u8, device u64, element u16+n, errors u32+n, payload |
 //! | timeline | device u64, kind u8, sequence u64        | event id 16 [order 16]                                    |
@@ -18,6 +19,7 @@
 //! | state    | device u64, 1, element                   | a series record                                           |
 //! |          | device u64, 2, element                   | the element's state                                       |
 //! |          | device u64, 3, idempotency key           | the answer's id 16, expiry i64                            |
+//! |          | device u64, 4, element                   | its series u64, its floor u64: see below                  |
 //! | queue    | device u64, sequence u64                 | event id 16, expiry i64, element u16+n, payload           |
 //! | outbox   | number u64                               | device u64, work                                          |
 //!
@@ -25,7 +27,8 @@
 //! `count` values; the rows after them are replayed over it.
 //!
 //! Sequences of a timeline and of a series are dense, so counting is subtracting. Timelines lose their oldest rows to
-//! retention, one by one and in any order; a series loses none, but goes as a whole, and its number never comes again.
+//! retention, one by one and in any order; a series goes as a whole, and its number never comes again. What of it is no
+//! longer kept lies below its *floor*: nobody is shown that, whether its rows are there still or not.
 //!
 //! A *late* event became durable after one with a larger id: runs overtake each other. Events are followed in the order in
 //! which they became durable, and a late one is looked for behind the newest event that was there before it. Late events
@@ -41,7 +44,9 @@ use isobar_model::time::Timestamp;
 use uuid::Uuid;
 
 /// The version of this layout.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
+/// That of a store in which no series has a floor. It can be read by versions of the program that know of none.
+pub const FORMAT_WITHOUT_FLOORS: u32 = 1;
 
 /// A column family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +103,8 @@ pub const KIND_LATE: u8 = 2;
 pub const META_SEEN: &[u8] = b"seen";
 /// Prefix of deleted series.
 pub const GARBAGE_SERIES: [u8; 2] = *b"gs";
+/// Prefix of dropped values.
+pub const GARBAGE_VALUES: [u8; 2] = *b"gv";
 /// Prefix of forgotten devices.
 pub const GARBAGE_DEVICE: [u8; 2] = *b"gd";
 /// Prefix of parked entries of the outbox.
@@ -109,6 +116,8 @@ pub const STATE_SERIES: u8 = 1;
 pub const STATE_ELEMENT: u8 = 2;
 /// Tag of an idempotency key.
 pub const STATE_KEY: u8 = 3;
+/// Tag of a series' floor.
+pub const STATE_FLOOR: u8 = 4;
 
 /// The place of an event or value in time: see the layout.
 pub type TimeOrder = u128;
@@ -179,6 +188,14 @@ pub fn about(prefix: [u8; 2], number: u64) -> [u8; 10] {
     let mut key = [0; 10];
     key[..2].copy_from_slice(&prefix);
     key[2..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// A row about the values of a series below a sequence.
+pub fn dropped(series: u64, below: u64) -> [u8; 18] {
+    let mut key = [0; 18];
+    key[..2].copy_from_slice(&GARBAGE_VALUES);
+    key[2..].copy_from_slice(&pair(series, below));
     key
 }
 

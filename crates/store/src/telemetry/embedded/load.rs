@@ -9,7 +9,7 @@ use super::device::{DeviceState, SeriesState, Timeline};
 use super::engine;
 use super::keys::{self, Family};
 use super::live::Live;
-use super::rows::{damaged, failed, json, read_timeline, read_value, text};
+use super::rows::{Parts, damaged, failed, json, read_timeline, read_value, text};
 use crate::error::Result;
 
 /// An iterator over rows.
@@ -39,14 +39,6 @@ pub fn current<'a>(rows: &'a RowIterator<'_>) -> Result<Option<(&'a [u8], &'a [u
         Some(item) => Ok(Some(item)),
         None => rows.status().map(|()| None).map_err(failed),
     }
-}
-
-/// The sequence after the last row whose key begins with `number`.
-pub fn count(db: &DB, family: Family, number: u64) -> Result<u64> {
-    let mut rows = rows(db, family, &number.to_be_bytes(), &keys::after(number))?;
-    rows.seek_to_last();
-    let last = current(&rows)?.map(|(key, _)| keys::trailing(key).ok_or_else(|| damaged("a key is too short")));
-    Ok(last.transpose()?.map_or(0, |last| last + 1))
 }
 
 /// All of a device. `floors`: its timelines go on from there at least.
@@ -122,6 +114,20 @@ pub fn record(db: &DB, device: u64, element: &str) -> Result<Option<SeriesState>
     let key = keys::state(device, keys::STATE_SERIES, element);
     let record = db.get_pinned_cf(engine::family(db, Family::State)?, key).map_err(failed)?;
     record.map(|record| SeriesState::read(Arc::from(element), &record)).transpose()
+}
+
+/// The floor of a device's series: what lies below it is not shown, and may be gone.
+pub fn floor(db: &DB, device: u64, element: &str, series: u64) -> Result<u64> {
+    let key = keys::state(device, keys::STATE_FLOOR, element);
+    let Some(row) = db.get_pinned_cf(engine::family(db, Family::State)?, key).map_err(failed)? else { return Ok(0) };
+    let (of, floor) = read_floor(&row)?;
+    Ok(if of == series { floor } else { 0 })
+}
+
+/// The series and the floor of a row that holds one.
+pub fn read_floor(row: &[u8]) -> Result<(u64, u64)> {
+    let mut parts = Parts(row);
+    Ok((parts.u64()?, parts.u64()?))
 }
 
 /// Takes in the values after the checkpoint. `others`: what the last values of the device's other series take.

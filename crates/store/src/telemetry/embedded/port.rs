@@ -8,6 +8,7 @@ use isobar_model::access::{CanRead, CanWrite};
 use isobar_model::event::{Event, LastValues, StoredValue};
 use isobar_model::ids::{DeviceRef, EventId};
 use isobar_model::page::Page;
+use isobar_model::retention::Kept;
 use isobar_model::time::Timestamp;
 
 use super::bucket_scan::BucketScan;
@@ -95,11 +96,12 @@ impl Telemetry for Embedded {
         &self,
         device: &CanRead<DeviceRef>,
         element: &str,
+        kept: &Kept,
         buckets: Buckets,
         claim: Claim,
     ) -> Result<(Buckets, bool)> {
         let query = Arc::clone(buckets.query());
-        let scan = BucketScan::new(device.target().key.0, Arc::from(element), &query, buckets);
+        let scan = BucketScan::new(device.target().key.0, Arc::from(element), &query, kept.clone(), buckets);
         self.in_slices(self.scans.take(claim).await?, scan).await
     }
 
@@ -121,6 +123,15 @@ impl Telemetry for Embedded {
 
     async fn series_delete(&self, device: &CanWrite<DeviceRef>, element: Option<&str>) -> Result<bool> {
         self.delete_series(device.target().key, element).await
+    }
+
+    async fn series_retain(
+        &self,
+        device: &CanWrite<DeviceRef>,
+        kept: Vec<(Arc<str>, Kept)>,
+        exactly: bool,
+    ) -> Result<bool> {
+        self.drop_not_kept(device.target().key, kept, exactly).await
     }
 
     async fn history(&self, device: &CanRead<DeviceRef>, query: HistoryQuery, claim: Claim) -> Result<Page<Event>> {

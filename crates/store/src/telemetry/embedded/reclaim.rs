@@ -1,4 +1,4 @@
-//! Giving space back, behind everybody's back: deleted series, forgotten devices, history past retention.
+//! Giving space back, behind everybody's back: deleted series, dropped values, forgotten devices, history past retention.
 //! What is to be done stands in the database until it is done, so that a restart goes on with it.
 
 use std::panic::{self, AssertUnwindSafe};
@@ -26,6 +26,8 @@ const FLUSH_EVENTS_MIN: u64 = engine::REMOVALS_MIN as u64;
 /// Pauses before reclaiming is tried again.
 const RECLAIM_PAUSE_MIN: Duration = Duration::from_secs(1);
 const RECLAIM_PAUSE_MAX: Duration = Duration::from_secs(300);
+/// Ranges of dropped values that are removed before they are written to a file.
+const RANGES_BATCH: usize = 1_000;
 /// Events of a forgotten device that are removed in one batch.
 const EVENTS_BATCH: usize = 1_000;
 
@@ -39,15 +41,26 @@ struct Forgotten {
     ticket: Option<u64>,
 }
 
+/// Values of a series below a sequence, and about how many bytes they have.
+pub type DroppedValues = (u64, u64, u64);
+
 #[derive(Default)]
 struct PendingReclaim {
     /// Deleted series with their bytes.
     series: Vec<(u64, u64)>,
+    /// What was dropped of others.
+    values: Vec<DroppedValues>,
     devices: FxHashMap<u64, Forgotten>,
     /// What must be durable before the work may begin.
     ticket: u64,
     has_new: bool,
     stopping: bool,
+}
+
+impl PendingReclaim {
+    fn is_empty(&self) -> bool {
+        self.series.is_empty() && self.values.is_empty() && self.devices.is_empty()
+    }
 }
 
 /// What is to be reclaimed.
@@ -67,13 +80,16 @@ impl Reclaim {
             let mut parts = Parts(value);
             if key.starts_with(&keys::GARBAGE_SERIES) {
                 work.series.push((number, parts.u64()?));
+            } else if key.starts_with(&keys::GARBAGE_VALUES) {
+                let series = Parts(key.get(2..).unwrap_or_default()).u64()?;
+                work.values.push((series, number, parts.u64()?));
             } else if key.starts_with(&keys::GARBAGE_DEVICE) {
                 let floors = [parts.u64()?, parts.u64()?];
                 work.devices.insert(number, Forgotten { floors, ticket: Some(0) });
             }
             garbage.next();
         }
-        work.has_new = !work.series.is_empty() || !work.devices.is_empty();
+        work.has_new = !work.is_empty();
         Ok(Self { work: Mutex::new(work), wake: Condvar::new() })
     }
 
@@ -103,11 +119,19 @@ impl Reclaim {
         self.wake.notify_one();
     }
 
+    /// Values of series were dropped by the commit with this ticket.
+    pub fn values(&self, dropped: &[DroppedValues], ticket: u64) {
+        let mut work = self.work.lock();
+        work.values.extend(dropped);
+        work.ticket = work.ticket.max(ticket);
+        work.has_new = true;
+        self.wake.notify_one();
+    }
+
     /// Whether anything is left to do.
     #[cfg(test)]
     pub fn has_work(&self) -> bool {
-        let work = self.work.lock();
-        !work.series.is_empty() || !work.devices.is_empty()
+        !self.work.lock().is_empty()
     }
 
     fn stopping(&self) -> bool {
@@ -177,7 +201,7 @@ impl Drop for Worker {
 
 fn work(db: &DB, shared: &Shared, reclaim: &Reclaim) -> Result<()> {
     loop {
-        let (mut series, devices, ticket) = {
+        let (mut series, values, devices, ticket) = {
             let mut work = reclaim.work.lock();
             while !work.has_new && !work.stopping {
                 reclaim.wake.wait(&mut work);
@@ -189,7 +213,7 @@ fn work(db: &DB, shared: &Shared, reclaim: &Reclaim) -> Result<()> {
             let ready = |(_, forgotten): &(&u64, &Forgotten)| forgotten.ticket.is_some();
             let devices: Vec<_> = work.devices.iter().filter(ready).map(|(key, each)| (*key, *each)).collect();
             // They stay among what is to be done until they are done.
-            (work.series.clone(), devices, work.ticket)
+            (work.series.clone(), work.values.clone(), devices, work.ticket)
         };
         #[cfg(test)]
         shared.may_panic(RECLAIMER);
@@ -199,6 +223,9 @@ fn work(db: &DB, shared: &Shared, reclaim: &Reclaim) -> Result<()> {
         if reclaim_series(db, reclaim, &mut series)? {
             // Further ones came behind them.
             reclaim.work.lock().series.drain(..count);
+        }
+        if reclaim_values(db, reclaim, &values)? {
+            reclaim.work.lock().values.drain(..values.len());
         }
         let mut removed = 0;
         for (device, forgotten) in devices {
@@ -237,6 +264,30 @@ fn reclaim_series(db: &DB, reclaim: &Reclaim, series: &mut [(u64, u64)]) -> Resu
         done.delete_cf(meta, keys::about(keys::GARBAGE_SERIES, *number));
     }
     db.write(done).map_err(failed).map(|()| true)
+}
+
+/// Removes dropped values. False: it was stopped before it was done.
+fn reclaim_values(db: &DB, reclaim: &Reclaim, dropped: &[DroppedValues]) -> Result<bool> {
+    let (values, meta) = (engine::family(db, Family::Values)?, engine::family(db, Family::Meta)?);
+    for part in dropped.chunks(RANGES_BATCH) {
+        for (series, below, bytes) in part {
+            let (from, to) = (keys::pair(*series, 0), keys::pair(*series, *below));
+            db.delete_range_cf(values, from, to).map_err(failed)?;
+            db.delete_file_in_range_cf(values, from, to).map_err(failed)?;
+            if *bytes >= COMPACT_BYTES_MIN {
+                compact(db, values, &from, &to);
+            }
+            if reclaim.stopping() {
+                return Ok(false);
+            }
+        }
+        // Many removed ranges in a memtable slow every read; in a file they are cheap.
+        db.flush_cf(values).map_err(failed)?;
+        let mut done = WriteBatch::default();
+        part.iter().for_each(|(series, below, _)| done.delete_cf(meta, keys::dropped(*series, *below)));
+        db.write(done).map_err(failed)?;
+    }
+    Ok(true)
 }
 
 /// Rewrites the files of a range without what was removed from it, beside ordinary compactions.

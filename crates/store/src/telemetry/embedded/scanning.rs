@@ -8,13 +8,12 @@ use isobar_model::event::StoredValue;
 use isobar_model::page::Page;
 use rocksdb::{DB, ReadOptions};
 
-use super::keys::Family;
+use super::Core;
 use super::rows::{read_value, text};
 use super::scan::{First, RoundRoom, RowPosition, ScannedRow, Sort, SortedBytes};
 use super::seek::Track;
 use super::slices::{Sliced, Watch};
-use super::values::{Plan, ValueOrder, fetch, track};
-use super::{Core, load};
+use super::values::{OpenSeries, Plan, ValueOrder, fetch, track};
 use crate::error::{Result, StoreError};
 use crate::telemetry::SORTED_MAX;
 
@@ -102,11 +101,9 @@ impl Sliced for Scan {
 
 impl ScanCourse {
     fn begin(core: &Core, device: u64, element: &str, plan: &Plan) -> Result<Option<Self>> {
-        let db = &core.db;
-        let Some(record) = load::record(db, device, element)? else { return Ok(None) };
-        let series = record.number;
-        let count = load::count(db, Family::Values, series)?;
-        let within = plan.within(&mut track(db, series, ReadOptions::default())?, count)?;
+        let options = ReadOptions::default();
+        let Some(mut series) = OpenSeries::of(&core.db, device, element, options)? else { return Ok(None) };
+        let (series, within) = (series.number, plan.within(&mut series)?);
         let so_far = match plan.newest_first() {
             Some(newest_first) => SoFar::InTime(InTime { newest_first, ..InTime::default() }),
             None => SoFar::Sorted(Sorted::new(end_of_page(plan), &core.sorted)),

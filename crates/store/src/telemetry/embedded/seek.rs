@@ -31,6 +31,13 @@ impl Track<'_> {
         current(&self.rows)?.map(|(_, value)| (self.order)(value)).transpose()
     }
 
+    /// The sequence after that of the last row; 0 if there is none.
+    pub fn end(&mut self) -> Result<u64> {
+        self.rows.seek_to_last();
+        let Some((key, _)) = current(&self.rows)? else { return Ok(0) };
+        super::keys::trailing(key).map(|last| last + 1).ok_or_else(|| damaged("a key is too short"))
+    }
+
     /// The first sequence from here on that is still there.
     pub fn first_from(&mut self, sequence: u64) -> Result<Option<u64>> {
         self.go(sequence);

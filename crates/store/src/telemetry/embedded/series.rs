@@ -1,20 +1,134 @@
-//! Removing series and whole devices: the answer comes when they are out of sight, durably; the space comes back later.
+//! Removing series, what of them is no longer kept, and whole devices: the answer comes when they are out of sight, durably;
+//! the space comes back later.
+
+use std::ops::Range;
+use std::sync::Arc;
 
 use isobar_model::ids::DeviceKey;
+use isobar_model::retention::Kept;
+use rocksdb::{DB, ReadOptions};
 
-use super::Embedded;
 use super::device::{DeviceState, SeriesState, Timeline};
 use super::keys::{self, Family};
 use super::rows::{Rows, damaged};
+use super::values::OpenSeries;
+use super::{Cancel, Core, Embedded, load};
 use crate::error::Result;
 
 /// A series goes out of sight: its record goes, its number is noted to be reclaimed.
 fn bury(device: u64, series: &SeriesState, rows: &mut Rows) {
-    rows.delete(Family::State, &keys::state(device, keys::STATE_SERIES, &series.element));
+    for tag in [keys::STATE_SERIES, keys::STATE_FLOOR] {
+        rows.delete(Family::State, &keys::state(device, tag, &series.element));
+    }
     rows.put(Family::Meta, &keys::about(keys::GARBAGE_SERIES, series.number), &[&series.bytes.to_be_bytes()]);
 }
 
+/// Fewer values than these are not worth dropping, unless nothing is left of the series, or it is asked for exactly.
+const STRETCH_VALUES_MIN: u64 = 256;
+/// A stretch is worth dropping when it has this part of what is left.
+const STRETCH_PART: u64 = 16;
+
+/// What of a series is no longer kept: its values from the floor up to a new one.
+struct Stretch {
+    element: Arc<str>,
+    series: u64,
+    values: Range<u64>,
+    /// How many values it has, from its floor on.
+    of: u64,
+}
+
+impl Stretch {
+    /// What is no longer kept of a device's series, where there is any.
+    fn find(db: &DB, device: u64, element: &Arc<str>, kept: &Kept) -> Result<Option<Self>> {
+        let Some(mut series) = OpenSeries::of(db, device, element, ReadOptions::default())? else { return Ok(None) };
+        let values = series.floor..series.first_kept(kept)?;
+        let (number, of) = (series.number, series.count - series.floor);
+        Ok((!values.is_empty()).then(|| Self { element: Arc::clone(element), series: number, values, of }))
+    }
+
+    fn len(&self) -> u64 {
+        self.values.end - self.values.start
+    }
+
+    fn is_worth_it(&self) -> bool {
+        let left = self.of - self.len();
+        left == 0 || self.len() >= STRETCH_VALUES_MIN.max(left / STRETCH_PART)
+    }
+
+    /// The bytes of its values, as their share of those of the series: they are not read one by one.
+    fn bytes(&self, of_series: u64) -> u64 {
+        let share = u128::from(of_series) * u128::from(self.len()) / u128::from(self.of.max(1));
+        u64::try_from(share).unwrap_or(of_series).min(of_series)
+    }
+
+    /// The series has a new floor. Its record goes with it: the values behind the last checkpoint may be dropped too.
+    fn drop_from(&self, device: u64, series: &mut SeriesState, rows: &mut Rows) -> u64 {
+        let bytes = self.bytes(series.bytes);
+        series.bytes -= bytes;
+        series.write(device, rows);
+        let (number, floor) = (self.series.to_be_bytes(), self.values.end.to_be_bytes());
+        rows.put(Family::State, &keys::state(device, keys::STATE_FLOOR, &self.element), &[&number, &floor]);
+        rows.put(Family::Meta, &keys::dropped(self.series, self.values.end), &[&bytes.to_be_bytes()]);
+        rows.put(Family::Meta, keys::META_FORMAT, &[&keys::FORMAT.to_be_bytes()]);
+        bytes
+    }
+}
+
+/// Those of these stretches that begin at the floor of their series still.
+fn still_there(db: &DB, device: u64, found: Vec<Stretch>) -> Result<Vec<Stretch>> {
+    let mut left = Vec::with_capacity(found.len());
+    for stretch in found {
+        if load::floor(db, device, &stretch.element, stretch.series)? == stretch.values.start {
+            left.push(stretch);
+        }
+    }
+    Ok(left)
+}
+
 impl Embedded {
+    /// Drops what is no longer kept of series of a device. Whether there was any that was worth it.
+    pub(super) async fn drop_not_kept(
+        &self,
+        device: DeviceKey,
+        kept: Vec<(Arc<str>, Kept)>,
+        exactly: bool,
+    ) -> Result<bool> {
+        let find = move |core: &Core, cancel: &Cancel| {
+            let mut found = Vec::new();
+            for (element, kept) in &kept {
+                cancel.check()?;
+                let stretch = Stretch::find(&core.db, device.0, element, kept)?;
+                found.extend(stretch.filter(|stretch| exactly || stretch.is_worth_it()));
+            }
+            Ok(found)
+        };
+        let found = self.reading(find).await?;
+        if found.is_empty() {
+            return Ok(false);
+        }
+        // Under the device's lock: another one that drops has left a floor that must not fall.
+        let held = self.hold(device).await?;
+        let (mut held, found) =
+            self.reading(move |core, _| Ok((held, still_there(&core.db, device.0, found)?))).await?;
+        let reservation = self.core.shared.reserve(None)?;
+        let state = held.state.as_mut().ok_or_else(|| damaged("a device is not loaded"))?;
+        let (mut rows, mut dropped) = (Rows::default(), Vec::new());
+        for stretch in &found {
+            // Deleted in between, and perhaps begun anew: then nothing of it is dropped.
+            let series = state.series_at(&stretch.element).ok().and_then(|at| state.series.get_mut(at));
+            let Some(series) = series.filter(|series| series.number == stretch.series) else { continue };
+            dropped.push((stretch.series, stretch.values.end, stretch.drop_from(device.0, series, &mut rows)));
+        }
+        let sent = reservation.send(&rows);
+        state.ticket = sent.ticket;
+        self.core.devices.weigh(&mut held, self.core.shared.durable());
+        self.core.reclaim.values(&dropped, sent.ticket);
+        // The device stays locked: who drops more of it finds the floor that this leaves.
+        sent.durable.await?;
+        drop(held);
+        Ok(!dropped.is_empty())
+    }
+
     /// Removes a series, or all of them.
     pub(super) async fn delete_series(&self, device: DeviceKey, element: Option<&str>) -> Result<bool> {
         let mut held = self.hold(device).await?;
@@ -65,5 +179,88 @@ impl Embedded {
         self.core.reclaim.series(gone.series.iter().map(|series| (series.number, series.bytes)), sent.ticket);
         drop(held);
         sent.durable.await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use super::super::{Options, engine};
+    use super::*;
+    use crate::suite::telemetry::given::{self, at, id};
+    use crate::telemetry::{Commit, NewValue, Telemetry, ValueQuery};
+
+    const DAY: i64 = 86_400_000;
+    /// Values of a day, and of a commit.
+    const A_DAY: i64 = 96;
+
+    /// The bytes of all tables in a folder.
+    fn tables(folder: &Path) -> u64 {
+        let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap());
+        let tables = files.filter(|file| file.path().extension().is_some_and(|extension| extension == "sst"));
+        tables.map(|file| file.metadata().map_or(0, |file| file.len())).sum()
+    }
+
+    /// A value whose text compresses badly.
+    fn value(number: i64) -> NewValue {
+        let spread = |n: i64| (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xbf58_476d);
+        let text: String = (0..16).map(|part| format!("{:016x}", spread(number * 16 + part))).collect();
+        let event = id(number * DAY / A_DAY);
+        NewValue { event, element: "log".into(), payload: given::json(&format!("\"{text}\"")) }
+    }
+
+    #[tokio::test]
+    async fn a_years_series_that_is_cut_to_a_month_gives_its_space_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Embedded::open(folder.path(), Options::default()).unwrap();
+        let (device, neighbour) = (given::device(), given::device());
+        given::store(&store, &neighbour, 0, "log", "1").await;
+        for day in 0..365 {
+            let values = (day * A_DAY..(day + 1) * A_DAY).map(value).collect();
+            given::run(&store, &device, Commit { values, ..Commit::default() }).await;
+        }
+        let values = engine::family(&store.core.db, Family::Values).unwrap();
+        store.core.db.flush_cf(values).unwrap();
+        let (before, bytes) = (tables(folder.path()), store.series(&device.reading()).await.unwrap()[0].bytes);
+        let kept = Kept { not_before: Some(at(335 * DAY)), ..Kept::default() };
+        assert!(store.series_retain(&device, vec![("log".into(), kept)], false).await.unwrap());
+        let is_back = async {
+            while store.core.reclaim.has_work() || tables(folder.path()) > before / 6 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        // Only a test that hangs waits so long.
+        tokio::time::timeout(Duration::from_secs(60), is_back).await.unwrap();
+        println!("a year takes {before} bytes of tables, a month of it {}", tables(folder.path()));
+        let total = given::texts(&store, &device, "log", ValueQuery::default()).await.1;
+        assert_eq!(total, 30 * A_DAY as u64);
+        assert_eq!(store.series(&device.reading()).await.unwrap()[0].bytes, bytes / 365 * 30 + bytes % 365 * 30 / 365);
+        assert_eq!(given::texts(&store, &neighbour, "log", ValueQuery::default()).await.1, 1);
+        store.close().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_store_with_floors_is_none_for_older_versions_and_what_they_left_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Embedded::open(folder.path(), Options::default()).unwrap();
+        let read = |store: &Embedded| {
+            let meta = engine::family(&store.core.db, Family::Meta).unwrap();
+            store.core.db.get_cf(meta, keys::META_FORMAT).unwrap().unwrap()
+        };
+        assert_eq!(read(&store), keys::FORMAT_WITHOUT_FLOORS.to_be_bytes());
+        let device = given::device();
+        for n in 0..3 {
+            given::store(&store, &device, n, "log", "1").await;
+        }
+        let kept = Kept { values: Some(1), ..Kept::default() };
+        assert!(store.series_retain(&device, vec![("log".into(), kept)], true).await.unwrap());
+        assert_eq!(read(&store), keys::FORMAT.to_be_bytes());
+        store.close().await.unwrap();
+        drop(store);
+        let store = Embedded::open(folder.path(), Options::default()).unwrap();
+        assert_eq!(given::texts(&store, &device, "log", ValueQuery::default()).await.1, 1);
+        store.close().await.unwrap();
     }
 }

@@ -1,10 +1,14 @@
 //! Pages of a series. Time is bisected and a page is a seek; filters and orders by payload look at the whole range
 //! ([`super::scanning`]).
+//!
+//! Whoever reads a series opens it here ([`OpenSeries`]) and asks its plan for the range ([`Plan::within`]): what is not kept
+//! is left out there, and nowhere else.
 
 use std::ops::Range;
 
 use isobar_model::event::StoredValue;
 use isobar_model::page::{Page, PageRequest, TimeRange};
+use isobar_model::retention::Kept;
 use isobar_model::time::Timestamp;
 use rocksdb::{DB, ReadOptions};
 
@@ -23,6 +27,8 @@ pub struct Plan {
     /// From which place in time, up to which.
     range: Range<TimeOrder>,
     tests: Vec<Test>,
+    /// What is shown of the series at all.
+    kept: Kept,
     pub(super) listing: ValueOrder,
 }
 
@@ -35,9 +41,9 @@ pub(super) enum ValueOrder {
 
 impl Plan {
     /// Makes a look at all values of a range that pass filters ready, oldest first.
-    pub fn of_all(range: TimeRange, filters: Vec<Filter>) -> Self {
+    pub fn of_all(range: TimeRange, filters: Vec<Filter>, kept: Kept) -> Self {
         let oldest_first = vec![ValueSort { field: FilterField::CreatedAt, descending: false }];
-        Self::of(ValueQuery { range, filters, sort: oldest_first, page: PageRequest::default() })
+        Self::of(ValueQuery { range, filters, sort: oldest_first, page: PageRequest::default(), kept })
     }
 
     /// Makes a query ready.
@@ -54,7 +60,7 @@ impl Plan {
                 None => tests.push(Test::of(filter)),
             }
         }
-        Self { request: query.page, range, tests, listing }
+        Self { request: query.page, range, tests, kept: query.kept, listing }
     }
 
     /// Whether the newest come first; none: a payload decides.
@@ -71,14 +77,15 @@ impl Plan {
         !self.tests.is_empty() || matches!(self.listing, ValueOrder::Sorted(_))
     }
 
-    /// The sequences of its range among `count`.
-    pub(super) fn within(&self, seeker: &mut Track<'_>, count: u64) -> Result<Range<u64>> {
+    /// The sequences of its range among those of a series that are shown.
+    pub(super) fn within(&self, series: &mut OpenSeries<'_>) -> Result<Range<u64>> {
         let Range { start, end } = self.range;
         if start >= end {
             return Ok(0..0);
         }
-        let low = if start == 0 { 0 } else { seeker.first_at(0..count, start)? };
-        Ok(low..if end == TimeOrder::MAX { count } else { seeker.first_at(low..count, end)? })
+        let (first, count) = (series.first_kept(&self.kept)?, series.count);
+        let low = if start == 0 { first } else { series.track.first_at(first..count, start)? };
+        Ok(low..if end == TimeOrder::MAX { count } else { series.track.first_at(low..count, end)? })
     }
 
     pub(super) fn holds(&self, row: &ScannedRow<'_>) -> bool {
@@ -136,14 +143,50 @@ pub(super) fn track<'a>(db: &'a DB, series: u64, options: ReadOptions) -> Result
     })
 }
 
+/// A series as it is at the moment at which it was opened.
+pub struct OpenSeries<'a> {
+    /// Its number.
+    pub number: u64,
+    /// Its rows.
+    pub track: Track<'a>,
+    /// What lies below is not shown, and may be gone.
+    pub floor: u64,
+    /// The sequence after its last value.
+    pub count: u64,
+}
+
+impl<'a> OpenSeries<'a> {
+    /// Opens the series of a device's element; none when there is no such series.
+    pub fn of(db: &'a DB, device: u64, element: &str, options: ReadOptions) -> Result<Option<Self>> {
+        let Some(record) = load::record(db, device, element)? else { return Ok(None) };
+        let mut track = track(db, record.number, options)?;
+        // After the rows: a floor that rises in between only leaves out what was there still.
+        let floor = load::floor(db, device, element, record.number)?;
+        let count = track.end()?.max(floor);
+        Ok(Some(Self { number: record.number, track, floor, count }))
+    }
+
+    /// The sequence from which on it is shown.
+    pub fn first_kept(&mut self, kept: &Kept) -> Result<u64> {
+        let (floor, count) = (self.floor, self.count);
+        let mut first = kept.values.map_or(floor, |most| floor.max(count.saturating_sub(most)));
+        for (moment, most) in &kept.of_former {
+            let came = self.track.first_at(floor..count, keys::order_at(*moment))?;
+            first = first.max(came.saturating_sub(*most));
+        }
+        match kept.not_before {
+            Some(moment) => self.track.first_at(first..count, keys::order_at(moment)),
+            None => Ok(first),
+        }
+    }
+}
+
 /// A page of a series whose place is known without looking at the others; none when there is no such series.
 pub fn page(db: &DB, device: u64, element: &str, plan: &Plan) -> Result<Option<Page<StoredValue>>> {
-    let Some(record) = load::record(db, device, element)? else { return Ok(None) };
-    let (series, request) = (record.number, plan.request);
-    let mut seeker = track(db, series, ReadOptions::default())?;
-    let within = plan.within(&mut seeker, load::count(db, Family::Values, series)?)?;
+    let Some(mut series) = OpenSeries::of(db, device, element, ReadOptions::default())? else { return Ok(None) };
+    let (within, request) = (plan.within(&mut series)?, plan.request);
     let total = within.end - within.start;
-    let items = window(&mut seeker, within, request, matches!(plan.listing, ValueOrder::NewestFirst))?;
+    let items = window(&mut series.track, within, request, matches!(plan.listing, ValueOrder::NewestFirst))?;
     Ok(Some(Page::new(items, total, request)))
 }
 

@@ -1,0 +1,66 @@
+//! Many device events in one call.
+
+use axum::http::StatusCode;
+use isobar_hub::BatchReport;
+use isobar_model::ids::EventId;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::values::Id;
+use crate::problem::Problem;
+use crate::request::{Call, after};
+use crate::response::{self, Reply};
+
+/// 200 only after all that is accepted, and what it caused, is durable.
+pub(crate) async fn device_events_create(call: &mut Call) -> Result<Reply, Problem> {
+    let body = call.json_bytes().await;
+    let body = after(call.hub().allow_batch(&call.principal), body).await?;
+    let report = call.hub().events_accept(&call.principal, body).await?;
+    call.state.meters.events_accepted.increment(report.accepted.len() as u64);
+    let window = report.window;
+    let response = response::json(StatusCode::OK, &BatchJson::from(report));
+    Ok(match window {
+        Some(window) => Reply::Counted(response, window),
+        None => Reply::Ready(response),
+    })
+}
+
+/// What came of a batch.
+#[derive(Serialize, ToSchema)]
+#[schema(as = EventBatch)]
+pub(crate) struct BatchJson {
+    /// The events that were accepted: all are durable.
+    data: Vec<AcceptedJson>,
+    /// Why the others were not.
+    errors: Vec<RefusedJson>,
+}
+
+/// An event that was accepted.
+#[derive(Serialize, ToSchema)]
+#[schema(as = EventBatchItem)]
+pub(crate) struct AcceptedJson {
+    /// Its place in the batch, from 0.
+    index: usize,
+    id: Id,
+}
+
+/// An event that was not accepted.
+#[derive(Serialize, ToSchema)]
+#[schema(as = EventBatchError)]
+pub(crate) struct RefusedJson {
+    /// Its place in the batch, from 0.
+    index: usize,
+    /// Why, in words.
+    message: String,
+}
+
+impl From<BatchReport> for BatchJson {
+    fn from(report: BatchReport) -> Self {
+        let accepted = |(index, id): (usize, EventId)| AcceptedJson { index, id: Id(id.0) };
+        let refused = |(index, message): (usize, String)| RefusedJson { index, message };
+        Self {
+            data: report.accepted.into_iter().map(accepted).collect(),
+            errors: report.refused.into_iter().map(refused).collect(),
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Many device events in one call: those of one device in their order, devices side by side. Each is judged, runs and is
+//! committed as a single one; all that is accepted is waited for together.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::task::Context;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use isobar_model::access::Action;
+use isobar_model::check::Faults;
+use isobar_model::error::{Error, Fault, RateWindow, Result};
+use isobar_model::event_batch::{BatchEvent, BatchItem, calls_of, read_batch};
+use isobar_model::ids::{DeviceId, EventId};
+use isobar_model::json::parse;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::Ingest;
+use super::accepted::Accepted;
+use super::device_event::{EventOutcome, Incoming};
+use super::event_input::{accepted_name, check_idempotency_key, element_name};
+use crate::identity::authentication::Principal;
+use crate::support::bounded_jobs::NOBODY;
+use crate::support::pace::Slices;
+use crate::support::tenant_shares::TenantShares;
+
+/// Devices of a batch whose events run at a time.
+const BATCH_DEVICES_AT_ONCE: usize = 64;
+/// Events of a batch that have run and wait to be durable: of 64 batches at the same time they fill half of the store's queue.
+const BATCH_UNDER_WAY_MAX: usize = 128;
+/// How long a batch runs events on a thread that serves calls before those, and then other batches, have their turn.
+const BATCH_SLICE: Duration = Duration::from_micros(250);
+/// Tries of an event that the store has no room for, after the batch's own before it are durable.
+const BATCH_TRIES_MAX: usize = 8;
+/// Bytes of batches that are read and run, of all tenants and of one; beyond, 503.
+const BATCH_BYTES_MAX: usize = 256 << 20;
+const BATCH_BYTES_OF_ONE_MAX: usize = 64 << 20;
+/// A body's bytes count so often: as it came, and as payloads.
+const BATCH_BYTES_TIMES: usize = 2;
+
+/// What batches hold in memory.
+pub(super) fn batch_bytes() -> Arc<TenantShares> {
+    TenantShares::new(BATCH_BYTES_MAX, BATCH_BYTES_OF_ONE_MAX)
+}
+
+/// What came of a batch.
+#[derive(Debug)]
+pub struct BatchReport {
+    /// The events that were accepted, by their place in the batch: all are durable.
+    pub accepted: Vec<(usize, EventId)>,
+    /// Why the others were not, by their place in the batch.
+    pub refused: Vec<(usize, String)>,
+    /// The rate window after the batch was counted, where it counts as more than the one call that it came by.
+    pub window: Option<RateWindow>,
+}
+
+/// An event that has run, at its place in the batch, and its place among those that wait to be durable.
+type UnderWay<'b> = (usize, Accepted, SemaphorePermit<'b>);
+
+/// What came of one item.
+type ItemResult = (usize, Result<EventId>);
+
+/// A batch whose events run.
+struct BatchRun<'a> {
+    ingest: &'a Arc<Ingest>,
+    principal: &'a Principal,
+    slices: Slices<'a>,
+    under_way: Semaphore,
+}
+
+impl Ingest {
+    /// Whether the caller may post events at all.
+    pub(crate) async fn allow_batch(&self, principal: &Principal) -> Result<()> {
+        match principal {
+            Principal::Device(_) => Ok(()),
+            _ => self.identity.allow(principal.user()?, Action::DeviceEventCreate).await,
+        }
+    }
+
+    /// Accepts a batch: all that is accepted of it is durable when this returns. The calls that it is worth beyond the one by
+    /// which it came are counted before anything is done.
+    pub(crate) async fn events_accept(self: &Arc<Self>, principal: &Principal, body: Bytes) -> Result<BatchReport> {
+        self.allow_batch(principal).await?;
+        let (tenant, length) = (principal.tenant(), body.len());
+        let _share = self.batch_bytes.take(tenant.unwrap_or(NOBODY), length.saturating_mul(BATCH_BYTES_TIMES))?;
+        let items = self.env.bodies.read(tenant, length, move || read_items(&body)).await??;
+        let window = match calls_of(items.len()) - 1 {
+            0 => None,
+            more => self.identity.count_further(principal, more)?,
+        };
+        let (slices, under_way) = (Slices::of(&self.batch_pace, BATCH_SLICE), Semaphore::new(BATCH_UNDER_WAY_MAX));
+        let mut results = BatchRun { ingest: self, principal, slices, under_way }.run(items).await;
+        results.sort_unstable_by_key(|(index, _)| *index);
+        report(results, window)
+    }
+}
+
+fn read_items(body: &Bytes) -> Result<Vec<BatchItem>> {
+    let text = std::str::from_utf8(body)
+        .map_err(|error| Error::invalid("body", format!("invalid UTF-8 at byte {}", error.valid_up_to())))?;
+    read_batch(&parse(text).map_err(|fault| Error::invalid("body", fault.to_string()))?)
+}
+
+/// When the stores took nothing at all the batch is refused, so that it comes again.
+fn report(mut results: Vec<ItemResult>, window: Option<RateWindow>) -> Result<BatchReport> {
+    let is_ours = |error: &Error| matches!(error, Error::Busy | Error::Internal(_));
+    let fails = |(_, result): &ItemResult| result.as_ref().is_err_and(is_ours);
+    if let Some(first) = results.iter().position(fails)
+        && results.iter().all(|(_, result)| result.is_err())
+    {
+        return Err(results.swap_remove(first).1.err().unwrap_or(Error::Busy));
+    }
+    let mut report = BatchReport { accepted: Vec::with_capacity(results.len()), refused: Vec::new(), window };
+    for (index, result) in results {
+        match result {
+            Ok(id) => report.accepted.push((index, id)),
+            Err(error) => report.refused.push((index, message_of(&error))),
+        }
+    }
+    Ok(report)
+}
+
+impl BatchRun<'_> {
+    /// Runs all events: what came of each, in no order.
+    async fn run(&self, items: Vec<BatchItem>) -> Vec<ItemResult> {
+        let mut results = Vec::with_capacity(items.len());
+        let mut of_devices: HashMap<Option<DeviceId>, Vec<(usize, BatchEvent)>> = HashMap::new();
+        for (index, item) in items.into_iter().enumerate() {
+            match item {
+                // Those that name no device fail one by one, or are of the device that calls.
+                Ok(event) => {
+                    let device = event.device.as_deref().and_then(|text| text.parse().ok());
+                    of_devices.entry(device.or(self.own())).or_default().push((index, event));
+                }
+                Err(faults) => results.push((index, Err(Error::Invalid(faults)))),
+            }
+        }
+        let (mut waiting, mut running) = (of_devices.into_values(), FuturesUnordered::new());
+        loop {
+            while running.len() < BATCH_DEVICES_AT_ONCE
+                && let Some(events) = waiting.next()
+            {
+                running.push(self.run_in_order(events));
+            }
+            match running.next().await {
+                Some(of_device) => results.extend(of_device),
+                None => return results,
+            }
+        }
+    }
+
+    /// The device that calls, if it is one.
+    fn own(&self) -> Option<DeviceId> {
+        match self.principal {
+            Principal::Device(session) => Some(session.device().id),
+            _ => None,
+        }
+    }
+
+    /// Runs the events of one device, one after the other, and waits until all are durable.
+    async fn run_in_order(&self, events: Vec<(usize, BatchEvent)>) -> Vec<ItemResult> {
+        let (mut results, mut under_way) = (Vec::with_capacity(events.len()), VecDeque::new());
+        for (index, event) in events {
+            self.slices.next().await;
+            match self.begin(&event, &mut under_way, &mut results).await {
+                Ok((accepted, place)) => under_way.push_back((index, accepted, place)),
+                Err(error) => results.push((index, Err(error))),
+            }
+        }
+        settle(&mut under_way, &mut results, 0).await;
+        results
+    }
+
+    /// Runs one event. Where there is no room for it, those of its device that are under way become durable first.
+    async fn begin<'b>(
+        &'b self,
+        event: &BatchEvent,
+        under_way: &mut VecDeque<UnderWay<'b>>,
+        results: &mut Vec<ItemResult>,
+    ) -> Result<(Accepted, SemaphorePermit<'b>)> {
+        let mut tries = 0;
+        loop {
+            let place = match self.under_way.try_acquire() {
+                Ok(place) => place,
+                Err(_) if !under_way.is_empty() => {
+                    let half = under_way.len() / 2;
+                    settle(under_way, results, half).await;
+                    continue;
+                }
+                Err(_) => self.under_way.acquire().await.map_err(Error::internal)?,
+            };
+            tries += 1;
+            match self.ingest.event_of_batch(self.principal, event).await {
+                Err(Error::Busy) if !under_way.is_empty() && tries < BATCH_TRIES_MAX => {
+                    drop(place);
+                    settle(under_way, results, 0).await;
+                }
+                accepted => return accepted.map(|accepted| (accepted, place)),
+            }
+        }
+    }
+}
+
+/// Waits for the oldest of these events until no more than `left` are left.
+async fn settle(under_way: &mut VecDeque<UnderWay<'_>>, results: &mut Vec<ItemResult>, left: usize) {
+    while under_way.len() > left
+        && let Some((index, accepted, _place)) = under_way.pop_front()
+    {
+        results.push((index, accepted.await));
+    }
+}
+
+impl Ingest {
+    /// Accepts one event of a batch, as a single one is accepted.
+    async fn event_of_batch(self: &Arc<Self>, principal: &Principal, event: &BatchEvent) -> Result<Accepted> {
+        let (mut faults, key) = (Faults::new(), event.idempotency_key.as_deref());
+        if let (Principal::Device(session), Some(named)) = (principal, event.device.as_deref())
+            && named.parse() != Ok(session.device().id)
+        {
+            faults.add("query.deviceId", "is not the device that calls");
+        }
+        let target = self.event_device(principal, event.device.as_deref(), &mut faults).await?;
+        let element = element_name(event.element.as_deref(), &mut faults);
+        check_idempotency_key(key, &mut faults);
+        let (Some((permit, entry)), Some(element)) = (target, element) else { return Err(faults.into_error()) };
+        let (now, name) = (self.env.clock.now(), accepted_name(&entry, element, &mut faults));
+        faults.end()?;
+        let element = name.unwrap_or_else(|| Arc::from(element));
+        let event = Incoming { element, payload: event.payload.clone(), idempotency_key: key, now, ran: None };
+        // Nobody waits here until it is durable: the next one runs meanwhile.
+        let never_pending = |_: &mut EventOutcome, _: &mut Context<'_>| false;
+        match self.run_event(&permit, &entry, &event, None, never_pending).await? {
+            Some(accepted) => Ok(accepted),
+            None => self.run_event_by_newer(&permit, entry.device.id, &event, never_pending).await,
+        }
+    }
+}
+
+/// What is told of an item: its faults with the members that they are of. The cause of what is ours is for the log.
+fn message_of(error: &Error) -> String {
+    match error {
+        Error::Invalid(faults) => faults.iter().map(told).collect::<Vec<_>>().join("; "),
+        Error::Internal(cause) => {
+            tracing::error!(%cause, "an event of a batch failed");
+            error.to_string()
+        }
+        other => other.to_string(),
+    }
+}
+
+/// A fault of an item. Checks that are those of a single event's parameters name where that has them.
+fn told(fault: &Fault) -> String {
+    let member = match fault.field.as_str() {
+        "body" => return fault.message.clone(),
+        "query.deviceId" => "deviceId",
+        "query.elementName" => "elementName",
+        "header.Idempotency-Key" => "idempotencyKey",
+        member => member,
+    };
+    format!("{member}: {}", fault.message)
+}

@@ -1,0 +1,108 @@
+//! Many device events in one request (contract: Beyond the specification).
+
+use crate::check::Input;
+use crate::error::{Error, Fault, Result};
+use crate::json::{Json, RawJson};
+
+/// Most events of one batch.
+pub const BATCH_EVENTS_MAX: usize = 1_000;
+/// So many events of a batch, and every further beginning of so many, count as one call.
+pub const BATCH_EVENTS_A_CALL: usize = 100;
+
+/// One event of a batch, as it was sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BatchEvent {
+    /// The device, as it was named.
+    pub device: Option<String>,
+    /// The element.
+    pub element: Option<String>,
+    /// What it carries: any JSON but null.
+    pub payload: RawJson,
+    /// The key under which its repetition does nothing.
+    pub idempotency_key: Option<String>,
+}
+
+/// An item of a batch, or what is wrong with it.
+pub type BatchItem = std::result::Result<BatchEvent, Vec<Fault>>;
+
+/// Reads the body of a batch: an array of `{elementName, payload, deviceId?, idempotencyKey?}`. Each item is judged by itself.
+///
+/// # Errors
+/// `Invalid`: it is no array, or holds more than [`BATCH_EVENTS_MAX`] items.
+pub fn read_batch(tree: &Json<'_>) -> Result<Vec<BatchItem>> {
+    match tree {
+        Json::Array(items) if items.len() <= BATCH_EVENTS_MAX => Ok(items.iter().map(read_item).collect()),
+        Json::Array(_) => Err(Error::invalid("body", format!("must hold at most {BATCH_EVENTS_MAX} events"))),
+        other => Err(Error::invalid("body", format!("must be an array, not {}", other.kind()))),
+    }
+}
+
+fn read_item(item: &Json<'_>) -> BatchItem {
+    let mut input = Input::body(item).map_err(faults_of)?;
+    let device = input.text("deviceId", 0, usize::MAX);
+    let element = input.text("elementName", 0, usize::MAX);
+    let idempotency_key = input.text("idempotencyKey", 0, usize::MAX);
+    let payload = match input.member("payload") {
+        None => {
+            input.fault("payload", "is required");
+            RawJson::from(&Json::Null)
+        }
+        Some(Json::Null) => {
+            input.fault("payload", "must not be null");
+            RawJson::from(&Json::Null)
+        }
+        Some(payload) => RawJson::from(payload),
+    };
+    input.faults.unless_any(BatchEvent { device, element, payload, idempotency_key }).map_err(faults_of)
+}
+
+/// The faults of an error of an input, which has no other.
+fn faults_of(error: Error) -> Vec<Fault> {
+    match error {
+        Error::Invalid(faults) => faults,
+        other => vec![Fault::new("body", other.to_string())],
+    }
+}
+
+/// How many calls a batch of so many events counts as: one for every started [`BATCH_EVENTS_A_CALL`], at least one.
+pub fn calls_of(events: usize) -> u32 {
+    u32::try_from(events.div_ceil(BATCH_EVENTS_A_CALL).max(1)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::parse;
+
+    #[test]
+    fn each_item_is_judged_by_itself() {
+        let body = r#"[{"elementName":"e","payload":1.50,"deviceId":"d","idempotencyKey":"k"},{"payload":0},7,
+            {"elementName":3,"payload":null,"deviceId":null,"idempotencyKey":[]},{"elementName":"e"}]"#;
+        let items = read_batch(&parse(body).unwrap()).unwrap();
+        let first = items[0].as_ref().unwrap();
+        assert_eq!((first.device.as_deref(), first.payload.text()), (Some("d"), "1.50"));
+        assert_eq!((first.element.as_deref(), first.idempotency_key.as_deref()), (Some("e"), Some("k")));
+        let fields = |item: &BatchItem| -> Vec<String> {
+            item.as_ref().unwrap_err().iter().map(|fault| fault.field.clone()).collect()
+        };
+        assert_eq!(items[1].as_ref().unwrap().element, None);
+        assert_eq!(fields(&items[2]), ["body"]);
+        assert_eq!(fields(&items[3]), ["deviceId", "elementName", "idempotencyKey", "payload"]);
+        assert_eq!(fields(&items[4]), ["payload"]);
+    }
+
+    #[test]
+    fn a_batch_is_an_array_of_bounded_length() {
+        for bad in ["{}".to_owned(), "7".to_owned(), format!("[{}0]", "0,".repeat(BATCH_EVENTS_MAX))] {
+            assert!(matches!(read_batch(&parse(&bad).unwrap()), Err(Error::Invalid(_))), "{bad}");
+        }
+        assert_eq!(read_batch(&parse("[]").unwrap()).unwrap(), []);
+    }
+
+    #[test]
+    fn every_started_hundred_is_a_call() {
+        for (events, calls) in [(0, 1), (1, 1), (100, 1), (101, 2), (200, 2), (999, 10), (1_000, 10)] {
+            assert_eq!(calls_of(events), calls, "{events}");
+        }
+    }
+}
