@@ -25,6 +25,8 @@ pub(super) enum Kind {
         max: Option<u64>,
         default: u64,
     },
+    /// A number that counts from 1.
+    Number,
     Filter,
     Depth,
     /// A text, at most so many characters long.
@@ -78,6 +80,7 @@ pub(super) const SORT_USERS: Param = sort_by(crate::resources::users::USERS_SORT
 pub(super) const SORT_STORAGE: Param = sort_by(crate::resources::data::STORAGE_SORTED_BY);
 pub(super) const SORT_SETTINGS: Param = sort_by(crate::resources::settings::SETTINGS_SORTED_BY);
 pub(super) const SORT_SETTING_HISTORY: Param = sort_by(crate::resources::settings::SETTING_HISTORY_SORTED_BY);
+pub(super) const SORT_VERSIONS: Param = sort_by(crate::resources::specifications::VERSIONS_SORTED_BY);
 pub(super) const SORT_VALUES: Param = query(
     "sortBy",
     Kind::Fields { most: SORT_KEYS_MAX, signed: true },
@@ -121,7 +124,12 @@ pub(super) const CLOUD_EVENTS: Param = query("cloudEvents", Kind::Boolean(true),
 pub(super) const IDEMPOTENCY_KEY: Param =
     header("Idempotency-Key", Kind::Short(64), "The same key for the same device within 24 hours does nothing again");
 pub(super) const IF_NONE_MATCH: Param =
-    header("If-None-Match", Kind::Text, "The entity tag of the picture at hand; 304 when it is still the same");
+    header("If-None-Match", Kind::Text, "The entity tag of what is at hand; 304 when it is still the same");
+pub(super) const IF_MATCH: Param = header(
+    "If-Match",
+    Kind::Text,
+    "The entity tag that the specification must have, or several; 412 when it has another one. *: whatever it is",
+);
 pub(super) const LAST_EVENT_ID: Param =
     header("Last-Event-ID", Kind::Id, "Resume after this event, which may be a week old");
 
@@ -158,6 +166,7 @@ impl Kind {
                 .maximum(max.map(|max| max as usize))
                 .default(Some(json!(default)))
                 .into(),
+            Kind::Number => of(Type::Integer).minimum(Some(1)).into(),
             Kind::Filter => of(Type::Object).into(),
             Kind::Depth => AnyOfBuilder::new()
                 .item(of(Type::Integer).minimum(Some(1)))
@@ -186,7 +195,11 @@ fn listed(pattern: &str, most: usize, signed: bool) -> RefOr<Schema> {
 /// The variable parts of a path.
 pub(super) fn of_path(path: &str) -> impl Iterator<Item = Parameter> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).map(|name| {
-        let kind = if matches!(name, "id" | "deviceId" | "keyId") { Kind::Id } else { Kind::Text };
+        let kind = match name {
+            "id" | "deviceId" | "keyId" => Kind::Id,
+            "number" => Kind::Number,
+            _ => Kind::Text,
+        };
         let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path);
         parameter.required(Required::True).schema(Some(kind.schema())).build()
     })

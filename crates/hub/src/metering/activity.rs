@@ -12,6 +12,7 @@ use isobar_model::time::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 
+use super::key_uses::KeyUses;
 use crate::cache::Caches;
 use crate::cache::entries::DeviceEntry;
 use crate::env::Env;
@@ -30,7 +31,7 @@ pub(crate) struct Activity {
     devices: Mutex<Vec<Arc<DeviceEntry>>>,
     unwritten: Mutex<Unwritten>,
     users: Mutex<HashMap<UserId, Timestamp>>,
-    api_keys: Mutex<HashMap<ApiKeyId, Timestamp>>,
+    api_keys: KeyUses,
 }
 
 /// What is gathered of devices until the registry has it: a few dozen bytes of each device that there is, at most.
@@ -86,7 +87,7 @@ impl Activity {
             devices: Mutex::default(),
             unwritten: Mutex::default(),
             users: Mutex::default(),
-            api_keys: Mutex::default(),
+            api_keys: KeyUses::default(),
         }
     }
 
@@ -104,7 +105,7 @@ impl Activity {
 
     /// An API key was used.
     pub(crate) fn api_key(&self, key: ApiKeyId, now: Timestamp) {
-        self.api_keys.lock().insert(key, now);
+        self.api_keys.note(key, now);
     }
 
     /// When the user last made a call, if the registry does not know it yet.
@@ -114,7 +115,7 @@ impl Activity {
 
     /// When the API key was last used, if the registry does not know it yet.
     pub(crate) fn of_api_key(&self, key: ApiKeyId) -> Option<Timestamp> {
-        self.api_keys.lock().get(&key).copied()
+        self.api_keys.last(key)
     }
 
     /// When the device was last active, if the registry does not know it yet; `entry` is what is cached of it.
@@ -162,7 +163,7 @@ impl Activity {
         loop {
             self.env.reaches("activity");
             let stopping = shift.pause(FLUSH_EVERY).await;
-            self.flush_activity(if stopping { usize::MAX } else { DEVICES_A_FLUSH }).await;
+            self.flush_activity(stopping).await;
             shift.well();
             if stopping {
                 return;
@@ -170,10 +171,12 @@ impl Activity {
         }
     }
 
-    /// Writes what was seen of so many devices, and of all users and keys. What cannot be written stays until it can:
+    /// Writes what was seen of some devices, of all users, and of the keys that were not written in the last minute; at the end
+    /// all of it. What cannot be written stays until it can:
     /// whether a device is silent, and what is shown of it, goes by memory as long as the registry does not know.
-    pub(crate) async fn flush_activity(&self, most: usize) {
+    pub(crate) async fn flush_activity(&self, is_end: bool) {
         let registry = &self.env.registry;
+        let most = if is_end { usize::MAX } else { DEVICES_A_FLUSH };
         let mut failed = None;
         let seen = self.gather(most).first(most);
         if !seen.is_empty() {
@@ -195,9 +198,10 @@ impl Activity {
             Ok(()) => forget(&self.users, &users),
             Err(error) => failed = Some(error),
         }
-        let keys: Vec<_> = self.api_keys.lock().iter().map(|(key, at)| (*key, *at)).collect();
+        let now = self.env.clock.now();
+        let keys = self.api_keys.due(now, is_end);
         match registry.api_keys_touch(&keys).await {
-            Ok(()) => forget(&self.api_keys, &keys),
+            Ok(()) => self.api_keys.written(&keys, now),
             Err(error) => failed = Some(error),
         }
         if let Some(error) = failed {
@@ -245,7 +249,7 @@ mod tests {
         let seen = Some(stage.clock.now());
         stage.refuses("UPDATE", "device_activity").await;
         for _ in 0..2 {
-            stage.hub.0.activity.flush_activity(DEVICES_A_FLUSH).await;
+            stage.hub.0.activity.flush_activity(false).await;
             // By whatever entry: another one knows nothing of what ran before it.
             stage.hub.0.caches.device_changed(device.id);
             assert_eq!(stage.shows(&device).await.last_active, seen);
@@ -254,7 +258,7 @@ mod tests {
         let written = async || stage.hub.0.env.registry.device_fetch(&permit).await.unwrap().unwrap().last_active;
         assert_eq!(written().await, None);
         stage.takes_again().await;
-        stage.hub.0.activity.flush_activity(DEVICES_A_FLUSH).await;
+        stage.hub.0.activity.flush_activity(false).await;
         assert_eq!(written().await, seen);
         assert_eq!(stage.hub.0.activity.of_device(device.key), None);
         stage.over().await;
@@ -266,10 +270,10 @@ mod tests {
         let (user, now) = (stage.admin.user, stage.clock.now());
         stage.hub.0.activity.user(user, now);
         stage.refuses("UPDATE", "users").await;
-        stage.hub.0.activity.flush_activity(DEVICES_A_FLUSH).await;
+        stage.hub.0.activity.flush_activity(false).await;
         assert_eq!(stage.hub.0.activity.of_user(user), Some(now));
         stage.takes_again().await;
-        stage.hub.0.activity.flush_activity(DEVICES_A_FLUSH).await;
+        stage.hub.0.activity.flush_activity(false).await;
         assert_eq!(stage.hub.0.activity.of_user(user), None);
         assert_eq!(stage.hub.user_current(&stage.admin).await.unwrap().last_active, Some(now));
         stage.over().await;
@@ -283,7 +287,7 @@ mod tests {
         stage.refuses("UPDATE", "device_activity").await;
         stage.clock.advance_seconds(240);
         stage.posts(&device, "1").await;
-        stage.hub.0.activity.flush_activity(DEVICES_A_FLUSH).await;
+        stage.hub.0.activity.flush_activity(false).await;
         // From here on there is another entry of it.
         stage.hub.0.caches.device_changed(device.id);
         stage.clock.advance_seconds(60);

@@ -5,7 +5,7 @@ use isobar_model::project::{SpecificationInput, empty_object};
 use isobar_model::status::Status;
 
 use super::given::{self, at, fetched, may};
-use crate::registry::{DeviceReport, Findings, LimitedDelivery, NewDelivery, ProjectAlarm, Registry};
+use crate::registry::{DeviceReport, Findings, LimitedDelivery, NewDelivery, NewSpecification, ProjectAlarm, Registry};
 
 const MINUTE: i64 = 60_000;
 
@@ -20,7 +20,7 @@ async fn designs(r: &Registry, project: ProjectId, alarms: &[(&str, u32)], now: 
     };
     let alarm = |(element, minutes): &(&str, u32)| ProjectAlarm { element: (*element).to_owned(), minutes: *minutes };
     let alarms: Vec<_> = alarms.iter().map(alarm).collect();
-    r.specification_write(&may(project), &input, &alarms, at(now)).await.unwrap();
+    r.specification_write(&may(project), &NewSpecification::new(input), None, &alarms, at(now)).await.unwrap();
 }
 
 /// The alarms that are due by then: whose, for what, since when in minutes.
