@@ -27,6 +27,8 @@ pub(super) enum Kind {
     },
     /// A number that counts from 1.
     Number,
+    /// `*`, or a list of entity tags (RFC 9110, 13.1.1).
+    EntityTags,
     Filter,
     Depth,
     /// A text, at most so many characters long.
@@ -127,7 +129,7 @@ pub(super) const IF_NONE_MATCH: Param =
     header("If-None-Match", Kind::Text, "The entity tag of what is at hand; 304 when it is still the same");
 pub(super) const IF_MATCH: Param = header(
     "If-Match",
-    Kind::Text,
+    Kind::EntityTags,
     "The entity tag that the specification must have, or several; 412 when it has another one. *: whatever it is",
 );
 pub(super) const LAST_EVENT_ID: Param =
@@ -166,6 +168,11 @@ impl Kind {
                 .maximum(max.map(|max| max as usize))
                 .default(Some(json!(default)))
                 .into(),
+            Kind::EntityTags => {
+                const TAG: &str = r#"(W/)?"[!#-~]*""#;
+                let pattern = format!(r"^ *(\*|[ ,]*{TAG}([ ,]*,[ ,]*{TAG})*[ ,]*) *$");
+                of(Type::String).pattern(Some(pattern)).into()
+            }
             Kind::Number => of(Type::Integer).minimum(Some(1)).into(),
             Kind::Filter => of(Type::Object).into(),
             Kind::Depth => AnyOfBuilder::new()

@@ -172,8 +172,8 @@ impl Activity {
     }
 
     /// Writes what was seen of some devices, of all users, and of the keys that were not written in the last minute; at the end
-    /// all of it. What cannot be written stays until it can:
-    /// whether a device is silent, and what is shown of it, goes by memory as long as the registry does not know.
+    /// all of it. What cannot be written stays until it can: whether a device is silent, and what is shown of it, goes by
+    /// memory as long as the registry does not know.
     pub(crate) async fn flush_activity(&self, is_end: bool) {
         let registry = &self.env.registry;
         let most = if is_end { usize::MAX } else { DEVICES_A_FLUSH };
@@ -213,9 +213,11 @@ impl Activity {
 #[cfg(test)]
 mod tests {
     use isobar_model::status::Status;
+    use isobar_model::user::ApiKeyInput;
 
     use super::*;
     use crate::stage::{Stage, until};
+    use crate::{Accepts, Credentials};
 
     const WATCHED: &str = r#"{
         "reading": {"type": "deviceEvent"},
@@ -276,6 +278,44 @@ mod tests {
         stage.hub.0.activity.flush_activity(false).await;
         assert_eq!(stage.hub.0.activity.of_user(user), None);
         assert_eq!(stage.hub.user_current(&stage.admin).await.unwrap().last_active, Some(now));
+        stage.over().await;
+    }
+
+    #[tokio::test]
+    async fn the_use_of_a_key_is_shown_at_once_and_written_once_a_minute() {
+        let stage = Stage::set().await;
+        let (hub, admin) = (&stage.hub, &stage.admin);
+        let input = ApiKeyInput { name: "k".to_owned(), role: None, expires_at: None };
+        let (key, secret) = hub.api_key_create(admin, admin.user, input).await.unwrap();
+        let page = isobar_model::page::PageRequest::default();
+        let permit = isobar_model::access::own(admin);
+        let uses = async || {
+            let shown = hub.api_key_list(admin, admin.user, page).await.unwrap().items[0].last_used_at;
+            let written = hub.0.env.registry.api_key_list(&permit, page).await.unwrap().items[0].last_used_at;
+            (shown, written)
+        };
+        assert_eq!((key.last_used_at, uses().await), (None, (None, None)));
+        let use_it = async || {
+            let credentials =
+                Credentials { api_auth_token: Some(secret.reveal().as_bytes()), ..Credentials::default() };
+            hub.authenticate(&credentials, Accepts::User).await.unwrap();
+            Some(stage.clock.now())
+        };
+        let first = use_it().await;
+        assert_eq!(uses().await, (first, None));
+        hub.0.activity.flush_activity(false).await;
+        assert_eq!(uses().await, (first, first));
+        stage.clock.advance_seconds(59);
+        let second = use_it().await;
+        hub.0.activity.flush_activity(false).await;
+        assert_eq!(uses().await, (second, first));
+        stage.clock.advance_seconds(1);
+        hub.0.activity.flush_activity(false).await;
+        assert_eq!(uses().await, (second, second));
+        // Before the end nothing is kept back.
+        let last = use_it().await;
+        hub.0.activity.flush_activity(true).await;
+        assert_eq!(uses().await, (last, last));
         stage.over().await;
     }
 
