@@ -31,9 +31,18 @@ pub(crate) async fn specification_fetch(call: &mut Call) -> Answer {
 
 pub(crate) async fn specification_write(call: &mut Call) -> Answer {
     let id: ProjectId = call.id("id", "project")?;
-    let required = required(call);
-    let input = both(required, call.json(SpecificationInput::read).await);
-    let (required, read) = after(call.hub().allow_project(call.caller()?, id, Action::ProjectUpdate), input).await?;
+    let (required, body) = (required(call), call.json(SpecificationInput::read).await);
+    let (required, read) = match (required, body) {
+        // The faults of a design are told when it was compiled: that of the header goes with them.
+        (Err(Error::Invalid(odd)), Ok((input, mut faults))) => {
+            faults.extend(odd);
+            (None, (input, faults))
+        }
+        (required, body) => {
+            let allowed = call.hub().allow_project(call.caller()?, id, Action::ProjectUpdate);
+            after(allowed, both(required, body)).await?
+        }
+    };
     let specification = call.hub().specification_write(call.caller()?, id, read, required.as_ref()).await?;
     response::ok(&SpecificationJson::from(specification))
 }

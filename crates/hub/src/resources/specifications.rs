@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use isobar_model::access::{Action, Caller, CanWrite};
+use isobar_model::access::{Action, Caller, CanRead, CanWrite};
 use isobar_model::check::Faults;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{ProjectId, UserId};
@@ -87,8 +87,8 @@ impl Hub {
         id: ProjectId,
         number: VersionNumber,
     ) -> Result<WholeVersion> {
-        self.0.identity.project_read(caller, id).await?;
-        let mut whole = self.unpacked(caller, id, number).await?;
+        let permit = self.0.identity.project_read(caller, id).await?;
+        let mut whole = self.unpacked(caller, &permit, number).await?;
         self.hide_writers(caller, id, std::iter::once(&mut whole.version)).await?;
         Ok(whole)
     }
@@ -108,7 +108,7 @@ impl Hub {
         required: Option<&IfMatch>,
     ) -> Result<SpecificationVersion> {
         let permit = self.allow_restore(caller, id, number).await?;
-        let content = self.unpacked(caller, id, number).await?.content;
+        let content = self.unpacked(caller, &permit.reading(), number).await?.content;
         Ok(self.put_in_force(caller, &permit, (content, Faults::new()), required).await?.1)
     }
 
@@ -155,10 +155,14 @@ impl Hub {
         Ok(written)
     }
 
-    /// A version as it was written, for a caller who may see its project.
-    async fn unpacked(&self, caller: &Caller, id: ProjectId, number: VersionNumber) -> Result<WholeVersion> {
-        let permit = self.0.identity.project_read(caller, id).await?;
-        let stored = self.0.env.registry.specification_version(&permit, number).await.into_hub_error()?;
+    /// A version as it was written.
+    async fn unpacked(
+        &self,
+        caller: &Caller,
+        permit: &CanRead<ProjectId>,
+        number: VersionNumber,
+    ) -> Result<WholeVersion> {
+        let stored = self.0.env.registry.specification_version(permit, number).await.into_hub_error()?;
         let stored = stored.ok_or(Error::Missing(VERSION))?;
         let bytes = stored.unpacked_bytes().into_hub_error()?;
         self.0.env.bodies.read(Some(caller.lineage.top()), bytes, || stored.unpack()).await?.into_hub_error()
