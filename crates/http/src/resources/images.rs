@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::str::FromStr;
 
-use axum::http::header::IF_NONE_MATCH;
+use axum::http::header::{CACHE_CONTROL, IF_NONE_MATCH};
 use axum::http::{HeaderValue, StatusCode};
 use isobar_hub::{HasImage, Png};
 use isobar_model::ids::DeviceId;
@@ -11,13 +11,15 @@ use isobar_model::secret::Digest;
 
 use crate::problem::Problem;
 use crate::request::{Call, EntityTags, after};
-use crate::response::{self, Answer};
+use crate::response::{self, Answer, Response};
 
 /// Most bytes of a posted image (contract: Conventions): 2 MiB as Base64, with room for line breaks.
 const IMAGE_BODY_BYTES_MAX: usize = 5 << 20;
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const PNG: HeaderValue = HeaderValue::from_static("image/png");
+/// A picture is for the one who asked alone, and is asked for again each time: it changes under one address.
+const ASK_AGAIN: HeaderValue = HeaderValue::from_static("private, no-cache, must-revalidate");
 
 pub(crate) async fn image_set<T: HasImage + FromStr>(call: &mut Call) -> Answer {
     save::<T>(call).await?;
@@ -47,17 +49,23 @@ pub(crate) async fn image_png<T: HasImage + FromStr>(call: &mut Call) -> Answer 
     if let Ok(Some(known)) = EntityTags::read(&call.head.headers, &IF_NONE_MATCH) {
         let tag = tag(call.hub().image_digest(call.caller()?, id).await?);
         if known.name(&tag) {
-            return Ok(response::not_modified(&tag));
+            return Ok(kept(response::not_modified(&tag)));
         }
     }
     let Png { bytes, digest } = call.hub().image_png(call.caller()?, id).await?;
-    Ok(response::tagged(response::of_type(StatusCode::OK, PNG, bytes), &tag(digest)))
+    Ok(kept(response::tagged(response::of_type(StatusCode::OK, PNG, bytes), &tag(digest))))
 }
 
 pub(crate) async fn device_image_delete(call: &mut Call) -> Answer {
     let id: DeviceId = call.id("id", "device")?;
     call.hub().image_delete(call.caller()?, id).await?;
     response::no_content()
+}
+
+/// What the browser of the one who asked may keep.
+fn kept(mut response: Response) -> Response {
+    response.headers_mut().insert(CACHE_CONTROL, ASK_AGAIN);
+    response
 }
 
 /// The entity tag of a picture: part of its digest.

@@ -3,7 +3,7 @@
 mod body;
 mod list;
 
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, LOCATION};
+use axum::http::header::{CONTENT_TYPE, ETAG, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, stream};
@@ -43,8 +43,6 @@ impl From<Accepted> for Reply {
 }
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// What has an entity tag is for the one who asked alone, and is asked for again each time: it changes under one address.
-const ASK_AGAIN: HeaderValue = HeaderValue::from_static("private, no-cache, must-revalidate");
 /// Headers that a response gets on its way out; their map is made for so many at once.
 const HEADERS_CAPACITY: usize = 12;
 
@@ -106,10 +104,8 @@ pub(crate) fn not_modified(tag: &str) -> Response {
 
 /// A response with an entity tag, a strong one; `tag` is what stands between its quotes.
 pub(crate) fn tagged(mut response: Response, tag: &str) -> Response {
-    let headers = response.headers_mut();
-    headers.insert(CACHE_CONTROL, ASK_AGAIN);
     if let Ok(tag) = HeaderValue::try_from(format!("\"{tag}\"")) {
-        headers.insert(ETAG, tag);
+        response.headers_mut().insert(ETAG, tag);
     }
     response
 }

@@ -312,8 +312,11 @@ mod tests {
         stage.clock.advance_seconds(1);
         hub.0.activity.flush_activity(false).await;
         assert_eq!(uses().await, (second, second));
-        // Before the end nothing is kept back.
+        // At the end nothing is kept back.
+        stage.clock.advance_seconds(1);
         let last = use_it().await;
+        hub.0.activity.flush_activity(false).await;
+        assert_eq!(uses().await, (last, second));
         hub.0.activity.flush_activity(true).await;
         assert_eq!(uses().await, (last, last));
         stage.over().await;

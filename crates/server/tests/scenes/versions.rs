@@ -250,6 +250,9 @@ async fn a_design_has_an_entity_tag_and_is_not_sent_again(app: &TestApp) {
     }
     let head = app.send(ana.request(Method::HEAD, &place(&project))).await.is(200);
     assert_eq!(head.header("etag"), first);
+    // A design may hold what lets it call other servers: no browser keeps it.
+    assert_eq!(asks(&first).await.header("cache-control"), "no-store");
+    assert_eq!(head.header("cache-control"), "no-store");
     // Each that is written has another one, whatever it says.
     let same = ana.get(&place(&project)).await.ok();
     ana.put(&place(&project), same).await.ok();
