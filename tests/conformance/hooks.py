@@ -58,6 +58,8 @@ def map_path_parameters(context, path_parameters):
             path_parameters[name] = BY_NOUN.get(noun, value)
         elif name == "keyId" and exists(value):
             path_parameters[name] = GIVEN["SPARE_KEY"]
+        elif name == "number" and isinstance(value, int) and value > 0 and value % 4 != 0:
+            path_parameters[name] = 1
         elif name in NAMES and is_odd(value):
             path_parameters[name] = NAMES[name]
     return path_parameters
@@ -136,7 +138,8 @@ def before_call(context, case, kwargs):
     method, path = case.method.upper(), case.operation.path
     # No part of the run may take from the others what they act on, nor end its own credentials.
     is_end = method == "DELETE" and path.endswith("/{id}")
-    is_loss = method == "DELETE" or path.endswith("/token") or (method == "PUT" and path.startswith("/v2/projects/"))
+    is_design = path.startswith("/v2/projects/") and (method == "PUT" or path.endswith("/restore"))
+    is_loss = method == "DELETE" or path.endswith("/token") or is_design
     if is_end and path_parameters.get("id") in KEPT:
         path_parameters["id"] = NOBODY
     elif is_loss or (method != "GET" and path.startswith("/v2/users/")):

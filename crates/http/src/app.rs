@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use axum::routing::{MethodFilter, on};
 use futures::future::BoxFuture;
@@ -191,10 +191,11 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
         return None;
     }
     let named = ["api_auth_token", "cloud", "idempotency-key", "last-event-id"].map(HeaderName::from_static);
+    let standard = [AUTHORIZATION, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH, REQUEST_ID];
     let layer = CorsLayer::new()
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
-        .allow_headers(named.into_iter().chain([AUTHORIZATION, CONTENT_TYPE, REQUEST_ID]).collect::<Vec<_>>())
-        .expose_headers([RETRY_AFTER, REQUEST_ID, RATE_LIMIT, RATE_REMAINING, RATE_RESET]);
+        .allow_headers(named.into_iter().chain(standard).collect::<Vec<_>>())
+        .expose_headers([ETAG, RETRY_AFTER, REQUEST_ID, RATE_LIMIT, RATE_REMAINING, RATE_RESET]);
     if origins.iter().any(|origin| origin == "*") {
         return Some(layer.allow_origin(tower_http::cors::Any));
     }

@@ -10,8 +10,8 @@ use crate::openapi;
 use crate::problem::Problem;
 use crate::request::Call;
 use crate::resources::{
-    appearance, auth, buckets, data, devices, dry_runs, event_batches, events, health, images, locations,
-    notifications, organizations, projects, settings, users, webhook,
+    about, appearance, auth, buckets, data, devices, dry_runs, event_batches, events, health, images, locations,
+    notifications, organizations, projects, settings, specifications, users, webhook,
 };
 use crate::response::Reply;
 
@@ -194,6 +194,7 @@ const TABLE: &[RouteRow] = &[
 
     row(Get,    "/v2/spec",                              Open,         None,                            by!(openapi::spec)),
     row(Get,    "/v2/docs",                              Open,         None,                            by!(openapi::docs)),
+    row(Get,    "/v2/about",                             Open,         None,                            by!(about::about)),
 
     row(Post,   "/v2/auth/register",                     Optional,     None,                            by!(auth::user_register)),
     row(Post,   "/v2/auth/login",                        Open,         None,                            by!(auth::session_login)),
@@ -227,8 +228,11 @@ const TABLE: &[RouteRow] = &[
     row(Get,    "/v2/projects/{id}",                     User,         Some(Action::ProjectRead),       by!(projects::project_fetch)),
     row(Put,    "/v2/projects/{id}",                     User,         Some(Action::ProjectUpdate),     by!(projects::project_update)),
     row(Delete, "/v2/projects/{id}",                     User,         Some(Action::ProjectDelete),     by!(projects::project_delete)),
-    row(Get,    "/v2/projects/{id}/specification",       User,         Some(Action::ProjectRead),       by!(projects::specification_fetch)),
-    row(Put,    "/v2/projects/{id}/specification",       User,         Some(Action::ProjectUpdate),     by!(projects::specification_write)),
+    row(Get,    "/v2/projects/{id}/specification",       User,         Some(Action::ProjectRead),       by!(specifications::specification_fetch)),
+    row(Put,    "/v2/projects/{id}/specification",       User,         Some(Action::ProjectUpdate),     by!(specifications::specification_write)),
+    row(Get,    "/v2/projects/{id}/specification/versions", User,      Some(Action::ProjectRead),       by!(specifications::specification_versions)),
+    row(Get,    "/v2/projects/{id}/specification/versions/{number}", User, Some(Action::ProjectRead),   by!(specifications::specification_version_fetch)),
+    row(Post,   "/v2/projects/{id}/specification/versions/{number}/restore", User, Some(Action::ProjectUpdate), by!(specifications::specification_version_restore)),
     row(Get,    "/v2/projects/{id}/image",                    User,         Some(Action::ProjectRead),       by!(images::image_posted::<ProjectId>)),
     row(Post,   "/v2/projects/{id}/image",                    User,         Some(Action::ProjectUpdate),     by!(images::image_set::<ProjectId>)),
     row(Get,    "/v2/projects/{id}/image.png",                User,         Some(Action::ProjectRead),       by!(images::image_png::<ProjectId>)),

@@ -27,6 +27,8 @@ pub struct HttpSettings {
     pub max_connections: usize,
     /// Proxies that are believed when they name the client whose call they pass on.
     pub trusted_proxies: Vec<Network>,
+    /// The commit that the program was built from, if the build knew it. Operators do not set it.
+    pub commit: Option<&'static str>,
     /// How long every body has to come, and every response to be taken. Operators do not set it; tests do not wait so long.
     pub transfer_time: Duration,
     /// Most bytes of bodies that are under way. Operators do not set it either.
@@ -42,6 +44,7 @@ impl Default for HttpSettings {
             cors_origins: Vec::new(),
             max_connections: 20_000,
             trusted_proxies: Vec::new(),
+            commit: None,
             transfer_time: TRANSFER_TIME,
             body_memory_bytes_max: BODY_MEMORY_BYTES_MAX,
             response_memory_bytes_max: RESPONSE_MEMORY_BYTES_MAX,

@@ -11,6 +11,7 @@ pub(crate) fn from_store(error: StoreError) -> Error {
             Error::Invalid(fields.into_iter().map(|field| Fault::new(field, "is already taken")).collect())
         }
         StoreError::Gone(noun) => Error::Missing(noun),
+        StoreError::Outdated(what) => Error::Outdated(what),
         StoreError::InUse(why) => Error::invalid("body", why),
         last @ StoreError::LastAdministrator => Error::invalid("role", last.to_string()),
         StoreError::Limit(why) => Error::invalid("organizationId", why),

@@ -41,7 +41,7 @@ use isobar_model::access::{Action, Caller};
 use isobar_model::chance::Chance;
 use isobar_model::error::{Fault, RateWindow, Result};
 use isobar_model::ids::{DeviceId, OrganizationId, ProjectId, UserId};
-use isobar_model::time::Clock;
+use isobar_model::time::{Clock, Timestamp};
 use isobar_model::user::Login;
 use isobar_model::user_input::ResetInput;
 use isobar_outlets::mail::Mailer;
@@ -175,6 +175,11 @@ impl Hub {
     /// Tells the time.
     pub fn clock(&self) -> &Clock {
         &self.0.env.clock
+    }
+
+    /// When the hub was started.
+    pub fn started_at(&self) -> Timestamp {
+        self.0.started_at
     }
 
     /// What the operator configured.

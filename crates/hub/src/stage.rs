@@ -99,7 +99,7 @@ impl Stage {
         let project = self.hub.project_create(&self.admin, input).await.unwrap();
         let text = format!(r#"{{"name":"p","planes":{{"cloud":{{"elements":{design}}}}}}}"#);
         let (specification, faults): (_, Faults) = SpecificationInput::read(&parse(&text).unwrap()).unwrap();
-        self.hub.specification_write(&self.admin, project.id, (specification, faults)).await.unwrap();
+        self.hub.specification_write(&self.admin, project.id, (specification, faults), None).await.unwrap();
         let body = format!(r#"{{"name":"d","projectUuid":"{}","organizationId":"{organization}"}}"#, project.id);
         self.another(&body).await
     }

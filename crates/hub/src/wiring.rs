@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use isobar_model::error::Result;
 use isobar_model::json::RawJson;
+use isobar_model::time::Timestamp;
 use tokio::sync::watch;
 
 use crate::cache::Caches;
@@ -29,6 +30,7 @@ use crate::{Hub, Parts, resources, webhook};
 /// The owners of the rooms, and the little state of the verbs themselves.
 pub(crate) struct Rooms {
     pub env: Arc<Env>,
+    pub started_at: Timestamp,
     pub supervisor: Supervisor,
     pub code: Arc<CodePool>,
     pub outbox: Arc<Outbox>,
@@ -76,6 +78,7 @@ impl Hub {
             ingest.clone(),
         );
         let rooms = Rooms {
+            started_at: env.clock.now(),
             env,
             supervisor: Supervisor::new(),
             code,

@@ -82,6 +82,8 @@ pub struct Caller {
     pub lineage: Lineage,
     /// The session of its jwt; none for an API key.
     pub session: Option<SessionId>,
+    /// Whether it comes with an API key that has a role or an end of its own, and so is less than its user.
+    pub is_restricted: bool,
 }
 
 impl Caller {

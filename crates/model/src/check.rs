@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Fault, Result};
 use crate::json::{Json, RawJson};
+use crate::time::Timestamp;
 
 /// Largest amount that an input may name: every whole number up to it is exact.
 pub const AMOUNT_MAX: f64 = 1e15;
@@ -245,6 +246,24 @@ impl<'a> Input<'a> {
                     self.fault(name, "is not an identifier");
                 }
                 id
+            }
+            Some(other) => {
+                self.fault(name, format!("must be a string, not {}", other.kind()));
+                None
+            }
+        }
+    }
+
+    /// A moment that may be left out; `null` counts as left out.
+    pub fn time(&mut self, name: &str) -> Option<Timestamp> {
+        match self.member(name) {
+            None | Some(Json::Null) => None,
+            Some(Json::Text(text)) => {
+                let time = text.parse().ok();
+                if time.is_none() {
+                    self.fault(name, "is not an RFC 3339 date-time");
+                }
+                time
             }
             Some(other) => {
                 self.fault(name, format!("must be a string, not {}", other.kind()));

@@ -61,6 +61,9 @@ pub enum Error {
     /// The input has faults; all of them are listed.
     #[error("the request has {} invalid field(s)", .0.len())]
     Invalid(Vec<Fault>),
+    /// The thing is not what the caller required it to be (`If-Match`); nothing was done.
+    #[error("{0} has been changed meanwhile")]
+    Outdated(&'static str),
     /// A store or a queue cannot take more now; nothing was done.
     #[error("the service is busy, try again")]
     Busy,

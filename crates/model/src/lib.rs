@@ -33,3 +33,4 @@ pub mod status;
 pub mod time;
 pub mod user;
 pub mod user_input;
+pub mod version;

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::ids::{OrganizationId, ProjectId, UserId};
 use crate::json::{Json, RawJson};
 use crate::time::Timestamp;
+use crate::version::{SpecificationTag, VersionNumber};
 
 /// The only project type (contract: Resources).
 pub const PROJECT_TYPE: &str = "api";
@@ -62,10 +63,19 @@ pub struct Specification {
     pub created: Timestamp,
     /// When it was last written.
     pub last_modified: Timestamp,
+    /// The number of this version.
+    pub version: VersionNumber,
     /// Free-form object.
     pub meta: RawJson,
     /// Free-form object; `planes.cloud` is executed.
     pub planes: RawJson,
+}
+
+impl Specification {
+    /// Its entity tag.
+    pub fn tag(&self) -> SpecificationTag {
+        SpecificationTag { version: self.version, written: self.last_modified }
+    }
 }
 
 /// The body that overwrites a specification: what is left out takes its default (contract: Conventions, PUT).

@@ -15,7 +15,7 @@ pub const RETENTION_VALUES_MAX: u64 = 1_000_000_000;
 /// Former bounds that are remembered of one element: each has let more values than the one before it.
 const FORMER_MAX: usize = 16;
 /// Elements of a project whose bounds are remembered.
-const ELEMENTS_MAX: usize = 2_000;
+const RETENTION_ELEMENTS_MAX: usize = 2_000;
 
 const SECONDS_A_DAY: i64 = 86_400;
 
@@ -114,7 +114,8 @@ impl ProjectRetention {
             bounds.replace(design.get(element).copied().unwrap_or_default(), now);
         }
         self.forget_empty();
-        let is_too_much = self.0.len() > ELEMENTS_MAX || self.0.values().any(|it| it.former.len() > FORMER_MAX);
+        let is_too_much =
+            self.0.len() > RETENTION_ELEMENTS_MAX || self.0.values().any(|it| it.former.len() > FORMER_MAX);
         if is_too_much { Err(TooManyBounds) } else { Ok(self) }
     }
 

@@ -7,7 +7,7 @@ use crate::ids::{ApiKeyId, OrganizationId, UserId};
 use crate::json::{Json, RawJson};
 use crate::role::Role;
 use crate::time::Timestamp;
-use crate::user_input::read_role;
+use crate::user_input::{read_role, read_role_if};
 
 /// A user as the registry keeps it, without its password.
 #[derive(Clone, Debug, PartialEq)]
@@ -150,6 +150,34 @@ pub struct ApiKey {
     pub name: String,
     /// When it was made.
     pub created_at: Timestamp,
+    /// The highest role that it gives, where its user has a higher one; none: that of its user.
+    pub role: Option<Role>,
+    /// When it is refused from; none: it has no end.
+    pub expires_at: Option<Timestamp>,
     /// When it was last used, if ever.
     pub last_used_at: Option<Timestamp>,
+}
+
+/// The body that makes an API key.
+#[derive(Clone, Debug)]
+pub struct ApiKeyInput {
+    /// 1 to 80 characters.
+    pub name: String,
+    /// The highest role that it shall give.
+    pub role: Option<Role>,
+    /// When it shall end.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl ApiKeyInput {
+    /// Reads and checks a body. A key that has ended at `now` is none.
+    pub fn read(body: &Json<'_>, now: Timestamp) -> Result<Self> {
+        let mut input = Input::body(body)?;
+        let expires_at = input.time("expiresAt");
+        if expires_at.is_some_and(|end| end <= now) {
+            input.fault("expiresAt", "must lie in the future");
+        }
+        let read = Self { name: input.required_text("name", 1, 80), role: read_role_if(&mut input), expires_at };
+        input.unless_any(read)
+    }
 }

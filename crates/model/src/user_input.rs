@@ -144,6 +144,14 @@ pub(crate) fn read_role(input: &mut Input<'_>) -> Role {
     })
 }
 
+/// A role that may be left out; `null` counts as left out.
+pub(crate) fn read_role_if(input: &mut Input<'_>) -> Option<Role> {
+    match input.member("role") {
+        None | Some(Json::Null) => None,
+        Some(_) => Some(read_role(input)),
+    }
+}
+
 /// A new password and its confirmation.
 fn read_password(input: &mut Input<'_>, required: bool) -> Option<String> {
     let [password, confirmation] = ["password", "passwordConfirmation"].map(|name| {

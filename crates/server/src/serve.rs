@@ -19,6 +19,8 @@ use crate::stores::{Stores, whole};
 use crate::upkeep::control::Control;
 use crate::{Failure, allocator, logging, runtime};
 
+/// The commit that the program was built from, if the build knew it.
+const COMMIT: Option<&str> = option_env!("BUILT_COMMIT");
 /// Sets the first administrator's password.
 const ADMIN_PASSWORD_VARIABLE: &str = "ISOBAR_ADMIN_PASSWORD";
 /// Where e-mails are written when there is no server for them, beneath the data folder.
@@ -135,6 +137,7 @@ fn http_settings(settings: &Settings, connections: usize) -> HttpSettings {
         cors_origins: settings.http.cors_origins.clone(),
         max_connections: connections,
         trusted_proxies: settings.http.trusted_proxies.clone(),
+        commit: COMMIT,
         ..HttpSettings::default()
     }
 }

@@ -15,6 +15,9 @@ pub enum StoreError {
     /// A limit that somebody set is reached, in words for the client; nothing was done.
     #[error("{0}")]
     Limit(&'static str),
+    /// The row is not what was required of it; nothing was done.
+    #[error("{0} has been changed meanwhile")]
+    Outdated(&'static str),
     /// Something still hangs on the row.
     #[error("{0}")]
     InUse(&'static str),
@@ -49,7 +52,7 @@ impl StoreError {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Taken { .. } | Self::Gone(_) | Self::Limit(_) | Self::InUse(_) | Self::LastAdministrator => true,
-            Self::TooFar | Self::TooMuch => true,
+            Self::TooFar | Self::TooMuch | Self::Outdated(_) => true,
             Self::Damaged(_) => true,
             Self::Busy => false,
             Self::Unavailable(cause) => crate::registry::refuses(&**cause),

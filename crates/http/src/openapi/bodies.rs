@@ -8,7 +8,7 @@ use utoipa::openapi::schema::{AnyOfBuilder, ArrayBuilder, ObjectBuilder, Schema,
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::resources::values::{AnyJson, Id, Raw};
+use crate::resources::values::{AnyJson, Id, Raw, Time};
 
 /// Any JSON but null.
 pub(super) struct AnyButNull;
@@ -196,11 +196,16 @@ pub(super) struct ChannelsInput {
     email: bool,
 }
 
-/// Names an API key.
+/// Makes an API key.
 #[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
 pub(super) struct ApiKeyInput {
     #[schema(min_length = 1, max_length = 80)]
     name: String,
+    /// The highest role that it gives, at most its user's; left out: its user's, whatever that is.
+    role: Option<Role>,
+    /// When it is refused from, in the future; left out: it has no end.
+    expires_at: Option<Time>,
 }
 
 /// Marks notifications.

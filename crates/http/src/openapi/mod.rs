@@ -50,6 +50,7 @@ const REFUSALS: &[(u16, &str, &str)] = &[
     (403, "Forbidden", "The caller sees the thing, but its role forbids the operation"),
     (404, "Missing", "It does not exist, or is out of the caller's reach"),
     (408, "Late", "The body did not come within 60 seconds, or at 16 KiB a second if that takes longer"),
+    (412, "Outdated", "The thing is not what If-Match requires it to be; nothing was done"),
     (413, "TooLarge", "The body is over the limit"),
     (429, "RateLimited", "The rate limit is exceeded; retry-after tells when it ends"),
     (500, "Broken", "Something broke on the server's side"),
@@ -125,6 +126,9 @@ fn described(row: &RouteRow, said: &Operation, schemas: &mut Schemas) -> Operati
     for success in said.successes {
         let (status, mut response) = succeeded(*success, schemas);
         with_header_of(&mut response, status);
+        if said.parameters.iter().any(|parameter| parameter.name == "If-None-Match") {
+            add_header(&mut response, "etag", Type::String, "The entity tag of what is answered");
+        }
         operation = operation
             .response(status.to_string(), if row.entry == Entry::Probe { response } else { with_headers(response) });
     }
@@ -158,6 +162,7 @@ fn may_refuse(row: &RouteRow, said: &Operation, status: u16) -> bool {
         404 => row.path.contains('{') || ["deviceId", "deviceIds", "organizationId", "parentId"].into_iter().any(has),
         // The account may be named in a body there too.
         408 | 413 => said.body.is_some() || row.path == "/v2/auth/verify",
+        412 => has("If-Match"),
         429 | 500 => !probe,
         _ => true,
     }
@@ -221,6 +226,10 @@ fn with_header_of(response: &mut Response, status: u16) {
         429 | 503 => ("retry-after", Type::Integer, "Seconds after which it may be tried again"),
         _ => return,
     };
+    add_header(response, name, kind, says);
+}
+
+fn add_header(response: &mut Response, name: &str, kind: Type, says: &str) {
     let header = HeaderBuilder::new().schema(Some(ObjectBuilder::new().schema_type(kind)));
     response.headers.insert(name.to_owned(), header.description(Some(says)).build().into());
 }

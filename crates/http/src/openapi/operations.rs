@@ -14,6 +14,7 @@ use super::parameters::*;
 use super::setting_bodies::{DeviceIds, SettingItems, SettingValue};
 use super::webhook::WEBHOOK;
 use crate::problem::ErrorBody;
+use crate::resources::about::AboutJson;
 use crate::resources::appearance::{BrandingJson, DashboardJson, DeviceTableJson};
 use crate::resources::auth::TokensJson;
 use crate::resources::buckets::{BucketsJson, FleetBucketsJson};
@@ -25,8 +26,9 @@ use crate::resources::events::{EventJson, IdJson};
 use crate::resources::locations::DeviceLocationJson;
 use crate::resources::notifications::NotificationJson;
 use crate::resources::organizations::OrganizationJson;
-use crate::resources::projects::{ProjectJson, SpecificationJson};
+use crate::resources::projects::ProjectJson;
 use crate::resources::settings::{DefaultsOutcomeJson, DeviceSettingJson, SettingsOutcomeJson};
+use crate::resources::specifications::{SpecificationJson, SpecificationVersionJson, WholeVersionJson};
 use crate::resources::users::{ApiKeyJson, NewApiKeyJson, UserJson};
 use crate::resources::values::AnyJson;
 use crate::resources::webhook::WebhookAnswer;
@@ -104,6 +106,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("operations", Get "/metrics", "What was measured, for Prometheus", [], None, [Other(200, "text/plain")]),
     operation!("operations", Get "/v2/spec", "This document", [], None, [Json(200, of::<AnyJson>)]),
     operation!("operations", Get "/v2/docs", "This document, to be browsed", [], None, [Other(200, "text/html")]),
+    operation!("operations", Get "/v2/about", "What this server is", [], None, [Json(200, of::<AboutJson>)]),
 
     operation!("auth", Post "/v2/auth/register", "Register a user", [], Some(of::<NewUser>), [Json(201, of::<UserJson>)]),
     operation!("auth", Post "/v2/auth/login", "Log in", [], Some(of::<Login>), [Json(201, of::<TokensJson>)]),
@@ -154,9 +157,15 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("projects", Put "/v2/projects/{id}", "Update a project", [], Some(of::<ProjectInput>), [Json(200, of::<ProjectJson>)]),
     operation!("projects", Delete "/v2/projects/{id}", "Delete a project that no device uses", [], None, [Empty(204)]),
     operation!("projects", Get "/v2/projects/{id}/specification", "Fetch a project's specification",
-        [], None, [Json(200, of::<SpecificationJson>)]),
+        [IF_NONE_MATCH], None, [Json(200, of::<SpecificationJson>), Empty(304)]),
     operation!("projects", Put "/v2/projects/{id}/specification", "Overwrite a project's specification",
-        [], Some(of::<SpecificationInput>), [Json(200, of::<SpecificationJson>)]),
+        [IF_MATCH], Some(of::<SpecificationInput>), [Json(200, of::<SpecificationJson>)]),
+    operation!("projects", Get "/v2/projects/{id}/specification/versions", "List the specifications that were written, newest first: the newest 100",
+        [PAGE, LIMIT, SORT_VERSIONS], None, [Page(200, of::<SpecificationVersionJson>)]),
+    operation!("projects", Get "/v2/projects/{id}/specification/versions/{number}", "Fetch a specification as it was written",
+        [], None, [Json(200, of::<WholeVersionJson>)]),
+    operation!("projects", Post "/v2/projects/{id}/specification/versions/{number}/restore", "Put a specification in force again, as a new version",
+        [IF_MATCH], None, [Json(201, of::<SpecificationVersionJson>)]),
     operation!("projects", Get "/v2/projects/{id}/image", "Fetch a project's image as it was posted", [], None, [Other(200, "text/plain")]),
     operation!("projects", Post "/v2/projects/{id}/image", "Update a project's image: a PNG, JPEG or WebP in Base64, bare or as a data URI",
         [], text of::<ImageText>, [Json(200, of::<ErrorBody>)]),

@@ -37,6 +37,10 @@ pub(super) enum Kind {
         max: Option<u64>,
         default: u64,
     },
+    /// A number that counts from 1.
+    Number,
+    /// `*`, or a list of entity tags (RFC 9110, 13.1.1).
+    EntityTags,
     Filter,
     Depth,
     /// A text, at most so many characters long.
@@ -60,7 +64,7 @@ pub(super) enum Kind {
     /// A text of this form.
     Form(&'static str),
     /// A whole number, which may be left out.
-    Number {
+    Bounded {
         min: usize,
         max: usize,
     },
@@ -108,6 +112,7 @@ pub(super) const SORT_USERS: Param = sort_by(crate::resources::users::USERS_SORT
 pub(super) const SORT_STORAGE: Param = sort_by(crate::resources::data::STORAGE_SORTED_BY);
 pub(super) const SORT_SETTINGS: Param = sort_by(crate::resources::settings::SETTINGS_SORTED_BY);
 pub(super) const SORT_SETTING_HISTORY: Param = sort_by(crate::resources::settings::SETTING_HISTORY_SORTED_BY);
+pub(super) const SORT_VERSIONS: Param = sort_by(crate::resources::specifications::VERSIONS_SORTED_BY);
 pub(super) const SORT_VALUES: Param = query(
     "sortBy",
     Kind::Fields { most: SORT_KEYS_MAX, signed: true },
@@ -156,7 +161,7 @@ pub(super) const EVERY: Param = query(
     "How wide a bucket is: a whole number and s, m, h (up to a day), d, w, mo or y. Neither this nor points: one bucket",
 );
 pub(super) const POINTS: Param =
-    query("points", Kind::Number { min: 2, max: POINTS_MAX }, "The narrowest round width that gives so many at most");
+    query("points", Kind::Bounded { min: 2, max: POINTS_MAX }, "The narrowest round width that gives so many at most");
 pub(super) const ZONE: Param =
     query("zone", Kind::Text, "The IANA name of the time zone whose clock and calendar buckets follow; by default UTC");
 pub(super) const FILL: Param =
@@ -214,7 +219,12 @@ pub(super) const CLOUD_EVENTS: Param = query("cloudEvents", Kind::Boolean(true),
 pub(super) const IDEMPOTENCY_KEY_PARAMETER: Param =
     header("Idempotency-Key", Kind::Short(64), "The same key for the same device within 24 hours does nothing again");
 pub(super) const IF_NONE_MATCH: Param =
-    header("If-None-Match", Kind::Text, "The entity tag of the picture at hand; 304 when it is still the same");
+    header("If-None-Match", Kind::Text, "The entity tag of what is at hand; 304 when it is still the same");
+pub(super) const IF_MATCH: Param = header(
+    "If-Match",
+    Kind::EntityTags,
+    "The entity tag that the specification must have, or several; 412 when it has another one. *: whatever it is",
+);
 pub(super) const LAST_EVENT_ID_PARAMETER: Param =
     header("Last-Event-ID", Kind::Id, "Resume after this event, which may be a week old");
 
@@ -251,6 +261,12 @@ impl Kind {
                 .maximum(max.map(|max| max as usize))
                 .default(Some(json!(default)))
                 .into(),
+            Kind::EntityTags => {
+                const TAG: &str = r#"(W/)?"[!#-~]*""#;
+                let pattern = format!(r"^ *(\*|[ ,]*{TAG}([ ,]*,[ ,]*{TAG})*[ ,]*) *$");
+                of(Type::String).pattern(Some(pattern)).into()
+            }
+            Kind::Number => of(Type::Integer).minimum(Some(1)).into(),
             Kind::Filter => of(Type::Object).into(),
             Kind::Depth => AnyOfBuilder::new()
                 .item(of(Type::Integer).minimum(Some(1)))
@@ -266,7 +282,7 @@ impl Kind {
                 ArrayBuilder::new().items(item).into()
             }
             Kind::Form(pattern) => of(Type::String).pattern(Some(pattern)).into(),
-            Kind::Number { min, max } => of(Type::Integer).minimum(Some(min)).maximum(Some(max)).into(),
+            Kind::Bounded { min, max } => of(Type::Integer).minimum(Some(min)).maximum(Some(max)).into(),
             Kind::Ids => ArrayBuilder::new().items(Id::schema()).into(),
             Kind::Columns { pattern, most } => listed(pattern, most, false),
             Kind::Word(words) => of(Type::String)
@@ -288,7 +304,11 @@ fn listed(pattern: &str, most: usize, signed: bool) -> RefOr<Schema> {
 /// The variable parts of a path.
 pub(super) fn of_path(path: &str) -> impl Iterator<Item = Parameter> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).map(|name| {
-        let kind = if matches!(name, "id" | "deviceId" | "keyId") { Kind::Id } else { Kind::Text };
+        let kind = match name {
+            "id" | "deviceId" | "keyId" => Kind::Id,
+            "number" => Kind::Number,
+            _ => Kind::Text,
+        };
         let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path);
         parameter.required(Required::True).schema(Some(kind.schema())).build()
     })

@@ -14,7 +14,7 @@ pub(crate) const DEVICES: Filterable<DeviceField> = Filterable {
 };
 
 /// The columns that a CSV of devices can have, in words.
-pub(crate) const COLUMNS: &str = "id, name, projectUuid, versionUuid, organizationId, organizationName, description, \
+pub(crate) const DEVICE_COLUMN_NAMES: &str = "id, name, projectUuid, versionUuid, organizationId, organizationName, description, \
     protocol, protocols, streetAddress, statusInt, statusText, lastActive, createdAt, updatedAt, createdBy, meta or a path \
     beneath meta";
 
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_column_has_a_name_that_is_known() {
         assert_eq!(DeviceColumn::usual().len(), 8);
-        for name in COLUMNS.split(", ").filter(|name| !name.contains(' ')) {
+        for name in DEVICE_COLUMN_NAMES.split(", ").filter(|name| !name.contains(' ')) {
             assert!(DeviceColumn::named(name).is_some(), "{name}");
         }
         let meta = DeviceColumn::named("meta.a.1").unwrap();

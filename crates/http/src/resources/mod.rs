@@ -3,6 +3,7 @@
 //!
 //! Nothing here knows of connections or routes.
 
+pub(crate) mod about;
 pub(crate) mod appearance;
 pub(crate) mod auth;
 pub(crate) mod buckets;
@@ -20,6 +21,7 @@ pub(crate) mod notifications;
 pub(crate) mod organizations;
 pub(crate) mod projects;
 pub(crate) mod settings;
+pub(crate) mod specifications;
 pub(crate) mod users;
 pub(crate) mod values;
 pub(crate) mod webhook;

@@ -1,13 +1,13 @@
-//! Projects and their specifications.
+//! Projects.
 
 use isobar_hub::ProjectView;
 use isobar_model::access::Action;
 use isobar_model::ids::ProjectId;
-use isobar_model::project::{PROJECT_TYPE, ProjectInput, Specification, SpecificationInput};
+use isobar_model::project::{PROJECT_TYPE, ProjectInput};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::values::{Id, Raw, Time};
+use super::values::{Id, Time};
 use super::words::ProjectType;
 use crate::request::{Call, after};
 use crate::response::{self, Answer};
@@ -48,19 +48,6 @@ pub(crate) async fn project_delete(call: &mut Call) -> Answer {
     response::no_content()
 }
 
-pub(crate) async fn specification_fetch(call: &mut Call) -> Answer {
-    let specification = call.hub().specification_fetch(call.caller()?, call.id("id", "project")?).await?;
-    response::ok(&SpecificationJson::from(specification))
-}
-
-pub(crate) async fn specification_write(call: &mut Call) -> Answer {
-    let id: ProjectId = call.id("id", "project")?;
-    let body = call.json(SpecificationInput::read).await;
-    let input = after(call.hub().allow_project(call.caller()?, id, Action::ProjectUpdate), body).await?;
-    let specification = call.hub().specification_write(call.caller()?, id, input).await?;
-    response::ok(&SpecificationJson::from(specification))
-}
-
 /// A project.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -94,34 +81,6 @@ impl From<ProjectView> for ProjectJson {
             created_by: project.created_by.filter(|_| shows_creator).map(|user| Id(user.0)),
             created_at: Time(project.created_at),
             updated_at: Time(project.updated_at),
-        }
-    }
-}
-
-/// A project's specification (design).
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Specification)]
-pub(crate) struct SpecificationJson {
-    name: String,
-    create_version: String,
-    description: String,
-    created: Time,
-    last_modified: Time,
-    meta: Raw,
-    planes: Raw,
-}
-
-impl From<Specification> for SpecificationJson {
-    fn from(specification: Specification) -> Self {
-        Self {
-            name: specification.name,
-            create_version: specification.create_version,
-            description: specification.description,
-            created: Time(specification.created),
-            last_modified: Time(specification.last_modified),
-            meta: Raw(specification.meta),
-            planes: Raw(specification.planes),
         }
     }
 }

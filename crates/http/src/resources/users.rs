@@ -1,11 +1,10 @@
 //! Users and their API keys.
 
 use isobar_model::access::Action;
-use isobar_model::check::Input;
 use isobar_model::ids::{ApiKeyId, UserId};
 use isobar_model::preferences::Preferences;
 use isobar_model::role::Role;
-use isobar_model::user::{ApiKey, NewUser, User};
+use isobar_model::user::{ApiKey, ApiKeyInput, NewUser, User};
 use isobar_model::user_input::{UserInput, role_in};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -59,16 +58,18 @@ pub(crate) async fn api_key_list(call: &mut Call) -> Answer {
 
 pub(crate) async fn api_key_create(call: &mut Call) -> Answer {
     let id: UserId = call.id("id", "user")?;
-    let body = call.json(|body| {
-        let mut input = Input::body(body)?;
-        let name = input.required_text("name", 1, 80);
-        input.unless_any(name)
-    });
-    let body = body.await;
-    let name = after(call.hub().allow_user(call.caller()?, id, Action::ApiKeyManage), body).await?;
-    let (key, secret) = call.hub().api_key_create(call.caller()?, id, name).await?;
-    let (id, created_at) = (Id(key.id.0), Time(key.created_at));
-    response::created(&NewApiKeyJson { id, name: key.name, key: secret.reveal(), created_at })
+    let now = call.hub().clock().now();
+    let (role, body) = call.json_beside(move |body| (role_in(body), ApiKeyInput::read(body, now))).await;
+    let input = after(call.hub().allow_api_key(call.caller()?, id, role), body).await?;
+    let (key, secret) = call.hub().api_key_create(call.caller()?, id, input).await?;
+    response::created(&NewApiKeyJson {
+        id: Id(key.id.0),
+        name: key.name,
+        key: secret.reveal(),
+        role: key.role,
+        created_at: Time(key.created_at),
+        expires_at: key.expires_at.map(Time),
+    })
 }
 
 pub(crate) async fn api_key_delete(call: &mut Call) -> Answer {
@@ -135,7 +136,11 @@ impl From<User> for UserJson {
 pub(crate) struct ApiKeyJson {
     id: Id,
     name: String,
+    /// The highest role that it gives: the lower of it and its user's counts; null: its user's.
+    role: Option<Role>,
     created_at: Time,
+    /// When it is refused from; null: it has no end.
+    expires_at: Option<Time>,
     last_used_at: Option<Time>,
 }
 
@@ -144,7 +149,9 @@ impl From<ApiKey> for ApiKeyJson {
         Self {
             id: Id(key.id.0),
             name: key.name,
+            role: key.role,
             created_at: Time(key.created_at),
+            expires_at: key.expires_at.map(Time),
             last_used_at: key.last_used_at.map(Time),
         }
     }
@@ -158,5 +165,9 @@ pub(crate) struct NewApiKeyJson<'a> {
     pub id: Id,
     pub name: String,
     pub key: &'a str,
+    /// The highest role that it gives: the lower of it and its user's counts; null: its user's.
+    pub role: Option<Role>,
     pub created_at: Time,
+    /// When it is refused from; null: it has no end.
+    pub expires_at: Option<Time>,
 }

@@ -5,7 +5,7 @@ mod event;
 mod list;
 mod request_id;
 
-use axum::http::header::{CONTENT_TYPE, LOCATION};
+use axum::http::header::{CONTENT_TYPE, ETAG, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use bytes::Bytes;
 use futures::{Stream, stream};
@@ -99,6 +99,21 @@ pub(crate) fn no_content() -> Answer {
     let mut response = Response::default();
     *response.status_mut() = StatusCode::NO_CONTENT;
     Ok(response)
+}
+
+/// 304: what the client has is what it would get.
+pub(crate) fn not_modified(tag: &str) -> Response {
+    let mut response = Response::default();
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    tagged(response, tag)
+}
+
+/// A response with an entity tag, a strong one; `tag` is what stands between its quotes.
+pub(crate) fn tagged(mut response: Response, tag: &str) -> Response {
+    if let Ok(tag) = HeaderValue::try_from(format!("\"{tag}\"")) {
+        response.headers_mut().insert(ETAG, tag);
+    }
+    response
 }
 
 /// 302 to another location.

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use isobar_design::{DeviceView, LONG_RUN_UNITS, Plan};
 use isobar_model::access::{Caller, Lineage};
 use isobar_model::device::Device;
-use isobar_model::ids::{ApiKeyId, DeviceRef, UserId};
+use isobar_model::ids::{ApiKeyId, DeviceRef};
 use isobar_model::retention::ProjectRetention;
 use isobar_model::setting::SettingRecord;
+use isobar_model::time::Timestamp;
+use isobar_store::registry::KeyRecord;
 use parking_lot::Mutex;
 
 use super::data_quota::DataQuota;
@@ -189,6 +191,34 @@ pub(crate) struct SessionEntry {
     pub account: Arc<AccountEntry>,
 }
 
+/// An API key as authentication needs it.
+pub(crate) struct ApiKeyEntry {
+    pub id: ApiKeyId,
+    /// Its user, with the lower of the two roles.
+    pub caller: Arc<Caller>,
+    pub account: Arc<AccountEntry>,
+    expires_at: Option<Timestamp>,
+}
+
+impl ApiKeyEntry {
+    pub fn new(record: KeyRecord, account: Arc<AccountEntry>) -> Self {
+        let KeyRecord { id, role, expires_at, .. } = record;
+        let user = &account.caller;
+        let caller = if role.is_none() && expires_at.is_none() {
+            Arc::clone(user)
+        } else {
+            let role = role.map_or(user.role, |role| role.min(user.role));
+            Arc::new(Caller { role, is_restricted: true, ..(**user).clone() })
+        };
+        Self { id, caller, account, expires_at }
+    }
+
+    /// Whether its time is over.
+    pub fn has_ended(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|end| end <= now)
+    }
+}
+
 impl CacheValue for Arc<PlanEntry> {
     fn evicted(&self) {
         self.outdated.store(true, Ordering::Release);
@@ -204,5 +234,5 @@ impl CacheValue for Arc<AccountEntry> {
 // These show by themselves whether they are current, or nobody holds them for long.
 impl CacheValue for Arc<DeviceEntry> {}
 impl CacheValue for Arc<SessionEntry> {}
-impl CacheValue for (ApiKeyId, UserId) {}
+impl CacheValue for Arc<ApiKeyEntry> {}
 impl CacheValue for Lineage {}

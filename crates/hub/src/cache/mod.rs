@@ -16,16 +16,20 @@ use isobar_design::Plan;
 use isobar_model::access::{self, Caller, CanRead, Lineage};
 use isobar_model::device::Device;
 use isobar_model::error::{Error, Fault, Result};
-use isobar_model::ids::{ApiKeyId, DeviceId, DeviceRef, OrganizationId, ProjectId, SessionId, UserId};
+use isobar_model::ids::{DeviceId, DeviceRef, OrganizationId, ProjectId, SessionId, UserId};
 use isobar_model::json::RawJson;
+use isobar_model::project::SpecificationInput;
 use isobar_model::retention::ProjectRetention;
 use isobar_model::secret::Digest;
 use isobar_model::setting::SettingRecord;
+use isobar_model::time::Timestamp;
+use isobar_model::version::element_count;
+use isobar_store::registry::NewSpecification;
 
 use self::data_quota::Meters;
 use self::departures::Departures;
 use self::device_entries::DeviceEntries;
-use self::entries::{AccountEntry, DeviceEntry, PlanEntry, SessionEntry};
+use self::entries::{AccountEntry, ApiKeyEntry, DeviceEntry, PlanEntry, SessionEntry};
 use self::loading_cache::LoadingCache;
 use self::snapshots::DeviceSnapshots;
 use crate::env::Env;
@@ -56,7 +60,7 @@ pub(crate) struct Caches {
     plans: LoadingCache<ProjectId, Arc<PlanEntry>>,
     accounts: LoadingCache<UserId, Arc<AccountEntry>>,
     sessions: LoadingCache<SessionId, Arc<SessionEntry>>,
-    api_keys: LoadingCache<Digest, (ApiKeyId, UserId)>,
+    api_keys: LoadingCache<Digest, Arc<ApiKeyEntry>>,
     lineages: LoadingCache<OrganizationId, Lineage>,
     snapshots: DeviceSnapshots,
     departures: Departures,
@@ -101,6 +105,22 @@ impl Caches {
         self.compile_jobs.run_for(caller, move || Plan::compile(&planes.tree())).await
     }
 
+    /// Compiles a specification that somebody brings, in the same turn as all that are compiled, and makes it ready to be
+    /// written.
+    pub(crate) async fn compiled_to_keep(
+        &self,
+        caller: &Caller,
+        input: SpecificationInput,
+    ) -> Result<std::result::Result<(Plan, NewSpecification), Vec<Fault>>> {
+        let compile = move || {
+            let planes = input.planes.clone();
+            let tree = planes.tree();
+            let plan = Plan::compile(&tree)?;
+            Ok((plan, NewSpecification::counted(input, element_count(&tree))))
+        };
+        self.compile_jobs.run_for(caller, compile).await
+    }
+
     /// The device that a token belongs to.
     pub(crate) async fn device_by_token(&self, token: &Digest) -> Result<Arc<DeviceEntry>> {
         if let Some(entry) = self.device_tokens.get(token) {
@@ -129,10 +149,9 @@ impl Caches {
     }
 
     /// Whether an API key is known to be this caller's still. No: it has ended, or something else has changed.
-    pub(crate) fn api_key_stands(&self, key: &Digest, caller: &Arc<Caller>) -> bool {
-        let user = self.api_keys.get(key).map(|(_, user)| user);
-        let known = user.and_then(|user| self.accounts.get(&user));
-        known.is_some_and(|known| Arc::ptr_eq(&known.caller, caller) && known.stands())
+    pub(crate) fn api_key_stands(&self, key: &Digest, caller: &Arc<Caller>, now: Timestamp) -> bool {
+        let known = self.api_keys.get(key);
+        known.is_some_and(|known| Arc::ptr_eq(&known.caller, caller) && !known.has_ended(now) && known.account.stands())
     }
 
     /// The entry of a device; none when there is no such device.
@@ -227,7 +246,8 @@ impl Caches {
     pub(crate) async fn account_entry(&self, user: UserId) -> Result<Option<Arc<AccountEntry>>> {
         let load = || async {
             let Some(account) = self.env.registry.account(user).await.into_hub_error()? else { return Ok(None) };
-            let caller = Caller { user, role: account.role, lineage: account.lineage, session: None };
+            let caller =
+                Caller { user, role: account.role, lineage: account.lineage, session: None, is_restricted: false };
             Ok(Some(Arc::new(AccountEntry::new(caller, account.disabled))))
         };
         self.accounts.get_or_load(&user, load).await
@@ -254,10 +274,23 @@ impl Caches {
         sessions.get_or_load(&session, load).await?.ok_or(Error::Unauthenticated)
     }
 
-    /// The user that an API key belongs to, by the key's digest.
-    pub(crate) async fn user_by_api_key(&self, key: &Digest) -> Result<(ApiKeyId, UserId)> {
-        let load = || async { self.env.registry.user_by_api_key(key).await.into_hub_error() };
-        self.api_keys.get_or_load(key, load).await?.ok_or(Error::Unauthenticated)
+    /// An API key by its digest, also one that has ended.
+    pub(crate) async fn api_key_entry(&self, key: &Digest) -> Result<Arc<ApiKeyEntry>> {
+        let api_keys = &self.api_keys;
+        if let Some(entry) = api_keys.get(key) {
+            if entry.account.is_current() {
+                return Ok(entry);
+            }
+            api_keys.invalidate(key);
+        }
+        let load = || async {
+            let Some(record) = self.env.registry.api_key_by_digest(key).await.into_hub_error()? else {
+                return Ok(None);
+            };
+            let Some(account) = self.account_entry(record.user).await? else { return Ok(None) };
+            Ok(Some(Arc::new(ApiKeyEntry::new(record, account))))
+        };
+        api_keys.get_or_load(key, load).await?.ok_or(Error::Unauthenticated)
     }
 
     /// The lineage of an organization; none when there is no such organization.
@@ -281,8 +314,9 @@ impl Caches {
 
     /// The user changed, or its sessions did: its next call sees it, whatever credentials it comes with.
     pub(crate) fn account_changed(&self, user: UserId) {
-        // A load of a session may have seen the user as it was.
+        // A load of a session or a key may have seen the user as it was.
         self.sessions.discard_loads();
+        self.api_keys.discard_loads();
         self.accounts.invalidate(&user);
     }
 
@@ -296,6 +330,7 @@ impl Caches {
     pub(crate) fn organization_changed(&self, id: OrganizationId) {
         self.lineages.clear();
         self.sessions.discard_loads();
+        self.api_keys.discard_loads();
         self.accounts.forget_if(|account| account.caller.lineage.contains(id));
         self.device_tokens.discard_loads();
         self.devices.retire_if(|entry| entry.lineage.contains(id));

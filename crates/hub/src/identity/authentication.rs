@@ -176,9 +176,11 @@ impl Identity {
                 (Arc::clone(&session.caller), session.account.disabled, None)
             }
             UserCredential::ApiKey(digest) => {
-                let (id, user) = self.caches.user_by_api_key(digest).await?;
-                let account = self.caches.account_entry(user).await?.ok_or(Error::Unauthenticated)?;
-                (Arc::clone(&account.caller), account.disabled, Some(id))
+                let key = self.caches.api_key_entry(digest).await?;
+                if key.has_ended(self.env.clock.now()) {
+                    return Err(Error::Unauthenticated);
+                }
+                (Arc::clone(&key.caller), key.account.disabled, Some(key.id))
             }
         };
         if disabled { Err(Error::Unauthenticated) } else { Ok((caller, key)) }
@@ -212,7 +214,7 @@ impl Identity {
                     && self.caches.session_stands(claims.sid, caller)
             }
             (HeldCredential::User(UserCredential::ApiKey(key)), Principal::User(caller)) => {
-                self.caches.api_key_stands(key, caller)
+                self.caches.api_key_stands(key, caller, self.env.clock.now())
             }
             _ => false,
         }

@@ -181,7 +181,7 @@ mod tests {
     async fn redesigns(stage: &Stage, device: &Device, properties: &str) -> Result<()> {
         let text = format!(r#"{{"name":"p","planes":{{"cloud":{{"elements":{}}}}}}}"#, keeping(properties));
         let input: (_, Faults) = SpecificationInput::read(&parse(&text).unwrap()).unwrap();
-        stage.hub.specification_write(&stage.admin, device.project, input).await.map(|_| ())
+        stage.hub.specification_write(&stage.admin, device.project, input, None).await.map(|_| ())
     }
 
     async fn shown(stage: &Stage, device: &Device) -> u64 {

@@ -12,6 +12,7 @@ use isobar_model::time::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 
+use super::key_uses::KeyUses;
 use crate::cache::Caches;
 use crate::cache::entries::DeviceEntry;
 use crate::env::Env;
@@ -30,7 +31,7 @@ pub(crate) struct Activity {
     devices: Mutex<Vec<Arc<DeviceEntry>>>,
     unwritten: Mutex<Unwritten>,
     users: Mutex<HashMap<UserId, Timestamp>>,
-    api_keys: Mutex<HashMap<ApiKeyId, Timestamp>>,
+    api_keys: KeyUses,
 }
 
 /// What is gathered of devices until the registry has it: a few dozen bytes of each device that there is, at most.
@@ -86,7 +87,7 @@ impl Activity {
             devices: Mutex::default(),
             unwritten: Mutex::default(),
             users: Mutex::default(),
-            api_keys: Mutex::default(),
+            api_keys: KeyUses::default(),
         }
     }
 
@@ -104,7 +105,7 @@ impl Activity {
 
     /// An API key was used.
     pub(crate) fn api_key(&self, key: ApiKeyId, now: Timestamp) {
-        self.api_keys.lock().insert(key, now);
+        self.api_keys.note(key, now);
     }
 
     /// When the user last made a call, if the registry does not know it yet.
@@ -114,7 +115,7 @@ impl Activity {
 
     /// When the API key was last used, if the registry does not know it yet.
     pub(crate) fn of_api_key(&self, key: ApiKeyId) -> Option<Timestamp> {
-        self.api_keys.lock().get(&key).copied()
+        self.api_keys.last(key)
     }
 
     /// When the device was last active, if the registry does not know it yet; `entry` is what is cached of it.
@@ -167,7 +168,7 @@ impl Activity {
         loop {
             self.env.reaches("activity");
             let stopping = shift.pause(ACTIVITY_FLUSH_EVERY).await;
-            self.flush_activity(if stopping { usize::MAX } else { DEVICES_A_FLUSH }).await;
+            self.flush_activity(stopping).await;
             shift.well();
             if stopping {
                 return;
@@ -175,10 +176,12 @@ impl Activity {
         }
     }
 
-    /// Writes what was seen of so many devices, and of all users and keys. What cannot be written stays until it can:
-    /// whether a device is silent, and what is shown of it, goes by memory as long as the registry does not know.
-    pub(crate) async fn flush_activity(&self, most: usize) {
+    /// Writes what was seen of some devices, of all users, and of the keys that were not written in the last minute; at the end
+    /// all of it. What cannot be written stays until it can: whether a device is silent, and what is shown of it, goes by
+    /// memory as long as the registry does not know.
+    pub(crate) async fn flush_activity(&self, is_end: bool) {
         let registry = &self.env.registry;
+        let most = if is_end { usize::MAX } else { DEVICES_A_FLUSH };
         let mut failed = None;
         let seen = self.gather(most).first(most);
         if !seen.is_empty() {
@@ -200,9 +203,10 @@ impl Activity {
             Ok(()) => forget(&self.users, &users),
             Err(error) => failed = Some(error),
         }
-        let keys: Vec<_> = self.api_keys.lock().iter().map(|(key, at)| (*key, *at)).collect();
+        let now = self.env.clock.now();
+        let keys = self.api_keys.due(now, is_end);
         match registry.api_keys_touch(&keys).await {
-            Ok(()) => forget(&self.api_keys, &keys),
+            Ok(()) => self.api_keys.written(&keys, now),
             Err(error) => failed = Some(error),
         }
         if let Some(error) = failed {
@@ -214,9 +218,11 @@ impl Activity {
 #[cfg(test)]
 mod tests {
     use isobar_model::status::Status;
+    use isobar_model::user::ApiKeyInput;
 
     use super::*;
     use crate::stage::{Stage, until};
+    use crate::{Accepts, Credentials};
 
     const WATCHED: &str = r#"{
         "reading": {"type": "deviceEvent"},
@@ -250,7 +256,7 @@ mod tests {
         let seen = Some(stage.clock.now());
         stage.refuses("UPDATE", "device_activity").await;
         for _ in 0..2 {
-            stage.hub.0.activity.flush_activity(DEVICES_A_FLUSH).await;
+            stage.hub.0.activity.flush_activity(false).await;
             // By whatever entry: another one knows nothing of what ran before it.
             stage.hub.0.caches.device_changed(device.id);
             assert_eq!(stage.shows(&device).await.last_active, seen);
@@ -259,7 +265,7 @@ mod tests {
         let written = async || stage.hub.0.env.registry.device_fetch(&permit).await.unwrap().unwrap().last_active;
         assert_eq!(written().await, None);
         stage.takes_again().await;
-        stage.hub.0.activity.flush_activity(DEVICES_A_FLUSH).await;
+        stage.hub.0.activity.flush_activity(false).await;
         assert_eq!(written().await, seen);
         assert_eq!(stage.hub.0.activity.of_device(device.key), None);
         stage.over().await;
@@ -271,12 +277,53 @@ mod tests {
         let (user, now) = (stage.admin.user, stage.clock.now());
         stage.hub.0.activity.user(user, now);
         stage.refuses("UPDATE", "users").await;
-        stage.hub.0.activity.flush_activity(DEVICES_A_FLUSH).await;
+        stage.hub.0.activity.flush_activity(false).await;
         assert_eq!(stage.hub.0.activity.of_user(user), Some(now));
         stage.takes_again().await;
-        stage.hub.0.activity.flush_activity(DEVICES_A_FLUSH).await;
+        stage.hub.0.activity.flush_activity(false).await;
         assert_eq!(stage.hub.0.activity.of_user(user), None);
         assert_eq!(stage.hub.user_current(&stage.admin).await.unwrap().last_active, Some(now));
+        stage.over().await;
+    }
+
+    #[tokio::test]
+    async fn the_use_of_a_key_is_shown_at_once_and_written_once_a_minute() {
+        let stage = Stage::set().await;
+        let (hub, admin) = (&stage.hub, &stage.admin);
+        let input = ApiKeyInput { name: "k".to_owned(), role: None, expires_at: None };
+        let (key, secret) = hub.api_key_create(admin, admin.user, input).await.unwrap();
+        let page = isobar_model::page::PageRequest::default();
+        let permit = isobar_model::access::own(admin);
+        let uses = async || {
+            let shown = hub.api_key_list(admin, admin.user, page).await.unwrap().items[0].last_used_at;
+            let written = hub.0.env.registry.api_key_list(&permit, page).await.unwrap().items[0].last_used_at;
+            (shown, written)
+        };
+        assert_eq!((key.last_used_at, uses().await), (None, (None, None)));
+        let use_it = async || {
+            let credentials =
+                Credentials { api_auth_token: Some(secret.reveal().as_bytes()), ..Credentials::default() };
+            hub.authenticate(&credentials, Accepts::User).await.unwrap();
+            Some(stage.clock.now())
+        };
+        let first = use_it().await;
+        assert_eq!(uses().await, (first, None));
+        hub.0.activity.flush_activity(false).await;
+        assert_eq!(uses().await, (first, first));
+        stage.clock.advance_seconds(59);
+        let second = use_it().await;
+        hub.0.activity.flush_activity(false).await;
+        assert_eq!(uses().await, (second, first));
+        stage.clock.advance_seconds(1);
+        hub.0.activity.flush_activity(false).await;
+        assert_eq!(uses().await, (second, second));
+        // At the end nothing is kept back.
+        stage.clock.advance_seconds(1);
+        let last = use_it().await;
+        hub.0.activity.flush_activity(false).await;
+        assert_eq!(uses().await, (last, second));
+        hub.0.activity.flush_activity(true).await;
+        assert_eq!(uses().await, (last, last));
         stage.over().await;
     }
 
@@ -288,7 +335,7 @@ mod tests {
         stage.refuses("UPDATE", "device_activity").await;
         stage.clock.advance_seconds(240);
         stage.posts(&device, "1").await;
-        stage.hub.0.activity.flush_activity(DEVICES_A_FLUSH).await;
+        stage.hub.0.activity.flush_activity(false).await;
         // From here on there is another entry of it.
         stage.hub.0.caches.device_changed(device.id);
         stage.clock.advance_seconds(60);

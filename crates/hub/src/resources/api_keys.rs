@@ -1,14 +1,16 @@
 //! API keys: a user's own, or of a user that a manager may change (contract: Authentication).
 
-use isobar_model::access::{Action, Caller};
+use isobar_model::access::{Action, Caller, CanWrite};
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{ApiKeyId, UserId};
 use isobar_model::page::{Page, PageRequest};
+use isobar_model::role::Role;
 use isobar_model::secret::Secret;
-use isobar_model::user::ApiKey;
+use isobar_model::user::{ApiKey, ApiKeyInput};
 
 use crate::Hub;
 use crate::error::IntoHubError as _;
+use crate::resources::users::may_give;
 
 /// API keys of one user.
 const API_KEYS_MAX: u64 = 1_000;
@@ -16,19 +18,52 @@ const API_KEYS_MAX: u64 = 1_000;
 impl Hub {
     /// Makes an API key; the secret is shown this once.
     ///
-    /// Needs `ApiKeyManage` on the user. Durable when this returns.
+    /// Needs what [`Hub::allow_api_key`] says. Durable when this returns.
     ///
     /// # Errors
-    /// `Invalid`: the user has 1,000 keys already.
-    pub async fn api_key_create(&self, caller: &Caller, user: UserId, name: String) -> Result<(ApiKey, Secret)> {
-        let permit = self.0.identity.user_write(caller, user, Action::ApiKeyManage).await?;
+    /// `Invalid`: the role is above the user's, or the user has 1,000 keys already.
+    pub async fn api_key_create(
+        &self,
+        caller: &Caller,
+        user: UserId,
+        ApiKeyInput { name, role, expires_at }: ApiKeyInput,
+    ) -> Result<(ApiKey, Secret)> {
+        let permit = self.key_permit(caller, user, role).await?;
+        if let Some(role) = role {
+            let placed = self.0.env.registry.user_placement(user).await.into_hub_error()?;
+            let (_, rank) = placed.ok_or(Error::Missing("user"))?;
+            if role > rank {
+                return Err(Error::invalid("role", format!("must be at most that of the user, {}", rank.name())));
+            }
+        }
         let secret = Secret::new(&self.0.env.chance);
         let created_at = self.0.env.clock.now();
-        let key = ApiKey { id: ApiKeyId(self.0.env.new_id().0), user, name, created_at, last_used_at: None };
+        let id = ApiKeyId(self.0.env.new_id().0);
+        let key = ApiKey { id, user, name, created_at, role, expires_at, last_used_at: None };
         let made =
             self.0.env.registry.api_key_create(&permit, &key, &secret.digest(), API_KEYS_MAX).await.into_hub_error()?;
         let full = || Error::invalid("body", format!("the user has {API_KEYS_MAX} API keys already"));
         if made { Ok((key, secret)) } else { Err(full()) }
+    }
+
+    /// Whether the caller may make a key of a user, with this role if one is named.
+    ///
+    /// Needs `ApiKeyManage` on the user. A key with a role or an end of its own makes none for its own user: it would
+    /// outlive itself.
+    ///
+    /// # Errors
+    /// `Missing` before `Forbidden`.
+    pub async fn allow_api_key(&self, caller: &Caller, user: UserId, role: Option<Role>) -> Result<()> {
+        self.key_permit(caller, user, role).await.map(|_| ())
+    }
+
+    async fn key_permit(&self, caller: &Caller, user: UserId, role: Option<Role>) -> Result<CanWrite<UserId>> {
+        let permit = self.0.identity.user_write(caller, user, Action::ApiKeyManage).await?;
+        if caller.is_restricted && user == caller.user {
+            return Err(Error::Forbidden("a key with a role or an end makes no other key of its user".to_owned()));
+        }
+        role.map_or(Ok(()), |role| may_give(caller.role, role))?;
+        Ok(permit)
     }
 
     /// Lists a user's API keys.

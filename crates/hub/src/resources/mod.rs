@@ -18,5 +18,6 @@ pub(crate) mod organizations;
 pub(crate) mod picture;
 pub(crate) mod projects;
 pub(crate) mod queue;
+pub(crate) mod specifications;
 pub(crate) mod user_updates;
 pub(crate) mod users;

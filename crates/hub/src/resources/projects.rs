@@ -1,15 +1,13 @@
-//! Projects and their specifications.
+//! Projects.
 
 use isobar_model::access::{Action, Caller};
-use isobar_model::check::Faults;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::ProjectId;
 use isobar_model::page::{ListRequest, Page};
-use isobar_model::project::{Project, ProjectInput, Specification, SpecificationInput};
+use isobar_model::project::{Project, ProjectInput};
 use isobar_store::registry::NewProject;
 
 use crate::error::{IntoHubError as _, ORGANIZATION};
-use crate::jobs::scheduler::alarms_of;
 use crate::{Hub, TreeQuery};
 
 /// A project as a caller sees it. Of one of an organization above, only what is in the caller's reach is told.
@@ -105,42 +103,5 @@ impl Hub {
         self.0.env.registry.project_delete(&permit).await.into_hub_error()?;
         self.0.caches.design_changed(id);
         Ok(())
-    }
-
-    /// Fetches a project's specification.
-    ///
-    /// Needs `ProjectRead`.
-    pub async fn specification_fetch(&self, caller: &Caller, id: ProjectId) -> Result<Specification> {
-        let permit = self.0.identity.project_read(caller, id).await?;
-        self.0.env.registry.specification_fetch(&permit).await.into_hub_error()?.ok_or(Error::Missing("project"))
-    }
-
-    /// Overwrites a project's specification, if its design can be executed; else the old one stays in force, and the
-    /// design's faults are told together with those that the body was found to have.
-    ///
-    /// Needs `ProjectUpdate`. Durable when this returns; the next event of each device runs the new design. It is
-    /// compiled on a thread that may block, in its tenant's turn.
-    ///
-    /// # Errors
-    /// `Invalid`: all faults, each by its place. `Busy`: too many designs wait to be compiled, or bounds of retention were
-    /// loosened too often since what they had hidden was last dropped.
-    pub async fn specification_write(
-        &self,
-        caller: &Caller,
-        id: ProjectId,
-        (input, mut faults): (SpecificationInput, Faults),
-    ) -> Result<Specification> {
-        let permit = self.0.identity.project_write(caller, id, Action::ProjectUpdate).await?;
-        let plan =
-            faults.gather(self.0.caches.compiled(caller, input.planes.clone()).await?.map_err(Error::Invalid))?;
-        let Some(plan) = plan.filter(|_| !faults.any()) else { return Err(faults.into_error()) };
-        let changing = self.0.jobs.retention_changes().await;
-        let (alarms, kept, now) = (alarms_of(&plan), plan.retention(), self.0.env.clock.now());
-        let written = self.0.env.registry.specification_write(&permit, &input, &alarms, &kept, now).await;
-        let written = written.into_hub_error()?;
-        self.0.caches.design_changed(id);
-        drop(changing);
-        self.0.jobs.retention_changed();
-        Ok(written)
     }
 }

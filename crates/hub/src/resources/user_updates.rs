@@ -69,7 +69,7 @@ impl Hub {
             }
             None => (Ok(()), Ok(())),
         };
-        Permits { disable, move_at_all, place }
+        Permits { disable, move_at_all, place, sets_password: input.password.is_some() }
     }
 
     /// Whether the caller may change a user, and give it this role if it is known already.
@@ -113,6 +113,7 @@ struct Permits {
     disable: Result<()>,
     move_at_all: Result<()>,
     place: Result<()>,
+    sets_password: bool,
 }
 
 impl Permits {
@@ -128,6 +129,9 @@ impl Permits {
         }
         // Whoever changes itself may have been changed since it was let in.
         let own = present.id == caller.user;
+        if own && caller.is_restricted && self.sets_password {
+            return Err(Error::Forbidden("a key with a role or an end sets no password of its user".to_owned()));
+        }
         if own && present.disabled {
             return Err(Error::Unauthenticated);
         }

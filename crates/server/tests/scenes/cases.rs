@@ -99,7 +99,7 @@ impl<'a> Things<'a> {
     /// The case of a row. A row without one fails the scene.
     pub fn case(&self, row: &RouteRow) -> Case {
         let case = match row.path.trim_start_matches("/v2").split('/').nth(1) {
-            Some("health" | "metrics" | "spec" | "docs") => Some(case(row.path, None, 200)),
+            Some("health" | "metrics" | "spec" | "docs" | "about") => Some(case(row.path, None, 200)),
             Some("auth") => self.of_auth(row),
             Some("organizations") => self.of_organizations(row),
             Some("projects") => self.of_projects(row),
@@ -178,13 +178,19 @@ impl<'a> Things<'a> {
             ("PUT", "/v2/projects/{id}") => (named("renamed"), 200),
             ("DELETE", path @ "/v2/projects/{id}") => return Some(case(&path.replace("{id}", unused), None, 204)),
             ("PUT", "/v2/projects/{id}/specification") => (named("designed"), 200),
+            (
+                "GET",
+                "/v2/projects/{id}/specification/versions" | "/v2/projects/{id}/specification/versions/{number}",
+            ) => (None, 200),
+            ("POST", "/v2/projects/{id}/specification/versions/{number}/restore") => (None, 201),
             ("POST", "/v2/projects/{id}/specification/test") => {
                 (Some(json!({"elementName": "reading", "payload": {"temp": 4}})), 200)
             }
             (_, "/v2/projects/{id}/image" | "/v2/projects/{id}/image.png") => return Some(case_of_image(row, project)),
             _ => return None,
         };
-        Some(case(&row.path.replace("{id}", project), body, success))
+        // Every project has a first version.
+        Some(case(&row.path.replace("{id}", project).replace("{number}", "1"), body, success))
     }
 
     fn of_users(&self, row: &RouteRow) -> Option<Case> {

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a scene's helpers fail with the scene")]
 
+mod about;
 mod access;
+mod api_keys;
 mod appearance;
 mod at_once;
 mod bad_input;
@@ -66,6 +68,7 @@ mod support;
 mod unfinished_waits;
 mod usage;
 mod users;
+mod versions;
 mod webhook;
 mod webhook_code;
 mod webhook_guides;

@@ -33,9 +33,15 @@ async fn other_origins_may_call_only_when_they_are_named() {
         (allowed.status().as_u16(), &allowed.headers()[ALLOWED]),
         (200, &"https://console.example".parse().unwrap())
     );
+    // What a console reads and overwrites on a condition.
+    let conditional = open.request(Method::OPTIONS, "/v2/devices").header("origin", "https://console.example");
+    let conditional = conditional.header("access-control-request-method", "PUT").send().await.unwrap();
+    let headers = conditional.headers()["access-control-allow-headers"].to_str().unwrap().to_owned();
+    assert!(headers.contains("if-match") && headers.contains("if-none-match"), "{headers}");
     let asked = open.request(Method::GET, "/v2/auth/user").header("origin", "https://console.example");
     let refused = open.send(asked).await.is(401);
     assert_eq!(refused.header(ALLOWED), "https://console.example");
+    assert!(refused.header("access-control-expose-headers").contains("etag"), "{refused:?}");
     let plain = closed.request(Method::GET, "/v2/auth/user").header("origin", "https://console.example");
     assert_eq!(closed.send(plain).await.header(ALLOWED), "");
 }

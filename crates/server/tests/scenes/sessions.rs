@@ -175,7 +175,10 @@ async fn an_api_key_is_as_good_as_its_user_in_either_header() {
     let keys = format!("/v2/users/{}/apiKeys", ana.id);
     let made = ana.post(&keys, json!({"name": "script"})).await.created();
     let key = text(&made, "key");
-    let shown = json!({"id": made["id"], "name": "script", "key": key, "createdAt": "2027-01-15T08:00:00.000Z"});
+    let shown = json!({
+        "id": made["id"], "name": "script", "key": key, "role": null, "createdAt": "2027-01-15T08:00:00.000Z",
+        "expiresAt": null,
+    });
     assert_eq!(made, shown);
     for header in ["api_auth_token", "authorization"] {
         let user = app.send(app.request(Method::GET, "/v2/auth/user").header(header, key)).await.ok();
@@ -188,7 +191,8 @@ async fn an_api_key_is_as_good_as_its_user_in_either_header() {
     assert_eq!(listed["data"][0]["name"], "script");
     let id = text(&listed["data"][0], "id");
     let expected = json!({
-        "id": made["id"], "name": "script", "createdAt": made["createdAt"], "lastUsedAt": "2027-01-15T08:00:00.000Z",
+        "id": made["id"], "name": "script", "role": null, "createdAt": made["createdAt"], "expiresAt": null,
+        "lastUsedAt": "2027-01-15T08:00:00.000Z",
     });
     assert_eq!(listed["data"], json!([expected]));
     ana.delete(&format!("{keys}/{id}")).await.no_content();

@@ -19,7 +19,7 @@ pub use lists::{
 };
 pub use maintenance::DeviceNumbers;
 pub use nouns::alarms::{DueAlarm, ProjectAlarm};
-pub use nouns::credentials::{Account, LoginRecord};
+pub use nouns::credentials::{Account, KeyRecord, LoginRecord};
 pub use nouns::deliveries::{Delivery, DeliveryKind, Destination, NewDelivery};
 pub use nouns::delivery_quota::LimitedDelivery;
 pub use nouns::device_change::DeviceChange;
@@ -37,6 +37,7 @@ pub use nouns::projects::NewProject;
 pub use nouns::provisioning::{NewTagged, Provisioned};
 pub use nouns::settings::SettingWrite;
 pub use nouns::sign_ins::ADDRESSES_MAX;
+pub use nouns::specification_versions::{NewSpecification, StoredVersion, VERSIONS_MAX};
 pub use nouns::usage::{Alert, LimitedOrganization, Used};
 pub use nouns::users::{NewPassword, NewUserRow, UserChange};
 pub(crate) use sql::refuses;

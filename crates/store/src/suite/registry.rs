@@ -30,6 +30,7 @@ mod settings;
 mod tree;
 mod upkeep;
 mod usage;
+mod versions;
 
 pub use alarms::*;
 pub use appearance::*;
@@ -52,6 +53,7 @@ pub use settings::*;
 pub use tree::*;
 pub use upkeep::*;
 pub use usage::*;
+pub use versions::*;
 
 /// Hands every scene to a macro, which makes a test of each.
 #[macro_export]
@@ -115,6 +117,12 @@ macro_rules! registry_scenes {
             deliveries_wait_apart_for_each_destination
             a_project_begins_with_an_empty_specification
             a_specification_is_kept_byte_for_byte
+            every_design_that_is_written_is_kept
+            the_newest_versions_are_kept
+            a_design_is_written_only_as_it_was_required_to_be
+            of_those_who_require_one_tag_one_writes
+            exactly_one_writes_where_all_require_one_tag
+            versions_go_with_their_project
             projects_are_listed_by_type
             a_project_moves_and_goes
             a_device_is_kept_as_it_was_given

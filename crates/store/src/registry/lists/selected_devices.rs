@@ -23,7 +23,7 @@ use crate::telemetry::embedded::FilterTest;
 /// Devices whose metadata is looked at together.
 const METADATA_AT_ONCE: usize = 256;
 /// Bytes of metadata that are looked at where they were read; more are looked at on a thread that may block.
-const LOOKED_AT_HERE_BYTES_MAX: usize = 64 << 10;
+const METADATA_HERE_BYTES_MAX: usize = 64 << 10;
 /// Stands between the metadata of devices that are read as one text: JSON has it only escaped.
 const SEPARATOR: &str = "\u{1e}";
 /// What one row costs that is passed along an index and looked at in its table, as against one that is looked up and sorted: in
@@ -217,7 +217,7 @@ pub(super) async fn look_at_metadata(
 /// Those of the devices whose metadata passes.
 async fn passing_of(metadata: String, tests: &Arc<[FilterTest]>) -> Result<Vec<i64>> {
     let tests = Arc::clone(tests);
-    let is_long = metadata.len() > LOOKED_AT_HERE_BYTES_MAX;
+    let is_long = metadata.len() > METADATA_HERE_BYTES_MAX;
     let look = move || -> Vec<i64> {
         let devices = metadata.split(SEPARATOR).filter_map(|device| device.split_once(' '));
         let passing = devices.filter(|(_, meta)| tests.iter().all(|test| test.holds_for_json(meta)));

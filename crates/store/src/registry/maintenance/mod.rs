@@ -37,6 +37,12 @@ const KEPT_FIGURES: &[(&str, &str)] = &[
          WHERE o.lineage <> coalesce(p.lineage, '/') || o.id || '/'",
     ),
     (
+        "projects lack the version of their design that is in force",
+        "SELECT count(*) AS found FROM specifications s LEFT JOIN specification_versions v \
+         ON v.project_id = s.project_id AND v.number = s.version AND v.created_at = s.last_modified AND v.name = s.name \
+         WHERE v.number IS NULL",
+    ),
+    (
         "users cannot log in by any name",
         "SELECT count(*) AS found FROM users u WHERE NOT EXISTS (SELECT 1 FROM login_names n WHERE n.user_id = u.id)",
     ),

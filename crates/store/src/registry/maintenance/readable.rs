@@ -8,7 +8,7 @@ use isobar_model::status::Status;
 use sea_orm::ConnectionTrait;
 
 use crate::error::{Result, StoreError};
-use crate::registry::nouns::{devices, nonces, notices, users};
+use crate::registry::nouns::{devices, nonces, notices, specification_versions, users};
 use crate::registry::sql::{Dialect, Row, Sql, all, one, thirty_two};
 
 /// Rows that are looked at in one piece.
@@ -57,11 +57,20 @@ const DIGEST_IF: Read = |row, column| row.digest_if(column).map(|_| ());
 const LINEAGE: Read = |row, column| row.lineage(column).map(|_| ());
 const ROLE: Read = |row, column| users::role_at(row, column).map(|_| ());
 const KIND: Read = |row, _| notices::kind(row).map(|_| ());
+const ROLE_IF: Read = |row, column| users::role_if(row, column).map(|_| ());
 const JSON: Read = |row, column| well_formed(column, &row.text(column)?);
 const JSON_IF: Read = |row, column| row.text_if(column)?.map_or(Ok(()), |text| well_formed(column, &text));
 const OBJECT: Read = |row, column| match parse(&row.text(column)?) {
     Ok(Json::Object(_)) => Ok(()),
     _ => Err(StoreError::Damaged(format!("column {column}: no JSON object"))),
+};
+/// A design that versions keep: metadata and planes, each an object.
+const DESIGN: Read = |row, column| {
+    let (meta, planes) = specification_versions::design_of(column, row)?;
+    match [meta, planes].iter().all(|part| matches!(part.tree(), Json::Object(_))) {
+        true => Ok(()),
+        false => Err(StoreError::Damaged(format!("column {column}: no two JSON objects"))),
+    }
 };
 const TEXTS: Read = |row, column| devices::read_json::<Vec<String>>(column, &row.text(column)?).map(|_| ());
 const STREET_IF: Read = |row, column| match row.text_if(column)? {
@@ -148,7 +157,7 @@ const TABLES: &[Table] = &[
     table("secrets", 1, &[("name", TEXT), ("secret", DIGEST)]),
     table("api_keys", 1, &[
         ("id", API_KEY), ("user_id", USER), ("name", TEXT), ("digest", DIGEST), ("created_at", TIME),
-        ("last_used_at", TIME_IF),
+        ("last_used_at", TIME_IF), ("role", ROLE_IF), ("expires_at", TIME_IF),
     ]),
     table_of_large_rows("notifications", 1, &[
         ("id", NOTIFICATION), ("number", COUNT), ("kind", KIND), ("message", TEXT), ("device_id", DEVICE_IF),
@@ -166,7 +175,11 @@ const TABLES: &[Table] = &[
     ]),
     table_of_large_rows("specifications", 1, &[
         ("project_id", PROJECT), ("name", TEXT), ("create_version", TEXT), ("description", TEXT), ("created", TIME),
-        ("last_modified", TIME), ("meta", OBJECT), ("planes", OBJECT),
+        ("last_modified", TIME), ("meta", OBJECT), ("planes", OBJECT), ("version", COUNT),
+    ]),
+    table_of_large_rows("specification_versions", 2, &[
+        ("project_id", PROJECT), ("number", COUNT), ("name", TEXT), ("element_count", COUNT), ("created_at", TIME),
+        ("created_by", USER_IF), ("create_version", TEXT), ("description", TEXT), ("design", DESIGN),
     ]),
     table("project_retention", 1, &[("project_id", PROJECT), ("bounds", TEXT)]),
     table("project_alarms", 2, &[("project_id", PROJECT), ("element", TEXT), ("minutes", COUNT)]),

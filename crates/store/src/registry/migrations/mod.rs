@@ -5,6 +5,7 @@
 
 use sea_orm::ConnectionTrait;
 
+use super::nouns::specification_versions;
 use super::sql::{AdvisoryLock, Dialect, Sql, failure, one, run};
 use crate::error::{Result, StoreError};
 
@@ -17,20 +18,29 @@ const STEPS: &[&str] = &[
     include_str!("0005_lanes.sql"),
     include_str!("0006_one_index_an_order.sql"),
     include_str!("0007_counts_of_a_fleet.sql"),
+    include_str!("0008_versions.sql"),
     include_str!("0009_retention.sql"),
 ];
 
-/// Brings the schema up to date within a transaction that excludes other writers.
+/// Brings the schema up to date within a transaction that excludes other writers, and what is stored with it.
 pub(super) async fn migrate(tx: &impl ConnectionTrait) -> Result<()> {
+    if advance(tx, STEPS).await? {
+        specification_versions::begin_where_missing(tx).await?;
+    }
+    Ok(())
+}
+
+/// Takes those of these steps that were not taken yet; whether there were any.
+async fn advance(tx: &impl ConnectionTrait, steps: &[&str]) -> Result<bool> {
     let dialect = Dialect::of(tx);
     AdvisoryLock::Schema.hold(tx).await?;
     run(tx, Sql::new("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)")).await?;
     let found = version(tx).await?;
-    for (version, step) in (1..).zip(STEPS).filter(|(version, _)| *version > found) {
+    for (version, step) in (1..).zip(steps).filter(|(version, _)| *version > found) {
         tx.execute_unprepared(&spelled(step, dialect)).await.map_err(failure)?;
         run(tx, Sql::new("INSERT INTO schema_version (version) VALUES (?)").bind(version)).await?;
     }
-    Ok(())
+    Ok(found < steps.len() as u64)
 }
 
 /// The version of the schema that is there. A newer one is refused.
@@ -63,9 +73,74 @@ fn spelled(step: &str, dialect: Dialect) -> String {
 
 #[cfg(test)]
 mod tests {
+    use isobar_model::access;
+    use isobar_model::ids::ProjectId;
+    use isobar_model::time::Timestamp;
+    use isobar_model::version::VersionNumber;
+
     use sha2::{Digest as _, Sha256};
 
-    use super::STEPS;
+    use super::*;
+    use crate::registry::Registry;
+    use crate::registry::sql::connections::Connections;
+    use crate::registry::support::OwnDatabase;
+
+    const HOME: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+    const PROJECT: &str = "01890a5d-ac96-774b-bcce-b302099a8058";
+    /// What no re-writing leaves as it is.
+    const PLANES: &str = r#"{"cloud" : {"elements":{"a":{"type":"storage"},"ü":{"type":"storage"}}},"n":1.10}"#;
+
+    /// A registry as it was before there were versions, with a project.
+    async fn before_versions(address: &str) {
+        let db = Connections::open(address).await.unwrap();
+        let tx = db.begin().await.unwrap();
+        let before = STEPS.iter().position(|step| step.contains("CREATE TABLE specification_versions")).unwrap();
+        assert!(advance(&tx, &STEPS[..before]).await.unwrap());
+        let home = "INSERT INTO organizations (id, name, lineage, level, search, created_at, updated_at) \
+                    VALUES (?, 'Home', ?, 1, 'home', 0, 0)";
+        run(&tx, Sql::new(home).bind(HOME).bind(format!("/{HOME}/"))).await.unwrap();
+        let project = "INSERT INTO projects (id, organization_id, name, kind, search, created_at, updated_at) \
+                       VALUES (?, ?, 'p', 'api', 'p', 0, 0)";
+        run(&tx, Sql::new(project).bind(PROJECT).bind(HOME)).await.unwrap();
+        let specification = "INSERT INTO specifications (project_id, name, create_version, description, created, \
+                             last_modified, meta, planes) VALUES (?, 'cold', '3', 'keeps cold', 5, 7, '{\"by\" : \"ana\"}', ?)";
+        run(&tx, Sql::new(specification).bind(PROJECT).bind(PLANES)).await.unwrap();
+        tx.commit().await.unwrap();
+        db.close().await.unwrap();
+    }
+
+    async fn designs_become_first_versions(address: &str) {
+        before_versions(address).await;
+        for _ in 0..2 {
+            let registry = Registry::open(address).await.unwrap();
+            let project: ProjectId = PROJECT.parse().unwrap();
+            let sees = access::system(project, "a test").reading();
+            let versions = registry.specification_versions(&sees).await.unwrap();
+            let [first] = versions.as_slice() else { panic!("{versions:?}") };
+            assert_eq!((first.number, first.element_count, &*first.name), (VersionNumber::FIRST, 2, "cold"));
+            assert_eq!((first.created_at, first.created_by), (Timestamp::from_millis(7), None));
+            let whole = registry.specification_version(&sees, first.number).await.unwrap().unwrap().unpack().unwrap();
+            assert_eq!((whole.content.planes.text(), whole.content.meta.text()), (PLANES, r#"{"by" : "ana"}"#));
+            assert_eq!((&*whole.content.create_version, &*whole.content.description), ("3", "keeps cold"));
+            let present = registry.specification_fetch(&sees).await.unwrap().unwrap();
+            assert_eq!((present.version, present.planes.text()), (VersionNumber::FIRST, PLANES));
+            assert_eq!(registry.check().await.unwrap(), Vec::<String>::new());
+            registry.close().await.unwrap();
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn designs_become_first_versions_on_sqlite() {
+        let folder = tempfile::tempdir().unwrap();
+        designs_become_first_versions(&format!("sqlite:{}", folder.path().join("registry.db").display())).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn designs_become_first_versions_on_postgres() {
+        let database = OwnDatabase::new().await;
+        designs_become_first_versions(&database.address).await;
+        database.remove().await;
+    }
 
     /// SHA-256 of the steps that were applied somewhere already, in their order. A step that is not listed may still be changed.
     const RELEASED: &[&str] = &[

@@ -7,7 +7,7 @@ use isobar_model::secret::Digest;
 use isobar_model::time::Timestamp;
 use isobar_model::user::ApiKey;
 
-use super::users::latest;
+use super::users::{latest, role_if};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::lists::{API_KEYS, in_order, read_by_id, request_of};
@@ -34,12 +34,16 @@ impl Registry {
         if has >= most {
             return Ok(false);
         }
-        let insert = Sql::new("INSERT INTO api_keys (id, user_id, name, digest, created_at) VALUES (?, ?, ?, ?, ?)")
-            .bind(key.id)
-            .bind(user)
-            .bind(key.name.as_str())
-            .bind(*digest)
-            .bind(key.created_at);
+        let insert = Sql::new(
+            "INSERT INTO api_keys (id, user_id, name, digest, created_at, role, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        )
+        .bind(key.id)
+        .bind(user)
+        .bind(key.name.as_str())
+        .bind(*digest)
+        .bind(key.created_at)
+        .bind(key.role.map(|role| role as i64))
+        .bind(key.expires_at);
         run(&tx, insert).await?;
         tx.commit().await?;
         Ok(true)
@@ -50,7 +54,7 @@ impl Registry {
         let tx = self.db.snapshot().await?;
         let condition = Sql::new("k.user_id = ?").bind(*permit.target());
         let (ids, total) = API_KEYS.page::<ApiKeyId>(&tx, condition, &request_of(page)).await?;
-        let select = "SELECT id, user_id, name, created_at, last_used_at FROM api_keys WHERE id";
+        let select = "SELECT id, user_id, name, created_at, role, expires_at, last_used_at FROM api_keys WHERE id";
         let keys = read_by_id(&tx, select, &ids, api_key).await?;
         tx.commit().await?;
         Ok(Page::new(in_order(&ids, keys, |key| key.id), total, page))
@@ -80,6 +84,8 @@ fn api_key(row: &Row) -> Result<ApiKey> {
         user: row.id("user_id")?,
         name: row.text("name")?,
         created_at: row.time("created_at")?,
+        role: role_if(row, "role")?,
+        expires_at: row.time_if("expires_at")?,
         last_used_at: row.time_if("last_used_at")?,
     })
 }

@@ -10,7 +10,7 @@ use sea_orm::ConnectionTrait;
 
 use super::nonces::{self, Purpose};
 use super::sessions;
-use super::users::role;
+use super::users::{role, role_if};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::lists::folded;
@@ -29,6 +29,19 @@ pub struct Account {
     pub disabled: bool,
     /// Whether its e-mail address was verified.
     pub verified: bool,
+}
+
+/// What a call with an API key is checked against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyRecord {
+    /// The key.
+    pub id: ApiKeyId,
+    /// Whose it is.
+    pub user: UserId,
+    /// The highest role that it gives; none: that of its user.
+    pub role: Option<Role>,
+    /// When it is refused from; none: it has no end.
+    pub expires_at: Option<Timestamp>,
 }
 
 /// What a login is checked against.
@@ -57,10 +70,16 @@ impl Registry {
         row.map(|row| row.id("id")).transpose()
     }
 
-    /// The API key of this digest, and whose it is.
-    pub async fn user_by_api_key(&self, key: &Digest) -> Result<Option<(ApiKeyId, UserId)>> {
-        let query = Sql::new("SELECT id, user_id FROM api_keys WHERE digest = ?").bind(*key);
-        one(&self.db.read, query).await?.map(|row| Ok((row.id("id")?, row.id("user_id")?))).transpose()
+    /// The API key of this digest, also one that has ended.
+    pub async fn api_key_by_digest(&self, key: &Digest) -> Result<Option<KeyRecord>> {
+        let query = Sql::new("SELECT id, user_id, role, expires_at FROM api_keys WHERE digest = ?").bind(*key);
+        let Some(row) = one(&self.db.read, query).await? else { return Ok(None) };
+        Ok(Some(KeyRecord {
+            id: row.id("id")?,
+            user: row.id("user_id")?,
+            role: role_if(&row, "role")?,
+            expires_at: row.time_if("expires_at")?,
+        }))
     }
 
     /// What a caller is made from.

@@ -8,6 +8,7 @@ use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 
 use super::organizations::hold_organization;
+use super::specification_versions::NewSpecification;
 use super::specifications;
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
@@ -72,7 +73,7 @@ impl Registry {
             meta: empty_object(),
             planes: empty_object(),
         };
-        specifications::write(&tx, new.id, &empty, now).await?;
+        specifications::begin(&tx, new.id, &NewSpecification::new(empty), (new.created_by, now)).await?;
         let made = read(&tx, &[new.id]).await?.pop().ok_or(StoreError::Gone("project"))?;
         tx.commit().await?;
         Ok(made)
@@ -129,7 +130,7 @@ impl Registry {
         Ok(changed)
     }
 
-    /// Removes a project that no device uses, with its specification.
+    /// Removes a project that no device uses, with its specification and all versions of it.
     ///
     /// # Errors
     /// [`StoreError::InUse`] where a device uses it; [`StoreError::Gone`] where it is gone.

@@ -1,17 +1,19 @@
-//! The specifications (designs) of projects: one each, stored byte for byte.
+//! The specifications (designs) of projects: one each, stored byte for byte. Each that is written is kept as a version too.
 
 use isobar_model::access::{CanRead, CanWrite};
-use isobar_model::ids::ProjectId;
-use isobar_model::project::{Specification, SpecificationInput};
+use isobar_model::ids::{ProjectId, UserId};
+use isobar_model::project::Specification;
 use isobar_model::retention::DesignRetention;
 use isobar_model::time::Timestamp;
+use isobar_model::version::{IfMatch, SpecificationTag, SpecificationVersion, VersionNumber};
 use sea_orm::ConnectionTrait;
 
 use super::alarms::{self, ProjectAlarm};
 use super::retention;
+use super::specification_versions::{NewSpecification, keep, writer};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
-use crate::registry::sql::{Sql, one, run};
+use crate::registry::sql::{Row, Sql, one, run};
 
 impl Registry {
     /// The specification of a project.
@@ -19,60 +21,107 @@ impl Registry {
         read(&self.db.read, *permit.target()).await
     }
 
-    /// Overwrites the specification of a project, and the alarms of its devices and what is kept of their values with it. Its
-    /// `created` stays.
+    /// The entity tag of a project's specification, without reading the specification.
+    pub async fn specification_tag(&self, permit: &CanRead<ProjectId>) -> Result<Option<SpecificationTag>> {
+        tag(&self.db.read, *permit.target()).await
+    }
+
+    /// Overwrites the specification of a project, if its entity tag is as `required`, and the alarms of its devices and what is
+    /// kept of their values with it.
+    /// It becomes the project's newest version, and the oldest goes where there are more than
+    /// [`VERSIONS_MAX`](super::specification_versions::VERSIONS_MAX). Its `created` stays.
+    ///
+    /// Of those that require the same tag at the same time one wins.
     ///
     /// # Errors
-    /// [`StoreError::Gone`] where the project is gone; [`StoreError::Busy`] where its bounds were loosened too often since
-    /// what they hid was last dropped.
+    /// [`StoreError::Gone`] where the project is gone; [`StoreError::Outdated`] where its specification has another tag;
+    /// [`StoreError::Busy`] where its bounds were loosened too often since what they hid was last dropped.
     pub async fn specification_write(
         &self,
         permit: &CanWrite<ProjectId>,
-        input: &SpecificationInput,
+        new: &NewSpecification,
+        required: Option<&IfMatch>,
         alarms: &[ProjectAlarm],
         kept: &DesignRetention,
         now: Timestamp,
-    ) -> Result<Specification> {
-        let tx = self.db.begin().await?;
-        write(&tx, *permit.target(), input, now).await?;
-        alarms::replace(&tx, *permit.target(), alarms, now).await?;
-        retention::replace(&tx, *permit.target(), kept, now).await?;
-        let written = read(&tx, *permit.target()).await?.ok_or(StoreError::Gone("project"))?;
+    ) -> Result<(Specification, SpecificationVersion)> {
+        let (tx, project) = (self.db.begin().await?, *permit.target());
+        // Whoever writes another one waits here. The project is held and then looked at: what was read together with it
+        // might be older than what it waited for.
+        let hold = Sql::new("SELECT id FROM projects WHERE id = ?").bind(project);
+        one(&tx, hold.text(self.db.dialect.hold_for_change())).await?.ok_or(StoreError::Gone("project"))?;
+        let present = tag(&tx, project).await?.ok_or(StoreError::Gone("project"))?;
+        if required.is_some_and(|required| !required.holds(present)) {
+            return Err(StoreError::Outdated("the specification"));
+        }
+        let number = present.version.next();
+        overwrite(&tx, project, number, new, now).await?;
+        let version = keep(&tx, project, number, new, (writer(permit), now)).await?;
+        alarms::replace(&tx, project, alarms, now).await?;
+        retention::replace(&tx, project, kept, now).await?;
+        let written = read(&tx, project).await?.ok_or(StoreError::Gone("project"))?;
         tx.commit().await?;
-        Ok(written)
+        Ok((written, version))
     }
 }
 
-/// Keeps a specification in the place of the one that is there, if any.
-pub(crate) async fn write(
+/// Gives a new project its first specification.
+pub(crate) async fn begin(
     tx: &impl ConnectionTrait,
     project: ProjectId,
-    input: &SpecificationInput,
-    now: Timestamp,
+    new: &NewSpecification,
+    (created_by, now): (Option<UserId>, Timestamp),
 ) -> Result<()> {
-    let upsert = Sql::new(
+    let insert = Sql::new(
         "INSERT INTO specifications (project_id, name, create_version, description, created, last_modified, meta, \
-         planes) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (project_id) DO UPDATE SET name = excluded.name, \
-         create_version = excluded.create_version, description = excluded.description, \
-         last_modified = excluded.last_modified, meta = excluded.meta, planes = excluded.planes",
+         planes, version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(project)
-    .bind(input.name.as_str())
-    .bind(input.create_version.as_str())
-    .bind(input.description.as_str())
+    .bind(new.input.name.as_str())
+    .bind(new.input.create_version.as_str())
+    .bind(new.input.description.as_str())
     .bind(now)
     .bind(now)
-    .bind(input.meta.clone())
-    .bind(input.planes.clone());
-    match run(tx, upsert).await {
-        Err(StoreError::Gone(_)) => Err(StoreError::Gone("project")),
-        other => other.map(|_| ()),
-    }
+    .bind(new.input.meta.clone())
+    .bind(new.input.planes.clone())
+    .bind(VersionNumber::FIRST.0);
+    run(tx, insert).await?;
+    keep(tx, project, VersionNumber::FIRST, new, (created_by, now)).await.map(|_| ())
+}
+
+async fn overwrite(
+    tx: &impl ConnectionTrait,
+    project: ProjectId,
+    number: VersionNumber,
+    new: &NewSpecification,
+    now: Timestamp,
+) -> Result<()> {
+    let update = Sql::new(
+        "UPDATE specifications SET name = ?, create_version = ?, description = ?, last_modified = ?, meta = ?, \
+         planes = ?, version = ? WHERE project_id = ?",
+    )
+    .bind(new.input.name.as_str())
+    .bind(new.input.create_version.as_str())
+    .bind(new.input.description.as_str())
+    .bind(now)
+    .bind(new.input.meta.clone())
+    .bind(new.input.planes.clone())
+    .bind(number.0)
+    .bind(project);
+    run(tx, update).await.map(|_| ())
+}
+
+async fn tag(connection: &impl ConnectionTrait, project: ProjectId) -> Result<Option<SpecificationTag>> {
+    let query = Sql::new("SELECT version, last_modified FROM specifications WHERE project_id = ?").bind(project);
+    let tag = |row: Row| {
+        Ok(SpecificationTag { version: VersionNumber(row.count("version")?), written: row.time("last_modified")? })
+    };
+    one(connection, query).await?.map(tag).transpose()
 }
 
 async fn read(connection: &impl ConnectionTrait, project: ProjectId) -> Result<Option<Specification>> {
     let query = Sql::new(
-        "SELECT name, create_version, description, created, last_modified, meta, planes \
+        "SELECT name, create_version, description, created, last_modified, meta, planes, version \
          FROM specifications WHERE project_id = ?",
     );
     let Some(row) = one(connection, query.bind(project)).await? else { return Ok(None) };
@@ -82,6 +131,7 @@ async fn read(connection: &impl ConnectionTrait, project: ProjectId) -> Result<O
         description: row.text("description")?,
         created: row.time("created")?,
         last_modified: row.time("last_modified")?,
+        version: VersionNumber(row.count("version")?),
         meta: row.json("meta")?,
         planes: row.json("planes")?,
     }))

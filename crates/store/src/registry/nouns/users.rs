@@ -343,6 +343,11 @@ pub(crate) fn role(row: &Row) -> Result<Role> {
     role_at(row, "role")
 }
 
+/// The role in a column that may have none.
+pub(crate) fn role_if(row: &Row, column: &str) -> Result<Option<Role>> {
+    row.number_if(column)?.map(|_| role_at(row, column)).transpose()
+}
+
 /// The role in a column.
 pub(crate) fn role_at(row: &Row, column: &str) -> Result<Role> {
     let place = row.number(column)?;

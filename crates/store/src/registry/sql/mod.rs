@@ -397,6 +397,10 @@ impl Row {
         self.get(column)
     }
 
+    pub(crate) fn number_if(&self, column: &str) -> Result<Option<i64>> {
+        self.get(column)
+    }
+
     pub(crate) fn count(&self, column: &str) -> Result<u64> {
         let number: i64 = self.get(column)?;
         u64::try_from(number).map_err(|_| StoreError::Damaged(format!("column {column}: {number} is no count")))

@@ -6,7 +6,9 @@ use isobar_model::retention::DesignRetention;
 use isobar_model::status::Status;
 
 use super::given::{self, at, fetched, may};
-use crate::registry::{DeliveryKind, DeviceReport, Findings, LimitedDelivery, NewDelivery, ProjectAlarm, Registry};
+use crate::registry::{
+    DeliveryKind, DeviceReport, Findings, LimitedDelivery, NewDelivery, NewSpecification, ProjectAlarm, Registry,
+};
 
 const MINUTE: i64 = 60_000;
 
@@ -21,7 +23,8 @@ async fn designs(r: &Registry, project: ProjectId, alarms: &[(&str, u32)], now: 
     };
     let alarm = |(element, minutes): &(&str, u32)| ProjectAlarm { element: (*element).to_owned(), minutes: *minutes };
     let alarms: Vec<_> = alarms.iter().map(alarm).collect();
-    r.specification_write(&may(project), &input, &alarms, &DesignRetention::new(), at(now)).await.unwrap();
+    let (new, kept) = (NewSpecification::new(input), DesignRetention::new());
+    r.specification_write(&may(project), &new, None, &alarms, &kept, at(now)).await.unwrap();
 }
 
 /// The alarms that are due by then: whose, for what, since when in minutes.

@@ -2,12 +2,13 @@
 
 use isobar_model::ids::{ApiKeyId, SessionId, UserId};
 use isobar_model::page::PageRequest;
+use isobar_model::role::Role;
 use isobar_model::session::Session;
 use isobar_model::user::ApiKey;
 
 use super::given::{self, at, digest, may};
 use crate::error::StoreError;
-use crate::registry::Registry;
+use crate::registry::{KeyRecord, Registry};
 
 /// A login asks by username or e-mail address, in any case.
 pub async fn a_login_is_found_by_either_name(r: &Registry) {
@@ -92,16 +93,20 @@ pub async fn api_keys_belong_to_their_user(r: &Registry) {
     for number in 0..3 {
         let id = ApiKeyId(given::uuid());
         let name = format!("key {number}");
-        let key = ApiKey { id, user: ana, name, created_at: at(number), last_used_at: None };
+        // The first has neither a role nor an end of its own.
+        let (role, expires_at) = (Some(Role::Technician), Some(at(100 + number)));
+        let (role, expires_at) = (role.filter(|_| number > 0), expires_at.filter(|_| number > 0));
+        let key = ApiKey { id, user: ana, name, created_at: at(number), role, expires_at, last_used_at: None };
         let secret = digest();
         assert!(r.api_key_create(&may(ana), &key, &secret, 3).await.unwrap());
-        assert_eq!(r.user_by_api_key(&secret).await.unwrap(), Some((id, ana)));
+        let record = KeyRecord { id, user: ana, role, expires_at };
+        assert_eq!(r.api_key_by_digest(&secret).await.unwrap(), Some(record));
         keys.push((key, secret));
     }
-    assert_eq!(r.user_by_api_key(&digest()).await.unwrap(), None);
+    assert_eq!(r.api_key_by_digest(&digest()).await.unwrap(), None);
     let (fourth, secret) = (ApiKey { id: ApiKeyId(given::uuid()), ..keys[0].0.clone() }, digest());
     assert!(!r.api_key_create(&may(ana), &fourth, &secret, 3).await.unwrap());
-    assert_eq!(r.user_by_api_key(&secret).await.unwrap(), None);
+    assert_eq!(r.api_key_by_digest(&secret).await.unwrap(), None);
     let page = r.api_key_list(&may(ana), PageRequest { page: 2, limit: 2 }).await.unwrap();
     assert_eq!((page.total, &*page.items), (3, &[keys[2].0.clone()][..]));
     assert_eq!(r.api_key_list(&may(bob), PageRequest::default()).await.unwrap().total, 0);
@@ -114,9 +119,9 @@ pub async fn api_keys_belong_to_their_user(r: &Registry) {
     assert!(!r.api_key_delete(&may(bob), keys[0].0.id).await.unwrap());
     assert!(r.api_key_delete(&may(ana), keys[0].0.id).await.unwrap());
     assert!(!r.api_key_delete(&may(ana), keys[0].0.id).await.unwrap());
-    assert_eq!(r.user_by_api_key(&keys[0].1).await.unwrap(), None);
+    assert_eq!(r.api_key_by_digest(&keys[0].1).await.unwrap(), None);
     r.user_delete(&may(ana)).await.unwrap();
-    assert_eq!(r.user_by_api_key(&keys[1].1).await.unwrap(), None);
+    assert_eq!(r.api_key_by_digest(&keys[1].1).await.unwrap(), None);
     let late = r.api_key_create(&may(ana), &keys[0].0, &keys[0].1, 3).await;
     assert!(matches!(late, Err(StoreError::Gone("user"))));
 }

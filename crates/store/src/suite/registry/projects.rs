@@ -6,7 +6,7 @@ use isobar_model::retention::DesignRetention;
 
 use super::given::{self, at, json, lists, lists_all, may, search, sees, sorted};
 use crate::error::StoreError;
-use crate::registry::{NewProject, Registry};
+use crate::registry::{NewProject, NewSpecification, Registry};
 
 /// A project has a specification from the first moment, which says nothing.
 pub async fn a_project_begins_with_an_empty_specification(r: &Registry) {
@@ -41,15 +41,14 @@ pub async fn a_specification_is_kept_byte_for_byte(r: &Registry) {
         meta: json(r#"{"z": 1.10, "a": "\u0000 \"?\" $1 {text}"}"#),
         planes: json(r#"{"cloud" : {"elements":{}},  "n": 12345678901234567890}"#),
     };
-    let written = r.specification_write(&may(project), &input, &[], &DesignRetention::new(), at(7)).await.unwrap();
+    let (new, kept) = (NewSpecification::new(input.clone()), DesignRetention::new());
+    let (written, _) = r.specification_write(&may(project), &new, None, &[], &kept, at(7)).await.unwrap();
     assert_eq!((&written.meta, &written.planes), (&input.meta, &input.planes));
     assert_eq!((written.created, written.last_modified), (at(0), at(7)));
     assert_eq!(r.specification_fetch(&sees(project)).await.unwrap(), Some(written));
     let nobody = may(ProjectId(given::uuid()));
-    assert!(matches!(
-        r.specification_write(&nobody, &input, &[], &DesignRetention::new(), at(7)).await,
-        Err(StoreError::Gone("project"))
-    ));
+    let gone = r.specification_write(&nobody, &new, None, &[], &kept, at(7)).await;
+    assert!(matches!(gone, Err(StoreError::Gone("project"))));
 }
 
 /// The list knows the type, the order and the search; ids are searched too.

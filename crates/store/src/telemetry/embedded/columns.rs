@@ -33,7 +33,7 @@ struct ColumnKey {
 
 /// Of each value of a block the moment, in milliseconds, or the number; a double that is none stands for no number.
 #[derive(Clone, Debug, PartialEq)]
-enum Column {
+enum BlockColumn {
     /// Moments not too far from the first.
     Near { first: i64, after: Box<[u32]> },
     /// Moments, wherever they are.
@@ -46,8 +46,8 @@ enum Column {
 
 /// The columns of a block.
 pub struct Columns {
-    moments: Arc<Column>,
-    numbers: Vec<Arc<Column>>,
+    moments: Arc<BlockColumn>,
+    numbers: Vec<Arc<BlockColumn>>,
 }
 
 /// Columns that are being made, row by row.
@@ -57,13 +57,13 @@ pub struct NewColumns {
 }
 
 /// All columns that are remembered.
-pub struct ColumnCache(Cache<ColumnKey, Arc<Column>, ColumnBytes>);
+pub struct ColumnCache(Cache<ColumnKey, Arc<BlockColumn>, ColumnBytes>);
 
 #[derive(Clone)]
 struct ColumnBytes;
 
-impl Weighter<ColumnKey, Arc<Column>> for ColumnBytes {
-    fn weight(&self, _: &ColumnKey, column: &Arc<Column>) -> u64 {
+impl Weighter<ColumnKey, Arc<BlockColumn>> for ColumnBytes {
+    fn weight(&self, _: &ColumnKey, column: &Arc<BlockColumn>) -> u64 {
         column.bytes() as u64
     }
 }
@@ -89,10 +89,10 @@ impl ColumnCache {
         if !is_full(made.moments.len()) || !made.numbers.iter().all(|numbers| is_full(numbers.len())) {
             return;
         }
-        self.0.insert(ColumnKey { series, block, path: None }, Arc::new(Column::of_moments(made.moments)));
+        self.0.insert(ColumnKey { series, block, path: None }, Arc::new(BlockColumn::of_moments(made.moments)));
         for (path, numbers) in paths.iter().zip(made.numbers) {
             let key = ColumnKey { series, block, path: Some(Arc::clone(path)) };
-            self.0.insert(key, Arc::new(Column::of_numbers(numbers)));
+            self.0.insert(key, Arc::new(BlockColumn::of_numbers(numbers)));
         }
     }
 }
@@ -122,10 +122,10 @@ impl Columns {
     pub fn moments(&self, into: &mut Vec<i64>) {
         into.clear();
         match &*self.moments {
-            Column::Near { first, after } => into.extend(after.iter().map(|after| first + i64::from(*after))),
-            Column::Far(moments) => into.extend_from_slice(moments),
+            BlockColumn::Near { first, after } => into.extend(after.iter().map(|after| first + i64::from(*after))),
+            BlockColumn::Far(moments) => into.extend_from_slice(moments),
             // Never: they are kept under keys of their own.
-            Column::Scaled { .. } | Column::Doubles(_) => {}
+            BlockColumn::Scaled { .. } | BlockColumn::Doubles(_) => {}
         }
     }
 
@@ -133,19 +133,19 @@ impl Columns {
     pub fn numbers(&self, path: usize, into: &mut Vec<f64>) {
         into.clear();
         match self.numbers.get(path).map(|column| &**column) {
-            Some(Column::Scaled { by, numbers }) => {
+            Some(BlockColumn::Scaled { by, numbers }) => {
                 into.extend(numbers.iter().map(|number| match *number {
                     NONE => f64::NAN,
                     number => f64::from(number) / by,
                 }));
             }
-            Some(Column::Doubles(numbers)) => into.extend_from_slice(numbers),
-            Some(Column::Near { .. } | Column::Far(_)) | None => {}
+            Some(BlockColumn::Doubles(numbers)) => into.extend_from_slice(numbers),
+            Some(BlockColumn::Near { .. } | BlockColumn::Far(_)) | None => {}
         }
     }
 }
 
-impl Column {
+impl BlockColumn {
     fn of_moments(moments: Vec<i64>) -> Self {
         let first = moments.first().copied().unwrap_or_default();
         let after: Option<Box<[u32]>> = moments.iter().map(|at| u32::try_from(at.checked_sub(first)?).ok()).collect();
@@ -215,14 +215,14 @@ mod tests {
 
     #[test]
     fn few_decimals_take_four_bytes() {
-        let bytes = |numbers: Vec<f64>| Column::of_numbers(numbers).bytes() - COLUMN_BYTES;
+        let bytes = |numbers: Vec<f64>| BlockColumn::of_numbers(numbers).bytes() - COLUMN_BYTES;
         assert_eq!(bytes(vec![1.0, f64::NAN, -2.0]), 12);
         assert_eq!(bytes(vec![21.57, -0.01, 1e3]), 12);
         assert_eq!(bytes(vec![0.1 + 0.2]), 8);
         assert_eq!(bytes(vec![-0.0]), 8);
         assert_eq!(bytes(vec![f64::from(i32::MIN), 1e300]), 16);
-        assert_eq!(Column::of_moments(vec![5, 5, i64::from(u32::MAX) + 5]).bytes() - COLUMN_BYTES, 12);
-        assert_eq!(Column::of_moments(vec![5, i64::from(u32::MAX) + 6]).bytes() - COLUMN_BYTES, 16);
+        assert_eq!(BlockColumn::of_moments(vec![5, 5, i64::from(u32::MAX) + 5]).bytes() - COLUMN_BYTES, 12);
+        assert_eq!(BlockColumn::of_moments(vec![5, i64::from(u32::MAX) + 6]).bytes() - COLUMN_BYTES, 16);
     }
 
     proptest! {

@@ -4,7 +4,7 @@ const POLYNOMIAL: u32 = 0x82f6_3b78;
 /// What RocksDB adds to a checksum that is stored beside what it covers.
 const MASK_DELTA: u32 = 0xa282_ead8;
 
-static TABLES: [[u32; 256]; 8] = tables();
+static CRC_TABLES: [[u32; 256]; 8] = tables();
 
 const fn tables() -> [[u32; 256]; 8] {
     let mut tables = [[0; 256]; 8];
@@ -36,8 +36,8 @@ pub fn of(bytes: &[u8]) -> u32 {
     let (eights, rest) = bytes.as_chunks::<8>();
     let sum = eights.iter().fold(!0, |sum: u32, eight| {
         let low = sum ^ u32::from_le_bytes([eight[0], eight[1], eight[2], eight[3]]);
-        let at = |table: usize, byte: u32| TABLES[table][(byte & 0xff) as usize];
-        let byte = |table: usize, place: usize| TABLES[table][usize::from(eight[place])];
+        let at = |table: usize, byte: u32| CRC_TABLES[table][(byte & 0xff) as usize];
+        let byte = |table: usize, place: usize| CRC_TABLES[table][usize::from(eight[place])];
         at(7, low)
             ^ at(6, low >> 8)
             ^ at(5, low >> 16)
@@ -47,7 +47,7 @@ pub fn of(bytes: &[u8]) -> u32 {
             ^ byte(1, 6)
             ^ byte(0, 7)
     });
-    !rest.iter().fold(sum, |sum, byte| sum >> 8 ^ TABLES[0][usize::from(sum as u8 ^ byte)])
+    !rest.iter().fold(sum, |sum, byte| sum >> 8 ^ CRC_TABLES[0][usize::from(sum as u8 ^ byte)])
 }
 
 /// The sum in the form in which RocksDB writes it into its logs.

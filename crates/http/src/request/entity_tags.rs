@@ -1,0 +1,156 @@
+//! Conditional requests: the entity tags that `If-Match` and `If-None-Match` name (RFC 9110, 8.8.3 and 13.1).
+
+use axum::http::{HeaderMap, HeaderName};
+use isobar_model::version::IfMatch;
+
+/// What a conditional header names.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum EntityTags {
+    /// `*`: any.
+    Any,
+    /// These.
+    Listed(Vec<EntityTag>),
+}
+
+/// An entity tag.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct EntityTag {
+    is_weak: bool,
+    /// What stands between its quotes.
+    opaque: Vec<u8>,
+}
+
+/// A header that is neither `*` nor a list of entity tags.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NoEntityTags;
+
+impl EntityTags {
+    /// What a header names in all its lines; none: it is not there.
+    pub(crate) fn read(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Self>, NoEntityTags> {
+        let lines: Vec<&[u8]> = headers.get_all(name).iter().map(|line| line.as_bytes()).collect();
+        if lines.is_empty() {
+            return Ok(None);
+        }
+        let text = lines.join(&b","[..]);
+        if text.trim_ascii() == b"*" {
+            return Ok(Some(Self::Any));
+        }
+        let mut tags = Vec::new();
+        let mut rest = text.as_slice();
+        loop {
+            // A list may have empty places.
+            rest = rest.trim_ascii_start();
+            if let [b',', after @ ..] = rest {
+                rest = after;
+                continue;
+            }
+            if rest.is_empty() {
+                break;
+            }
+            let (tag, after) = EntityTag::first_of(rest).ok_or(NoEntityTags)?;
+            tags.push(tag);
+            rest = after.trim_ascii_start();
+            if !matches!(rest, [] | [b',', ..]) {
+                return Err(NoEntityTags);
+            }
+        }
+        if tags.is_empty() { Err(NoEntityTags) } else { Ok(Some(Self::Listed(tags))) }
+    }
+
+    /// Whether they name this tag, weak or not (`If-None-Match`).
+    pub(crate) fn name(&self, opaque: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Listed(tags) => tags.iter().any(|tag| tag.opaque == opaque.as_bytes()),
+        }
+    }
+
+    /// What they require of a thing that is to be changed: a weak tag names nothing there.
+    pub(crate) fn into_if_match(self) -> IfMatch {
+        match self {
+            Self::Any => IfMatch::Any,
+            Self::Listed(tags) => {
+                let strong = tags.into_iter().filter(|tag| !tag.is_weak);
+                IfMatch::Tags(strong.filter_map(|tag| String::from_utf8(tag.opaque).ok()).collect())
+            }
+        }
+    }
+}
+
+impl EntityTag {
+    /// The tag that a text begins with, and what comes after it.
+    fn first_of(text: &[u8]) -> Option<(Self, &[u8])> {
+        let (is_weak, quoted) = match text.strip_prefix(b"W/") {
+            Some(quoted) => (true, quoted),
+            None => (false, text),
+        };
+        let inner = quoted.strip_prefix(b"\"")?;
+        let end = inner.iter().position(|byte| *byte == b'"')?;
+        let (opaque, after) = (&inner[..end], &inner[end + 1..]);
+        let may_stand = |byte: &u8| *byte == 0x21 || (0x23..=0x7e).contains(byte) || *byte >= 0x80;
+        let tag = Self { is_weak, opaque: opaque.to_vec() };
+        opaque.iter().all(may_stand).then_some((tag, after))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+    use axum::http::header::IF_MATCH;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(lines: &[&[u8]]) -> Result<Option<EntityTags>, NoEntityTags> {
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append(IF_MATCH, HeaderValue::from_bytes(line).unwrap());
+        }
+        EntityTags::read(&headers, &IF_MATCH)
+    }
+
+    #[test]
+    fn tags_are_read_from_lists_and_lines() {
+        assert_eq!(read(&[]), Ok(None));
+        assert_eq!(read(&[b" * "]), Ok(Some(EntityTags::Any)));
+        let lists: [&[&[u8]]; 4] =
+            [&[b"\"a\",W/\"b\""], &[b"\"a\"", b"W/\"b\""], &[b", \"a\" ,, W/\"b\" ,"], &[b"\"a\"\t,W/\"b\""]];
+        for list in lists {
+            let tags = read(list).unwrap().unwrap();
+            assert!(tags.name("a") && tags.name("b") && !tags.name("c") && !tags.name("\"a\""), "{list:?}");
+            assert_eq!(tags.into_if_match(), IfMatch::Tags(vec!["a".to_owned()]), "{list:?}");
+        }
+        // A comma may stand within a tag, and a tag may be empty.
+        assert_eq!(read(&[b"\"a,b\""]).unwrap().unwrap().into_if_match(), IfMatch::Tags(vec!["a,b".to_owned()]));
+        assert!(read(&[b"\"\""]).unwrap().unwrap().name(""));
+        assert_eq!(read(&[b"*"]).unwrap().unwrap().into_if_match(), IfMatch::Any);
+    }
+
+    #[test]
+    fn what_is_no_list_of_tags_is_refused() {
+        let odd: [&[u8]; 11] =
+            [b"", b" ", b",", b"a", b"\"a", b"a\"", b"\"a\" \"b\"", b"*, \"a\"", b"w/\"a\"", b"W/ \"a\"", b"\"a b\""];
+        for text in odd {
+            assert_eq!(read(&[text]), Err(NoEntityTags), "{:?}", String::from_utf8_lossy(text));
+        }
+        assert_eq!(read(&[b"*", b"*"]), Err(NoEntityTags));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_as_a_tag_is_read_as_that_tag(tags in prop::collection::vec("[!#-~]{0,12}", 1..6)) {
+            let text = tags.iter().map(|tag| format!("\"{tag}\"")).collect::<Vec<_>>().join(", ");
+            let found = read(&[text.as_bytes()]).unwrap().unwrap();
+            prop_assert_eq!(found.into_if_match(), IfMatch::Tags(tags));
+        }
+
+        #[test]
+        fn rubbish_never_panics(bytes in prop::collection::vec(32_u8..=255, 0..60)) {
+            if let Ok(value) = HeaderValue::from_bytes(&bytes) {
+                let mut headers = HeaderMap::new();
+                headers.insert(IF_MATCH, value);
+                let _ = EntityTags::read(&headers, &IF_MATCH);
+            }
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What this server is.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::values::Time;
+use crate::request::Call;
+use crate::response::{self, Answer};
+
+/// What the platform calls itself.
+const NAME: &str = "Isobar";
+
+pub(crate) async fn about(call: &mut Call) -> Answer {
+    let commit = call.state.settings.commit;
+    let started_at = Time(call.hub().started_at());
+    response::ok(&AboutJson { name: NAME, version: env!("CARGO_PKG_VERSION"), commit, started_at })
+}
+
+/// What this server is.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = About)]
+pub(crate) struct AboutJson {
+    name: &'static str,
+    /// The version of the program (Semantic Versioning).
+    version: &'static str,
+    /// The commit that it was built from; null when the build did not know it.
+    commit: Option<&'static str>,
+    /// When it was started.
+    started_at: Time,
+}

@@ -1,0 +1,260 @@
+//! Specifications of projects, and their versions (contract: Versions of a design).
+
+use std::cmp::Ordering;
+
+use isobar_model::access::{Action, Caller, CanRead, CanWrite};
+use isobar_model::check::Faults;
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::{ProjectId, UserId};
+use isobar_model::page::{ListRequest, Page, SortKey};
+use isobar_model::project::{Specification, SpecificationInput};
+use isobar_model::version::{IfMatch, SpecificationTag, SpecificationVersion, VersionNumber, WholeVersion};
+
+use crate::Hub;
+use crate::error::IntoHubError as _;
+use crate::jobs::scheduler::alarms_of;
+
+const VERSION: &str = "version";
+
+impl Hub {
+    /// Fetches a project's specification.
+    ///
+    /// Needs `ProjectRead`.
+    pub async fn specification_fetch(&self, caller: &Caller, id: ProjectId) -> Result<Specification> {
+        let permit = self.0.identity.project_read(caller, id).await?;
+        self.0.env.registry.specification_fetch(&permit).await.into_hub_error()?.ok_or(Error::Missing("project"))
+    }
+
+    /// The entity tag of a project's specification, without the specification.
+    ///
+    /// Needs `ProjectRead`.
+    pub async fn specification_tag(&self, caller: &Caller, id: ProjectId) -> Result<SpecificationTag> {
+        let permit = self.0.identity.project_read(caller, id).await?;
+        self.0.env.registry.specification_tag(&permit).await.into_hub_error()?.ok_or(Error::Missing("project"))
+    }
+
+    /// Overwrites a project's specification, if its design can be executed; else the old one stays in force, and the
+    /// design's faults are told together with those that the body was found to have. What is written is kept as the
+    /// project's newest version.
+    ///
+    /// Needs `ProjectUpdate`. Durable when this returns; the next event of each device runs the new design. It is
+    /// compiled on a thread that may block, in its tenant's turn.
+    ///
+    /// # Errors
+    /// `Invalid`: all faults, each by its place. `Outdated`: the specification is not as `required`. `Busy`: too many
+    /// designs wait to be compiled, or bounds of retention were loosened too often since what they had hidden was last dropped.
+    pub async fn specification_write(
+        &self,
+        caller: &Caller,
+        id: ProjectId,
+        read: (SpecificationInput, Faults),
+        required: Option<&IfMatch>,
+    ) -> Result<Specification> {
+        let permit = self.0.identity.project_write(caller, id, Action::ProjectUpdate).await?;
+        Ok(self.put_in_force(caller, &permit, read, required).await?.0)
+    }
+
+    /// The versions of a project's specification, newest first unless asked otherwise. Who wrote one is told where that
+    /// is in reach.
+    ///
+    /// Needs `ProjectRead`.
+    pub async fn specification_versions(
+        &self,
+        caller: &Caller,
+        id: ProjectId,
+        request: ListRequest,
+    ) -> Result<Page<SpecificationVersion>> {
+        let permit = self.0.identity.project_read(caller, id).await?;
+        let mut versions = self.0.env.registry.specification_versions(&permit).await.into_hub_error()?;
+        // They stand in their default order already.
+        if !request.sort.is_empty() {
+            versions.sort_by(|left, right| by_keys(&request.sort, left, right));
+        }
+        let mut page = Page::of(versions, request.page);
+        self.hide_writers(caller, id, page.items.iter_mut()).await?;
+        Ok(page)
+    }
+
+    /// One version, whole. A large one is unpacked on a thread that may block, in its tenant's turn.
+    ///
+    /// Needs `ProjectRead`.
+    ///
+    /// # Errors
+    /// `Missing`: there is no such project or version, or no longer. `Busy`: too many wait for their turn.
+    pub async fn specification_version(
+        &self,
+        caller: &Caller,
+        id: ProjectId,
+        number: VersionNumber,
+    ) -> Result<WholeVersion> {
+        let permit = self.0.identity.project_read(caller, id).await?;
+        let mut whole = self.unpacked(caller, &permit, number).await?;
+        self.hide_writers(caller, id, std::iter::once(&mut whole.version)).await?;
+        Ok(whole)
+    }
+
+    /// Puts a version in force again: it is written as a new one, judged by the rules of today.
+    ///
+    /// Needs `ProjectUpdate`. Durable when this returns, as with [`Hub::specification_write`].
+    ///
+    /// # Errors
+    /// `Missing`: there is no such project or version. `Invalid`: what today's rules refuse of its design, each by its
+    /// place. `Outdated`: the specification in force is not as `required`. `Busy`: too many wait for their turn.
+    pub async fn specification_restore(
+        &self,
+        caller: &Caller,
+        id: ProjectId,
+        number: VersionNumber,
+        required: Option<&IfMatch>,
+    ) -> Result<SpecificationVersion> {
+        let permit = self.allow_restore(caller, id, number).await?;
+        let content = self.unpacked(caller, &permit.reading(), number).await?.content;
+        Ok(self.put_in_force(caller, &permit, (content, Faults::new()), required).await?.1)
+    }
+
+    /// Whether the caller may put a version in force: it is there, and the role is high enough.
+    ///
+    /// # Errors
+    /// `Missing` before `Forbidden`.
+    pub async fn allow_specification_restore(
+        &self,
+        caller: &Caller,
+        id: ProjectId,
+        number: VersionNumber,
+    ) -> Result<()> {
+        self.allow_restore(caller, id, number).await.map(|_| ())
+    }
+
+    async fn allow_restore(
+        &self,
+        caller: &Caller,
+        id: ProjectId,
+        number: VersionNumber,
+    ) -> Result<CanWrite<ProjectId>> {
+        let permit = self.0.identity.project_read(caller, id).await?;
+        let there = self.0.env.registry.specification_version_head(&permit, number).await.into_hub_error()?;
+        there.ok_or(Error::Missing(VERSION))?;
+        self.0.identity.project_write(caller, id, Action::ProjectUpdate).await
+    }
+
+    /// Compiles a specification and writes it, or tells all its faults.
+    async fn put_in_force(
+        &self,
+        caller: &Caller,
+        permit: &CanWrite<ProjectId>,
+        (input, mut faults): (SpecificationInput, Faults),
+        required: Option<&IfMatch>,
+    ) -> Result<(Specification, SpecificationVersion)> {
+        let compiled = self.0.caches.compiled_to_keep(caller, input).await?;
+        let compiled = faults.gather(compiled.map_err(Error::Invalid))?;
+        let Some((plan, new)) = compiled.filter(|_| !faults.any()) else { return Err(faults.into_error()) };
+        let changing = self.0.jobs.retention_changes().await;
+        let (alarms, kept, now) = (alarms_of(&plan), plan.retention(), self.0.env.clock.now());
+        let written = self.0.env.registry.specification_write(permit, &new, required, &alarms, &kept, now).await;
+        let written = written.into_hub_error()?;
+        self.0.caches.design_changed(*permit.target());
+        drop(changing);
+        self.0.jobs.retention_changed();
+        Ok(written)
+    }
+
+    /// A version as it was written.
+    async fn unpacked(
+        &self,
+        caller: &Caller,
+        permit: &CanRead<ProjectId>,
+        number: VersionNumber,
+    ) -> Result<WholeVersion> {
+        let stored = self.0.env.registry.specification_version(permit, number).await.into_hub_error()?;
+        let stored = stored.ok_or(Error::Missing(VERSION))?;
+        let bytes = stored.unpacked_bytes().into_hub_error()?;
+        self.0.env.bodies.read(Some(caller.lineage.top()), bytes, || stored.unpack()).await?.into_hub_error()
+    }
+
+    /// Of a project of an organization above, only those are told who are in reach themselves.
+    async fn hide_writers<'v>(
+        &self,
+        caller: &Caller,
+        id: ProjectId,
+        versions: impl Iterator<Item = &'v mut SpecificationVersion>,
+    ) -> Result<()> {
+        let lineage = self.0.env.registry.project_placement(id).await.into_hub_error()?;
+        if lineage.is_none_or(|lineage| caller.reaches(&lineage)) {
+            return Ok(());
+        }
+        let mut known: Option<(UserId, bool)> = None;
+        for version in versions {
+            let Some(writer) = version.created_by else { continue };
+            // Versions that follow each other are of one person as a rule.
+            let is_shown = match known {
+                Some((before, is_shown)) if before == writer => is_shown,
+                _ => {
+                    let account = self.0.caches.account_entry(writer).await?;
+                    account.is_some_and(|account| caller.reaches(&account.caller.lineage))
+                }
+            };
+            known = Some((writer, is_shown));
+            version.created_by = version.created_by.filter(|_| is_shown);
+        }
+        Ok(())
+    }
+}
+
+/// The order of two versions by these keys; those that are alike stand in the order of their numbers, in the direction of
+/// the last key.
+fn by_keys(keys: &[SortKey], left: &SpecificationVersion, right: &SpecificationVersion) -> Ordering {
+    let of_key = |key: &SortKey| {
+        let order = match key.field.as_str() {
+            "createdAt" => left.created_at.cmp(&right.created_at),
+            "name" => left.name.cmp(&right.name),
+            "elementCount" => left.element_count.cmp(&right.element_count),
+            _ => left.number.cmp(&right.number),
+        };
+        if key.descending { order.reverse() } else { order }
+    };
+    // A field that comes again decides nothing.
+    let is_new = |(at, key): &(usize, &SortKey)| !keys.iter().take(*at).any(|before| before.field == key.field);
+    let descends = keys.iter().enumerate().rfind(is_new).is_some_and(|(_, key)| key.descending);
+    let by_number = left.number.cmp(&right.number);
+    let by_number = if descends { by_number.reverse() } else { by_number };
+    keys.iter().map(of_key).find(|order| order.is_ne()).unwrap_or(by_number)
+}
+
+#[cfg(test)]
+mod tests {
+    use isobar_model::time::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn versions_have_one_order_for_every_request() {
+        let version = |(number, name, element_count): (u64, &str, u64)| SpecificationVersion {
+            number: VersionNumber(number),
+            created_at: Timestamp::from_millis(number as i64 / 2),
+            created_by: None,
+            name: name.to_owned(),
+            element_count,
+        };
+        let all = [(1, "b", 0), (2, "a", 9), (3, "b", 9), (4, "a", 1)].map(version);
+        let key = |text: &str| {
+            let descending = text.starts_with('-');
+            SortKey { field: text.trim_start_matches('-').to_owned(), descending }
+        };
+        for (keys, numbers) in [
+            (vec!["number"], [1, 2, 3, 4]),
+            (vec!["-number"], [4, 3, 2, 1]),
+            (vec!["name"], [2, 4, 1, 3]),
+            (vec!["-name"], [3, 1, 4, 2]),
+            (vec!["createdAt"], [1, 2, 3, 4]),
+            (vec!["-elementCount", "name"], [2, 3, 4, 1]),
+            (vec!["name", "-elementCount"], [2, 4, 3, 1]),
+            // One that comes again does not turn the numbers round.
+            (vec!["name", "-name"], [2, 4, 1, 3]),
+        ] {
+            let keys: Vec<_> = keys.into_iter().map(key).collect();
+            let mut sorted = all.to_vec();
+            sorted.sort_by(|left, right| by_keys(&keys, left, right));
+            assert_eq!(sorted.iter().map(|version| version.number.0).collect::<Vec<_>>(), numbers, "{keys:?}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What the server says of itself (contract: About).
+
+use isobar_hub::RateLimits;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::TestApp;
+
+const COMMIT: &str = "5d41402abc4b2a76b9719d911017c592ae58c1f3";
+
+#[tokio::test]
+async fn the_server_tells_anybody_what_it_is() {
+    let app = TestApp::with(|settings| settings.http.commit = Some(COMMIT)).await;
+    let expected = json!({
+        "name": "Isobar", "version": env!("CARGO_PKG_VERSION"), "commit": COMMIT,
+        "startedAt": "2027-01-15T08:00:00.000Z",
+    });
+    app.wait_seconds(60);
+    assert_eq!(app.get("/v2/about").await.ok(), expected);
+    // Credentials are not looked at.
+    let odd = app.request(Method::GET, "/v2/about").header("api_auth_token", "rubbish");
+    assert_eq!(app.send(odd).await.ok(), expected);
+    app.post("/v2/about", json!({})).await.is(405);
+    let app = app.restart().await;
+    assert_eq!(app.get("/v2/about").await.ok()["startedAt"], "2027-01-15T08:01:00.000Z");
+}
+
+#[tokio::test]
+async fn a_build_that_does_not_know_its_commit_says_so() {
+    let app = TestApp::start().await;
+    assert_eq!(app.get("/v2/about").await.ok()["commit"], json!(null));
+}
+
+#[tokio::test]
+async fn who_asks_what_the_server_is_is_counted_by_address() {
+    let limits = RateLimits { user: 0, device: 0, address: 3 };
+    let app = TestApp::with(|settings| settings.hub.rate_limit = limits).await;
+    for left in (0..3).rev() {
+        assert_eq!(app.get("/v2/about").await.is(200).header("x-ratelimit-remaining"), left.to_string());
+    }
+    app.get("/v2/about").await.is(429);
+}

@@ -1,0 +1,208 @@
+//! API keys that are less than their user: by a role, or by an end (contract: API keys).
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::app::with_json;
+use crate::support::person::text;
+use crate::support::stream::Stream;
+use crate::support::{Answer, Person, TestApp, on_both_registries};
+
+on_both_registries!(
+    of_a_key_s_role_and_its_user_s_the_lower_one_counts,
+    a_key_of_a_system_administrator_reaches_what_its_role_reaches,
+    a_key_has_at_most_the_role_of_its_user,
+    a_key_is_refused_from_its_end_on,
+    a_wait_ends_with_the_end_of_its_key,
+    a_stream_ends_with_the_end_of_its_key,
+    a_key_with_a_role_or_an_end_does_not_outlive_itself,
+);
+
+/// Longest wait for what should come by itself.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn keys(person: &Person<'_>) -> String {
+    format!("/v2/users/{}/apiKeys", person.id)
+}
+
+/// Makes a key of a person by a body; its secret.
+async fn key(person: &Person<'_>, mut body: Value) -> String {
+    body["name"] = json!("script");
+    text(&person.post(&keys(person), body).await.created(), "key").to_owned()
+}
+
+/// Sends a request with a key.
+async fn with_key(app: &TestApp, key: &str, method: Method, path: &str, body: Option<Value>) -> Answer {
+    let request = app.request(method, path).header("api_auth_token", key);
+    app.send(body.iter().fold(request, with_json)).await
+}
+
+async fn of_a_key_s_role_and_its_user_s_the_lower_one_counts(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let max = ana.invites("max", "manager").await;
+    let device = json!({"name": "d", "projectUuid": ana.project().await});
+    let key = key(&max, json!({"role": "technician"})).await;
+    let creates = async || with_key(app, &key, Method::POST, "/v2/devices", Some(device.clone())).await;
+    let makes_user = async || with_key(app, &key, Method::POST, "/v2/users", Some(json!({}))).await;
+    creates().await.created();
+    makes_user().await.forbidden();
+    assert_eq!(max.post("/v2/users", json!({})).await.status, 400, "its user may");
+    // The user's role falls beneath the key's, and rises again: the next call knows it.
+    let becomes = async |role: &str| {
+        ana.put(&format!("/v2/users/{}", max.id), json!({"role": role, "company": "Acme"})).await.ok();
+    };
+    for (role, status) in [("basicUser", 403), ("technician", 201), ("developer", 201)] {
+        becomes(role).await;
+        creates().await.is(status);
+        makes_user().await.forbidden();
+        assert_eq!(with_key(app, &key, Method::GET, "/v2/auth/user", None).await.ok()["role"], role);
+    }
+    let listed = max.get(&keys(&max)).await.ok();
+    assert_eq!((&listed["data"][0]["role"], &listed["data"][0]["expiresAt"]), (&json!("technician"), &json!(null)));
+    // The lowest role takes no key away from its user, and is lost with it.
+    ana.delete(&format!("/v2/users/{}", max.id)).await.no_content();
+    creates().await.unauthenticated();
+}
+
+async fn a_key_of_a_system_administrator_reaches_what_its_role_reaches(app: &TestApp) {
+    let admin = app.admin().await;
+    let ana = app.developer("ana").await;
+    let hers = format!("/v2/organizations/{}", ana.organization);
+    let own = format!("/v2/organizations/{}", admin.organization);
+    let [full, less] = [key(&admin, json!({})).await, key(&admin, json!({"role": "developer"})).await];
+    with_key(app, &full, Method::GET, &hers, None).await.ok();
+    with_key(app, &less, Method::GET, &hers, None).await.not_found();
+    with_key(app, &less, Method::GET, &own, None).await.ok();
+    let notice = Some(json!({"message": "hello"}));
+    with_key(app, &less, Method::POST, "/v2/notifications/system", notice.clone()).await.forbidden();
+    with_key(app, &full, Method::POST, "/v2/notifications/system", notice).await.created();
+}
+
+async fn a_key_has_at_most_the_role_of_its_user(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let tom = ana.invites("tom", "technician").await;
+    let named = |role: Value| json!({"name": "k", "role": role});
+    tom.post(&keys(&tom), named(json!("manager"))).await.forbidden();
+    tom.post(&keys(&tom), named(json!("technician"))).await.created();
+    // Above the caller's own it is forbidden, above its user's it is a fault.
+    ana.post(&keys(&tom), named(json!("systemAdmin"))).await.forbidden();
+    assert_eq!(ana.post(&keys(&tom), named(json!("manager"))).await.faults(), ["role"]);
+    ana.post(&keys(&tom), named(json!("basicUser"))).await.created();
+    for odd in [json!("unheard"), json!(3), json!(["technician"]), json!("")] {
+        assert_eq!(ana.post(&keys(&ana), named(odd)).await.faults(), ["role"]);
+    }
+    let made = ana.post(&keys(&ana), json!({"name": "k", "role": null, "expiresAt": null})).await.created();
+    assert_eq!((&made["role"], &made["expiresAt"]), (&json!(null), &json!(null)));
+    // The thing comes before the role, and the role before the body.
+    app.stranger("bob").await.post(&keys(&tom), named(json!("systemAdmin"))).await.not_found();
+    tom.post(&keys(&tom), json!({"role": "developer"})).await.forbidden();
+    assert_eq!(ana.post(&keys(&ana), json!({"role": 1, "expiresAt": 1})).await.faults(), ["expiresAt", "name", "role"]);
+    assert_eq!(tom.get(&keys(&tom)).await.list_of("/role"), [json!("technician"), json!("basicUser")]);
+}
+
+async fn a_key_is_refused_from_its_end_on(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    // With any offset; it is shown as all times are.
+    let made = ana.post(&keys(&ana), json!({"name": "k", "expiresAt": "2027-01-15T09:01:00+01:00"})).await.created();
+    assert_eq!(made["expiresAt"], "2027-01-15T08:01:00.000Z");
+    let key = text(&made, "key").to_owned();
+    let asks = async |header: &str| {
+        let asked = app.send(app.request(Method::GET, "/v2/auth/user").header(header, &key)).await;
+        let webhook = app.request(Method::POST, "/v2/events/integrations").header(header, &key);
+        (asked.status.as_u16(), app.send(with_json(webhook, &json!({}))).await.status.as_u16())
+    };
+    for header in ["api_auth_token", "authorization"] {
+        assert_eq!(asks(header).await, (200, 400), "{header}");
+    }
+    app.wait_seconds(59);
+    assert_eq!(asks("api_auth_token").await, (200, 400));
+    app.wait_seconds(1);
+    for header in ["api_auth_token", "authorization"] {
+        assert_eq!(asks(header).await, (401, 401), "{header}");
+    }
+    // It is listed until somebody deletes it, with its last use.
+    let listed = ana.get(&keys(&ana)).await.ok()["data"][0].clone();
+    assert_eq!(listed["lastUsedAt"], "2027-01-15T08:00:59.000Z");
+    assert_eq!(listed["expiresAt"], made["expiresAt"]);
+    ana.delete(&format!("{}/{}", keys(&ana), text(&made, "id"))).await.no_content();
+    for (odd, _) in [("2027-01-15T08:01:00Z", "now"), ("1970-01-01T00:00:00Z", "past"), ("soon", ""), ("", "")] {
+        let refused = ana.post(&keys(&ana), json!({"name": "k", "expiresAt": odd})).await;
+        assert_eq!(refused.faults(), ["expiresAt"], "{odd}");
+    }
+    assert_eq!(ana.post(&keys(&ana), json!({"name": "k", "expiresAt": 9})).await.faults(), ["expiresAt"]);
+    ana.post(&keys(&ana), json!({"name": "k", "expiresAt": "2027-01-15T08:01:00.001Z"})).await.created();
+}
+
+async fn a_wait_ends_with_the_end_of_its_key(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    for (way, end) in [("", "2027-01-15T08:01:00Z"), ("/next", "2027-01-15T08:02:00Z")] {
+        let key = key(&ana, json!({"expiresAt": end})).await;
+        let path = format!("/v2/events/cloud{way}?wait=60&deviceId={}", device.id);
+        let waits = app.send(app.request(Method::GET, &path).header("api_auth_token", &key));
+        let waits = async { tokio::time::timeout(PATIENCE, waits).await.expect("the wait ends") };
+        let happens = async {
+            app.get("/health/live").await;
+            app.wait_seconds(60);
+        };
+        tokio::join!(waits, happens).0.unauthenticated();
+        // It has taken nothing, and takes nothing.
+        device.queues("alarm", json!(1)).await;
+        with_key(app, &key, Method::GET, &path, None).await.unauthenticated();
+        let left = device.request(Method::GET, "/v2/events/cloud");
+        assert_eq!(app.send(left).await.ok().as_array().unwrap().len(), 1);
+    }
+}
+
+async fn a_stream_ends_with_the_end_of_its_key(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    let [brief, long] =
+        [key(&ana, json!({"expiresAt": "2027-01-15T08:01:00Z"})).await, key(&ana, json!({"role": "basicUser"})).await];
+    let stream = async |key: &str| {
+        Stream::of(app.request(Method::GET, "/v2/events/stream").header("api_auth_token", key), None).await
+    };
+    let (mut brief, mut long) = (stream(&brief).await, stream(&long).await);
+    device.posts("reading", json!(1)).await.created();
+    assert_eq!(
+        (brief.next().await.data["payload"].clone(), long.next().await.data["payload"].clone()),
+        (json!(1), json!(1))
+    );
+    app.wait_seconds(60);
+    brief.ends().await;
+    device.posts("reading", json!(2)).await.created();
+    assert_eq!(long.next().await.data["payload"], 2);
+}
+
+async fn a_key_with_a_role_or_an_end_does_not_outlive_itself(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let tom = ana.invites("tom", "technician").await;
+    let profile = format!("/v2/users/{}", ana.id);
+    let bodies = [json!({"role": "developer"}), json!({"expiresAt": "2027-01-15T09:00:00Z"})];
+    for body in bodies {
+        let key = key(&ana, body.clone()).await;
+        let asks = async |method, path: &str, body: Value| with_key(app, &key, method, path, Some(body)).await;
+        // Neither another key nor a password would end with it.
+        for wanted in [json!({"name": "k"}), json!({"name": "k", "role": "basicUser"}), json!({})] {
+            asks(Method::POST, &keys(&ana), wanted).await.forbidden();
+        }
+        let secret = "another one";
+        let with_password =
+            json!({"role": "developer", "company": "A", "password": secret, "passwordConfirmation": secret});
+        asks(Method::PUT, &profile, with_password).await.forbidden();
+        app.login("ana", secret).await.unauthenticated();
+        // The rest of the profile is its user's, and so are the keys of those whom it may change.
+        asks(Method::PUT, &profile, json!({"role": "developer", "company": "A"})).await.ok();
+        asks(Method::POST, &keys(&tom), json!({"name": "k"})).await.created();
+        with_key(app, &key, Method::GET, &keys(&ana), None).await.ok();
+        // It can end itself.
+        let own = ana.get(&keys(&ana)).await.list_of("/id");
+        let own = format!("{}/{}", keys(&ana), own.last().unwrap().as_str().unwrap());
+        with_key(app, &key, Method::DELETE, &own, None).await.no_content();
+        asks(Method::GET, &profile, json!({})).await.unauthenticated();
+    }
+    let full = key(&ana, json!({})).await;
+    with_key(app, &full, Method::POST, &keys(&ana), Some(json!({"name": "k"}))).await.created();
+}

@@ -1,0 +1,186 @@
+//! Versions of designs: every specification that was written, the newest of each project (contract: Versions of a design).
+
+use isobar_model::access::{Actor, CanRead, CanWrite};
+use isobar_model::ids::{ProjectId, UserId};
+use isobar_model::json::RawJson;
+use isobar_model::project::SpecificationInput;
+use isobar_model::time::Timestamp;
+use isobar_model::version::{SpecificationVersion, VersionNumber, WholeVersion, element_count};
+use sea_orm::ConnectionTrait;
+
+use super::packed_design::PackedDesign;
+use crate::error::Result;
+use crate::registry::Registry;
+use crate::registry::sql::{Row, Sql, all, one, run};
+
+/// Versions that are kept of a project.
+pub const VERSIONS_MAX: u64 = 100;
+
+/// What a list tells of a version.
+const HEAD: &str = "SELECT number, name, element_count, created_at, created_by FROM specification_versions";
+
+/// A specification to be written, with what its version keeps of it.
+#[derive(Clone, Debug)]
+pub struct NewSpecification {
+    pub(crate) input: SpecificationInput,
+    element_count: u64,
+    design: PackedDesign,
+}
+
+impl NewSpecification {
+    /// Makes a specification ready to be written. A large one takes long: not for a thread that serves calls.
+    pub fn new(input: SpecificationInput) -> Self {
+        let element_count = element_count(&input.planes.tree());
+        Self::counted(input, element_count)
+    }
+
+    /// As [`NewSpecification::new`], where its elements are counted already.
+    pub fn counted(input: SpecificationInput, element_count: u64) -> Self {
+        let design = PackedDesign::of(&input.meta, &input.planes);
+        Self { input, element_count, design }
+    }
+}
+
+/// A version as it is kept.
+#[derive(Clone, Debug)]
+pub struct StoredVersion {
+    version: SpecificationVersion,
+    create_version: String,
+    description: String,
+    design: PackedDesign,
+}
+
+impl StoredVersion {
+    /// Bytes of its design when it is unpacked.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`].
+    pub fn unpacked_bytes(&self) -> Result<usize> {
+        self.design.unpacked_bytes()
+    }
+
+    /// The whole of it. A large one takes milliseconds: not for a thread that serves calls.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`].
+    pub fn unpack(self) -> Result<WholeVersion> {
+        let (meta, planes) = self.design.unpack()?;
+        let Self { version, create_version, description, .. } = self;
+        let content = SpecificationInput { name: version.name.clone(), create_version, description, meta, planes };
+        Ok(WholeVersion { version, content })
+    }
+}
+
+impl Registry {
+    /// All versions that a project has, newest first: [`VERSIONS_MAX`] at most.
+    pub async fn specification_versions(&self, permit: &CanRead<ProjectId>) -> Result<Vec<SpecificationVersion>> {
+        let query = Sql::new(HEAD).text(" WHERE project_id = ? ORDER BY number DESC").bind(*permit.target());
+        all(&self.db.read, query).await?.iter().map(version).collect()
+    }
+
+    /// What a list tells of one of them.
+    pub async fn specification_version_head(
+        &self,
+        permit: &CanRead<ProjectId>,
+        number: VersionNumber,
+    ) -> Result<Option<SpecificationVersion>> {
+        let query = Sql::new(HEAD).text(" WHERE project_id = ? AND number = ?");
+        one(&self.db.read, query.bind(*permit.target()).bind(number.0)).await?.as_ref().map(version).transpose()
+    }
+
+    /// One of them, whole.
+    pub async fn specification_version(
+        &self,
+        permit: &CanRead<ProjectId>,
+        number: VersionNumber,
+    ) -> Result<Option<StoredVersion>> {
+        let query = Sql::new(
+            "SELECT number, name, element_count, created_at, created_by, create_version, description, design \
+             FROM specification_versions WHERE project_id = ? AND number = ?",
+        );
+        let Some(row) = one(&self.db.read, query.bind(*permit.target()).bind(number.0)).await? else { return Ok(None) };
+        Ok(Some(StoredVersion {
+            version: version(&row)?,
+            create_version: row.text("create_version")?,
+            description: row.text("description")?,
+            design: PackedDesign::stored(row.bytes("design")?),
+        }))
+    }
+}
+
+/// Who writes by a permit.
+pub(crate) fn writer<T>(permit: &CanWrite<T>) -> Option<UserId> {
+    match permit.actor() {
+        Actor::User(user) => Some(user),
+        Actor::Device(_) | Actor::System(_) => None,
+    }
+}
+
+/// Keeps what was written as a version, and lets go of the oldest beyond [`VERSIONS_MAX`].
+pub(crate) async fn keep(
+    tx: &impl ConnectionTrait,
+    project: ProjectId,
+    number: VersionNumber,
+    new: &NewSpecification,
+    (created_by, created_at): (Option<UserId>, Timestamp),
+) -> Result<SpecificationVersion> {
+    let insert = Sql::new(
+        "INSERT INTO specification_versions (project_id, number, name, element_count, created_at, created_by, \
+         create_version, description, design) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(project)
+    .bind(number.0)
+    .bind(new.input.name.as_str())
+    .bind(new.element_count)
+    .bind(created_at)
+    .bind(created_by)
+    .bind(new.input.create_version.as_str())
+    .bind(new.input.description.as_str())
+    .bind(new.design.bytes().to_vec());
+    run(tx, insert).await?;
+    let oldest = Sql::new("DELETE FROM specification_versions WHERE project_id = ? AND number <= ?");
+    run(tx, oldest.bind(project).bind(number.0.saturating_sub(VERSIONS_MAX))).await?;
+    let (name, element_count) = (new.input.name.clone(), new.element_count);
+    Ok(SpecificationVersion { number, created_at, created_by, name, element_count })
+}
+
+/// Keeps the designs that are older than versions are as the version that they are: the first of their project.
+pub(crate) async fn begin_where_missing(tx: &impl ConnectionTrait) -> Result<()> {
+    let without = Sql::new(
+        "SELECT s.project_id FROM specifications s WHERE NOT EXISTS \
+         (SELECT 1 FROM specification_versions v WHERE v.project_id = s.project_id) ORDER BY s.project_id",
+    );
+    for row in all(tx, without).await? {
+        let project: ProjectId = row.id("project_id")?;
+        let query = Sql::new(
+            "SELECT name, create_version, description, last_modified, meta, planes, version \
+             FROM specifications WHERE project_id = ?",
+        );
+        let Some(row) = one(tx, query.bind(project)).await? else { continue };
+        let input = SpecificationInput {
+            name: row.text("name")?,
+            create_version: row.text("create_version")?,
+            description: row.text("description")?,
+            meta: row.json("meta")?,
+            planes: row.json("planes")?,
+        };
+        let written = (None, row.time("last_modified")?);
+        keep(tx, project, VersionNumber(row.count("version")?), &NewSpecification::new(input), written).await?;
+    }
+    Ok(())
+}
+
+/// The metadata and the planes of a version.
+pub(crate) fn design_of(column: &str, row: &Row) -> Result<(RawJson, RawJson)> {
+    PackedDesign::stored(row.bytes(column)?).unpack()
+}
+
+fn version(row: &Row) -> Result<SpecificationVersion> {
+    Ok(SpecificationVersion {
+        number: VersionNumber(row.count("number")?),
+        created_at: row.time("created_at")?,
+        created_by: row.id_if("created_by")?,
+        name: row.text("name")?,
+        element_count: row.count("element_count")?,
+    })
+}
