@@ -16,7 +16,9 @@ function take(key) {
 }
 take('index.html');
 
-const styles = Object.values(manifest).map(({ file }) => file).filter((file) => file.endsWith('.css'));
+const styles = Object.values(manifest)
+  .map(({ file }) => file)
+  .filter((file) => file.endsWith('.css'));
 const lazy = Object.values(manifest).filter(({ file }) => file.endsWith('.js') && !first.has(file));
 export default [
   {
@@ -24,5 +26,9 @@ export default [
     path: [...new Set(['index.html', 'theme.js', ...first, ...styles])].map((file) => `dist/${file}`),
     limit: FIRST_LOAD_MAX,
   },
-  ...lazy.map(({ file }) => ({ name: `lazy: ${file.replace(/.*\/|-[\w-]{8}\.js$/g, '')}`, path: `dist/${file}`, limit: LAZY_CHUNK_MAX })),
+  ...lazy.map(({ file }) => ({
+    name: `lazy: ${file.replace(/.*\/|-[\w-]{8}\.js$/g, '')}`,
+    path: `dist/${file}`,
+    limit: LAZY_CHUNK_MAX,
+  })),
 ];

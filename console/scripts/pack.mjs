@@ -33,7 +33,10 @@ for (const path of files) {
   if (!type) throw new Error(`${path}: no content type is known for this file`);
   const content = readFileSync(place);
   const brotli = brotliCompressSync(content, {
-    params: { [constants.BROTLI_PARAM_QUALITY]: constants.BROTLI_MAX_QUALITY, [constants.BROTLI_PARAM_SIZE_HINT]: content.length },
+    params: {
+      [constants.BROTLI_PARAM_QUALITY]: constants.BROTLI_MAX_QUALITY,
+      [constants.BROTLI_PARAM_SIZE_HINT]: content.length,
+    },
   });
   const gzip = gzipSync(content, { level: GZIP_LEVEL });
   if (brotli.length < content.length) writeFileSync(`${place}.br`, brotli);

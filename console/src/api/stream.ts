@@ -1,53 +1,12 @@
 import { authorizedFetch, type StoredEvent } from './client';
-import { type Failure, asFailure, failureOf, isAbort } from './failure';
-
-/** A message of a stream of server-sent events. */
-export interface Message {
-  event: string;
-  id: string;
-  data: string;
-}
-
-/** Takes a stream of server-sent events apart, however its bytes are cut. */
-export class MessageReader {
-  #rest = '';
-  #event = '';
-  #id = '';
-  #data: string[] = [];
-
-  /** The messages that are whole with this piece of text. */
-  push(text: string): Message[] {
-    const lines = (this.#rest + text).split('\n');
-    this.#rest = lines.pop() ?? '';
-    const messages: Message[] = [];
-    for (const line of lines) {
-      const message = this.#line(line.endsWith('\r') ? line.slice(0, -1) : line);
-      if (message) messages.push(message);
-    }
-    return messages;
-  }
-
-  #line(line: string): Message | null {
-    if (line === '') {
-      const message = { event: this.#event || 'message', id: this.#id, data: this.#data.join('\n') };
-      const isWhole = this.#data.length > 0;
-      this.#event = '';
-      this.#data = [];
-      return isWhole ? message : null;
-    }
-    const colon = line.indexOf(':');
-    if (colon === 0) return null;
-    const field = colon < 0 ? line : line.slice(0, colon);
-    const value = colon < 0 ? '' : line.slice(colon + 1).replace(/^ /, '');
-    if (field === 'event') this.#event = value;
-    else if (field === 'id') this.#id = value;
-    else if (field === 'data') this.#data.push(value);
-    return null;
-  }
-}
+import { type Message, MessageReader } from './messages';
+import { Failure, asFailure, failureOf, isAbort } from './failure';
 
 /** Between two attempts: longer each time, to a limit. */
 const RETRY_MS = [500, 1_000, 2_000, 5_000, 10_000];
+
+/** The server says something every 15 seconds: a stream that is silent for longer is one whose connection was lost unheard. */
+const SILENCE_MS = 45_000;
 
 export type StreamState = 'connecting' | 'live' | 'waiting' | 'refused';
 
@@ -109,7 +68,7 @@ async function* messages(body: ReadableStream<Uint8Array>): AsyncGenerator<Messa
   const source = body.getReader();
   try {
     for (;;) {
-      const { value, done } = await source.read();
+      const { value, done } = await within(SILENCE_MS, source.read());
       if (done) return;
       yield* reader.push(decoder.decode(value, { stream: true }));
     }
@@ -118,14 +77,25 @@ async function* messages(body: ReadableStream<Uint8Array>): AsyncGenerator<Messa
   }
 }
 
+/** What a promise gives, if it gives it within this time. */
+function within<T>(milliseconds: number, promise: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Failure(0, 'the stream fell silent')), milliseconds);
+    void promise.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}
+
+/** Waits for so long, or until the network is back. */
 function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(finish, milliseconds);
     function finish(): void {
       clearTimeout(timer);
       signal.removeEventListener('abort', finish);
+      removeEventListener('online', finish);
       resolve();
     }
     signal.addEventListener('abort', finish);
+    addEventListener('online', finish);
   });
 }

@@ -1,6 +1,7 @@
 import { type StoredEvent, api, done } from '../../api/client';
 import { type Failure, asFailure } from '../../api/failure';
 import { type StreamState, listen } from '../../api/stream';
+import { merge } from './merge';
 
 /** Events that are read of history at once. */
 const HISTORY = 100;
@@ -8,6 +9,9 @@ const HISTORY = 100;
 const KEPT_MAX = 2_000;
 /** What comes within this time is shown together: a device may send a hundred a second. */
 const SHOWN_EVERY_MS = 200;
+
+/** So long history waits for the stream, behind which it need not be read again. */
+const PATIENCE_MS = 300;
 
 /** A device's events, newest first: history, and then what comes, each once. */
 export class Feed {
@@ -36,12 +40,15 @@ export class Feed {
       this.isRead = false;
       const stop = new AbortController();
       const { signal } = stop;
+      // History does not wait for a stream that opens slowly, or never.
+      const patience = setTimeout(() => void this.#readHistory(signal), PATIENCE_MS);
       void listen(
         { deviceId: this.#deviceId },
         {
           event: (event) => this.#take(event),
-          // The stream is open before history is read, so that nothing falls between the two.
+          // What came between history and the stream is read once the stream is open.
           opened: (resumed) => {
+            clearTimeout(patience);
             if (!resumed || !this.isRead) void this.#readHistory(signal);
           },
           state: (state, failure) => {
@@ -53,6 +60,7 @@ export class Feed {
       );
       return () => {
         stop.abort();
+        clearTimeout(patience);
         clearTimeout(this.#timer);
         this.#timer = undefined;
         this.#waiting = [];
@@ -108,10 +116,4 @@ export class Feed {
       this.came();
     }, SHOWN_EVERY_MS);
   }
-}
-
-/** Both together, newest first, each event once. Identifiers grow with time. */
-export function merge(one: readonly StoredEvent[], other: readonly StoredEvent[]): StoredEvent[] {
-  const byId = new Map([...one, ...other].map((event) => [event.id, event]));
-  return [...byId.values()].sort((a, b) => (a.id < b.id ? 1 : a.id > b.id ? -1 : 0));
 }
