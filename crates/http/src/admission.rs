@@ -13,10 +13,12 @@ use axum::http::header::{CACHE_CONTROL, CONNECTION, EXPECT, X_CONTENT_TYPE_OPTIO
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request};
 use bytes::BytesMut;
 use futures::FutureExt as _;
+use isobar_console::File;
 use isobar_hub::{Accepts, Hub, Principal, words};
 use isobar_model::error::{Error, RateWindow};
 use sync_wrapper::SyncWrapper;
 
+use crate::console;
 use crate::meters::RouteMeter;
 use crate::problem::Problem;
 use crate::request::{Call, Client, REQUEST_ID, RequestBody, RequestId, credentials, drain, path_parameters};
@@ -144,6 +146,18 @@ pub(crate) async fn refuse_unrouted(
     let counted = count(&state.hub, &known, address, &mut exchange.rate_window);
     let problem = counted.map_or_else(Problem::from, |()| problem);
     exchange.end(&state, &meter, Err(problem), BytesMut::with_capacity(RESPONSE_TEXT_BYTES))
+}
+
+/// Answers a request for a file of the console. It is neither authenticated nor counted: it reads nothing but the program's memory.
+pub(crate) fn answer_file(
+    state: &ServerState,
+    meter: &RouteMeter,
+    request: &Request<Body>,
+    file: &'static File,
+) -> Response {
+    let exchange = Exchange::begin(state, request.headers());
+    let response = console::answer(file, request.headers());
+    exchange.end(state, meter, Ok(response), BytesMut::with_capacity(RESPONSE_TEXT_BYTES))
 }
 
 /// Refuses a request that is no sound message, whatever it is for. It is neither authenticated nor counted, and its connection
