@@ -130,9 +130,9 @@ describe('a device', () => {
     await page.goto(`/devices/${device.id}/events`);
     await visitor.signIn();
     await page.getByText('Live', { exact: true }).waitFor();
-    const restarted = server.restart();
+    await server.halt();
     await page.getByText('Interrupted').waitFor();
-    await restarted;
+    await server.resume();
     const missed = await fleet.event(device.token, { temperature: 5 });
     await page.locator(`[data-event="${missed}"]`).waitFor();
     await page.getByText('Live', { exact: true }).waitFor();

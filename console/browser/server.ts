@@ -13,8 +13,10 @@ export interface Server {
   /** Where it writes what it would send as e-mail. */
   mail: string;
   stop(): Promise<void>;
-  /** Stops it and starts it again on the same address, with the same data. */
-  restart(settings?: Record<string, string>): Promise<void>;
+  /** Stops it; its data stays. */
+  halt(): Promise<void>;
+  /** Starts it again on the same address, with the same data. */
+  resume(): Promise<void>;
 }
 
 /** Starts the program that `ISOBAR` names. */
@@ -31,9 +33,9 @@ export async function startServer(settings: Record<string, string> = {}): Promis
       await end(running.child);
       await rm(folder, { recursive: true, force: true });
     },
-    restart: async (changed = settings) => {
-      await end(running.child);
-      running = await launch(program, folder, address, changed);
+    halt: () => end(running.child),
+    resume: async () => {
+      running = await launch(program, folder, address, settings);
     },
   };
 }

@@ -84,6 +84,7 @@ describe('sign-in', () => {
       return route.fulfill({ status: 401, json: { message: 'the token has ended', errors: [] } });
     });
     await page.getByRole('link', { name: 'Devices', exact: true }).click();
+    await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
     await page.getByText('No device yet').waitFor();
     expect(refused).toBe(2);
     expect(renewals).toBe(1);
@@ -180,7 +181,6 @@ describe('accounts', () => {
   it('confirm their address by e-mail', async () => {
     const { page } = visitor;
     await fleet.user('fresh', 'basicUser');
-    await fetch(`${server.url}/v2/auth/verify?emailOrUsername=fresh`);
     await page.goto(await linkIn(/\/v2\/auth\/verify\/[\w-]+/, 'fresh@example.com'));
     await page.getByRole('heading', { name: 'Address confirmed' }).waitFor();
     expect(new URL(page.url()).pathname).toBe('/verified');

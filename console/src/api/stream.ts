@@ -28,15 +28,18 @@ export async function listen(
 ): Promise<void> {
   let lastId = '';
   let attempts = 0;
+  let wasOpen = false;
   const path = `/v2/events/stream?${new URLSearchParams(whom)}`;
   while (!signal.aborted) {
     let ended: Failure | undefined;
     try {
-      listener.state('connecting');
+      // A stream that ends in peace, with its token, is opened again unseen.
+      if (!wasOpen) listener.state('connecting');
       const headers: Record<string, string> = lastId ? { 'last-event-id': lastId } : {};
       const response = await authorizedFetch(path, { headers, signal, cache: 'no-store' });
       if (response.ok && response.body) {
         attempts = 0;
+        wasOpen = true;
         listener.opened(lastId !== '');
         listener.state('live');
         for await (const message of messages(response.body)) {
