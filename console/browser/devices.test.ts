@@ -80,6 +80,32 @@ describe('the table of devices', () => {
     await page.getByRole('button', { name: 'Clear the search' }).click();
     await page.getByText(`${DEVICES} devices`).waitFor();
   });
+
+  it('is filtered by status at the server', async () => {
+    const { page } = visitor;
+    await page.goto('/');
+    await visitor.signIn();
+    const asked = page.waitForRequest(
+      (request) => new URL(request.url()).searchParams.get('filter[statusInt][eq]') === '3',
+    );
+    await page.getByRole('link', { name: '1 Warning' }).click();
+    await asked;
+    expect(await page.getByRole('combobox', { name: 'Status' }).inputValue()).toBe('warning');
+  });
+
+  it('begins at its top in another order', async () => {
+    const { page } = visitor;
+    await page.goto('/devices');
+    await visitor.signIn();
+    const table = page.getByRole('table', { name: 'Devices' });
+    await page.getByRole('link', { name: 'Cold room' }).waitFor();
+    await table.evaluate((element) => element.scrollTo(0, element.scrollHeight));
+    const last = page.getByRole('link', { name: `Sensor ${String(DEVICES - 2).padStart(4, '0')}` });
+    await last.waitFor();
+    await page.getByRole('columnheader', { name: 'Created' }).getByRole('button').click();
+    await page.getByRole('link', { name: 'Cold room' }).waitFor();
+    expect(await table.evaluate((element) => element.scrollTop)).toBe(0);
+  });
 });
 
 describe('a device', () => {
@@ -266,16 +292,17 @@ describe('on a phone', () => {
     visitor = await Visitor.come(browser, server.url, PHONE);
     const { page } = visitor;
     await visitor.signIn();
-    for (const path of [
-      '/',
-      '/devices',
-      `/devices/${device.id}`,
-      `/devices/${device.id}/events`,
-      `/devices/${device.id}/data`,
-    ]) {
+    const pages = {
+      '/': 'Look here first',
+      '/devices': 'Cold room',
+      [`/devices/${device.id}`]: 'door.open',
+      [`/devices/${device.id}/events`]: 'reading',
+      [`/devices/${device.id}/settings`]: 'Alarm limit',
+      [`/devices/${device.id}/data`]: 'door.open',
+    };
+    for (const [path, ready] of Object.entries(pages)) {
       await page.goto(path);
-      await page.getByRole('heading', { level: 1 }).waitFor();
-      await page.waitForLoadState('load');
+      await page.getByText(ready).first().waitFor();
       const width = await page.evaluate(() => document.documentElement.scrollWidth);
       expect(width, path).toBeLessThanOrEqual(390);
     }

@@ -26,10 +26,17 @@ export interface Page<T> {
   data: T[];
 }
 
-/** Told when the session ended by itself. `session.svelte.ts` listens. */
-export const whenEnded: { call: () => void } = { call: () => undefined };
+/** What the session does when it ended by itself, and with each new token. `session.svelte.ts` puts it here. */
+export const hooks: { ended: () => void; renewed: (token: AccessToken) => void } = {
+  ended: () => undefined,
+  renewed: () => undefined,
+};
 
-export const tokens = new TokenKeeper(renew, () => whenEnded.call());
+export const tokens = new TokenKeeper(
+  renew,
+  () => hooks.ended(),
+  (token) => hooks.renewed(token),
+);
 
 /** Asks with the refresh cookie. 401: there is none that is good. */
 async function renew(): Promise<AccessToken | null> {

@@ -1,4 +1,5 @@
-import { type User, api, done, open, tokens, whenEnded } from './client';
+import { type User, api, done, hooks, open, tokens } from './client';
+import { ownerOf } from './tokens';
 import { asFailure, type Failure } from './failure';
 
 /** Other tabs hear of a sign-out here. */
@@ -16,7 +17,11 @@ class Session {
   hasExpired = $state(false);
 
   constructor() {
-    whenEnded.call = () => this.#end(true);
+    hooks.ended = () => this.#end(true);
+    hooks.renewed = (token) => {
+      // Somebody else has signed in in another tab, and the browser has one session: nothing of the other user stays here.
+      if (this.user && ownerOf(token) !== this.user.id) location.reload();
+    };
     channel?.addEventListener('message', (message) => {
       if (message.data === 'signed-out' && this.state === 'in') this.#end(false);
     });

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
 import { Failure } from './failure';
-import { type AccessToken, TokenKeeper, fetchWith } from './tokens';
+import { type AccessToken, TokenKeeper, fetchWith, ownerOf } from './tokens';
 
 const NOW = Date.parse('2026-01-01T00:00:00Z');
 
@@ -10,7 +10,7 @@ function token(name: string, seconds = 900): AccessToken {
 
 function keeper(renew: () => Promise<AccessToken | null>) {
   const ended = vi.fn();
-  return { ended, tokens: new TokenKeeper(renew, ended, () => NOW) };
+  return { ended, tokens: new TokenKeeper(renew, ended, undefined, () => NOW) };
 }
 
 describe('the access token', () => {
@@ -50,6 +50,14 @@ describe('the access token', () => {
     await expect(tokens.current()).rejects.toThrow('no network');
     expect(ended).not.toHaveBeenCalled();
     expect(await tokens.current()).toBe('new');
+  });
+
+  it('says whose it is, and nothing where it cannot be read', () => {
+    const claims = Buffer.from(JSON.stringify({ sub: 'ünä?>' }), 'latin1').toString('base64url');
+    expect(ownerOf(token(`h.${claims}.s`))).toBe('ünä?>');
+    for (const odd of ['', 'a.b', 'a.%.c', `h.${Buffer.from('[]').toString('base64url')}.s`]) {
+      expect(ownerOf(token(odd))).toBeUndefined();
+    }
   });
 
   it('of a sign-in during a renewal wins', async () => {

@@ -23,11 +23,13 @@ export class TokenKeeper {
   /**
    * @param renew asks for a new token: null when the server refuses, an error when it cannot be asked
    * @param ended is told once when a session that was there has ended
+   * @param renewed is told of each new token
    * @param now the time in milliseconds
    */
   constructor(
     private readonly renew: () => Promise<AccessToken | null>,
     private readonly ended: () => void,
+    private readonly renewed: (token: AccessToken) => void = () => undefined,
     private readonly now: () => number = Date.now,
   ) {}
 
@@ -66,6 +68,7 @@ export class TokenKeeper {
       if (this.#token !== before) return this.#token;
       this.#token = token;
       if (!token && before) this.ended();
+      if (token) this.renewed(token);
       return token;
     } finally {
       this.#renewal = null;
@@ -88,4 +91,15 @@ export async function fetchWith(tokens: TokenKeeper, send: typeof fetch, request
 function bearing(request: Request, token: string): Request {
   request.headers.set('authorization', `Bearer ${token}`);
   return request;
+}
+
+/** Whose token it is. The server has signed it; here it is only read. */
+export function ownerOf({ jwtToken }: AccessToken): string | undefined {
+  try {
+    const text = atob((jwtToken.split('.')[1] ?? '').replaceAll('-', '+').replaceAll('_', '/'));
+    const { sub } = JSON.parse(text) as { sub?: unknown };
+    return typeof sub === 'string' ? sub : undefined;
+  } catch {
+    return undefined;
+  }
 }

@@ -19,6 +19,12 @@ export class Rows<T> {
   #version = $state(0);
   #turn = $state(0);
   #stop = new AbortController();
+  /** Which pages are in view. */
+  #view = { first: 1, last: 1 };
+  /** Whether the list is read again as it is, so that its rows stay until newer ones are there. */
+  #isRefresh = false;
+  /** Counts the lists: another order or search is another list, which begins at its top. */
+  generation = $state(0);
 
   constructor(private readonly read: (page: number, limit: number, signal: AbortSignal) => Promise<Page<T>>) {
     $effect(() => {
@@ -26,7 +32,11 @@ export class Rows<T> {
       this.#stop = new AbortController();
       this.#asked.clear();
       this.loading = true;
-      void this.#load(1, true);
+      const isRefresh = this.#isRefresh;
+      this.#isRefresh = false;
+      if (!isRefresh) this.#view = { first: 1, last: 1 };
+      const { first, last } = this.#view;
+      for (let page = first; page <= last; page += 1) void this.#load(page, isRefresh ? 'refresh' : 'anew');
       return () => this.#stop.abort();
     });
   }
@@ -40,23 +50,38 @@ export class Rows<T> {
   /** Sees to it that these rows are read. */
   want(first: number, last: number): void {
     if (this.total === undefined) return;
-    for (let page = Math.floor(first / PAGE_ROWS) + 1; page <= Math.floor(last / PAGE_ROWS) + 1; page += 1) {
-      if ((page - 1) * PAGE_ROWS < this.total && !this.#pages.has(page)) void this.#load(page, false);
+    this.#view = { first: Math.floor(first / PAGE_ROWS) + 1, last: Math.floor(last / PAGE_ROWS) + 1 };
+    for (let page = this.#view.first; page <= this.#view.last; page += 1) {
+      if ((page - 1) * PAGE_ROWS < this.total && !this.#pages.has(page)) void this.#load(page, 'more');
     }
   }
 
   reload(): void {
+    this.#isRefresh = true;
     this.#turn += 1;
   }
 
-  async #load(page: number, anew: boolean): Promise<void> {
+  #keepView(): void {
+    for (const page of this.#pages.keys()) {
+      if (page >= this.#view.first && page <= this.#view.last) continue;
+      this.#pages.delete(page);
+      this.#asked.delete(page);
+    }
+  }
+
+  async #load(page: number, how: 'anew' | 'refresh' | 'more'): Promise<void> {
     if (this.#asked.has(page)) return;
     this.#asked.add(page);
     const { signal } = this.#stop;
     try {
       const answer = await this.read(page, PAGE_ROWS, signal);
       if (signal.aborted) return;
-      if (anew) this.#pages.clear();
+      if (how === 'anew') {
+        this.#pages.clear();
+        this.generation += 1;
+      }
+      // What is out of view is older now, and read again when it comes into view.
+      if (how === 'refresh') this.#keepView();
       this.#pages.set(page, answer.data);
       for (const oldest of this.#pages.keys()) {
         if (this.#pages.size <= PAGES_MAX) break;

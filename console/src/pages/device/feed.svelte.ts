@@ -112,7 +112,9 @@ export class Feed {
       const came = this.#waiting;
       this.#waiting = [];
       this.fresh = new Set(came.map(({ id }) => id));
-      this.events = merge(this.events, came).slice(0, KEPT_MAX);
+      const all = merge(this.events, came);
+      if (all.length > KEPT_MAX) this.hasOlder = true;
+      this.events = all.slice(0, KEPT_MAX);
       this.came();
     }, SHOWN_EVERY_MS);
   }
