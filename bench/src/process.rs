@@ -32,7 +32,7 @@ impl Server {
         Self::isobar_with(program, folder, threads, &[]).await
     }
 
-    /// The same, with settings of its own: environment variables, without what they all begin with.
+    /// Starts a server with settings of its own: environment variables, without what they all begin with.
     pub async fn isobar_with(
         program: &Path,
         folder: &Path,

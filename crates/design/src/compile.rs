@@ -40,7 +40,7 @@ pub(crate) fn compile(planes: &Json<'_>, code_time: CheckTime) -> Result<Plan, V
         Some(_) => return fault(ELEMENTS, "must be an object"),
     };
     let elements: Vec<(&str, &Json<'_>)> = elements.iter().map(|(name, json)| (name.as_ref(), json)).collect();
-    on_a_large_stack(|| Compiler::new(&elements, code_time).compile())
+    on_a_large_stack(|| PlanCompiler::new(&elements, code_time).compile())
         .unwrap_or_else(|| fault("planes.cloud", "cannot be compiled at present"))
 }
 
@@ -52,7 +52,7 @@ struct Draft<'p> {
     shape: Option<&'static Shape>,
 }
 
-struct Compiler<'p> {
+struct PlanCompiler<'p> {
     drafts: Vec<Draft<'p>>,
     by_name: BTreeMap<Arc<str>, u32>,
     names: Names,
@@ -68,7 +68,7 @@ struct Edge {
     path: String,
 }
 
-impl<'p> Compiler<'p> {
+impl<'p> PlanCompiler<'p> {
     fn new(elements: &[(&str, &'p Json<'p>)], code_time: CheckTime) -> Self {
         let mut faults = Faults::default();
         let drafts: Vec<Draft<'p>> = elements.iter().map(|(name, json)| draft(name, json, &mut faults)).collect();

@@ -9,9 +9,9 @@ const REPEATS_MAX: usize = 16;
 /// Most errors that are kept of one event.
 pub const ERRORS_MAX: usize = 256;
 /// Longest message of an error, in characters; what is longer is cut: it may quote what a device sent.
-pub(crate) const MESSAGE_CHARS_MAX: usize = 500;
+pub(crate) const ERROR_CHARS_MAX: usize = 500;
 /// Failures that are looked at; beyond, a run is known to fail.
-const LOOKED_AT_MAX: usize = 2_000;
+const FAILURES_LOOKED_AT_MAX: usize = 2_000;
 
 /// The errors of a run.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub(crate) struct Failures {
 impl Failures {
     /// An element has failed.
     pub(crate) fn add(&mut self, element: &str, problem: &Problem) {
-        if self.errors.len() >= ERRORS_MAX || self.looked_at >= LOOKED_AT_MAX {
+        if self.errors.len() >= ERRORS_MAX || self.looked_at >= FAILURES_LOOKED_AT_MAX {
             return;
         }
         self.looked_at += 1;
@@ -42,8 +42,8 @@ impl Failures {
 /// As much of a message as is told.
 pub(crate) fn cut(message: &str) -> &str {
     // Mostly it is short, and its characters need not be counted.
-    if message.len() <= MESSAGE_CHARS_MAX {
+    if message.len() <= ERROR_CHARS_MAX {
         return message;
     }
-    message.char_indices().nth(MESSAGE_CHARS_MAX).and_then(|(end, _)| message.get(..end)).unwrap_or(message)
+    message.char_indices().nth(ERROR_CHARS_MAX).and_then(|(end, _)| message.get(..end)).unwrap_or(message)
 }

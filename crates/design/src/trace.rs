@@ -12,11 +12,11 @@ use crate::plan::{Installed, Link};
 use crate::run::Passed;
 
 /// Most steps that are told of one run.
-const STEPS_MAX: usize = 1_000;
+const TRACE_STEPS_MAX: usize = 1_000;
 /// Bytes of values, errors and notes that one trace goes through; then it ends.
-const BYTES_MAX: usize = 4 << 20;
+const TRACE_BYTES_MAX: usize = 4 << 20;
 /// Longest value, in bytes, that is told as it is.
-const VALUE_BYTES_MAX: usize = 64 << 10;
+const TRACE_VALUE_BYTES_MAX: usize = 64 << 10;
 /// Most notes of one step, and the longest one, in characters.
 const NOTES_MAX: usize = 32;
 const NOTE_CHARS_MAX: usize = 1_000;
@@ -70,7 +70,7 @@ impl Trace {
 
     /// The run begins.
     pub(crate) fn begins(&mut self, element: &str, trigger: &'static str, value: &Value<'_>) {
-        let received = self.told(value);
+        let received = self.shortened(value);
         let produced = Some(Produced { trigger, value: received.clone() });
         let step = TraceStep {
             element: Arc::from(element),
@@ -86,7 +86,7 @@ impl Trace {
     /// An element was used.
     pub(crate) fn step(&mut self, target: &Installed, link: &Link, incoming: &Value<'_>, acted: &Computed<Passed<'_>>) {
         let notes = std::mem::take(&mut self.notes);
-        if self.steps.len() >= STEPS_MAX || self.bytes >= BYTES_MAX {
+        if self.steps.len() >= TRACE_STEPS_MAX || self.bytes >= TRACE_BYTES_MAX {
             if let Some(last) = self.steps.last_mut().filter(|last| last.notes.last().is_none_or(|it| it != CUT)) {
                 last.notes.push(CUT.to_owned());
             }
@@ -96,10 +96,10 @@ impl Trace {
         let step = TraceStep {
             element: Arc::clone(&target.name),
             ability: target.element.shape().abilities.get(link.ability).map(|ability| ability.name),
-            received: self.told(incoming),
+            received: self.shortened(incoming),
             produced: passed.map(|passed| Produced {
                 trigger: target.element.trigger_name(passed.trigger),
-                value: self.told(&passed.value),
+                value: self.shortened(&passed.value),
             }),
             error: acted.as_ref().err().map(|problem| cut(&problem.0).to_owned()),
             notes,
@@ -108,17 +108,17 @@ impl Trace {
         self.steps.push(step);
     }
 
-    fn told(&mut self, value: &Value<'_>) -> RawJson {
+    fn shortened(&mut self, value: &Value<'_>) -> RawJson {
         // A trace has bounds of its own.
         let raw = match to_raw(value, &Budget::of_units(u64::MAX)) {
             Ok(raw) => raw,
             Err(problem) => {
-                self.bytes += VALUE_BYTES_MAX;
+                self.bytes += TRACE_VALUE_BYTES_MAX;
                 return text(&format!("({})", problem.0));
             }
         };
         self.bytes += raw.bytes().len();
-        if raw.bytes().len() > VALUE_BYTES_MAX { text(&format!("({} bytes)", raw.bytes().len())) } else { raw }
+        if raw.bytes().len() > TRACE_VALUE_BYTES_MAX { text(&format!("({} bytes)", raw.bytes().len())) } else { raw }
     }
 }
 

@@ -2,39 +2,30 @@
 //! all have in common: request id, rate headers, the line in the log, the metrics.
 
 use std::any::Any;
-use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::http::header::{CACHE_CONTROL, CONNECTION, EXPECT, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Request};
-use bytes::BytesMut;
+use axum::http::header::{CONNECTION, EXPECT};
+use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
 use futures::FutureExt as _;
 use isobar_console::File;
 use isobar_hub::{Accepts, Hub, Principal, words};
 use isobar_model::error::{Error, RateWindow};
+use isobar_model::ids::EventId;
 use sync_wrapper::SyncWrapper;
 
 use crate::console;
 use crate::meters::RouteMeter;
 use crate::problem::Problem;
-use crate::request::{Call, Client, REQUEST_ID, RequestBody, RequestId, credentials, drain, path_parameters};
-use crate::response::{self, Answer, Reply, Response, ascii_header};
+use crate::request::{Call, Client, RequestBody, RequestId, credentials, drain, path_parameters};
+use crate::response::{Answer, EventCreated, EventResponse, Reply, Response, add_common_headers};
 use crate::routes::{Entry, RouteRow};
 use crate::state::ServerState;
 
-pub(crate) const RATE_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-pub(crate) const RATE_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-pub(crate) const RATE_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
-const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
-const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
-/// What the texts of a response take as a rule, in bytes: its id, the numbers of its rate window, the body of the main road's.
-const RESPONSE_TEXT_BYTES: usize = 128;
-
 /// Admits the calls of one route.
 pub(crate) struct Admission {
     row: RouteRow,
@@ -51,32 +42,42 @@ impl Admission {
     }
 
     /// Answers a call from its head to its response, whether it is admitted or refused.
-    ///
-    /// The handler's future has a box of its own, which is freed as soon as it is done: payload, headers and its memory are
-    /// given back before an event waits for the disk, not after it, so that thousands may wait in little memory.
     pub fn answer(
         self: &Arc<Self>,
         state: &Arc<ServerState>,
         client: Client,
         request: Request<RequestBody>,
     ) -> impl Future<Output = Response> + Send + use<> {
+        let answered = self.answer_event(state, client, request);
+        async { answered.await.into() }
+    }
+
+    /// Answers a call as [`Self::answer`] does; the response to an accepted event is not made, but what it is made of.
+    ///
+    /// The handler's future has a box of its own, which is freed as soon as it is done: payload, headers and its memory are
+    /// given back before an event waits for the disk, not after it, so that thousands may wait in little memory.
+    pub fn answer_event(
+        self: &Arc<Self>,
+        state: &Arc<ServerState>,
+        client: Client,
+        request: Request<RequestBody>,
+    ) -> impl Future<Output = EventResponse> + Send + use<> {
         let (admission, state) = (Arc::clone(self), Arc::clone(state));
         let handling = Box::pin(Arc::clone(self).handle(Arc::clone(&state), client, request));
         async move {
-            let (reply, exchange) = handling.await;
-            let mut texts = BytesMut::with_capacity(RESPONSE_TEXT_BYTES);
-            let answer = match reply {
-                Ok(Reply::Ready(response)) => Ok(response),
-                Ok(Reply::Accepted(accepted)) => match accepted.await {
-                    Ok(id) => {
-                        state.meters.events_accepted.increment(1);
-                        Ok(response::created_id_in(id, &mut texts))
-                    }
-                    Err(error) => Err(Problem::from(error)),
-                },
-                Err(problem) => Err(problem),
+            let (accepted, exchange) = match handling.await {
+                (Ok(Reply::Accepted(accepted)), exchange) => (accepted, exchange),
+                (Ok(Reply::Ready(response)), exchange) => {
+                    return EventResponse::Other(exchange.end(&state, &admission.meter, Ok(response)));
+                }
+                (Err(problem), exchange) => {
+                    return EventResponse::Other(exchange.end(&state, &admission.meter, Err(problem)));
+                }
             };
-            exchange.end(&state, &admission.meter, answer, texts)
+            match accepted.await {
+                Ok(id) => EventResponse::Created(exchange.end_created(&state, &admission.meter, id)),
+                Err(error) => EventResponse::Other(exchange.end(&state, &admission.meter, Err(error.into()))),
+            }
         }
     }
 
@@ -145,7 +146,7 @@ pub(crate) async fn refuse_unrouted(
     let known = state.hub.authenticate(&credentials(request.headers()), Accepts::UserOrDevice).await;
     let counted = count(&state.hub, &known, address, &mut exchange.rate_window);
     let problem = counted.map_or_else(Problem::from, |()| problem);
-    exchange.end(&state, &meter, Err(problem), BytesMut::with_capacity(RESPONSE_TEXT_BYTES))
+    exchange.end(&state, &meter, Err(problem))
 }
 
 /// Answers a request for a file of the console. It is neither authenticated nor counted: it reads nothing but the program's memory.
@@ -157,7 +158,7 @@ pub(crate) fn answer_file(
 ) -> Response {
     let exchange = Exchange::begin(state, request.headers());
     let response = console::answer(file, request.headers());
-    exchange.end(state, meter, Ok(response), BytesMut::with_capacity(RESPONSE_TEXT_BYTES))
+    exchange.end(state, meter, Ok(response))
 }
 
 /// Refuses a request that is no sound message, whatever it is for. It is neither authenticated nor counted, and its connection
@@ -173,7 +174,7 @@ pub(crate) async fn refuse_malformed(
     if !request.headers().contains_key(EXPECT) {
         drain(&mut request.into_body()).await;
     }
-    exchange.end(&state, &meter, Err(error.into()), BytesMut::with_capacity(RESPONSE_TEXT_BYTES))
+    exchange.end(&state, &meter, Err(error.into()))
 }
 
 /// Counts a call against the rate limit. A caller that is not known is counted by its address, so that guessing at credentials
@@ -212,53 +213,44 @@ impl Exchange {
         Self { id: state.request_ids.of(headers), began: Instant::now(), rate_window: None, closes: false }
     }
 
-    /// Makes the response: its headers, the line in the log, the metrics. The texts of the headers are written into `texts`.
-    fn end(self, state: &ServerState, meter: &RouteMeter, answer: Answer, mut texts: BytesMut) -> Response {
-        let (took, id) = (self.began.elapsed(), self.id.header(&mut texts));
+    /// Makes the response: its headers, the line in the log, the metrics.
+    fn end(self, state: &ServerState, meter: &RouteMeter, answer: Answer) -> Response {
         let mut response = match answer {
             Ok(response) => response,
             Err(problem) => {
-                log(&id, meter, &problem);
+                log(&self.id, meter, &problem);
                 problem.answer(state.hub.clock().now())
             }
         };
-        let status = response.status().as_u16();
-        meter.note(status, took);
-        tracing::debug!(request_id = text(&id), method = meter.method, route = meter.path, status, ?took, "answered");
+        self.note(meter, response.status());
         let headers = response.headers_mut();
-        headers.insert(REQUEST_ID, id);
-        headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
-        headers.entry(CACHE_CONTROL).or_insert(NO_STORE);
         if self.closes {
             headers.insert(CONNECTION, CLOSE);
         }
-        if let Some(window) = self.rate_window {
-            headers.insert(RATE_LIMIT, number(window.limit.into(), &mut texts));
-            headers.insert(RATE_REMAINING, number(window.remaining.into(), &mut texts));
-            headers.insert(RATE_RESET, number(window.reset.seconds(), &mut texts));
-        }
+        add_common_headers(headers, self.id, self.rate_window);
         response
+    }
+
+    /// The response to an event that is durable now.
+    fn end_created(self, state: &ServerState, meter: &RouteMeter, id: EventId) -> EventCreated {
+        state.meters.events_accepted.increment(1);
+        self.note(meter, StatusCode::CREATED);
+        EventCreated { id, request_id: self.id, rate_window: self.rate_window }
+    }
+
+    fn note(&self, meter: &RouteMeter, status: StatusCode) {
+        let (took, status) = (self.began.elapsed(), status.as_u16());
+        meter.note(status, took);
+        tracing::debug!(request_id = %self.id, method = meter.method, route = meter.path, status, ?took, "answered");
     }
 }
 
-fn log(id: &HeaderValue, meter: &RouteMeter, problem: &Problem) {
+fn log(id: &RequestId, meter: &RouteMeter, problem: &Problem) {
     let (method, route, status) = (meter.method, meter.path, problem.status().as_u16());
     if status >= 500 {
         let cause = problem.cause();
-        tracing::error!(request_id = text(id), method, route, status, cause, "failed");
+        tracing::error!(request_id = %id, method, route, status, cause, "failed");
     } else {
-        tracing::debug!(request_id = text(id), method, route, status, ?problem, "refused");
+        tracing::debug!(request_id = %id, method, route, status, ?problem, "refused");
     }
-}
-
-/// A request id as the log has it.
-fn text(id: &HeaderValue) -> &str {
-    id.to_str().unwrap_or_default()
-}
-
-/// A number as a header has it, written into `texts`.
-fn number(number: i64, texts: &mut BytesMut) -> HeaderValue {
-    // Writing into a buffer that grows does not fail.
-    let _ = write!(texts, "{number}");
-    ascii_header(texts.split().freeze())
 }

@@ -18,14 +18,12 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
-use crate::admission::{
-    Admission, RATE_LIMIT, RATE_REMAINING, RATE_RESET, answer_file, refuse_malformed, refuse_unrouted,
-};
+use crate::admission::{Admission, answer_file, refuse_malformed, refuse_unrouted};
 use crate::console;
 use crate::meters::RouteMeter;
 use crate::problem::Problem;
 use crate::request::{self, Client, REQUEST_ID, RequestBody};
-use crate::response::Response;
+use crate::response::{EventResponse, RATE_LIMIT, RATE_REMAINING, RATE_RESET, Response};
 use crate::routes::{self, Verb};
 use crate::state::{HttpSettings, ServerState};
 
@@ -80,8 +78,8 @@ impl App {
         &self,
         request: Request<RequestBody>,
         client: Client,
-    ) -> impl Future<Output = Response> + Send + use<> {
-        self.0.main_road.answer(&self.0.state, client, request)
+    ) -> impl Future<Output = EventResponse> + Send + use<> {
+        self.0.main_road.answer_event(&self.0.state, client, request)
     }
 
     /// Whether requests of the main road may be answered without what looks at all requests.

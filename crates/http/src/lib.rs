@@ -6,7 +6,7 @@
 //! - `console` has the files of the web console.
 //! - `resources` has the handlers, a file for each noun; `openapi` describes them.
 //!
-//! A test holds the direction of imports (`crates/server/tests/house.rs`).
+//! A test holds the direction of imports (`crates/server/tests/house/imports.rs`).
 
 mod admission;
 mod app;

@@ -14,7 +14,7 @@ use isobar_model::organization::OrganizationInput;
 use isobar_model::project::{ProjectInput, SpecificationInput};
 use isobar_model::time::{Clock, Timestamp};
 use isobar_outlets::mail::Mailer;
-use isobar_store::registry::Registry;
+use isobar_store::registry::{DeliveryKind, Registry};
 use isobar_store::telemetry::Telemetry as _;
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use sea_orm::{ConnectionTrait as _, Database, DatabaseConnection};
@@ -145,12 +145,12 @@ impl Stage {
     }
 
     /// Deliveries of a kind that wait, due or not.
-    pub async fn waiting(&self, kind: &str) -> usize {
+    pub async fn waiting(&self, kind: DeliveryKind) -> usize {
         self.hub.0.env.registry.deliveries_due(kind, Timestamp::from_millis(i64::MAX / 2), 100).await.unwrap().len()
     }
 
     /// Whether one of a kind waits, and none is due.
-    pub async fn is_put_off(&self, kind: &str) -> bool {
+    pub async fn is_put_off(&self, kind: DeliveryKind) -> bool {
         let due = self.hub.0.env.registry.deliveries_due(kind, self.clock.now(), 100).await.unwrap();
         due.is_empty() && self.waiting(kind).await > 0
     }
@@ -204,7 +204,7 @@ pub(crate) async fn answering_server() -> u16 {
     counting_server().await.0
 }
 
-/// The same, and how often it was called.
+/// A server that answers, and how often it was called.
 #[allow(clippy::disallowed_methods, reason = "a test hears of its panics")]
 pub(crate) async fn counting_server() -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -232,7 +232,7 @@ impl<T> CanWrite<T> {
         self.tenant
     }
 
-    /// The same, charged to whom the thing belongs.
+    /// This permit, with the work charged to whom the thing belongs.
     #[must_use]
     pub fn charged_to(self, lineage: &Lineage) -> Self {
         Self { tenant: Some(lineage.top()), ..self }

@@ -21,7 +21,7 @@ use crate::watch::damaged;
 /// SQLite looks at as much of a database before it knows how large pages are, and believes only the page itself.
 const PEEK_BYTES: usize = 100;
 /// Where page 1 says how many bytes at each page's end are reserved.
-const RESERVED_AT: usize = 20;
+pub(crate) const RESERVED_AT: usize = 20;
 
 /// What SQLite holds: memory that it has made itself, as large as this and the system's own file, which lies behind.
 #[repr(C)]

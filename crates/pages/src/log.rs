@@ -14,7 +14,7 @@ pub(crate) const FRAME_HEADER_BYTES: usize = 24;
 /// Bytes of a frame.
 pub(crate) const FRAME_BYTES: usize = FRAME_HEADER_BYTES + PAGE_BYTES;
 /// How a log begins that a machine of this byte order wrote.
-const MAGIC: u32 = 0x377f_0682 | cfg!(target_endian = "big") as u32;
+const LOG_MAGIC: u32 = 0x377f_0682 | cfg!(target_endian = "big") as u32;
 
 /// Tells one life of the log from the next: it is another one whenever the log begins anew.
 pub(crate) type Salts = [u8; 8];
@@ -86,7 +86,7 @@ impl Log {
             return Ok(None);
         }
         let sums = (number(&bytes, 24), number(&bytes, 28));
-        let sound = number(&bytes, 0) == MAGIC
+        let sound = number(&bytes, 0) == LOG_MAGIC
             && number(&bytes, 8) == PAGE_BYTES as u32
             && along_the_log(bytes.get(..24).unwrap_or_default(), (0, 0)) == sums;
         Ok(sound.then(|| Self { file, salts: eight(&bytes, 16), sums }))

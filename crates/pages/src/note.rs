@@ -17,7 +17,7 @@ use std::path::Path;
 use crate::checksum::along_the_log;
 use crate::log::{Salts, eight, number};
 
-const MAGIC: [u8; 8] = *b"isobar2\n";
+const NOTE_MAGIC: [u8; 8] = *b"isobar2\n";
 /// Of a note that does not tell of checkpoints.
 const MAGIC_BEFORE: [u8; 8] = *b"isobar1\n";
 /// Magic, salts, frame, what was carried over, checksum.
@@ -109,7 +109,7 @@ impl Note {
 
     /// Writes it in one piece.
     pub(crate) fn write(&self, claim: Claim) -> io::Result<()> {
-        self.file.write_all_at(&encoded(MAGIC, claim), 0)
+        self.file.write_all_at(&encoded(NOTE_MAGIC, claim), 0)
     }
 
     /// Writes it anew, of whatever length it was, so that it outlives a power cut.
@@ -124,7 +124,7 @@ impl Note {
 
 fn decoded(bytes: &[u8]) -> Option<Claim> {
     let claim = Claim { salts: eight(bytes, 8), frames: number(bytes, 16), carried: Carried::read(number(bytes, 20)) };
-    if *bytes == encoded(MAGIC, claim) {
+    if *bytes == encoded(NOTE_MAGIC, claim) {
         return Some(claim);
     }
     // That version wrote zeros there, whatever it had carried over.
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(Note::open(&path).unwrap().read().unwrap(), Noted::Claim(claim));
         for at in 0..NOTE_BYTES {
             for bit in 0..8 {
-                let mut bytes = encoded(MAGIC, claim);
+                let mut bytes = encoded(NOTE_MAGIC, claim);
                 bytes[at] ^= 1 << bit;
                 std::fs::write(&path, bytes).unwrap();
                 assert_eq!(note.read().unwrap(), Noted::Unreadable, "{at} {bit}");

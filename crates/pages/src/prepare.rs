@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::checksum::{PAGE_BYTES, Page, RESERVED_BYTES, fits, seal};
+use crate::file::RESERVED_AT;
 use crate::keeper::keep;
 use crate::loss::{Loss, look};
 use crate::note::{Claim, Note, Noted};
@@ -14,10 +15,9 @@ use crate::raw::Raw;
 use crate::vfs::{VFS, register};
 
 /// How every database of SQLite begins.
-const MAGIC: &[u8] = b"SQLite format 3\0";
-/// Where page 1 says how large pages are, how many bytes of each are reserved, and whose the database is.
+const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
+/// Where page 1 says how large pages are, and whose the database is.
 const SIZE_AT: usize = 16;
-const RESERVED_AT: usize = 20;
 const APPLICATION_AT: usize = 68;
 /// Whose it is: `Isob`. Two words must be damaged until a database with checksums is taken for one without.
 const APPLICATION: u32 = u32::from_be_bytes(*b"Isob");
@@ -166,7 +166,7 @@ fn kind(paths: &DatabasePaths, is_noted: bool) -> Result<Kind, PagesError> {
         () if is_ours => Ok(Kind::Checked),
         // The power went while a checkpoint wrote the first page: the log still has it. If not, reading it tells.
         () if is_noted && has_log => Ok(Kind::Checked),
-        () if !page.starts_with(MAGIC) || length < PAGE_BYTES => {
+        () if !page.starts_with(SQLITE_MAGIC) || length < PAGE_BYTES => {
             Err(PagesError::Damaged(format!("{name} is damaged: it does not begin as a database of SQLite")))
         }
         () => Ok(Kind::Older),

@@ -34,7 +34,7 @@ pub enum Command {
         #[arg(value_name = "DIR")]
         folder: PathBuf,
         #[command(flatten)]
-        place: Place,
+        place: DataLocation,
     },
     /// Bring a backup back into an empty data folder
     Restore {
@@ -42,16 +42,16 @@ pub enum Command {
         #[arg(value_name = "DIR")]
         folder: PathBuf,
         #[command(flatten)]
-        place: Place,
+        place: DataLocation,
     },
     /// Look whether all that is stored is sound, while the platform runs or not
-    Check(Place),
+    Check(DataLocation),
     /// Go on without what damage has taken; names it, and does nothing without --yes
     Recover {
         #[command(flatten)]
         wanted: Recovery,
         #[command(flatten)]
-        place: Place,
+        place: DataLocation,
     },
     /// Run a fleet of devices against a running server
     Simulate(SimulateOptions),
@@ -64,7 +64,7 @@ pub enum UserCommand {
         /// Username or e-mail address
         name: String,
         #[command(flatten)]
-        place: Place,
+        place: DataLocation,
     },
 }
 
@@ -81,7 +81,7 @@ pub struct Recovery {
 
 /// Where the state is.
 #[derive(Debug, Args)]
-pub struct Place {
+pub struct DataLocation {
     /// Settings file (TOML)
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -90,8 +90,8 @@ pub struct Place {
     data: Option<String>,
 }
 
-impl From<Place> for Flags {
-    fn from(Place { config, data }: Place) -> Self {
+impl From<DataLocation> for Flags {
+    fn from(DataLocation { config, data }: DataLocation) -> Self {
         Self { config, data, ..Self::default() }
     }
 }

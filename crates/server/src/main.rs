@@ -58,7 +58,7 @@ fn print(text: &str) -> Result<bool, Failure> {
 }
 
 /// Prints what came of a task; what is not sound is a failure.
-fn say(told: &upkeep::Told) -> Result<bool, Failure> {
+fn say(told: &upkeep::Report) -> Result<bool, Failure> {
     Ok(print(&told.text)? && told.sound)
 }
 

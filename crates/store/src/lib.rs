@@ -11,4 +11,4 @@ pub mod turns;
 
 /// Files that both stores together have open at a time, at most. Whoever bounds what else the process opens keeps so many
 /// aside: RocksDB takes no more writes once it could not open its next file, until it is opened anew.
-pub const FILES_MAX: u64 = telemetry::embedded::FILES_MAX + registry::FILES_MAX;
+pub const FILES_MAX: u64 = telemetry::embedded::TELEMETRY_FILES_MAX + registry::REGISTRY_FILES_MAX;

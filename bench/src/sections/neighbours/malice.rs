@@ -154,7 +154,7 @@ pub fn endless() -> Value {
         "code": {"type": "function", "properties": {"code": ENDLESS}}})
 }
 
-/// The same, set off every minute, for each device by itself.
+/// A design whose code never ends, set off every minute for each device.
 pub fn endless_every_minute() -> Value {
     let link = |element: &str| json!([{"element": element, "ability": "evaluate"}]);
     json!({

@@ -12,7 +12,7 @@ use rquickjs::function::{Args, This};
 use rquickjs::object::Filter;
 use rquickjs::{Coerced, Context, Ctx, FromJs, Function, Object, Persistent, Runtime, Value};
 
-use super::memory::{MEMORY_BYTES_MAX, Memory, Over, Watch, processor_time};
+use super::memory::{EngineAllocator, MEMORY_BYTES_MAX, Over, Watch, processor_time};
 use super::script::{Script, Survey, names_buffer};
 use super::{Answer, Failure, Room, Uplink};
 use crate::expression::TEXT_BYTES_MAX;
@@ -21,7 +21,7 @@ use crate::expression::TEXT_BYTES_MAX;
 /// at most as much.
 const NOT_WORTH_A_LOOK: Duration = Duration::from_micros(100);
 /// Longest message of an exception that is told, in characters.
-const MESSAGE_CHARS_MAX: usize = 1_000;
+const EXCEPTION_CHARS_MAX: usize = 1_000;
 /// What runs first; see there.
 const PRELUDE: &str = include_str!("prelude.js");
 /// What runs next; see there.
@@ -62,7 +62,7 @@ impl Engine {
     /// An engine for that code, whose built-in objects may still be changed.
     pub(crate) fn new(text: &str) -> Result<Self, String> {
         let watch = Rc::new(Watch::new());
-        let runtime = Runtime::new_with_alloc(Memory::new(Rc::clone(&watch))).map_err(unavailable)?;
+        let runtime = Runtime::new_with_alloc(EngineAllocator::new(Rc::clone(&watch))).map_err(unavailable)?;
         let seen = Rc::clone(&watch);
         runtime.set_interrupt_handler(Some(Box::new(move || seen.interrupts())));
         let context = Context::custom::<Offered>(&runtime).map_err(unavailable)?;
@@ -102,7 +102,7 @@ impl Engine {
         work: impl for<'js> FnOnce(&Ctx<'js>) -> rquickjs::Result<T>,
     ) -> Result<T, String> {
         self.watch.bound(begin, time, room.block_bytes_max());
-        let done = context.with(|ctx| work(&ctx).map_err(|error| self.told(&ctx, &error)));
+        let done = context.with(|ctx| work(&ctx).map_err(|error| self.exception_message(&ctx, &error)));
         // Code that was refused a block may have gone on without it.
         match self.watch.free() {
             None => done,
@@ -112,7 +112,7 @@ impl Engine {
         }
     }
 
-    fn told(&self, ctx: &Ctx<'_>, error: &rquickjs::Error) -> String {
+    fn exception_message(&self, ctx: &Ctx<'_>, error: &rquickjs::Error) -> String {
         let thrown = ctx.catch();
         if self.watch.is_over() {
             return "was ended".to_owned();
@@ -122,7 +122,7 @@ impl Engine {
         }
         // Turning it into a text may run code again; the time still counts.
         let mut message = message_of(ctx, &thrown).unwrap_or_else(|| "failed".to_owned());
-        if let Some((at, _)) = message.char_indices().nth(MESSAGE_CHARS_MAX) {
+        if let Some((at, _)) = message.char_indices().nth(EXCEPTION_CHARS_MAX) {
             message.truncate(at);
         }
         message
@@ -220,7 +220,7 @@ impl Engine {
             )?;
             arguments.push_arg(uplink.received_at as f64)?;
             arguments.push_args(uplink.bytes.iter().map(|byte| i32::from(*byte)))?;
-            Told::read(arguments.apply(&self.call.clone().restore(ctx)?)?)
+            CodecOutput::read(arguments.apply(&self.call.clone().restore(ctx)?)?)
         });
         let elapsed = begin_elapsed.elapsed();
         let took = if elapsed < NOT_WORTH_A_LOOK { elapsed } else { processor_time().saturating_sub(begin) };
@@ -243,7 +243,7 @@ fn unavailable(_: rquickjs::Error) -> String {
 
 /// What the prelude's `call` gives.
 #[derive(Default)]
-struct Told {
+struct CodecOutput {
     data: Option<String>,
     errors: Option<String>,
     warnings: Option<String>,
@@ -251,7 +251,7 @@ struct Told {
     is_clean: bool,
 }
 
-impl Told {
+impl CodecOutput {
     fn read(told: Value<'_>) -> rquickjs::Result<Self> {
         if let Some(data) = told.as_string() {
             return Ok(Self { data: Some(data.to_string()?), is_clean: true, ..Self::default() });

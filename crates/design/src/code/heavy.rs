@@ -20,13 +20,13 @@ static THREADS: AtomicUsize = AtomicUsize::new(0);
 /// Calls the codec on a thread of its own. None: there was too little left for it, or too many wait for that already; then
 /// it is to be called like any other.
 pub(super) fn call(source: &Arc<Source>, uplink: &Uplink<'_>, time: Duration, room: Room) -> Option<Answer> {
-    let place = Place::take()?;
+    let permit = ThreadPermit::take()?;
     let given_up = Arc::new(AtomicBool::new(false));
     let (tell, told) = sync_channel(1);
     let (source, until) = (Arc::clone(source), Arc::clone(&given_up));
     let (bytes, f_port, received_at) = (uplink.bytes.to_vec(), uplink.f_port, uplink.received_at);
     let work = move || {
-        let _place = place;
+        let _permit = permit;
         if !until.load(Ordering::Relaxed) {
             let uplink = Uplink { bytes: &bytes, f_port, received_at };
             let called = catch_unwind(AssertUnwindSafe(|| source.call(&uplink, time, room, Some(until))));
@@ -41,17 +41,17 @@ pub(super) fn call(source: &Arc<Source>, uplink: &Uplink<'_>, time: Duration, ro
     called.map(|called| called.unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
-/// One of the threads.
-struct Place;
+/// One of the threads, until it is dropped.
+struct ThreadPermit;
 
-impl Place {
+impl ThreadPermit {
     fn take() -> Option<Self> {
         let one_more = |threads: usize| (threads < THREADS_MAX).then_some(threads + 1);
         THREADS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok().then_some(Self)
     }
 }
 
-impl Drop for Place {
+impl Drop for ThreadPermit {
     fn drop(&mut self) {
         THREADS.fetch_sub(1, Ordering::Relaxed);
     }

@@ -171,13 +171,13 @@ impl Watch {
 
 /// Gives the engine its blocks, and counts them. Small ones the engine cuts out of blocks of 4 KiB by itself, so what comes
 /// here is worth a look.
-pub(super) struct Memory {
+pub(super) struct EngineAllocator {
     watch: Rc<Watch>,
     /// Bytes that were given.
     used: usize,
 }
 
-impl Memory {
+impl EngineAllocator {
     pub(super) fn new(watch: Rc<Watch>) -> Self {
         Self { watch, used: 0 }
     }
@@ -194,7 +194,7 @@ impl Memory {
 
 // SAFETY: every block is one of `RustAllocator`, which keeps the contract, or null, which the contract allows; all blocks
 // are resized, measured and freed by it alone.
-unsafe impl Allocator for Memory {
+unsafe impl Allocator for EngineAllocator {
     fn alloc(&mut self, size: usize) -> *mut u8 {
         if self.watch.refuses(size, self.used) {
             return null_mut();

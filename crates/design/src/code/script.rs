@@ -54,7 +54,7 @@ impl Script {
         Ok(Self { text: text.into(), form: Form::Plain, is_strict, shared })
     }
 
-    /// The same, as a module of Node.
+    /// This script as a module of Node.
     pub(crate) fn as_module(&self) -> Self {
         Self { form: Form::Exports, ..self.clone() }
     }

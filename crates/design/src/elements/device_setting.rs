@@ -23,7 +23,7 @@ pub(crate) const SHAPE: Shape = Shape {
 };
 
 /// A name that no setting may have: it is a path of the API.
-const RESERVED: &str = "history";
+const RESERVED_NAME: &str = "history";
 
 /// A deviceSetting element.
 #[derive(Debug)]
@@ -132,8 +132,8 @@ pub(crate) fn define(properties: &mut Properties<'_>) -> SettingDefinition {
         default_value: properties.kept("defaultValue", |_| true, ""),
         list_order: list_order(properties),
     };
-    if properties.name.as_ref() == RESERVED {
-        properties.faults.add(format!("planes.cloud.elements.{RESERVED}"), "no setting may be called 'history'");
+    if properties.name.as_ref() == RESERVED_NAME {
+        properties.faults.add(format!("planes.cloud.elements.{RESERVED_NAME}"), "no setting may be called 'history'");
     }
     check_bounds(&definition, properties);
     if let Some(value) = properties.get("defaultValue")

@@ -28,7 +28,7 @@ const HEADER_VALUE_BYTES_MAX: usize = 4_096;
 /// Longest body, in bytes.
 const BODY_BYTES_MAX: usize = 256 << 10;
 /// Headers that belong to the connection, and are not a design's to set.
-const RESERVED: [&str; 10] = [
+const RESERVED_HEADERS: [&str; 10] = [
     "connection",
     "content-length",
     "expect",
@@ -46,15 +46,15 @@ const CONTENT_TYPE: &str = "content-type";
 #[derive(Debug)]
 pub(crate) struct Http {
     name: Arc<str>,
-    method: Part,
-    url: Part,
-    headers: Vec<(String, Part)>,
-    body: Option<Part>,
+    method: RequestPart,
+    url: RequestPart,
+    headers: Vec<(String, RequestPart)>,
+    body: Option<RequestPart>,
 }
 
 /// A part of a request.
 #[derive(Debug)]
-enum Part {
+enum RequestPart {
     Computed(Expression),
     /// A text that is sent as it is.
     Text(String),
@@ -65,11 +65,11 @@ enum Part {
 impl Http {
     fn read(properties: &mut Properties<'_>) -> Element {
         let body = properties.get("body").map(|body| match body {
-            Json::Text(_) => Part::Computed(properties.required_expression("body")),
-            constant => Part::Json(RawJson::from(constant)),
+            Json::Text(_) => RequestPart::Computed(properties.required_expression("body")),
+            constant => RequestPart::Json(RawJson::from(constant)),
         });
         let method = method(properties, body.is_some());
-        if let (Part::Text(method), Some(_)) = (&method, &body)
+        if let (RequestPart::Text(method), Some(_)) = (&method, &body)
             && is_bodiless(method)
         {
             properties.fault("body", format!("{method} has no body"));
@@ -80,23 +80,23 @@ impl Http {
                 if let Err(problem) = check_url(url) {
                     properties.fault("url", problem.0.into_owned());
                 }
-                Part::Text(url.to_owned())
+                RequestPart::Text(url.to_owned())
             }
-            _ => Part::Computed(properties.required_expression("url")),
+            _ => RequestPart::Computed(properties.required_expression("url")),
         };
         let headers = headers(properties);
         Element::Http(Self { name: properties.name.clone(), method, url, headers, body })
     }
 
     pub(crate) fn request<'e>(&'e self, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
-        let compute = |part: &'e Part, run: &Run<'e>| -> Computed<String> {
+        let compute = |part: &'e RequestPart, run: &Run<'e>| -> Computed<String> {
             match part {
-                Part::Text(text) => Ok(text.clone()),
-                Part::Json(raw) => {
+                RequestPart::Text(text) => Ok(text.clone()),
+                RequestPart::Json(raw) => {
                     run.budget.spend_bytes(raw.bytes().len())?;
                     Ok(raw.text().to_owned())
                 }
-                Part::Computed(expression) => text_of(&run.compute(expression, incoming)?, run),
+                RequestPart::Computed(expression) => text_of(&run.compute(expression, incoming)?, run),
             }
         };
         run.budget.may_send()?;
@@ -112,8 +112,10 @@ impl Http {
         }
         let (body, content_type) = match &self.body {
             None => (None, None),
-            Some(part @ (Part::Text(_) | Part::Json(_))) => (Some(compute(part, run)?), Some("application/json")),
-            Some(Part::Computed(expression)) => {
+            Some(part @ (RequestPart::Text(_) | RequestPart::Json(_))) => {
+                (Some(compute(part, run)?), Some("application/json"))
+            }
+            Some(RequestPart::Computed(expression)) => {
                 let value = run.compute(expression, incoming)?;
                 let is_text = value.as_text().is_some();
                 let content_type = if is_text { "text/plain; charset=utf-8" } else { "application/json" };
@@ -139,24 +141,24 @@ impl Http {
 }
 
 /// A word as it is, or else an expression; without one POST where there is a body, else GET.
-fn method(properties: &mut Properties<'_>, has_body: bool) -> Part {
+fn method(properties: &mut Properties<'_>, has_body: bool) -> RequestPart {
     match properties.get("method").map(|method| method.as_text().and_then(known_method)) {
-        None => Part::Text(if has_body { "POST" } else { "GET" }.to_owned()),
-        Some(Some(method)) => Part::Text(method.to_owned()),
+        None => RequestPart::Text(if has_body { "POST" } else { "GET" }.to_owned()),
+        Some(Some(method)) => RequestPart::Text(method.to_owned()),
         Some(None) => match properties.get("method").and_then(Json::as_text) {
             // A bare word is a method that is not known; as an expression it would be an unknown variable.
             Some(text) if !text.bytes().all(|byte| byte.is_ascii_alphabetic()) => {
-                Part::Computed(properties.required_expression("method"))
+                RequestPart::Computed(properties.required_expression("method"))
             }
             _ => {
                 properties.fault("method", format!("must be one of {}, or an expression", METHODS.join(", ")));
-                Part::Text(METHODS[0].to_owned())
+                RequestPart::Text(METHODS[0].to_owned())
             }
         },
     }
 }
 
-fn headers(properties: &mut Properties<'_>) -> Vec<(String, Part)> {
+fn headers(properties: &mut Properties<'_>) -> Vec<(String, RequestPart)> {
     let members = match properties.get("headers") {
         None => return Vec::new(),
         Some(Json::Object(members)) if members.len() <= HEADERS_MAX => members,
@@ -169,7 +171,7 @@ fn headers(properties: &mut Properties<'_>) -> Vec<(String, Part)> {
             return Vec::new();
         }
     };
-    let mut headers: Vec<(String, Part)> = Vec::with_capacity(members.len());
+    let mut headers: Vec<(String, RequestPart)> = Vec::with_capacity(members.len());
     for (given, value) in members {
         let (name, place) = (given.to_ascii_lowercase(), format!("headers.{given}"));
         if let Some(fault) = header_name_fault(&name, &headers) {
@@ -178,22 +180,22 @@ fn headers(properties: &mut Properties<'_>) -> Vec<(String, Part)> {
         }
         match value {
             Json::Text(source) => match Expression::compile(source, properties.names) {
-                Ok(expression) => headers.push((name, Part::Computed(expression))),
+                Ok(expression) => headers.push((name, RequestPart::Computed(expression))),
                 Err(message) => properties.fault(&place, message),
             },
-            Json::Number(_) | Json::Bool(_) => headers.push((name, Part::Json(RawJson::from(value)))),
+            Json::Number(_) | Json::Bool(_) => headers.push((name, RequestPart::Json(RawJson::from(value)))),
             _ => properties.fault(&place, "must be an expression, in a string"),
         }
     }
     headers
 }
 
-fn header_name_fault(name: &str, before: &[(String, Part)]) -> Option<&'static str> {
+fn header_name_fault(name: &str, before: &[(String, RequestPart)]) -> Option<&'static str> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty() || name.len() > HEADER_NAME_BYTES_MAX || !name.bytes().all(is_token) {
         return Some("is no name of a header");
     }
-    if RESERVED.contains(&name) {
+    if RESERVED_HEADERS.contains(&name) {
         return Some("may not be set");
     }
     before.iter().any(|(other, _)| other == name).then_some("is there twice")

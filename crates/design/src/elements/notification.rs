@@ -23,19 +23,19 @@ const EXPRESSIONS_MAX: usize = 100;
 /// Ends that are tried for one expression: `}}` may also end two maps in it.
 const ENDS_MAX: usize = 16;
 /// Longest message that is sent, in characters; what is longer is cut.
-const MESSAGE_CHARS_MAX: usize = 2_000;
+const NOTIFICATION_CHARS_MAX: usize = 2_000;
 
 /// A notification element.
 #[derive(Debug)]
 pub(crate) struct Notification {
     name: Arc<str>,
-    message: Vec<Part>,
+    message: Vec<MessagePart>,
     minimum_role: Role,
 }
 
 /// A piece of a message.
 #[derive(Debug)]
-enum Part {
+enum MessagePart {
     Text(Box<str>),
     Computed(Expression),
 }
@@ -61,8 +61,8 @@ impl Notification {
         let mut message = String::new();
         for part in &self.message {
             match part {
-                Part::Text(text) => add(text, &mut message, run)?,
-                Part::Computed(expression) => {
+                MessagePart::Text(text) => add(text, &mut message, run)?,
+                MessagePart::Computed(expression) => {
                     let value = run.compute(expression, incoming)?;
                     match value.as_text() {
                         Some(text) => add(shortened(text), &mut message, run)?,
@@ -86,7 +86,7 @@ fn add(text: &str, message: &mut String, run: &Run<'_>) -> Computed<()> {
 
 /// As much of a text as may come to be read: one more character than is sent, so that it is seen that more is missing.
 fn shortened(text: &str) -> &str {
-    match text.char_indices().nth(MESSAGE_CHARS_MAX + 1) {
+    match text.char_indices().nth(NOTIFICATION_CHARS_MAX + 1) {
         Some((end, _)) => &text[..end],
         None => text,
     }
@@ -94,7 +94,7 @@ fn shortened(text: &str) -> &str {
 
 /// An alarm that is too long is better cut than lost.
 fn cut(message: &mut String) {
-    if let Some((at, _)) = message.char_indices().nth(MESSAGE_CHARS_MAX) {
+    if let Some((at, _)) = message.char_indices().nth(NOTIFICATION_CHARS_MAX) {
         let last = message[..at].char_indices().next_back().map_or(0, |(at, _)| at);
         message.truncate(last);
         message.push('…');
@@ -102,7 +102,7 @@ fn cut(message: &mut String) {
 }
 
 /// Reads a text with `{{ expression }}` in it.
-fn read_message(message: &str, names: &Names) -> Result<Vec<Part>, String> {
+fn read_message(message: &str, names: &Names) -> Result<Vec<MessagePart>, String> {
     if message.chars().count() > TEMPLATE_CHARS_MAX {
         return Err(format!("has at most {TEMPLATE_CHARS_MAX} characters"));
     }
@@ -113,11 +113,11 @@ fn read_message(message: &str, names: &Names) -> Result<Vec<Part>, String> {
             return Err(format!("has at most {EXPRESSIONS_MAX} expressions"));
         }
         let (expression, next) = read_expression(after, names)?;
-        parts.push(Part::Text(text.into()));
-        parts.push(Part::Computed(expression));
+        parts.push(MessagePart::Text(text.into()));
+        parts.push(MessagePart::Computed(expression));
         rest = next;
     }
-    parts.push(Part::Text(rest.into()));
+    parts.push(MessagePart::Text(rest.into()));
     Ok(parts)
 }
 

@@ -4,7 +4,7 @@ use crate::budget::Budget;
 use crate::expression::{Computed, Problem, Value};
 
 /// Most bytes that a codec is given.
-const BYTES_MAX: usize = 64 << 10;
+const CODEC_BYTES_MAX: usize = 64 << 10;
 
 /// How a text carries bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) fn bytes_of(value: &Value<'_>, encoding: Encoding, budget: &Budget) -
     if let Some(text) = value.as_text() {
         budget.spend_bytes(text.len())?;
         let text = text.trim();
-        if text.len() > 2 * BYTES_MAX {
+        if text.len() > 2 * CODEC_BYTES_MAX {
             return Err(too_many());
         }
         // Never by what the text looks like: `abcd` is both.
@@ -28,7 +28,7 @@ pub(crate) fn bytes_of(value: &Value<'_>, encoding: Encoding, budget: &Budget) -
             Encoding::Hex => (hex(text), "the bytes are not hexadecimal, digits in pairs, as bytesEncoding says"),
         };
         return match bytes {
-            Some(bytes) if bytes.len() > BYTES_MAX => Err(too_many()),
+            Some(bytes) if bytes.len() > CODEC_BYTES_MAX => Err(too_many()),
             Some(bytes) => Ok(bytes),
             None => Err(Problem::new(expected)),
         };
@@ -37,7 +37,7 @@ pub(crate) fn bytes_of(value: &Value<'_>, encoding: Encoding, budget: &Budget) -
         return Err(Problem::new(format!("the bytes are a value of type {}, not a list or a text", value.kind())));
     }
     let count = value.len().unwrap_or(0);
-    if count > BYTES_MAX {
+    if count > CODEC_BYTES_MAX {
         return Err(too_many());
     }
     budget.spend(count)?;
@@ -51,7 +51,7 @@ pub(crate) fn bytes_of(value: &Value<'_>, encoding: Encoding, budget: &Budget) -
 }
 
 fn too_many() -> Problem {
-    Problem::new(format!("there are more than {BYTES_MAX} bytes"))
+    Problem::new(format!("there are more than {CODEC_BYTES_MAX} bytes"))
 }
 
 fn hex(text: &str) -> Option<Vec<u8>> {

@@ -11,7 +11,7 @@ use crate::expression::{Expression, Names};
 const FAULTS_MAX: usize = 1_000;
 /// Longest time that a design may count in minutes: a year.
 const MINUTES_MAX: u32 = 366 * 24 * 60;
-const MILLIS_PER_MINUTE: f64 = 60_000.0;
+const MINUTE_MILLIS: f64 = 60_000.0;
 
 /// The faults of a specification, each with its path.
 #[derive(Debug, Default)]
@@ -102,7 +102,7 @@ impl<'p> Properties<'p> {
         if minutes > f64::from(MINUTES_MAX) {
             self.fault(property, format!("must be at most {MINUTES_MAX}"));
         }
-        ((minutes * MILLIS_PER_MINUTE) as i64).max(1)
+        ((minutes * MINUTE_MILLIS) as i64).max(1)
     }
 
     /// One of several words; the first if it is left out.

@@ -18,7 +18,7 @@ pub(crate) const SHAPE: Shape = Shape {
 /// Most values that a window holds; from one by time the oldest leave before their time is over.
 const ENTRIES_MAX: usize = 4_096;
 /// Largest value that `first` and `last` keep, in bytes of JSON.
-const VALUE_BYTES_MAX: usize = 1_024;
+const WINDOW_VALUE_BYTES_MAX: usize = 1_024;
 /// Largest state, in bytes: it is written with every push.
 const STATE_BYTES_MAX: usize = 128 << 10;
 
@@ -63,11 +63,11 @@ pub(crate) struct Window {
 #[derive(Clone, Debug)]
 struct Entry {
     at: i64,
-    kept: Kept,
+    kept: KeptValue,
 }
 
 #[derive(Clone, Debug)]
-enum Kept {
+enum KeptValue {
     Int(i64),
     Double(f64),
     Json(Bytes),
@@ -114,7 +114,7 @@ impl Window {
 
     pub(crate) fn push<'e>(&'e self, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
         let value = run.compute(&self.expression, incoming)?;
-        let entry = Entry { at: run.now().millis(), kept: self.kept(&value, run)? };
+        let entry = Entry { at: run.now().millis(), kept: self.kept_value(&value, run)? };
         let state = run.state(link.target).unwrap_or_default();
         // Each entry was paid for by the event that brought it; going through it again is this run's expense.
         run.budget.spend_reading(state.len())?;
@@ -129,28 +129,30 @@ impl Window {
     }
 
     /// Whether it is what the aggregate goes over; after a change of the design it may not be.
-    fn takes(&self, kept: &Kept) -> bool {
+    fn takes(&self, kept: &KeptValue) -> bool {
         match self.aggregate {
             Aggregate::Count => true,
-            Aggregate::First | Aggregate::Last => matches!(kept, Kept::Json(_)),
-            _ => matches!(kept, Kept::Int(_) | Kept::Double(_)),
+            Aggregate::First | Aggregate::Last => matches!(kept, KeptValue::Json(_)),
+            _ => matches!(kept, KeptValue::Int(_) | KeptValue::Double(_)),
         }
     }
 
-    fn kept<'e>(&self, value: &Value<'e>, run: &Run<'e>) -> Computed<Kept> {
+    fn kept_value<'e>(&self, value: &Value<'e>, run: &Run<'e>) -> Computed<KeptValue> {
         match self.aggregate {
-            Aggregate::Count => Ok(Kept::Nothing),
+            Aggregate::Count => Ok(KeptValue::Nothing),
             Aggregate::First | Aggregate::Last => {
                 let json = run.json(value)?;
-                if json.bytes().len() > VALUE_BYTES_MAX {
-                    return Err(Problem::new(format!("a window keeps no value larger than {VALUE_BYTES_MAX} bytes")));
+                if json.bytes().len() > WINDOW_VALUE_BYTES_MAX {
+                    return Err(Problem::new(format!(
+                        "a window keeps no value larger than {WINDOW_VALUE_BYTES_MAX} bytes"
+                    )));
                 }
                 // The payload may be a piece of a larger buffer, which the state would keep alive.
-                Ok(Kept::Json(Bytes::copy_from_slice(json.bytes())))
+                Ok(KeptValue::Json(Bytes::copy_from_slice(json.bytes())))
             }
             _ => match value.number() {
-                Some(Num::Int(int)) => Ok(Kept::Int(int)),
-                Some(Num::Double(double)) => finite(value).map(|()| Kept::Double(double)),
+                Some(Num::Int(int)) => Ok(KeptValue::Int(int)),
+                Some(Num::Double(double)) => finite(value).map(|()| KeptValue::Double(double)),
                 None => Err(Problem::new(format!("expected a number, got a value of type {}", value.kind()))),
             },
         }
@@ -192,7 +194,7 @@ impl Window {
 
 fn first_or_last<'e>(entry: Option<&Entry>) -> Computed<Value<'e>> {
     match entry.map(|entry| &entry.kept) {
-        Some(Kept::Json(json)) => built(&RawJson::trusted(json.clone()).tree()),
+        Some(KeptValue::Json(json)) => built(&RawJson::trusted(json.clone()).tree()),
         Some(kept) => Ok(Value::from(kept.number())),
         None => Ok(Value::Null),
     }
@@ -227,13 +229,13 @@ fn mean(entries: &[Entry]) -> f64 {
     entries.iter().map(|entry| entry.kept.number().as_f64() / count).sum()
 }
 
-impl Kept {
+impl KeptValue {
     /// The number it is; 0 stands for what is none.
     fn number(&self) -> Num {
         match self {
-            Kept::Int(int) => Num::Int(*int),
-            Kept::Double(double) => Num::Double(*double),
-            Kept::Json(_) | Kept::Nothing => Num::Int(0),
+            KeptValue::Int(int) => Num::Int(*int),
+            KeptValue::Double(double) => Num::Double(*double),
+            KeptValue::Json(_) | KeptValue::Nothing => Num::Int(0),
         }
     }
 }
@@ -242,9 +244,9 @@ impl Entry {
     /// What it takes in the state.
     fn bytes(&self) -> usize {
         let kept = match &self.kept {
-            Kept::Int(_) | Kept::Double(_) => 8,
-            Kept::Json(json) => 2 + json.len(),
-            Kept::Nothing => 0,
+            KeptValue::Int(_) | KeptValue::Double(_) => 8,
+            KeptValue::Json(json) => 2 + json.len(),
+            KeptValue::Nothing => 0,
         };
         9 + kept
     }
@@ -255,20 +257,20 @@ fn write_state(entries: &[Entry]) -> Bytes {
     for entry in entries {
         state.put_i64_le(entry.at);
         match &entry.kept {
-            Kept::Int(int) => {
+            KeptValue::Int(int) => {
                 state.put_u8(INT);
                 state.put_i64_le(*int);
             }
-            Kept::Double(double) => {
+            KeptValue::Double(double) => {
                 state.put_u8(DOUBLE);
                 state.put_f64_le(*double);
             }
-            Kept::Json(json) => {
+            KeptValue::Json(json) => {
                 state.put_u8(JSON);
                 state.put_u16_le(json.len() as u16);
                 state.put_slice(json);
             }
-            Kept::Nothing => state.put_u8(NOTHING),
+            KeptValue::Nothing => state.put_u8(NOTHING),
         }
     }
     state.freeze()
@@ -291,14 +293,14 @@ fn read_entry(state: &Bytes, from: usize) -> Option<(Entry, usize)> {
     let at = i64::from_le_bytes(eight(from)?);
     let value = from + 9;
     let (kept, next) = match *state.get(from + 8)? {
-        INT => (Kept::Int(i64::from_le_bytes(eight(value)?)), value + 8),
-        DOUBLE => (Kept::Double(f64::from_le_bytes(eight(value)?)), value + 8),
+        INT => (KeptValue::Int(i64::from_le_bytes(eight(value)?)), value + 8),
+        DOUBLE => (KeptValue::Double(f64::from_le_bytes(eight(value)?)), value + 8),
         JSON => {
             let length = usize::from(u16::from_le_bytes(state.get(value..value + 2)?.try_into().ok()?));
             let end = value + 2 + length;
-            (end <= state.len()).then(|| (Kept::Json(state.slice(value + 2..end)), end))?
+            (end <= state.len()).then(|| (KeptValue::Json(state.slice(value + 2..end)), end))?
         }
-        NOTHING => (Kept::Nothing, value),
+        NOTHING => (KeptValue::Nothing, value),
         _ => return None,
     };
     Some((Entry { at, kept }, next))

@@ -48,17 +48,17 @@ type Compiled<T> = Result<T, String>;
 
 /// Compiles a syntax tree.
 pub(crate) fn compile(tree: &IdedExpr, names: &Names) -> Compiled<Node> {
-    Compiler { names, locals: Vec::new(), depth: 0 }.node(tree)
+    ExpressionCompiler { names, locals: Vec::new(), depth: 0 }.node(tree)
 }
 
-struct Compiler<'n> {
+struct ExpressionCompiler<'n> {
     names: &'n Names,
     /// Variables of the enclosing macros.
     locals: Vec<String>,
     depth: usize,
 }
 
-impl Compiler<'_> {
+impl ExpressionCompiler<'_> {
     fn node(&mut self, tree: &IdedExpr) -> Compiled<Node> {
         if self.depth >= DEPTH_MAX {
             return Err(format!("an expression has at most {DEPTH_MAX} operations in a row"));

@@ -14,7 +14,7 @@ const NESTING_MAX: usize = 64;
 /// Stack for parsing and compiling: enough, in a debug build too, for the longest chain of operators within the deepest brackets.
 const STACK_BYTES: usize = 64 << 20;
 /// Most characters of a parser's message that are told.
-const MESSAGE_CHARS_MAX: usize = 200;
+const PARSER_MESSAGE_CHARS_MAX: usize = 200;
 
 /// Runs work that goes deep. None if there is no room for it.
 pub(crate) fn on_a_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
@@ -35,13 +35,13 @@ pub(crate) fn parse(source: &str) -> Result<IdedExpr, String> {
     let parser = || cel::Env::default().parser().enable_optional_syntax(false).parse(source);
     match catch_unwind(AssertUnwindSafe(parser)) {
         Ok(Ok(tree)) => Ok(tree),
-        Ok(Err(errors)) => Err(errors.errors.first().map_or_else(|| "is no expression".to_owned(), told)),
+        Ok(Err(errors)) => Err(errors.errors.first().map_or_else(|| "is no expression".to_owned(), message_of)),
         Err(_) => Err("is no expression".to_owned()),
     }
 }
 
-fn told(error: &cel::ParseError) -> String {
-    let message: String = error.msg.chars().take(MESSAGE_CHARS_MAX).collect();
+fn message_of(error: &cel::ParseError) -> String {
+    let message: String = error.msg.chars().take(PARSER_MESSAGE_CHARS_MAX).collect();
     let message = message.strip_prefix("Syntax error: ").unwrap_or(&message);
     format!("{message} (line {}, column {})", error.pos.0, error.pos.1)
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::given::{Scene, compile, raw, told};
 use crate::budget::{LEFT_BYTES_MAX, SENDS_MAX, SETTINGS_MAX, TOLD_BYTES_MAX};
 use crate::elements::SHAPES;
-use crate::failures::{ERRORS_MAX, MESSAGE_CHARS_MAX};
+use crate::failures::{ERROR_CHARS_MAX, ERRORS_MAX};
 use crate::run::STATES_BYTES_MAX;
 use crate::{Effect, Memory as _, Outcome};
 
@@ -60,7 +60,7 @@ fn is_within_bounds(scene: &mut Scene, outcome: &Outcome) {
     assert!(count(outcome, |it| matches!(it, Effect::Notify { .. } | Effect::Call { .. })) <= SENDS_MAX as usize);
     assert!(count(outcome, |it| matches!(it, Effect::SetSetting { .. })) <= SETTINGS_MAX as usize);
     assert!(outcome.errors.len() <= ERRORS_MAX);
-    assert!(outcome.errors.iter().all(|error| error.message.chars().count() <= MESSAGE_CHARS_MAX));
+    assert!(outcome.errors.iter().all(|error| error.message.chars().count() <= ERROR_CHARS_MAX));
     let labels = outcome.effects.iter().filter_map(|effect| match effect {
         Effect::SetMeta { tag, value } => Some((tag.as_str(), value)),
         _ => None,
@@ -321,7 +321,7 @@ fn what_a_device_remembers_is_bounded_and_what_is_gone_makes_room() {
 fn a_message_quotes_no_more_than_so_much() {
     let payload = format!("{{\"key\":{}}}", text(1 << 20));
     let outcome = Scene::transforming("payload[payload.key]").post(payload);
-    assert!(outcome.errors[0].message.chars().count() <= MESSAGE_CHARS_MAX);
+    assert!(outcome.errors[0].message.chars().count() <= ERROR_CHARS_MAX);
 }
 
 /// What costs much is charged for: the run ends with its units rather than with its time.

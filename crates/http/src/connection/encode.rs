@@ -1,19 +1,23 @@
 //! Writes a response as HTTP/1.1, for responses that hyper does not write.
 
 use std::cell::Cell;
+use std::io::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
 use axum::http::header::CONNECTION;
 use axum::http::response::Parts;
 use bytes::Bytes;
 use httpdate::HttpDate;
+use isobar_model::error::RateWindow;
 use isobar_model::time::Timestamp;
+
+use crate::response::EventCreated;
 
 /// Capacity for a response as it goes out: that to an event has some 450 bytes.
 const RESPONSE_BYTES: usize = 640;
 
 /// A response as it goes out. With `is_last` it says that the connection ends.
-pub(super) fn encoded(head: &Parts, body: &Bytes, is_last: bool, now: Timestamp) -> Vec<u8> {
+pub(super) fn encoded(head: Parts, body: Bytes, is_last: bool, now: Timestamp) -> Vec<u8> {
     let mut out = Vec::with_capacity(RESPONSE_BYTES);
     let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| out.extend_from_slice(part));
     let reason = head.status.canonical_reason().unwrap_or_default();
@@ -24,7 +28,29 @@ pub(super) fn encoded(head: &Parts, body: &Bytes, is_last: bool, now: Timestamp)
     if is_last && !head.headers.contains_key(CONNECTION) {
         put(&[b"connection: close\r\n"]);
     }
-    put(&[b"content-length: ", body.len().to_string().as_bytes(), b"\r\ndate: ", &date(now), b"\r\n\r\n", body]);
+    put(&[b"content-length: ", body.len().to_string().as_bytes(), b"\r\ndate: ", &date(now), b"\r\n\r\n", &body]);
+    out
+}
+
+/// The response to an event that is durable, as it goes out: what [`encoded`] makes of it, without a map of headers in between,
+/// which would cost 9 % of the instructions of an event.
+pub(super) fn encoded_created(created: &EventCreated, is_last: bool, now: Timestamp) -> Vec<u8> {
+    let mut out = Vec::with_capacity(RESPONSE_BYTES);
+    out.extend_from_slice(b"HTTP/1.1 201 Created\r\ncontent-type: application/json\r\nx-request-id: ");
+    created.request_id.write_to(&mut out);
+    out.extend_from_slice(b"\r\nx-content-type-options: nosniff\r\ncache-control: no-store\r\n");
+    // Writing into a vector does not fail.
+    if let Some(RateWindow { limit, remaining, reset }) = created.rate_window {
+        let _ = write!(out, "x-ratelimit-limit: {limit}\r\nx-ratelimit-remaining: {remaining}\r\n");
+        let _ = write!(out, "x-ratelimit-reset: {}\r\n", reset.seconds());
+    }
+    if is_last {
+        out.extend_from_slice(b"connection: close\r\n");
+    }
+    let _ = write!(out, "content-length: {}\r\ndate: ", EventCreated::BODY_BYTES);
+    out.extend_from_slice(&date(now));
+    out.extend_from_slice(b"\r\n\r\n");
+    out.extend_from_slice(&created.body());
     out
 }
 
@@ -46,9 +72,39 @@ fn date(now: Timestamp) -> [u8; 29] {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::{HeaderValue, StatusCode};
+    use axum::http::{HeaderMap, HeaderValue, StatusCode};
+    use isobar_model::ids::EventId;
+    use proptest::prelude::*;
 
     use super::*;
+    use crate::request::{REQUEST_ID, RequestIds};
+    use crate::response::{Response, ResponseBody};
+
+    proptest! {
+        #[test]
+        fn a_created_event_goes_out_as_its_response_does(
+            id: u128,
+            sent in prop::option::of("[a-z0-9.-]{1,64}"),
+            window in prop::option::of((any::<u32>(), any::<u32>(), 0..4_102_444_800_000i64)),
+            is_last: bool,
+        ) {
+            let now = Timestamp::from_millis(784_111_777_999);
+            let sent = sent.and_then(|id| HeaderValue::from_str(&id).ok()).map(|id| (REQUEST_ID, id));
+            let headers = HeaderMap::from_iter(sent);
+            let created = || EventCreated {
+                id: EventId(uuid::Uuid::from_u128(id)),
+                request_id: RequestIds::new(now).of(&headers),
+                rate_window: window.map(|(limit, remaining, reset)| RateWindow {
+                    limit,
+                    remaining,
+                    reset: Timestamp::from_millis(reset),
+                }),
+            };
+            let (head, body) = Response::from(created()).into_parts();
+            let ResponseBody::Whole(body) = body else { return Err(TestCaseError::fail("not whole")) };
+            prop_assert_eq!(encoded_created(&created(), is_last, now), encoded(head, body, is_last, now));
+        }
+    }
 
     #[test]
     fn a_response_has_its_length_and_the_date() {
@@ -58,7 +114,7 @@ mod tests {
         let (body, now) = (Bytes::from("{}"), Timestamp::from_millis(784_111_777_999));
         let common = "HTTP/1.1 201 Created\r\ncontent-type: application/json\r\nx: y\r\n";
         let rest = "content-length: 2\r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n{}";
-        assert_eq!(encoded(&head, &body, false, now), format!("{common}{rest}").into_bytes());
-        assert_eq!(encoded(&head, &body, true, now), format!("{common}connection: close\r\n{rest}").into_bytes());
+        assert_eq!(encoded(head.clone(), body.clone(), false, now), format!("{common}{rest}").into_bytes());
+        assert_eq!(encoded(head, body, true, now), format!("{common}connection: close\r\n{rest}").into_bytes());
     }
 }

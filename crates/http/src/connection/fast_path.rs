@@ -11,25 +11,24 @@ use std::future::poll_fn;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use bytes::Bytes;
-use futures::poll;
 use httparse::{EMPTY_HEADER, Status};
+use isobar_model::time::Timestamp;
 use tokio::io::{AsyncRead as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::completed::completed;
-use super::encode::encoded;
+use super::encode::{encoded, encoded_created};
 use super::shutdown::ShutdownSignal;
 use super::slots::Slot;
 use crate::app::App;
 use crate::request::{Client, RequestBody, host};
-use crate::response::ResponseBody;
+use crate::response::{EventResponse, Response, ResponseBody};
 use crate::routes::MAIN_ROAD;
 
 /// What is read at a time. A longer request is hyper's.
@@ -56,30 +55,29 @@ pub(super) struct Handover {
 
 impl FastPath {
     /// Answers events until the connection ends, or something else comes.
+    ///
+    /// It is dropped only while it is idle ([`super::slots`]): an event that has begun is answered, whether its client is still
+    /// there or not. What lives across an `await` is kept little: with a thousand connections it has left the processor's
+    /// caches each time.
     pub async fn serve(mut self) -> io::Result<Option<Handover>> {
-        let mut shutdown = pin!(self.shutdown.clone().requested());
         loop {
-            let read = tokio::select! {
-                biased;
-                () = &mut shutdown => return Ok(None),
-                read = self.read() => read?,
-            };
+            let read = poll_fn(|cx| self.poll_read(cx)).await?;
             if read.is_empty() || !self.slot.begin() {
                 return Ok(None);
             }
             let Some(request) = event(&read) else { return Ok(Some(Handover { connection: self, read })) };
             drop(read);
             let address = if self.is_proxy { self.app.client_behind(self.peer, request.headers()) } else { self.peer };
-            let client = Client { address, socket: None };
-            let response = completed(Box::pin(self.app.answer_event(request, client))).await;
-            let (head, body) = response.into_parts();
-            let body = match body {
-                ResponseBody::Whole(body) => body,
-                ResponseBody::Boxed(body) => axum::body::to_bytes(body, usize::MAX).await.map_err(io::Error::other)?,
+            let response = self.app.answer_event(request, Client { address, socket: None }).await;
+            let (now, mut is_last) = (self.app.now(), self.shutdown.is_requested());
+            let response = match response {
+                EventResponse::Created(created) => encoded_created(&created, is_last, now),
+                EventResponse::Other(response) => {
+                    is_last |= response.headers().contains_key(CONNECTION);
+                    Box::pin(encoded_whole(response, is_last, now)).await?
+                }
             };
-            let is_last = self.shutdown.is_requested() || head.headers.contains_key(CONNECTION);
-            let now = self.app.now();
-            self.write(&encoded(&head, &body, is_last, now)).await?;
+            self.write(response).await?;
             if is_last {
                 self.close().await?;
                 return Ok(None);
@@ -89,10 +87,6 @@ impl FastPath {
     }
 
     /// What comes next; nothing when the connection ends.
-    async fn read(&mut self) -> io::Result<Bytes> {
-        poll_fn(|cx| self.poll_read(cx)).await
-    }
-
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         // The buffer is on the stack, which is in the processor's caches, whichever connection is read.
         let mut buffer = [const { MaybeUninit::uninit() }; FAST_PATH_READ_BYTES];
@@ -102,13 +96,18 @@ impl FastPath {
     }
 
     /// Writes a response, which is a small one, to a client that takes it in time.
-    async fn write(&mut self, response: &[u8]) -> io::Result<()> {
-        let mut writing = pin!(self.stream.write_all(response));
+    async fn write(&mut self, response: Vec<u8>) -> io::Result<()> {
         // Mostly it goes out at once: then no timer is needed.
-        match poll!(&mut writing) {
-            Poll::Ready(written) => written,
-            Poll::Pending => Box::pin(tokio::time::timeout(self.app.settings().transfer_time, writing)).await?,
+        let written = match self.stream.try_write(&response) {
+            Ok(written) => written,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error),
+        };
+        if written == response.len() {
+            return Ok(());
         }
+        let rest = self.stream.write_all(&response[written..]);
+        Box::pin(tokio::time::timeout(self.app.settings().transfer_time, rest)).await?
     }
 
     /// Ends the connection well: what has come meanwhile is not answered, but a close before it is read would be a reset,
@@ -117,6 +116,16 @@ impl FastPath {
         let _ = self.stream.try_read(&mut [0; FAST_PATH_READ_BYTES]);
         self.stream.shutdown().await
     }
+}
+
+/// A response as it goes out, with its body, which may be made piece by piece.
+async fn encoded_whole(response: Response, is_last: bool, now: Timestamp) -> io::Result<Vec<u8>> {
+    let (head, body) = response.into_parts();
+    let body = match body {
+        ResponseBody::Whole(body) => body,
+        ResponseBody::Boxed(body) => axum::body::to_bytes(body, usize::MAX).await.map_err(io::Error::other)?,
+    };
+    Ok(encoded(head, body, is_last, now))
 }
 
 /// The one request of the main road that these bytes are, if they are that and nothing else.

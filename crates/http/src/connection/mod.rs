@@ -76,7 +76,8 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// None today: a connection that fails is a line in the log, and accepting is tried again.
 pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) -> io::Result<()> {
     let slots = Slots::new(app.settings().max_connections);
-    let (server, stop) = (Arc::new(Server { http: http1::builder(), app, slots }), Shutdown::new());
+    let stop = Shutdown::new(&slots);
+    let server = Arc::new(Server { http: http1::builder(), app, slots });
     {
         let hub = server.app.hub();
         let accepting = hub.keep("accept", |shift| accept(&listener, &server, &stop, shift));

@@ -220,6 +220,16 @@ impl Slots {
         self.write_log();
     }
 
+    /// Closes all idle connections. A connection that hyper serves and that has sent a part of a head is hyper's to end.
+    pub fn close_all_idle(&self) {
+        for TakenSlot { slot, task } in self.taken.lock().by_number.values() {
+            let seen = slot.idle.load(Ordering::Relaxed);
+            if seen < CLOSED && !slot.awaits_head() && slot.close(seen) {
+                task.abort();
+            }
+        }
+    }
+
     /// A connection could not be accepted for want of files or memory: idle connections are closed.
     pub fn accept_failed(&self, error: io::Error, now: Timestamp) {
         self.meters.failed.increment(1);

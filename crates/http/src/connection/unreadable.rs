@@ -42,7 +42,7 @@ pub(super) fn refusal(is_too_large: bool, odd: Option<Fault>, now: Timestamp) ->
     let body = ErrorBody { message: message.to_owned(), errors: odd.into_iter().collect() };
     let (head, body) = response::json(status, &body).into_parts();
     let ResponseBody::Whole(body) = body else { return Vec::new() };
-    encoded(&head, &body, true, now)
+    encoded(head, body, true, now)
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ use crate::request::{Call, REFRESH_COOKIE};
 use crate::response::{self, Answer};
 use crate::routes::{Entry, RouteRow, Verb, table};
 
-const JSON: &str = "application/json";
+const JSON_TYPE: &str = "application/json";
 /// The version of the interface (specification: Versioning).
 const VERSION: &str = "2.0.0";
 const DOCS: &[u8] = include_bytes!("docs.html");
@@ -89,7 +89,7 @@ fn drawn() -> OpenApi {
             components.header(*name, HeaderBuilder::new().schema(Some(schema)).description(Some(*says)).build());
     }
     for (status, name, says) in REFUSALS {
-        let mut response = with_headers(content(says, JSON, Some(refusal.clone())));
+        let mut response = with_headers(content(says, JSON_TYPE, Some(refusal.clone())));
         with_header_of(&mut response, *status);
         components = components.response(*name, response);
     }
@@ -164,10 +164,10 @@ fn may_refuse(row: &RouteRow, said: &Operation, status: u16) -> bool {
 
 fn succeeded(success: Success, schemas: &mut Schemas) -> (u16, Response) {
     match success {
-        Success::Json(status, shape) => (status, content("Success", JSON, Some(shape(schemas)))),
-        Success::Page(status, shape) => (status, content("Success", JSON, Some(envelope(shape, schemas)))),
+        Success::Json(status, shape) => (status, content("Success", JSON_TYPE, Some(shape(schemas)))),
+        Success::Page(status, shape) => (status, content("Success", JSON_TYPE, Some(envelope(shape, schemas)))),
         Success::PageOr(status, shape, others) => {
-            let mut response = content("Success", JSON, Some(envelope(shape, schemas)));
+            let mut response = content("Success", JSON_TYPE, Some(envelope(shape, schemas)));
             for kind in others {
                 let text = ContentBuilder::new().schema(Some(ObjectBuilder::new().schema_type(Type::String))).build();
                 response.content.insert((*kind).to_owned(), RefOr::T(text));
@@ -176,13 +176,13 @@ fn succeeded(success: Success, schemas: &mut Schemas) -> (u16, Response) {
         }
         Success::Array(status, shape) => {
             let list = ArrayBuilder::new().items(shape(schemas));
-            (status, content("Success", JSON, Some(list.into())))
+            (status, content("Success", JSON_TYPE, Some(list.into())))
         }
         Success::Other(status, kind) => {
             let text = ObjectBuilder::new().schema_type(Type::String);
             (status, content("Success", kind, Some(text.into())))
         }
-        Success::Empty(status) => (status, content("Success, without content", JSON, None)),
+        Success::Empty(status) => (status, content("Success, without content", JSON_TYPE, None)),
     }
 }
 

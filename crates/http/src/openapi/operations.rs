@@ -46,7 +46,7 @@ pub(super) enum Success {
     Json(u16, Shape),
     /// The pagination envelope around these.
     Page(u16, Shape),
-    /// The same, or all of it in one of these other forms.
+    /// A page of these, or all of them in one of these other forms.
     PageOr(u16, Shape, &'static [&'static str]),
     /// A JSON array of these.
     Array(u16, Shape),
@@ -235,7 +235,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         [DEVICE_EVENTS, CLOUD_EVENTS, LIMIT, PAGE, FROM, TO], None, [Page(200, of::<EventJson>)]),
     operation!("events", Get "/v2/devices/{deviceId}/events/{id}", "Fetch one event of the history", [], None, [Json(200, of::<EventJson>)]),
     operation!("events", Post "/v2/events/device", "Post a device event; 201 means durable",
-        [DEVICE_ID, ELEMENT_NAME_REQUIRED, IDEMPOTENCY_KEY], Some(of::<AnyButNull>), [Json(201, of::<IdJson>)]),
+        [DEVICE_ID, ELEMENT_NAME_REQUIRED, IDEMPOTENCY_KEY_PARAMETER], Some(of::<AnyButNull>), [Json(201, of::<IdJson>)]),
     Operation {
         method: Post,
         path: "/v2/events/integrations",
@@ -249,10 +249,10 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("events", Get "/v2/events/cloud", "Read the cloud-event queue, oldest first",
         [DEVICE_ID, PEEK, LIMIT, PAGE, ELEMENT_NAME, WAIT], None, [Array(200, of::<EventJson>)]),
     operation!("events", Post "/v2/events/cloud", "Queue a cloud event",
-        [DEVICE_ID_REQUIRED, ELEMENT_NAME_REQUIRED, IDEMPOTENCY_KEY], Some(of::<AnyButNull>), [Json(201, of::<IdJson>)]),
+        [DEVICE_ID_REQUIRED, ELEMENT_NAME_REQUIRED, IDEMPOTENCY_KEY_PARAMETER], Some(of::<AnyButNull>), [Json(201, of::<IdJson>)]),
     operation!("events", Get "/v2/events/cloud/next", "Read the payload of the next cloud event",
         [DEVICE_ID, PEEK, ELEMENT_NAME, WAIT], None, [Json(200, of::<AnyJson>), Empty(204)]),
     operation!("events", Delete "/v2/events/cloud/{id}", "Remove a queued cloud event", [DEVICE_ID], None, [Empty(204)]),
     operation!("events", Get "/v2/events/stream", "Follow events as they are committed (Server-Sent Events), as long as the credentials hold",
-        [STREAM_DEVICE_ID, ORGANIZATION_ID, LAST_EVENT_ID], None, [Other(200, "text/event-stream")]),
+        [STREAM_DEVICE_ID, ORGANIZATION_ID, LAST_EVENT_ID_PARAMETER], None, [Other(200, "text/event-stream")]),
 ];

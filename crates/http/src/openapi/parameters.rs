@@ -118,11 +118,11 @@ pub(super) const WAIT: Param =
     query("wait", Kind::Whole { min: 0, max: Some(60), default: 0 }, "Seconds to wait for an event when there is none");
 pub(super) const DEVICE_EVENTS: Param = query("deviceEvents", Kind::Boolean(true), "With device events");
 pub(super) const CLOUD_EVENTS: Param = query("cloudEvents", Kind::Boolean(true), "With cloud events");
-pub(super) const IDEMPOTENCY_KEY: Param =
+pub(super) const IDEMPOTENCY_KEY_PARAMETER: Param =
     header("Idempotency-Key", Kind::Short(64), "The same key for the same device within 24 hours does nothing again");
 pub(super) const IF_NONE_MATCH: Param =
     header("If-None-Match", Kind::Text, "The entity tag of the picture at hand; 304 when it is still the same");
-pub(super) const LAST_EVENT_ID: Param =
+pub(super) const LAST_EVENT_ID_PARAMETER: Param =
     header("Last-Event-ID", Kind::Id, "Resume after this event, which may be a week old");
 
 impl Param {

@@ -1,9 +1,10 @@
 //! The name of a request in logs and in its response: the client's own, or one that was made for it.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use bytes::BytesMut;
+use bytes::Bytes;
 use isobar_model::time::Timestamp;
 
 use crate::response::ascii_header;
@@ -22,19 +23,39 @@ pub(crate) enum RequestId {
 }
 
 impl RequestId {
-    /// Its header, which is written into `buffer`.
-    pub fn header(self, buffer: &mut BytesMut) -> HeaderValue {
-        let id = match self {
-            Self::Sent(id) => return id,
-            Self::Made(id) => id,
-        };
-        let digits = std::array::from_fn::<u8, 16, _>(|place| {
-            let digit = (id >> (60 - 4 * place) & 15) as u8;
-            if digit < 10 { b'0' + digit } else { b'a' + digit - 10 }
-        });
-        buffer.extend_from_slice(&digits);
-        ascii_header(buffer.split().freeze())
+    /// Writes it behind what is there.
+    pub fn write_to(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Sent(id) => out.extend_from_slice(id.as_bytes()),
+            Self::Made(id) => out.extend_from_slice(&digits(*id)),
+        }
     }
+}
+
+impl From<RequestId> for HeaderValue {
+    fn from(id: RequestId) -> Self {
+        match id {
+            RequestId::Sent(id) => id,
+            RequestId::Made(id) => ascii_header(Bytes::copy_from_slice(&digits(id))),
+        }
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sent(id) => f.write_str(id.to_str().unwrap_or_default()),
+            Self::Made(id) => write!(f, "{id:016x}"),
+        }
+    }
+}
+
+/// A number in 16 hexadecimal digits.
+fn digits(number: u64) -> [u8; 16] {
+    std::array::from_fn(|place| {
+        let digit = (number >> (60 - 4 * place) & 15) as u8;
+        if digit < 10 { b'0' + digit } else { b'a' + digit - 10 }
+    })
 }
 
 /// Makes request ids: unlike one another within a run, and most likely between runs. They are no secrets.
@@ -77,10 +98,20 @@ mod tests {
     }
 
     #[test]
+    fn a_request_id_is_the_same_text_everywhere() {
+        let sent = HeaderMap::from_iter([(REQUEST_ID, HeaderValue::from_static("a-b.c"))]);
+        for headers in [HeaderMap::new(), sent] {
+            let (id, mut written) = (RequestIds::new(Timestamp::from_millis(1)).of(&headers), Vec::new());
+            id.write_to(&mut written);
+            assert_eq!(id.to_string().into_bytes(), written);
+            assert_eq!(HeaderValue::from(id).as_bytes(), written);
+        }
+    }
+
+    #[test]
     fn request_ids_differ() {
         let ids = RequestIds::new(Timestamp::from_millis(1));
-        let mut buffer = BytesMut::new();
-        let mut next = || ids.of(&HeaderMap::new()).header(&mut buffer);
+        let next = || HeaderValue::from(ids.of(&HeaderMap::new()));
         let (first, second) = (next(), next());
         assert_ne!(first, second);
         assert!(is_sane(first.as_bytes()) && first.len() == 16);

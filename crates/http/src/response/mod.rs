@@ -1,11 +1,12 @@
 //! Responses: JSON from a view, JSON that was written before, nothing.
 
 mod body;
+mod event;
 mod list;
 
 use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::{Stream, stream};
 use isobar_hub::Accepted;
 use isobar_model::error::Error;
@@ -14,6 +15,7 @@ use isobar_model::page::{Meta, Page};
 use serde::Serialize;
 
 pub use self::body::ResponseBody;
+pub(crate) use self::event::{EventCreated, EventResponse, RATE_LIMIT, RATE_REMAINING, RATE_RESET, add_common_headers};
 use crate::problem::{ErrorBody, Problem};
 
 /// A response on its way out.
@@ -105,16 +107,7 @@ pub(crate) fn found(location: &str) -> Answer {
 
 /// 201 with the identifier of an event.
 pub(crate) fn created_id(id: EventId) -> Answer {
-    Ok(created_id_in(id, &mut BytesMut::new()))
-}
-
-/// 201 with the identifier of an event, `{"id":"…"}`; the body is written into `buffer`.
-pub(crate) fn created_id_in(id: EventId, buffer: &mut BytesMut) -> Response {
-    const BEFORE: &[u8] = b"{\"id\":\"";
-    let mut body = *b"{\"id\":\"00000000-0000-0000-0000-000000000000\"}";
-    id.0.as_hyphenated().encode_lower(&mut body[BEFORE.len()..BEFORE.len() + 36]);
-    buffer.extend_from_slice(&body);
-    of_type(StatusCode::CREATED, JSON, buffer.split().freeze())
+    Ok(raw_json(StatusCode::CREATED, format!("{{\"id\":\"{id}\"}}")))
 }
 
 /// 200 with the pagination envelope around a page of views, each made when it is written.

@@ -2,16 +2,18 @@
 //! until its limit holds up nobody else. Each project has one run at a time, its others queue.
 
 mod project_queue;
+mod slots;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use isobar_design::{DeviceView, EventView, Memory, Outcome, Plan, Trigger};
 use isobar_model::error::{Error, Result};
+use isobar_model::ids::OrganizationId;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use project_queue::{ProjectQueue, StillPending};
+use slots::{RunClass, RunSlot, RunSlots};
 
 /// Stack of a thread that runs code, in bytes.
 const STACK_BYTES: usize = 8 << 20;
@@ -23,12 +25,6 @@ const THREAD: &str = "isobar-code";
 /// Fewest threads: a project that loops leaves one to the others.
 const THREADS_MIN: usize = 2;
 
-/// Runs that want a thread of their own and have one; further ones wait, and so do their projects. Runs that take long
-/// and run with what others leave have as many slots again, and so have those on threads of the server.
-const ASIDE_AT_ONCE: usize = 8;
-/// Runs that wait for such a slot, but for those on threads of the server; beyond, 503.
-const ASIDE_WAITING_MAX: usize = 64;
-
 const RUNS: &str = "isobar_code_runs_total";
 const ENGINES: &str = "isobar_code_engines_total";
 const ASIDE: &str = "isobar_code_aside_total";
@@ -39,12 +35,13 @@ pub(crate) struct CodePool {
     runs: RunCounter,
     engines: RunCounter,
     aside: RunCounter,
-    /// For runs that want much.
-    large: RunSlots,
-    /// For those that take long.
-    heavy: RunSlots,
-    /// For those on the threads of the server: a change of settings runs there.
-    elsewhere: RunSlots,
+    /// For runs that have a thread of their own.
+    slots: RunSlots,
+}
+
+thread_local! {
+    /// Whether this is one of the threads for code.
+    static IS_FOR_CODE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// How often the code of projects has run since the start.
@@ -77,15 +74,15 @@ impl CodePool {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).max(THREADS_MIN);
         let mut builder = Builder::new_multi_thread();
         builder.worker_threads(threads).thread_name(THREAD).thread_stack_size(STACK_BYTES);
-        builder.on_thread_start(|| isobar_threads::give_way(NICENESS));
+        builder.on_thread_start(|| {
+            IS_FOR_CODE.set(true);
+            isobar_threads::give_way(NICENESS);
+        });
         let runtime = builder.enable_all().build().map_err(Error::internal)?;
         let runs = RunCounter::new(RUNS);
         let engines = RunCounter::new(ENGINES);
         let aside = RunCounter::new(ASIDE);
-        let [large, heavy] = std::array::from_fn(|_| RunSlots::new(ASIDE_WAITING_MAX));
-        // What waits there is bounded by who calls: one call changes the settings of many devices.
-        let elsewhere = RunSlots::new(usize::MAX);
-        Ok(Self { runtime: Some(runtime), runs, engines, aside, large, heavy, elsewhere })
+        Ok(Self { runtime: Some(runtime), runs, engines, aside, slots: RunSlots::new() })
     }
 
     /// Lets work that runs a design with code go on there, in its project's queue; what it gives, when it is done.
@@ -121,7 +118,7 @@ impl CodePool {
         if !plan.runs_code() {
             return isobar_design::run(plan, trigger, event, device, memory);
         }
-        if is_own_thread()
+        if IS_FOR_CODE.get()
             && let Some(outcome) = isobar_design::run_shared(plan, trigger, event, device, memory)
         {
             return outcome;
@@ -129,25 +126,31 @@ impl CodePool {
         self.aside(plan, || isobar_design::run(plan, trigger, event, device, memory))
     }
 
-    /// A slot for a run of the plan, where one is needed: its code is known to want much or to take long, or the run is
-    /// not on the threads for code. [`Error::Busy`] when too many wait for one already.
-    pub(crate) async fn slot(&self, plan: &Plan) -> Result<Option<RunSlot>> {
-        let slots = match plan.runs_code() {
+    /// A slot of the tenant for a run of the plan, where one is needed: its code is known to want much or to take long, or
+    /// the run is not on the threads for code.
+    ///
+    /// # Errors
+    /// `Busy`: too many runs wait for one already, or too many of the tenant.
+    pub(crate) async fn slot(&self, plan: &Plan, tenant: OrganizationId) -> Result<Option<RunSlot>> {
+        let class = match plan.runs_code() {
             false => return Ok(None),
-            true if !is_own_thread() => &self.elsewhere,
-            true if plan.has_heavy_code() => &self.heavy,
-            true if plan.has_large_code() => &self.large,
+            true if !IS_FOR_CODE.get() => RunClass::OnRequest,
+            true if plan.has_heavy_code() => RunClass::Heavy,
+            true if plan.has_large_code() => RunClass::Large,
             true => return Ok(None),
         };
-        slots.take().await.map(Some)
+        self.slots.take(class, tenant).await.map(Some)
     }
 
-    /// A slot for a run of a plan that is tried: what its code wants is not known yet.
-    pub(crate) async fn slot_for_trial(&self, plan: &Plan) -> Result<Option<RunSlot>> {
+    /// A slot of the tenant for a run of a plan that is tried: what its code wants is not known yet.
+    ///
+    /// # Errors
+    /// As [`CodePool::slot`].
+    pub(crate) async fn slot_for_trial(&self, plan: &Plan, tenant: OrganizationId) -> Result<Option<RunSlot>> {
         if !plan.runs_code() {
             return Ok(None);
         }
-        self.heavy.take().await.map(Some)
+        self.slots.take(RunClass::Heavy, tenant).await.map(Some)
     }
 
     /// Does work with a plan; if that has code, on this thread, which is one of its own from here on: others take over what
@@ -190,69 +193,9 @@ impl Drop for CodePool {
     }
 }
 
-fn is_own_thread() -> bool {
-    std::thread::current().name() == Some(THREAD)
-}
-
-/// Slots for runs with a thread of their own.
-struct RunSlots {
-    free: Arc<Semaphore>,
-    waiting: Arc<AtomicUsize>,
-    waiting_max: usize,
-}
-
-/// One of the slots, until this is dropped.
-pub(crate) struct RunSlot(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit);
-
-/// One of those that wait for a slot.
-struct SlotWaiter(Arc<AtomicUsize>);
-
-impl RunSlots {
-    fn new(waiting_max: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(ASIDE_AT_ONCE)), waiting: Arc::default(), waiting_max }
-    }
-
-    /// Waits for one, in the order of asking; [`Error::Busy`] when too many wait already.
-    async fn take(&self) -> Result<RunSlot> {
-        if let Ok(free) = Arc::clone(&self.free).try_acquire_owned() {
-            return Ok(RunSlot(free));
-        }
-        let waiting = SlotWaiter(Arc::clone(&self.waiting));
-        if waiting.0.fetch_add(1, Ordering::Relaxed) >= self.waiting_max {
-            return Err(Error::Busy);
-        }
-        Arc::clone(&self.free).acquire_owned().await.map(RunSlot).map_err(Error::internal)
-    }
-}
-
-impl Drop for SlotWaiter {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "a test hears of its panics")]
 mod tests {
     use super::*;
-
-    #[tokio::test]
-    async fn so_many_runs_have_a_place_and_so_many_wait_for_one() {
-        let slots = Arc::new(RunSlots::new(ASIDE_WAITING_MAX));
-        let taken = futures::future::try_join_all((0..ASIDE_AT_ONCE).map(|_| slots.take())).await.unwrap();
-        let mut waiting = tokio::task::JoinSet::new();
-        for _ in 0..ASIDE_WAITING_MAX {
-            let slots = Arc::clone(&slots);
-            waiting.spawn(async move { slots.take().await.is_ok() });
-        }
-        while slots.waiting.load(Ordering::Relaxed) < ASIDE_WAITING_MAX {
-            tokio::task::yield_now().await;
-        }
-        assert!(matches!(slots.take().await, Err(Error::Busy)));
-        drop(taken);
-        assert!(waiting.join_all().await.into_iter().all(|had_a_place| had_a_place));
-        assert_eq!((slots.free.available_permits(), slots.waiting.load(Ordering::Relaxed)), (ASIDE_AT_ONCE, 0));
-    }
 
     #[test]
     fn a_hub_may_go_anywhere() {

@@ -8,7 +8,7 @@ use isobar_model::error::Result;
 use isobar_model::ids::{DeviceId, DeviceRef, NotificationId};
 use isobar_model::notification::NotificationKind;
 use isobar_store::error::StoreError;
-use isobar_store::registry::{Delivery as QueuedDelivery, LimitedDelivery, NewDelivery};
+use isobar_store::registry::{Delivery as QueuedDelivery, DeliveryKind, LimitedDelivery, NewDelivery};
 use serde::{Deserialize, Serialize};
 
 use super::notifications::{Audience, Notice};
@@ -17,10 +17,8 @@ use crate::error::IntoHubError as _;
 use crate::outbox::work::NoticeWork;
 use crate::supervisor::{Shift, guarded};
 
-/// The kind of these deliveries in the registry.
-const KIND: &str = "notice";
 /// How often the registry is asked for notices that could not be given out.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const NOTICE_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Notices taken at a time, and those given out at the same time.
 const NOTICES_BATCH: usize = 64;
 const NOTICES_AT_ONCE: usize = 4;
@@ -28,7 +26,7 @@ const NOTICES_AT_ONCE: usize = 4;
 const NOTICES_OF_A_DEVICE_MAX: usize = 100;
 /// A notice that could not be given out is tried again after so many seconds.
 const RETRY_SECONDS: i64 = 5;
-const DROPPED: &str = "isobar_device_notices_dropped_total";
+const NOTICES_DROPPED: &str = "isobar_device_notices_dropped_total";
 
 /// A notice that waits.
 #[derive(Serialize, Deserialize)]
@@ -40,11 +38,12 @@ struct QueuedNotice {
 
 /// The delivery that a notice becomes, by its place among those of its run.
 pub(super) fn delivery_of(notice: &NoticeWork, device: DeviceRef, ordinal: usize) -> Option<LimitedDelivery> {
-    let source = format!("{KIND}:{}:", device.id);
+    let source = format!("notice:{}:", device.id);
     let (event, ordinal) = (notice.event.to_string(), ordinal.to_string());
     let id = NotificationId::derived(notice.event.minted_at(), &[&event, &notice.element, &ordinal]);
     let body = serde_json::to_string(&QueuedNotice { id, device: device.id, notice: notice.clone() }).ok()?;
-    let delivery = NewDelivery { id: format!("{source}{event}:{ordinal}"), kind: KIND, body, lane: None };
+    let delivery =
+        NewDelivery { id: format!("{source}{event}:{ordinal}"), kind: DeliveryKind::Notice, body, destination: None };
     Some(LimitedDelivery { delivery, source, most: NOTICES_OF_A_DEVICE_MAX })
 }
 
@@ -52,7 +51,7 @@ impl Delivery {
     /// Notices wait in the registry, but for those that were dropped because too many of their device wait.
     pub(super) fn notices_were_put(&self, dropped: usize) {
         if dropped > 0 {
-            metrics::counter!(DROPPED).increment(dropped as u64);
+            metrics::counter!(NOTICES_DROPPED).increment(dropped as u64);
             tracing::warn!(dropped, "notices of designs are dropped: too many wait");
         }
         self.device_notices_wake.notify_one();
@@ -73,14 +72,19 @@ impl Delivery {
             tokio::select! {
                 () = shift.end() => return,
                 () = self.device_notices_wake.notified() => {}
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(NOTICE_LOOK_EVERY) => {}
             }
         }
     }
 
     /// Gives out what is due; whether there may be more.
     async fn give_notices_out(&self) -> Result<bool> {
-        let due = self.env.registry.deliveries_due(KIND, self.env.clock.now(), NOTICES_BATCH).await.into_hub_error()?;
+        let due = self
+            .env
+            .registry
+            .deliveries_due(DeliveryKind::Notice, self.env.clock.now(), NOTICES_BATCH)
+            .await
+            .into_hub_error()?;
         let more = due.len() == NOTICES_BATCH;
         let give_out = |waiting: QueuedDelivery| async move {
             match guarded("device_notice", self.give_notice_out(&waiting)).await {

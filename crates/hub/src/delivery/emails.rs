@@ -7,12 +7,12 @@ use isobar_model::ids::UserId;
 use isobar_model::notification::NotificationKind;
 use isobar_model::secret::Secret;
 use isobar_outlets::mail::{Mail, MailError};
-use isobar_store::registry::{Delivery as QueuedDelivery, NewDelivery, Purpose};
+use isobar_store::registry::{Delivery as QueuedDelivery, DeliveryKind, NewDelivery, Purpose};
 use minijinja::{Environment, UndefinedBehavior, context};
 use serde::{Deserialize, Serialize};
 
 use super::Delivery;
-use super::mail_queue::{KIND, Undelivered};
+use super::mail_queue::Undelivered;
 use crate::error::IntoHubError as _;
 
 /// How long a verification link holds, in seconds: 7 days (contract: Authentication).
@@ -122,7 +122,7 @@ impl Delivery {
         let waiting = QueuedEmail { to: to.to_owned(), email };
         // Texts and identifiers always serialise.
         let body = serde_json::to_string(&waiting).unwrap_or_default();
-        NewDelivery { id: delivery_id, kind: KIND, body, lane: None }
+        NewDelivery { id: delivery_id, kind: DeliveryKind::Mail, body, destination: None }
     }
 
     /// Writes an e-mail that is due, and hands it to the mailer.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isobar_store::error::StoreError;
-use isobar_store::registry::Delivery as QueuedDelivery;
+use isobar_store::registry::{Delivery as QueuedDelivery, DeliveryKind};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -15,12 +15,10 @@ use super::{Delivery, is_too_old};
 use crate::supervisor::{Shift, guarded, spawn_guarded_in};
 use crate::support::scope_guard::ScopeGuard;
 
-/// The kind of these deliveries in the registry.
-pub(super) const KIND: &str = "mail";
 /// E-mails that are sent at the same time.
 const MAILS_AT_ONCE: usize = 8;
 /// How often the registry is asked for what is due, while something waits.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const MAIL_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Longest pause after a failure of the registry.
 const REGISTRY_PAUSE: Duration = Duration::from_secs(5);
 
@@ -61,7 +59,7 @@ impl Delivery {
             let idle = match self.begin_tries(&mut tries).await {
                 Ok(idle) => idle,
                 Err(error) => {
-                    tracing::warn!(%error, kind = KIND, "deliveries wait for the registry");
+                    tracing::warn!(%error, kind = DeliveryKind::Mail.name(), "deliveries wait for the registry");
                     if shift.pause(REGISTRY_PAUSE).await {
                         break;
                     }
@@ -72,7 +70,7 @@ impl Delivery {
             tokio::select! {
                 () = self.mail_queue.wake.notified() => {}
                 Some(_) = tries.join_next() => {}
-                () = tokio::time::sleep(LOOK_EVERY), if !idle => {}
+                () = tokio::time::sleep(MAIL_LOOK_EVERY), if !idle => {}
                 () = shift.end() => break,
             }
         }
@@ -83,7 +81,7 @@ impl Delivery {
     /// Begins to send what is due, as far as there is room; true: nothing waits that is not under way.
     async fn begin_tries(self: &Arc<Self>, tries: &mut JoinSet<()>) -> std::result::Result<bool, StoreError> {
         while tries.try_join_next().is_some() {}
-        let due = self.env.registry.deliveries_due(KIND, self.env.clock.now(), 2 * MAILS_AT_ONCE).await?;
+        let due = self.env.registry.deliveries_due(DeliveryKind::Mail, self.env.clock.now(), 2 * MAILS_AT_ONCE).await?;
         for queued in due {
             if tries.len() >= MAILS_AT_ONCE {
                 return Ok(true);
@@ -105,7 +103,7 @@ impl Delivery {
             }
         }
         // What is being tried is still in the registry: as long as it is, the worker looks again.
-        Ok(self.env.registry.deliveries_next(KIND).await?.is_none())
+        Ok(self.env.registry.deliveries_next(DeliveryKind::Mail).await?.is_none())
     }
 
     /// Sends one e-mail and notes how it went.
@@ -128,7 +126,7 @@ impl Delivery {
     ) -> std::result::Result<(), StoreError> {
         let now = self.env.clock.now();
         let count = |outcome: &'static str| {
-            metrics::counter!(OUTCOMES, "kind" => KIND, "outcome" => outcome).increment(1);
+            metrics::counter!(OUTCOMES, "kind" => DeliveryKind::Mail.name(), "outcome" => outcome).increment(1);
         };
         match outcome {
             Ok(()) => count("made"),
@@ -136,12 +134,12 @@ impl Delivery {
                 count("failed");
                 let attempts = queued.attempts.saturating_add(1);
                 let due_at = self.env.due_again(attempts, now);
-                tracing::warn!(why, id = queued.id, kind = KIND, attempts, %due_at, "a delivery failed and is tried again");
+                tracing::warn!(why, id = queued.id, kind = DeliveryKind::Mail.name(), attempts, %due_at, "a delivery failed and is tried again");
                 return self.env.registry.delivery_failed(&queued.id, attempts, due_at).await;
             }
             Err(Undelivered::NotNow(why) | Undelivered::Never(why)) => {
                 count("given_up");
-                tracing::error!(why, id = queued.id, kind = KIND, "a delivery is given up");
+                tracing::error!(why, id = queued.id, kind = DeliveryKind::Mail.name(), "a delivery is given up");
             }
         }
         self.env.registry.delivery_done(&queued.id).await

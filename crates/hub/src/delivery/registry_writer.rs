@@ -36,9 +36,9 @@ const RETRY_MAX: Duration = Duration::from_secs(5);
 const REST_TIMES: u32 = 9;
 const REST_MAX: Duration = Duration::from_secs(1);
 /// At a stop it is written what can be in this time. The rest is durable, and goes on at the next start.
-const LAST_WORK: Duration = Duration::from_secs(2);
+const FINAL_WRITES_TIME: Duration = Duration::from_secs(2);
 
-const PARKED: &str = "isobar_outbox_parked_total";
+const PARKED_TOTAL: &str = "isobar_outbox_parked_total";
 
 /// What is being written; dropped, what was not written waits again.
 struct Batch {
@@ -224,7 +224,7 @@ impl Delivery {
 
     /// Writes what can be written soon.
     async fn last_work(self: &Arc<Self>) {
-        let end = Instant::now() + LAST_WORK;
+        let end = Instant::now() + FINAL_WRITES_TIME;
         let is_over = || Instant::now() >= end;
         while self.outbox.queue().is_ready() && !is_over() {
             if let Err(error) = self.write_what_waits(Instant::now(), is_over).await {
@@ -346,8 +346,8 @@ impl Delivery {
     async fn was_refused(&self, batch: &mut Batch, at: usize, why: &str) -> std::result::Result<(), StoreError> {
         let Some((faults, device, rows)) = batch.refused(at) else { return Ok(()) };
         if faults.tries == PARKED_AFTER {
-            metrics::counter!(PARKED).increment(1);
-            tracing::error!(device = %device.id, why, "what a design found out is refused again and again, and parked");
+            metrics::counter!(PARKED_TOTAL).increment(1);
+            tracing::error!(device = %device.id, why, "an outbox entry is parked: the registry has refused it again and again");
         }
         for row in rows {
             self.env.telemetry.outbox_park(row, why).await?;

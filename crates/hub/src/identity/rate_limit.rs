@@ -16,7 +16,7 @@ use crate::config::RateLimits;
 /// Length of a window.
 const WINDOW_SECONDS: i64 = 60;
 /// Locks among which the keys are spread.
-const SHARDS: usize = 16;
+const WINDOW_SHARDS: usize = 16;
 /// Callers for whom there is room from the beginning of a window, if the one before had as many.
 const CALLERS_KEPT: usize = 1 << 10;
 
@@ -28,7 +28,7 @@ pub(crate) struct RateWindows<K, S> {
     /// by a limit for one.
     most: usize,
     hasher: S,
-    shards: [Mutex<Shard<K, S>>; SHARDS],
+    shards: [Mutex<Shard<K, S>>; WINDOW_SHARDS],
 }
 
 struct Shard<K, S> {
@@ -53,7 +53,12 @@ impl<K: Hash + Eq, S: BuildHasher + Clone + Default> RateWindows<K, S> {
     pub(crate) fn new(limit: u32, callers_max: usize) -> Self {
         let hasher = S::default();
         let shard = || Shard { window: 0, counts: HashMap::with_hasher(hasher.clone()) };
-        Self { limit, most: callers_max.div_ceil(SHARDS), shards: std::array::from_fn(|_| Mutex::new(shard())), hasher }
+        Self {
+            limit,
+            most: callers_max.div_ceil(WINDOW_SHARDS),
+            shards: std::array::from_fn(|_| Mutex::new(shard())),
+            hasher,
+        }
     }
 
     /// Counts a call. `Err` when the window is spent; none when nothing is counted.
@@ -63,7 +68,7 @@ impl<K: Hash + Eq, S: BuildHasher + Clone + Default> RateWindows<K, S> {
         }
         let window = now.seconds().div_euclid(WINDOW_SECONDS);
         let hash = self.hasher.hash_one(&key);
-        let mut shard = self.shards[(hash >> 57) as usize % SHARDS].lock();
+        let mut shard = self.shards[(hash >> 57) as usize % WINDOW_SHARDS].lock();
         if shard.window != window {
             shard.window = window;
             // Room that a flood has needed is given back.

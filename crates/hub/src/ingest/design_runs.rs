@@ -33,8 +33,8 @@ pub(crate) struct DesignRuns<'a> {
 }
 
 /// The runs of one commit may take so many units together, and leave so many bytes; the one that reaches this is the last.
-const UNITS_FULL: u64 = 500_000;
-pub(crate) const BYTES_FULL: usize = 1 << 20;
+const RUNS_UNITS_FULL: u64 = 500_000;
+pub(crate) const RUNS_BYTES_FULL: usize = 1 << 20;
 
 impl DesignRuns<'_> {
     /// The device as the runs so far have left it.
@@ -49,7 +49,7 @@ impl DesignRuns<'_> {
 
     /// Whether this commit has all it may have: further changes go into the next one.
     pub fn is_full(&self) -> bool {
-        self.units >= UNITS_FULL || self.bytes >= BYTES_FULL
+        self.units >= RUNS_UNITS_FULL || self.bytes >= RUNS_BYTES_FULL
     }
 
     /// Something happens that no run has caused.
@@ -114,7 +114,7 @@ impl Ingest {
         entry: &Arc<DeviceEntry>,
         work: impl FnOnce(&mut DesignRuns<'_>) -> T + Send,
     ) -> Result<Option<T>> {
-        let _slot = self.code.slot(&entry.plan.plan).await?;
+        let _slot = self.code.slot(&entry.plan.plan, entry.lineage.top()).await?;
         let (mut work, mut answer, mut report) = (Some(work), None, RunReport::default());
         let now = self.env.clock.now();
         let mut turn = |memory: &dyn Memory| {

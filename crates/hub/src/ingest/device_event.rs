@@ -127,7 +127,7 @@ impl Ingest {
         let (element, payload, now) = (Arc::clone(&event.element), event.payload.clone(), event.now);
         let (key, ran) = (event.idempotency_key.map(str::to_owned), event.ran.clone());
         let accepted = async move {
-            let _slot = ingest.code.slot(&entry.plan.plan).await?;
+            let _slot = ingest.code.slot(&entry.plan.plan, entry.lineage.top()).await?;
             let kept = payload.clone();
             let event = Incoming { element, payload, idempotency_key: key.as_deref(), now, ran };
             ingest.run_event_here(&permit, &entry, &event, &kept.tree()).await

@@ -8,11 +8,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// Locks among which the waiting polls are spread.
-const SHARDS: usize = 16;
+const BELL_SHARDS: usize = 16;
 
 /// Tells who waits.
 pub(crate) struct QueueBells {
-    polls: [Mutex<HashMap<DeviceKey, Weak<Notify>>>; SHARDS],
+    polls: [Mutex<HashMap<DeviceKey, Weak<Notify>>>; BELL_SHARDS],
 }
 
 impl QueueBells {
@@ -22,7 +22,7 @@ impl QueueBells {
 
     /// What is notified when a cloud event is queued for the device, or its token ends. It lives as long as somebody holds it.
     pub(crate) fn queue_bell(&self, device: DeviceKey) -> Arc<Notify> {
-        let mut polls = self.polls[device.0 as usize % SHARDS].lock();
+        let mut polls = self.polls[device.0 as usize % BELL_SHARDS].lock();
         if let Some(bell) = polls.get(&device).and_then(Weak::upgrade) {
             return bell;
         }
@@ -35,7 +35,7 @@ impl QueueBells {
 
     /// A cloud event was queued for the device, or its token has ended.
     pub(crate) fn ring(&self, device: DeviceKey) {
-        let polls = self.polls[device.0 as usize % SHARDS].lock();
+        let polls = self.polls[device.0 as usize % BELL_SHARDS].lock();
         if let Some(bell) = polls.get(&device).and_then(Weak::upgrade) {
             bell.notify_waiters();
         }

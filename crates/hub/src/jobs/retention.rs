@@ -11,7 +11,7 @@ use super::Jobs;
 use crate::supervisor::{Shift, guarded};
 
 /// How often old things are looked for.
-const LOOK_EVERY: Duration = Duration::from_secs(3600);
+const RETENTION_LOOK_EVERY: Duration = Duration::from_secs(3600);
 /// Six months: half of a mean Gregorian year, in seconds.
 const HISTORY_SECONDS: i64 = 15_778_476;
 /// Old records of settings that are removed in one transaction: others write in between.
@@ -31,7 +31,7 @@ impl Jobs {
             let running = std::mem::replace(&mut last, Instant::now()).elapsed();
             self.remove_what_is_old(running).await;
             shift.well();
-            if shift.pause(LOOK_EVERY).await {
+            if shift.pause(RETENTION_LOOK_EVERY).await {
                 return;
             }
         }
@@ -66,7 +66,7 @@ async fn removed<T>(things: &'static str, removal: impl Future<Output = Result<T
     match guarded("retention", removal).await? {
         Ok(done) => Some(done),
         Err(error) => {
-            tracing::warn!(%error, things, "what is old could not be removed");
+            tracing::warn!(%error, things, "removing what is older than the retention time failed");
             None
         }
     }

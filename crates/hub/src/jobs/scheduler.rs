@@ -34,7 +34,7 @@ use crate::support::scope_guard::ScopeGuard;
 use crate::support::tenant_shares::{TenantShare, TenantShares};
 
 /// How often the registry is asked for what is due.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const ALARM_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Alarms taken at a time.
 const ALARMS_BATCH: usize = 512;
 /// Of them, those that run at the same time.
@@ -139,7 +139,7 @@ impl Jobs {
                 false
             });
             shift.well();
-            let stops = if more { shift.ends() } else { shift.pause(LOOK_EVERY).await };
+            let stops = if more { shift.ends() } else { shift.pause(ALARM_LOOK_EVERY).await };
             if stops {
                 break;
             }

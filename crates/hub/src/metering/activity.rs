@@ -18,7 +18,7 @@ use crate::env::Env;
 use crate::supervisor::Shift;
 
 /// How often what was seen is written.
-const FLUSH_EVERY: Duration = Duration::from_secs(5);
+const ACTIVITY_FLUSH_EVERY: Duration = Duration::from_secs(5);
 /// Devices written at a time: more would hold the registry's writer from others.
 const DEVICES_A_FLUSH: usize = 5_000;
 
@@ -125,7 +125,7 @@ impl Activity {
         told.max(self.unwritten.lock().seen.get(&key).map(|(_, at)| *at))
     }
 
-    /// The same, whatever entry the device had when it was active.
+    /// When the device was last active, whatever entry it had then; none: the registry knows it already.
     pub(crate) fn of_device(&self, key: DeviceKey) -> Option<Timestamp> {
         self.gather(usize::MAX).seen.get(&key).map(|(_, at)| *at)
     }
@@ -161,7 +161,7 @@ impl Activity {
     pub(crate) async fn run_activity(self: Arc<Self>, mut shift: Shift) {
         loop {
             self.env.reaches("activity");
-            let stopping = shift.pause(FLUSH_EVERY).await;
+            let stopping = shift.pause(ACTIVITY_FLUSH_EVERY).await;
             self.flush_activity(if stopping { usize::MAX } else { DEVICES_A_FLUSH }).await;
             shift.well();
             if stopping {

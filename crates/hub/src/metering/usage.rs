@@ -29,7 +29,7 @@ use crate::supervisor::Shift;
 use crate::support::scope_guard::ScopeGuard;
 
 /// How often what changed is written.
-const FLUSH_EVERY: Duration = Duration::from_secs(5);
+const USAGE_FLUSH_EVERY: Duration = Duration::from_secs(5);
 /// Shortest time between two looks at what changed.
 const FLUSH_REST: Duration = Duration::from_millis(200);
 /// Devices written at a time: more would hold the registry's writer from others.
@@ -132,7 +132,7 @@ impl Usage {
         loop {
             self.env.reaches("usage");
             let woken = async {
-                let _ = tokio::time::timeout(FLUSH_EVERY, self.wake.notified()).await;
+                let _ = tokio::time::timeout(USAGE_FLUSH_EVERY, self.wake.notified()).await;
             };
             let stopping = tokio::select! {
                 () = woken => shift.pause(FLUSH_REST).await,
@@ -268,7 +268,7 @@ impl Usage {
                 }
                 Err(error) => {
                     tracing::warn!(%error, "counting what devices have stored waits for a store");
-                    tokio::time::sleep(FLUSH_EVERY).await;
+                    tokio::time::sleep(USAGE_FLUSH_EVERY).await;
                 }
             }
         }

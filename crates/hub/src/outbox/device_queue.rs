@@ -14,7 +14,7 @@ use super::work::{DeviceFindings, OutgoingWork, SettingWork};
 /// What the registry has refused for its own sake so often is parked.
 pub(crate) const PARKED_AFTER: u32 = 5;
 /// The first pause before it is tried again; it doubles.
-const PAUSE_FIRST: Duration = Duration::from_millis(100);
+const RETRY_PAUSE_FIRST: Duration = Duration::from_millis(100);
 /// The first pause of what is parked; it doubles up to [`PARKED_PAUSE_MAX`].
 const PARKED_PAUSE_FIRST: Duration = Duration::from_secs(60);
 pub(crate) const PARKED_PAUSE_MAX: Duration = Duration::from_secs(3_600);
@@ -39,7 +39,7 @@ impl Refusals {
     /// It was refused once more.
     pub fn again(self, now: Instant) -> Self {
         let pause = match self.tries.checked_sub(PARKED_AFTER - 1) {
-            None => PAUSE_FIRST * (1 << self.tries),
+            None => RETRY_PAUSE_FIRST * (1 << self.tries),
             Some(parked) => PARKED_PAUSE_FIRST.saturating_mul(1 << parked.min(10)).min(PARKED_PAUSE_MAX),
         };
         Self { tries: self.tries.saturating_add(1), due: Some(now + pause) }

@@ -73,10 +73,11 @@ impl Hub {
             None => Some(self.made_up_device(project).await?),
         };
         let (hub, project) = (self.clone(), Arc::clone(&installed));
+        let tenant = caller.lineage.top();
         // A design to be tried is trusted less than any: it runs where code may block.
         let run = async move {
             let plan = tried.as_ref().unwrap_or(&installed.plan);
-            let _slot = hub.0.code.slot_for_trial(plan).await?;
+            let _slot = hub.0.code.slot_for_trial(plan, tenant).await?;
             let run =
                 PlannedRun { plan, start, element: &input.element, payload: &input.payload, id: hub.0.env.new_id() };
             match (device, made_up) {

@@ -20,7 +20,7 @@ use tokio::sync::{broadcast, watch};
 
 use crate::error::IntoHubError as _;
 use crate::identity::authentication::{Credentials, Principal, UserCredential};
-use crate::resources::history::LOOK_EVERY;
+use crate::resources::history::HISTORY_LOOK_EVERY;
 use crate::supervisor::stopped;
 use crate::support::tenant_shares::{TenantShare, TenantShares};
 use crate::{Hub, TreeQuery};
@@ -33,7 +33,7 @@ const PAST_SECONDS: i64 = 7 * 24 * 3600;
 const FOUND_MIN: usize = 512;
 const FOUND_MAX: usize = 4_096;
 /// Bytes of events that are read of them at a time.
-const PIECE_BYTES: usize = 64 << 10;
+const STREAM_PIECE_BYTES: usize = 64 << 10;
 /// An event of fewer bytes on its way to a client is charged to nobody.
 const LARGE_BYTES: usize = 16 << 10;
 /// Bytes that all streams hold at the same time of what they read, and those of one tenant. Who would go beyond waits.
@@ -270,7 +270,7 @@ impl Tail {
             }
             let heard = tokio::select! {
                 heard = self.listens.hear(&mut self.messages, &mut self.after) => heard,
-                () = tokio::time::sleep(LOOK_EVERY) => continue,
+                () = tokio::time::sleep(HISTORY_LOOK_EVERY) => continue,
                 () = stopped(&mut self.stop) => return Ok(None),
             };
             match heard {
@@ -302,7 +302,7 @@ impl Tail {
 
     /// Waits for a while. True: the hub stops.
     async fn pause(&mut self) -> bool {
-        tokio::time::timeout(LOOK_EVERY, stopped(&mut self.stop)).await.is_ok()
+        tokio::time::timeout(HISTORY_LOOK_EVERY, stopped(&mut self.stop)).await.is_ok()
     }
 
     /// The caller as it is now, if it may still listen.
@@ -381,12 +381,12 @@ impl Tail {
     /// Reads a piece of what was found, if there is room for it.
     async fn read(&mut self, caller: &Caller, claim: Claim) -> Result<CaughtUp> {
         let (hub, tenant) = (&self.hub, caller.lineage.top());
-        let Ok(mut room) = hub.0.stream_bytes.take(tenant, PIECE_BYTES) else { return Ok(CaughtUp::NoRoom) };
+        let Ok(mut room) = hub.0.stream_bytes.take(tenant, STREAM_PIECE_BYTES) else { return Ok(CaughtUp::NoRoom) };
         let Some(behind) = &mut self.behind else { return Ok(CaughtUp::Further) };
         let Some(stretch) = &mut behind.stretch else { return Ok(CaughtUp::Further) };
-        let events = hub.0.env.telemetry.history_next(stretch, PIECE_BYTES, claim).await.into_hub_error()?;
+        let events = hub.0.env.telemetry.history_next(stretch, STREAM_PIECE_BYTES, claim).await.into_hub_error()?;
         let bytes: usize = events.iter().map(|(_, event)| event.payload.bytes().len()).sum();
-        if bytes > PIECE_BYTES {
+        if bytes > STREAM_PIECE_BYTES {
             // A single large one.
             drop(room);
             let Ok(larger) = hub.0.stream_bytes.take(tenant, bytes) else {

@@ -14,7 +14,7 @@ use crate::Hub;
 use crate::error::IntoHubError as _;
 
 /// Between two looks whether a call in which nothing happens may go on.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
+pub(crate) const HISTORY_LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Which part of a device's history is wanted.
 #[derive(Clone, Copy, Debug)]

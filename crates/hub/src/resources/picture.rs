@@ -1,5 +1,5 @@
 //! Reading an image that somebody posted (contract: Resources). Every byte of it is hostile: its size is looked at before
-//! it is decoded, memory is bounded, and what is not whole is refused.
+//! it is decoded, memory is bounded, and what the decoder cannot read is refused.
 
 use std::io::Cursor;
 
@@ -74,14 +74,8 @@ fn picture(posted: &str) -> Result<Vec<u8>, PictureFault> {
     if claimed.is_some_and(|claimed| claimed != format) {
         return Err(LYING);
     }
-    let whole = match format {
-        ImageFormat::Png => whole_png(&bytes),
-        ImageFormat::Jpeg => whole_jpeg(&bytes),
-        _ => whole_webp(&bytes),
-    };
-    whole.ok_or(NOT_WHOLE)?;
     let picture = pixels(&bytes, format)?;
-    if format == ImageFormat::Png { Ok(bytes) } else { shown(picture) }
+    if format == ImageFormat::Png { Ok(bytes) } else { as_png(picture) }
 }
 
 /// The type that a data URI names, and the Base64 behind it.
@@ -139,7 +133,7 @@ fn fault(error: ImageError) -> PictureFault {
 }
 
 /// A picture as PNG, halved until it is small enough to be handed out.
-fn shown(mut picture: DynamicImage) -> Result<Vec<u8>, PictureFault> {
+fn as_png(mut picture: DynamicImage) -> Result<Vec<u8>, PictureFault> {
     loop {
         let mut png = Vec::new();
         let encoder = PngEncoder::new_with_quality(&mut png, CompressionType::Default, FilterType::Adaptive);
@@ -149,53 +143,6 @@ fn shown(mut picture: DynamicImage) -> Result<Vec<u8>, PictureFault> {
         }
         picture = picture.thumbnail((picture.width() / 2).max(1), (picture.height() / 2).max(1));
     }
-}
-
-/// Whether a PNG goes on to its last chunk: a decoder is content when it has its pixels.
-fn whole_png(bytes: &[u8]) -> Option<()> {
-    let mut rest = bytes.get(8..)?;
-    loop {
-        let length = u32::from_be_bytes(*rest.first_chunk()?) as usize;
-        let is_last = rest.get(4..8)? == b"IEND";
-        rest = rest.get(length.checked_add(12)?..)?;
-        if is_last {
-            return Some(());
-        }
-    }
-}
-
-/// Whether a JPEG goes on to its end: a decoder fills up what is missing with grey.
-fn whole_jpeg(bytes: &[u8]) -> Option<()> {
-    const END: u8 = 0xd9;
-    const SCAN: u8 = 0xda;
-    let mut at = 2;
-    loop {
-        // Markers may be padded.
-        while bytes.get(at)? == &0xff {
-            at += 1;
-        }
-        match *bytes.get(at)? {
-            END => return Some(()),
-            marker => {
-                let length = usize::from(u16::from_be_bytes(*bytes.get(at + 1..)?.first_chunk()?));
-                at = at.checked_add(1 + length.max(2))?;
-                if marker == SCAN {
-                    at += behind_scan(bytes.get(at..)?)?;
-                }
-            }
-        }
-    }
-}
-
-/// How long the data of a scan are: up to the next marker that is neither a stuffed byte nor a restart.
-fn behind_scan(data: &[u8]) -> Option<usize> {
-    data.windows(2).position(|pair| pair[0] == 0xff && !matches!(pair[1], 0x00 | 0xd0..=0xd7 | 0xff))
-}
-
-/// Whether a WebP is as long as it says.
-fn whole_webp(bytes: &[u8]) -> Option<()> {
-    let length = u32::from_le_bytes(*bytes.get(4..)?.first_chunk()?) as usize;
-    (bytes.len() >= length.checked_add(8)?).then_some(())
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::error::IntoHubError as _;
 use crate::identity::authentication::{Credentials, HeldCredential, Principal};
 use crate::ingest::RUNS_MAX;
 use crate::ingest::event_input::{check_idempotency_key, element_name};
-use crate::resources::history::LOOK_EVERY;
+use crate::resources::history::HISTORY_LOOK_EVERY;
 use crate::supervisor::stopped;
 
 /// What is read of a queue, and how.
@@ -89,7 +89,7 @@ impl Hub {
     async fn ended(&self, held: &HeldCredential, device: Option<&str>) -> Error {
         loop {
             match held {
-                HeldCredential::User(_) => tokio::time::sleep(LOOK_EVERY).await,
+                HeldCredential::User(_) => tokio::time::sleep(HISTORY_LOOK_EVERY).await,
                 HeldCredential::Device(_) => std::future::pending().await,
             }
             let target = async {

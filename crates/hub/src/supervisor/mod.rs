@@ -21,10 +21,10 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// First pause before a worker that has panicked is started again; it doubles up to [`PAUSE_MAX`].
-const PAUSE_FIRST: Duration = Duration::from_millis(100);
+/// First pause before a worker that has panicked is started again; it doubles up to [`RESTART_PAUSE_MAX`].
+const RESTART_PAUSE_FIRST: Duration = Duration::from_millis(100);
 /// Longest pause before it is started again.
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+const RESTART_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// After so many panics without one round in between, readiness tells of it.
 const PANICS_TOLD: u32 = 3;
 /// After so many tries of the same thing that have all ended in a panic, it is given up: with the pauses, after about two
@@ -149,7 +149,7 @@ impl Supervisor {
 
 /// How long to wait after so many panics.
 fn pause_after(panics: u32) -> Duration {
-    PAUSE_FIRST.saturating_mul(1 << panics.saturating_sub(1).min(20)).min(PAUSE_MAX)
+    RESTART_PAUSE_FIRST.saturating_mul(1 << panics.saturating_sub(1).min(20)).min(RESTART_PAUSE_MAX)
 }
 
 /// Does work in which a panic is the end of nothing else: it is logged and counted. None: it panicked.

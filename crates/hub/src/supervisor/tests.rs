@@ -6,6 +6,7 @@ use isobar_model::page::PageRequest;
 use isobar_model::role::Role;
 use isobar_model::status::Status;
 use isobar_model::user::NewUser;
+use isobar_store::registry::DeliveryKind;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 use super::*;
@@ -198,20 +199,21 @@ fn a_delivery_that_panics_is_tried_again_and_the_others_go_their_way() {
         for name in ["ana", "bob", "cleo"] {
             hub.user_create(&stage.admin, user(name)).await.unwrap();
         }
-        let all = stage.waiting("mail").await;
+        let all = stage.waiting(DeliveryKind::Mail).await;
         hub.employ_all();
-        until("the others are sent", async || stage.mails() == all - 1 && stage.waiting("mail").await == 1).await;
+        until("the others are sent", async || stage.mails() == all - 1 && stage.waiting(DeliveryKind::Mail).await == 1)
+            .await;
         assert_eq!(measured.panics("delivery"), 1);
         // Its pause goes by the clock, which stands still.
         stage.clock.advance_seconds(10);
-        until("it is sent too", async || stage.mails() == all && stage.waiting("mail").await == 0).await;
+        until("it is sent too", async || stage.mails() == all && stage.waiting(DeliveryKind::Mail).await == 0).await;
         // One that always panics is given up when it has become too old.
         faults.panic_at("delivery", u32::MAX);
         hub.user_create(&stage.admin, user("dora")).await.unwrap();
         until("it was tried", async || measured.panics("delivery") >= 2).await;
-        assert!(stage.waiting("mail").await > 0);
+        assert!(stage.waiting(DeliveryKind::Mail).await > 0);
         stage.clock.advance_seconds(4 * 24 * 3600);
-        until("it is given up", async || stage.waiting("mail").await == 0).await;
+        until("it is given up", async || stage.waiting(DeliveryKind::Mail).await == 0).await;
         assert_eq!((stage.mails(), measured.restarts("deliveries_mail")), (all, 0));
         stage.over().await;
     });
@@ -228,7 +230,10 @@ fn a_call_and_a_notice_that_panic_are_tried_again() {
         stage.posts(&device, r#"{"temp":9}"#).await;
         hub.employ_all();
         until("both panic", async || measured.panics("call") == 1 && measured.panics("device_notice") == 1).await;
-        until("both are put off", async || stage.is_put_off("call").await && stage.is_put_off("notice").await).await;
+        until("both are put off", async || {
+            stage.is_put_off(DeliveryKind::Call).await && stage.is_put_off(DeliveryKind::Notice).await
+        })
+        .await;
         assert_eq!((stage.stored(&device, "answers").await, notices(&stage).await), (None, 0));
         stage.clock.advance_seconds(10);
         until("the call is made", async || stage.stored(&device, "answers").await.is_some()).await;

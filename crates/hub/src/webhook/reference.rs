@@ -43,12 +43,12 @@ impl Reference {
     }
 
     /// Its value: what it finds, or an array of it where that is more than one.
-    pub fn value<'v>(&self, document: &'v Json<'v>, steps: &mut Steps) -> Result<Option<Found<'v>>> {
+    pub fn value<'v>(&self, document: &'v Json<'v>, steps: &mut Steps) -> Result<Option<ReferenceValue<'v>>> {
         let mut found = self.all(document, steps)?;
         Ok(match found.len() {
             0 => None,
-            1 => found.pop().map(Found::One),
-            _ => Some(Found::Several(found)),
+            1 => found.pop().map(ReferenceValue::One),
+            _ => Some(ReferenceValue::Several(found)),
         })
     }
 
@@ -63,22 +63,22 @@ impl Reference {
 }
 
 /// What a reference found.
-pub(super) enum Found<'v> {
+pub(super) enum ReferenceValue<'v> {
     One(&'v Json<'v>),
     Several(Vec<&'v Json<'v>>),
 }
 
-impl Found<'_> {
+impl ReferenceValue<'_> {
     /// Whether that is one JSON null.
     pub fn is_null(&self) -> bool {
-        matches!(self, Found::One(Json::Null))
+        matches!(self, ReferenceValue::One(Json::Null))
     }
 
     /// Writes it as JSON, numbers as they were written; false when more than `most` bytes are there by then.
     pub fn write(&self, out: &mut Vec<u8>, most: usize) -> bool {
         match self {
-            Found::One(value) => value.write(out),
-            Found::Several(values) => {
+            ReferenceValue::One(value) => value.write(out),
+            ReferenceValue::Several(values) => {
                 out.push(b'[');
                 for (index, value) in values.iter().enumerate() {
                     if index > 0 {

@@ -17,7 +17,7 @@ use super::parameters::Request;
 /// Most event blocks of one delivery.
 pub(super) const BLOCKS_MAX: usize = 10_000;
 /// The work that all references of one delivery may take together, in steps: about one for each node looked at.
-const STEPS_MAX: u64 = 10_000_000;
+const PATH_STEPS_MAX: u64 = 10_000_000;
 /// Most bytes of all payloads of one delivery together.
 const PAYLOAD_BYTES_MAX: usize = 16 << 20;
 /// What somebody hears whose references make more of the body than that.
@@ -55,7 +55,7 @@ pub(super) fn extract(request: &Request, body: &Bytes) -> Result<Extracted> {
     };
     let mut extraction = Extraction {
         request,
-        steps: Steps::new(STEPS_MAX),
+        steps: Steps::new(PATH_STEPS_MAX),
         bytes_left: PAYLOAD_BYTES_MAX,
         tasks: Vec::new(),
         places: HashMap::new(),
@@ -117,7 +117,7 @@ impl Extraction<'_> {
             let Some(found) = found.filter(|found| !found.is_null()) else { continue };
             let mut text = Vec::new();
             let value = match found.write(&mut text, LABEL_BYTES_MAX) {
-                true => kept(text),
+                true => payload_of_text(text),
                 false => Err(format!("is longer than {LABEL_BYTES_MAX} bytes")),
             };
             let value = value.and_then(|value| match bytes_left.checked_sub(member_bytes(name, &value)) {
@@ -216,7 +216,7 @@ impl Extraction<'_> {
         }
         text.push(b'}');
         self.bytes_left = self.bytes_left.saturating_sub(text.len());
-        Ok(kept(text))
+        Ok(payload_of_text(text))
     }
 
     fn block_itself(
@@ -239,7 +239,7 @@ impl Extraction<'_> {
 }
 
 /// JSON that was made of parts, if it is as flat as it must be.
-fn kept(text: Vec<u8>) -> std::result::Result<RawJson, String> {
+fn payload_of_text(text: Vec<u8>) -> std::result::Result<RawJson, String> {
     RawJson::check(text.into()).map_err(|fault| format!("is no JSON that can be kept: {fault}"))
 }
 

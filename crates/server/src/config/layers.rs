@@ -10,7 +10,7 @@ use toml::{Table, Value};
 const ENVIRONMENT_PREFIX: &str = "ISOBAR_";
 /// Variables with the prefix that are no settings: secrets of the first start, what `simulate` logs in with, what tests are told.
 const NO_SETTINGS: [&str; 4] = ["ISOBAR_ADMIN_PASSWORD", "ISOBAR_USER", "ISOBAR_PASSWORD", "ISOBAR_API_KEY"];
-/// The same, by their first letters. SERVICE and PORT are what Kubernetes sets beside a service called `isobar`.
+/// Variables that are left alone, by their first letters. SERVICE and PORT are what Kubernetes sets beside a service called `isobar`.
 const NO_SETTINGS_PREFIXES: [&str; 4] = ["ISOBAR_TEST_", "ISOBAR_SERVICE_", "ISOBAR_PORT_", "ISOBAR_BENCH_"];
 
 /// One thing wrong with the settings.

@@ -26,8 +26,8 @@ const THREADS_MAX: u32 = 256;
 const BODY_BYTES_MIN: u32 = 1024;
 const BODY_BYTES_MAX: u32 = 64 * 1024 * 1024;
 /// Fewest and most connections that may be open.
-const CONNECTIONS_MIN: u32 = 16;
-const CONNECTIONS_MAX: u32 = 1_000_000;
+const CONNECTIONS_SETTING_MIN: u32 = 16;
+const CONNECTIONS_SETTING_MAX: u32 = 1_000_000;
 /// Most cloud events that wait for one device.
 const QUEUE_EVENTS_MAX: u32 = 1_000_000;
 
@@ -168,7 +168,7 @@ pub fn load(flags: &Flags) -> Result<Loaded, BadSettings> {
     load_from(flags, variables)
 }
 
-/// The same, with the environment passed in.
+/// Reads the settings, with the environment passed in.
 pub fn load_from(flags: &Flags, environment: impl Iterator<Item = (String, String)>) -> Result<Loaded, BadSettings> {
     let defaults: Table = DEFAULT_FILE.parse().map_err(|error: toml::de::Error| {
         BadSettings(vec![Fault { place: "config.default.toml".to_owned(), message: error.to_string() }])
@@ -251,7 +251,8 @@ impl Http {
             _ => Err(format!("{origin:?} is no origin like https://app.example.com")),
         });
         let max_body_bytes = layers.number("http.max_body_bytes", BODY_BYTES_MIN, BODY_BYTES_MAX) as usize;
-        let max_connections = layers.number("http.max_connections", CONNECTIONS_MIN, CONNECTIONS_MAX) as usize;
+        let max_connections =
+            layers.number("http.max_connections", CONNECTIONS_SETTING_MIN, CONNECTIONS_SETTING_MAX) as usize;
         let trusted_proxies = layers.list_of("http.trusted_proxies", |text| {
             text.parse::<Network>().map_err(|error| format!("{text:?} {error}"))
         });

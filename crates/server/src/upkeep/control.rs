@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
-use super::{Task, Told};
+use super::{Report, Task};
 use crate::Failure;
 use crate::config::Settings;
 use crate::stores::Stores;
@@ -31,12 +31,12 @@ const LINE_BYTES_MAX: u64 = 1 << 20;
 const ADDRESS_BYTES_MAX: usize = 100;
 
 /// The socket of a data folder by a name that is short enough. The folder stays open as long as the name is used.
-struct Place {
+struct SocketName {
     path: PathBuf,
     _folder: Option<File>,
 }
 
-impl Place {
+impl SocketName {
     fn of(data: &Path) -> io::Result<Self> {
         let path = data.join(SOCKET);
         if path.as_os_str().len() <= ADDRESS_BYTES_MAX {
@@ -58,7 +58,7 @@ impl Control {
     /// Opens it. Where the file system has no sockets the platform runs without, and says so.
     pub fn open(data: &Path) -> Option<Self> {
         let opened = || -> io::Result<Self> {
-            let (place, path) = (Place::of(data)?, data.join(SOCKET));
+            let (place, path) = (SocketName::of(data)?, data.join(SOCKET));
             // What a process left that was killed: the folder is ours now.
             match std::fs::remove_file(&path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -119,10 +119,10 @@ async fn answer(mut stream: UnixStream, settings: &Settings, stores: &Stores) ->
     let mut more = [0];
     let done = tokio::select! {
         done = task.run(settings, stores) => done,
-        _ = lines.read(&mut more) => return Err("whoever asked has gone".into()),
+        _ = lines.read(&mut more) => return Err("the client has closed the control socket".into()),
     };
     let told = match done {
-        Ok(Told { text, sound }) => json!({"text": text, "sound": sound}),
+        Ok(Report { text, sound }) => json!({"text": text, "sound": sound}),
         Err(failure) => json!({"failed": failure.to_string()}),
     };
     Ok(write.write_all(format!("{told}\n").as_bytes()).await?)
@@ -138,8 +138,8 @@ fn read_task(line: &str) -> Option<Task> {
 }
 
 /// Has the process that serves do it. None: nobody serves this folder.
-pub async fn ask(data: &Path, task: &Task) -> Result<Option<Told>, Failure> {
-    let place = Place::of(data)?;
+pub async fn ask(data: &Path, task: &Task) -> Result<Option<Report>, Failure> {
+    let place = SocketName::of(data)?;
     let mut stream = match UnixStream::connect(&place.path).await {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => return Ok(None),
         stream => stream.map_err(|error| format!("{}: {error}", data.join(SOCKET).display()))?,
@@ -155,7 +155,7 @@ pub async fn ask(data: &Path, task: &Task) -> Result<Option<Told>, Failure> {
         serde_json::from_str(&line).map_err(|_| "the running isobar ended before it was done; its log says more")?;
     match (told["failed"].as_str(), told["text"].as_str(), told["sound"].as_bool()) {
         (Some(failed), _, _) => Err(failed.into()),
-        (None, Some(text), Some(sound)) => Ok(Some(Told { text: text.to_owned(), sound })),
+        (None, Some(text), Some(sound)) => Ok(Some(Report { text: text.to_owned(), sound })),
         _ => Err("the running isobar gave an answer that cannot be read: it is of another version".into()),
     }
 }

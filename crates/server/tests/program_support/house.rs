@@ -31,7 +31,7 @@ impl House {
         Self::with(|folder| serve(folder, &ENVIRONMENT)).await
     }
 
-    /// The same, of a command that serves a folder.
+    /// A house that another command serves.
     pub async fn with(command: impl FnOnce(&Path) -> Command) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let serving = Serving::of(command(folder.path()));

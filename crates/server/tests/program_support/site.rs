@@ -80,7 +80,7 @@ impl Api {
         Self { client: reqwest::Client::new(), base, jwt: self.jwt.clone() }
     }
 
-    /// The same, with a connection for each call that ends with it.
+    /// Makes calls, each on a connection of its own.
     pub fn without_keeping_connections(self) -> Self {
         Self { client: reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap(), ..self }
     }
@@ -96,7 +96,7 @@ impl Api {
         self.send_text(method, path, headers, body.map(Value::to_string)).await
     }
 
-    /// The same, of which every byte of the body is the test's own.
+    /// Makes a call of which every byte of the body is the test's own.
     pub async fn send_text(
         &self,
         method: Method,

@@ -17,7 +17,7 @@ pub use lists::sortable;
 pub use maintenance::DeviceNumbers;
 pub use nouns::alarms::{DueAlarm, ProjectAlarm};
 pub use nouns::credentials::{Account, LoginRecord};
-pub use nouns::deliveries::{Delivery, Lane, NewDelivery};
+pub use nouns::deliveries::{Delivery, DeliveryKind, Destination, NewDelivery};
 pub use nouns::delivery_quota::LimitedDelivery;
 pub use nouns::device_change::DeviceChange;
 pub use nouns::devices::NewDevice;
@@ -43,7 +43,7 @@ use sql::connections::Connections;
 
 /// Files that a registry has open at a time, at most: those of its connections (each the database and its log, or a socket),
 /// the log's index, the note, and what is sorted aside.
-pub const FILES_MAX: u64 = 32;
+pub const REGISTRY_FILES_MAX: u64 = 32;
 
 /// The registry. Cloning shares it.
 ///

@@ -110,7 +110,7 @@ macro_rules! registry_scenes {
             an_alarm_is_set_and_removed
             a_missing_device_keeps_the_status_before
             a_source_of_deliveries_has_a_bound
-            deliveries_stand_in_lanes
+            deliveries_wait_apart_for_each_destination
             a_project_begins_with_an_empty_specification
             a_specification_is_kept_byte_for_byte
             projects_are_listed_by_type

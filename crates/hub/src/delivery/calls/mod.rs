@@ -6,7 +6,7 @@
 //! outside is called again because of what happens here. While the registry takes nothing, no further call is made.
 
 mod answer;
-mod lanes;
+mod destinations;
 #[cfg(test)]
 mod tests;
 mod under_way;
@@ -19,26 +19,24 @@ use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId};
 use isobar_model::time::Timestamp;
 use isobar_outlets::calls::OutgoingCall;
-use isobar_store::registry::{Delivery as QueuedDelivery, LimitedDelivery, NewDelivery};
+use isobar_store::registry::{Delivery as QueuedDelivery, DeliveryKind, LimitedDelivery, NewDelivery};
 use serde::{Deserialize, Serialize};
 
 use self::answer::{answer_of, retry_at};
-use self::lanes::{BEHIND_LANES, lane_of, tenant_of};
-use self::under_way::{CALLS_OF_A_LANE_MAX, UnderWay};
+use self::destinations::{BEHIND_DESTINATIONS, destination_of, tenant_of};
+use self::under_way::{CALLS_OF_A_DESTINATION_MAX, UnderWay};
 use super::{Delivery, is_too_old};
 use crate::env::Env;
 use crate::error::IntoHubError as _;
 use crate::outbox::work::CallWork;
 use crate::supervisor::{Shift, guarded};
 
-/// The kind of these deliveries in the registry.
-const KIND: &str = "call";
 /// How often the registry is asked for calls that are due.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Lanes that are looked at together, and those after which others have the thread.
-const LANES_AT_ONCE: usize = 256;
-const LANES_OF_A_LOOK: usize = 2_048;
-/// The pause before the lanes behind these are looked at.
+const CALL_LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Destinations that are looked at together, and those after which others have the thread.
+const DESTINATIONS_AT_ONCE: usize = 256;
+const DESTINATIONS_OF_A_LOOK: usize = 2_048;
+/// The pause before the destinations behind these are looked at.
 const NEXT_LOOK: Duration = Duration::from_millis(50);
 /// Calls of one device that wait; beyond, the newest are dropped, and counted in /metrics.
 const CALLS_OF_A_DEVICE_MAX: usize = 100;
@@ -49,9 +47,9 @@ const HAND_OVERS_MAX: u32 = 20;
 /// First and longest pause of a call that is over and waits until the registry has noted it.
 const NOTE_PAUSE_FIRST: Duration = Duration::from_millis(100);
 const NOTE_PAUSE_MAX: Duration = Duration::from_secs(30);
-/// Calls that an earlier version has put down which are put into lanes at a time.
-const PUT_INTO_LANES_AT_ONCE: usize = 32;
-const DROPPED: &str = "isobar_calls_dropped_total";
+/// Calls of an earlier version that get their destinations at a time.
+const DESTINATIONS_SET_AT_ONCE: usize = 32;
+const CALLS_DROPPED: &str = "isobar_calls_dropped_total";
 const ANSWERS: &str = "isobar_call_answers_total";
 
 /// A call as it waits in the registry, or the answer to one.
@@ -91,20 +89,20 @@ pub(super) fn delivery_of(
     tenant: Option<OrganizationId>,
     ordinal: usize,
 ) -> Option<LimitedDelivery> {
-    let source = format!("{KIND}:{}:", device.id);
+    let source = format!("call:{}:", device.id);
     let id = format!("{source}{}:{ordinal}", call.event);
-    let lane = Some(lane_of(tenant, &call.url));
+    let destination = Some(destination_of(tenant, &call.url));
     let queued = QueuedCall { device: device.id, key: device.key.0, stage: CallStage::Call(call.clone()) };
     let body = serde_json::to_string(&queued).ok().filter(|body| body.len() <= CALL_BYTES_MAX)?;
-    let delivery = NewDelivery { id, kind: KIND, body, lane };
+    let delivery = NewDelivery { id, kind: DeliveryKind::Call, body, destination };
     Some(LimitedDelivery { delivery, source, most: CALLS_OF_A_DEVICE_MAX })
 }
 
-/// The lane of a queued call whose tenant nobody has noted.
-fn lane_of_body(body: &str) -> String {
+/// The destination of a queued call whose tenant nobody has noted.
+fn destination_of_body(body: &str) -> String {
     match serde_json::from_str(body) {
-        Ok(QueuedCall { stage: CallStage::Call(call), .. }) => lane_of(None, &call.url),
-        _ => lane_of(None, ""),
+        Ok(QueuedCall { stage: CallStage::Call(call), .. }) => destination_of(None, &call.url),
+        _ => destination_of(None, ""),
     }
 }
 
@@ -126,7 +124,7 @@ impl Delivery {
     /// Calls were put into the registry, but for those that were dropped.
     pub(super) fn calls_were_put(&self, dropped: usize) {
         if dropped > 0 {
-            metrics::counter!(DROPPED).increment(dropped as u64);
+            metrics::counter!(CALLS_DROPPED).increment(dropped as u64);
             tracing::warn!(dropped, "calls of designs are dropped: too large, or too many wait");
         }
         self.calls_wake.notify_one();
@@ -149,16 +147,16 @@ struct CallWorker {
 impl CallWorker {
     async fn run(&self, mut shift: Shift) {
         let mut under_way = UnderWay::default();
-        let mut all_in_lanes = false;
+        let mut all_have_destinations = false;
         loop {
             self.env.reaches("calls");
             let begun = async {
-                all_in_lanes = all_in_lanes || self.put_into_lanes().await?;
+                all_have_destinations = all_have_destinations || self.set_destinations().await?;
                 self.begin_calls(&mut under_way).await
             };
             let pause = begun.await.unwrap_or_else(|error| {
                 tracing::warn!(%error, "outgoing calls wait for the registry");
-                LOOK_EVERY
+                CALL_LOOK_EVERY
             });
             shift.well();
             tokio::select! {
@@ -171,81 +169,89 @@ impl CallWorker {
         }
     }
 
-    /// Puts calls into lanes that an earlier version has put down. True: all stand in one.
-    async fn put_into_lanes(&self) -> Result<bool> {
+    /// Gives calls of an earlier version their destinations. True: all have one.
+    async fn set_destinations(&self) -> Result<bool> {
         let registry = &self.env.registry;
         loop {
-            let without = registry.deliveries_without_lane(KIND, PUT_INTO_LANES_AT_ONCE).await.into_hub_error()?;
+            let without = registry
+                .deliveries_without_destination(DeliveryKind::Call, DESTINATIONS_SET_AT_ONCE)
+                .await
+                .into_hub_error()?;
             if without.is_empty() {
                 return Ok(true);
             }
-            let lanes: Vec<_> = without.into_iter().map(|it| (it.id, lane_of_body(&it.body))).collect();
-            registry.deliveries_lane_set(&lanes).await.into_hub_error()?;
+            let destinations: Vec<_> = without.into_iter().map(|it| (it.id, destination_of_body(&it.body))).collect();
+            registry.delivery_destinations_set(&destinations).await.into_hub_error()?;
         }
     }
 
-    /// Begins what is due, going round the lanes; when to look again.
+    /// Begins what is due, going round the destinations; when to look again.
     async fn begin_calls(&self, under_way: &mut UnderWay) -> Result<Duration> {
         let (registry, now) = (&self.env.registry, self.env.clock.now());
-        let (begins_at, mut is_second_round) = (std::mem::take(&mut under_way.next_lane), false);
+        let (begins_at, mut is_second_round) = (std::mem::take(&mut under_way.next_destination), false);
         let (mut from, mut looked_at) = (begins_at.clone(), 0);
-        while looked_at < LANES_OF_A_LOOK && !under_way.is_full() {
-            let lanes = registry.deliveries_lanes(KIND, &from, LANES_AT_ONCE).await.into_hub_error()?;
-            looked_at += lanes.len().max(1);
-            let is_last = lanes.len() < LANES_AT_ONCE;
+        while looked_at < DESTINATIONS_OF_A_LOOK && !under_way.is_full() {
+            let destinations = registry
+                .delivery_destinations(DeliveryKind::Call, &from, DESTINATIONS_AT_ONCE)
+                .await
+                .into_hub_error()?;
+            looked_at += destinations.len().max(1);
+            let is_last = destinations.len() < DESTINATIONS_AT_ONCE;
             let mut next = None;
-            for lane in lanes {
-                if is_second_round && lane.name >= begins_at {
-                    return Ok(LOOK_EVERY);
+            for destination in destinations {
+                if is_second_round && destination.name >= begins_at {
+                    return Ok(CALL_LOOK_EVERY);
                 }
-                let tenant = tenant_of(&lane.name);
+                let tenant = tenant_of(&destination.name);
                 if under_way.is_full_of(tenant) {
-                    next = Some(format!("{tenant}{BEHIND_LANES}"));
+                    next = Some(format!("{tenant}{BEHIND_DESTINATIONS}"));
                     break;
                 }
-                if lane.due_at <= now {
-                    self.begin_calls_of(&lane.name, now, under_way).await?;
+                if destination.due_at <= now {
+                    self.begin_calls_of(&destination.name, now, under_way).await?;
                 }
                 // Behind this one, and before any other.
-                next = Some(lane.name + "\u{1}");
+                next = Some(destination.name + "\u{1}");
             }
             match next {
-                Some(behind) if !is_last || behind.ends_with(BEHIND_LANES) => from = behind,
-                _ if is_second_round || begins_at.is_empty() => return Ok(LOOK_EVERY),
+                Some(behind) if !is_last || behind.ends_with(BEHIND_DESTINATIONS) => from = behind,
+                _ if is_second_round || begins_at.is_empty() => return Ok(CALL_LOOK_EVERY),
                 _ => (from, is_second_round) = (String::new(), true),
             }
         }
-        under_way.next_lane = from;
-        Ok(if under_way.is_full() { LOOK_EVERY } else { NEXT_LOOK })
+        under_way.next_destination = from;
+        Ok(if under_way.is_full() { CALL_LOOK_EVERY } else { NEXT_LOOK })
     }
 
-    /// Begins what is due of a lane, as far as it may.
-    async fn begin_calls_of(&self, lane: &str, now: Timestamp, under_way: &mut UnderWay) -> Result<()> {
-        let waiting = under_way.of_lane(lane);
-        if waiting >= CALLS_OF_A_LANE_MAX {
+    /// Begins what is due of a destination, as far as it may.
+    async fn begin_calls_of(&self, destination: &str, now: Timestamp, under_way: &mut UnderWay) -> Result<()> {
+        let waiting = under_way.of_destination(destination);
+        if waiting >= CALLS_OF_A_DESTINATION_MAX {
             return Ok(());
         }
-        let most = CALLS_OF_A_LANE_MAX + waiting;
-        let due = self.env.registry.deliveries_of_lane(KIND, lane, now, most).await.into_hub_error()?;
+        let most = CALLS_OF_A_DESTINATION_MAX + waiting;
+        let due = self.env.registry.deliveries_to(DeliveryKind::Call, destination, now, most).await.into_hub_error()?;
         for delivery in due {
             if under_way.contains(&delivery.id) {
                 continue;
             }
-            if under_way.of_lane(lane) >= CALLS_OF_A_LANE_MAX || under_way.is_full_of(tenant_of(lane)) {
+            if under_way.of_destination(destination) >= CALLS_OF_A_DESTINATION_MAX
+                || under_way.is_full_of(tenant_of(destination))
+            {
                 break;
             }
-            self.begin_call(under_way, delivery, lane.to_owned()).await?;
+            self.begin_call(under_way, delivery, destination.to_owned()).await?;
         }
         Ok(())
     }
 
-    async fn begin_call(&self, under_way: &mut UnderWay, delivery: QueuedDelivery, lane: String) -> Result<()> {
+    async fn begin_call(&self, under_way: &mut UnderWay, delivery: QueuedDelivery, destination: String) -> Result<()> {
         let Ok(queued) = serde_json::from_str::<QueuedCall>(&delivery.body) else {
             tracing::error!(id = delivery.id, "an outgoing call cannot be read and is dropped");
             return self.env.registry.delivery_done(&delivery.id).await.into_hub_error();
         };
         let (worker, id) = (self.clone(), delivery.id.clone());
-        under_way.begin(id, lane, async move {
+        under_way.begin(id, destination, async move {
             let ended = guarded("call", worker.serve_call(&delivery, queued)).await;
             let becomes = ended.unwrap_or_else(|| worker.panicked(&delivery));
             worker.note_call(&delivery, becomes).await;

@@ -49,19 +49,19 @@ async fn an_answer_that_finds_no_way_is_kept_and_handed_over_later() {
     stage.hub.employ_all();
     for left in [2, 1, 0] {
         until("it was tried", async || stage.hub.0.env.faults.left_at("call_answer") == left).await;
-        until("it is put off", async || stage.is_put_off(KIND).await).await;
+        until("it is put off", async || stage.is_put_off(DeliveryKind::Call).await).await;
         assert_eq!(stage.stored(&device, "answers").await, None);
         stage.clock.advance_seconds(60);
     }
     until("it is handed over", async || stage.stored(&device, "answers").await.is_some()).await;
-    until("nothing waits", async || stage.waiting(KIND).await == 0).await;
+    until("nothing waits", async || stage.waiting(DeliveryKind::Call).await == 0).await;
     assert_eq!(calls.load(Ordering::SeqCst), 1);
     // What never finds its way is given up, and the server was called once for it.
     stage.hub.0.env.faults.panic_at("call_answer", u32::MAX);
     stage.posts(&device, "2").await;
     until("it is given up", async || {
         stage.clock.advance_seconds(3600);
-        calls.load(Ordering::SeqCst) == 2 && stage.waiting(KIND).await == 0
+        calls.load(Ordering::SeqCst) == 2 && stage.waiting(DeliveryKind::Call).await == 0
     })
     .await;
     stage.over().await;
@@ -79,9 +79,9 @@ async fn nobody_is_called_again_because_the_registry_takes_nothing() {
         until("it is made", async || calls.load(Ordering::SeqCst) >= made).await;
     }
     until("it is answered", async || stage.stored(&device, "answers").await.is_some()).await;
-    assert_eq!((stage.waiting(KIND).await, calls.load(Ordering::SeqCst)), (3, 3));
+    assert_eq!((stage.waiting(DeliveryKind::Call).await, calls.load(Ordering::SeqCst)), (3, 3));
     stage.takes_again().await;
-    until("it is noted", async || stage.waiting(KIND).await == 0).await;
+    until("it is noted", async || stage.waiting(DeliveryKind::Call).await == 0).await;
     assert_eq!(calls.load(Ordering::SeqCst), 3);
     stage.over().await;
 }
@@ -95,12 +95,12 @@ async fn a_call_that_an_earlier_version_has_put_down_is_made() {
         stage.hub.0.env.new_id()
     );
     let body = format!(r#"{{"device":"{}","key":{},"call":{call}}}"#, device.id, device.key.0);
-    assert_eq!(lane_of_body(&body), " 127.0.0.1");
-    let old = NewDelivery { id: "call:old".to_owned(), kind: KIND, body, lane: None };
+    assert_eq!(destination_of_body(&body), " 127.0.0.1");
+    let old = NewDelivery { id: "call:old".to_owned(), kind: DeliveryKind::Call, body, destination: None };
     stage.hub.0.env.registry.deliveries_put(&[old], stage.clock.now()).await.unwrap();
     stage.hub.employ_all();
     until("it is answered", async || stage.stored(&device, "answers").await.is_some()).await;
-    until("nothing waits", async || stage.waiting(KIND).await == 0).await;
+    until("nothing waits", async || stage.waiting(DeliveryKind::Call).await == 0).await;
     assert_eq!(calls.load(Ordering::SeqCst), 1);
     stage.over().await;
 }

@@ -1,29 +1,29 @@
-//! The calls that are being made, and how many of them are of each lane and of each tenant.
+//! The calls that are being made, and how many of them are of each destination and of each tenant.
 
 use std::collections::{HashMap, HashSet};
 
 use tokio::task::{self, JoinSet};
 
-use super::lanes::tenant_of;
+use super::destinations::tenant_of;
 use crate::supervisor::spawn_guarded_in;
 
 /// Calls under way at the same time. One tenant has at most twice as many as are left for the others then.
 const CALLS_MAX: usize = 128;
 const TIMES_WHAT_IS_LEFT: usize = 2;
-/// Those of one tenant to one host, which stand in one lane.
-pub(super) const CALLS_OF_A_LANE_MAX: usize = 4;
+/// Those of one tenant to one host, one destination.
+pub(super) const CALLS_OF_A_DESTINATION_MAX: usize = 4;
 
 /// The calls that are being made.
 #[derive(Default)]
 pub(super) struct UnderWay {
     tasks: JoinSet<()>,
-    /// The identifier and the lane of each.
+    /// The identifier and the destination of each.
     calls: HashMap<task::Id, (String, String)>,
     ids: HashSet<String>,
-    lanes: HashMap<String, usize>,
+    destinations: HashMap<String, usize>,
     tenants: HashMap<String, usize>,
     /// Where it is looked next.
-    pub next_lane: String,
+    pub next_destination: String,
 }
 
 impl UnderWay {
@@ -32,12 +32,12 @@ impl UnderWay {
         self.ids.contains(id)
     }
 
-    pub fn begin(&mut self, id: String, lane: String, work: impl Future<Output = ()> + Send + 'static) {
+    pub fn begin(&mut self, id: String, destination: String, work: impl Future<Output = ()> + Send + 'static) {
         let task = spawn_guarded_in(&mut self.tasks, "call", work).id();
-        *self.tenants.entry(tenant_of(&lane).to_owned()).or_default() += 1;
-        *self.lanes.entry(lane.clone()).or_default() += 1;
+        *self.tenants.entry(tenant_of(&destination).to_owned()).or_default() += 1;
+        *self.destinations.entry(destination.clone()).or_default() += 1;
         self.ids.insert(id.clone());
-        self.calls.insert(task, (id, lane));
+        self.calls.insert(task, (id, destination));
     }
 
     pub fn is_full(&self) -> bool {
@@ -50,19 +50,19 @@ impl UnderWay {
         CALLS_MAX.checked_sub(self.ids.len() + 1).is_none_or(|left| own > TIMES_WHAT_IS_LEFT * left)
     }
 
-    /// How many of a lane are being made.
-    pub fn of_lane(&self, lane: &str) -> usize {
-        self.lanes.get(lane).copied().unwrap_or_default()
+    /// How many of a destination are being made.
+    pub fn of_destination(&self, destination: &str) -> usize {
+        self.destinations.get(destination).copied().unwrap_or_default()
     }
 
     /// Waits until one has ended, for ever if there is none.
     pub async fn end_one(&mut self) {
         let Some(ended) = self.tasks.join_next_with_id().await else { return std::future::pending().await };
         let task = ended.map_or_else(|failed| failed.id(), |(id, ())| id);
-        let Some((id, lane)) = self.calls.remove(&task) else { return };
+        let Some((id, destination)) = self.calls.remove(&task) else { return };
         self.ids.remove(&id);
-        one_less(&mut self.tenants, tenant_of(&lane));
-        one_less(&mut self.lanes, &lane);
+        one_less(&mut self.tenants, tenant_of(&destination));
+        one_less(&mut self.destinations, &destination);
     }
 }
 
@@ -79,33 +79,33 @@ fn one_less(counts: &mut HashMap<String, usize>, name: &str) {
 mod tests {
     use isobar_model::ids::OrganizationId;
 
-    use super::super::lanes::lane_of;
+    use super::super::destinations::destination_of;
     use super::*;
 
     #[tokio::test]
     async fn nobody_has_all_places_and_who_ends_gives_a_place_back() {
-        let lane = |tenant: u128, host: u32| {
-            lane_of(Some(OrganizationId(uuid::Uuid::from_u128(tenant))), &format!("http://host{host}/"))
+        let destination = |tenant: u128, host: u32| {
+            destination_of(Some(OrganizationId(uuid::Uuid::from_u128(tenant))), &format!("http://host{host}/"))
         };
         let mut under_way = UnderWay::default();
         let fills = |under_way: &mut UnderWay, tenant: u128| {
             let before = under_way.ids.len();
             for number in 0.. {
-                let lane = lane(tenant, number);
-                if under_way.is_full_of(tenant_of(&lane)) {
+                let destination = destination(tenant, number);
+                if under_way.is_full_of(tenant_of(&destination)) {
                     break;
                 }
-                under_way.begin(format!("{lane}:{number}"), lane, std::future::ready(()));
+                under_way.begin(format!("{destination}:{number}"), destination, std::future::ready(()));
             }
             under_way.ids.len() - before
         };
         let counts: Vec<usize> = (1..6).map(|tenant| fills(&mut under_way, tenant)).collect();
         assert_eq!(counts, [85, 28, 10, 3, 1]);
-        assert_eq!(under_way.of_lane(&lane(1, 7)), 1);
+        assert_eq!(under_way.of_destination(&destination(1, 7)), 1);
         for _ in 0..127 {
             under_way.end_one().await;
         }
-        assert!(under_way.ids.is_empty() && under_way.lanes.is_empty() && under_way.tenants.is_empty());
+        assert!(under_way.ids.is_empty() && under_way.destinations.is_empty() && under_way.tenants.is_empty());
         assert!(futures::poll!(std::pin::pin!(under_way.end_one())).is_pending());
     }
 }

@@ -11,7 +11,7 @@ use isobar_store::telemetry::HistoryQuery;
 use isobar_store::turns::Claim;
 
 use super::*;
-use crate::ingest::design_runs::BYTES_FULL;
+use crate::ingest::design_runs::RUNS_BYTES_FULL;
 use crate::stage::Stage;
 
 thread_local! {
@@ -127,7 +127,7 @@ async fn changes_that_leave_much_are_of_several_commits() {
     // One entry of the outbox for each commit.
     let entries = stage.hub.0.env.telemetry.outbox(0, 100).await.unwrap();
     assert!(entries.len() > 5, "{} commits", entries.len());
-    assert!(entries.iter().all(|entry| entry.work.len() < 2 * BYTES_FULL));
+    assert!(entries.iter().all(|entry| entry.work.len() < 2 * RUNS_BYTES_FULL));
     let reading = access::system(device.reference(), "a test counts what is stored").reading();
     assert_eq!(stage.hub.0.env.telemetry.series(&reading).await.unwrap()[0].count, SETTINGS as u64);
     stage.over().await;

@@ -5,6 +5,7 @@ use isobar_design::Effect;
 use isobar_model::access::system;
 use isobar_model::device::Device;
 use isobar_model::page::ListRequest;
+use isobar_store::registry::DeliveryKind;
 use isobar_store::telemetry::Commit;
 use sea_orm::ConnectionTrait as _;
 
@@ -73,7 +74,7 @@ async fn of_many_events_the_newest_state_is_written_once_and_each_record_and_not
         registry.query_all_raw(sea_orm::Statement::from_string(sea_orm::DbBackend::Sqlite, "SELECT n FROM seen"));
     assert_eq!(written.await.unwrap().len(), 1);
     let history = stage.hub.setting_history(&stage.admin, device.id, ListRequest::default()).await.unwrap();
-    assert_eq!((history.total as usize, stage.waiting("notice").await), (EVENTS - 1, EVENTS));
+    assert_eq!((history.total as usize, stage.waiting(DeliveryKind::Notice).await), (EVENTS - 1, EVENTS));
     assert!(stage.hub.0.env.telemetry.outbox(0, 10).await.unwrap().is_empty());
     stage.over().await;
 }
@@ -203,7 +204,7 @@ async fn a_restart_serves_what_waits_before_the_registry_knows_it() {
     assert_eq!(again.stored(&watched, "log").await.as_deref(), Some(r#"{"n":7}"#));
     again.hub.0.delivery.work_off_now().await.unwrap();
     let history = again.hub.setting_history(&again.admin, device.id, ListRequest::default()).await.unwrap();
-    assert_eq!((history.total, again.waiting("notice").await), (1, 2));
+    assert_eq!((history.total, again.waiting(DeliveryKind::Notice).await), (1, 2));
     assert_eq!(label(&in_registry(&again, &watched).await).as_deref(), Some("9"));
     let page = again.hub.device_list(&again.admin, TreeQuery::default(), ListRequest::default()).await.unwrap();
     assert_eq!(page.items.iter().filter(|device| label(device).is_some()).count(), 2);
@@ -220,7 +221,10 @@ async fn a_setting_that_panics_is_parked_and_stops_nothing_else() {
     for _ in 0..PARKED_AFTER {
         hub.0.delivery.work_off_now().await.unwrap();
     }
-    assert_eq!((label(&in_registry(&stage, &device).await).as_deref(), stage.waiting("notice").await), (Some("5"), 1));
+    assert_eq!(
+        (label(&in_registry(&stage, &device).await).as_deref(), stage.waiting(DeliveryKind::Notice).await),
+        (Some("5"), 1)
+    );
     let entries = hub.0.env.telemetry.outbox(0, 9).await.unwrap();
     assert_eq!((entries.len(), entries[0].parked.as_deref()), (1, Some("its work panics")));
     // Later ones wait behind it: they have an order.
@@ -228,7 +232,7 @@ async fn a_setting_that_panics_is_parked_and_stops_nothing_else() {
     hub.0.delivery.work_off_now().await.unwrap();
     let caller = crate::Principal::User(Arc::clone(&stage.admin));
     let limit = async || hub.setting_fetch(&caller, device.id, "limit").await.unwrap().value.text().to_owned();
-    assert_eq!((limit().await.as_str(), stage.waiting("notice").await), ("7", 2));
+    assert_eq!((limit().await.as_str(), stage.waiting(DeliveryKind::Notice).await), ("7", 2));
     faults.panic_at("outbox_settings", 0);
     hub.0.delivery.work_off_now().await.unwrap();
     let history = hub.setting_history(&stage.admin, device.id, ListRequest::default()).await.unwrap();

@@ -1,7 +1,7 @@
 //! The schema's history: steps of SQL, applied in order, never changed once released.
 //!
 //! The runner is ours, and short: those of sqlx and of sea-orm-migration note versions in tables of their own, which the
-//! registries that there are lack, and neither spells one step for both dialects.
+//! registries that there are lack, and neither writes one step for both dialects. A test holds released steps to their digests.
 
 use sea_orm::ConnectionTrait;
 
@@ -57,4 +57,30 @@ fn spelled(step: &str, dialect: Dialect) -> String {
         .iter()
         .zip(words)
         .fold(step.to_owned(), |text, (mark, word)| text.replace(mark, word))
+}
+
+#[cfg(test)]
+mod tests {
+    use sha2::{Digest as _, Sha256};
+
+    use super::STEPS;
+
+    /// SHA-256 of the steps that were applied somewhere already, in their order. A step that is not listed may still be changed.
+    const RELEASED: &[&str] = &[
+        "ee95951e953e456f2f7dd3c6dbf1b8bb476d35b5847fc83db08ce67cb93987c2",
+        "8a48fb2a78a88791d99afa4fdc8661b2635cf1475c59fcab316690aed3fa40c7",
+        "2bd488f53f58a09bfb548bd343b0fa1c07a23fecdb8af707aed918c05e7222ec",
+        "289aa12924148f5e6e9f6a2b19556d60938e3f2315a312342e8c8dbbb26d83ed",
+        "9d9c7d11049d2314423a719738a0a8c2365bc54415e45dde8f0beebadf23793c",
+        "c053103a0e4668559dc902f2d24552d3f122d405f67ca2afc1ecc0a47e17d73c",
+    ];
+
+    #[test]
+    fn a_released_step_is_never_changed() {
+        assert!(STEPS.len() >= RELEASED.len());
+        for (version, (step, released)) in (1..).zip(STEPS.iter().zip(RELEASED)) {
+            let digest: String = Sha256::digest(step).iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(digest, **released, "step {version}");
+        }
+    }
 }

@@ -12,7 +12,29 @@ use crate::registry::sql::{Column, Row, Sql, all, one, run};
 
 /// Deliveries that one statement adds.
 const DELIVERIES_INSERTED_AT_ONCE: usize = 100;
-const SELECT: &str = "SELECT id, body, attempts, created_at FROM deliveries WHERE ";
+const SELECT_DELIVERIES: &str = "SELECT id, body, attempts, created_at FROM deliveries WHERE ";
+
+/// What goes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliveryKind {
+    /// An e-mail.
+    Mail,
+    /// A notice of a device, which becomes notifications and e-mails.
+    Notice,
+    /// An HTTP call of a design.
+    Call,
+}
+
+impl DeliveryKind {
+    /// Its name, in the registry and in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mail => "mail",
+            Self::Notice => "notice",
+            Self::Call => "call",
+        }
+    }
+}
 
 /// A delivery to be made.
 #[derive(Clone, PartialEq, Eq)]
@@ -20,16 +42,16 @@ pub struct NewDelivery {
     /// Its identifier: the same one again changes nothing.
     pub id: String,
     /// What it is, and so who carries it out.
-    pub kind: &'static str,
+    pub kind: DeliveryKind,
     /// What is to be done, in JSON.
     pub body: String,
-    /// Its lane, where those of its kind stand in lanes.
-    pub lane: Option<String>,
+    /// Where it goes (column `lane`), for a kind whose deliveries wait apart for each destination.
+    pub destination: Option<String>,
 }
 
-/// A lane of deliveries: for one customer and one host.
+/// Where deliveries of one tenant go: one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lane {
+pub struct Destination {
     /// Its name.
     pub name: String,
     /// When the first of it is due.
@@ -74,15 +96,20 @@ impl Registry {
     }
 
     /// Deliveries of a kind that are due, the longest due first.
-    pub async fn deliveries_due(&self, kind: &str, now: Timestamp, limit: usize) -> Result<Vec<Delivery>> {
-        let query = Sql::new(SELECT).text("kind = ? AND due_at <= ? ORDER BY due_at, id LIMIT ?");
-        let rows = all(&self.db.read, query.bind(kind).bind(now).bind(limit as u64)).await?;
+    pub async fn deliveries_due(&self, kind: DeliveryKind, now: Timestamp, limit: usize) -> Result<Vec<Delivery>> {
+        let query = Sql::new(SELECT_DELIVERIES).text("kind = ? AND due_at <= ? ORDER BY due_at, id LIMIT ?");
+        let rows = all(&self.db.read, query.bind(kind.name()).bind(now).bind(limit as u64)).await?;
         rows.iter().map(delivery).collect()
     }
 
-    /// The next lanes of a kind, in their order from this name on. Nothing but an index is read.
-    pub async fn deliveries_lanes(&self, kind: &str, from: &str, limit: usize) -> Result<Vec<Lane>> {
-        // An index is gone through from lane to lane, not from row to row.
+    /// The next destinations of a kind, in their order from this name on. Nothing but an index is read.
+    pub async fn delivery_destinations(
+        &self,
+        kind: DeliveryKind,
+        from: &str,
+        limit: usize,
+    ) -> Result<Vec<Destination>> {
+        // The index is read from destination to destination, not from row to row.
         let query = Sql::new(
             "WITH RECURSIVE lanes (lane) AS (SELECT min(lane) FROM deliveries WHERE kind = ? AND lane >= ? UNION ALL \
              SELECT (SELECT min(d.lane) FROM deliveries d WHERE d.kind = ? AND d.lane > lanes.lane) \
@@ -90,37 +117,38 @@ impl Registry {
              SELECT lane, (SELECT min(due_at) FROM deliveries d WHERE d.kind = ? AND d.lane = lanes.lane) AS due_at \
              FROM lanes WHERE lane IS NOT NULL LIMIT ?",
         );
-        let query = query.bind(kind).bind(from).bind(kind).bind(kind).bind(limit as u64);
+        let query = query.bind(kind.name()).bind(from).bind(kind.name()).bind(kind.name()).bind(limit as u64);
         let rows = all(&self.db.read, query).await?;
-        rows.iter().map(|row| Ok(Lane { name: row.text("lane")?, due_at: row.time("due_at")? })).collect()
+        rows.iter().map(|row| Ok(Destination { name: row.text("lane")?, due_at: row.time("due_at")? })).collect()
     }
 
-    /// Deliveries of a lane that are due, the longest due first.
-    pub async fn deliveries_of_lane(
+    /// Deliveries of a destination that are due, the longest due first.
+    pub async fn deliveries_to(
         &self,
-        kind: &str,
-        lane: &str,
+        kind: DeliveryKind,
+        destination: &str,
         now: Timestamp,
         limit: usize,
     ) -> Result<Vec<Delivery>> {
-        let rows = Sql::new(SELECT).text("kind = ? AND lane = ? AND due_at <= ? ORDER BY due_at, id LIMIT ?");
-        let rows = all(&self.db.read, rows.bind(kind).bind(lane).bind(now).bind(limit as u64)).await?;
+        let rows =
+            Sql::new(SELECT_DELIVERIES).text("kind = ? AND lane = ? AND due_at <= ? ORDER BY due_at, id LIMIT ?");
+        let rows = all(&self.db.read, rows.bind(kind.name()).bind(destination).bind(now).bind(limit as u64)).await?;
         rows.iter().map(delivery).collect()
     }
 
-    /// Deliveries of a kind that stand in no lane: an earlier version has put them there.
-    pub async fn deliveries_without_lane(&self, kind: &str, limit: usize) -> Result<Vec<Delivery>> {
-        let query = Sql::new(SELECT).text("kind = ? AND lane IS NULL ORDER BY due_at, id LIMIT ?");
-        let rows = all(&self.db.read, query.bind(kind).bind(limit as u64)).await?;
+    /// Deliveries of a kind that have no destination: an earlier version has put them there.
+    pub async fn deliveries_without_destination(&self, kind: DeliveryKind, limit: usize) -> Result<Vec<Delivery>> {
+        let query = Sql::new(SELECT_DELIVERIES).text("kind = ? AND lane IS NULL ORDER BY due_at, id LIMIT ?");
+        let rows = all(&self.db.read, query.bind(kind.name()).bind(limit as u64)).await?;
         rows.iter().map(delivery).collect()
     }
 
-    /// Puts deliveries into lanes, all or none of them: each by its identifier and its lane.
-    pub async fn deliveries_lane_set(&self, lanes: &[(String, String)]) -> Result<()> {
-        if lanes.is_empty() {
+    /// Gives deliveries their destinations, all or none of them: each by its identifier.
+    pub async fn delivery_destinations_set(&self, destinations: &[(String, String)]) -> Result<()> {
+        if destinations.is_empty() {
             return Ok(());
         }
-        let rows = lanes.iter().map(|(id, lane)| serde_json::json!([id, lane]));
+        let rows = destinations.iter().map(|(id, destination)| serde_json::json!([id, destination]));
         let update = Sql::new("UPDATE deliveries SET lane = t.lane FROM ")
             .relation(self.db.dialect, &[Column::Text("item"), Column::Text("lane")], rows)
             .text(" AS t WHERE deliveries.id = t.item");
@@ -135,8 +163,8 @@ impl Registry {
     }
 
     /// When the next delivery of a kind is due; none: there is none.
-    pub async fn deliveries_next(&self, kind: &str) -> Result<Option<Timestamp>> {
-        let query = Sql::new("SELECT min(due_at) AS due_at FROM deliveries WHERE kind = ?").bind(kind);
+    pub async fn deliveries_next(&self, kind: DeliveryKind) -> Result<Option<Timestamp>> {
+        let query = Sql::new("SELECT min(due_at) AS due_at FROM deliveries WHERE kind = ?").bind(kind.name());
         Ok(one(&self.db.read, query).await?.map(|row| row.time_if("due_at")).transpose()?.flatten())
     }
 
@@ -167,9 +195,9 @@ pub(crate) async fn put<D: Borrow<NewDelivery>>(
         for delivery in deliveries.iter().map(Borrow::borrow) {
             insert = insert
                 .bind(delivery.id.as_str())
-                .bind(delivery.kind)
+                .bind(delivery.kind.name())
                 .bind(delivery.body.as_str())
-                .bind(delivery.lane.clone())
+                .bind(delivery.destination.clone())
                 .bind(now)
                 .bind(now);
         }

@@ -21,7 +21,7 @@ use crate::registry::Registry;
 use crate::registry::lists::{read_by_id, searched};
 use crate::registry::sql::{Column, Dialect, Row, Sql, all, one, run, without_nul};
 
-const SELECT: &str = "SELECT d.id, d.key, d.name, d.organization_id, o.lineage, o.name AS organization, \
+const SELECT_DEVICES: &str = "SELECT d.id, d.key, d.name, d.organization_id, o.lineage, o.name AS organization, \
     d.project_id, d.version, d.protocol, d.protocols, d.meta, d.description, d.street_address, d.latitude, \
     d.longitude, d.status, d.status_before, d.created_by, d.created_at, d.updated_at, a.last_active \
     FROM devices d JOIN organizations o ON o.id = d.organization_id JOIN device_activity a ON a.key = d.key \
@@ -330,7 +330,7 @@ pub(crate) fn read_json<T: DeserializeOwned>(column: &str, text: &str) -> Result
 }
 
 pub(crate) async fn read(connection: &impl ConnectionTrait, ids: &[DeviceId]) -> Result<Vec<Device>> {
-    read_by_id(connection, SELECT, ids, device).await
+    read_by_id(connection, SELECT_DEVICES, ids, device).await
 }
 
 fn device(row: &Row) -> Result<Device> {

@@ -15,7 +15,7 @@ use crate::registry::Registry;
 use crate::registry::sql::AdvisoryLock;
 use crate::registry::sql::{Dialect, Row, Sql, all, one, run};
 
-const SELECT: &str = "SELECT number, id, kind, message, device_id, everybody, user_id, organization_id, minimum_role, \
+const SELECT_NOTICES: &str = "SELECT number, id, kind, message, device_id, everybody, user_id, organization_id, minimum_role, \
     spread_to, created_at FROM notifications WHERE spread_to IS NOT NULL";
 
 /// A notice on its way to its recipients.
@@ -86,13 +86,13 @@ impl Registry {
 
     /// The notice with this identifier, if it is not spread to all its recipients yet.
     pub async fn notice_spreading(&self, id: NotificationId) -> Result<Option<Spreading>> {
-        let row = one(&self.db.read, Sql::new(SELECT).text(" AND id = ?").bind(id)).await?;
+        let row = one(&self.db.read, Sql::new(SELECT_NOTICES).text(" AND id = ?").bind(id)).await?;
         row.map(|row| spreading(&row)).transpose()
     }
 
     /// The oldest notice that is not spread to all its recipients yet.
     pub async fn notice_to_spread(&self) -> Result<Option<Spreading>> {
-        let row = one(&self.db.read, Sql::new(SELECT).text(" ORDER BY number LIMIT 1")).await?;
+        let row = one(&self.db.read, Sql::new(SELECT_NOTICES).text(" ORDER BY number LIMIT 1")).await?;
         row.map(|row| spreading(&row)).transpose()
     }
 

@@ -16,7 +16,7 @@ use crate::registry::sql::AdvisoryLock;
 use crate::registry::sql::{Dialect, Row, Sql, all, one, run};
 
 /// An organization with what is summed up over its subtree.
-const SELECT: &str = "SELECT o.id, o.name, o.description, o.lineage, o.device_count_limit, o.data_usage_mb_limit, \
+const SELECT_ORGANIZATIONS: &str = "SELECT o.id, o.name, o.description, o.lineage, o.device_count_limit, o.data_usage_mb_limit, \
     o.children_inherit_dashboard, o.device_table, o.created_at, o.updated_at, \
     (SELECT count(*) FROM organizations c WHERE c.parent_id = o.id) AS children, \
     (SELECT CAST(coalesce(sum(s.device_count), 0) AS BIGINT) FROM organizations s \
@@ -201,7 +201,7 @@ pub(crate) async fn count_devices(tx: &impl ConnectionTrait, id: OrganizationId,
 }
 
 pub(crate) async fn read(connection: &impl ConnectionTrait, ids: &[OrganizationId]) -> Result<Vec<Organization>> {
-    let mut organizations = read_by_id(connection, SELECT, ids, organization).await?;
+    let mut organizations = read_by_id(connection, SELECT_ORGANIZATIONS, ids, organization).await?;
     let lineages = organizations.iter().flat_map(|organization| organization.lineage.ids().iter().copied());
     let names = names_of(connection, lineages).await?;
     for organization in &mut organizations {

@@ -14,7 +14,7 @@ use crate::registry::Registry;
 use crate::registry::lists::{PROJECTS, in_order, read_by_id, searched};
 use crate::registry::sql::{Row, Sql, one, run};
 
-const SELECT: &str = "SELECT p.id, p.name, p.organization_id, o.lineage, o.name AS organization, p.created_by, \
+const SELECT_PROJECTS: &str = "SELECT p.id, p.name, p.organization_id, o.lineage, o.name AS organization, p.created_by, \
     p.created_at, p.updated_at FROM projects p JOIN organizations o ON o.id = p.organization_id WHERE p.id";
 
 /// The version that a specification has when nobody says another (specification: Project specification).
@@ -156,7 +156,7 @@ fn search_of(id: ProjectId, name: &str) -> String {
 }
 
 async fn read(connection: &impl ConnectionTrait, ids: &[ProjectId]) -> Result<Vec<Project>> {
-    read_by_id(connection, SELECT, ids, project).await
+    read_by_id(connection, SELECT_PROJECTS, ids, project).await
 }
 
 fn project(row: &Row) -> Result<Project> {

@@ -10,7 +10,7 @@ use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::sql::{Row, Sql, all, one, run};
 
-const SELECT: &str = "SELECT id, user_id, refresh, created_at, expires_at FROM sessions WHERE ";
+const SELECT_SESSIONS: &str = "SELECT id, user_id, refresh, created_at, expires_at FROM sessions WHERE ";
 
 impl Registry {
     /// Keeps a new session.
@@ -33,13 +33,13 @@ impl Registry {
 
     /// A session.
     pub async fn session(&self, id: SessionId) -> Result<Option<Session>> {
-        let row = one(&self.db.read, Sql::new(SELECT).text("id = ?").bind(id)).await?;
+        let row = one(&self.db.read, Sql::new(SELECT_SESSIONS).text("id = ?").bind(id)).await?;
         row.as_ref().map(session).transpose()
     }
 
     /// The session of this refresh token.
     pub async fn session_by_refresh(&self, refresh: &Digest) -> Result<Option<Session>> {
-        let row = one(&self.db.read, Sql::new(SELECT).text("refresh = ?").bind(*refresh)).await?;
+        let row = one(&self.db.read, Sql::new(SELECT_SESSIONS).text("refresh = ?").bind(*refresh)).await?;
         row.as_ref().map(session).transpose()
     }
 

@@ -16,7 +16,7 @@ use crate::registry::Registry;
 use crate::registry::lists::{SETTING_HISTORY, in_order, read_by_id};
 use crate::registry::sql::{Column, Dialect, Row, Sql, all, run, without_nul};
 
-const SELECT: &str = "SELECT s.id, s.name, s.value, s.created_at, s.changed_at, s.changed_to, s.changed_by \
+const SELECT_SETTINGS: &str = "SELECT s.id, s.name, s.value, s.created_at, s.changed_at, s.changed_to, s.changed_by \
     FROM settings s WHERE ";
 
 /// A change of a setting.
@@ -45,7 +45,7 @@ struct NewRecord<'a> {
 impl Registry {
     /// The records in force of a device, by name. What was never set has none.
     pub async fn settings_of(&self, permit: &CanRead<DeviceRef>) -> Result<Vec<SettingRecord>> {
-        let query = Sql::new(SELECT).text("s.device_key = ? AND s.changed_at IS NULL ORDER BY s.name");
+        let query = Sql::new(SELECT_SETTINGS).text("s.device_key = ? AND s.changed_at IS NULL ORDER BY s.name");
         let rows = all(&self.db.read, query.bind(permit.target().key)).await?;
         rows.iter().map(|row| setting(row, permit.target().id)).collect()
     }
@@ -72,7 +72,7 @@ impl Registry {
         let tx = self.db.snapshot().await?;
         let condition = Sql::new("s.device_key = ? AND s.changed_at >= ?").bind(device.key).bind(not_before);
         let (ids, total) = SETTING_HISTORY.page::<SettingId>(&tx, condition, request).await?;
-        let records = read_by_id(&tx, &format!("{SELECT}s.id"), &ids, |row| setting(row, device.id)).await?;
+        let records = read_by_id(&tx, &format!("{SELECT_SETTINGS}s.id"), &ids, |row| setting(row, device.id)).await?;
         tx.commit().await?;
         Ok(Page::new(in_order(&ids, records, |record| record.id), total, request.page))
     }

@@ -20,7 +20,7 @@ use crate::registry::lists::{USERS, folded, in_order, read_by_id, searched};
 use crate::registry::sql::AdvisoryLock;
 use crate::registry::sql::{Dialect, Row, Sql, one, run};
 
-const SELECT: &str = "SELECT u.id, u.username, u.email, u.role, u.organization_id, o.lineage, o.name AS organization, \
+const SELECT_USERS: &str = "SELECT u.id, u.username, u.email, u.role, u.organization_id, o.lineage, o.name AS organization, \
     u.tos_hash, u.first_name, u.last_name, u.company, u.job_title, u.language, u.preferences, u.disabled, u.verified, \
     u.created_at, u.updated_at, u.last_active \
     FROM users u JOIN organizations o ON o.id = u.organization_id WHERE u.id";
@@ -335,7 +335,7 @@ async fn claim(tx: &impl ConnectionTrait, user: UserId, name: &str) -> Result<bo
 }
 
 pub(crate) async fn read(connection: &impl ConnectionTrait, ids: &[UserId]) -> Result<Vec<User>> {
-    read_by_id(connection, SELECT, ids, user).await
+    read_by_id(connection, SELECT_USERS, ids, user).await
 }
 
 /// The role of a row, stored as its place in the rank.

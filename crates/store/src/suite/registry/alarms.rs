@@ -5,7 +5,7 @@ use isobar_model::project::{SpecificationInput, empty_object};
 use isobar_model::status::Status;
 
 use super::given::{self, at, fetched, may};
-use crate::registry::{DeviceReport, Findings, LimitedDelivery, NewDelivery, ProjectAlarm, Registry};
+use crate::registry::{DeliveryKind, DeviceReport, Findings, LimitedDelivery, NewDelivery, ProjectAlarm, Registry};
 
 const MINUTE: i64 = 60_000;
 
@@ -109,35 +109,41 @@ pub async fn a_missing_device_keeps_the_status_before(r: &Registry) {
     let (warning, missing) = (Some(Status::Warning), Some(Status::Missing));
     assert_eq!(report(warning, None).await, (Status::Warning, Status::None));
     assert_eq!(report(missing, None).await, (Status::Missing, Status::Warning));
-    // The same again.
+    // The status that is there already is not taken for the one before it.
     assert_eq!(report(missing, None).await, (Status::Missing, Status::Warning));
     assert_eq!(report(None, Some(Status::Good)).await, (Status::Missing, Status::Good));
     assert_eq!(report(Some(Status::Good), None).await, (Status::Good, Status::None));
     assert_eq!(report(None, Some(Status::Info)).await, (Status::Good, Status::None));
 }
 
-/// Lanes are known without their deliveries, one after the other. A body may be replaced by what is left to do.
-pub async fn deliveries_stand_in_lanes(r: &Registry) {
-    let new = |id: &str, lane: Option<&str>| NewDelivery {
+/// Destinations are known without their deliveries, one after the other. A body may be replaced by what is left to do.
+pub async fn deliveries_wait_apart_for_each_destination(r: &Registry) {
+    let new = |id: &str, destination: Option<&str>| NewDelivery {
         id: id.to_owned(),
-        kind: "call",
+        kind: DeliveryKind::Call,
         body: format!("\"{id}\""),
-        lane: lane.map(str::to_owned),
+        destination: destination.map(str::to_owned),
     };
-    let lanes = async |from: &str, limit| {
-        let lanes = r.deliveries_lanes("call", from, limit).await.unwrap();
-        lanes.into_iter().map(|lane| (lane.name, lane.due_at)).collect::<Vec<_>>()
+    let destinations = async |from: &str, limit| {
+        let destinations = r.delivery_destinations(DeliveryKind::Call, from, limit).await.unwrap();
+        destinations.into_iter().map(|destination| (destination.name, destination.due_at)).collect::<Vec<_>>()
     };
-    assert_eq!(lanes("", 9).await, []);
+    assert_eq!(destinations("", 9).await, []);
     r.deliveries_put(&[new("b", Some("1 one.example")), new("d", Some("2 one.example"))], at(0)).await.unwrap();
     r.deliveries_put(&[new("a", Some("1 one.example")), new("c", None)], at(3)).await.unwrap();
-    let lane = |name: &str, due| (name.to_owned(), at(due));
-    let both = [lane("1 one.example", 0), lane("2 one.example", 0)];
-    assert_eq!((lanes("", 9).await, lanes("", 1).await), (both.to_vec(), both[..1].to_vec()));
-    assert_eq!((lanes("1 one.example\u{1}", 9).await, lanes("1!", 9).await), (both[1..].to_vec(), both[1..].to_vec()));
-    assert_eq!((lanes("3", 9).await, r.deliveries_lanes("mail", "", 9).await.unwrap().len()), (vec![], 0));
-    let due = async |lane: &str, now, limit| {
-        let due = r.deliveries_of_lane("call", lane, at(now), limit).await.unwrap();
+    let destination = |name: &str, due| (name.to_owned(), at(due));
+    let both = [destination("1 one.example", 0), destination("2 one.example", 0)];
+    assert_eq!((destinations("", 9).await, destinations("", 1).await), (both.to_vec(), both[..1].to_vec()));
+    assert_eq!(
+        (destinations("1 one.example\u{1}", 9).await, destinations("1!", 9).await),
+        (both[1..].to_vec(), both[1..].to_vec())
+    );
+    assert_eq!(
+        (destinations("3", 9).await, r.delivery_destinations(DeliveryKind::Mail, "", 9).await.unwrap().len()),
+        (vec![], 0)
+    );
+    let due = async |destination: &str, now, limit| {
+        let due = r.deliveries_to(DeliveryKind::Call, destination, at(now), limit).await.unwrap();
         due.into_iter().map(|delivery| delivery.body).collect::<Vec<_>>()
     };
     assert_eq!(
@@ -145,24 +151,25 @@ pub async fn deliveries_stand_in_lanes(r: &Registry) {
         (vec!["\"b\"".to_owned()], vec!["\"b\"".to_owned(), "\"a\"".to_owned()])
     );
     assert_eq!((due("1 one.example", 3, 1).await.len(), due("1", 3, 9).await.len()), (1, 0));
-    // What an earlier version has put there stands in no lane yet.
-    let without = r.deliveries_without_lane("call", 9).await.unwrap();
+    // What an earlier version has put there has no destination yet.
+    let without = r.deliveries_without_destination(DeliveryKind::Call, 9).await.unwrap();
     assert_eq!(without.iter().map(|it| (&*it.id, &*it.body)).collect::<Vec<_>>(), [("c", "\"c\"")]);
-    r.deliveries_lane_set(&[]).await.unwrap();
-    r.deliveries_lane_set(&[("c".to_owned(), String::new()), ("gone".to_owned(), "x".to_owned())]).await.unwrap();
-    assert_eq!(r.deliveries_without_lane("call", 9).await.unwrap(), []);
-    assert_eq!(lanes("", 1).await, [lane("", 3)]);
+    r.delivery_destinations_set(&[]).await.unwrap();
+    r.delivery_destinations_set(&[("c".to_owned(), String::new()), ("gone".to_owned(), "x".to_owned())]).await.unwrap();
+    assert_eq!(r.deliveries_without_destination(DeliveryKind::Call, 9).await.unwrap(), []);
+    assert_eq!(destinations("", 1).await, [destination("", 3)]);
     r.delivery_failed("b", 3, at(4)).await.unwrap();
-    assert_eq!(lanes("1", 1).await, [lane("1 one.example", 3)]);
+    assert_eq!(destinations("1", 1).await, [destination("1 one.example", 3)]);
     r.delivery_replace("b", "\"rest\"", at(5)).await.unwrap();
     assert_eq!((due("1 one.example", 4, 9).await.len(), due("1 one.example", 5, 9).await.len()), (1, 2));
-    let read = r.deliveries_of_lane("call", "1 one.example", at(5), 9).await.unwrap();
+    let read = r.deliveries_to(DeliveryKind::Call, "1 one.example", at(5), 9).await.unwrap();
     assert_eq!((&*read[1].body, read[1].attempts, read[1].created_at), ("\"rest\"", 0, at(0)));
 }
 
 /// Of what has one source only so much waits.
 pub async fn a_source_of_deliveries_has_a_bound(r: &Registry) {
-    let delivery = |id: &str| NewDelivery { id: id.to_owned(), kind: "call", body: id.to_owned(), lane: None };
+    let delivery =
+        |id: &str| NewDelivery { id: id.to_owned(), kind: DeliveryKind::Call, body: id.to_owned(), destination: None };
     let put = async |ids: &[(&str, &str)]| {
         let asked =
             |(source, id): (&str, &str)| LimitedDelivery { delivery: delivery(id), source: source.to_owned(), most: 3 };
@@ -174,7 +181,7 @@ pub async fn a_source_of_deliveries_has_a_bound(r: &Registry) {
     assert_eq!(put(&[("call:a:", "call:a:3"), ("call:a:", "call:a:4"), ("call:ab:", "call:ab:1")]).await, [1]);
     assert_eq!(put(&[("call:a:", "call:a:5")]).await, [0]);
     let due = async |now| {
-        let due = r.deliveries_due("call", at(now), 10).await.unwrap();
+        let due = r.deliveries_due(DeliveryKind::Call, at(now), 10).await.unwrap();
         due.into_iter().map(|due| due.id).collect::<Vec<_>>()
     };
     assert_eq!(due(0).await, ["call:a:1", "call:a:2", "call:a:3", "call:ab:1"]);

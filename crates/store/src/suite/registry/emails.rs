@@ -5,23 +5,27 @@ use isobar_model::session::Session;
 
 use super::given::{self, at, digest, may};
 use crate::error::StoreError;
-use crate::registry::{ADDRESSES_MAX, NewDelivery, NewPassword, Purpose, Registry};
+use crate::registry::{ADDRESSES_MAX, DeliveryKind, NewDelivery, NewPassword, Purpose, Registry};
 
-fn delivery(id: &str, kind: &'static str, body: &str) -> NewDelivery {
-    NewDelivery { id: id.to_owned(), kind, body: body.to_owned(), lane: None }
+fn delivery(id: &str, kind: DeliveryKind, body: &str) -> NewDelivery {
+    NewDelivery { id: id.to_owned(), kind, body: body.to_owned(), destination: None }
 }
 
 /// A delivery waits until it was made, and is asked for again when it has failed.
 pub async fn a_delivery_waits_until_it_is_made(r: &Registry) {
-    assert_eq!(r.deliveries_next("mail").await.unwrap(), None);
+    assert_eq!(r.deliveries_next(DeliveryKind::Mail).await.unwrap(), None);
     r.deliveries_put(&[], at(0)).await.unwrap();
-    r.deliveries_put(&[delivery("b", "mail", "1"), delivery("a", "mail", "2")], at(0)).await.unwrap();
-    r.deliveries_put(&[delivery("c", "call", "3")], at(0)).await.unwrap();
+    r.deliveries_put(&[delivery("b", DeliveryKind::Mail, "1"), delivery("a", DeliveryKind::Mail, "2")], at(0))
+        .await
+        .unwrap();
+    r.deliveries_put(&[delivery("c", DeliveryKind::Call, "3")], at(0)).await.unwrap();
     // The same again changes nothing.
-    r.deliveries_put(&[delivery("a", "mail", "other"), delivery("d", "mail", "4")], at(5)).await.unwrap();
-    assert_eq!(r.deliveries_next("mail").await.unwrap(), Some(at(0)));
+    r.deliveries_put(&[delivery("a", DeliveryKind::Mail, "other"), delivery("d", DeliveryKind::Mail, "4")], at(5))
+        .await
+        .unwrap();
+    assert_eq!(r.deliveries_next(DeliveryKind::Mail).await.unwrap(), Some(at(0)));
     let due = async |now, limit| {
-        let due = r.deliveries_due("mail", at(now), limit).await.unwrap();
+        let due = r.deliveries_due(DeliveryKind::Mail, at(now), limit).await.unwrap();
         due.into_iter().map(|due| (due.id, due.body, due.attempts, due.created_at)).collect::<Vec<_>>()
     };
     let (a, b) = (("a".to_owned(), "2".to_owned(), 0, at(0)), ("b".to_owned(), "1".to_owned(), 0, at(0)));
@@ -34,18 +38,18 @@ pub async fn a_delivery_waits_until_it_is_made(r: &Registry) {
     assert_eq!(due(8, 10).await, [("d".to_owned(), "4".to_owned(), 0, at(5))]);
     let later = due(9, 10).await;
     assert_eq!(later[1], ("a".to_owned(), "2".to_owned(), 3, at(0)));
-    assert_eq!((later.len(), r.deliveries_next("call").await.unwrap()), (2, Some(at(0))));
+    assert_eq!((later.len(), r.deliveries_next(DeliveryKind::Call).await.unwrap()), (2, Some(at(0))));
 }
 
 /// A user and its welcome come together or not at all.
 pub async fn a_welcome_goes_out_with_its_user(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let mut new = given::new_user("ana");
-    new.welcome = Some(delivery("first", "mail", "{}"));
+    new.welcome = Some(delivery("first", DeliveryKind::Mail, "{}"));
     r.user_create(&may(home), new.clone(), at(0)).await.unwrap();
-    (new.id, new.welcome) = (UserId(given::uuid()), Some(delivery("second", "mail", "{}")));
+    (new.id, new.welcome) = (UserId(given::uuid()), Some(delivery("second", DeliveryKind::Mail, "{}")));
     assert!(r.user_create(&may(home), new, at(0)).await.is_err());
-    let due = r.deliveries_due("mail", at(0), 10).await.unwrap();
+    let due = r.deliveries_due(DeliveryKind::Mail, at(0), 10).await.unwrap();
     assert_eq!(due.iter().map(|due| &*due.id).collect::<Vec<_>>(), ["first"]);
 }
 
@@ -68,9 +72,9 @@ pub async fn a_nonce_is_good_once(r: &Registry) {
     // Asking for another ends the one that is open.
     assert!(r.nonce_is_open(Purpose::Reset, &third, at(99)).await.unwrap());
     assert!(!r.nonce_is_open(Purpose::Reset, &third, at(100)).await.unwrap());
-    r.nonce_ask(&may(ana), Purpose::Reset, &delivery("asked", "mail", "{}"), at(1)).await.unwrap();
+    r.nonce_ask(&may(ana), Purpose::Reset, &delivery("asked", DeliveryKind::Mail, "{}"), at(1)).await.unwrap();
     assert!(!r.nonce_is_open(Purpose::Reset, &third, at(1)).await.unwrap());
-    assert_eq!(r.deliveries_due("mail", at(1), 10).await.unwrap().len(), 1);
+    assert_eq!(r.deliveries_due(DeliveryKind::Mail, at(1), 10).await.unwrap().len(), 1);
     let nobody = may(UserId(given::uuid()));
     assert!(matches!(r.nonce_put(&nobody, Purpose::Reset, &third, at(9)).await, Err(StoreError::Gone("user"))));
     r.nonce_put(&may(ana), Purpose::Reset, &third, at(9)).await.unwrap();

@@ -5,7 +5,9 @@ use isobar_model::ids::{DeviceRef, SettingId};
 use isobar_model::status::Status;
 
 use super::given::{self, at, fetched, json, may, sees};
-use crate::registry::{DeviceReport, Findings, LimitedDelivery, NewDelivery, NewDevice, Registry, SettingWrite};
+use crate::registry::{
+    DeliveryKind, DeviceReport, Findings, LimitedDelivery, NewDelivery, NewDevice, Registry, SettingWrite,
+};
 
 /// Devices that are reported of at once: more than one statement takes of some kinds.
 const DEVICES: usize = 450;
@@ -91,13 +93,14 @@ pub async fn a_batch_is_kept_whole_or_not_at_all(r: &Registry) {
     let id = SettingId(given::uuid());
     let write = |name: &str| SettingWrite { id, name: name.to_owned(), value: None, at: at(1) };
     let settings = vec![(may(devices[0]), write("x")), (may(other), write("y"))];
-    let delivery = NewDelivery { id: "call:a:1".to_owned(), kind: "call", body: "{}".to_owned(), lane: None };
+    let delivery =
+        NewDelivery { id: "call:a:1".to_owned(), kind: DeliveryKind::Call, body: "{}".to_owned(), destination: None };
     let deliveries = vec![LimitedDelivery { delivery, source: "call:a:".to_owned(), most: 9 }];
     let error = r.findings_write(&Findings { reports, settings, deliveries }, at(2)).await.unwrap_err();
     assert!(error.is_refusal(), "{error:?}");
     assert_eq!(fetched(r, devices[0]).await.updated_at, at(0));
     assert!(r.settings_of(&sees(devices[0])).await.unwrap().is_empty());
-    assert!(r.deliveries_due("call", at(9), 9).await.unwrap().is_empty());
+    assert!(r.deliveries_due(DeliveryKind::Call, at(9), 9).await.unwrap().is_empty());
 }
 
 /// What both of two reports say is what one says after the other.

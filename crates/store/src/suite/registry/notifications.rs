@@ -7,7 +7,7 @@ use isobar_model::page::{PageRequest, TimeRange};
 use isobar_model::role::Role;
 
 use super::given::{self, at, json, may};
-use crate::registry::{NewDelivery, NotificationMark, Registry, SpreadStep, UserChange};
+use crate::registry::{DeliveryKind, NewDelivery, NotificationMark, Registry, SpreadStep, UserChange};
 
 const ALL: PageRequest = PageRequest { page: 1, limit: 10_000 };
 const EVER: TimeRange = TimeRange { from: None, to: None };
@@ -227,13 +227,22 @@ pub async fn two_that_spread_one_notice_do_it_once(r: &Registry) {
     let part = r.notice_spreading(id.id).await.unwrap().unwrap();
     let take = async |letter: &str| {
         let mut taken = step(&[ana], Some(ana));
-        taken.deliveries.push(NewDelivery { id: letter.to_owned(), kind: "mail", body: "{}".to_owned(), lane: None });
+        taken.deliveries.push(NewDelivery {
+            id: letter.to_owned(),
+            kind: DeliveryKind::Mail,
+            body: "{}".to_owned(),
+            destination: None,
+        });
         r.notice_spread(part.clone(), &taken, at(0)).await.unwrap()
     };
     let (first, second) = tokio::join!(take("first"), take("second"));
     let left: Vec<_> = [first, second].into_iter().flatten().collect();
     assert_eq!(left.len(), 1);
-    assert_eq!(r.deliveries_due("mail", at(1), 10).await.unwrap().len(), 1, "what goes outside goes once too");
+    assert_eq!(
+        r.deliveries_due(DeliveryKind::Mail, at(1), 10).await.unwrap().len(),
+        1,
+        "what goes outside goes once too"
+    );
     assert_eq!(r.notice_spread(left[0].clone(), &step(&[bob], None), at(0)).await.unwrap(), None);
     assert_eq!(r.notice_spread(part, &step(&[ana, bob], None), at(0)).await.unwrap(), None);
     assert_eq!((messages(r, ana).await, messages(r, bob).await), (vec!["all".to_owned()], vec!["all".to_owned()]));

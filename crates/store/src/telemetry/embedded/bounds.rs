@@ -14,8 +14,6 @@ use crate::suite::telemetry::given::{self, id};
 use crate::telemetry::{Begun, DEVICE_LAST_BYTES_MAX, QueueQuery, SERIES_MAX, Telemetry};
 use crate::turns::{Bounds, Turns};
 
-const MIB: usize = 1 << 20;
-
 /// A device of the tenant with this number, in memory.
 async fn device_of(store: &Embedded, tenant: u128) -> CanWrite<DeviceRef> {
     let device = given::device().charged_to(&Lineage::new([], OrganizationId(Uuid::from_u128(tenant))));
@@ -28,7 +26,7 @@ async fn a_tenant_with_much_that_waits_is_held_up_before_its_run_and_others_are_
     let folder = tempfile::tempdir().unwrap();
     let store = Embedded::open(folder.path(), Options::default()).unwrap();
     let (greedy, other) = (device_of(&store, 1).await, device_of(&store, 2).await);
-    let large = format!("\"{}\"", "x".repeat(MIB));
+    let large = format!("\"{}\"", "x".repeat(1 << 20));
     let run = |device: &CanWrite<DeviceRef>| {
         let mut has_run = false;
         let mut work = |_: &dyn crate::telemetry::Memory| {
@@ -78,7 +76,10 @@ async fn the_series_of_a_device_and_their_last_values_are_bounded() {
         assert_eq!(series.iter().map(|series| series.count).sum::<u64>(), SERIES_MAX as u64 + 120 + opened);
         let held = store.hold(device.target().key).await.unwrap();
         let weight = held.state.as_ref().unwrap().weight();
-        assert!((DEVICE_LAST_BYTES_MAX - MIB..DEVICE_LAST_BYTES_MAX + MIB).contains(&weight), "{weight} bytes");
+        assert!(
+            (DEVICE_LAST_BYTES_MAX - (1 << 20)..DEVICE_LAST_BYTES_MAX + (1 << 20)).contains(&weight),
+            "{weight} bytes"
+        );
     }
 }
 

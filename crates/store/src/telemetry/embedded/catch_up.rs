@@ -12,7 +12,7 @@ use isobar_model::page::TimeRange;
 use isobar_model::time::Timestamp;
 use rocksdb::{DB, ReadOptions};
 
-use super::history::{Part, shown, stands};
+use super::history::{Part, stands, visible};
 use super::keys::{self, Family, TimeOrder};
 use super::load::{self, RowIterator, current};
 use super::rows::{Parts, damaged, event_device, failed, read_event, read_timeline};
@@ -136,8 +136,8 @@ impl Search {
 
     /// The range of time in which those are that are not late.
     fn range(&self, core: &Core) -> Range<TimeOrder> {
-        let shown = shown(core, TimeRange::default(), Timestamp::default());
-        let from = shown.start.max(keys::order_of(self.positions.start.newest).saturating_add(1));
+        let visible = visible(core, TimeRange::default(), Timestamp::default());
+        let from = visible.start.max(keys::order_of(self.positions.start.newest).saturating_add(1));
         from..keys::order_of(self.positions.end.newest).saturating_add(1)
     }
 

@@ -9,19 +9,19 @@ use rustc_hash::FxHashMap;
 use super::rows::{self, BatchRow, Rows};
 
 /// Bytes of a piece; rows of one commit that are more get a piece of their own.
-const PIECE_BYTES: usize = 128 << 10;
+const ROWS_PIECE_BYTES: usize = 128 << 10;
 /// Pieces that are kept when they are empty.
 const SPARE_PIECES_MAX: usize = 8;
 
 /// Bytes of rows that may wait before whoever has most of them is held up; as many again may be in the writer's hands. What
 /// a tenant has waiting may be at most so many times what is left of them: a tenant that is alone has two thirds, and there
 /// is some left for many more.
-const BYTES_MAX: usize = 96 << 20;
+const WAITING_BYTES_MAX: usize = 96 << 20;
 const TIMES_WHAT_IS_LEFT: usize = 2;
 /// Bytes up to which nobody can have more than that.
-pub const BYTES_FOR_ALL: usize = BYTES_MAX / (TIMES_WHAT_IS_LEFT + 1) * TIMES_WHAT_IS_LEFT;
+pub const BYTES_FOR_ALL: usize = WAITING_BYTES_MAX / (TIMES_WHAT_IS_LEFT + 1) * TIMES_WHAT_IS_LEFT;
 /// Bytes beyond which everybody is held up: each of those who have none waiting may have a commit among them.
-const BYTES_FULL: usize = 128 << 20;
+const WAITING_BYTES_FULL: usize = 128 << 20;
 
 /// Whose rows they are; none: Isobar's own.
 pub type Tenant = Option<OrganizationId>;
@@ -53,9 +53,9 @@ impl Gathered {
 
     /// Whether a tenant may have more rows waiting.
     pub fn has_room(&self, tenant: Tenant) -> bool {
-        let left = BYTES_MAX.saturating_sub(self.bytes);
+        let left = WAITING_BYTES_MAX.saturating_sub(self.bytes);
         let own = self.of_tenants.get(&tenant).copied().unwrap_or_default();
-        self.bytes < BYTES_FULL && own <= left * TIMES_WHAT_IS_LEFT
+        self.bytes < WAITING_BYTES_FULL && own <= left * TIMES_WHAT_IS_LEFT
     }
 
     /// Takes in the rows of a tenant's commit.
@@ -66,7 +66,7 @@ impl Gathered {
         let is_room = self.pieces.last().is_some_and(|piece| piece.capacity() - piece.len() >= bytes.len());
         if !is_room {
             let piece = self.spare.pop().filter(|piece| piece.capacity() >= bytes.len());
-            self.pieces.push(piece.unwrap_or_else(|| Vec::with_capacity(bytes.len().max(PIECE_BYTES))));
+            self.pieces.push(piece.unwrap_or_else(|| Vec::with_capacity(bytes.len().max(ROWS_PIECE_BYTES))));
         }
         let piece = self.pieces.len() - 1;
         let into = &mut self.pieces[piece];
@@ -92,7 +92,7 @@ impl Gathered {
         self.of_tenants.clear();
         self.commits.clear();
         for mut piece in self.pieces.drain(..) {
-            if piece.capacity() == PIECE_BYTES && self.spare.len() < SPARE_PIECES_MAX {
+            if piece.capacity() == ROWS_PIECE_BYTES && self.spare.len() < SPARE_PIECES_MAX {
                 piece.clear();
                 self.spare.push(piece);
             }
@@ -133,11 +133,15 @@ mod tests {
         assert!(BYTES_FOR_ALL < fill(tenant(1)).1 + COMMIT);
         for number in 2..6 {
             let (count, bytes) = fill(tenant(number));
-            assert!(count > 0 && bytes < BYTES_MAX + 2 * COMMIT, "{count} commits, {bytes} bytes");
+            assert!(count > 0 && bytes < WAITING_BYTES_MAX + 2 * COMMIT, "{count} commits, {bytes} bytes");
         }
         // Whoever comes after them has a commit too, until it is enough.
         let last = (6..1_000).take_while(|number| fill(tenant(*number)).0 > 0).count();
-        assert!(last > 8 && gathered.bytes() < BYTES_FULL + COMMIT + 64, "{last} tenants, {} bytes", gathered.bytes());
+        assert!(
+            last > 8 && gathered.bytes() < WAITING_BYTES_FULL + COMMIT + 64,
+            "{last} tenants, {} bytes",
+            gathered.bytes()
+        );
         gathered.clear();
         assert!(gathered.bytes() == 0 && gathered.has_room(tenant(1)));
     }
@@ -151,7 +155,7 @@ mod tests {
             for turn in turns {
                 for (index, (size, outbox)) in turn.iter().enumerate() {
                     let mut rows = Rows::default();
-                    let value = vec![index as u8; [0, 30_000, 2 * PIECE_BYTES][*size]];
+                    let value = vec![index as u8; [0, 30_000, 2 * ROWS_PIECE_BYTES][*size]];
                     rows.put(Family::Values, &index.to_be_bytes(), &[&value]);
                     (0..*outbox).for_each(|number| rows.outbox(7, number.into(), b"work"));
                     gathered.push(&rows, None);
@@ -161,7 +165,7 @@ mod tests {
                     let rows: Vec<_> = gathered.rows(commit).collect();
                     prop_assert_eq!(rows.len(), 1 + *outbox as usize);
                     prop_assert_eq!(rows[0].key, index.to_be_bytes());
-                    prop_assert_eq!(rows[0].value.len(), [0, 30_000, 2 * PIECE_BYTES][*size]);
+                    prop_assert_eq!(rows[0].value.len(), [0, 30_000, 2 * ROWS_PIECE_BYTES][*size]);
                     prop_assert!(rows[0].value.iter().all(|byte| *byte == index as u8));
                 }
                 gathered.clear();

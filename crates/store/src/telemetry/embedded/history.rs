@@ -98,8 +98,8 @@ fn split(left: &mut Part<'_>, right: &mut Part<'_>, skipped: u64) -> Result<u64>
     Ok(low)
 }
 
-/// The range of time that is shown.
-pub(super) fn shown(core: &Core, range: TimeRange, not_before: Timestamp) -> Range<TimeOrder> {
+/// The range of time that readers see.
+pub(super) fn visible(core: &Core, range: TimeRange, not_before: Timestamp) -> Range<TimeOrder> {
     let cutoff = Timestamp::from_millis(core.cutoffs.history.load(std::sync::atomic::Ordering::Acquire));
     let range = orders(range);
     range.start.max(keys::order_at(not_before)).max(keys::order_at(cutoff))..range.end
@@ -107,7 +107,7 @@ pub(super) fn shown(core: &Core, range: TimeRange, not_before: Timestamp) -> Ran
 
 /// A page of a device's history, newest first.
 pub fn page(core: &Core, device: DeviceRef, query: &HistoryQuery) -> Result<Page<Event>> {
-    let range = shown(core, query.range, query.not_before);
+    let range = visible(core, query.range, query.not_before);
     let kinds = [(0, query.device_events), (1, query.cloud_events)].into_iter().filter(|(_, wanted)| *wanted);
     let mut parts = Vec::new();
     for (kind, _) in kinds {
@@ -147,7 +147,7 @@ fn fetch(core: &Core, device: DeviceRef, ids: impl Iterator<Item = EventId>) -> 
 pub fn event(core: &Core, device: DeviceRef, id: EventId) -> Result<Option<Event>> {
     let history = engine::family(&core.db, Family::History)?;
     let Some(value) = core.db.get_pinned_cf(history, id.bytes()).map_err(failed)? else { return Ok(None) };
-    let shown_from = shown(core, TimeRange::default(), Timestamp::default()).start;
+    let shown_from = visible(core, TimeRange::default(), Timestamp::default()).start;
     if event_device(&value)? != device.key.0 || keys::order_of(id) < shown_from {
         return Ok(None);
     }

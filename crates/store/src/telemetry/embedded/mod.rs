@@ -71,7 +71,7 @@ use crate::turns::{Bounds, Turns};
 
 /// Files that the store has open at a time, at most: tables that are kept open; beside them those that are made or looked
 /// through at the moment, logs, the manifest, folders.
-pub const FILES_MAX: u64 = engine::OPEN_FILES_MAX as u64 + 96;
+pub const TELEMETRY_FILES_MAX: u64 = engine::OPEN_FILES_MAX as u64 + 96;
 /// Reads that take long: scans over whole series, pieces of exports, catching up with events. Others have their turn at the
 /// latest after a slice.
 const SCANS: Bounds = Bounds { at_once: 4, of_all: 64, of_one: 24, slice: Duration::from_millis(20) };

@@ -24,8 +24,8 @@ const COMPACT_BYTES_MIN: u64 = 1 << 20;
 /// When so many events are removed, history is written to files at once, which are then compacted by themselves.
 const FLUSH_EVENTS_MIN: u64 = engine::REMOVALS_MIN as u64;
 /// Pauses before reclaiming is tried again.
-const PAUSE_MIN: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(300);
+const RECLAIM_PAUSE_MIN: Duration = Duration::from_secs(1);
+const RECLAIM_PAUSE_MAX: Duration = Duration::from_secs(300);
 /// Events of a forgotten device that are removed in one batch.
 const EVENTS_BATCH: usize = 1_000;
 
@@ -117,7 +117,7 @@ impl Reclaim {
     /// Does the work until it is stopped. What fails or panics is tried again after a pause, twice as long each time
     /// in a row: nothing that anybody was promised depends on it.
     fn again_and_again(&self, shared: &Shared, work: impl Fn() -> Result<()>) {
-        let mut pause = PAUSE_MIN;
+        let mut pause = RECLAIM_PAUSE_MIN;
         loop {
             let begun = Instant::now();
             // What it leaves half done stands in the database and in `PendingReclaim`, and is done again from there.
@@ -129,14 +129,14 @@ impl Reclaim {
             if self.stopping() || shared.healthy().is_err() {
                 return;
             }
-            pause = if begun.elapsed() > PAUSE_MAX { PAUSE_MIN } else { pause };
+            pause = if begun.elapsed() > RECLAIM_PAUSE_MAX { RECLAIM_PAUSE_MIN } else { pause };
             metrics::counter!("isobar_telemetry_reclaim_failures_total").increment(1);
             tracing::error!(cause, again_in = ?pause, "space of what was deleted could not be given back");
             let mut work = self.work.lock();
             work.has_new = true;
             let until = begun.max(Instant::now()) + pause;
             while !work.stopping && !self.wake.wait_until(&mut work, until).timed_out() {}
-            pause = (pause * 2).min(PAUSE_MAX);
+            pause = (pause * 2).min(RECLAIM_PAUSE_MAX);
         }
     }
 }

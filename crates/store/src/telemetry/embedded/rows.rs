@@ -38,7 +38,7 @@ pub struct Rows {
 }
 
 /// Bytes before the key of a row.
-const HEADER: usize = 7;
+const ROW_HEADER_BYTES: usize = 7;
 
 /// Bytes that a thread keeps at hand for the rows of its next commit.
 const AT_HAND_BYTES_MAX: usize = 64 << 10;
@@ -173,7 +173,7 @@ impl Rows {
 /// Rows that were written one after the other, in the order they came.
 pub fn read(mut rest: &[u8]) -> impl Iterator<Item = BatchRow<'_>> {
     std::iter::from_fn(move || {
-        let (header, body) = rest.split_first_chunk::<HEADER>()?;
+        let (header, body) = rest.split_first_chunk::<ROW_HEADER_BYTES>()?;
         let key_length = usize::from(u16::from_le_bytes([header[1], header[2]]));
         let length = u32::from_le_bytes([header[3], header[4], header[5], header[6]]) as usize;
         let (key, body) = body.split_at_checked(key_length)?;

@@ -30,7 +30,7 @@ mod tag {
     pub const NEW_FILE: u64 = 103;
     pub const FAMILY: u64 = 200;
     pub const FAMILY_ADD: u64 = 201;
-    pub const FAMILY_MAX: u64 = 203;
+    pub const LARGEST_FAMILY: u64 = 203;
     pub const IN_GROUP: u64 = 300;
     pub const SAFE_TO_IGNORE: u64 = 1 << 13;
     pub const LOG_ADDITION: u64 = SAFE_TO_IGNORE + 7;
@@ -236,7 +236,7 @@ impl ManifestReader {
                 tag::MIN_LOG_TO_KEEP => self.least = self.least.max(parts.number()?),
                 tag::FAMILY => family = parts.number()?,
                 tag::COMPARATOR | tag::FAMILY_ADD => drop(parts.text()?),
-                tag::NEXT_FILE | tag::PREVIOUS_LOG | tag::FAMILY_MAX | tag::IN_GROUP => drop(parts.number()?),
+                tag::NEXT_FILE | tag::PREVIOUS_LOG | tag::LARGEST_FAMILY | tag::IN_GROUP => drop(parts.number()?),
                 tag::COMPACT_CURSOR => drop((parts.number()?, parts.text()?)),
                 tag::DELETED_FILE => drop((parts.number()?, parts.number()?)),
                 tag::NEW_FILE => self.manifest.in_tables = self.manifest.in_tables.max(new_file(&mut parts)?),

@@ -8,7 +8,7 @@ use super::crc32c;
 
 const BLOCK_BYTES: usize = 32 << 10;
 /// Checksum u32, length u16, kind u8.
-const HEADER: usize = 7;
+const RECORD_HEADER_BYTES: usize = 7;
 /// A header that ends with the log's number, u32: in a file that is written anew, records of its earlier life follow those of this one.
 const RECYCLED_HEADER: usize = 11;
 
@@ -112,12 +112,12 @@ impl<R: Read> Records<R> {
 
     /// The next piece, whose bytes are behind those of the record so far.
     fn piece(&mut self) -> io::Result<Result<(u64, Piece), End>> {
-        let header = if self.number.is_some() { RECYCLED_HEADER } else { HEADER };
+        let header = if self.number.is_some() { RECYCLED_HEADER } else { RECORD_HEADER_BYTES };
         loop {
             let (offset, rest) = (self.start + self.at as u64, &self.block[self.at..]);
             let end = |what| Ok(Err(End { offset, piece: offset, what }));
             let is_last_block = self.block.len() < BLOCK_BYTES;
-            if rest.len() < HEADER || rest.len() < header && rest.iter().all(|byte| *byte == 0) {
+            if rest.len() < RECORD_HEADER_BYTES || rest.len() < header && rest.iter().all(|byte| *byte == 0) {
                 // No header fits behind the last record of a block.
                 match rest {
                     _ if !is_last_block || self.block.is_empty() => {
@@ -136,7 +136,7 @@ impl<R: Read> Records<R> {
                 return end(Ending::Zeros);
             }
             let is_recycled = matches!(kind, 5..=8 | 11 | 131);
-            let header = if is_recycled { RECYCLED_HEADER } else { HEADER };
+            let header = if is_recycled { RECYCLED_HEADER } else { RECORD_HEADER_BYTES };
             let Some(record) = rest.get(..header + length) else { return end(Ending::Cut) };
             if crc32c::masked(&record[6..]).to_le_bytes() != record[..4] {
                 return end(Ending::Broken);
@@ -176,15 +176,16 @@ impl<R: Read> Records<R> {
 /// Whether bytes that end a file are what an unfinished write leaves, and not damage to something that was whole.
 pub fn is_torn(rest: &[u8]) -> bool {
     let fits = |from: &[u8], length: usize| {
-        from.get(6..HEADER + length).is_some_and(|covered| crc32c::masked(covered).to_le_bytes() == from[..4])
+        from.get(6..RECORD_HEADER_BYTES + length)
+            .is_some_and(|covered| crc32c::masked(covered).to_le_bytes() == from[..4])
     };
-    if rest.iter().all(|byte| *byte == 0) || rest.len() < HEADER {
+    if rest.iter().all(|byte| *byte == 0) || rest.len() < RECORD_HEADER_BYTES {
         return true;
     }
     let length = |from: &[u8]| usize::from(u16::from_le_bytes([from[4], from[5]]));
     // Whole as it stands, whole but for its length, or followed by something that is whole.
-    let is_whole = HEADER + length(rest) <= rest.len() || fits(rest, rest.len() - HEADER);
-    let has_more = (1..rest.len() - HEADER + 1).any(|at| {
+    let is_whole = RECORD_HEADER_BYTES + length(rest) <= rest.len() || fits(rest, rest.len() - RECORD_HEADER_BYTES);
+    let has_more = (1..rest.len() - RECORD_HEADER_BYTES + 1).any(|at| {
         let from = &rest[at..];
         matches!(from[6], 1..=4) && length(from) > 0 && fits(from, length(from))
     });

@@ -1,0 +1,137 @@
+//! Slots for runs of code that have a thread of their own: a few at the same time, shared fairly between tenants. A project has
+//! one run at a time, so that those of one tenant are of different projects.
+
+use std::time::Duration;
+
+use isobar_model::error::Result;
+use isobar_model::ids::OrganizationId;
+use isobar_store::turns::{Bounds, Claim, Turn, Turns};
+
+use crate::error::IntoHubError as _;
+
+/// Runs of each class that have a thread of their own; further ones wait, and so do their projects.
+const ASIDE_AT_ONCE: usize = 8;
+/// Runs that wait for a slot of their class; beyond, 503. Of one tenant fewer have a slot or wait, so that there is room for
+/// the others.
+const ASIDE_WAITING_MAX: usize = 64;
+const ASIDE_OF_ONE_MAX: usize = 64;
+
+/// Why a run has a thread of its own. Each class has slots of its own, for one run holds its slot much longer than another: heavy
+/// code for seconds, where others leave it little of the processors; large code for its 200 ms.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum RunClass {
+    /// Its code wants much memory.
+    Large,
+    /// Its code has lately taken long, and gets what others leave of the processors.
+    Heavy,
+    /// It runs on a thread of the server, while somebody waits for the answer: a change of settings does.
+    OnRequest,
+}
+
+/// The slots of all classes.
+pub(super) struct RunSlots {
+    large: Turns,
+    heavy: Turns,
+    on_request: Turns,
+}
+
+/// One of the slots, until this is dropped.
+pub(crate) struct RunSlot(#[expect(dead_code, reason = "held")] Turn);
+
+impl RunSlots {
+    pub fn new() -> Self {
+        let bounded = || turns(ASIDE_AT_ONCE + ASIDE_WAITING_MAX, ASIDE_OF_ONE_MAX);
+        // What waits there is bounded by who calls: one call changes the settings of many devices.
+        Self { large: bounded(), heavy: bounded(), on_request: turns(usize::MAX, usize::MAX) }
+    }
+
+    /// A slot of the class for a run of the tenant, when it has its turn.
+    ///
+    /// # Errors
+    /// `Busy`: too many wait already.
+    pub async fn take(&self, class: RunClass, tenant: OrganizationId) -> Result<RunSlot> {
+        self.of(class).take(Claim::begin(tenant)).await.map(RunSlot).into_hub_error()
+    }
+
+    fn of(&self, class: RunClass) -> &Turns {
+        match class {
+            RunClass::Large => &self.large,
+            RunClass::Heavy => &self.heavy,
+            RunClass::OnRequest => &self.on_request,
+        }
+    }
+}
+
+fn turns(of_all: usize, of_one: usize) -> Turns {
+    // A run cannot be left and taken up again.
+    Turns::new(Bounds { at_once: ASIDE_AT_ONCE, of_all, of_one, slice: Duration::MAX })
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test hears of its panics")]
+mod tests {
+    use std::sync::Arc;
+
+    use isobar_model::error::Error;
+    use tokio::task::JoinSet;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn tenant(number: u128) -> OrganizationId {
+        OrganizationId(Uuid::from_u128(number))
+    }
+
+    /// Slots of the class, all of which the tenant has, and more of its runs that wait.
+    async fn taken(class: RunClass, waiting: usize) -> (Arc<RunSlots>, Vec<RunSlot>, JoinSet<bool>) {
+        let slots = Arc::new(RunSlots::new());
+        let mut held = Vec::new();
+        for _ in 0..ASIDE_AT_ONCE {
+            held.push(slots.take(class, tenant(1)).await.unwrap());
+        }
+        let mut waiters = JoinSet::new();
+        for _ in 0..waiting {
+            let slots = Arc::clone(&slots);
+            waiters.spawn(async move { slots.take(class, tenant(1)).await.is_ok() });
+        }
+        while slots.of(class).taken_and_waiting() != (ASIDE_AT_ONCE, waiting) {
+            tokio::task::yield_now().await;
+        }
+        (slots, held, waiters)
+    }
+
+    #[tokio::test]
+    async fn so_many_runs_have_a_slot_and_so_many_wait_for_one() {
+        let (slots, held, mut waiting) = taken(RunClass::Heavy, ASIDE_OF_ONE_MAX - ASIDE_AT_ONCE).await;
+        assert!(matches!(slots.take(RunClass::Heavy, tenant(1)).await, Err(Error::Busy)), "there is room for others");
+        for number in 0..ASIDE_WAITING_MAX + ASIDE_AT_ONCE - ASIDE_OF_ONE_MAX {
+            let slots = Arc::clone(&slots);
+            waiting.spawn(async move { slots.take(RunClass::Heavy, tenant(2 + number as u128)).await.is_ok() });
+        }
+        while slots.heavy.taken_and_waiting().1 < ASIDE_WAITING_MAX {
+            tokio::task::yield_now().await;
+        }
+        assert!(matches!(slots.take(RunClass::Heavy, tenant(99)).await, Err(Error::Busy)));
+        // Nobody of another class waits for these.
+        assert!(slots.take(RunClass::Large, tenant(1)).await.is_ok());
+        drop(held);
+        assert!(waiting.join_all().await.into_iter().all(|had_a_slot| had_a_slot));
+        assert_eq!(slots.heavy.taken_and_waiting(), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_tenant_that_changes_many_devices_holds_up_no_other() {
+        let (slots, mut held, waiting) = taken(RunClass::OnRequest, 200).await;
+        let other = {
+            let slots = Arc::clone(&slots);
+            tokio::spawn(async move { slots.take(RunClass::OnRequest, tenant(2)).await })
+        };
+        while slots.on_request.taken_and_waiting().1 < 201 {
+            tokio::task::yield_now().await;
+        }
+        held.pop();
+        assert!(other.await.unwrap().is_ok(), "the next slot is for who has none");
+        drop(held);
+        assert_eq!(waiting.join_all().await.len(), 200);
+    }
+}

@@ -1,0 +1,19 @@
+//! Destinations of calls: a tenant and a host. Calls to one wait for each other, not for those to others.
+
+use isobar_model::ids::OrganizationId;
+use isobar_outlets::calls::host_of;
+
+/// Stands between tenant and host; what comes behind all destinations of a tenant has the character after it.
+const DESTINATION_SPACE: char = ' ';
+pub(super) const BEHIND_DESTINATIONS: char = '!';
+
+/// The destination of a tenant's call.
+pub(super) fn destination_of(tenant: Option<OrganizationId>, url: &str) -> String {
+    let (tenant, host) = (tenant.map(|id| id.to_string()).unwrap_or_default(), host_of(url).unwrap_or_default());
+    format!("{tenant}{DESTINATION_SPACE}{host}")
+}
+
+/// Whose a destination is.
+pub(super) fn tenant_of(destination: &str) -> &str {
+    destination.split_once(DESTINATION_SPACE).map_or(destination, |(tenant, _)| tenant)
+}

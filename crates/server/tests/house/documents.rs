@@ -1,0 +1,126 @@
+//! The documents name what is there: files, dependencies, sections of the contract.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{crates, read, root, source_files};
+
+/// What comments cite of the contract: the text behind `contract: `, up to where the reference ends.
+fn cited(text: &str) -> Vec<String> {
+    let joined = text.lines().map(str::trim_start).fold(String::new(), |mut all, line| {
+        let is_comment = line.starts_with("//");
+        all.push_str(if is_comment { " " } else { "\n" });
+        all.push_str(line.trim_start_matches(['/', '!', ' ']));
+        all
+    });
+    let ends = |c: char| matches!(c, ',' | ')' | '.' | ';' | ':' | '\n' | '`' | '|');
+    let citations = joined.split("contract: ").skip(1).filter(|rest| rest.starts_with(char::is_uppercase));
+    citations.map(|rest| rest.split(ends).next().unwrap_or_default().trim().to_owned()).collect()
+}
+
+#[test]
+fn what_is_cited_of_the_contract_is_a_section_of_it() {
+    let contract = read("docs/contract.md");
+    let sections: Vec<&str> = contract.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for (file, text) in source_files(&root().join("crates")) {
+        for citation in cited(&text) {
+            count += 1;
+            let begins = |section: &&str| {
+                section.strip_prefix(&*citation).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+            };
+            if !sections.iter().any(begins) {
+                wrong.push(format!("{}: {citation}", file.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty() && count > 50, "{count} citations, these lead nowhere: {wrong:#?}");
+}
+
+/// The dependencies of the workspace, for the product or for its tests. A member names each as one of the workspace's, or
+/// with a version of its own.
+fn dependencies() -> BTreeSet<String> {
+    let mut members: Vec<String> = crates().into_iter().map(|name| format!("crates/{name}/Cargo.toml")).collect();
+    members.push("bench/Cargo.toml".to_owned());
+    let mut found = BTreeSet::new();
+    for member in members {
+        let manifest: toml::Table = read(&member).parse().unwrap();
+        for kind in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            let names = manifest.get(kind).and_then(toml::Value::as_table).into_iter().flat_map(|table| table.keys());
+            found.extend(names.filter(|name| !name.starts_with("isobar")).cloned());
+        }
+    }
+    found
+}
+
+#[test]
+fn each_dependency_has_its_reason() {
+    let document = read("docs/dependencies.md");
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    for row in document.lines().filter_map(|line| line.strip_prefix("| `")) {
+        let names = row.split(" | ").next().unwrap_or_default().split('`').step_by(2);
+        names.filter(|name| !name.is_empty()).for_each(|name| *reasons.entry(name.to_owned()).or_default() += 1);
+    }
+    let given: BTreeSet<String> = reasons.keys().cloned().collect();
+    let used = dependencies();
+    assert_eq!(given, used, "docs/dependencies.md against the manifests");
+    let twice: Vec<_> = reasons.iter().filter(|(_, count)| **count > 1).collect();
+    assert!(twice.is_empty(), "one reason for each: {twice:?}");
+    let workspace: toml::Table = read("Cargo.toml").parse().unwrap();
+    let declared = workspace["workspace"]["dependencies"].as_table().unwrap().keys();
+    let unused: Vec<_> = declared.filter(|name| !name.starts_with("isobar") && !used.contains(*name)).collect();
+    assert!(unused.is_empty(), "no crate uses {unused:?}");
+}
+
+/// The files of Rust that a text names in backquotes.
+fn named_files(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).filter(|name| name.ends_with(".rs")).collect()
+}
+
+/// Every file of Rust, tests included, as documents may name it: without `src`.
+fn all_files() -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join("crates"), root().join("bench")];
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            match path.is_dir() {
+                true => folders.push(path),
+                false => found.push(format!("/{}", path.to_str().unwrap().replace("/src/", "/"))),
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn files_that_the_documents_name_are_there() {
+    let files = all_files();
+    let mut wrong = Vec::new();
+    for document in
+        ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/mechanisms.md", "docs/limits.md", "docs/reliability.md"]
+    {
+        let text = read(document);
+        for name in named_files(&text) {
+            let end = format!("/{}", name.replace("/src/", "/"));
+            if !files.iter().any(|file| file.ends_with(&end)) {
+                wrong.push(format!("{document}: {name}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "no such file: {wrong:#?}");
+}
+
+/// A walk's heading tells how many files it passes: those that its steps name.
+#[test]
+fn walks_pass_as_many_files_as_they_say() {
+    let architecture = read("ARCHITECTURE.md");
+    let mut walks = 0;
+    for section in architecture.split("\n## ").skip(1) {
+        let (heading, steps) = section.split_once('\n').unwrap();
+        let Some(count) = heading.strip_suffix(" files)").and_then(|rest| rest.rsplit_once('(')) else { continue };
+        let passed: BTreeSet<&str> = named_files(steps).into_iter().collect();
+        assert_eq!(count.1, passed.len().to_string(), "{heading}: {passed:#?}");
+        walks += 1;
+    }
+    assert!(walks >= 3, "{walks} walks tell how many files they pass");
+}

@@ -1,0 +1,202 @@
+//! The table of limits says what the constants say.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use crate::{crates, read, root, source_files};
+
+/// A constant of the code.
+struct Constant {
+    /// Where it stands: `hub/ingest/mod.rs`.
+    place: String,
+    name: String,
+    /// The source of its value.
+    value: String,
+}
+
+/// A file of a crate as the documents name it, without `crates` and `src`.
+fn place_of(path: &Path) -> String {
+    let path = path.strip_prefix(root().join("crates")).unwrap().to_str().unwrap();
+    path.replacen("/src/", "/", 1)
+}
+
+/// The constants of all crates that stand in one line and are no texts.
+fn constants() -> Vec<Constant> {
+    let files = crates().into_iter().flat_map(|name| source_files(&root().join("crates").join(name).join("src")));
+    let mut found = Vec::new();
+    for (path, text) in files {
+        for line in text.lines() {
+            let parts = line.split_once("const ").and_then(|(_, rest)| rest.strip_suffix(';')?.split_once(": "));
+            let Some((name, value)) = parts.and_then(|(name, rest)| Some((name, rest.split_once(" = ")?.1))) else {
+                continue;
+            };
+            if !value.starts_with('"') {
+                let (name, value) = (name.to_owned(), value.to_owned());
+                found.push(Constant { place: place_of(&path), name, value });
+            }
+        }
+    }
+    found
+}
+
+/// A number that is written as one, as a product, or as a power of two.
+fn number(text: &str) -> Option<u64> {
+    let text = text.replace("MIB", "1_048_576");
+    if let Some((left, by)) = text.split_once(" << ") {
+        return number(left)?.checked_shl(by.parse().ok()?);
+    }
+    text.split(" * ").map(|part| part.replace('_', "").parse::<u64>().ok()).product()
+}
+
+/// A number with commas between the thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    digits.char_indices().fold(String::new(), |mut out, (at, digit)| {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+        out
+    })
+}
+
+/// A number in the largest of these units that it is a multiple of, and in each smaller one.
+fn in_units(number: u64, units: &[(u64, &str)]) -> Vec<String> {
+    let fitting = units.iter().filter(|(size, _)| number.is_multiple_of(*size));
+    fitting.map(|(size, unit)| format!("{}{unit}", grouped(number / size))).collect()
+}
+
+const TIMES: [(u64, &str); 4] = [(1, " ms"), (1_000, " s"), (3_600_000, " h"), (86_400_000, " days")];
+
+/// The ways in which the documents may write a limit: `1,024`, `64 KiB`, `60 s`. None for what is no plain number.
+fn spellings(name: &str, value: &str) -> Option<Vec<String>> {
+    let within = |begin: &str| value.strip_prefix(begin)?.strip_suffix(')').and_then(number);
+    if let Some(seconds) = within("Duration::from_secs(") {
+        return Some(in_units(seconds * 1_000, &TIMES));
+    }
+    if let Some(millis) = within("Duration::from_millis(") {
+        return Some(in_units(millis, &TIMES));
+    }
+    let number = number(value)?;
+    if name.contains("SECONDS") {
+        return Some(in_units(number * 1_000, &TIMES));
+    }
+    if name.contains("MILLIS") {
+        return Some(in_units(number, &TIMES));
+    }
+    let mut ways = in_units(number, &[(1, ""), (1 << 10, " KiB"), (1 << 20, " MiB")]);
+    ways.extend(number.is_power_of_two().then(|| format!("2^{}", number.trailing_zeros())));
+    Some(ways)
+}
+
+/// The parts of a value that is a struct, by their names; any other value as it is.
+fn parts<'a>(name: &'a str, value: &'a str) -> Vec<(&'a str, &'a str)> {
+    let Some((_, fields)) = value.split_once(" { ") else { return vec![(name, value)] };
+    fields.trim_end_matches(" }").split(", ").filter_map(|field| field.split_once(": ")).collect()
+}
+
+/// Whether a text names a limit, and not one that merely holds its digits.
+fn names(text: &str, limit: &str) -> bool {
+    let mut places = text.match_indices(limit);
+    places.any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + limit.len()..]);
+        let goes_on = after.starts_with(|c: char| c.is_ascii_digit())
+            || after.starts_with(',') && after[1..].starts_with(|c: char| c.is_ascii_digit());
+        !before.ends_with(|c: char| c.is_ascii_digit() || c == ',' || c == '^') && !goes_on
+    })
+}
+
+/// What stands in backquotes.
+fn quoted(cell: &str) -> Vec<String> {
+    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// A row of the table: the constants, what it says of them, and the files in which they stand.
+struct Row {
+    names: Vec<String>,
+    says: String,
+    places: Vec<String>,
+}
+
+/// The rows that are about constants. What names `config.default.toml` is a setting of the operator.
+fn rows() -> Vec<Row> {
+    let limits = read("docs/limits.md");
+    let cells = limits.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect();
+        let [names, says, places] = cells[..] else { return None };
+        Some(Row { names: quoted(names), says: says.to_owned(), places: quoted(places) })
+    });
+    cells.filter(|row| row.places.iter().any(|place| place.ends_with(".rs"))).collect()
+}
+
+#[test]
+fn limits_are_what_the_table_of_limits_says() {
+    let constants = constants();
+    let mut told = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for Row { names: of_row, says, places } in rows() {
+        for name in &of_row {
+            let Some(found) = constants.iter().find(|c| c.name == *name && places.contains(&c.place)) else {
+                wrong.push(format!("{name} is in none of {places:?}"));
+                continue;
+            };
+            told.insert((found.place.clone(), name.clone()));
+            for (part, value) in parts(name, &found.value) {
+                let ways = spellings(part, value);
+                if ways.as_ref().is_some_and(|ways| !ways.iter().any(|limit| names(&says, limit))) {
+                    wrong.push(format!("{name} is {ways:?}, the table says: {says}"));
+                }
+            }
+        }
+        let is_used = |place: &String| constants.iter().any(|c| c.place == *place && of_row.contains(&c.name));
+        wrong.extend(
+            places.iter().filter(|place| !is_used(place)).map(|place| format!("{place} has none of {of_row:?}")),
+        );
+    }
+    let untold = constants.iter().filter(|c| c.name.ends_with("_MAX") && !c.place.starts_with("server/simulate/"));
+    let untold = untold.filter(|c| !told.contains(&(c.place.clone(), c.name.clone())));
+    wrong.extend(untold.map(|c| format!("the table lacks {} of {}", c.name, c.place)));
+    assert!(wrong.is_empty() && told.len() > 200, "{} limits are told; {wrong:#?}", told.len());
+}
+
+/// Names that many files of one crate have by design: each element's shape.
+const SHARED_NAMES: [&str; 1] = ["SHAPE"];
+
+/// What a line declares: `const` and `static` items, structs, enums and traits of a module.
+fn declared(line: &str) -> Option<&str> {
+    let words = line.strip_prefix("pub ").or_else(|| line.strip_prefix("pub(")?.split_once(") ").map(|(_, rest)| rest));
+    let (kind, rest) = words.unwrap_or(line).split_once(' ')?;
+    let is_named = matches!(kind, "const" | "static" | "struct" | "enum" | "trait" | "union");
+    let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+    (is_named && name != "fn" && name != "_").then_some(name)
+}
+
+#[test]
+fn no_constant_and_no_type_is_named_twice_in_a_crate() {
+    let mut twice = Vec::new();
+    for name in crates().into_iter().filter(|name| name != "power") {
+        let mut seen: BTreeMap<String, String> = BTreeMap::new();
+        for (path, text) in source_files(&root().join("crates").join(name).join("src")) {
+            for declared in text.lines().filter_map(declared).filter(|name| !SHARED_NAMES.contains(name)) {
+                if let Some(before) = seen.insert(declared.to_owned(), place_of(&path)) {
+                    twice.push(format!("{declared} in {before} and {}", place_of(&path)));
+                }
+            }
+        }
+    }
+    assert!(twice.is_empty(), "{twice:#?}");
+}
+
+#[test]
+fn limits_are_read_as_they_are_written() {
+    let ways = |name, value| spellings(name, value).unwrap_or_default();
+    assert!(ways("A_MAX", "1_024").contains(&"1,024".to_owned()));
+    assert!(ways("A_BYTES", "64 << 20").contains(&"64 MiB".to_owned()));
+    assert!(ways("A_BYTES", "4 * MIB").contains(&"4 MiB".to_owned()));
+    assert_eq!(ways("A_SECONDS", "24 * 3600"), ["86,400,000 ms", "86,400 s", "24 h", "1 days"]);
+    assert_eq!(ways("A_TIME", "Duration::from_millis(50)"), ["50 ms"]);
+    assert_eq!(ways("IDLE_MILLIS_MAX", "60_000"), ["60,000 ms", "60 s"]);
+    assert!(spellings("A_MAX", "OTHER + 1").is_none());
+    assert!(names("at most 1,024 bytes", "1,024") && names("16, or 4", "16") && names("of 16,", "16"));
+    assert!(!names("at most 11,024", "1,024") && !names("1,024,000", "1,024") && !names("160", "16"));
+}

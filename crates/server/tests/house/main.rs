@@ -1,0 +1,42 @@
+//! The rules of the house: what comes into it, who imports whom within a crate, and that the documents tell what the code is.
+
+#![allow(clippy::unwrap_used, reason = "a test's helpers fail with the test")]
+
+mod documents;
+mod imports;
+mod limits;
+mod supply;
+
+use std::path::{Path, PathBuf};
+
+/// The checkout: tests run in the folder of their crate.
+fn root() -> &'static Path {
+    Path::new("../..")
+}
+
+/// The text of a file of the checkout.
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap()
+}
+
+/// The source files beneath a path, which is a file or a folder, that are no tests, with their texts up to their tests.
+fn source_files(path: &Path) -> Vec<(PathBuf, String)> {
+    if path.is_file() {
+        let text = std::fs::read_to_string(path).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().to_owned();
+        return vec![(path.to_owned(), code)];
+    }
+    let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    let named = |path: &Path, names: &[&str]| path.file_name().is_some_and(|name| names.iter().any(|n| name == *n));
+    entries
+        .filter(|path| path.is_dir() || path.extension().is_some_and(|kind| kind == "rs"))
+        .filter(|path| !named(path, &["tests", "tests.rs", "suite", "target"]))
+        .flat_map(|path| source_files(&path))
+        .collect()
+}
+
+/// The names of the crates.
+fn crates() -> Vec<String> {
+    let folders = std::fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().file_name());
+    folders.map(|name| name.into_string().unwrap()).collect()
+}
