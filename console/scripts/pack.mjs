@@ -20,7 +20,7 @@ const GZIP_LEVEL = 9;
 const files = readdirSync(FOLDER, { recursive: true, withFileTypes: true })
   .filter((entry) => entry.isFile())
   .map((entry) => join(entry.parentPath, entry.name).slice(FOLDER.length + 1))
-  .filter((path) => !path.startsWith('.vite'))
+  .filter((path) => !path.startsWith('.'))
   .sort();
 const lines = [];
 for (const path of files) {
