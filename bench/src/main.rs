@@ -50,6 +50,8 @@ pub enum Section {
     Reads,
     /// Deletion of a long series, and its space
     Delete,
+    /// Questions in buckets, of short and long series
+    Buckets,
     /// Every list of a large registry
     Lists,
     /// Reads of one device beside a bare echo
@@ -113,9 +115,12 @@ pub struct Options {
     /// flat, reads, delete, start: events that are stored first
     #[arg(long, default_value_t = 10_000_000)]
     flat_events: usize,
-    /// reads, delete: values in the long series
+    /// reads, delete: values in the long series; buckets: in the short one
     #[arg(long, default_value_t = 1_000_000)]
     series: usize,
+    /// buckets: values in the long series
+    #[arg(long, default_value_t = 100_000_000)]
+    long_series: usize,
     /// lists: devices
     #[arg(long, default_value_t = 100_000)]
     list_devices: usize,
@@ -148,6 +153,7 @@ impl Options {
             self.flat_devices = 2_000;
             self.flat_events = 300_000;
             self.series = 50_000;
+            self.long_series = 500_000;
             self.list_devices = 2_000;
             self.list_users = 500;
         }

@@ -29,9 +29,14 @@ IMAGE = (
 )
 
 
+def is_id(value):
+    """Whether it is a well-formed identifier."""
+    return isinstance(value, str) and UUID.fullmatch(value) is not None
+
+
 def exists(value):
     """Whether a well-formed identifier is to stand for one that exists: three of four are."""
-    return isinstance(value, str) and UUID.fullmatch(value) is not None and int(value[:2], 16) % 4 != 0
+    return is_id(value) and int(value[:2], 16) % 4 != 0
 
 
 def is_odd(value):
@@ -61,15 +66,28 @@ def map_path_parameters(context, path_parameters):
 @schemathesis.hook
 def map_query(context, query):
     path = context.operation.path
-    for name, value in list((query or {}).items()):
+    if not query:
+        return query
+    for name, value in list(query.items()):
         if name in BY_NAME and exists(value):
             query[name] = BY_NAME[name]
         elif name == "elementName" and is_odd(value):
-            query[name] = "reading"
+            query[name] = "climate" if path.endswith("/buckets") else "reading"
+        elif name == "zone":
+            query[name] = "Europe/Paris"
+        elif name == "deviceIds" and isinstance(value, list):
+            query[name] = [DEVICE if exists(item) else item for item in value]
         elif name == "emailOrUsername" and is_odd(value):
             query[name] = "bea"
         elif name == "deviceTagValue" and path.endswith("/integrations") and is_odd(value):
             query.update({"deviceTag": "serial", "deviceTagValue": "f7", "projectUuid": PROJECT})
+    # One of these at a time names devices, which the document cannot say.
+    if path.endswith("/data/buckets") and is_id(query.get("projectUuid")):
+        query["projectUuid"] = PROJECT
+        for name in ("organizationId", "deviceIds"):
+            named = query.get(name)
+            if is_id(named) or (isinstance(named, list) and all(is_id(item) for item in named)):
+                del query[name]
     return query
 
 

@@ -1,5 +1,6 @@
 //! The measurements, one file each.
 
+mod buckets;
 mod compare;
 mod delete;
 mod designs;
@@ -118,6 +119,9 @@ pub async fn run(options: &Options, page: &Page) -> Result<(), Failure> {
     }
     if options.includes(Section::Lists) {
         lists::measure(options, page).await?;
+    }
+    if options.includes(Section::Buckets) {
+        buckets::measure(options, page).await?;
     }
     if options.includes(Section::Device) {
         device::measure(options, page).await?;

@@ -9,6 +9,9 @@ mod compile;
 mod elements;
 mod expression;
 mod failures;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod labels;
 mod plan;
 mod reference;

@@ -20,8 +20,8 @@ use sync_wrapper::SyncWrapper;
 use crate::console;
 use crate::meters::RouteMeter;
 use crate::problem::Problem;
-use crate::request::{Call, Client, RequestBody, RequestId, credentials, drain, path_parameters};
-use crate::response::{Answer, EventCreated, EventResponse, Reply, Response, add_common_headers};
+use crate::request::{Call, Client, RequestBody, credentials, drain, path_parameters};
+use crate::response::{Answer, EventCreated, EventResponse, Reply, RequestId, Response, add_common_headers};
 use crate::routes::{Entry, RouteRow};
 use crate::state::ServerState;
 

@@ -22,8 +22,8 @@ use crate::admission::{Admission, answer_file, refuse_malformed, refuse_unrouted
 use crate::console;
 use crate::meters::RouteMeter;
 use crate::problem::Problem;
-use crate::request::{self, Client, REQUEST_ID, RequestBody};
-use crate::response::{EventResponse, RATE_LIMIT, RATE_REMAINING, RATE_RESET, Response};
+use crate::request::{self, Client, RequestBody};
+use crate::response::{EventResponse, RATE_LIMIT, RATE_REMAINING, RATE_RESET, REQUEST_ID, Response};
 use crate::routes::{self, Verb};
 use crate::state::{HttpSettings, ServerState};
 

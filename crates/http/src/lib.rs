@@ -12,6 +12,9 @@ mod admission;
 mod app;
 mod connection;
 mod console;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod meters;
 mod openapi;
 mod problem;

@@ -10,8 +10,8 @@ use crate::openapi;
 use crate::problem::Problem;
 use crate::request::Call;
 use crate::resources::{
-    appearance, auth, data, devices, dry_runs, events, health, images, locations, notifications, organizations,
-    projects, settings, users, webhook,
+    appearance, auth, buckets, data, devices, dry_runs, events, health, images, locations, notifications,
+    organizations, projects, settings, users, webhook,
 };
 use crate::response::Reply;
 
@@ -270,6 +270,8 @@ const TABLE: &[RouteRow] = &[
     row(Get,    "/v2/devices/{id}/image.png",                 User,         Some(Action::DeviceRead),        by!(images::image_png::<DeviceId>)),
 
     row(Get,    "/v2/devices/{id}/data/{elementName}",   User,         Some(Action::DeviceRead),        by!(data::values)),
+    row(Get,    "/v2/devices/{id}/data/{elementName}/buckets", UserOrDevice, Some(Action::DeviceRead), by!(buckets::buckets)),
+    row(Get,    "/v2/data/buckets",                      User,         Some(Action::DeviceRead),        by!(buckets::fleet_buckets)),
     row(Get,    "/v2/devices/{id}/last/{elementName}",   UserOrDevice, Some(Action::DeviceRead),        by!(data::last_values)),
     row(Get,    "/v2/devices/{id}/storage",              User,         Some(Action::DeviceRead),        by!(data::storage_list)),
     row(Delete, "/v2/devices/{id}/storage",              User,         Some(Action::StorageDelete),     by!(data::storage_delete_all)),

@@ -8,7 +8,8 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::watch;
 
 use crate::meters::Meters;
-use crate::request::{FairQuota, Network, RequestIds, TRANSFER_TIME};
+use crate::request::{FairQuota, Network, TRANSFER_TIME};
+use crate::response::RequestIds;
 
 /// Most bytes of bodies that are under way: several of the largest that a setting allows.
 const BODY_MEMORY_BYTES_MAX: usize = 256 << 20;

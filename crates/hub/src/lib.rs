@@ -61,7 +61,11 @@ pub use isobar_design::{Effect, Outcome, Produced, TraceStep};
 pub use isobar_store::registry::NotificationMark;
 pub use isobar_store::registry::Png;
 pub use isobar_store::registry::sortable;
-pub use isobar_store::telemetry::{Filter, FilterField, Operand, Operator, ValueQuery, ValueSort};
+pub use isobar_store::telemetry::{Filter, FilterField, Operand, Operator, PayloadTime, ValueQuery, ValueSort};
+pub use resources::bucket_rows::{BucketAnswer, BucketRow, BucketRows, FieldRow};
+pub use resources::buckets::{
+    BucketDevices, BucketFill, BucketRequest, BucketWidth, DEVICES_ALIKE_MAX, DEVICES_APART_MAX,
+};
 pub use resources::data::{StorageElement, StorageList};
 pub use resources::devices::{DeviceView, LastChoice};
 pub use resources::dry_runs::DryRun;

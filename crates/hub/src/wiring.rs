@@ -40,6 +40,7 @@ pub(crate) struct Rooms {
     pub jobs: Arc<Jobs>,
     pub pictures: Pictures,
     pub exports: Arc<TenantShares>,
+    pub bucket_bytes: Arc<TenantShares>,
     pub stream_bytes: Arc<TenantShares>,
     pub extraction_jobs: BoundedJobs,
     /// Becomes true when calls no longer wait for what may come.
@@ -85,6 +86,7 @@ impl Hub {
             jobs: Arc::new(jobs),
             pictures: Pictures::new(),
             exports: resources::export::exports(),
+            bucket_bytes: resources::buckets::bucket_bytes(),
             stream_bytes: resources::event_stream::stream_bytes(),
             extraction_jobs: webhook::extraction_jobs(),
             closing: watch::Sender::new(false),

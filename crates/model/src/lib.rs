@@ -3,12 +3,16 @@
 
 pub mod access;
 pub mod appearance;
+pub mod buckets;
 pub mod chance;
 pub mod check;
 pub mod device;
 pub mod dry_run;
 pub mod error;
 pub mod event;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod ids;
 pub mod json;
 pub mod jsonpath;

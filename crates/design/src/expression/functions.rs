@@ -74,7 +74,7 @@ const TABLE: &[(&str, Style, usize, usize, Function)] = &[
     ("replace", Style::Member, 3, 4, Function::Replace),
     ("substring", Style::Member, 2, 3, Function::Substring),
     ("indexOf", Style::Member, 2, 3, Function::IndexOf),
-    ("lastIndexOf", Style::Member, 2, 2, Function::LastIndexOf),
+    ("lastIndexOf", Style::Member, 2, 3, Function::LastIndexOf),
     ("charAt", Style::Member, 2, 2, Function::CharAt),
 ];
 
@@ -222,7 +222,8 @@ fn to_time<'e>(value: &Value<'e>) -> Computed<Value<'e>> {
     }
     if let Some(text) = value.as_text() {
         let read: Result<isobar_model::time::Timestamp, _> = text.parse();
-        return read.map(|time| Value::Time(time.millis())).map_err(|_| Problem::new("the text is no RFC 3339 time"));
+        let time = read.map_err(|_| Problem::new("the text is no RFC 3339 time"))?;
+        return time::moment(Some(time.millis())).map(Value::Time);
     }
     match value.whole() {
         Some(seconds) => time::moment(seconds.checked_mul(1000)).map(Value::Time),

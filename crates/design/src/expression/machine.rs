@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use super::functions;
 use super::node::{Fold, FoldKind, Node, Root};
 use super::operate::{self, Operator, lookup};
+use super::time::bounded_duration;
 use super::value::{Computed, Problem, Value, shown};
 use super::world::{Changes, World};
 use crate::budget::Budget;
@@ -85,10 +86,7 @@ impl<'s, 'e> Machine<'s, 'e> {
             Node::Negate(operand) => {
                 let operand = self.value(operand)?;
                 return match operand {
-                    Value::Duration(millis) => {
-                        let negated = millis.checked_neg().map(Value::Duration);
-                        negated.ok_or_else(|| Problem::new("the duration is out of range"))
-                    }
+                    Value::Duration(millis) => bounded_duration(millis.checked_neg()).map(Value::Duration),
                     _ => operate::apply(Operator::Subtract, &negative_zero(&operand), &operand, self.budget),
                 };
             }

@@ -15,6 +15,8 @@ mod world;
 mod write;
 
 #[cfg(test)]
+pub(crate) mod official;
+#[cfg(test)]
 mod tests;
 
 pub(crate) use compile::Names;

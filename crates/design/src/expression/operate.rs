@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use isobar_model::json::compare_numbers;
 
-use super::time::moment;
+use super::time::{bounded_duration, moment};
 use super::value::{Computed, Num, Problem, TEXT_BYTES_MAX, Value, same_name};
 use crate::budget::Budget;
 
@@ -107,10 +107,12 @@ fn combine<'e>(operator: Operator, left: &Value<'e>, right: &Value<'e>, budget: 
         (Value::Time(time), Value::Duration(by)) if operator == Operator::Subtract => {
             moment(time.checked_sub(*by)).map(Value::Time)
         }
-        (Value::Time(left), Value::Time(right)) if operator == Operator::Subtract => Ok(Value::Duration(left - right)),
+        (Value::Time(left), Value::Time(right)) if operator == Operator::Subtract => {
+            bounded_duration(left.checked_sub(*right)).map(Value::Duration)
+        }
         (Value::Duration(left), Value::Duration(right)) if plus || operator == Operator::Subtract => {
             let sum = if plus { left.checked_add(*right) } else { left.checked_sub(*right) };
-            sum.map(Value::Duration).ok_or_else(|| Problem::new("the duration is out of range"))
+            bounded_duration(sum).map(Value::Duration)
         }
         _ if plus && left.is_list() && right.is_list() => join_lists(left, right, budget),
         _ => match (left.as_text(), right.as_text()) {

@@ -44,6 +44,7 @@ fn literals() {
         ("[]", "[]"),
         ("{}", "{}"),
         ("1 // a comment", "1"),
+        ("[ // a comment\n 1\t,\r\n\u{c}2 // another\n ]", "[1,2]"),
     ]);
 }
 
@@ -246,6 +247,10 @@ fn functions_of_texts() {
         ("'abab'.indexOf('b', 2)", "3"),
         ("'abab'.indexOf('z')", "-1"),
         ("'abab'.lastIndexOf('ab')", "2"),
+        ("'abab'.lastIndexOf('ab', 1)", "0"),
+        ("'ßaßb'.lastIndexOf('ß', 1)", "0"),
+        ("'ab'.lastIndexOf('', 1)", "1"),
+        ("'ab'.lastIndexOf('a', 3)", "!index 3 is out of range"),
         ("payload.s.charAt(2) + payload.s.charAt(5)", r#""ü""#),
         ("payload.s.charAt(6)", "!index 6 is out of range"),
         ("payload.s.charAt(-1)", "!index -1 is out of range"),
@@ -315,7 +320,13 @@ fn moments_and_durations() {
         ("duration('0.3s') == duration('300ms')", "true"),
         ("duration('1h') + duration('30m')", r#""5400s""#),
         ("-duration('1h')", r#""-3600s""#),
-        ("-duration('-2562047788015h12m55s808ms')", "!the duration is out of range"),
+        ("timestamp('0001-01-01T00:00:00Z')", r#""0001-01-01T00:00:00.000Z""#),
+        ("timestamp('0000-12-31T23:59:59Z')", "!the timestamp is out of range"),
+        ("timestamp('0001-01-01T00:00:00Z') - duration('1s')", "!the timestamp is out of range"),
+        ("-duration('-315576000000s')", r#""315576000000s""#),
+        ("duration('315576000000s') + duration('1ms')", "!the duration is out of range"),
+        ("duration('-315576000001s')", "!the duration is out of range"),
+        ("duration('999999999999999h')", "!the duration is out of range"),
         ("duration('90')", "!a duration is written like '90s' or '1h30m'"),
         ("duration('1d')", "!a duration is written like '90s' or '1h30m'"),
         ("duration('90m').getHours()", "1"),

@@ -36,8 +36,8 @@ pub(crate) fn call<'e>(function: Function, arguments: &[Value<'e>], budget: &Bud
             index_of(text, text_at(1)?, from)?
         }
         Function::LastIndexOf => {
-            let found = text.rfind(text_at(1)?);
-            Value::Int(found.map_or(-1, |at| text[..at].chars().count() as i64))
+            let to = arguments.get(2).map(|to| place(Some(to), misfit)).transpose()?;
+            last_index_of(text, text_at(1)?, to)?
         }
         _ => char_at(text, place(arguments.get(1), misfit)?)?,
     })
@@ -81,6 +81,14 @@ fn substring(text: &str, from: usize, to: Option<usize>) -> Computed<&str> {
 fn index_of<'e>(text: &str, sought: &str, from: usize) -> Computed<Value<'e>> {
     let skipped = byte_at(text, from)?;
     let found = text[skipped..].find(sought).map(|at| text[..skipped + at].chars().count() as i64);
+    Ok(Value::Int(found.unwrap_or(-1)))
+}
+
+/// Where it begins last; with `to`, there at the latest.
+fn last_index_of<'e>(text: &str, sought: &str, to: Option<usize>) -> Computed<Value<'e>> {
+    let last = to.map_or(Ok(text.len()), |to| byte_at(text, to))?;
+    let end = text.floor_char_boundary(last.saturating_add(sought.len()));
+    let found = text[..end].rfind(sought).map(|at| text[..at].chars().count() as i64);
     Ok(Value::Int(found.unwrap_or(-1)))
 }
 

@@ -11,14 +11,25 @@ const MILLIS_PER_HOUR: i64 = 60 * MILLIS_PER_MINUTE;
 const MILLIS_PER_DAY: i64 = 24 * MILLIS_PER_HOUR;
 const NANOS_PER_MILLI: i128 = 1_000_000;
 const BILLION: i128 = 1_000_000_000;
+/// 0001-01-01T00:00:00Z, in milliseconds.
+const MOMENT_MIN: i64 = -62_135_596_800_000;
+/// Longest duration, about 10,000 years, in milliseconds.
+const DURATION_MAX: u64 = 315_576_000_000_000;
 /// 1970-01-01 was a Thursday; Sunday is 0.
 const WEEKDAY_OF_EPOCH: i64 = 4;
 
-/// A moment that its computation left within the years that RFC 3339 can write.
+/// A moment that lies in the years of CEL, 1 to 9999.
 pub(crate) fn moment(millis: Option<i64>) -> Computed<i64> {
     millis
-        .filter(|millis| Timestamp::from_millis(*millis).millis() == *millis)
+        .filter(|millis| *millis >= MOMENT_MIN && Timestamp::from_millis(*millis).millis() == *millis)
         .ok_or_else(|| Problem::new("the timestamp is out of range"))
+}
+
+/// A duration that is no longer than CEL has them.
+pub(crate) fn bounded_duration(millis: Option<i64>) -> Computed<i64> {
+    millis
+        .filter(|millis| millis.unsigned_abs() <= DURATION_MAX)
+        .ok_or_else(|| Problem::new("the duration is out of range"))
 }
 
 /// Reads `1h30m`, `-2.5s`, `100ms` (the durations of CEL); what is finer than a millisecond is dropped.
@@ -28,9 +39,8 @@ pub(crate) fn read_duration(text: &str) -> Computed<i64> {
         None => (1, text.strip_prefix('+').unwrap_or(text)),
     };
     let nanos = if digits == "0" { Some(0) } else { read_units(digits) };
-    nanos
-        .and_then(|nanos| i64::try_from(sign * nanos / NANOS_PER_MILLI).ok())
-        .ok_or_else(|| Problem::new("a duration is written like '90s' or '1h30m'"))
+    let nanos = nanos.ok_or_else(|| Problem::new("a duration is written like '90s' or '1h30m'"))?;
+    bounded_duration(i64::try_from(sign * nanos / NANOS_PER_MILLI).ok())
 }
 
 fn read_units(mut rest: &str) -> Option<i128> {

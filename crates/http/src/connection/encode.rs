@@ -77,8 +77,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::request::{REQUEST_ID, RequestIds};
-    use crate::response::{Response, ResponseBody};
+    use crate::response::{REQUEST_ID, RequestIds, Response, ResponseBody};
 
     proptest! {
         #[test]

@@ -129,7 +129,7 @@ async fn encoded_whole(response: Response, is_last: bool, now: Timestamp) -> io:
 }
 
 /// The one request of the main road that these bytes are, if they are that and nothing else.
-fn event(bytes: &Bytes) -> Option<Request<RequestBody>> {
+pub(crate) fn event(bytes: &Bytes) -> Option<Request<RequestBody>> {
     let mut buffer = [EMPTY_HEADER; FAST_PATH_HEADERS_MAX];
     let mut head = httparse::Request::new(&mut buffer);
     let Ok(Status::Complete(head_length)) = head.parse(bytes) else { return None };

@@ -24,6 +24,8 @@ use isobar_hub::{Shift, spawn_guarded};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::fast_path::event as fast_path_event;
 use self::fast_path::{FastPath, Handover};
 use self::shutdown::Shutdown;
 use self::slots::Slots;

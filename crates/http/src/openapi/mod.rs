@@ -154,7 +154,7 @@ fn may_refuse(row: &RouteRow, said: &Operation, status: u16) -> bool {
         404 if matches!(row.path, "/v2/auth/verify" | "/v2/auth/forgot") => true,
         // What the webhook's parameters name is a fault of theirs.
         404 if row.entry == Entry::ApiKey => false,
-        404 => row.path.contains('{') || ["deviceId", "organizationId", "parentId"].into_iter().any(has),
+        404 => row.path.contains('{') || ["deviceId", "deviceIds", "organizationId", "parentId"].into_iter().any(has),
         // The account may be named in a body there too.
         408 | 413 => said.body.is_some() || row.path == "/v2/auth/verify",
         429 | 500 => !probe,
@@ -166,14 +166,8 @@ fn succeeded(success: Success, schemas: &mut Schemas) -> (u16, Response) {
     match success {
         Success::Json(status, shape) => (status, content("Success", JSON_TYPE, Some(shape(schemas)))),
         Success::Page(status, shape) => (status, content("Success", JSON_TYPE, Some(envelope(shape, schemas)))),
-        Success::PageOr(status, shape, others) => {
-            let mut response = content("Success", JSON_TYPE, Some(envelope(shape, schemas)));
-            for kind in others {
-                let text = ContentBuilder::new().schema(Some(ObjectBuilder::new().schema_type(Type::String))).build();
-                response.content.insert((*kind).to_owned(), RefOr::T(text));
-            }
-            (status, response)
-        }
+        Success::PageOr(status, shape, others) => (status, content_or(envelope(shape, schemas), others)),
+        Success::JsonOr(status, shape, others) => (status, content_or(shape(schemas), others)),
         Success::Array(status, shape) => {
             let list = ArrayBuilder::new().items(shape(schemas));
             (status, content("Success", JSON_TYPE, Some(list.into())))
@@ -199,6 +193,16 @@ fn content(says: &str, kind: &str, schema: Option<RefOr<Schema>>) -> Response {
         Some(schema) => response.content(kind, ContentBuilder::new().schema(Some(schema)).build()).build(),
         None => response.build(),
     }
+}
+
+/// JSON of a schema, or a text of one of these other kinds.
+fn content_or(schema: RefOr<Schema>, others: &[&str]) -> Response {
+    let mut response = content("Success", JSON_TYPE, Some(schema));
+    for kind in others {
+        let text = ContentBuilder::new().schema(Some(ObjectBuilder::new().schema_type(Type::String))).build();
+        response.content.insert((*kind).to_owned(), RefOr::T(text));
+    }
+    response
 }
 
 fn with_headers(mut response: Response) -> Response {

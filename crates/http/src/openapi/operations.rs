@@ -15,6 +15,7 @@ use super::webhook::WEBHOOK;
 use crate::problem::ErrorBody;
 use crate::resources::appearance::{BrandingJson, DashboardJson, DeviceTableJson};
 use crate::resources::auth::TokensJson;
+use crate::resources::buckets::{BucketsJson, FleetBucketsJson};
 use crate::resources::data::{LastValuesJson, StorageElementJson, StorageListJson, StoredValueJson};
 use crate::resources::devices::{DeviceJson, NewDeviceJson, TokenJson};
 use crate::resources::dry_runs::DryRunJson;
@@ -48,6 +49,8 @@ pub(super) enum Success {
     Page(u16, Shape),
     /// A page of these, or all of them in one of these other forms.
     PageOr(u16, Shape, &'static [&'static str]),
+    /// JSON, or a text of one of these other kinds.
+    JsonOr(u16, Shape, &'static [&'static str]),
     /// A JSON array of these.
     Array(u16, Shape),
     Other(u16, &'static str),
@@ -67,7 +70,7 @@ pub(super) struct Operation {
     pub successes: &'static [Success],
 }
 
-use Success::{Array, Empty, Json, Other, Page, PageOr};
+use Success::{Array, Empty, Json, JsonOr, Other, Page, PageOr};
 
 /// `operation!(tag, method path, summary, [parameters], body, [successes])`
 /// A body that is no JSON: `text <shape>` in the place of the body.
@@ -211,6 +214,13 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("data", Get "/v2/devices/{id}/data/{elementName}", "List stored values, newest first; as CSV or NDJSON: all of them",
         [PAGE, LIMIT, FROM, TO, SORT_VALUES, FILTER, COLUMNS], None,
         [PageOr(200, of::<StoredValueJson>, &["text/csv", "application/x-ndjson"])]),
+    operation!("data", Get "/v2/devices/{id}/data/{elementName}/buckets", "Tell what stored numbers come to in buckets of time",
+        [BUCKET_FIELDS, FUNCTIONS, EVERY, POINTS, ZONE, FROM, TO, FILTER, FILL, TIME_FIELD, LATE], None,
+        [JsonOr(200, of::<BucketsJson>, &["text/csv"])]),
+    operation!("data", Get "/v2/data/buckets", "Tell the same of many devices, each for itself or all together",
+        [SERIES_NAME, DEVICE_IDS, PROJECT_UUID, BUCKETS_ORGANIZATION_ID, DEPTH, GROUP_BY,
+         BUCKET_FIELDS, FUNCTIONS, EVERY, POINTS, ZONE, FROM, TO, FILTER, FILL, TIME_FIELD, LATE], None,
+        [JsonOr(200, of::<FleetBucketsJson>, &["text/csv"])]),
     operation!("data", Get "/v2/devices/{id}/last/{elementName}", "Fetch the last values", [], None, [Json(200, of::<LastValuesJson>)]),
     operation!("data", Get "/v2/devices/{id}/storage", "List storage elements", [PAGE, LIMIT, SORT_STORAGE], None, [Json(200, of::<StorageListJson>)]),
     operation!("data", Delete "/v2/devices/{id}/storage", "Delete all storage elements, for good", [], None, [Empty(204)]),

@@ -1,5 +1,6 @@
 //! Parameters as the document describes them; `query` reads them.
 
+use isobar_model::buckets::Function;
 use isobar_model::page::{LIMIT_DEFAULT, LIMIT_MAX};
 use serde_json::json;
 use utoipa::PartialSchema as _;
@@ -7,8 +8,19 @@ use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn, ParameterS
 use utoipa::openapi::schema::{AnyOfBuilder, ArrayBuilder, ObjectBuilder, Schema, Type};
 use utoipa::openapi::{RefOr, Required};
 
+use crate::request::buckets::POINTS_MAX;
 use crate::request::query::{CSV_COLUMNS_MAX, SORT_KEYS_MAX};
 use crate::resources::values::{Id, Time};
+
+/// The functions that are told of numbers in buckets.
+const FUNCTION_NAMES: [&str; Function::ALL.len()] = {
+    let (mut names, mut place) = ([""; Function::ALL.len()], 0);
+    while place < names.len() {
+        names[place] = Function::ALL[place].name();
+        place += 1;
+    }
+    names
+};
 
 /// What a parameter holds.
 #[derive(Clone, Copy)]
@@ -38,6 +50,16 @@ pub(super) enum Kind {
     },
     /// One of these words, the first by default.
     Word(&'static [&'static str]),
+    /// Some of these words.
+    Words(&'static [&'static str]),
+    /// A text of this form.
+    Form(&'static str),
+    /// A whole number, which may be left out.
+    Number {
+        min: usize,
+        max: usize,
+    },
+    Ids,
 }
 
 /// A query parameter or a header.
@@ -103,6 +125,54 @@ pub(super) const COLUMNS: Param = query(
     Kind::Fields { most: CSV_COLUMNS_MAX, signed: false },
     "Columns of the CSV: createdAt, id, payload (these three by default), payload.<path>",
 );
+pub(super) const SERIES_NAME: Param = Param {
+    required: true,
+    ..query("elementName", Kind::Form(r"[\s\S]"), "The storage element whose values are asked")
+};
+pub(super) const BUCKET_FIELDS: Param = Param {
+    required: true,
+    ..query(
+        "fields",
+        Kind::Form(r"^payload(\.[^.,]+)*(,payload(\.[^.,]+)*)*$"),
+        "Where the numbers are, comma-separated, 1 to 10: payload, payload.<path>",
+    )
+};
+pub(super) const FUNCTIONS: Param = query(
+    "functions",
+    Kind::Words(&FUNCTION_NAMES),
+    "What is told of them, comma-separated; by default count, mean, min, max. Percentiles are within 1 % of the value",
+);
+pub(super) const EVERY: Param = query(
+    "every",
+    Kind::Form("^0*[1-9][0-9]*(s|m|h|d|w|mo|y)$"),
+    "How wide a bucket is: a whole number and s, m, h (up to a day), d, w, mo or y. Neither this nor points: one bucket",
+);
+pub(super) const POINTS: Param =
+    query("points", Kind::Number { min: 2, max: POINTS_MAX }, "The narrowest round width that gives so many at most");
+pub(super) const ZONE: Param =
+    query("zone", Kind::Text, "The IANA name of the time zone whose clock and calendar buckets follow; by default UTC");
+pub(super) const FILL: Param =
+    query("fill", Kind::Word(&["none", "null", "previous"]), "What stands for buckets that hold nothing");
+pub(super) const TIME_FIELD: Param = query(
+    "timeField",
+    Kind::Form(r"^payload(\.[^.]+)*$"),
+    "Where payloads tell the time (RFC 3339, Unix seconds or milliseconds) that counts instead of createdAt",
+);
+pub(super) const LATE: Param = query(
+    "late",
+    Kind::Form("^0*[1-9][0-9]*(s|m|h|d|w)$"),
+    "How far createdAt may be from that time, at most 31d; by default 1d",
+);
+pub(super) const DEVICE_IDS: Param =
+    query("deviceIds", Kind::Ids, "These devices; either this, projectUuid or organizationId");
+pub(super) const PROJECT_UUID: Param = query("projectUuid", Kind::Id, "The devices of this project that are in reach");
+pub(super) const BUCKETS_ORGANIZATION_ID: Param =
+    query("organizationId", Kind::Id, "The devices of this organization, and with depth of those beneath it");
+pub(super) const GROUP_BY: Param = query(
+    "groupBy",
+    Kind::Word(&["none", "device"]),
+    "device: a series for each of at most 100 devices; none: one over all of at most 1,000",
+);
 pub(super) const FILTER_TYPE: Param = query("filter[type]", Kind::Text, "Only projects of this type");
 pub(super) const DEVICE_ID: Param =
     query("deviceId", Kind::Id, "The device; required unless a device token says which it is");
@@ -167,6 +237,14 @@ impl Kind {
             Kind::Short(most) => of(Type::String).min_length(Some(1)).max_length(Some(most)).into(),
             Kind::Order(fields) => listed(&fields.join("|"), SORT_KEYS_MAX, true),
             Kind::Fields { most, signed } => listed(r"createdAt|id|payload(\.[^.,]+)*", most, signed),
+            Kind::Words(words) => {
+                let one = words.join("|");
+                let item = of(Type::String).pattern(Some(format!("^({one})?(,({one})?)*$")));
+                ArrayBuilder::new().items(item).into()
+            }
+            Kind::Form(pattern) => of(Type::String).pattern(Some(pattern)).into(),
+            Kind::Number { min, max } => of(Type::Integer).minimum(Some(min)).maximum(Some(max)).into(),
+            Kind::Ids => ArrayBuilder::new().items(Id::schema()).into(),
             Kind::Word(words) => of(Type::String)
                 .enum_values(Some(words.iter().copied()))
                 .default(words.first().map(|word| json!(word)))

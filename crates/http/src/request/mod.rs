@@ -4,6 +4,7 @@
 //! Nothing here knows of connections, handlers or routes.
 
 mod body;
+pub(crate) mod buckets;
 mod call;
 mod client;
 pub(crate) mod columns;
@@ -14,7 +15,6 @@ pub(crate) mod negotiation;
 mod percent;
 pub(crate) mod query;
 mod quota;
-mod request_id;
 mod transfer;
 
 pub(crate) use body::{RequestBody, drain};
@@ -23,5 +23,4 @@ pub(crate) use client::{Client, ClientSocket};
 pub use forwarded::{BadNetwork, Network};
 pub(crate) use forwarded::{client_behind, is_trusted};
 pub(crate) use quota::{FairQuota, QuotaShare};
-pub(crate) use request_id::{REQUEST_ID, RequestId, RequestIds};
 pub(crate) use transfer::{TRANSFER_TIME, time_for};

@@ -29,8 +29,8 @@ const WAIT_SECONDS_MAX: u64 = 60;
 pub(crate) struct Query<'a> {
     /// As it was sent.
     raw: &'a str,
-    pairs: SmallVec<[(Cow<'a, str>, Cow<'a, str>); 2]>,
-    faults: Faults,
+    pub(super) pairs: SmallVec<[(Cow<'a, str>, Cow<'a, str>); 2]>,
+    pub(super) faults: Faults,
 }
 
 impl<'a> Query<'a> {
@@ -76,7 +76,7 @@ impl<'a> Query<'a> {
     }
 
     /// Every value of a parameter, repeated or comma-separated.
-    fn values<'q>(&'q self, name: &'q str) -> impl Iterator<Item = &'q str> {
+    pub(super) fn values<'q>(&'q self, name: &'q str) -> impl Iterator<Item = &'q str> {
         self.pairs.iter().filter(move |(key, _)| key == name).flat_map(|(_, value)| value.split(','))
     }
 
@@ -91,12 +91,12 @@ impl<'a> Query<'a> {
         sent.map(decoded).filter(|value| value.contains(',')).collect()
     }
 
-    fn fault(&mut self, name: &str, message: impl Into<String>) {
+    pub(super) fn fault(&mut self, name: &str, message: impl Into<String>) {
         self.faults.add(format!("query.{name}"), message);
     }
 
     /// A parameter in the form of `T`; `what` completes "must be".
-    fn read<T>(&mut self, name: &str, what: &str, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+    pub(super) fn read<T>(&mut self, name: &str, what: &str, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         let text = self.get(name)?;
         let value = read(text);
         if value.is_none() {
@@ -276,7 +276,7 @@ impl<'a> Query<'a> {
 }
 
 /// A whole number in digits; one beyond 64 bits is as large as can be.
-fn whole(text: &str) -> Option<u64> {
+pub(super) fn whole(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))
 }
@@ -378,6 +378,7 @@ mod tests {
         #[test]
         fn rubbish_never_panics(raw in "[ -~]{0,200}", names in prop::collection::vec(
             prop::sample::select(vec!["page", "limit", "from", "to", "sortBy", "depth", "wait", "lastValues",
+                "fields", "functions", "every", "points", "zone", "fill", "timeField", "late", "groupBy", "deviceIds",
                 "filter[payload.a][in]", "filter[createdAt][lt]", "filter[", "filter[]["]), 0..6)) {
             let raw = names.iter().map(|name| format!("{name}={raw}&")).collect::<String>() + &raw;
             let mut query = Query::of(Some(&raw));
@@ -386,6 +387,8 @@ mod tests {
             query.tree("organizationId");
             query.wait();
             query.last_values();
+            query.buckets();
+            query.bucket_devices();
             let _ = query.end(());
         }
     }

@@ -103,7 +103,7 @@ pub(crate) fn streamed(
 }
 
 /// An element's name as the name of a file: no separators, nothing hidden, nothing that needs quoting.
-fn file_name(element: &str) -> String {
+pub(super) fn file_name(element: &str) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
     let name: String = element.chars().take(FILE_NAME_CHARACTERS_MAX).map(safe).collect();
     name.strip_prefix('.').map_or_else(|| name.clone(), |rest| format!("_{rest}"))
@@ -155,7 +155,7 @@ fn cell(column: &CsvColumn, value: &StoredValue, out: &mut Vec<u8>) {
 
 /// A text. One that a spreadsheet would run as a formula gets an apostrophe before it, for anything that a device says may
 /// end up in front of a person.
-fn text_cell(text: &str, out: &mut Vec<u8>) {
+pub(super) fn text_cell(text: &str, out: &mut Vec<u8>) {
     if text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
         plain_or_quoted(&format!("'{text}"), out);
     } else {
@@ -164,7 +164,7 @@ fn text_cell(text: &str, out: &mut Vec<u8>) {
 }
 
 /// Quotes where they are needed; also around nothing, so that an empty text is no missing one.
-fn plain_or_quoted(text: &str, out: &mut Vec<u8>) {
+pub(super) fn plain_or_quoted(text: &str, out: &mut Vec<u8>) {
     if text.is_empty() || text.contains([',', '"', '\r', '\n']) || text.trim() != text {
         quoted(text, out);
     } else {

@@ -5,6 +5,7 @@
 
 pub(crate) mod appearance;
 pub(crate) mod auth;
+pub(crate) mod buckets;
 pub(crate) mod data;
 pub(crate) mod devices;
 pub(crate) mod dry_runs;

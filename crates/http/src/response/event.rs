@@ -5,8 +5,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use isobar_model::error::RateWindow;
 use isobar_model::ids::EventId;
 
+use super::request_id::{REQUEST_ID, RequestId};
 use super::{Response, raw_json};
-use crate::request::{REQUEST_ID, RequestId};
 
 pub(crate) const RATE_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 pub(crate) const RATE_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");

@@ -3,6 +3,7 @@
 mod body;
 mod event;
 mod list;
+mod request_id;
 
 use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
@@ -16,6 +17,7 @@ use serde::Serialize;
 
 pub use self::body::ResponseBody;
 pub(crate) use self::event::{EventCreated, EventResponse, RATE_LIMIT, RATE_REMAINING, RATE_RESET, add_common_headers};
+pub(crate) use self::request_id::{REQUEST_ID, RequestId, RequestIds};
 use crate::problem::{ErrorBody, Problem};
 
 /// A response on its way out.

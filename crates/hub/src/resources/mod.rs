@@ -2,6 +2,8 @@
 
 pub(crate) mod api_keys;
 pub(crate) mod appearance;
+pub(crate) mod bucket_rows;
+pub(crate) mod buckets;
 pub(crate) mod data;
 pub(crate) mod devices;
 pub(crate) mod dry_runs;

@@ -7,6 +7,8 @@ mod evaluate;
 mod filter;
 mod parse;
 mod regexp;
+#[cfg(any(test, fuzzing))]
+mod write;
 
 use crate::json::Json;
 use regexp::Pattern;

@@ -17,7 +17,8 @@ const COMPILING_STEPS: usize = 10_000;
 #[derive(Debug)]
 pub(super) struct Pattern {
     of: Comparable,
-    whole: bool,
+    /// Of a whole text, rather than of a part of one.
+    pub whole: bool,
     /// Compiled when it is first needed, if it stands in the path itself; none in it when it is no pattern.
     compiled: OnceLock<Option<Regex>>,
 }

@@ -9,7 +9,7 @@ const HTTP_IMPORTS: &[(&str, &[&str])] = &[
     ("problem", &["response"]),
     ("response", &["problem"]),
     ("meters", &[]),
-    ("state", &["meters", "request"]),
+    ("state", &["meters", "request", "response"]),
     ("request", &["problem", "response", "state"]),
     ("resources", &["problem", "request", "response"]),
     ("openapi", &["problem", "request", "resources", "response", "routes"]),
@@ -18,6 +18,7 @@ const HTTP_IMPORTS: &[(&str, &[&str])] = &[
     ("admission", &["console", "meters", "problem", "request", "response", "routes", "state"]),
     ("app", &["admission", "console", "meters", "problem", "request", "response", "routes", "state"]),
     ("connection", &["app", "meters", "problem", "request", "response", "routes"]),
+    ("fuzz", &["connection", "request"]),
 ];
 
 /// The modules of its own crate that a text of Rust imports. Comments import nothing.

@@ -108,6 +108,11 @@ impl<'a> Things<'a> {
             Some("devices") => {
                 self.of_devices(row).or_else(|| self.of_device_data(row)).or_else(|| self.of_settings(row))
             }
+            Some("data") => Some(case(
+                &format!("{}?elementName=reading&fields=payload.temp&deviceIds={}", row.path, self.fridge.id),
+                None,
+                200,
+            )),
             Some("events") => self.of_events(row),
             _ => None,
         };
@@ -245,6 +250,10 @@ impl<'a> Things<'a> {
                 | "/v2/devices/{deviceId}/events"
                 | "/v2/devices/{deviceId}/events/{id}",
             ) => 200,
+            ("GET", path @ "/v2/devices/{id}/data/{elementName}/buckets") => {
+                let path = path.replace("{id}", &self.fridge.id).replace("{elementName}", "reading");
+                return Some(case(&format!("{path}?fields=payload.temp"), None, 200));
+            }
             ("DELETE", "/v2/devices/{id}/storage" | "/v2/devices/{id}/storage/{elementName}") => 204,
             _ => return None,
         };

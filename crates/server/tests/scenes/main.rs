@@ -7,6 +7,7 @@ mod appearance;
 mod at_once;
 mod bad_input;
 mod bounds;
+mod buckets;
 mod calls;
 mod cases;
 mod code;

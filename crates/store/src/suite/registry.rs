@@ -149,6 +149,7 @@ macro_rules! registry_scenes {
             a_search_is_literal_and_without_case
             a_list_can_be_held_to_ids
             all_devices_beneath_are_told
+            devices_are_told_up_to_a_number
             a_list_sorts_by_what_it_knows_only
             a_text_with_a_nul_is_no_trouble
             a_device_is_where_its_report_or_its_metadata_says

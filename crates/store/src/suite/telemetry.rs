@@ -7,6 +7,7 @@
     reason = "these are tests: a broken promise ends them"
 )]
 
+mod buckets;
 mod exports;
 mod follow;
 pub mod given;
@@ -15,6 +16,7 @@ mod queue;
 mod runs;
 mod values;
 
+pub use buckets::*;
 pub use exports::*;
 pub use follow::*;
 pub use history::*;
@@ -45,6 +47,9 @@ macro_rules! telemetry_scenes {
             ids_that_step_back_break_nothing
             filters_hold_as_the_contract_says
             orders_are_as_the_contract_says
+            buckets_hold_what_every_value_says
+            buckets_of_a_payloads_time_take_what_came_late
+            buckets_are_bounded
             a_series_is_read_whole_in_pieces
             what_comes_meanwhile_is_no_part_of_an_export
             an_export_of_what_went_away_fails

@@ -7,6 +7,7 @@
 //! - `createdAt` never runs backwards within a series, `totalDocs` is exact.
 
 mod bounds;
+mod buckets;
 mod durable;
 pub mod embedded;
 mod examined;
@@ -28,6 +29,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 pub use bounds::{DEVICE_LAST_BYTES_MAX, SERIES_MAX, last_room};
+pub use buckets::{BUCKETS_BYTES_MAX, Bucket, BucketMemory, BucketQuery, BucketSeries, Buckets, PayloadTime};
 pub use durable::Durable;
 pub use examined::Examined;
 pub use follow::{Followed, Following, StreamCursor, StreamMessage, StreamPosition, StreamedEvents};
@@ -349,6 +351,19 @@ pub trait Telemetry: Send + Sync + 'static {
         cursor: Option<ValueCursor>,
         claim: Claim,
     ) -> Result<Option<ValueChunk>>;
+    /// Takes what a series says into buckets, in which that of others may be already; false: the device has no such series.
+    /// Every value of the range is looked at: this waits for a turn, and lets others go first when it has lasted.
+    ///
+    /// # Errors
+    /// [`StoreError::TooMuch`] where there are too many buckets, or they take too much: see [`BUCKETS_BYTES_MAX`];
+    /// [`StoreError::Busy`] where no more memory is lent to them, or too much waits for a turn.
+    async fn buckets(
+        &self,
+        device: &CanRead<DeviceRef>,
+        element: &str,
+        buckets: Buckets,
+        claim: Claim,
+    ) -> Result<(Buckets, bool)>;
     /// The last values of a series; none when the device has no such series. They may be ahead of what is durable by
     /// the runs that are under way.
     async fn last(&self, device: &CanRead<DeviceRef>, element: &str) -> Result<Option<LastValues>>;

@@ -1,10 +1,11 @@
 //! The devices of a part of the tree, all of them, by nothing but their names: for whoever listens to it.
 
 use isobar_model::access::{CanList, Lineage};
-use isobar_model::ids::{DeviceRef, OrganizationId};
+use isobar_model::ids::{DeviceRef, OrganizationId, ProjectId};
 use sea_orm::ConnectionTrait;
 
-use super::within;
+use super::devices::gathered;
+use super::{limit_offset, within};
 use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::sql::{Dialect, Sql, all};
@@ -35,6 +36,34 @@ impl Registry {
         }
         tx.commit().await?;
         Ok(owners.into_iter().map(|owner| (owner.lineage, owner.devices)).collect())
+    }
+
+    /// Devices of a part of the tree (of a project, if one is named), each with where it belongs, by their ids; none: there
+    /// are more than `most`.
+    pub async fn devices_up_to(
+        &self,
+        permit: &CanList,
+        project: Option<ProjectId>,
+        most: u32,
+    ) -> Result<Option<Vec<(DeviceRef, Lineage)>>> {
+        let select = Sql::new("SELECT d.id, d.key, o.lineage");
+        let query = match project {
+            None => select.then(gathered(self.db.dialect, None, permit.scope(), None)),
+            Some(project) => select
+                .text(" FROM devices d JOIN organizations o ON o.id = d.organization_id WHERE d.project_id = ? AND ")
+                .bind(project)
+                .then(within(permit.scope())),
+        };
+        let rows = all(&self.db.read, query.then(limit_offset(most.saturating_add(1), 0))).await?;
+        if rows.len() as u64 > u64::from(most) {
+            return Ok(None);
+        }
+        let mut devices = Vec::with_capacity(rows.len());
+        for row in &rows {
+            devices.push((DeviceRef { id: row.id("id")?, key: row.key("key")? }, row.lineage("lineage")?));
+        }
+        devices.sort_unstable_by_key(|(device, _)| device.id);
+        Ok(Some(devices))
     }
 }
 

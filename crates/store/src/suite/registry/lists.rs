@@ -251,6 +251,35 @@ pub async fn all_devices_beneath_are_told(r: &Registry) {
     }
 }
 
+/// Devices of a part of the tree, or of a project in it, are told by their ids, unless there are more than were asked for.
+pub async fn devices_are_told_up_to_a_number(r: &Registry) {
+    let top = given::organization(r, None, "Top").await;
+    let low = given::organization(r, Some(top.id), "Low").await;
+    let other = given::organization(r, None, "Other").await;
+    let (one, two) = (given::project(r, top.id, "1").await.id, given::project(r, top.id, "2").await.id);
+    let mut devices = Vec::new();
+    for (of, project) in [(&top, one), (&low, two), (&low, one), (&other, one), (&low, one)] {
+        let device = given::device(r, of.id, project, "d").await.reference();
+        devices.push((device, of.lineage.clone(), project));
+    }
+    devices.sort_by_key(|(device, ..)| device.id);
+    for (base, levels) in [(&top, None), (&top, Some(1)), (&low, None), (&other, None)] {
+        for project in [None, Some(one), Some(two)] {
+            let expected: Vec<_> = devices
+                .iter()
+                .filter(|(_, of, _)| if levels.is_some() { of.own() == base.id } else { of.contains(base.id) })
+                .filter(|(.., its)| project.is_none_or(|project| project == *its))
+                .map(|(device, of, _)| (*device, of.clone()))
+                .collect();
+            let (permit, count) = (lists(&base.lineage, levels), expected.len() as u32);
+            assert_eq!(r.devices_up_to(&permit, project, count).await.unwrap(), Some(expected));
+            if count > 0 {
+                assert_eq!(r.devices_up_to(&permit, project, count - 1).await.unwrap(), None);
+            }
+        }
+    }
+}
+
 /// A field that no list has is an error, never SQL.
 pub async fn a_list_sorts_by_what_it_knows_only(r: &Registry) {
     let home = given::organization(r, None, "Home").await;

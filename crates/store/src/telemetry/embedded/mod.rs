@@ -7,9 +7,11 @@
 
 #[cfg(test)]
 mod bounds;
+mod bucket_scan;
 mod cache;
 mod catch_up;
 mod closed;
+mod columns;
 mod commit_queue;
 mod device;
 mod durability;
@@ -54,6 +56,7 @@ use parking_lot::Mutex;
 use rocksdb::{DB, ErrorKind, ReadOptions, ReadTier};
 
 use self::cache::{Devices, Held};
+use self::columns::ColumnCache;
 use self::commit_queue::{Reservation, Sent, Shared};
 use self::device::{DeviceState, Limits, WaitingKey};
 pub use self::durability::Loss;
@@ -115,6 +118,8 @@ struct Core {
     outbox: Outbox,
     /// What all who sort values may keep together.
     sorted: Arc<SortedBytes>,
+    /// What questions in buckets have read before.
+    columns: ColumnCache,
     options: Options,
 }
 
@@ -162,8 +167,8 @@ impl Embedded {
         // Last: threads keep the database, and its lock, until they are joined.
         let writer = CommitWriter::start(&db, &shared, &note, position)?;
         let worker = reclaim::Worker::start(&db, &shared, &reclaim)?;
-        let sorted = Arc::default();
-        let core = Arc::new(Core { db, shared, note, devices, cutoffs, reclaim, outbox, sorted, options });
+        let (sorted, columns) = (Arc::default(), ColumnCache::default());
+        let core = Arc::new(Core { db, shared, note, devices, cutoffs, reclaim, outbox, sorted, columns, options });
         Ok(Self { core, threads: Mutex::new(Some((worker, writer))), scans: Turns::new(SCANS) })
     }
 

@@ -10,6 +10,7 @@ use isobar_model::ids::{DeviceRef, EventId};
 use isobar_model::page::Page;
 use isobar_model::time::Timestamp;
 
+use super::bucket_scan::BucketScan;
 use super::catch_up::{self, Search};
 use super::device::{DeviceState, SeriesState};
 use super::rows::failed;
@@ -17,7 +18,7 @@ use super::scanning::Scan;
 use super::{Cancel, Core, Embedded, engine, export, history, load, outbox, retention, values};
 use crate::error::{Result, StoreError};
 use crate::telemetry::{
-    Begun, Commit, Followed, Following, HistoryQuery, Memory, OutboxEntry, QueueQuery, Series, StreamCursor,
+    Begun, Buckets, Commit, Followed, Following, HistoryQuery, Memory, OutboxEntry, QueueQuery, Series, StreamCursor,
     StreamPosition, Telemetry, ValueChunk, ValueCursor, ValueQuery,
 };
 use crate::turns::Claim;
@@ -88,6 +89,18 @@ impl Telemetry for Embedded {
         // One turn a piece: a long series lets others in between.
         let turn = self.scans.take(claim).await?;
         self.in_turn(turn, move |core, _| export::chunk(&core.db, device, &element, &plan, cursor)).await
+    }
+
+    async fn buckets(
+        &self,
+        device: &CanRead<DeviceRef>,
+        element: &str,
+        buckets: Buckets,
+        claim: Claim,
+    ) -> Result<(Buckets, bool)> {
+        let query = Arc::clone(buckets.query());
+        let scan = BucketScan::new(device.target().key.0, Arc::from(element), &query, buckets);
+        self.in_slices(self.scans.take(claim).await?, scan).await
     }
 
     async fn last(&self, device: &CanRead<DeviceRef>, element: &str) -> Result<Option<LastValues>> {

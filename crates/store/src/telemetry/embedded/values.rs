@@ -15,7 +15,7 @@ use super::scan::{ScannedRow, Sort, Test};
 use super::seek::Track;
 use super::{engine, load};
 use crate::error::Result;
-use crate::telemetry::{Filter, FilterField, Operand, Operator, ValueQuery};
+use crate::telemetry::{Filter, FilterField, Operand, Operator, ValueQuery, ValueSort};
 
 /// A query, made ready.
 pub struct Plan {
@@ -34,6 +34,12 @@ pub(super) enum ValueOrder {
 }
 
 impl Plan {
+    /// Makes a look at all values of a range that pass filters ready, oldest first.
+    pub fn of_all(range: TimeRange, filters: Vec<Filter>) -> Self {
+        let oldest_first = vec![ValueSort { field: FilterField::CreatedAt, descending: false }];
+        Self::of(ValueQuery { range, filters, sort: oldest_first, page: PageRequest::default() })
+    }
+
     /// Makes a query ready.
     pub fn of(query: ValueQuery) -> Self {
         let mut range = orders(query.range);

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
 use isobar_model::time::Timestamp;
 
-use crate::response::ascii_header;
+use super::ascii_header;
 
 /// The header of requests and responses that holds it.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

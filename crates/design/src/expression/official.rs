@@ -1,0 +1,246 @@
+//! Expressions held to the conformance tests of CEL (`tests/official/cel`). Those that they do not hold are listed in
+//! `deviations.txt`, by reasons: a case there that holds is a failure too.
+
+use std::collections::HashMap;
+
+use isobar_model::time::Timestamp;
+use serde_json::Value as Expected;
+
+use super::{Expression, Machine, Names, Num, Value, on_a_large_stack, time};
+use crate::budget::Budget;
+
+/// A case of the set.
+pub(crate) struct Case {
+    /// File, section and name; where a name stands there again, its number behind it.
+    name: String,
+    pub(crate) expression: String,
+    /// As it stands there.
+    original: Expected,
+}
+
+fn official(name: &str) -> String {
+    let path = format!("{}/tests/official/cel/{name}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// All cases.
+pub(crate) fn cases() -> Vec<Case> {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    let case = |line: &str| {
+        let original: Expected = serde_json::from_str(line).unwrap();
+        let text = |member: &str| original[member].as_str().unwrap().to_owned();
+        let mut name = format!("{}/{}", text("section"), text("name"));
+        let times = seen.entry(name.clone()).or_default();
+        *times += 1;
+        if *times > 1 {
+            name = format!("{name} ({times})");
+        }
+        Case { name, expression: text("expr"), original }
+    };
+    official("conformance.ndjson").lines().map(case).collect()
+}
+
+/// Whether what a case promises comes true; else what came instead.
+fn held(case: &Case) -> Result<(), String> {
+    if case.original["checkOnly"] == true {
+        return Err("no type is deduced".to_owned());
+    }
+    let source = with_bindings(case).ok_or("has a variable with a name or of a type that there is not")?;
+    let must_fail = case.original.get("evalError").is_some();
+    let expression = match Expression::compile(&source, &Names::default()) {
+        Ok(expression) => expression,
+        Err(why) if must_fail && is_a_fault_of_the_case(&case.original, &why) => return Ok(()),
+        Err(why) => return Err(format!("is refused: {why}")),
+    };
+    let (nothing, budget) = (Value::Null, Budget::of_run());
+    let value = expression.value(&mut Machine::new(None, &nothing, &budget));
+    let yes = serde_json::json!({"boolValue": true});
+    let expected = case.original.get("value").or(case.original["typedResult"].get("result")).unwrap_or(&yes);
+    match value {
+        Err(_) if must_fail => Ok(()),
+        Err(problem) => Err(format!("fails: {}", problem.0)),
+        Ok(value) if !must_fail && is(&value, expected) => Ok(()),
+        Ok(value) => Err(format!("gives {value:?}")),
+    }
+}
+
+/// Whether an expression that must fail when it runs is refused before, for the same reason: names are checked when
+/// a design is compiled.
+fn is_a_fault_of_the_case(original: &Expected, why: &str) -> bool {
+    let messages = original["evalError"]["errors"].to_string();
+    let is_name = why.starts_with("unknown variable") || why.starts_with("unknown function");
+    is_name && ["undeclared", "unbound", "unknown"].iter().any(|word| messages.contains(word))
+        || why.contains("does not take") && messages.contains("overload")
+}
+
+/// The expression of a case within macros that give its variables their values; none if they cannot be written so.
+fn with_bindings(case: &Case) -> Option<String> {
+    let mut source = case.expression.clone();
+    for (name, binding) in case.original["bindings"].as_object().into_iter().flatten() {
+        // No variable is called so: the case is about that.
+        if ["true", "false", "null"].contains(&name.as_str()) {
+            continue;
+        }
+        name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_').then_some(())?;
+        source = format!("[{}].map({name}, {source}\n)[0]", literal(&binding["value"])?);
+    }
+    Some(source)
+}
+
+/// The member that says what kind of value it is, and the value.
+fn kind(value: &Expected) -> (&str, &Expected) {
+    let members = value.as_object().unwrap_or_else(|| panic!("{value} is no value"));
+    let (kind, value) = members.iter().next().unwrap_or_else(|| panic!("no value"));
+    (kind, value)
+}
+
+/// A value as an expression writes it.
+fn literal(value: &Expected) -> Option<String> {
+    let joined = |parts: Vec<String>| parts.join(", ");
+    let (kind, value) = kind(value);
+    Some(match kind {
+        "int64Value" | "typeValue" => value.as_str()?.to_owned(),
+        "uint64Value" => format!("{}u", value.as_str()?),
+        "doubleValue" => match value.as_f64() {
+            Some(double) => format!("{double:?}"),
+            None => format!("double({value})"),
+        },
+        "stringValue" | "boolValue" | "nullValue" => value.to_string(),
+        "listValue" => {
+            let items = value["values"].as_array().into_iter().flatten();
+            format!("[{}]", joined(items.map(literal).collect::<Option<_>>()?))
+        }
+        "mapValue" => {
+            let entries = value["entries"].as_array().into_iter().flatten();
+            let entry = |entry: &Expected| Some(format!("{}: {}", literal(&entry["key"])?, literal(&entry["value"])?));
+            format!("{{{}}}", joined(entries.map(entry).collect::<Option<_>>()?))
+        }
+        "objectValue" => match value["@type"].as_str()? {
+            "type.googleapis.com/google.protobuf.Timestamp" => format!("timestamp({})", value["value"]),
+            "type.googleapis.com/google.protobuf.Duration" => format!("duration({})", value["value"]),
+            _ => return None,
+        },
+        _ => return None,
+    })
+}
+
+/// Whether a value is the expected one. Uints are ints here.
+fn is(value: &Value<'_>, expected: &Expected) -> bool {
+    let (kind, expected) = kind(expected);
+    let text = expected.as_str();
+    match (kind, value) {
+        ("nullValue", Value::Null) => true,
+        ("boolValue", Value::Bool(truth)) => expected.as_bool() == Some(*truth),
+        ("int64Value" | "uint64Value", _) if value.kind() == "int" => {
+            value.whole().map(|int| int.to_string()).as_deref() == text
+        }
+        ("doubleValue", _) if value.kind() == "double" => {
+            let wanted = text.map_or(expected.as_f64(), |text| text.parse().ok());
+            let is_wanted = |(found, wanted): (f64, f64)| {
+                // The reader of the cases does not round exactly.
+                let nearly = (found - wanted).abs() <= wanted.abs() * f64::EPSILON;
+                found == wanted || nearly || found.is_nan() && wanted.is_nan()
+            };
+            value.number().map(Num::as_f64).zip(wanted).is_some_and(is_wanted)
+        }
+        ("stringValue", _) => value.as_text().is_some() && value.as_text() == text,
+        ("typeValue", Value::Type(name)) => text == Some(*name),
+        ("listValue", _) if value.is_list() => {
+            let items = expected["values"].as_array().map_or(&[][..], Vec::as_slice);
+            let mut pairs = items.iter().enumerate();
+            value.len() == Some(items.len()) && pairs.all(|(at, item)| value.item(at).is_some_and(|at| is(&at, item)))
+        }
+        ("mapValue", Value::Map(map)) => {
+            let entries = expected["entries"].as_array().map_or(&[][..], Vec::as_slice);
+            let is_there = |entry: &Expected| {
+                map.entries.iter().any(|(key, value)| is(key, &entry["key"]) && is(value, &entry["value"]))
+            };
+            map.entries.len() == entries.len() && entries.iter().all(is_there)
+        }
+        ("mapValue", Value::Object(members)) => {
+            let entries = expected["entries"].as_array().map_or(&[][..], Vec::as_slice);
+            let is_there = |entry: &Expected| {
+                members.iter().any(|(name, value)| {
+                    is(&Value::Text(name.as_ref()), &entry["key"]) && is(&Value::from(value), &entry["value"])
+                })
+            };
+            members.len() == entries.len() && entries.iter().all(is_there)
+        }
+        ("objectValue", Value::Time(millis)) => {
+            let text = expected["value"].as_str().filter(|text| !is_finer_than_a_millisecond(text));
+            text.and_then(|text| text.parse::<Timestamp>().ok()).map(Timestamp::millis) == Some(*millis)
+        }
+        ("objectValue", Value::Duration(millis)) => {
+            let text = expected["value"].as_str().filter(|text| !is_finer_than_a_millisecond(text));
+            text.and_then(|text| time::read_duration(text).ok()) == Some(*millis)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a time or a duration has digits that are dropped here.
+fn is_finer_than_a_millisecond(text: &str) -> bool {
+    let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction);
+    fraction.bytes().take_while(u8::is_ascii_digit).skip(3).any(|digit| digit != b'0')
+}
+
+/// A line of the list: the name of a case, or `section/*` for all cases of a section; and what may come instead.
+struct Deviation {
+    name: String,
+    instead: Vec<String>,
+}
+
+impl Deviation {
+    fn is_of(&self, case: &Case) -> bool {
+        match self.name.strip_suffix('*') {
+            Some(section) => case.name.starts_with(section),
+            None => case.name == self.name,
+        }
+    }
+
+    fn tells(&self, came: &str) -> bool {
+        self.instead.iter().any(|instead| came.starts_with(instead))
+    }
+}
+
+/// The list. A group of it begins with its reason; then there is how what comes instead begins, one or several.
+fn deviations() -> Vec<Deviation> {
+    let (mut deviations, mut instead) = (Vec::new(), Vec::new());
+    for line in official("deviations.txt").lines().filter(|line| !line.is_empty()) {
+        if line.starts_with('#') {
+            instead.clear();
+        } else if let Some(came) = line.strip_prefix("= ") {
+            instead.push(came.to_owned());
+        } else {
+            deviations.push(Deviation { name: line.to_owned(), instead: instead.clone() });
+        }
+    }
+    deviations
+}
+
+#[test]
+fn every_case_holds_but_for_those_of_the_list() {
+    let (cases, deviations) = (cases(), deviations());
+    let mut failed = Vec::new();
+    let mut count = 0;
+    for case in &cases {
+        let held = on_a_large_stack(|| held(case)).unwrap_or_else(|| Err("panics".to_owned()));
+        count += usize::from(held.is_ok());
+        match (held, deviations.iter().find(|deviation| deviation.is_of(case))) {
+            (Ok(()), Some(_)) => failed.push(format!("{} holds now: take it off the list", case.name)),
+            (Err(came), Some(deviation)) if deviation.tells(&came) => {}
+            (Err(came), _) => failed.push(format!("{}: {:?} {came}", case.name, case.expression)),
+            (Ok(()), None) => {}
+        }
+    }
+    for deviation in &deviations {
+        if !cases.iter().any(|case| deviation.is_of(case)) {
+            failed.push(format!("{} is no case", deviation.name));
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+    let written = |number: usize| format!("{},{:03}", number / 1000, number % 1000);
+    let told = format!("{} cases, of which {} hold", written(cases.len()), written(count));
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/conformance.md");
+    assert!(std::fs::read_to_string(page).unwrap().contains(&told), "docs/conformance.md does not say: {told}");
+}

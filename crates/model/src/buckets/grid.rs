@@ -1,0 +1,277 @@
+//! Where buckets begin and end.
+
+use jiff::ToSpan as _;
+use jiff::civil::Date;
+
+use super::width::{Unit, Width};
+use super::zone::Zone;
+use crate::time::Timestamp;
+
+/// The first day of the count of days.
+const DAY_ZERO: Date = Date::constant(1970, 1, 1);
+/// That day was a Thursday: so many days after a Monday.
+const DAYS_SINCE_MONDAY: i64 = 3;
+
+/// The buckets of a width in a zone, without end in both directions. Days and longer ones follow the calendar; shorter ones
+/// are counted from each day's midnight, so that the last of a day may be shorter.
+#[derive(Clone, Debug)]
+pub struct Grid {
+    width: Width,
+    zone: Zone,
+}
+
+/// A stretch of time, without its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// Where it begins.
+    pub from: Timestamp,
+    /// Where the next begins.
+    pub to: Timestamp,
+}
+
+impl Stretch {
+    /// All of time that can be written.
+    pub const ALL: Self = Self { from: Timestamp::from_millis(i64::MIN), to: Timestamp::from_millis(i64::MAX) };
+
+    /// Whether a moment lies in it.
+    pub fn holds(self, at: Timestamp) -> bool {
+        self.from <= at && at < self.to
+    }
+}
+
+impl Grid {
+    /// Buckets of a width in a zone.
+    pub fn new(width: Width, zone: Zone) -> Self {
+        Self { width, zone }
+    }
+
+    /// The narrowest round width of which a stretch has so many buckets at most; none: not even the widest.
+    pub fn narrowest(zone: &Zone, stretch: Stretch, most: usize) -> Option<Self> {
+        let grids = Width::ROUND.iter().map(|width| Self::new(*width, zone.clone()));
+        grids.into_iter().find(|grid| grid.count(stretch, most).is_some())
+    }
+
+    /// How wide its buckets are.
+    pub fn width(&self) -> Width {
+        self.width
+    }
+
+    /// The bucket that a moment lies in.
+    pub fn bucket(&self, at: Timestamp) -> Stretch {
+        let day = self.zone.day(at);
+        match self.width.unit().millis() {
+            Some(millis) => self.of_day(day, at, millis * i64::from(self.width.count())),
+            None => {
+                let (from, to) = self.days(day);
+                Stretch { from: self.zone.midnight(from), to: self.zone.midnight(to) }
+            }
+        }
+    }
+
+    /// How many buckets a stretch touches; none: more than so many.
+    pub fn count(&self, stretch: Stretch, most: usize) -> Option<usize> {
+        if stretch.from >= stretch.to {
+            return Some(0);
+        }
+        // So that nobody walks along a century second by second: that many are too many, however they lie.
+        let length = stretch.to.millis().saturating_sub(stretch.from.millis());
+        if length / self.width.millis_min().max(1) > i64::try_from(most).unwrap_or(i64::MAX).saturating_mul(2) {
+            return None;
+        }
+        let (mut count, mut at) = (0, stretch.from);
+        while at < stretch.to && count <= most {
+            let (some, to) = self.count_of_day(at, stretch.to);
+            (count, at) = (count + some, to);
+        }
+        (count <= most).then_some(count)
+    }
+
+    /// How many buckets there are from a moment to the end of its day, or of the bucket where that is longer; and when that is.
+    fn count_of_day(&self, at: Timestamp, until: Timestamp) -> (usize, Timestamp) {
+        let bucket = self.bucket(at);
+        let Some(millis) = self.width.unit().millis() else { return (1, bucket.to) };
+        let next = self.zone.midnight(self.zone.day(at).tomorrow().ok());
+        let length = next.min(until).millis() - bucket.from.millis();
+        let width = millis * i64::from(self.width.count());
+        (
+            usize::try_from(length.div_euclid(width) + i64::from(length.rem_euclid(width) > 0)).unwrap_or(usize::MAX),
+            next,
+        )
+    }
+
+    fn of_day(&self, day: Date, at: Timestamp, width: i64) -> Stretch {
+        let midnight = self.zone.midnight(Some(day)).millis();
+        let next = self.zone.midnight(day.tomorrow().ok());
+        let from = midnight + (at.millis() - midnight).div_euclid(width) * width;
+        Stretch { from: Timestamp::from_millis(from), to: Timestamp::from_millis(from + width).min(next) }
+    }
+
+    /// The first day of the bucket that a day lies in, and that of the next.
+    fn days(&self, day: Date) -> (Option<Date>, Option<Date>) {
+        let count = i64::from(self.width.count());
+        let by_days = |days: i64, offset: i64| {
+            let since = days_since_zero(day) + offset;
+            let first = since.div_euclid(days) * days - offset;
+            (day_at(first), day_at(first + days))
+        };
+        let by_months = |months: i64| {
+            let since = i64::from(day.year()) * 12 + i64::from(day.month()) - 1;
+            let first = since.div_euclid(months) * months;
+            (month_at(first), month_at(first + months))
+        };
+        match self.width.unit() {
+            Unit::Week => by_days(7 * count, DAYS_SINCE_MONDAY),
+            Unit::Month => by_months(count),
+            Unit::Year => by_months(12 * count),
+            _ => by_days(count, 0),
+        }
+    }
+}
+
+fn days_since_zero(day: Date) -> i64 {
+    day.since((jiff::Unit::Day, DAY_ZERO)).map_or(0, |span| i64::from(span.get_days()))
+}
+
+fn day_at(days: i64) -> Option<Date> {
+    DAY_ZERO.checked_add(days.days()).ok()
+}
+
+fn month_at(months: i64) -> Option<Date> {
+    let (year, month) = (months.div_euclid(12), months.rem_euclid(12) + 1);
+    Date::new(i16::try_from(year).ok()?, i8::try_from(month).ok()?, 1).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    /// Hours of the bucket that a moment lies in, and when it begins.
+    fn bucket(width: &str, zone: &str, moment: &str) -> (String, f64) {
+        let grid = Grid::new(width.parse().unwrap(), zone.parse().unwrap());
+        let moment = if moment.matches(':').count() == 1 { moment.replace('Z', ":00Z") } else { moment.to_owned() };
+        let Stretch { from, to } = grid.bucket(at(&moment));
+        (from.to_string().replace(":00.000Z", "Z"), (to.millis() - from.millis()) as f64 / 3_600_000.0)
+    }
+
+    /// Worked out by hand: each with when the bucket begins, in UTC, and how many hours it has.
+    #[test]
+    fn buckets_follow_clock_and_calendar() {
+        for (width, zone, moment, begins, hours) in [
+            ("15m", "UTC", "2026-03-01T10:44:59.999Z", "2026-03-01T10:30Z", 0.25),
+            ("1h", "Asia/Kolkata", "2026-03-01T10:44Z", "2026-03-01T10:30Z", 1.0),
+            ("1h", "Asia/Kathmandu", "2026-03-01T10:44Z", "2026-03-01T10:15Z", 1.0),
+            // The last of a day is shorter.
+            ("7h", "UTC", "2026-03-01T22:00Z", "2026-03-01T21:00Z", 3.0),
+            // Days of 23 and 25 hours, and what is counted from their midnight.
+            ("1d", "Europe/Paris", "2026-03-29T12:00Z", "2026-03-28T23:00Z", 23.0),
+            ("1d", "Europe/Paris", "2026-10-25T12:00Z", "2026-10-24T22:00Z", 25.0),
+            ("12h", "Europe/Paris", "2026-10-25T22:30Z", "2026-10-25T22:00Z", 1.0),
+            ("6h", "Europe/Paris", "2026-03-29T21:59Z", "2026-03-29T17:00Z", 5.0),
+            // Half an hour of summer.
+            ("1d", "Australia/Lord_Howe", "2026-04-05T00:00Z", "2026-04-04T13:00Z", 24.5),
+            // Midnight itself is left out: the clock goes from 24:00 to 01:00.
+            ("1d", "America/Sao_Paulo", "2018-11-04T12:00Z", "2018-11-04T03:00Z", 23.0),
+            // Midnight comes twice; the day before has the hour.
+            ("1d", "America/Sao_Paulo", "2018-02-18T02:30Z", "2018-02-17T02:00Z", 25.0),
+            ("1d", "America/Sao_Paulo", "2018-02-18T03:00Z", "2018-02-18T03:00Z", 24.0),
+            // A day that never was lies between these.
+            ("1d", "Pacific/Apia", "2011-12-30T09:59Z", "2011-12-29T10:00Z", 24.0),
+            ("1d", "Pacific/Apia", "2011-12-30T10:00Z", "2011-12-30T10:00Z", 24.0),
+            ("1w", "UTC", "2026-11-22T23:59Z", "2026-11-16T00:00Z", 168.0),
+            ("1w", "UTC", "1969-12-29T00:00Z", "1969-12-29T00:00Z", 168.0),
+            ("1w", "Europe/Paris", "2026-03-25T12:00Z", "2026-03-22T23:00Z", 167.0),
+            ("2w", "UTC", "2026-11-22T00:00Z", "2026-11-16T00:00Z", 336.0),
+            ("3d", "UTC", "1970-01-03T23:00Z", "1970-01-01T00:00Z", 72.0),
+            ("3d", "UTC", "1969-12-31T23:00Z", "1969-12-29T00:00Z", 72.0),
+            // Months and years of their length.
+            ("1mo", "UTC", "2024-02-29T00:00Z", "2024-02-01T00:00Z", 696.0),
+            ("1mo", "UTC", "2026-02-28T23:00Z", "2026-02-01T00:00Z", 672.0),
+            ("1mo", "Europe/Paris", "2026-03-15T00:00Z", "2026-02-28T23:00Z", 743.0),
+            ("1mo", "UTC", "2100-02-10T00:00Z", "2100-02-01T00:00Z", 672.0),
+            ("3mo", "UTC", "2026-12-31T23:59Z", "2026-10-01T00:00Z", 92.0 * 24.0),
+            ("1y", "UTC", "2024-06-01T00:00Z", "2024-01-01T00:00Z", 366.0 * 24.0),
+            ("10y", "UTC", "2026-06-01T00:00Z", "2020-01-01T00:00Z", 3653.0 * 24.0),
+            ("1y", "America/New_York", "2026-01-01T04:59Z", "2025-01-01T05:00Z", 365.0 * 24.0),
+        ] {
+            assert_eq!(bucket(width, zone, moment), (begins.to_owned(), hours), "{width} in {zone} at {moment}");
+        }
+    }
+
+    #[test]
+    fn the_narrowest_width_has_no_more_buckets_than_were_asked_for() {
+        let stretch = Stretch { from: at("2026-11-01"), to: at("2026-11-08") };
+        for (points, width) in
+            [(5_000, "5m"), (2_016, "5m"), (2_015, "10m"), (100, "2h"), (7, "1d"), (6, "1w"), (2, "1w")]
+        {
+            let grid = Grid::narrowest(&Zone::default(), stretch, points).unwrap();
+            assert_eq!(grid.width().to_string(), width, "{points}");
+        }
+        let all = Stretch { from: at("0000-01-01"), to: at("9999-12-31") };
+        let grid = Grid::narrowest(&Zone::default(), all, 100).unwrap();
+        assert_eq!((grid.width().to_string().as_str(), grid.count(all, 100)), ("100y", Some(100)));
+        assert!(Grid::narrowest(&Zone::default(), all, 2).is_none());
+        assert_eq!(Grid::new("1s".parse().unwrap(), Zone::default()).count(all, 10_000), None);
+    }
+
+    #[test]
+    fn buckets_are_counted_across_days_of_every_length() {
+        for (width, zone, from, to, count) in [
+            ("1h", "Europe/Paris", "2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z", 23),
+            ("1h", "Europe/Paris", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z", 25),
+            ("7h", "UTC", "2026-03-01T00:00:00Z", "2026-03-03T00:00:00Z", 8),
+            ("7h", "UTC", "2026-03-01T06:59:59Z", "2026-03-02T00:00:00.001Z", 5),
+            ("30m", "Australia/Lord_Howe", "2026-04-04T13:00:00Z", "2026-04-05T13:30:00Z", 49),
+            ("1d", "UTC", "2024-02-28T23:00:00Z", "2024-03-01T00:00:00.001Z", 3),
+            ("1mo", "UTC", "2024-01-31", "2024-03-01", 2),
+            ("1m", "UTC", "2026-01-01", "2026-01-01", 0),
+        ] {
+            let grid = Grid::new(width.parse().unwrap(), zone.parse().unwrap());
+            assert_eq!(
+                grid.count(Stretch { from: at(from), to: at(to) }, 100),
+                Some(count),
+                "{width} in {zone} from {from}"
+            );
+        }
+    }
+
+    fn any_width() -> impl Strategy<Value = Width> {
+        let text = prop_oneof![
+            (1..=86_400_u32).prop_map(|n| format!("{n}s")),
+            (1..=1_440_u32).prop_map(|n| format!("{n}m")),
+            (1..=24_u32).prop_map(|n| format!("{n}h")),
+            (1..=400_u32).prop_map(|n| format!("{n}d")),
+            (1..=60_u32).prop_map(|n| format!("{n}w")),
+            (1..=30_u32).prop_map(|n| format!("{n}mo")),
+            (1..=100_u32).prop_map(|n| format!("{n}y")),
+        ];
+        text.prop_map(|text| text.parse().unwrap())
+    }
+
+    proptest! {
+        #[test]
+        fn every_moment_lies_in_one_bucket_and_they_leave_nothing_out(
+            width in any_width(),
+            zone in prop::sample::select(vec![
+                "UTC", "Europe/Paris", "Asia/Kolkata", "America/Sao_Paulo", "Pacific/Apia", "Australia/Lord_Howe",
+                "Africa/Casablanca", "America/St_Johns", "Antarctica/Troll", "Asia/Tehran",
+            ]),
+            millis in prop_oneof![0..4_102_444_800_000_i64, -62_167_219_200_000..253_402_300_799_999_i64],
+        ) {
+            let (grid, at) = (Grid::new(width, zone.parse().unwrap()), Timestamp::from_millis(millis));
+            let bucket = grid.bucket(at);
+            let last = Timestamp::from_millis(i64::MAX);
+            prop_assert!(bucket.holds(at) || bucket.to == last, "{bucket:?}");
+            prop_assert_eq!(grid.bucket(bucket.from), bucket);
+            if bucket.to < last {
+                prop_assert_eq!(grid.bucket(bucket.to).from, bucket.to);
+                prop_assert_eq!(grid.bucket(Timestamp::from_millis(bucket.to.millis() - 1)), bucket);
+            }
+        }
+    }
+}

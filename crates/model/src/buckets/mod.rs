@@ -1,0 +1,14 @@
+//! Buckets: what a series says in even stretches of time (contract: Beyond the specification).
+
+mod grid;
+mod tally;
+mod width;
+mod zone;
+
+pub use grid::{Grid, Stretch};
+pub use tally::{Function, Functions, Tally, Told};
+pub use width::{NotAWidth, Unit, Width};
+pub use zone::{NoSuchZone, Zone};
+
+/// Most buckets of an answer.
+pub const BUCKETS_MAX: usize = 10_000;
