@@ -1,25 +1,42 @@
 # make run    build and start Isobar on http://127.0.0.1:8080, with its data in ./data
 # make test   every gate: format, lints, licences, tests (with a PostgreSQL of their own)
+# make console       the web console alone, into console/dist; CONSOLE=no builds the program without it, and without Node.js
+# make console-test  its types, lints, sizes and unit tests, and its tests in a browser
 # make dist   the program that is shipped: link-time optimisation, slower to build
 # make bench  the figures of docs/performance.md; ARGS="--quick" for a short run
 # make fmt    format the code
 
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: run test bench dist fmt prepare quick
+.PHONY: run test bench dist fmt prepare quick console console-test
 
 ENV := . scripts/env.sh;
+CONSOLE ?= yes
+export CONSOLE
+FEATURES := $(if $(filter yes,$(CONSOLE)),--features console,)
 
 run: quick
 	@$(ENV) exec "$$CARGO_TARGET_DIR/quick/isobar" serve --data ./data $(ARGS)
 
 quick: prepare
 	@$(ENV) scripts/prepare says-build quick
-	@$(ENV) cargo build --locked --profile quick --package isobar
+	@$(if $(FEATURES),scripts/console build quick,true)
+	@$(ENV) cargo build --locked --profile quick --package isobar $(FEATURES)
 
 dist: prepare
 	@$(ENV) scripts/prepare says-build dist
-	@$(ENV) cargo build --locked --profile dist --package isobar
+	@$(if $(FEATURES),scripts/console build dist,true)
+	@$(ENV) cargo build --locked --profile dist --package isobar $(FEATURES)
+
+console: prepare
+	@scripts/console build quick
+
+console-test:
+	@scripts/prepare test
+	@scripts/console build dev
+	@scripts/console check
+	@$(ENV) cargo build --locked --package isobar --features console
+	@$(ENV) scripts/console browser "$$CARGO_TARGET_DIR/debug/isobar"
 
 test:
 	@scripts/prepare test

@@ -11,11 +11,13 @@ use axum::body::Body;
 use axum::http::header::{CONNECTION, EXPECT};
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
 use futures::FutureExt as _;
+use isobar_console::File;
 use isobar_hub::{Accepts, Hub, Principal, words};
 use isobar_model::error::{Error, RateWindow};
 use isobar_model::ids::EventId;
 use sync_wrapper::SyncWrapper;
 
+use crate::console;
 use crate::meters::RouteMeter;
 use crate::problem::Problem;
 use crate::request::{Call, Client, RequestBody, credentials, drain, path_parameters};
@@ -150,6 +152,18 @@ pub(crate) async fn refuse_unrouted(
     let counted = count(&state.hub, &known, address, &mut exchange.rate_window);
     let problem = counted.map_or_else(Problem::from, |()| problem);
     exchange.end(&state, &meter, Err(problem))
+}
+
+/// Answers a request for a file of the console. It is neither authenticated nor counted: it reads nothing but the program's memory.
+pub(crate) fn answer_file(
+    state: &ServerState,
+    meter: &RouteMeter,
+    request: &Request<Body>,
+    file: &'static File,
+) -> Response {
+    let exchange = Exchange::begin(state, request.headers());
+    let response = console::answer(file, request.headers());
+    exchange.end(state, meter, Ok(response))
 }
 
 /// Refuses a request that is no sound message, whatever it is for. It is neither authenticated nor counted, and its connection

@@ -11,13 +11,15 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use axum::routing::{MethodFilter, on};
 use futures::future::BoxFuture;
 use hyper::body::Incoming;
+use isobar_console::FILES;
 use isobar_hub::Hub;
 use isobar_model::time::Timestamp;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
-use crate::admission::{Admission, refuse_malformed, refuse_unrouted};
+use crate::admission::{Admission, answer_file, refuse_malformed, refuse_unrouted};
+use crate::console;
 use crate::meters::RouteMeter;
 use crate::problem::Problem;
 use crate::request::{self, Client, RequestBody};
@@ -151,9 +153,27 @@ fn router(state: &Arc<ServerState>, main_road: &Arc<Admission>) -> Router {
         };
         router = router.route(row.path, on(row.method.filter(), handler));
     }
-    let no_such_path = refusal(state, || Problem::NoSuchPath);
+    let no_such_path = file_or(state, refusal(state, || Problem::NoSuchPath));
     let wrong_method = refusal(state, || Problem::WrongMethod);
     router.fallback(no_such_path).method_not_allowed_fallback(wrong_method)
+}
+
+/// A handler that answers with a file of the console, and hands what is for none to `otherwise`.
+fn file_or<F>(
+    state: &Arc<ServerState>,
+    otherwise: F,
+) -> impl Fn(Request<Body>) -> BoxFuture<'static, axum::response::Response> + Clone + Send + Sync + 'static
+where
+    F: Fn(Request<Body>) -> BoxFuture<'static, axum::response::Response> + Clone + Send + Sync + 'static,
+{
+    let (state, meter) = (Arc::clone(state), Arc::new(RouteMeter::new("GET", "console")));
+    move |request| match console::file(FILES, request.method(), request.uri().path()) {
+        Some(file) => {
+            let response = answer_file(&state, &meter, &request, file);
+            Box::pin(async { response.map(Body::from) })
+        }
+        None => otherwise(request),
+    }
 }
 
 /// A handler that refuses every request.

@@ -3,6 +3,7 @@
 //!
 //! - `connection` accepts connections and reads requests from them. It knows nothing of operations.
 //! - `request` and `response` are what handlers work with.
+//! - `console` has the files of the web console.
 //! - `resources` has the handlers, a file for each noun; `openapi` describes them.
 //!
 //! A test holds the direction of imports (`crates/server/tests/house/imports.rs`).
@@ -10,6 +11,7 @@
 mod admission;
 mod app;
 mod connection;
+mod console;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;

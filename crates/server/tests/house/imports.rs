@@ -14,8 +14,9 @@ const HTTP_IMPORTS: &[(&str, &[&str])] = &[
     ("resources", &["problem", "request", "response"]),
     ("openapi", &["problem", "request", "resources", "response", "routes"]),
     ("routes", &["openapi", "problem", "request", "resources", "response"]),
-    ("admission", &["meters", "problem", "request", "response", "routes", "state"]),
-    ("app", &["admission", "meters", "problem", "request", "response", "routes", "state"]),
+    ("console", &["response"]),
+    ("admission", &["console", "meters", "problem", "request", "response", "routes", "state"]),
+    ("app", &["admission", "console", "meters", "problem", "request", "response", "routes", "state"]),
     ("connection", &["app", "meters", "problem", "request", "response", "routes"]),
     ("fuzz", &["connection", "request"]),
 ];

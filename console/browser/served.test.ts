@@ -1,0 +1,70 @@
+import { get, type IncomingMessage } from 'node:http';
+import { brotliDecompressSync, gunzipSync } from 'node:zlib';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type Server, startServer } from './server';
+
+let server: Server;
+
+beforeAll(async () => {
+  server = await startServer();
+});
+afterAll(async () => {
+  await server?.stop();
+});
+
+/** As it comes over the wire: `fetch` would unpack it. */
+async function ask(
+  path: string,
+  headers: Record<string, string> = {},
+): Promise<{ message: IncomingMessage; body: Buffer }> {
+  return new Promise((resolve, reject) => {
+    get(`${server.url}${path}`, { headers }, (message) => {
+      const chunks: Buffer[] = [];
+      message.on('data', (chunk: Buffer) => chunks.push(chunk));
+      message.on('end', () => resolve({ message, body: Buffer.concat(chunks) }));
+      message.on('error', reject);
+    }).on('error', reject);
+  });
+}
+
+async function script(): Promise<string> {
+  const { body } = await ask('/');
+  return /src="(\/assets\/index-[^"]+\.js)"/.exec(body.toString())?.[1] ?? '';
+}
+
+describe('the program', () => {
+  it('shows the page at every address of the console, never kept unasked', async () => {
+    const page = await ask('/');
+    for (const path of ['/devices', '/devices/x/events?q=1', '/nowhere']) {
+      expect((await ask(path)).body.equals(page.body), path).toBe(true);
+    }
+    const { headers } = page.message;
+    expect(headers['cache-control']).toBe('no-cache');
+    expect(headers['content-security-policy']).toMatch(/^default-src 'self';/);
+    expect(headers['x-content-type-options']).toBe('nosniff');
+    const again = await ask('/', { 'if-none-match': headers.etag ?? '' });
+    expect([again.message.statusCode, again.body.length]).toEqual([304, 0]);
+  });
+
+  it('sends files with a hash for ever, as small as the browser takes them', async () => {
+    const path = await script();
+    const plain = await ask(path);
+    expect(plain.message.headers['cache-control']).toBe('public, max-age=31536000, immutable');
+    const brotli = await ask(path, { 'accept-encoding': 'gzip, br' });
+    expect(brotli.message.headers['content-encoding']).toBe('br');
+    expect(brotliDecompressSync(brotli.body).equals(plain.body)).toBe(true);
+    const gzip = await ask(path, { 'accept-encoding': 'gzip' });
+    expect(gzip.message.headers['content-encoding']).toBe('gzip');
+    expect(gunzipSync(gzip.body).equals(plain.body)).toBe(true);
+    expect(brotli.body.length).toBeLessThan(gzip.body.length);
+  });
+
+  it('keeps refusing what is no part of the console', async () => {
+    for (const path of ['/v2', '/v2/nothing', '/health/nothing', '/assets/index-gone.js']) {
+      const { message, body } = await ask(path);
+      expect(message.statusCode, path).toBe(404);
+      expect(JSON.parse(body.toString())).toEqual({ message: 'no such path', errors: [] });
+    }
+    expect((await fetch(`${server.url}/`, { method: 'POST' })).status).toBe(404);
+  });
+});

@@ -1,0 +1,205 @@
+import { readFile, readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Browser } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { Fleet } from './fleet';
+import { Visitor, launch } from './pages';
+import { ADMIN, type Server, startServer } from './server';
+
+let server: Server;
+let browser: Browser;
+let fleet: Fleet;
+let visitor: Visitor;
+
+beforeAll(async () => {
+  server = await startServer();
+  browser = await launch();
+  fleet = await Fleet.of(server.url);
+});
+afterAll(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+beforeEach(async () => {
+  visitor = await Visitor.come(browser, server.url);
+});
+afterEach(async () => {
+  await visitor.leave();
+  expect(visitor.strays, 'requests that would have left this machine').toEqual([]);
+  expect(visitor.faults, 'faults of the page').toEqual([]);
+});
+
+describe('sign-in', () => {
+  it('leads to the overview, and a reload stays there', async () => {
+    const { page } = visitor;
+    await visitor.signIn();
+    await page.getByRole('heading', { level: 1, name: 'Root' }).waitFor();
+    expect(await page.evaluate(() => JSON.stringify({ ...localStorage, ...sessionStorage }))).not.toContain('eyJ');
+    await page.reload();
+    await page.getByRole('heading', { level: 1, name: 'Root' }).waitFor();
+  });
+
+  it('with a wrong password says so, and does not say which part is wrong', async () => {
+    const { page } = visitor;
+    await page.goto('/');
+    await page.getByLabel('Username or e-mail').fill(ADMIN.name);
+    await page.getByLabel('Password', { exact: true }).fill('wrong-one');
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByRole('alert').getByText('do not belong together').waitFor();
+    expect(await page.getByLabel('Password', { exact: true }).inputValue()).toBe('');
+  });
+
+  it('at a deep address goes on there', async () => {
+    const { page } = visitor;
+    await page.goto('/devices?q=none&sort=-createdAt');
+    await page.getByLabel('Username or e-mail').waitFor();
+    await visitor.signIn();
+    await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
+    expect(new URL(page.url()).search).toBe('?q=none&sort=-createdAt');
+    expect(await page.getByLabel('Search name, description, labels').inputValue()).toBe('none');
+  });
+
+  it('is asked for again when the session has ended, and comes back to where one was', async () => {
+    const { page } = visitor;
+    await page.goto('/notifications');
+    await visitor.signIn();
+    await page.getByRole('heading', { level: 1, name: 'Notifications' }).waitFor();
+    await endSession();
+    await page.getByRole('link', { name: 'Devices' }).click();
+    await page.getByText('Your session has ended').waitFor();
+    await visitor.signIn();
+    await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
+    expect(new URL(page.url()).pathname).toBe('/devices');
+  });
+
+  it('outlives an access token: it is renewed once, unseen', async () => {
+    const { page } = visitor;
+    await visitor.signIn();
+    let renewals = 0;
+    page.on('request', (request) => (renewals += Number(request.url().endsWith('/v2/auth/refreshToken'))));
+    // The first answer to each call is 401, as with a token that was revoked.
+    let refused = 0;
+    await page.route('**/v2/devices?**', async (route) => {
+      if ((refused += 1) > 1) return route.fallback();
+      return route.fulfill({ status: 401, json: { message: 'the token has ended', errors: [] } });
+    });
+    await page.getByRole('link', { name: 'Devices', exact: true }).click();
+    await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
+    await page.getByText('No device yet').waitFor();
+    expect(refused).toBeGreaterThan(1);
+    expect(renewals).toBe(1);
+  });
+
+  it('ends with a sign-out, in every tab', async () => {
+    const { page } = visitor;
+    await visitor.signIn();
+    const other = await visitor.context.newPage();
+    await other.goto('/devices');
+    await other.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
+    await page.getByRole('button', { name: /account of/ }).click();
+    await page.getByRole('menuitem', { name: 'Sign out' }).click();
+    await page.getByLabel('Username or e-mail').waitFor();
+    await other.getByLabel('Username or e-mail').waitFor();
+    await page.reload();
+    await page.getByLabel('Username or e-mail').waitFor();
+  });
+
+  it('waits for a server that is away, and goes on with it', async () => {
+    const { page } = visitor;
+    await visitor.signIn();
+    await page.route('**/v2/**', (route) => route.abort());
+    await page.goto('/devices');
+    await page.getByText('The server does not answer').waitFor();
+    await page.unroute('**/v2/**');
+    await page.getByRole('button', { name: 'Try again' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
+  });
+
+  /** Ends the session behind the page's back, as signing out at another machine's copy of it would. */
+  async function endSession(): Promise<void> {
+    const request = visitor.page.waitForRequest((asked) => 'authorization' in asked.headers());
+    await visitor.page.getByRole('link', { name: 'Overview', exact: true }).click();
+    const { authorization = '' } = (await request).headers();
+    const cookies = await visitor.context.cookies(`${server.url}/v2/auth/logout`);
+    const cookie = cookies.map(({ name, value }) => `${name}=${value}`).join('; ');
+    const ended = await fetch(`${server.url}/v2/auth/logout`, { method: 'POST', headers: { authorization, cookie } });
+    expect(ended.status).toBe(204);
+  }
+});
+
+describe('accounts', () => {
+  it('are made, with an organization of their own', async () => {
+    const { page } = visitor;
+    await page.goto('/');
+    await page.getByRole('link', { name: 'Create an account' }).click();
+    await page.getByLabel('First name').fill('Nora');
+    await page.getByLabel('Last name').fill('Frei');
+    await page.getByLabel('Company').fill('Frei Storage');
+    await page.getByLabel('E-mail').fill('nora@example.com');
+    await page.getByLabel('Username').fill('nora');
+    await page.getByLabel('Password', { exact: true }).fill('north-wind-3');
+    await page.getByRole('button', { name: 'Create the account' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Frei Storage' }).waitFor();
+  });
+
+  it('that exist already are refused at the field', async () => {
+    const { page } = visitor;
+    await fleet.user('taken', 'basicUser');
+    await page.goto('/register');
+    for (const label of ['First name', 'Last name', 'Company']) await page.getByLabel(label).fill('x');
+    await page.getByLabel('E-mail').fill('other@example.com');
+    await page.getByLabel('Username').fill('taken');
+    await page.getByLabel('Password', { exact: true }).fill('north-wind-3');
+    await page.getByRole('button', { name: 'Create the account' }).click();
+    await page.getByRole('alert').waitFor();
+    expect(await page.getByLabel('Username').getAttribute('aria-invalid')).toBe('true');
+  });
+
+  it('with a lost password get a new one by e-mail; the link is good once and leaves no trace', async () => {
+    const { page } = visitor;
+    await fleet.user('forgetful', 'basicUser');
+    await page.goto('/forgot');
+    await page.getByLabel('Username or e-mail').fill('forgetful');
+    await page.getByRole('button', { name: 'Send the link' }).click();
+    await page.getByText('a link is on its way').waitFor();
+    const link = await linkIn(/\/\?resetToken=[\w-]+/);
+    await page.goto(link);
+    await page.getByLabel('New password').waitFor();
+    expect(page.url()).not.toContain('resetToken');
+    await page.getByLabel('New password').fill('south-wind-4');
+    await page.getByRole('button', { name: 'Set the password' }).click();
+    await page.getByText('The new password is set').waitFor();
+    await page.getByRole('link', { name: 'Sign in' }).click();
+    await visitor.signIn('forgetful', 'south-wind-4');
+    await visitor.context.clearCookies();
+    await page.goto(link);
+    await page.getByLabel('New password').fill('west-wind-5');
+    await page.getByRole('button', { name: 'Set the password' }).click();
+    await page.getByText('This link was used already').waitFor();
+  });
+
+  it('confirm their address by e-mail', async () => {
+    const { page } = visitor;
+    await fleet.user('fresh', 'basicUser');
+    await page.goto(await linkIn(/\/v2\/auth\/verify\/[\w-]+/, 'fresh@example.com'));
+    await page.getByRole('heading', { name: 'Address confirmed' }).waitFor();
+    expect(new URL(page.url()).pathname).toBe('/verified');
+  });
+
+  /** The newest link of this form that an e-mail brought. */
+  async function linkIn(form: RegExp, to = ''): Promise<string> {
+    for (let attempt = 0; attempt < 100; attempt += 1) {
+      const names = (await readdir(server.mail).catch(() => []))
+        .filter((name) => name.endsWith('.eml'))
+        .sort()
+        .reverse();
+      for (const name of names) {
+        const text = (await readFile(join(server.mail, name), 'utf8')).replaceAll('=\r\n', '').replaceAll('=3D', '=');
+        const found = form.exec(text);
+        if (found && text.includes(to)) return found[0];
+      }
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+    throw new Error(`no e-mail brought ${form}`);
+  }
+});

@@ -1,0 +1,78 @@
+import createClient, { type QuerySerializerOptions } from 'openapi-fetch';
+import type { components, paths } from './schema';
+import { failureFrom, failureOf } from './failure';
+import { type AccessToken, TokenKeeper, fetchWith } from './tokens';
+
+export type Schemas = components['schemas'];
+export type Device = Schemas['Device'];
+export type NewDevice = Schemas['NewDevice'];
+export type DeviceInput = Schemas['DeviceInput'];
+export type DeviceSetting = Schemas['DeviceSetting'];
+export type StoredEvent = Schemas['Event'];
+export type LastValues = Schemas['LastValues'];
+export type Notification = Schemas['Notification'];
+export type Organization = Schemas['Organization'];
+export type Project = Schemas['Project'];
+export type Role = Schemas['Role'];
+export type StatusText = Schemas['StatusText'];
+export type StoredValue = Schemas['StoredValue'];
+export type StorageElement = Schemas['StorageElement'];
+export type User = Schemas['User'];
+export type NewUser = Schemas['NewUser'];
+
+/** A page of a list. */
+export interface Page<T> {
+  meta: Schemas['Meta'];
+  data: T[];
+}
+
+/** What the session does when it ended by itself, and with each new token. `session.svelte.ts` puts it here. */
+export const hooks: { ended: () => void; renewed: (token: AccessToken) => void } = {
+  ended: () => undefined,
+  renewed: () => undefined,
+};
+
+export const tokens = new TokenKeeper(
+  renew,
+  () => hooks.ended(),
+  (token) => hooks.renewed(token),
+);
+
+/** Asks with the refresh cookie. 401: there is none that is good. */
+async function renew(): Promise<AccessToken | null> {
+  const response = await fetch('/v2/auth/refreshToken', { cache: 'no-store' });
+  if (response.status === 401) return null;
+  if (!response.ok) throw await failureOf(response);
+  return (await response.json()) as AccessToken;
+}
+
+// Objects as `filter[name]=value`, which is how the interface has them.
+const querySerializer: QuerySerializerOptions = { object: { style: 'deepObject', explode: true } };
+
+/** The interface for a user who is signed in: every call carries the token and survives its renewal. */
+export const api = createClient<paths>({
+  baseUrl: location.origin,
+  querySerializer,
+  fetch: (request) => fetchWith(tokens, fetch, request),
+});
+
+/** The interface for everybody: signing in, registering, lost passwords. */
+export const open = createClient<paths>({ baseUrl: location.origin });
+
+/** A request outside the typed client: streams, files, pictures. */
+export function authorizedFetch(path: string, init: RequestInit = {}): Promise<Response> {
+  return fetchWith(tokens, fetch, new Request(new URL(path, location.origin), init));
+}
+
+interface Outcome<T> {
+  data?: T | undefined;
+  error?: unknown;
+  response: Response;
+}
+
+/** The data of a call that succeeded. @throws Failure */
+export async function done<T>(call: Promise<Outcome<T>>): Promise<T> {
+  const { data, error, response } = await call;
+  if (!response.ok) throw failureFrom(response, error);
+  return data as T;
+}

@@ -1,0 +1,26 @@
+import { describe, expect, it } from 'vitest';
+import { Failure, asFailure, failureOf } from './failure';
+
+describe('a failure', () => {
+  it('has what the server says of it', async () => {
+    const body = JSON.stringify({ message: 'wrong', errors: [{ field: 'name', message: 'is required' }, 'odd'] });
+    const headers = { 'retry-after': '7', 'x-request-id': 'r1' };
+    const failure = await failureOf(new Response(body, { status: 429, headers }));
+    expect(failure).toMatchObject({ status: 429, message: 'wrong', retryAfter: 7, requestId: 'r1', mayPass: true });
+    expect(failure.faults).toHaveLength(1);
+    expect(failure.fault('name')).toBe('is required');
+    expect(failure.fault('other')).toBeUndefined();
+  });
+
+  it('is made of an answer that is none of the server’s', async () => {
+    const failure = await failureOf(new Response('<html>', { status: 502, statusText: 'Bad Gateway' }));
+    expect(failure).toMatchObject({ status: 502, message: 'Bad Gateway', faults: [], retryAfter: null });
+  });
+
+  it('of the network has no status', () => {
+    expect(asFailure(new TypeError('offline'))).toMatchObject({ status: 0, mayPass: true });
+    const failure = new Failure(403, 'no');
+    expect(asFailure(failure)).toBe(failure);
+    expect(failure.mayPass).toBe(false);
+  });
+});

@@ -1,0 +1,75 @@
+/** What can go wrong with a call, in a shape that every screen can show. */
+
+/** A fault of one field of the input, as the server names it. */
+export interface Fault {
+  field: string;
+  message: string;
+}
+
+/** A call that did not succeed. `status` is 0 when no answer came. */
+export class Failure extends Error {
+  override readonly name = 'Failure';
+  readonly status: number;
+  readonly faults: readonly Fault[];
+  /** Seconds after which the server wants to be asked again. */
+  readonly retryAfter: number | null;
+  /** Names the request in the server's log. */
+  readonly requestId: string | null;
+
+  constructor(status: number, message: string, faults: readonly Fault[] = [], headers?: Headers) {
+    super(message);
+    this.status = status;
+    this.faults = faults;
+    const seconds = Number(headers?.get('retry-after') ?? Number.NaN);
+    this.retryAfter = Number.isFinite(seconds) ? seconds : null;
+    this.requestId = headers?.get('x-request-id') ?? null;
+  }
+
+  /** The fault of a field, if it has one. */
+  fault(field: string): string | undefined {
+    return this.faults.find((fault) => fault.field === field)?.message;
+  }
+
+  /** Whether the same call may succeed later without a change. */
+  get mayPass(): boolean {
+    return this.status === 0 || this.status === 429 || this.status >= 500;
+  }
+}
+
+/** Whether a call was given up on purpose. */
+export function isAbort(error: unknown): boolean {
+  return error instanceof DOMException && error.name === 'AbortError';
+}
+
+/** Any thrown thing as a failure. What `fetch` throws means that no answer came. */
+export function asFailure(error: unknown): Failure {
+  if (error instanceof Failure) return error;
+  return new Failure(0, error instanceof Error ? error.message : String(error));
+}
+
+/** The failure that an answer tells of, read from the server's one shape of errors. */
+export async function failureOf(response: Response): Promise<Failure> {
+  let body: unknown;
+  try {
+    body = await response.clone().json();
+  } catch {
+    body = undefined;
+  }
+  return failureFrom(response, body);
+}
+
+/** The same, where the body was read already. */
+export function failureFrom(response: Response, body: unknown): Failure {
+  const { message, errors } = (typeof body === 'object' && body !== null ? body : {}) as {
+    message?: unknown;
+    errors?: unknown;
+  };
+  const faults = Array.isArray(errors) ? errors.filter(isFault) : [];
+  const text = typeof message === 'string' ? message : response.statusText;
+  return new Failure(response.status, text, faults, response.headers);
+}
+
+function isFault(item: unknown): item is Fault {
+  const fault = item as Partial<Fault> | null;
+  return typeof fault?.field === 'string' && typeof fault.message === 'string';
+}

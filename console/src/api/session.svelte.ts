@@ -1,0 +1,73 @@
+import { type User, api, done, hooks, open, tokens } from './client';
+import { ownerOf } from './tokens';
+import { asFailure, type Failure } from './failure';
+
+/** Other tabs hear of a sign-out here. */
+const channel = typeof BroadcastChannel === 'undefined' ? null : new BroadcastChannel('isobar-session');
+
+type State = 'starting' | 'out' | 'in' | 'unreachable';
+
+/** Who is signed in. There is one session, for the whole page. */
+class Session {
+  state = $state<State>('starting');
+  user = $state.raw<User | null>(null);
+  /** Why the server could not be asked at the start. */
+  failure = $state.raw<Failure | null>(null);
+  /** Whether the session ended by itself, so that the sign-in page can say so. */
+  hasExpired = $state(false);
+
+  constructor() {
+    hooks.ended = () => this.#end(true);
+    hooks.renewed = (token) => {
+      // Somebody else has signed in in another tab, and the browser has one session: nothing of the other user stays here.
+      if (this.user && ownerOf(token) !== this.user.id) location.reload();
+    };
+    channel?.addEventListener('message', (message) => {
+      if (message.data === 'signed-out' && this.state === 'in') this.#end(false);
+    });
+  }
+
+  /** Looks whether a session of an earlier visit goes on. */
+  async resume(): Promise<void> {
+    this.failure = null;
+    try {
+      if ((await tokens.current()) === null) this.state = 'out';
+      else await this.#enter();
+    } catch (error) {
+      this.failure = asFailure(error);
+      this.state = this.failure.status === 401 ? 'out' : 'unreachable';
+    }
+  }
+
+  /** @throws Failure */
+  async signIn(usernameOrEmail: string, password: string): Promise<void> {
+    tokens.set(await done(open.POST('/v2/auth/login', { body: { usernameOrEmail, password } })));
+    await this.#enter();
+  }
+
+  /** Ends the session here, at the server and in other tabs. It ends here even when the server cannot be asked. */
+  async signOut(): Promise<void> {
+    try {
+      await api.POST('/v2/auth/logout');
+    } catch {
+      // The token ends by itself within minutes.
+    }
+    channel?.postMessage('signed-out');
+    this.#end(false);
+  }
+
+  async #enter(): Promise<void> {
+    this.user = await done(api.GET('/v2/auth/user'));
+    this.hasExpired = false;
+    this.state = 'in';
+  }
+
+  #end(byItself: boolean): void {
+    tokens.set(null);
+    this.user = null;
+    this.hasExpired = byItself;
+    this.state = 'out';
+  }
+}
+
+export const session = new Session();

@@ -1,0 +1,74 @@
+import { getLocale } from '../paraglide/runtime';
+
+/** The user's own locale where it fits the console's language, so that dates look as at home. */
+export function formatLocale(): string {
+  const language = getLocale();
+  return navigator.languages.find((locale) => locale.split('-')[0] === language) ?? language;
+}
+
+const MINUTE_S = 60;
+const HOUR_S = 3_600;
+const DAY_S = 86_400;
+
+/** How long ago, in words. */
+export function ago(time: string, now: number, locale = formatLocale()): string {
+  const seconds = Math.round((Date.parse(time) - now) / 1000);
+  const size = Math.abs(seconds);
+  const words = new Intl.RelativeTimeFormat(locale, { numeric: 'auto' });
+  if (size < MINUTE_S) return words.format(Math.min(seconds, 0), 'second');
+  if (size < HOUR_S) return words.format(Math.trunc(seconds / MINUTE_S), 'minute');
+  if (size < DAY_S) return words.format(Math.trunc(seconds / HOUR_S), 'hour');
+  if (size < 30 * DAY_S) return words.format(Math.trunc(seconds / DAY_S), 'day');
+  return new Intl.DateTimeFormat(locale, { dateStyle: 'medium' }).format(new Date(time));
+}
+
+/** A moment to the second, in the user's zone. */
+export function moment(time: string, locale = formatLocale()): string {
+  return new Intl.DateTimeFormat(locale, { dateStyle: 'medium', timeStyle: 'medium' }).format(new Date(time));
+}
+
+/** The time of day to the millisecond, for lists in which many events share a second. */
+export function clock(time: string, locale = formatLocale()): string {
+  return new Intl.DateTimeFormat(locale, {
+    hour: '2-digit',
+    minute: '2-digit',
+    second: '2-digit',
+    fractionalSecondDigits: 3,
+    hourCycle: 'h23',
+  }).format(new Date(time));
+}
+
+/** The day, for headings between events. */
+export function day(time: string, locale = formatLocale()): string {
+  return new Intl.DateTimeFormat(locale, { dateStyle: 'full' }).format(new Date(time));
+}
+
+export function number(value: number, locale = formatLocale()): string {
+  return new Intl.NumberFormat(locale, { maximumFractionDigits: 6 }).format(value);
+}
+
+/** A size in bytes, in the largest unit in which it is at least one. */
+export function bytes(size: number, locale = formatLocale()): string {
+  const units = ['byte', 'kilobyte', 'megabyte', 'gigabyte', 'terabyte'];
+  const power = size < 1 ? 0 : Math.min(Math.floor(Math.log10(size) / 3), units.length - 1);
+  const unit = units[power] ?? 'byte';
+  return new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'short', maximumFractionDigits: 1 }).format(
+    size / 1000 ** power,
+  );
+}
+
+/** Any JSON on one line, as short as it is readable. */
+export function brief(value: unknown): string {
+  if (typeof value === 'number') return number(value);
+  if (typeof value === 'string') return value;
+  return JSON.stringify(value) ?? '';
+}
+
+/** A text that a design may give by locale: `"Text"` or `{"en": "Text"}`. Empty when it gives none. */
+export function localized(text: unknown): string {
+  if (typeof text === 'string') return text;
+  if (typeof text !== 'object' || text === null) return '';
+  const texts = text as Record<string, unknown>;
+  const found = texts[getLocale()] ?? texts.en ?? Object.values(texts)[0];
+  return typeof found === 'string' ? found : '';
+}

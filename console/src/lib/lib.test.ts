@@ -1,0 +1,126 @@
+import { describe, expect, it } from 'vitest';
+import german from '../../messages/de.json';
+import english from '../../messages/en.json';
+import { isobars, pressure } from './contours';
+import { cloudEventElements, deviceEventElements } from './design';
+import { ago, bytes, clock, number } from './format';
+import { readJson } from './json';
+import { reaches } from './roles';
+import { LANGUAGES, snippet } from './snippets';
+import { leaves, tableOf } from './table';
+
+describe('languages', () => {
+  it('say the same, each in full', () => {
+    expect(Object.keys(german).sort()).toEqual(Object.keys(english).sort());
+    const places = (text: unknown) => [...JSON.stringify(text).matchAll(/\{\w+\}/g)].map(([name]) => name).sort();
+    for (const [key, text] of Object.entries(english)) {
+      expect(places(german[key as keyof typeof german]), key).toEqual(places(text));
+    }
+  });
+});
+
+describe('numbers and times', () => {
+  const now = Date.parse('2026-03-10T12:00:00Z');
+
+  it('look as at home', () => {
+    expect(number(1234.5, 'de')).toBe('1.234,5');
+    expect(number(0.1 + 0.2, 'en')).toBe('0.3');
+    expect(bytes(0, 'en')).toBe('0 byte');
+    expect(bytes(2_500_000, 'en')).toBe('2.5 MB');
+    expect(clock('2026-03-10T12:00:00.042Z', 'en')).toMatch(/00:00\.042$/);
+  });
+
+  it('of long ago are dates, those of just now are words', () => {
+    expect(ago('2026-03-10T11:59:50Z', now, 'en')).toBe('10 seconds ago');
+    expect(ago('2026-03-10T11:00:00Z', now, 'en')).toBe('1 hour ago');
+    expect(ago('2026-03-09T11:00:00Z', now, 'en')).toBe('yesterday');
+    expect(ago('2025-01-02T12:00:00Z', now, 'en')).toBe('Jan 2, 2025');
+    // Of a server whose clock is ahead.
+    expect(ago('2026-03-10T12:00:20Z', now, 'en')).toBe('now');
+  });
+});
+
+describe('roles', () => {
+  it('reach those beneath', () => {
+    expect(reaches('manager', 'technician')).toBe(true);
+    expect(reaches('technician', 'manager')).toBe(false);
+    expect(reaches(undefined, 'basicUser')).toBe(false);
+  });
+});
+
+describe('snippets', () => {
+  it('carry token, address and element, whatever these are', () => {
+    const target = { origin: 'https://example.org', token: 'a"b\\c', elementName: "it's ü/&" };
+    for (const language of LANGUAGES) {
+      const program = snippet(language, target);
+      expect(program, language).toContain('https://example.org/v2/events/device?elementName=it');
+      expect(program, language).toContain('%C3%BC%2F%26');
+      expect(program, language).toMatch(language === 'curl' ? 'a"b\\c' : 'a\\"b\\\\c');
+    }
+    expect(snippet('curl', target).split("'").length % 2, 'quotes come in pairs').toBe(1);
+  });
+});
+
+describe('stored values', () => {
+  it('become a table', () => {
+    const value = (id: string, payload: unknown) => ({ id, createdAt: id, deviceId: 'd', elementName: 'e', payload });
+    const table = tableOf([
+      value('1', { temp: 4, door: { open: true } }),
+      value('2', { temp: 5, note: 'x' }),
+      value('3', 7),
+      value('4', { temp: [1, 2] }),
+    ]);
+    expect(table.columns).toEqual([
+      { path: 'temp', isNumeric: false },
+      { path: 'door.open', isNumeric: false },
+      { path: 'note', isNumeric: false },
+      { path: '', isNumeric: true },
+    ]);
+    expect(table.rows[1]?.cells).toEqual([5, undefined, 'x', undefined]);
+    expect(table.rows[2]?.cells[3]).toBe(7);
+  });
+
+  it('are taken apart to a depth', () => {
+    expect(leaves({ a: { b: { c: { d: 1 } } } })).toEqual([['a.b.c', { d: 1 }]]);
+    expect(leaves({})).toEqual([['', {}]]);
+    expect(leaves(null)).toEqual([['', null]]);
+  });
+});
+
+describe('a design', () => {
+  it('tells what devices may send and hear', () => {
+    const elements = {
+      reading: { type: 'deviceEvent' },
+      lora: { type: 'deviceEvent', properties: { integration: 'lora' } },
+      cool: { type: 'cloudEvent' },
+    };
+    const specification = { planes: { cloud: { elements } } };
+    expect(deviceEventElements(specification)).toEqual(['reading']);
+    expect(cloudEventElements(specification)).toEqual(['cool']);
+    for (const odd of [null, {}, { planes: { cloud: null } }, { planes: { cloud: { elements: 3 } } }]) {
+      expect(deviceEventElements(odd)).toEqual([]);
+    }
+  });
+});
+
+describe('typed JSON', () => {
+  it('is a payload or says why not', () => {
+    expect(readJson('{"a":1}')).toEqual({ isGood: true, value: { a: 1 } });
+    expect(readJson('null')).toMatchObject({ isGood: false });
+    expect(readJson('{')).toMatchObject({ isGood: false });
+  });
+});
+
+describe('isobars', () => {
+  it('lie where the pressure is', () => {
+    const centres = [{ x: 0.5, y: 0.5, strength: 20, spread: 0.2 }];
+    const lines = isobars(centres, 200, 100, 2, 4);
+    expect(lines.length).toBeGreaterThan(4);
+    for (const { hectopascal, path } of lines) {
+      const points = [...path.matchAll(/[ML]([\d.]+) ([\d.]+)/g)];
+      for (const [, x, y] of points) {
+        expect(Math.abs(pressure(centres, Number(x) / 200, Number(y) / 100) - hectopascal)).toBeLessThan(0.5);
+      }
+    }
+  });
+});

@@ -1,0 +1,64 @@
+import type { Notification, Role, StatusText } from '../api/client';
+import type { Failure } from '../api/failure';
+import { m } from '../paraglide/messages';
+import { localized } from './format';
+
+export function statusWord(status: StatusText): string {
+  switch (status) {
+    case 'none':
+      return m.status_none();
+    case 'good':
+      return m.status_good();
+    case 'info':
+      return m.status_info();
+    case 'warning':
+      return m.status_warning();
+    case 'critical':
+      return m.status_critical();
+    case 'missing':
+      return m.status_missing();
+  }
+}
+
+export function roleWord(role: Role): string {
+  switch (role) {
+    case 'basicUser':
+      return m.role_basic_user();
+    case 'technician':
+      return m.role_technician();
+    case 'manager':
+      return m.role_manager();
+    case 'administrator':
+      return m.role_administrator();
+    case 'developer':
+      return m.role_developer();
+    case 'systemAdmin':
+      return m.role_system_admin();
+  }
+}
+
+/** What went wrong, for the person in front of the screen. The server's own words where they say more. */
+export function failureWords(failure: Failure): string {
+  switch (failure.status) {
+    case 0:
+      return m.failure_unreachable();
+    case 401:
+      return m.failure_signed_out();
+    case 403:
+      return m.failure_forbidden();
+    case 404:
+      return m.failure_missing();
+    case 429:
+      return m.failure_too_many({ seconds: failure.retryAfter ?? 60 });
+    case 503:
+      return m.failure_busy();
+    default:
+      return failure.status >= 500 ? m.failure_server() : failure.message;
+  }
+}
+
+/** What a notification says, in the console's language where it has it. */
+export function notificationText(notification: Notification): string {
+  const texts = Object.entries(notification.translations).map(([locale, text]) => [locale, text.message]);
+  return localized(Object.fromEntries(texts));
+}

@@ -1,0 +1,22 @@
+import { createRouter } from 'sv-router';
+import Frame from './pages/Frame.svelte';
+import NotFound from './pages/NotFound.svelte';
+import Overview from './pages/Overview.svelte';
+
+/** Pages that need no session. `Frame` shows the sign-in page at every other address while nobody is signed in. */
+export const PUBLIC: readonly string[] = ['/register', '/forgot', '/reset', '/verified'];
+
+/** Every page of the console, and its address. What is not needed for the first one is fetched when it is opened. */
+export const { navigate, route } = createRouter({
+  layout: Frame,
+  '/': Overview,
+  '/devices': () => import('./pages/Devices.svelte'),
+  '/devices/:id': () => import('./pages/Device.svelte'),
+  '/devices/:id/:tab': () => import('./pages/Device.svelte'),
+  '/notifications': () => import('./pages/Notifications.svelte'),
+  '/register': () => import('./pages/auth/Register.svelte'),
+  '/forgot': () => import('./pages/auth/Forgot.svelte'),
+  '/reset': () => import('./pages/auth/Reset.svelte'),
+  '/verified': () => import('./pages/auth/Verified.svelte'),
+  '*': NotFound,
+});

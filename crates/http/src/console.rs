@@ -1,0 +1,204 @@
+//! The web console: files that are in the program, at every path that is not of the interface.
+
+use axum::http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, ETAG, IF_NONE_MATCH, REFERRER_POLICY,
+    VARY,
+};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use bytes::Bytes;
+use isobar_console::{File, PAGE};
+
+use crate::response::{Response, of_type};
+
+/// The content of such a file never changes: its name has a hash of it.
+const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+/// Kept, but asked for each time.
+const ASKED_EACH_TIME: HeaderValue = HeaderValue::from_static("no-cache");
+/// Nothing from anywhere else, no inline script or style, in nobody's frame. Pictures that need credentials are fetched and shown
+/// as blobs.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'self'; img-src 'self' blob:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+);
+/// An address of the console is nobody else's business.
+const NO_REFERRER: HeaderValue = HeaderValue::from_static("no-referrer");
+const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
+const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
+const ACCEPT_ENCODING_VARIES: HeaderValue = HeaderValue::from_static("accept-encoding");
+
+/// The file that a request is for: one of `files`, or the page, which finds out itself what its address shows. None where the path
+/// is of the interface, where a file must be there to be shown, and for a request that does not read.
+pub(crate) fn file(files: &'static [File], method: &Method, path: &str) -> Option<&'static File> {
+    if !matches!(*method, Method::GET | Method::HEAD) || is_of_interface(path) {
+        return None;
+    }
+    let named = |wanted: &str| files.iter().find(|file| file.path == wanted);
+    // What is asked for and gone is of an older console: its page would be no answer.
+    if path.starts_with("/assets/") { named(path) } else { named(path).or_else(|| named(PAGE)) }
+}
+
+/// Whether a path belongs to the interface, or to those who watch over the server.
+fn is_of_interface(path: &str) -> bool {
+    let within = |root: &str| path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    ["/v2", "/health", "/metrics"].into_iter().any(within)
+}
+
+/// The response with a file, in the smallest form that the client takes; 304 when it has it already.
+pub(crate) fn answer(file: &File, headers: &HeaderMap) -> Response {
+    let (encoding, content) = smallest(file, headers);
+    let tag = format!("\"{}{}\"", file.hash, encoding.map_or(String::new(), |name| format!("-{name}")));
+    let mut response = if has(headers, &tag) {
+        let mut response = Response::default();
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        response
+    } else {
+        let content_type = HeaderValue::from_static(file.content_type);
+        let mut response = of_type(StatusCode::OK, content_type, Bytes::from_static(content));
+        if let Some(name) = encoding {
+            response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static(name));
+        }
+        response
+    };
+    let own = response.headers_mut();
+    if let Ok(tag) = HeaderValue::try_from(tag) {
+        own.insert(ETAG, tag);
+    }
+    own.insert(CACHE_CONTROL, if file.is_immutable() { FOR_EVER } else { ASKED_EACH_TIME });
+    own.insert(VARY, ACCEPT_ENCODING_VARIES);
+    own.insert(CONTENT_SECURITY_POLICY, POLICY);
+    own.insert(REFERRER_POLICY, NO_REFERRER);
+    own.insert(OPENER_POLICY, SAME_ORIGIN);
+    response
+}
+
+/// The smallest form of a file that the client takes, and the name of its encoding.
+fn smallest(file: &File, headers: &HeaderMap) -> (Option<&'static str>, &'static [u8]) {
+    let forms = [("br", file.brotli), ("gzip", file.gzip)];
+    let taken = forms.into_iter().find_map(|(name, form)| Some((name, form.filter(|_| takes(headers, name))?)));
+    taken.map_or((None, file.plain), |(name, form)| (Some(name), form))
+}
+
+/// Whether the client takes an encoding: it names it, and not with a quality of 0 (RFC 9110, 12.5.3).
+fn takes(headers: &HeaderMap, encoding: &str) -> bool {
+    let lines = headers.get_all(ACCEPT_ENCODING).into_iter().filter_map(|line| line.to_str().ok());
+    let mut named = lines.flat_map(|line| line.split(','));
+    named.any(|item| {
+        let mut parts = item.split(';').map(str::trim);
+        let is_named = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(encoding));
+        let is_refused = parts
+            .filter_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")))
+            .any(|quality| quality.parse::<f32>().is_ok_and(|quality| quality <= 0.0));
+        is_named && !is_refused
+    })
+}
+
+/// Whether the client has the content that a tag names.
+fn has(headers: &HeaderMap, tag: &str) -> bool {
+    let lines = headers.get_all(IF_NONE_MATCH).into_iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).any(|known| {
+        let known = known.trim();
+        known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::header::CONTENT_TYPE;
+
+    use super::*;
+    use crate::response::ResponseBody;
+
+    const FILES: &[File] = &[
+        File {
+            path: "/assets/index-abc.js",
+            content_type: "text/javascript; charset=utf-8",
+            hash: "abc",
+            plain: b"plain",
+            brotli: Some(b"br"),
+            gzip: Some(b"gz"),
+        },
+        File {
+            path: PAGE,
+            content_type: "text/html; charset=utf-8",
+            hash: "def",
+            plain: b"page",
+            brotli: None,
+            gzip: None,
+        },
+    ];
+
+    fn found(method: &Method, path: &str) -> Option<&'static str> {
+        file(FILES, method, path).map(|file| file.path)
+    }
+
+    fn headers<const N: usize>(pairs: [(HeaderName, &'static str); N]) -> HeaderMap {
+        pairs.into_iter().map(|(name, value)| (name, HeaderValue::from_static(value))).collect()
+    }
+
+    fn content(response: Response) -> Bytes {
+        match response.into_body() {
+            ResponseBody::Whole(bytes) => bytes,
+            ResponseBody::Boxed(_) => panic!("a file is here as a whole"),
+        }
+    }
+
+    #[test]
+    fn every_path_outside_the_interface_shows_the_page() {
+        for path in ["/", "/devices", "/devices/01/events", "/index.html", "/v2x", "/healthy", "/metrics.txt"] {
+            assert_eq!(found(&Method::GET, path), Some(PAGE), "{path}");
+        }
+        assert_eq!(found(&Method::HEAD, "/"), Some(PAGE));
+        assert_eq!(found(&Method::GET, "/assets/index-abc.js"), Some("/assets/index-abc.js"));
+    }
+
+    #[test]
+    fn the_interface_and_what_is_gone_stay_refused() {
+        for path in
+            ["/v2", "/v2/", "/v2/nothing", "/health", "/health/none", "/metrics", "/metrics/x", "/assets/index-old.js"]
+        {
+            assert_eq!(found(&Method::GET, path), None, "{path}");
+        }
+        assert_eq!(found(&Method::POST, "/"), None);
+        assert!(file(&[], &Method::GET, "/").is_none(), "a program without the console has no page");
+    }
+
+    #[test]
+    fn the_smallest_form_that_the_client_takes_is_sent() {
+        for (accepted, encoding, body) in [
+            ("gzip, deflate, br", Some("br"), &b"br"[..]),
+            ("gzip;q=1.0, br;q=0", Some("gzip"), b"gz"),
+            ("BR", Some("br"), b"br"),
+            ("identity", None, b"plain"),
+            ("brotli, gzipped", None, b"plain"),
+        ] {
+            let response = answer(&FILES[0], &headers([(ACCEPT_ENCODING, accepted)]));
+            let sent = response.headers().get(CONTENT_ENCODING).map(|name| name.to_str().unwrap().to_owned());
+            assert_eq!(sent.as_deref(), encoding, "{accepted}");
+            assert_eq!(response.headers()[VARY], "accept-encoding");
+            assert_eq!(content(response), body, "{accepted}");
+        }
+    }
+
+    #[test]
+    fn a_file_with_its_hash_in_its_name_holds_for_ever_and_the_page_is_asked_for() {
+        let asset = answer(&FILES[0], &HeaderMap::new());
+        assert_eq!(asset.headers()[CACHE_CONTROL], "public, max-age=31536000, immutable");
+        let page = answer(&FILES[1], &HeaderMap::new());
+        assert_eq!(page.headers()[CACHE_CONTROL], "no-cache");
+        assert_eq!(page.headers()[ETAG], "\"def\"");
+        assert_eq!(page.headers()[CONTENT_TYPE], "text/html; charset=utf-8");
+        let policy = page.headers()[CONTENT_SECURITY_POLICY].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'self';") && !policy.contains("unsafe"), "{policy}");
+    }
+
+    #[test]
+    fn what_the_client_has_is_not_sent_again() {
+        for known in ["\"def\"", "W/\"def\"", "\"other\", \"def\"", "*"] {
+            let response = answer(&FILES[1], &headers([(IF_NONE_MATCH, known)]));
+            assert_eq!(response.status(), StatusCode::NOT_MODIFIED, "{known}");
+            assert_eq!(response.headers()[ETAG], "\"def\"");
+            assert!(content(response).is_empty());
+        }
+        let other_form = headers([(IF_NONE_MATCH, "\"abc\""), (ACCEPT_ENCODING, "br")]);
+        assert_eq!(answer(&FILES[0], &other_form).status(), StatusCode::OK, "another form is another content");
+    }
+}
