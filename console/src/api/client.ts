@@ -5,6 +5,7 @@ import { type AccessToken, TokenKeeper, fetchWith } from './tokens';
 
 export type Schemas = components['schemas'];
 export type Device = Schemas['Device'];
+export type FleetSummary = Schemas['DeviceSummary'];
 export type NewDevice = Schemas['NewDevice'];
 export type DeviceInput = Schemas['DeviceInput'];
 export type DeviceSetting = Schemas['DeviceSetting'];
@@ -70,9 +71,9 @@ interface Outcome<T> {
   response: Response;
 }
 
-/** The data of a call that succeeded. @throws Failure */
-export async function done<T>(call: Promise<Outcome<T>>): Promise<T> {
+/** The data of a call that succeeded; it asked for JSON, so that forms of the answer that are texts do not come. @throws Failure */
+export async function done<T>(call: Promise<Outcome<T>>): Promise<Exclude<T, string>> {
   const { data, error, response } = await call;
   if (!response.ok) throw failureFrom(response, error);
-  return data as T;
+  return data as Exclude<T, string>;
 }

@@ -1,5 +1,5 @@
+import { STATUSES } from '../lib/statuses';
 import { type Device, type Page, type StatusText, api, done } from './client';
-import { STATUSES } from './summary';
 
 /** Which devices, and in which order. */
 export interface DeviceQuery {

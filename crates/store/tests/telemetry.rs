@@ -130,10 +130,10 @@ async fn a_newer_format_is_refused_in_words() {
     drop(open(&folder));
     let families = rocksdb::DB::list_cf(&rocksdb::Options::default(), folder.path()).unwrap();
     let db = rocksdb::DB::open_cf(&rocksdb::Options::default(), folder.path(), families).unwrap();
-    db.put(b"format", 2_u32.to_be_bytes()).unwrap();
+    db.put(b"format", 3_u32.to_be_bytes()).unwrap();
     drop(db);
     let error = Embedded::open(folder.path(), Options::default()).err().unwrap();
-    assert!(error.to_string().contains("format 2"), "{error}");
+    assert!(error.to_string().contains("format 3"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -50,6 +50,7 @@ macro_rules! telemetry_scenes {
             filters_hold_as_the_contract_says
             orders_are_as_the_contract_says
             buckets_hold_what_every_value_says
+            buckets_leave_out_what_is_not_kept
             buckets_of_a_payloads_time_take_what_came_late
             buckets_are_bounded
             a_series_is_read_whole_in_pieces

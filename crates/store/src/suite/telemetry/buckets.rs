@@ -33,9 +33,18 @@ async fn ask(
     devices: &[&CanWrite<DeviceRef>],
     query: &BucketQuery,
 ) -> Result<(Vec<(Timestamp, u64, Vec<Vec<String>>)>, u64, u64), StoreError> {
+    ask_for_kept(t, devices, query, &Kept::default()).await
+}
+
+async fn ask_for_kept(
+    t: &dyn Telemetry,
+    devices: &[&CanWrite<DeviceRef>],
+    query: &BucketQuery,
+    kept: &Kept,
+) -> Result<(Vec<(Timestamp, u64, Vec<Vec<String>>)>, u64, u64), StoreError> {
     let mut buckets = Buckets::new(Arc::new(query.clone()), Box::new(Some));
     for device in devices {
-        buckets = t.buckets(&device.reading(), "log", &Kept::default(), buckets, given::claim()).await?.0;
+        buckets = t.buckets(&device.reading(), "log", kept, buckets, given::claim()).await?.0;
     }
     let BucketSeries { buckets: found, values, skipped, .. } = buckets.take_series()?;
     let told = |told: Option<Told<'_>>| match told {
@@ -54,6 +63,25 @@ async fn ask(
 
 fn functions(names: &[Function]) -> Functions {
     names.iter().copied().collect()
+}
+
+/// What is not kept of a series is in no bucket, whether it was remembered while it was kept or not.
+pub async fn buckets_leave_out_what_is_not_kept(t: &dyn Telemetry) {
+    let device = given::device();
+    for n in 0..50 {
+        given::store(t, &device, n * 1_000, "log", &n.to_string()).await;
+    }
+    let asked = query(None, &[""], functions(&[Function::Count, Function::Min, Function::Max]));
+    let of = |count: &str, min: &str, max: &str| vec![vec![count.to_owned(), min.to_owned(), max.to_owned()]];
+    for (kept, row, values) in [
+        (Kept::default(), of("50", "0", "49"), 50),
+        (Kept { values: Some(10), ..Kept::default() }, of("10", "40", "49"), 10),
+        (Kept { not_before: Some(at(45_000)), ..Kept::default() }, of("5", "45", "49"), 5),
+    ] {
+        let (rows, counted, _) = ask_for_kept(t, &[&device], &asked, &kept).await.unwrap();
+        assert_eq!(counted, values, "{kept:?}");
+        assert_eq!(rows.into_iter().map(|(_, _, told)| told).collect::<Vec<_>>(), [row], "{kept:?}");
+    }
 }
 
 /// Count, sum, least, greatest, first and last of each bucket are those of its values, of one series and of several; what is
