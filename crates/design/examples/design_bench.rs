@@ -9,8 +9,8 @@ mod stand;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isobar_design::{DeviceView, Plan, Trigger, run};
-use stand::{Nothing, device, event, processor_time, raw};
+use isobar_design::{DeviceView, EmptyMemory, Plan, Trigger, run};
+use stand::{device, event, processor_time, raw};
 
 /// How long each design runs, in processor time.
 const TIME: Duration = Duration::from_millis(500);
@@ -30,7 +30,7 @@ fn measure(what: &str, element: &str, ability: &str, payload: &str) {
     let payload = raw(payload);
     let tree = payload.tree();
     let event = event("in", &payload, &tree);
-    let one = || run(&plan, Trigger::DeviceEvent { element: "in" }, &event, &device, &Nothing);
+    let one = || run(&plan, Trigger::DeviceEvent { element: "in" }, &event, &device, &EmptyMemory);
     let outcome = one();
     assert!(outcome.errors.is_empty(), "{what}: {:?}", outcome.errors);
     let (begin, mut runs) = (processor_time(), 0_u32);

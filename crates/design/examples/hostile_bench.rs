@@ -7,8 +7,8 @@
 #[path = "../tests/stand/mod.rs"]
 mod stand;
 
-use isobar_design::{Plan, Trigger, run, run_shared};
-use stand::{Nothing, device, event, processor_time, raw};
+use isobar_design::{EmptyMemory, Plan, Trigger, run, run_shared};
+use stand::{device, event, processor_time, raw};
 
 /// What each does: a name, and the body of a codec.
 const CODES: &str = include_str!("hostile_bench.txt");
@@ -29,8 +29,8 @@ fn measure(name: &str, body: &str) {
     let event = event("in", &payload, &tree);
     let (trigger, begin) = (Trigger::DeviceEvent { element: "in" }, processor_time());
     let outcome = match std::env::args().nth(2).as_deref() {
-        Some("shared") => run_shared(&plan, trigger, &event, &device, &Nothing),
-        _ => Some(run(&plan, trigger, &event, &device, &Nothing)),
+        Some("shared") => run_shared(&plan, trigger, &event, &device, &EmptyMemory),
+        _ => Some(run(&plan, trigger, &event, &device, &EmptyMemory)),
     };
     let took = processor_time() - begin;
     let error = outcome.map_or_else(

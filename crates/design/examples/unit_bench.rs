@@ -6,9 +6,9 @@
 #[path = "../tests/stand/mod.rs"]
 mod stand;
 
-use isobar_design::{Plan, Trigger, run};
+use isobar_design::{EmptyMemory, Plan, Trigger, run};
 use isobar_model::json::{LastKept, RawJson, write_string};
-use stand::{Nothing, device, event, processor_time, raw};
+use stand::{device, event, processor_time, raw};
 
 /// How often each is done; the quickest counts.
 const TIMES: u32 = 3;
@@ -39,7 +39,7 @@ fn measure(what: &str, element: &str, ability: &str, links: usize, payload: &str
     let (mut units, mut error) = (0, String::new());
     for _ in 0..TIMES {
         let begin = processor_time();
-        let outcome = run(&plan, Trigger::DeviceEvent { element: "in" }, &event, &device, &Nothing);
+        let outcome = run(&plan, Trigger::DeviceEvent { element: "in" }, &event, &device, &EmptyMemory);
         let took = (processor_time() - begin).as_nanos() as f64;
         // What merging takes comes after the run.
         let stored: Vec<&RawJson> = outcome.effects.iter().filter_map(stored).collect();

@@ -7,8 +7,6 @@
 #[path = "../../../fuzz/replay.rs"]
 mod replay;
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use isobar_model::ids::{DeviceId, EventId, OrganizationId};
 use isobar_model::json::{Json, RawJson};
@@ -19,7 +17,7 @@ use crate::budget::Budget;
 use crate::expression::{
     Changes, Computed, Expression, LastTexts, Machine, Names, TEXT_BYTES_MAX, Value, World, on_a_large_stack, to_raw,
 };
-use crate::{DeviceView, EventView, Memory, Plan};
+use crate::{DeviceView, EmptyMemory, EventView, Plan};
 
 const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 /// What expressions are tried on that come without a payload.
@@ -76,36 +74,11 @@ fn gives(expression: &Expression, payload: &RawJson, tree: &Json<'_>, budget: &B
     let received_at = Timestamp::from_millis(1_772_600_767_089);
     let event = EventView { id: EventId(id.0), element: "in", received_at, payload, tree };
     let (plan, last_texts) = (Plan::default(), LastTexts::default());
-    let world = World::new(&plan, &event, &device, &Nothing, &last_texts);
+    let world = World::new(&plan, &event, &device, &EmptyMemory, &last_texts);
     let changes = Changes::none(Status::Good);
     let incoming = Value::from(tree);
     let value = expression.value(&mut Machine::new(Some((&world, &changes)), &incoming, budget))?;
     to_raw(&value, budget)
-}
-
-/// No event came before.
-struct Nothing;
-
-impl Memory for Nothing {
-    fn last(&self, _: &str) -> Option<RawJson> {
-        None
-    }
-
-    fn last_bytes(&self, _: &str) -> usize {
-        0
-    }
-
-    fn state(&self, _: &str) -> Option<Bytes> {
-        None
-    }
-
-    fn states(&self) -> Vec<(Arc<str>, usize)> {
-        Vec::new()
-    }
-
-    fn states_bytes(&self) -> usize {
-        0
-    }
 }
 
 #[cfg(test)]

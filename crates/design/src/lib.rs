@@ -127,6 +127,32 @@ pub trait Memory {
     fn states_bytes(&self) -> usize;
 }
 
+/// The memory of a device that no event came from before.
+#[derive(Clone, Copy, Debug)]
+pub struct EmptyMemory;
+
+impl Memory for EmptyMemory {
+    fn last(&self, _: &str) -> Option<RawJson> {
+        None
+    }
+
+    fn last_bytes(&self, _: &str) -> usize {
+        0
+    }
+
+    fn state(&self, _: &str) -> Option<Bytes> {
+        None
+    }
+
+    fn states(&self) -> Vec<(Arc<str>, usize)> {
+        Vec::new()
+    }
+
+    fn states_bytes(&self) -> usize {
+        0
+    }
+}
+
 /// What should happen after a run, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {

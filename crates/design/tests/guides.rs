@@ -6,9 +6,9 @@ mod stand;
 
 use std::fs;
 
-use isobar_design::{Effect, Plan, Trigger, run};
+use isobar_design::{Effect, EmptyMemory, Plan, Trigger, run};
 use serde_json::{Value, json};
-use stand::{Nothing, device, event, raw};
+use stand::{device, event, raw};
 
 /// Tells what a codec is given.
 const CODE: &str = "function decodeUplink(input) { return {data: {fPort: input.fPort, bytes: input.bytes}}; }";
@@ -32,7 +32,7 @@ fn given(mut properties: Value, payload: &Value) -> Value {
     let payload = raw(&payload.to_string());
     let tree = payload.tree();
     let event = event("in", &payload, &tree);
-    let outcome = run(&plan, Trigger::DeviceEvent { element: "in" }, &event, &device(), &Nothing);
+    let outcome = run(&plan, Trigger::DeviceEvent { element: "in" }, &event, &device(), &EmptyMemory);
     match outcome.effects.as_slice() {
         [Effect::Store { value, .. }] => serde_json::from_str(value.text()).unwrap(),
         other => panic!("{other:?} {:?}", outcome.errors),

@@ -1,11 +1,11 @@
 //! One example through the real element, and how what comes of it differs from what the example says.
 
 use bytes::Bytes;
-use isobar_design::{Effect, EventView, Plan, Trigger, run_traced};
+use isobar_design::{Effect, EmptyMemory, EventView, Plan, Trigger, run_traced};
 use isobar_model::json::{Json, RawJson, equal};
 use serde_json::{Value, json};
 
-use crate::stand::{Nothing, device, event, raw, received_at};
+use crate::stand::{device, event, raw, received_at};
 
 /// Most differences of one example that are told.
 const TOLD_MAX: usize = 5;
@@ -52,7 +52,7 @@ fn decode(plan: &Plan, example: &Value) -> Result<Found, String> {
     let tree = payload.tree();
     let event = EventView { received_at, ..event("in", &payload, &tree) };
     // Warnings stand in a trace alone.
-    let (outcome, trace) = run_traced(plan, Trigger::DeviceEvent { element: "in" }, &event, &device(), &Nothing);
+    let (outcome, trace) = run_traced(plan, Trigger::DeviceEvent { element: "in" }, &event, &device(), &EmptyMemory);
     let stored = |wanted: &str| {
         outcome.effects.iter().find_map(|effect| match effect {
             Effect::Store { element, value } if **element == *wanted => Some(value.clone()),

@@ -1,12 +1,11 @@
-//! What a design stands on, where only the design matters: a device, an event, and a memory of nothing.
+//! What a design stands on, where only the design matters: a device and an event.
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each program uses a part of this, and fails where it fails")]
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use isobar_design::{DeviceView, EventView, Memory};
+use isobar_design::{DeviceView, EventView};
 use isobar_model::ids::{DeviceId, EventId, OrganizationId};
 use isobar_model::json::{Json, RawJson};
 use isobar_model::status::Status;
@@ -14,31 +13,6 @@ use isobar_model::time::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 
 const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
-
-/// Nothing was stored, and nothing is remembered.
-pub struct Nothing;
-
-impl Memory for Nothing {
-    fn last(&self, _element: &str) -> Option<RawJson> {
-        None
-    }
-
-    fn last_bytes(&self, _element: &str) -> usize {
-        0
-    }
-
-    fn state(&self, _element: &str) -> Option<Bytes> {
-        None
-    }
-
-    fn states(&self) -> Vec<(Arc<str>, usize)> {
-        Vec::new()
-    }
-
-    fn states_bytes(&self) -> usize {
-        0
-    }
-}
 
 pub fn raw(text: &str) -> RawJson {
     RawJson::check(Bytes::copy_from_slice(text.as_bytes())).unwrap()

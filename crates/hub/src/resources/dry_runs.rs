@@ -1,10 +1,11 @@
-//! Dry runs: what a design would do, told step by step. Nothing is written, nobody is told, nobody is called.
+//! Dry runs: what a design would do, told step by step. EmptyMemory is written, nobody is told, nobody is called.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
-use isobar_design::{DeviceView, Effect, EventView, Memory, Outcome, Plan, TraceStep, Trigger, run_traced};
+use isobar_design::{
+    DeviceView, Effect, EmptyMemory, EventView, Memory, Outcome, Plan, TraceStep, Trigger, run_traced,
+};
 use isobar_model::access::{self, Action, Caller};
 use isobar_model::check::Faults;
 use isobar_model::dry_run::DryRunInput;
@@ -32,7 +33,7 @@ pub struct DryRun {
 impl Hub {
     /// Runs a project's design, or one to be tried, as if an event had come.
     ///
-    /// Needs `ProjectDryRun`, and `DeviceRead` if a device is named. Nothing is stored, sent or called. Code runs on
+    /// Needs `ProjectDryRun`, and `DeviceRead` if a device is named. EmptyMemory is stored, sent or called. Code runs on
     /// threads that may block, for at most 200 ms of processor time.
     ///
     /// # Errors
@@ -178,30 +179,5 @@ impl PlannedRun<'_> {
         // What elements remember is their own.
         outcome.effects.retain(|effect| !matches!(effect, Effect::Remember { .. } | Effect::Forget { .. }));
         DryRun { trace, outcome }
-    }
-}
-
-/// Remembers nothing.
-struct EmptyMemory;
-
-impl Memory for EmptyMemory {
-    fn last(&self, _: &str) -> Option<RawJson> {
-        None
-    }
-
-    fn last_bytes(&self, _: &str) -> usize {
-        0
-    }
-
-    fn state(&self, _: &str) -> Option<Bytes> {
-        None
-    }
-
-    fn states(&self) -> Vec<(Arc<str>, usize)> {
-        Vec::new()
-    }
-
-    fn states_bytes(&self) -> usize {
-        0
     }
 }
