@@ -1,32 +1,19 @@
-import { mkdir, readFile } from 'node:fs/promises';
-import { createRequire } from 'node:module';
-import { join } from 'node:path';
-import type { Browser, BrowserContextOptions } from 'playwright-core';
+import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Fleet } from './fleet';
-import { DESK, PHONE, Visitor, launch } from './pages';
+import { type Found, LOOKS, see } from './look';
+import { DESK, Visitor, launch } from './pages';
 import { type Server, startServer } from './server';
 
-/** Every page, in every look: pictures for the eye, and what axe finds. */
-const LOOKS: Record<string, BrowserContextOptions> = {
-  light: { ...DESK, colorScheme: 'light' },
-  dark: { ...DESK, colorScheme: 'dark' },
-  phone: { ...PHONE, colorScheme: 'light' },
-};
-const SHOTS = join(import.meta.dirname, 'shots');
 const DEVICES = 40;
 
 let server: Server;
 let browser: Browser;
-let axe: string;
 let device: { id: string; token: string };
 let quiet: { id: string };
-/** What axe has found, by page: told together, as one fault often stands on many. */
-const found = new Map<string, string[]>();
+const found: Found = new Map();
 
 beforeAll(async () => {
-  await mkdir(SHOTS, { recursive: true });
-  axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
   server = await startServer();
   browser = await launch();
   const fleet = await Fleet.of(server.url);
@@ -62,7 +49,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
     for (const path of ['/', '/register', '/forgot', '/reset', '/verified']) {
       await visitor.page.goto(path);
       await visitor.page.getByRole('heading', { level: 1 }).waitFor();
-      await see(visitor, `${look}-visitor${path.replaceAll('/', '-')}`);
+      await see(visitor, `${look}-visitor${path.replaceAll('/', '-')}`, found);
     }
     await visitor.leave();
     expect([visitor.strays, visitor.faults, [...found]]).toEqual([[], [], []]);
@@ -93,28 +80,28 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
       await page.goto(path);
       await page.getByText(ready).first().waitFor();
       if (name === 'events') await page.locator('[data-event] summary').first().click();
-      await see(visitor, `${look}-${name}`);
+      await see(visitor, `${look}-${name}`, found);
     }
     await page.goto('/devices?new');
     await page.getByRole('button', { name: 'Create the device' }).waitFor();
-    await see(visitor, `${look}-create`);
+    await see(visitor, `${look}-create`, found);
     await page.getByLabel('Name', { exact: true }).fill('New fridge');
     await page.getByRole('button', { name: 'Create the device' }).click();
     await page.getByTestId('token').waitFor();
-    await see(visitor, `${look}-token`);
+    await see(visitor, `${look}-token`, found);
     await page.goto(`/devices/${device.id}`);
     await page.getByRole('button', { name: 'More actions' }).click();
     await page.getByRole('menuitem', { name: 'Delete the device' }).click();
     await page.getByLabel(/Type/).waitFor();
-    await see(visitor, `${look}-delete`);
+    await see(visitor, `${look}-delete`, found);
     await page.keyboard.press('Escape');
     await page.getByRole('button', { name: /account of/ }).click();
     await page.getByRole('menuitem', { name: 'Sign out' }).waitFor();
-    await see(visitor, `${look}-account`);
+    await see(visitor, `${look}-account`, found);
     await page.keyboard.press('Escape');
     await page.getByRole('button', { name: /Organization:/ }).click();
     await page.getByLabel('Find an organization').waitFor();
-    await see(visitor, `${look}-organizations`);
+    await see(visitor, `${look}-organizations`, found);
     await visitor.leave();
     expect([visitor.strays, visitor.faults, [...found]]).toEqual([[], [], []]);
   }, 180_000);
@@ -169,28 +156,3 @@ describe('with the keyboard alone', () => {
     expect(visitor.faults).toEqual([]);
   });
 });
-
-interface Violation {
-  id: string;
-  help: string;
-  nodes: { html: string; failureSummary?: string }[];
-}
-
-/** Takes a picture, and asks axe. */
-async function see({ page }: Visitor, name: string): Promise<void> {
-  // What appears, appears at once for axe: half faded text has half its contrast.
-  await page.evaluate(() =>
-    Promise.all(document.getAnimations().map((animation) => animation.finished.catch(() => undefined))),
-  );
-  await page.screenshot({ path: join(SHOTS, `${name}.png`) });
-  // Evaluated by the debugger, which the content security policy does not bind.
-  await page.evaluate(axe);
-  const violations = await page.evaluate(async () => {
-    const { axe } = window as unknown as { axe: { run(): Promise<{ violations: Violation[] }> } };
-    return (await axe.run()).violations;
-  });
-  const told = violations.map(
-    ({ id, help, nodes }) => `${id}: ${help}: ${nodes.map(({ html }) => html.slice(0, 200)).join(' | ')}`,
-  );
-  if (told.length > 0) found.set(name, told);
-}

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { front } from './front';
 
 export const ADMIN = { name: 'admin', password: 'keep-it-cold-5' };
 const READY = 'Isobar is ready: ';
@@ -19,17 +20,19 @@ export interface Server {
   resume(): Promise<void>;
 }
 
-/** Starts the program that `ISOBAR` names. */
+/** Starts the program that `ISOBAR` names; with `CONSOLE=dist`, behind the console that stands in `dist`. */
 export async function startServer(settings: Record<string, string> = {}): Promise<Server> {
   const program = process.env.ISOBAR;
   if (!program) throw new Error('ISOBAR must name the program, built with the console');
   const folder = await mkdtemp(join(tmpdir(), 'isobar-console-'));
   let running = await launch(program, folder, '127.0.0.1:0', settings);
   const address = new URL(running.url).host;
+  const before = process.env.CONSOLE === 'dist' ? await front(running.url) : null;
   return {
-    url: running.url,
+    url: before?.url ?? running.url,
     mail: join(folder, 'data', 'mail'),
     stop: async () => {
+      before?.close();
       await end(running.child);
       await rm(folder, { recursive: true, force: true });
     },

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import german from '../../messages/de.json';
-import english from '../../messages/en.json';
+import { readFileSync, readdirSync } from 'node:fs';
 import { isobars, pressure } from './contours';
 import { cloudEventElements, deviceEventElements } from './design';
 import { ago, bytes, clock, number } from './format';
@@ -10,12 +9,27 @@ import { LANGUAGES, snippet } from './snippets';
 import { leaves, tableOf } from './table';
 
 describe('languages', () => {
-  it('say the same, each in full', () => {
+  const folder = new URL('../../messages/', import.meta.url);
+  const files = readdirSync(new URL('en/', folder));
+  const read = (language: string, file: string) =>
+    JSON.parse(readFileSync(new URL(`${language}/${file}`, folder), 'utf8')) as Record<string, unknown>;
+  const places = (text: unknown) => [...JSON.stringify(text).matchAll(/\{\w+\}/g)].map(([name]) => name).sort();
+
+  it('have the same files, and the console reads them all', () => {
+    expect(readdirSync(new URL('de/', folder))).toEqual(files);
+    const settings = readFileSync(new URL('../project.inlang/settings.json', folder), 'utf8');
+    for (const file of files) expect(settings).toContain(`./messages/{locale}/${file}`);
+  });
+
+  it.each(files)('say the same, each in full: %s', (file) => {
+    const [english, german] = [read('en', file), read('de', file)];
     expect(Object.keys(german).sort()).toEqual(Object.keys(english).sort());
-    const places = (text: unknown) => [...JSON.stringify(text).matchAll(/\{\w+\}/g)].map(([name]) => name).sort();
-    for (const [key, text] of Object.entries(english)) {
-      expect(places(german[key as keyof typeof german]), key).toEqual(places(text));
-    }
+    for (const [key, text] of Object.entries(english)) expect(places(german[key]), key).toEqual(places(text));
+  });
+
+  it('name no message twice', () => {
+    const names = files.flatMap((file) => Object.keys(read('en', file))).filter((name) => name !== '$schema');
+    expect(names.filter((name, at) => names.indexOf(name) !== at)).toEqual([]);
   });
 });
 
