@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use crate::api::{Api, text};
 use crate::process::Server;
+use crate::setup::{EVENT, EVENTS};
 use crate::{Failure, Options};
 
 /// A file system in memory: filling it syncs nothing.
@@ -63,7 +64,11 @@ pub async fn fill(options: &Options) -> Result<Registry, Failure> {
         text(&api.call("POST", "/v2/projects", Some(&body)).await?, "id")
     })
     .await?;
-    design(&mut api, &projects[0], SETTINGS).await?;
+    make(&api, projects.len(), async |api, number| {
+        design(api, &projects[number], if number == 0 { SETTINGS } else { 0 }).await?;
+        Ok(String::new())
+    })
+    .await?;
     let sizes = Sizes { organizations: tree.len(), users: options.list_users, devices: options.list_devices };
     let users = make(&api, sizes.users, async |api, number| {
         // Spread, so that no order of theirs is that of another.
@@ -82,7 +87,7 @@ pub async fn fill(options: &Options) -> Result<Registry, Failure> {
         let made =
             made["data"].as_array().filter(|made| made.len() == numbers.len()).ok_or("not all were made")?.clone();
         for (_, device) in numbers.zip(&made).filter(|(number, _)| number.is_multiple_of(HEARD)) {
-            let path = format!("/v2/events/device?elementName=reading&deviceId={}", text(device, "id")?);
+            let path = format!("{EVENTS}&deviceId={}", text(device, "id")?);
             api.call("POST", &path, Some(&json!(1))).await?;
         }
         text(made.first().ok_or("no devices")?, "id")
@@ -139,14 +144,15 @@ async fn tree(api: &mut Api) -> Result<Vec<String>, Failure> {
     Ok(tree)
 }
 
-/// Gives a project a design with so many settings.
+/// Gives a project a design that takes events and has so many settings.
 pub async fn design(api: &mut Api, project: &str, settings: usize) -> Result<(), Failure> {
     let setting = |number: usize| {
         let properties = json!({"title": {"en": format!("Setting {number}")}, "inputType": "number", "defaultValue": number, "listOrder": number});
         (format!("setting{number}"), json!({"type": "deviceSetting", "properties": properties}))
     };
-    let elements: serde_json::Map<_, _> = (0..settings).map(setting).collect();
-    let body = json!({"name": "settings", "planes": {"cloud": {"elements": elements}}});
+    let mut elements: serde_json::Map<_, _> = (0..settings).map(setting).collect();
+    elements.insert(EVENT.to_owned(), json!({"type": "deviceEvent"}));
+    let body = json!({"name": "pumps", "planes": {"cloud": {"elements": elements}}});
     api.call("PUT", &format!("/v2/projects/{project}/specification"), Some(&body)).await?;
     Ok(())
 }
