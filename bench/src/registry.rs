@@ -80,19 +80,7 @@ pub async fn fill(options: &Options) -> Result<Registry, Failure> {
         text(&api.call("POST", "/v2/users", Some(&body)).await?, "id")
     });
     users.await?;
-    let bulks = make(&api, sizes.devices.div_ceil(BULK), async |api, bulk| {
-        let numbers = bulk * BULK..sizes.devices.min((bulk + 1) * BULK);
-        let body = numbers.clone().map(|number| new_device(number, sizes.devices, &tree, &projects)).collect();
-        let made = api.call("POST", "/v2/devices/bulk", Some(&Value::Array(body))).await?;
-        let made =
-            made["data"].as_array().filter(|made| made.len() == numbers.len()).ok_or("not all were made")?.clone();
-        for (_, device) in numbers.zip(&made).filter(|(number, _)| number.is_multiple_of(HEARD)) {
-            let path = format!("{EVENTS}&deviceId={}", text(device, "id")?);
-            api.call("POST", &path, Some(&json!(1))).await?;
-        }
-        text(made.first().ok_or("no devices")?, "id")
-    })
-    .await?;
+    let device = devices(&api, sizes.devices, &tree, &projects).await?;
     for number in 0..NOTIFICATIONS {
         let body = json!({"message": format!("Maintenance {number}")});
         api.call("POST", "/v2/notifications/system", Some(&body)).await?;
@@ -103,7 +91,6 @@ pub async fn fill(options: &Options) -> Result<Registry, Failure> {
     copy(filled.path(), folder.path())?;
     let server = Server::isobar(&options.isobar, folder.path(), options.threads()).await?;
     let api = Api::log_in(&server.address).await?;
-    let device = bulks.into_iter().next().ok_or("no devices")?;
     Ok(Registry {
         server,
         api,
@@ -113,6 +100,24 @@ pub async fn fill(options: &Options) -> Result<Registry, Failure> {
         device,
         _folder: folder,
     })
+}
+
+/// Makes the devices, in bulk, and lets one in so many be heard; the first one's id.
+async fn devices(api: &Api, count: usize, tree: &[String], projects: &[String]) -> Result<String, Failure> {
+    let bulks = make(api, count.div_ceil(BULK), async |api, bulk| {
+        let numbers = bulk * BULK..count.min((bulk + 1) * BULK);
+        let body = numbers.clone().map(|number| new_device(number, count, tree, projects)).collect();
+        let made = api.call("POST", "/v2/devices/bulk", Some(&Value::Array(body))).await?;
+        let made =
+            made["data"].as_array().filter(|made| made.len() == numbers.len()).ok_or("not all were made")?.clone();
+        for (_, device) in numbers.zip(&made).filter(|(number, _)| number.is_multiple_of(HEARD)) {
+            let path = format!("{EVENTS}&deviceId={}", text(device, "id")?);
+            api.call("POST", &path, Some(&json!(1))).await?;
+        }
+        text(made.first().ok_or("no devices")?, "id")
+    })
+    .await?;
+    bulks.into_iter().next().ok_or_else(|| "no devices".into())
 }
 
 /// The body of the device of this number: spread, so that no order is that of another.

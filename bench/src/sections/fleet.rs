@@ -83,11 +83,7 @@ async fn kinds(registry: &mut Registry) -> Result<Vec<Kind>, Failure> {
         ("a hundredth", format!("&organizationId={}", registry.site)),
     ];
     let mut kinds = Vec::new();
-    let mut add = |name: String, target: Duration, paths: Vec<String>| {
-        if !paths.is_empty() {
-            kinds.push(Kind { name, target, paths });
-        }
-    };
+    let mut add = |name: String, target: Duration, paths: Vec<String>| kinds.push(Kind { name, target, paths });
     for (part, query) in &parts {
         let (mut near, mut far, mut all_few) = (Vec::new(), Vec::new(), Vec::new());
         for filter in &few {
@@ -115,6 +111,7 @@ async fn kinds(registry: &mut Registry) -> Result<Vec<Kind>, Failure> {
         add(format!("summary: {part}"), TARGET_SUMMARY, vec![summary]);
         add(format!("summary with a filter: {part}"), BOUND_FILTERED_SUMMARY, filtered);
     }
+    kinds.retain(|kind| !kind.paths.is_empty());
     Ok(kinds)
 }
 

@@ -49,7 +49,7 @@ enum Kind {
 }
 
 /// Connections of each kind, and the pause from call to call on each.
-const LANES: [(Kind, usize, Duration); 4] = [
+const CALLERS: [(Kind, usize, Duration); 4] = [
     (Kind::Events, 8, Duration::from_millis(80)),
     (Kind::Devices, 2, Duration::from_millis(50)),
     (Kind::Data, 2, Duration::from_millis(50)),
@@ -111,7 +111,7 @@ fn p99(latency: &Histogram<u64>) -> Option<Duration> {
 /// The tenant.
 pub struct Good {
     shared: Shared,
-    lanes: Vec<Lane>,
+    callers: Vec<Caller>,
     ears: Ears,
 }
 
@@ -122,11 +122,11 @@ impl Good {
         let project = make_project(&mut api).await?;
         let devices = make_devices(&api, &project, DEVICES).await?;
         load::post(address, &devices, DEVICES * VALUES, DEVICES, usize::MAX).await?;
-        let kinds = LANES.into_iter().chain(logs_in.then_some(LOG_INS));
-        let lanes = kinds.flat_map(|(kind, count, every)| {
-            (0..count).map(move |at| Lane { kind, every, offset: every.mul_f64(at as f64 / count as f64), wire: None })
+        let kinds = CALLERS.into_iter().chain(logs_in.then_some(LOG_INS));
+        let callers = kinds.flat_map(|(kind, count, every)| {
+            (0..count).map(move |at| Caller { kind, every, offset: every.mul_f64(at as f64 / count as f64), wire: None })
         });
-        let lanes = lanes.collect();
+        let callers = callers.collect();
         let shared = Shared {
             address: address.to_owned(),
             credential: api.credential().to_owned(),
@@ -137,21 +137,21 @@ impl Good {
             under_way: RefCell::new(HashMap::new()),
             awaited: RefCell::new(HashMap::new()),
         };
-        Ok(Self { shared, lanes, ears: Ears::default() })
+        Ok(Self { shared, callers, ears: Ears::default() })
     }
 
     /// Goes about its business for so long. What it saw; and why that came to an end before everything was answered, if
     /// it did.
     pub async fn behave(&mut self, span: Duration, server: &Server) -> Result<(Heard, Option<String>), Failure> {
-        let Self { shared, lanes, ears } = self;
+        let Self { shared, callers, ears } = self;
         *shared.heard.borrow_mut() = Heard::new()?;
         let begun = Instant::now();
         let work = async {
             ears.open(shared).await;
             let begun = Instant::now();
             let work = async {
-                let lanes = lanes.iter_mut().enumerate();
-                join_all(lanes.map(|(at, lane)| lane.run(at, shared, begun..begun + span))).await;
+                let callers = callers.iter_mut().enumerate();
+                join_all(callers.map(|(at, caller)| caller.run(at, shared, begun..begun + span))).await;
                 while !shared.awaited.borrow().is_empty() {
                     sleep(Duration::from_millis(2)).await;
                 }
@@ -192,7 +192,7 @@ struct Shared {
     /// Of the next read.
     turn: Cell<usize>,
     heard: RefCell<Heard>,
-    /// Calls by their lane.
+    /// Calls by their caller.
     under_way: RefCell<HashMap<usize, (Kind, Instant)>>,
     /// Events that the stream has not told yet, by their numbers.
     awaited: RefCell<HashMap<usize, Instant>>,
@@ -244,14 +244,14 @@ impl Shared {
 }
 
 /// Calls of one kind, one after the other.
-struct Lane {
+struct Caller {
     kind: Kind,
     every: Duration,
     offset: Duration,
     wire: Option<Wire>,
 }
 
-impl Lane {
+impl Caller {
     async fn run(&mut self, at: usize, shared: &Shared, window: std::ops::Range<Instant>) {
         let kind = self.kind;
         let mut due = window.start + self.offset;

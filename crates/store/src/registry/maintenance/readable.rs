@@ -204,7 +204,7 @@ const TABLES: &[Table] = &[
     ]),
     table_of_large_rows("deliveries", 1, &[
         ("id", TEXT), ("kind", TEXT), ("body", JSON), ("attempts", COUNT), ("due_at", TIME), ("created_at", TIME),
-        ("lane", TEXT_IF),
+        ("destination", TEXT_IF),
     ]),
     table_of_large_rows("images", 4, &[
         ("organization_id", ORGANIZATION_IF), ("project_id", PROJECT_IF), ("user_id", USER_IF), ("device_id", DEVICE_IF),

@@ -20,6 +20,7 @@ const STEPS: &[&str] = &[
     include_str!("0007_counts_of_a_fleet.sql"),
     include_str!("0008_versions.sql"),
     include_str!("0009_retention.sql"),
+    include_str!("0010_destinations.sql"),
 ];
 
 /// Brings the schema up to date within a transaction that excludes other writers, and what is stored with it.

@@ -45,7 +45,7 @@ pub struct NewDelivery {
     pub kind: DeliveryKind,
     /// What is to be done, in JSON.
     pub body: String,
-    /// Where it goes (column `lane`), for a kind whose deliveries wait apart for each destination.
+    /// Where it goes (column `destination`), for a kind whose deliveries wait apart for each destination.
     pub destination: Option<String>,
 }
 
@@ -111,15 +111,16 @@ impl Registry {
     ) -> Result<Vec<Destination>> {
         // The index is read from destination to destination, not from row to row.
         let query = Sql::new(
-            "WITH RECURSIVE lanes (lane) AS (SELECT min(lane) FROM deliveries WHERE kind = ? AND lane >= ? UNION ALL \
-             SELECT (SELECT min(d.lane) FROM deliveries d WHERE d.kind = ? AND d.lane > lanes.lane) \
-             FROM lanes WHERE lanes.lane IS NOT NULL) \
-             SELECT lane, (SELECT min(due_at) FROM deliveries d WHERE d.kind = ? AND d.lane = lanes.lane) AS due_at \
-             FROM lanes WHERE lane IS NOT NULL LIMIT ?",
+            "WITH RECURSIVE known (destination) AS (SELECT min(destination) FROM deliveries WHERE kind = ? AND destination >= ? \
+             UNION ALL SELECT (SELECT min(d.destination) FROM deliveries d WHERE d.kind = ? AND d.destination > known.destination) \
+             FROM known WHERE known.destination IS NOT NULL) \
+             SELECT destination, \
+             (SELECT min(due_at) FROM deliveries d WHERE d.kind = ? AND d.destination = known.destination) AS due_at \
+             FROM known WHERE destination IS NOT NULL LIMIT ?",
         );
         let query = query.bind(kind.name()).bind(from).bind(kind.name()).bind(kind.name()).bind(limit as u64);
         let rows = all(&self.db.read, query).await?;
-        rows.iter().map(|row| Ok(Destination { name: row.text("lane")?, due_at: row.time("due_at")? })).collect()
+        rows.iter().map(|row| Ok(Destination { name: row.text("destination")?, due_at: row.time("due_at")? })).collect()
     }
 
     /// Deliveries of a destination that are due, the longest due first.
@@ -131,14 +132,14 @@ impl Registry {
         limit: usize,
     ) -> Result<Vec<Delivery>> {
         let rows =
-            Sql::new(SELECT_DELIVERIES).text("kind = ? AND lane = ? AND due_at <= ? ORDER BY due_at, id LIMIT ?");
+            Sql::new(SELECT_DELIVERIES).text("kind = ? AND destination = ? AND due_at <= ? ORDER BY due_at, id LIMIT ?");
         let rows = all(&self.db.read, rows.bind(kind.name()).bind(destination).bind(now).bind(limit as u64)).await?;
         rows.iter().map(delivery).collect()
     }
 
     /// Deliveries of a kind that have no destination: an earlier version has put them there.
     pub async fn deliveries_without_destination(&self, kind: DeliveryKind, limit: usize) -> Result<Vec<Delivery>> {
-        let query = Sql::new(SELECT_DELIVERIES).text("kind = ? AND lane IS NULL ORDER BY due_at, id LIMIT ?");
+        let query = Sql::new(SELECT_DELIVERIES).text("kind = ? AND destination IS NULL ORDER BY due_at, id LIMIT ?");
         let rows = all(&self.db.read, query.bind(kind.name()).bind(limit as u64)).await?;
         rows.iter().map(delivery).collect()
     }
@@ -149,8 +150,8 @@ impl Registry {
             return Ok(());
         }
         let rows = destinations.iter().map(|(id, destination)| serde_json::json!([id, destination]));
-        let update = Sql::new("UPDATE deliveries SET lane = t.lane FROM ")
-            .relation(self.db.dialect, &[Column::Text("item"), Column::Text("lane")], rows)
+        let update = Sql::new("UPDATE deliveries SET destination = t.destination FROM ")
+            .relation(self.db.dialect, &[Column::Text("item"), Column::Text("destination")], rows)
             .text(" AS t WHERE deliveries.id = t.item");
         self.db.write.run(update).await.map(|_| ())
     }
@@ -191,7 +192,7 @@ pub(crate) async fn put<D: Borrow<NewDelivery>>(
 ) -> Result<()> {
     for deliveries in deliveries.chunks(DELIVERIES_INSERTED_AT_ONCE) {
         let mut insert =
-            Sql::new("INSERT INTO deliveries (id, kind, body, lane, due_at, created_at)").values(deliveries.len(), 6);
+            Sql::new("INSERT INTO deliveries (id, kind, body, destination, due_at, created_at)").values(deliveries.len(), 6);
         for delivery in deliveries.iter().map(Borrow::borrow) {
             insert = insert
                 .bind(delivery.id.as_str())
