@@ -32,7 +32,7 @@ fn write_files(dist: &Path, list: &mut String) -> Result<(), Box<dyn Error>> {
         println!("cargo::rerun-if-changed={}", plain.display());
         writeln!(
             list,
-            "File {{ path: {:?}, content_type: {content_type:?}, hash: {hash:?}, plain: include_bytes!({plain:?}), brotli: {}, gzip: {} }},",
+            "ConsoleFile {{ path: {:?}, content_type: {content_type:?}, hash: {hash:?}, plain: include_bytes!({plain:?}), brotli: {}, gzip: {} }},",
             format!("/{path}"),
             compressed(&plain, "br"),
             compressed(&plain, "gz"),

@@ -11,13 +11,12 @@ use axum::body::Body;
 use axum::http::header::{CONNECTION, EXPECT};
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
 use futures::FutureExt as _;
-use isobar_console::File;
 use isobar_hub::{Accepts, Hub, Principal, words};
 use isobar_model::error::{Error, RateWindow};
 use isobar_model::ids::EventId;
 use sync_wrapper::SyncWrapper;
 
-use crate::console;
+use crate::console::{self, ConsoleFile};
 use crate::meters::RouteMeter;
 use crate::problem::Problem;
 use crate::request::{Call, Client, RequestBody, credentials, drain, path_parameters};
@@ -159,7 +158,7 @@ pub(crate) fn answer_file(
     state: &ServerState,
     meter: &RouteMeter,
     request: &Request<Body>,
-    file: &'static File,
+    file: &'static ConsoleFile,
 ) -> Response {
     let exchange = Exchange::begin(state, request.headers());
     let response = console::answer(file, request.headers());

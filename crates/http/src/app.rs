@@ -11,7 +11,6 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use axum::routing::{MethodFilter, on};
 use futures::future::BoxFuture;
 use hyper::body::Incoming;
-use isobar_console::FILES;
 use isobar_hub::Hub;
 use isobar_model::time::Timestamp;
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -167,7 +166,7 @@ where
     F: Fn(Request<Body>) -> BoxFuture<'static, axum::response::Response> + Clone + Send + Sync + 'static,
 {
     let (state, meter) = (Arc::clone(state), Arc::new(RouteMeter::new("GET", "console")));
-    move |request| match console::file(FILES, request.method(), request.uri().path()) {
+    move |request| match console::file(state.settings.console, request.method(), request.uri().path()) {
         Some(file) => {
             let response = answer_file(&state, &meter, &request, file);
             Box::pin(async { response.map(Body::from) })

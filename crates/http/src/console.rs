@@ -1,4 +1,4 @@
-//! The web console: files that are in the program, at every path that is not of the interface.
+//! The web console: files that the program brings, at every path that is not of the interface.
 
 use axum::http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, ETAG, IF_NONE_MATCH, REFERRER_POLICY,
@@ -6,10 +6,11 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use bytes::Bytes;
-use isobar_console::{File, PAGE};
 
 use crate::response::{Response, of_type};
 
+/// The page that every address of the console shows.
+const INDEX: &str = "/index.html";
 /// The content of such a file never changes: its name has a hash of it.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 /// Kept, but asked for each time.
@@ -25,15 +26,39 @@ const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-p
 const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
 const ACCEPT_ENCODING_VARIES: HeaderValue = HeaderValue::from_static("accept-encoding");
 
+/// A file of the console, as it is and compressed.
+#[derive(Clone, Copy, Debug)]
+pub struct ConsoleFile {
+    /// Its path, which begins with a slash.
+    pub path: &'static str,
+    /// Its media type.
+    pub content_type: &'static str,
+    /// Names its content: another content has another hash.
+    pub hash: &'static str,
+    /// Its content.
+    pub plain: &'static [u8],
+    /// Its content with brotli, where that is smaller.
+    pub brotli: Option<&'static [u8]>,
+    /// Its content with gzip, where that is smaller.
+    pub gzip: Option<&'static [u8]>,
+}
+
+impl ConsoleFile {
+    /// Whether its path changes with its content, so that what was fetched once holds for ever.
+    fn is_immutable(&self) -> bool {
+        self.path.starts_with("/assets/")
+    }
+}
+
 /// The file that a request is for: one of `files`, or the page, which finds out itself what its address shows. None where the path
 /// is of the interface, where a file must be there to be shown, and for a request that does not read.
-pub(crate) fn file(files: &'static [File], method: &Method, path: &str) -> Option<&'static File> {
+pub(crate) fn file(files: &'static [ConsoleFile], method: &Method, path: &str) -> Option<&'static ConsoleFile> {
     if !matches!(*method, Method::GET | Method::HEAD) || is_of_interface(path) {
         return None;
     }
     let named = |wanted: &str| files.iter().find(|file| file.path == wanted);
     // What is asked for and gone is of an older console: its page would be no answer.
-    if path.starts_with("/assets/") { named(path) } else { named(path).or_else(|| named(PAGE)) }
+    if path.starts_with("/assets/") { named(path) } else { named(path).or_else(|| named(INDEX)) }
 }
 
 /// Whether a path belongs to the interface, or to those who watch over the server.
@@ -43,7 +68,7 @@ fn is_of_interface(path: &str) -> bool {
 }
 
 /// The response with a file, in the smallest form that the client takes; 304 when it has it already.
-pub(crate) fn answer(file: &File, headers: &HeaderMap) -> Response {
+pub(crate) fn answer(file: &ConsoleFile, headers: &HeaderMap) -> Response {
     let (encoding, content) = smallest(file, headers);
     let tag = format!("\"{}{}\"", file.hash, encoding.map_or(String::new(), |name| format!("-{name}")));
     let mut response = if has(headers, &tag) {
@@ -71,7 +96,7 @@ pub(crate) fn answer(file: &File, headers: &HeaderMap) -> Response {
 }
 
 /// The smallest form of a file that the client takes, and the name of its encoding.
-fn smallest(file: &File, headers: &HeaderMap) -> (Option<&'static str>, &'static [u8]) {
+fn smallest(file: &ConsoleFile, headers: &HeaderMap) -> (Option<&'static str>, &'static [u8]) {
     let forms = [("br", file.brotli), ("gzip", file.gzip)];
     let taken = forms.into_iter().find_map(|(name, form)| Some((name, form.filter(|_| takes(headers, name))?)));
     taken.map_or((None, file.plain), |(name, form)| (Some(name), form))
@@ -107,8 +132,8 @@ mod tests {
     use super::*;
     use crate::response::ResponseBody;
 
-    const FILES: &[File] = &[
-        File {
+    const FILES: &[ConsoleFile] = &[
+        ConsoleFile {
             path: "/assets/index-abc.js",
             content_type: "text/javascript; charset=utf-8",
             hash: "abc",
@@ -116,8 +141,8 @@ mod tests {
             brotli: Some(b"br"),
             gzip: Some(b"gz"),
         },
-        File {
-            path: PAGE,
+        ConsoleFile {
+            path: INDEX,
             content_type: "text/html; charset=utf-8",
             hash: "def",
             plain: b"page",
@@ -144,9 +169,9 @@ mod tests {
     #[test]
     fn every_path_outside_the_interface_shows_the_page() {
         for path in ["/", "/devices", "/devices/01/events", "/index.html", "/v2x", "/healthy", "/metrics.txt"] {
-            assert_eq!(found(&Method::GET, path), Some(PAGE), "{path}");
+            assert_eq!(found(&Method::GET, path), Some(INDEX), "{path}");
         }
-        assert_eq!(found(&Method::HEAD, "/"), Some(PAGE));
+        assert_eq!(found(&Method::HEAD, "/"), Some(INDEX));
         assert_eq!(found(&Method::GET, "/assets/index-abc.js"), Some("/assets/index-abc.js"));
     }
 

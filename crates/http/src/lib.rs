@@ -26,6 +26,7 @@ mod state;
 
 pub use app::{App, app};
 pub use connection::{listen, serve};
+pub use console::ConsoleFile;
 pub use meters::prometheus;
 pub use openapi::openapi;
 pub use request::{BadNetwork, Network};

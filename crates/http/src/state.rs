@@ -7,6 +7,7 @@ use isobar_hub::Hub;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::watch;
 
+use crate::console::ConsoleFile;
 use crate::meters::Meters;
 use crate::request::{FairQuota, Network, TRANSFER_TIME};
 use crate::response::RequestIds;
@@ -29,6 +30,8 @@ pub struct HttpSettings {
     pub trusted_proxies: Vec<Network>,
     /// The commit that the program was built from, if the build knew it. Operators do not set it.
     pub commit: Option<&'static str>,
+    /// The files of the web console; none in a program without it.
+    pub console: &'static [ConsoleFile],
     /// How long every body has to come, and every response to be taken. Operators do not set it; tests do not wait so long.
     pub transfer_time: Duration,
     /// Most bytes of bodies that are under way. Operators do not set it either.
@@ -45,6 +48,7 @@ impl Default for HttpSettings {
             max_connections: 20_000,
             trusted_proxies: Vec::new(),
             commit: None,
+            console: &[],
             transfer_time: TRANSFER_TIME,
             body_memory_bytes_max: BODY_MEMORY_BYTES_MAX,
             response_memory_bytes_max: RESPONSE_MEMORY_BYTES_MAX,

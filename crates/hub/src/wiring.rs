@@ -25,7 +25,7 @@ use crate::resources::picture::Pictures;
 use crate::supervisor::Supervisor;
 use crate::support::bounded_jobs::BoundedJobs;
 use crate::support::tenant_shares::TenantShares;
-use crate::{Hub, Parts, resources, webhook};
+use crate::{Hub, Parts, resources};
 
 /// The owners of the rooms, and the little state of the verbs themselves.
 pub(crate) struct Rooms {
@@ -45,8 +45,8 @@ pub(crate) struct Rooms {
     pub exports: Arc<TenantShares>,
     pub bucket_bytes: Arc<TenantShares>,
     pub stream_bytes: Arc<TenantShares>,
-    pub extraction_jobs: BoundedJobs,
     pub creation_jobs: BoundedJobs,
+    pub listing_jobs: BoundedJobs,
     pub selections: Selections,
     /// Becomes true when calls no longer wait for what may come.
     pub closing: watch::Sender<bool>,
@@ -94,8 +94,8 @@ impl Hub {
             exports: resources::export::exports(),
             bucket_bytes: resources::buckets::bucket_bytes(),
             stream_bytes: resources::event_stream::stream_bytes(),
-            extraction_jobs: webhook::extraction_jobs(),
             creation_jobs: resources::device_creation::creation_jobs(),
+            listing_jobs: resources::devices::listing_jobs(),
             selections: Selections::new(),
             closing: watch::Sender::new(false),
         };

@@ -138,6 +138,7 @@ fn http_settings(settings: &Settings, connections: usize) -> HttpSettings {
         max_connections: connections,
         trusted_proxies: settings.http.trusted_proxies.clone(),
         commit: COMMIT,
+        console: isobar_console::FILES,
         ..HttpSettings::default()
     }
 }

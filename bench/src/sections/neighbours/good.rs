@@ -124,7 +124,12 @@ impl Good {
         load::post(address, &devices, DEVICES * VALUES, DEVICES, usize::MAX).await?;
         let kinds = CALLERS.into_iter().chain(logs_in.then_some(LOG_INS));
         let callers = kinds.flat_map(|(kind, count, every)| {
-            (0..count).map(move |at| Caller { kind, every, offset: every.mul_f64(at as f64 / count as f64), wire: None })
+            (0..count).map(move |at| Caller {
+                kind,
+                every,
+                offset: every.mul_f64(at as f64 / count as f64),
+                wire: None,
+            })
         });
         let callers = callers.collect();
         let shared = Shared {

@@ -11,12 +11,10 @@ use isobar_model::project::empty_object;
 use isobar_model::secret::Secret;
 use isobar_store::error::StoreError;
 use isobar_store::registry::{DEVICE_LIMIT_REACHED, DeviceCreation, NewDevice, NewDevices};
-use tokio::runtime::Handle;
 
 use super::devices::check_meta;
 use crate::Hub;
 use crate::error::{IntoHubError as _, ORGANIZATION, PROJECT, from_store};
-use crate::supervisor::guarded;
 use crate::support::bounded_jobs::BoundedJobs;
 
 /// Devices that one transaction makes: whoever else writes has its turn in between.
@@ -81,14 +79,11 @@ impl Hub {
     /// wrong with one item stands in the outcome.
     pub async fn devices_create(&self, caller: &Caller, items: Vec<BulkItem>, test: bool) -> Result<CreationOutcome> {
         self.0.identity.allow(caller, Action::DeviceCreate).await?;
-        let (hub, user, runtime) = (self.clone(), caller.clone(), Handle::current());
-        let work = move || {
-            runtime.block_on(guarded("devices_create", async move {
-                if test { hub.devices_try(&user, items).await } else { hub.devices_make(&user, items).await }
-            }))
+        let (hub, user) = (self.clone(), caller.clone());
+        let steps = async move {
+            if test { hub.devices_try(&user, items).await } else { hub.devices_make(&user, items).await }
         };
-        let done = self.0.creation_jobs.run_for(caller, work).await?;
-        done.unwrap_or_else(|| Err(Error::internal("a bulk creation panicked")))
+        self.0.creation_jobs.drive_for(caller, "devices_create", steps).await
     }
 
     /// The project that a body names, if it is one that the caller can see.

@@ -18,8 +18,20 @@ use super::device_selection::Wanted;
 use crate::cache::entries::DeviceEntry;
 use crate::error::{IntoHubError as _, ORGANIZATION, PROJECT};
 use crate::identity::authentication::Principal;
+use crate::support::bounded_jobs::BoundedJobs;
 use crate::support::scope_guard::ScopeGuard;
 use crate::{Hub, TreeQuery};
+
+/// Lists without filters that are read at a time, which is what a registry on SQLite has readers for, and those that are or
+/// wait, of all tenants and of one; beyond, 503.
+const LISTS_AT_ONCE: usize = 4;
+const LISTS_MAX: usize = 1_024;
+const LISTS_OF_ONE_MAX: usize = 512;
+
+/// The turns of lists.
+pub(crate) fn listing_jobs() -> BoundedJobs {
+    BoundedJobs::shared(LISTS_AT_ONCE, LISTS_MAX, LISTS_OF_ONE_MAX)
+}
 
 /// Which last values are wanted with a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,11 +68,11 @@ impl Hub {
 
     /// Lists the devices that pass the filters. [`Hub::device_with_last`] adds to each what the registry does not know.
     ///
-    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for what designs have just found out; with filters
-    /// it waits for its turn among the selections too.
+    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for what designs have just found out, and for its
+    /// turn among the lists; with filters among the selections.
     ///
     /// # Errors
-    /// `Busy`: too many selections wait; or there are filters on what designs find out, and more of it is unwritten than can
+    /// `Busy`: too many lists or selections wait; or there are filters on what designs find out, and more of it is unwritten than can
     /// be laid over the registry.
     pub async fn device_list(
         &self,
@@ -70,13 +82,19 @@ impl Hub {
         filters: Vec<DeviceFilter>,
     ) -> Result<Page<Device>> {
         let (permit, tenant) = self.devices_permit(caller, tree).await?;
-        let mut page = if filters.is_empty() {
-            self.0.env.registry.device_list(&permit, &list).await.into_hub_error()?
-        } else {
-            let _turn = self.0.selections.turn(caller).await?;
-            let selection = self.selection(tenant, filters, Wanted::Filtered)?;
-            self.0.env.registry.devices_selected(&permit, &list, &selection).await.into_hub_error()?
-        };
+        if filters.is_empty() {
+            let hub = self.clone();
+            let steps = async move {
+                let mut page = hub.0.env.registry.device_list(&permit, &list).await.into_hub_error()?;
+                hub.0.outbox.apply_pending(&mut page.items);
+                Ok(page)
+            };
+            return self.0.listing_jobs.drive_for(caller, "device_list", steps).await;
+        }
+        let _turn = self.0.selections.turn(caller).await?;
+        let selection = self.selection(tenant, filters, Wanted::Filtered)?;
+        let page = self.0.env.registry.devices_selected(&permit, &list, &selection).await;
+        let mut page = page.into_hub_error()?;
         // What takes too long, and what the registry refuses.
         self.0.outbox.apply_pending(&mut page.items);
         Ok(page)

@@ -36,16 +36,24 @@ impl BodyReader {
         }
     }
 
-    /// Reads a body of so many bytes. [`isobar_model::error::Error::Busy`] when too many long ones wait for their turn.
+    /// Reads a body of so many bytes, a short one here. [`isobar_model::error::Error::Busy`] when too many long ones wait for their turn.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         tenant: Option<OrganizationId>,
         bytes: usize,
         read: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
-        if bytes <= READ_HERE_BYTES_MAX {
-            return Ok(read());
-        }
+        if bytes <= READ_HERE_BYTES_MAX { Ok(read()) } else { self.take_apart(tenant, bytes, read).await }
+    }
+
+    /// Reads a body on a thread that may block, however short it is: what is done with it takes longer than its length
+    /// tells. [`isobar_model::error::Error::Busy`] as with a long one.
+    pub(crate) async fn take_apart<T: Send + 'static>(
+        &self,
+        tenant: Option<OrganizationId>,
+        bytes: usize,
+        read: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
         let share = self.bytes.take(tenant.unwrap_or(NOBODY), bytes)?;
         // Whoever hangs up does not end what has begun, nor give back what it holds.
         let read = move || {
@@ -92,6 +100,8 @@ mod tests {
         for (bytes, is_here) in [(1, true), (READ_HERE_BYTES_MAX, true), (READ_HERE_BYTES_MAX + 1, false)] {
             let read = bodies.read(None, bytes, || std::thread::current().id()).await.unwrap();
             assert_eq!(read == here, is_here, "{bytes}");
+            let taken = bodies.take_apart(None, bytes, || std::thread::current().id()).await.unwrap();
+            assert_ne!(taken, here, "{bytes}");
         }
     }
 
@@ -104,6 +114,8 @@ mod tests {
         let rest = async {
             // It is polled behind the first, which holds all that it may.
             let refused = bodies.read(one, READ_HERE_BYTES_MAX + 1, || ()).await;
+            assert!(matches!(refused, Err(isobar_model::error::Error::Busy)), "{refused:?}");
+            let refused = bodies.take_apart(one, 1, || ()).await;
             assert!(matches!(refused, Err(isobar_model::error::Error::Busy)), "{refused:?}");
             bodies.read(one, READ_HERE_BYTES_MAX, || ()).await.unwrap();
             bodies.read(other, READING_BYTES_OF_ONE_MAX, || ()).await.unwrap();

@@ -4,9 +4,11 @@ use isobar_model::access::Caller;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::OrganizationId;
 use isobar_store::turns::{Bounds, Claim, Turns};
+use tokio::runtime::Handle;
 use uuid::Uuid;
 
 use crate::error::IntoHubError as _;
+use crate::supervisor::guarded;
 
 /// Work that is charged to nobody.
 pub(crate) const NOBODY: OrganizationId = OrganizationId(Uuid::nil());
@@ -49,6 +51,20 @@ impl BoundedJobs {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
         self.charged_to(caller.lineage.top(), work).await
+    }
+
+    /// Drives steps that wait for one another on a thread that may block, in a turn of the caller's tenant: each step would
+    /// stand in the queue of the threads that serve HTTP, behind all that is under way there. They go on when nobody waits
+    /// for them any more.
+    pub(crate) async fn drive_for<T: Send + 'static>(
+        &self,
+        caller: &Caller,
+        name: &'static str,
+        steps: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let runtime = Handle::current();
+        let done = self.run_for(caller, move || runtime.block_on(guarded(name, steps))).await?;
+        done.unwrap_or_else(|| Err(Error::internal(format!("{name} panicked"))))
     }
 
     async fn charged_to<T: Send + 'static>(

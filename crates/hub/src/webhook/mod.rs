@@ -27,7 +27,6 @@ use self::parameters::Request;
 use self::tasks::{Extracted, Task};
 use crate::Hub;
 use crate::error::IntoHubError as _;
-use crate::support::bounded_jobs::BoundedJobs;
 use crate::support::scope_guard::ScopeGuard;
 
 pub use self::parameters::{Given, PARAMETERS};
@@ -40,16 +39,6 @@ const PROVISIONED_AT_ONCE: usize = 1_000;
 const LABELLED_AT_ONCE: usize = 500;
 /// Most events of one delivery: its blocks, each as often as there are elements that take it.
 const EVENTS_MAX: usize = 20_000;
-/// Bodies that are taken apart at the same time, and those that are or wait for it, of all tenants and of one; beyond, 503.
-const TAKEN_APART_AT_ONCE: usize = 2;
-const TAKING_APART_MAX: usize = 512;
-const TAKING_APART_OF_ONE_MAX: usize = 128;
-
-/// The jobs that take bodies apart.
-pub(crate) fn extraction_jobs() -> BoundedJobs {
-    BoundedJobs::shared(TAKEN_APART_AT_ONCE, TAKING_APART_MAX, TAKING_APART_OF_ONE_MAX)
-}
-
 /// What came of a delivery.
 #[derive(Debug)]
 pub struct WebhookReport {
@@ -290,6 +279,7 @@ impl Hub {
         request: Option<Arc<Request>>,
         body: Bytes,
     ) -> Result<Option<Extracted>> {
+        let (tenant, bytes) = (Some(caller.lineage.top()), body.len());
         let work = move || match request {
             Some(request) => tasks::extract(&request, &body).map(Some),
             None => match RawJson::check(body) {
@@ -297,7 +287,7 @@ impl Hub {
                 Err(fault) => Err(Error::invalid("body", format!("is not valid JSON: {fault}"))),
             },
         };
-        self.0.extraction_jobs.run_for(caller, work).await?
+        self.0.env.bodies.take_apart(tenant, bytes, work).await?
     }
 
     /// Makes the devices that nobody knows, each once.

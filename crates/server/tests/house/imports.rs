@@ -9,7 +9,7 @@ const HTTP_IMPORTS: &[(&str, &[&str])] = &[
     ("problem", &["response"]),
     ("response", &["problem"]),
     ("meters", &[]),
-    ("state", &["meters", "request", "response"]),
+    ("state", &["console", "meters", "request", "response"]),
     ("request", &["problem", "response", "state"]),
     ("resources", &["problem", "request", "response"]),
     ("openapi", &["problem", "request", "resources", "response", "routes"]),

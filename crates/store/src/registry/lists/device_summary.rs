@@ -93,17 +93,18 @@ impl Registry {
         let extent = extent(&tx, scope).await?;
         let mut filters = ReadyFilters::of(&tx, scope, selection).await?;
         let mut counts = Counts::default();
-        if selection.filters.is_empty() {
+        let by_project = if selection.filters.is_empty() {
             count_all(&tx, scope, &extent, &ages, &mut counts).await?;
             filters.decided.iter().for_each(|decided| counts.change(decided));
+            projects(&tx, scope, &extent).await?
         } else {
             look_at_metadata(&tx, scope, &extent, &mut filters).await?;
             count_passing(&tx, scope, &extent, &filters, &ages, &mut counts).await?;
             let passing = filters.decided.iter().filter(|decided| decided.passes);
             passing.for_each(|decided| counts.add(decided, &ages));
-        }
+            named(&tx, &counts.projects).await?
+        };
         count_heard(&tx, scope, &extent, &filters, selection, &ages, &mut counts).await?;
-        let by_project = named(&tx, &counts.projects).await?;
         tx.commit().await?;
         Ok(counts.summary(by_project))
     }
@@ -214,22 +215,35 @@ async fn count_all(
         counts.ages[age] = row.number(&format!("age_{age}"))?;
     }
     counts.located = row.number("located")?;
-    let projects = if is_everything {
+    Ok(())
+}
+
+/// The projects of all devices, counted and named by one question: reading rows costs more than counting devices.
+async fn projects(tx: &impl ConnectionTrait, scope: &Scope, extent: &Extent) -> Result<Vec<ProjectDevices>> {
+    let query = if extent.within == 0 {
+        return Ok(Vec::new());
+    } else if extent.within == extent.everywhere {
         Sql::new(
-            "SELECT p.id AS project, (SELECT count(*) FROM devices d WHERE d.project_id = p.id) AS devices FROM projects p",
+            "SELECT p.id, p.name, o.lineage, (SELECT count(*) FROM devices d WHERE d.project_id = p.id) AS devices \
+             FROM projects p JOIN organizations o ON o.id = p.organization_id",
         )
     } else {
         Sql::new(
-            "SELECT d.project_id AS project, count(*) AS devices FROM organizations o CROSS JOIN devices d \
-             WHERE d.organization_id = o.id AND ",
+            "SELECT p.id, p.name, l.lineage, t.devices FROM (SELECT d.project_id AS project, count(*) AS devices \
+             FROM organizations o CROSS JOIN devices d WHERE d.organization_id = o.id AND ",
         )
         .then(within(scope))
-        .text(" GROUP BY d.project_id")
+        .text(
+            " GROUP BY d.project_id) t JOIN projects p ON p.id = t.project \
+             JOIN organizations l ON l.id = p.organization_id",
+        )
     };
-    for row in all(tx, projects).await? {
-        counts.projects.insert(row.id("project")?, row.number("devices")?);
-    }
-    Ok(())
+    let rows = all(tx, query).await?;
+    let counted = rows.iter().map(|row| project_devices(row, row.count("devices")?));
+    let mut projects = counted.collect::<Result<Vec<_>>>()?;
+    projects.retain(|project| project.count > 0);
+    order(&mut projects);
+    Ok(projects)
 }
 
 /// The counts of all ranges: of everything, or of each organization of the part, summed up.
@@ -339,17 +353,19 @@ async fn named(tx: &impl ConnectionTrait, counts: &HashMap<ProjectId, i64>) -> R
     let query = Sql::new(
         "SELECT p.id, p.name, o.lineage FROM projects p JOIN organizations o ON o.id = p.organization_id WHERE p.id",
     );
-    let mut projects = Vec::new();
-    for row in all(tx, query.among(Dialect::of(tx), present)).await? {
-        let project = row.id("id")?;
-        let count = counts.get(&project).copied().unwrap_or_default();
-        projects.push(ProjectDevices {
-            project,
-            name: row.text("name")?,
-            lineage: row.lineage("lineage")?,
-            count: u64::try_from(count).unwrap_or_default(),
-        });
-    }
-    projects.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| (&a.name, a.project).cmp(&(&b.name, b.project))));
+    let rows = all(tx, query.among(Dialect::of(tx), present)).await?;
+    let count = |row: &Row| -> Result<i64> { Ok(counts.get(&row.id("id")?).copied().unwrap_or_default()) };
+    let named = rows.iter().map(|row| project_devices(row, u64::try_from(count(row)?).unwrap_or_default()));
+    let mut projects = named.collect::<Result<Vec<_>>>()?;
+    order(&mut projects);
     Ok(projects)
+}
+
+fn project_devices(row: &Row, count: u64) -> Result<ProjectDevices> {
+    Ok(ProjectDevices { project: row.id("id")?, name: row.text("name")?, lineage: row.lineage("lineage")?, count })
+}
+
+/// Those with most devices first, then by name and id.
+fn order(projects: &mut [ProjectDevices]) {
+    projects.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| (&a.name, a.project).cmp(&(&b.name, b.project))));
 }

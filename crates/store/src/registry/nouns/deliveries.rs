@@ -131,8 +131,8 @@ impl Registry {
         now: Timestamp,
         limit: usize,
     ) -> Result<Vec<Delivery>> {
-        let rows =
-            Sql::new(SELECT_DELIVERIES).text("kind = ? AND destination = ? AND due_at <= ? ORDER BY due_at, id LIMIT ?");
+        let rows = Sql::new(SELECT_DELIVERIES)
+            .text("kind = ? AND destination = ? AND due_at <= ? ORDER BY due_at, id LIMIT ?");
         let rows = all(&self.db.read, rows.bind(kind.name()).bind(destination).bind(now).bind(limit as u64)).await?;
         rows.iter().map(delivery).collect()
     }
@@ -191,8 +191,8 @@ pub(crate) async fn put<D: Borrow<NewDelivery>>(
     now: Timestamp,
 ) -> Result<()> {
     for deliveries in deliveries.chunks(DELIVERIES_INSERTED_AT_ONCE) {
-        let mut insert =
-            Sql::new("INSERT INTO deliveries (id, kind, body, destination, due_at, created_at)").values(deliveries.len(), 6);
+        let mut insert = Sql::new("INSERT INTO deliveries (id, kind, body, destination, due_at, created_at)")
+            .values(deliveries.len(), 6);
         for delivery in deliveries.iter().map(Borrow::borrow) {
             insert = insert
                 .bind(delivery.id.as_str())
