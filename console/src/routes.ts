@@ -13,6 +13,7 @@ export const { navigate, route } = createRouter({
   '/devices': () => import('./pages/Devices.svelte'),
   '/devices/:id': () => import('./pages/Device.svelte'),
   '/devices/:id/:tab': () => import('./pages/Device.svelte'),
+  '/dashboards': () => import('./pages/Dashboards.svelte'),
   '/notifications': () => import('./pages/Notifications.svelte'),
   '/register': () => import('./pages/auth/Register.svelte'),
   '/forgot': () => import('./pages/auth/Forgot.svelte'),
