@@ -8,7 +8,9 @@ const HEAD_HEIGHT = 46;
 const ROW_HEIGHT = 24;
 const ROWS_PADDING = 10;
 const GAP = 36;
-const RANK_GAP = 84;
+const RANK_GAP = 150;
+/** Elements that nothing leads to or from stand in rows of so many. */
+const IN_A_ROW = 4;
 
 /** How large an element is on the canvas. */
 export function sizeOf(element: Element): { width: number; height: number } {
@@ -17,7 +19,7 @@ export function sizeOf(element: Element): { width: number; height: number } {
   return { width: NODE_WIDTH, height: HEAD_HEIGHT + rows * ROW_HEIGHT + ROWS_PADDING };
 }
 
-/** Puts the elements side by side from where events come in to where they end, without crossings where that can be. */
+/** Puts the elements side by side from where events come in to where they end, without crossings where that can be; those without links below. */
 export function arranged(design: Design): Map<string, Point> {
   const graph = new graphlib.Graph();
   graph.setGraph({ rankdir: 'LR', nodesep: GAP, ranksep: RANK_GAP, marginx: 0, marginy: 0 });
@@ -25,19 +27,39 @@ export function arranged(design: Design): Map<string, Point> {
   const entries = Object.entries(elementsOf(design));
   // Elements are known to the graph by their number: a name may be anything.
   const numbers = new Map(entries.map(([name], index) => [name, String(index)]));
-  for (const [name, element] of entries) graph.setNode(numbers.get(name) as string, { ...sizeOf(element) });
-  for (const { element, link } of allLinks(design)) {
-    const [from, to] = [numbers.get(element), numbers.get(link.element)];
-    if (from !== undefined && to !== undefined && from !== to) graph.setEdge(from, to);
+  const links = allLinks(design).filter(({ element, link }) => numbers.has(link.element) && link.element !== element);
+  const linked = new Set(links.flatMap(({ element, link }) => [element, link.element]));
+  for (const [name, element] of entries) {
+    if (linked.has(name)) graph.setNode(numbers.get(name) as string, { ...sizeOf(element) });
   }
+  for (const { element, link } of links)
+    graph.setEdge(numbers.get(element) as string, numbers.get(link.element) as string);
   arrange(graph);
-  return new Map(
-    entries.map(([name, element]) => {
-      const { x, y } = graph.node(numbers.get(name) as string) as Point;
-      const { width, height } = sizeOf(element);
-      return [name, { x: Math.round(x - width / 2), y: Math.round(y - height / 2) }];
-    }),
+  const placed = new Map<string, Point>();
+  let below = 0;
+  for (const [name, element] of entries) {
+    if (!linked.has(name)) continue;
+    const { x, y } = graph.node(numbers.get(name) as string) as Point;
+    const { width, height } = sizeOf(element);
+    placed.set(name, { x: Math.round(x - width / 2), y: Math.round(y - height / 2) });
+    below = Math.max(below, y + height / 2 + GAP);
+  }
+  return addRows(
+    placed,
+    entries.filter(([name]) => !linked.has(name)),
+    { x: 0, y: Math.round(below) },
   );
+}
+
+/** Puts elements into rows, from a point on. */
+function addRows(placed: Map<string, Point>, entries: readonly [string, Element][], from: Point): Map<string, Point> {
+  let y = from.y;
+  for (let start = 0; start < entries.length; start += IN_A_ROW) {
+    const row = entries.slice(start, start + IN_A_ROW);
+    row.forEach(([name], index) => placed.set(name, { x: from.x + index * (NODE_WIDTH + GAP), y }));
+    y += Math.max(...row.map(([, element]) => sizeOf(element).height)) + GAP;
+  }
+  return placed;
 }
 
 /** Where each element stands: at its own place, or where the arrangement puts it; what came without a place to others that have one stands below them. */
@@ -52,13 +74,11 @@ export function positions(design: Design): Map<string, Point> {
   if (placed.size === 0) return arranged(design);
   const left = Math.min(...[...placed.values()].map(({ x }) => x));
   const below = Math.max(...[...placed].map(([name, { y }]) => y + sizeOf(elementOf(design, name) as Element).height));
-  let x = left;
-  for (const [name] of entries) {
-    if (placed.has(name)) continue;
-    placed.set(name, { x, y: below + GAP });
-    x += NODE_WIDTH + GAP;
-  }
-  return placed;
+  return addRows(
+    placed,
+    entries.filter(([name]) => !placed.has(name)),
+    { x: left, y: below + GAP },
+  );
 }
 
 /** A free place beside an element, or below all of them. */

@@ -55,8 +55,8 @@ class Odd extends Error {
 
 /** An object without one of its members. */
 export function without<T extends object, K extends keyof T>(object: T, key: K): Omit<T, K> {
-  const rest = { ...object };
-  delete rest[key];
+  const { [key]: gone, ...rest } = object;
+  void gone;
   return rest;
 }
 

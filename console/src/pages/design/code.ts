@@ -143,11 +143,13 @@ function celSource(options: CodeOptions) {
 }
 
 function option({ label, apply, kind }: Completion): Option {
-  if (apply === undefined) return { label, type: kind };
+  // Names of this design and of its payloads come before functions.
+  const boost = kind === 'function' ? 0 : 2;
+  if (apply === undefined) return { label, type: kind, boost };
   // In place of the point, too.
   const write = (view: EditorView, _: Option, from: number, to: number): void =>
     view.dispatch({ changes: { from: from - 1, to, insert: apply }, selection: { anchor: from - 1 + apply.length } });
-  return { label, type: kind, apply: write };
+  return { label, type: kind, boost, apply: write };
 }
 
 const INPUT = ['bytes', 'fPort', 'recvTime', 'variables'].map((label) => ({ label, type: 'property' }));
@@ -203,7 +205,7 @@ export class CodeView {
         EditorView.updateListener.of((update) => {
           if (update.docChanged && !this.#isSetting) options.changed(update.state.doc.toString());
         }),
-        EditorView.domEventHandlers({ blur: () => options.left() }),
+        EditorView.domEventHandlers({ blur: () => options.left(), beforeinput: replaceSelection }),
         this.#access.of(accessOf(isReadOnly)),
       ],
     });
@@ -245,6 +247,23 @@ export class CodeView {
   destroy(): void {
     this.#view.destroy();
   }
+}
+
+/**
+ * Replaces what is selected by what is typed. Left to the browser, it would keep the look of the replaced text in a style attribute,
+ * which the content security policy forbids.
+ */
+function replaceSelection(event: InputEvent, view: EditorView): boolean {
+  const { data } = event;
+  const { from, to, empty } = view.state.selection.main;
+  if (event.inputType !== 'insertText' || data === null || empty || view.composing || view.state.readOnly) return false;
+  event.preventDefault();
+  const insert = (): Transaction =>
+    view.state.update(view.state.replaceSelection(data), { userEvent: 'input.type', scrollIntoView: true });
+  // Brackets and quotes go around what is selected.
+  const isTaken = view.state.facet(EditorView.inputHandler).some((handle) => handle(view, from, to, data, insert));
+  if (!isTaken) view.dispatch(insert());
+  return true;
 }
 
 function accessOf(isReadOnly: boolean): Extension {

@@ -54,6 +54,8 @@ export class Editor {
   #judged = $state.raw<{ design: Design; faults: readonly Fault[] }>();
   #timers: Record<'check' | 'keep', ReturnType<typeof setTimeout> | undefined> = { check: undefined, keep: undefined };
   #checking: AbortController | undefined;
+  /** Whether this editor has put its work into the browser's storage, or found it there. */
+  #hasDraft = false;
 
   note = $state('');
   selection = $state.raw<Selection>(NOTHING);
@@ -96,6 +98,7 @@ export class Editor {
     const draft = readDraft(user, project);
     if (draft && (draft.text !== null || !model.equal(draft.design, stored.design))) {
       this.found = draft;
+      this.#hasDraft = true;
       this.text = draft.text;
       this.isTextBroken = draft.text !== null;
       this.note = draft.note;
@@ -104,7 +107,7 @@ export class Editor {
       // What the draft was made of decides whether it may replace what is there now.
       this.#etag = draft.etag ?? stored.etag;
       this.isBehind = draft.etag !== null && draft.etag !== stored.etag;
-    } else dropDraft(user, project);
+    } else if (draft) dropDraft(user, project);
   }
 
   /** Whether it may be changed now. */
@@ -209,7 +212,13 @@ export class Editor {
   keep(): void {
     clearTimeout(this.#timers.keep);
     if (!this.rights.mayWrite) return;
-    if (!this.isDirty) return dropDraft(this.user, this.project);
+    if (!this.isDirty) {
+      // What another tab keeps is not for this one to drop.
+      if (this.#hasDraft) dropDraft(this.user, this.project);
+      this.#hasDraft = false;
+      return;
+    }
+    this.#hasDraft = true;
     this.isKept = keepDraft(this.user, this.project, {
       design: this.design,
       base: this.#base,

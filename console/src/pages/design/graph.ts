@@ -38,11 +38,11 @@ export type LinkEdge = Edge<LinkData, 'link'>;
 export const idOf = (name: string): string => encodeURIComponent(name);
 export const nameOf = (id: string): string => decodeURIComponent(id);
 
-const LABEL_CHARS = 34;
+const LABEL_CHARS = 22;
 
-function cut(text: string): string {
+function cut(text: string, most = LABEL_CHARS): string {
   const line = text.replace(/\s+/g, ' ');
-  return line.length > LABEL_CHARS ? `${line.slice(0, LABEL_CHARS - 1)}…` : line;
+  return line.length > most ? `${line.slice(0, most - 1)}…` : line;
 }
 
 /** What is most worth knowing of an element's properties. */
@@ -56,7 +56,7 @@ function gist({ type, properties }: Element): string {
   if (type === 'storage') return typeof retentionDays === 'number' ? `${retentionDays} d` : '';
   if (typeof minutes === 'number') return `${String(minutes)} min`;
   const text = [expression, message, url].find((value) => typeof value === 'string');
-  return typeof text === 'string' ? cut(text) : '';
+  return typeof text === 'string' ? cut(text, 2 * LABEL_CHARS) : '';
 }
 
 /** The nodes of a design. `before` are those that are shown: what the canvas knows of them is kept. */
