@@ -4,7 +4,7 @@ import { type Design, type Element, type Point, allLinks, elementOf, elementsOf,
 
 /** As the nodes are drawn. */
 export const NODE_WIDTH = 208;
-const HEAD_HEIGHT = 46;
+export const NODE_HEAD = 46;
 const ROW_HEIGHT = 24;
 const ROWS_PADDING = 10;
 const GAP = 36;
@@ -16,7 +16,7 @@ const IN_A_ROW = 4;
 export function sizeOf(element: Element): { width: number; height: number } {
   const shape = shapeOf(element.type);
   const rows = Math.max(shape?.abilities.length ?? 0, shape?.triggers.length ?? 0, 1);
-  return { width: NODE_WIDTH, height: HEAD_HEIGHT + rows * ROW_HEIGHT + ROWS_PADDING };
+  return { width: NODE_WIDTH, height: NODE_HEAD + rows * ROW_HEIGHT + ROWS_PADDING };
 }
 
 /** Puts the elements side by side from where events come in to where they end, without crossings where that can be; those without links below. */
