@@ -8,7 +8,7 @@ export async function download(path: string, accept: string, fileName: string): 
   saveFile(await response.blob(), fileName);
 }
 
-/** Saves something as a file. */
+/** Saves what the page itself has made as a file. */
 export function saveFile(content: Blob, fileName: string): void {
   const address = URL.createObjectURL(content);
   const link = document.createElement('a');
