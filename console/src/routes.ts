@@ -17,6 +17,7 @@ export const { navigate, route } = createRouter({
   '/integrations': () => import('./pages/Integrations.svelte'),
   '/integrations/new': () => import('./pages/IntegrationWizard.svelte'),
   '/notifications': () => import('./pages/Notifications.svelte'),
+  '/start': () => import('./pages/Start.svelte'),
   '/register': () => import('./pages/auth/Register.svelte'),
   '/forgot': () => import('./pages/auth/Forgot.svelte'),
   '/reset': () => import('./pages/auth/Reset.svelte'),
