@@ -31,7 +31,6 @@ afterEach(async () => {
 /** Goes through the wizard up to what is to be pasted. */
 async function setUp(page: Page, platform: string, project: string): Promise<void> {
   await page.goto('/integrations/new');
-  if (await page.getByLabel('Username or e-mail').isVisible()) await visitor.signIn();
   await page.getByRole('main').getByRole('link', { name: platform }).click();
   await page.getByLabel('Project', { exact: true }).selectOption({ label: 'A new project …' });
   await page.getByLabel('Name of the project').fill(project);
@@ -111,6 +110,7 @@ describe('the wizard', () => {
     ['Sigfox', { device: '1A2B3C', time: 1795159977, data: '01e4', seqNumber: 1 }, '1A2B3C'],
   ])('for %s hears what it posts', async (platform, body, name) => {
     const { page } = visitor;
+    await visitor.signIn();
     await setUp(page, platform, `Project of ${platform}`);
     expect((await deliver(page, body)).status).toBe(200);
     await page.getByRole('article').getByRole('link', { name }).waitFor();
@@ -118,6 +118,7 @@ describe('the wizard', () => {
 
   it('says what to mend when a delivery makes no event, and sends a sample itself', async () => {
     const { page } = visitor;
+    await visitor.signIn();
     await setUp(page, 'Something else', 'Anything');
     expect((await deliver(page, { without: 'a device' })).status).toBe(200);
     await page.getByText(/A delivery came with this key at .*, but made no event/).waitFor();

@@ -95,7 +95,10 @@ describe('the guided start', () => {
     await page.goto('/start');
     await visitor.signIn();
     await page.getByRole('button', { name: 'Begin' }).click();
-    await page.getByText('The first value is here').waitFor();
+    await page
+      .getByLabel(/Temperature of My first device/)
+      .first()
+      .waitFor();
     await server.halt();
     await page.getByText('The server does not answer. Check the connection.').first().waitFor();
     await server.resume();
