@@ -1,7 +1,11 @@
 import type { Notification, Role, StatusText } from '../api/client';
 import type { Failure } from '../api/failure';
 import { m } from '../paraglide/messages';
+import type { Locale } from '../paraglide/runtime';
 import { localized } from './format';
+
+/** Each language in its own words. */
+export const LANGUAGE_NAMES: Record<Locale, string> = { en: 'English', de: 'Deutsch' };
 
 export function statusWord(status: StatusText): string {
   switch (status) {
@@ -34,6 +38,24 @@ export function roleWord(role: Role): string {
       return m.role_developer();
     case 'systemAdmin':
       return m.role_system_admin();
+  }
+}
+
+/** What a role may do, in a sentence. */
+export function roleHint(role: Role): string {
+  switch (role) {
+    case 'basicUser':
+      return m.role_hint_basic_user();
+    case 'technician':
+      return m.role_hint_technician();
+    case 'manager':
+      return m.role_hint_manager();
+    case 'administrator':
+      return m.role_hint_administrator();
+    case 'developer':
+      return m.role_hint_developer();
+    case 'systemAdmin':
+      return m.role_hint_system_admin();
   }
 }
 
