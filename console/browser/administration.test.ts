@@ -75,7 +75,7 @@ describe('organizations', () => {
     await page.goto('/organizations?new');
     await visitor.signIn();
     await page.getByLabel('Name', { exact: true }).fill('Lyon');
-    await page.getByLabel('Beneath', { exact: true }).fill('Cold Ch');
+    await page.getByRole('searchbox', { name: 'Beneath' }).fill('Cold Ch');
     await page.getByRole('dialog').getByText('Cold Chain', { exact: true }).click();
     await page.getByLabel('Devices at most').fill('20');
     await page.getByRole('button', { name: 'Create the organization' }).click();

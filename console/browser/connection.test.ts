@@ -28,8 +28,9 @@ describe('a lost connection', () => {
     const { page, context } = visitor;
     await visitor.signIn();
     await page.getByRole('link', { name: 'Devices', exact: true }).click();
-    await page.getByText('No device yet').waitFor();
+    await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
     await page.getByRole('link', { name: 'Overview', exact: true }).click();
+    await page.getByRole('heading', { level: 1, name: 'Root' }).waitFor();
     await context.setOffline(true);
     await page.getByText('No connection to the server').waitFor();
     await page.getByRole('link', { name: 'Devices', exact: true }).click();
@@ -45,13 +46,28 @@ describe('a lost connection', () => {
     const { page } = visitor;
     await visitor.signIn();
     await page.getByRole('link', { name: 'Devices', exact: true }).click();
-    await page.getByText('No device yet').waitFor();
+    await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
     await server.halt();
     await page.getByRole('link', { name: 'Overview', exact: true }).click();
     await page.getByText('No connection to the server').waitFor();
     await server.resume();
     await page.getByText('No connection to the server').waitFor({ state: 'hidden' });
-    await page.getByText('Devices by status').waitFor();
+    await page.getByRole('heading', { level: 1, name: 'Root' }).waitFor();
+  });
+
+  it('takes no page away: one that cannot be fetched yet is there when the server is', async () => {
+    const { page, context } = visitor;
+    await visitor.signIn();
+    await page.getByRole('heading', { level: 1, name: 'Root' }).waitFor();
+    await context.setOffline(true);
+    await page.getByRole('link', { name: 'Organizations' }).click();
+    await page.getByText('No connection to the server').waitFor();
+    await page.getByRole('heading', { level: 1, name: 'Root' }).waitFor();
+    await context.setOffline(false);
+    await page.getByText('No connection to the server').waitFor({ state: 'hidden' });
+    await page.getByRole('heading', { level: 1, name: 'Root' }).waitFor();
+    await page.getByRole('link', { name: 'Organizations' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Organizations' }).waitFor();
   });
 
   it('at the very start waits for the server, and goes on with it', async () => {

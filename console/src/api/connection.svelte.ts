@@ -11,24 +11,24 @@ const AWAY = [502, 504];
  */
 class Connection {
   isLost = $state(false);
-  #isLooking = false;
+  #looking: Promise<void> | null = null;
   #listeners = new Set<() => void>();
 
   constructor() {
     if (typeof addEventListener !== 'function') return;
-    addEventListener('offline', () => void this.#look());
-    addEventListener('online', () => void this.#look());
+    addEventListener('offline', () => void this.look());
+    addEventListener('online', () => void this.look());
   }
 
   /** Sends a request, and learns from it how the connection is. Else it is `fetch`. */
   readonly fetch: typeof fetch = async (...input) => {
     try {
       const response = await fetch(...input);
-      if (AWAY.includes(response.status)) void this.#look();
+      if (AWAY.includes(response.status)) void this.look();
       else this.#isThere();
       return response;
     } catch (error) {
-      if (!(error instanceof DOMException)) void this.#look();
+      if (!(error instanceof DOMException)) void this.look();
       throw error;
     }
   };
@@ -39,20 +39,24 @@ class Connection {
     return () => this.#listeners.delete(listener);
   }
 
+  /** Asks whether the server is there, again and again until it is: then it is done. */
+  look(): Promise<void> {
+    this.#looking ??= this.#lookOnce();
+    return this.#looking;
+  }
+
   #isThere(): void {
     if (!this.isLost) return;
     this.isLost = false;
     for (const listener of [...this.#listeners]) listener();
   }
 
-  async #look(): Promise<void> {
-    if (this.#isLooking) return;
-    this.#isLooking = true;
+  async #lookOnce(): Promise<void> {
     while (!(await answers())) {
       this.isLost = true;
       await pause();
     }
-    this.#isLooking = false;
+    this.#looking = null;
     this.#isThere();
   }
 }
