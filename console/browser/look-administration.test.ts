@@ -76,6 +76,8 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
         await page.getByText('Terminal 4').waitFor();
       }
       await see(visitor, `${look}-${name}`, found);
+      const overflow = () => document.documentElement.scrollWidth - document.documentElement.clientWidth;
+      expect(await page.evaluate(overflow), `${name} is wider than the screen`).toBe(0);
     }
     await visitor.leave();
     expect([visitor.strays, visitor.faults, [...found]]).toEqual([[], [], []]);

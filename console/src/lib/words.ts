@@ -70,6 +70,11 @@ export function failureWords(failure: Failure): string {
       return m.failure_forbidden();
     case 404:
       return m.failure_missing();
+    case 409:
+    case 412:
+      return m.failure_changed();
+    case 413:
+      return m.failure_too_large();
     case 429:
       return m.failure_too_many({ seconds: failure.retryAfter ?? 60 });
     case 503:
