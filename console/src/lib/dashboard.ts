@@ -28,6 +28,8 @@ export interface WidgetKey extends Key {
 export interface Settings {
   keys?: WidgetKey[];
   isSplit?: boolean;
+  /** The path of the time in payloads, where devices send later than they measure. */
+  timePath?: string;
   min?: number;
   max?: number;
   elementName?: string;

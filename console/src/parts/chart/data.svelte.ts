@@ -1,3 +1,4 @@
+import { untrack } from 'svelte';
 import { type Answer, buckets } from '../../api/buckets';
 import { type Resource, resource } from '../../lib/resource.svelte';
 import { type Key, type Preset, SPANS_MS, type Span, renewed } from '../../lib/series';
@@ -51,7 +52,10 @@ export function followed(data: Resource<Drawn | null>, isLive: () => boolean): v
     const stop = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
     const next = (): void => {
-      timer = setTimeout(() => void tick(), tickAfter(data.value));
+      timer = setTimeout(
+        () => void tick(),
+        untrack(() => tickAfter(data.value)),
+      );
     };
     const tick = async (): Promise<void> => {
       const drawn = data.value;
