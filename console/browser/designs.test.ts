@@ -104,7 +104,7 @@ describe('projects', () => {
     await page.getByLabel('Search projects').fill('storage');
     await page.getByText('One project').waitFor();
     expect(await page.getByRole('link', { name: 'One device' }).getAttribute('href')).toBe(
-      `/devices?project=${project}`,
+      `/devices?filter[projectUuid][eq]=${project}`,
     );
     await page.getByRole('button', { name: 'More actions for Cold storage' }).click();
     await page.getByRole('menuitem', { name: 'Rename the project' }).click();

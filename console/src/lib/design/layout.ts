@@ -19,6 +19,18 @@ export function sizeOf(element: Element): { width: number; height: number } {
   return { width: NODE_WIDTH, height: NODE_HEAD + rows * ROW_HEIGHT + ROWS_PADDING };
 }
 
+/** The last arrangement, by what it depends on: what is typed into an element moves nothing. */
+let last: { key: string; places: ReadonlyMap<string, Point> } | undefined;
+
+/** The same arrangement again costs nothing. */
+function arrangedOnce(design: Design): Map<string, Point> {
+  const elements = Object.entries(elementsOf(design)).map(([name, { type }]) => [name, type]);
+  const links = allLinks(design).map(({ element, trigger, link }) => [element, trigger, link.element, link.ability]);
+  const key = JSON.stringify([elements, links]);
+  if (last?.key !== key) last = { key, places: arranged(design) };
+  return new Map(last.places);
+}
+
 /** Puts the elements side by side from where events come in to where they end, without crossings where that can be; those without links below. */
 export function arranged(design: Design): Map<string, Point> {
   const graph = new graphlib.Graph();
@@ -71,7 +83,7 @@ export function positions(design: Design): Map<string, Point> {
     if (at) placed.set(name, at);
   }
   if (placed.size === entries.length) return placed;
-  if (placed.size === 0) return arranged(design);
+  if (placed.size === 0) return arrangedOnce(design);
   const left = Math.min(...[...placed.values()].map(({ x }) => x));
   const below = Math.max(...[...placed].map(([name, { y }]) => y + sizeOf(elementOf(design, name) as Element).height));
   return addRows(

@@ -39,7 +39,7 @@ export interface LinkPlace {
   index: number;
 }
 
-type Entry = [string, Element];
+export type Entry = [string, Element];
 
 export type ReadDesign =
   { isGood: true; design: Design } | { isGood: false; path: Path; needed: 'object' | 'list' | 'text' };
@@ -64,7 +64,7 @@ function isAbsent(value: unknown): value is null | undefined {
   return value === null || value === undefined;
 }
 
-function isObject(value: unknown): value is Record<string, unknown> {
+export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
@@ -168,7 +168,8 @@ export function withElements(design: Design, entries: readonly Entry[]): Design 
   return { ...design, planes: withMember(design.planes, 'cloud', next as unknown) };
 }
 
-function mapElements(design: Design, change: (element: Element, name: string) => Element): Design {
+/** Changes each element. */
+export function mapElements(design: Design, change: (element: Element, name: string) => Element): Design {
   return withElements(
     design,
     Object.entries(elementsOf(design)).map(([name, element]) => [name, change(element, name)]),
@@ -274,7 +275,8 @@ export function renameElement(design: Design, from: string, to: string): Design 
   return withElements(design, entries);
 }
 
-function mapLinks(element: Element, change: (link: Link) => Link): Element {
+/** Changes each link of an element. */
+export function mapLinks(element: Element, change: (link: Link) => Link): Element {
   if (!element.triggers) return element;
   let changed = false;
   const triggers = Object.entries(element.triggers).map(([trigger, links]) => {
@@ -419,69 +421,6 @@ export function setPositions(design: Design, positions: ReadonlyMap<string, Poin
     if (!to || (from?.x === to.x && from.y === to.y)) return element;
     return { ...element, position: { x: Math.round(to.x), y: Math.round(to.y) } };
   });
-}
-
-/** Elements that were copied, with the links between them. */
-export interface Clip {
-  elements: Entry[];
-}
-
-export function copy(design: Design, names: readonly string[]): Clip {
-  const taken = new Set(names);
-  const { planes } = removeElements(
-    design,
-    namesOf(design).filter((name) => !taken.has(name)),
-  );
-  return { elements: Object.entries(elementsOf({ ...design, planes })) };
-}
-
-/** Puts copied elements into a design, under names that are free, moved aside. */
-export function paste(design: Design, clip: Clip, by: Point): { design: Design; names: string[] } {
-  const names = new Map<string, string>();
-  let next = design;
-  for (const [name, element] of clip.elements) {
-    const free = freeName(next, name);
-    names.set(name, free);
-    const at = positionOf(element) ?? { x: 0, y: 0 };
-    const moved: Element = { ...element, position: { x: at.x + by.x, y: at.y + by.y } };
-    next = withElements(next, [...Object.entries(elementsOf(next)), [free, moved]]);
-  }
-  const pasted = new Set(names.values());
-  next = mapElements(next, (element, name) => {
-    if (!pasted.has(name)) return element;
-    const linked = mapLinks(element, (link) => ({ ...link, element: names.get(link.element) ?? link.element }));
-    return mapExpressions(linked, (text) => renamedAll(text, clip, names));
-  });
-  return { design: next, names: [...pasted] };
-}
-
-function renamedAll(text: string, clip: Clip, names: ReadonlyMap<string, string>): string {
-  let next = text;
-  for (const [name, element] of clip.elements) {
-    const to = names.get(name);
-    if (to === undefined || to === name) continue;
-    if (element.type === 'deviceSetting') next = renameMember(next, 'settings', name, to);
-    if (element.type === 'storage') next = renameMember(next, 'last', name, to);
-  }
-  return next;
-}
-
-/** What was put on the clipboard, if it is a clip. */
-export function readClip(text: string): Clip | null {
-  try {
-    const { elements } = JSON.parse(text) as { elements?: unknown };
-    const read = readDesign({ name: '', planes: { cloud: { elements } } });
-    if (!read.isGood || !isObject(elements)) return null;
-    const entries = Object.entries(elementsOf(read.design));
-    return entries.length > 0 ? { elements: entries } : null;
-  } catch {
-    return null;
-  }
-}
-
-/** A clip as a text that can be pasted anywhere. */
-export function writeClip(clip: Clip): string {
-  return JSON.stringify({ elements: Object.fromEntries(clip.elements) }, null, 2);
 }
 
 /** What a design says: as JSON, for people. */

@@ -201,7 +201,7 @@ export class CodeView {
         THEME,
         // Tab goes on to the next control, as everywhere.
         keymap.of([...closeBracketsKeymap, ...completionKeymap, ...lintKeymap, ...historyKeymap, ...defaultKeymap]),
-        EditorView.contentAttributes.of({ 'aria-label': options.label }),
+        EditorView.contentAttributes.of({ 'aria-label': options.label, tabindex: '0' }),
         EditorView.updateListener.of((update) => {
           if (update.docChanged && !this.#isSetting) options.changed(update.state.doc.toString());
         }),
@@ -270,6 +270,6 @@ function accessOf(isReadOnly: boolean): Extension {
   return [
     EditorState.readOnly.of(isReadOnly),
     EditorView.editable.of(!isReadOnly),
-    isReadOnly ? EditorView.contentAttributes.of({ tabindex: '0', 'aria-readonly': 'true' }) : [],
+    isReadOnly ? EditorView.contentAttributes.of({ 'aria-readonly': 'true' }) : [],
   ];
 }

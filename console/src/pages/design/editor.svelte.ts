@@ -1,6 +1,14 @@
-import { type StoredDesign, dryRun, isOutdated, readSpecification, writeSpecification } from '../../api/designs';
-import { type Failure, type Fault, asFailure } from '../../api/failure';
+import {
+  type DryRunInput,
+  type StoredDesign,
+  dryRun,
+  isOutdated,
+  readSpecification,
+  writeSpecification,
+} from '../../api/designs';
+import { Failure, type Fault, asFailure } from '../../api/failure';
 import { check } from '../../lib/design/check';
+import { type Clip, copy, paste } from '../../lib/design/clip';
 import { type Draft, dropDraft, keepDraft, readDraft } from '../../lib/design/draft';
 import { isStart } from '../../lib/design/elements';
 import { type History, begin, commit, redo, seal, undo } from '../../lib/design/history';
@@ -197,15 +205,15 @@ export class Editor {
     this.commit(names.length > 0 ? model.removeElements(without, names) : without);
   }
 
-  paste(clip: model.Clip): void {
-    const { design, names } = model.paste(this.#placed(), clip, { x: 32, y: 32 });
+  paste(clip: Clip): void {
+    const { design, names } = paste(this.#placed(), clip, { x: 32, y: 32 });
     this.commit(design);
     this.select(names);
   }
 
-  copied(): model.Clip | null {
+  copied(): Clip | null {
     const { names } = this.selection;
-    return names.length > 0 ? model.copy(this.#placed(), names) : null;
+    return names.length > 0 ? copy(this.#placed(), names) : null;
   }
 
   /** Writes unsaved work into the browser's storage, or takes it out when there is none. */
@@ -252,10 +260,12 @@ export class Editor {
     this.seal();
     const sent = this.design;
     try {
-      await this.#write(sent, await this.#tag());
+      const etag = await this.#tag();
+      if (etag !== null) await this.#write(sent, etag);
     } catch (error) {
       const failure = asFailure(error);
       if (failure.status === 412) {
+        this.isBehind = true;
         this.conflict = await readSpecification(this.project);
         return;
       }
@@ -266,17 +276,18 @@ export class Editor {
     }
   });
 
-  /** The tag of what the changes are made of. After a save whose tag could not be read it is asked for again. */
-  async #tag(): Promise<string> {
-    if (this.#etag === null) {
-      const stored = await readSpecification(this.project);
-      if (!model.equal(stored.design, this.#base)) {
-        this.conflict = stored;
-        throw asFailure(new DOMException('', 'AbortError'));
-      }
-      this.#etag = stored.etag;
+  /** The tag of what the changes are made of; null where somebody has saved since. After a save whose tag could not be read it is asked for again. */
+  async #tag(): Promise<string | null> {
+    if (this.#etag !== null) return this.#etag;
+    const stored = await readSpecification(this.project);
+    if (!model.equal(stored.design, this.#base)) {
+      this.isBehind = true;
+      this.conflict = stored;
+      return null;
     }
-    return this.#etag ?? '*';
+    // Without one, what somebody else has saved could be overwritten unseen.
+    if (stored.etag === null) throw new Failure(500, 'the server has not said which version this is');
+    return stored.etag;
   }
 
   async #write(sent: Design, etag: string): Promise<void> {
@@ -341,11 +352,11 @@ export class Editor {
     }
   }
 
-  readonly trying = action(async (elementName: string, payload: unknown, device: string | null) => {
+  readonly trying = action(async (elementName: string, payload: DryRunInput['payload'], device: string | null) => {
     const { design } = this;
     const body = {
       elementName,
-      payload: payload as string,
+      payload,
       specification: { planes: design.planes },
       ...(device ? { device } : {}),
     };
@@ -385,10 +396,6 @@ export class Editor {
   /** The fault of a property, of an argument, or of anything else by its field. */
   faultOf(test: (fault: PlacedFault) => boolean): string | undefined {
     return this.faults.find(test)?.message;
-  }
-
-  get failure(): Failure | undefined {
-    return this.saving.failure;
   }
 
   close(): void {

@@ -1,6 +1,6 @@
 import type { Edge, Node } from '@xyflow/svelte';
 import { type Family, shapeOf } from '../../lib/design/elements';
-import { type Element, type LinkPlace, allLinks, elementsOf, linkAt } from '../../lib/design/model';
+import { type Element, type LinkPlace, allLinks, elementsOf, equal, linkAt } from '../../lib/design/model';
 import { keyOf } from '../../lib/design/trace';
 import { brief } from '../../lib/format';
 import { m } from '../../paraglide/messages';
@@ -38,7 +38,7 @@ export type LinkEdge = Edge<LinkData, 'link'>;
 export const idOf = (name: string): string => encodeURIComponent(name);
 export const nameOf = (id: string): string => decodeURIComponent(id);
 
-const LABEL_CHARS = 22;
+const LABEL_CHARS = 18;
 
 function cut(text: string, most = LABEL_CHARS): string {
   const line = text.replace(/\s+/g, ' ');
@@ -91,21 +91,17 @@ export function nodesOf(editor: Editor, before: readonly ElementNode[]): Element
     };
     const id = idOf(name);
     const position = editor.places.get(name) ?? { x: 0, y: 0 };
-    const ariaLabel = [
-      name,
-      summary,
-      ...(data.faults.length > 0 ? [m.design_faults({ count: data.faults.length })] : []),
-    ];
-    return {
-      ...known.get(id),
-      id,
-      type: 'element' as const,
-      position,
-      data,
-      selected: selected.has(name),
-      ariaLabel: ariaLabel.join(', '),
-    };
+    const told = data.faults.length > 0 ? [m.design_faults({ count: data.faults.length })] : [];
+    const ariaLabel = [name, summary, ...told].join(', ');
+    return kept(known.get(id), { id, type: 'element', position, data, selected: selected.has(name), ariaLabel });
   });
+}
+
+/** What is shown already, with what is new of it; the very same where nothing is, so that nothing of it is drawn again. */
+function kept<T extends ElementNode | LinkEdge>(before: T | undefined, now: T): T {
+  if (!before) return now;
+  const isSame = Object.entries(now).every(([key, value]) => equal(before[key as keyof T], value));
+  return isSame ? before : { ...before, ...now };
 }
 
 function union(...lists: (Iterable<string> | undefined)[]): string[] {
@@ -122,8 +118,9 @@ function shownOf({ trial }: Editor): Map<string, Shown> {
 }
 
 /** The links of a design. */
-export function edgesOf(editor: Editor): LinkEdge[] {
+export function edgesOf(editor: Editor, before: readonly LinkEdge[]): LinkEdge[] {
   const { design, trial } = editor;
+  const known = new Map(before.map((edge) => [edge.id, edge]));
   const faulty = new Set(editor.faults.flatMap(({ link }) => (link ? [keyOf(link)] : [])));
   const flowed = new Map(
     trial?.walks.flatMap((walk, index) => (walk.link ? [[keyOf(walk.link), { walk, index }]] : [])),
@@ -141,9 +138,10 @@ export function edgesOf(editor: Editor): LinkEdge[] {
         ([name, value]) => `${name}: ${typeof value === 'string' ? value : JSON.stringify(value)}`,
       );
       const label = flow ? cut(brief(flow.walk.step.received)) : cut(texts.join(', '));
-      return {
-        id: encodeURIComponent(key),
-        type: 'link' as const,
+      const id = encodeURIComponent(key);
+      return kept(known.get(id), {
+        id,
+        type: 'link',
         source: idOf(place.element),
         sourceHandle: idOf(place.trigger),
         target: idOf(place.link.element),
@@ -162,6 +160,6 @@ export function edgesOf(editor: Editor): LinkEdge[] {
           to: place.link.element,
           ability: place.link.ability,
         }),
-      };
+      });
     });
 }
