@@ -124,8 +124,11 @@ describe('the wizard', () => {
     await page.getByText(/A delivery came with this key at .*, but made no event/).waitFor();
     await page.getByText('The message must name the device at $.device.id.').waitFor();
     await page.getByRole('button', { name: 'Send a sample from here' }).click();
-    await page.getByRole('article').getByRole('link', { name: 'sample-1' }).waitFor();
-    await page.getByText('21.5').first().waitFor();
+    await page
+      .getByRole('article')
+      .getByRole('link', { name: /^sample-/ })
+      .waitFor();
+    await page.getByRole('article').getByText('21.5', { exact: true }).first().waitFor();
   });
 
   it('warns of a design that does not hear, and passes on what the server says', async () => {

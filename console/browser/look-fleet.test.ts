@@ -60,10 +60,10 @@ async function visit(
   const visitor = await Visitor.come(browser, server.url, options);
   await visitor.signIn();
   await scene(visitor.page, async (name) => {
+    await see(visitor, `${look}-fleet-${name}`, found);
     expect(await visitor.page.evaluate(() => document.documentElement.scrollWidth), name).toBeLessThanOrEqual(
       options.viewport?.width ?? 0,
     );
-    await see(visitor, `${look}-fleet-${name}`, found);
   });
   await visitor.leave();
   expect([visitor.strays, visitor.faults, [...found]]).toEqual([[], [], []]);

@@ -37,6 +37,15 @@ describe('the set-up of an integration', () => {
     }
   });
 
+  it('has a sample device of its own for each project', () => {
+    for (const kind of KINDS) {
+      const [one, other] = ['11223344-55aa', '11223344-55bb'].map((projectId) =>
+        JSON.stringify(sampleOf({ kind, projectId })),
+      );
+      expect(one, kind).not.toBe(other);
+    }
+  });
+
   it('gives a command that a shell takes as it is meant', () => {
     const command = curlOf(setupOf({ ...wanted('custom'), tag: "it's" }), { name: "o'clock" });
     expect(command).toContain("deviceTag=it's".replace("'", "'\\''"));

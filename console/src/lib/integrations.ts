@@ -74,12 +74,16 @@ export function setupOf(wanted: Wanted): Setup {
   return { url, headers: [credentials], ...(kind === 'sigfox' ? { template: SIGFOX_TEMPLATE } : {}) };
 }
 
-/** A message as the platform posts it, of a device that is not there. */
-export function sampleOf(wanted: Pick<Wanted, 'kind' | 'tag' | 'reference'>): unknown {
+/** Signs of a project's identifier that name its sample device: what an integration tries does not reach devices of another. */
+const MARK_SIGNS = 8;
+
+/** A message as the platform posts it, of a device that is a sample. */
+export function sampleOf(wanted: Pick<Wanted, 'kind' | 'tag' | 'reference' | 'projectId'>): unknown {
+  const mark = wanted.projectId.replaceAll('-', '').slice(-MARK_SIGNS).padStart(MARK_SIGNS, '0');
   switch (wanted.kind) {
     case 'thingsStack':
       return {
-        end_device_ids: { device_id: 'sample', dev_eui: '70B3D57ED0000001' },
+        end_device_ids: { device_id: 'sample', dev_eui: `70B3D57E${mark.toUpperCase()}` },
         received_at: '2026-11-20T07:12:44.913Z',
         uplink_message: {
           f_port: 2,
@@ -91,16 +95,16 @@ export function sampleOf(wanted: Pick<Wanted, 'kind' | 'tag' | 'reference'>): un
     case 'chirpStack':
       return {
         time: '2026-11-20T09:34:15.775Z',
-        deviceInfo: { deviceName: 'Sample', devEui: '70b3d57ed0000002' },
+        deviceInfo: { deviceName: 'Sample', devEui: `70b3d57e${mark}` },
         fCnt: 1,
         fPort: 2,
         data: 'y1gB4wHm',
         object: { temperature: 21.5, humidity: 48 },
       };
     case 'sigfox':
-      return { device: '1A2B3C', time: 1795159977, data: '01e4006f0b54', seqNumber: 1 };
+      return { device: mark.slice(-6).toUpperCase(), time: 1795159977, data: '01e4006f0b54', seqNumber: 1 };
     case 'custom':
-      return { ...placed(tagOf(wanted)[1], 'sample-1'), temperature: 21.5 };
+      return { ...placed(tagOf(wanted)[1], `sample-${mark}`), temperature: 21.5 };
   }
 }
 
