@@ -104,17 +104,6 @@ describe('sign-in', () => {
     await page.getByLabel('Username or e-mail').waitFor();
   });
 
-  it('waits for a server that is away, and goes on with it', async () => {
-    const { page } = visitor;
-    await visitor.signIn();
-    await page.route('**/v2/**', (route) => route.abort());
-    await page.goto('/devices');
-    await page.getByText('The server does not answer').waitFor();
-    await page.unroute('**/v2/**');
-    await page.getByRole('button', { name: 'Try again' }).click();
-    await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
-  });
-
   /** Ends the session behind the page's back, as signing out at another machine's copy of it would. */
   async function endSession(): Promise<void> {
     const request = visitor.page.waitForRequest((asked) => 'authorization' in asked.headers());

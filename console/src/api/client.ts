@@ -1,4 +1,5 @@
 import createClient, { type QuerySerializerOptions } from 'openapi-fetch';
+import { connection } from './connection.svelte';
 import type { components, paths } from './schema';
 import { failureFrom, failureOf } from './failure';
 import { type AccessToken, TokenKeeper, fetchWith } from './tokens';
@@ -20,6 +21,8 @@ export type StoredValue = Schemas['StoredValue'];
 export type StorageElement = Schemas['StorageElement'];
 export type User = Schemas['User'];
 export type NewUser = Schemas['NewUser'];
+export type ApiKey = Schemas['ApiKey'];
+export type Branding = Schemas['Branding'];
 
 /** A page of a list. */
 export interface Page<T> {
@@ -41,7 +44,7 @@ export const tokens = new TokenKeeper(
 
 /** Asks with the refresh cookie. 401: there is none that is good. */
 async function renew(): Promise<AccessToken | null> {
-  const response = await fetch('/v2/auth/refreshToken', { cache: 'no-store' });
+  const response = await connection.fetch('/v2/auth/refreshToken', { cache: 'no-store' });
   if (response.status === 401) return null;
   if (!response.ok) throw await failureOf(response);
   return (await response.json()) as AccessToken;
@@ -54,15 +57,15 @@ const querySerializer: QuerySerializerOptions = { object: { style: 'deepObject',
 export const api = createClient<paths>({
   baseUrl: location.origin,
   querySerializer,
-  fetch: (request) => fetchWith(tokens, fetch, request),
+  fetch: (request) => fetchWith(tokens, connection.fetch, request),
 });
 
 /** The interface for everybody: signing in, registering, lost passwords. */
-export const open = createClient<paths>({ baseUrl: location.origin });
+export const open = createClient<paths>({ baseUrl: location.origin, fetch: connection.fetch });
 
 /** A request outside the typed client: streams, files, pictures. */
 export function authorizedFetch(path: string, init: RequestInit = {}): Promise<Response> {
-  return fetchWith(tokens, fetch, new Request(new URL(path, location.origin), init));
+  return fetchWith(tokens, connection.fetch, new Request(new URL(path, location.origin), init));
 }
 
 interface Outcome<T> {

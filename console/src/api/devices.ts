@@ -1,28 +1,92 @@
+import { type Condition, asQuery } from '../lib/filters';
 import { STATUSES } from '../lib/statuses';
-import { type Device, type Page, type StatusText, api, done } from './client';
+import { type Device, type Page, type StatusText, api, authorizedFetch, done } from './client';
+import { failureOf } from './failure';
 
 /** Which devices, and in which order. */
 export interface DeviceQuery {
   organizationId: string;
   searchText: string;
   status: StatusText | undefined;
+  conditions: readonly Condition[];
   sortBy: string;
-  page: number;
-  limit: number;
 }
 
-/** A page of the devices of an organization and all beneath it. @throws Failure */
-export function devicePage(wanted: DeviceQuery, signal: AbortSignal): Promise<Page<Device>> {
-  const { organizationId, searchText, status, sortBy, page, limit } = wanted;
-  const query = {
+/** Which part of them, and with which last values. */
+interface Part {
+  page: number;
+  limit: number;
+  lastValues?: string | undefined;
+}
+
+function queryOf({ organizationId, searchText, status, conditions, sortBy }: DeviceQuery) {
+  const filters = asQuery(conditions, Date.now());
+  // Objects go as `filter[statusInt][eq]=4`: the client writes one level of brackets, the name brings the other.
+  if (status) filters['filter[statusInt]'] = { ...filters['filter[statusInt]'], eq: String(STATUSES.indexOf(status)) };
+  return {
     organizationId,
     depth: 'all' as const,
     sortBy: [sortBy],
-    page,
-    limit,
     ...(searchText ? { searchText } : {}),
-    // Objects go as `filter[statusInt][eq]=4`: the client writes one level of brackets, the name brings the other.
-    ...(status ? { 'filter[statusInt]': { eq: STATUSES.indexOf(status) } } : {}),
+    ...filters,
   };
+}
+
+/** A page of the devices of an organization and all beneath it. @throws Failure */
+export function devicePage(wanted: DeviceQuery & Part, signal: AbortSignal): Promise<Page<Device>> {
+  const { page, limit, lastValues } = wanted;
+  const query = { ...queryOf(wanted), page, limit, ...(lastValues ? { lastValues } : {}) };
   return done(api.GET('/v2/devices', { params: { query }, signal }));
+}
+
+/** Devices that are read at once where all of them are wanted. */
+const READ_AT_ONCE = 1_000;
+
+/** All devices of a question, each once. `read` is told how many there are so far. @throws Failure */
+export async function allDevices(
+  wanted: DeviceQuery,
+  signal: AbortSignal,
+  read: (count: number) => void,
+): Promise<Device[]> {
+  const devices = new Map<string, Device>();
+  for (let page = 1; ; page += 1) {
+    const { data, meta } = await devicePage({ ...wanted, page, limit: READ_AT_ONCE }, signal);
+    for (const device of data) devices.set(device.id, device);
+    read(devices.size);
+    if (!meta.hasNextPage) return [...devices.values()];
+  }
+}
+
+/** Identifiers that fit into one address. */
+const IDS_AT_ONCE = 300;
+
+/** Devices as the server's CSV: all that a question finds, or these of them. @throws Failure */
+export async function devicesCsv(
+  wanted: DeviceQuery,
+  columns: readonly string[],
+  ids: readonly string[] | null,
+): Promise<Blob> {
+  const parts: string[] = [];
+  for (let first = 0; first === 0 || first < (ids?.length ?? 0); first += IDS_AT_ONCE) {
+    const csv = await csvPart(wanted, columns, ids?.slice(first, first + IDS_AT_ONCE));
+    // Each part begins with the line of the columns' names.
+    parts.push(first === 0 ? csv : csv.slice(csv.indexOf('\n') + 1));
+  }
+  return new Blob(parts, { type: 'text/csv' });
+}
+
+async function csvPart(wanted: DeviceQuery, columns: readonly string[], ids?: readonly string[]): Promise<string> {
+  const { sortBy, organizationId, depth, ...rest } = queryOf(wanted);
+  const filters: Record<string, string | Record<string, string>> = rest;
+  const search = new URLSearchParams({ organizationId, depth, sortBy: sortBy.join(','), columns: columns.join(',') });
+  // Those that were picked are meant whatever was filtered meanwhile.
+  if (ids) search.set('entityList', ids.join(','));
+  else
+    for (const [name, value] of Object.entries(filters)) {
+      if (typeof value === 'string') search.set(name, value);
+      else for (const [operator, operand] of Object.entries(value)) search.set(`${name}[${operator}]`, operand);
+    }
+  const response = await authorizedFetch(`/v2/devices?${search}`, { headers: { accept: 'text/csv' } });
+  if (!response.ok) throw await failureOf(response);
+  return response.text();
 }

@@ -1,4 +1,5 @@
 import { type User, api, done, hooks, open, tokens } from './client';
+import { connection } from './connection.svelte';
 import { ownerOf } from './tokens';
 import { asFailure, type Failure } from './failure';
 
@@ -22,6 +23,9 @@ class Session {
       // Somebody else has signed in in another tab, and the browser has one session: nothing of the other user stays here.
       if (this.user && ownerOf(token) !== this.user.id) location.reload();
     };
+    connection.onReturn(() => {
+      if (this.state === 'unreachable') void this.resume();
+    });
     channel?.addEventListener('message', (message) => {
       if (message.data === 'signed-out' && this.state === 'in') this.#end(false);
     });
@@ -54,6 +58,11 @@ class Session {
     }
     channel?.postMessage('signed-out');
     this.#end(false);
+  }
+
+  /** Takes the user as it is after a change. */
+  changed(user: User): void {
+    if (this.user?.id === user.id) this.user = user;
   }
 
   async #enter(): Promise<void> {

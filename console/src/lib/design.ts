@@ -24,3 +24,14 @@ export function cloudEventElements(specification: unknown): string[] {
     .filter(([, { type }]) => type === 'cloudEvent')
     .map(([name]) => name);
 }
+
+/** Whether a webhook of this type sets something off: a design without elements stores whatever comes. */
+export function hears(specification: unknown, integration: string): boolean {
+  const all = elements(specification);
+  return (
+    all.length === 0 ||
+    all.some(
+      ([, { type, properties }]) => type === 'deviceEvent' && (properties?.integration ?? 'http') === integration,
+    )
+  );
+}

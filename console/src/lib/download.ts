@@ -5,7 +5,12 @@ import { failureOf } from '../api/failure';
 export async function download(path: string, accept: string, fileName: string): Promise<void> {
   const response = await authorizedFetch(path, { headers: { accept } });
   if (!response.ok) throw await failureOf(response);
-  const address = URL.createObjectURL(await response.blob());
+  saveFile(await response.blob(), fileName);
+}
+
+/** Saves what the page itself has made as a file. */
+export function saveFile(content: Blob, fileName: string): void {
+  const address = URL.createObjectURL(content);
   const link = document.createElement('a');
   link.href = address;
   link.download = fileName;

@@ -22,6 +22,28 @@ export function ago(time: string, now: number, locale = formatLocale()): string 
   return new Intl.DateTimeFormat(locale, { dateStyle: 'medium' }).format(new Date(time));
 }
 
+/** A length of time in its two largest units: `3 days, 4 hours`. */
+export function duration(milliseconds: number, locale = formatLocale()): string {
+  const seconds = Math.floor(milliseconds / 1000);
+  const units = [
+    { unit: 'day', value: Math.floor(seconds / DAY_S) },
+    { unit: 'hour', value: Math.floor((seconds % DAY_S) / HOUR_S) },
+    { unit: 'minute', value: Math.floor((seconds % HOUR_S) / MINUTE_S) },
+    { unit: 'second', value: seconds % MINUTE_S },
+  ];
+  const first = Math.max(
+    units.findIndex(({ value }) => value > 0),
+    0,
+  );
+  const parts = units
+    .slice(seconds === 0 ? -1 : first, seconds === 0 ? undefined : first + 2)
+    .filter(({ value }, index) => value > 0 || index === 0)
+    .map(({ unit, value }) =>
+      new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'long' }).format(value),
+    );
+  return new Intl.ListFormat(locale, { type: 'unit', style: 'long' }).format(parts);
+}
+
 /** A moment to the second, in the user's zone. */
 export function moment(time: string, locale = formatLocale()): string {
   return new Intl.DateTimeFormat(locale, { dateStyle: 'medium', timeStyle: 'medium' }).format(new Date(time));

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { readFileSync, readdirSync } from 'node:fs';
 import { isobars, pressure } from './contours';
 import { cloudEventElements, deviceEventElements } from './design';
-import { ago, bytes, clock, number } from './format';
+import { ago, bytes, clock, duration, number } from './format';
 import { readJson } from './json';
 import { reaches } from './roles';
 import { LANGUAGES, snippet } from './snippets';
@@ -42,6 +42,13 @@ describe('numbers and times', () => {
     expect(bytes(0, 'en')).toBe('0 byte');
     expect(bytes(2_500_000, 'en')).toBe('2.5 MB');
     expect(clock('2026-03-10T12:00:00.042Z', 'en')).toMatch(/00:00\.042$/);
+  });
+
+  it('of some length are told in two units', () => {
+    expect(duration(0, 'en')).toBe('0 seconds');
+    expect(duration(59_999, 'en')).toBe('59 seconds');
+    expect(duration(3 * 86_400_000 + 4 * 3_600_000 + 59_000, 'en')).toBe('3 days, 4 hours');
+    expect(duration(86_400_000 + 60_000, 'en')).toBe('1 day');
   });
 
   it('of long ago are dates, those of just now are words', () => {

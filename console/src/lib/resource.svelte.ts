@@ -1,3 +1,4 @@
+import { connection } from '../api/connection.svelte';
 import { type Failure, asFailure, isAbort } from '../api/failure';
 
 /** What a page reads from the server: its value, or why there is none. */
@@ -41,6 +42,12 @@ export function resource<T>(read: (signal: AbortSignal) => Promise<T>): Resource
     );
     return () => stop.abort();
   });
+  // What could not be read without a connection is read as soon as it is back.
+  $effect(() =>
+    connection.onReturn(() => {
+      if (failure?.mayPass) turn += 1;
+    }),
+  );
   return {
     get value() {
       return value;

@@ -1,4 +1,5 @@
 import type { Page } from '../api/client';
+import { connection } from '../api/connection.svelte';
 import { type Failure, asFailure, isAbort } from '../api/failure';
 
 /** Rows that are read at once. */
@@ -39,6 +40,11 @@ export class Rows<T> {
       for (let page = first; page <= last; page += 1) void this.#load(page, isRefresh ? 'refresh' : 'anew');
       return () => this.#stop.abort();
     });
+    $effect(() =>
+      connection.onReturn(() => {
+        if (this.failure?.mayPass) this.reload();
+      }),
+    );
   }
 
   /** The row at this place, if it has been read. */

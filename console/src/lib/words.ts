@@ -1,7 +1,11 @@
 import type { Notification, Role, StatusText } from '../api/client';
 import type { Failure } from '../api/failure';
 import { m } from '../paraglide/messages';
+import type { Locale } from '../paraglide/runtime';
 import { localized } from './format';
+
+/** Each language in its own words. */
+export const LANGUAGE_NAMES: Record<Locale, string> = { en: 'English', de: 'Deutsch' };
 
 export function statusWord(status: StatusText): string {
   switch (status) {
@@ -37,6 +41,24 @@ export function roleWord(role: Role): string {
   }
 }
 
+/** What a role may do, in a sentence. */
+export function roleHint(role: Role): string {
+  switch (role) {
+    case 'basicUser':
+      return m.role_hint_basic_user();
+    case 'technician':
+      return m.role_hint_technician();
+    case 'manager':
+      return m.role_hint_manager();
+    case 'administrator':
+      return m.role_hint_administrator();
+    case 'developer':
+      return m.role_hint_developer();
+    case 'systemAdmin':
+      return m.role_hint_system_admin();
+  }
+}
+
 /** What went wrong, for the person in front of the screen. The server's own words where they say more. */
 export function failureWords(failure: Failure): string {
   switch (failure.status) {
@@ -48,6 +70,11 @@ export function failureWords(failure: Failure): string {
       return m.failure_forbidden();
     case 404:
       return m.failure_missing();
+    case 409:
+    case 412:
+      return m.failure_changed();
+    case 413:
+      return m.failure_too_large();
     case 429:
       return m.failure_too_many({ seconds: failure.retryAfter ?? 60 });
     case 503:

@@ -1,0 +1,179 @@
+import type { Browser } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { Fleet } from './fleet';
+import { Visitor, launch } from './pages';
+import { type Server, startServer } from './server';
+import { PASSWORD, type Tenants, person, tenants } from './tenants';
+
+let server: Server;
+let browser: Browser;
+let fleet: Fleet;
+let known: Tenants;
+let visitor: Visitor;
+
+beforeAll(async () => {
+  server = await startServer();
+  browser = await launch();
+  fleet = await Fleet.of(server.url);
+  known = await tenants(fleet);
+});
+afterAll(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+beforeEach(async () => {
+  visitor = await Visitor.come(browser, server.url);
+});
+afterEach(async () => {
+  await visitor.leave();
+  expect(visitor.strays, 'requests that would have left this machine').toEqual([]);
+  expect(visitor.faults, 'faults of the page').toEqual([]);
+});
+
+describe('the profile', () => {
+  it('changes who one is, in the whole console', async () => {
+    const { page } = visitor;
+    const id = await person(fleet, 'ada', 'basicUser', known.company);
+    await visitor.signIn('ada', PASSWORD);
+    await page.getByRole('button', { name: /account of/ }).click();
+    await page.getByRole('menuitem', { name: 'Profile' }).click();
+    await page.getByLabel('First name').fill('Ada');
+    await page.getByLabel('Last name').fill('Zimmer');
+    await page.getByLabel('Job title').fill('Shift lead');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('Your profile is saved').waitFor();
+    await page.getByRole('heading', { level: 1, name: 'Ada Zimmer' }).waitFor();
+    await page.getByRole('button', { name: 'AZ, account of ada' }).waitFor();
+    expect(await page.getByLabel('E-mail').getAttribute('readonly')).not.toBeNull();
+    expect(await fleet.call('GET', `/users/${id}`)).toMatchObject({ lastName: 'Zimmer', jobTitle: 'Shift lead' });
+  });
+
+  it('speaks another language, which the account keeps', async () => {
+    const { page } = visitor;
+    const id = await person(fleet, 'lena', 'basicUser', known.company);
+    await page.goto('/profile');
+    await visitor.signIn('lena', PASSWORD);
+    await page.getByLabel('Language', { exact: true }).selectOption('Deutsch');
+    await page.getByText('Sprache und Farben').waitFor();
+    expect(await fleet.call('GET', `/users/${id}`)).toMatchObject({ language: 'de' });
+  });
+
+  it('sets a new password: this session goes on, others end', async () => {
+    const { page } = visitor;
+    await person(fleet, 'peter', 'basicUser', known.company);
+    const other = await Visitor.come(browser, server.url);
+    await other.signIn('peter', PASSWORD);
+    await page.goto('/profile/security');
+    await visitor.signIn('peter', PASSWORD);
+    await page.getByLabel('New password').fill('deep-frost-9');
+    await page.getByLabel('Once more').fill('deep-frost-8');
+    await page.getByText('The two differ').waitFor();
+    expect(await page.getByRole('button', { name: 'Set the password' }).isDisabled()).toBe(true);
+    await page.getByLabel('Once more').fill('deep-frost-9');
+    await page.getByRole('button', { name: 'Set the password' }).click();
+    await page.getByText('The new password is set').waitFor();
+    await page.getByRole('link', { name: 'Devices', exact: true }).click();
+    await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
+    await other.page.getByRole('link', { name: 'Devices', exact: true }).click();
+    await other.page.getByText('Your session has ended').waitFor();
+    await other.signIn('peter', 'deep-frost-9');
+    await other.leave();
+  });
+
+  it('chooses of what one is told, and how', async () => {
+    const { page } = visitor;
+    const id = await person(fleet, 'nina', 'basicUser', known.company);
+    await page.goto('/profile/notifications');
+    await visitor.signIn('nina', PASSWORD);
+    const told = () => fleet.call<{ preferences: unknown }>('GET', `/users/${id}`).then((user) => user.preferences);
+    await page.getByLabel('Devices: By e-mail').check();
+    await expect.poll(told).toMatchObject({ notifications: { deviceNotification: { inapp: true, email: true } } });
+    await page.getByLabel('Your account: In the console').uncheck();
+    await expect.poll(told).toMatchObject({ notifications: { accountNotifications: { inapp: false } } });
+    expect(await page.getByLabel('This server: In the console').isDisabled()).toBe(true);
+    await page.reload();
+    expect(await page.getByLabel('Devices: By e-mail').isChecked()).toBe(true);
+    expect(await page.getByLabel('Your account: In the console').isChecked()).toBe(false);
+  });
+});
+
+describe('notifications', () => {
+  it('to everybody stand above each page until they are read', async () => {
+    const { page } = visitor;
+    await page.goto('/notifications');
+    await visitor.signIn();
+    await page.getByRole('button', { name: 'Tell everybody' }).click();
+    await page.getByLabel('Message').fill('Maintenance on Sunday.');
+    await page.getByRole('dialog').getByRole('button', { name: 'Tell everybody' }).click();
+    await page.getByText('Every user is told').waitFor();
+    const other = await Visitor.come(browser, server.url);
+    await other.page.goto('/devices');
+    await other.signIn('basicUser', PASSWORD);
+    const notice = other.page.getByRole('region', { name: 'Notice to everybody' });
+    await notice.getByText('Maintenance on Sunday.').waitFor();
+    await other.page.getByRole('link', { name: /Notifications, 1 unread/ }).waitFor();
+    await notice.getByRole('button', { name: 'Got it' }).click();
+    await notice.getByText('Maintenance on Sunday.').waitFor({ state: 'hidden' });
+    await other.page.getByRole('link', { name: 'Notifications', exact: true }).click();
+    await other.page.getByRole('listitem').getByText('Maintenance on Sunday.').waitFor();
+    expect(await other.page.getByRole('button', { name: 'Tell everybody' }).count()).toBe(0);
+    await other.leave();
+    expect(other.faults).toEqual([]);
+  });
+
+  it('are filtered, marked and deleted', async () => {
+    const { page } = visitor;
+    await person(fleet, 'olga', 'basicUser', known.company);
+    for (const message of ['First word', 'Second word', 'Third word']) {
+      await fleet.call('POST', '/notifications/system', { message });
+    }
+    await page.goto('/notifications');
+    await visitor.signIn('olga', PASSWORD);
+    const row = (text: string) => page.getByRole('main').getByRole('listitem').filter({ hasText: text });
+    await row('Third word').getByRole('button', { name: 'Mark as read' }).click();
+    await row('Third word').getByRole('button', { name: 'Mark as unread' }).waitFor();
+    await page.getByLabel('Which notifications').selectOption('Unread ones');
+    await row('Third word').waitFor({ state: 'hidden' });
+    await row('Second word').getByRole('button', { name: 'Delete this notification' }).click();
+    await row('Second word').waitFor({ state: 'hidden' });
+    await row('First word').waitFor();
+    await page.getByRole('button', { name: 'Mark all as read' }).click();
+    await page.getByText('Nothing is unread').waitFor();
+    await page.getByRole('main').getByRole('button', { name: 'All notifications' }).click();
+    await row('First word').waitFor();
+    await page.getByRole('button', { name: 'Delete notifications' }).click();
+    await page.getByRole('dialog').getByLabel('Which notifications').selectOption('All of them');
+    await page.getByRole('button', { name: 'Delete', exact: true }).click();
+    await page.getByText('Nothing was reported').waitFor();
+  });
+});
+
+describe('about the server', () => {
+  it('everybody sees what it is and how it is; its figures are for who runs it', async () => {
+    const { page } = visitor;
+    await page.goto('/about');
+    await visitor.signIn('basicUser', PASSWORD);
+    await page.getByText(/^Isobar \d/).waitFor();
+    await page.getByText('its stores answer').waitFor();
+    expect(await page.getByText('Open connections').count()).toBe(0);
+    const operator = await Visitor.come(browser, server.url);
+    await operator.page.goto('/about');
+    await operator.signIn();
+    await operator.page.getByText('Open connections').waitFor();
+    await operator.leave();
+  });
+
+  it('a store that does not answer is named', async () => {
+    const { page } = visitor;
+    await page.route('**/health/ready', (route) =>
+      route.fulfill({
+        status: 503,
+        json: { message: 'not ready', errors: [{ field: 'registry', message: 'did not answer within 2 s' }] },
+      }),
+    );
+    await page.goto('/about');
+    await visitor.signIn('basicUser', PASSWORD);
+    await page.getByText('registry').waitFor();
+    await page.getByText('Critical').waitFor();
+  });
+});

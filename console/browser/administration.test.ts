@@ -1,0 +1,395 @@
+import { readFile, readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Browser } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { Fleet } from './fleet';
+import { Visitor, launch } from './pages';
+import { picture } from './picture';
+import { type Server, startServer } from './server';
+import { PASSWORD, type Tenants, organization, person, tenants } from './tenants';
+
+let server: Server;
+let browser: Browser;
+let fleet: Fleet;
+let known: Tenants;
+let visitor: Visitor;
+
+beforeAll(async () => {
+  server = await startServer();
+  browser = await launch();
+  fleet = await Fleet.of(server.url);
+  known = await tenants(fleet);
+});
+afterAll(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+beforeEach(async () => {
+  visitor = await Visitor.come(browser, server.url);
+});
+afterEach(async () => {
+  await visitor.leave();
+  expect(visitor.strays, 'requests that would have left this machine').toEqual([]);
+  expect(visitor.faults, 'faults of the page').toEqual([]);
+});
+
+describe('organizations', () => {
+  it('stand in a tree, of which only what is opened is read', async () => {
+    const { page } = visitor;
+    const asked: string[] = [];
+    page.on('request', (request) => asked.push(new URL(request.url()).searchParams.get('parentId') ?? ''));
+    await visitor.signIn();
+    await page.getByRole('link', { name: 'Organizations' }).click();
+    await page.getByRole('link', { name: 'Cold Chain' }).waitFor();
+    expect(asked).not.toContain(known.company);
+    await page.getByRole('button', { name: 'Beneath Cold Chain' }).click();
+    await page.getByRole('link', { name: 'Hamburg' }).waitFor();
+    expect(await page.getByRole('link', { name: 'Hall 2' }).count()).toBe(0);
+    expect(asked).not.toContain(known.site);
+    await page.getByRole('button', { name: 'Beneath Cold Chain' }).click();
+    await page.getByRole('link', { name: 'Hamburg' }).waitFor({ state: 'hidden' });
+  });
+
+  it('of any number are read some at a time, and found by a search that stands in the address', async () => {
+    const { page } = visitor;
+    const many = await organization(fleet, 'Shops', known.company);
+    await Promise.all(Array.from({ length: 55 }, (_, index) => organization(fleet, `Branch ${100 + index}`, many)));
+    await page.goto(`/organizations/${many}`);
+    await visitor.signIn();
+    const shown = page.getByRole('link', { name: /^Branch/ });
+    await expect.poll(() => shown.count()).toBe(50);
+    await page.getByRole('button', { name: '5 more' }).click();
+    await expect.poll(() => shown.count()).toBe(55);
+    await page.goto('/organizations');
+    await page.getByLabel('Search name and description').fill('branch 15');
+    await page.getByRole('link', { name: 'Branch 154' }).waitFor();
+    await expect.poll(() => shown.count()).toBe(5);
+    expect(new URL(page.url()).searchParams.get('q')).toBe('branch 15');
+    await page.getByText('Root / Cold Chain / Shops').first().waitFor();
+    await page.getByLabel('Search name and description').fill('nowhere');
+    await page.getByText('No organization has this').waitFor();
+  });
+
+  it('are made beneath another with limits, which are shown beside what is used', async () => {
+    const { page } = visitor;
+    await page.goto('/organizations?new');
+    await visitor.signIn();
+    await page.getByLabel('Name', { exact: true }).fill('Lyon');
+    await page.getByRole('searchbox', { name: 'Beneath' }).fill('Cold Ch');
+    await page.getByRole('dialog').getByText('Cold Chain', { exact: true }).click();
+    await page.getByLabel('Devices at most').fill('20');
+    await page.getByRole('button', { name: 'Create the organization' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Lyon' }).waitFor();
+    await page.getByText('0 of 20').waitFor();
+    await page.getByText('No limit is set').waitFor();
+    const id = new URL(page.url()).pathname.split('/').at(-1) ?? '';
+    expect(await fleet.call('GET', `/organizations/${id}`)).toMatchObject({
+      parentId: known.company,
+      deviceCountLimit: 20,
+      dataUsageMbLimit: 0,
+    });
+    await page.getByRole('button', { name: 'Edit' }).click();
+    await page.getByLabel('Description (optional)').fill('South');
+    await page.getByLabel('Stored data at most (MB)').fill('1.5');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('0 byte of 1.5 MB').waitFor();
+    await page.getByText('South').waitFor();
+  });
+
+  it('are moved with all that hangs on them, which is told before', async () => {
+    const { page } = visitor;
+    const from = await organization(fleet, 'Old place', known.company);
+    const to = await organization(fleet, 'New place', known.company);
+    const moved = await organization(fleet, 'Plant', from);
+    await organization(fleet, 'Line 1', moved);
+    const project = await fleet.project('Plant');
+    await fleet.device('Pump', project, { organizationId: moved });
+    await person(fleet, 'pia', 'manager', moved);
+    await page.goto(`/organizations/${moved}`);
+    await visitor.signIn();
+    await page.getByRole('button', { name: 'More actions' }).click();
+    await page.getByRole('menuitem', { name: 'Move' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByText('One device').waitFor();
+    await dialog.getByText('One user').waitFor();
+    await dialog.getByText('One organization').waitFor();
+    expect(await dialog.getByRole('button', { name: 'Move', exact: true }).isDisabled()).toBe(true);
+    await dialog.getByRole('searchbox').fill('place');
+    await dialog.getByText('New place', { exact: true }).click();
+    await dialog.getByText('Users of New place see all of it').waitFor();
+    await dialog.getByRole('button', { name: 'Move beneath New place' }).click();
+    await page.getByText('Plant is beneath New place now').waitFor();
+    await page.getByRole('navigation', { name: 'Where it is' }).getByText('New place').waitFor();
+    expect(await fleet.call('GET', `/organizations/${moved}`)).toMatchObject({ parentId: to });
+  });
+
+  it('are not moved where the limits leave no room, and the field says so', async () => {
+    const { page } = visitor;
+    const small = await organization(fleet, 'Small', known.company);
+    await fleet.call('PUT', `/organizations/${small}`, { name: 'Small', deviceCountLimit: 1 });
+    const big = await organization(fleet, 'Big', known.company);
+    const project = await fleet.project('Big');
+    for (const name of ['One', 'Two']) await fleet.device(name, project, { organizationId: big });
+    await page.goto(`/organizations/${big}`);
+    await visitor.signIn();
+    await page.getByRole('button', { name: 'More actions' }).click();
+    await page.getByRole('menuitem', { name: 'Move' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByRole('searchbox').fill('small');
+    await dialog.getByText('Small', { exact: true }).click();
+    await dialog.getByRole('button', { name: 'Move beneath Small' }).click();
+    await dialog.getByText('See the marked fields').waitFor();
+    expect(await dialog.getByRole('searchbox').getAttribute('aria-invalid')).toBe('true');
+    expect(await fleet.call('GET', `/organizations/${big}`)).toMatchObject({ parentId: known.company });
+  });
+
+  it('go by their name when they are empty; of others it is told what hangs on them', async () => {
+    const { page } = visitor;
+    const doomed = await organization(fleet, 'Doomed', known.company);
+    const user = await person(fleet, 'dora', 'basicUser', doomed);
+    await page.goto(`/organizations/${doomed}`);
+    await visitor.signIn();
+    await page.getByRole('button', { name: 'More actions' }).click();
+    await page.getByRole('menuitem', { name: 'Delete the organization' }).click();
+    await page.getByText('Doomed cannot go yet').waitFor();
+    await page.getByRole('dialog').getByRole('link', { name: 'One user' }).click();
+    await page.getByRole('link', { name: 'Kim dora' }).waitFor();
+    await fleet.call('DELETE', `/users/${user}`);
+    await page.reload();
+    await page.getByRole('button', { name: 'More actions' }).click();
+    await page.getByRole('menuitem', { name: 'Delete the organization' }).click();
+    const remove = page.getByRole('button', { name: 'Delete', exact: true });
+    await page.getByLabel('Type “Doomed” to confirm').fill('Doome');
+    expect(await remove.isDisabled()).toBe(true);
+    await page.getByLabel('Type “Doomed” to confirm').fill('Doomed');
+    await remove.click();
+    await page.getByRole('heading', { level: 1, name: 'Organizations' }).waitFor();
+    await expect(fleet.call('GET', `/organizations/${doomed}`)).rejects.toThrow('404');
+  });
+});
+
+describe('users', () => {
+  it('are invited: an e-mail brings the link with which they choose a password', async () => {
+    const { page } = visitor;
+    await page.goto('/users?new');
+    await visitor.signIn('manager', PASSWORD);
+    const roles = page.getByLabel('Role', { exact: true });
+    expect(await roles.getByRole('option').allTextContents()).toEqual(['Viewer', 'Technician', 'Manager']);
+    await roles.selectOption('Technician');
+    await page.getByText('Makes and changes devices').waitFor();
+    await page.getByLabel('First name').fill('Ivo');
+    await page.getByLabel('Last name').fill('Brandt');
+    await page.getByLabel('E-mail', { exact: true }).fill('ivo@example.com');
+    await page.getByRole('button', { name: 'Create the user' }).click();
+    await page.getByText('is on its way to ivo@example.com').waitFor();
+    await page.getByRole('link', { name: 'Open the user' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Ivo Brandt' }).waitFor();
+    const link = await mailed(/\/\?resetToken=[\w-]+/, 'ivo@example.com');
+    const other = await Visitor.come(browser, server.url);
+    await other.page.goto(link);
+    await other.page.getByLabel('New password').fill('first-frost-1');
+    await other.page.getByRole('button', { name: 'Set the password' }).click();
+    await other.page.getByRole('link', { name: 'Sign in' }).click();
+    await other.signIn('ivo@example.com', 'first-frost-1');
+    await other.leave();
+    expect(other.faults).toEqual([]);
+  });
+
+  it('whose name is taken are refused at the field', async () => {
+    const { page } = visitor;
+    await page.goto('/users?new');
+    await visitor.signIn();
+    await page.getByLabel('First name').fill('Kim');
+    await page.getByLabel('Last name').fill('Twice');
+    await page.getByLabel('E-mail', { exact: true }).fill('twice@example.com');
+    await page.getByLabel('Username (optional)').fill('manager');
+    await page.getByLabel('I set one').check();
+    await page.getByLabel('Password', { exact: true }).fill(PASSWORD);
+    await page.getByRole('button', { name: 'Create the user' }).click();
+    await page.getByRole('alert').getByText('See the marked fields').waitFor();
+    expect(await page.getByLabel('Username (optional)').getAttribute('aria-invalid')).toBe('true');
+  });
+
+  it('are searched for and sorted by the server, as the address says', async () => {
+    const { page } = visitor;
+    await page.goto('/users?q=kim&sort=-role');
+    await visitor.signIn();
+    const names = page.locator('td.who a');
+    await expect.poll(() => names.first().textContent()).toContain('developer');
+    await page.getByRole('button', { name: 'Name' }).click();
+    await expect.poll(() => new URL(page.url()).searchParams.get('sort')).toBe('lastName');
+    await expect.poll(() => names.first().textContent()).toContain('administrator');
+    await page.getByLabel('Organizations beneath too').uncheck();
+    await page.getByText('No user fits this search').waitFor();
+  });
+
+  it('are disabled and refused, enabled and let in again', async () => {
+    const { page } = visitor;
+    const id = await person(fleet, 'dis', 'technician', known.company);
+    await page.goto(`/users/${id}`);
+    await visitor.signIn('administrator', PASSWORD);
+    await page.getByRole('button', { name: 'Disable' }).click();
+    await page.getByText('The user is disabled', { exact: true }).first().waitFor();
+    const login = () => Fleet.of(server.url, 'dis', PASSWORD);
+    await expect(login()).rejects.toThrow('401');
+    await page.getByRole('button', { name: 'Enable' }).click();
+    await page.getByRole('button', { name: 'Disable' }).waitFor();
+    await login();
+  });
+
+  it('get another role and place, up to one’s own', async () => {
+    const { page } = visitor;
+    const id = await person(fleet, 'mover', 'basicUser', known.company);
+    await page.goto(`/users/${id}`);
+    await visitor.signIn('manager', PASSWORD);
+    await page.getByRole('button', { name: 'Edit' }).click();
+    await page.getByLabel('Role', { exact: true }).selectOption('Manager');
+    await page.getByRole('dialog').getByRole('searchbox').fill('hamburg');
+    await page.getByRole('dialog').getByText('Hamburg', { exact: true }).click();
+    await page.getByText('The user leaves Cold Chain').waitFor();
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('dialog').waitFor({ state: 'hidden' });
+    expect(await fleet.call('GET', `/users/${id}`)).toMatchObject({ role: 'manager', organizationId: known.site });
+  });
+
+  it('of a higher role can be looked at and not changed; nobody ends the own account', async () => {
+    const { page } = visitor;
+    await page.goto(`/users/${known.users.developer}`);
+    await visitor.signIn('administrator', PASSWORD);
+    await page.getByText('is higher than yours').waitFor();
+    for (const name of ['Edit', 'Disable', 'Delete the user', 'New key']) {
+      expect(await page.getByRole('button', { name }).count(), name).toBe(0);
+    }
+    await page.goto(`/users/${known.users.administrator}`);
+    await page.getByRole('link', { name: 'To your profile' }).waitFor();
+    for (const name of ['Disable', 'Delete the user']) {
+      expect(await page.getByRole('button', { name }).count(), name).toBe(0);
+    }
+  });
+
+  it('go when their name is typed', async () => {
+    const { page } = visitor;
+    const id = await person(fleet, 'leaver', 'technician', known.company);
+    await page.goto(`/users/${id}`);
+    await visitor.signIn('administrator', PASSWORD);
+    await page.getByRole('button', { name: 'Delete the user' }).click();
+    await page.getByLabel('Type “leaver” to confirm').fill('leaver');
+    await page.getByRole('button', { name: 'Delete', exact: true }).click();
+    await page.getByRole('heading', { level: 1, name: 'Users' }).waitFor();
+    await expect(fleet.call('GET', `/users/${id}`)).rejects.toThrow('404');
+  });
+});
+
+describe('API keys', () => {
+  it('are shown once, work with their role, and are refused when they are deleted', async () => {
+    const { page } = visitor;
+    await page.goto('/profile/security');
+    await visitor.signIn('developer', PASSWORD);
+    await page.getByText('No API key').waitFor();
+    await page.getByRole('button', { name: 'New key' }).click();
+    await page.getByLabel('Name', { exact: true }).fill('Line 4');
+    await page.getByLabel('Role', { exact: true }).selectOption('Viewer');
+    await page.getByLabel('Expires').selectOption('in 30 days');
+    await page.getByRole('button', { name: 'Create the key' }).click();
+    const key = (await page.getByTestId('key').textContent()) ?? '';
+    expect(await page.getByLabel('curl').textContent()).toContain(key);
+    const ask = async (method: string, path: string) =>
+      (await fetch(`${server.url}/v2${path}`, { method, headers: { api_auth_token: key } })).status;
+    expect(await ask('GET', '/devices')).toBe(200);
+    expect(await ask('DELETE', `/organizations/${known.site}`), 'a viewer').toBe(403);
+    await page.getByRole('button', { name: 'I have kept it' }).click();
+    expect(await page.content()).not.toContain(key);
+    await page.getByRole('cell', { name: 'Line 4', exact: true }).waitFor();
+    await page.getByRole('cell', { name: 'Viewer', exact: true }).waitFor();
+    await page.getByRole('button', { name: 'Delete the key Line 4' }).click();
+    await page.getByLabel('Type “Line 4” to confirm').fill('Line 4');
+    await page.getByRole('button', { name: 'Delete', exact: true }).click();
+    await page.getByText('No API key').waitFor();
+    expect(await ask('GET', '/devices')).toBe(401);
+  });
+
+  it('that have ended are told', async () => {
+    const { page } = visitor;
+    const keys = `/users/${known.users.technician}/apiKeys`;
+    const expiresAt = new Date(Date.now() + 300).toISOString();
+    const { key } = await fleet.call<{ key: string }>('POST', keys, { name: 'Short', expiresAt });
+    await expect
+      .poll(async () => (await fetch(`${server.url}/v2/devices`, { headers: { api_auth_token: key } })).status)
+      .toBe(401);
+    await page.goto(`/users/${known.users.technician}`);
+    await visitor.signIn('manager', PASSWORD);
+    await page.getByText('One key has expired and is refused').waitFor();
+    await page.getByText('Expired', { exact: true }).waitFor();
+  });
+});
+
+describe('branding', () => {
+  it('takes effect at once, is inherited beneath, and ends with the session', async () => {
+    const { page } = visitor;
+    await page.goto(`/organizations/${known.company}/branding`);
+    await visitor.signIn('developer', PASSWORD);
+    await page.getByText('A colour of its own').click();
+    await page.getByLabel('Colour as a code').fill('#7a1fa2');
+    await page.getByText('On dark ground text in this colour could not be read').waitFor();
+    await page.setInputFiles('input[type=file]', {
+      name: 'logo.png',
+      mimeType: 'image/png',
+      buffer: picture(120, 30, [122, 31, 162]),
+    });
+    await page.getByRole('button', { name: 'Save the branding' }).click();
+    const ground = () =>
+      page.evaluate(() => getComputedStyle(document.querySelector('button.primary') as Element).backgroundColor);
+    // A button beneath the mouse has another ground.
+    await page.mouse.move(0, 0);
+    await expect.poll(ground).toBe('rgb(122, 31, 162)');
+    await page.locator('header img').waitFor();
+    await page.goto(`/organizations/${known.site}/branding`);
+    await page.getByText('Inherited from Cold Chain').waitFor();
+    await page.getByText('that of Cold Chain is shown').waitFor();
+    await page.getByRole('button', { name: /account of/ }).click();
+    await page.getByRole('menuitem', { name: 'Sign out' }).click();
+    await page.getByLabel('Username or e-mail').waitFor();
+    await expect.poll(ground).toBe('rgb(12, 90, 97)');
+    expect(await fleet.call('GET', `/organizations/${known.company}/branding`)).toMatchObject({
+      domainPublicConfiguration: { console: { accent: '#7a1fa2', logo: true } },
+    });
+  });
+
+  it('with a colour that is none is not saved, and keeps what else is free in it', async () => {
+    const { page } = visitor;
+    const path = `/organizations/${known.site}/branding`;
+    await fleet.call('PUT', path, { domainPublicConfiguration: { map: 'north' } });
+    await page.goto(path);
+    await visitor.signIn();
+    await page.getByText('A colour of its own').click();
+    await page.getByLabel('Colour as a code').fill('green');
+    expect(await page.getByRole('button', { name: 'Save the branding' }).isDisabled()).toBe(true);
+    await page.getByLabel('Colour as a code').fill('#0a0');
+    await page.getByLabel('Domain').fill('no domain');
+    await page.getByRole('button', { name: 'Save the branding' }).click();
+    await page.getByRole('alert').getByText('See the marked fields').waitFor();
+    expect(await page.getByLabel('Domain').getAttribute('aria-invalid')).toBe('true');
+    await page.getByLabel('Domain').fill('devices.example.com');
+    await page.getByRole('button', { name: 'Save the branding' }).click();
+    await page.getByText('The branding is saved').waitFor();
+    expect(await fleet.call('GET', path)).toMatchObject({
+      domain: 'devices.example.com',
+      domainPublicConfiguration: { map: 'north', console: { accent: '#00aa00' } },
+    });
+  });
+});
+
+/** The newest link of this form that an e-mail to somebody brought. */
+async function mailed(form: RegExp, to: string): Promise<string> {
+  let found: string | undefined;
+  await expect
+    .poll(async () => {
+      const names = (await readdir(server.mail).catch(() => [])).filter((name) => name.endsWith('.eml')).sort();
+      const texts = await Promise.all(names.map((name) => readFile(join(server.mail, name), 'utf8')));
+      const plain = texts.map((text) => text.replaceAll('=\r\n', '').replaceAll('=3D', '='));
+      found = plain.reverse().find((text) => text.includes(to) && form.test(text));
+      return found;
+    })
+    .toBeDefined();
+  return form.exec(found ?? '')?.[0] ?? '';
+}

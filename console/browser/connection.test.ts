@@ -1,0 +1,122 @@
+import type { Browser } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { Visitor, launch } from './pages';
+import { type Server, startServer } from './server';
+
+let server: Server;
+let browser: Browser;
+let visitor: Visitor;
+
+beforeAll(async () => {
+  server = await startServer();
+  browser = await launch();
+});
+afterAll(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+beforeEach(async () => {
+  visitor = await Visitor.come(browser, server.url);
+});
+afterEach(async () => {
+  await visitor.leave();
+  expect(visitor.faults, 'faults of the page').toEqual([]);
+});
+
+describe('a lost connection', () => {
+  it('is told above the page, and the page goes on by itself when it is back', async () => {
+    const { page, context } = visitor;
+    await visitor.signIn();
+    await page.getByRole('link', { name: 'Devices', exact: true }).click();
+    await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
+    await page.getByRole('link', { name: 'Overview', exact: true }).click();
+    await page.getByRole('heading', { level: 1, name: 'Root' }).waitFor();
+    await context.setOffline(true);
+    await page.getByText('No connection to the server').waitFor();
+    await page.getByRole('link', { name: 'Devices', exact: true }).click();
+    await page.getByText('The server does not answer').waitFor();
+    await context.setOffline(false);
+    await page.getByText('No device yet').waitFor();
+    await page.getByText('Connected again').waitFor();
+    expect(await page.getByText('No connection to the server').count()).toBe(0);
+    expect(await page.getByText('The server does not answer').count()).toBe(0);
+  });
+
+  it('outlives a server that is started again', async () => {
+    const { page } = visitor;
+    await visitor.signIn();
+    await page.getByRole('link', { name: 'Devices', exact: true }).click();
+    await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
+    await server.halt();
+    await page.getByRole('link', { name: 'Overview', exact: true }).click();
+    await page.getByText('No connection to the server').waitFor();
+    await server.resume();
+    await page.getByText('No connection to the server').waitFor({ state: 'hidden' });
+    await page.getByRole('heading', { level: 1, name: 'Root' }).waitFor();
+  });
+
+  it('takes no page away: one that cannot be fetched yet is there when the server is', async () => {
+    const { page, context } = visitor;
+    await visitor.signIn();
+    await page.getByRole('heading', { level: 1, name: 'Root' }).waitFor();
+    await context.setOffline(true);
+    await page.getByRole('link', { name: 'Organizations' }).click();
+    await page.getByText('No connection to the server').waitFor();
+    await page.getByRole('heading', { level: 1, name: 'Root' }).waitFor();
+    await context.setOffline(false);
+    await page.getByText('No connection to the server').waitFor({ state: 'hidden' });
+    await page.getByRole('heading', { level: 1, name: 'Root' }).waitFor();
+    await page.getByRole('link', { name: 'Organizations' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Organizations' }).waitFor();
+  });
+
+  it('at the very start waits for the server, and goes on with it', async () => {
+    const { page } = visitor;
+    await visitor.signIn();
+    await page.route('**/v2/**', (route) => route.abort());
+    await page.goto('/devices');
+    await page.getByText('The server does not answer').waitFor();
+    await page.unroute('**/v2/**');
+    await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
+  });
+});
+
+describe('one call that fails', () => {
+  it('is no lost connection', async () => {
+    const { page } = visitor;
+    await visitor.signIn();
+    await page.route('**/v2/devices?**', (route) => route.abort());
+    await page.getByRole('link', { name: 'Devices', exact: true }).click();
+    await page.getByText('The server does not answer').waitFor();
+    const looked = page.waitForResponse('**/v2/about');
+    await page.getByRole('button', { name: 'Try again' }).click();
+    await looked;
+    expect(await page.getByText('No connection to the server').count()).toBe(0);
+    await page.unroute('**/v2/devices?**');
+    await page.getByRole('button', { name: 'Try again' }).click();
+    await page.getByText('No device yet').waitFor();
+  });
+});
+
+describe('too many requests', () => {
+  it('are told with the wait, after which it is tried again by itself', async () => {
+    const { page } = visitor;
+    await visitor.signIn();
+    let asked = 0;
+    await page.route('**/v2/organizations/*/usage', async (route) => {
+      if ((asked += 1) > 1) return route.fallback();
+      return route.fulfill({
+        status: 429,
+        headers: { 'retry-after': '2' },
+        json: { message: 'too many requests', errors: [] },
+      });
+    });
+    await page.getByRole('link', { name: 'Organizations' }).click();
+    await page.getByRole('link', { name: 'Root' }).click();
+    await page.getByText('Too many requests in a short time').waitFor();
+    await page.getByText(/tried again by itself in \d s/).waitFor();
+    expect(await page.getByRole('button', { name: 'Try again' }).isDisabled()).toBe(true);
+    await page.getByRole('heading', { level: 1, name: 'Root' }).waitFor();
+    expect(asked).toBe(2);
+  });
+});

@@ -1,0 +1,624 @@
+import type { Browser, Locator, Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { Fleet } from './fleet';
+import { PHONE, Visitor, launch } from './pages';
+import { type Server, startServer } from './server';
+
+const PASSWORD = 'cold-rooms-7';
+
+let server: Server;
+let browser: Browser;
+let fleet: Fleet;
+let visitor: Visitor;
+
+beforeAll(async () => {
+  server = await startServer();
+  browser = await launch();
+  fleet = await Fleet.of(server.url);
+  for (const role of ['basicUser', 'administrator', 'developer']) await fleet.user(role.toLowerCase(), role);
+});
+afterAll(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+beforeEach(async () => {
+  visitor = await Visitor.come(browser, server.url);
+});
+afterEach(async () => {
+  await visitor.leave();
+  expect(visitor.strays, 'requests that would have left this machine').toEqual([]);
+  expect(visitor.faults, 'faults of the page').toEqual([]);
+});
+
+/** An element on the canvas. */
+const node = (page: Page, name: string): Locator => page.locator(`.svelte-flow__node[data-id="${name}"]`);
+const save = (page: Page): Locator => page.getByRole('button', { name: 'Save', exact: true });
+const saved = (page: Page): Promise<void> => page.getByText(/^Saved \d/).waitFor();
+const panel = (page: Page): Locator => page.getByRole('complementary', { name: 'Properties' });
+
+/** Writes into an editor of code, in place of what is there. */
+async function write(page: Page, label: string, text: string): Promise<void> {
+  await page.getByRole('textbox', { name: label, exact: true }).click();
+  await page.keyboard.press('Control+a');
+  await page.keyboard.insertText(text);
+}
+
+async function centre(of: Locator): Promise<{ x: number; y: number }> {
+  const box = await of.boundingBox();
+  if (!box) throw new Error('it is not to be seen');
+  return { x: box.x + box.width / 2, y: box.y + box.height / 2 };
+}
+
+/** Draws a link from a trigger to an ability. */
+async function wire(page: Page, from: [string, string], to: [string, string]): Promise<void> {
+  const start = await centre(node(page, from[0]).locator(`.source[data-handleid="${from[1]}"]`));
+  const end = await centre(node(page, to[0]).locator(`.target[data-handleid="${to[1]}"]`));
+  await page.mouse.move(start.x, start.y);
+  await page.mouse.down();
+  await page.mouse.move((start.x + end.x) / 2, (start.y + end.y) / 2, { steps: 6 });
+  await page.mouse.move(end.x, end.y, { steps: 6 });
+  await page.mouse.up();
+}
+
+interface Specification {
+  planes: {
+    cloud: {
+      elements: Record<
+        string,
+        { type: string; properties?: Record<string, unknown>; triggers?: Record<string, unknown[]> }
+      >;
+    };
+  };
+}
+async function elements(project: string): Promise<Specification['planes']['cloud']['elements']> {
+  const { planes } = await fleet.call<Specification>('GET', `/projects/${project}/specification`);
+  return planes.cloud.elements;
+}
+
+async function open(page: Page, project: string, as?: string): Promise<void> {
+  await page.goto(`/projects/${project}/design`);
+  await (as ? visitor.signIn(as, PASSWORD) : visitor.signIn());
+  await page.getByRole('region', { name: 'Canvas' }).waitFor();
+}
+
+describe('projects', () => {
+  it('are made from a template whose design works, found, renamed, and deleted only when their name was typed', async () => {
+    const { page } = visitor;
+    await page.goto('/projects');
+    await visitor.signIn();
+    await page.getByRole('button', { name: 'New project' }).first().click();
+    await page.getByLabel('Name of the project').fill('Cold storage');
+    await page.getByRole('radio', { name: /A cold room/ }).check();
+    await page.getByRole('button', { name: 'Create the project' }).click();
+    await node(page, 'tooWarm').waitFor();
+    await page.getByText('Saved', { exact: true }).waitFor();
+    const project = new URL(page.url()).pathname.split('/')[2] ?? '';
+    const device = await fleet.device('Room 1', project);
+    await fleet.event(device.token, { temperature: 9.5, door: false });
+    const shown = await fleet.call<{ statusText: string }>('GET', `/devices/${device.id}`);
+    expect(shown.statusText).toBe('critical');
+
+    await page.getByRole('link', { name: 'Projects' }).first().click();
+    await page.getByLabel('Search projects').fill('nothing like it');
+    await page.getByText('No project fits this search').waitFor();
+    await page.getByLabel('Search projects').fill('storage');
+    await page.getByText('One project').waitFor();
+    expect(await page.getByRole('link', { name: 'One device' }).getAttribute('href')).toBe(
+      `/devices?filter[projectUuid][eq]=${project}`,
+    );
+    await page.getByRole('button', { name: 'More actions for Cold storage' }).click();
+    await page.getByRole('menuitem', { name: 'Rename the project' }).click();
+    await page.getByLabel('Name', { exact: true }).fill('Cold storage south');
+    await save(page).click();
+    await page.getByRole('link', { name: 'Cold storage south' }).waitFor();
+
+    const remove = async (): Promise<void> => {
+      await page.getByRole('button', { name: 'More actions for Cold storage south' }).click();
+      await page.getByRole('menuitem', { name: 'Delete the project' }).click();
+      await page.getByLabel(/Type/).fill('Cold storage south');
+      await page.getByRole('button', { name: 'Delete', exact: true }).click();
+    };
+    await remove();
+    await page.getByRole('alert').waitFor();
+    await page.keyboard.press('Escape');
+    await fleet.call('DELETE', `/devices/${device.id}`);
+    await remove();
+    await page.getByText('No project fits this search').waitFor();
+  });
+
+  it('each template is taken by the server as it is', async () => {
+    const { page } = visitor;
+    await page.goto('/projects');
+    await visitor.signIn();
+    for (const name of ['A sensor with an alarm', 'A meter']) {
+      await page.goto('/projects?new');
+      await page.getByLabel('Name of the project').fill(name);
+      await page.getByRole('radio', { name }).check();
+      await page.getByRole('button', { name: 'Create the project' }).click();
+      await node(page, 'reading').waitFor();
+    }
+    expect(await node(page, 'use').count()).toBe(1);
+  });
+});
+
+describe('a design', () => {
+  it('is built with the mouse, saved, and does what it says', async () => {
+    const { page } = visitor;
+    const project = await fleet.project('By mouse', {});
+    await open(page, project);
+    const canvas = page.getByRole('region', { name: 'Canvas' });
+    await page.getByText('Nothing is designed yet').waitFor();
+    await page.getByRole('button', { name: 'Add Device event' }).dragTo(canvas, { targetPosition: { x: 130, y: 150 } });
+    await node(page, 'reading').waitFor();
+    await page.getByRole('button', { name: 'Add Condition' }).dragTo(canvas, { targetPosition: { x: 400, y: 150 } });
+    await page.getByRole('button', { name: 'Add Storage' }).dragTo(canvas, { targetPosition: { x: 400, y: 400 } });
+    await wire(page, ['reading', 'eventReceived'], ['check', 'evaluate']);
+    await page.getByText('It takes the incoming value').waitFor();
+    await wire(page, ['check', 'true'], ['values', 'store']);
+    // What is handed over is said on the link.
+    await panel(page).getByRole('combobox', { name: 'Kind of value' }).selectOption('expression');
+    await write(page, 'value', "{'warm': payload.temp}");
+    await node(page, 'check').click();
+    await write(page, 'Expression', 'payload.temp > 8');
+    // What leads back fits nowhere.
+    await wire(page, ['check', 'false'], ['check', 'evaluate']);
+    await page.getByText('Unsaved changes').waitFor();
+    await save(page).click();
+    await saved(page);
+    const device = await fleet.device('Fridge', project);
+    await fleet.event(device.token, { temp: 9.1 });
+    await fleet.event(device.token, { temp: 4 });
+    const { data } = await fleet.call<{ data: { payload: unknown }[] }>('GET', `/devices/${device.id}/data/values`);
+    expect(data.map(({ payload }) => payload)).toEqual([{ warm: 9.1 }]);
+    expect(Object.values((await elements(project)).check?.triggers ?? {})).toHaveLength(1);
+    // Where things stand is kept, for everybody.
+    const before = await centre(node(page, 'values'));
+    await page.reload();
+    await node(page, 'values').waitFor();
+    await page.getByText('Saved', { exact: true }).waitFor();
+    const { values } = await elements(project);
+    expect(values).toHaveProperty('position');
+    expect(before.x).toBeGreaterThan(0);
+  });
+
+  it('is built with the keyboard alone', async () => {
+    const { page } = visitor;
+    const project = await fleet.project('By keys', {});
+    await open(page, project);
+    const press = async (...keys: string[]): Promise<void> => {
+      for (const key of keys) await page.keyboard.press(key);
+    };
+    await page.getByRole('button', { name: 'Add Storage' }).focus();
+    await press('Enter');
+    await panel(page).getByLabel('Name').focus();
+    await press('Control+a');
+    await page.keyboard.type('climate');
+    await press('Enter');
+    await page.getByRole('button', { name: 'Add Device event' }).focus();
+    await press('Enter');
+    await panel(page).getByRole('combobox', { name: 'Link eventReceived to' }).focus();
+    await page.keyboard.type('climate');
+    await page.locator('.svelte-flow__edge').waitFor({ state: 'attached' });
+    // Elements are chosen, moved, doubled and deleted with keys, and all of it can be taken back.
+    await node(page, 'climate').focus();
+    await press('Enter');
+    await panel(page).getByRole('heading', { name: 'Storage' }).waitFor();
+    const before = await centre(node(page, 'climate'));
+    await press('ArrowDown', 'ArrowDown', 'ArrowDown');
+    await expect.poll(async () => (await centre(node(page, 'climate'))).y).toBeGreaterThan(before.y);
+    await press('Control+d');
+    await node(page, 'climate2').waitFor();
+    await node(page, 'climate2').focus();
+    await press('Delete');
+    await node(page, 'climate2').waitFor({ state: 'detached' });
+    await node(page, 'climate').focus();
+    await press('Enter', 'Control+c', 'Control+v');
+    await node(page, 'climate2').waitFor();
+    await press('Control+z');
+    await node(page, 'climate2').waitFor({ state: 'detached' });
+    await press('Control+Shift+z');
+    await node(page, 'climate2').waitFor();
+    await press('Control+z', 'Control+s');
+    await saved(page);
+    const device = await fleet.device('Fridge', project);
+    await fleet.event(device.token, { temp: 9.1 });
+    const { data } = await fleet.call<{ data: unknown[] }>('GET', `/devices/${device.id}/data/climate`);
+    expect(data).toHaveLength(1);
+    expect(Object.keys(await elements(project)).sort()).toEqual(['climate', 'reading']);
+  });
+
+  it('renames an element with all that speaks of it, and arranges itself', async () => {
+    const { page } = visitor;
+    const project = await fleet.project('Renamed', {
+      limit: { type: 'deviceSetting', properties: { inputType: 'number', defaultValue: 8 } },
+      reading: { type: 'deviceEvent', triggers: { eventReceived: [{ element: 'warm', ability: 'evaluate' }] } },
+      warm: { type: 'condition', properties: { expression: 'payload.temp > settings.limit' } },
+    });
+    await open(page, project);
+    await node(page, 'limit').click();
+    await panel(page).getByLabel('Name').fill('warm');
+    await page.getByText('There is a warm already').waitFor();
+    await panel(page).getByLabel('Name').fill('upper limit');
+    await page.keyboard.press('Enter');
+    await node(page, 'warm').click();
+    await page.getByRole('textbox', { name: 'Expression' }).getByText("settings['upper limit']").waitFor();
+    await page.getByRole('button', { name: 'Arrange automatically' }).click();
+    await save(page).click();
+    await saved(page);
+    const now = await elements(project);
+    expect(now.warm?.properties?.expression).toBe("payload.temp > settings['upper limit']");
+    expect(Object.values(now).every((element) => 'position' in element)).toBe(true);
+  });
+
+  it('shows the fault of an expression at its element as one types, and the server takes none of it', async () => {
+    const { page } = visitor;
+    const project = await fleet.project('Faulty', {
+      reading: { type: 'deviceEvent', triggers: { eventReceived: [{ element: 'warm', ability: 'evaluate' }] } },
+      warm: { type: 'condition', properties: { expression: 'true' } },
+    });
+    await open(page, project);
+    await node(page, 'warm').click();
+    await write(page, 'Expression', 'payload.temp > (8');
+    await panel(page)
+      .getByText(/not closed|expected/i)
+      .first()
+      .waitFor();
+    await write(page, 'Expression', 'temperature > 8');
+    // Only the server knows that there is no such name.
+    await panel(page)
+      .getByText(/temperature/)
+      .nth(0)
+      .waitFor();
+    await node(page, 'warm').getByRole('img').waitFor();
+    await save(page).click();
+    await page.getByText('The server does not take this design').waitFor();
+    expect((await elements(project)).warm?.properties?.expression).toBe('true');
+    await page.getByRole('button', { name: 'Show the faults' }).click();
+    await panel(page).getByRole('button', { name: /warm/ }).click();
+    await write(page, 'Expression', 'payload.temp > 8');
+    await node(page, 'warm').getByRole('img').waitFor({ state: 'detached' });
+    await save(page).click();
+    await saved(page);
+  });
+
+  it('of somebody who may not try it out is judged when it is saved', async () => {
+    const { page } = visitor;
+    const project = await fleet.project('Judged late', {
+      warm: { type: 'condition', properties: { expression: 'true' } },
+    });
+    await open(page, project, 'administrator');
+    expect(await page.getByRole('button', { name: 'Try it out' }).count()).toBe(0);
+    await node(page, 'warm').click();
+    await write(page, 'Expression', 'temperature > 8');
+    await save(page).click();
+    await node(page, 'warm').getByRole('img').waitFor();
+    await panel(page)
+      .getByText(/temperature/)
+      .first()
+      .waitFor();
+  });
+
+  it('is JSON too, both ways; what cannot be shown leaves the canvas as it was, and is not lost', async () => {
+    const { page } = visitor;
+    const project = await fleet.project('As text', { values: { type: 'storage' } });
+    await open(page, project);
+    await page.getByRole('button', { name: 'JSON', exact: true }).click();
+    const text = page.getByRole('textbox', { name: 'The design as JSON' });
+    await text.getByText('"values"').waitFor();
+    await page.getByRole('button', { name: 'Add Interval' }).click();
+    await text.getByText('"every"').waitFor();
+    const design = (more: string): string =>
+      `{"name": "As text", "planes": {"cloud": {"elements": {"values": {"type": "storage"}${more}}}}}`;
+    await write(page, 'The design as JSON', design(',\n"reading": {"type": "deviceEvent"}'));
+    await node(page, 'reading').waitFor();
+    await node(page, 'every').waitFor({ state: 'detached' });
+    await write(page, 'The design as JSON', design(',\n"reading": {"type": "deviceEvent"}, "reading": 1'));
+    await page
+      .getByRole('alert')
+      .getByText(/Line 2.*twice/s)
+      .waitFor();
+    expect(await node(page, 'reading').count()).toBe(1);
+    expect(await save(page).isDisabled()).toBe(true);
+    // Closed and opened again, and even after a reload, it stands as it was typed.
+    await page.getByRole('button', { name: 'JSON', exact: true }).click();
+    await page.getByText('the canvas waits for it').waitFor();
+    await page.reload();
+    await page.getByRole('button', { name: 'Open the JSON' }).click();
+    await text.getByText('"reading": 1').waitFor();
+    await page.getByRole('button', { name: 'Back to the canvas’s JSON' }).click();
+    await save(page).click();
+    await saved(page);
+    expect(Object.keys(await elements(project))).toEqual(['values', 'reading']);
+  });
+
+  it('completes the keys that devices really send', async () => {
+    const { page } = visitor;
+    const project = await fleet.project('Completed', {
+      reading: { type: 'deviceEvent', triggers: { eventReceived: [{ element: 'warm', ability: 'evaluate' }] } },
+      warm: { type: 'condition', properties: { expression: 'true' } },
+    });
+    const device = await fleet.device('Sensor', project);
+    await fleet.event(device.token, { temperature: 3, door: { open: true } });
+    await open(page, project);
+    await node(page, 'warm').click();
+    await write(page, 'Expression', '');
+    // The keys come from the server: before they are there, nothing is completed.
+    const temperature = page.getByRole('option', { name: 'temperature' });
+    await expect
+      .poll(
+        async () => {
+          await page.keyboard.press('Escape');
+          await page.keyboard.press('Control+a');
+          await page.keyboard.type('payload.te');
+          return temperature.waitFor({ timeout: 2_000 }).then(
+            () => true,
+            () => false,
+          );
+        },
+        { timeout: 20_000 },
+      )
+      .toBe(true);
+    await page.keyboard.press('Enter');
+    await page.getByRole('textbox', { name: 'Expression' }).getByText('payload.temperature').waitFor();
+  });
+});
+
+describe('unsaved work', () => {
+  const DESIGN = { values: { type: 'storage' } };
+
+  it('outlives a reload, an ended session and a server that is away; leaving asks', async () => {
+    const { page } = visitor;
+    const project = await fleet.project('Kept', DESIGN);
+    await open(page, project);
+    await page.getByRole('button', { name: 'Add Device event' }).click();
+    await node(page, 'reading').waitFor();
+    // Leaving asks, and one may stay.
+    await page.getByRole('link', { name: 'Devices' }).click();
+    await page.getByRole('button', { name: 'Stay' }).click();
+    expect(new URL(page.url()).pathname).toBe(`/projects/${project}/design`);
+    // The server is away.
+    await page.route('**/specification', (route) =>
+      route.request().method() === 'PUT' ? route.abort() : route.fallback(),
+    );
+    await save(page).click();
+    await page.getByText('The server does not answer').waitFor();
+    await page.getByText('Nothing is lost').waitFor();
+    await page.unroute('**/specification');
+    await page.reload();
+    await page.getByText('These changes were not saved yet').waitFor();
+    await node(page, 'reading').waitFor();
+    // The session ends: whoever signs in again is back at the work.
+    await page.route('**/v2/**', (route) => route.fulfill({ status: 401, json: { message: 'over', errors: [] } }));
+    await save(page).click();
+    await page.getByText('Your session has ended').waitFor();
+    await page.unroute('**/v2/**');
+    await visitor.signIn();
+    await node(page, 'reading').waitFor();
+    await save(page).click();
+    await saved(page);
+    expect(Object.keys(await elements(project))).toEqual(['values', 'reading']);
+    await page.reload();
+    await page.getByText('Saved', { exact: true }).waitFor();
+    expect(await page.getByText('These changes were not saved yet').count()).toBe(0);
+  });
+
+  it('is not seen by another user of the same browser', async () => {
+    const { page } = visitor;
+    const project = await fleet.project('Mine alone', DESIGN);
+    await open(page, project);
+    await page.getByRole('button', { name: 'Add Device event' }).click();
+    await page.getByRole('link', { name: 'Devices' }).click();
+    await page.getByRole('button', { name: 'Leave', exact: true }).click();
+    await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
+    await page.getByRole('button', { name: /account of/ }).click();
+    await page.getByRole('menuitem', { name: 'Sign out' }).click();
+    await page.goto(`/projects/${project}/design`);
+    await visitor.signIn('administrator', PASSWORD);
+    await node(page, 'values').waitFor();
+    expect(await node(page, 'reading').count()).toBe(0);
+  });
+});
+
+describe('two people on one design', () => {
+  const DESIGN = { values: { type: 'storage' }, warm: { type: 'condition', properties: { expression: 'true' } } };
+  let other: Visitor;
+
+  beforeEach(async () => {
+    other = await Visitor.come(browser, server.url);
+  });
+  afterEach(async () => {
+    await other.leave();
+    expect(other.faults).toEqual([]);
+  });
+
+  async function both(project: string): Promise<Page> {
+    await open(visitor.page, project);
+    await other.page.goto(`/projects/${project}/design`);
+    await other.signIn('developer', PASSWORD);
+    await node(other.page, 'values').waitFor();
+    return other.page;
+  }
+
+  it('bring their work together, and nothing is lost', async () => {
+    const { page } = visitor;
+    const project = await fleet.project('Together', DESIGN);
+    const second = await both(project);
+    await page.getByRole('button', { name: 'Add Device event' }).click();
+    await node(page, 'warm').click();
+    await write(page, 'Expression', 'payload.a > 1');
+    await save(page).click();
+    await saved(page);
+
+    await second.getByRole('button', { name: 'Add Interval' }).click();
+    await node(second, 'warm').click();
+    await write(second, 'Expression', 'payload.b > 1');
+    await save(second).click();
+    const dialog = second.getByRole('dialog', { name: 'Somebody else has saved meanwhile' });
+    await dialog.getByText('System Administrator has saved version 3').waitFor();
+    await dialog.getByRole('region', { name: 'What they have changed' }).getByText('reading').first().waitFor();
+    await dialog.getByRole('region', { name: 'What you have changed' }).getByText('every').first().waitFor();
+    await dialog.getByRole('combobox', { name: 'Whose warm' }).selectOption('theirs');
+    await dialog.getByRole('button', { name: 'Bring both together' }).click();
+    await node(second, 'reading').waitFor();
+    await node(second, 'every').waitFor();
+    await save(second).click();
+    await saved(second);
+    const now = await elements(project);
+    expect(Object.keys(now).sort()).toEqual(['every', 'reading', 'values', 'warm']);
+    expect(now.warm?.properties?.expression).toBe('payload.a > 1');
+  });
+
+  it('one may load theirs and take it back, and overwrite only knowingly', async () => {
+    const { page } = visitor;
+    const project = await fleet.project('Against', DESIGN);
+    const second = await both(project);
+    await page.getByRole('button', { name: 'Add Device event' }).click();
+    await save(page).click();
+    await saved(page);
+    await second.getByRole('button', { name: 'Add Interval' }).click();
+    await save(second).click();
+    await second.getByRole('radio', { name: /Load their version/ }).check();
+    await second.getByRole('button', { name: 'Load their version' }).click();
+    await node(second, 'reading').waitFor();
+    await node(second, 'every').waitFor({ state: 'detached' });
+    await second.getByRole('button', { name: 'Undo' }).click();
+    await node(second, 'every').waitFor();
+    // Meanwhile the first one saves again.
+    await page.getByRole('button', { name: 'Add Storage' }).click();
+    await save(page).click();
+    await expect.poll(async () => Object.keys(await elements(project)).length).toBe(4);
+    await save(second).click();
+    await second.getByRole('radio', { name: /Overwrite with mine/ }).check();
+    const overwrite = second.getByRole('button', { name: 'Overwrite with mine' });
+    expect(await overwrite.isDisabled()).toBe(true);
+    await second.getByRole('checkbox', { name: /I have seen/ }).check();
+    await overwrite.click();
+    await saved(second);
+    expect(Object.keys(await elements(project)).sort()).toEqual(['every', 'values', 'warm']);
+  });
+});
+
+describe('a dry run', () => {
+  it('is lit along the links with what flowed, and read step by step', async () => {
+    const { page } = visitor;
+    const project = await fleet.project('Tried');
+    const device = await fleet.device('Cold room', project);
+    await fleet.event(device.token, { temperature: 21, wrong: 1 });
+    const { data: before } = await fleet.call<{ data: unknown[] }>('GET', `/devices/${device.id}/events`);
+    await open(page, project);
+    await page.getByRole('button', { name: 'Try it out' }).click();
+    await page.getByLabel('As if of the device').selectOption({ label: 'Cold room' });
+    const recorded = page.getByLabel('Recorded event');
+    await recorded.locator('option').nth(1).waitFor({ state: 'attached' });
+    await recorded.selectOption({ index: 1 });
+    await page.getByRole('textbox', { name: 'Payload (JSON)' }).getByText('21').waitFor();
+    await page.getByRole('button', { name: 'Run' }).click();
+    const steps = page.getByRole('list', { name: 'Steps' });
+    await steps.getByRole('button', { name: /warm.*evaluate/ }).waitFor();
+    await page.getByRole('list', { name: 'What would have come of it' }).getByText('climate stores').waitFor();
+    expect(await node(page, 'warm').locator('[data-shown="passed"]').count()).toBe(1);
+    expect(await node(page, 'broken').locator('[data-shown="failed"]').count()).toBe(1);
+    expect(await node(page, 'limit').locator('[data-shown]').count()).toBe(0);
+    expect(await page.locator('.svelte-flow__edge .link.passed').count()).toBe(4);
+    await page.locator('.link-label', { hasText: '21' }).first().waitFor({ state: 'attached' });
+    // A step points at its element, and shows its values.
+    await steps.getByRole('button', { name: /health.*setStatus/ }).click();
+    await page.locator('.svelte-flow__edge .link.now').waitFor({ state: 'attached' });
+    const { data: after } = await fleet.call<{ data: unknown[] }>('GET', `/devices/${device.id}/events`);
+    expect(after).toHaveLength(before.length);
+    // Another design is another run.
+    await node(page, 'reading').click();
+    await panel(page).getByRole('button', { name: 'Delete the link to warm' }).click();
+    await steps.waitFor({ state: 'detached' });
+    await write(page, 'Payload (JSON)', '{"temperature": 3');
+    await page.getByText('It ends too early').waitFor();
+    expect(await page.getByRole('button', { name: 'Run' }).isDisabled()).toBe(true);
+  });
+});
+
+describe('versions', () => {
+  it('tell who has changed what, and come back', async () => {
+    const { page } = visitor;
+    const project = await fleet.project('Versioned', { values: { type: 'storage' } });
+    await open(page, project);
+    await panel(page).getByLabel('Note on this change (optional)').fill('Devices may send now');
+    await page.getByRole('button', { name: 'Add Device event' }).click();
+    await save(page).click();
+    await saved(page);
+    await page.getByRole('link', { name: 'Versions' }).click();
+    await page.getByText('Devices may send now').waitFor();
+    await page.getByRole('list', { name: 'What differs' }).getByText('reading').waitFor();
+    await page.getByRole('button', { name: /^2/ }).click();
+    await page.getByRole('button', { name: 'Restore' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Restore version 2?' });
+    await dialog.getByText('deleted').first().waitFor();
+    // Somebody saves while one looks.
+    await fleet.call('PUT', `/projects/${project}/specification`, {
+      name: 'x',
+      planes: { cloud: { elements: { other: { type: 'storage' } } } },
+    });
+    await dialog.getByRole('button', { name: 'Restore' }).click();
+    await dialog.getByText('Somebody has saved meanwhile').waitFor();
+    await dialog.getByText('other').first().waitFor();
+    await dialog.getByRole('button', { name: 'Restore' }).click();
+    await page.getByRole('button', { name: /^5/ }).getByText('In force').waitFor();
+    expect(Object.keys(await elements(project))).toEqual(['values']);
+  });
+});
+
+describe('who may only look', () => {
+  it('sees all of it, and can change nothing', async () => {
+    const { page } = visitor;
+    const project = await fleet.project('Looked at');
+    await open(page, project, 'basicuser');
+    await node(page, 'warm').click();
+    await panel(page).getByRole('heading', { name: 'Condition' }).waitFor();
+    await page.getByText('Read only').waitFor();
+    for (const name of ['Save', 'Undo', 'Arrange automatically', 'Try it out', 'Add Storage', 'Delete', 'Duplicate']) {
+      expect(await page.getByRole('button', { name }).count(), name).toBe(0);
+    }
+    expect(await panel(page).getByLabel('Name').getAttribute('readonly')).not.toBeNull();
+    await node(page, 'warm').focus();
+    await page.keyboard.press('Delete');
+    expect(await node(page, 'warm').count()).toBe(1);
+    await page.getByRole('link', { name: 'Versions' }).click();
+    await page.getByRole('button', { name: /^1/ }).click();
+    await page.getByRole('heading', { name: 'Version 1' }).waitFor();
+    expect(await page.getByRole('button', { name: 'Restore' }).count()).toBe(0);
+    await page.goto('/projects');
+    await page.getByRole('link', { name: 'Looked at' }).waitFor();
+    expect(await page.getByRole('button', { name: /New project|More actions/ }).count()).toBe(0);
+  });
+});
+
+describe('on a phone', () => {
+  it('the canvas pans, and all of the design can be read', async () => {
+    await visitor.leave();
+    visitor = await Visitor.come(browser, server.url, PHONE);
+    const { page } = visitor;
+    const project = await fleet.project('In the pocket');
+    await open(page, project);
+    await node(page, 'warm').waitFor();
+    const width = await page.evaluate(() => document.documentElement.scrollWidth);
+    expect(width).toBeLessThanOrEqual(390);
+    const transform = (): Promise<string> =>
+      page.locator('.svelte-flow__viewport').evaluate((element) => getComputedStyle(element).transform);
+    const before = await transform();
+    const box = await page.getByRole('region', { name: 'Canvas' }).boundingBox();
+    const [x, y] = [(box?.x ?? 0) + 200, (box?.y ?? 0) + 30];
+    const session = await page.context().newCDPSession(page);
+    await session.send('Input.dispatchTouchEvent', { type: 'touchStart', touchPoints: [{ x, y }] });
+    for (const by of [20, 60, 100]) {
+      await session.send('Input.dispatchTouchEvent', { type: 'touchMove', touchPoints: [{ x: x - by, y: y + by }] });
+    }
+    await session.send('Input.dispatchTouchEvent', { type: 'touchEnd', touchPoints: [] });
+    await expect.poll(transform).not.toBe(before);
+    await page.getByRole('button', { name: 'Show everything' }).tap();
+    await node(page, 'warm').tap();
+    await page.getByRole('button', { name: 'Properties' }).tap();
+    await panel(page).getByRole('heading', { name: 'Condition' }).waitFor();
+    await page.getByRole('button', { name: 'Canvas' }).tap();
+    await page.getByRole('button', { name: 'JSON', exact: true }).first().tap();
+    await page.getByRole('textbox', { name: 'The design as JSON' }).getByText('"reading"').first().waitFor();
+  });
+});

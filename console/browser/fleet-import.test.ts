@@ -1,0 +1,116 @@
+import { readFile } from 'node:fs/promises';
+import type { Browser } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { Fleet } from './fleet';
+import { Visitor, launch } from './pages';
+import { type Server, startServer } from './server';
+
+let server: Server;
+let browser: Browser;
+let fleet: Fleet;
+let visitor: Visitor;
+
+beforeAll(async () => {
+  server = await startServer();
+  browser = await launch();
+  fleet = await Fleet.of(server.url);
+  await fleet.project('Cold chain');
+  await fleet.project('Doors');
+});
+afterAll(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+beforeEach(async () => {
+  visitor = await Visitor.come(browser, server.url);
+});
+afterEach(async () => {
+  await visitor.leave();
+  expect(visitor.strays, 'requests that would have left this machine').toEqual([]);
+  expect(visitor.faults, 'faults of the page').toEqual([]);
+});
+
+const file = (lines: readonly string[]) => ({
+  name: 'fridges.csv',
+  mimeType: 'text/csv',
+  buffer: Buffer.from(lines.join('\r\n')),
+});
+
+describe('devices from a file', () => {
+  it('are checked line by line, made with progress, and their tokens saved once', async () => {
+    const { page } = visitor;
+    await page.goto('/devices/import');
+    await visitor.signIn();
+    await page.getByText('Drop a CSV file here').waitFor();
+    await page
+      .locator('input[type=file]')
+      .setInputFiles(
+        file([
+          'Name;Project;Floor;Serial;Lat;Lon',
+          'Fridge 1;Cold chain;3;0012;52,5;13,4',
+          ';Cold chain;3;0013;;',
+          'Fridge 3;Warm chain;4;0014;;',
+          `${'x'.repeat(81)};doors;4;0015;;`,
+          'Door 5;doors;4;0016;;',
+        ]),
+      );
+    await page.getByText('fridges.csv: 5 lines').waitFor();
+    await page.getByText('2 lines have faults').waitFor();
+    await page.getByRole('cell', { name: 'There is no project “Warm chain”.' }).waitFor();
+    await page.getByRole('cell', { name: 'The name is missing.' }).waitFor();
+    expect(await page.getByLabel('What Serial becomes').inputValue()).toBe('label');
+    await page.getByRole('button', { name: 'Check the lines' }).click();
+    // What only the server knows: names have 80 characters at most.
+    await page.getByText('3 lines have faults').waitFor();
+    await page.getByText('2 of 5 lines can become devices.').waitFor();
+    const row = page.getByRole('row').filter({ hasText: 'xxxxx' });
+    expect(await row.getByRole('cell').first().innerText()).toBe('5');
+    await page.getByRole('button', { name: 'Create 2 devices' }).click();
+    await page.getByText('Done: 2 of 2.').waitFor();
+    // Until the tokens are kept, nothing closes.
+    expect(await page.getByRole('button', { name: 'Close' }).count()).toBe(0);
+    const [saved] = await Promise.all([
+      page.waitForEvent('download'),
+      page.getByRole('button', { name: 'Save 2 tokens' }).click(),
+    ]);
+    const lines = (await readFile(await saved.path(), 'utf8')).trim().split('\r\n');
+    expect(lines[0]).toBe('name,id,token');
+    const [name, id, token = ''] = (lines[1] ?? '').split(',');
+    expect(name).toBe('Fridge 1');
+    await fleet.event(token, { temperature: 4 });
+    const made = await fleet.call<{ meta: unknown; name: string }>('GET', `/devices/${id}`);
+    expect(made).toMatchObject({
+      name: 'Fridge 1',
+      meta: { Floor: 3, Serial: '0012', latitude: 52.5, longitude: 13.4 },
+    });
+    await page.getByRole('link', { name: 'All devices' }).click();
+    await page.getByText('2 devices').waitFor();
+  });
+
+  it('are left alone when the file is none, or too long', async () => {
+    const { page } = visitor;
+    await page.goto('/devices/import');
+    await visitor.signIn();
+    const input = page.locator('input[type=file]');
+    await input.setInputFiles(file(['name']));
+    await page.getByText('fridges.csv holds no table').waitFor();
+    await input.setInputFiles(file(['name', ...Array.from({ length: 10_001 }, (_, index) => `Fridge ${index}`)]));
+    await page.getByText('The file has 10,001 lines').waitFor();
+  });
+
+  it('are not lost by leaving before the tokens are saved, unless one means it', async () => {
+    const { page } = visitor;
+    await page.goto('/devices/import');
+    await visitor.signIn();
+    await page.locator('input[type=file]').setInputFiles(file(['name', 'Only one']));
+    await page.getByRole('button', { name: 'Check the lines' }).click();
+    await page.getByRole('button', { name: 'Create one device' }).click();
+    await page.getByText('Done: 1 of 1.').waitFor();
+    page.once('dialog', (dialog) => void dialog.dismiss());
+    const asked = page.waitForEvent('dialog');
+    await page.getByRole('link', { name: 'Overview' }).first().click();
+    expect((await asked).message()).toContain('The tokens of the new devices are not saved');
+    expect(new URL(page.url()).pathname).toBe('/devices/import');
+    await page.getByRole('button', { name: 'Save one token' }).waitFor();
+  });
+});

@@ -1,0 +1,144 @@
+import type { Browser, Locator, Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { Fleet } from './fleet';
+import { Visitor, launch } from './pages';
+import { type Server, startServer } from './server';
+
+let server: Server;
+let browser: Browser;
+let fleet: Fleet;
+let visitor: Visitor;
+
+beforeAll(async () => {
+  server = await startServer();
+  browser = await launch();
+  fleet = await Fleet.of(server.url);
+  await fleet.project('Deaf', { reading: { type: 'deviceEvent' } });
+});
+afterAll(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+beforeEach(async () => {
+  visitor = await Visitor.come(browser, server.url);
+});
+afterEach(async () => {
+  await visitor.leave();
+  expect(visitor.strays, 'requests that would have left this machine').toEqual([]);
+  expect(visitor.faults, 'faults of the page').toEqual([]);
+});
+
+/** Goes through the wizard up to what is to be pasted. */
+async function setUp(page: Page, platform: string, project: string): Promise<void> {
+  await page.goto('/integrations/new');
+  await page.getByRole('main').getByRole('link', { name: platform }).click();
+  await page.getByLabel('Project', { exact: true }).selectOption({ label: 'A new project …' });
+  await page.getByLabel('Name of the project').fill(project);
+  await page.getByRole('button', { name: 'Make the key' }).click();
+  await page.getByRole('heading', { name: 'What to paste where' }).waitFor();
+}
+
+/** What the page says is to be pasted: the address, and the headers by their names. */
+async function pasted(page: Page): Promise<{ url: string; headers: Record<string, string> }> {
+  const all: Locator = page.locator('.paste');
+  const headers: Record<string, string> = {};
+  let url = '';
+  for (const one of await all.all()) {
+    const label = await one.locator('span').first().innerText();
+    if (!(await one.locator('code').count())) continue;
+    const text = await one.locator('code').innerText();
+    if (label.startsWith('Header ')) headers[label.slice('Header '.length)] = text;
+    else if (label.endsWith('URL')) url = text;
+  }
+  return { url, headers };
+}
+
+async function deliver(page: Page, body: unknown): Promise<Response> {
+  const { url, headers } = await pasted(page);
+  return fetch(url, {
+    method: 'POST',
+    headers: { ...headers, 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  });
+}
+
+describe('the wizard', () => {
+  it('for The Things Stack shows what to paste, and then the first delivery', async () => {
+    const { page } = visitor;
+    await page.goto('/integrations');
+    await visitor.signIn();
+    await page.getByText('No integration yet').waitFor();
+    await setUp(page, 'The Things Stack', 'Freezers');
+    await page.getByText('As soon as the platform posts').waitFor();
+    const { url, headers } = await pasted(page);
+    // A path is appended to the base address, which must therefore be bare.
+    expect(url).toBe(`${server.url}/v2/events/integrations`);
+    expect(Object.keys(headers)).toEqual([
+      'api_auth_token',
+      'integration',
+      'deviceTag',
+      'deviceTagValueRef',
+      'projectUuid',
+    ]);
+    const answer = await deliver(page, {
+      end_device_ids: { device_id: 'freezer-12', dev_eui: '70B3D57ED0051234' },
+      uplink_message: { f_port: 2, decoded_payload: { temperature: -18.2 } },
+    });
+    expect(answer.status).toBe(200);
+    await page.getByText('It works: the first delivery is here.').waitFor();
+    const delivery = page.getByRole('article');
+    await delivery.getByRole('link', { name: '70B3D57ED0051234' }).waitFor();
+    await delivery.getByText('new device').waitFor();
+    await delivery.getByText('-18.2').first().waitFor();
+    await page.getByRole('link', { name: 'Done' }).click();
+    const row = page.getByRole('row').filter({ hasText: 'Freezers' });
+    await row.getByText('The Things Stack').waitFor();
+    expect(await row.getByText('None yet').count()).toBe(0);
+    const key = headers.api_auth_token ?? '';
+    expect(await page.content()).not.toContain(key);
+    await row.getByRole('button', { name: 'Remove The Things Stack: Freezers' }).click();
+    await page.getByLabel(/Type/).fill('Freezers');
+    await page.getByRole('button', { name: 'Delete', exact: true }).click();
+    await page.getByText('No integration yet').waitFor();
+    expect(
+      (await fetch(url, { method: 'POST', headers: { ...headers, 'content-type': 'application/json' } })).status,
+    ).toBe(401);
+  });
+
+  it.each([
+    ['ChirpStack', { deviceInfo: { devEui: 'a84041ffff1851a2' }, object: { temperature: 4.8 } }, 'a84041ffff1851a2'],
+    ['Sigfox', { device: '1A2B3C', time: 1795159977, data: '01e4', seqNumber: 1 }, '1A2B3C'],
+  ])('for %s hears what it posts', async (platform, body, name) => {
+    const { page } = visitor;
+    await visitor.signIn();
+    await setUp(page, platform, `Project of ${platform}`);
+    expect((await deliver(page, body)).status).toBe(200);
+    await page.getByRole('article').getByRole('link', { name }).waitFor();
+  });
+
+  it('says what to mend when a delivery makes no event, and sends a sample itself', async () => {
+    const { page } = visitor;
+    await visitor.signIn();
+    await setUp(page, 'Something else', 'Anything');
+    expect((await deliver(page, { without: 'a device' })).status).toBe(200);
+    await page.getByText(/A delivery came with this key at .*, but made no event/).waitFor();
+    await page.getByText('The message must name the device at $.device.id.').waitFor();
+    await page.getByRole('button', { name: 'Send a sample from here' }).click();
+    await page
+      .getByRole('article')
+      .getByRole('link', { name: /^sample-/ })
+      .waitFor();
+    await page.getByRole('article').getByText('21.5', { exact: true }).first().waitFor();
+  });
+
+  it('warns of a design that does not hear, and passes on what the server says', async () => {
+    const { page } = visitor;
+    await page.goto('/integrations/new?kind=sigfox');
+    await visitor.signIn();
+    await page.getByLabel('Project', { exact: true }).selectOption({ label: 'Deaf' });
+    await page.getByText('has no element that hears messages of the type “sigfox”').waitFor();
+    await page.getByRole('button', { name: 'Make the key' }).click();
+    await page.getByRole('button', { name: 'Send a sample from here' }).click();
+    await page.getByText('The server took the sample, and says:').waitFor();
+  });
+});

@@ -1,0 +1,116 @@
+import type { Browser } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { Fleet } from './fleet';
+import { Visitor, launch } from './pages';
+import { type Server, startServer } from './server';
+
+let server: Server;
+let browser: Browser;
+let fleet: Fleet;
+let visitor: Visitor;
+
+beforeAll(async () => {
+  server = await startServer();
+  browser = await launch();
+  fleet = await Fleet.of(server.url);
+});
+afterAll(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+beforeEach(async () => {
+  visitor = await Visitor.come(browser, server.url);
+});
+afterEach(async () => {
+  await visitor.leave();
+  expect(visitor.strays, 'requests that would have left this machine').toEqual([]);
+  expect(visitor.faults, 'faults of the page').toEqual([]);
+});
+
+interface List<T> {
+  data: T[];
+}
+
+describe('the guided start', () => {
+  it('leads from an empty platform to a value on a chart and an alarm, goes on after a reload, and goes in one click', async () => {
+    const { page } = visitor;
+    await visitor.signIn();
+    await page.getByText('No device yet').waitFor();
+    await page.getByRole('link', { name: 'Guided start' }).click();
+    await page.getByRole('button', { name: 'Begin' }).click();
+
+    // The first value: stored by the server, told by its stream, and drawn.
+    const value = page.getByTestId('first-value');
+    await expect.poll(() => value.innerText()).toMatch(/^\d+(\.\d)? °C$/);
+    await page.getByText('The first value is here').waitFor();
+    await page
+      .getByLabel(/Temperature of My first device/)
+      .first()
+      .waitFor();
+    const { data } = await fleet.call<List<{ id: string; projectUuid: string }>>('GET', '/devices');
+    expect(data).toHaveLength(1);
+    const id = data[0]?.id ?? '';
+    const stored = await fleet.call<List<{ payload: { temperature: number } }>>('GET', `/devices/${id}/data/climate`);
+    expect(typeof stored.data[0]?.payload.temperature).toBe('number');
+
+    // It is warmed up: the design reacts, and the device hears of it.
+    await page.getByLabel(/Warm it up or cool it down/).fill('40');
+    await page.getByText('The fan is on: the design said so.').waitFor();
+    await page.getByText('The alarm went off').waitFor();
+    await page.getByText('Warning', { exact: true }).waitFor();
+    // A higher limit calms it.
+    await page.getByLabel('Alarm limit in °C').fill('50');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('The fan is off.').waitFor();
+    await page.getByText('Good', { exact: true }).waitFor();
+
+    await page.reload();
+    await expect.poll(() => value.innerText()).toMatch(/°C$/);
+    await expect.poll(() => page.getByText(/messages sent/).innerText()).toMatch(/^[2-9]/);
+    expect((await fleet.call<List<unknown>>('GET', '/devices')).data).toHaveLength(1);
+    await page.getByRole('link', { name: 'Connect a platform' }).waitFor();
+
+    await page.getByRole('button', { name: 'Remove all of it' }).click();
+    await page.getByText('Everything that the guided start has made is gone.').waitFor();
+    expect((await fleet.call<List<unknown>>('GET', '/devices')).data).toEqual([]);
+    expect((await fleet.call<List<unknown>>('GET', '/projects')).data).toEqual([]);
+  });
+
+  it('keeps its project where other devices have come into it', async () => {
+    const { page } = visitor;
+    await page.goto('/start');
+    await visitor.signIn();
+    await page.getByRole('button', { name: 'Begin' }).click();
+    await page.getByText('The first value is here').waitFor();
+    const { data } = await fleet.call<List<{ projectUuid: string }>>('GET', '/devices');
+    await fleet.device('A real one', data[0]?.projectUuid ?? '');
+    await page.getByRole('button', { name: 'Remove all of it' }).click();
+    await page.getByText('Its project stays, as other devices are in it.').waitFor();
+    const left = await fleet.call<List<{ name: string }>>('GET', '/devices');
+    expect(left.data.map(({ name }) => name)).toEqual(['A real one']);
+  });
+
+  it('tells when the connection is lost, and goes on by itself', async () => {
+    const { page } = visitor;
+    await page.goto('/start');
+    await visitor.signIn();
+    await page.getByRole('button', { name: 'Begin' }).click();
+    await page
+      .getByLabel(/Temperature of My first device/)
+      .first()
+      .waitFor();
+    await server.halt();
+    await page.getByText('The server does not answer. Check the connection.').first().waitFor();
+    await server.resume();
+    await page.getByText('The server does not answer. Check the connection.').first().waitFor({ state: 'detached' });
+    await page.getByText('Live', { exact: true }).waitFor();
+  });
+
+  it('is found in the user’s menu', async () => {
+    const { page } = visitor;
+    await visitor.signIn();
+    await page.getByRole('button', { name: /account of/ }).click();
+    await page.getByRole('menuitem', { name: 'Guided start' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Your first device, in two minutes' }).waitFor();
+  });
+});

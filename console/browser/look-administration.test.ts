@@ -1,0 +1,167 @@
+import type { Browser } from 'playwright-core';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { Fleet } from './fleet';
+import { type Found, LOOKS, see } from './look';
+import { Visitor, launch } from './pages';
+import { picture } from './picture';
+import { type Server, startServer } from './server';
+import { PASSWORD, type Tenants, organization, tenants } from './tenants';
+
+const CUSTOMERS = 60;
+
+let server: Server;
+let browser: Browser;
+let known: Tenants;
+const found: Found = new Map();
+
+beforeAll(async () => {
+  server = await startServer();
+  browser = await launch();
+  const fleet = await Fleet.of(server.url);
+  known = await tenants(fleet);
+  const project = await fleet.project('Cold chain');
+  for (let index = 0; index < 9; index += 1) {
+    const { token } = await fleet.device(`Cold room A${index}`, project, { organizationId: known.site });
+    await fleet.event(token, { temperature: index });
+  }
+  await fleet.call('PUT', `/organizations/${known.company}`, {
+    name: 'Cold Chain',
+    deviceCountLimit: 10,
+    dataUsageMbLimit: 500,
+  });
+  for (let index = 0; index < CUSTOMERS; index += 1) await organization(fleet, `Shop ${index}`, known.site);
+  const keys = `/users/${known.users.manager}/apiKeys`;
+  const soon = (ms: number) => new Date(Date.now() + ms).toISOString();
+  await fleet.call('POST', keys, { name: 'Line 4, until the audit', role: 'technician', expiresAt: soon(1_000) });
+  await fleet.call('POST', keys, { name: 'Report of the month', role: 'basicUser', expiresAt: soon(6 * 86_400_000) });
+  await fleet.call('POST', keys, { name: 'Gateway' });
+  await fleet.call('PUT', `/users/${known.users.technician}`, {
+    role: 'technician',
+    company: 'Cold Chain',
+    disabled: true,
+  });
+});
+afterAll(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+
+beforeEach(() => found.clear());
+
+describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
+  it('every page of the administration is free of faults', async () => {
+    const visitor = await Visitor.come(browser, server.url, options);
+    const { page } = visitor;
+    await visitor.signIn();
+    const pages: Record<string, [path: string, ready: string]> = {
+      organizations: ['/organizations', 'Cold Chain'],
+      'organizations-found': ['/organizations?q=a', 'Rotterdam'],
+      'organizations-none': ['/organizations?q=zzz', 'Nothing found'],
+      organization: [`/organizations/${known.company}`, '9 of 10'],
+      'organization-users': [`/organizations/${known.company}/users`, 'manager@example.com'],
+      'organization-gone': ['/organizations/none', 'No such organization'],
+      users: ['/users', 'manager@example.com'],
+      user: [`/users/${known.users.manager}`, 'Line 4, until the audit'],
+      'user-gone': ['/users/none', 'No such user'],
+      profile: ['/profile', 'Language and colours'],
+      'profile-security': ['/profile/security', 'Change the password'],
+      'profile-notifications': ['/profile/notifications', 'What you are told of'],
+      about: ['/about', 'its stores answer'],
+    };
+    for (const [name, [path, ready]] of Object.entries(pages)) {
+      await page.goto(path);
+      await page.getByText(ready).first().waitFor();
+      if (name === 'organizations') {
+        await page.getByRole('button', { name: 'Beneath Cold Chain' }).click();
+        await page.getByText('Terminal 4').waitFor();
+      }
+      await see(visitor, `${look}-${name}`, found);
+      const overflow = () => document.documentElement.scrollWidth - document.documentElement.clientWidth;
+      expect(await page.evaluate(overflow), `${name} is wider than the screen`).toBe(0);
+    }
+    await visitor.leave();
+    expect([visitor.strays, visitor.faults, [...found]]).toEqual([[], [], []]);
+  }, 180_000);
+
+  it('every dialog of the administration is free of faults', async () => {
+    const visitor = await Visitor.come(browser, server.url, options);
+    const { page } = visitor;
+    await visitor.signIn();
+    await page.goto('/organizations?new');
+    await page.getByRole('radio', { name: 'Hamburg Root / Cold Chain' }).waitFor({ state: 'attached' });
+    await see(visitor, `${look}-organization-new`, found);
+    await page.goto(`/organizations/${known.site}`);
+    await page.getByRole('button', { name: 'More actions' }).click();
+    await page.getByRole('menuitem', { name: 'Move' }).click();
+    await page.getByRole('radio', { name: /^Rotterdam/ }).check({ force: true });
+    await page.getByText('All that hangs on it').waitFor();
+    await see(visitor, `${look}-organization-move`, found);
+    await page.keyboard.press('Escape');
+    await page.getByRole('button', { name: 'More actions' }).click();
+    await page.getByRole('menuitem', { name: 'Delete the organization' }).click();
+    await page.getByText('Something still hangs on it').waitFor();
+    await see(visitor, `${look}-organization-full`, found);
+    await page.goto('/users?new');
+    await page.getByRole('radio', { name: 'Hamburg Root / Cold Chain' }).waitFor({ state: 'attached' });
+    await see(visitor, `${look}-user-new`, found);
+    await page.goto(`/users/${known.users.manager}`);
+    await page.getByRole('button', { name: 'New key' }).click();
+    await page.getByLabel('Name', { exact: true }).fill(`Look ${look}`);
+    await see(visitor, `${look}-key-new`, found);
+    await page.getByRole('button', { name: 'Create the key' }).click();
+    await page.getByTestId('key').waitFor();
+    await see(visitor, `${look}-key`, found);
+    await page.goto('/notifications');
+    await page.getByRole('button', { name: 'Tell everybody' }).click();
+    await page.getByLabel('Message').fill('Maintenance on Sunday from 06:00 to 06:15 UTC.');
+    await see(visitor, `${look}-tell`, found);
+    await page.getByRole('dialog').getByRole('button', { name: 'Tell everybody' }).click();
+    await page.getByRole('button', { name: 'Got it' }).waitFor();
+    await see(visitor, `${look}-notice`, found);
+    await page.getByRole('button', { name: 'Got it' }).click();
+    await page.getByRole('button', { name: 'Got it' }).waitFor({ state: 'hidden' });
+    await visitor.leave();
+    expect([visitor.strays, visitor.faults, [...found]]).toEqual([[], [], []]);
+  }, 180_000);
+
+  it('the branding and what comes of it is free of faults', async () => {
+    const visitor = await Visitor.come(browser, server.url, options);
+    const { page } = visitor;
+    await page.goto(`/organizations/${known.company}/branding`);
+    await visitor.signIn('developer', PASSWORD);
+    await page.getByText('A colour of its own').click();
+    await page.getByLabel('Colour as a code').fill('#e3007b');
+    await page.setInputFiles('input[type=file]', {
+      name: 'logo.png',
+      mimeType: 'image/png',
+      buffer: picture(160, 40, [227, 0, 123]),
+    });
+    await see(visitor, `${look}-branding`, found);
+    await page.getByRole('button', { name: 'Save the branding' }).click();
+    await page.getByText('The branding is saved').waitFor();
+    await page.getByRole('link', { name: 'Cold Chain', exact: true }).first().waitFor();
+    await page.goto('/');
+    await page.locator('header img').waitFor();
+    await see(visitor, `${look}-branded`, found);
+    await page.goto('/about');
+    await page.getByText('its stores answer').waitFor();
+    await visitor.leave();
+    expect([visitor.strays, visitor.faults, [...found]]).toEqual([[], [], []]);
+  }, 120_000);
+
+  it('a page for another role, and a lost connection, are free of faults', async () => {
+    const visitor = await Visitor.come(browser, server.url, options);
+    const { page } = visitor;
+    await page.goto('/users');
+    await visitor.signIn('basicUser', PASSWORD);
+    await page.getByText('Not for your role').first().waitFor();
+    await see(visitor, `${look}-needs`, found);
+    await page.goto('/notifications');
+    await page.getByRole('heading', { level: 1 }).waitFor();
+    await visitor.context.setOffline(true);
+    await page.getByText('No connection to the server').waitFor();
+    await see(visitor, `${look}-offline`, found);
+    await visitor.leave();
+    expect([visitor.strays, visitor.faults, [...found]]).toEqual([[], [], []]);
+  }, 120_000);
+});

@@ -1,0 +1,86 @@
+/** Between two looks whether the server is back. */
+const LOOK_EVERY_MS = 3_000;
+/** A look that takes longer has failed. */
+const LOOK_MAX_MS = 8_000;
+/** What proxies answer for a server that is not there. */
+const AWAY = [502, 504];
+
+/**
+ * Whether the server can be reached. One call that fails is no proof: the server is asked once more, and if that fails too, the
+ * connection is lost until an answer comes.
+ */
+class Connection {
+  isLost = $state(false);
+  #looking: Promise<void> | null = null;
+  #listeners = new Set<() => void>();
+
+  constructor() {
+    if (typeof addEventListener !== 'function') return;
+    addEventListener('offline', () => void this.look());
+    addEventListener('online', () => void this.look());
+  }
+
+  /** Sends a request, and learns from it how the connection is. Else it is `fetch`. */
+  readonly fetch: typeof fetch = async (...input) => {
+    try {
+      const response = await fetch(...input);
+      if (AWAY.includes(response.status)) void this.look();
+      else this.#isThere();
+      return response;
+    } catch (error) {
+      if (!(error instanceof DOMException)) void this.look();
+      throw error;
+    }
+  };
+
+  /** Calls whoever wants to read again when the connection is back; the function that it gives ends that. */
+  onReturn(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Asks whether the server is there, again and again until it is: then it is done. */
+  look(): Promise<void> {
+    this.#looking ??= this.#lookOnce();
+    return this.#looking;
+  }
+
+  #isThere(): void {
+    if (!this.isLost) return;
+    this.isLost = false;
+    for (const listener of [...this.#listeners]) listener();
+  }
+
+  async #lookOnce(): Promise<void> {
+    while (!(await answers())) {
+      this.isLost = true;
+      await pause();
+    }
+    this.#looking = null;
+    this.#isThere();
+  }
+}
+
+async function answers(): Promise<boolean> {
+  try {
+    const response = await fetch('/v2/about', { cache: 'no-store', signal: AbortSignal.timeout(LOOK_MAX_MS) });
+    return !AWAY.includes(response.status);
+  } catch {
+    return false;
+  }
+}
+
+/** Waits a moment, or until the network is back. */
+function pause(): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(finish, LOOK_EVERY_MS);
+    function finish(): void {
+      clearTimeout(timer);
+      removeEventListener('online', finish);
+      resolve();
+    }
+    addEventListener('online', finish);
+  });
+}
+
+export const connection = new Connection();

@@ -1,0 +1,31 @@
+import { connection } from './connection.svelte';
+import { type Schemas, done, open } from './client';
+import { type Fault, failureOf } from './failure';
+import { type Metrics, readMetrics } from '../lib/metrics';
+
+/** Whether the server can work; if not, which of its stores cannot be reached, and why. */
+export interface Health {
+  isReady: boolean;
+  faults: readonly Fault[];
+}
+
+/** What the server is. @throws Failure */
+export function about(signal: AbortSignal): Promise<Schemas['About']> {
+  return done(open.GET('/v2/about', { signal }));
+}
+
+/** @throws Failure */
+export async function health(signal: AbortSignal): Promise<Health> {
+  const response = await connection.fetch('/health/ready', { signal, cache: 'no-store' });
+  if (response.ok) return { isReady: true, faults: [] };
+  const failure = await failureOf(response);
+  if (response.status !== 503) throw failure;
+  return { isReady: false, faults: failure.faults };
+}
+
+/** @throws Failure */
+export async function metrics(signal: AbortSignal): Promise<Metrics> {
+  const response = await connection.fetch('/metrics', { signal, cache: 'no-store' });
+  if (!response.ok) throw await failureOf(response);
+  return readMetrics(await response.text());
+}

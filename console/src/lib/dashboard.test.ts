@@ -1,0 +1,90 @@
+import { describe, expect, it } from 'vitest';
+import {
+  type Box,
+  COLUMNS,
+  bounded,
+  changed,
+  isWhole,
+  newWidget,
+  roomFor,
+  settled,
+  stepped,
+  widgetsOf,
+} from './dashboard';
+
+const at = (id: string, x: number, y: number, w = 4, h = 2) => ({ id, x, y, w, h });
+const places = (widgets: readonly (Box & { id: string })[]) => widgets.map(({ id, x, y }) => `${id} ${x},${y}`);
+
+describe('the grid of a dashboard', () => {
+  it('has neither overlaps nor holes', () => {
+    expect(places(settled([at('a', 0, 5), at('b', 0, 6), at('c', 4, 9)]))).toEqual(['a 0,0', 'c 4,0', 'b 0,2']);
+  });
+
+  it('gives the moved widget its place, and the others make room', () => {
+    const widgets = [at('a', 0, 0), at('b', 4, 0), at('c', 0, 2)];
+    expect(places(changed(widgets, 'c', { y: 0 }))).toEqual(['c 0,0', 'b 4,0', 'a 0,2']);
+    expect(places(changed(widgets, 'a', { x: 4 }))).toEqual(['c 0,0', 'a 4,0', 'b 4,2']);
+    expect(places(changed(widgets, 'a', { w: 99 }))).toEqual(['a 0,0', 'c 0,2', 'b 4,2']);
+    for (const widget of changed(widgets, 'b', { x: -5, w: 0, h: 0 })) {
+      expect(widget.x).toBeGreaterThanOrEqual(0);
+      expect(widget.w).toBeGreaterThanOrEqual(1);
+    }
+  });
+
+  it('is stepped through by keys: down leads past the widget below', () => {
+    const widgets = [at('a', 0, 0), at('b', 0, 2, 4, 3), at('c', 4, 0)];
+    expect(places(stepped(widgets, 'a', 0, 1))).toEqual(['b 0,0', 'c 4,0', 'a 0,3']);
+    expect(places(stepped(widgets, 'c', 1, 0))).toEqual(['a 0,0', 'c 5,0', 'b 0,2']);
+    // At the end there is nothing below.
+    expect(places(stepped(widgets, 'b', 0, 1))).toEqual(places(settled(widgets)));
+    expect(places(stepped(widgets, 'none', 1, 0))).toEqual(places(widgets));
+  });
+
+  it('finds room for a new one', () => {
+    expect(roomFor([], { w: 6, h: 4 })).toEqual({ x: 0, y: 0, w: 6, h: 4 });
+    expect(roomFor([at('a', 0, 0, 6, 4)], { w: 6, h: 2 })).toMatchObject({ x: 6, y: 0 });
+    expect(roomFor([at('a', 0, 0, 8, 4)], { w: 6, h: 2 })).toMatchObject({ x: 0, y: 4 });
+  });
+
+  it('keeps boxes within its columns', () => {
+    expect(bounded({ x: 11, y: -3, w: 5, h: 99 })).toEqual({ x: COLUMNS - 5, y: 0, w: 5, h: 12 });
+  });
+});
+
+describe('dashboards as the server keeps them', () => {
+  const read = (configuration: Record<string, unknown>) => widgetsOf({ name: null, options: {}, configuration });
+
+  it('are read with all that other programs have put there', () => {
+    const [one, two] = read({
+      widgets: [
+        { id: 'a', type: 'line', x: 0, y: 0, w: 6, h: 4, settings: { keys: [], theirs: 1 }, more: true },
+        { type: 'their-own' },
+        5,
+        {},
+      ],
+    });
+    expect(one).toMatchObject({ id: 'a', settings: { theirs: 1 }, more: true });
+    expect(two).toMatchObject({ type: 'their-own', title: '', settings: {} });
+    expect(read({ widgets: [{}, null] })).toEqual([]);
+    expect(read({ widgets: 'none' })).toEqual([]);
+    expect(read({})).toEqual([]);
+  });
+});
+
+describe('widgets', () => {
+  it('are whole when they have what they show', () => {
+    const key = { deviceId: 'd', deviceName: 'D', elementName: 'e', path: 'p' };
+    expect(isWhole('line', {})).toBe(false);
+    expect(isWhole('line', { keys: [key] })).toBe(true);
+    expect(isWhole('gauge', { keys: [key], min: 4, max: 4 })).toBe(false);
+    expect(isWhole('gauge', { keys: [key], min: 0, max: 4 })).toBe(true);
+    expect(isWhole('table', { elementName: 'e', paths: [] })).toBe(false);
+    expect(isWhole('text', { text: '  ' })).toBe(false);
+    expect(isWhole('map', {})).toBe(true);
+  });
+
+  it('are new where there is room', () => {
+    const first = newWidget([], 'map', 'Map');
+    expect(newWidget([first], 'status', 'Status')).toMatchObject({ x: 6, y: 0, type: 'status', title: 'Status' });
+  });
+});

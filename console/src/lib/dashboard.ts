@@ -1,0 +1,173 @@
+import type { Schemas } from '../api/client';
+import type { Key } from './series';
+
+/** What a dashboard is made of, and how its widgets lie on their grid. */
+
+export const COLUMNS = 12;
+const HEIGHT_MAX = 12;
+const ROWS_MAX = 200;
+
+export const WIDGET_TYPES = ['line', 'value', 'gauge', 'table', 'map', 'status', 'text'] as const;
+export type WidgetType = (typeof WIDGET_TYPES)[number];
+
+/** Where a widget lies, in cells. */
+export interface Box {
+  x: number;
+  y: number;
+  w: number;
+  h: number;
+}
+
+/** A key of a device, and how it is told. */
+export interface WidgetKey extends Key {
+  deviceName: string;
+  unit?: string;
+}
+
+/** What a widget shows; each type uses its own part of it. */
+export interface Settings {
+  keys?: WidgetKey[];
+  isSplit?: boolean;
+  /** The path of the time in payloads, where devices send later than they measure. */
+  timePath?: string;
+  min?: number;
+  max?: number;
+  elementName?: string;
+  paths?: string[];
+  text?: string;
+}
+
+/** A widget. Its type may be one of another program: it is kept then, as all is that is not known here. */
+export interface Widget extends Box {
+  id: string;
+  type: string;
+  title: string;
+  settings: Settings;
+}
+
+/** How large a new widget is. */
+export const SIZES: Record<WidgetType, { w: number; h: number }> = {
+  line: { w: 6, h: 4 },
+  value: { w: 3, h: 2 },
+  gauge: { w: 3, h: 3 },
+  table: { w: 6, h: 4 },
+  map: { w: 6, h: 4 },
+  status: { w: 6, h: 2 },
+  text: { w: 3, h: 2 },
+};
+
+/** The widgets of a dashboard as the server keeps it, on their grid. What is no widget is left out of sight. */
+export function widgetsOf(dashboard: Schemas['Dashboard']): Widget[] {
+  const { widgets } = dashboard.configuration;
+  if (!Array.isArray(widgets)) return [];
+  return settled(widgets.flatMap((raw: unknown, index) => widgetOf(raw, index)));
+}
+
+function widgetOf(raw: unknown, index: number): Widget[] {
+  if (typeof raw !== 'object' || raw === null) return [];
+  const { id, type, title, x, y, w, h, settings } = raw as Record<string, unknown>;
+  if (typeof type !== 'string') return [];
+  const box = bounded({ x: whole(x, 0), y: whole(y, ROWS_MAX), w: whole(w, 4), h: whole(h, 3) });
+  const known = typeof settings === 'object' && settings !== null ? (settings as Settings) : {};
+  const named = { id: typeof id === 'string' ? id : `widget-${index}`, title: typeof title === 'string' ? title : '' };
+  return [{ ...raw, ...named, ...box, type, settings: known }];
+}
+
+function whole(value: unknown, fallback: number): number {
+  return typeof value === 'number' && Number.isFinite(value) ? Math.round(value) : fallback;
+}
+
+/** A box that lies on the grid. */
+export function bounded({ x, y, w, h }: Box): Box {
+  const width = Math.min(Math.max(w, 1), COLUMNS);
+  return {
+    x: Math.min(Math.max(x, 0), COLUMNS - width),
+    y: Math.min(Math.max(y, 0), ROWS_MAX),
+    w: width,
+    h: Math.min(Math.max(h, 1), HEIGHT_MAX),
+  };
+}
+
+function overlap(a: Box, b: Box): boolean {
+  return a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h;
+}
+
+/**
+ * Widgets without overlap and without holes above them, in the order in which they are read. The one that was moved takes its place,
+ * others make room.
+ */
+export function settled<T extends Box & { id: string }>(widgets: readonly T[], movedId?: string): T[] {
+  const rank = (widget: T) => widget.y - (widget.id === movedId ? 0.5 : 0);
+  const order = [...widgets].sort((a, b) => rank(a) - rank(b) || a.x - b.x);
+  const placed: T[] = [];
+  for (const widget of order) {
+    const isFree = (y: number) => !placed.some((other) => overlap({ ...widget, y }, other));
+    let { y } = widget;
+    while (!isFree(y)) y += 1;
+    while (y > 0 && isFree(y - 1)) y -= 1;
+    placed.push(y === widget.y ? widget : { ...widget, y });
+  }
+  return placed.sort((a, b) => a.y - b.y || a.x - b.x);
+}
+
+/** One widget elsewhere, or of another size, and the others where that leaves them. */
+export function changed<T extends Box & { id: string }>(widgets: readonly T[], id: string, box: Partial<Box>): T[] {
+  const moved = widgets.map((widget) => (widget.id === id ? { ...widget, ...bounded({ ...widget, ...box }) } : widget));
+  return settled(moved, id);
+}
+
+/** One widget a step further, as the arrow keys do. A step down leads past the widget below. */
+export function stepped<T extends Box & { id: string }>(
+  widgets: readonly T[],
+  id: string,
+  dx: number,
+  dy: number,
+): T[] {
+  const widget = widgets.find((one) => one.id === id);
+  if (!widget) return [...widgets];
+  if (dy <= 0) return changed(widgets, id, { x: widget.x + dx, y: widget.y + dy });
+  for (let down = 1; down <= HEIGHT_MAX; down += 1) {
+    const next = changed(widgets, id, { x: widget.x + dx, y: widget.y + down });
+    if (next.find((one) => one.id === id)?.y !== widget.y) return next;
+  }
+  return settled(widgets);
+}
+
+/** Room for a new widget: the first that is large enough. */
+export function roomFor(widgets: readonly Box[], { w, h }: { w: number; h: number }): Box {
+  for (let y = 0; y < ROWS_MAX; y += 1) {
+    for (let x = 0; x + w <= COLUMNS; x += 1) {
+      const box = { x, y, w, h };
+      if (!widgets.some((other) => overlap(box, other))) return box;
+    }
+  }
+  return { x: 0, y: ROWS_MAX, w, h };
+}
+
+/** A widget of this type with nothing set, where there is room for it. */
+export function newWidget(
+  widgets: readonly Widget[],
+  type: WidgetType,
+  title: string,
+  settings: Settings = {},
+): Widget {
+  return { id: crypto.randomUUID(), type, title, settings, ...roomFor(widgets, SIZES[type]) };
+}
+
+/** Whether a widget has what it needs. */
+export function isWhole(type: WidgetType, { keys, elementName, paths, text, min, max }: Settings): boolean {
+  switch (type) {
+    case 'line':
+    case 'value':
+      return (keys ?? []).length > 0;
+    case 'gauge':
+      return (keys ?? []).length > 0 && typeof min === 'number' && typeof max === 'number' && max > min;
+    case 'table':
+      return Boolean(elementName) && (paths ?? []).length > 0;
+    case 'text':
+      return (text ?? '').trim() !== '';
+    case 'map':
+    case 'status':
+      return true;
+  }
+}

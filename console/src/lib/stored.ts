@@ -1,0 +1,24 @@
+import type { LastValues } from '../api/client';
+import { leaves } from './table';
+
+/** What a chart can show of a device: the keys whose last values are numbers, by element. */
+export function numericKeys(lastValues: readonly LastValues[]): { elementName: string; path: string }[] {
+  return lastValues.flatMap(({ elementName, values }) =>
+    leaves(values).flatMap(([path, value]) => (typeof value === 'number' ? [{ elementName, path }] : [])),
+  );
+}
+
+const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d/;
+const NAMED_LIKE_A_TIME = /(^|[._])(at|ts|time|timestamp|date|datetime)$|(Time|At|Timestamp)$/;
+
+/** Keys that tell when a value was measured, where devices send later: moments as texts, or numbers that are named so. */
+export function timeKeys(lastValues: readonly LastValues[]): string[] {
+  const found = lastValues.flatMap(({ values }) =>
+    leaves(values).flatMap(([path, value]) => {
+      const isTime =
+        typeof value === 'string' ? TIME.test(value) : typeof value === 'number' && NAMED_LIKE_A_TIME.test(path);
+      return isTime ? [path] : [];
+    }),
+  );
+  return [...new Set(found)];
+}
