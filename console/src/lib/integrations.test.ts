@@ -31,7 +31,7 @@ describe('the set-up of an integration', () => {
       const steps = reference.replace(/^\$\./, '').split('.');
       const found = steps.reduce<unknown>(
         (value, step) => (value as Record<string, unknown>)[step],
-        sampleOf({ kind }),
+        sampleOf({ kind, projectId: 'P' }),
       );
       expect(typeof found, kind).toBe('string');
     }
