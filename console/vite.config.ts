@@ -30,5 +30,5 @@ export default defineConfig({
     // For .size-limit.js.
     manifest: true,
   },
-  server: { proxy: { '/v2': SERVER } },
+  server: { proxy: { '/v2': SERVER, '/health': SERVER, '/metrics': SERVER } },
 });
