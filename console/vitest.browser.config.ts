@@ -1,11 +1,12 @@
 import { defineConfig } from 'vitest/config';
 
-// A real browser against the real program: one file after the other, as each has a server of its own.
+// A real browser against the real program: each file has both for itself, so that two of them run side by side.
 export default defineConfig({
   test: {
     include: ['browser/**/*.test.ts'],
     environment: 'node',
-    fileParallelism: false,
+    fileParallelism: true,
+    maxWorkers: 2,
     testTimeout: 60_000,
     hookTimeout: 120_000,
   },

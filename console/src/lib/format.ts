@@ -74,7 +74,9 @@ export function bytes(size: number, locale = formatLocale()): string {
   const units = ['byte', 'kilobyte', 'megabyte', 'gigabyte', 'terabyte'];
   const power = size < 1 ? 0 : Math.min(Math.floor(Math.log10(size) / 3), units.length - 1);
   const unit = units[power] ?? 'byte';
-  return new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'short', maximumFractionDigits: 1 }).format(
+  // "1 byte, 2 bytes", but "2 MB".
+  const unitDisplay = power === 0 ? 'long' : 'short';
+  return new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay, maximumFractionDigits: 1 }).format(
     size / 1000 ** power,
   );
 }

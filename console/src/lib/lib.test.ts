@@ -39,7 +39,7 @@ describe('numbers and times', () => {
   it('look as at home', () => {
     expect(number(1234.5, 'de')).toBe('1.234,5');
     expect(number(0.1 + 0.2, 'en')).toBe('0.3');
-    expect(bytes(0, 'en')).toBe('0 byte');
+    expect(bytes(0, 'en')).toBe('0 bytes');
     expect(bytes(2_500_000, 'en')).toBe('2.5 MB');
     expect(clock('2026-03-10T12:00:00.042Z', 'en')).toMatch(/00:00\.042$/);
   });
