@@ -92,7 +92,7 @@ describe('organizations', () => {
     await page.getByLabel('Description (optional)').fill('South');
     await page.getByLabel('Stored data at most (MB)').fill('1.5');
     await page.getByRole('button', { name: 'Save' }).click();
-    await page.getByText('0 byte of 1.5 MB').waitFor();
+    await page.getByText('0 bytes of 1.5 MB').waitFor();
     await page.getByText('South').waitFor();
   });
 

@@ -1,15 +1,15 @@
 import { mkdir, readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import type { BrowserContextOptions } from 'playwright-core';
+import type { BrowserContextOptions, Page } from 'playwright-core';
 import { DESK, PHONE, type Visitor } from './pages';
 
-/** Every page is seen in each of these: pictures for the eye, and what axe finds. */
+/** Every page is seen in each of these, on a desk in light and in dark: pictures for the eye, and what axe finds. */
 export const LOOKS: Record<string, BrowserContextOptions> = {
-  light: { ...DESK, colorScheme: 'light' },
-  dark: { ...DESK, colorScheme: 'dark' },
+  desk: { ...DESK, colorScheme: 'light' },
   phone: { ...PHONE, colorScheme: 'light' },
 };
+const SCHEMES = ['light', 'dark'] as const;
 const SHOTS = join(import.meta.dirname, 'shots');
 const AXE = readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
@@ -22,9 +22,19 @@ interface Violation {
   nodes: { html: string; failureSummary?: string }[];
 }
 
-/** Takes a picture, and asks axe. */
-export async function see({ page }: Visitor, name: string, found: Found): Promise<void> {
+/** Takes pictures, and asks axe. What is called `desk-…` is seen as `light-…` and as `dark-…`, without opening it again. */
+export async function see(visitor: Visitor, name: string, found: Found): Promise<void> {
+  const { page } = visitor;
   await mkdir(SHOTS, { recursive: true });
+  if (!name.startsWith('desk-')) return look(page, name, found);
+  for (const colorScheme of SCHEMES) {
+    await page.emulateMedia({ colorScheme });
+    await look(page, name.replace('desk', colorScheme), found);
+  }
+  await page.emulateMedia({ colorScheme: SCHEMES[0] });
+}
+
+async function look(page: Page, name: string, found: Found): Promise<void> {
   // What appears, appears at once for axe: half faded text has half its contrast.
   await page.evaluate(() =>
     Promise.all(document.getAnimations().map((animation) => animation.finished.catch(() => undefined))),
