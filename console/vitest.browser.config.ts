@@ -6,7 +6,7 @@ export default defineConfig({
     include: ['browser/**/*.test.ts'],
     environment: 'node',
     fileParallelism: true,
-    maxWorkers: 3,
+    maxWorkers: 2,
     testTimeout: 60_000,
     hookTimeout: 120_000,
   },

@@ -282,7 +282,7 @@ describe('last values', () => {
     const told = questions();
     await page.goto(`/devices/${room.id}`);
     await visitor.signIn();
-    await page.getByText('humidity').waitFor();
+    await page.getByText('humidity', { exact: true }).waitFor();
     await until(() => told.length).toBe(1);
     expect(told[0]?.asked.fields?.split(',').sort()).toEqual([
       'payload.door.open',
