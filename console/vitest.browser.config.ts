@@ -7,8 +7,6 @@ export default defineConfig({
     environment: 'node',
     fileParallelism: true,
     maxWorkers: 2,
-    // On a busy machine a browser may be late for once; who works on the console hears of that, who lands something else waits for nobody.
-    retry: process.env.CI ? 1 : 0,
     testTimeout: 60_000,
     hookTimeout: 120_000,
   },

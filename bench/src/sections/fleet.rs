@@ -15,9 +15,9 @@ use crate::{Failure, Options};
 const TARGET_INDEXED: Duration = Duration::from_millis(30);
 const TARGET_SUMMARY: Duration = Duration::from_millis(20);
 /// The stated bounds elsewhere: far pages of what many pass, metadata that is read, a summary of what passes a filter.
-const BOUND_FAR: Duration = Duration::from_millis(300);
+const BOUND_FAR: Duration = Duration::from_millis(150);
 const BOUND_METADATA: Duration = Duration::from_millis(400);
-const BOUND_FILTERED_SUMMARY: Duration = Duration::from_secs(1);
+const BOUND_FILTERED_SUMMARY: Duration = Duration::from_millis(400);
 /// Devices of one bulk, and how many of them are made; the one in the middle counts.
 const BULK: usize = 10_000;
 const BULKS: usize = 3;
