@@ -1,34 +1,14 @@
-import type { Browser } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { Fleet } from './fleet';
-import { Visitor, launch } from './pages';
-import { type Server, startServer } from './server';
+import { describe, expect, it } from 'vitest';
+import { Visitor } from './pages';
 import { PASSWORD, type Tenants, person, tenants } from './tenants';
+import { browser, fleet, server, visitor, stage, withVisitor } from './stage';
 
-let server: Server;
-let browser: Browser;
-let fleet: Fleet;
 let known: Tenants;
-let visitor: Visitor;
 
-beforeAll(async () => {
-  server = await startServer();
-  browser = await launch();
-  fleet = await Fleet.of(server.url);
+stage(async () => {
   known = await tenants(fleet);
 });
-afterAll(async () => {
-  await browser?.close();
-  await server?.stop();
-});
-beforeEach(async () => {
-  visitor = await Visitor.come(browser, server.url);
-});
-afterEach(async () => {
-  await visitor.leave();
-  expect(visitor.strays, 'requests that would have left this machine').toEqual([]);
-  expect(visitor.faults, 'faults of the page').toEqual([]);
-});
+withVisitor();
 
 describe('the profile', () => {
   it('changes who one is, in the whole console', async () => {

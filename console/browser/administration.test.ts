@@ -1,37 +1,18 @@
 import { readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Browser } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { Fleet } from './fleet';
-import { Visitor, launch } from './pages';
+import { Visitor } from './pages';
 import { picture } from './picture';
-import { type Server, startServer } from './server';
 import { PASSWORD, type Tenants, organization, person, tenants } from './tenants';
+import { browser, fleet, server, visitor, stage, withVisitor } from './stage';
 
-let server: Server;
-let browser: Browser;
-let fleet: Fleet;
 let known: Tenants;
-let visitor: Visitor;
 
-beforeAll(async () => {
-  server = await startServer();
-  browser = await launch();
-  fleet = await Fleet.of(server.url);
+stage(async () => {
   known = await tenants(fleet);
 });
-afterAll(async () => {
-  await browser?.close();
-  await server?.stop();
-});
-beforeEach(async () => {
-  visitor = await Visitor.come(browser, server.url);
-});
-afterEach(async () => {
-  await visitor.leave();
-  expect(visitor.strays, 'requests that would have left this machine').toEqual([]);
-  expect(visitor.faults, 'faults of the page').toEqual([]);
-});
+withVisitor();
 
 describe('organizations', () => {
   it('stand in a tree, of which only what is opened is read', async () => {

@@ -1,9 +1,8 @@
 import { readFile } from 'node:fs/promises';
-import type { Browser, Locator, Request } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { Fleet } from './fleet';
-import { PHONE, Visitor, launch } from './pages';
-import { type Server, startServer } from './server';
+import type { Locator, Request } from 'playwright-core';
+import { describe, expect, it } from 'vitest';
+import { PHONE } from './pages';
+import { fleet, visitor, stage, withVisitor } from './stage';
 
 const VALUES = 200_000;
 const DAYS = 30;
@@ -19,13 +18,9 @@ const PLAIN = {
   climate: { type: 'storage' },
 };
 
-let server: Server;
-let browser: Browser;
-let fleet: Fleet;
 let project: string;
 let long: { id: string; token: string };
 let room: { id: string; token: string };
-let visitor: Visitor;
 
 /** A month of readings, which tell their own time, as of a device that was without a connection. */
 async function month(deviceId: string, end: number): Promise<void> {
@@ -49,10 +44,7 @@ async function month(deviceId: string, end: number): Promise<void> {
   );
 }
 
-beforeAll(async () => {
-  server = await startServer();
-  browser = await launch();
-  fleet = await Fleet.of(server.url);
+stage(async () => {
   project = await fleet.project('Cold chain', PLAIN);
   room = await fleet.device('Cold room', project, { meta: { latitude: 47.37, longitude: 8.54 } });
   long = await fleet.device('Long room', project);
@@ -61,19 +53,8 @@ beforeAll(async () => {
   }
   await month(long.id, Date.now());
   await fleet.user('viewer', 'basicUser');
-}, 240_000);
-afterAll(async () => {
-  await browser?.close();
-  await server?.stop();
 });
-beforeEach(async () => {
-  visitor = await Visitor.come(browser, server.url);
-});
-afterEach(async () => {
-  await visitor.leave();
-  expect(visitor.strays, 'requests that would have left this machine').toEqual([]);
-  expect(visitor.faults, 'faults of the page').toEqual([]);
-});
+withVisitor();
 
 /** Each question for buckets, with what it was answered. */
 function questions(): { asked: Record<string, string>; points: number }[] {

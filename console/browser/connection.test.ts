@@ -1,27 +1,8 @@
-import type { Browser } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { Visitor, launch } from './pages';
-import { type Server, startServer } from './server';
+import { describe, expect, it } from 'vitest';
+import { server, visitor, stage, withVisitor } from './stage';
 
-let server: Server;
-let browser: Browser;
-let visitor: Visitor;
-
-beforeAll(async () => {
-  server = await startServer();
-  browser = await launch();
-});
-afterAll(async () => {
-  await browser?.close();
-  await server?.stop();
-});
-beforeEach(async () => {
-  visitor = await Visitor.come(browser, server.url);
-});
-afterEach(async () => {
-  await visitor.leave();
-  expect(visitor.faults, 'faults of the page').toEqual([]);
-});
+stage();
+withVisitor();
 
 describe('a lost connection', () => {
   it('is told above the page, and the page goes on by itself when it is back', async () => {

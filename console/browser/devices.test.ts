@@ -1,22 +1,12 @@
-import type { Browser } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { Fleet } from './fleet';
-import { PHONE, Visitor, launch } from './pages';
-import { type Server, startServer } from './server';
+import { describe, expect, it } from 'vitest';
+import { fleet, server, visitor, stage, takeAPhone, withVisitor } from './stage';
 
 const DEVICES = 260;
 
-let server: Server;
-let browser: Browser;
-let fleet: Fleet;
 let project: string;
 let device: { id: string; token: string };
-let visitor: Visitor;
 
-beforeAll(async () => {
-  server = await startServer();
-  browser = await launch();
-  fleet = await Fleet.of(server.url);
+stage(async () => {
   project = await fleet.project('Cold chain');
   device = await fleet.device('Cold room', project, { description: 'Hall 2' });
   await fleet.event(device.token, { temperature: 9.5, door: { open: true } });
@@ -25,18 +15,7 @@ beforeAll(async () => {
   await fleet.user('viewer', 'basicUser');
   await fleet.user('tech', 'technician');
 });
-afterAll(async () => {
-  await browser?.close();
-  await server?.stop();
-});
-beforeEach(async () => {
-  visitor = await Visitor.come(browser, server.url);
-});
-afterEach(async () => {
-  await visitor.leave();
-  expect(visitor.strays, 'requests that would have left this machine').toEqual([]);
-  expect(visitor.faults, 'faults of the page').toEqual([]);
-});
+withVisitor();
 
 describe('the overview', () => {
   it('counts the fleet, and each count leads to its devices', async () => {
@@ -288,8 +267,7 @@ describe('organizations', () => {
 
 describe('on a phone', () => {
   it('nothing is wider than the screen, and all can be reached', async () => {
-    await visitor.leave();
-    visitor = await Visitor.come(browser, server.url, PHONE);
+    await takeAPhone();
     const { page } = visitor;
     await visitor.signIn();
     const pages = {

@@ -1,8 +1,5 @@
-import type { Browser } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { Fleet } from './fleet';
-import { Visitor, launch } from './pages';
-import { type Server, startServer } from './server';
+import { describe, expect, it } from 'vitest';
+import { fleet, visitor, stage, withVisitor } from './stage';
 
 /** A picture of one point. */
 const PNG = Buffer.from(
@@ -10,33 +7,15 @@ const PNG = Buffer.from(
   'base64',
 );
 
-let server: Server;
-let browser: Browser;
-let fleet: Fleet;
 let project: string;
 let device: { id: string; token: string };
-let visitor: Visitor;
 
-beforeAll(async () => {
-  server = await startServer();
-  browser = await launch();
-  fleet = await Fleet.of(server.url);
+stage(async () => {
   project = await fleet.project('Cold chain');
   device = await fleet.device('Cold room', project);
   await fleet.user('viewer', 'basicUser');
 });
-afterAll(async () => {
-  await browser?.close();
-  await server?.stop();
-});
-beforeEach(async () => {
-  visitor = await Visitor.come(browser, server.url);
-});
-afterEach(async () => {
-  await visitor.leave();
-  expect(visitor.strays, 'requests that would have left this machine').toEqual([]);
-  expect(visitor.faults, 'faults of the page').toEqual([]);
-});
+withVisitor();
 
 describe('an event', () => {
   it('runs again as a dry run, element by element, and changes nothing', async () => {

@@ -1,32 +1,11 @@
-import type { Browser, Locator, Page } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { Fleet } from './fleet';
-import { Visitor, launch } from './pages';
-import { type Server, startServer } from './server';
+import type { Locator, Page } from 'playwright-core';
+import { describe, expect, it } from 'vitest';
+import { fleet, server, visitor, stage, withVisitor } from './stage';
 
-let server: Server;
-let browser: Browser;
-let fleet: Fleet;
-let visitor: Visitor;
-
-beforeAll(async () => {
-  server = await startServer();
-  browser = await launch();
-  fleet = await Fleet.of(server.url);
+stage(async () => {
   await fleet.project('Deaf', { reading: { type: 'deviceEvent' } });
 });
-afterAll(async () => {
-  await browser?.close();
-  await server?.stop();
-});
-beforeEach(async () => {
-  visitor = await Visitor.come(browser, server.url);
-});
-afterEach(async () => {
-  await visitor.leave();
-  expect(visitor.strays, 'requests that would have left this machine').toEqual([]);
-  expect(visitor.faults, 'faults of the page').toEqual([]);
-});
+withVisitor();
 
 /** Goes through the wizard up to what is to be pasted. */
 async function setUp(page: Page, platform: string, project: string): Promise<void> {

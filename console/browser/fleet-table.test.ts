@@ -1,27 +1,21 @@
 import { readFile } from 'node:fs/promises';
-import type { Browser, Page } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { Page } from 'playwright-core';
+import { describe, expect, it } from 'vitest';
 import { Fleet } from './fleet';
-import { Visitor, launch } from './pages';
-import { type Server, startServer } from './server';
+import { Visitor } from './pages';
+import { startServer } from './server';
+import { browser, fleet, server, visitor, stage, withVisitor } from './stage';
 
 const DEVICES = 10_000;
 const FLOORS = 100;
 /** Rows of the document, whatever the length of the list. */
 const ROWS_MAX = 60;
 
-let server: Server;
-let browser: Browser;
-let fleet: Fleet;
 let project: string;
-let visitor: Visitor;
 
 const nameOf = (index: number) => `Sensor ${String(index).padStart(5, '0')}`;
 
-beforeAll(async () => {
-  server = await startServer();
-  browser = await launch();
-  fleet = await Fleet.of(server.url);
+stage(async () => {
   project = await fleet.project('Cold chain');
   const devices = Array.from({ length: DEVICES }, (_, index) => ({
     name: nameOf(index),
@@ -33,18 +27,7 @@ beforeAll(async () => {
   await fleet.user('viewer', 'basicUser');
   await fleet.user('manager', 'manager');
 });
-afterAll(async () => {
-  await browser?.close();
-  await server?.stop();
-});
-beforeEach(async () => {
-  visitor = await Visitor.come(browser, server.url);
-});
-afterEach(async () => {
-  await visitor.leave();
-  expect(visitor.strays, 'requests that would have left this machine').toEqual([]);
-  expect(visitor.faults, 'faults of the page').toEqual([]);
-});
+withVisitor();
 
 /** Adds a condition on a label. */
 async function filterByLabel(page: Page, label: string, value: string): Promise<void> {

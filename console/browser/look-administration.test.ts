@@ -1,23 +1,16 @@
-import type { Browser } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { Fleet } from './fleet';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { type Found, LOOKS, see } from './look';
-import { Visitor, launch } from './pages';
+import { Visitor } from './pages';
 import { picture } from './picture';
-import { type Server, startServer } from './server';
 import { PASSWORD, type Tenants, organization, tenants } from './tenants';
+import { browser, fleet, server, stage } from './stage';
 
 const CUSTOMERS = 60;
 
-let server: Server;
-let browser: Browser;
 let known: Tenants;
 const found: Found = new Map();
 
-beforeAll(async () => {
-  server = await startServer();
-  browser = await launch();
-  const fleet = await Fleet.of(server.url);
+stage(async () => {
   known = await tenants(fleet);
   const project = await fleet.project('Cold chain');
   for (let index = 0; index < 9; index += 1) {
@@ -40,10 +33,6 @@ beforeAll(async () => {
     company: 'Cold Chain',
     disabled: true,
   });
-});
-afterAll(async () => {
-  await browser?.close();
-  await server?.stop();
 });
 
 beforeEach(() => found.clear());

@@ -1,9 +1,7 @@
-import type { Browser } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { Fleet } from './fleet';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { type Found, LOOKS, see } from './look';
-import { Visitor, launch } from './pages';
-import { type Server, startServer } from './server';
+import { Visitor } from './pages';
+import { browser, fleet, server, stage } from './stage';
 
 const HOURS = 25;
 const EVERY_S = 40;
@@ -19,9 +17,6 @@ const PLACES: readonly [name: string, lat: number, lon: number][] = [
 ];
 const TEMPERATURES = [2.4, 9.1, 4.2, 24, 3.3];
 
-let server: Server;
-let browser: Browser;
-let fleet: Fleet;
 let room: { id: string; token: string };
 let quiet: { id: string };
 const found: Found = new Map();
@@ -45,10 +40,7 @@ function day(deviceId: string, end: number): object[] {
   }).filter((_, index) => index < count * 0.35 || index > count * 0.42);
 }
 
-beforeAll(async () => {
-  server = await startServer();
-  browser = await launch();
-  fleet = await Fleet.of(server.url);
+stage(async () => {
   const project = await fleet.project('Cold chain');
   room = await fleet.device('Cold room A1', project, { meta: { latitude: 47.39, longitude: 8.51 } });
   const events = day(room.id, Date.now());
@@ -61,10 +53,6 @@ beforeAll(async () => {
   }
   quiet = await fleet.device('Dock door', await fleet.project('Doors', { knock: { type: 'deviceEvent' } }));
   await fleet.user('viewer', 'basicUser');
-}, 240_000);
-afterAll(async () => {
-  await browser?.close();
-  await server?.stop();
 });
 beforeEach(() => found.clear());
 

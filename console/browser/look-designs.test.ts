@@ -1,29 +1,18 @@
-import type { Browser } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { Fleet } from './fleet';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { type Found, LOOKS, see } from './look';
-import { Visitor, launch } from './pages';
-import { type Server, startServer } from './server';
+import { Visitor } from './pages';
+import { browser, fleet, server, stage } from './stage';
 
-let server: Server;
-let browser: Browser;
 let project: string;
 let empty: string;
 const found: Found = new Map();
 
-beforeAll(async () => {
-  server = await startServer();
-  browser = await launch();
-  const fleet = await Fleet.of(server.url);
+stage(async () => {
   project = await fleet.project('Cold chain');
   empty = await fleet.project('Weather stations', {});
   for (const name of ['Water meters', 'Gates and doors']) await fleet.project(name);
   const device = await fleet.device('Cold room A1', project);
   await fleet.event(device.token, { temperature: 21, humidity: 61, door: { open: false }, wrong: 1 });
-});
-afterAll(async () => {
-  await browser?.close();
-  await server?.stop();
 });
 beforeEach(() => found.clear());
 
@@ -77,7 +66,6 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
     await see(visitor, `${look}-design-try`, found);
 
     // Somebody else saves, and so does this one.
-    const fleet = await Fleet.of(server.url);
     const stored = await fleet.call<{ name: string; planes: { cloud: { elements: Record<string, object> } } }>(
       'GET',
       `/projects/${project}/specification`,

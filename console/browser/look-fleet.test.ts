@@ -1,9 +1,8 @@
-import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { Fleet } from './fleet';
+import type { BrowserContextOptions, Page } from 'playwright-core';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { type Found, LOOKS, see } from './look';
-import { Visitor, launch } from './pages';
-import { type Server, startServer } from './server';
+import { Visitor } from './pages';
+import { browser, fleet, server, stage } from './stage';
 
 const DEVICES = 30;
 const CSV = [
@@ -16,16 +15,10 @@ const CSV = [
 /** A picture as small as it can be. */
 const PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 
-let server: Server;
-let browser: Browser;
-let fleet: Fleet;
 let device: { id: string; token: string };
 const found: Found = new Map();
 
-beforeAll(async () => {
-  server = await startServer();
-  browser = await launch();
-  fleet = await Fleet.of(server.url);
+stage(async () => {
   const project = await fleet.project('Cold chain');
   await fleet.project('Doors', { knock: { type: 'deviceEvent' } });
   const meta = { floor: 2, site: 'Dairy Nord', latitude: 52.52, longitude: 13.405 };
@@ -45,10 +38,6 @@ beforeAll(async () => {
     organizationId: fleet.organizationId,
     columns: columns.map((path) => ({ path })),
   });
-});
-afterAll(async () => {
-  await browser?.close();
-  await server?.stop();
 });
 beforeEach(() => found.clear());
 

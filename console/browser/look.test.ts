@@ -1,22 +1,15 @@
-import type { Browser } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { Fleet } from './fleet';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { type Found, LOOKS, see } from './look';
-import { DESK, Visitor, launch } from './pages';
-import { type Server, startServer } from './server';
+import { DESK, Visitor } from './pages';
+import { browser, fleet, server, stage } from './stage';
 
 const DEVICES = 40;
 
-let server: Server;
-let browser: Browser;
 let device: { id: string; token: string };
 let quiet: { id: string };
 const found: Found = new Map();
 
-beforeAll(async () => {
-  server = await startServer();
-  browser = await launch();
-  const fleet = await Fleet.of(server.url);
+stage(async () => {
   const project = await fleet.project('Cold chain');
   device = await fleet.device('Cold room A1', project, { description: 'Hall 2, behind the dock' });
   for (let hour = 0; hour < 12; hour += 1) {
@@ -35,10 +28,6 @@ beforeAll(async () => {
     if (index % 3 > 0) await fleet.event(token, { temperature: [2, 4.5, 8.6, 24][index % 4] });
   }
   await fleet.call('POST', '/notifications/system', { message: 'Maintenance on Sunday from 06:00 to 06:15 UTC.' });
-});
-afterAll(async () => {
-  await browser?.close();
-  await server?.stop();
 });
 
 beforeEach(() => found.clear());

@@ -1,22 +1,12 @@
-import type { Browser } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Fleet } from './fleet';
-import { PHONE, Visitor, launch } from './pages';
-import { type Server, startServer } from './server';
+import { describe, expect, it } from 'vitest';
+import { PHONE, Visitor } from './pages';
 import { PASSWORD, ROLES, type Tenants, tenants } from './tenants';
+import { browser, fleet, server, stage } from './stage';
 
-let server: Server;
-let browser: Browser;
 let known: Tenants;
 
-beforeAll(async () => {
-  server = await startServer();
-  browser = await launch();
-  known = await tenants(await Fleet.of(server.url));
-});
-afterAll(async () => {
-  await browser?.close();
-  await server?.stop();
+stage(async () => {
+  known = await tenants(fleet);
 });
 
 const rank = (role: string): number =>

@@ -1,33 +1,11 @@
 import { readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Browser } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { Fleet } from './fleet';
-import { Visitor, launch } from './pages';
-import { ADMIN, type Server, startServer } from './server';
+import { describe, expect, it } from 'vitest';
+import { ADMIN } from './server';
+import { fleet, server, visitor, stage, withVisitor } from './stage';
 
-let server: Server;
-let browser: Browser;
-let fleet: Fleet;
-let visitor: Visitor;
-
-beforeAll(async () => {
-  server = await startServer();
-  browser = await launch();
-  fleet = await Fleet.of(server.url);
-});
-afterAll(async () => {
-  await browser?.close();
-  await server?.stop();
-});
-beforeEach(async () => {
-  visitor = await Visitor.come(browser, server.url);
-});
-afterEach(async () => {
-  await visitor.leave();
-  expect(visitor.strays, 'requests that would have left this machine').toEqual([]);
-  expect(visitor.faults, 'faults of the page').toEqual([]);
-});
+stage();
+withVisitor();
 
 describe('sign-in', () => {
   it('leads to the overview, and a reload stays there', async () => {
