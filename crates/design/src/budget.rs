@@ -32,10 +32,11 @@ const NUMBER_BYTES: usize = 24;
 /// and take ten microseconds.
 const LONG_NUMBER_UNITS: usize = 256;
 const SAFE_DIGITS: usize = 19;
-/// Bytes that a run leaves: a body of the largest size some times over.
-pub(crate) const LEFT_BYTES_MAX: usize = 16 << 20;
+/// Bytes that a run leaves: a body of the usual largest size some times over. It is written in one piece, and all who come in
+/// meanwhile wait for it.
+pub(crate) const LEFT_BYTES_MAX: usize = 4 << 20;
 /// Those among them that the registry is to learn of: settings, labels, notifications and calls. They wait in one piece.
-pub(crate) const TOLD_BYTES_MAX: usize = 4 << 20;
+pub(crate) const TOLD_BYTES_MAX: usize = 2 << 20;
 /// Changes of settings of one run, each of which is a record: as many as a design may have elements.
 pub(crate) const SETTINGS_MAX: u32 = 1_000;
 /// Notifications and calls of one run.
@@ -74,7 +75,8 @@ impl Cost {
         let told = |bytes: usize| Self { bytes, told_bytes: bytes, ..Self::default() };
         match effect {
             Effect::Store { value, .. } => Self { bytes: value.bytes().len(), ..Self::default() },
-            Effect::Send { payload, .. } => Self { bytes: payload.bytes().len(), ..Self::default() },
+            // Into the queue, and into the history.
+            Effect::Send { payload, .. } => Self { bytes: 2 * payload.bytes().len(), ..Self::default() },
             Effect::Remember { element, state } => Self { bytes: element.len() + state.len(), ..Self::default() },
             Effect::Forget { element } => Self { bytes: element.len(), ..Self::default() },
             Effect::SetStatus(_) | Effect::SetLocation(_) => Self { bytes: RECORD_BYTES, ..Self::default() },

@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::super::median;
 use crate::api::{Api, PASSWORD};
 use crate::process::Server;
 use crate::setup::{Device, STORAGE, event_request, make_devices, make_project, payload};
@@ -72,17 +73,6 @@ impl Heard {
         Ok(Self { latency: latency.collect::<Result<_, _>>()?, failures: BTreeMap::new() })
     }
 
-    /// Takes in what it saw another time.
-    pub fn add(&mut self, other: &Heard) -> Result<(), Failure> {
-        for (all, more) in self.latency.iter_mut().zip(&other.latency) {
-            all.add(more)?;
-        }
-        for (what, count) in &other.failures {
-            *self.failures.entry(what.clone()).or_default() += count;
-        }
-        Ok(())
-    }
-
     /// The 99th percentile of a kind; none: there was none of it.
     pub fn p99(&self, kind: usize) -> Option<Duration> {
         self.latency.get(kind).and_then(p99)
@@ -96,11 +86,38 @@ impl Heard {
         }
         Ok(p99(&all))
     }
+}
 
-    /// How many calls failed, and how most of them did.
+/// What it saw of the server, turn by turn. The median of the turns counts: now and then a disk that others use as well keeps
+/// everybody waiting for longer than any tenant could.
+#[derive(Default)]
+pub struct Turns(Vec<Heard>);
+
+impl Turns {
+    /// Takes in another turn.
+    pub fn push(&mut self, heard: Heard) {
+        self.0.push(heard);
+    }
+
+    /// The 99th percentile of a kind; none: there was none of it.
+    pub fn p99(&self, kind: usize) -> Option<Duration> {
+        median(self.0.iter().filter_map(|heard| heard.p99(kind)).collect(), Duration::as_secs_f64)
+    }
+
+    /// The same of everything but logins.
+    pub fn p99_of_all(&self) -> Result<Option<Duration>, Failure> {
+        let turns: Vec<_> = self.0.iter().map(Heard::p99_of_all).collect::<Result<_, _>>()?;
+        Ok(median(turns.into_iter().flatten().collect(), Duration::as_secs_f64))
+    }
+
+    /// How many calls failed in all turns, and how most of them did.
     pub fn failures(&self) -> Option<(usize, &str)> {
-        let (what, _) = self.failures.iter().max_by_key(|(_, count)| **count)?;
-        Some((self.failures.values().sum(), what))
+        let mut counts = BTreeMap::<&str, usize>::new();
+        for (what, count) in self.0.iter().flat_map(|heard| &heard.failures) {
+            *counts.entry(what).or_default() += count;
+        }
+        let (what, _) = counts.iter().max_by_key(|(_, count)| **count)?;
+        Some((counts.values().sum(), what))
     }
 }
 

@@ -24,7 +24,7 @@ use crate::process::Server;
 use crate::{Failure, Options};
 use attack::{Attack, Loose, Tally, shortened};
 use cases::{Case, Sizes};
-use good::{Good, Heard};
+use good::{Good, Turns};
 
 /// What is measured in turns takes this part of a round's time: there are many hostile tenants.
 const PART_OF_A_ROUND: u32 = 2;
@@ -45,8 +45,8 @@ struct Row {
     name: String,
     /// What it was answered most, and how often.
     answers: Vec<(String, usize)>,
-    alone: Heard,
-    beside: Heard,
+    alone: Turns,
+    beside: Turns,
     /// The most memory of the process while the good tenant was alone, and beside the hostile one.
     memory: (u64, u64),
     /// Why it was ended before its time.
@@ -89,8 +89,8 @@ async fn beside(options: &Options, case: Case) -> Result<Row, Failure> {
     let mut row = Row {
         name: case.name(),
         answers: Vec::new(),
-        alone: Heard::new()?,
-        beside: Heard::new()?,
+        alone: Turns::default(),
+        beside: Turns::default(),
         memory: (0, 0),
         ended: None,
         lacks,
@@ -122,7 +122,7 @@ impl Stage {
             self.rests().await?;
             self.server.forget_peak()?;
             let (heard, ended) = self.good.behave(span, &self.server).await?;
-            row.alone.add(&heard)?;
+            row.alone.push(heard);
             row.memory.0 = row.memory.0.max(self.server.peak_memory().unwrap_or_default());
             if let Some(ended) = ended {
                 row.ended = Some(format!("alone after it: {ended}"));
@@ -137,7 +137,7 @@ impl Stage {
             let outcome = self.good.behave(attack.at_least.unwrap_or(span), &self.server).await;
             loose.end();
             let (heard, ended) = outcome?;
-            row.beside.add(&heard)?;
+            row.beside.push(heard);
             row.memory.1 = row.memory.1.max(self.server.peak_memory().unwrap_or_default());
             row.ended = ended;
             if row.ended.is_some() {

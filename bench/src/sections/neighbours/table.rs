@@ -40,7 +40,7 @@ pub fn text(options: &Options, rows: &[Row]) -> Result<String, Failure> {
     let missed = rows.iter().filter_map(|row| target(row).ok()).filter(|target| target.starts_with("**")).count();
     writeln!(
         table,
-        "\n{} of {} hold. Times are 99th percentiles of one well-behaved tenant, alone → beside the hostile one, in {} turns of {} s (bodies that drip \
+        "\n{} of {} hold. Times are 99th percentiles of one well-behaved tenant, alone → beside the hostile one, the medians of {} turns of {} s (bodies that drip \
          and intervals: once, and longer); targets: at most {FACTOR:.0} times that alone, for each kind of call, at most {} where it was less, no call \
          refused, and at most {} more memory of the process at its peak. The well-behaved tenant has 20 devices, which post 100 events a second; it reads devices, data and lists 40 \
          times a second each and follows its stream, whose time is that from sending an event to being told of it. Each hostile tenant has a server of its own, whose rate limits are counted but \

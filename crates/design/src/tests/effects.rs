@@ -209,8 +209,8 @@ fn labels_that_were_too_large_before_stay_and_do_not_grow() {
 fn settings_are_bounded_in_bytes_and_in_number() {
     let (set, others) = (super::given::link("s", "set"), json!({"s": {"type": "deviceSetting"}}));
     let outcome = scene(300, std::slice::from_ref(&set), others.clone()).post(text(1 << 20));
-    assert_eq!(outcome.effects.len(), 3);
-    assert_eq!(outcome.errors[0].message, "settings, labels, notifications and calls of a run take at most 4 MiB");
+    assert_eq!(outcome.effects.len(), 1);
+    assert_eq!(outcome.errors[0].message, "settings, labels, notifications and calls of a run take at most 2 MiB");
     let outcome = scene(3_000, &[set], others).post("\"a\"");
     assert_eq!(outcome.effects.len(), SETTINGS_MAX as usize);
     assert_eq!(outcome.errors[0].message, "a run changes settings at most 1000 times");

@@ -50,7 +50,7 @@ fn a_trace_is_bounded() {
     assert_eq!(trace[999].notes, ["the trace ends here; the run went on"]);
     let (outcome, trace) = scene.trace(json!("x".repeat(100_000)).to_string());
     assert!(trace.len() < 50);
-    assert_eq!(outcome.effects.len(), (16 << 20) / 100_002, "what a run stores is bounded");
+    assert_eq!(outcome.effects.len(), (4 << 20) / 100_002, "what a run stores is bounded");
     assert_eq!(trace[0].received.text(), r#""(100002 bytes)""#);
 }
 

@@ -46,6 +46,8 @@ const UNREAD_TIME: Duration = Duration::from_secs(60);
 /// counted.
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES: u32 = 128 << 10;
+/// Between closing some idle connections and closing more of them.
+const CLOSING_PAUSE: Duration = Duration::from_millis(2);
 /// How often finished durations are folded into the histograms, so that nobody need scrape to keep memory bounded.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
@@ -118,7 +120,9 @@ async fn upkeep(server: &Server, shift: Shift) {
     loop {
         upkeep.tick().await;
         server.app.run_upkeep();
-        server.slots.keep_some_free(server.app.now());
+        while server.slots.keep_some_free(server.app.now()) {
+            tokio::time::sleep(CLOSING_PAUSE).await;
+        }
         shift.well();
     }
 }

@@ -27,8 +27,9 @@ const IDLE_MILLIS_MIN: u64 = 1_000;
 const UNUSED_WEIGHT: u64 = 16;
 /// This part of all slots is kept free by closing connections that are idle for long: an eighth.
 const SLOTS_KEPT_FREE: usize = 8;
-/// This part of all slots is freed at once, so that not each new connection has all others looked at: a 64th.
-const SLOTS_FREED: usize = 64;
+/// Connections that are closed at once, so that not each new one has all others looked at; and no more, for closing thousands
+/// keeps everybody else on the thread waiting.
+const CLOSED_AT_ONCE: usize = 64;
 /// Between two looks for an idle connection, while all slots are taken.
 const IDLE_CHECK_EVERY: Duration = Duration::from_millis(100);
 /// Between two lines in the log about the same thing.
@@ -200,7 +201,7 @@ impl Slots {
     /// Waits until there is a free slot. The connection that is idle longest is closed for it.
     pub async fn free(&self, now: impl Fn() -> Timestamp) {
         while self.count() >= self.most {
-            let closed = self.close_idle(now(), self.most / SLOTS_FREED + 1, IDLE_MILLIS_MIN);
+            let closed = self.close_idle(now(), self.closed_at_once(), IDLE_MILLIS_MIN);
             if closed == 0 {
                 self.log.lock().all_busy.count(1);
             }
@@ -210,14 +211,14 @@ impl Slots {
         }
     }
 
-    /// Closes connections that are idle for long while there are nearly as many as there may be, and writes what the log has
-    /// not heard yet.
-    pub fn keep_some_free(&self, now: Timestamp) {
-        let (open, most) = (self.count(), self.most - self.most / SLOTS_KEPT_FREE);
-        if open > most {
-            self.close_idle(now, open - most, IDLE_MILLIS_MAX);
-        }
+    /// Closes some connections that are idle for long while there are nearly as many as there may be, and writes what the log
+    /// has not heard yet. Whether there may be more of them.
+    pub fn keep_some_free(&self, now: Timestamp) -> bool {
+        let beyond = self.count().saturating_sub(self.most - self.most / SLOTS_KEPT_FREE);
+        let wanted = beyond.min(CLOSED_AT_ONCE);
+        let goes_on = wanted > 0 && self.close_idle(now, wanted, IDLE_MILLIS_MAX) == wanted && beyond > wanted;
         self.write_log();
+        goes_on
     }
 
     /// Closes all idle connections. A connection that hyper serves and that has sent a part of a head is hyper's to end.
@@ -238,8 +239,13 @@ impl Slots {
             log.failed.count(1);
             log.error = Some(error);
         }
-        self.close_idle(now, self.most / SLOTS_FREED + 1, IDLE_MILLIS_MIN);
+        self.close_idle(now, self.closed_at_once(), IDLE_MILLIS_MIN);
         self.write_log();
+    }
+
+    /// Where there may be few connections, fewer.
+    fn closed_at_once(&self) -> usize {
+        (self.most / CLOSED_AT_ONCE + 1).min(CLOSED_AT_ONCE)
     }
 
     fn count(&self) -> usize {
@@ -428,6 +434,22 @@ mod tests {
         slots.keep_some_free(at(10_000_000));
         assert_eq!(all.iter().filter(|slot| is_closed(slot)).count(), 2);
         assert!(!more.iter().any(|slot| is_closed(slot)));
+    }
+
+    #[tokio::test]
+    async fn many_connections_are_closed_a_few_at_a_time() {
+        let slots = Slots::new(1_000);
+        let all: Vec<_> = (0..1_000).map(|_| connects(&slots, at(0))).collect();
+        all.iter().for_each(|slot| slot.becomes_idle(at(0)));
+        let closed = || all.iter().filter(|slot| is_closed(slot)).count();
+        assert!(slots.keep_some_free(at(10_000_000)), "there are more");
+        assert_eq!(closed(), CLOSED_AT_ONCE);
+        let mut rounds = 1;
+        while slots.keep_some_free(at(10_000_000)) {
+            rounds += 1;
+            tokio::task::yield_now().await;
+        }
+        assert_eq!((rounds, closed()), (1, 1_000 / SLOTS_KEPT_FREE));
     }
 
     #[tokio::test]

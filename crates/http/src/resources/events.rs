@@ -27,6 +27,10 @@ use crate::response::{self, Answer};
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Between the comments that keep an event stream open.
 const STREAM_COMMENT_EVERY: Duration = Duration::from_secs(15);
+/// Bytes that a stream writes of what is there already until others have their turn on the thread.
+const STREAM_TURN_BYTES: usize = 8 << 10;
+/// Bytes of an event besides its payload: names and identifiers.
+const EVENT_BYTES: usize = 256;
 /// Between the comments that find out whether a client that has closed its side is still there.
 const CLIENT_CHECK_EVERY: Duration = Duration::from_secs(1);
 
@@ -138,7 +142,7 @@ pub(crate) async fn event_stream(call: &mut Call) -> Answer {
         // The sender lives as long as the server: an error means a stop too.
         let _ = stopping.wait_for(|stopped| *stopped).await;
     };
-    let events = events.map(move |event| {
+    let events = in_turns(events, sent_bytes).map(move |event| {
         let _wait = &wait;
         server_sent(event)
     });
@@ -146,6 +150,28 @@ pub(crate) async fn event_stream(call: &mut Call) -> Answer {
     let events = events.map(Ok::<_, Infallible>).take_until(Box::pin(stopped));
     let keep_alive = KeepAlive::new().interval(STREAM_COMMENT_EVERY);
     Ok(Sse::new(events).keep_alive(keep_alive).into_response().map(Into::into))
+}
+
+/// Gives others their turn on the thread after some of what is there already: many streams that catch up would otherwise keep
+/// it for a quarter of a mebibyte each.
+fn in_turns<T: Send + 'static>(
+    stream: impl Stream<Item = T> + Send + 'static,
+    bytes: fn(&T) -> usize,
+) -> impl Stream<Item = T> + Send + 'static {
+    stream::unfold((Box::pin(stream), 0), move |(mut stream, mut taken)| async move {
+        if taken >= STREAM_TURN_BYTES {
+            tokio::task::yield_now().await;
+            taken = 0;
+        }
+        let item = stream.next().await?;
+        taken += bytes(&item);
+        Some((item, (stream, taken)))
+    })
+}
+
+/// About how many bytes of a stream an event takes.
+fn sent_bytes(event: &Result<Arc<Event>, Error>) -> usize {
+    EVENT_BYTES + event.as_ref().map_or(0, |event| event.payload.bytes().len())
 }
 
 /// Ends a stream when its client is gone. For a client that has closed its side the stream goes on; but whether such a client
@@ -223,4 +249,30 @@ pub(crate) struct EventJson {
     /// Present when something went wrong.
     #[schema(required = false)]
     errors: Vec<EventErrorJson>,
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{FutureExt as _, StreamExt as _, stream};
+
+    use super::{STREAM_TURN_BYTES, in_turns};
+
+    #[tokio::test]
+    async fn a_stream_with_much_to_tell_lets_others_have_their_turn() {
+        const ITEMS: usize = 1_000;
+        let mut all = Box::pin(in_turns(stream::iter(0..ITEMS), |_| STREAM_TURN_BYTES / 10));
+        let (mut told, mut turns) = (Vec::new(), 0);
+        loop {
+            match all.next().now_or_never() {
+                Some(Some(item)) => told.push(item),
+                Some(None) => break,
+                None => {
+                    turns += 1;
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+        assert_eq!(told, (0..ITEMS).collect::<Vec<_>>());
+        assert_eq!(turns, ITEMS / 11, "the eleventh of each turn would be beyond it");
+    }
 }

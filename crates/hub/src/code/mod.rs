@@ -142,6 +142,18 @@ impl CodePool {
         self.slots.take(class, tenant).await.map(Some)
     }
 
+    /// A slot of the tenant for a run that left the threads that serve calls: as [`CodePool::slot`] says, and one without code,
+    /// which may take long or leave much, needs one too.
+    ///
+    /// # Errors
+    /// As [`CodePool::slot`].
+    pub(crate) async fn slot_aside(&self, plan: &Plan, tenant: OrganizationId) -> Result<Option<RunSlot>> {
+        if plan.runs_code() {
+            return self.slot(plan, tenant).await;
+        }
+        self.slots.take(RunClass::Long, tenant).await.map(Some)
+    }
+
     /// A slot of the tenant for a run of a plan that is tried: what its code wants is not known yet.
     ///
     /// # Errors

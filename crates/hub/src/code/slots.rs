@@ -1,5 +1,5 @@
-//! Slots for runs of code that have a thread of their own: a few at the same time, shared fairly between tenants. A project has
-//! one run at a time, so that those of one tenant are of different projects.
+//! Slots for runs that take what others wait for, a thread of their own or the disk: a few at the same time, shared fairly between
+//! tenants. A project has one run at a time, so that those of one tenant are of different projects.
 
 use std::time::Duration;
 
@@ -16,7 +16,11 @@ const ASIDE_AT_ONCE: usize = 8;
 const ASIDE_WAITING_MAX: usize = 64;
 const ASIDE_OF_ONE_MAX: usize = 64;
 
-/// Why a run has a thread of its own. Each class has slots of its own, for one run holds its slot much longer than another: heavy
+/// Runs without code that may take long or leave much, at the same time: each may have a commit in the log that all others wait
+/// for, so that there is one to run while another is written.
+const LONG_AT_ONCE: usize = 2;
+
+/// Why a run needs a slot. Each class has slots of its own, for one run holds its slot much longer than another: heavy
 /// code for seconds, where others leave it little of the processors; large code for its 200 ms.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RunClass {
@@ -26,6 +30,8 @@ pub(super) enum RunClass {
     Heavy,
     /// It runs on a thread of the server, while somebody waits for the answer: a change of settings does.
     OnRequest,
+    /// It has no code, and may take long or leave much.
+    Long,
 }
 
 /// The slots of all classes.
@@ -33,6 +39,7 @@ pub(super) struct RunSlots {
     large: Turns,
     heavy: Turns,
     on_request: Turns,
+    long: Turns,
 }
 
 /// One of the slots, until this is dropped.
@@ -40,9 +47,10 @@ pub(crate) struct RunSlot(#[expect(dead_code, reason = "held")] Turn);
 
 impl RunSlots {
     pub fn new() -> Self {
-        let bounded = || turns(ASIDE_AT_ONCE + ASIDE_WAITING_MAX, ASIDE_OF_ONE_MAX);
-        // What waits there is bounded by who calls: one call changes the settings of many devices.
-        Self { large: bounded(), heavy: bounded(), on_request: turns(usize::MAX, usize::MAX) }
+        let bounded = || turns(ASIDE_AT_ONCE, ASIDE_AT_ONCE + ASIDE_WAITING_MAX, ASIDE_OF_ONE_MAX);
+        // What waits there is bounded by who calls: one call changes the settings of many devices, and a project has one run.
+        let unbounded = |at_once| turns(at_once, usize::MAX, usize::MAX);
+        Self { large: bounded(), heavy: bounded(), on_request: unbounded(ASIDE_AT_ONCE), long: unbounded(LONG_AT_ONCE) }
     }
 
     /// A slot of the class for a run of the tenant, when it has its turn.
@@ -58,13 +66,14 @@ impl RunSlots {
             RunClass::Large => &self.large,
             RunClass::Heavy => &self.heavy,
             RunClass::OnRequest => &self.on_request,
+            RunClass::Long => &self.long,
         }
     }
 }
 
-fn turns(of_all: usize, of_one: usize) -> Turns {
+fn turns(at_once: usize, of_all: usize, of_one: usize) -> Turns {
     // A run cannot be left and taken up again.
-    Turns::new(Bounds { at_once: ASIDE_AT_ONCE, of_all, of_one, slice: Duration::MAX })
+    Turns::new(Bounds { at_once, of_all, of_one, slice: Duration::MAX })
 }
 
 #[cfg(test)]
@@ -86,7 +95,8 @@ mod tests {
     async fn taken(class: RunClass, waiting: usize) -> (Arc<RunSlots>, Vec<RunSlot>, JoinSet<bool>) {
         let slots = Arc::new(RunSlots::new());
         let mut held = Vec::new();
-        for _ in 0..ASIDE_AT_ONCE {
+        let at_once = if matches!(class, RunClass::Long) { LONG_AT_ONCE } else { ASIDE_AT_ONCE };
+        for _ in 0..at_once {
             held.push(slots.take(class, tenant(1)).await.unwrap());
         }
         let mut waiters = JoinSet::new();
@@ -94,7 +104,7 @@ mod tests {
             let slots = Arc::clone(&slots);
             waiters.spawn(async move { slots.take(class, tenant(1)).await.is_ok() });
         }
-        while slots.of(class).taken_and_waiting() != (ASIDE_AT_ONCE, waiting) {
+        while slots.of(class).taken_and_waiting() != (at_once, waiting) {
             tokio::task::yield_now().await;
         }
         (slots, held, waiters)
@@ -120,18 +130,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_tenant_that_changes_many_devices_holds_up_no_other() {
-        let (slots, mut held, waiting) = taken(RunClass::OnRequest, 200).await;
-        let other = {
-            let slots = Arc::clone(&slots);
-            tokio::spawn(async move { slots.take(RunClass::OnRequest, tenant(2)).await })
-        };
-        while slots.on_request.taken_and_waiting().1 < 201 {
-            tokio::task::yield_now().await;
+    async fn a_tenant_with_many_runs_that_take_what_all_wait_for_holds_up_no_other() {
+        for class in [RunClass::OnRequest, RunClass::Long] {
+            let (slots, mut held, waiting) = taken(class, 200).await;
+            let other = {
+                let slots = Arc::clone(&slots);
+                tokio::spawn(async move { slots.take(class, tenant(2)).await })
+            };
+            while slots.of(class).taken_and_waiting().1 < 201 {
+                tokio::task::yield_now().await;
+            }
+            held.pop();
+            assert!(other.await.unwrap().is_ok(), "the next slot is for who has none");
+            drop(held);
+            assert_eq!(waiting.join_all().await.len(), 200);
         }
-        held.pop();
-        assert!(other.await.unwrap().is_ok(), "the next slot is for who has none");
-        drop(held);
-        assert_eq!(waiting.join_all().await.len(), 200);
     }
 }

@@ -14,6 +14,10 @@ use super::Ingest;
 use super::run_commit::RunReport;
 use crate::cache::entries::DeviceEntry;
 
+/// Bytes of an event and of what it leaves beyond which the next run of its project, and of as many others as have slots, waits
+/// until they are durable.
+const LOGGED_TOGETHER_BYTES_MAX: usize = 64 << 10;
+
 /// Done when the event is durable; then it is published. It must be driven to its end.
 ///
 /// # Errors
@@ -56,6 +60,13 @@ impl Accepted {
 pub(super) fn still_pending(accepted: &mut Result<Option<Accepted>>, cx: &mut Context<'_>) -> bool {
     let pending = accepted.as_mut().ok().and_then(Option::as_mut).and_then(|accepted| accepted.pending.as_mut());
     pending.is_some_and(|pending| Pin::new(&mut pending.durable).poll(cx).is_pending())
+}
+
+/// Whether an event that was accepted has more to be written than may stand in the log beside the next of its project: all who
+/// come in meanwhile wait for as much.
+pub(super) fn leaves_much(accepted: &Result<Option<Accepted>>) -> bool {
+    let pending = accepted.as_ref().ok().and_then(Option::as_ref).and_then(|accepted| accepted.pending.as_ref());
+    pending.is_some_and(|pending| pending.report.bytes > LOGGED_TOGETHER_BYTES_MAX)
 }
 
 impl Future for Accepted {

@@ -1,6 +1,8 @@
 //! The main road: a device event arrives, its project's design runs, everything it causes is committed at once.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use bytes::Bytes;
 use isobar_design::{EventView, Trigger};
@@ -14,7 +16,7 @@ use isobar_store::telemetry::{self, Begun, Commit, Idempotency, Memory, Ran};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::accepted::{Accepted, still_pending};
+use super::accepted::{self, Accepted, still_pending};
 use super::event_input::{accepted_name, check_idempotency_key, element_name};
 use super::run_commit::{RunCommit, RunReport};
 use super::{IDEMPOTENCY_SECONDS, Ingest, RUNS_MAX, RunMemory};
@@ -145,13 +147,19 @@ impl Ingest {
         let (ingest, permit, plan, entry) = (Arc::clone(self), permit.clone(), &entry.plan, Arc::clone(entry));
         let (element, payload, now) = (Arc::clone(&event.element), event.payload.clone(), event.now);
         let (key, ran) = (event.idempotency_key.map(str::to_owned), event.ran.clone());
-        let accepted = async move {
-            let _slot = ingest.code.slot(&entry.plan.plan, entry.lineage.top()).await?;
+        let run = async move {
+            let slot = ingest.code.slot_aside(&entry.plan.plan, entry.lineage.top()).await?;
             let kept = payload.clone();
             let event = Incoming { element, payload, idempotency_key: key.as_deref(), now, ran };
-            ingest.run_event_here(&permit, &entry, &event, &kept.tree()).await
+            let mut outcome = ingest.run_event_here(&permit, &entry, &event, &kept.tree()).await;
+            if accepted::leaves_much(&outcome) {
+                poll_fn(|cx| if accepted::still_pending(&mut outcome, cx) { Poll::Pending } else { Poll::Ready(()) })
+                    .await;
+            }
+            drop(slot);
+            outcome
         };
-        self.code.run_and_wait(&plan.queue, accepted, still_pending).await?
+        self.code.run_and_wait(&plan.queue, run, still_pending).await?
     }
 
     /// Locks the device, runs its design on the event and commits all that it causes; what is left is to wait until that is
@@ -177,6 +185,7 @@ impl Ingest {
             let trigger = Trigger::DeviceEvent { element };
             let outcome = self.code.run_design(&entry.plan.plan, trigger, &seen, &view, &RunMemory(memory));
             entry.note_run(outcome.units);
+            report.bytes = event.payload.bytes().len() + outcome.bytes;
             run.add_event(id, event);
             if entry.plan.plan.runs_code() {
                 self.code.note(outcome.engines);

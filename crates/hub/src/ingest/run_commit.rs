@@ -37,6 +37,8 @@ pub(super) struct RunReport {
     pub outdated: bool,
     /// The outbox has no room for what the runs would leave: they left nothing.
     pub refused: bool,
+    /// Bytes of the event and of what its run leaves.
+    pub bytes: usize,
 }
 
 impl RunReport {

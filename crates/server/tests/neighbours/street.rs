@@ -25,7 +25,7 @@ const CALLS: u64 = 20;
 /// What the process takes at most, in bytes.
 const MEMORY_MAX: u64 = 512 << 20;
 /// What the folder holds at most, in bytes. A log that was begun has its length from the start: that is 64 MiB of it. A run
-/// may leave 16 MiB, and no test has more than a dozen runs that leave so much.
+/// may leave 4 MiB, and no test has more than a dozen runs that leave so much.
 const FOLDER_MAX: u64 = 320 << 20;
 /// Processor time that one hostile call may take of the thread that serves everybody; of this build, which is not
 /// optimised.

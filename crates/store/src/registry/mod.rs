@@ -43,6 +43,9 @@ pub use nouns::users::{NewPassword, NewUserRow, UserChange};
 pub(crate) use sql::refuses;
 pub use sql::sqlite_file::{loss, loss_accept};
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
 use crate::error::Result;
 use sql::connections::Connections;
 
@@ -75,6 +78,9 @@ pub const REGISTRY_FILES_MAX: u64 = 32;
 #[derive(Clone, Debug)]
 pub struct Registry {
     db: Connections,
+    /// How long ago most devices were heard when they were last counted, in [`lists`]' ages: the one that is told from the others
+    /// rather than counted. Which one it is changes no figure, only how long a summary takes.
+    commonest_age: Arc<AtomicUsize>,
 }
 
 impl Registry {
@@ -89,7 +95,7 @@ impl Registry {
         let tx = db.begin().await?;
         migrations::migrate(&tx).await?;
         tx.commit().await?;
-        Ok(Self { db })
+        Ok(Self { db, commonest_age: Arc::default() })
     }
 
     /// Lets go of the database; what is under way ends first.

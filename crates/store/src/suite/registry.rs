@@ -137,6 +137,7 @@ macro_rules! registry_scenes {
             the_last_place_is_taken_once
             a_device_moves_where_there_is_room
             moves_both_ways_at_the_same_time
+            projects_count_their_devices_whoever_comes_and_goes
             a_rotated_token_ends_the_old_one
             devices_are_touched_forwards_only
             a_report_changes_what_it_names
@@ -171,6 +172,7 @@ macro_rules! registry_scenes {
             much_metadata_is_looked_at
             what_is_not_written_yet_decides
             a_summary_counts_each_device_once
+            a_summary_tells_of_the_commonest_age_what_the_others_leave
             each_of_many_devices_is_made_by_itself
             a_limit_holds_among_many_that_make_many
             a_setting_keeps_its_past

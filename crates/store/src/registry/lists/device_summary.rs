@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
 
 use isobar_model::access::{CanList, Lineage, Scope};
 use isobar_model::ids::ProjectId;
@@ -26,8 +27,6 @@ const DAY_MILLIS: i64 = 24 * HOUR_MILLIS;
 const WEEK_MILLIS: i64 = 7 * DAY_MILLIS;
 /// How devices are told apart by when they were heard: never, longer ago, within the week, the day, the hour.
 const AGES: usize = 5;
-/// Those of them that are shown: all but the second.
-const SHOWN_AGES: [usize; 4] = [0, 2, 3, 4];
 
 /// What a part of the tree has.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -94,7 +93,11 @@ impl Registry {
         let mut filters = ReadyFilters::of(&tx, scope, selection).await?;
         let mut counts = Counts::default();
         let by_project = if selection.filters.is_empty() {
-            count_all(&tx, scope, &extent, &ages, &mut counts).await?;
+            let uncounted = self.commonest_age.load(Ordering::Relaxed);
+            count_all(&tx, scope, &extent, &ages, uncounted, &mut counts).await?;
+            if extent.within > extent.everywhere / 2 {
+                self.commonest_age.store(counts.commonest_age(), Ordering::Relaxed);
+            }
             filters.decided.iter().for_each(|decided| counts.change(decided));
             projects(&tx, scope, &extent).await?
         } else {
@@ -144,11 +147,12 @@ impl Ages {
         )
     }
 
-    /// The range of each age that is shown, as a condition.
-    fn ranges(&self) -> [String; SHOWN_AGES.len()] {
+    /// The range of each age, as a condition.
+    fn ranges(&self) -> [String; AGES] {
         let Self { hour, day, week } = self;
         [
             "a.last_active = 0".to_owned(),
+            format!("a.last_active > 0 AND a.last_active < {week}"),
             format!("a.last_active >= {week} AND a.last_active < {day}"),
             format!("a.last_active >= {day} AND a.last_active < {hour}"),
             format!("a.last_active >= {hour}"),
@@ -172,6 +176,11 @@ impl Counts {
         self.status[usize::from(status.number())] -= 1;
         self.status[usize::from(decided.device.status.number())] += 1;
         self.located += i64::from(decided.device.coordinates().is_some()) - i64::from(is_located);
+    }
+
+    /// The age that most devices have.
+    fn commonest_age(&self) -> usize {
+        (0..AGES).max_by_key(|age| self.ages[*age]).unwrap_or_default()
     }
 
     fn summary(self, by_project: Vec<ProjectDevices>) -> DeviceSummary {
@@ -198,34 +207,37 @@ async fn count_all(
     scope: &Scope,
     extent: &Extent,
     ages: &Ages,
+    uncounted: usize,
     counts: &mut Counts,
 ) -> Result<()> {
     if extent.within == 0 {
         return Ok(());
     }
     let is_everything = extent.within == extent.everywhere;
-    let row = one(tx, ranges(scope, is_everything, ages)).await?.ok_or(StoreError::Gone("counts"))?;
+    let row = one(tx, ranges(scope, is_everything, ages, uncounted)).await?.ok_or(StoreError::Gone("counts"))?;
     for status in Status::ALL.into_iter().skip(1) {
         counts.status[usize::from(status.number())] = row.number(&format!("status_{}", status.number()))?;
     }
-    // Organizations know how many devices they have; those of the first status are the others.
-    let others: i64 = counts.status.iter().sum();
-    counts.status[usize::from(Status::None.number())] = i64::try_from(extent.within).unwrap_or(i64::MAX) - others;
-    for age in SHOWN_AGES {
+    for age in (0..AGES).filter(|age| *age != uncounted) {
         counts.ages[age] = row.number(&format!("age_{age}"))?;
     }
+    // Organizations know how many devices they have; those of the first status, and of the age that is not counted, are the others.
+    let others = |counts: &[i64]| i64::try_from(extent.within).unwrap_or(i64::MAX) - counts.iter().sum::<i64>();
+    counts.status[usize::from(Status::None.number())] = others(&counts.status);
+    counts.ages[uncounted] = others(&counts.ages);
     counts.located = row.number("located")?;
     Ok(())
 }
 
-/// The projects of all devices, counted and named by one question: reading rows costs more than counting devices.
+/// The projects of all devices, counted and named by one question. Projects know how many devices they have, though not in
+/// which organizations.
 async fn projects(tx: &impl ConnectionTrait, scope: &Scope, extent: &Extent) -> Result<Vec<ProjectDevices>> {
     let query = if extent.within == 0 {
         return Ok(Vec::new());
     } else if extent.within == extent.everywhere {
         Sql::new(
-            "SELECT p.id, p.name, o.lineage, (SELECT count(*) FROM devices d WHERE d.project_id = p.id) AS devices \
-             FROM projects p JOIN organizations o ON o.id = p.organization_id",
+            "SELECT p.id, p.name, o.lineage, p.device_count AS devices FROM projects p \
+             JOIN organizations o ON o.id = p.organization_id WHERE p.device_count > 0",
         )
     } else {
         Sql::new(
@@ -241,13 +253,12 @@ async fn projects(tx: &impl ConnectionTrait, scope: &Scope, extent: &Extent) -> 
     let rows = all(tx, query).await?;
     let counted = rows.iter().map(|row| project_devices(row, row.count("devices")?));
     let mut projects = counted.collect::<Result<Vec<_>>>()?;
-    projects.retain(|project| project.count > 0);
     order(&mut projects);
     Ok(projects)
 }
 
-/// The counts of all ranges: of everything, or of each organization of the part, summed up.
-pub(super) fn ranges(scope: &Scope, is_everything: bool, ages: &Ages) -> Sql {
+/// The counts of all ranges but one of age: of everything, or of each organization of the part, summed up.
+pub(super) fn ranges(scope: &Scope, is_everything: bool, ages: &Ages, uncounted: usize) -> Sql {
     let mut sql = String::from("SELECT ");
     let count = |table: &str, condition: &str| {
         let alias = table.split(' ').next_back().unwrap_or_default();
@@ -263,8 +274,8 @@ pub(super) fn ranges(scope: &Scope, is_everything: bool, ages: &Ages) -> Sql {
         // Writing into a text cannot fail.
         let _ = write!(sql, "{} AS status_{number}, ", count("devices d", &format!("d.status = {number}")));
     }
-    for (age, range) in SHOWN_AGES.iter().zip(ages.ranges()) {
-        let _ = write!(sql, "{} AS age_{age}, ", count("device_activity a", &range));
+    for (age, range) in ages.ranges().iter().enumerate().filter(|(age, _)| *age != uncounted) {
+        let _ = write!(sql, "{} AS age_{age}, ", count("device_activity a", range));
     }
     let _ = write!(sql, "{} AS located", count("devices d", "d.place_latitude IS NOT NULL"));
     if is_everything {

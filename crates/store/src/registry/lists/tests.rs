@@ -209,7 +209,7 @@ async fn hold_filter_statements(registry: &Registry, dialect: &str) {
     insta::assert_snapshot!(format!("device_filters_{dialect}"), statements);
     let mut statements = String::new();
     for (name, is_everything) in [("everything", true), ("a part", false)] {
-        let statement = device_summary::ranges(&scope(), is_everything, &device_summary::Ages::before(at_a_day()));
+        let statement = device_summary::ranges(&scope(), is_everything, &device_summary::Ages::before(at_a_day()), 0);
         let plan = if is_postgres { Vec::new() } else { plan(&tx, statement.clone()).await };
         assert!(
             plan.iter().all(|line| !line.contains(" d ") && !line.contains(" a ") || line.contains("COVERING")),

@@ -3,6 +3,7 @@
 mod readable;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use isobar_model::ids::DeviceKey;
 
@@ -20,6 +21,11 @@ const KEPT_FIGURES: &[(&str, &str)] = &[
         "organizations count other devices than they have",
         "SELECT count(*) AS found FROM organizations o \
          WHERE o.device_count <> (SELECT count(*) FROM devices d WHERE d.organization_id = o.id)",
+    ),
+    (
+        "projects count other devices than they have",
+        "SELECT count(*) AS found FROM projects p \
+         WHERE p.device_count <> (SELECT count(*) FROM devices d WHERE d.project_id = p.id)",
     ),
     (
         "devices lack the row of their activity",
@@ -63,7 +69,7 @@ impl Registry {
     pub async fn open_as_it_is(address: &str) -> Result<Self> {
         let db = Connections::open_existing(address).await?;
         migrations::version(&db.read).await?;
-        Ok(Self { db })
+        Ok(Self { db, commonest_age: Arc::default() })
     }
 
     /// Copies the registry as it is at this moment into a file that must not exist. False: it is PostgreSQL's, which

@@ -171,7 +171,7 @@ const TABLES: &[Table] = &[
     table("notification_marks", 1, &[("user_id", USER), ("read_to", NUMBER), ("deleted_to", NUMBER)]),
     table("projects", 1, &[
         ("id", PROJECT), ("organization_id", ORGANIZATION), ("name", TEXT), ("kind", TEXT), ("created_by", USER_IF),
-        ("search", TEXT), ("created_at", TIME), ("updated_at", TIME),
+        ("search", TEXT), ("created_at", TIME), ("updated_at", TIME), ("device_count", COUNT),
     ]),
     table_of_large_rows("specifications", 1, &[
         ("project_id", PROJECT), ("name", TEXT), ("create_version", TEXT), ("description", TEXT), ("created", TIME),

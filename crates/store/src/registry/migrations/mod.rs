@@ -21,6 +21,7 @@ const STEPS: &[&str] = &[
     include_str!("0008_versions.sql"),
     include_str!("0009_retention.sql"),
     include_str!("0010_destinations.sql"),
+    include_str!("0011_devices_of_projects.sql"),
 ];
 
 /// Brings the schema up to date within a transaction that excludes other writers, and what is stored with it.

@@ -5,9 +5,9 @@ use isobar_model::ids::{DeviceKey, DeviceRef, ProjectId};
 use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 
-use crate::error::{Result, StoreError};
+use crate::error::Result;
 use crate::registry::Registry;
-use crate::registry::sql::{Dialect, Sql, all, one, run};
+use crate::registry::sql::{Sql, all, run};
 
 /// An alarm that every device of a project has.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,7 +97,8 @@ pub(crate) async fn end(tx: &impl ConnectionTrait, device: DeviceKey) -> Result<
 }
 
 /// Gives a project and its devices these alarms. One that was there with as many minutes keeps its moments; any other
-/// begins now.
+/// begins now. The caller holds the project alone: a device that is being made has the alarms of before, and must be there
+/// before they are changed.
 pub(crate) async fn replace(
     tx: &impl ConnectionTrait,
     project: ProjectId,
@@ -108,10 +109,6 @@ pub(crate) async fn replace(
     if before.len() == alarms.len() && before.iter().all(|alarm| alarms.contains(alarm)) {
         return Ok(());
     }
-    // A device that is being made has the alarms of before: it must be there before they are changed.
-    let hold = Sql::new("SELECT id FROM projects WHERE id = ?").bind(project).text(Dialect::of(tx).hold_alone());
-    one(tx, hold).await?.ok_or(StoreError::Gone("project"))?;
-    let before = of_project(tx, project).await?;
     for gone in before.iter().filter(|alarm| !alarms.iter().any(|new| new.element == alarm.element)) {
         let delete = Sql::new(
             "DELETE FROM device_alarms WHERE element = ? AND device_key IN (SELECT key FROM devices WHERE project_id = ?)",

@@ -8,8 +8,10 @@ use isobar_model::json::RawJson;
 use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 
-use super::devices::{hold_device, hold_project, read, search_of, written};
+use super::device_creation::hold_projects;
+use super::devices::{hold_device, read, search_of, written};
 use super::organizations::{count_devices, hold_organization, room_for_a_device};
+use super::projects::count_in_projects;
 use super::{alarms, labels, usage};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
@@ -72,13 +74,17 @@ impl Registry {
         let tx = self.db.begin().await?;
         let before = hold_device(&tx, id).await?;
         let after = change.clone().over(before.clone());
-        if before.project != after.project {
-            hold_project(&tx, after.project).await?;
-            alarms::end(&tx, before.key).await?;
-            alarms::begin(&tx, before.key, after.project, now).await?;
-        }
+        // The organizations before the projects: so whoever makes devices holds them.
         if before.organization != after.organization {
             move_device(&tx, &before, after.organization).await?;
+        }
+        if before.project != after.project {
+            let held = hold_projects(&tx, [before.project, after.project].into_iter()).await?;
+            if !held.contains(&after.project) {
+                return Err(StoreError::Gone("project"));
+            }
+            alarms::end(&tx, before.key).await?;
+            alarms::begin(&tx, before.key, after.project, now).await?;
         }
         write_profile(&tx, &after, now).await?;
         if after.meta != before.meta {
@@ -88,6 +94,9 @@ impl Registry {
         let update = Sql::new("UPDATE device_search SET organization_id = ?, search = ? WHERE key = ?");
         run(&tx, update.bind(after.organization).bind(search).bind(before.key)).await?;
         let changed = read(&tx, &[id]).await?.pop().ok_or(StoreError::Gone("device"))?;
+        if before.project != after.project {
+            count_in_projects(&tx, [(before.project, -1), (after.project, 1)]).await?;
+        }
         tx.commit().await?;
         Ok(changed)
     }

@@ -10,6 +10,7 @@ use sea_orm::ConnectionTrait;
 
 use super::devices::{NewDevice, insert, read};
 use super::organizations::{DEVICE_LIMIT_REACHED, count_devices, hold_organization, room};
+use super::projects::count_in_projects;
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::lists::end_of;
@@ -58,7 +59,7 @@ impl Registry {
         now: Timestamp,
     ) -> Result<Device> {
         let tx = self.db.begin().await?;
-        let id = new.id;
+        let (id, project) = (new.id, new.project);
         match create(&tx, *permit.target(), &[new], now).await?.as_slice() {
             [DeviceCreation::Made] => {}
             [DeviceCreation::NoRoom] => return Err(StoreError::Limit(DEVICE_LIMIT_REACHED)),
@@ -66,6 +67,7 @@ impl Registry {
             _ => return Err(StoreError::Gone("organization")),
         }
         let made = read(&tx, &[id]).await?.pop().ok_or(StoreError::Gone("device"))?;
+        count_in_projects(&tx, [(project, 1)]).await?;
         tx.commit().await?;
         Ok(made)
     }
@@ -79,6 +81,9 @@ impl Registry {
         for group in groups {
             outcomes.push(create(&tx, *group.permit.target(), &group.devices, now).await?);
         }
+        let asked = groups.iter().zip(&outcomes).flat_map(|(group, outcomes)| group.devices.iter().zip(outcomes));
+        let made = asked.filter(|(_, outcome)| **outcome == DeviceCreation::Made);
+        count_in_projects(&tx, made.map(|(device, _)| (device.project, 1))).await?;
         tx.commit().await?;
         Ok(outcomes)
     }
@@ -114,7 +119,7 @@ pub(crate) async fn left_beneath(tx: &impl ConnectionTrait, lineage: &str, limit
     Ok((limit.floor() as u64).saturating_sub(devices))
 }
 
-/// Makes those of the devices that can be made in an organization; what came of each.
+/// Makes those of the devices that can be made in an organization; what came of each. The caller counts them in their projects.
 async fn create(
     tx: &impl ConnectionTrait,
     organization: OrganizationId,
@@ -143,7 +148,8 @@ async fn create(
     Ok(outcomes)
 }
 
-/// Adds devices for which there is room, and counts them; their numbers, in their order.
+/// Adds devices for which there is room, and counts them in their organization; their numbers, in their order. The caller
+/// counts them in their projects.
 pub(crate) async fn put(
     tx: &impl ConnectionTrait,
     organization: OrganizationId,

@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::organizations::count_devices;
+use super::projects::count_in_projects;
 use super::users::latest;
 use super::{alarms, labels, usage};
 use crate::error::{Result, StoreError};
@@ -104,9 +105,12 @@ impl Registry {
     pub async fn device_delete(&self, permit: &CanWrite<DeviceRef>) -> Result<()> {
         let tx = self.db.begin().await?;
         let before = hold_device(&tx, permit.target().id).await?;
+        // The organization before the project: so whoever makes devices holds them.
         usage::hand_over(&tx, before.key, before.organization, None).await?;
-        run(&tx, Sql::new("DELETE FROM devices WHERE id = ?").bind(before.id)).await?;
         count_devices(&tx, before.organization, -1).await?;
+        hold_project(&tx, before.project).await?;
+        run(&tx, Sql::new("DELETE FROM devices WHERE id = ?").bind(before.id)).await?;
+        count_in_projects(&tx, [(before.project, -1)]).await?;
         tx.commit().await
     }
 

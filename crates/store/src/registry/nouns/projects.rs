@@ -1,5 +1,7 @@
 //! Projects.
 
+use std::collections::BTreeMap;
+
 use isobar_model::access::{CanList, CanRead, CanWrite, Lineage};
 use isobar_model::ids::{OrganizationId, ProjectId, UserId};
 use isobar_model::page::{ListRequest, Page};
@@ -20,6 +22,21 @@ const SELECT_PROJECTS: &str = "SELECT p.id, p.name, p.organization_id, o.lineage
 
 /// The version that a specification has when nobody says another (specification: Project specification).
 const CREATE_VERSION: &str = "2";
+
+/// Notes that projects have more or fewer devices. It is the last that a transaction does, in the order of the projects' ids:
+/// who holds one of their rows waits for nothing but another that comes later.
+pub(crate) async fn count_in_projects(
+    tx: &impl ConnectionTrait,
+    changes: impl IntoIterator<Item = (ProjectId, i64)>,
+) -> Result<()> {
+    let mut sums = BTreeMap::<_, i64>::new();
+    changes.into_iter().for_each(|(project, more)| *sums.entry(project).or_default() += more);
+    for (project, more) in sums {
+        let update = Sql::new("UPDATE projects SET device_count = device_count + ? WHERE id = ?");
+        run(tx, update.bind(more).bind(project)).await?;
+    }
+    Ok(())
+}
 
 /// A project to be made.
 #[derive(Clone, Debug)]

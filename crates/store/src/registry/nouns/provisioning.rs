@@ -10,6 +10,7 @@ use super::device_creation::{hold_projects, put};
 use super::devices::NewDevice;
 use super::labels;
 use super::organizations::{hold_organization, room};
+use super::projects::count_in_projects;
 use crate::error::Result;
 use crate::registry::Registry;
 
@@ -65,6 +66,7 @@ impl Registry {
             }
         }
         let keys = put(&tx, organization, &missing, now).await?;
+        count_in_projects(&tx, missing.iter().map(|device| (device.project, 1))).await?;
         tx.commit().await?;
         let made: HashMap<_, _> = missing.iter().map(|device| device.id).zip(keys).collect();
         let outcome = |new: &NewTagged| match (known.get(&new.value), made.get(&new.device.id)) {

@@ -46,10 +46,11 @@ impl Registry {
         now: Timestamp,
     ) -> Result<(Specification, SpecificationVersion)> {
         let (tx, project) = (self.db.begin().await?, *permit.target());
-        // Whoever writes another one waits here. The project is held and then looked at: what was read together with it
-        // might be older than what it waited for.
+        // Whoever writes another one waits here, and whoever makes devices that would begin its alarms; held less at first, they
+        // would wait for this, to be counted, while this waits for them. The project is held and then looked at: what was read
+        // together with it might be older than what it waited for.
         let hold = Sql::new("SELECT id FROM projects WHERE id = ?").bind(project);
-        one(&tx, hold.text(self.db.dialect.hold_for_change())).await?.ok_or(StoreError::Gone("project"))?;
+        one(&tx, hold.text(self.db.dialect.hold_alone())).await?.ok_or(StoreError::Gone("project"))?;
         let present = tag(&tx, project).await?.ok_or(StoreError::Gone("project"))?;
         if required.is_some_and(|required| !required.holds(present)) {
             return Err(StoreError::Outdated("the specification"));

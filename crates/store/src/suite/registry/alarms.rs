@@ -13,7 +13,7 @@ use crate::registry::{
 const MINUTE: i64 = 60_000;
 
 /// Gives a project's devices these alarms.
-async fn designs(r: &Registry, project: ProjectId, alarms: &[(&str, u32)], now: i64) {
+pub(super) async fn designs(r: &Registry, project: ProjectId, alarms: &[(&str, u32)], now: i64) {
     let input = SpecificationInput {
         name: "designed".to_owned(),
         create_version: "2".to_owned(),

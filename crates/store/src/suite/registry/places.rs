@@ -1,10 +1,14 @@
 //! Devices that move from one organization to another.
 
+use std::collections::HashMap;
+
+use futures::future::join_all;
 use isobar_model::organization::Organization;
 
-use super::given::{self, at, fetched, json, lists, may, refetched, search, sorted};
+use super::alarms::designs;
+use super::given::{self, at, fetched, json, lists, lists_all, may, refetched, search, sorted};
 use crate::error::StoreError;
-use crate::registry::{DeviceChange, OrganizationChange, Registry};
+use crate::registry::{DeviceChange, DeviceSelection, NewDevices, NewTagged, OrganizationChange, Registry};
 
 /// Sets an organization's device limit and leaves the rest as it is.
 pub(super) async fn limit(r: &Registry, organization: &Organization, devices: f64) {
@@ -73,4 +77,42 @@ pub async fn moves_both_ways_at_the_same_time(r: &Registry) {
     }
     let counts = [refetched(r, left.id).await, refetched(r, right.id).await, refetched(r, top.id).await];
     assert_eq!(counts.map(|organization| organization.device_count), [8, 8, 16]);
+}
+
+/// Devices are made, provisioned, moved to another project and removed all at once, while the projects get new designs: nobody
+/// waits in vain, and each project counts its own.
+pub async fn projects_count_their_devices_whoever_comes_and_goes(r: &Registry) {
+    let home = given::organization(r, None, "Home").await.id;
+    let projects = [given::project(r, home, "p").await.id, given::project(r, home, "q").await.id];
+    for round in 0..8 {
+        let mut devices = Vec::new();
+        for number in 0..8 {
+            devices.push(given::device(r, home, projects[number % 2], "d").await);
+        }
+        let moves = devices[..4].iter().map(|device| async {
+            let next = projects[usize::from(device.project == projects[0])];
+            let change = DeviceChange { project: next, ..given::unchanged(device) };
+            r.device_update(&may(device.reference()), &change, at(1)).await.unwrap();
+        });
+        let goes = devices[4..].iter().map(|device| async { r.device_delete(&may(device.reference())).await.unwrap() });
+        let comes = (0..4).map(|number| async move {
+            let [first, second] = [projects[number % 2], projects[(number + 1) % 2]];
+            let devices = vec![given::new_device(first, "e"), given::new_device(second, "f")];
+            r.devices_create(&[NewDevices { permit: may(home), devices }], at(1)).await.unwrap();
+            given::device(r, home, first, "g").await;
+            let tagged = NewTagged { value: format!("{round} {number}"), device: given::new_device(second, "h") };
+            r.devices_provision(&may(home), "eui", &[tagged], at(1)).await.unwrap();
+        });
+        let designs = (0..4_u32).map(|number| async move {
+            designs(r, projects[number as usize % 2], &[("tick", 1 + number)], 1).await;
+        });
+        tokio::join!(join_all(moves), join_all(goes), join_all(comes), join_all(designs));
+    }
+    let devices = r.device_list(&lists_all(), &given::page(1, 1_000)).await.unwrap();
+    let mut expected = HashMap::new();
+    devices.items.iter().for_each(|device| *expected.entry(device.project).or_default() += 1);
+    let summary = r.device_summary(&lists_all(), &DeviceSelection::default(), at(2)).await.unwrap();
+    let counted: HashMap<_, u64> = summary.by_project.iter().map(|project| (project.project, project.count)).collect();
+    assert_eq!((counted, summary.total), (expected, 8 * (4 + 4 * 4)));
+    assert_eq!(r.check().await.unwrap(), Vec::<String>::new());
 }

@@ -320,6 +320,33 @@ pub async fn a_summary_counts_each_device_once(r: &Registry) {
     assert_eq!(summary, DeviceSummary::default());
 }
 
+/// Most devices were heard within an hour, then within a day, a week, before that; one was never heard. One age is never counted
+/// but told from the others, and which one that is changes meanwhile.
+pub async fn a_summary_tells_of_the_commonest_age_what_the_others_leave(r: &Registry) {
+    const HOUR: i64 = 3_600_000;
+    let home = given::organization(r, None, "Home").await;
+    let project = given::project(r, home.id, "p").await.id;
+    let mut devices = Vec::new();
+    for number in 0..9 {
+        devices.push(given::device(r, home.id, project, &format!("d{number}")).await);
+    }
+    let touched: Vec<_> = devices[1..].iter().map(|device| (device.key, at(HOUR))).collect();
+    r.devices_touch(&touched).await.unwrap();
+    for device in &mut devices {
+        *device = fetched(r, device.reference()).await;
+    }
+    let all: Vec<_> = devices.iter().collect();
+    for hours in [1, 2, 24, 200, 2_000, 30, 1] {
+        let now = at(HOUR + hours * HOUR - 1);
+        for _ in 0..2 {
+            for permit in [lists_all(), lists(&home.lineage, None)] {
+                let summary = r.device_summary(&permit, &DeviceSelection::default(), now).await.unwrap();
+                assert_eq!(summary, summed(r, &all, now).await, "{hours}");
+            }
+        }
+    }
+}
+
 fn group(organization: OrganizationId, project: ProjectId, count: usize) -> NewDevices {
     let devices = (0..count).map(|number| given::new_device(project, &format!("d{number}"))).collect();
     NewDevices { permit: may(organization), devices }

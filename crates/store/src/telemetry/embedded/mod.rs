@@ -68,6 +68,7 @@ use self::reclaim::Reclaim;
 use self::rows::{Parts, Rows, damaged, failed};
 use self::scan::SortedBytes;
 pub(crate) use self::scan::Test as FilterTest;
+use self::slices::ScanThreads;
 use self::writer::CommitWriter;
 use super::{Begun, Commit, Examined, Memory};
 use crate::error::{Result, StoreError};
@@ -130,6 +131,7 @@ pub struct Embedded {
     /// Those that hold the database, in the order in which they end; none once the store is closed.
     threads: Mutex<Option<(reclaim::Worker, CommitWriter)>>,
     scans: Turns,
+    scan_threads: ScanThreads,
 }
 
 /// Set when the caller has gone: long reads look at it and stop.
@@ -170,7 +172,8 @@ impl Embedded {
         let worker = reclaim::Worker::start(&db, &shared, &reclaim)?;
         let (sorted, columns) = (Arc::default(), ColumnCache::default());
         let core = Arc::new(Core { db, shared, note, devices, cutoffs, reclaim, outbox, sorted, columns, options });
-        Ok(Self { core, threads: Mutex::new(Some((worker, writer))), scans: Turns::new(SCANS) })
+        let threads = Mutex::new(Some((worker, writer)));
+        Ok(Self { core, threads, scans: Turns::new(SCANS), scan_threads: ScanThreads::new(SCANS.at_once)? })
     }
 
     /// Copies the store as it is now into a folder that must not exist; files that no longer change are linked, not copied.
@@ -197,11 +200,28 @@ impl Embedded {
         &self,
         work: impl FnOnce(&Core, &Cancel) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        let (work, _stop) = self.cancelled_on_drop(work)?;
+        tokio::task::spawn_blocking(work).await.map_err(StoreError::unavailable)?
+    }
+
+    /// The same for what reads at length, within a turn of the scans.
+    async fn scanning<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Core, &Cancel) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (work, _stop) = self.cancelled_on_drop(work)?;
+        self.scan_threads.spawn(work).await.map_err(StoreError::unavailable)?
+    }
+
+    /// Work that hears of it when the other part is dropped.
+    fn cancelled_on_drop<T, W: FnOnce(&Core, &Cancel) -> Result<T>>(
+        &self,
+        work: W,
+    ) -> Result<(impl FnOnce() -> Result<T> + use<T, W>, CancelOnDrop)> {
         self.core.shared.healthy()?;
-        let core = self.core.clone();
-        let cancel = Cancel::default();
-        let _stop = CancelOnDrop(cancel.clone());
-        tokio::task::spawn_blocking(move || work(&core, &cancel)).await.map_err(StoreError::unavailable)?
+        let (core, cancel) = (self.core.clone(), Cancel::default());
+        let stop = CancelOnDrop(cancel.clone());
+        Ok((move || work(&core, &cancel), stop))
     }
 
     /// The device, locked and loaded.

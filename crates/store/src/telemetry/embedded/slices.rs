@@ -1,8 +1,46 @@
 //! What takes long and is done in slices: between two of them others have their turn (see [`crate::turns`]).
 
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::JoinHandle;
+
 use super::{Cancel, Core, Embedded};
-use crate::error::Result;
+use crate::error::{Result, StoreError};
 use crate::turns::{Slice, Turn};
+
+/// How nice the threads of scans are to those that serve calls and write (nice(2)): where both want a processor, a scan gets
+/// about one part in ten.
+const NICENESS: i32 = 10;
+/// What these threads are called.
+const THREAD: &str = "isobar-scan";
+
+/// Threads for what reads at length. As many as turns: scans that took all processors would keep everybody else waiting.
+pub(super) struct ScanThreads {
+    spawner: Handle,
+    runtime: Option<Runtime>,
+}
+
+impl ScanThreads {
+    pub fn new(at_once: usize) -> Result<Self> {
+        let mut builder = Builder::new_current_thread();
+        builder.max_blocking_threads(at_once).thread_name(THREAD);
+        let runtime = builder.on_thread_start(|| isobar_threads::give_way(NICENESS)).build();
+        let runtime = runtime.map_err(StoreError::unavailable)?;
+        Ok(Self { spawner: runtime.handle().clone(), runtime: Some(runtime) })
+    }
+
+    pub fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        self.spawner.spawn_blocking(work)
+    }
+}
+
+impl Drop for ScanThreads {
+    fn drop(&mut self) {
+        // The last holder of a store may be a task: there a runtime must not wait for its threads.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
 
 /// Work that can be left and taken up again.
 pub trait Sliced: Send + 'static {
@@ -41,7 +79,7 @@ impl Embedded {
                 let done = work.go_on(core, &mut Watch { slice: turn.slice(), cancel })?;
                 Ok((turn, work, done))
             };
-            match self.reading(slice).await? {
+            match self.scanning(slice).await? {
                 (_, _, Some(done)) => return Ok(done),
                 (held, rest, None) => (turn, work) = (held.pass_on().await?, rest),
             }
@@ -54,7 +92,7 @@ impl Embedded {
         turn: Turn,
         work: impl FnOnce(&Core, &Cancel) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.reading(move |core, cancel| {
+        self.scanning(move |core, cancel| {
             let _turn = turn;
             cancel.check()?;
             work(core, cancel)
