@@ -214,7 +214,9 @@ impl Slots {
     /// Closes some connections that are idle for long while there are nearly as many as there may be, and writes what the log
     /// has not heard yet. Whether there may be more of them.
     pub fn keep_some_free(&self, now: Timestamp) -> bool {
-        let beyond = self.count().saturating_sub(self.most - self.most / SLOTS_KEPT_FREE);
+        let most = self.most - self.most / SLOTS_KEPT_FREE;
+        // Those that were closed and have not ended yet are not closed again, nor others for them.
+        let beyond = if self.count() > most { self.open().saturating_sub(most) } else { 0 };
         let wanted = beyond.min(CLOSED_AT_ONCE);
         let goes_on = wanted > 0 && self.close_idle(now, wanted, IDLE_MILLIS_MAX) == wanted && beyond > wanted;
         self.write_log();
@@ -246,6 +248,12 @@ impl Slots {
     /// Where there may be few connections, fewer.
     fn closed_at_once(&self) -> usize {
         (self.most / CLOSED_AT_ONCE + 1).min(CLOSED_AT_ONCE)
+    }
+
+    /// How many were not closed.
+    fn open(&self) -> usize {
+        let is_open = |taken: &&TakenSlot| taken.slot.idle.load(Ordering::Relaxed) != CLOSED;
+        self.taken.lock().by_number.values().filter(is_open).count()
     }
 
     fn count(&self) -> usize {
