@@ -16,6 +16,8 @@ pub const RETENTION_VALUES_MAX: u64 = 1_000_000_000;
 const FORMER_MAX: usize = 16;
 /// Elements of a project whose bounds are remembered.
 const RETENTION_ELEMENTS_MAX: usize = 2_000;
+/// How far ahead of the clock a former bound may end that a right clock has ended: clocks are set back a little now and then.
+const BOUND_AHEAD_MILLIS_MAX: i64 = 1_000 * SECONDS_A_DAY;
 
 const SECONDS_A_DAY: i64 = 86_400;
 
@@ -126,9 +128,12 @@ impl ProjectRetention {
         self
     }
 
-    /// Whether all former bounds have ended by a moment.
-    pub fn ended_by(&self, now: Timestamp) -> bool {
-        self.0.values().flat_map(|bounds| &bounds.former).all(|former| former.until <= now.millis())
+    /// Whether all former bounds have ended, by a clock that is believed: they have hidden all that they will. One that ended
+    /// far later than `clock` says it is was ended by a clock that was wrong: else it would be in force until then.
+    pub fn have_ended(&self, believed: Timestamp, clock: Timestamp) -> bool {
+        let wrong = clock.millis().saturating_add(BOUND_AHEAD_MILLIS_MAX);
+        let mut former = self.0.values().flat_map(|bounds| &bounds.former);
+        former.all(|former| former.until <= believed.millis() || former.until > wrong)
     }
 
     /// Whether former bounds are remembered.
@@ -242,6 +247,30 @@ mod tests {
         assert_eq!(more.kept("log", day(500)).of_former, [(behind(day(110)), 10), (behind(day(120)), 100)]);
         // By a clock that is behind the one that wrote them.
         assert_eq!(more.kept("log", day(115)).of_former, [(behind(day(110)), 10), (behind(day(115)), 100)]);
+    }
+
+    #[test]
+    fn a_bound_has_ended_by_a_believed_clock_or_was_ended_by_a_wrong_one() {
+        let loosened = after(&[(100, Some(30), None), (110, None, None)]);
+        // What time it is believed to be, and what the clock says.
+        for (believed, clock, has_ended) in
+            [(110, 110, true), (109, 110, false), (50, 500, false), (109, 109, false), (108, 108, true), (20, 20, true)]
+        {
+            assert_eq!(loosened.have_ended(day(believed), day(clock)), has_ended, "{believed}, {clock}");
+        }
+        // Each by itself: one that is waited for is waited for beside one that is not.
+        let twice = after(&[(100, None, Some(10)), (110, None, Some(100)), (150, None, None)]);
+        for (believed, clock, have_ended) in [
+            (105, 105, true),
+            (120, 120, true),
+            (150, 150, true),
+            (109, 112, false),
+            (109, 149, false),
+            (110, 149, false),
+        ] {
+            assert_eq!(twice.have_ended(day(believed), day(clock)), have_ended, "{believed}, {clock}");
+        }
+        assert!(ProjectRetention::default().have_ended(day(0), day(0)));
     }
 
     #[test]

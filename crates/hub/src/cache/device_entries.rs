@@ -53,6 +53,11 @@ impl DeviceEntries {
         self.cache.get(&id).filter(|entry| entry.is_current())
     }
 
+    /// The installed entry, for whoever is no reason to keep it.
+    pub(crate) fn peek(&self, id: DeviceId) -> Option<Arc<DeviceEntry>> {
+        self.cache.peek(&id).filter(|entry| entry.is_current())
+    }
+
     /// A load begins: nothing of the device has been read for it yet.
     pub(crate) fn begin<'a>(&'a self, id: &'a DeviceId) -> DeviceLoad<'a> {
         let load = self.loads.concurrent(id);

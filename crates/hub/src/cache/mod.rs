@@ -16,7 +16,7 @@ use isobar_design::Plan;
 use isobar_model::access::{self, Caller, CanRead, Lineage};
 use isobar_model::device::Device;
 use isobar_model::error::{Error, Fault, Result};
-use isobar_model::ids::{DeviceId, DeviceRef, OrganizationId, ProjectId, SessionId, UserId};
+use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId, ProjectId, SessionId, UserId};
 use isobar_model::json::RawJson;
 use isobar_model::project::SpecificationInput;
 use isobar_model::retention::ProjectRetention;
@@ -232,6 +232,43 @@ impl Caches {
             Ok(Some(Arc::new(PlanEntry::new(plan, retention))))
         };
         self.plans.get_or_load(&project, load).await?.ok_or(Error::Missing("project"))
+    }
+
+    /// What is kept of the values of many devices: by what is cached of them, or else by what the registry says. Nothing is
+    /// installed: entries of devices that are only looked at would push out those of devices that talk. A device that is gone is
+    /// left out.
+    pub(crate) async fn retention_of_many(
+        &self,
+        devices: &[CanRead<DeviceRef>],
+    ) -> Result<HashMap<DeviceKey, Arc<ProjectRetention>>> {
+        let mut retention = HashMap::with_capacity(devices.len());
+        let mut unknown = Vec::new();
+        for permit in devices {
+            match self.devices.peek(permit.target().id) {
+                Some(entry) => {
+                    retention.insert(permit.target().key, entry.plan.retention());
+                }
+                None => unknown.push(permit.clone()),
+            }
+        }
+        let mut of_projects = HashMap::<ProjectId, Arc<ProjectRetention>>::new();
+        for (device, project) in self.env.registry.device_projects(&unknown).await.into_hub_error()? {
+            let of_project = match of_projects.get(&project) {
+                Some(known) => Arc::clone(known),
+                None => self.retention_of(project).await?,
+            };
+            retention.insert(device, Arc::clone(of_projects.entry(project).or_insert(of_project)));
+        }
+        Ok(retention)
+    }
+
+    /// What is kept of the values of a project's devices; its design is not compiled for it.
+    async fn retention_of(&self, project: ProjectId) -> Result<Arc<ProjectRetention>> {
+        if let Some(plan) = self.plans.get(&project) {
+            return Ok(plan.retention());
+        }
+        let permit = access::system(project, "values of many devices are read as their projects keep them").reading();
+        self.env.registry.retention_fetch(&permit).await.into_hub_error().map(Arc::new)
     }
 
     /// What former designs of a project had hidden is dropped of all its devices: readers need not leave it out any more.

@@ -86,8 +86,8 @@ impl Jobs {
             (after, ended) = (last, ended.and(dropped));
         }
         ended?;
-        // Bounds that a clock ahead of the believed one has ended have not hidden all that they will.
-        if bounds.remembers() && bounds.ended_by(now) {
+        // Bounds that a clock ahead of the believed one has ended have not hidden all that they will, unless that clock was wrong.
+        if bounds.remembers() && bounds.have_ended(now, self.env.clock.now()) {
             // A design that comes after this finds them settled, and one that came before has other bounds.
             let _alone = self.retention.changing.write().await;
             if let Some(settled) = self.env.registry.retention_settled(&permit, bounds).await? {
@@ -248,6 +248,52 @@ mod tests {
         assert_eq!(bounds(&stage, &device).await, ProjectRetention::default());
         assert_eq!(shown(&stage, &device).await, 0);
         assert_eq!(stage.stored(&device, "log").await.as_deref(), Some("1"));
+        stage.over().await;
+    }
+
+    #[tokio::test]
+    async fn a_bound_that_is_loosened_while_the_clock_is_wrong_ends_when_it_is_right_again() {
+        let stage = Stage::set().await;
+        let device = stage.device(&keeping(r#"{"retentionDays": 10}"#)).await;
+        let other = stage.device(&keeping("{}")).await;
+        stage.posts(&device, "1").await;
+        let hour = std::time::Duration::from_secs(3_600);
+        stage.hub.0.jobs.remove_what_is_old(hour).await;
+        stage.clock.advance_seconds(365 * DAY);
+        redesigns(&stage, &device, "{}").await.unwrap();
+        // As long as nobody knows that the clock is wrong, what the bound has hidden stays hidden, and is not removed.
+        stage.hub.0.jobs.remove_what_is_old(hour).await;
+        assert!(bounds(&stage, &device).await.remembers());
+        assert_eq!(shown(&stage, &device).await, 0);
+        assert!(matches!(moves(&stage, &other, device.project).await, Err(Error::Busy)));
+        stage.clock.advance_seconds(-365 * DAY);
+        stage.hub.0.jobs.remove_what_is_old(hour).await;
+        assert_eq!(bounds(&stage, &device).await, ProjectRetention::default());
+        moves(&stage, &other, device.project).await.unwrap();
+        // The former bound is in force no more.
+        stage.clock.advance_seconds(20 * DAY);
+        assert_eq!(shown(&stage, &device).await, 1);
+        stage.over().await;
+    }
+
+    #[tokio::test]
+    async fn what_a_bound_has_hidden_after_a_long_pause_stays_hidden_when_it_is_loosened() {
+        let stage = Stage::set().await;
+        let device = stage.device(&keeping(r#"{"retentionDays": 10}"#)).await;
+        stage.posts(&device, "1").await;
+        let hour = std::time::Duration::from_secs(3_600);
+        stage.hub.0.jobs.remove_what_is_old(hour).await;
+        // The clock is right; that it is, nobody has said.
+        stage.clock.advance_seconds(12 * DAY);
+        redesigns(&stage, &device, "{}").await.unwrap();
+        for _ in 0..3 {
+            stage.hub.0.jobs.remove_what_is_old(hour).await;
+            assert_eq!(shown(&stage, &device).await, 0);
+        }
+        // By then as much time has run, and the value is gone for good.
+        stage.hub.0.jobs.remove_what_is_old(std::time::Duration::from_secs(12 * DAY as u64)).await;
+        assert_eq!(bounds(&stage, &device).await, ProjectRetention::default());
+        assert_eq!(shown(&stage, &device).await, 0);
         stage.over().await;
     }
 

@@ -9,6 +9,7 @@ use isobar_model::buckets::{BUCKETS_MAX, Functions, Grid, Stretch, Width, Zone};
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceId, DeviceRef, OrganizationId, ProjectId};
 use isobar_model::page::{Depth, TimeRange};
+use isobar_model::retention::{Kept, ProjectRetention};
 use isobar_model::time::Timestamp;
 use isobar_store::error::StoreError;
 use isobar_store::telemetry::{BUCKETS_BYTES_MAX, BucketMemory, BucketQuery, Buckets, Filter, PayloadTime};
@@ -191,7 +192,12 @@ impl Hub {
         apart: bool,
     ) -> Result<(BucketAnswer, bool)> {
         let memory = self.bucket_memory(tenant)?;
-        let grid = self.grid(devices, element, &mut request).await?;
+        let retention = self.0.caches.retention_of_many(devices).await?;
+        let kept = |device: &CanRead<DeviceRef>| {
+            let bounds: &ProjectRetention = retention.get(&device.target().key)?;
+            Some(bounds.kept(element, self.0.env.clock.now()))
+        };
+        let grid = self.grid(devices, element, &mut request, &kept).await?;
         check_filled(&request, grid.as_ref(), request.range)?;
         let query = Arc::new(BucketQuery {
             fields: request.fields.clone(),
@@ -205,8 +211,7 @@ impl Hub {
         let refused = |error| refused(error, request.width);
         let mut claim = Claim::begin(tenant);
         for device in devices {
-            let Some(entry) = self.0.caches.device_entry(device.target().id).await? else { continue };
-            let kept = self.kept(&entry, element);
+            let Some(kept) = kept(device) else { continue };
             let (more, has_it) =
                 self.0.env.telemetry.buckets(device, element, &kept, buckets, claim).await.map_err(refused)?;
             // It was let in with the first.
@@ -241,6 +246,7 @@ impl Hub {
         devices: &[CanRead<DeviceRef>],
         element: &str,
         request: &mut BucketRequest,
+        kept: impl Fn(&CanRead<DeviceRef>) -> Option<Kept>,
     ) -> Result<Option<Grid>> {
         let points = match request.width {
             BucketWidth::All => return Ok(None),
@@ -248,7 +254,7 @@ impl Hub {
             BucketWidth::Points(points) => points,
         };
         if let TimeRange { from: None, .. } | TimeRange { to: None, .. } = request.range
-            && let Some((first, last)) = self.extent(devices, element).await?
+            && let Some((first, last)) = self.extent(devices, element, kept).await?
         {
             let behind = Timestamp::from_millis(last.millis().saturating_add(1));
             request.range.from.get_or_insert(first);
@@ -263,14 +269,18 @@ impl Hub {
     }
 
     /// When the first and the newest value of these series came; none: there are none.
-    async fn extent(&self, devices: &[CanRead<DeviceRef>], element: &str) -> Result<Option<(Timestamp, Timestamp)>> {
+    async fn extent(
+        &self,
+        devices: &[CanRead<DeviceRef>],
+        element: &str,
+        kept: impl Fn(&CanRead<DeviceRef>) -> Option<Kept>,
+    ) -> Result<Option<(Timestamp, Timestamp)>> {
         let mut extent: Option<(Timestamp, Timestamp)> = None;
         for device in devices {
-            let Some(entry) = self.0.caches.device_entry(device.target().id).await? else { continue };
-            let not_before = self.kept(&entry, element).not_before;
+            let Some(kept) = kept(device) else { continue };
             let series = self.0.env.telemetry.series(device).await.into_hub_error()?;
             for series in series.iter().filter(|series| &*series.element == element) {
-                let begins = not_before.map_or(series.created_at, |moment| series.created_at.max(moment));
+                let begins = kept.not_before.map_or(series.created_at, |moment| series.created_at.max(moment));
                 let (first, last) = extent.unwrap_or((begins, series.updated_at));
                 extent = Some((first.min(begins), last.max(series.updated_at)));
             }
@@ -323,6 +333,8 @@ fn refused(error: StoreError, width: BucketWidth) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use isobar_model::device::Device;
+
     use super::*;
     use crate::stage::Stage;
 
@@ -337,6 +349,34 @@ mod tests {
             time: None,
             fill: BucketFill::None,
         }
+    }
+
+    #[tokio::test]
+    async fn devices_that_are_only_looked_at_are_not_cached() {
+        let stage = Stage::set().await;
+        let design = r#"{
+            "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [{"element": "log", "ability": "store"}]}},
+            "log": {"type": "storage", "properties": {"valuesMax": 2}}
+        }"#;
+        let first = stage.device(design).await;
+        let body = format!(r#"{{"name":"e","projectUuid":"{}"}}"#, first.project);
+        let devices = [stage.another(&body).await, stage.another(&body).await, stage.device(design).await, first];
+        for device in devices.iter().cycle().take(3 * devices.len()) {
+            stage.posts(device, "1").await;
+        }
+        let stage = stage.restarts().await;
+        let [talks, silent @ ..] = &devices;
+        stage.posts(talks, "1").await;
+        let asked = BucketDevices::These(devices.iter().map(|device| device.id).collect());
+        for (apart, width) in [(false, BucketWidth::All), (true, BucketWidth::Points(10))] {
+            let asks = BucketRequest { width, ..request(Functions::default()) };
+            let answer = stage.hub.buckets_of_many(&stage.admin, &asked, "log", asks, apart).await.unwrap();
+            // What is not kept is not counted, cached or not.
+            assert_eq!(answer.totals(), (2 * devices.len() as u64, 0));
+        }
+        let is_cached = |device: &Device| stage.hub.0.caches.cached_device(device.id).is_some();
+        assert!(is_cached(talks) && !silent.iter().any(is_cached));
+        stage.over().await;
     }
 
     #[tokio::test]

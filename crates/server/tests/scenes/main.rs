@@ -34,6 +34,7 @@ mod health;
 mod hostile_code;
 mod hosts;
 mod images;
+mod interrupted_batches;
 mod intervals;
 mod locations;
 mod long_lists;

@@ -67,6 +67,14 @@ impl DeviceField {
         })
     }
 
+    /// The numbers of the devices that meet a condition on its column, up to that: an index of the column knows them.
+    fn numbers_where(&self) -> &'static str {
+        match self {
+            Self::LastActive => "SELECT a.key FROM device_activity a WHERE ",
+            _ => "SELECT d.key FROM devices d WHERE ",
+        }
+    }
+
     /// Whether a run of a design may change it.
     fn is_found_out(&self) -> bool {
         matches!(self, Self::Status | Self::UpdatedAt | Self::Meta(_))
@@ -122,6 +130,9 @@ pub(super) enum Lookup<'c> {
     Any,
     /// None but one that begins with this column: the rows are read in its order.
     Along(&'c str),
+    /// That of the column `order`, and nothing but it is read: what passes the filters on other columns is found once, along
+    /// the indexes of these, as sets of numbers that `key` is looked up in.
+    InSets { order: &'c str, key: &'static str },
 }
 
 /// A selection, made ready for a database.
@@ -177,13 +188,18 @@ impl<'s> ReadyFilters<'s> {
     }
 
     /// The column of a device's number: of its activity, where that is needed anyway.
-    fn key(&self) -> &'static str {
-        if self.needs_activity() { "a.key" } else { "d.key" }
+    fn key(&self, lookup: Lookup<'_>) -> String {
+        let key = match lookup {
+            Lookup::InSets { key, .. } => key,
+            _ if self.needs_activity() => "a.key",
+            _ => "d.key",
+        };
+        self.column(key, lookup)
     }
 
     /// The condition that a device `d`, with its activity `a` if that is needed, meets.
     pub(super) fn condition(&self, lookup: Lookup<'_>) -> Sql {
-        let key = self.column(self.key(), lookup);
+        let key = self.key(lookup);
         let written = match &self.passing {
             Some(passing) => Sql::new(key.as_str()).among_numbers(self.dialect, passing),
             None => self.of_columns(lookup),
@@ -204,7 +220,7 @@ impl<'s> ReadyFilters<'s> {
 
     /// As [`ReadyFilters::condition`], without the devices that are decided here.
     pub(super) fn condition_of_written(&self, lookup: Lookup<'_>) -> Sql {
-        let key = self.column(self.key(), lookup);
+        let key = self.key(lookup);
         let written = match &self.passing {
             Some(passing) => Sql::new(key.as_str()).among_numbers(self.dialect, passing),
             None => self.of_columns(lookup),
@@ -217,20 +233,22 @@ impl<'s> ReadyFilters<'s> {
 
     /// The filters on columns, and what an index of labels knows of those on metadata.
     fn of_columns(&self, lookup: Lookup<'_>) -> Sql {
-        let (mut here, mut activity) = (Vec::new(), Vec::new());
-        for filter in &self.selection.filters {
-            match filter.field.column() {
-                Some(column) if filter.field == DeviceField::LastActive => {
-                    activity.push(of_activity(self.dialect, &self.column(column, lookup), filter));
-                }
-                Some(column) => here.push(of_column(self.dialect, &self.column(column, lookup), filter)),
-                None => here.extend(of_labels(self.dialect, &self.column(self.key(), lookup), filter)),
-            }
+        let (mut conditions, key) = (Vec::new(), self.key(lookup));
+        for (_, field) in &DeviceField::NAMED {
+            let filters: Vec<_> = self.selection.filters.iter().filter(|filter| filter.field == *field).collect();
+            let Some(column) = field.column().filter(|_| !filters.is_empty()) else { continue };
+            let written = match lookup {
+                Lookup::InSets { order, .. } if order != column => Sql::new(format!("{key} IN ("))
+                    .text(field.numbers_where())
+                    .then(of_column(self.dialect, column, &filters))
+                    .text(")"),
+                _ => of_column(self.dialect, &self.column(column, lookup), &filters),
+            };
+            let is_of_activity = *field == DeviceField::LastActive;
+            conditions.push(if is_of_activity { self.over_heard(written, &key) } else { written });
         }
-        if !activity.is_empty() {
-            here.push(self.over_heard(all_of(activity), &self.column(self.key(), lookup)));
-        }
-        all_of(here)
+        conditions.extend(self.selection.filters.iter().filter_map(|filter| of_labels(self.dialect, &key, filter)));
+        all_of(conditions)
     }
 
     /// The condition on activity, with what the registry does not know of it yet.
@@ -255,8 +273,8 @@ impl<'s> ReadyFilters<'s> {
     fn column(&self, column: &str, lookup: Lookup<'_>) -> String {
         match lookup {
             Lookup::Any => column.to_owned(),
-            Lookup::Along(order) if order == column => column.to_owned(),
-            Lookup::Along(_) => self.dialect.unindexed(column),
+            Lookup::Along(order) | Lookup::InSets { order, .. } if order == column => column.to_owned(),
+            Lookup::Along(_) | Lookup::InSets { .. } => self.dialect.unindexed(column),
         }
     }
 }
@@ -358,10 +376,16 @@ fn bindable(operand: &Operand) -> Option<Bindable> {
     }
 }
 
-/// The condition that a column, which is never null, meets a filter.
-fn of_column(dialect: Dialect, column: &str, filter: &DeviceFilter) -> Sql {
-    let operands: Vec<Bindable> = filter.operands.iter().filter_map(bindable).collect();
-    compared(dialect, column, filter.operator, &operands)
+/// The condition that a column, which is never null, meets these filters, all of one field.
+fn of_column(dialect: Dialect, column: &str, filters: &[&DeviceFilter]) -> Sql {
+    let conditions = filters.iter().map(|filter| match filter.field {
+        DeviceField::LastActive => of_activity(dialect, column, filter),
+        _ => {
+            let operands: Vec<Bindable> = filter.operands.iter().filter_map(bindable).collect();
+            compared(dialect, column, filter.operator, &operands)
+        }
+    });
+    all_of(conditions.collect())
 }
 
 fn compared(dialect: Dialect, column: &str, operator: Operator, operands: &[Bindable]) -> Sql {

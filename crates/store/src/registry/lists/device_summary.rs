@@ -16,7 +16,7 @@ use sea_orm::ConnectionTrait;
 
 use super::device_filters::{DecidedDevice, DeviceSelection, Lookup, ReadyFilters};
 use super::devices::extent;
-use super::selected_devices::{from, look_at_metadata, lookup_in};
+use super::selected_devices::{from, look_at_metadata, lookup_of_all};
 use super::{Extent, within};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
@@ -293,23 +293,46 @@ async fn count_passing(
     ages: &Ages,
     counts: &mut Counts,
 ) -> Result<()> {
-    let select = format!(
-        "SELECT d.project_id AS project, d.status AS status, CAST(CASE WHEN d.place_latitude IS NULL THEN 0 ELSE 1 END AS \
-         BIGINT) AS located, {} AS age, count(*) AS devices",
-        ages.case("a.last_active")
-    );
-    let query = Sql::new(select)
-        .then(from(filters.dialect, scope, extent, true))
-        .then(filters.condition_of_written(lookup_in(extent)))
-        .text(" GROUP BY 1, 2, 3, 4");
-    for row in all(tx, query).await? {
+    let lookup = lookup_of_all(tx, filters, scope, extent).await?;
+    for row in all(tx, passing_of_projects(scope, extent, filters, ages, lookup)).await? {
         let devices = row.number("devices")?;
-        *place(&mut counts.status, &row, "status")? += devices;
-        *place(&mut counts.ages, &row, "age")? += devices;
-        counts.located += devices * i64::from(row.truth("located")?);
+        let mut others = 0;
+        for status in Status::ALL.into_iter().skip(1).map(Status::number) {
+            let own = row.number(&format!("status_{status}"))?;
+            counts.status[usize::from(status)] += own;
+            others += own;
+        }
+        counts.status[usize::from(Status::None.number())] += devices - others;
+        for age in SHOWN_AGES {
+            counts.ages[age] += row.number(&format!("age_{age}"))?;
+        }
+        counts.located += row.number("located")?;
         *counts.projects.entry(row.id("project")?).or_default() += devices;
     }
     Ok(())
+}
+
+/// The counts of each project, in one pass over what passes.
+fn passing_of_projects(
+    scope: &Scope,
+    extent: &Extent,
+    filters: &ReadyFilters<'_>,
+    ages: &Ages,
+    lookup: Lookup<'_>,
+) -> Sql {
+    let mut select = String::from("SELECT d.project_id AS project, count(*) AS devices, ");
+    for status in Status::ALL.into_iter().skip(1).map(Status::number) {
+        // Writing into a text cannot fail.
+        let _ = write!(select, "count(CASE WHEN d.status = {status} THEN 1 END) AS status_{status}, ");
+    }
+    for (age, range) in SHOWN_AGES.iter().zip(ages.ranges()) {
+        let _ = write!(select, "count(CASE WHEN {range} THEN 1 END) AS age_{age}, ");
+    }
+    Sql::new(select + "count(d.place_latitude) AS located")
+        .then(from(filters.dialect, scope, extent, true))
+        .then(filters.condition_of_written(lookup))
+        // Not along an index of the projects, which would look every device up in the table.
+        .text(&format!(" GROUP BY {}", filters.dialect.unindexed("d.project_id")))
 }
 
 /// The count that a column names.

@@ -13,7 +13,7 @@ use super::devices::{SMALL_SHARE, all_within, extent};
 use super::listings::{DEVICE_LAST_ACTIVE, DEVICES};
 use super::order::{Order, TableAlias};
 use super::page_window::PageWindow;
-use super::{Extent, count, devices, ids, in_order, within};
+use super::{Extent, count, devices, ids, in_order, limit_offset, within};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::nouns::devices::read;
@@ -26,10 +26,16 @@ const METADATA_AT_ONCE: usize = 256;
 const METADATA_HERE_BYTES_MAX: usize = 64 << 10;
 /// Stands between the metadata of devices that are read as one text: JSON has it only escaped.
 const SEPARATOR: &str = "\u{1e}";
-/// What one row costs that is passed along an index and looked at in its table, as against one that is looked up and sorted: in
-/// microseconds, measured on SQLite with 100,000 devices.
-const LOOKED_UP_ROW_COST: f64 = 0.6;
-const FOUND_ROW_COST: f64 = 2.0;
+/// What one row costs that is passed along an index and looked at in its table, as against one that is looked up and sorted; and
+/// one that is put into a set by an index of its own, and one that is passed along another and looked up in that. In
+/// microseconds, measured on SQLite with 100,000 devices in orders that are more or less that of the table.
+const LOOKED_UP_ROW_COST: f64 = 1.5;
+const FOUND_ROW_COST: f64 = 5.0;
+const SET_ROW_COST: f64 = 0.5;
+const PROBED_ROW_COST: f64 = 0.5;
+/// Where more than this share of all devices pass, SQLite reads all of them in their order in the table: rows that an index
+/// finds lie anywhere in it.
+const MANY_SHARE: u64 = 8;
 
 impl Registry {
     /// A page of the devices of a part of the tree that pass the filters, as of one moment. What `selection` says of
@@ -106,53 +112,79 @@ async fn page(
         return Ok((all_within(connection, scope, &extent, &order, request.page).await?, total));
     }
     let Some(window) = PageWindow::of(request.page, total) else { return Ok((Vec::new(), total)) };
-    let passed = window.rows_passed() as f64 * extent.everywhere as f64 / total as f64;
-    let is_cheaper = passed * LOOKED_UP_ROW_COST <= total as f64 * FOUND_ROW_COST;
-    let ids = match order.indexed_in().filter(|_| is_cheaper) {
-        Some(index) => {
-            let along = along(&filters, scope, &extent, &order, index);
+    let ids = match index_for(filters.dialect, &order, &extent, total, &window) {
+        Some((index, lookup)) => {
+            let along = along(&filters, scope, &extent, index, lookup);
             window.ids(connection, index, along, &order).await?
         }
         None => {
-            let gathered = gathered(&filters, scope, &extent, Some(&order));
+            let gathered = gathered(&filters, scope, &extent, Some(&order), lookup_of(&extent, total));
             window.ids(connection, DEVICES.relation, gathered, &order.sorted_at_the_end()).await?
         }
     };
     Ok((ids, total))
 }
 
-/// Along an index in the order of the list, each device looked at in its table.
+/// The index along which a page is found, and how the filters are applied to what it passes; none: all that pass are gathered
+/// sooner.
+fn index_for(
+    dialect: Dialect,
+    order: &Order,
+    extent: &Extent,
+    total: u64,
+    window: &PageWindow,
+) -> Option<(TableAlias, Lookup<'static>)> {
+    let (index, column) = (order.indexed_in()?, order.first_column());
+    let passed = window.rows_passed() as f64 * extent.everywhere as f64 / total as f64;
+    // A set holds what passes everywhere.
+    let in_set = total as f64 * extent.everywhere as f64 / extent.within as f64;
+    let (gathered, looked_up) = (total as f64 * FOUND_ROW_COST, passed * LOOKED_UP_ROW_COST);
+    let in_sets = in_set * SET_ROW_COST + passed * PROBED_ROW_COST;
+    if dialect.reads_scattered_rows_dearly() && in_sets < looked_up.min(gathered) {
+        let key = if index.alias == "a" { "a.key" } else { "d.key" };
+        return Some((index, Lookup::InSets { order: column, key }));
+    }
+    (looked_up <= gathered).then_some((index, Lookup::Along(column)))
+}
+
+/// Along an index in the order of the list, each device looked at in its table, or in sets of what passes.
 pub(super) fn along(
     filters: &ReadyFilters<'_>,
     scope: &Scope,
     extent: &Extent,
-    order: &Order,
     index: TableAlias,
+    lookup: Lookup<'_>,
 ) -> Sql {
     let TableAlias { table, alias } = index;
-    let other = match alias {
-        "d" if filters.needs_activity() => " CROSS JOIN device_activity a WHERE a.key = d.key AND ",
-        "d" => " WHERE ",
+    let other = match (lookup, alias) {
+        (Lookup::InSets { .. }, _) => " WHERE ",
+        (_, "d") if filters.needs_activity() => " CROSS JOIN device_activity a WHERE a.key = d.key AND ",
+        (_, "d") => " WHERE ",
         _ => " CROSS JOIN devices d WHERE d.key = a.key AND ",
     };
     Sql::new(format!(" FROM {table} {alias}{other}"))
         .then(extent.outside_left_out(filters.dialect, scope, &format!("{alias}.organization_id")))
         .text(" AND ")
-        .then(filters.condition(Lookup::Along(order.first_column())))
+        .then(filters.condition(lookup))
 }
 
-/// From wherever few are to be looked at: the organizations of a small part of the tree, or else an index that a filter has;
-/// to be sorted at the end (none: not at all).
-pub(super) fn gathered(filters: &ReadyFilters<'_>, scope: &Scope, extent: &Extent, order: Option<&Order>) -> Sql {
+/// From wherever few are to be looked at: the organizations of a small part of the tree, or else what `lookup` finds; to be
+/// sorted at the end (none: not at all).
+pub(super) fn gathered(
+    filters: &ReadyFilters<'_>,
+    scope: &Scope,
+    extent: &Extent,
+    order: Option<&Order>,
+    lookup: Lookup<'_>,
+) -> Sql {
     let activity = filters.needs_activity() || order.is_some_and(|order| order.has(DEVICE_LAST_ACTIVE));
-    let condition = filters.condition(lookup_in(extent));
-    from(filters.dialect, scope, extent, activity).then(condition)
+    from(filters.dialect, scope, extent, activity).then(filters.condition(lookup))
 }
 
 /// The devices that pass, only to be counted: where nothing but activity is asked for, its index alone is read.
 pub(super) fn counted(filters: &ReadyFilters<'_>, scope: &Scope, extent: &Extent) -> Sql {
     if !filters.is_of_activity_alone() || is_small(extent) {
-        return gathered(filters, scope, extent, None);
+        return gathered(filters, scope, extent, None, lookup_in(extent));
     }
     Sql::new(" FROM device_activity a WHERE ")
         .then(extent.outside_left_out(filters.dialect, scope, "a.organization_id"))
@@ -163,6 +195,27 @@ pub(super) fn counted(filters: &ReadyFilters<'_>, scope: &Scope, extent: &Extent
 /// Within a small part of the tree devices are looked up by their organization, and by nothing else.
 pub(super) fn lookup_in(extent: &Extent) -> Lookup<'static> {
     if is_small(extent) { Lookup::Along("") } else { Lookup::Any }
+}
+
+/// As [`lookup_in`], where so many pass.
+fn lookup_of(extent: &Extent, total: u64) -> Lookup<'static> {
+    if total * MANY_SHARE > extent.everywhere { Lookup::Along("") } else { lookup_in(extent) }
+}
+
+/// How all that pass are found; whether they are many is found out by counting them up to there.
+pub(super) async fn lookup_of_all(
+    connection: &impl ConnectionTrait,
+    filters: &ReadyFilters<'_>,
+    scope: &Scope,
+    extent: &Extent,
+) -> Result<Lookup<'static>> {
+    if is_small(extent) {
+        return Ok(lookup_in(extent));
+    }
+    let many = u32::try_from(extent.everywhere / MANY_SHARE + 1).unwrap_or(u32::MAX);
+    let passing = Sql::new(" FROM (SELECT 1 AS passes").then(counted(filters, scope, extent));
+    let passing = count(connection, passing.then(limit_offset(many, 0)).text(") passing")).await?;
+    Ok(lookup_of(extent, passing))
 }
 
 fn is_small(extent: &Extent) -> bool {

@@ -98,6 +98,14 @@ impl Registry {
         read(&self.db.read, &ids).await
     }
 
+    /// The projects of many devices, in no order; those that are gone are left out.
+    pub async fn device_projects(&self, permits: &[CanRead<DeviceRef>]) -> Result<Vec<(DeviceKey, ProjectId)>> {
+        let ids = permits.iter().map(|permit| permit.target().id);
+        let query = Sql::new("SELECT key, project_id FROM devices WHERE id").among(self.db.dialect, ids);
+        let rows = all(&self.db.read, query).await?;
+        rows.iter().map(|row| Ok((row.key("key")?, row.id("project_id")?))).collect()
+    }
+
     /// Removes a device with its settings. Its number is never given out again.
     ///
     /// # Errors

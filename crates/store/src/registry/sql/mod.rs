@@ -84,6 +84,12 @@ impl Dialect {
         }
     }
 
+    /// Whether many rows that an index finds are better not looked up one by one: SQLite finds each of them anew, in whatever
+    /// page it lies. PostgreSQL's planner knows when to read them in their order.
+    pub(crate) fn reads_scattered_rows_dearly(self) -> bool {
+        self == Self::Sqlite
+    }
+
     /// The larger of two numbers.
     pub(crate) fn larger(self) -> &'static str {
         match self {

@@ -1,0 +1,167 @@
+//! Batches whose clients hang up: while they send them, and before they hear what came of them.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use crate::support::socket::Socket;
+use crate::support::{Answer, Device, Person, TestApp};
+
+const BATCH: &str = "/v2/events/device/batch";
+/// Each client has a device of its own, and hangs up in every round.
+const CLIENTS: usize = 8;
+const ROUNDS: usize = 9;
+const EVENTS: usize = 20;
+/// Bytes of a body, nearly all that it may have: were the memory of those that nobody waits for never given back, a tenant
+/// would have none left long before the last round.
+const BODY_BYTES: usize = 1_040_000;
+/// Tries until something has to have come that comes in its own time.
+const TRIES: usize = 10_000;
+
+/// When a client hangs up.
+#[derive(Clone, Copy, PartialEq)]
+enum HangsUp {
+    InTheMiddleOfTheBody,
+    AtOnceWithAReset,
+    AtOnce,
+    WhenTheFirstEventIsThere,
+}
+
+impl HangsUp {
+    /// Everything at the same time, and of each client one after the other.
+    fn of(round: usize, client: usize) -> Self {
+        let ways = [Self::InTheMiddleOfTheBody, Self::AtOnceWithAReset, Self::AtOnce, Self::WhenTheFirstEventIsThere];
+        ways[(round + client) % ways.len()]
+    }
+}
+
+/// The events of a round, each with a number of its own, and as long as a body may be.
+fn body_of(round: usize) -> String {
+    let event = |n: usize| json!({"elementName": "log", "payload": {"n": n}, "idempotencyKey": format!("key {n}")});
+    let events: Vec<Value> = numbers_of(round).map(event).collect();
+    let mut body = Value::from(events).to_string();
+    // White space before the end, so that a body that is cut holds every event and is no batch.
+    body.insert_str(body.len() - 1, &" ".repeat(BODY_BYTES - body.len()));
+    body
+}
+
+fn numbers_of(round: usize) -> std::ops::Range<usize> {
+    round * EVENTS..(round + 1) * EVENTS
+}
+
+/// Sends the batch of a round and hangs up; who does so later is answered.
+fn sends(app: &TestApp, token: &str, round: usize, way: HangsUp) -> Option<Socket> {
+    let body = body_of(round);
+    let mut request = String::new();
+    write!(
+        request,
+        "POST {BATCH} HTTP/1.1\r\nhost: isobar\r\ncloud: {token}\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut socket = Socket::to(app);
+    match way {
+        HangsUp::InTheMiddleOfTheBody => socket.sends(&request[..request.len() - 1 - (round + 1) * 40_000]),
+        _ => socket.sends(&request),
+    }
+    match way {
+        HangsUp::AtOnceWithAReset => socket.resets(),
+        HangsUp::WhenTheFirstEventIsThere => return Some(socket),
+        HangsUp::InTheMiddleOfTheBody | HangsUp::AtOnce => {}
+    }
+    None
+}
+
+/// The numbers of a list of a device's, each there once; none where there is no such list yet.
+async fn numbers(ana: &Person<'_>, device: &Device<'_>, list: &str) -> HashSet<usize> {
+    let answer = ana.get(&device.at(&format!("{list}?limit=10000"))).await;
+    if answer.status == 404 {
+        return HashSet::new();
+    }
+    let listed: Vec<usize> = answer.list_of("/payload/n").iter().map(|n| n.as_u64().unwrap() as usize).collect();
+    let numbers: HashSet<usize> = listed.iter().copied().collect();
+    assert_eq!(numbers.len(), listed.len(), "{list}: {listed:?}");
+    numbers
+}
+
+/// All clients send the batches of a round and hang up.
+async fn hang_up(app: &TestApp, ana: &Person<'_>, devices: &[Device<'_>], round: usize) {
+    let waiting: Vec<Option<Socket>> = tokio::task::block_in_place(|| {
+        std::thread::scope(|scope| {
+            let runtime = tokio::runtime::Handle::current();
+            let clients: Vec<_> = (0..devices.len())
+                .map(|client| {
+                    let (token, way, runtime) = (&devices[client].token, HangsUp::of(round, client), runtime.clone());
+                    scope.spawn(move || {
+                        let _inside = runtime.enter();
+                        sends(app, token, round, way)
+                    })
+                })
+                .collect();
+            clients.into_iter().map(|client| client.join().unwrap()).collect()
+        })
+    });
+    for (device, socket) in devices.iter().zip(waiting) {
+        let Some(socket) = socket else { continue };
+        let mut tries = 0;
+        while !numbers(ana, device, "data/log").await.contains(&numbers_of(round).start) {
+            tries += 1;
+            assert!(tries < TRIES, "the first event of round {round} does not come");
+        }
+        socket.resets();
+    }
+}
+
+/// Sends a batch once more, until there is room for it.
+async fn sends_again(device: &Device<'_>, round: usize) -> Answer {
+    for _ in 0..TRIES {
+        let request = device.request(reqwest::Method::POST, BATCH).header("content-type", "application/json");
+        let answer = device.app.send(request.body(body_of(round))).await;
+        if answer.status != 503 {
+            return answer;
+        }
+    }
+    panic!("there is no room for a batch");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_batch_whose_client_hangs_up_leaves_each_event_once_or_not_at_all() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let mut devices = Vec::new();
+    for client in 0..CLIENTS {
+        devices.push(ana.creates_device(&format!("client {client}")).await);
+    }
+    for round in 0..ROUNDS {
+        hang_up(&app, &ana, &devices, round).await;
+    }
+    for (client, device) in devices.iter().enumerate() {
+        // Some are under way still. An event and what it stores come together, and neither goes.
+        let stored = numbers(&ana, device, "data/log").await;
+        let history = numbers(&ana, device, "events").await;
+        let stored_later = numbers(&ana, device, "data/log").await;
+        assert!(stored.is_subset(&history) && history.is_subset(&stored_later), "{stored:?} {history:?}");
+        for round in (0..ROUNDS).filter(|round| HangsUp::of(*round, client) == HangsUp::InTheMiddleOfTheBody) {
+            assert!(numbers_of(round).all(|n| !stored_later.contains(&n)), "{round}: {stored_later:?}");
+        }
+    }
+    join_all(devices.iter().map(|device| sent_again_it_is_whole(&ana, device))).await;
+}
+
+/// Every batch of a device is sent once more, and heard to its end: what was there stays as it is, and the rest comes.
+async fn sent_again_it_is_whole(ana: &Person<'_>, device: &Device<'_>) {
+    let mut answered = HashSet::new();
+    for round in 0..ROUNDS {
+        let outcome = sends_again(device, round).await.ok();
+        assert_eq!(outcome["errors"], json!([]));
+        answered.extend(outcome["data"].as_array().unwrap().iter().map(|event| event["id"].to_string()));
+    }
+    let all: HashSet<usize> = (0..ROUNDS * EVENTS).collect();
+    assert_eq!(numbers(ana, device, "data/log").await, all);
+    assert_eq!(numbers(ana, device, "events").await, all);
+    let history = ana.get(&device.at("events?limit=10000")).await.list_of("/id");
+    assert_eq!(history.iter().map(Value::to_string).collect::<HashSet<_>>(), answered);
+}
