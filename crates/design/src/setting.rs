@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use isobar_model::device::Location;
-use isobar_model::json::{Json, RawJson, compare_numbers};
+use isobar_model::json::{Json, Number, RawJson, compare_numbers};
 
 /// What kind of value a setting takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -52,18 +52,49 @@ pub struct SettingDefinition {
     pub input_type: InputType,
     /// How it is entered: `min` and `max` of a number, and what clients keep there.
     pub input_type_properties: RawJson,
+    /// `min` and `max` of a number as values are held against them: a definition is large, and values are many.
+    pub(crate) bounds: NumberBounds,
     /// The value of a device that has none of its own.
     pub default_value: RawJson,
     /// Its place in a list of settings.
     pub list_order: i64,
 }
 
+/// Between what a number must be, in texts of a few characters.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct NumberBounds {
+    min: Option<Number<'static>>,
+    max: Option<Number<'static>>,
+}
+
+impl NumberBounds {
+    /// Those that the properties of a setting's input name.
+    pub(crate) fn of(properties: &Json<'_>) -> Self {
+        let bound = |name| match properties.get(name) {
+            Some(Json::Number(number)) => Some(number.compact()),
+            _ => None,
+        };
+        Self { min: bound("min"), max: bound("max") }
+    }
+
+    fn check(&self, value: &Number<'_>) -> Result<(), String> {
+        if let Some(min) = self.min.as_ref().filter(|min| compare_numbers(value, min).is_lt()) {
+            return Err(format!("must be at least {}", min.text()));
+        }
+        if let Some(max) = self.max.as_ref().filter(|max| compare_numbers(value, max).is_gt()) {
+            return Err(format!("must be at most {}", max.text()));
+        }
+        Ok(())
+    }
+}
+
 impl SettingDefinition {
-    /// Whether the setting may have this value (contract: Settings): the message for the client if not.
+    /// Whether the setting may have this value (contract: Settings): the message for the client if not. What it costs grows
+    /// with the value alone.
     pub fn check(&self, value: &Json<'_>) -> Result<(), String> {
         match (self.input_type, value) {
             (InputType::Text, Json::Text(_)) | (InputType::Toggle, Json::Bool(_)) => Ok(()),
-            (InputType::Number, Json::Number(_)) => self.check_bounds(value),
+            (InputType::Number, Json::Number(value)) => self.bounds.check(value),
             (InputType::Geolocation, _) => match location(value) {
                 Some(_) => Ok(()),
                 None => Err("must be {latitude, longitude}, within -90..90 and -180..180 degrees".to_owned()),
@@ -72,22 +103,6 @@ impl SettingDefinition {
             (InputType::Toggle, _) => Err("must be a boolean".to_owned()),
             (InputType::Number, _) => Err("must be a number".to_owned()),
         }
-    }
-
-    fn check_bounds(&self, value: &Json<'_>) -> Result<(), String> {
-        let Json::Number(value) = value else { return Ok(()) };
-        let properties = self.input_type_properties.tree();
-        if let Some(Json::Number(min)) = properties.get("min")
-            && compare_numbers(value, min).is_lt()
-        {
-            return Err(format!("must be at least {}", min.text()));
-        }
-        if let Some(Json::Number(max)) = properties.get("max")
-            && compare_numbers(value, max).is_gt()
-        {
-            return Err(format!("must be at most {}", max.text()));
-        }
-        Ok(())
     }
 
     /// The place that a value of this setting is, if it is a geolocation.

@@ -57,6 +57,11 @@ const ALL: &[(MetricKind, &str, &str)] = &[
     (MetricKind::Counter, "isobar_worker_restarts_total", "Workers that were started again after a panic, by worker"),
     (MetricKind::Counter, "isobar_task_panics_total", "Pieces of work that ended with a panic, by kind of work"),
     (MetricKind::Counter, "isobar_code_aside_total", "Runs of code on a thread of their own"),
+    (
+        MetricKind::Counter,
+        "isobar_code_refused_total",
+        "Runs of code refused with 503: too many waited, or what waited held too much",
+    ),
 ];
 
 /// What a metric is.

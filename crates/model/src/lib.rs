@@ -29,6 +29,7 @@ pub mod role;
 pub mod secret;
 pub mod session;
 pub mod setting;
+pub mod shared_amount;
 pub mod status;
 pub mod time;
 pub mod user;

@@ -11,7 +11,7 @@ use crate::budget::Budget;
 use crate::expression::{Computed, Num, Problem, Value};
 use crate::plan::Link;
 use crate::run::{Passed, Run};
-use crate::setting::{InputType, SettingDefinition};
+use crate::setting::{InputType, NumberBounds, SettingDefinition};
 
 const SET: usize = 0;
 
@@ -59,10 +59,6 @@ impl DeviceSetting {
         };
         let looked_at = looked_at(&value, &run.budget)?;
         if set.is_some() {
-            if definition.input_type == InputType::Number {
-                // Its bounds are read there.
-                run.budget.spend_reading(definition.input_type_properties.bytes().len())?;
-            }
             definition.check(&looked_at).map_err(|message| Problem::new(format!("the value {message}")))?;
         }
         let (location, is_own) = (definition.location(&looked_at), set.is_some());
@@ -119,16 +115,15 @@ pub(crate) fn define(properties: &mut Properties<'_>) -> SettingDefinition {
     let words = "must be a string, or an object of strings by locale";
     let input_types = InputType::ALL.map(|kind| (kind.name(), kind));
     let is_composite = |value: &Json<'_>| matches!(value, Json::Object(_) | Json::Array(_));
+    let composite = "must be an object, an array or null";
+    let bounds = properties.get("inputTypeProperties").map(NumberBounds::of).unwrap_or_default();
     let definition = SettingDefinition {
         name: properties.name.clone(),
         title: properties.kept("title", is_words, words),
         description: properties.kept("description", is_words, words),
         input_type: properties.word("inputType", &input_types, InputType::default()),
-        input_type_properties: properties.kept(
-            "inputTypeProperties",
-            is_composite,
-            "must be an object, an array or null",
-        ),
+        input_type_properties: properties.kept("inputTypeProperties", is_composite, composite),
+        bounds,
         default_value: properties.kept("defaultValue", |_| true, ""),
         list_order: list_order(properties),
     };

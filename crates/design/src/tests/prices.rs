@@ -115,14 +115,12 @@ fn merging_last_values_is_paid_for_as_often_as_it_is_done() {
 }
 
 #[test]
-fn a_setting_is_checked_at_the_price_of_its_properties() {
+fn a_setting_is_checked_at_the_price_of_the_value_and_not_of_its_properties() {
     let properties = json!({"inputType": "number", "inputTypeProperties": {"min": 1, "hint": "x".repeat(40_000)}});
-    let set = |payload: &str| {
-        let links = json!([link("limit", "set")]);
-        scene(links, json!({"limit": {"type": "deviceSetting", "properties": properties}})).post(payload)
-    };
-    assert!(set("5").units >= 40_000 / READ_BYTES_PER_UNIT);
-    assert_eq!(set("0").errors[0].message, "the value must be at least 1");
+    let limit =
+        scene(json!([link("limit", "set")]), json!({"limit": {"type": "deviceSetting", "properties": properties}}));
+    assert!(limit.post("5").units < 40_000 / READ_BYTES_PER_UNIT);
+    assert_eq!(limit.post("0").errors[0].message, "the value must be at least 1");
     // A place whose numbers have thousands of digits.
     let place = format!("{{\"latitude\":1.{0},\"longitude\":1.{0}}}", "1".repeat(40_000));
     let places = scene(
@@ -130,6 +128,21 @@ fn a_setting_is_checked_at_the_price_of_its_properties() {
         json!({"place": {"type": "deviceSetting", "properties": {"inputType": "geolocation"}}}),
     );
     assert!(places.post(place).units >= 80_000 / READ_BYTES_PER_UNIT);
+}
+
+#[test]
+fn a_bound_of_a_setting_is_told_in_a_few_characters_however_long_it_is() {
+    let planes = format!(
+        r#"{{"cloud": {{"elements": {{"limit": {{"type": "deviceSetting", "properties": {{"inputType": "number",
+            "defaultValue": 2, "inputTypeProperties": {{"min": 1.{}, "max": {}}}}}}}}}}}}}"#,
+        "5".repeat(40_000),
+        "7".repeat(300)
+    );
+    let plan = crate::Plan::compile(&raw(&planes).tree()).unwrap();
+    let check = |value: &str| plan.setting("limit").unwrap().check(&raw(value).tree());
+    assert_eq!(check("5"), Ok(()));
+    assert_eq!(check("1.5").unwrap_err(), "must be at least 1.5555555555555556");
+    assert_eq!(check("1e305").unwrap_err(), "must be at most 7.777777777777778e299");
 }
 
 #[test]

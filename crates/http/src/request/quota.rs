@@ -1,8 +1,5 @@
-//! Quotas that all tenants share: the memory of bodies that are under way, and the number of long waits.
-//!
-//! No tenant has a part of a fixed size, and none can take everything: what one tenant holds is at most twice what is left for
-//! the others then. A tenant that is alone has two thirds, the next has two thirds of the rest, and so on, so that something
-//! is left for many more.
+//! Quotas that all tenants share, as [`SharedAmount`] says: the memory of bodies that are under way, and the number of long
+//! waits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,10 +7,8 @@ use std::sync::Arc;
 use isobar_hub::Principal;
 use isobar_model::error::Error;
 use isobar_model::ids::OrganizationId;
+use isobar_model::shared_amount::SharedAmount;
 use parking_lot::Mutex;
-
-/// What a tenant holds is at most so many times what is left.
-const HELD_PER_LEFT_MAX: usize = 2;
 
 /// Who holds a share: the tenant of the caller. All callers without credentials are one holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,7 +28,7 @@ impl From<&Principal> for QuotaHolder {
 
 /// An amount that tenants share.
 pub(crate) struct FairQuota {
-    total: usize,
+    total: SharedAmount,
     held: Mutex<HeldAmounts>,
 }
 
@@ -45,7 +40,7 @@ struct HeldAmounts {
 
 impl FairQuota {
     pub fn new(total: usize) -> Arc<Self> {
-        Arc::new(Self { total, held: Mutex::default() })
+        Arc::new(Self { total: SharedAmount::of(total), held: Mutex::default() })
     }
 
     /// Whether nobody holds anything.
@@ -78,12 +73,12 @@ impl QuotaShare {
     /// Takes more, or is refused: then nothing has changed.
     pub fn take(&mut self, more: usize) -> Result<(), Error> {
         let mut held = self.quota.held.lock();
-        let left = self.quota.total.checked_sub(held.all.saturating_add(more)).ok_or(Error::Busy)?;
-        let own = held.each.get(&self.holder).copied().unwrap_or_default() + more;
-        if own > left.saturating_mul(HELD_PER_LEFT_MAX) {
+        let own = held.each.get(&self.holder).copied().unwrap_or_default().saturating_add(more);
+        let all = held.all.saturating_add(more);
+        if !self.quota.total.allows(own, all) {
             return Err(Error::Busy);
         }
-        held.all += more;
+        held.all = all;
         held.each.insert(self.holder, own);
         self.amount += more;
         Ok(())

@@ -58,12 +58,16 @@ pub(crate) async fn settings_reset(call: &mut Call) -> Answer {
 pub(crate) async fn settings_update(call: &mut Call) -> Answer {
     let body = call.json(SettingItem::read_all).await;
     let items = after(call.hub().allow(call.caller()?, Action::SettingUpdate), body).await?;
-    response::ok(&SettingsOutcomeJson::from(call.hub().settings_update(call.caller()?, &items).await?))
+    let SettingsOutcome { changed, errors } = call.hub().settings_update(call.caller()?, &items).await?;
+    let errors: Vec<_> = errors.into_iter().map(|message| ItemErrorJson { message }).collect();
+    response::outcome(changed, DeviceSettingJson::from, &errors).await
 }
 
 pub(crate) async fn setting_defaults(call: &mut Call) -> Answer {
     let ids = call.json(read_device_ids).await?;
-    response::ok(&DefaultsOutcomeJson::from(call.hub().setting_defaults(call.caller()?, &ids).await?))
+    let DefaultsOutcome { defaults, refused } = call.hub().setting_defaults(call.caller()?, &ids).await?;
+    let errors: Vec<_> = refused.into_iter().map(DefaultsErrorJson::from).collect();
+    response::outcome(defaults, ProjectDefaultsJson::from, &errors).await
 }
 
 /// A setting of a device: the value in force, or one that was replaced.
@@ -159,15 +163,6 @@ pub(crate) struct SettingsOutcomeJson {
     errors: Vec<ItemErrorJson>,
 }
 
-impl From<SettingsOutcome> for SettingsOutcomeJson {
-    fn from(outcome: SettingsOutcome) -> Self {
-        Self {
-            data: outcome.changed.into_iter().map(DeviceSettingJson::from).collect(),
-            errors: outcome.errors.into_iter().map(|message| ItemErrorJson { message }).collect(),
-        }
-    }
-}
-
 /// A setting as a project gives it to its devices.
 #[derive(Serialize, ToSchema)]
 #[schema(as = DefaultSetting)]
@@ -194,7 +189,7 @@ pub(crate) struct ProjectDefaultsJson {
 
 impl From<ProjectDefaults> for ProjectDefaultsJson {
     fn from(defaults: ProjectDefaults) -> Self {
-        let settings = defaults.settings.into_iter();
+        let settings = defaults.settings.iter().cloned();
         Self {
             project_uuid: Id(defaults.project.0),
             version_uuid: defaults.version,
@@ -235,13 +230,4 @@ pub(crate) struct DefaultsOutcomeJson {
     errors: Vec<DefaultsErrorJson>,
     /// Once for each project and version.
     data: Vec<ProjectDefaultsJson>,
-}
-
-impl From<DefaultsOutcome> for DefaultsOutcomeJson {
-    fn from(outcome: DefaultsOutcome) -> Self {
-        Self {
-            errors: outcome.refused.into_iter().map(DefaultsErrorJson::from).collect(),
-            data: outcome.defaults.into_iter().map(ProjectDefaultsJson::from).collect(),
-        }
-    }
 }

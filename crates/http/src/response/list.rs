@@ -1,4 +1,4 @@
-//! Writes the pagination envelope piece by piece: an item is made, written and dropped before the next. A long list goes out
+//! Writes a list in its envelope piece by piece: an item is made, written and dropped before the next. A long list goes out
 //! as it is written, at the pace of its reader; a short one goes out as a whole, with its length.
 
 use std::pin::Pin;
@@ -21,6 +21,8 @@ struct Envelope<S, W> {
     write: W,
     is_first: bool,
     is_done: bool,
+    /// What comes behind the items.
+    end: Vec<u8>,
 }
 
 impl<T, S, W> Envelope<S, W>
@@ -32,7 +34,7 @@ where
     async fn fill(&mut self, piece: &mut Vec<u8>) -> Result<(), Error> {
         while piece.len() < LIST_PIECE_BYTES {
             let Some(item) = self.items.next().await else {
-                piece.extend_from_slice(b"]}");
+                piece.append(&mut self.end);
                 self.is_done = true;
                 return Ok(());
             };
@@ -45,18 +47,29 @@ where
     }
 }
 
-/// 200 with the envelope around these items. What fails within the first piece becomes a refusal; what fails later ends the
-/// connection, so that nobody takes a part for the whole.
+/// 200 with the pagination envelope around these items, as [`within`] says.
 pub(crate) async fn answer<T, S, W>(meta: Meta, items: S, write: W) -> Answer
 where
     T: Send + 'static,
     S: Stream<Item = Result<T, Error>> + Send + 'static,
     W: FnMut(T, &mut Vec<u8>) -> Result<(), Error> + Send + 'static,
 {
-    let mut piece = b"{\"meta\":".to_vec();
-    serde_json::to_writer(&mut piece, &meta).map_err(Error::internal)?;
-    piece.extend_from_slice(b",\"data\":[");
-    let mut envelope = Envelope { items: Box::pin(items), write, is_first: true, is_done: false };
+    let mut begin = b"{\"meta\":".to_vec();
+    serde_json::to_writer(&mut begin, &meta).map_err(Error::internal)?;
+    begin.extend_from_slice(b",\"data\":[");
+    within(begin, items, write, b"]}".to_vec()).await
+}
+
+/// 200 with these items, commas between them, behind `begin` and before `end`. What fails within the first piece becomes a
+/// refusal; what fails later ends the connection, so that nobody takes a part for the whole.
+pub(super) async fn within<T, S, W>(begin: Vec<u8>, items: S, write: W, end: Vec<u8>) -> Answer
+where
+    T: Send + 'static,
+    S: Stream<Item = Result<T, Error>> + Send + 'static,
+    W: FnMut(T, &mut Vec<u8>) -> Result<(), Error> + Send + 'static,
+{
+    let mut piece = begin;
+    let mut envelope = Envelope { items: Box::pin(items), write, is_first: true, is_done: false, end };
     envelope.fill(&mut piece).await?;
     if envelope.is_done {
         return Ok(raw_json(StatusCode::OK, piece));

@@ -138,6 +138,23 @@ where
     list::answer(page.meta(), stream::iter(page.items.into_iter().map(Ok)), write).await
 }
 
+/// 200 with what came of the items of a bulk operation. Each of the data may repeat what a design says at length, so they are
+/// written as they are read.
+pub(crate) async fn outcome<T, V: Serialize>(
+    data: Vec<T>,
+    mut view: impl FnMut(T) -> V + Send + 'static,
+    errors: &impl Serialize,
+) -> Answer
+where
+    T: Send + 'static,
+{
+    let mut end = b"],\"errors\":".to_vec();
+    serde_json::to_writer(&mut end, errors).map_err(Error::internal)?;
+    end.push(b'}');
+    let write = move |item: T, out: &mut Vec<u8>| serde_json::to_writer(out, &view(item)).map_err(Error::internal);
+    list::within(b"{\"data\":[".to_vec(), stream::iter(data.into_iter().map(Ok)), write, end).await
+}
+
 /// 200 with the pagination envelope around a page of items that write themselves. `held` is dropped when the last of them is
 /// written, or nobody reads any more.
 pub(crate) async fn page_written<T: Send + 'static>(

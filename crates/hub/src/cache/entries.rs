@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::data_quota::DataQuota;
 use super::loading_cache::CacheValue;
-use crate::code::ProjectQueue;
+use crate::code::{HeldByRun, ProjectQueue};
 use crate::support::body_reader::READ_HERE_BYTES_MAX;
 
 /// A device as the main road needs it.
@@ -97,6 +97,14 @@ impl DeviceEntry {
             || payload_bytes > READ_HERE_BYTES_MAX
             || self.runs_long.load(Ordering::Relaxed)
             || plan.may_take_long(payload_bytes)
+    }
+
+    /// What a run on a payload of so many bytes holds while it waits in its project's queue: what the entry says of the device
+    /// too, for it may have left the cache meanwhile.
+    pub fn held_by_run(&self, payload_bytes: usize) -> HeldByRun {
+        let view = self.view.lock();
+        let settings: usize = view.settings.iter().map(|(_, value)| value.bytes().len()).sum();
+        HeldByRun { tenant: self.lineage.top(), bytes: payload_bytes + view.meta.bytes().len() + settings }
     }
 
     /// A run has taken so many units.

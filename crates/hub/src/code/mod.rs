@@ -5,15 +5,19 @@ mod project_queue;
 mod slots;
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use isobar_design::{DeviceView, EventView, Memory, Outcome, Plan, Trigger};
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::OrganizationId;
+use isobar_model::shared_amount::SharedAmount;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 
 pub(crate) use project_queue::{ProjectQueue, StillPending};
 use slots::{RunClass, RunSlot, RunSlots};
+
+use crate::support::tenant_shares::TenantShares;
 
 /// Stack of a thread that runs code, in bytes.
 const STACK_BYTES: usize = 8 << 20;
@@ -24,10 +28,14 @@ const NICENESS: i32 = 15;
 const THREAD: &str = "isobar-code";
 /// Fewest threads: a project that loops leaves one to the others.
 const THREADS_MIN: usize = 2;
+/// Bytes that runs hold which wait in the queues of projects or are under way, of all tenants together; beyond, 503. One tenant
+/// has at most twice what is left for the others.
+pub(crate) const QUEUED_BYTES_MAX: usize = 192 << 20;
 
 const RUNS: &str = "isobar_code_runs_total";
 const ENGINES: &str = "isobar_code_engines_total";
 const ASIDE: &str = "isobar_code_aside_total";
+const RUNS_REFUSED: &str = "isobar_code_refused_total";
 
 /// The threads for code.
 pub(crate) struct CodePool {
@@ -35,8 +43,19 @@ pub(crate) struct CodePool {
     runs: RunCounter,
     engines: RunCounter,
     aside: RunCounter,
+    refused: metrics::Counter,
+    /// What runs hold that wait.
+    queued_bytes: Arc<TenantShares>,
     /// For runs that have a thread of their own.
     slots: RunSlots,
+}
+
+/// What a run holds in memory from when it joins its project's queue until it has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeldByRun {
+    /// Whose run it is.
+    pub tenant: OrganizationId,
+    pub bytes: usize,
 }
 
 thread_local! {
@@ -82,27 +101,40 @@ impl CodePool {
         let runs = RunCounter::new(RUNS);
         let engines = RunCounter::new(ENGINES);
         let aside = RunCounter::new(ASIDE);
-        Ok(Self { runtime: Some(runtime), runs, engines, aside, slots: RunSlots::new() })
+        let (refused, queued_bytes) = (metrics::counter!(RUNS_REFUSED), TenantShares::fair(QUEUED_BYTES_MAX));
+        Ok(Self { runtime: Some(runtime), runs, engines, aside, refused, queued_bytes, slots: RunSlots::new() })
     }
 
     /// Lets work that runs a design with code go on there, in its project's queue; what it gives, when it is done.
+    ///
+    /// # Errors
+    /// `Busy`: too many runs of the project wait, or those that wait hold too much.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         queue: &ProjectQueue,
+        held: HeldByRun,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T> {
-        self.run_and_wait(queue, work, |_, _| false).await
+        self.run_and_wait(queue, held, work, |_, _| false).await
     }
 
     /// Lets work go on there whose outcome may have to wait for something itself: the task that waits for both is woken once.
+    ///
+    /// # Errors
+    /// As [`CodePool::run`].
     pub(crate) async fn run_and_wait<T: Send + 'static>(
         &self,
         queue: &ProjectQueue,
+        held: HeldByRun,
         work: impl Future<Output = T> + Send + 'static,
         still_pending: StillPending<T>,
     ) -> Result<T> {
         let runtime = self.runtime.as_ref().ok_or_else(|| Error::internal("the threads for code are gone"))?;
-        queue.join(runtime, work, still_pending)?.await
+        // However much it holds, a run has room where nothing else waits.
+        let bytes = held.bytes.saturating_add(size_of_val(&work)).min(SharedAmount::of(QUEUED_BYTES_MAX).of_one());
+        let share = self.queued_bytes.take(held.tenant, bytes);
+        let joined = share.and_then(|share| queue.join(runtime, share, work, still_pending));
+        joined.inspect_err(|_| self.refused.increment(1))?.await
     }
 
     /// Runs a design. One without code runs at once; one with code too, on the threads for code, unless it wants more than
@@ -207,6 +239,8 @@ impl Drop for CodePool {
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
 
     #[test]
@@ -214,8 +248,49 @@ mod tests {
         let code = CodePool::start().unwrap();
         let runtime = Builder::new_current_thread().build().unwrap();
         runtime.block_on(async move {
-            assert_eq!(code.run(&ProjectQueue::default(), async { 7 }).await.unwrap(), 7);
+            assert_eq!(code.run(&ProjectQueue::default(), held(1, 0), async { 7 }).await.unwrap(), 7);
             drop(code);
         });
+    }
+
+    fn held(tenant: u128, bytes: usize) -> HeldByRun {
+        HeldByRun { tenant: OrganizationId(uuid::Uuid::from_u128(tenant)), bytes }
+    }
+
+    #[tokio::test]
+    async fn what_runs_of_a_tenant_hold_that_wait_is_bounded_whatever_their_projects_and_others_have_room() {
+        const MIB: usize = 1 << 20;
+        let code = CodePool::start().unwrap();
+        let projects: Vec<ProjectQueue> = std::iter::repeat_with(ProjectQueue::default).take(8).collect();
+        let (go, gone) = tokio::sync::watch::channel(false);
+        let waits = || {
+            let mut gone = gone.clone();
+            async move { gone.wait_for(|gone| *gone).await.is_ok() }
+        };
+        let mut waiting = Vec::new();
+        let mut fill = |tenant| {
+            let before = waiting.len();
+            for project in projects.iter().cycle() {
+                let mut run = Box::pin(code.run(project, held(tenant, MIB), waits()));
+                match run.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                    Poll::Pending => waiting.push(run),
+                    Poll::Ready(ended) => {
+                        assert!(matches!(ended, Err(Error::Busy)), "{ended:?}");
+                        break;
+                    }
+                }
+            }
+            waiting.len() - before
+        };
+        // Less than two thirds, for the runs themselves take some bytes.
+        assert_eq!(fill(1), 127);
+        assert!(fill(2) > 40);
+        assert!(fill(3) > 12);
+        go.send(true).unwrap();
+        for run in waiting {
+            assert!(run.await.unwrap());
+        }
+        // All is given back, and what is larger than any share runs where nothing else waits.
+        assert!(code.run(&projects[0], held(1, usize::MAX), waits()).await.unwrap());
     }
 }

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 
 use crate::supervisor::guarded;
+use crate::support::tenant_shares::TenantShare;
 
 /// Runs of one project that wait; beyond, callers hear 503.
 const QUEUED_RUNS_MAX: usize = 256;
@@ -35,17 +36,21 @@ type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(crate) type StillPending<T> = fn(&mut T, &mut Context<'_>) -> bool;
 
 impl ProjectQueue {
-    /// Queues work; what it gives. [`Error::Busy`] when too many wait already.
+    /// Queues work; what it gives. [`Error::Busy`] when too many wait already. The share of what waiting work may hold is given
+    /// back when the work has ended.
     pub(super) fn join<T: Send + 'static>(
         &self,
         runtime: &Runtime,
+        share: TenantShare,
         work: impl Future<Output = T> + Send + 'static,
         still_pending: StillPending<T>,
     ) -> Result<RunOutcome<T>> {
         let (sender, outcome) = channel(still_pending);
         let run = Box::pin(async move {
             // Who waits hears of a panic from the sender, which is dropped; those behind in the queue have their turn.
-            if let Some(outcome) = guarded("code", work).await {
+            let outcome = guarded("code", work).await;
+            drop(share);
+            if let Some(outcome) = outcome {
                 sender.send(outcome);
             }
         });
@@ -196,6 +201,17 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::support::bounded_jobs::NOBODY;
+    use crate::support::tenant_shares::TenantShares;
+
+    /// Queues work that holds nothing.
+    fn join<T: Send + 'static>(
+        queue: &ProjectQueue,
+        runtime: &Runtime,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<RunOutcome<T>> {
+        queue.join(runtime, TenantShares::fair(0).take(NOBODY, 0).unwrap(), work, never)
+    }
 
     fn threads() -> Runtime {
         Builder::new_multi_thread().worker_threads(2).build().unwrap()
@@ -216,7 +232,7 @@ mod tests {
             gone.await.unwrap();
             0
         };
-        let mut all = vec![queue.join(&threads, first, never).unwrap()];
+        let mut all = vec![join(&queue, &threads, first).unwrap()];
         has_begun.recv().unwrap();
         let at_once = Arc::new(AtomicUsize::new(0));
         for number in 1..=QUEUED_RUNS_MAX {
@@ -227,13 +243,13 @@ mod tests {
                 at_once.fetch_sub(1, Ordering::SeqCst);
                 number
             };
-            all.push(queue.join(&threads, run, never).unwrap());
+            all.push(join(&queue, &threads, run).unwrap());
         }
-        assert!(matches!(queue.join(&threads, async { 0 }, never), Err(Error::Busy)));
+        assert!(matches!(join(&queue, &threads, async { 0 }), Err(Error::Busy)));
         go.send(()).unwrap();
         let done: Vec<usize> = threads.block_on(futures::future::try_join_all(all)).unwrap();
         assert_eq!(done, (0..=QUEUED_RUNS_MAX).collect::<Vec<_>>());
-        let after = queue.join(&threads, async { 7 }, never).unwrap();
+        let after = join(&queue, &threads, async { 7 }).unwrap();
         assert_eq!(threads.block_on(after).unwrap(), 7);
     }
 
@@ -242,7 +258,7 @@ mod tests {
         let (threads, queue) = (threads(), ProjectQueue::default());
         let mut first = Worker::of(&queue);
         assert!(first.next().is_none());
-        let outcome = queue.join(&threads, async { 7 }, never).unwrap();
+        let outcome = join(&queue, &threads, async { 7 }).unwrap();
         drop(first);
         assert_eq!(threads.block_on(outcome).unwrap(), 7);
     }
@@ -250,8 +266,8 @@ mod tests {
     #[test]
     fn a_run_that_panics_ends_for_itself() {
         let (threads, queue) = (threads(), ProjectQueue::default());
-        let lost = queue.join(&threads, async { assert_eq!(1, 2) }, never).unwrap();
-        let next = queue.join(&threads, async { 7 }, never).unwrap();
+        let lost = join(&queue, &threads, async { assert_eq!(1, 2) }).unwrap();
+        let next = join(&queue, &threads, async { 7 }).unwrap();
         assert!(matches!(threads.block_on(lost), Err(Error::Internal(_))));
         assert_eq!(threads.block_on(next).unwrap(), 7);
     }
@@ -259,8 +275,8 @@ mod tests {
     #[test]
     fn who_waits_for_threads_that_are_gone_is_told() {
         let (threads, queue) = (threads(), ProjectQueue::default());
-        let endless = queue.join(&threads, futures::future::pending::<()>(), never).unwrap();
-        let behind = queue.join(&threads, async {}, never).unwrap();
+        let endless = join(&queue, &threads, futures::future::pending::<()>()).unwrap();
+        let behind = join(&queue, &threads, async {}).unwrap();
         threads.shutdown_background();
         let here = Builder::new_current_thread().build().unwrap();
         assert!(here.block_on(endless).is_err());

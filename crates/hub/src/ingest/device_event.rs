@@ -144,6 +144,7 @@ impl Ingest {
         event: &Incoming<'_>,
         still_pending: StillPending<EventOutcome>,
     ) -> EventOutcome {
+        let held = entry.held_by_run(event.payload.bytes().len());
         let (ingest, permit, plan, entry) = (Arc::clone(self), permit.clone(), &entry.plan, Arc::clone(entry));
         let (element, payload, now) = (Arc::clone(&event.element), event.payload.clone(), event.now);
         let (key, ran) = (event.idempotency_key.map(str::to_owned), event.ran.clone());
@@ -159,7 +160,7 @@ impl Ingest {
             drop(slot);
             outcome
         };
-        self.code.run_and_wait(&plan.queue, run, still_pending).await?
+        self.code.run_and_wait(&plan.queue, held, run, still_pending).await?
     }
 
     /// Locks the device, runs its design on the event and commits all that it causes; what is left is to wait until that is
@@ -254,4 +255,56 @@ impl Ingest {
 /// An idempotency key, and the answer that it stands for.
 pub(super) fn remembered(key: &str, answer: EventId, now: Timestamp) -> Idempotency {
     Idempotency { key: key.to_owned(), answer, expires_at: now.plus_seconds(IDEMPOTENCY_SECONDS) }
+}
+
+#[cfg(test)]
+mod tests {
+    use isobar_model::device::Device;
+    use isobar_model::shared_amount::SharedAmount;
+
+    use super::*;
+    use crate::code::{HeldByRun, QUEUED_BYTES_MAX};
+    use crate::stage::Stage;
+
+    /// A design whose code is given nothing of the event.
+    const CODED: &str = r#"{
+        "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [{"element": "bytes", "ability": "evaluate"}]}},
+        "bytes": {"type": "transform", "properties": {"expression": "{'bytes': [1]}"},
+                  "triggers": {"result": [{"element": "decode", "ability": "evaluate"}]}},
+        "decode": {"type": "function", "properties": {"code": "function decodeUplink(input) { return {data: 1}; }"}}
+    }"#;
+    const KIB: usize = 1 << 10;
+
+    /// The device posts so many bytes.
+    async fn posts(stage: &Stage, device: &Device, bytes: usize) -> Result<EventId> {
+        let caller = Principal::User(Arc::clone(&stage.admin));
+        let (id, body) = (device.id.to_string(), format!(r#""{}""#, "x".repeat(bytes)));
+        stage.hub.0.ingest.event_accept(&caller, Some(&id), Some("reading"), body.into(), None).await?.await
+    }
+
+    #[tokio::test]
+    async fn an_event_that_waits_for_code_is_charged_what_it_holds() {
+        let stage = Stage::set().await;
+        let (device, full) = (stage.device(CODED).await, stage.device(CODED).await);
+        let with_meta =
+            format!(r#"{{"name":"d","projectUuid":"{}","meta":{{"a":"{}"}}}}"#, device.project, "x".repeat(60 * KIB));
+        let (with_meta, other) = (stage.another(&with_meta).await, stage.device_of_another_tenant(CODED).await);
+        // Another project of the tenant leaves it little of what may wait.
+        let plan = Arc::clone(&stage.entry(&full).await.plan);
+        let bytes = SharedAmount::of(QUEUED_BYTES_MAX).of_one() - 64 * KIB;
+        let held = HeldByRun { tenant: stage.admin.lineage.top(), bytes };
+        let (go, gone) = oneshot::channel::<()>();
+        let mut holds = Box::pin(stage.hub.0.code.run(&plan.queue, held, async move { gone.await.is_ok() }));
+        assert!(futures::poll!(&mut holds).is_pending());
+        posts(&stage, &device, 10 * KIB).await.unwrap();
+        for (device, bytes) in [(&device, 100 * KIB), (&with_meta, 10 * KIB)] {
+            let refused = posts(&stage, device, bytes).await;
+            assert!(matches!(refused, Err(Error::Busy)), "{refused:?}");
+        }
+        posts(&stage, &other, 100 * KIB).await.unwrap();
+        go.send(()).unwrap();
+        assert!(holds.await.unwrap());
+        posts(&stage, &device, 100 * KIB).await.unwrap();
+        posts(&stage, &with_meta, 10 * KIB).await.unwrap();
+    }
 }

@@ -42,9 +42,10 @@ impl Ingest {
             let Some(entry) = self.caches.device_entry(device.id).await? else { return Ok(()) };
             let ran = if entry.runs_aside(payload.bytes().len()) {
                 let (ingest, plan) = (Arc::clone(self), Arc::clone(&entry.plan));
+                let held = entry.held_by_run(payload.bytes().len());
                 let (occasion, payload) = (occasion.clone(), payload.clone());
                 let run = async move { ingest.run_design_here(device, &entry, &occasion, &payload).await };
-                self.code.run(&plan.queue, run).await??
+                self.code.run(&plan.queue, held, run).await??
             } else {
                 self.run_design_here(device, &entry, &occasion, &payload).await?
             };

@@ -353,6 +353,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::code::HeldByRun;
     use crate::stage::Stage;
 
     /// A design with an interval whose code keeps what it is told.
@@ -380,7 +381,8 @@ mod tests {
         // The project's line is full: nothing of its code runs, and nothing more waits.
         let plan = Arc::clone(&stage.entry(&first).await.plan);
         let ((go, gone), (begins, begun)) = (oneshot::channel::<()>(), oneshot::channel::<()>());
-        let held = hub.0.code.run(&plan.queue, async move {
+        let nothing = HeldByRun { tenant: stage.admin.lineage.top(), bytes: 0 };
+        let held = hub.0.code.run(&plan.queue, nothing, async move {
             begins.send(()).unwrap();
             gone.await.is_ok()
         });
@@ -389,7 +391,7 @@ mod tests {
         assert!(futures::poll!(&mut held).is_pending());
         begun.await.unwrap();
         loop {
-            let mut waits = Box::pin(hub.0.code.run(&plan.queue, async {}));
+            let mut waits = Box::pin(hub.0.code.run(&plan.queue, nothing, async {}));
             match futures::poll!(&mut waits) {
                 std::task::Poll::Ready(_) => break,
                 std::task::Poll::Pending => waiting.push(waits),

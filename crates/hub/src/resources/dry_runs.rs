@@ -18,8 +18,12 @@ use isobar_store::telemetry::Commit;
 
 use crate::Hub;
 use crate::cache::entries::DeviceEntry;
+use crate::code::HeldByRun;
 use crate::error::IntoHubError as _;
 use crate::ingest::RunMemory;
+
+/// A design that is tried counts so often while its run waits: compiled it takes several times what its text does.
+const TRIED_TIMES: usize = 8;
 
 /// What a dry run found.
 #[derive(Clone, Debug)]
@@ -52,6 +56,7 @@ impl Hub {
             None => None,
             Some(id) => faults.gather(self.device_to_try(caller, id).await)?,
         };
+        let tried_bytes = input.planes.as_ref().map_or(0, |planes| planes.bytes().len().saturating_mul(TRIED_TIMES));
         let tried = match input.planes {
             None => None,
             Some(planes) => {
@@ -75,6 +80,8 @@ impl Hub {
         };
         let (hub, project) = (self.clone(), Arc::clone(&installed));
         let tenant = caller.lineage.top();
+        let of_device = device.as_ref().map_or(0, |entry| entry.held_by_run(0).bytes);
+        let held = HeldByRun { tenant, bytes: of_device + tried_bytes + input.payload.bytes().len() };
         // A design to be tried is trusted less than any: it runs where code may block.
         let run = async move {
             let plan = tried.as_ref().unwrap_or(&installed.plan);
@@ -86,7 +93,7 @@ impl Hub {
                 (None, view) => Ok(view.map(|view| hub.0.code.aside(plan, || run.on(&view, &EmptyMemory)))),
             }
         };
-        let found = self.0.code.run(&project.queue, run).await??;
+        let found = self.0.code.run(&project.queue, held, run).await??;
         found.ok_or_else(|| Error::internal("a dry run that never ran"))
     }
 

@@ -39,8 +39,9 @@ pub struct ProjectDefaults {
     pub version: Option<String>,
     /// Those of the listed devices that are of it.
     pub devices: Vec<DeviceId>,
-    /// The names of the settings, and what the design says about each; by listOrder, then name.
-    pub settings: Vec<(Arc<str>, Declared)>,
+    /// The names of the settings, and what the design says about each; by listOrder, then name. Those of a project are there
+    /// once, however many versions its devices name.
+    pub settings: Arc<[(Arc<str>, Declared)]>,
 }
 
 /// Why there are no defaults.
@@ -150,30 +151,36 @@ impl Hub {
             let permits: Vec<_> =
                 self.permits_in_reach(caller, ids).await?.into_iter().map(|(permit, _)| permit).collect();
             let devices = self.0.env.registry.devices_fetch(&permits).await.into_hub_error()?;
-            found.extend(devices.into_iter().map(|device| (device.id, device)));
+            found.extend(devices.into_iter().map(|device| (device.id, (device.project, device.version))));
         }
         let (mut groups, mut outcome) = (Vec::<ProjectDefaults>::new(), DefaultsOutcome::default());
         let (mut places, mut seen) = (HashMap::new(), HashSet::new());
         for (index, text) in named.iter().enumerate() {
-            let Some(device) = text.parse().ok().and_then(|id| found.get(&id)) else {
+            let Some((id, of)) = text.parse().ok().and_then(|id| Some((id, found.get(&id)?))) else {
                 let message = format!("[{index}]: no such device");
                 outcome.refused.push(DefaultsRefusal { message, project: None, version: None });
                 continue;
             };
-            let of = (device.project, device.version.clone());
             let place = *places.entry(of).or_insert_with(|| {
-                let (project, version) = (device.project, device.version.clone());
-                groups.push(ProjectDefaults { project, version, devices: Vec::new(), settings: Vec::new() });
+                let (project, version) = of.clone();
+                groups.push(ProjectDefaults { project, version, devices: Vec::new(), settings: Arc::default() });
                 groups.len() - 1
             });
-            if let Some(group) = groups.get_mut(place).filter(|_| seen.insert(device.id)) {
-                group.devices.push(device.id);
+            if let Some(group) = groups.get_mut(place).filter(|_| seen.insert(id)) {
+                group.devices.push(id);
             }
         }
+        let mut declared = HashMap::new();
         for mut group in groups {
-            let entry = self.0.caches.plan_entry(group.project).await?;
-            let settings = entry.plan.settings().iter();
-            group.settings = settings.map(|definition| (definition.name.clone(), Declared::from(definition))).collect();
+            group.settings = match declared.get(&group.project) {
+                Some(settings) => Arc::clone(settings),
+                None => {
+                    let entry = self.0.caches.plan_entry(group.project).await?;
+                    let settings = entry.plan.settings().iter();
+                    let settings = settings.map(|definition| (definition.name.clone(), Declared::from(definition)));
+                    Arc::clone(declared.entry(group.project).or_insert(settings.collect()))
+                }
+            };
             if group.settings.is_empty() {
                 let message = format!("the project {} has no settings and so no defaults", group.project);
                 let (project, version) = (Some(group.project), group.version);

@@ -1,17 +1,35 @@
-//! A resource that many hold at the same time, and of which each tenant has a share at most.
+//! A resource that many hold at the same time, and of which each tenant has a share at most: one of a fixed size, or one that
+//! is smaller the more others hold.
 
 use std::sync::Arc;
 
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::OrganizationId;
+use isobar_model::shared_amount::SharedAmount;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 /// So much of something: places, bytes.
 pub(crate) struct TenantShares {
-    of_all: usize,
-    of_one: usize,
+    bound: ShareBound,
     held: Mutex<HeldShares>,
+}
+
+/// How much tenants may hold.
+enum ShareBound {
+    /// So much together, and so much each.
+    Fixed { of_all: usize, of_one: usize },
+    /// So much together, and each according to what is left for the others.
+    Fair(SharedAmount),
+}
+
+impl ShareBound {
+    fn allows(&self, own: usize, all: usize) -> bool {
+        match self {
+            Self::Fixed { of_all, of_one } => all <= *of_all && own <= *of_one,
+            Self::Fair(amount) => amount.allows(own, all),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -31,7 +49,16 @@ pub(crate) struct TenantShare {
 impl TenantShares {
     /// So much of it, and so much of one tenant.
     pub(crate) fn new(of_all: usize, of_one: usize) -> Arc<Self> {
-        Arc::new(Self { of_all, of_one, held: Mutex::default() })
+        Self::bounded(ShareBound::Fixed { of_all, of_one })
+    }
+
+    /// So much of it, and of one tenant at most twice what is left for the others then.
+    pub(crate) fn fair(of_all: usize) -> Arc<Self> {
+        Self::bounded(ShareBound::Fair(SharedAmount::of(of_all)))
+    }
+
+    fn bounded(bound: ShareBound) -> Arc<Self> {
+        Arc::new(Self { bound, held: Mutex::default() })
     }
 
     /// So much of it for a tenant; [`Error::Busy`] where that is more than is left.
@@ -39,7 +66,7 @@ impl TenantShares {
         let mut held = self.held.lock();
         let of_tenant = held.of_each.get(&tenant).copied().unwrap_or_default();
         let (all, one) = (held.of_all.saturating_add(amount), of_tenant.saturating_add(amount));
-        if all > self.of_all || one > self.of_one {
+        if !self.bound.allows(one, all) {
             return Err(Error::Busy);
         }
         held.of_all = all;
@@ -78,6 +105,22 @@ mod tests {
         let fourth = take(2, 2).unwrap();
         assert!(matches!(take(2, 1), Err(Error::Busy)));
         drop((second, third, fourth));
+        let held = shares.held.lock();
+        assert!(held.of_all == 0 && held.of_each.is_empty());
+    }
+
+    #[test]
+    fn a_tenant_has_the_more_the_less_others_hold() {
+        let shares = TenantShares::fair(27);
+        let take = |tenant: u128, amount| shares.take(OrganizationId(Uuid::from_u128(tenant)), amount);
+        let first = take(1, 18).unwrap();
+        assert!(matches!(take(1, 1), Err(Error::Busy)));
+        let second = take(2, 6).unwrap();
+        assert!(matches!(take(2, 1), Err(Error::Busy)));
+        drop(first);
+        let third = take(2, 12).unwrap();
+        assert!(matches!(take(2, 1), Err(Error::Busy)) && take(1, 6).is_ok());
+        drop((second, third));
         let held = shares.held.lock();
         assert!(held.of_all == 0 && held.of_each.is_empty());
     }

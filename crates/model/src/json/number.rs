@@ -57,6 +57,12 @@ impl<'a> Number<'a> {
         format!("{}{digits}e{exponent}", decimal.sign).parse().unwrap_or(f64::NAN)
     }
 
+    /// A number that is compared as this one is, in a text of a few characters: this one's own, if that is short.
+    pub fn compact(&self) -> Number<'static> {
+        let double = (self.0.len() > EXACT_TEXT_BYTES).then(|| Number::from_f64(self.as_f64()));
+        double.flatten().unwrap_or_else(|| self.clone().into_owned())
+    }
+
     /// The same number, owning its text.
     pub fn into_owned(self) -> Number<'static> {
         Number(Cow::Owned(self.0.into_owned()))
@@ -113,6 +119,9 @@ impl<'a> Decimal<'a> {
         self.mantissa.chars().filter(|digit| *digit != '.')
     }
 }
+
+/// Bytes of the longest text of an integer that is compared exactly; any longer text is compared as its double.
+const EXACT_TEXT_BYTES: usize = 40;
 
 /// Compares by value: integers exactly (to 128 bits), everything else as doubles.
 pub fn compare_numbers(left: &Number<'_>, right: &Number<'_>) -> Ordering {

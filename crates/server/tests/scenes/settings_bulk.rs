@@ -13,6 +13,8 @@ on_both_registries!(
     items_of_one_device_are_changed_in_their_order,
     many_devices_are_changed_at_once,
     code_follows_on_every_change,
+    many_values_are_held_against_the_bounds_of_a_large_definition,
+    what_a_design_says_at_length_is_written_as_it_is_read,
     defaults_are_told_once_a_project,
 );
 
@@ -163,6 +165,45 @@ async fn code_follows_on_every_change(app: &TestApp) {
         let values = ana.get(&device.at("data/values")).await.list_of("/payload");
         assert_eq!(values, [json!({"temp": 7})]);
     }
+}
+
+/// A mebibyte of definition, and as many items as one call may have: reading the one for each of the others took minutes.
+async fn many_values_are_held_against_the_bounds_of_a_large_definition(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let properties = json!({"min": 3, "hints": vec![7; 400_000]});
+    let properties = json!({"inputType": "number", "inputTypeProperties": properties, "defaultValue": 5});
+    let project = ana.designs(json!({"limit": {"type": "deviceSetting", "properties": properties}})).await;
+    let device = ana.creates_device_of(&project, "one").await;
+    let items: Vec<Value> = (0..10_000).map(|_| item(&device.id, "limit", 2)).collect();
+    let outcome = ana.post(BULK, json!(items)).await.ok();
+    assert_eq!((messages(&outcome).len(), outcome["data"].as_array().unwrap().len()), (10_000, 0));
+    assert_eq!(messages(&outcome)[9_999], "[9999].value: must be at least 3");
+    assert_eq!(ana.put(&device.at("settings/limit"), json!(3)).await.ok()["value"], 3);
+}
+
+async fn what_a_design_says_at_length_is_written_as_it_is_read(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let title = "x".repeat(300_000);
+    let project = ana
+        .designs(json!({"label": {"type": "deviceSetting", "properties": {"title": title, "defaultValue": ""}}}))
+        .await;
+    let mut devices = Vec::new();
+    for number in 0..5 {
+        let body = json!({"name": "d", "projectUuid": project, "versionUuid": format!("v{number}")});
+        devices.push(ana.creates_device_as(body).await.id);
+    }
+    // A whole answer would have its length: it says the title once for each item.
+    let items: Vec<Value> = devices.iter().map(|device| item(device, "label", "new")).collect();
+    let answer = ana.post(BULK, json!(items)).await;
+    assert_eq!(answer.header("transfer-encoding"), "chunked");
+    let outcome = answer.ok();
+    assert!(outcome["data"].as_array().unwrap().iter().all(|setting| setting["title"] == json!(title)));
+    assert_eq!((outcome["data"].as_array().unwrap().len(), messages(&outcome).len()), (5, 0));
+    let answer = ana.post(DEFAULTS, json!(devices)).await;
+    assert_eq!(answer.header("transfer-encoding"), "chunked");
+    let outcome = answer.ok();
+    let told: Vec<&Value> = outcome["data"].as_array().unwrap().iter().map(|of| &of["defaultSettings"][0]).collect();
+    assert!(told.len() == 5 && told.iter().all(|setting| setting["title"] == json!(title)));
 }
 
 async fn defaults_are_told_once_a_project(app: &TestApp) {

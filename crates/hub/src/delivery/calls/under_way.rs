@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
+use isobar_model::shared_amount::SharedAmount;
 use tokio::task::{self, JoinSet};
 
 use super::destinations::tenant_of;
 use crate::supervisor::spawn_guarded_in;
 
-/// Calls under way at the same time. One tenant has at most twice as many as are left for the others then.
+/// Calls under way at the same time, which tenants share.
 const CALLS_MAX: usize = 128;
-const TIMES_WHAT_IS_LEFT: usize = 2;
 /// Those of one tenant to one host, one destination.
 pub(super) const CALLS_OF_A_DESTINATION_MAX: usize = 4;
 
@@ -47,7 +47,7 @@ impl UnderWay {
     /// Whether a tenant has as many as it may have now.
     pub fn is_full_of(&self, tenant: &str) -> bool {
         let own = self.tenants.get(tenant).copied().unwrap_or_default() + 1;
-        CALLS_MAX.checked_sub(self.ids.len() + 1).is_none_or(|left| own > TIMES_WHAT_IS_LEFT * left)
+        !SharedAmount::of(CALLS_MAX).allows(own, self.ids.len() + 1)
     }
 
     /// How many of a destination are being made.

@@ -303,7 +303,7 @@ async fn count_passing(
             others += own;
         }
         counts.status[usize::from(Status::None.number())] += devices - others;
-        for age in SHOWN_AGES {
+        for age in 0..AGES {
             counts.ages[age] += row.number(&format!("age_{age}"))?;
         }
         counts.located += row.number("located")?;
@@ -325,7 +325,7 @@ fn passing_of_projects(
         // Writing into a text cannot fail.
         let _ = write!(select, "count(CASE WHEN d.status = {status} THEN 1 END) AS status_{status}, ");
     }
-    for (age, range) in SHOWN_AGES.iter().zip(ages.ranges()) {
+    for (age, range) in ages.ranges().iter().enumerate() {
         let _ = write!(select, "count(CASE WHEN {range} THEN 1 END) AS age_{age}, ");
     }
     Sql::new(select + "count(d.place_latitude) AS located")

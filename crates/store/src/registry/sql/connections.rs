@@ -5,9 +5,7 @@ use std::time::Duration;
 use isobar_pages::Open;
 use sea_orm::sqlx::sqlite::{SqliteJournalMode, SqliteSynchronous};
 use sea_orm::sqlx::{Connection as _, PgConnection};
-use sea_orm::{
-    AccessMode, ConnectOptions, Database, DatabaseConnection, IsolationLevel, TransactionOptions, TransactionTrait,
-};
+use sea_orm::{ConnectOptions, Database, DatabaseConnection, TransactionTrait};
 
 use super::transaction::{self, Transaction, Writer};
 use super::{Dialect, failure, sqlite_file};
@@ -15,8 +13,12 @@ use crate::error::{Result, StoreError};
 
 /// Connections that read SQLite at the same time. Each has a thread of its own.
 const SQLITE_READERS_MAX: u32 = 4;
-/// Connections to PostgreSQL.
-const POSTGRES_CONNECTIONS_MAX: u32 = 16;
+/// Connections to PostgreSQL that read, and that write.
+const POSTGRES_READERS_MAX: u32 = 8;
+const POSTGRES_WRITERS_MAX: u32 = 8;
+/// How long a connection to PostgreSQL may have rested to be used without asking first whether it is still there: under load
+/// each question of a call would wait for one more.
+const POSTGRES_TRUSTED_REST: Duration = Duration::from_secs(1);
 /// How long a call waits for a connection before the store is busy.
 const ACQUIRE_WAIT: Duration = Duration::from_secs(10);
 /// How long SQLite waits for another process that writes.
@@ -72,14 +74,13 @@ impl Connections {
     }
 
     async fn open_postgres(address: &str) -> Result<Self> {
-        let mut options = quiet(address);
-        options.max_connections(POSTGRES_CONNECTIONS_MAX);
-        let pool = match connect(options).await {
+        let write = match connect(postgres(address, POSTGRES_WRITERS_MAX, transaction::DURABLE)).await {
             // The pool has tried for a while and does not tell what was in its way.
             Err(StoreError::Busy) => return Err(no_postgres(address).await),
             pool => pool?,
         };
-        Ok(Self { read: pool.clone(), write: Writer::new(pool), dialect: Dialect::Postgres })
+        let read = connect(postgres(address, POSTGRES_READERS_MAX, transaction::OF_ONE_MOMENT)).await?;
+        Ok(Self { read, write: Writer::new(write), dialect: Dialect::Postgres })
     }
 
     /// A transaction that writes.
@@ -89,15 +90,7 @@ impl Connections {
 
     /// A transaction that reads: every question of it is answered as of the same moment.
     pub(crate) async fn snapshot(&self) -> Result<Transaction> {
-        let options = match self.dialect {
-            Dialect::Sqlite => TransactionOptions::default(),
-            Dialect::Postgres => TransactionOptions {
-                isolation_level: Some(IsolationLevel::RepeatableRead),
-                access_mode: Some(AccessMode::ReadOnly),
-                ..TransactionOptions::default()
-            },
-        };
-        self.read.begin_with_options(options).await.map(Transaction::reading).map_err(failure)
+        self.read.begin().await.map(Transaction::reading).map_err(failure)
     }
 
     pub(crate) async fn close(&self) -> Result<()> {
@@ -124,6 +117,13 @@ fn quiet(address: &str) -> ConnectOptions {
     let mut options = ConnectOptions::new(address);
     options.sqlx_logging(false).record_stmt_in_spans(false).acquire_timeout(ACQUIRE_WAIT);
     transaction::guard(&mut options);
+    options
+}
+
+fn postgres(address: &str, connections: u32, begin: &'static str) -> ConnectOptions {
+    let mut options = quiet(address);
+    options.max_connections(connections).test_before_acquire_if_idle_for(POSTGRES_TRUSTED_REST);
+    transaction::begin_with(&mut options, begin);
     options
 }
 

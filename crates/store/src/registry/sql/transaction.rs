@@ -227,17 +227,24 @@ pub(crate) fn guard(options: &mut ConnectOptions) {
             })
         })
         // PostgreSQL tells with every answer whether a transaction is open, and the driver begins none within another.
-        .map_sqlx_postgres_before_acquire(|connection, _| Box::pin(async { Ok(is_outside(connection)) }))
-        .map_sqlx_postgres_pool_opts(|pool| {
-            pool.after_connect(|connection, _| {
-                Box::pin(async move { sqlx::raw_sql(DURABLE).execute(connection).await.map(|_| ()) })
-            })
-        });
+        .map_sqlx_postgres_before_acquire(|connection, _| Box::pin(async { Ok(is_outside(connection)) }));
+}
+
+/// Has every connection to PostgreSQL of a pool begin with a statement.
+pub(crate) fn begin_with(options: &mut ConnectOptions, statement: &'static str) {
+    options.map_sqlx_postgres_pool_opts(move |pool| {
+        pool.after_connect(move |connection, _| {
+            Box::pin(async move { sqlx::raw_sql(statement).execute(connection).await.map(|_| ()) })
+        })
+    });
 }
 
 /// A commit is acknowledged when it is durable, whatever the server or the role is set to by default. What is stricter stays.
-const DURABLE: &str =
+pub(crate) const DURABLE: &str =
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
+/// What is read in one transaction is of one moment. Said once for a connection, and not once more in every transaction.
+pub(crate) const OF_ONE_MOMENT: &str =
+    "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY";
 
 /// Whether no transaction is open: neither for the driver, nor for SQLite, which would refuse to begin another.
 async fn is_at_rest(connection: &mut SqliteConnection) -> std::result::Result<bool, sqlx::Error> {

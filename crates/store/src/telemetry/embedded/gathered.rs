@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use isobar_model::ids::OrganizationId;
+use isobar_model::shared_amount::SharedAmount;
 use rustc_hash::FxHashMap;
 
 use super::rows::{self, BatchRow, Rows};
@@ -13,13 +14,11 @@ const ROWS_PIECE_BYTES: usize = 128 << 10;
 /// Pieces that are kept when they are empty.
 const SPARE_PIECES_MAX: usize = 8;
 
-/// Bytes of rows that may wait before whoever has most of them is held up; as many again may be in the writer's hands. What
-/// a tenant has waiting may be at most so many times what is left of them: a tenant that is alone has two thirds, and there
-/// is some left for many more.
+/// Bytes of rows that may wait before whoever has most of them is held up; as many again may be in the writer's hands. Tenants
+/// share them.
 const WAITING_BYTES_MAX: usize = 96 << 20;
-const TIMES_WHAT_IS_LEFT: usize = 2;
-/// Bytes up to which nobody can have more than that.
-pub const BYTES_FOR_ALL: usize = WAITING_BYTES_MAX / (TIMES_WHAT_IS_LEFT + 1) * TIMES_WHAT_IS_LEFT;
+/// Bytes up to which nobody can have more than its part.
+pub const BYTES_FOR_ALL: usize = SharedAmount::of(WAITING_BYTES_MAX).of_one();
 /// Bytes beyond which everybody is held up: each of those who have none waiting may have a commit among them.
 const WAITING_BYTES_FULL: usize = 128 << 20;
 
@@ -53,9 +52,9 @@ impl Gathered {
 
     /// Whether a tenant may have more rows waiting.
     pub fn has_room(&self, tenant: Tenant) -> bool {
-        let left = WAITING_BYTES_MAX.saturating_sub(self.bytes);
         let own = self.of_tenants.get(&tenant).copied().unwrap_or_default();
-        self.bytes < WAITING_BYTES_FULL && own <= left * TIMES_WHAT_IS_LEFT
+        let has_part = own == 0 || SharedAmount::of(WAITING_BYTES_MAX).allows(own, self.bytes);
+        self.bytes < WAITING_BYTES_FULL && has_part
     }
 
     /// Takes in the rows of a tenant's commit.

@@ -11,7 +11,11 @@ async fn fill(db: &Connections, bytes: usize) -> Result<()> {
 
 /// What somebody sees who has a connection of its own.
 async fn rows(db: &Connections) -> i64 {
-    let row = one(&db.read, Sql::new("SELECT count(*) AS found FROM filling")).await.unwrap().unwrap();
+    rows_in(&db.read).await
+}
+
+async fn rows_in(connection: &impl ConnectionTrait) -> i64 {
+    let row = one(connection, Sql::new("SELECT count(*) AS found FROM filling")).await.unwrap().unwrap();
     row.number("found").unwrap()
 }
 
@@ -117,10 +121,36 @@ async fn a_commit_waits_until_postgresql_has_written_it() {
         db.write.run(Sql::new(set)).await.unwrap();
         db.close().await.unwrap();
         let db = Connections::open(&database.address).await.unwrap();
-        let row = one(&db.read, Sql::new("SELECT current_setting('synchronous_commit') AS it")).await.unwrap().unwrap();
-        assert_eq!(row.text("it").unwrap(), expected);
+        let tx = db.begin().await.unwrap();
+        assert_eq!(setting(&tx, "synchronous_commit").await, expected);
+        drop(tx);
         db.close().await.unwrap();
     }
+    database.remove().await;
+}
+
+/// What PostgreSQL goes by in a transaction.
+async fn setting(tx: &Transaction, name: &str) -> String {
+    let query = Sql::new("SELECT current_setting(?) AS it").bind(name);
+    one(tx, query).await.unwrap().unwrap().text("it").unwrap()
+}
+
+/// What is read is of one moment, and what writes sees what others have written before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn postgresql_reads_as_of_one_moment_and_changes_nothing_meanwhile() {
+    let database = OwnDatabase::new().await;
+    let db = empty(&database.address).await;
+    let (reads, writes) = (db.snapshot().await.unwrap(), db.begin().await.unwrap());
+    assert_eq!(setting(&reads, "transaction_isolation").await, "repeatable read");
+    assert_eq!(setting(&reads, "transaction_read_only").await, "on");
+    assert_eq!(setting(&writes, "transaction_isolation").await, "read committed");
+    writes.commit().await.unwrap();
+    fill(&db, 10).await.unwrap();
+    assert_eq!((rows_in(&reads).await, rows(&db).await), (0, 1));
+    assert!(run(&reads, Sql::new("DELETE FROM filling")).await.is_err());
+    drop(reads);
+    assert_eq!(rows(&db).await, 1);
+    db.close().await.unwrap();
     database.remove().await;
 }
 
