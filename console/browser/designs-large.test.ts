@@ -78,4 +78,20 @@ describe('a design of hundreds of elements', () => {
     await named(page, 'warm 79').waitFor();
     await expect.poll(() => page.locator('.svelte-flow__edge').count()).toBe(LINKS);
   });
+
+  it('is searched in its JSON, of which only a part is in the document', async () => {
+    const { page } = visitor;
+    await openLarge(page);
+    await page.getByRole('button', { name: 'JSON', exact: true }).click();
+    const text = page.getByRole('textbox', { name: 'The design as JSON' });
+    await text.getByText('"reading 00"').first().waitFor();
+    expect(await text.getByText('"tell 79": {').count()).toBe(0);
+    await text.click();
+    await page.keyboard.press('Control+f');
+    await page.getByRole('textbox', { name: 'Find' }).fill('"tell 79": {');
+    await page.keyboard.press('Enter');
+    await text.getByText('"tell 79": {').waitFor();
+    await page.keyboard.press('Escape');
+    await page.getByRole('textbox', { name: 'Find' }).waitFor({ state: 'detached' });
+  });
 });
