@@ -88,7 +88,7 @@ describe('a design of hundreds of elements', () => {
     expect(await text.getByText('"tell 79": {').count()).toBe(0);
     await text.click();
     await page.keyboard.press('Control+f');
-    await page.getByRole('textbox', { name: 'Find' }).fill('"tell 79": {');
+    await page.getByRole('textbox', { name: 'Find' }).pressSequentially('"tell 79": {');
     await page.keyboard.press('Enter');
     await text.getByText('"tell 79": {').waitFor();
     await page.keyboard.press('Escape');
