@@ -8,15 +8,22 @@ export class Slices {
   #drawn = new Set<string>();
   #isWaiting = $state(false);
   #round = $state(0);
+  /** The round whose slice is drawn, and how many elements wait for the next ones. */
+  #served = -1;
+  #left = 0;
 
-  /** The elements that are to be drawn now: those that are drawn, and a slice more. */
+  /** The elements that are to be drawn now: those that are drawn, and once in each round a slice more. */
   due(places: ReadonlyMap<string, Point>): ReadonlySet<string> {
-    void this.#round;
+    const round = this.#round;
     const drawn = new Set([...this.#drawn].filter((name) => places.has(name)));
-    const waiting = [...places].filter(([name]) => !drawn.has(name));
-    for (const [name] of fromTheStart(waiting).slice(0, SLICE)) drawn.add(name);
+    if (round !== this.#served || this.#left === 0) {
+      const waiting = [...places].filter(([name]) => !drawn.has(name));
+      for (const [name] of fromTheStart(waiting).slice(0, SLICE)) drawn.add(name);
+    }
+    this.#served = round;
     this.#drawn = drawn;
-    this.#isWaiting = drawn.size < places.size;
+    this.#left = places.size - drawn.size;
+    this.#isWaiting = this.#left > 0;
     return drawn;
   }
 
