@@ -9,6 +9,7 @@ import {
   keysFrom,
   keysText,
   moved,
+  pinched,
   pointAt,
   renewed,
   rowsOf,
@@ -62,6 +63,20 @@ describe('ranges', () => {
   it('move without changing their width', () => {
     expect(moved(span, 0.5)).toEqual({ from: T + 30 * MINUTE, to: T + 90 * MINUTE });
     expect(moved(moved(span, -0.5), 0.5)).toEqual(span);
+  });
+});
+
+describe('two fingers', () => {
+  it('keep what they took hold of, nearer, farther and moved', () => {
+    expect(pinched(span, [0.25, 0.75], [0, 1])).toEqual({ from: T + 15 * MINUTE, to: T + 45 * MINUTE });
+    expect(pinched(span, [0, 1], [0.25, 0.75])).toEqual({ from: T - 30 * MINUTE, to: T + 90 * MINUTE });
+    expect(pinched(span, [0.2, 0.4], [0.7, 0.9])).toEqual({ from: T - 30 * MINUTE, to: T + 30 * MINUTE });
+    // Whichever finger came first.
+    expect(pinched(span, [0.75, 0.25], [0, 1])).toEqual(pinched(span, [0.25, 0.75], [0, 1]));
+  });
+
+  it('one above the other only move', () => {
+    expect(pinched(span, [0.5, 0.51], [0.25, 0.26])).toEqual({ from: T + 15 * MINUTE, to: T + 75 * MINUTE });
   });
 });
 

@@ -100,6 +100,19 @@ export function moved({ from, to }: Span, part: number): Span {
   return bounded({ from: from + by, to: to + by });
 }
 
+/** Fingers that are closer to each other, as a part of the width, tell a place and no distance. */
+const FINGERS_MIN = 0.04;
+
+/** The range in which what two fingers took hold of, at places that are parts of its width, stands where they are now. */
+export function pinched({ from, to }: Span, held: readonly [number, number], now: readonly [number, number]): Span {
+  const apart = ([one, other]: readonly [number, number]): number => Math.abs(one - other);
+  const between = ([one, other]: readonly [number, number]): number => (one + other) / 2;
+  const isZoomed = Math.min(apart(held), apart(now)) >= FINGERS_MIN;
+  const width = (to - from) * (isZoomed ? apart(held) / apart(now) : 1);
+  const start = from + (to - from) * between(held) - width * between(now);
+  return bounded({ from: start, to: start + width });
+}
+
 /** Where a point is drawn: in the middle of its bucket, as far as that lies within the range. */
 export function middle(point: Span, span: Span): number {
   return Math.min(Math.max((point.from + point.to) / 2, span.from), span.to);

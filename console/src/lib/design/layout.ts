@@ -11,6 +11,8 @@ const GAP = 36;
 const RANK_GAP = 150;
 /** Elements that nothing leads to or from stand in rows of so many. */
 const IN_A_ROW = 4;
+/** With more elements than these, avoiding crossings would hold the page up: its work grows with their square. */
+const CROSSINGS_AVOIDED_MAX = 100;
 
 /** How large an element is on the canvas. */
 export function sizeOf(element: Element): { width: number; height: number } {
@@ -31,36 +33,106 @@ function arrangedOnce(design: Design): Map<string, Point> {
   return new Map(last.places);
 }
 
+/** From one element to another. */
+type Way = readonly [from: string, to: string];
+
 /** Puts the elements side by side from where events come in to where they end, without crossings where that can be; those without links below. */
 export function arranged(design: Design): Map<string, Point> {
-  const graph = new graphlib.Graph();
-  graph.setGraph({ rankdir: 'LR', nodesep: GAP, ranksep: RANK_GAP, marginx: 0, marginy: 0 });
-  graph.setDefaultEdgeLabel(() => ({}));
   const entries = Object.entries(elementsOf(design));
-  // Elements are known to the graph by their number: a name may be anything.
-  const numbers = new Map(entries.map(([name], index) => [name, String(index)]));
-  const links = allLinks(design).filter(({ element, link }) => numbers.has(link.element) && link.element !== element);
-  const linked = new Set(links.flatMap(({ element, link }) => [element, link.element]));
-  for (const [name, element] of entries) {
-    if (linked.has(name)) graph.setNode(numbers.get(name) as string, { ...sizeOf(element) });
-  }
-  for (const { element, link } of links)
-    graph.setEdge(numbers.get(element) as string, numbers.get(link.element) as string);
-  arrange(graph);
-  const placed = new Map<string, Point>();
-  let below = 0;
-  for (const [name, element] of entries) {
-    if (!linked.has(name)) continue;
-    const { x, y } = graph.node(numbers.get(name) as string) as Point;
-    const { width, height } = sizeOf(element);
-    placed.set(name, { x: Math.round(x - width / 2), y: Math.round(y - height / 2) });
-    below = Math.max(below, y + height / 2 + GAP);
-  }
+  const elements = new Map(entries);
+  const ways = allLinks(design)
+    .map(({ element, link }): Way => [element, link.element])
+    .filter(([from, to]) => elements.has(to) && from !== to);
+  const linked = new Set(ways.flat());
+  const inWays = entries.filter(([name]) => linked.has(name));
+  const placed = inWays.length > CROSSINGS_AVOIDED_MAX ? inLines(inWays, ways) : withoutCrossings(inWays, ways);
+  const below = Math.max(
+    0,
+    ...inWays.map(([name, element]) => (placed.get(name)?.y ?? 0) + sizeOf(element).height + GAP),
+  );
   return addRows(
     placed,
     entries.filter(([name]) => !linked.has(name)),
     { x: 0, y: Math.round(below) },
   );
+}
+
+function withoutCrossings(entries: readonly [string, Element][], ways: readonly Way[]): Map<string, Point> {
+  const graph = new graphlib.Graph();
+  graph.setGraph({ rankdir: 'LR', nodesep: GAP, ranksep: RANK_GAP, marginx: 0, marginy: 0 });
+  graph.setDefaultEdgeLabel(() => ({}));
+  // Elements are known to the graph by their number: a name may be anything.
+  const numbers = new Map(entries.map(([name], index) => [name, String(index)]));
+  for (const [name, element] of entries) graph.setNode(numbers.get(name) as string, { ...sizeOf(element) });
+  for (const [from, to] of ways) graph.setEdge(numbers.get(from) as string, numbers.get(to) as string);
+  arrange(graph);
+  return new Map(
+    entries.map(([name, element]) => {
+      const { x, y } = graph.node(numbers.get(name) as string) as Point;
+      const { width, height } = sizeOf(element);
+      return [name, { x: Math.round(x - width / 2), y: Math.round(y - height / 2) }];
+    }),
+  );
+}
+
+/** One line below the other for what comes of each start, in the order of the design. */
+function inLines(entries: readonly [string, Element][], ways: readonly Way[]): Map<string, Point> {
+  const ranks = ranksOf(
+    entries.map(([name]) => name),
+    ways,
+  );
+  const elements = new Map(entries);
+  const placed = new Map<string, Point>();
+  /** Where each rank is free, from top to bottom. */
+  const free: number[] = [];
+  const after = afterEach(ways);
+  const reached = new Set(ways.map(([, to]) => to));
+  // Those in a circle are reached from nowhere else.
+  const starts = [...entries.filter(([name]) => !reached.has(name)), ...entries];
+  for (const [start] of starts) {
+    const line = free.reduce((lowest, y) => Math.max(lowest, y), 0);
+    const open: [name: string, top: number][] = [[start, line]];
+    for (let next = open.pop(); next; next = open.pop()) {
+      const [name, top] = next;
+      const element = elements.get(name);
+      if (placed.has(name) || !element) continue;
+      const rank = ranks.get(name) ?? 0;
+      const y = Math.max(top, free[rank] ?? 0);
+      placed.set(name, { x: rank * (NODE_WIDTH + RANK_GAP), y });
+      free[rank] = y + sizeOf(element).height + GAP;
+      open.push(...(after.get(name) ?? []).map((to): [string, number] => [to, y]).reverse());
+    }
+  }
+  return placed;
+}
+
+/** What follows on each element. */
+function afterEach(ways: readonly Way[]): Map<string, string[]> {
+  const after = new Map<string, string[]>();
+  for (const [from, to] of ways) {
+    const known = after.get(from);
+    if (known) known.push(to);
+    else after.set(from, [to]);
+  }
+  return after;
+}
+
+/** Through how many others the longest way to each element leads. */
+function ranksOf(names: readonly string[], ways: readonly Way[]): Map<string, number> {
+  const ranks = new Map(names.map((name) => [name, 0]));
+  const after = afterEach(ways);
+  const waiting = new Map<string, number>();
+  for (const [, to] of ways) waiting.set(to, (waiting.get(to) ?? 0) + 1);
+  const open = names.filter((name) => !waiting.has(name));
+  for (let name = open.pop(); name !== undefined; name = open.pop()) {
+    for (const to of after.get(name) ?? []) {
+      ranks.set(to, Math.max(ranks.get(to) ?? 0, (ranks.get(name) ?? 0) + 1));
+      const left = (waiting.get(to) ?? 0) - 1;
+      waiting.set(to, left);
+      if (left === 0) open.push(to);
+    }
+  }
+  return ranks;
 }
 
 /** Puts elements into rows, from a point on. */
@@ -91,6 +163,19 @@ export function positions(design: Design): Map<string, Point> {
     entries.filter(([name]) => !placed.has(name)),
     { x: left, y: below + GAP },
   );
+}
+
+/** What all elements take up together. */
+export function boundsOf(
+  design: Design,
+  places: ReadonlyMap<string, Point>,
+): { x: number; y: number; width: number; height: number } {
+  const all = [...places];
+  const x = Math.min(...all.map(([, at]) => at.x));
+  const y = Math.min(...all.map(([, at]) => at.y));
+  const right = Math.max(...all.map(([, at]) => at.x + NODE_WIDTH));
+  const bottom = Math.max(...all.map(([name, at]) => at.y + sizeOf(elementOf(design, name) as Element).height));
+  return { x, y, width: right - x, height: bottom - y };
 }
 
 /** A free place beside an element, or below all of them. */

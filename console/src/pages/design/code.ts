@@ -12,11 +12,13 @@ import { javascript, javascriptLanguage } from '@codemirror/lang-javascript';
 import { json } from '@codemirror/lang-json';
 import { HighlightStyle, StreamLanguage, bracketMatching, indentUnit, syntaxHighlighting } from '@codemirror/language';
 import { type Diagnostic, lintKeymap, setDiagnostics } from '@codemirror/lint';
+import { search, searchKeymap } from '@codemirror/search';
 import { Compartment, EditorState, type Extension, Transaction } from '@codemirror/state';
 import { EditorView, drawSelection, keymap, lineNumbers, placeholder } from '@codemirror/view';
 import { tags } from '@lezer/highlight';
 import { type Completion, type Known, celCompletions } from '../../lib/design/complete';
 import { messageParts } from '../../lib/design/cel';
+import { m } from '../../paraglide/messages';
 
 export type Language = 'json' | 'javascript' | 'cel' | 'message' | 'text';
 
@@ -85,6 +87,22 @@ const THEME = EditorView.theme({
     backgroundColor: 'var(--accent)',
     color: 'var(--on-accent)',
   },
+  '.cm-panels': { backgroundColor: 'var(--surface)', color: 'var(--ink)' },
+  '.cm-panels.cm-panels-top': { borderBottom: '1px solid var(--line)' },
+  '.cm-panel.cm-search': { padding: 'var(--space-2)', paddingInlineEnd: 'var(--space-6)' },
+  '.cm-panel.cm-search label': { fontSize: 'var(--text-small)' },
+  '.cm-panel.cm-search [name=close]': { top: 'var(--space-2)', fontSize: 'var(--text-large)', cursor: 'pointer' },
+  '.cm-textfield, .cm-button': {
+    border: '1px solid var(--line-control)',
+    borderRadius: 'var(--radius)',
+    backgroundColor: 'var(--raised)',
+    backgroundImage: 'none',
+    color: 'var(--ink)',
+    font: 'inherit',
+  },
+  '.cm-panel :focus-visible': { outline: '2px solid var(--accent)', outlineOffset: '1px' },
+  '.cm-searchMatch': { backgroundColor: 'color-mix(in srgb, var(--warning) 30%, transparent)' },
+  '.cm-searchMatch-selected': { backgroundColor: 'color-mix(in srgb, var(--warning) 60%, transparent)' },
   '.cm-completionMatchedText': { textDecoration: 'none', fontWeight: '700' },
   '.cm-diagnostic-error': { borderLeftColor: 'var(--critical)' },
 });
@@ -174,6 +192,30 @@ function languageOf(options: CodeOptions): Extension {
   }
 }
 
+/** Searching in texts that are long enough for it, in the words of the page. */
+function searching(): Extension {
+  const phrases = {
+    Find: m.code_find(),
+    Replace: m.code_replace_by(),
+    next: m.code_next(),
+    previous: m.code_previous(),
+    all: m.code_all(),
+    'match case': m.code_match_case(),
+    regexp: m.code_pattern(),
+    'by word': m.code_words(),
+    replace: m.code_replace(),
+    'replace all': m.code_replace_all(),
+    close: m.close(),
+    'current match': m.code_match(),
+    'on line': m.code_on_line(),
+    'replaced match on line $': m.code_replaced_line({ line: '$' }),
+    'replaced $ matches': m.code_replaced({ count: '$' }),
+    'Go to line': m.code_go_to_line(),
+    go: m.code_go(),
+  };
+  return [search({ top: true }), keymap.of(searchKeymap), EditorState.phrases.of(phrases)];
+}
+
 /**
  * An editor of code within a shadow root: there CodeMirror uses adopted style sheets, which the content security policy allows; in the
  * document it would write style elements.
@@ -194,7 +236,7 @@ export class CodeView {
         indentUnit.of('  '),
         EditorState.tabSize.of(2),
         EditorView.lineWrapping,
-        options.hasLines ? lineNumbers() : [],
+        options.hasLines ? [lineNumbers(), searching()] : [],
         options.hint ? placeholder(options.hint) : [],
         languageOf(options),
         syntaxHighlighting(COLOURS),

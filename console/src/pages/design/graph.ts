@@ -59,8 +59,8 @@ function gist({ type, properties }: Element): string {
   return typeof text === 'string' ? cut(text, 2 * LABEL_CHARS) : '';
 }
 
-/** The nodes of a design. `before` are those that are shown: what the canvas knows of them is kept. */
-export function nodesOf(editor: Editor, before: readonly ElementNode[]): ElementNode[] {
+/** The nodes of a design, of the elements in `due` alone. `before` are those that are shown: what the canvas knows of them is kept. */
+export function nodesOf(editor: Editor, due: ReadonlySet<string>, before: readonly ElementNode[]): ElementNode[] {
   const known = new Map(before.map((node) => [node.id, node]));
   const linked = new Map<string, Set<string>>();
   for (const { link } of allLinks(editor.design)) {
@@ -72,7 +72,8 @@ export function nodesOf(editor: Editor, before: readonly ElementNode[]): Element
   }
   const shown = shownOf(editor);
   const selected = new Set(editor.selection.names);
-  return Object.entries(elementsOf(editor.design)).map(([name, element]) => {
+  const entries = Object.entries(elementsOf(editor.design)).filter(([name]) => due.has(name));
+  return entries.map(([name, element]) => {
     const shape = shapeOf(element.type);
     const summary = [typeWord(element.type), gist(element)].filter((part) => part !== '').join(' · ');
     const data: ElementData = {

@@ -1,0 +1,97 @@
+import type { Page } from 'playwright-core';
+import { describe, expect, it } from 'vitest';
+import { designers, node, open, panel } from './canvas';
+import { fleet, visitor } from './stage';
+import { ELEMENTS, largeDesign } from './trace/fill';
+
+/** What may be added to the canvas between two paintings. */
+const SLICE_MAX = 24;
+const LINKS = 320;
+
+designers();
+
+/** Notes, frame by frame, how many elements have come onto the canvas. */
+function countSlices(): void {
+  const slices: number[] = [];
+  Object.assign(window, { slices });
+  let known = 0;
+  const look = (): void => {
+    const now = document.querySelectorAll('.svelte-flow__node').length;
+    slices.push(now - known);
+    known = now;
+    requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
+}
+
+const named = (page: Page, name: string) => node(page, encodeURIComponent(name));
+const all = (page: Page) => page.locator('.svelte-flow__node');
+
+async function openLarge(page: Page): Promise<void> {
+  await open(page, await fleet.project('Large', largeDesign()));
+  await expect.poll(() => all(page).count(), { timeout: 20_000 }).toBe(ELEMENTS);
+}
+
+/** How many elements are within the canvas, be it by a corner. */
+async function inView(page: Page): Promise<number> {
+  const canvas = await page.getByRole('region', { name: 'Canvas' }).boundingBox();
+  if (!canvas) throw new Error('there is no canvas');
+  return all(page).evaluateAll((elements, { x, y, width, height }) => {
+    const boxes = elements.map((element) => element.getBoundingClientRect());
+    return boxes.filter((box) => box.right > x && box.left < x + width && box.bottom > y && box.top < y + height)
+      .length;
+  }, canvas);
+}
+
+describe('a design of hundreds of elements', () => {
+  it('is drawn a slice at a time from where it begins, and all of it is there in the end', async () => {
+    const { page } = visitor;
+    await page.addInitScript(countSlices);
+    await openLarge(page);
+    const slices = await page.evaluate(() => (window as unknown as { slices: number[] }).slices);
+    expect(Math.max(...slices)).toBeLessThanOrEqual(SLICE_MAX);
+    expect(slices.reduce((sum, count) => sum + count, 0)).toBe(ELEMENTS);
+    await expect.poll(() => page.locator('.svelte-flow__edge').count()).toBe(LINKS);
+    // What is seen of it can be read; the rest is a button away.
+    expect(await inView(page)).toBeLessThan(ELEMENTS / 4);
+    await page.getByRole('button', { name: 'Show everything' }).click();
+    await expect.poll(() => inView(page)).toBe(ELEMENTS);
+  });
+
+  it('is worked on by keys, also where it is not in view', async () => {
+    const { page } = visitor;
+    await openLarge(page);
+    const before = await named(page, 'warm 79').boundingBox();
+    expect(before?.y).toBeGreaterThan(850);
+    await named(page, 'values 79').focus();
+    await page.keyboard.press('Tab');
+    const focused = (): Promise<string | null> =>
+      page.evaluate(() => document.activeElement?.getAttribute('data-id') ?? null);
+    expect(decodeURIComponent((await focused()) ?? '')).toBe('warm 79');
+    await expect.poll(async () => (await named(page, 'warm 79').boundingBox())?.y).toBeLessThan(850);
+    await page.keyboard.press('Enter');
+    await panel(page).getByRole('heading', { name: 'Condition' }).waitFor();
+    await page.keyboard.press('Delete');
+    await named(page, 'warm 79').waitFor({ state: 'detached' });
+    expect(await all(page).count()).toBe(ELEMENTS - 1);
+    await page.keyboard.press('Control+z');
+    await named(page, 'warm 79').waitFor();
+    await expect.poll(() => page.locator('.svelte-flow__edge').count()).toBe(LINKS);
+  });
+
+  it('is searched in its JSON, of which only a part is in the document', async () => {
+    const { page } = visitor;
+    await openLarge(page);
+    await page.getByRole('button', { name: 'JSON', exact: true }).click();
+    const text = page.getByRole('textbox', { name: 'The design as JSON' });
+    await text.getByText('"reading 00"').first().waitFor();
+    expect(await text.getByText('"tell 79": {').count()).toBe(0);
+    await text.click();
+    await page.keyboard.press('Control+f');
+    await page.getByRole('textbox', { name: 'Find' }).pressSequentially('"tell 79": {');
+    await page.keyboard.press('Enter');
+    await text.getByText('"tell 79": {').waitFor();
+    await page.keyboard.press('Escape');
+    await page.getByRole('textbox', { name: 'Find' }).waitFor({ state: 'detached' });
+  });
+});
