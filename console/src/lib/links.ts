@@ -18,3 +18,18 @@ export function takeLinks(): void {
 export function resetToken(): string {
   return token;
 }
+
+/** An address of which every part can be read: a part with a broken percent sign is taken as it is typed. */
+export function readable(pathname: string): string {
+  return pathname
+    .split('/')
+    .map((part) => {
+      try {
+        decodeURIComponent(part);
+        return part;
+      } catch {
+        return encodeURIComponent(part);
+      }
+    })
+    .join('/');
+}
