@@ -23,13 +23,15 @@ export function resetToken(): string {
 export function readable(pathname: string): string {
   return pathname
     .split('/')
-    .map((part) => {
-      try {
-        decodeURIComponent(part);
-        return part;
-      } catch {
-        return encodeURIComponent(part);
-      }
-    })
+    .map((part) => (isReadable(part) ? part : encodeURIComponent(part)))
     .join('/');
+}
+
+function isReadable(part: string): boolean {
+  try {
+    // The result is looked at, lest the call is taken out of the build as one without an effect.
+    return decodeURIComponent(part).length <= part.length;
+  } catch {
+    return false;
+  }
 }
