@@ -3,7 +3,7 @@ import './styles/tokens.css';
 import './styles/base.css';
 import { connection } from './api/connection.svelte';
 import { session } from './api/session.svelte';
-import { readable, takeLinks } from './lib/links';
+import { takeLinks } from './lib/links';
 import { getLocale } from './paraglide/runtime';
 import App from './App.svelte';
 
@@ -12,8 +12,6 @@ const RELOADED_AFTER_MS = 60_000;
 
 document.documentElement.lang = getLocale();
 takeLinks();
-// The router fails at an address of which it cannot read a part.
-history.replaceState(history.state, '', readable(location.pathname) + location.search + location.hash);
 void session.resume();
 
 // A page that cannot be fetched is one of an older console, and the newer one has been installed meanwhile; or the server is away,
