@@ -10,6 +10,19 @@ const PLAIN = {
   climate: { type: 'storage', position: { x: 0, y: 0 } },
   lost: { type: 'storage', position: { x: 1e300, y: 0 } },
 };
+/** Its decoder warns twice in the same words. */
+const WARNING = {
+  uplink: { type: 'deviceEvent', triggers: { eventReceived: [{ element: 'decode', ability: 'evaluate' }] } },
+  decode: {
+    type: 'function',
+    properties: {
+      code: "function decodeUplink() { return { data: { temp: 4 }, warnings: ['battery low', 'battery low'] }; }",
+      bytesRef: '$.bytes',
+    },
+    triggers: { result: [{ element: 'climate', ability: 'store' }] },
+  },
+  climate: { type: 'storage' },
+};
 const LONG = 'Wolfeschlegelsteinhausenbergerdorffwelchevoralternwarengewis';
 
 let project: string;
@@ -148,6 +161,23 @@ describe('a design', () => {
       await node(page, name).waitFor();
       await expect.poll(() => isInWindow(page, name)).toBe(true);
     }
+  });
+
+  it('shows the same warning of a trial as often as it was given', async () => {
+    const { page } = visitor;
+    const warning = await fleet.project('Decoder', WARNING);
+    const device = await fleet.device('Battery', warning);
+    await fleet.event(device.token, { bytes: '/84=' }, 'uplink');
+    await page.goto(`/projects/${warning}/design`);
+    await visitor.signIn();
+    await page.getByRole('button', { name: 'Try it out' }).click();
+    await page.getByLabel('As if of the device').selectOption({ label: 'Battery' });
+    const recorded = page.getByLabel('Recorded event');
+    await recorded.locator('option').nth(1).waitFor({ state: 'attached' });
+    await recorded.selectOption({ index: 1 });
+    await page.getByRole('button', { name: 'Run' }).click();
+    const steps = page.getByRole('list', { name: 'Steps' });
+    await steps.getByText('battery low').nth(1).waitFor();
   });
 });
 
