@@ -31,6 +31,8 @@ describe('an accent', () => {
         expect(contrast(accent, ground), `${look} ${ground}`).toBeGreaterThanOrEqual(CONTRAST_MIN);
       expect(contrast(on, accent), `${look} on`).toBeGreaterThanOrEqual(CONTRAST_MIN);
       expect(contrast(strong, soft), `${look} strong`).toBeGreaterThanOrEqual(CONTRAST_MIN);
+      // What is chosen is seen by its ground.
+      expect(contrast(soft, grounds[look][1] ?? ''), `${look} soft`).toBeGreaterThan(1.1);
     }
   });
 

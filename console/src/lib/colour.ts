@@ -53,8 +53,9 @@ export function contrast(one: string, other: string): number {
 export function accentIn(look: Look, colour: string): Accent {
   const towards = look === 'light' ? '#000000' : '#ffffff';
   const grounds: readonly string[] = GROUNDS[look];
-  const soft = mix(SURFACE[look], colour, SOFT_SHARE[look]);
   const accent = shade(colour, towards, (shown) => grounds.every((ground) => contrast(shown, ground) >= CONTRAST_MIN));
+  // Of the colour that can be read: white would leave no ground to be seen by day.
+  const soft = mix(SURFACE[look], accent, SOFT_SHARE[look]);
   const strong = shade(mix(accent, towards, 0.25), towards, (shown) => contrast(shown, soft) >= CONTRAST_MIN);
   const on = [INK.light, INK.dark].sort((a, b) => contrast(b, accent) - contrast(a, accent))[0] ?? INK[look];
   return { accent, strong, soft, on, isAdjusted: accent !== colour };

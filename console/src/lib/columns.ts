@@ -1,4 +1,5 @@
 import type { Device, Schemas } from '../api/client';
+import { labelAt, valueAt } from './table';
 
 /** The columns of the device table: paths into a device, as the organization's `deviceTable` keeps them. */
 
@@ -80,10 +81,10 @@ export function cell(device: Device, column: string): unknown {
   const value = valueParts(column);
   if (value) {
     const last = device.lastValues.find(({ elementName }) => elementName === value.element);
-    return last && within(last.values, value.path);
+    return (last && valueAt(last.values, value.path)) ?? undefined;
   }
   const label = labelOf(column);
-  if (label !== undefined) return within(device.meta, label);
+  if (label !== undefined) return labelAt(device.meta, label) ?? undefined;
   const member = (device as unknown as Record<string, unknown>)[column];
   if (column === 'streetAddress') return addressOf(device.streetAddress) || undefined;
   return member === null || member === '' ? undefined : member;
@@ -94,16 +95,6 @@ export function addressOf(place: Schemas['StreetAddress'] | null | undefined): s
   if (!place) return '';
   const town = [place.postalCode, place.city].filter(Boolean).join(' ');
   return [place.address, town, place.region, place.country].filter(Boolean).join(', ');
-}
-
-/** A path that has a name of its own wins over one that leads deeper: labels may have points. */
-function within(value: unknown, path: string): unknown {
-  if (path === '') return value;
-  if (typeof value !== 'object' || value === null) return undefined;
-  const members = value as Record<string, unknown>;
-  if (path in members) return members[path] ?? undefined;
-  const [first = '', ...rest] = path.split('.');
-  return rest.length > 0 ? within(members[first], rest.join('.')) : undefined;
 }
 
 /** The elements whose last values these columns want, as the list of devices is asked for them. */

@@ -71,6 +71,51 @@ describe('dashboards as the server keeps them', () => {
   });
 });
 
+describe('dashboards that somebody else has written', () => {
+  const read = (widgets: unknown[]) => widgetsOf({ name: null, options: {}, configuration: { widgets } });
+  const settings = (raw: unknown, type = 'line') => read([{ type, settings: raw }])[0]?.settings;
+  const key = { deviceId: 'd', deviceName: 'D', elementName: 'e', path: 'p' };
+
+  it('give each widget an identifier of its own', () => {
+    const ids = read([
+      { type: 'map', id: 'a' },
+      { type: 'text', id: 'a' },
+      { type: 'line' },
+      { type: 'map', id: 'widget-2' },
+    ]).map(({ id, type }) => [id, type]);
+    expect(new Set(ids.map(([id]) => id)).size).toBe(4);
+    expect(ids).toContainEqual(['a', 'map']);
+    expect(ids).toContainEqual(['widget-2', 'map']);
+  });
+
+  it('have the keys that are keys, each once', () => {
+    expect(settings({ keys: 5 })).toEqual({});
+    expect(settings([])).toEqual({});
+    expect(settings({ keys: [null, {}, key, { ...key, unit: '°C' }, { ...key, path: 'q', deviceName: 7 }] })).toEqual({
+      keys: [key, { ...key, path: 'q', deviceName: 'd' }],
+    });
+  });
+
+  it('have the columns that are texts, each once', () => {
+    expect(settings({ elementName: 'e', paths: 'temperature' }, 'table')).toEqual({ elementName: 'e' });
+    expect(settings({ elementName: 5, paths: ['a', 'b', 'a', 3] }, 'table')).toEqual({ paths: ['a', 'b'] });
+  });
+
+  it('have scales with two ends, and words that are words', () => {
+    expect(settings({ min: 'a', max: 40 }, 'gauge')).toEqual({ max: 40 });
+    expect(settings({ min: 7, max: 7 }, 'gauge')).toEqual({});
+    // There is nothing between this and the end that a gauge has otherwise.
+    expect(settings({ min: 200 }, 'gauge')).toEqual({});
+    expect(settings({ min: -5, max: 5 }, 'gauge')).toEqual({ min: -5, max: 5 });
+    expect(settings({ text: {} }, 'text')).toEqual({});
+  });
+
+  it('keep what widgets of other programs have', () => {
+    expect(settings({ keys: 5, text: {} }, 'their-own')).toEqual({ keys: 5, text: {} });
+    expect(settings({ theirs: 1, isSplit: 'no' })).toEqual({ theirs: 1 });
+  });
+});
+
 describe('widgets', () => {
   it('are whole when they have what they show', () => {
     const key = { deviceId: 'd', deviceName: 'D', elementName: 'e', path: 'p' };

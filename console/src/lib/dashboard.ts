@@ -45,6 +45,9 @@ export interface Widget extends Box {
   settings: Settings;
 }
 
+/** The scale of a gauge of which nothing else is said. */
+export const SCALE = { min: 0, max: 100 } as const;
+
 /** How large a new widget is. */
 export const SIZES: Record<WidgetType, { w: number; h: number }> = {
   line: { w: 6, h: 4 },
@@ -60,21 +63,96 @@ export const SIZES: Record<WidgetType, { w: number; h: number }> = {
 export function widgetsOf(dashboard: Schemas['Dashboard']): Widget[] {
   const { widgets } = dashboard.configuration;
   if (!Array.isArray(widgets)) return [];
-  return settled(widgets.flatMap((raw: unknown, index) => widgetOf(raw, index)));
+  return settled(withOwnIds(widgets.flatMap(widgetOf)));
 }
 
-function widgetOf(raw: unknown, index: number): Widget[] {
-  if (typeof raw !== 'object' || raw === null) return [];
-  const { id, type, title, x, y, w, h, settings } = raw as Record<string, unknown>;
+function widgetOf(raw: unknown): (Omit<Widget, 'id'> & { id?: unknown })[] {
+  if (!isMembers(raw)) return [];
+  const { type, title, x, y, w, h, settings } = raw;
   if (typeof type !== 'string') return [];
   const box = bounded({ x: whole(x, 0), y: whole(y, ROWS_MAX), w: whole(w, 4), h: whole(h, 3) });
-  const known = typeof settings === 'object' && settings !== null ? (settings as Settings) : {};
-  const named = { id: typeof id === 'string' ? id : `widget-${index}`, title: typeof title === 'string' ? title : '' };
-  return [{ ...raw, ...named, ...box, type, settings: known }];
+  // What widgets of other programs have is theirs, and stays as it is.
+  const theirs = isMembers(settings) ? (settings as Settings) : {};
+  const known = isWidgetType(type) ? settingsOf(settings) : theirs;
+  return [{ ...raw, ...box, type, title: typeof title === 'string' ? title : '', settings: known }];
+}
+
+/** The first of several widgets with one identifier keeps it; the others, and those that came without, get one that nobody has. */
+function withOwnIds(widgets: readonly (Omit<Widget, 'id'> & { id?: unknown })[]): Widget[] {
+  const given = new Set(widgets.map(({ id }) => id));
+  const taken = new Set<string>();
+  return widgets.map((widget, index) => {
+    let id = widget.id;
+    let number = index;
+    while (typeof id !== 'string' || taken.has(id)) {
+      const free = `widget-${number}`;
+      id = given.has(free) ? undefined : free;
+      number += 1;
+    }
+    taken.add(id);
+    return { ...widget, id };
+  });
+}
+
+export function isWidgetType(type: string): type is WidgetType {
+  return WIDGET_TYPES.some((known) => known === type);
+}
+
+/** Settings as far as they are what a widget takes. Members that are not known here are kept. */
+export function settingsOf(raw: unknown): Settings {
+  if (!isMembers(raw)) return {};
+  const { keys, isSplit, timePath, min, max, elementName, paths, text, ...others } = raw;
+  return {
+    ...others,
+    ...(Array.isArray(keys) ? { keys: keysOf(keys) } : {}),
+    ...(typeof isSplit === 'boolean' ? { isSplit } : {}),
+    ...(typeof timePath === 'string' ? { timePath } : {}),
+    ...scaleOf(min, max),
+    ...(typeof elementName === 'string' ? { elementName } : {}),
+    ...(Array.isArray(paths) ? { paths: [...new Set(paths.filter((path) => typeof path === 'string'))] } : {}),
+    ...(typeof text === 'string' ? { text } : {}),
+  };
+}
+
+/** The keys among these, each once. */
+function keysOf(raw: readonly unknown[]): WidgetKey[] {
+  const keys = new Map<string, WidgetKey>();
+  for (const key of raw) {
+    if (!isMembers(key)) continue;
+    const { deviceId, deviceName, elementName, path, unit, ...others } = key;
+    if (typeof deviceId !== 'string' || typeof elementName !== 'string' || typeof path !== 'string') continue;
+    const name = JSON.stringify([deviceId, elementName, path]);
+    if (keys.has(name)) continue;
+    keys.set(name, {
+      ...others,
+      deviceId,
+      deviceName: typeof deviceName === 'string' ? deviceName : deviceId,
+      elementName,
+      path,
+      ...(typeof unit === 'string' ? { unit } : {}),
+    });
+  }
+  return [...keys.values()];
+}
+
+/** The ends of a scale, unless they leave none. */
+function scaleOf(min: unknown, max: unknown): Pick<Settings, 'min' | 'max'> {
+  const low = isFigure(min) ? min : SCALE.min;
+  const high = isFigure(max) ? max : SCALE.max;
+  if (high <= low) return {};
+  return { ...(isFigure(min) ? { min } : {}), ...(isFigure(max) ? { max } : {}) };
+}
+
+function isFigure(value: unknown): value is number {
+  return typeof value === 'number' && Number.isFinite(value);
+}
+
+function isMembers(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function whole(value: unknown, fallback: number): number {
-  return typeof value === 'number' && Number.isFinite(value) ? Math.round(value) : fallback;
+  return isFigure(value) ? Math.round(value) : fallback;
 }
 
 /** A box that lies on the grid. */

@@ -65,8 +65,22 @@ export function day(time: string, locale = formatLocale()): string {
   return new Intl.DateTimeFormat(locale, { dateStyle: 'full' }).format(new Date(time));
 }
 
+const FRACTION_DIGITS = 6;
+/** From here on powers of ten are read more easily than digits. */
+const DIGITS_MAX = 1e21;
+
+/** A number in full. One that is too small or too large for that is told by its power of ten, and none is told as 0 that is not. */
 export function number(value: number, locale = formatLocale()): string {
-  return new Intl.NumberFormat(locale, { maximumFractionDigits: 6 }).format(value);
+  const size = Math.abs(value);
+  const isPower = size >= DIGITS_MAX || (size > 0 && size < 10 ** -FRACTION_DIGITS);
+  const notation = isPower ? 'scientific' : 'standard';
+  const text = new Intl.NumberFormat(locale, { notation, maximumFractionDigits: FRACTION_DIGITS }).format(value);
+  return isRounded(value) ? `≈ ${text}` : text;
+}
+
+/** Whether a whole number is so large that its last digits may have been lost when it was read. */
+export function isRounded(value: number): boolean {
+  return Number.isInteger(value) && !Number.isSafeInteger(value);
 }
 
 /** A size in bytes, in the largest unit in which it is at least one. */
@@ -84,8 +98,13 @@ export function bytes(size: number, locale = formatLocale()): string {
 /** Any JSON on one line, as short as it is readable. */
 export function brief(value: unknown): string {
   if (typeof value === 'number') return number(value);
-  if (typeof value === 'string') return value;
-  return JSON.stringify(value) ?? '';
+  if (typeof value === 'string') return unturned(value);
+  return unturned(JSON.stringify(value) ?? '');
+}
+
+/** A text in which the signs that turn others round are seen, instead of "evil" being read as "live". */
+export function unturned(text: string): string {
+  return text.replace(/[\u202d\u202e]/g, (sign) => `⟨U+${sign.charCodeAt(0).toString(16).toUpperCase()}⟩`);
 }
 
 /** A text that a design may give by locale: `"Text"` or `{"en": "Text"}`. Empty when it gives none. */

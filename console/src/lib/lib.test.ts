@@ -1,12 +1,24 @@
 import { describe, expect, it } from 'vitest';
 import { readFileSync, readdirSync } from 'node:fs';
+import type { LastValues } from '../api/client';
 import { isobars, pressure } from './contours';
 import { cloudEventElements, deviceEventElements } from './design';
-import { ago, bytes, clock, duration, number } from './format';
+import { ago, brief, bytes, clock, duration, number } from './format';
 import { readJson } from './json';
 import { reaches } from './roles';
+import { readable } from './links';
 import { LANGUAGES, snippet } from './snippets';
-import { leaves, tableOf } from './table';
+import { isDrawable } from './series';
+import { numericKeys, timeKeys } from './stored';
+import { labelPaths, leaves, tableOf, valueAt } from './table';
+
+describe('an address', () => {
+  it('can be read in each of its parts', () => {
+    for (const good of ['/', '/devices/a%20b/charts', '/devices/%C3%A4']) expect(readable(good)).toBe(good);
+    expect(readable('/devices/%E0%A4%A')).toBe('/devices/%25E0%25A4%25A');
+    expect(readable('/devices/50%/charts')).toBe('/devices/50%25/charts');
+  });
+});
 
 describe('languages', () => {
   const folder = new URL('../../messages/', import.meta.url);
@@ -39,6 +51,15 @@ describe('numbers and times', () => {
   it('look as at home', () => {
     expect(number(1234.5, 'de')).toBe('1.234,5');
     expect(number(0.1 + 0.2, 'en')).toBe('0.3');
+    expect(number(1e-300, 'en')).toBe('1E-300');
+    expect(number(-2.5e-7, 'de')).toBe('-2,5E-7');
+    expect(number(0, 'en')).toBe('0');
+    expect(number(9007199254740991, 'en')).toBe('9,007,199,254,740,991');
+    // What JSON wrote as …993 is …992 once it is read.
+    expect(number(JSON.parse('9007199254740993') as number, 'en')).toBe('≈ 9,007,199,254,740,992');
+    expect(number(1e300, 'en')).toBe('≈ 1E300');
+    expect(brief('\u202elive')).toBe('⟨U+202E⟩live');
+    expect(brief(['\u202d'])).toBe('["⟨U+202D⟩"]');
     expect(bytes(0, 'en')).toBe('0 bytes');
     expect(bytes(2_500_000, 'en')).toBe('2.5 MB');
     expect(clock('2026-03-10T12:00:00.042Z', 'en')).toMatch(/00:00\.042$/);
@@ -105,6 +126,39 @@ describe('stored values', () => {
     expect(leaves({ a: { b: { c: { d: 1 } } } })).toEqual([['a.b.c', { d: 1 }]]);
     expect(leaves({})).toEqual([['', {}]]);
     expect(leaves(null)).toEqual([['', null]]);
+  });
+
+  it('have one path each, whatever names they have', () => {
+    const odd = { 'a.b': 1, a: { b: 2, '': 3 }, '': 4, '"a.b"': 5, '"': { '\\': 6, 'x.y': 7 } };
+    const found = leaves(odd);
+    expect(new Set(found.map(([path]) => path)).size).toBe(7);
+    for (const [path, value] of found) expect(valueAt(odd, path), path).toBe(value);
+    expect(
+      tableOf([{ id: '1', createdAt: '1', deviceId: 'd', elementName: 'e', payload: odd }]).rows[0]?.cells,
+    ).toEqual([1, 2, 3, 4, 5, 6, 7]);
+  });
+
+  it('are found at paths that others wrote without quotes', () => {
+    expect(valueAt({ 'a.b': 1 }, 'a.b')).toBe(1);
+    expect(valueAt({ 'a.b': 1, a: { b: 2 } }, 'a.b')).toBe(2);
+    expect(valueAt({ '"x': 1 }, '"x')).toBe(1);
+    expect(valueAt({}, 'toString')).toBeUndefined();
+    expect(valueAt({ a: null }, 'a')).toBeNull();
+  });
+
+  it('are drawn where the interface can be asked for them', () => {
+    const last = {
+      elementName: 'e',
+      values: { temp: 1, 'key.with.dot': 2, 'a,b': 3, at: 4, 'was.at': 5, door: { open: 6 } },
+    };
+    const drawn = numericKeys([last as unknown as LastValues]).filter(({ path }) => isDrawable(path));
+    expect(drawn.map(({ path }) => path)).toEqual(['temp', 'at', 'door.open']);
+    expect(timeKeys([last as unknown as LastValues])).toEqual(['at']);
+  });
+
+  it('of labels have paths without quotes, each once', () => {
+    expect(labelPaths({ 'site.name': 'x', site: { name: 'y' }, floor: 3 })).toEqual(['site.name', 'floor']);
+    expect(labelPaths({})).toEqual([]);
   });
 });
 

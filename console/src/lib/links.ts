@@ -18,3 +18,20 @@ export function takeLinks(): void {
 export function resetToken(): string {
   return token;
 }
+
+/** An address of which every part can be read: a part with a broken percent sign is taken as it is typed. */
+export function readable(pathname: string): string {
+  return pathname
+    .split('/')
+    .map((part) => (isReadable(part) ? part : encodeURIComponent(part)))
+    .join('/');
+}
+
+function isReadable(part: string): boolean {
+  try {
+    // The result is looked at, lest the call is taken out of the build as one without an effect.
+    return decodeURIComponent(part).length <= part.length;
+  } catch {
+    return false;
+  }
+}

@@ -48,6 +48,11 @@ export function fieldOf(path: string): string {
   return path === '' ? 'payload' : `payload.${path}`;
 }
 
+/** Whether numbers at this path can be asked for: the interface knows no way to write a name with a point or a comma. */
+export function isDrawable(path: string): boolean {
+  return !/[",]/.test(path);
+}
+
 /** A key of one device as text: `climate/door.open`. */
 export function keyText({ elementName, path }: Pick<Key, 'elementName' | 'path'>): string {
   return `${encodeURIComponent(elementName)}/${encodeURIComponent(path)}`;

@@ -1,7 +1,8 @@
 import type { LastValues } from '../api/client';
+import { isDrawable } from './series';
 import { leaves } from './table';
 
-/** What a chart can show of a device: the keys whose last values are numbers, by element. */
+/** The keys of a device whose last values are numbers, by element. */
 export function numericKeys(lastValues: readonly LastValues[]): { elementName: string; path: string }[] {
   return lastValues.flatMap(({ elementName, values }) =>
     leaves(values).flatMap(([path, value]) => (typeof value === 'number' ? [{ elementName, path }] : [])),
@@ -17,7 +18,7 @@ export function timeKeys(lastValues: readonly LastValues[]): string[] {
     leaves(values).flatMap(([path, value]) => {
       const isTime =
         typeof value === 'string' ? TIME.test(value) : typeof value === 'number' && NAMED_LIKE_A_TIME.test(path);
-      return isTime ? [path] : [];
+      return isTime && isDrawable(path) ? [path] : [];
     }),
   );
   return [...new Set(found)];

@@ -37,10 +37,58 @@ export function tableOf(values: readonly StoredValue[]): ValueTable {
   return { columns: [...columns.values()], rows };
 }
 
-/** What a payload is made of, by path: `door.open`. Lists, and what is deeper, stay whole. */
-export function leaves(payload: unknown, path = '', depth = 0): [string, unknown][] {
-  const isObject = typeof payload === 'object' && payload !== null && !Array.isArray(payload);
-  const members = isObject && depth < DEPTH_MAX ? Object.entries(payload) : [];
+/**
+ * What a payload is made of, by path: `door.open`. Lists, and what is deeper, stay whole. Each path is there once: a name that has a
+ * point stands in quotes, so that `"a.b"` is another than `a.b`.
+ */
+export function leaves(payload: unknown): [string, unknown][] {
+  return takenApart(payload, (name) => (name === '' || /[."]/.test(name) ? JSON.stringify(name) : name));
+}
+
+/** The paths of labels, as the interface has them: without quotes. */
+export function labelPaths(meta: unknown): string[] {
+  const paths = takenApart(meta, (name) => name).map(([path]) => path);
+  return [...new Set(paths)].filter((path) => path !== '');
+}
+
+function takenApart(payload: unknown, write: (name: string) => string, path = '', depth = 0): [string, unknown][] {
+  const members = isMembers(payload) && depth < DEPTH_MAX ? Object.entries(payload) : [];
   if (members.length === 0) return [[path, payload]];
-  return members.flatMap(([name, member]) => leaves(member, path === '' ? name : `${path}.${name}`, depth + 1));
+  return members.flatMap(([name, member]) =>
+    takenApart(member, write, path === '' ? write(name) : `${path}.${write(name)}`, depth + 1),
+  );
+}
+
+function isMembers(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+const NAMES = /"(?:[^"\\]|\\.)*"|[^.]+/g;
+
+/** What stands at a path as `leaves` writes it; undefined where nothing is. A name with points is found without quotes too. */
+export function valueAt(value: unknown, path: string): unknown {
+  const names = (path.match(NAMES) ?? []).map(unquoted);
+  const found = names.reduce<unknown>(
+    (inner, name) => (isMembers(inner) && Object.hasOwn(inner, name) ? inner[name] : undefined),
+    value,
+  );
+  return found === undefined ? labelAt(value, path) : found;
+}
+
+function unquoted(name: string): string {
+  if (!name.startsWith('"')) return name;
+  try {
+    return String(JSON.parse(name));
+  } catch {
+    return name;
+  }
+}
+
+/** What stands at the path of a label. A path that has a name of its own wins over one that leads deeper: labels may have points. */
+export function labelAt(value: unknown, path: string): unknown {
+  if (path === '') return value;
+  if (!isMembers(value)) return undefined;
+  if (Object.hasOwn(value, path)) return value[path];
+  const [first = '', ...rest] = path.split('.');
+  return rest.length > 0 && Object.hasOwn(value, first) ? labelAt(value[first], rest.join('.')) : undefined;
 }

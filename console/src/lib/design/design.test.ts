@@ -5,6 +5,7 @@ import { copy, paste, readClip, writeClip } from './clip';
 import { changesOf } from './diff';
 import { SHAPES, TYPES } from './elements';
 import { begin, commit, redo, undo } from './history';
+import { LABEL_HEIGHT, type Line, labelMiddle, labelShifts } from './labels';
 import { arranged, placeBeside, positions, sizeOf } from './layout';
 import { merge } from './merge';
 import * as model from './model';
@@ -247,6 +248,28 @@ describe('a design', () => {
     const circle = linked((index) => [(index + 1) % names.length]);
     expect(arranged(circle).size).toBe(400);
     expect(overlaps(circle)).toEqual([]);
+  });
+
+  it('keeps the labels of links between two elements apart, whatever their order', () => {
+    const lines = [
+      { between: 'a b', rows: 1 },
+      { between: 'a b', rows: 0 },
+      { between: 'a c', rows: 0 },
+      { between: 'a b', rows: 1 },
+    ];
+    const shifts = labelShifts(lines);
+    expect(shifts[2]).toBe(0);
+    const at = (place: number): number => labelMiddle(lines[place] as Line) + (shifts[place] ?? 0);
+    const heights = [0, 1, 3].map(at).sort((a, b) => a - b);
+    for (const [index, height] of heights.slice(1).entries())
+      expect(height - (heights[index] ?? 0)).toBeGreaterThanOrEqual(LABEL_HEIGHT);
+    expect(Math.min(at(0), at(3))).toBeGreaterThan(at(1));
+  });
+
+  it('takes a place beyond all bounds for none', () => {
+    const at = (x: unknown): unknown => model.positionOf({ type: 'storage', position: { x, y: 0 } });
+    expect(at(-model.POSITION_MAX)).toEqual({ x: -model.POSITION_MAX, y: 0 });
+    for (const far of [1e300, -Infinity, NaN, model.POSITION_MAX + 1, '5']) expect(at(far)).toBeUndefined();
   });
 
   it('puts what comes without a place below what has one, and new elements beside the chosen one', () => {

@@ -5,7 +5,7 @@ import { type Design, type Element, type Point, allLinks, elementOf, elementsOf,
 /** As the nodes are drawn. */
 export const NODE_WIDTH = 208;
 export const NODE_HEAD = 46;
-const ROW_HEIGHT = 24;
+export const ROW_HEIGHT = 24;
 const ROWS_PADDING = 10;
 const GAP = 36;
 const RANK_GAP = 150;

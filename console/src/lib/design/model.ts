@@ -408,10 +408,17 @@ export function moveLink(design: Design, place: LinkPlace, by: number): Design {
   });
 }
 
-/** The place that an element has of its own. */
+/** Farther from the origin nothing is found again, and at some point nothing is drawn. */
+export const POSITION_MAX = 50_000;
+
+/** The place that an element has of its own. One beyond all bounds is none. */
 export function positionOf(element: Element): Point | undefined {
   const { x, y } = isObject(element.position) ? element.position : {};
-  return typeof x === 'number' && typeof y === 'number' ? { x, y } : undefined;
+  return isCoordinate(x) && isCoordinate(y) ? { x, y } : undefined;
+}
+
+function isCoordinate(value: unknown): value is number {
+  return typeof value === 'number' && Math.abs(value) <= POSITION_MAX;
 }
 
 export function setPositions(design: Design, positions: ReadonlyMap<string, Point>): Design {

@@ -1,4 +1,4 @@
-import type { Widget, WidgetType } from '../../lib/dashboard';
+import { type Widget, type WidgetType, isWidgetType } from '../../lib/dashboard';
 import { m } from '../../paraglide/messages';
 
 export function typeWord(type: WidgetType): string {
@@ -23,17 +23,7 @@ export function typeWord(type: WidgetType): string {
 /** A widget's title, or else what it is. */
 export function widgetTitle({ title, type, settings }: Pick<Widget, 'title' | 'type' | 'settings'>): string {
   if (title) return title;
+  if (!isWidgetType(type)) return m.widget_unknown();
   const [key] = settings.keys ?? [];
-  if (key) return `${key.deviceName}: ${key.path || key.elementName}`;
-  return type in WORDS ? typeWord(type as WidgetType) : m.widget_unknown();
+  return key ? `${key.deviceName}: ${key.path || key.elementName}` : typeWord(type);
 }
-
-const WORDS: Record<WidgetType, true> = {
-  line: true,
-  value: true,
-  gauge: true,
-  table: true,
-  map: true,
-  status: true,
-  text: true,
-};

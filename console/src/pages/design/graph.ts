@@ -1,5 +1,6 @@
 import type { Edge, Node } from '@xyflow/svelte';
 import { type Family, shapeOf } from '../../lib/design/elements';
+import { type Line, labelShifts } from '../../lib/design/labels';
 import { type Element, type LinkPlace, allLinks, elementsOf, equal, linkAt } from '../../lib/design/model';
 import { keyOf } from '../../lib/design/trace';
 import { brief } from '../../lib/format';
@@ -26,6 +27,8 @@ export interface ElementData extends Record<string, unknown> {
 export interface LinkData extends Record<string, unknown> {
   place: LinkPlace;
   label: string;
+  /** How far the label stands from the middle of its line, lest labels of links between the same two elements lie on each other. */
+  labelShift: number;
   isFaulty: boolean;
   shown: Shown;
   isNow: boolean;
@@ -118,6 +121,16 @@ function shownOf({ trial }: Editor): Map<string, Shown> {
   return shown;
 }
 
+type PlacedLink = ReturnType<typeof allLinks>[number];
+
+/** Which elements a link joins, and how far down in both its ends are. */
+function lineOf(elements: Record<string, Element>, { element, trigger, link }: PlacedLink): Line {
+  const triggers = shapeOf(elements[element]?.type ?? '')?.triggers ?? [];
+  const abilities = shapeOf(elements[link.element]?.type ?? '')?.abilities ?? [];
+  const ability = abilities.findIndex(({ name }) => name === link.ability);
+  return { between: JSON.stringify([element, link.element]), rows: triggers.indexOf(trigger) + ability };
+}
+
 /** The links of a design. */
 export function edgesOf(editor: Editor, before: readonly LinkEdge[]): LinkEdge[] {
   const { design, trial } = editor;
@@ -128,39 +141,38 @@ export function edgesOf(editor: Editor, before: readonly LinkEdge[]): LinkEdge[]
   );
   const selected = new Set(editor.selection.links.map(keyOf));
   const elements = elementsOf(design);
-  return allLinks(design)
-    .filter(({ link }) => Object.hasOwn(elements, link.element))
-    .map((place) => {
-      const key = keyOf(place);
-      const flow = flowed.get(key);
-      const link = linkAt(design, place);
-      const given = Object.entries(link?.arguments ?? {});
-      const texts = given.map(
-        ([name, value]) => `${name}: ${typeof value === 'string' ? value : JSON.stringify(value)}`,
-      );
-      const label = flow ? cut(brief(flow.walk.step.received)) : cut(texts.join(', '));
-      const id = encodeURIComponent(key);
-      return kept(known.get(id), {
-        id,
-        type: 'link',
-        source: idOf(place.element),
-        sourceHandle: idOf(place.trigger),
-        target: idOf(place.link.element),
-        targetHandle: idOf(place.link.ability),
-        data: {
-          place: { element: place.element, trigger: place.trigger, index: place.index },
-          label,
-          isFaulty: faulty.has(key),
-          shown: flow ? (flow.walk.step.error === undefined ? 'passed' : 'failed') : undefined,
-          isNow: flow !== undefined && flow.index === editor.step,
-        },
-        selected: selected.has(key),
-        ariaLabel: m.design_link_label({
-          from: place.element,
-          trigger: place.trigger,
-          to: place.link.element,
-          ability: place.link.ability,
-        }),
-      });
+  const links = allLinks(design).filter(({ link }) => Object.hasOwn(elements, link.element));
+  const shifts = labelShifts(links.map((place) => lineOf(elements, place)));
+  return links.map((place, index) => {
+    const key = keyOf(place);
+    const flow = flowed.get(key);
+    const link = linkAt(design, place);
+    const given = Object.entries(link?.arguments ?? {});
+    const texts = given.map(([name, value]) => `${name}: ${typeof value === 'string' ? value : JSON.stringify(value)}`);
+    const label = flow ? cut(brief(flow.walk.step.received)) : cut(texts.join(', '));
+    const id = encodeURIComponent(key);
+    return kept(known.get(id), {
+      id,
+      type: 'link',
+      source: idOf(place.element),
+      sourceHandle: idOf(place.trigger),
+      target: idOf(place.link.element),
+      targetHandle: idOf(place.link.ability),
+      data: {
+        place: { element: place.element, trigger: place.trigger, index: place.index },
+        label,
+        labelShift: shifts[index] ?? 0,
+        isFaulty: faulty.has(key),
+        shown: flow ? (flow.walk.step.error === undefined ? 'passed' : 'failed') : undefined,
+        isNow: flow !== undefined && flow.index === editor.step,
+      },
+      selected: selected.has(key),
+      ariaLabel: m.design_link_label({
+        from: place.element,
+        trigger: place.trigger,
+        to: place.link.element,
+        ability: place.link.ability,
+      }),
     });
+  });
 }
