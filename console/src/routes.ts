@@ -1,5 +1,5 @@
 import { createRouter } from 'sv-router';
-import { arrived, isUnfetched, want } from './lib/wanted';
+import { arrived, want } from './lib/wanted';
 import Frame from './pages/Frame.svelte';
 import NotFound from './pages/NotFound.svelte';
 import Overview from './pages/Overview.svelte';
@@ -10,10 +10,9 @@ export const PUBLIC: readonly string[] = ['/register', '/forgot', '/reset', '/ve
 /** Every page of the console, and its address. What is not needed for the first one is fetched when it is opened. */
 export const { navigate, route } = createRouter({
   layout: Frame,
+  // The router says nothing of a page that cannot be fetched: what has begun and has not ended is known here.
   hooks: {
-    onError: (error, { pathname, search }) => {
-      if (isUnfetched(error)) want(pathname, search);
-    },
+    beforeLoad: ({ pathname, search }) => want(pathname, search),
     afterLoad: arrived,
   },
   '/': Overview,

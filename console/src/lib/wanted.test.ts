@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { arrived, isUnfetched, want, wantedPlace } from './wanted';
 
-describe('a page that could not be fetched', () => {
-  it('is remembered with what stood in its address, until another one was opened', () => {
+describe('a page that is to be opened', () => {
+  it('is remembered with what stands in its address, until one was opened', () => {
     want('/users', { q: 'Ada Keller', page: 2 });
     expect(wantedPlace()).toBe('/users?q=Ada+Keller&page=2');
     want('/devices', {});
@@ -11,7 +11,7 @@ describe('a page that could not be fetched', () => {
     expect(wantedPlace()).toBe('');
   });
 
-  it('is told from other faults', () => {
+  it('and cannot be fetched is told from other faults', () => {
     expect(isUnfetched(new TypeError('Failed to fetch dynamically imported module: /assets/Users.js'))).toBe(true);
     expect(isUnfetched(new TypeError('Failed to fetch'))).toBe(false);
   });

@@ -1,4 +1,4 @@
-/** Where somebody wanted to go whose page could not be fetched: they get there when the server is back. */
+/** Where somebody wants to go: they get there when the server is back, should the page not be fetched. */
 
 let place = '';
 
@@ -7,13 +7,13 @@ export function isUnfetched(error: unknown): boolean {
   return /dynamically imported module/.test(String(error));
 }
 
-/** Keeps the address of a page that could not be fetched. */
+/** Keeps the address of a page that is to be opened. */
 export function want(pathname: string, search: Record<string, string | number | boolean>): void {
   const query = new URLSearchParams(Object.entries(search).map(([name, value]) => [name, String(value)])).toString();
   place = query ? `${pathname}?${query}` : pathname;
 }
 
-/** Forgets it: another page was opened. */
+/** Forgets it: a page was opened. */
 export function arrived(): void {
   place = '';
 }
