@@ -36,7 +36,8 @@ describe('where addresses must be confirmed first', () => {
   it('who signs in too early gets the link again, and is in with it', async () => {
     const { page } = visitor;
     await page.goto('/');
-    expect(await focused()).toBe(await page.getByLabel('Username or e-mail').getAttribute('id'));
+    const name = await page.getByLabel('Username or e-mail').getAttribute('id');
+    await expect.poll(focused).toBe(name);
     await page.getByLabel('Username or e-mail').fill('nora');
     await page.getByLabel('Password', { exact: true }).fill(PASSWORD);
     await page.getByRole('button', { name: 'Sign in' }).click();
