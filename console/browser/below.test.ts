@@ -72,6 +72,8 @@ describe('in German', () => {
     expect(await page.getByRole('alert').innerText()).not.toMatch(/must|field/);
     await page.getByText('Was der Server sagt').click();
     await page.getByText('query.sortBy').waitFor();
+    await page.getByRole('link', { name: 'Die Seite neu öffnen' }).click();
+    await page.getByRole('link', { name: 'Cold chain' }).waitFor();
     await other.leave();
     expect(other.faults).toEqual([]);
   });
