@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { server, visitor, stage, withVisitor } from './stage';
+import { fleet, server, visitor, stage, withVisitor } from './stage';
 
 stage();
 withVisitor();
@@ -36,7 +36,7 @@ describe('a lost connection', () => {
     await page.getByRole('heading', { level: 1, name: 'Root' }).waitFor();
   });
 
-  it('takes no page away: one that cannot be fetched yet is there when the server is', async () => {
+  it('takes no page away: one that cannot be fetched yet is opened when the server is back', async () => {
     const { page, context } = visitor;
     await visitor.signIn();
     await page.getByRole('heading', { level: 1, name: 'Root' }).waitFor();
@@ -45,10 +45,25 @@ describe('a lost connection', () => {
     await page.getByText('No connection to the server').waitFor();
     await page.getByRole('heading', { level: 1, name: 'Root' }).waitFor();
     await context.setOffline(false);
-    await page.getByText('No connection to the server').waitFor({ state: 'hidden' });
-    await page.getByRole('heading', { level: 1, name: 'Root' }).waitFor();
-    await page.getByRole('link', { name: 'Organizations' }).click();
     await page.getByRole('heading', { level: 1, name: 'Organizations' }).waitFor();
+    expect(new URL(page.url()).pathname).toBe('/organizations');
+  });
+
+  it('leaves nothing that says it is live', async () => {
+    const { page, context } = visitor;
+    const project = await fleet.project('Cold chain');
+    const { id } = await fleet.device('Fridge', project);
+    await page.goto(`/devices/${id}/events`);
+    await visitor.signIn();
+    const live = page.getByRole('main').getByText('Live', { exact: true });
+    await live.waitFor();
+    await context.setOffline(true);
+    await page.getByText('No connection to the server').waitFor();
+    await page.getByText('Interrupted, connecting again').waitFor();
+    expect(await live.count()).toBe(0);
+    await context.setOffline(false);
+    await live.waitFor();
+    await fleet.call('DELETE', `/devices/${id}`);
   });
 
   it('at the very start waits for the server, and goes on with it', async () => {

@@ -21,7 +21,7 @@ describe('the overview', () => {
   it('counts the fleet, and each count leads to its devices', async () => {
     const { page } = visitor;
     await visitor.signIn();
-    await page.getByText(`${DEVICES} devices, 1 of them active`).waitFor();
+    await page.getByText(`${DEVICES} devices, one of them active`).waitFor();
     const warning = page.getByRole('link', { name: '1 Warning' });
     await warning.waitFor();
     await page.getByRole('link', { name: 'Cold room' }).waitFor();

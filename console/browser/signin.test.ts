@@ -107,6 +107,7 @@ describe('accounts', () => {
     await page.getByLabel('Password', { exact: true }).fill('north-wind-3');
     await page.getByRole('button', { name: 'Create the account' }).click();
     await page.getByRole('heading', { level: 1, name: 'Frei Storage' }).waitFor();
+    await page.getByText('A link is on its way to nora@example.com').waitFor();
   });
 
   it('that exist already are refused at the field', async () => {

@@ -12,10 +12,13 @@ export let visitor: Visitor;
 
 const PREPARED_WITHIN_MS = 240_000;
 
-/** A server and a browser for the tests of a file. `prepare` makes what they look at. */
-export function stage(prepare: () => Promise<void> = () => Promise.resolve()): void {
+/** A server, with settings of its own, and a browser for the tests of a file. `prepare` makes what they look at. */
+export function stage(
+  prepare: () => Promise<void> = () => Promise.resolve(),
+  settings: Record<string, string> = {},
+): void {
   beforeAll(async () => {
-    server = await startServer();
+    server = await startServer(settings);
     browser = await launch();
     fleet = await Fleet.of(server.url);
     await prepare();

@@ -4,6 +4,7 @@ import './styles/base.css';
 import { connection } from './api/connection.svelte';
 import { session } from './api/session.svelte';
 import { takeLinks } from './lib/links';
+import { isUnfetched, wantedPlace } from './lib/wanted';
 import { getLocale } from './paraglide/runtime';
 import App from './App.svelte';
 
@@ -15,18 +16,26 @@ takeLinks();
 void session.resume();
 
 // A page that cannot be fetched is one of an older console, and the newer one has been installed meanwhile; or the server is away,
-// and there is nothing to load until it is back.
+// and the page is opened as soon as it is back.
 addEventListener('unhandledrejection', (event) => {
-  if (!/dynamically imported module/.test(String(event.reason))) return;
+  if (!isUnfetched(event.reason)) return;
   event.preventDefault();
-  void connection.look().then(reload);
+  void reloadWhenThere();
 });
 
-function reload(): void {
+async function reloadWhenThere(): Promise<void> {
+  let wasLost = false;
+  const stop = connection.onReturn(() => (wasLost = true));
+  await connection.look();
+  stop();
   const last = Number(sessionStorage.getItem('reloaded') ?? 0);
-  if (Date.now() - last < RELOADED_AFTER_MS) return;
+  // After a connection that was lost the file is there again: that ends by itself.
+  if (!wasLost && Date.now() - last < RELOADED_AFTER_MS) return;
   sessionStorage.setItem('reloaded', String(Date.now()));
-  location.reload();
+  const place = new URL(wantedPlace() || location.href, location.origin);
+  // Going back has changed the address already.
+  if (place.pathname === location.pathname) location.reload();
+  else location.assign(place);
 }
 
 const target = document.getElementById('app');

@@ -1,4 +1,5 @@
 import { createRouter } from 'sv-router';
+import { arrived, want } from './lib/wanted';
 import Frame from './pages/Frame.svelte';
 import NotFound from './pages/NotFound.svelte';
 import Overview from './pages/Overview.svelte';
@@ -9,6 +10,11 @@ export const PUBLIC: readonly string[] = ['/register', '/forgot', '/reset', '/ve
 /** Every page of the console, and its address. What is not needed for the first one is fetched when it is opened. */
 export const { navigate, route } = createRouter({
   layout: Frame,
+  // The router says nothing of a page that cannot be fetched: what has begun and has not ended is known here.
+  hooks: {
+    beforeLoad: ({ pathname, search }) => want(pathname, search),
+    afterLoad: arrived,
+  },
   '/': Overview,
   '/devices': () => import('./pages/Devices.svelte'),
   '/devices/import': () => import('./pages/DeviceImport.svelte'),

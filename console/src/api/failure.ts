@@ -1,3 +1,5 @@
+import { faultWords } from '../lib/faultWords';
+
 /** What can go wrong with a call, in a shape that every screen can show. */
 
 /** A fault of one field of the input, as the server names it. */
@@ -25,9 +27,10 @@ export class Failure extends Error {
     this.requestId = headers?.get('x-request-id') ?? null;
   }
 
-  /** The fault of a field, if it has one. */
+  /** The fault of a field, in the words of the console, if it has one. */
   fault(field: string): string | undefined {
-    return this.faults.find((fault) => fault.field === field)?.message;
+    const found = this.faults.find((fault) => fault.field === field);
+    return found && faultWords(found.message);
   }
 
   /** Whether the same call may succeed later without a change. */

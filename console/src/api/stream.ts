@@ -1,3 +1,4 @@
+import { connection } from './connection.svelte';
 import { authorizedFetch, type StoredEvent } from './client';
 import { type Message, MessageReader } from './messages';
 import { Failure, asFailure, failureOf, isAbort } from './failure';
@@ -9,6 +10,11 @@ const RETRY_MS = [500, 1_000, 2_000, 5_000, 10_000];
 const SILENCE_MS = 45_000;
 
 export type StreamState = 'connecting' | 'live' | 'waiting' | 'refused';
+
+/** The state to be shown: a stream whose connection was lost is not live, though it may not have noticed yet. */
+export function shownState(state: StreamState): StreamState {
+  return state === 'live' && connection.isLost ? 'waiting' : state;
+}
 
 export interface Listener {
   event(event: StoredEvent): void;

@@ -2,22 +2,33 @@
 
 const SEPARATORS = [',', ';', '\t'];
 
+/** A row, and the line of the text at which it begins: lines without anything count, and cells may go over several. */
+export interface CsvRow {
+  line: number;
+  cells: string[];
+}
+
 /** The rows of a text; lines without anything are left out. */
-export function readCsv(text: string): string[][] {
+export function readCsv(text: string): CsvRow[] {
   const body = text.startsWith('\ufeff') ? text.slice(1) : text;
   const separator = separatorOf(body);
-  const rows: string[][] = [];
+  const rows: CsvRow[] = [];
   let row: string[] = [];
+  let line = 1;
+  let begunAt = 1;
   let cell = '';
   let isQuoted = false;
   function endRow(): void {
     row.push(cell);
-    if (row.some((value) => value.trim() !== '')) rows.push(row);
+    if (row.some((value) => value.trim() !== '')) rows.push({ line: begunAt, cells: row });
     row = [];
     cell = '';
+    begunAt = line;
   }
   for (let at = 0; at < body.length; at += 1) {
     const sign = body[at];
+    const isBreak = sign === '\n' || (sign === '\r' && body[at + 1] !== '\n');
+    if (isBreak) line += 1;
     if (isQuoted) {
       if (sign !== '"') cell += sign;
       else if (body[at + 1] === '"') {
@@ -30,10 +41,9 @@ export function readCsv(text: string): string[][] {
     } else if (sign === separator) {
       row.push(cell);
       cell = '';
-    } else if (sign === '\n' || sign === '\r') {
-      if (sign === '\r' && body[at + 1] === '\n') at += 1;
+    } else if (isBreak) {
       endRow();
-    } else cell += sign;
+    } else if (sign !== '\r') cell += sign;
   }
   if (cell !== '' || row.length > 0) endRow();
   return rows;

@@ -49,6 +49,20 @@ export function moment(time: string, locale = formatLocale()): string {
   return new Intl.DateTimeFormat(locale, { dateStyle: 'medium', timeStyle: 'medium' }).format(new Date(time));
 }
 
+/** A moment to the millisecond, where many share a second. */
+export function fineMoment(time: string, locale = formatLocale()): string {
+  return new Intl.DateTimeFormat(locale, {
+    year: 'numeric',
+    month: 'short',
+    day: 'numeric',
+    hour: '2-digit',
+    minute: '2-digit',
+    second: '2-digit',
+    fractionalSecondDigits: 3,
+    hourCycle: 'h23',
+  }).format(new Date(time));
+}
+
 /** The time of day to the millisecond, for lists in which many events share a second. */
 export function clock(time: string, locale = formatLocale()): string {
   return new Intl.DateTimeFormat(locale, {

@@ -2,21 +2,33 @@ import { describe, expect, it } from 'vitest';
 import { readCsv, writeCsv } from './csv';
 import { type ImportPlan, matchColumns, planRows } from './import';
 
+const cells = (text: string): string[][] => readCsv(text).map((row) => row.cells);
+
 describe('CSV', () => {
   it('is read as spreadsheets write it', () => {
-    expect(readCsv('\ufeffname;note\r\n"a ""b""; c";1,5\r\n;\r\n\r\nlast;"two\nlines"')).toEqual([
+    expect(cells('\ufeffname;note\r\n"a ""b""; c";1,5\r\n;\r\n\r\nlast;"two\nlines"')).toEqual([
       ['name', 'note'],
       ['a "b"; c', '1,5'],
       ['last', 'two\nlines'],
     ]);
-    expect(readCsv('a,"b;c;d"\n1,2\n')).toEqual([
+    expect(cells('a,"b;c;d"\n1,2\n')).toEqual([
       ['a', 'b;c;d'],
       ['1', '2'],
     ]);
-    expect(readCsv('')).toEqual([]);
-    expect(readCsv('one\ttwo\n1\t2')).toEqual([
+    expect(cells('')).toEqual([]);
+    expect(cells('one\ttwo\n1\t2')).toEqual([
       ['one', 'two'],
       ['1', '2'],
+    ]);
+    expect(cells('a\r1\r')).toEqual([['a'], ['1']]);
+  });
+
+  it.each(['\n', '\r\n', '\r'])('tells at which line of the file a row begins (%j)', (end) => {
+    const text = ['name,note', '', 'a,"two', 'lines"', ',', 'b,', ''].join(end);
+    expect(readCsv(text).map(({ line, cells: [name] }) => [line, name])).toEqual([
+      [1, 'name'],
+      [3, 'a'],
+      [6, 'b'],
     ]);
   });
 
@@ -25,7 +37,7 @@ describe('CSV', () => {
       ['name', 'to"ken'],
       ['a, b', 'x\ny'],
     ];
-    expect(readCsv(writeCsv(rows))).toEqual(rows);
+    expect(cells(writeCsv(rows))).toEqual(rows);
     expect(writeCsv([['=1+1', '-2']])).toBe("'=1+1,'-2\r\n");
   });
 });
@@ -34,6 +46,7 @@ describe('an import', () => {
   const headings = ['Device name', 'Serial', 'Floor', 'Lat', 'Projekt', 'Name', ''];
   const plan: ImportPlan = {
     headings,
+    lines: [1, 2, 5],
     targets: matchColumns(headings),
     projects: [{ id: 'p-1', name: 'Cold chain' }],
     organizations: [],
@@ -62,7 +75,22 @@ describe('an import', () => {
         meta: { Serial: '0012', Floor: 3, latitude: 52.5 },
       },
     });
-    expect(second?.input).toMatchObject({ name: 'Door', projectUuid: 'p-1', meta: { Serial: '9' } });
+    expect(second).toMatchObject({ line: 5, input: { name: 'Door', projectUuid: 'p-1', meta: { Serial: '9' } } });
+  });
+
+  it('does not choose among customers of one name; an identifier does', () => {
+    const twins = [
+      { id: 'o-1', name: 'Frei' },
+      { id: 'O-2', name: 'FREI' },
+    ];
+    const rows = [
+      ['name', 'customer'],
+      ['Fridge', 'frei'],
+      ['Door', 'o-2'],
+    ];
+    const [fridge, door] = planRows(rows, { ...plan, targets: ['name', 'organization'], organizations: twins });
+    expect(fridge?.faults).toEqual([{ kind: 'ambiguous', of: 'organization', value: 'frei' }]);
+    expect(door).toMatchObject({ faults: [], input: { organizationId: 'O-2' } });
   });
 
   it('tells what is wrong with a row, all of it', () => {

@@ -76,6 +76,8 @@ export interface Named {
 
 export interface ImportPlan {
   headings: readonly string[];
+  /** Of each row, the line of the file at which it begins. */
+  lines: readonly number[];
   targets: readonly Target[];
   projects: readonly Named[];
   organizations: readonly Named[];
@@ -87,10 +89,12 @@ export interface ImportPlan {
 export type RowFault =
   | { kind: 'name' }
   | { kind: 'number'; heading: string; value: string }
-  | { kind: 'project' | 'organization'; value: string };
+  | { kind: 'project' | 'organization'; value: string }
+  /** Several have this name: only an identifier says which one is meant. */
+  | { kind: 'ambiguous'; of: 'project' | 'organization'; value: string };
 
 export interface ImportRow {
-  /** The line in the file, as a spreadsheet counts. */
+  /** The line of the file at which it begins. */
   line: number;
   input: DeviceInput;
   faults: RowFault[];
@@ -101,12 +105,18 @@ export function planRows(rows: readonly (readonly string[])[], plan: ImportPlan)
   const projects = index(plan.projects);
   const organizations = index(plan.organizations);
   const numeric = plan.targets.map((target, column) => target === 'label' && isNumeric(rows, column));
-  return rows.slice(1).map((row, at) => rowOf(row, at + 2, plan, { projects, organizations, numeric }));
+  return rows
+    .slice(1)
+    .map((row, at) => rowOf(row, plan.lines[at + 1] ?? at + 2, plan, { projects, organizations, numeric }));
 }
 
+/** What a name or an identifier means: one thing, or one of several. */
+type Index = Map<string, string | typeof SEVERAL>;
+const SEVERAL = Symbol('several');
+
 interface Indexes {
-  projects: Map<string, string>;
-  organizations: Map<string, string>;
+  projects: Index;
+  organizations: Index;
   numeric: boolean[];
 }
 
@@ -129,6 +139,7 @@ function rowOf(row: readonly string[], line: number, plan: ImportPlan, indexes: 
       case 'organization': {
         const id = (target === 'project' ? indexes.projects : indexes.organizations).get(value.toLowerCase());
         if (!id) faults.push({ kind: target, value });
+        else if (id === SEVERAL) faults.push({ kind: 'ambiguous', of: target, value });
         else if (target === 'project') input.projectUuid = id;
         else input.organizationId = id;
         break;
@@ -153,14 +164,14 @@ function rowOf(row: readonly string[], line: number, plan: ImportPlan, indexes: 
   return { line, input, faults };
 }
 
-/** Names and identifiers, whatever the case; a name that two have means the first. */
-function index(things: readonly Named[]): Map<string, string> {
-  const map = new Map<string, string>();
+/** Names and identifiers, whatever the case. A name that several have means none of them: devices must not land at the wrong customer. */
+function index(things: readonly Named[]): Index {
+  const map: Index = new Map();
   for (const { id, name } of things) {
     const key = name.toLowerCase();
-    if (!map.has(key)) map.set(key, id);
+    map.set(key, map.has(key) ? SEVERAL : id);
   }
-  for (const { id } of things) map.set(id, id);
+  for (const { id } of things) map.set(id.toLowerCase(), id);
   return map;
 }
 

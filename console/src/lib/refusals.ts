@@ -1,10 +1,15 @@
 import { Failure } from '../api/failure';
+import { faultText } from './faultWords';
 import { failureWords } from './words';
+
+/** A message of one item of many, with its field where it names one: `name: is required`. */
+const OF_FIELD = /^([\w.]+): (.+)$/s;
 
 /** Why something was refused, on one line: the fields' faults where they say more. */
 export function failureText(failure: Failure): string {
-  const faults = failure.faults.map(({ field, message }) => `${field}: ${message}`);
-  return faults.length > 0 ? faults.join('; ') : failureWords(failure);
+  if (failure.faults.length > 0) return failure.faults.map(faultText).join('; ');
+  const [, field, message] = (failure.status === 400 && OF_FIELD.exec(failure.message)) || [];
+  return field && message ? faultText({ field, message }) : failureWords(failure);
 }
 
 const PLACED = /^\[(\d+)\](?:\.[^:]+)?:\s*(.*)$/s;

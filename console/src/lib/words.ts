@@ -2,6 +2,7 @@ import type { Notification, Role, StatusText } from '../api/client';
 import type { Failure } from '../api/failure';
 import { m } from '../paraglide/messages';
 import type { Locale } from '../paraglide/runtime';
+import { isOfAddress } from './faultWords';
 import { localized } from './format';
 
 /** Each language in its own words. */
@@ -59,7 +60,7 @@ export function roleHint(role: Role): string {
   }
 }
 
-/** What went wrong, for the person in front of the screen. The server's own words where they say more. */
+/** What went wrong, for the person in front of the screen. What the server says of fields is told by `faultWords`. */
 export function failureWords(failure: Failure): string {
   switch (failure.status) {
     case 0:
@@ -80,7 +81,9 @@ export function failureWords(failure: Failure): string {
     case 503:
       return m.failure_busy();
     default:
-      return failure.status >= 500 ? m.failure_server() : failure.message;
+      if (failure.status >= 500) return m.failure_server();
+      if (failure.faults.length === 0) return m.fault_other({ reason: failure.message });
+      return isOfAddress(failure.faults) ? m.failure_address() : m.failure_invalid();
   }
 }
 

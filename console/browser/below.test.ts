@@ -1,0 +1,118 @@
+import { describe, expect, it } from 'vitest';
+import { DESK, PHONE, Visitor } from './pages';
+import { browser, fleet, server, stage, visitor, withVisitor } from './stage';
+import { PASSWORD, organization, person } from './tenants';
+
+let project: string;
+let device: { id: string; token: string };
+
+// The project stands at the top, those who work with it beneath.
+stage(async () => {
+  project = await fleet.project('Cold chain');
+  await fleet.project('Doors');
+  const site = await organization(fleet, 'Hamburg', fleet.organizationId);
+  await person(fleet, 'tech', 'technician', site);
+  device = await fleet.device('Fridge', project, { organizationId: site });
+  for (const temperature of [4, 5]) await fleet.event(device.token, { temperature });
+});
+withVisitor();
+
+describe('who works beneath the organization of a project', () => {
+  it('sees the project that devices there have, and makes more of them', async () => {
+    const { page } = visitor;
+    await page.goto('/projects');
+    await visitor.signIn('tech', PASSWORD);
+    await page.getByText('No project of your own yet').waitFor();
+    const above = page.getByRole('region', { name: 'Of organizations above' });
+    await above.getByRole('link', { name: 'Cold chain' }).waitFor();
+    expect(await above.getByRole('listitem').count()).toBe(1);
+    await page.goto('/devices');
+    await page.getByRole('button', { name: 'New device' }).first().click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Name', { exact: true }).fill('Freezer');
+    await expect
+      .poll(() => dialog.getByLabel('Project', { exact: true }).locator('option').allInnerTexts())
+      .toEqual(['Cold chain']);
+    await dialog.getByRole('button', { name: 'Create the device' }).click();
+    await page.getByRole('heading', { name: 'Freezer is ready' }).waitFor();
+    const { data } = await fleet.call<{ data: { name: string; projectUuid: string }[] }>('GET', '/devices?depth=all');
+    expect(data.find(({ name }) => name === 'Freezer')?.projectUuid).toBe(project);
+  });
+
+  it('gets from a device to its design, and tells apart values of one second', async () => {
+    const { page } = visitor;
+    await page.goto(`/devices/${device.id}/data`);
+    await visitor.signIn('tech', PASSWORD);
+    const times = page.getByRole('row').filter({ hasText: /^\d/ }).getByRole('cell').first();
+    await times.waitFor();
+    expect(await times.innerText()).toMatch(/:\d\d\.\d{3}$/);
+    await page.getByRole('main').getByRole('link', { name: 'Cold chain' }).click();
+    await page.getByRole('heading', { name: 'Cold chain' }).waitFor();
+    expect(new URL(page.url()).pathname).toBe(`/projects/${project}/design`);
+    await page.getByText('Choose an element or a link to look at it.').waitFor();
+    const [open, shut] = await page.evaluate(() => {
+      const field = document.createElement('input');
+      field.className = 'input';
+      document.body.append(field);
+      const look = (element: Element | null) => (element ? getComputedStyle(element).backgroundColor : '');
+      const looks = [look(field), look(document.querySelector('.inspector input'))];
+      field.remove();
+      return looks;
+    });
+    expect(shut, 'a field that can only be read').not.toBe(open);
+  });
+});
+
+describe('in German', () => {
+  it('an address that asks for what is not there is told in German', async () => {
+    const other = await german(DESK);
+    const { page } = other;
+    await page.goto('/projects?sort=odd');
+    await page.getByText('Die Adresse dieser Seite fragt nach etwas, das es nicht gibt.').waitFor();
+    expect(await page.getByRole('alert').innerText()).not.toMatch(/must|field/);
+    await page.getByText('Was der Server sagt').click();
+    await page.getByText('query.sortBy').waitFor();
+    await page.getByRole('link', { name: 'Die Seite neu öffnen' }).click();
+    await page.getByRole('link', { name: 'Cold chain' }).waitFor();
+    await other.leave();
+    expect(other.faults).toEqual([]);
+  });
+
+  it('on a phone the notifications begin at once, and words of a choice are read in full', async () => {
+    for (const message of ['Maintenance on Sunday.', 'Maintenance on Monday.'])
+      await fleet.call('POST', '/notifications/system', { message });
+    const other = await german(PHONE);
+    const { page } = other;
+    await page.goto('/notifications');
+    const notice = page.getByRole('main').getByRole('listitem').filter({ hasText: 'Sunday' });
+    await notice.waitFor();
+    const tops = await page
+      .locator('.head')
+      .getByRole('button')
+      .evaluateAll((buttons) => buttons.map((button) => Math.round(button.getBoundingClientRect().top)));
+    expect(tops).toHaveLength(3);
+    expect(new Set(tops).size, 'rows of buttons').toBe(1);
+    const [text, mark] = await Promise.all([
+      notice.locator('.text').boundingBox(),
+      notice.getByRole('button', { name: 'Als gelesen markieren' }).boundingBox(),
+    ]);
+    expect(Math.abs((text?.y ?? 0) - (mark?.y ?? 0)), 'what can be done stands beside').toBeLessThan(16);
+    await page.goto('/users');
+    const sort = page.getByLabel('Sortieren');
+    await sort.waitFor();
+    expect((await sort.boundingBox())?.width).toBeGreaterThan(150);
+    await other.leave();
+    expect(other.faults).toEqual([]);
+  });
+
+  /** An administrator whose browser speaks German. */
+  async function german(options: typeof DESK): Promise<Visitor> {
+    const other = await Visitor.come(browser, server.url, { ...options, locale: 'de-DE' });
+    await other.page.goto('/');
+    await other.page.getByLabel('Benutzername oder E-Mail').fill('admin');
+    await other.page.getByLabel('Passwort', { exact: true }).fill('keep-it-cold-5');
+    await other.page.getByRole('button', { name: 'Anmelden' }).click();
+    await other.page.getByRole('navigation').first().waitFor();
+    return other;
+  }
+});

@@ -1,0 +1,43 @@
+import { afterEach, describe, expect, it } from 'vitest';
+import { Failure } from '../api/failure';
+import { overwriteGetLocale } from '../paraglide/runtime';
+import { faultWords, inputWord, isOfAddress } from './faultWords';
+import { failureText } from './refusals';
+import { failureWords } from './words';
+
+const refusal = (field: string, message: string) =>
+  new Failure(400, 'the request has 1 invalid field(s)', [{ field, message }]);
+
+describe('what the server refuses', () => {
+  afterEach(() => overwriteGetLocale(() => 'en'));
+
+  it('is told in the language of the console', () => {
+    overwriteGetLocale(() => 'de');
+    expect(faultWords('is required')).toBe('Das wird gebraucht.');
+    expect(faultWords('must be 1 to 80 characters long')).toBe('1 bis 80 Zeichen.');
+    expect(faultWords('is already taken')).toBe('Das ist schon vergeben.');
+    expect(inputWord('description')).toBe('Beschreibung');
+    expect(refusal('name', 'is required').fault('name')).toBe('Das wird gebraucht.');
+    expect(failureText(refusal('name', 'is required'))).toBe('Name: Das wird gebraucht.');
+  });
+
+  it('is a sentence, and what has no words here is marked as the server’s', () => {
+    expect(failureWords(refusal('name', 'is odd'))).toBe('Something here is not as the server needs it.');
+    expect(faultWords('is odd')).toBe('The server does not take this: “is odd”.');
+    overwriteGetLocale(() => 'de');
+    expect(faultWords('is odd')).toBe('Der Server nimmt das nicht an: „is odd“.');
+  });
+
+  it('by an address that asks for what is not there is told so', () => {
+    const failure = refusal('query.sortBy', 'must be one of name, createdAt');
+    expect(isOfAddress(failure.faults)).toBe(true);
+    expect(isOfAddress([...failure.faults, { field: 'name', message: 'is required' }])).toBe(false);
+    expect(failureWords(failure)).toBe('The address of this page asks for something that there is not.');
+  });
+
+  it('of a row within many is told with its field', () => {
+    expect(failureText(new Failure(400, 'name: must be at most 80 characters long'))).toBe(
+      'Name: At most 80 characters.',
+    );
+  });
+});
