@@ -74,7 +74,7 @@ function questions(): { asked: Record<string, string>; points: number }[] {
 const until = <T>(read: () => T) => expect.poll(read, { timeout: 20_000 });
 
 const chart = (): Locator => visitor.page.getByRole('slider');
-const made = (): Locator => visitor.page.getByText(/points of/);
+const made = (): Locator => visitor.page.getByText(/points? of/);
 const address = (): URLSearchParams => new URL(visitor.page.url()).searchParams;
 
 describe('a chart', () => {
@@ -240,7 +240,7 @@ describe('a chart', () => {
     const { page } = visitor;
     await page.goto(`/devices/${room.id}/charts?range=hour&live=off`);
     await visitor.signIn();
-    await page.getByText(/points of 3 values/).waitFor();
+    await page.getByText(/points? of 3 values/).waitFor();
     await page.route('**/buckets?**', (route) => route.fulfill({ status: 503, json: { message: 'busy', errors: [] } }));
     await page.getByRole('combobox', { name: 'Range' }).selectOption('week');
     await page.getByText('The server is busy').waitFor();
@@ -253,7 +253,7 @@ describe('a chart', () => {
     // Keys that are not there are told where they stand.
     await page.goto(`/devices/${room.id}/charts?keys=none%2Fx,climate%2Ftemperature&range=hour`);
     await page.getByText('This is not there, or out of your reach.').waitFor();
-    await page.getByText(/points of 3 values/).waitFor();
+    await page.getByText(/points? of 3 values/).waitFor();
   });
 });
 
