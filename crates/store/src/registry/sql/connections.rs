@@ -16,9 +16,6 @@ const SQLITE_READERS_MAX: u32 = 4;
 /// Connections to PostgreSQL that read, and that write.
 const POSTGRES_READERS_MAX: u32 = 8;
 const POSTGRES_WRITERS_MAX: u32 = 8;
-/// How long a connection to PostgreSQL may have rested to be used without asking first whether it is still there: under load
-/// each question of a call would wait for one more.
-const POSTGRES_TRUSTED_REST: Duration = Duration::from_secs(1);
 /// How long a call waits for a connection before the store is busy.
 const ACQUIRE_WAIT: Duration = Duration::from_secs(10);
 /// How long SQLite waits for another process that writes.
@@ -122,7 +119,7 @@ fn quiet(address: &str) -> ConnectOptions {
 
 fn postgres(address: &str, connections: u32, begin: &'static str) -> ConnectOptions {
     let mut options = quiet(address);
-    options.max_connections(connections).test_before_acquire_if_idle_for(POSTGRES_TRUSTED_REST);
+    options.max_connections(connections);
     transaction::begin_with(&mut options, begin);
     options
 }
