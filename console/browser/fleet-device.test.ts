@@ -127,7 +127,7 @@ describe('the picture of a device', () => {
     await input.setInputFiles({ name: 'a.txt', mimeType: 'text/plain', buffer: Buffer.from('no picture') });
     await card.getByText('A picture is a PNG, a JPEG or a WebP.').waitFor();
     await input.setInputFiles({ name: 'a.png', mimeType: 'image/png', buffer: Buffer.from('no picture') });
-    await card.getByRole('alert').filter({ hasText: 'body' }).waitFor();
+    await card.getByRole('alert').filter({ hasText: 'The server does not take this' }).waitFor();
     await input.setInputFiles({ name: 'a.png', mimeType: 'image/png', buffer: PNG });
     const picture = card.getByRole('img', { name: 'Picture of Cold room' });
     await picture.waitFor();

@@ -1,0 +1,158 @@
+use isobar_hub::spawn_guarded;
+
+use super::*;
+
+fn at(millis: i64) -> Timestamp {
+    Timestamp::from_millis(1_000_000 + millis)
+}
+
+/// A connection that stays until it is closed.
+fn connects(slots: &Arc<Slots>, now: Timestamp) -> Arc<Slot> {
+    let mut slot = None;
+    slots.take(now, |guard| {
+        slot = Some(Arc::clone(&guard.slot));
+        spawn_guarded("connection", async move {
+            let _guard = guard;
+            std::future::pending::<()>().await;
+        })
+    });
+    slot.unwrap()
+}
+
+fn is_closed(slot: &Slot) -> bool {
+    slot.idle.load(Ordering::Relaxed) == CLOSED
+}
+
+#[tokio::test]
+async fn the_longest_idle_are_closed_and_those_never_used_weigh_more() {
+    let slots = Slots::new(5);
+    let (slow, silent, busy) = (connects(&slots, at(0)), connects(&slots, at(7_000)), connects(&slots, at(0)));
+    let (quick, new) = (connects(&slots, at(0)), connects(&slots, at(9_500)));
+    slow.becomes_idle(at(0));
+    quick.becomes_idle(at(8_500));
+    assert!(busy.begin());
+    let closed = |count, at_least| slots.close_idle(at(10_000), count, at_least);
+    assert_eq!(closed(1, 0), 1);
+    assert!(is_closed(&silent) && !is_closed(&slow));
+    assert_eq!(closed(1, 10_001), 0);
+    assert_eq!(closed(2, 0), 2);
+    assert!(is_closed(&slow) && is_closed(&quick) && !is_closed(&busy) && !is_closed(&new));
+    // Neither who is busy nor who has hardly connected is closed.
+    assert_eq!(closed(9, 0), 0);
+    assert!(!silent.begin() && is_closed(&silent) && busy.begin());
+}
+
+#[tokio::test]
+async fn a_part_of_a_head_keeps_no_slot_and_a_whole_one_does() {
+    let slots = Slots::new(3);
+    let [begun, asks, new] = [0, 0, 9_500].map(|moment| connects(&slots, at(moment)));
+    assert_eq!([&begun, &asks, &new].map(|slot| slot.bytes_came()), [Some(true); 3]);
+    assert!(asks.head_complete());
+    assert_eq!(slots.close_idle(at(10_000), 9, 0), 1);
+    assert!(is_closed(&begun) && !begun.head_complete() && new.head_complete());
+}
+
+#[tokio::test]
+async fn a_slot_is_free_again_when_its_connection_has_ended() {
+    let slots = Slots::new(2);
+    connects(&slots, at(0));
+    let busy = connects(&slots, at(0));
+    assert!(busy.begin());
+    slots.free(|| at(5_000)).await;
+    assert_eq!(slots.count(), 1);
+    slots.free(|| at(5_000)).await;
+    connects(&slots, at(5_000));
+    // All are busy, until one is not any more.
+    let free = slots.free(|| at(5_500));
+    assert!(tokio::time::timeout(Duration::from_millis(1), free).await.is_err());
+    busy.becomes_idle(at(4_000));
+    slots.free(|| at(5_500)).await;
+    assert_eq!(slots.count(), 1);
+}
+
+#[tokio::test]
+async fn long_idle_connections_are_closed_only_when_there_are_many() {
+    let slots = Slots::new(16);
+    let all: Vec<_> = (0..14).map(|number| connects(&slots, at(number))).collect();
+    all.iter().for_each(|slot| slot.becomes_idle(at(0)));
+    slots.keep_some_free(at(10_000_000));
+    assert!(!all.iter().any(|slot| is_closed(slot)));
+    let more = [connects(&slots, at(10_000_000)), connects(&slots, at(10_000_000))];
+    slots.keep_some_free(at(10_000_000));
+    assert_eq!(all.iter().filter(|slot| is_closed(slot)).count(), 2);
+    assert!(!more.iter().any(|slot| is_closed(slot)));
+}
+
+#[tokio::test]
+async fn many_connections_are_closed_a_few_at_a_time() {
+    let slots = Slots::new(1_000);
+    let all: Vec<_> = (0..1_000).map(|_| connects(&slots, at(0))).collect();
+    all.iter().for_each(|slot| slot.becomes_idle(at(0)));
+    let closed = || all.iter().filter(|slot| is_closed(slot)).count();
+    assert!(slots.keep_some_free(at(10_000_000)), "there are more");
+    assert_eq!(closed(), CLOSED_AT_ONCE);
+    let mut rounds = 1;
+    while slots.keep_some_free(at(10_000_000)) {
+        rounds += 1;
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((rounds, closed()), (1, 1_000 / SLOTS_KEPT_FREE));
+}
+
+#[tokio::test]
+async fn a_clock_that_was_set_back_closes_nobody_at_once() {
+    let slots = Slots::new(1);
+    let slot = connects(&slots, at(1_000_000));
+    assert_eq!(slots.close_idle(at(0), 1, 0), 0);
+    assert_eq!(slots.close_idle(at(500), 1, 0), 0);
+    assert_eq!(slots.close_idle(at(1_000), 1, 0), 1);
+    assert!(is_closed(&slot));
+}
+
+#[test]
+fn a_connection_is_idle_between_its_requests_alone() {
+    let slot = Slot::new(at(0));
+    let is_idle = || slot.idle_weight(millis(at(5_000)), 0).is_some();
+    assert!(is_idle());
+    assert_eq!(slot.bytes_came(), Some(true));
+    assert!(is_idle() && slot.awaits_head() && !slot.is_answering());
+    assert_eq!(slot.bytes_came(), None);
+    assert!(slot.head_complete() && !is_idle() && slot.is_answering());
+    assert_eq!(slot.bytes_came(), None);
+    slot.all_sent(|| at(1));
+    assert!(!is_idle() && !slot.awaits_head());
+    slot.response_made();
+    assert!(!is_idle());
+    slot.all_sent(|| at(1));
+    assert!(is_idle());
+    // The next may come before the answer has gone out.
+    slot.bytes_came();
+    slot.head_complete();
+    slot.response_made();
+    assert_eq!(slot.bytes_came(), Some(true));
+    assert!(!is_idle() && slot.awaits_head() && slot.is_answering());
+    slot.all_sent(|| at(1));
+    assert!(is_idle() && slot.awaits_head() && !slot.is_answering());
+}
+
+#[test]
+fn a_head_that_the_fast_path_has_begun_keeps_no_slot_either() {
+    let slot = Slot::new(at(0));
+    assert!(slot.begin());
+    assert_eq!(slot.bytes_came(), Some(true));
+    slot.all_sent(|| at(1));
+    assert!(slot.idle_weight(millis(at(5_000)), 0).is_some() && slot.awaits_head());
+}
+
+#[test]
+fn what_happens_often_is_logged_once_a_second() {
+    let mut many = LogThrottle::default();
+    assert_eq!(many.due(), None);
+    many.count(3);
+    assert_eq!(many.due(), Some(3));
+    many.count(2);
+    many.count(2);
+    assert_eq!(many.due(), None);
+    many.logged = many.logged.map(|logged| logged - LOG_EVERY);
+    assert_eq!((many.due(), many.due()), (Some(4), None));
+}
