@@ -49,29 +49,27 @@ export function moment(time: string, locale = formatLocale()): string {
   return new Intl.DateTimeFormat(locale, { dateStyle: 'medium', timeStyle: 'medium' }).format(new Date(time));
 }
 
+const TO_THE_MILLISECOND = {
+  hour: '2-digit',
+  minute: '2-digit',
+  second: '2-digit',
+  fractionalSecondDigits: 3,
+  hourCycle: 'h23',
+} as const;
+
 /** A moment to the millisecond, where many share a second. */
 export function fineMoment(time: string, locale = formatLocale()): string {
   return new Intl.DateTimeFormat(locale, {
     year: 'numeric',
     month: 'short',
     day: 'numeric',
-    hour: '2-digit',
-    minute: '2-digit',
-    second: '2-digit',
-    fractionalSecondDigits: 3,
-    hourCycle: 'h23',
+    ...TO_THE_MILLISECOND,
   }).format(new Date(time));
 }
 
 /** The time of day to the millisecond, for lists in which many events share a second. */
 export function clock(time: string, locale = formatLocale()): string {
-  return new Intl.DateTimeFormat(locale, {
-    hour: '2-digit',
-    minute: '2-digit',
-    second: '2-digit',
-    fractionalSecondDigits: 3,
-    hourCycle: 'h23',
-  }).format(new Date(time));
+  return new Intl.DateTimeFormat(locale, TO_THE_MILLISECOND).format(new Date(time));
 }
 
 /** The day, for headings between events. */

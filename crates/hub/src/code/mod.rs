@@ -102,7 +102,7 @@ impl CodePool {
         let engines = RunCounter::new(ENGINES);
         let aside = RunCounter::new(ASIDE);
         let (refused, queued_bytes) = (metrics::counter!(RUNS_REFUSED), TenantShares::fair(QUEUED_BYTES_MAX));
-        Ok(Self { runtime: Some(runtime), runs, engines, aside, refused, queued_bytes, slots: RunSlots::new() })
+        Ok(Self { runtime: Some(runtime), runs, engines, aside, refused, queued_bytes, slots: RunSlots::new(threads) })
     }
 
     /// Lets work that runs a design with code go on there, in its project's queue; what it gives, when it is done.

@@ -16,10 +16,6 @@ const ASIDE_AT_ONCE: usize = 8;
 const ASIDE_WAITING_MAX: usize = 64;
 const ASIDE_OF_ONE_MAX: usize = 64;
 
-/// Runs without code that may take long or leave much, at the same time: each may have a commit in the log that all others wait
-/// for, so that there is one to run while another is written.
-const LONG_AT_ONCE: usize = 2;
-
 /// Why a run needs a slot. Each class has slots of its own, for one run holds its slot much longer than another: heavy
 /// code for seconds, where others leave it little of the processors; large code for its 200 ms.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +26,8 @@ pub(super) enum RunClass {
     Heavy,
     /// It runs on a thread of the server, while somebody waits for the answer: a change of settings does.
     OnRequest,
-    /// It has no code, and may take long or leave much.
+    /// It has no code, and may take long or leave much: each may have a commit in the log that all others wait for. As many as
+    /// there are threads to run them.
     Long,
 }
 
@@ -46,11 +43,12 @@ pub(super) struct RunSlots {
 pub(crate) struct RunSlot(#[expect(dead_code, reason = "held")] Turn);
 
 impl RunSlots {
-    pub fn new() -> Self {
+    /// Where so many threads run designs.
+    pub fn new(threads: usize) -> Self {
         let bounded = || turns(ASIDE_AT_ONCE, ASIDE_AT_ONCE + ASIDE_WAITING_MAX, ASIDE_OF_ONE_MAX);
         // What waits there is bounded by who calls: one call changes the settings of many devices, and a project has one run.
         let unbounded = |at_once| turns(at_once, usize::MAX, usize::MAX);
-        Self { large: bounded(), heavy: bounded(), on_request: unbounded(ASIDE_AT_ONCE), long: unbounded(LONG_AT_ONCE) }
+        Self { large: bounded(), heavy: bounded(), on_request: unbounded(ASIDE_AT_ONCE), long: unbounded(threads) }
     }
 
     /// A slot of the class for a run of the tenant, when it has its turn.
@@ -87,15 +85,17 @@ mod tests {
 
     use super::*;
 
+    const THREADS: usize = 3;
+
     fn tenant(number: u128) -> OrganizationId {
         OrganizationId(Uuid::from_u128(number))
     }
 
     /// Slots of the class, all of which the tenant has, and more of its runs that wait.
     async fn taken(class: RunClass, waiting: usize) -> (Arc<RunSlots>, Vec<RunSlot>, JoinSet<bool>) {
-        let slots = Arc::new(RunSlots::new());
+        let slots = Arc::new(RunSlots::new(THREADS));
         let mut held = Vec::new();
-        let at_once = if matches!(class, RunClass::Long) { LONG_AT_ONCE } else { ASIDE_AT_ONCE };
+        let at_once = if matches!(class, RunClass::Long) { THREADS } else { ASIDE_AT_ONCE };
         for _ in 0..at_once {
             held.push(slots.take(class, tenant(1)).await.unwrap());
         }
