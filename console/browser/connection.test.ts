@@ -16,9 +16,11 @@ describe('a lost connection', () => {
     await page.getByText('No connection to the server').waitFor();
     await page.getByRole('link', { name: 'Devices', exact: true }).click();
     await page.getByText('The server does not answer').waitFor();
+    // It is said for seconds only.
+    const told = page.getByText('Connected again').waitFor();
     await context.setOffline(false);
     await page.getByText('No device yet').waitFor();
-    await page.getByText('Connected again').waitFor();
+    await told;
     expect(await page.getByText('No connection to the server').count()).toBe(0);
     expect(await page.getByText('The server does not answer').count()).toBe(0);
   });
@@ -44,9 +46,37 @@ describe('a lost connection', () => {
     await page.getByRole('link', { name: 'Organizations' }).click();
     await page.getByText('No connection to the server').waitFor();
     await page.getByRole('heading', { level: 1, name: 'Root' }).waitFor();
+    const told = page.getByText('Connected again').waitFor();
     await context.setOffline(false);
     await page.getByRole('heading', { level: 1, name: 'Organizations' }).waitFor();
+    await told;
     expect(new URL(page.url()).pathname).toBe('/organizations');
+  });
+
+  it('is told to be over when a part of the page has to be fetched anew', async () => {
+    const { page, context } = visitor;
+    const project = await fleet.project('Places');
+    const { id } = await fleet.device('Lighthouse', project, { meta: { latitude: 54.18, longitude: 7.88 } });
+    let lose!: () => void;
+    const lost = new Promise<void>((resolve) => (lose = resolve));
+    await page.route(
+      '**/Places-*.js',
+      async (route) => {
+        await lost;
+        await route.abort('internetdisconnected');
+      },
+      { times: 1 },
+    );
+    await visitor.signIn();
+    await page.getByRole('heading', { level: 2, name: 'Places' }).waitFor();
+    await context.setOffline(true);
+    await page.getByText('No connection to the server').waitFor();
+    lose();
+    const told = page.getByText('Connected again').waitFor();
+    await context.setOffline(false);
+    await page.getByRole('application', { name: 'Map of the devices' }).waitFor();
+    await told;
+    await fleet.call('DELETE', `/devices/${id}`);
   });
 
   it('leaves nothing that says it is live', async () => {

@@ -32,6 +32,7 @@ async function reloadWhenThere(): Promise<void> {
   // After a connection that was lost the file is there again: that ends by itself.
   if (!wasLost && Date.now() - last < RELOADED_AFTER_MS) return;
   sessionStorage.setItem('reloaded', String(Date.now()));
+  if (wasLost) connection.tellNextPage();
   const place = new URL(wantedPlace() || location.href, location.origin);
   // Going back has changed the address already.
   if (place.pathname === location.pathname) location.reload();

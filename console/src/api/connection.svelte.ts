@@ -2,6 +2,8 @@
 const LOOK_EVERY_MS = 3_000;
 /** A look that takes longer has failed. */
 const LOOK_MAX_MS = 8_000;
+/** Where a page that gives way to a newly loaded one leaves word that the connection is back. */
+const RETURNED = 'returned';
 /** What proxies answer for a server that is not there. */
 const AWAY = [502, 504];
 
@@ -37,6 +39,18 @@ class Connection {
   onReturn(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
+  }
+
+  /** Has the return told by the page that is loaded next, for this one goes with all that it says. */
+  tellNextPage(): void {
+    sessionStorage.setItem(RETURNED, 'true');
+  }
+
+  /** Whether this page was loaded because the connection is back: said once. */
+  takeReturn(): boolean {
+    const hasReturned = sessionStorage.getItem(RETURNED) !== null;
+    sessionStorage.removeItem(RETURNED);
+    return hasReturned;
   }
 
   /** Asks whether the server is there, again and again until it is: then it is done. */
