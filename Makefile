@@ -20,22 +20,22 @@ run: quick
 
 quick: prepare
 	@$(ENV) scripts/prepare says-build quick
-	@$(if $(FEATURES),scripts/console build quick,true)
+	@$(if $(FEATURES),scripts/console build,true)
 	@$(ENV) cargo build --locked --profile quick --package isobar $(FEATURES)
 
 dist: prepare
 	@$(ENV) scripts/prepare says-build dist
-	@$(if $(FEATURES),scripts/console build dist,true)
+	@$(if $(FEATURES),scripts/console build,true)
 	@$(ENV) cargo build --locked --profile dist --package isobar $(FEATURES)
 
-console: prepare
-	@scripts/console build quick
+console: quick
+	@$(ENV) scripts/console types "$$CARGO_TARGET_DIR/quick/isobar"
 
 console-test:
 	@scripts/prepare test
-	@scripts/console build dev
-	@scripts/console check
+	@scripts/console build
 	@$(ENV) cargo build --locked --package isobar --features console
+	@$(ENV) scripts/console check "$$CARGO_TARGET_DIR/debug/isobar"
 	@$(ENV) scripts/console browser "$$CARGO_TARGET_DIR/debug/isobar"
 
 test:
