@@ -20,6 +20,9 @@ const STEPS_MAX: u32 = 10_000;
 const UNITS_MAX: u64 = 1_000_000;
 /// A run, or a plan that may take that many, belongs on a thread on which nobody waits: at the worst, this is a millisecond.
 pub const LONG_RUN_UNITS: u64 = 25_000;
+/// Bytes that a run leaves beyond which it belongs where its turn lasts until they are durable: all who come in meanwhile wait
+/// for as much.
+pub const SHORT_RUN_BYTES_MAX: usize = 64 << 10;
 /// Units that a step takes besides what its element does.
 pub(crate) const STEP_UNITS: usize = 8;
 /// Bytes of text that cost one unit.
@@ -47,6 +50,10 @@ const RECORD_BYTES: usize = 128;
 /// What a run may still spend and leave, and the effects that it has come to so far.
 #[derive(Debug)]
 pub(crate) struct Budget {
+    /// What it began with.
+    whole: Allowance,
+    /// Whether more was asked of it than there was.
+    is_exceeded: Cell<bool>,
     /// One is about a node of an expression, or [`BYTES_PER_UNIT`] bytes of text.
     units: Cell<u64>,
     steps: u32,
@@ -58,6 +65,13 @@ pub(crate) struct Budget {
     /// Where among the effects those are of which only the newest matters: states of elements, and labels.
     states: BTreeMap<Arc<str>, usize>,
     labels: BTreeMap<String, usize>,
+}
+
+/// What a run may take and leave before it is ended.
+#[derive(Clone, Copy, Debug)]
+struct Allowance {
+    units: u64,
+    bytes: usize,
 }
 
 /// What an effect costs.
@@ -98,10 +112,21 @@ impl Cost {
 impl Budget {
     /// What a run begins with.
     pub(crate) fn of_run() -> Self {
+        Self::of(Allowance { units: UNITS_MAX, bytes: LEFT_BYTES_MAX })
+    }
+
+    /// What a run begins with on a thread on which others wait.
+    pub(crate) fn of_short_run() -> Self {
+        Self::of(Allowance { units: LONG_RUN_UNITS, bytes: SHORT_RUN_BYTES_MAX })
+    }
+
+    fn of(whole: Allowance) -> Self {
         Self {
-            units: Cell::new(UNITS_MAX),
+            whole,
+            is_exceeded: Cell::new(false),
+            units: Cell::new(whole.units),
             steps: STEPS_MAX,
-            bytes: LEFT_BYTES_MAX,
+            bytes: whole.bytes,
             told_bytes: TOLD_BYTES_MAX,
             settings: SETTINGS_MAX,
             sends: SENDS_MAX,
@@ -113,8 +138,8 @@ impl Budget {
 
     /// So many units to compute with, and nothing to leave.
     pub(crate) fn of_units(units: u64) -> Self {
-        let nothing = Self { steps: 0, bytes: 0, told_bytes: 0, settings: 0, sends: 0, ..Self::of_run() };
-        Self { units: Cell::new(units), ..nothing }
+        let nothing = Self::of(Allowance { units, bytes: 0 });
+        Self { steps: 0, told_bytes: 0, settings: 0, sends: 0, ..nothing }
     }
 
     /// Spends units, or refuses.
@@ -126,6 +151,7 @@ impl Budget {
             }
             None => {
                 self.units.set(0);
+                self.is_exceeded.set(true);
                 Err(Problem::new("the expressions of this run take too long"))
             }
         }
@@ -168,12 +194,17 @@ impl Budget {
 
     /// Units that were spent.
     pub(crate) fn spent(&self) -> u64 {
-        UNITS_MAX.saturating_sub(self.units.get())
+        self.whole.units.saturating_sub(self.units.get())
     }
 
     /// Bytes that were left.
     pub(crate) fn left_bytes(&self) -> usize {
-        LEFT_BYTES_MAX.saturating_sub(self.bytes)
+        self.whole.bytes.saturating_sub(self.bytes)
+    }
+
+    /// Whether more time was asked for, or more to be left, than there was.
+    pub(crate) fn is_exceeded(&self) -> bool {
+        self.is_exceeded.get()
     }
 
     /// One more ability is used; or that is refused.
@@ -224,6 +255,7 @@ impl Budget {
         }
         let (bytes, told_bytes) = (self.bytes.checked_sub(cost.bytes), self.told_bytes.checked_sub(cost.told_bytes));
         let Some(bytes) = bytes else {
+            self.is_exceeded.set(true);
             return Err(Problem::new(format!("a run stores and sends at most {} MiB", LEFT_BYTES_MAX >> 20)));
         };
         let Some(told_bytes) = told_bytes else {

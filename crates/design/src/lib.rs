@@ -33,11 +33,11 @@ use isobar_model::role::Role;
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 
-pub use budget::LONG_RUN_UNITS;
+pub use budget::{LONG_RUN_UNITS, SHORT_RUN_BYTES_MAX};
 pub use elements::device_event::Integration;
 pub use failures::ERRORS_MAX;
 pub use plan::Plan;
-pub use run::{run, run_shared, run_traced};
+pub use run::{run, run_shared, run_short, run_traced};
 pub use setting::{InputType, SettingDefinition};
 pub use trace::{Produced, TraceStep};
 

@@ -163,7 +163,7 @@ impl Plan {
     /// Whether a run on a payload of so many bytes may take longer than a millisecond: then it belongs on a thread on which
     /// nobody waits. An upper estimate, made without a look at the payload: every link that an event can follow reads all of
     /// it, and of macros within macros each goes over as many items as the payload can have. What a run reads besides (last
-    /// values, states, lists that stand in expressions) is not known here: [`crate::Outcome::units`] tells afterwards.
+    /// values, states, settings, lists that stand in expressions) is not known here: [`crate::run_short`] gives it up.
     pub fn may_take_long(&self, payload_bytes: usize) -> bool {
         let reading = (payload_bytes / READ_BYTES_PER_UNIT + 1 + STEP_UNITS) as u64;
         // An item of a list takes two bytes.

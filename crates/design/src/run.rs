@@ -33,7 +33,20 @@ pub fn run(
     device: &DeviceView,
     memory: &dyn Memory,
 ) -> Outcome {
-    execute(plan, trigger, event, device, memory, Room::Own, &mut None).unwrap_or_default()
+    execute(plan, trigger, event, device, memory, Place::Aside(Room::Own), &mut None).unwrap_or_default()
+}
+
+/// Runs a plan without code on a thread on which others wait. None: it takes more than a millisecond at the worst
+/// ([`crate::LONG_RUN_UNITS`]), or leaves more than [`crate::SHORT_RUN_BYTES_MAX`]; nothing has happened, and [`run`] is to be
+/// called where it holds up nobody.
+pub fn run_short(
+    plan: &Plan,
+    trigger: Trigger<'_>,
+    event: &EventView<'_>,
+    device: &DeviceView,
+    memory: &dyn Memory,
+) -> Option<Outcome> {
+    execute(plan, trigger, event, device, memory, Place::AmongCalls, &mut None)
 }
 
 /// Runs the plan on a thread for which others wait. None: its code wants more than it gets there (blocks of more than 32
@@ -45,7 +58,7 @@ pub fn run_shared(
     device: &DeviceView,
     memory: &dyn Memory,
 ) -> Option<Outcome> {
-    execute(plan, trigger, event, device, memory, Room::Shared, &mut None)
+    execute(plan, trigger, event, device, memory, Place::Aside(Room::Shared), &mut None)
 }
 
 /// Runs the plan and tells what each element received and produced. The trace is bounded, its
@@ -58,8 +71,24 @@ pub fn run_traced(
     memory: &dyn Memory,
 ) -> (Outcome, Vec<TraceStep>) {
     let mut trace = Some(Trace::default());
-    let outcome = execute(plan, trigger, event, device, memory, Room::Own, &mut trace);
+    let outcome = execute(plan, trigger, event, device, memory, Place::Aside(Room::Own), &mut trace);
     (outcome.unwrap_or_default(), trace.map(Trace::into_steps).unwrap_or_default())
+}
+
+/// Where a run is made, and so what it may take and leave.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// On a thread that serves calls.
+    AmongCalls,
+    /// On another.
+    Aside(Room),
+}
+
+impl Place {
+    /// Whether a run ends there without an outcome, for it has taken or left more than it may.
+    fn ends(self, budget: &Budget) -> bool {
+        matches!(self, Self::AmongCalls) && budget.is_exceeded()
+    }
 }
 
 fn execute(
@@ -68,11 +97,15 @@ fn execute(
     event: &EventView<'_>,
     device: &DeviceView,
     memory: &dyn Memory,
-    room: Room,
+    place: Place,
     trace: &mut Option<Trace>,
 ) -> Option<Outcome> {
+    let (budget, room) = match place {
+        Place::AmongCalls => (Budget::of_short_run(), Room::Shared),
+        Place::Aside(room) => (Budget::of_run(), room),
+    };
     if plan.is_empty() {
-        return Some(stored_as_it_is(trigger, event, memory, trace));
+        return stored_as_it_is(trigger, event, memory, (budget, place), trace);
     }
     let last_texts = LastTexts::default();
     let world = World::new(plan, event, device, memory, &last_texts);
@@ -82,18 +115,19 @@ fn execute(
         event,
         memory,
         changes: Changes::none(device.status),
-        budget: Budget::of_run(),
+        budget,
         failures: Failures::default(),
         states_bytes: None,
         merged: Chosen::default(),
         code_time: CODE_TIME,
         engines: 0,
+        place,
         room,
         leaves_the_room: false,
         trace,
     };
     run.start(trigger);
-    let is_whole = !run.leaves_the_room;
+    let is_whole = !run.is_given_up();
     is_whole.then(|| outcome(run.budget, run.failures, run.engines))
 }
 
@@ -107,20 +141,22 @@ fn stored_as_it_is(
     trigger: Trigger<'_>,
     event: &EventView<'_>,
     memory: &dyn Memory,
+    (mut budget, place): (Budget, Place),
     trace: &mut Option<Trace>,
-) -> Outcome {
-    let Trigger::DeviceEvent { element } = trigger else { return Outcome::default() };
+) -> Option<Outcome> {
+    let Trigger::DeviceEvent { element } = trigger else { return Some(Outcome::default()) };
     if let Some(trace) = trace {
         trace.begins(element, "stored", &Value::from(event.tree));
     }
-    let (mut budget, mut failures) = (Budget::of_run(), Failures::default());
+    let mut failures = Failures::default();
     // It is stored whatever it costs: there is nothing else to do, and nothing comes after it.
     let _ = budget.spend_merging(memory.last_bytes(element) + event.payload.bytes().len());
     let effect = Effect::Store { element: Arc::from(element), value: event.payload.clone() };
     if let Err(problem) = budget.emit(effect) {
         failures.add(element, &problem);
     }
-    outcome(budget, failures, 0)
+    let is_whole = !place.ends(&budget);
+    is_whole.then(|| outcome(budget, failures, 0))
 }
 
 /// A run under way.
@@ -138,6 +174,7 @@ pub(crate) struct Run<'e> {
     merged: Chosen,
     code_time: Duration,
     engines: u32,
+    place: Place,
     room: Room,
     /// Its code wants more than there is in the room.
     leaves_the_room: bool,
@@ -212,7 +249,7 @@ impl<'e> Run<'e> {
                 return;
             }
             let acted = target.element.act(link, &branch.value, self);
-            if self.leaves_the_room {
+            if self.is_given_up() {
                 return;
             }
             if let Some(trace) = self.trace {
@@ -308,6 +345,11 @@ impl<'e> Run<'e> {
     /// Where its code runs.
     pub(crate) fn room(&self) -> Room {
         self.room
+    }
+
+    /// Whether it is to be made anew in another place.
+    fn is_given_up(&self) -> bool {
+        self.leaves_the_room || self.place.ends(&self.budget)
     }
 
     /// The run ends here, to be made anew where its code has room.

@@ -12,7 +12,10 @@ use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 use serde_json::Value;
 
-use crate::{DeviceView, Effect, EventView, Memory, Outcome, Plan, TraceStep, Trigger, run, run_shared, run_traced};
+use crate::{
+    DeviceView, Effect, EventView, LONG_RUN_UNITS, Memory, Outcome, Plan, SHORT_RUN_BYTES_MAX, TraceStep, Trigger, run,
+    run_shared, run_short, run_traced,
+};
 
 pub(crate) fn raw(text: impl AsRef<str>) -> RawJson {
     RawJson::check(Bytes::copy_from_slice(text.as_ref().as_bytes())).unwrap()
@@ -99,7 +102,13 @@ impl Scene {
     fn run(&self, trigger: Trigger<'_>, element: &str, payload: &RawJson) -> Outcome {
         let tree = payload.tree();
         let event = EventView { id: EventId(id(EVENT).0), element, received_at: self.now, payload, tree: &tree };
-        run(&self.plan, trigger, &event, &self.device, &self.left)
+        let outcome = run(&self.plan, trigger, &event, &self.device, &self.left);
+        if !self.plan.runs_code() {
+            let is_short = outcome.units <= LONG_RUN_UNITS && outcome.bytes <= SHORT_RUN_BYTES_MAX;
+            let short = run_short(&self.plan, trigger, &event, &self.device, &self.left);
+            assert_eq!(short, is_short.then(|| outcome.clone()), "what is short comes to the same among calls");
+        }
+        outcome
     }
 
     /// Posts an event to `in`, and tells what each element did.

@@ -1,9 +1,9 @@
 //! The entries of the caches: devices, plans, accounts and sessions, and whether what they say still holds.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use isobar_design::{DeviceView, LONG_RUN_UNITS, Plan};
+use isobar_design::{DeviceView, Plan};
 use isobar_model::access::{Caller, Lineage};
 use isobar_model::device::Device;
 use isobar_model::ids::{ApiKeyId, DeviceRef};
@@ -18,6 +18,10 @@ use super::loading_cache::CacheValue;
 use crate::code::{HeldByRun, ProjectQueue};
 use crate::support::body_reader::READ_HERE_BYTES_MAX;
 
+/// Runs that leave the thread that serves calls after one of the device that was long, the next long one among them: what is lost
+/// on that thread until a run turns out to be long, a millisecond, is a hundredth of that for each run.
+pub(crate) const RUNS_ASIDE: u32 = 100;
+
 /// A device as the main road needs it.
 pub(crate) struct DeviceEntry {
     pub device: DeviceRef,
@@ -29,9 +33,9 @@ pub(crate) struct DeviceEntry {
     pub active: AtomicI64,
     /// When the newest event ran by this entry, in milliseconds; 0: none did.
     pub heard: AtomicI64,
-    /// Whether its newest run took longer than those may who wait for the same thread: its last values, or the states of its
-    /// elements, are large.
-    pub runs_long: AtomicBool,
+    /// Runs that still leave the thread that serves calls, for one has taken longer, or left more, than those may who wait for
+    /// that thread: last values, settings or the states of its elements are large.
+    runs_aside: AtomicU32,
     /// The number of the status that a missing device gets back.
     pub before_missing: AtomicU8,
     /// What the organizations above it may still store.
@@ -78,7 +82,7 @@ impl DeviceEntry {
             view: Mutex::new(Arc::new(view)),
             active: AtomicI64::new(0),
             heard: AtomicI64::new(0),
-            runs_long: AtomicBool::new(false),
+            runs_aside: AtomicU32::new(0),
             before_missing: AtomicU8::new(found.status_before.number()),
             quota,
             stored: AtomicU64::new(0),
@@ -95,7 +99,7 @@ impl DeviceEntry {
         let plan = &self.plan.plan;
         plan.runs_code()
             || payload_bytes > READ_HERE_BYTES_MAX
-            || self.runs_long.load(Ordering::Relaxed)
+            || self.has_run_long()
             || plan.may_take_long(payload_bytes)
     }
 
@@ -107,11 +111,18 @@ impl DeviceEntry {
         HeldByRun { tenant: self.lineage.top(), bytes: payload_bytes + view.meta.bytes().len() + settings }
     }
 
-    /// A run has taken so many units.
-    pub fn note_run(&self, units: u64) {
-        let is_long = units > LONG_RUN_UNITS;
-        if is_long != self.runs_long.load(Ordering::Relaxed) {
-            self.runs_long.store(is_long, Ordering::Relaxed);
+    /// Whether one of its newest runs took longer, or left more, than it may on a thread that serves calls.
+    pub fn has_run_long(&self) -> bool {
+        self.runs_aside.load(Ordering::Relaxed) > 0
+    }
+
+    /// A run was long, or one was not. Of those that are told at once one may not be counted.
+    pub fn note_run(&self, is_long: bool) {
+        let still = self.runs_aside.load(Ordering::Relaxed);
+        if is_long {
+            self.runs_aside.store(RUNS_ASIDE, Ordering::Relaxed);
+        } else if still > 0 {
+            self.runs_aside.store(still - 1, Ordering::Relaxed);
         }
     }
 

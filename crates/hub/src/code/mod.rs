@@ -137,6 +137,22 @@ impl CodePool {
         joined.inspect_err(|_| self.refused.increment(1))?.await
     }
 
+    /// Runs a design on an event. None: it has no code and this is a thread that serves calls, for which it takes too long or
+    /// leaves too much; nothing has happened.
+    pub(crate) fn run_event(
+        &self,
+        plan: &Plan,
+        trigger: Trigger<'_>,
+        event: &EventView<'_>,
+        device: &DeviceView,
+        memory: &dyn Memory,
+    ) -> Option<Outcome> {
+        if plan.runs_code() || IS_FOR_CODE.get() {
+            return Some(self.run_design(plan, trigger, event, device, memory));
+        }
+        isobar_design::run_short(plan, trigger, event, device, memory)
+    }
+
     /// Runs a design. One without code runs at once; one with code too, on the threads for code, unless it wants more than
     /// there is for it where others wait for the same thread: then it has one of its own.
     pub(crate) fn run_design(

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use isobar_design::SHORT_RUN_BYTES_MAX;
 use isobar_model::error::Result;
 use isobar_model::ids::EventId;
 use isobar_model::time::Timestamp;
@@ -13,10 +14,6 @@ use isobar_store::telemetry::Durable;
 use super::Ingest;
 use super::run_commit::RunReport;
 use crate::cache::entries::DeviceEntry;
-
-/// Bytes of an event and of what it leaves beyond which the next run of its project, and of as many others as have slots, waits
-/// until they are durable.
-const LOGGED_TOGETHER_BYTES_MAX: usize = 64 << 10;
 
 /// Done when the event is durable; then it is published. It must be driven to its end.
 ///
@@ -66,7 +63,7 @@ pub(super) fn still_pending(accepted: &mut Result<Option<Accepted>>, cx: &mut Co
 /// come in meanwhile wait for as much.
 pub(super) fn leaves_much(accepted: &Result<Option<Accepted>>) -> bool {
     let pending = accepted.as_ref().ok().and_then(Option::as_ref).and_then(|accepted| accepted.pending.as_ref());
-    pending.is_some_and(|pending| pending.report.bytes > LOGGED_TOGETHER_BYTES_MAX)
+    pending.is_some_and(|pending| pending.report.bytes > SHORT_RUN_BYTES_MAX)
 }
 
 impl Future for Accepted {

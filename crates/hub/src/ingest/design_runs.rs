@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use isobar_design::{DeviceView, Effect, EventView, Trigger};
+use isobar_design::{DeviceView, Effect, EventView, LONG_RUN_UNITS, Trigger};
 use isobar_model::access::{Actor, CanWrite};
 use isobar_model::error::{Error, Result};
 use isobar_model::event::{EventError, STATE_BYTES_BESIDE};
@@ -121,12 +121,12 @@ impl Ingest {
             let Some(work) = work.take().filter(|_| entry.is_current()) else { return report.outdated() };
             let (run, left) = (RunCommit::new(entry, now), UncommittedState::default());
             let mut runs = DesignRuns { ingest: self, actor: permit.actor(), memory, run, left, units: 0, bytes: 0 };
-            answer = Some(match entry.runs_long.load(Ordering::Relaxed) {
+            answer = Some(match entry.has_run_long() {
                 true => self.code.off_this_thread(|| work(&mut runs)),
                 false => work(&mut runs),
             });
             let DesignRuns { run, units, .. } = runs;
-            entry.note_run(units);
+            entry.note_run(units > LONG_RUN_UNITS);
             self.seal(run, memory, &mut report)
         };
         let reload = self.reload_if_a_run_panics(entry);

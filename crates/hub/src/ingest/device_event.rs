@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use isobar_design::{EventView, Trigger};
+use isobar_design::{EventView, LONG_RUN_UNITS, SHORT_RUN_BYTES_MAX, Trigger};
 use isobar_model::access::{Action, Caller, CanWrite};
 use isobar_model::check::Faults;
 use isobar_model::error::{Error, Result};
@@ -40,6 +40,17 @@ pub(crate) type RunSignal = Arc<Mutex<Option<oneshot::Sender<()>>>>;
 
 /// What came of a run. None: the entry is outdated, and nothing happened.
 pub(super) type EventOutcome = Result<Option<Accepted>>;
+
+/// What came of a run where it was made.
+type RunHere = std::result::Result<Accepted, NothingLeft>;
+
+/// Why a run left nothing.
+enum NothingLeft {
+    /// The entry is outdated.
+    Outdated,
+    /// It would hold up those who wait for the same thread, or leave more than they may wait for.
+    TooLong,
+}
 
 impl Ingest {
     /// Accepts a device event: its design has run when this returns; it is durable and in history when the [`Accepted`] is
@@ -117,7 +128,7 @@ impl Ingest {
         Err(Error::Busy)
     }
 
-    /// Runs an event here, or on the threads for code if its run may take long; `still_pending` says whether what came of it
+    /// Runs an event here, or on the threads for code if its run may take long or turns out to; `still_pending` says whether what came of it
     /// there is waited for. The payload's tree may be there already. None: the entry is outdated, and nothing happened.
     pub(super) async fn run_event(
         self: &Arc<Self>,
@@ -127,13 +138,18 @@ impl Ingest {
         tree: Option<Json<'_>>,
         still_pending: StillPending<EventOutcome>,
     ) -> EventOutcome {
-        if entry.runs_aside(event.payload.bytes().len()) {
+        if !entry.runs_aside(event.payload.bytes().len()) {
+            let tree = tree.unwrap_or_else(|| event.payload.tree());
+            match self.run_event_here(permit, entry, event, &tree).await? {
+                Ok(accepted) => return Ok(Some(accepted)),
+                Err(NothingLeft::Outdated) => return Ok(None),
+                Err(NothingLeft::TooLong) => {}
+            }
+        } else {
             // A tree takes many times what its text does: it is made again when the event has its turn.
             drop(tree);
-            return Box::pin(self.run_event_in_project_queue(permit, entry, event, still_pending)).await;
         }
-        let tree = tree.unwrap_or_else(|| event.payload.tree());
-        self.run_event_here(permit, entry, event, &tree).await
+        Box::pin(self.run_event_in_project_queue(permit, entry, event, still_pending)).await
     }
 
     /// Runs an event on the threads for what takes long, when it is its turn in its project's queue.
@@ -152,7 +168,7 @@ impl Ingest {
             let slot = ingest.code.slot_aside(&entry.plan.plan, entry.lineage.top()).await?;
             let kept = payload.clone();
             let event = Incoming { element, payload, idempotency_key: key.as_deref(), now, ran };
-            let mut outcome = ingest.run_event_here(&permit, &entry, &event, &kept.tree()).await;
+            let mut outcome = ingest.run_event_here(&permit, &entry, &event, &kept.tree()).await.map(RunHere::ok);
             if accepted::leaves_much(&outcome) {
                 poll_fn(|cx| if accepted::still_pending(&mut outcome, cx) { Poll::Pending } else { Poll::Ready(()) })
                     .await;
@@ -164,14 +180,14 @@ impl Ingest {
     }
 
     /// Locks the device, runs its design on the event and commits all that it causes; what is left is to wait until that is
-    /// durable, and then to publish it.
+    /// durable, and then to publish it. On a thread that serves calls only a short run leaves anything.
     async fn run_event_here(
         self: &Arc<Self>,
         permit: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
         tree: &Json<'_>,
-    ) -> EventOutcome {
+    ) -> Result<RunHere> {
         let mut report = RunReport::default();
         let reload = self.reload_if_a_run_panics(entry);
         let mut turn = |memory: &dyn Memory| {
@@ -184,9 +200,12 @@ impl Ingest {
             let (element, received_at) = (&*event.element, id.minted_at());
             let seen = EventView { id, element, received_at, payload: &event.payload, tree };
             let trigger = Trigger::DeviceEvent { element };
-            let outcome = self.code.run_design(&entry.plan.plan, trigger, &seen, &view, &RunMemory(memory));
-            entry.note_run(outcome.units);
-            report.bytes = event.payload.bytes().len() + outcome.bytes;
+            let Some(outcome) = self.code.run_event(&entry.plan.plan, trigger, &seen, &view, &RunMemory(memory)) else {
+                entry.note_run(true);
+                run.give_up();
+                return report.too_long();
+            };
+            entry.note_run(outcome.units > LONG_RUN_UNITS);
             run.add_event(id, event);
             if entry.plan.plan.runs_code() {
                 self.code.note(outcome.engines);
@@ -204,13 +223,18 @@ impl Ingest {
         match begun.map_err(from_store)? {
             Begun::Repeated(first) => {
                 self.activity.device(entry, event.now);
-                Ok(Some(Accepted::before(first)))
+                Ok(Ok(Accepted::before(first)))
             }
-            Begun::Committed { .. } if report.outdated => Ok(None),
+            Begun::Committed { .. } if report.outdated => Ok(Err(NothingLeft::Outdated)),
+            Begun::Committed { .. } if report.too_long => Ok(Err(NothingLeft::TooLong)),
             Begun::Committed { .. } if report.refused => Err(Error::Busy),
-            Begun::Committed { durable, .. } => {
+            Begun::Committed { bytes, durable, .. } => {
                 let id = report.id.ok_or_else(|| Error::internal("a run was committed that never ran"))?;
-                Ok(Some(Accepted::now(id, self, entry, event.now, report, durable)))
+                report.bytes = bytes;
+                if bytes > SHORT_RUN_BYTES_MAX {
+                    entry.note_run(true);
+                }
+                Ok(Ok(Accepted::now(id, self, entry, event.now, report, durable)))
             }
         }
     }
@@ -280,6 +304,79 @@ mod tests {
         let caller = Principal::User(Arc::clone(&stage.admin));
         let (id, body) = (device.id.to_string(), format!(r#""{}""#, "x".repeat(bytes)));
         stage.hub.0.ingest.event_accept(&caller, Some(&id), Some("reading"), body.into(), None).await?.await
+    }
+
+    /// A design whose runs are short or long as the event says, which nobody can tell beforehand.
+    fn fickle() -> String {
+        let many = format!("[{}]", vec!["1"; 200].join(","));
+        let sum = format!("payload.x == 1 ? {many}.all(a, {many}.all(b, b != payload.y)) : false");
+        format!(
+            r#"{{
+                "reading": {{"type": "deviceEvent", "triggers": {{"eventReceived": [{{"element": "sum", "ability": "evaluate"}}]}}}},
+                "sum": {{"type": "transform", "properties": {{"expression": "{sum}"}},
+                        "triggers": {{"result": [{{"element": "out", "ability": "store"}}]}}}},
+                "out": {{"type": "storage"}}
+            }}"#
+        )
+    }
+
+    #[tokio::test]
+    async fn a_run_that_turns_out_to_be_long_is_made_once_where_it_holds_up_nobody() {
+        const LONG: &str = r#"{"x":1,"y":2}"#;
+        const SHORT: &str = r#"{"x":0}"#;
+        let stage = Stage::set().await;
+        let (device, other) = (stage.device(&fickle()).await, stage.device_of_another_tenant(&fickle()).await);
+        let entry = stage.entry(&device).await;
+        assert!(!entry.runs_aside(LONG.len()), "nothing tells that it will be long");
+        // Whoever runs aside has to wait.
+        let (code, tenant) = (&stage.hub.0.code, entry.lineage.top());
+        let mut slots = Vec::new();
+        while let Poll::Ready(slot) = futures::poll!(Box::pin(code.slot_aside(&entry.plan.plan, tenant))) {
+            slots.push(slot.unwrap());
+        }
+        let mut long = Box::pin(stage.posts(&device, LONG));
+        for _ in 0..10 {
+            assert!(futures::poll!(&mut long).is_pending());
+            stage.posts(&other, SHORT).await;
+        }
+        assert_eq!(stage.stored(&device, "out").await, None);
+        drop(slots);
+        long.await;
+        assert!(entry.runs_aside(SHORT.len()), "and the next ones, lest short ones hide it");
+        for _ in 0..5 {
+            stage.posts(&device, SHORT).await;
+            stage.posts(&device, LONG).await;
+        }
+        assert!(entry.runs_aside(SHORT.len()));
+        let permit = isobar_model::access::system(entry.device, "a test looks at what is stored").reading();
+        let series = stage.hub.0.env.telemetry.series(&permit).await.unwrap();
+        assert_eq!(series.iter().map(|series| series.count).collect::<Vec<_>>(), [11]);
+        for _ in 0..crate::cache::entries::RUNS_ASIDE {
+            stage.posts(&device, SHORT).await;
+        }
+        assert!(!entry.runs_aside(SHORT.len()), "what is short for long is short again");
+    }
+
+    #[tokio::test]
+    async fn a_run_that_turns_out_to_leave_much_is_made_where_the_next_waits_until_it_is_durable() {
+        let large = "x".repeat(100 * KIB);
+        let design = format!(
+            r#"{{
+                "reading": {{"type": "deviceEvent", "triggers": {{"eventReceived": [{{"element": "say", "ability": "evaluate"}}]}}}},
+                "say": {{"type": "transform", "properties": {{"expression": "payload == 1 ? settings.text : 'short'"}},
+                        "triggers": {{"result": [{{"element": "out", "ability": "store"}}]}}}},
+                "text": {{"type": "deviceSetting", "properties": {{"inputType": "text", "defaultValue": "{large}"}}}},
+                "out": {{"type": "storage"}}
+            }}"#
+        );
+        let stage = Stage::set().await;
+        let device = stage.device(&design).await;
+        let entry = stage.entry(&device).await;
+        stage.posts(&device, "0").await;
+        assert!(!entry.runs_aside(1));
+        stage.posts(&device, "1").await;
+        assert!(entry.runs_aside(1));
+        assert!(stage.stored(&device, "out").await.is_some_and(|last| last.contains(&large)));
     }
 
     #[tokio::test]

@@ -37,14 +37,22 @@ pub(super) struct RunReport {
     pub outdated: bool,
     /// The outbox has no room for what the runs would leave: they left nothing.
     pub refused: bool,
-    /// Bytes of the event and of what its run leaves.
+    /// Bytes that were committed for which all who write wait.
     pub bytes: usize,
+    /// The run takes too long for a thread that serves calls, or leaves too much: it has left nothing.
+    pub too_long: bool,
 }
 
 impl RunReport {
     /// The entry is outdated: nothing is committed.
     pub fn outdated(&mut self) -> Commit {
         *self = Self { outdated: true, ..Self::default() };
+        Commit::default()
+    }
+
+    /// The run is to be made anew where it holds up nobody: nothing is committed.
+    pub fn too_long(&mut self) -> Commit {
+        *self = Self { too_long: true, ..Self::default() };
         Commit::default()
     }
 
@@ -84,6 +92,11 @@ impl<'a> RunCommit<'a> {
         change_view(entry, |view| view.status = status);
         let view = Arc::clone(&entry.view.lock());
         (run, view)
+    }
+
+    /// The turn comes to nothing: the entry says again what it said before.
+    pub fn give_up(self) {
+        self.entry.restore(self.before);
     }
 
     /// The event goes into history, before whatever it causes.

@@ -188,6 +188,8 @@ pub enum Begun {
     Committed {
         /// Queued cloud events that were dropped because the queue was full.
         dropped: u32,
+        /// Bytes of it for which all who write wait: 0 where each writes for itself.
+        bytes: usize,
         /// Done when it is durable.
         durable: Durable,
     },
@@ -318,7 +320,7 @@ pub trait Telemetry: Send + Sync + 'static {
         work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
     ) -> Result<Ran> {
         match begin(self, device, idempotency_key, now, work).await? {
-            Begun::Committed { dropped, durable } => durable.await.map(|()| Ran::Committed { dropped }),
+            Begun::Committed { dropped, durable, .. } => durable.await.map(|()| Ran::Committed { dropped }),
             Begun::Repeated(first) => Ok(Ran::Repeated(first)),
         }
     }

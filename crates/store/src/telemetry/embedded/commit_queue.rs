@@ -82,6 +82,8 @@ pub struct Reservation<'a> {
 pub struct Sent {
     /// Its ticket.
     pub ticket: u64,
+    /// Bytes of its rows.
+    pub bytes: usize,
     /// Done when it is durable.
     pub durable: Durable,
 }
@@ -291,7 +293,7 @@ impl Reservation<'_> {
                 shared.wake_soon(waiting);
             }
         }
-        Sent { ticket, durable: shared.tickets.wait(ticket) }
+        Sent { ticket, bytes: rows.bytes().len(), durable: shared.tickets.wait(ticket) }
     }
 }
 

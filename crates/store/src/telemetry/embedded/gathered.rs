@@ -16,11 +16,11 @@ const SPARE_PIECES_MAX: usize = 8;
 
 /// Bytes of rows that may wait before whoever has most of them is held up; as many again may be in the writer's hands. Tenants
 /// share them.
-const WAITING_BYTES_MAX: usize = 96 << 20;
+const WAITING_BYTES_MAX: usize = 24 << 20;
 /// Bytes up to which nobody can have more than its part.
 pub const BYTES_FOR_ALL: usize = SharedAmount::of(WAITING_BYTES_MAX).of_one();
 /// Bytes beyond which everybody is held up: each of those who have none waiting may have a commit among them.
-const WAITING_BYTES_FULL: usize = 128 << 20;
+const WAITING_BYTES_FULL: usize = 48 << 20;
 
 /// Whose rows they are; none: Isobar's own.
 pub type Tenant = Option<OrganizationId>;
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_tenant_with_much_waiting_is_held_up_and_others_are_not() {
-        const COMMIT: usize = 1 << 20;
+        const COMMIT: usize = 256 << 10;
         let tenant = |number| Some(OrganizationId(Uuid::from_u128(number)));
         let mut large = Rows::default();
         large.put(Family::Values, b"key", &[&vec![0; COMMIT]]);

@@ -305,7 +305,7 @@ impl Core {
         if dropped > 0 {
             metrics::counter!("isobar_cloud_events_dropped_total").increment(u64::from(dropped));
         }
-        Ok(Begun::Committed { dropped, durable: sent.durable })
+        Ok(Begun::Committed { dropped, bytes: sent.bytes, durable: sent.durable })
     }
 
     /// Takes a run's commit into a device's state and sends its rows.
