@@ -85,6 +85,8 @@ impl Control {
     async fn serve_one(&self, settings: &Settings, stores: &Stores) {
         match self.listener.accept().await {
             Ok((stream, _)) => {
+                #[cfg(test)]
+                crate::faults::reached("control");
                 if let Some(Err(error)) = guarded("command", answer(stream, settings, stores)).await {
                     tracing::warn!(%error, "{SOCKET}: a command was not answered");
                 }
