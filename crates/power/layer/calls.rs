@@ -10,6 +10,10 @@ const KEEPS_LENGTH: c_int = 1;
 /// `AT_REMOVEDIR`.
 const IS_FOLDER: c_int = 0x200;
 
+/// `CLOCK_MONOTONIC`.
+const MONOTONIC: c_int = 1;
+const REFUSED: c_int = -1;
+
 /// A piece of what is written at once: `struct iovec`.
 #[repr(C)]
 pub struct Piece {
@@ -137,4 +141,8 @@ instead! {
     }
     fn mkdir(path: *const c_char, mode: c_uint) -> c_int { |real| one_name(Kind::FolderMade, WORKING_FOLDER, path, real) }
     fn rmdir(path: *const c_char) -> c_int { |real| one_name(Kind::FolderRemoved, WORKING_FOLDER, path, real) }
+
+    fn clock_gettime(clock: c_int, time: *mut c_void) -> c_int {
+        |real| if clock == MONOTONIC && crate::clock_has_stopped() { REFUSED } else { real() }
+    }
 }

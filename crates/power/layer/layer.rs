@@ -3,6 +3,8 @@
 //! so is every sync. When it is told to, the layer ends the process just before it would change something more: the power
 //! fails. From the journal, a disk can be made up that has not got all of it (`disk.rs` of the crate).
 //!
+//! Apart from that, the clock that durations are measured by can stop for one thread.
+//!
 //! A sync is not passed on, but takes the time that it is told to take: what survives is decided by the journal alone.
 
 #![allow(unsafe_code, reason = "it takes the place of functions of the C library")]
@@ -12,7 +14,7 @@ mod kind;
 mod real;
 
 use std::collections::HashMap;
-use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int};
 use std::fs::Metadata;
 use std::os::fd::FromRawFd as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -31,6 +33,10 @@ const JOURNAL: &str = "POWER_JOURNAL";
 const FUSE: &str = "POWER_FUSE";
 /// Microseconds that a sync takes.
 const SYNC: &str = "POWER_SYNC_MICROS";
+
+/// The thread for which the clock stops, by its name, and the file that is there from then on.
+const CLOCK_THREAD: &str = "POWER_CLOCK_THREAD";
+const CLOCK_STOPPED: &str = "POWER_CLOCK_STOPPED";
 
 struct Layer {
     root: PathBuf,
@@ -113,6 +119,16 @@ impl Layer {
         let plain = bytes.strip_suffix(b" (deleted)").unwrap_or(&bytes);
         self.beneath(Path::new(OsStr::from_bytes(plain)))
     }
+}
+
+/// Whether there is a clock that measures durations no more, for the thread that asks it.
+fn clock_has_stopped() -> bool {
+    static STOPS: OnceLock<Option<(Vec<u8>, CString)>> = OnceLock::new();
+    let stops = STOPS.get_or_init(|| {
+        let text = |name: &str| std::env::var_os(name).map(OsString::into_vec);
+        Some((text(CLOCK_THREAD)?, CString::new(text(CLOCK_STOPPED)?).ok()?))
+    });
+    stops.as_ref().is_some_and(|(thread, file)| real::is_this_thread(thread) && real::is_there(file))
 }
 
 /// What an open file is.

@@ -16,6 +16,9 @@ const WRITES: c_int = 1;
 const GET_FLAGS: c_int = 3;
 const FROM_HERE: c_int = 1;
 const KILL: c_int = 9;
+/// `PR_GET_NAME`, and the bytes that a thread's name takes with the zero at its end.
+const GET_NAME: c_int = 16;
+const NAME_BYTES: usize = 16;
 /// `RTLD_NEXT`: what the name would mean without this library.
 const NEXT: *mut c_void = -1_isize as *mut c_void;
 
@@ -25,6 +28,8 @@ unsafe extern "C" {
     fn lseek(fd: c_int, offset: c_long, from: c_int) -> c_long;
     fn pread(fd: c_int, bytes: *mut c_void, count: usize, at: c_long) -> isize;
     fn getpid() -> c_int;
+    fn access(path: *const c_char, mode: c_int) -> c_int;
+    fn prctl(option: c_int, ...) -> c_int;
     fn kill(process: c_int, signal: c_int) -> c_int;
 }
 
@@ -112,6 +117,20 @@ pub fn appends(fd: c_int) -> bool {
 pub fn position(fd: c_int) -> u64 {
     // SAFETY: the call takes numbers and gives one.
     u64::try_from(unsafe { lseek(fd, 0, FROM_HERE) }).unwrap_or_default()
+}
+
+/// Whether the calling thread has this name.
+pub fn is_this_thread(name: &[u8]) -> bool {
+    let mut own = [0_u8; NAME_BYTES];
+    // SAFETY: there is room for the longest name and its zero.
+    let outcome = unsafe { prctl(GET_NAME, own.as_mut_ptr()) };
+    outcome == 0 && own.split(|byte| *byte == 0).next() == Some(name)
+}
+
+/// Whether there is a file of this name.
+pub fn is_there(path: &CStr) -> bool {
+    // SAFETY: the path ends with a zero.
+    unsafe { access(path.as_ptr(), 0) == 0 }
 }
 
 /// The power fails.

@@ -1,4 +1,4 @@
-//! What a program has on its disk after a power cut.
+//! What a program has on its disk after a power cut, and what it does when its clock stops.
 //!
 //! A program under test is started with a layer between it and its files ([`Layer::under`]), which writes every change
 //! beneath one folder down, and every sync. When the power fails, [`Disk`] reads that journal, and makes up a folder as the
@@ -20,6 +20,38 @@ pub use disk::{Disk, Names, Outage};
 
 /// The library that is loaded into the program.
 const LIBRARY: &str = env!("LAYER");
+
+/// A clock that stops for one thread of a program: asked for the time that has run, the C library fails, and Rust's standard
+/// library panics where it asked. So a thread can panic that nothing a program is given would have panic.
+#[derive(Debug)]
+pub struct StoppingClock {
+    thread: &'static str,
+    stopped: PathBuf,
+}
+
+impl StoppingClock {
+    /// For the thread of this name, of 15 bytes at most. It is told by a file in `notes`.
+    #[must_use]
+    pub fn of_thread(thread: &'static str, notes: &Path) -> Self {
+        Self { thread, stopped: notes.join("stopped") }
+    }
+
+    /// Has the program go by it.
+    pub fn under(&self, command: &mut Command) {
+        command
+            .env("LD_PRELOAD", LIBRARY)
+            .env("POWER_CLOCK_THREAD", self.thread)
+            .env("POWER_CLOCK_STOPPED", &self.stopped);
+    }
+
+    /// The clock stops.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn stop(&self) -> io::Result<()> {
+        File::create(&self.stopped).map(|_| ())
+    }
+}
 
 /// The layer of one program: where it watches, and where it writes down what it sees.
 #[derive(Debug)]

@@ -9,9 +9,9 @@ use std::os::unix::fs::FileExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use isobar_power::{Chance, Disk, Layer, Outage};
+use isobar_power::{Chance, Disk, Layer, Outage, StoppingClock};
 
 const FOLDER: &str = "POWER_TEST_FOLDER";
 const OUTAGES: u64 = 60;
@@ -42,6 +42,29 @@ fn worker() {
     if let Some(folder) = std::env::var_os(FOLDER) {
         work(Path::new(&folder));
     }
+}
+
+/// The thread for which the clock stops, and what tells its program where.
+const ASKING: &str = "asking-15-bytes";
+const NOTES: &str = "POWER_TEST_NOTES";
+
+#[test]
+fn asker() {
+    let Some(notes) = std::env::var_os(NOTES) else { return };
+    let asks = |name: &str| std::thread::Builder::new().name(name.to_owned()).spawn(Instant::now).unwrap().join();
+    assert!(asks(ASKING).is_ok() && asks("another").is_ok());
+    StoppingClock::of_thread(ASKING, Path::new(&notes)).stop().unwrap();
+    assert!(asks(ASKING).is_err() && asks("another").is_ok());
+}
+
+#[test]
+fn a_clock_that_stops_has_one_thread_panic() {
+    let notes = tempfile::tempdir().unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "asker"]).env(NOTES, notes.path()).stdout(Stdio::null()).stderr(Stdio::null());
+    StoppingClock::of_thread(ASKING, notes.path()).under(&mut command);
+    assert!(command.status().unwrap().success());
+    assert!(notes.path().join("stopped").exists(), "it was never asked");
 }
 
 struct Place {

@@ -3,6 +3,8 @@
 mod allocator;
 mod cli;
 mod config;
+#[cfg(test)]
+mod faults;
 mod folder;
 mod logging;
 mod runtime;

@@ -82,9 +82,14 @@ pub fn refuse_huge_pages() {
 /// Gives freed memory back to the system every now and then. The allocator does it when more is asked for, which a
 /// process that has become idle does not do: it would hold what its busiest moment took.
 pub async fn tidy_memory(mut shift: Shift) {
-    while !shift.pause(TIDY_EVERY).await {
+    loop {
+        #[cfg(test)]
+        crate::faults::reached("memory");
         crate::allocator::tidy();
         shift.well();
+        if shift.pause(TIDY_EVERY).await {
+            return;
+        }
     }
 }
 

@@ -58,25 +58,13 @@ async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> 
     folder.stamp()?;
     let stores = Stores::open(settings).await?;
     let metrics = isobar_http::prometheus()?.install_recorder()?;
-    let Started { hub, first_password } = Hub::start(Parts {
-        registry: stores.registry.clone(),
-        telemetry: stores.telemetry.clone(),
-        mailer: mailer(settings)?,
-        clock: Clock::System,
-        chance: Chance::from_system(),
-        config: hub_config(settings, address),
-    })
-    .await?;
+    let Started { hub, first_password } = start_hub(settings, address, &stores).await?;
     let app = isobar_http::app(hub.clone(), http_settings(settings, connections), metrics);
-    if let Some(control) = Control::open(&settings.data) {
-        let (control, settings, stores) = (Arc::new(control), settings.clone(), stores.clone());
-        hub.employ("control", move |shift| Arc::clone(&control).serve(settings.clone(), stores.clone(), shift));
-    }
     // Whoever reads that we are ready may tell us to stop in the next moment.
     let stop = runtime::StopSignals::catch()?;
     // The first password's hash took more than the idle server will.
     allocator::tidy();
-    hub.employ("memory", runtime::tidy_memory);
+    employ_own(&hub, settings, &stores);
     announce(address, first_password.as_deref())?;
     let telemetry = stores.telemetry.clone();
     let mut failure = None;
@@ -106,6 +94,28 @@ async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> 
     closed?;
     tracing::info!("stopped");
     Ok(served?)
+}
+
+/// The hub on these stores, as the settings say.
+async fn start_hub(settings: &Settings, address: SocketAddr, stores: &Stores) -> Result<Started, Failure> {
+    let parts = Parts {
+        registry: stores.registry.clone(),
+        telemetry: stores.telemetry.clone(),
+        mailer: mailer(settings)?,
+        clock: Clock::System,
+        chance: Chance::from_system(),
+        config: hub_config(settings, address),
+    };
+    Ok(Hub::start(parts).await?)
+}
+
+/// Starts the workers that are the program's, not the platform's.
+fn employ_own(hub: &Hub, settings: &Settings, stores: &Stores) {
+    if let Some(control) = Control::open(&settings.data) {
+        let (control, settings, stores) = (Arc::new(control), settings.clone(), stores.clone());
+        hub.employ("control", move |shift| Arc::clone(&control).serve(settings.clone(), stores.clone(), shift));
+    }
+    hub.employ("memory", runtime::tidy_memory);
 }
 
 fn hub_config(settings: &Settings, address: SocketAddr) -> isobar_hub::Config {
@@ -154,4 +164,56 @@ fn announce(address: SocketAddr, first_password: Option<&str>) -> std::io::Resul
         writeln!(out, "Ctrl-C stops it.")?;
     }
     out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::faults;
+    use crate::upkeep::{Task, control};
+
+    /// A bound for what never happens.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) {
+        let reached = async {
+            while !is().await {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, reached).await.unwrap_or_else(|_| panic!("{what}"));
+    }
+
+    async fn named_by_readiness(hub: &Hub) -> BTreeSet<String> {
+        hub.ready().await.err().unwrap_or_default().into_iter().map(|fault| fault.field).collect()
+    }
+
+    #[tokio::test]
+    async fn workers_of_the_program_that_panic_are_started_again_and_do_their_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let flags = config::Flags { data: Some(folder.path().display().to_string()), ..config::Flags::default() };
+        let settings = config::load_from(&flags, std::iter::empty()).unwrap().settings;
+        let taken = DataFolder::take(&settings.data).unwrap();
+        taken.stamp().unwrap();
+        let stores = Stores::open(&settings).await.unwrap();
+        let hub = start_hub(&settings, settings.listen, &stores).await.unwrap().hub;
+        faults::panic_at("memory", 3);
+        employ_own(&hub, &settings, &stores);
+        until("readiness does not tell", async || named_by_readiness(&hub).await.contains("memory")).await;
+        until("it does not come through", async || named_by_readiness(&hub).await.is_empty()).await;
+        // A command on which the worker panics is told that it was not carried out; the next one is.
+        faults::panic_at("control", 2);
+        for _ in 0..2 {
+            let refused = control::ask(&settings.data, &Task::Check).await.unwrap_err();
+            assert!(refused.to_string().contains("ended before it was done"), "{refused}");
+        }
+        let report = control::ask(&settings.data, &Task::Check).await.unwrap().unwrap();
+        assert!(report.sound, "{}", report.text);
+        assert_eq!(["memory", "control"].map(faults::left_at), [0, 0]);
+        hub.stop().await;
+        drop(hub);
+        stores.close().await.unwrap();
+    }
 }

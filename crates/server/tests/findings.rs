@@ -1,5 +1,5 @@
 //! What designs found out and the registry does not take: it is counted and named, it holds up no stop, and it is there when
-//! the registry takes it again (docs/operations.md).
+//! the registry takes it again (docs/operations.md). And a registry that takes nothing at all (docs/reliability.md).
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
@@ -9,7 +9,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use program_support::site::{Api, Device, ENVIRONMENT, everything};
-use program_support::{Serving, isobar, text};
+use program_support::{Serving, isobar, serve, text};
+use reqwest::Method;
 use sea_orm::{ConnectOptions, ConnectionTrait as _, Database, DatabaseConnection};
 use serde_json::json;
 
@@ -98,4 +99,58 @@ async fn a_registry_that_keeps_everybody_waiting_holds_up_no_stop() {
     }
     until(&api, "isobar_outbox_entries", 0.0).await;
     assert_eq!(serving.stop(), Some(0));
+}
+
+/// Has the registry refuse every change, as a full disk does: SQLite ends the whole transaction by itself.
+const FULL: &str = "CREATE TRIGGER full_projects BEFORE INSERT ON projects BEGIN SELECT RAISE(ROLLBACK, 'full'); END; \
+     CREATE TRIGGER full_devices BEFORE UPDATE ON devices BEGIN SELECT RAISE(ROLLBACK, 'full'); END; \
+     CREATE TRIGGER full_pulse BEFORE UPDATE ON pulse BEGIN SELECT RAISE(ROLLBACK, 'full'); END";
+const ROOM: &str = "DROP TRIGGER full_projects; DROP TRIGGER full_devices; DROP TRIGGER full_pulse";
+
+#[tokio::test]
+async fn a_registry_that_takes_nothing_says_so_and_what_it_takes_afterwards_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, said) = (folder.path().join("data"), folder.path().join("said"));
+    let mut command = serve(&data, &ENVIRONMENT);
+    command.stderr(std::fs::File::create(&said).unwrap());
+    let serving = Serving::of(command);
+    let api = Api::of(&serving).await;
+    let device = api.found(&everything(), 1).await.remove(0);
+    let url = format!("/v2/devices/{}", device.id);
+    let project = api.get(&url).await["projectUuid"].clone();
+    let named = |name: &str| json!({"name": name, "projectUuid": project});
+    let lines = |of: &str| std::fs::read_to_string(&said).unwrap().lines().filter(|line| line.contains(of)).count();
+
+    in_registry(&data, FULL).await;
+    for round in 0..5 {
+        let made = api.send_as_admin(Method::POST, "/v2/projects", Some(&json!({"name": "lost"}))).await.unwrap();
+        let renamed = api.send_as_admin(Method::PUT, &url, Some(&named("lost"))).await.unwrap();
+        assert_eq!((made.status, renamed.status), (503, 503), "round {round}: {} {}", made.body, renamed.body);
+        let ready = serving.get("/health/ready");
+        assert!(ready.starts_with("HTTP/1.1 503") && ready.contains("\"registry\""), "{ready}");
+        assert!(!ready.contains("\"telemetry\""), "{ready}");
+        // What needs no change goes on.
+        assert_eq!(api.get(&url).await["name"], "Device 0");
+    }
+    // Said once, however often it fails.
+    assert_eq!(lines("the registry could not commit a change"), 1);
+    assert_eq!(lines("the registry commits changes again"), 0);
+
+    in_registry(&data, ROOM).await;
+    let kept = api.admin(Method::PUT, &url, Some(&named("kept"))).await;
+    assert_eq!(kept["name"], "kept");
+    let made = api.admin(Method::POST, "/v2/projects", Some(&json!({"name": "kept too"}))).await;
+    assert!(serving.get("/health/ready").starts_with("HTTP/1.1 200"));
+    assert_eq!((lines("the registry could not commit a change"), lines("the registry commits changes again")), (1, 1));
+    serving.kill();
+    let serving = Serving::on(&data, &ENVIRONMENT);
+    let api = api.at(&serving);
+    assert_eq!(api.get(&url).await["name"], "kept");
+    let projects = api.list("/v2/projects").await;
+    let mut names: Vec<_> = projects.iter().map(|project| project["name"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["Site", "kept too"]);
+    assert_eq!(api.get(&format!("/v2/projects/{}", made["id"].as_str().unwrap())).await["name"], "kept too");
+    assert_eq!(serving.stop(), Some(0));
+    checked(&data);
 }

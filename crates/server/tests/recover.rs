@@ -9,10 +9,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use isobar_power::StoppingClock;
 use program_support::site::{Api, Device, ENVIRONMENT, everything};
-use program_support::{Serving, failure, isobar, text};
+use program_support::{Serving, failure, house, isobar, serve, text};
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 
 fn command(arguments: &[&str], data: &Path) -> Output {
     isobar(arguments).arg("--data").arg(data).args(["--config", "/dev/null"]).output().unwrap()
@@ -158,6 +161,50 @@ async fn a_disk_that_takes_no_more_ends_the_process_and_nothing_acknowledged_is_
     let ready: Value =
         serde_json::from_str(serving.get("/health/ready").split("\r\n\r\n").nth(1).unwrap()).unwrap_or_default();
     assert!(ready["errors"].is_null(), "{ready}");
+    assert_eq!(serving.stop(), Some(0));
+}
+
+/// A thread of the telemetry store panics: what is under way is answered, readiness says why, and the process ends, so that
+/// whoever supervises it starts it anew.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_writer_that_panics_ends_the_process_and_nothing_acknowledged_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, said) = (folder.path().join("data"), folder.path().join("said"));
+    let clock = StoppingClock::of_thread("telemetry-write", folder.path());
+    let mut command = serve(&data, &ENVIRONMENT);
+    clock.under(&mut command);
+    command.stderr(std::fs::File::create(&said).unwrap());
+    let serving = Serving::of(command);
+    let api = Api::of(&serving).await;
+    let device = api.found(&everything(), 1).await.remove(0);
+    // A question that has begun before, and so is under way when the store fails.
+    let mut asks = TcpStream::connect(&serving.address).await.unwrap();
+    let head = format!("GET /health/ready HTTP/1.1\r\nhost: {}\r\n", serving.address);
+    asks.write_all(head.as_bytes()).await.unwrap();
+    let mut told = Vec::new();
+    for n in 0..10 {
+        told.push(api.post(&device, "reading", &json!({"n": n})).await.created());
+    }
+    clock.stop().unwrap();
+    let refused = api.post(&device, "reading", &json!({"n": 10})).await;
+    assert_eq!(refused.status, 503, "{}", refused.body);
+    asks.write_all(b"\r\n").await.unwrap();
+    let ready = house::rest(&mut asks).await;
+    assert!(ready.starts_with("HTTP/1.1 503") && ready.contains("\"telemetry\""), "{ready}");
+    assert_eq!(serving.ended(), Some(1));
+    let said = std::fs::read_to_string(said).unwrap();
+    let last = said.lines().last().unwrap();
+    assert!(
+        last.starts_with("isobar: the telemetry store failed: ") && last.contains("telemetry-write panicked"),
+        "{said}"
+    );
+
+    let serving = Serving::on(&data, &ENVIRONMENT);
+    let api = api.at(&serving);
+    assert_eq!(ids(&api, &device).await, told);
+    told.push(api.post(&device, "reading", &json!({"n": 11})).await.created());
+    assert_eq!(ids(&api, &device).await, told);
     assert_eq!(serving.stop(), Some(0));
 }
 

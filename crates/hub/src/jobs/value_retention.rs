@@ -3,20 +3,18 @@
 //!
 //! What a former design has hidden stays hidden until it is dropped everywhere: the project remembers its bounds until then.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use isobar_model::access::{self, CanRead, CanWrite};
+use isobar_model::device::Device;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceKey, DeviceRef, ProjectId};
-use isobar_model::retention::{Kept, ProjectRetention};
 use isobar_model::time::Timestamp;
 use isobar_store::error::StoreError;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, RwLock, RwLockReadGuard};
 
 use super::Jobs;
-use crate::cache::entries::DeviceEntry;
 use crate::error::IntoHubError as _;
 
 /// Projects, and devices of one, that are asked for at a time.
@@ -130,15 +128,16 @@ impl Jobs {
         }
     }
 
-    /// A device leaves its project for another: what the designs of the one have hidden is dropped, so that it stays hidden.
-    /// What those of the other have hidden before the device came is none of its business. To be held until it has moved.
+    /// A device leaves its project, which is that of `device`, for another: what the designs of the one have hidden is dropped,
+    /// so that it stays hidden. What those of the other have hidden before the device came is none of its business. To be held
+    /// until it has moved.
     ///
     /// # Errors
     /// `Busy`: the other project's former bounds are not settled yet.
     pub(crate) async fn leave_retention(
         &self,
         permit: &CanWrite<DeviceRef>,
-        entry: &DeviceEntry,
+        device: &Device,
         to: ProjectId,
     ) -> Result<RwLockReadGuard<'_, ()>> {
         let moving = self.retention_changes().await;
@@ -148,9 +147,10 @@ impl Jobs {
             return Err(Error::Busy);
         }
         let now = self.believed_now().unwrap_or_else(|| self.env.clock.now());
-        let kept: Vec<(Arc<str>, Kept)> = ProjectRetention::all_kept(&entry.plan.retention(), now);
+        let leaving = access::system(device.project, "a device leaves the project").reading();
+        let kept = self.env.registry.retention_fetch(&leaving).await.into_hub_error()?.all_kept(now);
         if !kept.is_empty() && self.env.telemetry.series_retain(permit, kept, true).await.into_hub_error()? {
-            self.count_again(entry.device).await;
+            self.count_again(device.reference()).await;
         }
         Ok(moving)
     }
@@ -159,9 +159,10 @@ impl Jobs {
 #[cfg(test)]
 mod tests {
     use isobar_model::check::Faults;
-    use isobar_model::device::{Device, DeviceInput};
+    use isobar_model::device::DeviceInput;
     use isobar_model::json::parse;
     use isobar_model::project::SpecificationInput;
+    use isobar_model::retention::ProjectRetention;
     use isobar_store::telemetry::ValueQuery;
 
     use super::*;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isobar_model::access::{self, Action, Caller, CanRead};
+use isobar_model::access::{self, Action, Caller, CanRead, CanWrite};
 use isobar_model::check::Faults;
 use isobar_model::device::{Device, DeviceInput, PlacedDevice};
 use isobar_model::error::{Error, Result};
@@ -12,6 +12,7 @@ use isobar_model::json::RawJson;
 use isobar_model::meta::MetaSize;
 use isobar_model::page::{ListRequest, Page, PageRequest};
 use isobar_model::secret::Secret;
+use isobar_store::error::StoreError;
 use isobar_store::registry::{DeviceChange, DeviceFilter};
 
 use super::device_selection::Wanted;
@@ -27,6 +28,8 @@ use crate::{Hub, TreeQuery};
 const LISTS_AT_ONCE: usize = 4;
 const LISTS_MAX: usize = 1_024;
 const LISTS_OF_ONE_MAX: usize = 512;
+/// Times that a change of a device is decided, each on where it was just before; beyond, 503.
+const DECISIONS_MAX: usize = 16;
 
 /// The turns of lists.
 pub(crate) fn listing_jobs() -> BoundedJobs {
@@ -170,7 +173,7 @@ impl Hub {
     ///
     /// # Errors
     /// `Busy`: what the design has found out could not be written in that time, or what former designs of the new project have
-    /// hidden is not dropped yet; nothing was changed.
+    /// hidden is not dropped yet, or the device went from place to place meanwhile; nothing was changed.
     pub async fn device_update(
         &self,
         caller: &Caller,
@@ -178,29 +181,40 @@ impl Hub {
         input: DeviceInput,
         last: LastChoice,
     ) -> Result<DeviceView> {
-        let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::DeviceUpdate).await?;
+        for _ in 0..DECISIONS_MAX {
+            let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::DeviceUpdate).await?;
+            if let Some(device) = self.device_updated(caller, &permit, &entry, input.clone()).await? {
+                return self.with_last(device, Some(&entry), &permit.reading(), &last).await;
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    /// Changes a device, unless it goes elsewhere while that is decided: none.
+    async fn device_updated(
+        &self,
+        caller: &Caller,
+        permit: &CanWrite<DeviceRef>,
+        entry: &DeviceEntry,
+        input: DeviceInput,
+    ) -> Result<Option<Device>> {
         // What the device found out earlier must not be written over what is written here.
         self.0.delivery.settle_findings(std::iter::once(entry.device.key)).await?;
-        let names_labels = input.meta.is_some();
-        let old = self
-            .0
-            .env
-            .registry
-            .device_fetch(&permit.reading())
-            .await
-            .into_hub_error()?
-            .ok_or(Error::Missing("device"))?;
-        let names_owner = input.organization.is_some();
+        let (names_labels, names_owner) = (input.meta.is_some(), input.organization.is_some());
+        let registry = &self.0.env.registry;
+        let old = registry.device_fetch(&permit.reading()).await.into_hub_error()?.ok_or(Error::Missing("device"))?;
         let change = self.device_change(caller, &old, input).await?;
         let _moving = match change.project == old.project {
             true => None,
-            false => Some(self.0.jobs.leave_retention(&permit, &entry, change.project).await?),
+            false => Some(self.0.jobs.leave_retention(permit, &old, change.project).await?),
         };
         let device = {
             // Whatever becomes of it: where it failed it may have been done.
-            let _changed = ScopeGuard::new(|| self.0.caches.device_changed(id));
-            let device = self.0.env.registry.device_update(&permit, &change, self.0.env.clock.now()).await;
-            device.into_hub_error_naming(&[ORGANIZATION, PROJECT])?
+            let _changed = ScopeGuard::new(|| self.0.caches.device_changed(old.id));
+            match registry.device_update(permit, &change, self.0.env.clock.now()).await {
+                Err(StoreError::Outdated(_)) => return Ok(None),
+                device => device.into_hub_error_naming(&[ORGANIZATION, PROJECT])?,
+            }
         };
         if device.organization != old.organization || device.organization != entry.lineage.own() {
             self.0.caches.departures().note(old.lineage.top());
@@ -209,9 +223,9 @@ impl Hub {
             self.0.usage.unsettle();
         }
         if names_labels {
-            self.0.delivery.drop_parked_labels(&permit).await?;
+            self.0.delivery.drop_parked_labels(permit).await?;
         }
-        self.with_last(device, Some(&entry), &permit.reading(), &last).await
+        Ok(Some(device))
     }
 
     /// What a body changes, if the caller may hand the device to whom it names.
@@ -226,6 +240,7 @@ impl Hub {
         }
         check_meta(input.meta.as_ref(), Some(&old.meta), &mut faults);
         faults.unless_any(DeviceChange {
+            decided_in: (old.project, old.organization),
             name: input.name,
             project,
             organization: input.organization,

@@ -85,6 +85,8 @@ impl Control {
     async fn serve_one(&self, settings: &Settings, stores: &Stores) {
         match self.listener.accept().await {
             Ok((stream, _)) => {
+                #[cfg(test)]
+                crate::faults::reached("control");
                 if let Some(Err(error)) = guarded("command", answer(stream, settings, stores)).await {
                     tracing::warn!(%error, "{SOCKET}: a command was not answered");
                 }
@@ -150,7 +152,11 @@ pub async fn ask(data: &Path, task: &Task) -> Result<Option<Report>, Failure> {
     };
     stream.write_all(format!("{asked}\n").as_bytes()).await?;
     let mut line = String::new();
-    BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut line).await?;
+    match BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut line).await {
+        // It ended before it had read what was asked.
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+        heard => drop(heard?),
+    }
     let told: Value =
         serde_json::from_str(&line).map_err(|_| "the running isobar ended before it was done; its log says more")?;
     match (told["failed"].as_str(), told["text"].as_str(), told["sound"].as_bool()) {

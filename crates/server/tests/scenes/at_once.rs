@@ -4,16 +4,21 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::support::app::new_user;
+use crate::support::designs::{fridge, to};
 use crate::support::{TestApp, on_both_registries};
 
 on_both_registries!(
     what_is_taken_from_a_user_stays_taken,
     two_changes_of_a_device_both_hold,
+    what_a_user_changes_and_what_a_design_sets_do_not_undo_each_other,
+    a_device_that_goes_to_another_project_meanwhile_brings_nothing_back,
     an_organization_that_ends_meanwhile_is_a_fault_of_the_body,
 );
 
 /// Times that a meeting is arranged: not every one comes about.
 const ROUNDS: usize = 8;
+/// Where meetings are short.
+const MANY_ROUNDS: usize = 40;
 
 fn profile(role: &str, change: &Value) -> Value {
     let mut body = json!({"role": role, "company": "Acme"});
@@ -52,6 +57,69 @@ async fn two_changes_of_a_device_both_hold(app: &TestApp) {
         for member in ["description", "versionUuid", "protocol"] {
             assert_eq!(now[member], json!(text), "{member}");
         }
+    }
+}
+
+async fn what_a_user_changes_and_what_a_design_sets_do_not_undo_each_other(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let project = ana.designs(fridge()).await;
+    let device = ana.creates_device_of(&project, "fridge").await;
+    for round in 0..MANY_ROUNDS {
+        // The design sets the status and a label, users all that is theirs; labels they name every other time.
+        let (name, temp, names_labels) = (format!("f{round}"), 20 + round, round % 2 == 1);
+        device.posts("reading", json!({"temp": 0})).await.created();
+        let changes = async |number: usize| {
+            let mut body = json!({"name": name, "projectUuid": project});
+            match number {
+                0 if names_labels => body["meta"] = json!({"floor": round}),
+                0 | 1 => body["description"] = json!(name),
+                _ => body["versionUuid"] = json!(name),
+            }
+            ana.put(&device.url(), body).await.ok();
+        };
+        let speaks = async {
+            device.posts("reading", json!({"temp": temp})).await.created();
+        };
+        futures::join!(changes(0), changes(1), speaks, changes(2), changes(3));
+        let now = ana.get(&device.url()).await.ok();
+        let text = json!(name);
+        assert_eq!((&now["name"], &now["description"], &now["versionUuid"]), (&text, &text, &text), "round {round}");
+        assert_eq!(now["statusText"], "critical", "round {round}");
+        let label = &now["meta"]["lastAlarm"];
+        if names_labels {
+            // Whichever came last: the user's label is there, and the design's is of now or was replaced.
+            assert_eq!(now["meta"]["floor"], json!(round), "round {round}");
+            assert!(label.is_null() || *label == json!(temp), "round {round}: {label}");
+        } else {
+            assert_eq!(*label, json!(temp), "round {round}");
+        }
+    }
+}
+
+/// A design that keeps so many values of `log`.
+fn keeping(values: u64) -> Value {
+    json!({
+        "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [to("log", "store")]}},
+        "log": {"type": "storage", "properties": {"valuesMax": values}},
+    })
+}
+
+async fn a_device_that_goes_to_another_project_meanwhile_brings_nothing_back(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let (three, one) = (ana.designs(keeping(3)).await, ana.designs(keeping(1)).await);
+    let device = ana.creates_device_of(&three, "fridge").await;
+    let put = async |project: &str| {
+        ana.put(&device.url(), json!({"name": "fridge", "projectUuid": project})).await.ok();
+    };
+    for round in 0..MANY_ROUNDS {
+        put(&three).await;
+        for number in 0..3 {
+            device.posts("reading", json!(number)).await.created();
+        }
+        // Whichever is the last: the device has been where one value is kept.
+        futures::join!(put(&three), put(&three), put(&one), put(&three), put(&three));
+        let shown = ana.get(&device.at("data/log")).await.ok();
+        assert_eq!(shown["meta"]["totalDocs"], 1, "round {round}");
     }
 }
 

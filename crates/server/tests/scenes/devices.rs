@@ -294,21 +294,3 @@ async fn a_device_that_is_deleted_while_it_speaks_is_gone() {
     }
     assert_eq!(ana.get("/v2/devices").await.ok()["meta"]["totalDocs"], 0);
 }
-
-#[tokio::test]
-async fn what_a_user_changes_and_what_a_design_sets_do_not_undo_each_other() {
-    let app = TestApp::start().await;
-    let ana = app.developer("ana").await;
-    let project = ana.designs(crate::support::designs::fridge()).await;
-    let device = ana.creates_device_of(&project, "fridge").await;
-    for round in 0..10 {
-        device.posts("reading", json!({"temp": 20 + round})).await.created();
-        let renamed = ana.put(&device.url(), json!({"name": format!("f{round}"), "projectUuid": project})).await.ok();
-        assert_eq!((&renamed["statusText"], &renamed["meta"]["lastAlarm"]), (&json!("critical"), &json!(20 + round)));
-        let replaced = json!({"name": "f", "projectUuid": project, "meta": {"floor": round}});
-        ana.put(&device.url(), replaced).await.ok();
-        device.posts("reading", json!({"temp": 9 + round})).await.created();
-        let seen = ana.get(&device.url()).await.ok();
-        assert_eq!(seen["meta"], json!({"floor": round, "lastAlarm": 9 + round}));
-    }
-}

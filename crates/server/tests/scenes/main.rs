@@ -76,3 +76,4 @@ mod webhook_guides;
 mod webhook_hostile;
 mod webhook_limits;
 mod webhook_parameters;
+mod workers;

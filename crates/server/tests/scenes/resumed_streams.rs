@@ -59,7 +59,7 @@ async fn stream(app: &TestApp, key: &str, after: Option<&str>) -> Stream {
     Stream::of(app.request(Method::GET, "/v2/events/stream").header("api_auth_token", key), after).await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_comes_back_with_the_event_it_had_last_has_each_event_once() {
     let asked = std::env::var("SCENES_STREAM_SECONDS").ok().map(|seconds| seconds.parse().unwrap());
     let stays = if asked.is_some() { STAYS_IN_A_LONG_RUN } else { STAYS };
@@ -101,6 +101,7 @@ async fn who_comes_back_with_the_event_it_had_last_has_each_event_once() {
         all.extend(ana.get(&path).await.list_of("/id").iter().map(|id| id.as_str().unwrap().to_owned()));
     }
     assert!(made.iter().flatten().all(|id| all.contains(id)));
+    let acknowledged: usize = made.iter().map(Vec::len).sum();
     drop((ana, devices));
     // What it has not heard by now is there for it after a restart too.
     let app = app.restart().await;
@@ -116,6 +117,8 @@ async fn who_comes_back_with_the_event_it_had_last_has_each_event_once() {
     let missed: Vec<_> = all.difference(&listener.heard).collect();
     assert!(missed.is_empty(), "{} of {} events never came: {missed:?}", missed.len(), all.len());
     assert_eq!(listener.heard.len(), all.len());
+    let (events, heard) = (all.len(), listener.heard.len());
+    println!("{acknowledged} device events acknowledged, {events} events in history, {heard} received, each once");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -130,6 +130,8 @@ macro_rules! registry_scenes {
             a_renamed_device_keeps_what_its_design_says_meanwhile
             changes_of_one_user_at_the_same_time
             changes_of_one_organization_at_the_same_time
+            changes_of_what_an_organization_shows_at_the_same_time
+            changes_of_one_project_at_the_same_time
             a_used_registry_is_sound
             a_copy_is_a_registry
             fifty_devices_at_the_same_time

@@ -20,6 +20,9 @@ use crate::registry::sql::{Dialect, Sql, run};
 /// What a body says of a device. What it does not name keeps the value that it has when the change is made.
 #[derive(Clone, Debug)]
 pub struct DeviceChange {
+    /// The project and the organization in which the device was when the change was decided. Where it is elsewhere by then,
+    /// nothing is changed.
+    pub decided_in: (ProjectId, OrganizationId),
     /// 1 to 80 characters.
     pub name: String,
     /// The project whose design runs on its events.
@@ -62,8 +65,9 @@ impl Registry {
     /// Changes a device, and moves it to another organization where one is named.
     ///
     /// # Errors
-    /// [`StoreError::Gone`] where the device, its new project or its new organization is gone; [`StoreError::Limit`]
-    /// where the new organization or one above it has all the devices that it may have.
+    /// [`StoreError::Outdated`] where the device is not where the change was decided; [`StoreError::Gone`] where the device,
+    /// its new project or its new organization is gone; [`StoreError::Limit`] where the new organization or one above it has
+    /// all the devices that it may have.
     pub async fn device_update(
         &self,
         permit: &CanWrite<DeviceRef>,
@@ -73,6 +77,9 @@ impl Registry {
         let id = permit.target().id;
         let tx = self.db.begin().await?;
         let before = hold_device(&tx, id).await?;
+        if (before.project, before.organization) != change.decided_in {
+            return Err(StoreError::Outdated("the device"));
+        }
         let after = change.clone().over(before.clone());
         // The organizations before the projects: so whoever makes devices holds them.
         if before.organization != after.organization {

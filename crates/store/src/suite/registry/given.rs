@@ -211,6 +211,7 @@ pub async fn device(r: &Registry, organization: OrganizationId, project: Project
 /// A body that names what it must, as it is, to be changed.
 pub fn unchanged(device: &Device) -> DeviceChange {
     DeviceChange {
+        decided_in: (device.project, device.organization),
         name: device.name.clone(),
         project: device.project,
         organization: None,

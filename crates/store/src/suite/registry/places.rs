@@ -51,7 +51,10 @@ pub async fn a_device_moves_where_there_is_room(r: &Registry) {
         assert!(beneath.items.contains(&moved), "{request:?}");
         assert_eq!(r.device_list(&lists(&left.lineage, None), &request).await.unwrap().total, 0, "{request:?}");
     }
-    let nowhere = DeviceChange { project: isobar_model::ids::ProjectId(given::uuid()), ..change };
+    // What was decided while it was elsewhere is done no more.
+    let outdated = r.device_update(&may(device.reference()), &change, at(3)).await;
+    assert!(matches!(outdated, Err(StoreError::Outdated(_))));
+    let nowhere = DeviceChange { project: isobar_model::ids::ProjectId(given::uuid()), ..given::unchanged(&moved) };
     let refused = r.device_update(&may(device.reference()), &nowhere, at(3)).await;
     assert!(matches!(refused, Err(StoreError::Gone("project"))));
 }

@@ -1,11 +1,13 @@
 //! Changes of one thing at the same time: none writes back what another has changed.
 
+use isobar_model::appearance::{BrandingInput, DashboardInput, DeviceTable, DeviceTableInput};
 use isobar_model::check::Patch;
 use isobar_model::json::Json;
 use isobar_model::role::Role;
 use isobar_model::user::User;
 
-use super::given::{self, at, fetched, json, may, sees};
+use super::alarms::designs;
+use super::given::{self, at, fetched, json, may, refetched, sees};
 use crate::error::StoreError;
 use crate::registry::{DeviceChange, DeviceReport, NewLabels, OrganizationChange, Registry, UserChange};
 
@@ -111,4 +113,93 @@ pub async fn changes_of_one_organization_at_the_same_time(r: &Registry) {
         assert_eq!(now.description, Some(format!("about {round}")));
         assert_eq!((now.device_count_limit, now.children_inherit_dashboard), (round as f64, round % 2 == 0));
     }
+}
+
+/// The same of what an organization shows: its branding, its dashboard, and its device table, which is written in two ways.
+pub async fn changes_of_what_an_organization_shows_at_the_same_time(r: &Registry) {
+    let own = given::organization(r, None, "Home").await.id;
+    let permit = may(own);
+    let device = given::device(r, own, given::project(r, own, "p").await.id, "d").await.id.to_string();
+    for round in 0..ROUNDS {
+        let text = format!("{round}");
+        let branded = |member: &str| {
+            let body = json(&format!(r#"{{"{member}": "{text}"}}"#));
+            r.branding_update(&permit, BrandingInput::read(&body.tree(), own).unwrap())
+        };
+        let (first, second, third) =
+            tokio::join!(branded("companyName"), branded("addressLine2"), branded("emailSenderName"));
+        for changed in [first, second, third] {
+            changed.unwrap();
+        }
+        let now = r.branding_fetch(&sees(own)).await.unwrap();
+        for member in [now.company_name, now.address_line_2, now.email_sender_name] {
+            assert_eq!(member.as_ref(), Some(&text), "branding, round {round}");
+        }
+
+        let put = |members: &str| {
+            let body = json(&format!(r#"{{{members}, "configuration": {{"round": {round}}}}}"#));
+            r.dashboard_update(&permit, DashboardInput::read(&body.tree()).unwrap())
+        };
+        let named = format!(r#""name": "{round}""#);
+        let chosen = format!(r#""options": {{"n": {round}}}"#);
+        let (first, second) = tokio::join!(put(&named), put(&chosen));
+        for changed in [first, second] {
+            changed.unwrap();
+        }
+        let now = r.dashboard_fetch(&sees(own)).await.unwrap().unwrap();
+        assert_eq!((now.name.as_ref(), now.options.text()), (Some(&text), &*format!(r#"{{"n":{round}}}"#)));
+
+        // What the one way knows nothing of, what the other leaves out, and the organization beside it.
+        let table = |members: &str| {
+            let body = format!(r#"{{"organizationId": "{own}", "columns": [{{"path": "{round}"}}]{members}}}"#);
+            DeviceTableInput::read(&json(&body).tree(), own).unwrap()
+        };
+        let (for_nobody, for_device) = (table(r#", "deviceId": """#), table(&format!(r#", "deviceId": "{device}""#)));
+        r.device_table_update(&permit, Some(&for_nobody), at(1)).await.unwrap();
+        let columns = table("");
+        let change = OrganizationChange { name: "Home".to_owned(), ..OrganizationChange::default() };
+        let wide = json(&format!(r#"{{"columns": [], "deviceId": "{device}", "width": {round}}}"#));
+        let wide = OrganizationChange { device_table: Patch::Set(wide), ..change.clone() };
+        let described = OrganizationChange { description: Patch::Set(text.clone()), ..change };
+        let (first, second, third, fourth) = tokio::join!(
+            r.device_table_update(&permit, Some(&columns), at(1)),
+            r.device_table_update(&permit, Some(&for_device), at(1)),
+            r.organization_update(&permit, &wide, None, at(1)),
+            r.organization_update(&permit, &described, None, at(1)),
+        );
+        for changed in [first, second] {
+            changed.unwrap();
+        }
+        for changed in [third, fourth] {
+            changed.unwrap();
+        }
+        let now = refetched(r, own).await;
+        assert_eq!(now.description.as_ref(), Some(&text), "round {round}");
+        let now = now.device_table.unwrap();
+        assert_eq!(DeviceTable::of(&now).device.as_ref(), Some(&device), "round {round}: {now:?}");
+        assert_eq!(now.tree().get("width"), Some(&json(&text).tree()), "round {round}: {now:?}");
+    }
+}
+
+/// The same of projects: a name and a move both hold, whatever devices and designs come meanwhile.
+pub async fn changes_of_one_project_at_the_same_time(r: &Registry) {
+    let homes = [given::organization(r, None, "L").await.id, given::organization(r, None, "R").await.id];
+    let project = given::project(r, homes[0], "p").await.id;
+    let permit = may(project);
+    for round in 0..ROUNDS {
+        let (name, to) = (format!("p{round}"), homes[(round + 1) % 2]);
+        let (named, moved, (), _) = tokio::join!(
+            r.project_update(&permit, &name, None, at(1)),
+            r.project_update(&permit, &name, Some(to), at(1)),
+            designs(r, project, &[], 1),
+            given::device(r, homes[0], project, "d"),
+        );
+        named.unwrap();
+        moved.unwrap();
+        let now = r.project_fetch(&sees(project)).await.unwrap().unwrap();
+        assert_eq!((now.name, now.organization), (name, to), "round {round}");
+        let specification = r.specification_fetch(&sees(project)).await.unwrap().unwrap();
+        assert_eq!(specification.name, "designed", "round {round}");
+    }
+    assert_eq!(r.check().await.unwrap(), Vec::<String>::new());
 }
