@@ -12,6 +12,8 @@ use isobar_hub::{Credentials, Hub, NO_NAME, Principal};
 use isobar_model::access::Caller;
 use isobar_model::error::Error;
 use isobar_model::json::{Json, parse};
+use isobar_model::page::Page;
+use serde::Serialize;
 use sync_wrapper::SyncWrapper;
 
 use super::body::{self, BodyLimits, RequestBody};
@@ -20,7 +22,7 @@ use super::percent;
 use super::query::Query;
 use crate::problem::Problem;
 use crate::quota::{QuotaHolder, QuotaShare};
-use crate::response::SMALL_BODY_BYTES;
+use crate::response::{self, Answer, SMALL_BODY_BYTES};
 use crate::state::ServerState;
 
 const CLOUD: HeaderName = HeaderName::from_static("cloud");
@@ -112,6 +114,18 @@ impl Call {
             memory.take(bytes).map_err(|_| Problem::AnswersUntaken { is_done: false })?;
         }
         Ok(memory)
+    }
+
+    /// 200 with a page of views. Its rows are charged as long as they wait to be written; `texts` tells how many bytes of a row
+    /// are texts of any length.
+    pub async fn page<T: Send + 'static, V: Serialize>(
+        &self,
+        page: Page<T>,
+        texts: impl Fn(&T) -> usize,
+        view: impl FnMut(T) -> V + Send + 'static,
+    ) -> Answer {
+        let memory = self.response_memory(page.items.iter().map(|row| size_of::<T>() + texts(row)))?;
+        response::page(page, memory, view).await
     }
 
     /// An identifier in its path; `noun` is what a malformed one does not name.

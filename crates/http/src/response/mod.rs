@@ -148,12 +148,19 @@ pub(crate) fn created_id(id: EventId) -> Answer {
     Ok(raw_json(StatusCode::CREATED, format!("{{\"id\":\"{id}\"}}")))
 }
 
-/// 200 with the pagination envelope around a page of views, each made when it is written.
-pub(crate) async fn page<T, V: Serialize>(page: Page<T>, mut view: impl FnMut(T) -> V + Send + 'static) -> Answer
+/// 200 with the pagination envelope around a page of views, each made when it is written. `memory` is that of its rows.
+pub(crate) async fn page<T, V: Serialize>(
+    page: Page<T>,
+    memory: QuotaShare,
+    mut view: impl FnMut(T) -> V + Send + 'static,
+) -> Answer
 where
     T: Send + 'static,
 {
-    let write = move |item: T, out: &mut Vec<u8>| serde_json::to_writer(out, &view(item)).map_err(Error::internal);
+    let write = move |item: T, out: &mut Vec<u8>| {
+        let _memory = &memory;
+        serde_json::to_writer(out, &view(item)).map_err(Error::internal)
+    };
     list::answer(page.meta(), stream::iter(page.items.into_iter().map(Ok)), write).await
 }
 

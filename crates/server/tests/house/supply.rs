@@ -87,8 +87,10 @@ fn licence_expressions_are_read() {
 
 /// The rooms that have a hash without a key at hand, which is quicker, and what they may hash with it: numbers and identifiers
 /// that the platform itself makes.
-const QUICKLY_HASHED: &[(&str, &[&str])] =
-    &[("hub", &["DeviceKey", "OrganizationId", "Tenant", "UserId", "u64"]), ("store", &["Tenant", "u64"])];
+const QUICKLY_HASHED: &[(&str, &[&str])] = &[
+    ("hub", &["DeviceKey", "OrganizationId", "Tenant", "UserId", "u64"]),
+    ("store", &["OrganizationId", "Tenant", "u64"]),
+];
 
 /// What clients choose (names in JSON, labels, elements, addresses) is hashed with a random key: other rooms have no other
 /// hash at hand, and these name what they hash without one.

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use crate::support::designs::to;
 use crate::support::person::text;
 use crate::support::socket::Socket;
 use crate::support::{Device, Person, TestApp};
@@ -87,14 +86,11 @@ async fn all_last_values_of_a_device_need_no_room_of_their_size() {
     const ELEMENTS: usize = 16;
     let app = with_room(900_000).await;
     let ana = app.developer("ana").await;
-    let doors = (0..ELEMENTS).map(|number| (format!("store{number:02}"), json!({"type": "storage"})));
-    let all: Vec<Value> = (0..ELEMENTS).map(|number| to(&format!("store{number:02}"), "store")).collect();
-    let elements =
-        doors.chain([("reading".to_owned(), json!({"type": "deviceEvent", "triggers": {"eventReceived": all}}))]);
-    let project = ana.designs(Value::Object(elements.collect())).await;
-    let fridge = ana.creates_device_of(&project, "fridge").await;
+    let fridge = ana.creates_device("fridge").await;
     let value = json!({"text": "x".repeat(200_000)});
-    fridge.posts("reading", value.clone()).await.created();
+    for number in 0..ELEMENTS {
+        fridge.posts(&format!("store{number:02}"), value.clone()).await.created();
+    }
     let is_whole = |device: &Value| {
         let last = device["lastValues"].as_array().unwrap();
         let are_all = last.iter().enumerate().all(|(number, last)| {
