@@ -19,9 +19,10 @@ use sync_wrapper::SyncWrapper;
 use crate::console::{self, ConsoleFile};
 use crate::meters::RouteMeter;
 use crate::problem::Problem;
+use crate::quota::QuotaHolder;
 use crate::request::{Call, Client, RequestBody, credentials, drain, path_parameters};
 use crate::response::{Answer, EventCreated, EventResponse, Reply, RequestId, Response, add_common_headers};
-use crate::routes::{Entry, RouteRow};
+use crate::routes::{Entry, RouteRow, Verb};
 use crate::state::ServerState;
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
@@ -98,6 +99,8 @@ impl Admission {
         let mut call = Call { state, principal, client, head, path_parameters, body_bytes_max, body };
         let admitted = AssertUnwindSafe(self.admit(&mut call, &mut exchange.rate_window)).catch_unwind();
         let reply = admitted.await.unwrap_or_else(|panic| Err(panicked(self.row.path, &*panic)));
+        exchange.holder = QuotaHolder::from(&call.principal);
+        exchange.is_read = self.row.method == Verb::Get;
         if let Err(problem) = &reply {
             exchange.rate_window = problem.rate_window().or(exchange.rate_window);
             exchange.closes = problem.is_of_bad_credentials() && call.hub().count_refused(call.client.address);
@@ -210,22 +213,26 @@ struct Exchange {
     rate_window: Option<RateWindow>,
     /// Whether the connection ends with the response.
     closes: bool,
+    /// To whom a large response is charged.
+    holder: QuotaHolder,
+    /// Whether the request asks for nothing to be done.
+    is_read: bool,
 }
 
 impl Exchange {
     fn begin(state: &ServerState, headers: &HeaderMap) -> Self {
-        Self { id: state.request_ids.of(headers), began: Instant::now(), rate_window: None, closes: false }
+        let (id, holder) = (state.request_ids.of(headers), QuotaHolder::NOBODY);
+        Self { id, began: Instant::now(), rate_window: None, closes: false, holder, is_read: true }
     }
 
-    /// Makes the response: its headers, the line in the log, the metrics.
+    /// Makes the response: what its memory is charged to, its headers, the line in the log, the metrics.
     fn end(self, state: &ServerState, meter: &RouteMeter, answer: Answer) -> Response {
-        let mut response = match answer {
-            Ok(response) => response,
-            Err(problem) => {
-                log(&self.id, meter, &problem);
-                problem.answer(state.hub.clock().now())
-            }
+        let refused = |problem: Problem| {
+            log(&self.id, meter, &problem);
+            problem.answer(state.hub.clock().now())
         };
+        let charged = self.charged(state, answer.unwrap_or_else(refused));
+        let mut response = charged.unwrap_or_else(refused);
         self.note(meter, response.status());
         let headers = response.headers_mut();
         if self.closes {
@@ -233,6 +240,15 @@ impl Exchange {
         }
         add_common_headers(headers, self.id, self.rate_window);
         response
+    }
+
+    /// Charges a response to the caller's tenant for as long as it takes memory: every response passes here.
+    fn charged(&self, state: &ServerState, response: Response) -> Answer {
+        let (head, body) = response.into_parts();
+        let is_done = !self.is_read && head.status.is_success();
+        let charged = body.charged(state.response_memory.share(self.holder));
+        let body = charged.map_err(|_| Problem::AnswersUntaken { is_done })?;
+        Ok(Response::from_parts(head, body))
     }
 
     /// The response to an event that is durable now.

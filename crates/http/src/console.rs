@@ -7,7 +7,7 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use bytes::Bytes;
 
-use crate::response::{Response, of_type};
+use crate::response::{Response, shared};
 
 /// The page that every address of the console shows.
 const INDEX: &str = "/index.html";
@@ -77,7 +77,7 @@ pub(crate) fn answer(file: &ConsoleFile, headers: &HeaderMap) -> Response {
         response
     } else {
         let content_type = HeaderValue::from_static(file.content_type);
-        let mut response = of_type(StatusCode::OK, content_type, Bytes::from_static(content));
+        let mut response = shared(content_type, Bytes::from_static(content));
         if let Some(name) = encoding {
             response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static(name));
         }
@@ -162,7 +162,7 @@ mod tests {
     fn content(response: Response) -> Bytes {
         match response.into_body() {
             ResponseBody::Whole(bytes) => bytes,
-            ResponseBody::Boxed(_) => panic!("a file is here as a whole"),
+            other => panic!("a small file is here as a whole: {other:?}"),
         }
     }
 

@@ -18,6 +18,7 @@ pub mod fuzz;
 mod meters;
 mod openapi;
 mod problem;
+mod quota;
 mod request;
 mod resources;
 mod response;

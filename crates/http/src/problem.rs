@@ -38,6 +38,11 @@ pub(crate) enum Problem {
         /// The time that every body has.
         time: Duration,
     },
+    /// Answers that the caller's tenant has not taken yet hold as much memory as they may.
+    AnswersUntaken {
+        /// Whether what the call asked for is done; its answer is lost.
+        is_done: bool,
+    },
     /// These stores cannot work.
     NotReady(Vec<Fault>),
     /// A handler panicked.
@@ -86,7 +91,7 @@ impl Problem {
             Problem::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Problem::BodyCut => StatusCode::BAD_REQUEST,
             Problem::BodyLate { .. } => StatusCode::REQUEST_TIMEOUT,
-            Problem::NotReady(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Problem::AnswersUntaken { .. } | Problem::NotReady(_) => StatusCode::SERVICE_UNAVAILABLE,
             Problem::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -131,7 +136,9 @@ impl Problem {
         match self {
             Problem::Refused(Error::RateLimited { window, .. }) => Some(until(window.reset)),
             Problem::Refused(Error::Throttled { until: moment }) => Some(until(*moment)),
-            Problem::Refused(Error::Busy) | Problem::NotReady(_) => Some(BUSY_RETRY_SECONDS),
+            Problem::Refused(Error::Busy) | Problem::AnswersUntaken { .. } | Problem::NotReady(_) => {
+                Some(BUSY_RETRY_SECONDS)
+            }
             _ => None,
         }
     }
@@ -154,11 +161,19 @@ impl Problem {
                 let message = format!("must come within {seconds} seconds, or at 16 KiB a second if that takes longer");
                 ("the body did not come in time".to_owned(), of_body(message))
             }
+            Problem::AnswersUntaken { is_done } => (untaken(is_done), Vec::new()),
             Problem::NotReady(stores) => ("the service is not ready".to_owned(), stores),
             Problem::Panicked => (Error::internal("").to_string(), Vec::new()),
         };
         ErrorBody { message, errors }
     }
+}
+
+/// Which bound an answer has found, and whether the call is to be made again.
+fn untaken(is_done: bool) -> String {
+    let bound = "answers that your organizations' clients have not taken yet hold as much memory as they may";
+    let outcome = if is_done { "what was asked for is done, its answer is lost" } else { "nothing was done" };
+    format!("{bound}: {outcome}")
 }
 
 /// An error and everything that caused it, in one line.
@@ -195,6 +210,7 @@ mod tests {
             (Problem::BodyCut, 400),
             (Problem::BodyLate { time: Duration::from_secs(60) }, 408),
             (Problem::NotReady(Vec::new()), 503),
+            (Problem::AnswersUntaken { is_done: false }, 503),
             (Problem::Panicked, 500),
         ] {
             assert_eq!(answer(problem).status(), status);
@@ -209,6 +225,7 @@ mod tests {
         let over = answer(Error::Throttled { until: Timestamp::from_millis(0) });
         assert_eq!(over.headers()[RETRY_AFTER], "1");
         assert_eq!(answer(Error::Busy).headers()[RETRY_AFTER], "1");
+        assert_eq!(answer(Problem::AnswersUntaken { is_done: false }).headers()[RETRY_AFTER], "1");
         assert!(answer(Error::Unauthenticated).headers().contains_key(WWW_AUTHENTICATE));
     }
 

@@ -9,7 +9,8 @@ use tokio::sync::watch;
 
 use crate::console::ConsoleFile;
 use crate::meters::Meters;
-use crate::request::{FairQuota, Network, TRANSFER_TIME};
+use crate::quota::FairQuota;
+use crate::request::{Network, TRANSFER_TIME};
 use crate::response::RequestIds;
 
 /// Most bytes of bodies that are under way: several of the largest that a setting allows.

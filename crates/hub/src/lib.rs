@@ -71,18 +71,19 @@ pub use resources::buckets::{
 pub use resources::data::{StorageElement, StorageList};
 pub use resources::device_creation::CreationOutcome;
 pub use resources::device_selection::{DeviceExport, SummaryView};
-pub use resources::devices::{DeviceView, LastChoice};
+pub use resources::devices::{DeviceView, LastChoice, LastRead};
 pub use resources::dry_runs::DryRun;
 pub use resources::event_stream::StreamScope;
 pub use resources::export::Export;
 pub use resources::history::HistoryRequest;
 pub use resources::images::HasImage;
 pub use resources::projects::ProjectView;
-pub use resources::queue::QueueRead;
+pub use resources::queue::{QueueRead, QueueRoom};
 pub use settings::bulk::{DefaultsOutcome, DefaultsRefusal, ProjectDefaults, SettingsOutcome};
 pub use settings::device::{Declared, DeviceSetting};
 pub use supervisor::{Shift, guarded, spawn_guarded, words};
-pub use webhook::{Given, PARAMETERS as WEBHOOK_PARAMETERS, Provision, TaskReport, WebhookReport};
+pub use webhook::{Given, PARAMETERS as WEBHOOK_PARAMETERS, PAYLOAD_BYTES_MAX as WEBHOOK_PAYLOAD_BYTES_MAX};
+pub use webhook::{Provision, TaskReport, WebhookReport};
 
 use crate::error::IntoHubError as _;
 use crate::wiring::Rooms;
@@ -358,8 +359,8 @@ impl Hub {
     ///
     /// # Errors
     /// `Invalid`: the link is unknown, used up or too old.
-    pub async fn password_reset(&self, input: ResetInput) -> Result<()> {
-        self.0.identity.password_reset(input).await
+    pub async fn password_reset(&self, input: ResetInput, address: IpAddr) -> Result<()> {
+        self.0.identity.password_reset(input, address).await
     }
 }
 

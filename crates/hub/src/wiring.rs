@@ -21,6 +21,7 @@ use crate::metering::activity::Activity;
 use crate::metering::usage::Usage;
 use crate::outbox::Outbox;
 use crate::resources::device_selection::Selections;
+use crate::resources::followed_lists::FollowedLists;
 use crate::resources::picture::Pictures;
 use crate::supervisor::Supervisor;
 use crate::support::bounded_jobs::BoundedJobs;
@@ -45,6 +46,7 @@ pub(crate) struct Rooms {
     pub exports: Arc<TenantShares>,
     pub bucket_bytes: Arc<TenantShares>,
     pub stream_bytes: Arc<TenantShares>,
+    pub followed_lists: FollowedLists,
     pub creation_jobs: BoundedJobs,
     pub listing_jobs: BoundedJobs,
     pub selections: Selections,
@@ -94,6 +96,7 @@ impl Hub {
             exports: resources::export::exports(),
             bucket_bytes: resources::buckets::bucket_bytes(),
             stream_bytes: resources::event_stream::stream_bytes(),
+            followed_lists: FollowedLists::new()?,
             creation_jobs: resources::device_creation::creation_jobs(),
             listing_jobs: resources::devices::listing_jobs(),
             selections: Selections::new(),

@@ -1,10 +1,12 @@
 //! How threads share the processors. Linux knows a policy for each thread; elsewhere all are alike.
 
+mod giving;
 mod policy;
 
 use std::io;
 use std::thread;
 
+pub use giving::GivingThreads;
 use policy::Policy;
 
 /// This thread works on what has gathered: it does not push aside the thread that woke it, which would only have gathered

@@ -123,7 +123,7 @@ async fn encoded_whole(response: Response, is_last: bool, now: Timestamp) -> io:
     let (head, body) = response.into_parts();
     let body = match body {
         ResponseBody::Whole(body) => body,
-        ResponseBody::Boxed(body) => axum::body::to_bytes(body, usize::MAX).await.map_err(io::Error::other)?,
+        other => axum::body::to_bytes(other.into(), usize::MAX).await.map_err(io::Error::other)?,
     };
     Ok(encoded(head, body, is_last, now))
 }

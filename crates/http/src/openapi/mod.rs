@@ -11,7 +11,7 @@ mod webhook;
 
 use std::sync::OnceLock;
 
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::HeaderValue;
 use bytes::Bytes;
 use isobar_model::access::Action;
 use isobar_model::error::Error;
@@ -295,12 +295,12 @@ pub(crate) async fn spec(_call: &mut Call) -> Answer {
         // Another call may have been faster; it wrote the same.
         let _ = WRITTEN.set(document.into());
     }
-    Ok(response::raw_json(StatusCode::OK, WRITTEN.get().cloned().unwrap_or_default()))
+    Ok(response::shared(response::JSON, WRITTEN.get().cloned().unwrap_or_default()))
 }
 
 /// A page to browse the document with.
 pub(crate) async fn docs(_call: &mut Call) -> Answer {
-    Ok(response::of_type(StatusCode::OK, HTML, DOCS))
+    Ok(response::shared(HTML, Bytes::from_static(DOCS)))
 }
 
 #[cfg(test)]

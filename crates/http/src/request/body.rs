@@ -13,9 +13,9 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, timeout_at};
 
-use super::quota::{FairQuota, QuotaHolder, QuotaShare};
 use super::transfer::time_for;
 use crate::problem::Problem;
+use crate::quota::{FairQuota, QuotaHolder, QuotaShare};
 
 /// Most bytes of a refused body that are read and thrown away, so that the client hears the refusal.
 const DRAIN_BYTES_MAX: usize = 8 << 20;

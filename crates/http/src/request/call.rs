@@ -12,21 +12,22 @@ use isobar_hub::{Credentials, Hub, NO_NAME, Principal};
 use isobar_model::access::Caller;
 use isobar_model::error::Error;
 use isobar_model::json::{Json, parse};
+use isobar_model::page::Page;
+use serde::Serialize;
 use sync_wrapper::SyncWrapper;
 
 use super::body::{self, BodyLimits, RequestBody};
 use super::client::Client;
 use super::percent;
 use super::query::Query;
-use super::quota::{QuotaHolder, QuotaShare};
 use crate::problem::Problem;
+use crate::quota::{QuotaHolder, QuotaShare};
+use crate::response::{self, Answer, SMALL_BODY_BYTES};
 use crate::state::ServerState;
 
 const CLOUD: HeaderName = HeaderName::from_static("cloud");
 const API_AUTH_TOKEN: HeaderName = HeaderName::from_static("api_auth_token");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// A response whose payloads take no more than this is written at once, and is not counted.
-const SMALL_RESPONSE_BYTES: usize = 64 << 10;
 /// Name of the cookie that holds the refresh token.
 pub(crate) const REFRESH_COOKIE: &str = "refreshToken";
 
@@ -99,15 +100,32 @@ impl Call {
         Ok(wait)
     }
 
-    /// The memory of a response with payloads of these lengths in bytes, until it is dropped; [`Error::Busy`] when the tenant
-    /// has as much as it may.
-    pub fn response_memory(&self, payloads: impl Iterator<Item = usize>) -> Result<QuotaShare, Error> {
-        let bytes: usize = payloads.sum();
-        let mut memory = self.state.response_memory.share(QuotaHolder::from(&self.principal));
-        if bytes > SMALL_RESPONSE_BYTES {
-            memory.take(bytes)?;
+    /// Nothing yet of the memory of responses.
+    pub fn no_response_memory(&self) -> QuotaShare {
+        self.state.response_memory.share(QuotaHolder::from(&self.principal))
+    }
+
+    /// The memory of what a response holds beside its body, or will hold, by its parts in bytes, until it is dropped; refused
+    /// when the tenant has as much as it may. Bodies themselves are charged where every response passes.
+    pub fn response_memory(&self, parts: impl Iterator<Item = usize>) -> Result<QuotaShare, Problem> {
+        let bytes: usize = parts.sum();
+        let mut memory = self.no_response_memory();
+        if bytes > SMALL_BODY_BYTES {
+            memory.take(bytes).map_err(|_| Problem::AnswersUntaken { is_done: false })?;
         }
         Ok(memory)
+    }
+
+    /// 200 with a page of views. Its rows are charged as long as they wait to be written; `texts` tells how many bytes of a row
+    /// are texts of any length.
+    pub async fn page<T: Send + 'static, V: Serialize>(
+        &self,
+        page: Page<T>,
+        texts: impl Fn(&T) -> usize,
+        view: impl FnMut(T) -> V + Send + 'static,
+    ) -> Answer {
+        let memory = self.response_memory(page.items.iter().map(|row| size_of::<T>() + texts(row)))?;
+        response::page(page, memory, view).await
     }
 
     /// An identifier in its path; `noun` is what a malformed one does not name.

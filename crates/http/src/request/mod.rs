@@ -16,7 +16,6 @@ pub(crate) mod host;
 pub(crate) mod negotiation;
 mod percent;
 pub(crate) mod query;
-mod quota;
 mod transfer;
 
 pub(crate) use body::{RequestBody, drain};
@@ -25,5 +24,4 @@ pub(crate) use client::{Client, ClientSocket};
 pub(crate) use entity_tags::EntityTags;
 pub use forwarded::{BadNetwork, Network};
 pub(crate) use forwarded::{client_behind, is_trusted};
-pub(crate) use quota::{FairQuota, QuotaShare};
 pub(crate) use transfer::{TRANSFER_TIME, time_for};

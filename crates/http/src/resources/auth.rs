@@ -22,7 +22,7 @@ pub(crate) async fn user_register(call: &mut Call) -> Answer {
     let read = move |body: &Json<'_>| ((joins(body), role_in(body)), NewUser::read(body, true));
     let ((joins, role), body) = call.json_beside(read).await;
     let new = after(call.hub().allow_registration(&call.credentials(), joins, role), body).await?;
-    let user = call.hub().user_register(&call.credentials(), new).await?;
+    let user = call.hub().user_register(&call.credentials(), new, call.client.address).await?;
     response::created(&UserJson::from(user))
 }
 
@@ -66,7 +66,7 @@ pub(crate) async fn reset_send(call: &mut Call) -> Answer {
 
 pub(crate) async fn password_reset(call: &mut Call) -> Answer {
     let input = call.json(ResetInput::read).await?;
-    call.hub().password_reset(input).await?;
+    call.hub().password_reset(input, call.client.address).await?;
     response::message(StatusCode::OK, "the new password is set")
 }
 

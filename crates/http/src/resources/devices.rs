@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use futures::{StreamExt as _, stream};
+use futures::future::ready;
+use futures::{Stream, StreamExt as _, stream};
 use isobar_hub::{ActiveDevices, CreationOutcome, DeviceView, SummaryView};
 use isobar_model::access::Action;
 use isobar_model::device::{Device, DeviceInput, StreetAddress};
+use isobar_model::error::Error;
+use isobar_model::event::LastValues;
 use isobar_model::ids::{DeviceId, ProjectId};
 use isobar_model::secret::Secret;
 use serde::Serialize;
@@ -17,12 +20,15 @@ use super::export::ValuesFormat;
 use super::values::{Id, Raw, Time};
 use super::words::StatusText;
 use crate::request::{Call, after, both};
-use crate::response::{self, Answer};
+use crate::response::{self, Answer, JsonPart};
 
 pub(crate) const DEVICES_SORTED_BY: &[&str] = isobar_hub::sortable::DEVICES;
 
 /// Most bytes of the body of a bulk creation.
 pub(crate) const BULK_BODY_BYTES_MAX: usize = 5 << 20;
+
+/// About how many bytes the answer to a bulk creation takes for each item.
+const CREATED_ITEM_BYTES: usize = 160;
 
 pub(crate) async fn device_list(call: &mut Call) -> Answer {
     let (mut query, format) = (call.query(), ValuesFormat::of_table(call));
@@ -38,13 +44,36 @@ pub(crate) async fn device_list(call: &mut Call) -> Answer {
         return Ok(device_csv::streamed(export, columns));
     }
     let page = call.hub().device_list(call.caller()?, tree, list, filters).await?;
+    let memory = Arc::new(call.response_memory(page.items.iter().map(|device| device.meta.bytes().len()))?);
     let (meta, hub, caller) = (page.meta(), call.hub().clone(), Arc::new(call.caller()?.clone()));
     let (last, devices) = (Arc::new(last), stream::iter(page.items));
     let views = devices.then(move |device| {
-        let (hub, caller, last) = (hub.clone(), Arc::clone(&caller), Arc::clone(&last));
-        async move { hub.device_with_last(&caller, device, &last).await.map(DeviceJson::from) }
+        let (hub, caller, last, memory) = (hub.clone(), Arc::clone(&caller), Arc::clone(&last), Arc::clone(&memory));
+        async move {
+            let _memory = memory;
+            hub.device_with_last(&caller, device, &last).await.and_then(written)
+        }
     });
-    response::page_streamed(meta, views).await
+    response::page_in_parts(meta, views).await
+}
+
+/// A device as it is written: its last values, which may be large together, are read one by one as there is room for them.
+fn written(view: DeviceView) -> Result<impl Stream<Item = Result<JsonPart, Error>> + Send + 'static, Error> {
+    let DeviceView { device, last } = view;
+    let id = device.id;
+    let device = DeviceJson::from(device);
+    let (head, tail) = match last.is_none() {
+        true => (serde_json::to_vec(&device).map_err(Error::internal)?, Vec::new()),
+        false => response::opened(&device, "lastValues")?,
+    };
+    let values = stream::try_unfold((last, Vec::new()), move |(mut last, mut text)| async move {
+        let Some((element, values)) = last.next().await? else { return Ok(None) };
+        LastValues::write_json(Some(&values), id, &element, &mut text);
+        // A comma before each but the first.
+        Ok(Some((JsonPart::Text(text), (last, b",".to_vec()))))
+    });
+    let text = |text: Vec<u8>| stream::once(ready(Ok(JsonPart::Text(text))));
+    Ok(text(head).chain(values).chain(text(tail)))
 }
 
 pub(crate) async fn device_summary(call: &mut Call) -> Answer {
@@ -61,7 +90,10 @@ pub(crate) async fn devices_create(call: &mut Call) -> Answer {
     let test = query.boolean("test", false);
     let input = both(query.end(test), body);
     let (test, items) = after(call.hub().allow(call.caller()?, Action::DeviceCreate), input).await?;
-    response::ok(&DevicesOutcomeJson::from(call.hub().devices_create(call.caller()?, items, test).await?))
+    // Charged before anything is done: the tokens are shown this once.
+    let memory = call.response_memory(items.iter().map(|_| CREATED_ITEM_BYTES))?;
+    let outcome = call.hub().devices_create(call.caller()?, items, test).await?;
+    Ok(response::with_memory(response::ok(&DevicesOutcomeJson::from(outcome))?, memory))
 }
 
 pub(crate) async fn device_create(call: &mut Call) -> Answer {
@@ -74,7 +106,7 @@ pub(crate) async fn device_create(call: &mut Call) -> Answer {
 pub(crate) async fn device_fetch(call: &mut Call) -> Answer {
     let id: DeviceId = call.id("id", "device")?;
     let last = call.query().last_values();
-    response::ok(&DeviceJson::from(call.hub().device_fetch(&call.principal, id, last).await?))
+    response::in_parts(written(call.hub().device_fetch(&call.principal, id, last).await?)?).await
 }
 
 pub(crate) async fn device_update(call: &mut Call) -> Answer {
@@ -82,7 +114,7 @@ pub(crate) async fn device_update(call: &mut Call) -> Answer {
     let body = call.json(DeviceInput::read).await;
     let input = after(call.hub().allow_device(&call.principal, id, Action::DeviceUpdate), body).await?;
     let last = call.query().last_values();
-    response::ok(&DeviceJson::from(call.hub().device_update(call.caller()?, id, input, last).await?))
+    response::in_parts(written(call.hub().device_update(call.caller()?, id, input, last).await?)?).await
 }
 
 pub(crate) async fn device_delete(call: &mut Call) -> Answer {
@@ -102,10 +134,10 @@ pub(crate) struct TokenJson<'a> {
     pub token: &'a str,
 }
 
-/// A device.
+/// A device. Its last values are written between the parts of this (see [`written`]).
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = Device)]
+#[schema(as = Device, description = "A device.")]
 pub(crate) struct DeviceJson {
     id: Id,
     uuid: Id,
@@ -155,19 +187,6 @@ impl From<Device> for DeviceJson {
             status_int: device.status.number(),
             image_url: format!("/v2/devices/{}/image.png", device.id),
         }
-    }
-}
-
-impl From<DeviceView> for DeviceJson {
-    fn from(view: DeviceView) -> Self {
-        let id = view.device.id;
-        let last = view.last.into_iter().map(|(element, last)| LastValuesJson {
-            updated_at: Some(Time(last.updated_at)),
-            device_id: Id(id.0),
-            element_name: element.to_string(),
-            values: Raw(last.values),
-        });
-        Self { last_values: last.collect(), ..view.device.into() }
     }
 }
 

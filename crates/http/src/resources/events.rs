@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::http::{HeaderName, StatusCode};
@@ -9,20 +10,22 @@ use axum::response::IntoResponse as _;
 use axum::response::sse::{Event as ServerSent, KeepAlive, Sse};
 use futures::future::ready;
 use futures::{Stream, StreamExt as _, stream};
-use isobar_hub::{Accepted, HistoryRequest, QueueRead, StreamScope};
+use isobar_hub::{Accepted, HistoryRequest, QueueRead, QueueRoom, StreamScope};
 use isobar_model::access::Action;
 use isobar_model::error::Error;
 use isobar_model::event::Event;
 use isobar_model::ids::{DeviceId, EventId};
 use isobar_model::page::PageRequest;
+use parking_lot::Mutex;
 use utoipa::ToSchema;
 
 use super::values::{AnyJson, Id, Time};
 use super::words::EventTypeText;
 use crate::problem::Problem;
+use crate::quota::QuotaShare;
 use crate::request::query::Query;
-use crate::request::{Call, ClientSocket, QuotaShare, after, both};
-use crate::response::{self, Answer};
+use crate::request::{Call, ClientSocket, after, both};
+use crate::response::{self, Answer, Response, SMALL_BODY_BYTES};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Between the comments that keep an event stream open.
@@ -64,10 +67,13 @@ pub(crate) async fn cloud_events(call: &mut Call) -> Answer {
     let read = after(call.hub().allow_queue(&call.principal, device.as_deref()), query.end(read)).await?;
     let (credentials, closed) = (call.credentials(), call.client_closed());
     let _wait = long_wait(call, &read)?;
-    let events = call.hub().cloud_events(&credentials, &call.principal, device.as_deref(), read, closed).await?;
+    let memory = QueueMemory::of(call);
+    let read = (read, memory.room());
+    let events = call.hub().cloud_events(&credentials, &call.principal, device.as_deref(), read, closed).await;
+    let events = memory.had_room(events)?;
     let mut body = Vec::with_capacity(256);
     response::array(&events, Event::write_json, &mut body);
-    Ok(response::raw_json(StatusCode::OK, body))
+    Ok(memory.hold(response::raw_json(StatusCode::OK, body)))
 }
 
 pub(crate) async fn cloud_event_next(call: &mut Call) -> Answer {
@@ -77,10 +83,51 @@ pub(crate) async fn cloud_event_next(call: &mut Call) -> Answer {
     let read = after(call.hub().allow_queue(&call.principal, device.as_deref()), query.end(read)).await?;
     let (credentials, closed) = (call.credentials(), call.client_closed());
     let _wait = long_wait(call, &read)?;
-    let events = call.hub().cloud_events(&credentials, &call.principal, device.as_deref(), read, closed).await?;
-    match events.into_iter().next() {
-        Some(event) => Ok(response::raw_json(StatusCode::OK, event.payload.shared())),
+    let memory = QueueMemory::of(call);
+    let read = (read, memory.room());
+    let events = call.hub().cloud_events(&credentials, &call.principal, device.as_deref(), read, closed).await;
+    match memory.had_room(events)?.into_iter().next() {
+        Some(event) => Ok(memory.hold(response::raw_json(StatusCode::OK, event.payload.shared()))),
         None => response::no_content(),
+    }
+}
+
+/// The memory of what is taken out of a queue: it is charged before anything is taken, for what was taken is nowhere else.
+struct QueueMemory {
+    share: Arc<Mutex<Option<QuotaShare>>>,
+    is_full: Arc<AtomicBool>,
+}
+
+impl QueueMemory {
+    fn of(call: &Call) -> Self {
+        let share = Arc::new(Mutex::new(Some(call.no_response_memory())));
+        Self { share, is_full: Arc::default() }
+    }
+
+    fn room(&self) -> QueueRoom {
+        let (share, is_full) = (Arc::clone(&self.share), Arc::clone(&self.is_full));
+        Arc::new(move |bytes| {
+            let takes = if bytes > SMALL_BODY_BYTES { bytes } else { 0 };
+            let fits = share.lock().as_mut().is_some_and(|share| share.hold(takes).is_ok());
+            is_full.store(!fits, Ordering::Relaxed);
+            fits
+        })
+    }
+
+    /// What was taken; refused in words that say so when there was no room for it.
+    fn had_room(&self, taken: Result<Vec<Event>, Error>) -> Result<Vec<Event>, Problem> {
+        match taken {
+            Err(Error::Busy) if self.is_full.load(Ordering::Relaxed) => Err(Problem::AnswersUntaken { is_done: false }),
+            other => Ok(other?),
+        }
+    }
+
+    /// The response, which holds the memory until it is sent. What was looked at and left is charged like any other response.
+    fn hold(&self, response: Response) -> Response {
+        match self.share.lock().take() {
+            Some(share) => response::with_memory(response, share),
+            None => response,
+        }
     }
 }
 

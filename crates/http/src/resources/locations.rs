@@ -6,13 +6,13 @@ use utoipa::ToSchema;
 
 use super::values::Id;
 use crate::request::Call;
-use crate::response::{self, Answer};
+use crate::response::Answer;
 
 pub(crate) async fn device_places(call: &mut Call) -> Answer {
     let mut query = call.query();
     let asked = (query.tree("organizationId"), query.page());
     let (tree, page) = query.end(asked)?;
-    response::page(call.hub().device_places(call.caller()?, tree, page).await?, DeviceLocationJson::from).await
+    call.page(call.hub().device_places(call.caller()?, tree, page).await?, |_| 0, DeviceLocationJson::from).await
 }
 
 /// A device on a map.

@@ -57,7 +57,8 @@ pub(crate) async fn notification_list(call: &mut Call) -> Answer {
     let mut query = call.query();
     let asked = (query.page(), query.boolean("unread", false));
     let (page, unread) = query.end(asked)?;
-    response::page(call.hub().notification_list(call.caller()?, page, unread).await?, NotificationJson::from).await
+    let page = call.hub().notification_list(call.caller()?, page, unread).await?;
+    call.page(page, |notification| notification.message.len(), NotificationJson::from).await
 }
 
 pub(crate) async fn notification_fetch(call: &mut Call) -> Answer {

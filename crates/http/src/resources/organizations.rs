@@ -18,7 +18,7 @@ pub(crate) async fn organization_list(call: &mut Call) -> Answer {
     let mut query = call.query();
     let asked = (query.tree("parentId"), query.list(ORGANIZATIONS_SORTED_BY));
     let (tree, list) = query.end(asked)?;
-    response::page(call.hub().organization_list(call.caller()?, tree, list).await?, OrganizationJson::from).await
+    call.page(call.hub().organization_list(call.caller()?, tree, list).await?, |_| 0, OrganizationJson::from).await
 }
 
 pub(crate) async fn organization_create(call: &mut Call) -> Answer {

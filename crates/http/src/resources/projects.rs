@@ -20,7 +20,7 @@ pub(crate) async fn project_list(call: &mut Call) -> Answer {
     let (tree, list, kind) = query.end(asked)?;
     let page = call.hub().project_list(call.caller()?, tree, kind.as_deref(), list).await?;
     // Only what is in reach is listed.
-    response::page(page, |project| ProjectJson::from(ProjectView::from(project))).await
+    call.page(page, |_| 0, |project| ProjectJson::from(ProjectView::from(project))).await
 }
 
 pub(crate) async fn project_create(call: &mut Call) -> Answer {

@@ -20,7 +20,7 @@ pub(crate) async fn setting_list(call: &mut Call) -> Answer {
     let mut query = call.query();
     let list = query.list(SETTINGS_SORTED_BY);
     let list = after(call.hub().allow_device(&call.principal, id, Action::DeviceRead), query.end(list)).await?;
-    response::page(call.hub().setting_list(&call.principal, id, list).await?, DeviceSettingJson::from).await
+    call.page(call.hub().setting_list(&call.principal, id, list).await?, value_bytes, DeviceSettingJson::from).await
 }
 
 pub(crate) async fn setting_fetch(call: &mut Call) -> Answer {
@@ -33,7 +33,12 @@ pub(crate) async fn setting_history(call: &mut Call) -> Answer {
     let mut query = call.query();
     let list = query.list(SETTING_HISTORY_SORTED_BY);
     let list = after(call.hub().allow_device(&call.principal, id, Action::DeviceRead), query.end(list)).await?;
-    response::page(call.hub().setting_history(call.caller()?, id, list).await?, DeviceSettingJson::from).await
+    let page = call.hub().setting_history(call.caller()?, id, list).await?;
+    call.page(page, value_bytes, DeviceSettingJson::from).await
+}
+
+fn value_bytes(setting: &DeviceSetting) -> usize {
+    setting.value.bytes().len()
 }
 
 pub(crate) async fn setting_update(call: &mut Call) -> Answer {

@@ -53,7 +53,7 @@ pub(crate) async fn specification_versions(call: &mut Call) -> Answer {
     let list = query.list(VERSIONS_SORTED_BY);
     let list = after(call.hub().allow_project(call.caller()?, id, Action::ProjectRead), query.end(list)).await?;
     let page = call.hub().specification_versions(call.caller()?, id, list).await?;
-    response::page(page, SpecificationVersionJson::from).await
+    call.page(page, |_| 0, SpecificationVersionJson::from).await
 }
 
 pub(crate) async fn specification_version_fetch(call: &mut Call) -> Answer {

@@ -19,7 +19,7 @@ pub(crate) async fn user_list(call: &mut Call) -> Answer {
     let mut query = call.query();
     let asked = (query.tree("organizationId"), query.list(USERS_SORTED_BY));
     let (tree, list) = query.end(asked)?;
-    response::page(call.hub().user_list(call.caller()?, tree, list).await?, UserJson::from).await
+    call.page(call.hub().user_list(call.caller()?, tree, list).await?, |_| 0, UserJson::from).await
 }
 
 pub(crate) async fn user_create(call: &mut Call) -> Answer {
@@ -53,7 +53,7 @@ pub(crate) async fn api_key_list(call: &mut Call) -> Answer {
     let page = query.page();
     let allowed = call.hub().allow_user(call.caller()?, id, Action::ApiKeyManage);
     let page = after(allowed, query.end(page)).await?;
-    response::page(call.hub().api_key_list(call.caller()?, id, page).await?, ApiKeyJson::from).await
+    call.page(call.hub().api_key_list(call.caller()?, id, page).await?, |_| 0, ApiKeyJson::from).await
 }
 
 pub(crate) async fn api_key_create(call: &mut Call) -> Answer {

@@ -1,13 +1,20 @@
 //! The integration webhook: its parameters come in the query or in headers, its answer is short or tells everything.
 
-use isobar_hub::{Given, TaskReport, WEBHOOK_PARAMETERS, WebhookReport};
+use std::collections::HashMap;
+use std::iter;
+use std::sync::Arc;
+
+use futures::stream;
+use isobar_hub::{Given, TaskReport, WEBHOOK_PARAMETERS, WEBHOOK_PAYLOAD_BYTES_MAX, WebhookReport};
 use isobar_model::access::Action;
+use isobar_model::error::Error;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::values::{AnyJson, Id, Raw, Time};
+use crate::quota::QuotaShare;
 use crate::request::{Call, after};
-use crate::response::{self, Answer};
+use crate::response::{self, Answer, JsonPart};
 
 /// Most bytes of a body (contract: Conventions).
 const WEBHOOK_BODY_BYTES_MAX: usize = 5 << 20;
@@ -15,10 +22,21 @@ const WEBHOOK_BODY_BYTES_MAX: usize = 5 << 20;
 pub(crate) async fn webhook_receive(call: &mut Call) -> Answer {
     let body = call.json_bytes_up_to(WEBHOOK_BODY_BYTES_MAX.max(call.state.settings.max_body_bytes)).await;
     let body = after(call.hub().allow(call.caller()?, Action::WebhookReceive), body).await?;
-    let given = WEBHOOK_PARAMETERS.into_iter().filter_map(|name| Some((name, given(call, name)?))).collect();
+    let given: HashMap<_, _> =
+        WEBHOOK_PARAMETERS.into_iter().filter_map(|name| Some((name, given(call, name)?))).collect();
+    let debug = given.get("debug").and_then(|given| given.text.as_deref());
+    // An answer that tells everything holds all payloads until it is sent. There is room for it before anything is done.
+    let holds =
+        debug.filter(|text| !text.eq_ignore_ascii_case("false")).map(|_| body.len() + WEBHOOK_PAYLOAD_BYTES_MAX);
+    let mut memory = call.response_memory(holds.into_iter())?;
     let report = call.hub().webhook_receive(call.caller()?, given, body).await?;
     call.state.meters.events_accepted.increment(report.tasks.iter().map(|task| task.events.len() as u64).sum());
-    response::ok(&WebhookAnswer::from(report))
+    if !report.debug {
+        return response::ok(&WebhookAnswer::short(&report));
+    }
+    let payloads = report.tasks.iter().flat_map(|task| &task.payloads).map(|payload| payload.bytes().len());
+    memory.hold(report.body.bytes().len() + payloads.sum::<usize>())?;
+    debug_answer(report, memory).await
 }
 
 /// A parameter: the query wins over the header (contract: Integration webhook).
@@ -42,7 +60,8 @@ pub(crate) enum WebhookAnswer {
         /// What went wrong, event block by event block.
         errors: Vec<MessageJson>,
     },
-    /// With debug.
+    /// With debug. It is written in parts.
+    #[expect(dead_code, reason = "the shape that `debug_answer` writes, for the OpenAPI document")]
     Debug {
         /// Everything that was found and done.
         debug: WebhookDebug,
@@ -158,11 +177,8 @@ fn messages<'m>(texts: impl IntoIterator<Item = &'m String>) -> Vec<MessageJson>
     texts.into_iter().map(|message| MessageJson { message: message.clone() }).collect()
 }
 
-impl From<WebhookReport> for WebhookAnswer {
-    fn from(report: WebhookReport) -> Self {
-        if report.debug {
-            return Self::Debug { debug: WebhookDebug::from(report) };
-        }
+impl WebhookAnswer {
+    fn short(report: &WebhookReport) -> Self {
         let events: usize = report.tasks.iter().map(|task| task.events.len()).sum();
         let devices = report.tasks.iter().filter(|task| task.provisioned.is_some()).count();
         let blocks = report.blocks;
@@ -172,29 +188,123 @@ impl From<WebhookReport> for WebhookAnswer {
     }
 }
 
-impl From<WebhookReport> for WebhookDebug {
-    fn from(report: WebhookReport) -> Self {
-        let errors = messages(report.all_errors());
-        let tasks = report.tasks.iter().map(|task| TaskJson::of(&report, task)).collect();
-        let executed = messages(report.tasks.iter().flat_map(|task| &task.errors));
-        let processed = report.tasks.iter().map(|task| ProcessedJson::of(&report, task)).collect();
-        let extracted = messages(&report.errors);
-        Self {
-            errors,
-            extracted_tasks: ExtractedTasks { request_body: Raw(report.body), tasks, errors: extracted },
-            task_executions: TaskExecutions { processed, errors: executed },
+/// A part of the answer that tells everything.
+type DebugPart = Result<JsonPart, Error>;
+
+fn text(text: impl Into<Vec<u8>>) -> DebugPart {
+    Ok(JsonPart::Text(text.into()))
+}
+
+/// The answer that tells everything, [`WebhookDebug`], written payload by payload: a payload stands in it as often as elements
+/// took it, and the largest answer is many times what the delivery holds. `memory` is held until the last of it is written.
+async fn debug_answer(report: WebhookReport, memory: QuotaShare) -> Answer {
+    let report = Arc::new((report, memory));
+    let both = || [ErrorsOf::Delivery, ErrorsOf::Tasks];
+    let body = Ok(JsonPart::Raw(report.0.body.clone()));
+    let parts = iter::once(text("{\"debug\":{\"errors\":["))
+        .chain(errors(&report, both().into_iter()))
+        .chain([text("],\"extractedTasks\":{\"requestBody\":"), body, text(",\"tasks\":[")])
+        .chain(each_task(&report, extracted_parts))
+        .chain([text("],\"errors\":[")])
+        .chain(errors(&report, iter::once(ErrorsOf::Delivery)))
+        .chain([text("]},\"taskExecutions\":{\"processed\":[")])
+        .chain(each_task(&report, processed_parts))
+        .chain([text("],\"errors\":[")])
+        .chain(errors(&report, iter::once(ErrorsOf::Tasks)))
+        .chain([text("]}}}")]);
+    response::in_parts(stream::iter(parts)).await
+}
+
+/// A report and the memory that it takes, while its answer is written.
+type DebugWriting = Arc<(WebhookReport, QuotaShare)>;
+
+/// A comma before everything but the first.
+fn comma(index: usize) -> &'static str {
+    if index > 0 { "," } else { "" }
+}
+
+/// What all tasks are told with, one behind the other.
+fn each_task<I: Iterator<Item = DebugPart>>(
+    writing: &DebugWriting,
+    parts: fn(DebugWriting, usize) -> Result<I, Error>,
+) -> impl Iterator<Item = DebugPart> + use<I> {
+    let writing = Arc::clone(writing);
+    (0..writing.0.tasks.len()).flat_map(move |index| {
+        let (parts, failed) = match parts(Arc::clone(&writing), index) {
+            Ok(parts) => (Some(parts), None),
+            Err(error) => (None, Some(Err(error))),
+        };
+        iter::once(text(comma(index))).chain(failed).chain(parts.into_iter().flatten())
+    })
+}
+
+/// What there was to do for a device.
+fn extracted_parts(writing: DebugWriting, index: usize) -> Result<impl Iterator<Item = DebugPart>, Error> {
+    let task = &writing.0.tasks[index];
+    let (head, tail) = response::opened(&TaskJson::of(&writing.0, task), "payloads")?;
+    let payloads = (0..task.payloads.len()).flat_map(move |at| {
+        let payload = writing.0.tasks[index].payloads[at].clone();
+        [text(comma(at)), Ok(JsonPart::Raw(payload))]
+    });
+    Ok(iter::once(text(head)).chain(payloads).chain([text(tail)]))
+}
+
+/// What was done for a device.
+fn processed_parts(writing: DebugWriting, index: usize) -> Result<impl Iterator<Item = DebugPart>, Error> {
+    let task = &writing.0.tasks[index];
+    let (head, tail) = response::opened(&ProcessedJson::of(&writing.0, task), "eventsProcessed")?;
+    let events = (0..task.events.len()).flat_map(move |at| {
+        let (report, (device, event, payload)) = (&writing.0, &writing.0.tasks[index].events[at]);
+        let (id, received) = (event.0, event.minted_at());
+        let mut head = format!("{}{{\"_id\":\"{id}\",\"receivedAt\":\"", comma(at)).into_bytes();
+        head.extend_from_slice(&received.text());
+        let of = format!("\",\"integration\":\"{}\",\"deviceId\":\"{device}\",\"payload\":", report.integration);
+        head.extend_from_slice(of.as_bytes());
+        [text(head), Ok(JsonPart::Raw(payload.clone())), text("}")]
+    });
+    Ok(iter::once(text(head)).chain(events).chain([text(tail)]))
+}
+
+/// What had the errors that are told.
+#[derive(Clone, Copy)]
+enum ErrorsOf {
+    Delivery,
+    Tasks,
+}
+
+/// Errors, one by one.
+fn errors<W: Iterator<Item = ErrorsOf>>(writing: &DebugWriting, whose: W) -> impl Iterator<Item = DebugPart> + use<W> {
+    let writing = Arc::clone(writing);
+    let tasks = Arc::clone(&writing);
+    // Where an error is: in the delivery itself, or in one of its tasks.
+    let places = whose.flat_map(move |whose| {
+        let report = &tasks.0;
+        match whose {
+            ErrorsOf::Delivery => (0..report.errors.len()).map(|at| (None, at)).collect::<Vec<_>>(),
+            ErrorsOf::Tasks => {
+                let tasks = report.tasks.iter().enumerate();
+                tasks.flat_map(|(task, of)| (0..of.errors.len()).map(move |at| (Some(task), at))).collect()
+            }
         }
-    }
+    });
+    places.enumerate().map(move |(index, (task, at))| {
+        let report = &writing.0;
+        let errors = task.map_or(&report.errors, |task| &report.tasks[task].errors);
+        let mut told = comma(index).as_bytes().to_vec();
+        serde_json::to_writer(&mut told, &MessageJson { message: errors[at].clone() }).map_err(Error::internal)?;
+        text(told)
+    })
 }
 
 impl TaskJson {
+    /// A task without its payloads, which are written one by one.
     fn of(report: &WebhookReport, task: &TaskReport) -> Self {
         Self {
             device_tag: report.device_tag.clone(),
             device_tag_value: task.tag_value.clone(),
             extra_meta: Raw(report.extra_meta.clone()),
             integration: report.integration.to_owned(),
-            payloads: task.payloads.iter().cloned().map(Raw).collect(),
+            payloads: Vec::new(),
             organization: Id(report.organization.0),
             owner: Id(report.owner.0),
             project_uuid: task.project.map(|project| Id(project.0)),
@@ -203,6 +313,7 @@ impl TaskJson {
 }
 
 impl ProcessedJson {
+    /// What was done for a device but for its events, which are written one by one.
     fn of(report: &WebhookReport, task: &TaskReport) -> Self {
         let provisioned = task.provisioned.iter().map(|device| ProvisionedJson {
             device_id: Id(device.id.0),
@@ -212,17 +323,10 @@ impl ProcessedJson {
             device_tag: report.device_tag.clone(),
             device_tag_value: task.tag_value.clone(),
         });
-        let events = task.events.iter().map(|(device, event, payload)| IntegratedJson {
-            id: Id(event.0),
-            received_at: Time(event.minted_at()),
-            integration: report.integration.to_owned(),
-            device_id: Id(device.0),
-            payload: Raw(payload.clone()),
-        });
         Self {
             errors: messages(&task.errors),
             devices_provisioned: provisioned.collect(),
-            events_processed: events.collect(),
+            events_processed: Vec::new(),
         }
     }
 }

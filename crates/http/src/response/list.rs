@@ -1,12 +1,13 @@
-//! Writes a list in its envelope piece by piece: an item is made, written and dropped before the next. A long list goes out
-//! as it is written, at the pace of its reader; a short one goes out as a whole, with its length.
+//! Writes a list in its envelope, or an answer of many parts, piece by piece: an item is made, written and dropped before the
+//! next. A long answer goes out as it is written, at the pace of its reader, and between two pieces others have their turn
+//! on the thread; a short one goes out as a whole, with its length.
 
 use std::pin::Pin;
 
 use axum::body::Body;
 use axum::http::StatusCode;
 use bytes::Bytes;
-use futures::{Stream, StreamExt as _, stream};
+use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use isobar_model::error::Error;
 use isobar_model::page::Meta;
 
@@ -15,17 +16,14 @@ use super::{Answer, Response, raw_json};
 /// Bytes of a piece; the item that reaches it still belongs to it.
 const LIST_PIECE_BYTES: usize = 64 << 10;
 
-/// An envelope that is being written.
-struct Envelope<S, W> {
-    items: Pin<Box<S>>,
+/// An answer that is being written.
+struct WrittenParts<S, W> {
+    parts: Pin<Box<S>>,
     write: W,
-    is_first: bool,
     is_done: bool,
-    /// What comes behind the items.
-    end: Vec<u8>,
 }
 
-impl<T, S, W> Envelope<S, W>
+impl<T, S, W> WrittenParts<S, W>
 where
     S: Stream<Item = Result<T, Error>>,
     W: FnMut(T, &mut Vec<u8>) -> Result<(), Error>,
@@ -33,15 +31,11 @@ where
     /// Goes on writing until the piece is full or nothing is left.
     async fn fill(&mut self, piece: &mut Vec<u8>) -> Result<(), Error> {
         while piece.len() < LIST_PIECE_BYTES {
-            let Some(item) = self.items.next().await else {
-                piece.append(&mut self.end);
+            let Some(part) = self.parts.next().await else {
                 self.is_done = true;
                 return Ok(());
             };
-            if !std::mem::take(&mut self.is_first) {
-                piece.push(b',');
-            }
-            (self.write)(item?, piece)?;
+            (self.write)(part?, piece)?;
         }
         Ok(())
     }
@@ -54,36 +48,72 @@ where
     S: Stream<Item = Result<T, Error>> + Send + 'static,
     W: FnMut(T, &mut Vec<u8>) -> Result<(), Error> + Send + 'static,
 {
-    let mut begin = b"{\"meta\":".to_vec();
-    serde_json::to_writer(&mut begin, &meta).map_err(Error::internal)?;
-    begin.extend_from_slice(b",\"data\":[");
-    within(begin, items, write, b"]}".to_vec()).await
+    within(begin(&meta)?, items, write, b"]}".to_vec()).await
 }
 
-/// 200 with these items, commas between them, behind `begin` and before `end`. What fails within the first piece becomes a
-/// refusal; what fails later ends the connection, so that nobody takes a part for the whole.
-pub(super) async fn within<T, S, W>(begin: Vec<u8>, items: S, write: W, end: Vec<u8>) -> Answer
+/// The pagination envelope, up to its items.
+pub(super) fn begin(meta: &Meta) -> Result<Vec<u8>, Error> {
+    let mut begin = b"{\"meta\":".to_vec();
+    serde_json::to_writer(&mut begin, meta).map_err(Error::internal)?;
+    begin.extend_from_slice(b",\"data\":[");
+    Ok(begin)
+}
+
+/// What comes before an item, the item itself, and what comes behind the last.
+enum EnvelopePart<T> {
+    Item(T),
+    End,
+}
+
+/// 200 with these items, commas between them, behind `begin` and before `end`, as [`written`] says.
+pub(super) async fn within<T, S, W>(begin: Vec<u8>, items: S, mut write: W, mut end: Vec<u8>) -> Answer
+where
+    T: Send + 'static,
+    S: Stream<Item = Result<T, Error>> + Send + 'static,
+    W: FnMut(T, &mut Vec<u8>) -> Result<(), Error> + Send + 'static,
+{
+    let end_part = stream::once(std::future::ready(Ok(EnvelopePart::End)));
+    let mut is_first = true;
+    let write = move |part: EnvelopePart<T>, out: &mut Vec<u8>| match part {
+        EnvelopePart::Item(item) => {
+            if !std::mem::take(&mut is_first) {
+                out.push(b',');
+            }
+            write(item, out)
+        }
+        EnvelopePart::End => {
+            out.append(&mut end);
+            Ok(())
+        }
+    };
+    written(begin, items.map_ok(EnvelopePart::Item).chain(end_part), write).await
+}
+
+/// 200 with JSON of these parts behind `begin`. What fails within the first piece becomes a refusal; what fails later ends
+/// the connection, so that nobody takes a part for the whole.
+pub(super) async fn written<T, S, W>(begin: Vec<u8>, parts: S, write: W) -> Answer
 where
     T: Send + 'static,
     S: Stream<Item = Result<T, Error>> + Send + 'static,
     W: FnMut(T, &mut Vec<u8>) -> Result<(), Error> + Send + 'static,
 {
     let mut piece = begin;
-    let mut envelope = Envelope { items: Box::pin(items), write, is_first: true, is_done: false, end };
-    envelope.fill(&mut piece).await?;
-    if envelope.is_done {
+    let mut parts = WrittenParts { parts: Box::pin(parts), write, is_done: false };
+    parts.fill(&mut piece).await?;
+    if parts.is_done {
         return Ok(raw_json(StatusCode::OK, piece));
     }
-    let rest = stream::try_unfold(envelope, |mut envelope| async move {
-        if envelope.is_done {
+    let rest = stream::try_unfold(parts, |mut parts| async move {
+        if parts.is_done {
             return Ok(None);
         }
+        tokio::task::yield_now().await;
         let mut piece = Vec::with_capacity(LIST_PIECE_BYTES + LIST_PIECE_BYTES / 8);
-        if let Err(error) = envelope.fill(&mut piece).await {
-            tracing::warn!(%error, "a list broke off");
+        if let Err(error) = parts.fill(&mut piece).await {
+            tracing::warn!(%error, "an answer broke off");
             return Err(error);
         }
-        Ok(Some((Bytes::from(piece), envelope)))
+        Ok(Some((Bytes::from(piece), parts)))
     });
     let pieces = stream::once(std::future::ready(Ok::<_, Error>(Bytes::from(piece)))).chain(rest);
     let mut response: Response = raw_json(StatusCode::OK, Bytes::new());

@@ -8,17 +8,21 @@ mod request_id;
 use axum::http::header::{CONTENT_TYPE, ETAG, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use bytes::Bytes;
-use futures::{Stream, stream};
+use futures::future::ready;
+use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use isobar_hub::Accepted;
 use isobar_model::error::{Error, RateWindow};
 use isobar_model::ids::EventId;
+use isobar_model::json::RawJson;
 use isobar_model::page::{Meta, Page};
 use serde::Serialize;
 
 pub use self::body::ResponseBody;
+pub(crate) use self::body::SMALL_BODY_BYTES;
 pub(crate) use self::event::{EventCreated, EventResponse, RATE_LIMIT, RATE_REMAINING, RATE_RESET, add_common_headers};
 pub(crate) use self::request_id::{REQUEST_ID, RequestId, RequestIds};
 use crate::problem::{ErrorBody, Problem};
+use crate::quota::QuotaShare;
 
 /// A response on its way out.
 pub type Response = axum::http::Response<ResponseBody>;
@@ -48,9 +52,24 @@ impl From<Accepted> for Reply {
     }
 }
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// Headers that a response gets on its way out; their map is made for so many at once.
 const HEADERS_CAPACITY: usize = 12;
+
+/// A response with a body of the given type that all responses of its kind share.
+pub(crate) fn shared(content_type: HeaderValue, body: Bytes) -> Response {
+    let mut response = of_type(StatusCode::OK, content_type, Bytes::new());
+    *response.body_mut() = ResponseBody::shared(body);
+    response
+}
+
+/// A response whose memory, if it takes any to speak of, was charged before it was made: that is held until it is sent.
+pub(crate) fn with_memory(response: Response, memory: QuotaShare) -> Response {
+    response.map(|body| match body {
+        ResponseBody::Whole(bytes) if memory.is_any() => ResponseBody::with_memory(bytes, memory),
+        other => other,
+    })
+}
 
 /// A response with a body of the given type.
 pub(crate) fn of_type(status: StatusCode, content_type: HeaderValue, body: impl Into<Bytes>) -> Response {
@@ -129,12 +148,19 @@ pub(crate) fn created_id(id: EventId) -> Answer {
     Ok(raw_json(StatusCode::CREATED, format!("{{\"id\":\"{id}\"}}")))
 }
 
-/// 200 with the pagination envelope around a page of views, each made when it is written.
-pub(crate) async fn page<T, V: Serialize>(page: Page<T>, mut view: impl FnMut(T) -> V + Send + 'static) -> Answer
+/// 200 with the pagination envelope around a page of views, each made when it is written. `memory` is that of its rows.
+pub(crate) async fn page<T, V: Serialize>(
+    page: Page<T>,
+    memory: QuotaShare,
+    mut view: impl FnMut(T) -> V + Send + 'static,
+) -> Answer
 where
     T: Send + 'static,
 {
-    let write = move |item: T, out: &mut Vec<u8>| serde_json::to_writer(out, &view(item)).map_err(Error::internal);
+    let write = move |item: T, out: &mut Vec<u8>| {
+        let _memory = &memory;
+        serde_json::to_writer(out, &view(item)).map_err(Error::internal)
+    };
     list::answer(page.meta(), stream::iter(page.items.into_iter().map(Ok)), write).await
 }
 
@@ -170,12 +196,49 @@ pub(crate) async fn page_written<T: Send + 'static>(
     list::answer(page.meta(), stream::iter(page.items.into_iter().map(Ok)), write).await
 }
 
-/// 200 with the pagination envelope around views that come one by one.
-pub(crate) async fn page_streamed<V: Serialize + Send + 'static>(
-    meta: Meta,
-    views: impl Stream<Item = Result<V, Error>> + Send + 'static,
-) -> Answer {
-    list::answer(meta, views, |view, out| serde_json::to_writer(out, &view).map_err(Error::internal)).await
+/// A part of an answer that is JSON when all of them are one behind the other.
+pub(crate) enum JsonPart {
+    /// As it is.
+    Text(Vec<u8>),
+    /// Of the same kind, but it need not be copied where it is kept: a payload.
+    Raw(RawJson),
+}
+
+/// JSON of a view up to within its empty list of this name, and the rest of it. Behind that list there must be nothing that
+/// anybody chooses: the last that looks like it is it.
+pub(crate) fn opened(view: &impl Serialize, list: &str) -> Result<(Vec<u8>, Vec<u8>), Error> {
+    let begin = format!("\"{list}\":[");
+    let mut head = serde_json::to_vec(view).map_err(Error::internal)?;
+    let place = head.windows(begin.len()).rposition(|text| text == begin.as_bytes());
+    let place = place.ok_or_else(|| Error::internal(format!("a view is written without its list {list}")))?;
+    let tail = head.split_off(place + begin.len());
+    Ok((head, tail))
+}
+
+/// 200 with JSON of these parts, each of which is made when it is written.
+pub(crate) async fn in_parts(parts: impl Stream<Item = Result<JsonPart, Error>> + Send + 'static) -> Answer {
+    let write = |part: JsonPart, out: &mut Vec<u8>| {
+        out.extend_from_slice(match &part {
+            JsonPart::Text(text) => text,
+            JsonPart::Raw(json) => json.bytes(),
+        });
+        Ok(())
+    };
+    list::written(Vec::new(), parts, write).await
+}
+
+/// 200 with the pagination envelope around items that come one by one, each in parts.
+pub(crate) async fn page_in_parts<S>(meta: Meta, items: impl Stream<Item = Result<S, Error>> + Send + 'static) -> Answer
+where
+    S: Stream<Item = Result<JsonPart, Error>> + Send + 'static,
+{
+    let text = |text: Vec<u8>| stream::once(ready(Ok(JsonPart::Text(text))));
+    let items = items.enumerate().map(move |(index, item)| {
+        let comma = if index > 0 { b",".to_vec() } else { Vec::new() };
+        item.map(|parts| text(comma).chain(parts))
+    });
+    let end = text(b"]}".to_vec());
+    in_parts(text(list::begin(&meta)?).chain(items.try_flatten()).chain(end)).await
 }
 
 /// Writes a JSON array of items that write themselves.

@@ -1,5 +1,7 @@
 //! Links in e-mails: they verify an address, and let a user set a new password (contract: Authentication).
 
+use std::net::IpAddr;
+
 use isobar_model::access;
 use isobar_model::error::{Error, Result};
 use isobar_model::secret::Digest;
@@ -8,6 +10,7 @@ use isobar_store::registry::{LoginRecord, Purpose};
 
 use super::Identity;
 use super::account_notices::AccountNotice;
+use super::hash_line::HashedFor;
 use crate::delivery::emails::Email;
 use crate::error::IntoHubError as _;
 
@@ -54,14 +57,14 @@ impl Identity {
     }
 
     /// Sets a new password by what a link carried. Every session of the user ends.
-    pub(crate) async fn password_reset(&self, input: ResetInput) -> Result<()> {
+    pub(crate) async fn password_reset(&self, input: ResetInput, address: IpAddr) -> Result<()> {
         let (registry, digest) = (&self.env.registry, Digest::of(input.token.as_bytes()));
         let bad = || Error::invalid("token", "is unknown, used up or too old");
         // Looked at first: whoever makes tokens up costs no hash.
         if !registry.nonce_is_open(Purpose::Reset, &digest, self.env.clock.now()).await.into_hub_error()? {
             return Err(bad());
         }
-        let hash = self.password_hash(input.password).await?;
+        let hash = self.password_hash(input.password, HashedFor::Address(address)).await?;
         let user =
             registry.password_reset(&digest, &hash, self.env.clock.now()).await.into_hub_error()?.ok_or_else(bad)?;
         self.caches.account_changed(user);

@@ -4,6 +4,7 @@ pub(crate) mod account_notices;
 pub(crate) mod authentication;
 pub(crate) mod authorization;
 mod email_links;
+pub(crate) mod hash_line;
 pub(crate) mod operator;
 pub(crate) mod passwords;
 mod rate_limit;
@@ -20,6 +21,7 @@ use isobar_model::time::Timestamp;
 use isobar_store::registry::Purpose;
 
 use self::authentication::Principal;
+use self::hash_line::HashedFor;
 use self::passwords::Passwords;
 use self::rate_limit::CallRates;
 use self::throttle::{LoginThrottle, PeriodicAllowance};
@@ -57,7 +59,7 @@ impl Identity {
         let now = env.clock.now();
         let revoked = env.registry.jwts_revoked(now).await.into_hub_error()?;
         Ok(Self {
-            passwords: Passwords::new(),
+            passwords: Passwords::new()?,
             tokens: Jwts::new(&signing_key, revoked, now),
             throttle: LoginThrottle::default(),
             link_allowance: PeriodicAllowance::new(LINKS_MAX),
@@ -70,8 +72,8 @@ impl Identity {
     }
 
     /// The hash of a new password. Waits for its turn among the hashes.
-    pub(crate) async fn password_hash(&self, password: String) -> Result<String> {
-        self.passwords.hash(password, &self.env.chance).await
+    pub(crate) async fn password_hash(&self, password: String, who: HashedFor) -> Result<String> {
+        self.passwords.hash(password, who, &self.env.chance).await
     }
 
     /// Counts a call in the window of its user, its device, or its address. None: that limit is off.

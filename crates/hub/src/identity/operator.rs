@@ -7,6 +7,7 @@ use isobar_model::secret::Secret;
 use isobar_model::time::Clock;
 use isobar_store::registry::Registry;
 
+use super::hash_line::HashedFor;
 use super::passwords::Passwords;
 use crate::error::IntoHubError as _;
 
@@ -14,7 +15,7 @@ use crate::error::IntoHubError as _;
 pub async fn reset_password(registry: &Registry, clock: &Clock, chance: &Chance, name: &str) -> Result<Option<String>> {
     let Some(account) = registry.login_by_name(name).await.into_hub_error()? else { return Ok(None) };
     let password = made_up(chance);
-    let hash = Passwords::new().hash(password.clone(), chance).await?;
+    let hash = Passwords::new()?.hash(password.clone(), HashedFor::System, chance).await?;
     let permit = access::system(account.user, "the operator resets the user's password");
     registry.password_set(&permit, &hash, clock.now()).await.into_hub_error()?;
     Ok(Some(password))

@@ -1,16 +1,18 @@
-//! Passwords: Argon2id, on a few threads of their own so that a flood of logins slows only logins.
+//! Passwords: Argon2id, on a few threads of their own that give way to all others, so that a flood of logins slows only logins;
+//! and of these only those that come from where it comes ([`HashLine`]).
+
+use std::sync::Arc;
 
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
 use isobar_model::chance::Chance;
 use isobar_model::error::{Error, Result};
+use isobar_threads::GivingThreads;
 
-use crate::support::bounded_jobs::BoundedJobs;
+use super::hash_line::{HASHES_AT_ONCE, HashLine, HashedFor};
 
-/// Hashes computed at the same time: each takes about 19 MiB and tens of milliseconds.
-const HASHES_AT_ONCE: usize = 2;
-/// Requests that may wait for a hash before the next is refused.
-const HASHES_WAITING_MAX: usize = 256;
+/// What the threads are called.
+const HASH_THREAD: &str = "isobar-password";
 
 /// What is checked when there is no account, so that its absence does not show in the time: a hash of the usual
 /// parameters that no password has.
@@ -18,29 +20,38 @@ const DECOY: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAA
 
 /// Makes and checks password hashes.
 pub(crate) struct Passwords {
-    jobs: BoundedJobs,
+    line: Arc<HashLine>,
+    threads: GivingThreads,
 }
 
 impl Passwords {
-    pub(crate) fn new() -> Self {
-        Self { jobs: BoundedJobs::new(HASHES_AT_ONCE, HASHES_WAITING_MAX) }
+    pub(crate) fn new() -> Result<Self> {
+        let threads = GivingThreads::new(HASH_THREAD, HASHES_AT_ONCE).map_err(Error::internal)?;
+        Ok(Self { line: HashLine::new(), threads })
     }
 
     /// The hash of a new password.
-    pub(crate) async fn hash(&self, password: String, chance: &Chance) -> Result<String> {
+    pub(crate) async fn hash(&self, password: String, who: HashedFor, chance: &Chance) -> Result<String> {
         let salt = chance.bits_256();
-        self.jobs.run(move || hash(password.as_bytes(), &salt)).await?
+        self.in_turn(who, move || hash(password.as_bytes(), &salt)).await?
     }
 
     /// Whether the password is the one that was hashed; takes as long when there is no hash.
-    pub(crate) async fn verify(&self, password: String, known: Option<String>) -> Result<bool> {
+    pub(crate) async fn verify(&self, password: String, known: Option<String>, who: HashedFor) -> Result<bool> {
         let exists = known.is_some();
         let expected = known.unwrap_or_else(|| DECOY.to_owned());
-        let same = self
-            .jobs
-            .run(move || Argon2::default().verify_password(password.as_bytes(), expected.as_str()).is_ok())
-            .await?;
-        Ok(same && exists)
+        let verify = move || Argon2::default().verify_password(password.as_bytes(), expected.as_str()).is_ok();
+        Ok(self.in_turn(who, verify).await? && exists)
+    }
+
+    /// Does work in a turn of its own. Work that has begun keeps its turn even when nobody waits for it any more.
+    async fn in_turn<T: Send + 'static>(&self, who: HashedFor, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+        let turn = self.line.take(who).await?;
+        let work = move || {
+            let _turn = turn;
+            work()
+        };
+        self.threads.spawn(work).await.map_err(Error::internal)
     }
 }
 
@@ -55,16 +66,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_password_is_known_again_and_no_other() {
-        let (passwords, chance) = (Passwords::new(), Chance::from_seed(1));
-        let hash = passwords.hash("correct horse".to_owned(), &chance).await.unwrap();
-        assert!(passwords.verify("correct horse".to_owned(), Some(hash.clone())).await.unwrap());
-        assert!(!passwords.verify("battery staple".to_owned(), Some(hash)).await.unwrap());
-        assert!(!passwords.verify("correct horse".to_owned(), None).await.unwrap());
+        let (passwords, chance) = (Passwords::new().unwrap(), Chance::from_seed(1));
+        let hash = passwords.hash("correct horse".to_owned(), HashedFor::System, &chance).await.unwrap();
+        let verify = async |password: &str, hash| passwords.verify(password.to_owned(), hash, HashedFor::System).await;
+        assert!(verify("correct horse", Some(hash.clone())).await.unwrap());
+        assert!(!verify("battery staple", Some(hash)).await.unwrap());
+        assert!(!verify("correct horse", None).await.unwrap());
     }
 
     #[tokio::test]
     async fn the_decoy_costs_what_a_real_hash_costs() {
-        let real = Passwords::new().hash("x".to_owned(), &Chance::from_seed(1)).await.unwrap();
+        let passwords = Passwords::new().unwrap();
+        let real = passwords.hash("x".to_owned(), HashedFor::System, &Chance::from_seed(1)).await.unwrap();
         let parameters = |hash: &str| hash.split('$').take(4).map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(parameters(DECOY), parameters(&real));
         assert_eq!(DECOY.len(), real.len());

@@ -12,6 +12,7 @@ use isobar_store::registry::LoginRecord;
 
 use super::Identity;
 use super::authentication::{Credential, Credentials, UserCredential};
+use super::hash_line::HashedFor;
 use super::tokens::Claims;
 use crate::error::IntoHubError as _;
 
@@ -33,7 +34,7 @@ impl Identity {
         self.throttle.check(&login.name, address, now)?;
         let record = self.env.registry.login_by_name(&login.name).await.into_hub_error()?;
         let hash = record.as_ref().and_then(|record| record.password_hash.clone());
-        let right = self.passwords.verify(login.password, hash).await?;
+        let right = self.passwords.verify(login.password, hash, HashedFor::Address(address)).await?;
         // Others may have failed while this one waited for its turn: whoever guesses many at once learns no more.
         self.throttle.check(&login.name, address, self.env.clock.now())?;
         let account = record.as_ref().map(|record| record.user);

@@ -262,6 +262,11 @@ impl DeviceQueue {
             && self.in_hand.is_none()
     }
 
+    /// Whether the registry does not know a report of it yet.
+    pub fn is_reported(&self) -> bool {
+        self.report.is_some() || self.in_hand.as_ref().is_some_and(|in_hand| in_hand.report.is_some())
+    }
+
     /// How much waits and is not in hand.
     pub fn size(&self) -> OutboxSize {
         let mut size = OutboxSize::default();

@@ -11,6 +11,7 @@ pub(crate) mod device_queue;
 mod draft;
 mod pending;
 pub(crate) mod queue;
+mod reported;
 #[cfg(test)]
 mod tests;
 pub(crate) mod work;

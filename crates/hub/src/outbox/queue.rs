@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::device_queue::{DeviceQueue, OutboxSize, PendingItem, Piece, Refusals, Report, ReportRows};
 use super::draft::{Draft, ReportBase, StagedWork, UnstagedWork};
+use super::reported::ReportedDevices;
 use super::work::RegistryWork;
 
 /// What waits at most. One tenant has no more of it than is free, and so at most half.
@@ -29,6 +30,7 @@ pub(crate) type Tenant = Option<OrganizationId>;
 #[derive(Default)]
 pub(crate) struct OutboxQueue {
     devices: FxHashMap<DeviceKey, DeviceQueue>,
+    reported: ReportedDevices,
     tenants: FxHashMap<Tenant, TenantQueue>,
     /// Tenants who have something to be written, in the order of their turns.
     turns: VecDeque<Tenant>,
@@ -124,15 +126,8 @@ impl OutboxQueue {
     /// The devices of a tenant of which the registry does not know a report yet, or none where they are more than so many.
     pub fn reported(&self, tenant: OrganizationId, most: usize) -> Option<Vec<&DeviceQueue>> {
         // What nobody knows whose it is may be anybody's.
-        let has_any = |tenant: &Tenant| self.tenants.contains_key(tenant) || self.in_hand.contains_key(tenant);
-        if !has_any(&Some(tenant)) && !has_any(&None) {
-            return Some(Vec::new());
-        }
-        let is_reported = |of: &&DeviceQueue| {
-            of.tenant.is_none_or(|own| own == tenant)
-                && (of.report.is_some() || of.in_hand.as_ref().is_some_and(|in_hand| in_hand.report.is_some()))
-        };
-        let reported: Vec<_> = self.devices.values().filter(is_reported).take(most + 1).collect();
+        let keys = [Some(tenant), None].into_iter().flat_map(|tenant| self.reported.of(tenant));
+        let reported: Vec<_> = keys.filter_map(|key| self.of(key)).take(most + 1).collect();
         (reported.len() <= most).then_some(reported)
     }
 
@@ -273,6 +268,7 @@ impl OutboxQueue {
         let is_another = |of: &&mut DeviceQueue| of.tenant != Some(tenant) && of.in_hand.is_none();
         let Some(of) = self.devices.get_mut(&device).filter(is_another) else { return };
         let (before, size, place) = (of.tenant.replace(tenant), of.size(), of.place.take());
+        self.reported.set(before, device, false);
         if let Some(of_tenant) = self.tenants.get_mut(&before) {
             of_tenant.size.take(size);
             place.map(|place| of_tenant.queue.remove(&place));
@@ -414,6 +410,7 @@ impl OutboxQueue {
             of.due = due;
             self.later.extend(due.map(|due| (due, device)));
         }
+        self.reported.set(tenant, device, of.is_reported());
         let is_over = of.is_over();
         if is_over {
             self.devices.remove(&device);

@@ -17,6 +17,7 @@ use isobar_store::registry::{DeviceChange, DeviceFilter};
 
 use super::device_selection::Wanted;
 use crate::cache::entries::DeviceEntry;
+use crate::env::Env;
 use crate::error::{IntoHubError as _, ORGANIZATION, PROJECT};
 use crate::identity::authentication::Principal;
 use crate::support::bounded_jobs::BoundedJobs;
@@ -49,12 +50,38 @@ pub enum LastChoice {
 }
 
 /// A device, with last values if they were asked for.
-#[derive(Clone, Debug)]
 pub struct DeviceView {
     /// The device.
     pub device: Device,
-    /// Last values by storage element.
-    pub last: Vec<(Arc<str>, LastValues)>,
+    /// Its last values.
+    pub last: LastRead,
+}
+
+/// The last values of a device, which are read one by one: all together may be 16 MiB.
+pub struct LastRead {
+    env: Arc<Env>,
+    permit: CanRead<DeviceRef>,
+    elements: std::vec::IntoIter<Arc<str>>,
+}
+
+impl LastRead {
+    /// Whether none were asked for, or there is nothing that could have any.
+    pub fn is_none(&self) -> bool {
+        self.elements.len() == 0
+    }
+
+    /// The next of the storage elements that were asked for, as far as they hold anything, and its last values.
+    ///
+    /// # Errors
+    /// `Busy`: the store gives no answer.
+    pub async fn next(&mut self) -> Result<Option<(Arc<str>, LastValues)>> {
+        for element in self.elements.by_ref() {
+            if let Some(values) = self.env.telemetry.last(&self.permit, &element).await.into_hub_error()? {
+                return Ok(Some((element, values)));
+            }
+        }
+        Ok(None)
+    }
 }
 
 impl Hub {
@@ -103,7 +130,7 @@ impl Hub {
         Ok(page)
     }
 
-    /// A device of a list with its last values, so that a long list need not hold them all at once.
+    /// A device of a list with its last values, which are read as the list is written.
     ///
     /// Needs `DeviceRead`.
     pub async fn device_with_last(&self, caller: &Caller, device: Device, last: &LastChoice) -> Result<DeviceView> {
@@ -127,7 +154,7 @@ impl Hub {
         self.0.env.registry.device_places(&permit, page).await.into_hub_error()
     }
 
-    /// Fetches a device.
+    /// Fetches a device. Its last values are read by whoever reads them there.
     ///
     /// Needs `DeviceRead`; a device reads itself.
     pub async fn device_fetch(&self, principal: &Principal, id: DeviceId, last: LastChoice) -> Result<DeviceView> {
@@ -157,13 +184,8 @@ impl Hub {
                 series.into_iter().map(|series| series.element).collect()
             }
         };
-        let mut found = Vec::with_capacity(elements.len());
-        for element in elements {
-            if let Some(values) = self.0.env.telemetry.last(permit, &element).await.into_hub_error()? {
-                found.push((element, values));
-            }
-        }
-        Ok(DeviceView { device, last: found })
+        let (env, permit, elements) = (Arc::clone(&self.0.env), permit.clone(), elements.into_iter());
+        Ok(DeviceView { device, last: LastRead { env, permit, elements } })
     }
 
     /// Changes a device: what the body leaves out keeps its value.

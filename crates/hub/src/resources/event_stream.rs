@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures::Stream;
-use isobar_model::access::{self, Action, Caller, CanList, Lineage};
+use isobar_model::access::{Action, Caller, CanList, Lineage};
 use isobar_model::error::{Error, Result};
 use isobar_model::event::Event;
 use isobar_model::ids::{DeviceId, EventId, OrganizationId};
@@ -20,6 +20,7 @@ use tokio::sync::{broadcast, watch};
 
 use crate::error::IntoHubError as _;
 use crate::identity::authentication::{Credentials, Principal, UserCredential};
+use crate::resources::followed_lists::FollowedList;
 use crate::resources::history::HISTORY_LOOK_EVERY;
 use crate::supervisor::stopped;
 use crate::support::tenant_shares::{TenantShare, TenantShares};
@@ -142,24 +143,20 @@ impl Hub {
     }
 
     /// The devices that are listened to.
-    async fn followed(&self, caller: &Arc<Caller>, listens: Listens) -> Result<Followed> {
-        let organization = match listens {
+    async fn followed(&self, caller: &Arc<Caller>, listens: Listens, tenant: OrganizationId) -> Result<FollowedList> {
+        match listens {
             Listens::Device(id) => {
+                // Before its permit: should it leave from here on, that is noticed.
+                let moves = self.0.caches.departures().count(tenant);
                 let principal = Principal::User(Arc::clone(caller));
-                return Ok(Followed::of([self.0.identity.device_read(&principal, id).await?.0]));
+                let devices = Followed::of([self.0.identity.device_read(&principal, id).await?.0]);
+                Ok(FollowedList { devices, moves })
             }
-            Listens::Beneath(organization) => organization,
-        };
-        let list = self.list_beneath(caller, organization).await?;
-        let mut permits = Vec::new();
-        for (lineage, devices) in self.0.env.registry.devices_beneath(&list).await.into_hub_error()? {
-            for device in devices {
-                let permit = access::read(caller, Action::DeviceRead, device, &lineage);
-                permits.push(permit.map_err(|refusal| refusal.into_error("device"))?);
+            Listens::Beneath(organization) => {
+                let permit = self.list_beneath(caller, organization).await?;
+                self.followed_beneath(caller, (organization, permit), tenant).await
             }
-            tokio::task::yield_now().await;
         }
-        Ok(Followed::of(permits))
     }
 
     /// Whose devices are listened to: moves of theirs may take one away.
@@ -365,9 +362,7 @@ impl Tail {
             Some(behind) => behind,
             none => {
                 let tenant = hub.tenant_of(caller, self.listens).await?;
-                // Before they are found out: what leaves from here on is noticed.
-                let moves = hub.0.caches.departures().count(tenant);
-                let devices = hub.followed(caller, self.listens).await?;
+                let FollowedList { devices, moves } = hub.followed(caller, self.listens, tenant).await?;
                 let piece = VecDeque::new();
                 none.insert(Behind { devices, tenant, moves, has_moved: false, stretch: None, piece, holds: None })
             }

@@ -11,6 +11,7 @@ pub(crate) mod devices;
 pub(crate) mod dry_runs;
 pub(crate) mod event_stream;
 pub(crate) mod export;
+pub(crate) mod followed_lists;
 pub(crate) mod history;
 pub(crate) mod images;
 pub(crate) mod notifications;

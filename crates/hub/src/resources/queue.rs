@@ -1,6 +1,7 @@
 //! The cloud-event queue of a device (specification: Events; contract: Events and the cloud-event queue).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,6 +22,9 @@ use crate::ingest::event_input::{check_idempotency_key, element_name};
 use crate::resources::history::HISTORY_LOOK_EVERY;
 use crate::supervisor::stopped;
 
+/// Whether there is room for so many bytes of an answer; the last that was asked for is what is taken.
+pub type QueueRoom = Arc<dyn Fn(usize) -> bool + Send + Sync>;
+
 /// What is read of a queue, and how.
 #[derive(Clone, Debug, Default)]
 pub struct QueueRead {
@@ -38,18 +42,18 @@ impl Hub {
     /// Reads queued cloud events, oldest first, for whoever `principal` is by `credentials`. What is not peeked at is gone,
     /// durably, before this returns. A caller that waits is refused as soon as its credentials end, and nothing is taken
     /// for one whose credentials have ended. Whoever waits gets nothing once `given_up` is done: what came later might be
-    /// taken for nobody.
+    /// taken for nobody; and nothing is taken for which there is no room.
     ///
     /// Needs `CloudEventRead`; a device reads its own. Waits for at most `read.wait`.
     ///
     /// # Errors
-    /// `Unauthenticated`: the credentials have ended meanwhile.
+    /// `Unauthenticated`: the credentials have ended meanwhile. `Busy`: there is no room for what would be taken, too.
     pub async fn cloud_events(
         &self,
         credentials: &Credentials<'_>,
         principal: &Principal,
         device: Option<&str>,
-        read: QueueRead,
+        (read, room): (QueueRead, QueueRoom),
         given_up: impl Future<Output = ()> + Send,
     ) -> Result<Vec<Event>> {
         let (held, mut principal) = (self.0.identity.held(credentials)?, principal.clone());
@@ -63,7 +67,7 @@ impl Hub {
             let mut rung = std::pin::pin!(bell.notified());
             // From here on a ring is heard, so an event that comes during the look is not missed.
             rung.as_mut().enable();
-            match self.look(&held, &principal, target, &read, &looked).await? {
+            match self.look(&held, &principal, target, (&read, &room), &looked).await? {
                 Some(events) if is_over || !events.is_empty() => return Ok(events),
                 Some(_) => {
                     changes = 0;
@@ -108,19 +112,28 @@ impl Hub {
         held: &HeldCredential,
         principal: &Principal,
         (permit, entry): (CanWrite<DeviceRef>, Arc<DeviceEntry>),
-        read: &QueueRead,
+        (read, room): (&QueueRead, &QueueRoom),
         looked: &Looked,
     ) -> Result<Option<Vec<Event>>> {
         let (element, looked) = (read.element.clone(), looked.clone());
         let query = QueueQuery { element, page: read.page, now: self.0.env.clock.now(), looked };
         let (hub, held, principal) = (self.clone(), held.clone(), principal.clone());
-        let may = move || entry.is_current() && hub.0.identity.stands(&held, &principal);
+        let stands = move || entry.is_current() && hub.0.identity.stands(&held, &principal);
         if read.peek {
             let events = self.0.env.telemetry.queue_peek(&permit.reading(), query).await.into_hub_error()?;
-            Ok(may().then_some(events))
-        } else {
-            self.0.env.telemetry.queue_take_while(&permit, query, Box::new(may)).await.into_hub_error()
+            return Ok(stands().then_some(events));
         }
+        let is_full = Arc::new(AtomicBool::new(false));
+        let may = {
+            let (room, is_full) = (Arc::clone(room), Arc::clone(&is_full));
+            move |bytes| {
+                let fits = room(bytes);
+                is_full.fetch_or(!fits, Ordering::Relaxed);
+                fits && stands()
+            }
+        };
+        let taken = self.0.env.telemetry.queue_take_while(&permit, query, Box::new(may)).await.into_hub_error()?;
+        if is_full.load(Ordering::Relaxed) { Err(Error::Busy) } else { Ok(taken) }
     }
 
     /// Queues a cloud event for a device.

@@ -12,6 +12,7 @@ use isobar_store::registry::{NewPassword, UserChange};
 use crate::Hub;
 use crate::error::{IntoHubError as _, ORGANIZATION};
 use crate::identity::account_notices::AccountNotice;
+use crate::identity::hash_line::HashedFor;
 use crate::resources::users::may_give;
 
 impl Hub {
@@ -31,7 +32,7 @@ impl Hub {
         let password = match input.password.take() {
             None => None,
             Some(password) => {
-                let hash = self.0.identity.password_hash(password).await?;
+                let hash = self.0.identity.password_hash(password, HashedFor::Tenant(caller.lineage.top())).await?;
                 // Who sets its own password stays where it is.
                 Some(NewPassword { hash, keeps: caller.session.filter(|_| id == caller.user) })
             }

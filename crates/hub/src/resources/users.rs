@@ -1,5 +1,7 @@
 //! Accounts: registration, the first administrator, users.
 
+use std::net::IpAddr;
+
 use isobar_model::access::{self, Action, Caller};
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{OrganizationId, UserId};
@@ -11,6 +13,7 @@ use isobar_store::registry::{NewOrganization, NewUserRow};
 use crate::delivery::emails::Email;
 use crate::error::{IntoHubError as _, ORGANIZATION};
 use crate::identity::authentication::{Accepts, Credentials};
+use crate::identity::hash_line::HashedFor;
 use crate::identity::operator::made_up;
 use crate::{Hub, TreeQuery};
 
@@ -44,7 +47,7 @@ impl Hub {
             first_name: "System".to_owned(),
             last_name: "Administrator".to_owned(),
             company: FIRST_ORGANIZATION.to_owned(),
-            password_hash: Some(self.0.identity.password_hash(password).await?),
+            password_hash: Some(self.0.identity.password_hash(password, HashedFor::System).await?),
             tos_hash: None,
             language: None,
             // There is nobody yet who could let it in.
@@ -71,9 +74,9 @@ impl Hub {
         }
     }
 
-    async fn user_row(&self, new: NewUser) -> Result<NewUserRow> {
+    async fn user_row(&self, new: NewUser, who: HashedFor) -> Result<NewUserRow> {
         let password_hash = match new.password {
-            Some(password) => Some(self.0.identity.password_hash(password).await?),
+            Some(password) => Some(self.0.identity.password_hash(password, who).await?),
             None => None,
         };
         let id = UserId(self.0.env.new_id().0);
@@ -133,7 +136,7 @@ impl Hub {
     ///
     /// # Errors
     /// `Unauthenticated`: registration is closed. `Invalid`: all faults, names that are taken among them.
-    pub async fn user_register(&self, credentials: &Credentials<'_>, new: NewUser) -> Result<User> {
+    pub async fn user_register(&self, credentials: &Credentials<'_>, new: NewUser, address: IpAddr) -> Result<User> {
         if !self.0.env.config.registration_open {
             return Err(Error::Unauthenticated);
         }
@@ -145,7 +148,7 @@ impl Hub {
             return Err(Error::invalid("role", "may not be asked for"));
         }
         let organization = self.new_organization(new.company.clone());
-        let row = self.user_row(new).await?;
+        let row = self.user_row(new, HashedFor::Address(address)).await?;
         let permit = access::system(None, "registration founds the user's own organization");
         let made = self
             .0
@@ -175,7 +178,7 @@ impl Hub {
     pub async fn user_create(&self, caller: &Caller, new: NewUser) -> Result<User> {
         self.allow_user_of(caller, Some(new.role)).await?;
         let (permit, _) = self.0.identity.owner_permit(caller, new.organization, Action::UserCreate).await?;
-        let row = self.user_row(new).await?;
+        let row = self.user_row(new, HashedFor::Tenant(caller.lineage.top())).await?;
         let made = self.0.env.registry.user_create(&permit, row, self.0.env.clock.now()).await;
         let made = made.into_hub_error_naming(&[ORGANIZATION])?;
         self.0.delivery.wake_mail();

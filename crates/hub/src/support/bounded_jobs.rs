@@ -4,6 +4,7 @@ use isobar_model::access::Caller;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::OrganizationId;
 use isobar_store::turns::{Bounds, Claim, Turns};
+use isobar_threads::GivingThreads;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
@@ -14,28 +15,36 @@ use crate::supervisor::guarded;
 pub(crate) const NOBODY: OrganizationId = OrganizationId(Uuid::nil());
 
 /// The jobs of one kind.
-pub(crate) struct BoundedJobs(Turns);
+pub(crate) struct BoundedJobs {
+    turns: Turns,
+    /// Threads of their own; none: they run on those of the server that may block.
+    threads: Option<GivingThreads>,
+}
 
 impl BoundedJobs {
-    /// So many at the same time, and so many that run or wait before the next is refused.
-    pub(crate) fn new(at_once: usize, waiting: usize) -> Self {
-        Self::shared(at_once, waiting, waiting)
-    }
-
     /// So many at the same time, and so many that run or wait: of all tenants, and of one, so that there is room for the
     /// others.
     pub(crate) fn shared(at_once: usize, waiting: usize, of_one: usize) -> Self {
         // None of this work can be left and taken up again.
         let slice = std::time::Duration::MAX;
-        Self(Turns::new(Bounds { at_once, of_all: waiting, of_one, slice }))
+        Self { turns: Turns::new(Bounds { at_once, of_all: waiting, of_one, slice }), threads: None }
     }
 
-    /// Does work when its turn comes. Work that has begun keeps its turn even when nobody waits for it any more.
-    pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-        self.charged_to(NOBODY, work).await
+    /// So many at the same time, on threads of this name that give way to all others. However many wait, none is refused:
+    /// whoever hands work in bounds it.
+    pub(crate) fn giving_way(name: &str, at_once: usize) -> Result<Self> {
+        let threads = GivingThreads::new(name, at_once).map_err(Error::internal)?;
+        Ok(Self { threads: Some(threads), ..Self::shared(at_once, usize::MAX, usize::MAX) })
     }
 
-    /// Does work in a turn of a tenant, or of nobody.
+    /// How many run, and how many wait.
+    #[cfg(test)]
+    pub(crate) fn running_and_waiting(&self) -> (usize, usize) {
+        self.turns.taken_and_waiting()
+    }
+
+    /// Does work in a turn of a tenant, or of nobody. Work that has begun keeps its turn even when nobody waits for it any
+    /// more.
     pub(crate) async fn run_charged<T: Send + 'static>(
         &self,
         tenant: Option<OrganizationId>,
@@ -62,8 +71,18 @@ impl BoundedJobs {
         name: &'static str,
         steps: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
+        self.drive(caller.lineage.top(), name, steps).await
+    }
+
+    /// The same for a tenant.
+    pub(crate) async fn drive<T: Send + 'static>(
+        &self,
+        tenant: OrganizationId,
+        name: &'static str,
+        steps: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
         let runtime = Handle::current();
-        let done = self.run_for(caller, move || runtime.block_on(guarded(name, steps))).await?;
+        let done = self.charged_to(tenant, move || runtime.block_on(guarded(name, steps))).await?;
         done.unwrap_or_else(|| Err(Error::internal(format!("{name} panicked"))))
     }
 
@@ -72,14 +91,17 @@ impl BoundedJobs {
         tenant: OrganizationId,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
-        let turn = self.0.take(Claim::begin(tenant)).await.into_hub_error()?;
-        tokio::task::spawn_blocking(move || {
+        let turn = self.turns.take(Claim::begin(tenant)).await.into_hub_error()?;
+        let job = move || {
             let done = work();
             drop(turn);
             done
-        })
-        .await
-        .map_err(Error::internal)
+        };
+        let done = match &self.threads {
+            Some(threads) => threads.spawn(job),
+            None => tokio::task::spawn_blocking(job),
+        };
+        done.await.map_err(Error::internal)
     }
 }
 
@@ -116,7 +138,7 @@ mod tests {
             let (jobs, begun) = (Arc::clone(&jobs), Arc::clone(&begun));
             tokio::spawn(async move { jobs.run_for(&caller, move || begun.lock().recv().is_ok()).await })
         });
-        while jobs.0.taken_and_waiting() != (1, 1) {
+        while jobs.running_and_waiting() != (1, 1) {
             tokio::task::yield_now().await;
         }
         // Whoever it is of the tenant, and wherever beneath it.
@@ -131,7 +153,7 @@ mod tests {
         for work in held {
             assert!(work.await.unwrap().unwrap());
         }
-        assert_eq!(jobs.0.taken_and_waiting(), (0, 0));
+        assert_eq!(jobs.running_and_waiting(), (0, 0));
         assert!(jobs.run_for(&caller(1, 11), || ()).await.is_ok());
     }
 }

@@ -30,6 +30,7 @@ use crate::error::IntoHubError as _;
 use crate::support::scope_guard::ScopeGuard;
 
 pub use self::parameters::{Given, PARAMETERS};
+pub use self::tasks::PAYLOAD_BYTES_MAX;
 
 /// Longest name of a device, in characters.
 const NAME_CHARACTERS_MAX: usize = 80;
@@ -39,6 +40,9 @@ const PROVISIONED_AT_ONCE: usize = 1_000;
 const LABELLED_AT_ONCE: usize = 500;
 /// Most events of one delivery: its blocks, each as often as there are elements that take it.
 const EVENTS_MAX: usize = 20_000;
+/// Most bytes of their payloads together.
+const EVENTS_BYTES_MAX: usize = 64 << 20;
+
 /// What came of a delivery.
 #[derive(Debug)]
 pub struct WebhookReport {
@@ -246,7 +250,7 @@ impl Hub {
         known: &Known,
         usable: &HashSet<ProjectId>,
     ) -> Result<()> {
-        let (mut elements, mut events) = (HashMap::new(), 0_usize);
+        let (mut elements, mut makes) = (HashMap::new(), EventsAmount::default());
         for task in tasks {
             let project = match known.get(&task.tag_value) {
                 Some((_, project)) => Some(*project),
@@ -263,11 +267,11 @@ impl Hub {
                 },
             };
             elements.insert(project, each);
-            events = events.saturating_add(task.payloads.len().saturating_mul(each));
+            makes = makes.and(EventsAmount::of(&task.payloads, each));
         }
-        match events <= EVENTS_MAX {
+        match makes.is_allowed() {
             true => Ok(()),
-            false => Err(Error::invalid("body", too_many_events(events, integration))),
+            false => Err(Error::invalid("body", too_many_events(makes, integration))),
         }
     }
 
@@ -406,12 +410,37 @@ impl Hub {
 const NO_SUCH_PROJECT: &str = "no device carries the tag, and the project for it does not exist";
 const GONE: &str = "the device was deleted meanwhile";
 
-fn too_many_events(events: usize, integration: Integration) -> String {
+fn too_many_events(EventsAmount { events, bytes }: EventsAmount, integration: Integration) -> String {
+    let mebibytes = EVENTS_BYTES_MAX >> 20;
     format!(
-        "makes {events} events, for every block goes to each deviceEvent element of the integration {} in its device's \
-         design: a delivery may make {EVENTS_MAX}",
+        "makes {events} events of {bytes} bytes together, for every block goes to each deviceEvent element of the \
+         integration {} in its device's design: a delivery may make {EVENTS_MAX}, of {mebibytes} MiB",
         integration.name()
     )
+}
+
+/// How many events there are, and how much they hold.
+#[derive(Clone, Copy, Default)]
+struct EventsAmount {
+    events: usize,
+    bytes: usize,
+}
+
+impl EventsAmount {
+    /// Payloads, each of which goes to so many elements.
+    fn of(payloads: &[(usize, RawJson)], elements: usize) -> Self {
+        let bytes: usize = payloads.iter().map(|(_, payload)| payload.bytes().len()).sum();
+        Self { events: payloads.len().saturating_mul(elements), bytes: bytes.saturating_mul(elements) }
+    }
+
+    fn and(self, more: Self) -> Self {
+        Self { events: self.events.saturating_add(more.events), bytes: self.bytes.saturating_add(more.bytes) }
+    }
+
+    /// Whether one delivery may make so many.
+    fn is_allowed(self) -> bool {
+        self.events <= EVENTS_MAX && self.bytes <= EVENTS_BYTES_MAX
+    }
 }
 
 impl TaskRun {

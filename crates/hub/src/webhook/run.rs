@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::future::BoxFuture;
 use futures::stream::FuturesOrdered;
@@ -16,7 +15,7 @@ use isobar_model::json::RawJson;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::{EVENTS_MAX, GONE, TaskReport, TaskRun};
+use super::{EventsAmount, GONE, TaskReport, TaskRun, too_many_events};
 use crate::Hub;
 use crate::support::pace::Pace;
 
@@ -37,8 +36,8 @@ struct EventRun<'a> {
     caller: &'a Caller,
     integration: Integration,
     pace: Pace,
-    /// How many events it may still make.
-    left: AtomicUsize,
+    /// What its events are so far.
+    makes: Mutex<EventsAmount>,
 }
 
 /// The elements that take the events of an integration type; an empty design takes them under the type's name.
@@ -57,8 +56,7 @@ impl Hub {
         integration: Integration,
         work: Vec<TaskRun>,
     ) -> Result<Vec<TaskReport>> {
-        let left = AtomicUsize::new(EVENTS_MAX);
-        let delivery = EventRun { hub: self, caller, integration, pace: Pace::default(), left };
+        let delivery = EventRun { hub: self, caller, integration, pace: Pace::default(), makes: Mutex::default() };
         let (mut work, mut runs, mut ran) = (VecDeque::from(work), FuturesOrdered::new(), Vec::new());
         loop {
             while runs.len() < WEBHOOK_DEVICES_AT_ONCE
@@ -81,7 +79,7 @@ impl EventRun<'_> {
     async fn run_task(&self, mut work: TaskRun) -> TaskOutcome {
         let (mut events, mut unavailable) = (Vec::new(), false);
         if let Some(device) = work.device {
-            match self.elements_for(device, work.task.payloads.len()).await {
+            match self.elements_for(device, &work.task.payloads).await {
                 Ok(elements) if elements.is_empty() => {
                     work.fail(&format!(
                         "the design of the device's project has no deviceEvent element of the integration {}",
@@ -113,18 +111,20 @@ impl EventRun<'_> {
     }
 
     /// The elements that take the events of a device, if the delivery may make so many.
-    async fn elements_for(&self, device: DeviceId, payloads: usize) -> Result<Vec<Arc<str>>> {
+    async fn elements_for(&self, device: DeviceId, payloads: &[(usize, RawJson)]) -> Result<Vec<Arc<str>>> {
         let (_, entry) = self.hub.0.identity.user_device_write(self.caller, device, Action::WebhookReceive).await?;
         let elements = elements_of(&entry.plan.plan, self.integration);
-        let events = elements.len().saturating_mul(payloads);
-        let take = |left: usize| left.checked_sub(events);
-        match self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
-            Ok(_) => Ok(elements),
+        let mut makes = self.makes.lock();
+        let all = makes.and(EventsAmount::of(payloads, elements.len()));
+        if !all.is_allowed() {
             // When the delivery was checked it made fewer.
-            Err(_) => {
-                Err(Error::invalid("body", format!("{CHANGED}: the delivery makes more than {EVENTS_MAX} events")))
-            }
+            return Err(Error::invalid(
+                "body",
+                format!("{CHANGED}: the delivery {}", too_many_events(all, self.integration)),
+            ));
         }
+        *makes = all;
+        Ok(elements)
     }
 
     /// Runs every payload through every element. Each waits until the one before it has run, but not until that is

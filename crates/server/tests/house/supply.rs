@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 use spdx::{Expression, ParseMode};
 
-use crate::{read, root};
+use crate::{crates, read, root, source_files};
 
 fn rules() -> toml::Table {
     read("deny.toml").parse().unwrap()
@@ -85,14 +85,69 @@ fn licence_expressions_are_read() {
     }
 }
 
-/// What clients choose (names in JSON, labels, elements, addresses) is hashed with a random key. The rooms that know hardly
-/// anything else have no other hash at hand.
+/// The rooms that have a hash without a key at hand, which is quicker, and what they may hash with it: numbers and identifiers
+/// that the platform itself makes.
+const QUICKLY_HASHED: &[(&str, &[&str])] = &[
+    ("hub", &["DeviceKey", "OrganizationId", "Tenant", "UserId", "u64"]),
+    ("store", &["OrganizationId", "Tenant", "u64"]),
+];
+
+/// What clients choose (names in JSON, labels, elements, addresses) is hashed with a random key: other rooms have no other
+/// hash at hand, and these name what they hash without one.
 #[test]
-fn rooms_of_what_clients_choose_have_no_hash_without_a_key() {
-    for room in ["model", "design", "outlets", "http"] {
+fn nothing_that_clients_choose_is_hashed_without_a_key() {
+    for room in crates() {
         let manifest = read(&format!("crates/{room}/Cargo.toml"));
+        let manifest = manifest.split("[dev-dependencies]").next().unwrap_or_default();
+        let allowed = QUICKLY_HASHED.iter().find(|(name, _)| *name == room).map(|(_, keys)| *keys);
         for hash in ["rustc-hash", "fxhash", "fnv", "ahash", "foldhash", "hashbrown"] {
-            assert!(!manifest.contains(hash), "{room} has {hash}");
+            assert!(!manifest.contains(hash) || hash == "rustc-hash" && allowed.is_some(), "{room} has {hash}");
         }
+        for (path, text) in source_files(&root().join("crates").join(&room).join("src")) {
+            for key in quickly_hashed(&text) {
+                assert!(allowed.unwrap_or_default().contains(&&*key), "{} hashes {key} without a key", path.display());
+            }
+        }
+    }
+}
+
+/// The types that a text hashes without a key, by the places where it says so.
+fn quickly_hashed(text: &str) -> Vec<String> {
+    let first = |parameters: &str| {
+        let mut depth = 0;
+        let end = parameters.find(|c: char| {
+            let ends = depth == 0 && (c == ',' || c == '>');
+            depth += match c {
+                '<' | '(' => 1,
+                '>' | ')' => -1,
+                _ => 0,
+            };
+            ends
+        });
+        parameters[..end.unwrap_or(parameters.len())].trim().to_owned()
+    };
+    let maps = ["FxHashMap<", "FxHashSet<"].into_iter().flat_map(|name| text.split(name).skip(1)).map(first);
+    // Whatever else names its hasher: `Windows<K, FxBuildHasher>`.
+    let hashers = ["FxBuildHasher", "FxHasher"].into_iter().flat_map(|name| {
+        let lines = text.lines().filter(move |line| line.contains(name) && !line.trim_start().starts_with("use "));
+        lines.map(move |line| match line.split_once('<') {
+            Some((_, parameters)) if line.contains(&format!(", {name}>")) => first(parameters),
+            _ => line.trim().to_owned(),
+        })
+    });
+    maps.chain(hashers).collect()
+}
+
+#[test]
+fn what_is_hashed_without_a_key_is_read_out_of_the_text() {
+    for (text, found) in [
+        ("a: FxHashMap<u64, String>,", &["u64"][..]),
+        ("fn f(a: &FxHashSet<Arc<str>>) {}", &["Arc<str>"]),
+        ("FxHashMap<(IpAddr, u16), Vec<u8>>", &["(IpAddr, u16)"]),
+        ("a: Windows<IpAddr, FxBuildHasher>,", &["IpAddr"]),
+        ("let a = FxBuildHasher.hash_one(name);", &["let a = FxBuildHasher.hash_one(name);"]),
+        ("use rustc_hash::FxBuildHasher;\nlet a = FxHashMap::default();", &[]),
+    ] {
+        assert_eq!(quickly_hashed(text), found, "{text}");
     }
 }

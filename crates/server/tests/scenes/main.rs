@@ -67,6 +67,7 @@ mod stream_ends;
 mod streams;
 mod support;
 mod unfinished_waits;
+mod untaken_answers;
 mod usage;
 mod users;
 mod versions;

@@ -15,6 +15,7 @@ on_both_registries!(
     references_may_find_nothing_one_or_many,
     a_delivery_that_is_too_much_work_does_nothing,
     blocks_and_the_elements_that_take_them_are_bounded_together,
+    what_the_elements_take_is_bounded_in_bytes_too,
 );
 
 async fn every_parameter_comes_in_the_query_or_a_header_and_the_query_wins(app: &TestApp) {
@@ -264,6 +265,24 @@ async fn blocks_and_the_elements_that_take_them_are_bounded_together(app: &TestA
         assert!(refused.text.contains("makes 30000 events"), "{refused:?}");
         assert_eq!((refused.faults(), ana.devices().await.len()), (vec!["body".to_owned()], devices));
         assert_eq!(messages(&ana.delivers(&parameters, blocks(1)).await.ok()), [""; 0]);
+        let device = text(&ana.devices().await[0], "id").to_owned();
+        assert_eq!(ana.history(&device).await.len(), (devices + 1) * 30);
+    }
+}
+
+async fn what_the_elements_take_is_bounded_in_bytes_too(app: &TestApp) {
+    let ana = Sender::of(app.developer("ana").await).await;
+    let takes = json!({"type": "deviceEvent", "properties": {"integration": "custom"}});
+    let elements = (0..30).map(|number| (format!("in{number}"), takes.clone()));
+    let project = ana.person.designs(Value::Object(elements.collect())).await;
+    let parameters = [("deviceTag", "eui"), ("deviceTagValueRef", "id"), ("projectUuid", &*project)];
+    // One block, but thirty times three mebibytes.
+    let large = json!({"id": "a", "text": "x".repeat(3 << 20)});
+    for devices in [0, 1] {
+        let refused = ana.delivers(&parameters, large.clone()).await;
+        assert!(refused.text.contains("makes 30 events of 94") && refused.text.contains("64 MiB"), "{refused:?}");
+        assert_eq!((refused.faults(), ana.devices().await.len()), (vec!["body".to_owned()], devices));
+        assert_eq!(messages(&ana.delivers(&parameters, json!({"id": "a"})).await.ok()), [""; 0]);
         let device = text(&ana.devices().await[0], "id").to_owned();
         assert_eq!(ana.history(&device).await.len(), (devices + 1) * 30);
     }

@@ -430,15 +430,16 @@ pub trait Telemetry: Send + Sync + 'static {
     /// Takes queued cloud events, oldest first: they are gone, durably, before the answer. No two callers get the same one.
     /// What would take more than [`QUEUE_PAGE_BYTES_MAX`] together is left in the queue. A look at many waits for a turn.
     async fn queue_take(&self, device: &CanWrite<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>> {
-        Ok(self.queue_take_while(device, query, Box::new(|| true)).await?.unwrap_or_default())
+        Ok(self.queue_take_while(device, query, Box::new(|_| true)).await?.unwrap_or_default())
     }
-    /// As [`Telemetry::queue_take`], for a caller that may lose its right meanwhile: `may` is asked under the device's
-    /// lock, before the events are taken. None: it said no, and nothing was taken.
+    /// As [`Telemetry::queue_take`], for a caller that may lose its right meanwhile, or has no room for them: `may` is asked
+    /// under the device's lock, before the events are taken, about so many bytes as they take at most as JSON; first about
+    /// none. None: it said no, and nothing was taken.
     async fn queue_take_while(
         &self,
         device: &CanWrite<DeviceRef>,
         query: QueueQuery,
-        may: Box<dyn Fn() -> bool + Send>,
+        may: Box<dyn Fn(usize) -> bool + Send>,
     ) -> Result<Option<Vec<Event>>>;
     /// Removes one queued event, durably. False: it is not there. A look at many waits for a turn.
     async fn queue_delete(&self, device: &CanWrite<DeviceRef>, id: EventId) -> Result<bool>;

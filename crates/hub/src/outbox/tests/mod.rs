@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::device_queue::{OutboxSize, Piece, PieceKind};
+use super::device_queue::{DeviceQueue, OutboxSize, Piece, PieceKind};
 use super::queue::QueueLook;
 use super::work::SettingWork;
 use super::*;
@@ -353,6 +353,15 @@ proptest! {
                         false => desk.removes(),
                     }
                 }
+            }
+            for tenant in 0..3 {
+                let waiting = &desk.waiting;
+                let is_its = |number: &u64| {
+                    number % 3 == tenant && waiting.of(DeviceKey(*number)).is_some_and(DeviceQueue::is_reported)
+                };
+                let of_all: Vec<u64> = (0..4).filter(is_its).collect();
+                let listed = waiting.reported(organization(tenant.into()), 4).unwrap();
+                prop_assert_eq!(listed.iter().map(|of| of.device.key.0).collect::<Vec<_>>(), of_all);
             }
             for (number, (row, settings)) in &truth {
                 let (mut seen, mut known) = registry.get(number).cloned().unwrap_or_else(|| (blank(), Vec::new()));

@@ -52,6 +52,7 @@ use std::time::Duration;
 use isobar_model::access::CanWrite;
 use isobar_model::ids::{DeviceKey, DeviceRef, EventId};
 use isobar_model::time::Timestamp;
+use isobar_threads::GivingThreads;
 use parking_lot::Mutex;
 use rocksdb::{DB, ErrorKind, ReadOptions, ReadTier};
 
@@ -68,7 +69,7 @@ use self::reclaim::Reclaim;
 use self::rows::{Parts, Rows, damaged, failed};
 use self::scan::SortedBytes;
 pub(crate) use self::scan::Test as FilterTest;
-use self::slices::ScanThreads;
+use self::slices::scan_threads;
 use self::writer::CommitWriter;
 use super::{Begun, Commit, Examined, Memory};
 use crate::error::{Result, StoreError};
@@ -131,7 +132,7 @@ pub struct Embedded {
     /// Those that hold the database, in the order in which they end; none once the store is closed.
     threads: Mutex<Option<(reclaim::Worker, CommitWriter)>>,
     scans: Turns,
-    scan_threads: ScanThreads,
+    scan_threads: GivingThreads,
 }
 
 /// Set when the caller has gone: long reads look at it and stop.
@@ -173,7 +174,7 @@ impl Embedded {
         let (sorted, columns) = (Arc::default(), ColumnCache::default());
         let core = Arc::new(Core { db, shared, note, devices, cutoffs, reclaim, outbox, sorted, columns, options });
         let threads = Mutex::new(Some((worker, writer)));
-        Ok(Self { core, threads, scans: Turns::new(SCANS), scan_threads: ScanThreads::new(SCANS.at_once)? })
+        Ok(Self { core, threads, scans: Turns::new(SCANS), scan_threads: scan_threads(SCANS.at_once)? })
     }
 
     /// Copies the store as it is now into a folder that must not exist; files that no longer change are linked, not copied.

@@ -192,7 +192,7 @@ impl Telemetry for Embedded {
         &self,
         device: &CanWrite<DeviceRef>,
         query: QueueQuery,
-        may: Box<dyn Fn() -> bool + Send>,
+        may: Box<dyn Fn(usize) -> bool + Send>,
     ) -> Result<Option<Vec<Event>>> {
         self.take_from_queue(device, query, may).await
     }

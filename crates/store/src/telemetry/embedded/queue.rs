@@ -27,6 +27,9 @@ const QUEUE_BYTES_AT_ONCE: usize = 4 << 20;
 /// Looks of one reader, when others take again and again what it has found.
 const LOOKS_MAX: usize = 32;
 
+/// What an event takes as JSON beside its payload and its element's name: identifiers, a moment, the names of members.
+const WRITTEN_BYTES_BESIDE: usize = 256;
+
 /// What a reader of a queue found.
 #[derive(Default)]
 struct QueuePage {
@@ -248,7 +251,7 @@ impl Embedded {
         &self,
         permit: &CanWrite<DeviceRef>,
         query: QueueQuery,
-        may: Box<dyn Fn() -> bool + Send>,
+        may: Box<dyn Fn(usize) -> bool + Send>,
     ) -> Result<Option<Vec<Event>>> {
         let Some((look, sent)) = self.take(permit, &Wanted::Page(query), may).await? else { return Ok(None) };
         if let Some(sent) = sent
@@ -261,7 +264,7 @@ impl Embedded {
 
     /// Removes one event.
     pub(super) async fn delete_from_queue(&self, permit: &CanWrite<DeviceRef>, id: EventId) -> Result<bool> {
-        match self.take(permit, &Wanted::One(id), Box::new(|| true)).await? {
+        match self.take(permit, &Wanted::One(id), Box::new(|_| true)).await? {
             Some((_, Some(sent))) => sent.durable.await.map(|()| true),
             _ => Ok(false),
         }
@@ -272,21 +275,21 @@ impl Embedded {
         &self,
         permit: &CanWrite<DeviceRef>,
         wanted: &Wanted,
-        mut may: Box<dyn Fn() -> bool + Send>,
+        mut may: Box<dyn Fn(usize) -> bool + Send>,
     ) -> Result<Option<(QueuePage, Option<Sent>)>> {
         let device = *permit.target();
         let mut found = None;
         for _ in 0..LOOKS_MAX {
             let Some(mut held) = self.hold_queue(device.key).await? else {
-                return Ok(may().then(|| (QueuePage::default(), None)));
+                return Ok(may(0).then(|| (QueuePage::default(), None)));
             };
             let (wanted, before) = (wanted.clone(), found.take());
             let take = move |core: &Core, cancel: &Cancel| {
                 // What is queued once the right has ended comes after this device is let go.
-                if !may() {
+                if !may(0) {
                     return Ok((may, Taken::Refused));
                 }
-                let taken = take_now(core, &mut held, device, wanted, before, cancel)?;
+                let taken = take_now(core, &mut held, device, (wanted, before), &may, cancel)?;
                 Ok((may, taken))
             };
             let (asked, taken) = self.reading(take).await?;
@@ -312,13 +315,18 @@ enum Taken {
     Overtaken,
 }
 
+/// As many bytes as an event takes at most where it is written as JSON: a character of a name may become six.
+fn written_bytes(event: &Event) -> usize {
+    event.payload.bytes().len() + 6 * event.element.len() + WRITTEN_BYTES_BESIDE
+}
+
 /// Takes what an earlier look has found, or looks.
 fn take_now(
     core: &Core,
     held: &mut Held,
     device: DeviceRef,
-    wanted: Wanted,
-    before: Option<Look>,
+    (wanted, before): (Wanted, Option<Look>),
+    may: &dyn Fn(usize) -> bool,
     cancel: &Cancel,
 ) -> Result<Taken> {
     let found = match before {
@@ -341,6 +349,9 @@ fn take_now(
     let gone = found.sequences.iter().chain(&found.expired).copied();
     if gone.clone().next().is_none() {
         return Ok(Taken::All(found, None));
+    }
+    if !may(found.events.iter().map(written_bytes).sum()) {
+        return Ok(Taken::Refused);
     }
     // Nothing is taken for a reader who has gone.
     cancel.check()?;

@@ -1,45 +1,17 @@
 //! What takes long and is done in slices: between two of them others have their turn (see [`crate::turns`]).
 
-use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::task::JoinHandle;
+use isobar_threads::GivingThreads;
 
 use super::{Cancel, Core, Embedded};
 use crate::error::{Result, StoreError};
 use crate::turns::{Slice, Turn};
 
-/// How nice the threads of scans are to those that serve calls and write (nice(2)): where both want a processor, a scan gets
-/// about one part in ten.
-const NICENESS: i32 = 10;
-/// What these threads are called.
-const THREAD: &str = "isobar-scan";
+/// What the threads of scans are called.
+const SCAN_THREAD: &str = "isobar-scan";
 
-/// Threads for what reads at length. As many as turns: scans that took all processors would keep everybody else waiting.
-pub(super) struct ScanThreads {
-    spawner: Handle,
-    runtime: Option<Runtime>,
-}
-
-impl ScanThreads {
-    pub fn new(at_once: usize) -> Result<Self> {
-        let mut builder = Builder::new_current_thread();
-        builder.max_blocking_threads(at_once).thread_name(THREAD);
-        let runtime = builder.on_thread_start(|| isobar_threads::give_way(NICENESS)).build();
-        let runtime = runtime.map_err(StoreError::unavailable)?;
-        Ok(Self { spawner: runtime.handle().clone(), runtime: Some(runtime) })
-    }
-
-    pub fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-        self.spawner.spawn_blocking(work)
-    }
-}
-
-impl Drop for ScanThreads {
-    fn drop(&mut self) {
-        // The last holder of a store may be a task: there a runtime must not wait for its threads.
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
+/// Threads for what reads at length, which give way to those that serve calls and write. As many as turns.
+pub(super) fn scan_threads(at_once: usize) -> Result<GivingThreads> {
+    GivingThreads::new(SCAN_THREAD, at_once).map_err(StoreError::unavailable)
 }
 
 /// Work that can be left and taken up again.

@@ -1,5 +1,5 @@
-//! Quotas that all tenants share, as [`SharedAmount`] says: the memory of bodies that are under way, and the number of long
-//! waits.
+//! Quotas that all tenants share, as [`SharedAmount`] says: the memory of bodies that are under way and of answers that are not
+//! taken yet, and the number of long waits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,6 @@ use parking_lot::Mutex;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct QuotaHolder(Option<OrganizationId>);
 
-#[cfg(test)]
 impl QuotaHolder {
     /// Those who show no credentials.
     pub const NOBODY: Self = Self(None);
@@ -64,10 +63,24 @@ pub(crate) struct QuotaShare {
 }
 
 impl QuotaShare {
+    /// Whether it is anything.
+    pub fn is_any(&self) -> bool {
+        self.amount > 0
+    }
+
     /// How much it is.
     #[cfg(test)]
     pub fn amount(&self) -> usize {
         self.amount
+    }
+
+    /// Holds so much from here on, less or more than before; or is refused: then nothing has changed.
+    pub fn hold(&mut self, amount: usize) -> Result<(), Error> {
+        if amount > self.amount {
+            return self.take(amount - self.amount);
+        }
+        self.give_back(self.amount - amount);
+        Ok(())
     }
 
     /// Takes more, or is refused: then nothing has changed.
@@ -85,19 +98,26 @@ impl QuotaShare {
     }
 }
 
-impl Drop for QuotaShare {
-    fn drop(&mut self) {
-        if self.amount == 0 {
+impl QuotaShare {
+    fn give_back(&mut self, less: usize) {
+        if less == 0 {
             return;
         }
+        self.amount -= less;
         let mut held = self.quota.held.lock();
-        held.all -= self.amount;
+        held.all -= less;
         if let Some(own) = held.each.get_mut(&self.holder) {
-            *own -= self.amount;
+            *own -= less;
             if *own == 0 {
                 held.each.remove(&self.holder);
             }
         }
+    }
+}
+
+impl Drop for QuotaShare {
+    fn drop(&mut self) {
+        self.give_back(self.amount);
     }
 }
 

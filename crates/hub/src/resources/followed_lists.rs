@@ -1,0 +1,186 @@
+//! The devices of a part of the tree, for streams that go on where another one ended.
+//!
+//! That list may be long, and after a break all streams of an organization want it at once. So it is made in the turns of
+//! such lists, on threads that give way to all others; and while one waits for its turn, all who want the same share it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared, WeakShared};
+use isobar_model::access::{self, Action, Caller, CanList};
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::OrganizationId;
+use isobar_store::telemetry::Followed;
+use parking_lot::Mutex;
+
+use crate::Hub;
+use crate::error::IntoHubError as _;
+use crate::support::bounded_jobs::BoundedJobs;
+
+/// Lists that are made at a time. The registry has readers for few, and others need them too.
+const FOLLOWED_LISTS_AT_ONCE: usize = 2;
+/// What their threads are called.
+const FOLLOWED_THREAD: &str = "isobar-followed";
+/// Organizations that are remembered before those are forgotten for which nobody waits any more.
+const REMEMBERED_LISTS: usize = 64;
+
+/// The devices beneath an organization, and how often devices of its tenant had left theirs before these were found out.
+#[derive(Clone)]
+pub(crate) struct FollowedList {
+    pub devices: Followed,
+    pub moves: u64,
+}
+
+/// A list that is made for all who wait for it.
+type ListMaking = BoxFuture<'static, std::result::Result<FollowedList, Arc<Error>>>;
+
+/// The lists that are made for streams.
+pub(crate) struct FollowedLists {
+    jobs: BoundedJobs,
+    /// Those whose turn has not come: what they will show is newer than all that those who wait for it have seen.
+    waiting: Mutex<HashMap<OrganizationId, WeakShared<ListMaking>>>,
+}
+
+impl FollowedLists {
+    pub(crate) fn new() -> Result<Self> {
+        let jobs = BoundedJobs::giving_way(FOLLOWED_THREAD, FOLLOWED_LISTS_AT_ONCE)?;
+        Ok(Self { jobs, waiting: Mutex::default() })
+    }
+
+    /// The list that waits for its turn, or else one that is begun now.
+    fn join(&self, organization: OrganizationId, begin: impl FnOnce() -> ListMaking) -> Shared<ListMaking> {
+        let mut waiting = self.waiting.lock();
+        if let Some(list) = waiting.get(&organization).and_then(WeakShared::upgrade) {
+            return list;
+        }
+        if waiting.len() >= REMEMBERED_LISTS {
+            waiting.retain(|_, list| list.upgrade().is_some());
+        }
+        let list = begin().shared();
+        waiting.extend(list.downgrade().map(|list| (organization, list)));
+        list
+    }
+
+    /// From here on nobody joins: what changes now may be missing.
+    fn begins(&self, organization: OrganizationId) {
+        self.waiting.lock().remove(&organization);
+    }
+}
+
+impl Hub {
+    /// The devices beneath an organization, which the caller may list, of this tenant. Waits for its turn.
+    ///
+    /// Those who share a list have shown a permit for the same organization each; it is made with that of the first.
+    pub(super) async fn followed_beneath(
+        &self,
+        caller: &Arc<Caller>,
+        (organization, permit): (OrganizationId, CanList),
+        tenant: OrganizationId,
+    ) -> Result<FollowedList> {
+        let making = || {
+            let (hub, caller) = (self.clone(), Arc::clone(caller));
+            let steps = {
+                let hub = hub.clone();
+                async move { hub.make_followed_list(&caller, (organization, permit), tenant).await }
+            };
+            let made = async move { hub.0.followed_lists.jobs.drive(tenant, "followed_list", steps).await };
+            made.map(|made| made.map_err(Arc::new)).boxed()
+        };
+        let made = self.0.followed_lists.join(organization, making).await;
+        made.map_err(|error| match &*error {
+            Error::Missing(noun) => Error::Missing(noun),
+            Error::Busy => Error::Busy,
+            other => Error::internal(other.to_string()),
+        })
+    }
+
+    async fn make_followed_list(
+        &self,
+        caller: &Caller,
+        (organization, permit): (OrganizationId, CanList),
+        tenant: OrganizationId,
+    ) -> Result<FollowedList> {
+        self.0.followed_lists.begins(organization);
+        // Before the devices are found out: what leaves from here on is noticed.
+        let moves = self.0.caches.departures().count(tenant);
+        let mut permits = Vec::new();
+        for (lineage, devices) in self.0.env.registry.devices_beneath(&permit).await.into_hub_error()? {
+            for device in devices {
+                let permit = access::read(caller, Action::DeviceRead, device, &lineage);
+                permits.push(permit.map_err(|refusal| refusal.into_error("device"))?);
+            }
+        }
+        Ok(FollowedList { devices: Followed::of(permits), moves })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test hears of its panics")]
+mod tests {
+    use futures::StreamExt as _;
+    use isobar_model::event::Event;
+    use isobar_model::user::ApiKeyInput;
+
+    use super::*;
+    use crate::StreamScope;
+    use crate::identity::authentication::Credentials;
+    use crate::stage::Stage;
+
+    const STREAMS: usize = 8;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn streams_that_resume_wait_for_one_list_which_is_made_beside_them() {
+        let stage = Stage::set().await;
+        let device = stage.device("{}").await;
+        let input = ApiKeyInput { name: "k".to_owned(), role: None, expires_at: None };
+        let (_, secret) = stage.hub.api_key_create(&stage.admin, stage.admin.user, input).await.unwrap();
+        let credentials = Credentials { api_auth_token: Some(secret.reveal().as_bytes()), ..Credentials::default() };
+        let mut live =
+            Box::pin(stage.hub.event_stream(&credentials, StreamScope::Organization(None), None).await.unwrap());
+        stage.posts(&device, "1").await;
+        let first: Arc<Event> = live.next().await.unwrap().unwrap();
+        stage.posts(&device, "2").await;
+        // Others make lists: all turns are taken.
+        let lists = &stage.hub.0.followed_lists;
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let ended = Arc::new(Mutex::new(ended));
+        let others: Vec<_> = (0..FOLLOWED_LISTS_AT_ONCE)
+            .map(|_| {
+                let (hub, ended) = (stage.hub.clone(), Arc::clone(&ended));
+                let wait = async move { Ok(ended.lock().recv().is_ok()) };
+                tokio::spawn(async move {
+                    hub.0.followed_lists.jobs.drive(crate::support::bounded_jobs::NOBODY, "test", wait).await
+                })
+            })
+            .collect();
+        while lists.jobs.running_and_waiting() != (FOLLOWED_LISTS_AT_ONCE, 0) {
+            tokio::task::yield_now().await;
+        }
+        let mut resumed = Vec::new();
+        for _ in 0..STREAMS {
+            let scope = StreamScope::Organization(None);
+            let stream = stage.hub.event_stream(&credentials, scope, Some(first.id)).await.unwrap();
+            let mut stream = Box::pin(stream);
+            resumed.push(tokio::spawn(async move { stream.next().await.unwrap().unwrap() }));
+        }
+        let sharing =
+            || lists.waiting.lock().values().filter_map(WeakShared::upgrade).next().and_then(|it| it.strong_count());
+        // One of them is ours, the others are those of the streams.
+        while sharing() != Some(STREAMS + 1) {
+            assert!(!resumed.iter().any(|stream| stream.is_finished()), "a stream has listed devices in nobody's turn");
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(lists.jobs.running_and_waiting(), (FOLLOWED_LISTS_AT_ONCE, 1));
+        for _ in &others {
+            end.send(()).unwrap();
+        }
+        for stream in resumed {
+            assert_eq!(stream.await.unwrap().payload.text(), "2");
+        }
+        for other in others {
+            assert!(other.await.unwrap().unwrap());
+        }
+        assert!(lists.waiting.lock().is_empty());
+    }
+}

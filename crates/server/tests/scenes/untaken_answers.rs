@@ -1,0 +1,128 @@
+//! Answers that nobody takes: they are charged to whoever asked for them, whatever they are, and others are served.
+
+use serde_json::{Value, json};
+
+use crate::support::person::text;
+use crate::support::socket::Socket;
+use crate::support::{Device, Person, TestApp};
+use crate::webhook::{Sender, messages};
+
+/// Bytes of an event, of which a tenant has room for one in these scenes, and not for two.
+const LARGE: usize = 950_000;
+
+async fn with_room(bytes: usize) -> TestApp {
+    TestApp::with(|settings| settings.http.response_memory_bytes_max = bytes).await
+}
+
+/// A client that asks for something, hears how its answer begins, and takes no more of it.
+async fn asks_and_takes_nothing(app: &TestApp, who: &str, path: &str) -> Socket {
+    let mut socket = Socket::with_little_room(app).await;
+    socket.sends(format!("GET {path} HTTP/1.1\r\nhost: isobar\r\n{who}\r\n\r\n"));
+    socket.hears_until("\r\n\r\n");
+    socket
+}
+
+async fn posts_large(device: &Device<'_>) -> String {
+    let made = device.posts("log", json!("x".repeat(LARGE))).await.created();
+    device.at(&format!("events/{}", text(&made, "id")))
+}
+
+fn of(person: &Person<'_>) -> String {
+    format!("authorization: Bearer {}", person.jwt)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_nobody_takes_is_charged_whatever_it_is() {
+    let app = with_room(3 * LARGE - 10_000).await;
+    let (ana, bob) = (app.developer("ana").await, app.developer("bob").await);
+    let (fridge, oven) = (ana.creates_device("fridge").await, bob.creates_device("oven").await);
+    let (event, theirs) = (posts_large(&fridge).await, posts_large(&oven).await);
+    fridge.queues("alarm", json!("y".repeat(LARGE))).await;
+    let slow = asks_and_takes_nothing(&app, &of(&ana), &event).await;
+    let peek = format!("/v2/events/cloud?peek=true&deviceId={}", fridge.id);
+    for path in [&*event, &peek] {
+        let refused = ana.get(path).await.is(503);
+        assert!(
+            refused.text.contains("have not taken yet") && refused.text.contains("nothing was done"),
+            "{refused:?}"
+        );
+        assert_eq!(refused.header("retry-after"), "1");
+    }
+    // With the device's own token too; and what there is no room for stays in the queue.
+    for path in ["/v2/events/cloud", "/v2/events/cloud/next"] {
+        let refused = fridge.get(path).await.is(503);
+        assert!(refused.text.contains("have not taken yet"), "{refused:?}");
+    }
+    // What is small has room, and so have others.
+    fridge.posts("log", json!(1)).await.created();
+    ana.get(&fridge.url()).await.ok();
+    assert_eq!(bob.get(&theirs).await.ok()["payload"].as_str().unwrap().len(), LARGE);
+    // What nobody will take any more is given back.
+    drop(slow);
+    while ana.get(&event).await.status == 503 {}
+    let taken = fridge.get("/v2/events/cloud").await.ok();
+    assert_eq!(taken[0]["payload"].as_str().unwrap().len(), LARGE);
+    assert_eq!(ana.get(&peek).await.ok(), json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_done_is_told_where_its_answer_finds_no_room() {
+    let app = with_room(3 * LARGE - 10_000).await;
+    let ana = app.developer("ana").await;
+    let fridge = ana.creates_device("fridge").await;
+    let event = posts_large(&fridge).await;
+    let slow = asks_and_takes_nothing(&app, &of(&ana), &event).await;
+    let path = format!("/v2/projects/{}/specification", ana.project().await);
+    let design = json!({"name": "large", "meta": {"text": "d".repeat(LARGE)}, "planes": {"cloud": {"elements": {}}}});
+    let refused = ana.put(&path, design).await.is(503);
+    assert!(refused.text.contains("what was asked for is done"), "{refused:?}");
+    drop(slow);
+    while ana.get(&path).await.status == 503 {}
+    assert_eq!(ana.get(&path).await.ok()["name"], "large");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_last_values_of_a_device_need_no_room_of_their_size() {
+    const ELEMENTS: usize = 16;
+    let app = with_room(900_000).await;
+    let ana = app.developer("ana").await;
+    let fridge = ana.creates_device("fridge").await;
+    let value = json!({"text": "x".repeat(200_000)});
+    for number in 0..ELEMENTS {
+        fridge.posts(&format!("store{number:02}"), value.clone()).await.created();
+    }
+    let is_whole = |device: &Value| {
+        let last = device["lastValues"].as_array().unwrap();
+        let are_all = last.iter().enumerate().all(|(number, last)| {
+            last["elementName"] == format!("store{number:02}")
+                && last["deviceId"] == fridge.id
+                && last["values"] == value
+        });
+        assert!(last.len() == ELEMENTS && are_all && device["imageUrl"].is_string());
+    };
+    let path = format!("{}?lastValues=all", fridge.url());
+    is_whole(&fridge.get(&path).await.ok());
+    let listed = ana.get("/v2/devices?lastValues=all").await.ok();
+    is_whole(&listed["data"][0]);
+    is_whole(&ana.put(&path, json!({"description": "\"lastValues\":["})).await.ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_webhooks_long_answer_needs_no_room_of_its_size() {
+    const ELEMENTS: usize = 60;
+    let app = with_room(30 << 20).await;
+    let ana = Sender::of(app.developer("ana").await).await;
+    let takes = json!({"type": "deviceEvent", "properties": {"integration": "custom"}});
+    let elements = (0..ELEMENTS).map(|number| (format!("in{number}"), takes.clone()));
+    let project = ana.person.designs(Value::Object(elements.collect())).await;
+    let parameters = [("deviceTag", "eui"), ("deviceTagValue", "a"), ("projectUuid", &*project), ("debug", "true")];
+    let body = json!({"text": "x".repeat(400_000)});
+    let answer = ana.delivers(&parameters, body.clone()).await.ok();
+    let debug = &answer["debug"];
+    assert_eq!(messages(debug), [""; 0]);
+    assert!(
+        debug["extractedTasks"]["requestBody"] == body && debug["extractedTasks"]["tasks"][0]["payloads"][0] == body
+    );
+    let events = debug["taskExecutions"]["processed"][0]["eventsProcessed"].as_array().unwrap();
+    assert!(events.len() == ELEMENTS && events.iter().all(|event| event["payload"] == body));
+}
