@@ -1,6 +1,6 @@
 //! The integration webhook: its parameters come in the query or in headers, its answer is short or tells everything.
 
-use isobar_hub::{Given, TaskReport, WEBHOOK_PARAMETERS, WebhookReport};
+use isobar_hub::{Given, HeldByDelivery, TaskReport, WEBHOOK_PARAMETERS, WebhookReport};
 use isobar_model::access::Action;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -18,7 +18,9 @@ pub(crate) async fn webhook_receive(call: &mut Call) -> Answer {
     let given = WEBHOOK_PARAMETERS.into_iter().filter_map(|name| Some((name, given(call, name)?))).collect();
     let report = call.hub().webhook_receive(call.caller()?, given, body).await?;
     call.state.meters.events_accepted.increment(report.tasks.iter().map(|task| task.events.len() as u64).sum());
-    response::ok(&WebhookAnswer::from(report))
+    let (tells_all, (answer, held)) = (report.debug, WebhookAnswer::of(report));
+    // What is answered in a few words takes nothing any more.
+    if tells_all { response::ok_holding(&answer, held) } else { response::ok(&answer) }
 }
 
 /// A parameter: the query wins over the header (contract: Integration webhook).
@@ -158,32 +160,35 @@ fn messages<'m>(texts: impl IntoIterator<Item = &'m String>) -> Vec<MessageJson>
     texts.into_iter().map(|message| MessageJson { message: message.clone() }).collect()
 }
 
-impl From<WebhookReport> for WebhookAnswer {
-    fn from(report: WebhookReport) -> Self {
+impl WebhookAnswer {
+    /// The answer, and the memory that it takes with all that it was made of.
+    fn of(report: WebhookReport) -> (Self, HeldByDelivery) {
         if report.debug {
-            return Self::Debug { debug: WebhookDebug::from(report) };
+            let (debug, held) = WebhookDebug::of(report);
+            return (Self::Debug { debug }, held);
         }
         let events: usize = report.tasks.iter().map(|task| task.events.len()).sum();
         let devices = report.tasks.iter().filter(|task| task.provisioned.is_some()).count();
         let blocks = report.blocks;
         let message =
             format!("{blocks} event block(s) taken: {events} event(s) processed, {devices} device(s) provisioned");
-        Self::Short { message, errors: messages(report.all_errors()) }
+        (Self::Short { message, errors: messages(report.all_errors()) }, report.held)
     }
 }
 
-impl From<WebhookReport> for WebhookDebug {
-    fn from(report: WebhookReport) -> Self {
+impl WebhookDebug {
+    fn of(report: WebhookReport) -> (Self, HeldByDelivery) {
         let errors = messages(report.all_errors());
         let tasks = report.tasks.iter().map(|task| TaskJson::of(&report, task)).collect();
         let executed = messages(report.tasks.iter().flat_map(|task| &task.errors));
         let processed = report.tasks.iter().map(|task| ProcessedJson::of(&report, task)).collect();
         let extracted = messages(&report.errors);
-        Self {
+        let debug = Self {
             errors,
             extracted_tasks: ExtractedTasks { request_body: Raw(report.body), tasks, errors: extracted },
             task_executions: TaskExecutions { processed, errors: executed },
-        }
+        };
+        (debug, report.held)
     }
 }
 

@@ -84,6 +84,24 @@ pub(crate) fn ok(view: &impl Serialize) -> Answer {
     Ok(json(StatusCode::OK, view))
 }
 
+/// 200 with a view. `held` is dropped when the last of it is sent, or nobody reads any more.
+pub(crate) fn ok_holding(view: &impl Serialize, held: impl Send + 'static) -> Answer {
+    let body = serde_json::to_vec(view).map_err(Error::internal)?;
+    Ok(raw_json(StatusCode::OK, Bytes::from_owner(HoldingBody { body, _held: held })))
+}
+
+/// A body, and what is held as long as it is there.
+struct HoldingBody<H> {
+    body: Vec<u8>,
+    _held: H,
+}
+
+impl<H> AsRef<[u8]> for HoldingBody<H> {
+    fn as_ref(&self) -> &[u8] {
+        &self.body
+    }
+}
+
 /// 201 with a view.
 pub(crate) fn created(view: &impl Serialize) -> Answer {
     Ok(json(StatusCode::CREATED, view))
