@@ -8,7 +8,7 @@ use isobar_model::error::{Error, Result};
 use crate::code::{CodePool, HeldByRun, QUEUED_BYTES_MAX};
 use crate::support::tenant_shares::TenantShare;
 
-const REFUSED: &str = "isobar_settings_refused_total";
+const CHANGES_REFUSED: &str = "isobar_settings_refused_total";
 
 /// Room for what changes of settings hold that wait for a slot or for their device's turn, until this is dropped: beside the
 /// runs that wait for their project's code.
@@ -21,7 +21,7 @@ pub(crate) fn held_by_changes(code: &CodePool, held: HeldByRun) -> Result<Tenant
 
 /// What somebody hears whose change has no room, who is counted.
 pub(crate) fn no_room() -> Error {
-    metrics::counter!(REFUSED).increment(1);
+    metrics::counter!(CHANGES_REFUSED).increment(1);
     let most = QUEUED_BYTES_MAX >> 20;
     Error::NoRoom(format!(
         "changes of settings and runs that wait hold at most {most} MiB, those of one tenant at most twice what is left of that"

@@ -13,6 +13,7 @@ use isobar_model::json::RawJson;
 use isobar_model::setting::{SETTINGS_BYTES_MAX, SettingItem};
 use isobar_model::shared_amount::SharedAmount;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::device::CHANGES_AT_ONCE;
 use super::*;
@@ -115,7 +116,8 @@ async fn of_many_changes_that_wait_for_code_as_many_are_let_in_as_have_room_unti
     let mut changes: FuturesUnordered<_> =
         std::iter::repeat_with(|| puts(&stage, &device, "label", text(100 * KIB))).take(20).collect();
     for _ in 0..16 {
-        assert!(names_the_bound(changes.next().await.unwrap()));
+        let refused = timeout(PATIENCE, changes.next()).await.expect("all of them wait");
+        assert!(names_the_bound(refused.unwrap()));
     }
     assert!(has_room(&stage, 49 * KIB) && !has_room(&stage, 100 * KIB));
     drop(slots);

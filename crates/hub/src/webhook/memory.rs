@@ -26,7 +26,7 @@ const TEXT_TIMES: usize = 12;
 /// Labels of devices that are made together take so many bytes, or are those of one device.
 const LABELS_BYTES_AT_ONCE: usize = 4 << 20;
 
-const REFUSED: &str = "isobar_webhook_refused_total";
+const DELIVERIES_REFUSED: &str = "isobar_webhook_refused_total";
 
 /// The memory for deliveries.
 pub(crate) struct DeliveryMemory {
@@ -40,7 +40,7 @@ pub struct HeldByDelivery(TenantShare);
 
 impl DeliveryMemory {
     pub(crate) fn new() -> Self {
-        Self { bytes: TenantShares::fair(DELIVERIES_BYTES_MAX), refused: metrics::counter!(REFUSED) }
+        Self { bytes: TenantShares::fair(DELIVERIES_BYTES_MAX), refused: metrics::counter!(DELIVERIES_REFUSED) }
     }
 
     /// So many bytes for a delivery of a tenant. However much it is, it has room where nothing else is held.
