@@ -86,7 +86,7 @@ impl<'p> PlanCompiler<'p> {
             let element = draft.shape.map(|shape| self.element(shape, draft));
             let triggers = self.triggers(draft, &drafts);
             edges.push(std::mem::take(&mut self.edges));
-            elements.extend(element.map(|element| Installed { name: draft.name.clone(), element, triggers }));
+            elements.extend(element.map(|element| Installed { name: draft.name.clone(), element, triggers, steps: 0 }));
         }
         if self.links > LINKS_MAX {
             self.faults.add(ELEMENTS, format!("a cloud plane has at most {LINKS_MAX} links"));
@@ -100,7 +100,9 @@ impl<'p> PlanCompiler<'p> {
         let mut habits = habits(&elements);
         habits.macros_deep = u32::try_from(self.names.macros_deep.get()).unwrap_or(u32::MAX);
         let mut known = vec![None; elements.len()];
-        habits.steps = (0..elements.len()).map(|at| steps_from(at, &elements, &mut known)).max().unwrap_or(0);
+        let steps: Vec<u64> = (0..elements.len()).map(|at| steps_from(at, &elements, &mut known)).collect();
+        habits.steps = steps.iter().copied().max().unwrap_or(0);
+        elements.iter_mut().zip(steps).for_each(|(installed, steps)| installed.steps = steps);
         Ok(Plan { elements, by_name: self.by_name, settings, defaults, storages, reads_last, habits })
     }
 

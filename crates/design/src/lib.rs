@@ -30,6 +30,7 @@ use isobar_model::event::EventError;
 use isobar_model::ids::{DeviceId, EventId, OrganizationId};
 use isobar_model::json::{Json, RawJson};
 use isobar_model::role::Role;
+use isobar_model::setting::setting_bytes;
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 
@@ -111,6 +112,13 @@ pub struct DeviceView {
     pub status: Status,
     /// Values by setting name: the device's own ones; the plan supplies the defaults.
     pub settings: Vec<(Arc<str>, RawJson)>,
+}
+
+impl DeviceView {
+    /// Bytes that its own values take ([`isobar_model::setting::setting_bytes`]).
+    pub fn settings_bytes(&self) -> usize {
+        self.settings.iter().map(|(name, value)| setting_bytes(name, value)).sum()
+    }
 }
 
 /// What earlier events left for this device.

@@ -37,7 +37,7 @@ pub(crate) struct Habits {
     pub(crate) calls_out: bool,
     pub(crate) intervals: Vec<(Arc<str>, u32)>,
     pub(crate) missing_after_minutes: Option<u32>,
-    /// The most steps that an event can take.
+    /// The most steps that a run can take, wherever it begins.
     pub(crate) steps: u64,
     /// How deep macros stand in macros, in any expression.
     pub(crate) macros_deep: u32,
@@ -50,6 +50,8 @@ pub(crate) struct Installed {
     pub(crate) element: Element,
     /// Links by trigger, in the order of the element type's triggers.
     pub(crate) triggers: Vec<Vec<Link>>,
+    /// The most steps that a run takes which begins here.
+    pub(crate) steps: u64,
 }
 
 /// A link to an ability of another element.
@@ -72,6 +74,11 @@ pub(crate) enum Argument {
     Constant(Json<'static>, RawJson),
     /// What an expression gives.
     Computed(Expression),
+}
+
+/// Units of a step that reads a payload of so many bytes.
+fn reading_units(payload_bytes: usize) -> u64 {
+    (payload_bytes / READ_BYTES_PER_UNIT + 1 + STEP_UNITS) as u64
 }
 
 impl Plan {
@@ -165,12 +172,30 @@ impl Plan {
     /// it, and of macros within macros each goes over as many items as the payload can have. What a run reads besides (last
     /// values, states, settings, lists that stand in expressions) is not known here: [`crate::run_short`] gives it up.
     pub fn may_take_long(&self, payload_bytes: usize) -> bool {
-        let reading = (payload_bytes / READ_BYTES_PER_UNIT + 1 + STEP_UNITS) as u64;
+        self.run_units(payload_bytes) > LONG_RUN_UNITS
+    }
+
+    /// Units that a run on a payload of so many bytes may take, by that estimate.
+    pub fn run_units(&self, payload_bytes: usize) -> u64 {
+        // On an empty plane the value is merged, which is two readings.
+        self.units_of(self.habits.steps.max(2), payload_bytes)
+    }
+
+    /// Units that it may take to change a setting to a value of so many bytes, with the run that follows on it, by that
+    /// estimate.
+    pub fn change_units(&self, setting: &str, payload_bytes: usize) -> u64 {
+        match self.element(setting).map(|it| it.steps).filter(|steps| *steps > 0) {
+            Some(steps) => self.units_of(steps.saturating_add(1), payload_bytes),
+            // It is read, and held against its definition.
+            None => reading_units(payload_bytes),
+        }
+    }
+
+    fn units_of(&self, steps: u64, payload_bytes: usize) -> u64 {
         // An item of a list takes two bytes.
         let items = (payload_bytes / 2).max(1) as u64;
         let rounds = items.saturating_pow(self.habits.macros_deep.saturating_sub(1));
-        // On an empty plane the value is merged, which is two readings.
-        self.habits.steps.max(2).saturating_mul(reading).saturating_mul(rounds) > LONG_RUN_UNITS
+        steps.saturating_mul(reading_units(payload_bytes)).saturating_mul(rounds)
     }
 
     /// Whether any of its code has lately taken time that others would feel (5 ms in a call). Such code gets what others leave

@@ -13,7 +13,9 @@ use smallvec::SmallVec;
 use crate::budget::Budget;
 use crate::code::Room;
 use crate::compile::ELEMENTS_MAX;
-use crate::expression::{Changes, Computed, Expression, LastTexts, Machine, Problem, Value, World, to_raw};
+use crate::expression::{
+    Changes, Computed, Expression, LastTexts, Machine, Problem, SettingsSize, Value, World, to_raw,
+};
 use crate::failures::Failures;
 use crate::plan::{Argument, Link, Plan};
 use crate::trace::{Trace, TraceStep};
@@ -222,8 +224,8 @@ impl<'e> Run<'e> {
         let Some(start) = plan.element(trigger.element()) else { return };
         let value = Value::from(self.event.tree);
         if let (Trigger::SettingChanged { .. }, Some(setting)) = (trigger, start.element.setting()) {
-            let is_own = self.world.has_own_setting(setting, &self.changes);
-            self.changes.change_setting(setting, value.clone(), is_own);
+            let own_bytes = self.world.own_bytes(setting, &self.changes);
+            self.changes.note_setting(setting, value.clone(), own_bytes);
         }
         let Some(at) = start.element.begins(&trigger) else { return };
         if let Some(trace) = self.trace {
@@ -384,6 +386,11 @@ impl<'e> Run<'e> {
     /// Whether a setting has a value of the device's own, as this run sees it.
     pub(crate) fn has_own_setting(&self, setting: u32) -> Computed<bool> {
         self.world.finds_own_setting(setting, &self.changes, &self.budget)
+    }
+
+    /// How large the device's own values become when a setting has this one, or its default; or they may not.
+    pub(crate) fn settings_size_with(&self, setting: u32, value: Option<&RawJson>) -> Computed<SettingsSize> {
+        self.world.settings_size_with(setting, value, &self.changes, &self.budget)
     }
 
     /// The metadata label as this run's expressions see it.

@@ -62,6 +62,12 @@ const ALL: &[(MetricKind, &str, &str)] = &[
         "isobar_code_refused_total",
         "Runs of code refused with 503: too many waited, or what waited held too much",
     ),
+    (
+        MetricKind::Counter,
+        "isobar_settings_refused_total",
+        "Changes of settings refused with 503: runs that waited held too much",
+    ),
+    (MetricKind::Counter, "isobar_webhook_refused_total", "Deliveries refused with 503: those under way held too much"),
 ];
 
 /// What a metric is.

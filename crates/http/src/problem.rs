@@ -83,7 +83,7 @@ impl Problem {
                 Error::Forbidden(_) => StatusCode::FORBIDDEN,
                 Error::Invalid(_) => StatusCode::BAD_REQUEST,
                 Error::Outdated(_) => StatusCode::PRECONDITION_FAILED,
-                Error::Busy => StatusCode::SERVICE_UNAVAILABLE,
+                Error::Busy | Error::NoRoom(_) => StatusCode::SERVICE_UNAVAILABLE,
                 Error::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
             },
             Problem::NoSuchPath => StatusCode::NOT_FOUND,
@@ -136,9 +136,9 @@ impl Problem {
         match self {
             Problem::Refused(Error::RateLimited { window, .. }) => Some(until(window.reset)),
             Problem::Refused(Error::Throttled { until: moment }) => Some(until(*moment)),
-            Problem::Refused(Error::Busy) | Problem::AnswersUntaken { .. } | Problem::NotReady(_) => {
-                Some(BUSY_RETRY_SECONDS)
-            }
+            Problem::Refused(Error::Busy | Error::NoRoom(_))
+            | Problem::AnswersUntaken { .. }
+            | Problem::NotReady(_) => Some(BUSY_RETRY_SECONDS),
             _ => None,
         }
     }
@@ -203,6 +203,7 @@ mod tests {
             (Error::invalid("body", "is bad").into(), 400),
             (Error::Outdated("the specification").into(), 412),
             (Error::Busy.into(), 503),
+            (Error::NoRoom("deliveries hold at most 1 MiB".into()).into(), 503),
             (Error::internal("broken").into(), 500),
             (Problem::NoSuchPath, 404),
             (Problem::WrongMethod, 405),
@@ -226,6 +227,7 @@ mod tests {
         assert_eq!(over.headers()[RETRY_AFTER], "1");
         assert_eq!(answer(Error::Busy).headers()[RETRY_AFTER], "1");
         assert_eq!(answer(Problem::AnswersUntaken { is_done: false }).headers()[RETRY_AFTER], "1");
+        assert_eq!(answer(Error::NoRoom(String::new())).headers()[RETRY_AFTER], "1");
         assert!(answer(Error::Unauthenticated).headers().contains_key(WWW_AUTHENTICATE));
     }
 

@@ -26,6 +26,7 @@ use crate::resources::picture::Pictures;
 use crate::supervisor::Supervisor;
 use crate::support::bounded_jobs::BoundedJobs;
 use crate::support::tenant_shares::TenantShares;
+use crate::webhook::DeliveryMemory;
 use crate::{Hub, Parts, resources};
 
 /// The owners of the rooms, and the little state of the verbs themselves.
@@ -47,6 +48,7 @@ pub(crate) struct Rooms {
     pub bucket_bytes: Arc<TenantShares>,
     pub stream_bytes: Arc<TenantShares>,
     pub followed_lists: FollowedLists,
+    pub deliveries: DeliveryMemory,
     pub creation_jobs: BoundedJobs,
     pub listing_jobs: BoundedJobs,
     pub selections: Selections,
@@ -97,6 +99,7 @@ impl Hub {
             bucket_bytes: resources::buckets::bucket_bytes(),
             stream_bytes: resources::event_stream::stream_bytes(),
             followed_lists: FollowedLists::new()?,
+            deliveries: DeliveryMemory::new(),
             creation_jobs: resources::device_creation::creation_jobs(),
             listing_jobs: resources::devices::listing_jobs(),
             selections: Selections::new(),

@@ -67,6 +67,9 @@ pub enum Error {
     /// A store or a queue cannot take more now; nothing was done.
     #[error("the service is busy, try again")]
     Busy,
+    /// Tenants share what this would take, and there is no room for it now; nothing was done.
+    #[error("the service is busy, try again: {0}")]
+    NoRoom(String),
     /// Something broke on our side; the cause is logged, never told.
     #[error("internal error")]
     Internal(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -13,6 +13,22 @@ use crate::time::Timestamp;
 const NAME_MAX: usize = 128;
 /// Most items of a bulk operation.
 pub const BULK_ITEMS_MAX: usize = 10_000;
+/// Most bytes of all values of its own that a device has for settings, as [`setting_bytes`] counts them.
+pub const SETTINGS_BYTES_MAX: usize = 1 << 20;
+/// What a value counts besides its name and its JSON: it is a record.
+const SETTING_BYTES_BESIDE: usize = 64;
+
+/// Bytes that a value of the device's own counts.
+pub fn setting_bytes(name: &str, value: &RawJson) -> usize {
+    name.len() + value.bytes().len() + SETTING_BYTES_BESIDE
+}
+
+/// What is wrong with a value that brings all of a device's own from so many bytes to so many; none if it has room. What was
+/// more before there was a bound stays, and does not grow.
+pub fn settings_exceed(before: usize, after: usize) -> Option<&'static str> {
+    let is_too_much = after > SETTINGS_BYTES_MAX && after > before;
+    is_too_much.then_some("has no room: the settings of a device take at most 1 MiB together")
+}
 
 /// One record of a device setting: a value that the device had, or has.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,6 +150,18 @@ mod tests {
         let body = r#"[{"deviceId": "d", "name": "n", "value": 12345678901234567890.10}]"#;
         let items = SettingItem::read_all(&parse(body).unwrap()).unwrap();
         assert_eq!(items[0].value.text(), "12345678901234567890.10");
+    }
+
+    #[test]
+    fn settings_that_were_too_large_may_stay_and_may_not_grow() {
+        assert_eq!(settings_exceed(0, SETTINGS_BYTES_MAX), None);
+        let told = settings_exceed(SETTINGS_BYTES_MAX, SETTINGS_BYTES_MAX + 1);
+        assert_eq!(told, Some("has no room: the settings of a device take at most 1 MiB together"));
+        let large = 3 * SETTINGS_BYTES_MAX;
+        assert_eq!((settings_exceed(large, large), settings_exceed(large, large - 1)), (None, None));
+        assert!(settings_exceed(large, large + 1).is_some());
+        let value = RawJson::check("12".into()).unwrap();
+        assert_eq!(setting_bytes("limit", &value), 7 + SETTING_BYTES_BESIDE);
     }
 
     #[test]

@@ -61,9 +61,9 @@ impl DeviceSetting {
         if set.is_some() {
             definition.check(&looked_at).map_err(|message| Problem::new(format!("the value {message}")))?;
         }
-        let (location, is_own) = (definition.location(&looked_at), set.is_some());
+        let (location, size) = (definition.location(&looked_at), run.settings_size_with(self.setting, set.as_ref())?);
         run.budget.emit(Effect::SetSetting { element: self.name.clone(), value: set })?;
-        run.changes.change_setting(self.setting, value.clone(), is_own);
+        run.changes.change_setting(self.setting, value.clone(), size);
         // A geolocation moves the device (contract: Resources).
         if let Some(location) = location {
             run.budget.emit(Effect::SetLocation(location))?;

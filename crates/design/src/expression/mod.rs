@@ -24,7 +24,7 @@ pub(crate) use machine::Machine;
 pub(crate) use operate::equal;
 pub(crate) use parse::on_a_large_stack;
 pub(crate) use value::{Computed, Num, Problem, TEXT_BYTES_MAX, Value, beginning, built, owned};
-pub(crate) use world::{Changes, LastTexts, World};
+pub(crate) use world::{Changes, LastTexts, SettingsSize, World};
 pub(crate) use write::{finite, to_raw};
 
 use node::{Node, Root};

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use isobar_model::json::{Json, RawJson};
+use isobar_model::setting::{setting_bytes, settings_exceed};
 use isobar_model::status::Status;
 
 use super::node::{Root, Variable};
-use super::value::{Computed, Value};
+use super::value::{Computed, Problem, Value};
 use crate::budget::Budget;
 use crate::labels::Labels;
 use crate::plan::Plan;
@@ -42,22 +43,39 @@ pub(crate) struct Changes<'e> {
     pub(crate) status: Status,
     /// By their index.
     settings: BTreeMap<u32, ChangedSetting<'e>>,
+    /// What all values of the device's own take with these; none before the first.
+    settings_bytes: Option<usize>,
     pub(crate) labels: Labels<'e>,
 }
 
 struct ChangedSetting<'e> {
     value: Value<'e>,
-    /// Whether that is a value of the device's own, not the default.
-    is_own: bool,
+    /// What it takes as a value of the device's own; none: it is the default.
+    own_bytes: Option<usize>,
+}
+
+/// How large a device's own values are after a change.
+#[derive(Clone, Copy)]
+pub(crate) struct SettingsSize {
+    /// The one that is changed; none: it has its default.
+    own: Option<usize>,
+    all: usize,
 }
 
 impl<'e> Changes<'e> {
     pub(crate) fn none(status: Status) -> Self {
-        Self { status, settings: BTreeMap::new(), labels: Labels::default() }
+        Self { status, settings: BTreeMap::new(), settings_bytes: None, labels: Labels::default() }
     }
 
-    pub(crate) fn change_setting(&mut self, setting: u32, value: Value<'e>, is_own: bool) {
-        self.settings.insert(setting, ChangedSetting { value, is_own });
+    /// A setting has another value, with which all are as large as that.
+    pub(crate) fn change_setting(&mut self, setting: u32, value: Value<'e>, size: SettingsSize) {
+        self.settings_bytes = Some(size.all);
+        self.settings.insert(setting, ChangedSetting { value, own_bytes: size.own });
+    }
+
+    /// Whoever set the run off has given a setting the value that the device has now.
+    pub(crate) fn note_setting(&mut self, setting: u32, value: Value<'e>, own_bytes: Option<usize>) {
+        self.settings.insert(setting, ChangedSetting { value, own_bytes });
     }
 }
 
@@ -114,20 +132,42 @@ impl<'e> World<'e> {
     /// Whether a setting has a value of the device's own, which is sought among all of them.
     pub(crate) fn finds_own_setting(&self, setting: u32, changes: &Changes<'e>, budget: &Budget) -> Computed<bool> {
         budget.spend(self.device.settings.len() / OWN_SETTINGS_PER_UNIT)?;
-        Ok(self.has_own_setting(setting, changes))
+        Ok(self.own_bytes(setting, changes).is_some())
     }
 
-    /// Whether a setting has a value of the device's own.
-    pub(crate) fn has_own_setting(&self, setting: u32, changes: &Changes<'e>) -> bool {
+    /// What a setting's value takes; none where it is not the device's own.
+    pub(crate) fn own_bytes(&self, setting: u32, changes: &Changes<'e>) -> Option<usize> {
         if let Some(changed) = changes.settings.get(&setting) {
-            return changed.is_own;
+            return changed.own_bytes;
         }
-        self.own_setting(setting).is_some()
+        let definition = self.plan.settings().get(setting as usize)?;
+        self.own_setting(setting).map(|value| setting_bytes(&definition.name, value))
     }
 
     fn own_setting(&self, setting: u32) -> Option<&'e RawJson> {
         let definition = self.plan.settings().get(setting as usize)?;
         self.device.settings.iter().find(|(own, _)| **own == *definition.name).map(|(_, value)| value)
+    }
+
+    /// How large the device's own values become when a setting has this one, or its default; or they may not.
+    pub(crate) fn settings_size_with(
+        &self,
+        setting: u32,
+        value: Option<&RawJson>,
+        changes: &Changes<'e>,
+        budget: &Budget,
+    ) -> Computed<SettingsSize> {
+        // It is sought among all of them, and they are counted.
+        budget.spend(self.device.settings.len())?;
+        let before = changes.settings_bytes.unwrap_or_else(|| self.device.settings_bytes());
+        let name = self.plan.settings().get(setting as usize).map_or("", |definition| &definition.name);
+        let own = value.map(|value| setting_bytes(name, value));
+        let others = before.saturating_sub(self.own_bytes(setting, changes).unwrap_or(0));
+        let all = others + own.unwrap_or(0);
+        match settings_exceed(before, all) {
+            None => Ok(SettingsSize { own, all }),
+            Some(fault) => Err(Problem::new(format!("the value {fault}"))),
+        }
     }
 
     /// The value of a setting: changed by this run, the device's own, or the default of the design.

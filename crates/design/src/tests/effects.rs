@@ -208,12 +208,50 @@ fn labels_that_were_too_large_before_stay_and_do_not_grow() {
 #[test]
 fn settings_are_bounded_in_bytes_and_in_number() {
     let (set, others) = (super::given::link("s", "set"), json!({"s": {"type": "deviceSetting"}}));
-    let outcome = scene(300, std::slice::from_ref(&set), others.clone()).post(text(1 << 20));
-    assert_eq!(outcome.effects.len(), 1);
+    let outcome = scene(300, std::slice::from_ref(&set), others.clone()).post(text(1_000_000));
+    assert_eq!(outcome.effects.len(), 2);
     assert_eq!(outcome.errors[0].message, "settings, labels, notifications and calls of a run take at most 2 MiB");
     let outcome = scene(3_000, &[set], others).post("\"a\"");
     assert_eq!(outcome.effects.len(), SETTINGS_MAX as usize);
     assert_eq!(outcome.errors[0].message, "a run changes settings at most 1000 times");
+}
+
+#[test]
+fn settings_end_where_a_device_has_no_more_room_and_a_smaller_value_still_fits() {
+    let setting = json!({"type": "deviceSetting"});
+    let others = json!({"a": setting, "b": setting, "c": setting});
+    let set = |element: &str, value: &str| json!({"element": element, "ability": "set", "arguments": {"value": value}});
+    let reset = |element: &str| json!({"element": element, "ability": "reset"});
+    let no_room = "the value has no room: the settings of a device take at most 1 MiB together";
+    let payload = format!(r#"{{"most":{},"half":{},"small":"s"}}"#, text(900_000), text(500_000));
+    let (most, half, small) = ("payload.most", "payload.half", "payload.small");
+    for (links, done, errors) in [
+        // What the run itself has changed counts, and what it has taken back does not.
+        (vec![set("a", most), set("b", half), set("b", small)], 2, 1),
+        (vec![set("a", half), set("b", half), set("a", most)], 2, 1),
+        (vec![set("a", most), set("a", small), set("b", most)], 3, 0),
+        (vec![set("a", most), reset("a"), set("b", most)], 3, 0),
+        // And what the device had before.
+        (vec![set("c", most), set("a", half), set("c", half), set("a", half)], 3, 1),
+    ] {
+        let scene = scene(1, &links, others.clone()).with_setting("c", "\"before\"");
+        let outcome = scene.post(&payload);
+        let messages: Vec<&str> = outcome.errors.iter().map(|error| error.message.as_str()).collect();
+        assert_eq!((outcome.effects.len(), messages), (done, vec![no_room; errors]), "{links:?}");
+    }
+}
+
+#[test]
+fn settings_that_were_too_large_before_stay_and_do_not_grow() {
+    let scene = |value: &str| {
+        let set = json!({"element": "a", "ability": "set", "arguments": {"value": value}});
+        let others = json!({"a": {"type": "deviceSetting"}});
+        // One is of a design from before.
+        let scene = scene(1, &[set], others).with_setting("gone", &text(1 << 20));
+        scene.with_setting("a", &text(1 << 10)).post(format!(r#"{{"less":{},"more":{}}}"#, text(1 << 9), text(1 << 11)))
+    };
+    assert_eq!((scene("payload.less").errors, scene("payload.less").effects.len()), (vec![], 1));
+    assert_eq!((scene("payload.more").errors.len(), scene("payload.more").effects), (1, vec![]));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::given::{Scene, link, raw, scene};
-use crate::Outcome;
+use crate::{LONG_RUN_UNITS, Outcome};
 
 /// Bytes of text that a unit pays for at most.
 const BYTES_PER_UNIT: u64 = 16;
@@ -166,6 +166,25 @@ fn a_plan_tells_which_runs_may_take_long() {
     assert!(!nested.may_take_long(100) && nested.may_take_long(1_024), "each item with each other one");
     let empty = crate::Plan::default();
     assert!(!empty.may_take_long(10_000) && empty.may_take_long(100_000));
+}
+
+#[test]
+fn a_change_of_a_setting_is_estimated_by_what_is_linked_to_it() {
+    let links = |count: usize| Value::from(vec![link("t", "evaluate"); count]);
+    let transform = |expression: &str| json!({"type": "transform", "properties": {"expression": expression}});
+    let setting = |links: Value| json!({"type": "deviceSetting", "triggers": {"changed": links}});
+    let plan = |count: usize, expression: &str| {
+        let others = json!({"s": setting(links(count)), "quiet": setting(json!([])), "t": transform(expression)});
+        scene(links(5_000), others).plan
+    };
+    let (few, many) = (plan(10, "payload"), plan(500, "payload"));
+    assert!(few.change_units("s", 100) < LONG_RUN_UNITS / 10, "{}", few.change_units("s", 100));
+    assert!(few.change_units("s", 50_000) > LONG_RUN_UNITS && many.change_units("s", 1_000) > LONG_RUN_UNITS);
+    let nested = plan(1, "payload.map(x, payload.all(y, x > y))");
+    assert!(nested.change_units("s", 1_000) > LONG_RUN_UNITS, "each item with each other one");
+    // What an event may set off is not meant.
+    assert!(many.may_take_long(1_000) && many.change_units("quiet", 1_000) < LONG_RUN_UNITS / 10);
+    assert!(many.change_units("quiet", 1 << 20) > LONG_RUN_UNITS, "the value is read");
 }
 
 #[test]

@@ -107,8 +107,8 @@ impl DeviceEntry {
     /// too, for it may have left the cache meanwhile.
     pub fn held_by_run(&self, payload_bytes: usize) -> HeldByRun {
         let view = self.view.lock();
-        let settings: usize = view.settings.iter().map(|(_, value)| value.bytes().len()).sum();
-        HeldByRun { tenant: self.lineage.top(), bytes: payload_bytes + view.meta.bytes().len() + settings }
+        let bytes = payload_bytes + view.meta.bytes().len() + view.settings_bytes();
+        HeldByRun { tenant: self.lineage.top(), bytes }
     }
 
     /// Whether one of its newest runs took longer, or left more, than it may on a thread that serves calls.

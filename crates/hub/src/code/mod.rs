@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 pub(crate) use project_queue::{ProjectQueue, StillPending};
 use slots::{RunClass, RunSlot, RunSlots};
 
-use crate::support::tenant_shares::TenantShares;
+use crate::support::tenant_shares::{TenantShare, TenantShares};
 
 /// Stack of a thread that runs code, in bytes.
 const STACK_BYTES: usize = 8 << 20;
@@ -28,8 +28,8 @@ const NICENESS: i32 = 15;
 const THREAD: &str = "isobar-code";
 /// Fewest threads: a project that loops leaves one to the others.
 const THREADS_MIN: usize = 2;
-/// Bytes that runs hold which wait in the queues of projects or are under way, of all tenants together; beyond, 503. One tenant
-/// has at most twice what is left for the others.
+/// Bytes that runs hold which wait in the queues of projects or are under way, changes of settings among them, of all tenants
+/// together; beyond, 503. One tenant has at most twice what is left for the others.
 pub(crate) const QUEUED_BYTES_MAX: usize = 192 << 20;
 
 const RUNS: &str = "isobar_code_runs_total";
@@ -50,7 +50,7 @@ pub(crate) struct CodePool {
     slots: RunSlots,
 }
 
-/// What a run holds in memory from when it joins its project's queue until it has ended.
+/// What a run holds in memory from when it begins to wait, in its project's queue or for its device, until it has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeldByRun {
     /// Whose run it is.
@@ -130,9 +130,8 @@ impl CodePool {
         still_pending: StillPending<T>,
     ) -> Result<T> {
         let runtime = self.runtime.as_ref().ok_or_else(|| Error::internal("the threads for code are gone"))?;
-        // However much it holds, a run has room where nothing else waits.
-        let bytes = held.bytes.saturating_add(size_of_val(&work)).min(SharedAmount::of(QUEUED_BYTES_MAX).of_one());
-        let share = self.queued_bytes.take(held.tenant, bytes);
+        let bytes = held.bytes.saturating_add(size_of_val(&work));
+        let share = self.hold(HeldByRun { bytes, ..held });
         let joined = share.and_then(|share| queue.join(runtime, share, work, still_pending));
         joined.inspect_err(|_| self.refused.increment(1))?.await
     }
@@ -151,6 +150,16 @@ impl CodePool {
             return Some(self.run_design(plan, trigger, event, device, memory));
         }
         isobar_design::run_short(plan, trigger, event, device, memory)
+    }
+
+    /// Room for what a run holds that waits elsewhere than in its project's queue: until this is dropped. However much it
+    /// holds, a run has room where nothing else waits.
+    ///
+    /// # Errors
+    /// `Busy`: the runs that wait hold as much as they may, or those of its tenant.
+    pub(crate) fn hold(&self, held: HeldByRun) -> Result<TenantShare> {
+        let bytes = held.bytes.min(SharedAmount::of(QUEUED_BYTES_MAX).of_one());
+        self.queued_bytes.take(held.tenant, bytes)
     }
 
     /// Runs a design. One without code runs at once; one with code too, on the threads for code, unless it wants more than
@@ -200,6 +209,12 @@ impl CodePool {
             return self.slot(plan, tenant).await;
         }
         self.slots.take(RunClass::Long, tenant).await.map(Some)
+    }
+
+    /// How many long runs have a slot, and how many wait for one.
+    #[cfg(test)]
+    pub(crate) fn long_runs(&self) -> (usize, usize) {
+        self.slots.long_runs()
     }
 
     /// A slot of the tenant for a run of a plan that is tried: what its code wants is not known yet.

@@ -27,7 +27,7 @@ pub(super) enum RunClass {
     /// It runs on a thread of the server, while somebody waits for the answer: a change of settings does.
     OnRequest,
     /// It has no code, and may take long or leave much: each may have a commit in the log that all others wait for. As many as
-    /// there are threads to run them.
+    /// there are threads to run them. Changes of settings are among them.
     Long,
 }
 
@@ -57,6 +57,12 @@ impl RunSlots {
     /// `Busy`: too many wait already.
     pub async fn take(&self, class: RunClass, tenant: OrganizationId) -> Result<RunSlot> {
         self.of(class).take(Claim::begin(tenant)).await.map(RunSlot).into_hub_error()
+    }
+
+    /// How many long runs have a slot, and how many wait for one.
+    #[cfg(test)]
+    pub fn long_runs(&self) -> (usize, usize) {
+        self.long.taken_and_waiting()
     }
 
     fn of(&self, class: RunClass) -> &Turns {

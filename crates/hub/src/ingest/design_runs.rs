@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use isobar_design::{DeviceView, Effect, EventView, LONG_RUN_UNITS, Trigger};
+use isobar_design::{DeviceView, Effect, EventView, LONG_RUN_UNITS, Plan, Trigger};
 use isobar_model::access::{Actor, CanWrite};
 use isobar_model::error::{Error, Result};
 use isobar_model::event::{EventError, STATE_BYTES_BESIDE};
 use isobar_model::ids::{DeviceRef, EventId, SettingId};
 use isobar_model::json::{LastKept, RawJson};
+use isobar_model::setting::{setting_bytes, settings_exceed};
 use isobar_model::status::Status;
 use isobar_store::telemetry::{self, Begun, Memory};
 
@@ -19,6 +20,7 @@ use super::Ingest;
 use super::run_commit::{RunCommit, RunReport};
 use crate::cache::entries::DeviceEntry;
 use crate::error::from_store;
+use crate::support::body_reader::READ_HERE_BYTES_MAX;
 
 /// Runs of one device, one after the other: each sees what the one before it has left, and all are of one commit.
 pub(crate) struct DesignRuns<'a> {
@@ -30,6 +32,43 @@ pub(crate) struct DesignRuns<'a> {
     /// Units that the runs have taken, and bytes that they and the changes leave.
     units: u64,
     bytes: usize,
+}
+
+/// What the runs of one commit are given, and units that they may take: an upper estimate, made before them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RunsEstimate {
+    bytes: usize,
+    units: u64,
+    /// Whether the design runs at all.
+    runs: bool,
+}
+
+impl RunsEstimate {
+    /// A run on a payload of so many bytes.
+    pub fn of_run(plan: &Plan, payload_bytes: usize) -> Self {
+        Self { bytes: payload_bytes, units: plan.run_units(payload_bytes), runs: true }
+    }
+
+    /// Settings get values of so many bytes, one after the other.
+    pub fn of_changes<'n>(plan: &Plan, changes: impl IntoIterator<Item = (&'n str, usize)>) -> Self {
+        changes.into_iter().fold(Self::default(), |sum, (name, bytes)| Self {
+            bytes: sum.bytes.saturating_add(bytes),
+            units: sum.units.saturating_add(plan.change_units(name, bytes)),
+            runs: sum.runs || plan.reacts_to(name),
+        })
+    }
+
+    /// Settings get their defaults back, one after the other.
+    pub fn of_resets<'n>(plan: &Plan, names: impl IntoIterator<Item = &'n str>) -> Self {
+        let default = |name| plan.setting(name).map_or(0, |definition| definition.default_value.bytes().len());
+        Self::of_changes(plan, names.into_iter().map(|name| (name, default(name))))
+    }
+
+    /// Whether they may take longer than a millisecond: then they leave the thread that serves calls, as runs of events do.
+    fn is_long(self, entry: &DeviceEntry) -> bool {
+        let ran_long = self.runs && entry.has_run_long();
+        ran_long || self.bytes > READ_HERE_BYTES_MAX || self.units > LONG_RUN_UNITS
+    }
 }
 
 /// The runs of one commit may take so many units together, and leave so many bytes; the one that reaches this is the last.
@@ -72,6 +111,15 @@ impl DesignRuns<'_> {
         });
     }
 
+    /// Whether the device has room for this value of a setting among all of its own; or what is wrong with it.
+    pub fn check_room(&self, name: &str, value: &RawJson) -> std::result::Result<(), &'static str> {
+        let view = self.view();
+        let before = view.settings_bytes();
+        let own = view.settings.iter().find(|(own, _)| **own == *name);
+        let others = before - own.map_or(0, |(name, value)| setting_bytes(name, value));
+        settings_exceed(before, others + setting_bytes(name, value)).map_or(Ok(()), Err)
+    }
+
     /// A setting gets a value (none: back to the default), by whoever has the permit. Its record's identifier.
     pub fn set(&mut self, name: Arc<str>, value: Option<RawJson>) -> SettingId {
         let by = match self.actor {
@@ -107,21 +155,28 @@ impl DesignRuns<'_> {
 
 impl Ingest {
     /// Lets `work` run the design of a device, as often as it wants to, in one commit. What `work` gives is answered
-    /// when all of it is durable. None: the entry is outdated, and nothing happened.
+    /// when all of it is durable. None: the entry is outdated, and nothing happened. Runs that may take long, by the estimate
+    /// or by those before them, have a slot of the tenant, and this thread for themselves.
     pub(crate) async fn design_runs<T: Send>(
         &self,
         permit: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
+        estimate: RunsEstimate,
         work: impl FnOnce(&mut DesignRuns<'_>) -> T + Send,
     ) -> Result<Option<T>> {
-        let _slot = self.code.slot(&entry.plan.plan, entry.lineage.top()).await?;
+        let is_long = estimate.is_long(entry);
+        let (plan, tenant) = (&entry.plan.plan, entry.lineage.top());
+        let _slot = match is_long {
+            true => self.code.slot_aside(plan, tenant).await?,
+            false => self.code.slot(plan, tenant).await?,
+        };
         let (mut work, mut answer, mut report) = (Some(work), None, RunReport::default());
         let now = self.env.clock.now();
         let mut turn = |memory: &dyn Memory| {
             let Some(work) = work.take().filter(|_| entry.is_current()) else { return report.outdated() };
             let (run, left) = (RunCommit::new(entry, now), UncommittedState::default());
             let mut runs = DesignRuns { ingest: self, actor: permit.actor(), memory, run, left, units: 0, bytes: 0 };
-            answer = Some(match entry.has_run_long() {
+            answer = Some(match is_long {
                 true => self.code.off_this_thread(|| work(&mut runs)),
                 false => work(&mut runs),
             });

@@ -105,7 +105,7 @@ fn read_items(body: &Bytes) -> Result<Vec<BatchItem>> {
 
 /// When the stores took nothing at all the batch is refused, so that it comes again.
 fn report(mut results: Vec<ItemResult>, window: Option<RateWindow>) -> Result<BatchReport> {
-    let is_ours = |error: &Error| matches!(error, Error::Busy | Error::Internal(_));
+    let is_ours = |error: &Error| matches!(error, Error::Busy | Error::NoRoom(_) | Error::Internal(_));
     let fails = |(_, result): &ItemResult| result.as_ref().is_err_and(is_ours);
     if let Some(first) = results.iter().position(fails)
         && results.iter().all(|(_, result)| result.is_err())

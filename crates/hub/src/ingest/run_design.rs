@@ -8,6 +8,7 @@ use isobar_model::error::{Error, Result};
 use isobar_model::ids::DeviceRef;
 use isobar_model::json::RawJson;
 
+use super::design_runs::RunsEstimate;
 use super::{Ingest, RUNS_MAX};
 use crate::cache::entries::DeviceEntry;
 
@@ -64,7 +65,8 @@ impl Ingest {
         payload: &RawJson,
     ) -> Result<Option<()>> {
         let permit = access::system(device, "the device's design runs beside its events");
-        self.design_runs(&permit, entry, |runs| {
+        let estimate = RunsEstimate::of_run(&entry.plan.plan, payload.bytes().len());
+        self.design_runs(&permit, entry, estimate, |runs| {
             let id = runs.mint();
             runs.run(id, occasion.trigger(), payload);
         })

@@ -28,6 +28,7 @@ use super::Jobs;
 use crate::cache::entries::DeviceEntry;
 use crate::error::IntoHubError as _;
 use crate::ingest::Occasion;
+use crate::ingest::design_runs::RunsEstimate;
 use crate::supervisor::{Shift, guarded, spawn_guarded_in};
 use crate::support::pace::Pace;
 use crate::support::scope_guard::ScopeGuard;
@@ -317,7 +318,7 @@ impl Jobs {
             return Ok(AlarmOutcome::Never);
         };
         let heard_at = device.last_active.max(unwritten).unwrap_or(device.created_at);
-        let silent = self.ingest.design_runs(&permit, entry, |runs| {
+        let silent = self.ingest.design_runs(&permit, entry, RunsEstimate::default(), |runs| {
             // In its turn: an event that came in the meantime is known here.
             let is_silent = end_of_silence(entry, heard_at, minutes) <= now;
             if is_silent && runs.view().status != Status::Missing {

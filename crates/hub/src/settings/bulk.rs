@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
+use isobar_design::Plan;
 use isobar_model::access::{self, Action, Caller, CanRead, Lineage};
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceId, DeviceRef, ProjectId};
@@ -12,9 +13,12 @@ use isobar_model::setting::SettingItem;
 
 use crate::Hub;
 use crate::cache::entries::DeviceEntry;
+use crate::code::HeldByRun;
 use crate::error::IntoHubError as _;
-use crate::ingest::design_runs::DesignRuns;
+use crate::ingest::design_runs::{DesignRuns, RunsEstimate};
 use crate::settings::device::{CHANGES_AT_ONCE, Declared, DeviceSetting, in_one_commit, set};
+use crate::settings::{held_by_changes, no_room};
+use crate::support::tenant_shares::TenantShare;
 
 /// Devices that are changed at the same time by one bulk operation.
 const BULK_DEVICES_AT_ONCE: usize = 256;
@@ -77,11 +81,14 @@ impl Hub {
     /// designs have done about it.
     ///
     /// # Errors
-    /// `Forbidden` where the role is too low for any device; what is wrong with one item stands in the outcome.
+    /// `Forbidden` where the role is too low for any device. `NoRoom`: what changes and runs hold that wait is as much as it
+    /// may be. What is wrong with one item stands in the outcome.
     pub async fn settings_update(&self, caller: &Caller, items: &[SettingItem]) -> Result<SettingsOutcome> {
         self.0.identity.allow(caller, Action::SettingUpdate).await?;
+        let bytes = items.iter().map(held_by_item).sum();
+        let _held = held_by_changes(&self.0.code, HeldByRun { tenant: caller.lineage.top(), bytes })?;
         let ids: Vec<_> = items.iter().filter_map(|item| item.device.parse().ok()).collect();
-        let entries = self.entries_in_reach(caller, &ids).await?;
+        let mut entries = self.entries_in_reach(caller, &ids).await?;
         let (mut shares, mut done) = (HashMap::<DeviceId, DeviceItems<'_>>::new(), Vec::with_capacity(items.len()));
         for (index, item) in items.iter().enumerate() {
             match item.device.parse().ok().filter(|id| entries.contains_key(id)) {
@@ -89,12 +96,19 @@ impl Hub {
                 None => done.push((index, Err(unknown_device(index)))),
             }
         }
-        let (mut shares, mut working) = (shares.into_iter(), FuturesUnordered::new());
+        let (mut shares, mut working) = (shares.into_iter().peekable(), FuturesUnordered::new());
         loop {
             while working.len() < BULK_DEVICES_AT_ONCE
-                && let Some((id, share)) = shares.next()
+                && let Some((id, _)) = shares.peek()
+                && let Some(entry) = entries.get(id)
             {
-                working.extend(entries.get(&id).map(|entry| self.change_items(caller, Arc::clone(entry), share)));
+                let held = self.0.code.hold(entry.held_by_run(0));
+                // Where there is no room for one more device, others of this call are done first.
+                if held.is_err() && !working.is_empty() {
+                    break;
+                }
+                let Some((entry, (_, share))) = entries.remove(id).zip(shares.next()) else { break };
+                working.push(self.change_items(caller, entry, share, held.map_err(|_| no_room())));
             }
             match working.next().await {
                 Some(part) => done.extend(part),
@@ -112,13 +126,17 @@ impl Hub {
         Ok(outcome)
     }
 
-    /// Changes settings of one device.
+    /// Changes settings of one device, if there is room for what that holds.
     async fn change_items(
         &self,
         caller: &Caller,
         entry: Arc<DeviceEntry>,
         share: DeviceItems<'_>,
+        held: Result<TenantShare>,
     ) -> Vec<(usize, ItemResult)> {
+        if let Err(error) = &held {
+            return share.iter().map(|(index, _)| (*index, Err(failed(*index, error)))).collect();
+        }
         let mut done = Vec::with_capacity(share.len());
         let mut left = share.as_slice();
         while !left.is_empty() {
@@ -126,9 +144,11 @@ impl Hub {
             let work = |runs: &mut DesignRuns<'_>, entry: &DeviceEntry| -> Vec<(usize, ItemResult)> {
                 in_one_commit(runs, items, |runs, (index, item)| (*index, set_item(runs, entry, *index, item)))
             };
+            let values = || items.iter().map(|(_, item)| (&*item.name, item.value.bytes().len()));
+            let estimate = |plan: &Plan| RunsEstimate::of_changes(plan, values());
             let permit = access::write(caller, Action::SettingUpdate, entry.device, &entry.lineage);
             let changed = match permit {
-                Ok(permit) => self.changed(&permit, Arc::clone(&entry), work).await,
+                Ok(permit) => self.changed(&permit, Arc::clone(&entry), estimate, work).await,
                 Err(refusal) => Err(refusal.into_error("device")),
             };
             let before = done.len();
@@ -221,10 +241,15 @@ impl Hub {
     }
 }
 
+/// What an item holds with what comes of it, in bytes.
+fn held_by_item(item: &SettingItem) -> usize {
+    let texts = item.device.len() + 2 * item.name.len() + item.value.bytes().len();
+    size_of::<SettingItem>() + size_of::<DeviceSetting>() + texts
+}
+
 fn set_item(runs: &mut DesignRuns<'_>, entry: &DeviceEntry, index: usize, item: &SettingItem) -> ItemResult {
     let definition = entry.plan.plan.setting(&item.name).ok_or_else(|| format!("[{index}].name: no such setting"))?;
-    definition.check(&item.value.tree()).map_err(|fault| format!("[{index}].value: {fault}"))?;
-    Ok(set(runs, entry, definition, item.value.clone()))
+    set(runs, entry, definition, item.value.clone()).map_err(|fault| format!("[{index}].value: {fault}"))
 }
 
 /// One message for a device that is not there and for one that is out of reach.

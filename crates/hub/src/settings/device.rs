@@ -23,7 +23,8 @@ use crate::cache::entries::DeviceEntry;
 use crate::error::IntoHubError as _;
 use crate::identity::authentication::Principal;
 use crate::ingest::RUNS_MAX;
-use crate::ingest::design_runs::DesignRuns;
+use crate::ingest::design_runs::{DesignRuns, RunsEstimate};
+use crate::settings::held_by_changes;
 
 const SETTING: &str = "setting";
 /// Changes of one device in one commit: what they run holds up the device's events.
@@ -215,7 +216,8 @@ impl Hub {
     /// runs on this thread, in a place of its own.
     ///
     /// # Errors
-    /// `Invalid`: it is no value of this setting. `Busy`: the outbox is full, or too many runs wait.
+    /// `Invalid`: it is no value of this setting, or the device has no room for it. `NoRoom`: what changes and runs hold that
+    /// wait is as much as it may be. `Busy`: the outbox is full, or too many runs wait.
     pub async fn setting_update(
         &self,
         caller: &Caller,
@@ -224,14 +226,15 @@ impl Hub {
         body: Bytes,
     ) -> Result<DeviceSetting> {
         let (permit, entry) = self.setting_write(caller, id, name).await?;
+        let bytes = body.len();
+        let _held = held_by_changes(&self.0.code, entry.held_by_run(bytes))?;
         let mut faults = Faults::new();
         let read = self.0.env.bodies.payload(Some(caller.lineage.top()), &body, &mut faults).await?;
         let Some((value, _)) = read else { return Err(faults.into_error()) };
-        let changed = self.changed(&permit, entry, |runs, entry| {
-            let plan = &entry.plan.plan;
-            let definition = plan.setting(name).ok_or(Error::Missing(SETTING))?;
-            definition.check(&value.tree()).map_err(|fault| Error::invalid("body", fault))?;
-            Ok(set(runs, entry, definition, value.clone()))
+        let estimate = |plan: &Plan| RunsEstimate::of_changes(plan, [(name, bytes)]);
+        let changed = self.changed(&permit, entry, estimate, |runs, entry| {
+            let definition = entry.plan.plan.setting(name).ok_or(Error::Missing(SETTING))?;
+            set(runs, entry, definition, value.clone()).map_err(|fault| Error::invalid("body", fault))
         });
         changed.await?
     }
@@ -244,36 +247,43 @@ impl Hub {
     /// `Missing`: there is no such device or setting.
     pub async fn setting_reset(&self, caller: &Caller, id: DeviceId, name: &str) -> Result<()> {
         let (permit, entry) = self.setting_write(caller, id, name).await?;
-        self.changed(&permit, entry, |runs, entry| reset(runs, entry, name)).await
+        let _held = held_by_changes(&self.0.code, entry.held_by_run(0))?;
+        let estimate = |plan: &Plan| RunsEstimate::of_resets(plan, [name]);
+        self.changed(&permit, entry, estimate, |runs, entry| reset(runs, entry, name)).await
     }
 
-    /// Gives every setting its default back.
+    /// Gives every setting its default back. Values of settings that the design no longer declares go too: they take room.
     ///
     /// Needs `SettingUpdate`. Durable when this returns, in commits of up to 64 changes.
     pub async fn settings_reset(&self, caller: &Caller, id: DeviceId) -> Result<()> {
         let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::SettingUpdate).await?;
-        let names: Vec<_> = entry.plan.plan.settings().iter().map(|definition| definition.name.clone()).collect();
+        let _held = held_by_changes(&self.0.code, entry.held_by_run(0))?;
+        let names = resettable(&entry);
         let mut left = names.as_slice();
         while !left.is_empty() {
             let next = left.get(..CHANGES_AT_ONCE).unwrap_or(left);
+            let estimate = |plan: &Plan| RunsEstimate::of_resets(plan, next.iter().map(|name| &**name));
             let work = |runs: &mut DesignRuns<'_>, entry: &DeviceEntry| {
                 in_one_commit(runs, next, |runs, name| reset(runs, entry, name)).len()
             };
-            let done = self.changed(&permit, Arc::clone(&entry), work).await?;
+            let done = self.changed(&permit, Arc::clone(&entry), estimate, work).await?;
             left = left.get(done..).unwrap_or_default();
         }
         Ok(())
     }
 
-    /// Lets `work` change settings of a device, by its newest entry. What it has done is durable when this returns.
+    /// Lets `work` change settings of a device, by its newest entry. What it has done is durable when this returns. `estimate`
+    /// tells what its runs may cost.
     pub(crate) async fn changed<T: Send>(
         &self,
         permit: &CanWrite<DeviceRef>,
         mut entry: Arc<DeviceEntry>,
+        estimate: impl Fn(&Plan) -> RunsEstimate + Send + Sync,
         work: impl Fn(&mut DesignRuns<'_>, &DeviceEntry) -> T + Send + Sync,
     ) -> Result<T> {
         for _ in 0..RUNS_MAX {
-            if let Some(done) = self.0.ingest.design_runs(permit, &entry, |runs| work(runs, &entry)).await? {
+            let estimate = estimate(&entry.plan.plan);
+            if let Some(done) = self.0.ingest.design_runs(permit, &entry, estimate, |runs| work(runs, &entry)).await? {
                 return Ok(done);
             }
             entry = self.0.caches.device_entry(entry.device.id).await?.ok_or(Error::Missing("device"))?;
@@ -324,23 +334,40 @@ pub(crate) fn in_one_commit<'i, I, T>(
     done
 }
 
-/// Gives a setting a value that was checked.
+/// Gives a setting a value, if it may have that and the device has room for it; or what is wrong with it.
 pub(crate) fn set(
     runs: &mut DesignRuns<'_>,
     entry: &DeviceEntry,
     definition: &SettingDefinition,
     value: RawJson,
-) -> DeviceSetting {
+) -> std::result::Result<DeviceSetting, String> {
+    definition.check(&value.tree())?;
+    runs.check_room(&definition.name, &value)?;
     let id = put(runs, &entry.plan.plan, definition, Some(value.clone()));
-    DeviceSetting::made(id, entry.device.id, definition, Some(value))
+    Ok(DeviceSetting::made(id, entry.device.id, definition, Some(value)))
+}
+
+/// The settings that a design declares, and those of former designs that the device has values of.
+fn resettable(entry: &DeviceEntry) -> Vec<Arc<str>> {
+    let (plan, view) = (&entry.plan.plan, Arc::clone(&entry.view.lock()));
+    let declared = plan.settings().iter().map(|definition| &definition.name);
+    let former = view.settings.iter().map(|(name, _)| name).filter(|name| plan.setting(name).is_none());
+    declared.chain(former).cloned().collect()
 }
 
 /// Gives a setting its default back. One that has no value of its own stays as it is: that is no change.
 fn reset(runs: &mut DesignRuns<'_>, entry: &DeviceEntry, name: &str) {
     let plan = &entry.plan.plan;
-    let has_own = runs.view().settings.iter().any(|(own, _)| **own == *name);
-    if let Some(definition) = plan.setting(name).filter(|_| has_own) {
-        put(runs, plan, definition, None);
+    let own = runs.view().settings.iter().find(|(own, _)| **own == *name).map(|(own, _)| own.clone());
+    match (own, plan.setting(name)) {
+        (None, _) => {}
+        (Some(_), Some(definition)) => {
+            put(runs, plan, definition, None);
+        }
+        // A design that does not declare it does nothing about it.
+        (Some(own), None) => {
+            runs.set(own, None);
+        }
     }
 }
 

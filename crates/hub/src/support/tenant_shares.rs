@@ -10,12 +10,14 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 /// So much of something: places, bytes.
+#[derive(Debug)]
 pub(crate) struct TenantShares {
     bound: ShareBound,
     held: Mutex<HeldShares>,
 }
 
 /// How much tenants may hold.
+#[derive(Debug)]
 enum ShareBound {
     /// So much together, and so much each.
     Fixed { of_all: usize, of_one: usize },
@@ -32,7 +34,7 @@ impl ShareBound {
     }
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct HeldShares {
     of_all: usize,
     /// Of each tenant that holds any.
@@ -40,6 +42,7 @@ struct HeldShares {
 }
 
 /// A part of it that a tenant holds, until this is dropped.
+#[derive(Debug)]
 pub(crate) struct TenantShare {
     shares: Arc<TenantShares>,
     tenant: OrganizationId,
@@ -63,15 +66,31 @@ impl TenantShares {
 
     /// So much of it for a tenant; [`Error::Busy`] where that is more than is left.
     pub(crate) fn take(self: &Arc<Self>, tenant: OrganizationId, amount: usize) -> Result<TenantShare> {
+        self.change(tenant, 0, amount)?;
+        Ok(TenantShare { shares: Arc::clone(self), tenant, amount })
+    }
+
+    /// A tenant that held so much holds so much instead, if it may.
+    fn change(&self, tenant: OrganizationId, before: usize, after: usize) -> Result<()> {
         let mut held = self.held.lock();
         let of_tenant = held.of_each.get(&tenant).copied().unwrap_or_default();
-        let (all, one) = (held.of_all.saturating_add(amount), of_tenant.saturating_add(amount));
-        if !self.bound.allows(one, all) {
+        let all = (held.of_all - before).saturating_add(after);
+        let one = (of_tenant - before).saturating_add(after);
+        if after > before && !self.bound.allows(one, all) {
             return Err(Error::Busy);
         }
         held.of_all = all;
         held.of_each.insert(tenant, one);
-        Ok(TenantShare { shares: Arc::clone(self), tenant, amount })
+        Ok(())
+    }
+}
+
+impl TenantShare {
+    /// Is so much from here on; [`Error::Busy`] where the tenant may not hold that, and then it is what it was.
+    pub(crate) fn resize(&mut self, amount: usize) -> Result<()> {
+        self.shares.change(self.tenant, self.amount, amount)?;
+        self.amount = amount;
+        Ok(())
     }
 }
 
@@ -105,6 +124,23 @@ mod tests {
         let fourth = take(2, 2).unwrap();
         assert!(matches!(take(2, 1), Err(Error::Busy)));
         drop((second, third, fourth));
+        let held = shares.held.lock();
+        assert!(held.of_all == 0 && held.of_each.is_empty());
+    }
+
+    #[test]
+    fn a_share_grows_as_far_as_its_tenant_may_hold_more_and_shrinks_at_any_time() {
+        let shares = TenantShares::new(10, 6);
+        let take = |tenant: u128, amount| shares.take(OrganizationId(Uuid::from_u128(tenant)), amount);
+        let (mut first, second) = (take(1, 3).unwrap(), take(1, 2).unwrap());
+        assert!(matches!(first.resize(5), Err(Error::Busy)));
+        first.resize(4).unwrap();
+        assert!(take(1, 1).is_err() && take(2, 5).is_err());
+        first.resize(1).unwrap();
+        let third = take(2, 6).unwrap();
+        // More than there is: it is not less that is refused.
+        first.resize(0).unwrap();
+        drop((first, second, third));
         let held = shares.held.lock();
         assert!(held.of_all == 0 && held.of_each.is_empty());
     }

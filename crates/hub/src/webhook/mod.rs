@@ -4,6 +4,7 @@
 //! A delivery is read and taken apart before anything is done, and it is known how many events it makes: what is wrong with
 //! it as a whole is refused. What goes wrong with one of its blocks is told beside what came of the others.
 
+mod memory;
 mod parameters;
 mod reference;
 mod run;
@@ -23,18 +24,22 @@ use isobar_model::project::empty_object;
 use isobar_model::secret::Secret;
 use isobar_store::registry::{NewDevice, NewLabels, NewTagged, Provisioned};
 
+use self::memory::DeliverySize;
 use self::parameters::Request;
 use self::tasks::{Extracted, Task};
 use crate::Hub;
 use crate::error::IntoHubError as _;
 use crate::support::scope_guard::ScopeGuard;
 
+pub(crate) use self::memory::DeliveryMemory;
+pub use self::memory::HeldByDelivery;
 pub use self::parameters::{Given, PARAMETERS};
 pub use self::tasks::PAYLOAD_BYTES_MAX;
 
 /// Longest name of a device, in characters.
 const NAME_CHARACTERS_MAX: usize = 80;
-/// Devices that are provisioned in one transaction: others who write to the registry come in between.
+/// Devices that are provisioned in one transaction, fewer where their labels are long: others who write to the registry come
+/// in between.
 const PROVISIONED_AT_ONCE: usize = 1_000;
 /// Devices that are given labels in one transaction, for the same reason.
 const LABELLED_AT_ONCE: usize = 500;
@@ -66,6 +71,8 @@ pub struct WebhookReport {
     pub errors: Vec<String>,
     /// What was done, device by device.
     pub tasks: Vec<TaskReport>,
+    /// The memory for all of this.
+    pub held: HeldByDelivery,
 }
 
 /// What was done for one device.
@@ -129,8 +136,9 @@ impl Hub {
     /// returns. The body is taken apart on a thread that may block, in its tenant's turn.
     ///
     /// # Errors
-    /// `Invalid`: all faults of the parameters and the body, too many events among them. `Busy`: too many bodies wait,
-    /// or the stores took nothing at all; then the delivery may come again.
+    /// `Invalid`: all faults of the parameters and the body, too many events among them. `NoRoom`: deliveries under way
+    /// hold as much as they may. `Busy`: too many bodies wait, or the stores took nothing at all; then the delivery may come
+    /// again.
     pub async fn webhook_receive(
         &self,
         caller: &Caller,
@@ -190,8 +198,9 @@ impl Hub {
         caller: &Caller,
         request: &Request,
         target: &Target,
-        extracted: Extracted,
+        (extracted, mut held): (Extracted, HeldByDelivery),
     ) -> Result<WebhookReport> {
+        let size = DeliverySize::of(&extracted, &request.tag);
         let Extracted { body, blocks, tasks, labels, errors } = extracted;
         let values: Vec<&str> = tasks.iter().map(|task| task.tag_value.as_str()).collect();
         // A device is found by what its design has labelled it with, too.
@@ -203,7 +212,8 @@ impl Hub {
             return Err(Error::Busy);
         }
         let usable = self.usable_projects(caller, &tasks, &known).await?;
-        self.check_events(request.integration, &tasks, &known, &usable).await?;
+        let ahead = self.events_ahead(request.integration, &tasks, &known, &usable).await?;
+        self.0.deliveries.resize(&mut held, size.run(ahead))?;
         let begin = |task: Task| TaskRun {
             device: known.get(&task.tag_value).map(|(device, _)| device.id),
             task,
@@ -211,7 +221,8 @@ impl Hub {
             errors: Vec::new(),
         };
         let mut work: Vec<TaskRun> = tasks.into_iter().map(begin).collect();
-        self.provision(caller, request, target, (&labels, &usable), &mut work).await?;
+        let at_once = size.devices_at_once(PROVISIONED_AT_ONCE);
+        self.provision(caller, request, target, (&labels, &usable), work.as_mut_slice(), at_once).await?;
         self.label(caller, &labels, &mut work).await?;
         let tasks = self.run_all(caller, request.integration, work).await?;
         Ok(WebhookReport {
@@ -225,6 +236,7 @@ impl Hub {
             extra_meta: labels.over(&empty_object()).0,
             errors,
             tasks,
+            held,
         })
     }
 
@@ -241,15 +253,15 @@ impl Hub {
         Ok(usable)
     }
 
-    /// Refuses a delivery that makes too many events, before any is made. Designs that change meanwhile find the same bound
-    /// where events are made.
-    async fn check_events(
+    /// The events that a delivery will make; one that makes too many is refused before any is made. Designs that change
+    /// meanwhile find the same bound where events are made.
+    async fn events_ahead(
         &self,
         integration: Integration,
         tasks: &[Task],
         known: &Known,
         usable: &HashSet<ProjectId>,
-    ) -> Result<()> {
+    ) -> Result<EventsAmount> {
         let (mut elements, mut makes) = (HashMap::new(), EventsAmount::default());
         for task in tasks {
             let project = match known.get(&task.tag_value) {
@@ -270,31 +282,35 @@ impl Hub {
             makes = makes.and(EventsAmount::of(&task.payloads, each));
         }
         match makes.is_allowed() {
-            true => Ok(()),
+            true => Ok(makes),
             false => Err(Error::invalid("body", too_many_events(makes, integration))),
         }
     }
 
-    /// Takes the body apart on a thread that may block, when it is the tenant's turn. Without a request, the body's own
-    /// faults are looked for.
+    /// Takes the body apart on a thread that may block, when it is the tenant's turn; what comes of it holds its memory from
+    /// there on. Without a request, the body's own faults are looked for.
     async fn taken_apart(
         &self,
         caller: &Caller,
         request: Option<Arc<Request>>,
         body: Bytes,
-    ) -> Result<Option<Extracted>> {
-        let (tenant, bytes) = (Some(caller.lineage.top()), body.len());
+    ) -> Result<Option<(Extracted, HeldByDelivery)>> {
+        let (tenant, bytes, hub) = (caller.lineage.top(), body.len(), self.clone());
         let work = move || match request {
-            Some(request) => tasks::extract(&request, &body).map(Some),
+            Some(request) => {
+                let extracted = tasks::extract(&request, &body)?;
+                let size = DeliverySize::of(&extracted, &request.tag);
+                Ok(Some((extracted, hub.0.deliveries.take(tenant, size.extracted())?)))
+            }
             None => match RawJson::check(body) {
                 Ok(_) => Ok(None),
                 Err(fault) => Err(Error::invalid("body", format!("is not valid JSON: {fault}"))),
             },
         };
-        self.0.env.bodies.take_apart(tenant, bytes, work).await?
+        self.0.env.bodies.take_apart(Some(tenant), bytes, work).await?
     }
 
-    /// Makes the devices that nobody knows, each once.
+    /// Makes the devices that nobody knows, each once, so many at a time.
     async fn provision(
         &self,
         caller: &Caller,
@@ -302,6 +318,7 @@ impl Hub {
         target: &Target,
         (labels, usable): (&NewLabels, &HashSet<ProjectId>),
         work: &mut [TaskRun],
+        at_once: usize,
     ) -> Result<()> {
         let mut missing = Vec::new();
         for work in work.iter_mut().filter(|work| work.device.is_none()) {
@@ -316,7 +333,7 @@ impl Hub {
                 false => work.fail(NO_SUCH_PROJECT),
             }
         }
-        for missing in missing.chunks_mut(PROVISIONED_AT_ONCE) {
+        for missing in missing.chunks_mut(at_once) {
             let new = |(work, project): &mut (&mut TaskRun, ProjectId)| {
                 self.new_tagged(caller, request, labels, work, *project)
             };
@@ -472,3 +489,6 @@ impl TaskRun {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

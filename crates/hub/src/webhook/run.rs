@@ -170,7 +170,7 @@ const CHANGED: &str = "the project's design has changed meanwhile";
 
 /// Whether it is a store's fault, and the same delivery may do better later.
 fn is_ours(error: &Error) -> bool {
-    matches!(error, Error::Busy | Error::Internal(_))
+    matches!(error, Error::Busy | Error::NoRoom(_) | Error::Internal(_))
 }
 
 fn message_of(error: &Error) -> String {

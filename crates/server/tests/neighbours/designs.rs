@@ -1,10 +1,14 @@
 //! Designs and payloads that are made for each other.
 
-use futures::future::join_all;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use futures::future::{join, join_all};
 use reqwest::Method;
 use serde_json::json;
+use tokio::time::sleep;
 
 use crate::malice;
+use crate::program_support::house::LOOK_EVERY;
 use crate::street::Street;
 
 /// Bytes of what is kept of a series' payloads to tell its last values, and of a device's metadata (contract: The project
@@ -150,4 +154,49 @@ async fn labels_that_change_with_every_event_are_nobody_elses_wait() {
         let seen = street.calls(Method::GET, &format!("/v2/devices/{}", device.id), None).await.json();
         assert_eq!(seen["meta"]["state"], "last");
     }
+}
+
+/// Projects of the hostile tenant for each thread that runs what takes long, events of the good one, and bytes of each event,
+/// which leaves that five times over and more: everybody who writes waits for that.
+const PROJECTS_A_THREAD: usize = 16;
+const TURNS: usize = 20;
+const MUCH_LINKS: usize = 5;
+const MUCH_BYTES: usize = 30_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_projects_that_leave_much_at_once_leave_another_tenant_its_turns() {
+    let street = Street::open().await;
+    let design = malice::links_to("storage", MUCH_LINKS);
+    let projects = PROJECTS_A_THREAD * std::thread::available_parallelism().map_or(1, usize::from).max(2);
+    let mut devices = Vec::new();
+    for _ in 0..projects {
+        devices.push(street.device(&design).await);
+    }
+    let good = street.good.api.found(&design, 1).await.remove(0);
+    let (done, stops) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let posts = async |device| {
+        while !stops.load(Ordering::Relaxed) {
+            street.posts(device, malice::laden(1, MUCH_BYTES)).await.created();
+            done.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let turns = async {
+        while done.load(Ordering::Relaxed) < projects {
+            sleep(LOOK_EVERY).await;
+        }
+        let before = done.load(Ordering::Relaxed);
+        for number in 0..TURNS {
+            let payload = serde_json::from_str(&malice::laden(number, MUCH_BYTES)).unwrap();
+            street.good.api.post(&good, malice::EVENT, &payload).await.created();
+        }
+        let beside = done.load(Ordering::Relaxed) - before;
+        stops.store(true, Ordering::Relaxed);
+        beside
+    };
+    let (_, beside) = join(join_all(devices.iter().map(posts)), turns).await;
+    // In one line each would have waited until all projects had their turn.
+    assert!(
+        beside < TURNS * projects / 2,
+        "{beside} runs of {projects} projects went before {TURNS} of the other tenant"
+    );
 }

@@ -24,6 +24,7 @@ on_both_registries!(
     a_geolocation_moves_the_device,
     changes_at_the_same_time_make_one_chain,
     a_design_that_forgets_a_setting,
+    the_settings_of_a_device_have_a_mebibyte_together,
 );
 
 async fn a_thermostat<'a>(ana: &Person<'a>) -> Device<'a> {
@@ -353,6 +354,43 @@ async fn a_design_that_forgets_a_setting(app: &TestApp) {
     assert_eq!((&past["data"][0]["value"], &past["data"][0]["inputType"]), (&json!(1), &json!(null)));
     ana.redesigns(&project, thermostat()).await.ok();
     assert_eq!(ana.get(&device.at("settings/limit")).await.ok()["value"], 2);
+}
+
+async fn the_settings_of_a_device_have_a_mebibyte_together(app: &TestApp) {
+    const NO_ROOM: &str = "has no room: the settings of a device take at most 1 MiB together";
+    let ana = app.developer("ana").await;
+    let design = json!({
+        "a": {"type": "deviceSetting"}, "b": {"type": "deviceSetting"}, "c": {"type": "deviceSetting"},
+        "wish": {"type": "deviceEvent", "triggers": {"eventReceived": [to("c", "set")]}},
+    });
+    let project = ana.designs(design.clone()).await;
+    let device = ana.creates_device_of(&project, "d").await;
+    let (most, half) = (json!("x".repeat(700_000)), json!("y".repeat(400_000)));
+    ana.put(&device.at("settings/a"), most.clone()).await.ok();
+    let refused = ana.put(&device.at("settings/b"), half.clone()).await.is(400).json();
+    assert_eq!(refused["errors"], json!([{"field": "body", "message": NO_ROOM}]));
+    let items = json!([
+        {"deviceId": device.id, "name": "b", "value": half},
+        {"deviceId": device.id, "name": "a", "value": half},
+        {"deviceId": device.id, "name": "b", "value": "small"},
+    ]);
+    // Each item finds what those before it have left.
+    let outcome = ana.post("/v2/devices/settings", items).await.ok();
+    assert_eq!(outcome["errors"], json!([{"message": format!("[0].value: {NO_ROOM}")}]));
+    assert_eq!(outcome["data"].as_array().unwrap().len(), 2);
+    device.posts("wish", most.clone()).await.created();
+    let event = ana.get(&device.at("events?limit=1")).await.ok()["data"][0].clone();
+    assert_eq!(event["errors"], json!([{"element": "c", "message": format!("the value {NO_ROOM}")}]));
+    device.posts("wish", half.clone()).await.created();
+    let values = async || ana.get(&device.at("settings?sortBy=name")).await.list_of("/value");
+    assert_eq!(values().await, [half.clone(), json!("small"), half.clone()]);
+    // Values of settings that the design no longer declares take room until all are reset.
+    ana.redesigns(&project, json!({"b": {"type": "deviceSetting"}})).await.ok();
+    assert_eq!(ana.put(&device.at("settings/b"), most.clone()).await.faults(), ["body"]);
+    ana.delete(&device.at("settings")).await.no_content();
+    ana.put(&device.at("settings/b"), most.clone()).await.ok();
+    ana.redesigns(&project, design).await.ok();
+    assert_eq!(values().await, [Value::Null, most, Value::Null]);
 }
 
 #[tokio::test]

@@ -1,10 +1,11 @@
-//! The limit of an organization's devices, and the deliveries that make them.
+//! The limit of an organization's devices, and the deliveries that make them; and deliveries whose clients hang up.
 
 use serde_json::{Value, json};
 
 use crate::support::person::text;
+use crate::support::socket::Socket;
 use crate::support::{Answer, TestApp, on_both_registries};
-use crate::webhook::{Sender, messages};
+use crate::webhook::{Sender, messages, path};
 
 on_both_registries!(
     a_delivery_makes_the_devices_that_the_limit_allows,
@@ -131,4 +132,44 @@ async fn deliveries_at_once_share_what_the_limit_leaves(app: &TestApp) {
         assert!(text(&answer, "message").contains("2 event(s) processed"), "{answer}");
     }
     assert_eq!((limited.names().await.len(), limited.counted().await), (7, json!(7)));
+}
+
+/// Deliveries whose clients hang up, and bytes of each: were their memory never given back, a tenant would have none left
+/// long before the last of them.
+const HANGING_UP: usize = 45;
+const BODY_BYTES: usize = 5_000_000;
+/// Tries until something has to have come that comes in its own time.
+const TRIES: usize = 10_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deliveries_whose_clients_hang_up_are_done_and_give_their_memory_back() {
+    let app = TestApp::start().await;
+    let ana = Sender::of(app.developer("ana").await).await;
+    let project = ana.person.creates_project("p").await;
+    let parameters = [
+        ("deviceTag", "eui"),
+        ("deviceTagValue", "a"),
+        ("projectUuid", &*project),
+        ("eventPayloadMapRefs", r#"{"n":"n"}"#),
+    ];
+    ana.delivers(&parameters, json!({"n": "first"})).await.ok();
+    let device = text(&ana.devices().await[0], "id").to_owned();
+    for n in 0..HANGING_UP {
+        let begin = format!(r#"{{"n":{n}"#);
+        let body = format!("{begin}{}}}", " ".repeat(BODY_BYTES - begin.len() - 1));
+        let head = format!(
+            "POST {} HTTP/1.1\r\nhost: isobar\r\napi_auth_token: {}\r\ncontent-type: application/json\r\n\
+             content-length: {BODY_BYTES}\r\n\r\n",
+            path(&parameters),
+            ana.key
+        );
+        tokio::task::block_in_place(|| Socket::to(&app).sends(head + &body));
+        let mut tries = 0;
+        while !ana.history(&device).await.contains(&json!({"n": n})) {
+            tries += 1;
+            assert!(tries < TRIES, "delivery {n} does not come");
+        }
+    }
+    ana.delivers(&parameters, json!({"n": "last", "filling": "x".repeat(BODY_BYTES / 2)})).await.ok();
+    app.end().await;
 }

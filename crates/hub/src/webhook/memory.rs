@@ -1,0 +1,122 @@
+//! What deliveries hold in memory, from when their bodies have been taken apart until they are answered: bounded for all
+//! together, and shared among tenants.
+
+use std::sync::Arc;
+
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::OrganizationId;
+use isobar_model::json::RawJson;
+use isobar_model::shared_amount::SharedAmount;
+use isobar_store::registry::NewLabels;
+
+use super::EventsAmount;
+use super::tasks::{Extracted, Task};
+use crate::support::tenant_shares::{TenantShare, TenantShares};
+
+/// Bytes that the deliveries of all tenants hold together; beyond, 503. One tenant has at most twice what is left for the
+/// others.
+pub(super) const DELIVERIES_BYTES_MAX: usize = 256 << 20;
+/// What a device of a delivery takes besides its name and its payloads, and an event besides its payload, in bytes.
+const DEVICE_BYTES: usize = 1 << 10;
+const EVENT_BYTES: usize = 512;
+/// Labels of devices that are made together take so many bytes, or are those of one device.
+const LABELS_BYTES_AT_ONCE: usize = 4 << 20;
+
+const DELIVERIES_REFUSED: &str = "isobar_webhook_refused_total";
+
+/// The memory for deliveries.
+pub(crate) struct DeliveryMemory {
+    bytes: Arc<TenantShares>,
+    refused: metrics::Counter,
+}
+
+/// What a delivery holds of it, until this is dropped.
+#[derive(Debug)]
+pub struct HeldByDelivery(TenantShare);
+
+impl DeliveryMemory {
+    pub(crate) fn new() -> Self {
+        Self { bytes: TenantShares::fair(DELIVERIES_BYTES_MAX), refused: metrics::counter!(DELIVERIES_REFUSED) }
+    }
+
+    /// So many bytes for a delivery of a tenant. However much it is, it has room where nothing else is held.
+    ///
+    /// # Errors
+    /// `NoRoom`: the tenant holds as much as it may.
+    pub(super) fn take(&self, tenant: OrganizationId, bytes: usize) -> Result<HeldByDelivery> {
+        self.bytes.take(tenant, capped(bytes)).map(HeldByDelivery).map_err(|_| self.no_room())
+    }
+
+    /// A delivery holds so many bytes from here on; where it may not, it holds what it did.
+    ///
+    /// # Errors
+    /// As [`DeliveryMemory::take`].
+    pub(super) fn resize(&self, held: &mut HeldByDelivery, bytes: usize) -> Result<()> {
+        held.0.resize(capped(bytes)).map_err(|_| self.no_room())
+    }
+
+    fn no_room(&self) -> Error {
+        self.refused.increment(1);
+        let most = DELIVERIES_BYTES_MAX >> 20;
+        Error::NoRoom(format!(
+            "webhook deliveries under way hold at most {most} MiB, those of one tenant at most twice what is left of that"
+        ))
+    }
+}
+
+fn capped(bytes: usize) -> usize {
+    bytes.min(SharedAmount::of(DELIVERIES_BYTES_MAX).of_one())
+}
+
+/// How much a delivery makes of its body, in bytes.
+pub(super) struct DeliverySize {
+    body: usize,
+    tasks: usize,
+    /// All payloads, as they were taken out of the body.
+    payloads: usize,
+    /// What the third party calls devices, and the label that says so, once for each.
+    names: usize,
+    /// The labels that a device gets.
+    labels: usize,
+    errors: usize,
+}
+
+impl DeliverySize {
+    pub(super) fn of(extracted: &Extracted, tag: &str) -> Self {
+        let Extracted { body, tasks, labels, errors, .. } = extracted;
+        Self {
+            body: body.bytes().len(),
+            tasks: tasks.len(),
+            payloads: tasks.iter().map(payload_bytes).sum(),
+            names: tasks.iter().map(|task| tag.len() + task.tag_value.len()).sum(),
+            labels: labels_bytes(labels),
+            errors: errors.iter().map(String::len).sum(),
+        }
+    }
+
+    /// What it holds before anything is done.
+    pub(super) fn extracted(&self) -> usize {
+        self.body + self.payloads + self.names + self.labels + self.errors + self.tasks * DEVICE_BYTES
+    }
+
+    /// What it holds when these events have run, until it is answered. The payloads that an answer with `debug` tells of are
+    /// those which it holds.
+    pub(super) fn run(&self, makes: EventsAmount) -> usize {
+        self.extracted() + self.labels * self.devices_at_once(self.tasks) + makes.events * EVENT_BYTES
+    }
+
+    /// How many devices, of so many at most, are made together: each with its copy of the labels.
+    pub(super) fn devices_at_once(&self, most: usize) -> usize {
+        (LABELS_BYTES_AT_ONCE / self.labels.max(1)).clamp(1, most.max(1))
+    }
+}
+
+fn payload_bytes(task: &Task) -> usize {
+    let of_all: usize = task.payloads.iter().map(|(_, payload)| payload.bytes().len()).sum();
+    of_all + size_of_val(task.payloads.as_slice())
+}
+
+fn labels_bytes(labels: &NewLabels) -> usize {
+    let bytes = |(name, value): &(String, RawJson)| name.len() + value.bytes().len();
+    labels.missing.iter().chain(&labels.set).map(bytes).sum()
+}

@@ -1,0 +1,191 @@
+//! What deliveries hold, from when they were taken apart until they are answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use isobar_model::access::Lineage;
+use isobar_model::device::Device;
+use isobar_model::shared_amount::SharedAmount;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::memory::DELIVERIES_BYTES_MAX;
+use super::*;
+use crate::code::HeldByRun;
+use crate::stage::{Stage, until};
+
+/// Everything that comes is stored.
+const STORES: &str = r#"{
+    "in": {"type": "deviceEvent", "properties": {"integration": "custom"},
+           "triggers": {"eventReceived": [{"element": "log", "ability": "store"}]}},
+    "log": {"type": "storage"}
+}"#;
+/// The same by a design with code, which is given nothing.
+const CODED: &str = r#"{
+    "in": {"type": "deviceEvent", "properties": {"integration": "custom"},
+           "triggers": {"eventReceived": [{"element": "log", "ability": "store"}]}},
+    "log": {"type": "storage"},
+    "decode": {"type": "function", "properties": {"code": "function decodeUplink(input) { return {data: 1}; }"}}
+}"#;
+const KIB: usize = 1 << 10;
+/// A bound for what never happens.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The length of what comes becomes a label, which the registry is to learn.
+const LABELS: &str = r#"{
+    "in": {"type": "deviceEvent", "properties": {"integration": "custom"}, "triggers": {"eventReceived": [
+        {"element": "meta", "ability": "setValue", "arguments": {"tag": "'length'", "value": "payload.size()"}}]}},
+    "meta": {"type": "deviceMeta"}
+}"#;
+/// A text of so many bytes of JSON.
+fn text(bytes: usize) -> String {
+    format!("\"{}\"", "x".repeat(bytes - 2))
+}
+
+/// Delivers for the device of that name in the device's project.
+async fn delivers_as(
+    stage: &Stage,
+    caller: &Caller,
+    (device, name): (&Device, &str),
+    more: &[(&'static str, &str)],
+    body: String,
+) -> Result<WebhookReport> {
+    let project = device.project.to_string();
+    let parameters = [("deviceTag", "eui"), ("deviceTagValue", name), ("projectUuid", &*project)];
+    let given = |(name, text): &(&'static str, &str)| {
+        (*name, Given { field: format!("query.{name}"), text: Some((*text).to_owned()) })
+    };
+    let given = parameters.iter().chain(more).map(given).collect();
+    stage.hub.webhook_receive(caller, given, body.into()).await
+}
+
+async fn delivers(stage: &Stage, device: &Device, name: &str, bytes: usize) -> Result<WebhookReport> {
+    delivers_as(stage, &stage.admin, (device, name), &[], text(bytes)).await
+}
+
+/// The same user as a tenant of its own.
+fn another(stage: &Stage) -> Caller {
+    let top = OrganizationId(uuid::Uuid::from_u128(1));
+    Caller { lineage: Lineage::new([top], stage.admin.organization()), ..(*stage.admin).clone() }
+}
+
+/// Other deliveries of the tenant hold all that it may, but for so many bytes.
+fn leaves(stage: &Stage, bytes: usize) -> HeldByDelivery {
+    let held = SharedAmount::of(DELIVERIES_BYTES_MAX).of_one() - bytes;
+    stage.hub.0.deliveries.take(stage.admin.lineage.top(), held).unwrap()
+}
+
+/// Whether there is room for so many bytes more.
+fn has_room(stage: &Stage, bytes: usize) -> bool {
+    stage.hub.0.deliveries.take(stage.admin.lineage.top(), bytes).is_ok()
+}
+
+fn names_the_bound<T>(refused: Result<T>) -> bool {
+    matches!(refused, Err(Error::NoRoom(message)) if message.contains("256 MiB"))
+}
+
+/// Whether the project has a device of that name.
+async fn is_there(stage: &Stage, name: &str) -> bool {
+    let subtree = access::list(&stage.admin, Action::WebhookReceive, &stage.admin.lineage, None).unwrap();
+    !stage.hub.0.env.registry.devices_labelled(&subtree, "eui", &[name]).await.unwrap().is_empty()
+}
+
+/// The queue of the device's project has a run that goes on until it is let go.
+async fn holds_the_queue(stage: &Stage, device: &Device) -> (oneshot::Sender<()>, impl Future<Output = bool>) {
+    let (go, gone) = oneshot::channel();
+    let (hub, plan) = (stage.hub.clone(), Arc::clone(&stage.entry(device).await.plan));
+    let held = HeldByRun { tenant: stage.admin.lineage.top(), bytes: 0 };
+    let mut run = Box::pin(async move {
+        let run = hub.0.code.run(&plan.queue, held, async move { gone.await.is_ok() });
+        run.await.unwrap()
+    });
+    assert!(futures::poll!(&mut run).is_pending());
+    (go, run)
+}
+
+#[tokio::test]
+async fn a_delivery_is_charged_what_it_holds_and_another_tenant_has_room() {
+    let stage = Stage::set().await;
+    let device = stage.device(STORES).await;
+    let others = leaves(&stage, 64 * KIB);
+    let report = delivers(&stage, &device, "a", 10 * KIB).await.unwrap();
+    assert_eq!(report.tasks[0].events.len(), 1);
+    assert!(!has_room(&stage, 60 * KIB), "a report holds what it tells of");
+    drop(report);
+    assert!(names_the_bound(delivers(&stage, &device, "b", 100 * KIB).await));
+    assert!(!is_there(&stage, "b").await, "what is refused has done nothing");
+    let other = another(&stage);
+    delivers_as(&stage, &other, (&device, "c"), &[], text(100 * KIB)).await.unwrap();
+    assert!(has_room(&stage, 64 * KIB));
+    drop(others);
+    delivers(&stage, &device, "b", 100 * KIB).await.unwrap();
+    assert!(is_there(&stage, "b").await);
+}
+
+#[tokio::test]
+async fn of_many_deliveries_at_once_as_many_are_let_in_as_have_room_until_they_have_run() {
+    let stage = Stage::set().await;
+    let device = stage.device(CODED).await;
+    drop(delivers(&stage, &device, "a", KIB).await.unwrap());
+    let (go, held) = holds_the_queue(&stage, &device).await;
+    // Each holds its body, and its payload.
+    let _others = leaves(&stage, 900 * KIB);
+    let mut deliveries: FuturesUnordered<_> =
+        std::iter::repeat_with(|| delivers(&stage, &device, "a", 100 * KIB)).take(20).collect();
+    for _ in 0..16 {
+        let refused = timeout(PATIENCE, deliveries.next()).await.expect("all of them wait");
+        assert!(names_the_bound(refused.unwrap()));
+    }
+    assert!(futures::poll!(deliveries.next()).is_pending() && !has_room(&stage, 100 * KIB));
+    go.send(()).unwrap();
+    assert!(held.await);
+    for delivered in deliveries.collect::<Vec<_>>().await {
+        assert_eq!(delivered.unwrap().tasks[0].events.len(), 1);
+    }
+    assert!(has_room(&stage, 900 * KIB));
+}
+
+#[tokio::test]
+#[allow(clippy::disallowed_methods, reason = "a test hears of its panics")]
+async fn what_a_delivery_holds_is_given_back_when_nobody_waits_for_it_and_when_it_panics() {
+    let stage = Arc::new(Stage::set().await);
+    let (device, coded) = (stage.device(LABELS).await, stage.device(CODED).await);
+    let _others = leaves(&stage, 300 * KIB);
+    stage.hub.0.env.faults.panic_at("hand_over", 1);
+    let panics = {
+        let (stage, device) = (Arc::clone(&stage), device.clone());
+        // It is short enough to run where it came.
+        tokio::spawn(async move { delivers(&stage, &device, "a", 20 * KIB).await.map(drop) })
+    };
+    assert!(panics.await.unwrap_err().is_panic());
+    assert!(has_room(&stage, 300 * KIB));
+    let (_go, _held) = holds_the_queue(&stage, &coded).await;
+    let mut left = Box::pin(delivers(&stage, &coded, "b", 100 * KIB));
+    until("a delivery waits", async || {
+        assert!(futures::poll!(&mut left).is_pending());
+        !has_room(&stage, 100 * KIB)
+    })
+    .await;
+    drop(left);
+    assert!(has_room(&stage, 300 * KIB));
+}
+
+#[tokio::test]
+async fn copies_of_long_labels_are_charged_as_many_as_are_made_together() {
+    let stage = Stage::set().await;
+    let device = stage.device(STORES).await;
+    let blocks: Vec<String> = (0..100).map(|n| format!(r#"{{"id":"d{n}"}}"#)).collect();
+    let labels = format!(r#"{{"long":{}}}"#, text(60 * KIB));
+    let more = [("eventsRef", "$"), ("deviceTagValueRef", "id"), ("extraMeta", &*labels)];
+    let others = leaves(&stage, 3 << 20);
+    let body = format!("[{}]", blocks.join(","));
+    assert!(names_the_bound(delivers_as(&stage, &stage.admin, (&device, "d"), &more, body.clone()).await));
+    assert!(!is_there(&stage, "d0").await);
+    drop(others);
+    let _others = leaves(&stage, 6 << 20);
+    let report = delivers_as(&stage, &stage.admin, (&device, "d"), &more, body).await.unwrap();
+    assert_eq!(report.tasks.iter().filter(|task| task.provisioned.is_some()).count(), 100);
+    assert_eq!(report.all_errors().count(), 0);
+}
