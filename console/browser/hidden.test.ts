@@ -10,6 +10,8 @@ const NAME = 'Ha\u202e lls\u200b';
 const SHOWN = 'Ha⟨U+202E⟩ lls⟨U+200B⟩';
 const HIDDEN = /[\u200b\u202e]/;
 
+const to = (element: string): object => ({ element, ability: 'store' });
+
 let project: string;
 let device: string;
 let user: string;
@@ -17,8 +19,9 @@ let user: string;
 stage(async () => {
   await organization(fleet, NAME, fleet.organizationId, `About ${NAME}`);
   project = await fleet.project(NAME, {
-    [`${NAME} in`]: { type: 'deviceEvent', triggers: { eventReceived: [{ element: NAME, ability: 'store' }] } },
+    [`${NAME} in`]: { type: 'deviceEvent', triggers: { eventReceived: [to('other'), to(NAME)] } },
     [NAME]: { type: 'storage' },
+    other: { type: 'storage' },
   });
   const made = await fleet.device(NAME, project, { meta: { label: NAME, [NAME]: 1, latitude: 47, longitude: 8 } });
   device = made.id;
@@ -77,6 +80,15 @@ describe('a name with signs that hide', () => {
         path,
       ).toEqual([]);
     }
+  });
+
+  it('is chosen as it is', async () => {
+    const { page } = visitor;
+    await page.goto(`/devices/${device}/data?element=other`);
+    await visitor.signIn();
+    const read = page.waitForRequest((request) => decodeURIComponent(request.url()).includes(NAME));
+    await page.getByLabel('Element').selectOption({ label: SHOWN });
+    await read;
   });
 
   it('is edited as it is', async () => {
