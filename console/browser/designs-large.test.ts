@@ -27,6 +27,10 @@ function countSlices(): void {
 const named = (page: Page, name: string) => node(page, encodeURIComponent(name));
 const all = (page: Page) => page.locator('.svelte-flow__node');
 
+/** The element that the keyboard stands on. */
+const focused = (page: Page): Promise<string | null> =>
+  page.evaluate(() => document.activeElement?.getAttribute('data-id') ?? null);
+
 async function openLarge(page: Page): Promise<void> {
   await open(page, await fleet.project('Large', largeDesign()));
   await expect.poll(() => all(page).count(), { timeout: 20_000 }).toBe(ELEMENTS);
@@ -58,22 +62,48 @@ describe('a design of hundreds of elements', () => {
     await expect.poll(() => inView(page)).toBe(ELEMENTS);
   });
 
+  it('has links that begin and end at the dots of their elements', async () => {
+    const { page } = visitor;
+    await openLarge(page);
+    await expect.poll(() => page.locator('.svelte-flow__edge').count()).toBe(LINKS);
+    const gaps = await page.evaluate(() =>
+      [...document.querySelectorAll<SVGPathElement>('.svelte-flow__edge-path')].flatMap((line) => {
+        const screen = line.getScreenCTM();
+        const length = line.getTotalLength();
+        if (!screen) return [];
+        const dots = [...document.querySelectorAll('.svelte-flow__handle')].map((dot) => dot.getBoundingClientRect());
+        return [line.getPointAtLength(0), line.getPointAtLength(length)].map((end) => {
+          const { x, y } = end.matrixTransform(screen);
+          const away = dots.map(
+            (dot) => Math.hypot(dot.x + dot.width / 2 - x, dot.y + dot.height / 2 - y) - dot.width / 2,
+          );
+          return Math.min(...away);
+        });
+      }),
+    );
+    expect(gaps).toHaveLength(2 * LINKS);
+    expect(Math.max(...gaps)).toBeLessThan(1);
+  });
+
   it('is worked on by keys, also where it is not in view', async () => {
     const { page } = visitor;
     await openLarge(page);
+    // From the palette one comes to the elements, not to hundreds of links.
+    await page.getByRole('navigation', { name: 'Elements' }).getByRole('button').last().focus();
+    await page.keyboard.press('Tab');
+    expect(decodeURIComponent((await focused(page)) ?? '')).toBe('reading 00');
     const before = await named(page, 'warm 79').boundingBox();
     expect(before?.y).toBeGreaterThan(850);
     await named(page, 'values 79').focus();
     await page.keyboard.press('Tab');
-    const focused = (): Promise<string | null> =>
-      page.evaluate(() => document.activeElement?.getAttribute('data-id') ?? null);
-    expect(decodeURIComponent((await focused()) ?? '')).toBe('warm 79');
+    expect(decodeURIComponent((await focused(page)) ?? '')).toBe('warm 79');
     await expect.poll(async () => (await named(page, 'warm 79').boundingBox())?.y).toBeLessThan(850);
     await page.keyboard.press('Enter');
     await panel(page).getByRole('heading', { name: 'Condition' }).waitFor();
     await page.keyboard.press('Delete');
     await named(page, 'warm 79').waitFor({ state: 'detached' });
     expect(await all(page).count()).toBe(ELEMENTS - 1);
+    expect(decodeURIComponent((await focused(page)) ?? '')).toBe('tell 79');
     await page.keyboard.press('Control+z');
     await named(page, 'warm 79').waitFor();
     await expect.poll(() => page.locator('.svelte-flow__edge').count()).toBe(LINKS);

@@ -74,6 +74,21 @@ describe('devices from a file', () => {
     await page.getByText('fridges.csv holds no table').waitFor();
     await input.setInputFiles(file(['name', ...Array.from({ length: 10_001 }, (_, index) => `Fridge ${index}`)]));
     await page.getByText('The file has 10,001 lines').waitFor();
+    await input.setInputFiles({ ...file([]), buffer: Buffer.from([0x50, 0x4b, 3, 4, 0, 0, 8, 0]) });
+    await page.getByText('fridges.csv is no text').waitFor();
+    await input.setInputFiles(file(['name', '"Fridge 1', 'Fridge 2']));
+    await page.getByText('A quote opened in line 2 is never closed').waitFor();
+  });
+
+  it('have their umlauts when a spreadsheet has written it as of old', async () => {
+    const { page } = visitor;
+    await page.goto('/devices/import');
+    await visitor.signIn();
+    const buffer = Buffer.from('Name;Projekt\r\nKühlraum \x96 1;Cold chain\r\n', 'latin1');
+    await page.locator('input[type=file]').setInputFiles({ ...file([]), buffer });
+    await page.getByText('Kühlraum – 1').first().waitFor();
+    await page.getByRole('button', { name: 'Check the lines' }).click();
+    await page.getByText('1 of 1 lines can become devices.').waitFor();
   });
 
   it('are not lost by leaving before the tokens are saved, unless one means it', async () => {

@@ -3,6 +3,7 @@ import './styles/tokens.css';
 import './styles/base.css';
 import { connection } from './api/connection.svelte';
 import { session } from './api/session.svelte';
+import { showHiddenSigns } from './lib/hiddenSigns';
 import { takeLinks } from './lib/links';
 import { isUnfetched, wantedPlace } from './lib/wanted';
 import { getLocale } from './paraglide/runtime';
@@ -12,6 +13,7 @@ import App from './App.svelte';
 const RELOADED_AFTER_MS = 60_000;
 
 document.documentElement.lang = getLocale();
+showHiddenSigns(document);
 takeLinks();
 void session.resume();
 

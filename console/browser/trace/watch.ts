@@ -62,10 +62,16 @@ export function picture({ answer, selector, text, isDrawn, count }: Awaited): Pr
     port1.onmessage = () => then(performance.now());
     port2.postMessage(null);
   };
+  // What is around an element may hide what goes beyond it, as the frame of a canvas does.
   const isInView = (element: Element): boolean => {
     const { left, top, right, bottom } = element.getBoundingClientRect();
     const { clientWidth, clientHeight } = document.documentElement;
-    return right > 0 && bottom > 0 && left < clientWidth && top < clientHeight;
+    const frames = [new DOMRect(0, 0, clientWidth, clientHeight)];
+    for (let around = element.parentElement; around; around = around.parentElement)
+      if (getComputedStyle(around).overflow !== 'visible') frames.push(around.getBoundingClientRect());
+    return frames.every(
+      (frame) => right > frame.left && bottom > frame.top && left < frame.right && top < frame.bottom,
+    );
   };
   return new Promise((resolve) => {
     const look = (): void => {

@@ -6,6 +6,27 @@ const SEPARATORS = [',', ';', '\t'];
 export interface CsvRow {
   line: number;
   cells: string[];
+  /** Its last cell begins with a quote that nothing closes, and has taken in all that follows. */
+  isOpen?: true;
+}
+
+/** What no text has: control signs other than ends of lines, tabs and pages. */
+const NO_TEXT = /(?![\t\n\v\f\r\u0085])\p{Cc}/u;
+
+/** The text of a file as spreadsheets write it: UTF-8, UTF-16 with its mark, or else Windows-1252. Null: it is none. */
+export function textOf(bytes: Uint8Array): string | null {
+  const mark = [bytes[0], bytes[1]].join();
+  const encoding = mark === '255,254' ? 'utf-16le' : mark === '254,255' ? 'utf-16be' : 'utf-8';
+  const text = decoded(bytes, encoding) ?? (encoding === 'utf-8' ? decoded(bytes, 'windows-1252') : null);
+  return text === null || NO_TEXT.test(text) ? null : text;
+}
+
+function decoded(bytes: Uint8Array, encoding: string): string | null {
+  try {
+    return new TextDecoder(encoding, { fatal: true }).decode(bytes);
+  } catch {
+    return null;
+  }
 }
 
 /** The rows of a text; lines without anything are left out. */
@@ -46,6 +67,8 @@ export function readCsv(text: string): CsvRow[] {
     } else if (sign !== '\r') cell += sign;
   }
   if (cell !== '' || row.length > 0) endRow();
+  const last = rows.at(-1);
+  if (isQuoted && last) last.isOpen = true;
   return rows;
 }
 

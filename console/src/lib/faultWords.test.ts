@@ -16,6 +16,11 @@ describe('what the server refuses', () => {
     expect(faultWords('is required')).toBe('Das wird gebraucht.');
     expect(faultWords('must be 1 to 80 characters long')).toBe('1 bis 80 Zeichen.');
     expect(faultWords('is already taken')).toBe('Das ist schon vergeben.');
+    // What a setting may not be.
+    expect(faultWords('must be at most 40')).toBe('Höchstens 40.');
+    expect(faultWords('must be at least -3.5')).toBe('Mindestens -3.5.');
+    expect(faultWords('must be a boolean')).toBe('Hier wird wahr oder falsch gebraucht.');
+    expect(faultWords('must be {latitude, longitude}, within -90..90 and -180..180 degrees')).toMatch(/^Ein Ort/);
     expect(inputWord('description')).toBe('Beschreibung');
     expect(refusal('name', 'is required').fault('name')).toBe('Das wird gebraucht.');
     expect(failureText(refusal('name', 'is required'))).toBe('Name: Das wird gebraucht.');

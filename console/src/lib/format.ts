@@ -110,13 +110,8 @@ export function bytes(size: number, locale = formatLocale()): string {
 /** Any JSON on one line, as short as it is readable. */
 export function brief(value: unknown): string {
   if (typeof value === 'number') return number(value);
-  if (typeof value === 'string') return unturned(value);
-  return unturned(JSON.stringify(value) ?? '');
-}
-
-/** A text in which the signs that turn others round are seen, instead of "evil" being read as "live". */
-export function unturned(text: string): string {
-  return text.replace(/[\u202d\u202e]/g, (sign) => `⟨U+${sign.charCodeAt(0).toString(16).toUpperCase()}⟩`);
+  if (typeof value === 'string') return value;
+  return JSON.stringify(value) ?? '';
 }
 
 /** A text that a design may give by locale: `"Text"` or `{"en": "Text"}`. Empty when it gives none. */

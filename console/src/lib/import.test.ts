@@ -1,10 +1,35 @@
 import { describe, expect, it } from 'vitest';
-import { readCsv, writeCsv } from './csv';
+import { readCsv, textOf, writeCsv } from './csv';
 import { type ImportPlan, matchColumns, planRows } from './import';
 
 const cells = (text: string): string[][] => readCsv(text).map((row) => row.cells);
 
+describe('the text of a file', () => {
+  it('is read in whatever encoding a spreadsheet has written it', () => {
+    const text = 'Name;Projekt\r\nKühlraum;Frische Öfen';
+    expect(textOf(new TextEncoder().encode(text))).toBe(text);
+    expect(textOf(new Uint8Array([...text].map((sign) => sign.charCodeAt(0))))).toBe(text);
+    const wide = [0xfeff, ...[...text].map((sign) => sign.charCodeAt(0))];
+    expect(textOf(new Uint8Array(new Uint16Array(wide).buffer))).toBe(text);
+    expect(textOf(new Uint8Array(wide.flatMap((code) => [code >> 8, code & 0xff])))).toBe(text);
+    expect(textOf(new Uint8Array())).toBe('');
+  });
+
+  it('is none where bytes say something else', () => {
+    expect(textOf(new Uint8Array([0x50, 0x4b, 3, 4, 0, 0, 8]))).toBeNull();
+    expect(textOf(new Uint8Array([0xff, 0xfe, 0x00, 0xd8]))).toBeNull();
+  });
+});
+
 describe('CSV', () => {
+  it('tells of a quote that nothing closes', () => {
+    expect(readCsv('name,note\r\na,"b\r\nc,d')).toEqual([
+      { line: 1, cells: ['name', 'note'] },
+      { line: 2, cells: ['a', 'b\r\nc,d'], isOpen: true },
+    ]);
+    expect(readCsv('name\r\n"a"').at(-1)).toEqual({ line: 2, cells: ['a'] });
+  });
+
   it('is read as spreadsheets write it', () => {
     expect(cells('\ufeffname;note\r\n"a ""b""; c";1,5\r\n;\r\n\r\nlast;"two\nlines"')).toEqual([
       ['name', 'note'],
@@ -100,5 +125,8 @@ describe('an import', () => {
       { kind: 'project', value: 'Warm chain' },
       { kind: 'name' },
     ]);
+    // A comma that was meant to be part of a text.
+    const [, wide] = planRows([headings, [], ['a', '', '', '', '', '', '', '', ' and more ']], plan);
+    expect(wide?.faults).toEqual([{ kind: 'cells', value: 'and more' }]);
   });
 });

@@ -88,6 +88,8 @@ export interface ImportPlan {
 
 export type RowFault =
   | { kind: 'name' }
+  /** More cells than there are headings: a separator stands in a text without quotes. */
+  | { kind: 'cells'; value: string }
   | { kind: 'number'; heading: string; value: string }
   | { kind: 'project' | 'organization'; value: string }
   /** Several have this name: only an identifier says which one is meant. */
@@ -160,6 +162,8 @@ function rowOf(row: readonly string[], line: number, plan: ImportPlan, indexes: 
   });
   if (Object.keys(meta).length > 0) input.meta = meta;
   if (Object.keys(street).length > 0) input.streetAddress = { ...NO_ADDRESS, ...street };
+  const beyond = row.slice(plan.headings.length).find((value) => value.trim() !== '');
+  if (beyond !== undefined) faults.push({ kind: 'cells', value: beyond.trim() });
   if (input.name === '') faults.push({ kind: 'name' });
   return { line, input, faults };
 }

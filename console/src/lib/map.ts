@@ -78,8 +78,10 @@ export function viewOf(places: readonly Place[], size: Size, padding = 48): View
   let [left, top, right, bottom] = [Infinity, Infinity, -Infinity, -Infinity];
   for (const place of places) {
     const [x, y] = project(place);
-    [left, right] = [Math.min(left, x), Math.max(right, x)];
-    [top, bottom] = [Math.min(top, y), Math.max(bottom, y)];
+    left = Math.min(left, x);
+    right = Math.max(right, x);
+    top = Math.min(top, y);
+    bottom = Math.max(bottom, y);
   }
   const room = (pixels: number) => Math.max(pixels - 2 * padding, pixels / 3);
   const zoom = Math.min(
@@ -99,14 +101,18 @@ export interface Cluster {
   status: StatusText;
 }
 
+const NOBODY: readonly Cluster[] = [];
+/** More than the rows of any grid of cells, so that a cell is told by one number. */
+const ROWS_MAX = 2 ** 20;
+
 /** Brings together what is nearer than `radius` units. It depends on the zoom, not on the part of the world in view. */
 export function clusters(points: readonly MapPoint[], radius: number): Cluster[] {
-  const cells = new Map<string, Cluster[]>();
+  const cells = new Map<number, Cluster[]>();
   const found: Cluster[] = [];
   for (const point of points) {
     const [x, y] = project(point);
-    const [column, row] = [Math.floor(x / radius), Math.floor(y / radius)];
-    const near = nearest(cells, column, row, x, y, radius);
+    const cell = Math.floor(x / radius) * ROWS_MAX + Math.floor(y / radius);
+    const near = nearest(cells, cell, x, y, radius);
     if (near) {
       near.points.push(point);
       if (STATUSES.indexOf(point.status) > STATUSES.indexOf(near.status)) near.status = point.status;
@@ -114,28 +120,31 @@ export function clusters(points: readonly MapPoint[], radius: number): Cluster[]
     }
     const cluster: Cluster = { id: point.id, x, y, points: [point], status: point.status };
     found.push(cluster);
-    const cell = cells.get(`${column}/${row}`);
-    if (cell) cell.push(cluster);
-    else cells.set(`${column}/${row}`, [cluster]);
+    const neighbours = cells.get(cell);
+    if (neighbours) neighbours.push(cluster);
+    else cells.set(cell, [cluster]);
   }
   return found;
 }
 
+/** The nearest cluster within the radius, of those in a cell and in the eight around it. */
 function nearest(
-  cells: ReadonlyMap<string, Cluster[]>,
-  column: number,
-  row: number,
+  cells: ReadonlyMap<number, Cluster[]>,
+  cell: number,
   x: number,
   y: number,
   radius: number,
 ): Cluster | undefined {
   let best: Cluster | undefined;
-  let least = radius;
-  for (let across = column - 1; across <= column + 1; across += 1) {
-    for (let down = row - 1; down <= row + 1; down += 1) {
-      for (const cluster of cells.get(`${across}/${down}`) ?? []) {
-        const distance = Math.hypot(cluster.x - x, cluster.y - y);
-        if (distance < least) [best, least] = [cluster, distance];
+  let least = radius * radius;
+  for (let column = cell - ROWS_MAX; column <= cell + ROWS_MAX; column += ROWS_MAX) {
+    for (let at = column - 1; at <= column + 1; at += 1) {
+      for (const cluster of cells.get(at) ?? NOBODY) {
+        const distance = (cluster.x - x) ** 2 + (cluster.y - y) ** 2;
+        if (distance < least) {
+          best = cluster;
+          least = distance;
+        }
       }
     }
   }

@@ -6,7 +6,10 @@ import { type Design, type Element, type Point, allLinks, elementOf, elementsOf,
 export const NODE_WIDTH = 208;
 export const NODE_HEAD = 46;
 export const ROW_HEIGHT = 24;
-const ROWS_PADDING = 10;
+const ROWS_PADDING = 5;
+const BORDER = 1;
+/** The dots at which links begin and end, in the middle of a row, on the border. */
+const DOT = 13;
 const GAP = 36;
 const RANK_GAP = 150;
 /** Elements that nothing leads to or from stand in rows of so many. */
@@ -17,8 +20,20 @@ const CROSSINGS_AVOIDED_MAX = 100;
 /** How large an element is on the canvas. */
 export function sizeOf(element: Element): { width: number; height: number } {
   const shape = shapeOf(element.type);
-  const rows = Math.max(shape?.abilities.length ?? 0, shape?.triggers.length ?? 0, 1);
-  return { width: NODE_WIDTH, height: NODE_HEAD + rows * ROW_HEIGHT + ROWS_PADDING };
+  return sizeWith(shape?.abilities.length ?? 0, shape?.triggers.length ?? 0);
+}
+
+/** How large an element with so many abilities and triggers is. */
+export function sizeWith(abilities: number, triggers: number): { width: number; height: number } {
+  const rows = Math.max(abilities, triggers, 1);
+  return { width: NODE_WIDTH, height: NODE_HEAD + rows * ROW_HEIGHT + 2 * (ROWS_PADDING + BORDER) };
+}
+
+/** Where the dot of a row is within its element. */
+export function dotOf(row: number, side: 'left' | 'right'): { x: number; y: number; width: number; height: number } {
+  const middle = side === 'left' ? BORDER : NODE_WIDTH - BORDER;
+  const y = BORDER + NODE_HEAD + ROWS_PADDING + (row + 0.5) * ROW_HEIGHT;
+  return { x: middle - DOT / 2, y: y - DOT / 2, width: DOT, height: DOT };
 }
 
 /** The last arrangement, by what it depends on: what is typed into an element moves nothing. */

@@ -11,6 +11,7 @@ import { check } from '../../lib/design/check';
 import { type Clip, copy, paste } from '../../lib/design/clip';
 import { type Draft, dropDraft, keepDraft, readDraft } from '../../lib/design/draft';
 import { isStart } from '../../lib/design/elements';
+import { designFaultWords } from '../../lib/design/faultWords';
 import { type History, begin, commit, redo, seal, undo } from '../../lib/design/history';
 import { positions } from '../../lib/design/layout';
 import * as model from '../../lib/design/model';
@@ -82,6 +83,8 @@ export class Editor {
   isTextBroken = $state(false);
   /** JSON as it was typed; null where that of the design is shown. */
   text = $state.raw<string | null>(null);
+  /** Whether the console looks for faults by itself. It begins once the design is on the screen. */
+  isLooking = $state(false);
   savedAt = $state<string | null>(null);
   readonly cut: readonly string[];
 
@@ -385,9 +388,13 @@ export class Editor {
       if (isWhole || element === undefined) return isWhole;
       return model.elementOf(design, element) === model.elementOf(judged?.design ?? design, element);
     });
-    const seen = isWhole ? [] : check(design).map((fault) => ({ field: fault.field, message: checkWords(fault) }));
+    const seen =
+      isWhole || !this.isLooking
+        ? []
+        : check(design).map((fault) => ({ field: fault.field, message: checkWords(fault) }));
     const fields = new Set(told.map(({ field }) => field));
-    return [...told, ...seen.filter(({ field }) => !fields.has(field))].map((fault) => ({
+    const said = told.map((fault) => ({ field: fault.field, message: designFaultWords(fault) }));
+    return [...said, ...seen.filter(({ field }) => !fields.has(field))].map((fault) => ({
       ...fault,
       ...placeOf(design, fault.field),
     }));

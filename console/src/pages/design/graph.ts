@@ -1,6 +1,7 @@
-import type { Edge, Node } from '@xyflow/svelte';
+import { type Edge, type Node, Position } from '@xyflow/svelte';
 import { type Family, shapeOf } from '../../lib/design/elements';
 import { type Line, labelShifts } from '../../lib/design/labels';
+import { dotOf, sizeWith } from '../../lib/design/layout';
 import { type Element, type LinkPlace, allLinks, elementsOf, equal, linkAt } from '../../lib/design/model';
 import { keyOf } from '../../lib/design/trace';
 import { brief } from '../../lib/format';
@@ -97,8 +98,34 @@ export function nodesOf(editor: Editor, due: ReadonlySet<string>, before: readon
     const position = editor.places.get(name) ?? { x: 0, y: 0 };
     const told = data.faults.length > 0 ? [m.design_faults({ count: data.faults.length })] : [];
     const ariaLabel = [name, summary, ...told].join(', ');
-    return kept(known.get(id), { id, type: 'element', position, data, selected: selected.has(name), ariaLabel });
+    return kept(known.get(id), {
+      id,
+      type: 'element',
+      position,
+      data,
+      selected: selected.has(name),
+      ariaLabel,
+      domAttributes: { 'aria-roledescription': m.element() },
+      ...measures(data),
+    });
   });
+}
+
+/** How large an element is and where its links begin and end: told to the canvas, which would have to draw each to measure it. */
+function measures({ abilities, triggers }: ElementData): Pick<ElementNode, 'measured' | 'handles'> {
+  const left = abilities.map((name, row) => ({
+    id: idOf(name),
+    type: 'target' as const,
+    position: Position.Left,
+    ...dotOf(row, 'left'),
+  }));
+  const right = triggers.map((name, row) => ({
+    id: idOf(name),
+    type: 'source' as const,
+    position: Position.Right,
+    ...dotOf(row, 'right'),
+  }));
+  return { measured: sizeWith(abilities.length, triggers.length), handles: [...left, ...right] };
 }
 
 /** What is shown already, with what is new of it; the very same where nothing is, so that nothing of it is drawn again. */
@@ -140,6 +167,7 @@ export function edgesOf(editor: Editor, before: readonly LinkEdge[]): LinkEdge[]
     trial?.walks.flatMap((walk, index) => (walk.link ? [[keyOf(walk.link), { walk, index }]] : [])),
   );
   const selected = new Set(editor.selection.links.map(keyOf));
+  const chosen = new Set(editor.selection.names);
   const elements = elementsOf(design);
   const links = allLinks(design).filter(({ link }) => Object.hasOwn(elements, link.element));
   const shifts = labelShifts(links.map((place) => lineOf(elements, place)));
@@ -167,6 +195,9 @@ export function edgesOf(editor: Editor, before: readonly LinkEdge[]): LinkEdge[]
         isNow: flow !== undefined && flow.index === editor.step,
       },
       selected: selected.has(key),
+      domAttributes: { 'aria-roledescription': m.design_link() },
+      // With each link in its way the keyboard would come to the elements late: those of a chosen element are, and its panel has them too.
+      focusable: selected.has(key) || chosen.has(place.element) || chosen.has(place.link.element),
       ariaLabel: m.design_link_label({
         from: place.element,
         trigger: place.trigger,

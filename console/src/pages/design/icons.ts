@@ -35,7 +35,12 @@ const ICONS: Readonly<Record<ElementType, Icon>> = {
   http: Globe,
 };
 
-/** The icon of a type of element. */
+/** The icon of a type of element; one for all types that are not known. */
 export function iconOf(type: string): Icon {
   return Object.hasOwn(ICONS, type) ? ICONS[type as ElementType] : CircleQuestionMark;
+}
+
+/** What the sign of a type is called in the document. */
+export function signOf(type: string): string {
+  return `sign-${Object.hasOwn(ICONS, type) ? type : 'unknown'}`;
 }

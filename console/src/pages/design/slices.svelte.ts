@@ -1,4 +1,5 @@
 import type { Point } from '../../lib/design/model';
+import { afterPaint } from '../../lib/painted';
 
 /** So many elements are added to the canvas before the browser may paint and listen. */
 export const SLICE = 24;
@@ -27,11 +28,17 @@ export class Slices {
     return drawn;
   }
 
-  /** Has the next slice drawn after the next painting, as long as one waits. */
+  /** Whether the first slice has been painted. */
+  get hasBegun(): boolean {
+    return this.#round > 0;
+  }
+
+  /** Has the next slice drawn, as long as one waits: the second once the first is seen, each other with the next painting. */
   goOn(): (() => void) | undefined {
-    void this.#round;
+    const next = (): void => void (this.#round += 1);
+    if (!this.hasBegun) return afterPaint(next);
     if (!this.#isWaiting) return undefined;
-    const frame = requestAnimationFrame(() => (this.#round += 1));
+    const frame = requestAnimationFrame(next);
     return () => cancelAnimationFrame(frame);
   }
 }

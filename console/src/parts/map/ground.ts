@@ -1,7 +1,9 @@
 import { geoGraticule10, geoMercator, geoPath } from 'd3-geo';
+import type { Feature, FeatureCollection, LineString, MultiLineString, Polygon } from 'geojson';
 import { feature, mesh } from 'topojson-client';
 import type { GeometryCollection, Topology } from 'topojson-specification';
 import { WORLD } from '../../lib/map';
+import { Turns } from '../../lib/turns';
 
 /** What lies under the marks, as paths in units of the world. */
 export interface Ground {
@@ -35,17 +37,39 @@ async function atlasOf(detail: Detail): Promise<Topology> {
   return atlas.default;
 }
 
-function draw(atlas: Topology): Ground {
+/** A world in detail takes long to draw: piece by piece, between which the page may paint and listen. */
+async function draw(atlas: Topology): Promise<Ground> {
   const projection = geoMercator()
     .scale(WORLD / (2 * Math.PI))
     .translate([WORLD / 2, WORLD / 2]);
   const path = geoPath(projection).digits(DIGITS);
+  const turns = new Turns();
   const { land, countries } = atlas.objects;
   if (!land || !countries) return { land: '', borders: '', graticule: '' };
-  const inner = mesh(atlas, countries as GeometryCollection, (a, b) => a !== b);
-  return {
-    land: path(feature(atlas, land)) ?? '',
-    borders: path(inner) ?? '',
-    graticule: path(geoGraticule10()) ?? '',
+  const drawn = async (pieces: Iterable<Polygon | LineString>): Promise<string> => {
+    const paths: string[] = [];
+    for (const piece of pieces) {
+      paths.push(path(piece) ?? '');
+      if (turns.isOver) await turns.next();
+    }
+    return paths.join('');
   };
+  return {
+    land: await drawn(polygonsOf(feature(atlas, land))),
+    borders: await drawn(linesOf(mesh(atlas, countries as GeometryCollection, (a, b) => a !== b))),
+    graticule: await drawn(linesOf(geoGraticule10())),
+  };
+}
+
+function* polygonsOf(shape: Feature | FeatureCollection): Generator<Polygon> {
+  const features = shape.type === 'Feature' ? [shape] : shape.features;
+  for (const { geometry } of features) {
+    if (geometry.type === 'Polygon') yield geometry;
+    else if (geometry.type === 'MultiPolygon')
+      for (const coordinates of geometry.coordinates) yield { type: 'Polygon', coordinates };
+  }
+}
+
+function* linesOf({ coordinates }: MultiLineString): Generator<LineString> {
+  for (const line of coordinates) yield { type: 'LineString', coordinates: line };
 }
