@@ -104,7 +104,8 @@ async fn all_last_values_of_a_device_need_no_room_of_their_size() {
     is_whole(&fridge.get(&path).await.ok());
     let listed = ana.get("/v2/devices?lastValues=all").await.ok();
     is_whole(&listed["data"][0]);
-    is_whole(&ana.put(&path, json!({"description": "\"lastValues\":["})).await.ok());
+    let change = json!({"name": "\"lastValues\":[", "projectUuid": ana.project().await});
+    is_whole(&ana.put(&path, change).await.ok());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
