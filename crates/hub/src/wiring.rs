@@ -20,7 +20,6 @@ use crate::jobs::Jobs;
 use crate::metering::activity::Activity;
 use crate::metering::usage::Usage;
 use crate::outbox::Outbox;
-use crate::resources::device_selection::Selections;
 use crate::resources::picture::Pictures;
 use crate::supervisor::Supervisor;
 use crate::support::bounded_jobs::BoundedJobs;
@@ -47,7 +46,7 @@ pub(crate) struct Rooms {
     pub stream_bytes: Arc<TenantShares>,
     pub creation_jobs: BoundedJobs,
     pub listing_jobs: BoundedJobs,
-    pub selections: Selections,
+    pub selection_jobs: BoundedJobs,
     /// Becomes true when calls no longer wait for what may come.
     pub closing: watch::Sender<bool>,
 }
@@ -96,7 +95,7 @@ impl Hub {
             stream_bytes: resources::event_stream::stream_bytes(),
             creation_jobs: resources::device_creation::creation_jobs(),
             listing_jobs: resources::devices::listing_jobs(),
-            selections: Selections::new(),
+            selection_jobs: resources::device_selection::selection_jobs(),
             closing: watch::Sender::new(false),
         };
         Ok(Hub(Arc::new(rooms)))

@@ -57,6 +57,12 @@ impl TenantShares {
         Self::bounded(ShareBound::Fair(SharedAmount::of(of_all)))
     }
 
+    /// How much is held by all.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        self.held.lock().of_all
+    }
+
     fn bounded(bound: ShareBound) -> Arc<Self> {
         Arc::new(Self { bound, held: Mutex::default() })
     }
@@ -75,15 +81,38 @@ impl TenantShares {
     }
 }
 
+impl TenantShare {
+    /// So much is held from here on; [`Error::Busy`] where it is more than before and more than is left: then nothing changes.
+    pub(crate) fn resize(&mut self, amount: usize) -> Result<()> {
+        match amount.checked_sub(self.amount) {
+            Some(more) => {
+                let mut more = self.shares.take(self.tenant, more)?;
+                self.amount += std::mem::take(&mut more.amount);
+            }
+            None => {
+                let mut held = self.shares.held.lock();
+                held.give_back(self.tenant, self.amount - amount);
+                self.amount = amount;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl HeldShares {
+    fn give_back(&mut self, tenant: OrganizationId, amount: usize) {
+        self.of_all -= amount;
+        let Some(of_tenant) = self.of_each.get_mut(&tenant) else { return };
+        *of_tenant -= amount;
+        if *of_tenant == 0 {
+            self.of_each.remove(&tenant);
+        }
+    }
+}
+
 impl Drop for TenantShare {
     fn drop(&mut self) {
-        let mut held = self.shares.held.lock();
-        held.of_all -= self.amount;
-        let Some(of_tenant) = held.of_each.get_mut(&self.tenant) else { return };
-        *of_tenant -= self.amount;
-        if *of_tenant == 0 {
-            held.of_each.remove(&self.tenant);
-        }
+        self.shares.held.lock().give_back(self.tenant, self.amount);
     }
 }
 
@@ -105,6 +134,22 @@ mod tests {
         let fourth = take(2, 2).unwrap();
         assert!(matches!(take(2, 1), Err(Error::Busy)));
         drop((second, third, fourth));
+        let held = shares.held.lock();
+        assert!(held.of_all == 0 && held.of_each.is_empty());
+    }
+
+    #[test]
+    fn a_share_grows_and_shrinks_within_what_is_left() {
+        let shares = TenantShares::new(10, 6);
+        let take = |tenant: u128, amount| shares.take(OrganizationId(Uuid::from_u128(tenant)), amount);
+        let mut share = take(1, 2).unwrap();
+        share.resize(6).unwrap();
+        assert!(matches!(share.resize(7), Err(Error::Busy)) && matches!(take(2, 5), Err(Error::Busy)));
+        share.resize(1).unwrap();
+        let others = take(2, 6).unwrap();
+        assert!(share.resize(5).is_err() && share.resize(4).is_ok());
+        share.resize(0).unwrap();
+        drop((share, others));
         let held = shares.held.lock();
         assert!(held.of_all == 0 && held.of_each.is_empty());
     }
