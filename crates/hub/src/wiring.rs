@@ -20,7 +20,6 @@ use crate::jobs::Jobs;
 use crate::metering::activity::Activity;
 use crate::metering::usage::Usage;
 use crate::outbox::Outbox;
-use crate::resources::device_selection::Selections;
 use crate::resources::followed_lists::FollowedLists;
 use crate::resources::picture::Pictures;
 use crate::supervisor::Supervisor;
@@ -51,7 +50,7 @@ pub(crate) struct Rooms {
     pub deliveries: DeliveryMemory,
     pub creation_jobs: BoundedJobs,
     pub listing_jobs: BoundedJobs,
-    pub selections: Selections,
+    pub selection_jobs: BoundedJobs,
     /// Becomes true when calls no longer wait for what may come.
     pub closing: watch::Sender<bool>,
 }
@@ -102,7 +101,7 @@ impl Hub {
             deliveries: DeliveryMemory::new(),
             creation_jobs: resources::device_creation::creation_jobs(),
             listing_jobs: resources::devices::listing_jobs(),
-            selections: Selections::new(),
+            selection_jobs: resources::device_selection::selection_jobs(),
             closing: watch::Sender::new(false),
         };
         Ok(Hub(Arc::new(rooms)))

@@ -7,6 +7,7 @@
 mod program_support;
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -30,6 +31,10 @@ const START_MILLIS_MAX: u64 = 300;
 /// Most cloud events that are taken at once.
 const TAKEN_AT_ONCE: usize = 5;
 const POST: &str = "/v2/events/device?elementName=reading";
+const BATCH: &str = "/v2/events/device/batch";
+/// One post in so many is a batch, and so many events are in it.
+const BATCHED_OF: u64 = 5;
+const BATCH_EVENTS: u64 = 4;
 
 /// The finalizer of SplitMix64: the same numbers on every run.
 fn chance(round: u64) -> u64 {
@@ -128,6 +133,28 @@ impl Customer {
         Some(id)
     }
 
+    /// Posts events together. False: the server was gone before it answered.
+    async fn post_batch(&self, api: &Api, batch: Range<u64>) -> bool {
+        let event = |number| match key(number) {
+            Some(key) => json!({"elementName": "reading", "payload": {"n": number}, "idempotencyKey": key}),
+            None => json!({"elementName": "reading", "payload": {"n": number}}),
+        };
+        let (events, credential) =
+            (Value::from_iter(batch.clone().map(event)), [("cloud", self.device.token.as_str())]);
+        let answer = api.send(Method::POST, BATCH, &credential, Some(&events)).await;
+        let mut known = self.known.lock().await;
+        let Ok(answer) = answer else {
+            known.unanswered.extend(batch.filter(|number| key(*number).is_some()));
+            return false;
+        };
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let answer = answer.json();
+        assert_eq!(answer["errors"], json!([]));
+        let ids = answer["data"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned());
+        known.acknowledged.extend(batch.zip(ids));
+        true
+    }
+
     /// Takes cloud events until the server is gone: now one, now several.
     async fn take(&self, api: &Api) {
         let credential = [("cloud", self.device.token.as_str())];
@@ -220,6 +247,17 @@ fn numbers(items: &[Value], kind: Option<&str>) -> Vec<u64> {
 }
 
 impl Site {
+    /// A client posts an event, or several together. False: the server was gone before it answered.
+    async fn posts(&self, customer: &Customer, api: &Api) -> bool {
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
+        if number.is_multiple_of(BATCHED_OF) {
+            let first = self.next_number.fetch_add(BATCH_EVENTS, Ordering::Relaxed);
+            customer.post_batch(api, first..first + BATCH_EVENTS).await
+        } else {
+            customer.post(api, number).await.is_some()
+        }
+    }
+
     /// Everybody is at work until the process is killed.
     async fn work_until_killed(self: &Arc<Self>, api: &Api, serving: Serving, acknowledgements: u64) {
         let fuse = Fuse::of(acknowledgements);
@@ -228,7 +266,7 @@ impl Site {
             for _ in 0..POSTERS_A_DEVICE {
                 let (site, customer, api, fuse) = (self.clone(), customer.clone(), api.clone(), fuse.clone());
                 clients.spawn(async move {
-                    while customer.post(&api, site.next_number.fetch_add(1, Ordering::Relaxed)).await.is_some() {
+                    while site.posts(&customer, &api).await {
                         fuse.acknowledged();
                     }
                 });

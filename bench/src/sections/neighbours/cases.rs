@@ -56,6 +56,14 @@ pub enum Hostile {
     Code,
     /// Wrong passwords behind a proxy
     Passwords,
+    /// Questions in buckets: percentiles of ten fields of a long series
+    Buckets,
+    /// Ten thousand devices in one call, again and again
+    DeviceBulks,
+    /// Summaries and lists with filters that no index serves
+    Summaries,
+    /// Batches of a thousand events
+    Batches,
 }
 
 /// A hostile tenant, or one of its kinds.
@@ -118,6 +126,10 @@ impl Case {
             Hostile::Silent => "silent connections, as many as there can be",
             Hostile::Code => "code that never ends, 16 connections",
             Hostile::Passwords => "wrong passwords behind a proxy",
+            Hostile::Buckets => "buckets: percentiles of 10 fields of 120,000 values",
+            Hostile::DeviceBulks => "bulks of 10,000 devices",
+            Hostile::Summaries => "summaries and lists of 20,000 devices with filters",
+            Hostile::Batches => "batches of 1,000 events, 8 connections",
         };
         name.to_owned()
     }
@@ -157,6 +169,10 @@ impl Case {
             Hostile::Silent => Ok(doors::silence()),
             Hostile::Code => floods::code(api).await,
             Hostile::Passwords => Ok(doors::passwords(api)),
+            Hostile::Buckets => floods::buckets(api, sizes).await,
+            Hostile::DeviceBulks => floods::bulks(api).await,
+            Hostile::Summaries => floods::summaries(api).await,
+            Hostile::Batches => floods::batches(api).await,
         }
     }
 }

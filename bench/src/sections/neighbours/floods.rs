@@ -1,7 +1,8 @@
-//! Those who ask for much with little: intervals, deliveries, sorts, streams, code.
+//! Those who ask for much with little: intervals, deliveries, sorts, streams, code, buckets, bulks, batches.
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::attack::{Attack, Way};
@@ -12,6 +13,10 @@ use crate::api::Api;
 use crate::load;
 use crate::setup::{STORAGE, make_project, make_project_of};
 use crate::wire::request;
+
+/// Where many devices are made, and many events posted.
+const BULK_PATH: &str = "/v2/devices/bulk";
+const BATCH_PATH: &str = "/v2/events/device/batch";
 
 /// An interval, and the moment until what is due is looked for.
 const INTERVAL: Duration = Duration::from_secs(62);
@@ -32,6 +37,21 @@ const STREAMS: usize = 64;
 const STREAMED_DEVICES: usize = 300;
 /// Connections that fill a series.
 const FILLERS: usize = 64;
+/// Those who ask in buckets, for summaries and filtered lists, and their pause.
+const ASKERS: usize = 8;
+const ASK_EVERY: u64 = 50;
+/// Questions of each kind that take turns.
+const QUESTIONS: usize = 24;
+/// Devices of one call, those that filters go through, the connections that make more, and their pause.
+const BULK_DEVICES: usize = 10_000;
+const FILTERED_DEVICES: usize = 20_000;
+const BULKS: usize = 2;
+const BULK_EVERY: u64 = 2_000;
+/// Connections that send batches, their pause, and the events and devices of a batch.
+const BATCHES: usize = 8;
+const BATCH_EVERY: u64 = 100;
+const BATCH_EVENTS: usize = 1_000;
+const BATCH_DEVICES: usize = 16;
 /// Connections with code that never ends.
 const CODE_CONNECTIONS: usize = 16;
 
@@ -82,4 +102,47 @@ pub async fn code(api: &mut Api) -> Result<Attack, Failure> {
     let devices = devices_of(api, &malice::endless(), CODE_CONNECTIONS).await?;
     let posts = posts(api, &devices, &["\"AAAA\"".to_owned()]);
     Ok(Attack::of(calls(CODE_CONNECTIONS, 0, posts), devices))
+}
+
+pub async fn buckets(api: &mut Api, sizes: &Sizes) -> Result<Attack, Failure> {
+    let devices = devices_of(api, &malice::stores(), 1).await?;
+    let device = devices.first().ok_or("no devices")?;
+    for first in (0..sizes.series).step_by(BATCH_EVENTS) {
+        let event = |number: usize| -> Result<Value, Failure> {
+            let payload: Value = serde_json::from_str(&malice::numbers(number))?;
+            Ok(json!({"deviceId": device.id, "elementName": malice::EVENT, "payload": payload}))
+        };
+        let batch = (first..first + BATCH_EVENTS).map(event).collect::<Result<Value, Failure>>()?;
+        api.call("POST", BATCH_PATH, Some(&batch)).await?;
+    }
+    let asks = |number: usize| {
+        let path = format!("/v2/devices/{}/data/stored/buckets?{}", device.id, malice::bucket_query(number));
+        request("GET", api.address(), &path, api.credential(), None)
+    };
+    Ok(Attack::of(calls(ASKERS, ASK_EVERY, in_turns((0..QUESTIONS).map(asks).collect())), Vec::new()))
+}
+
+pub async fn bulks(api: &mut Api) -> Result<Attack, Failure> {
+    let project = make_project(api).await?;
+    let bodies = malice::many_devices(&project, BULK_DEVICES);
+    let bulk = request("POST", api.address(), BULK_PATH, api.credential(), Some(&bodies));
+    Ok(Attack::of(calls(BULKS, BULK_EVERY, in_turns(vec![bulk])), Vec::new()))
+}
+
+pub async fn summaries(api: &mut Api) -> Result<Attack, Failure> {
+    let project = make_project(api).await?;
+    let bodies: Value = serde_json::from_str(&malice::many_devices(&project, BULK_DEVICES))?;
+    for _ in 0..FILTERED_DEVICES / BULK_DEVICES {
+        api.call("POST", BULK_PATH, Some(&bodies)).await?;
+    }
+    let asks = |number: usize| request("GET", api.address(), &malice::filtered(number), api.credential(), None);
+    Ok(Attack::of(calls(ASKERS, ASK_EVERY, in_turns((0..QUESTIONS).map(asks).collect())), Vec::new()))
+}
+
+pub async fn batches(api: &mut Api) -> Result<Attack, Failure> {
+    let devices = devices_of(api, &malice::stores(), BATCH_DEVICES).await?;
+    let ids: Vec<&str> = devices.iter().map(|device| device.id.as_str()).collect();
+    let body = malice::batch(&ids, BATCH_EVENTS);
+    let batch = request("POST", api.address(), BATCH_PATH, api.credential(), Some(&body));
+    Ok(Attack::of(calls(BATCHES, BATCH_EVERY, in_turns(vec![batch])), devices))
 }

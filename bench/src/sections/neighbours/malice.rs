@@ -179,3 +179,47 @@ pub fn delivery_path(project: &str) -> String {
 pub fn delivery(blocks: usize) -> String {
     json!({"data": vec![1; blocks]}).to_string()
 }
+
+/// Numbers of a payload, and fields of a question in buckets.
+const NUMBERS: usize = 10;
+
+/// A payload with as many numbers as a question in buckets may name.
+pub fn numbers(number: usize) -> String {
+    let numbers = (0..NUMBERS).map(|at| (format!("n{at}"), json!((number * (at + 7) % 1_009) as f64 / 8.0)));
+    Value::Object(numbers.collect()).to_string()
+}
+
+/// A question in buckets that keeps as much as it can: percentiles of ten fields, of which every second one is in no payload.
+pub fn bucket_query(number: usize) -> String {
+    let field = |at: usize| match number % 2 {
+        0 => format!("payload.n{at}"),
+        _ => format!("payload.n{at}x{number}"),
+    };
+    let fields: Vec<String> = (0..NUMBERS).map(field).collect();
+    let every = ["1s", "1m", "7s"][number % 3];
+    format!("fields={}&functions=p50,p90,p95,p99,stddev&every={every}", fields.join(","))
+}
+
+/// Bodies of so many devices of a project.
+pub fn many_devices(project: &str, count: usize) -> String {
+    let body = |number: usize| json!({"name": format!("device {number}"), "projectUuid": project, "meta": {"floor": number % 40, "room": "x"}});
+    Value::from_iter((0..count).map(body)).to_string()
+}
+
+/// Summaries and lists with filters that no index serves.
+pub fn filtered(number: usize) -> String {
+    let path = if number.is_multiple_of(2) { "/v2/devices/summary" } else { "/v2/devices" };
+    let filters = [
+        "filter[meta.floor][gte]=3",
+        "filter[lastActive][eq]=null",
+        "filter[meta.room][ne]=y&filter[statusInt][lte]=3",
+        "filter[lastActive][gte]=2020-01-01",
+    ];
+    format!("{path}?depth=all&{}", filters[number / 2 % filters.len()])
+}
+
+/// A batch of so many events, of these devices in turns.
+pub fn batch(devices: &[&str], events: usize) -> String {
+    let event = |number: usize| json!({"deviceId": devices[number % devices.len()], "elementName": EVENT, "payload": {"n": number}});
+    Value::from_iter((0..events).map(event)).to_string()
+}

@@ -52,11 +52,14 @@ pub(super) async fn serve(http: &Builder, Handover { connection, read }: Handove
                 return Box::pin(async { Err(io::ErrorKind::ConnectionAborted.into()) });
             }
             let address = if is_proxy { app.client_behind(peer, request.headers()) } else { peer };
-            // A read ends when its client is gone; what may change something goes on to its end.
-            let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+            let (is_read, version) = (matches!(*request.method(), Method::GET | Method::HEAD), request.version());
             let answer = app.answer(request, Client { address, socket: Some(socket.clone()) });
-            let answer: BoxFuture<'static, _> = if is_read { answer } else { Box::pin(completed(answer)) };
-            Box::pin(respond(answer, socket, slot))
+            // A read ends when its client is gone; what may change something goes on to its end.
+            if is_read {
+                Box::pin(respond(answer, async move { socket.gone(version).await }, slot))
+            } else {
+                Box::pin(respond(completed(answer), async move { socket.broken().await }, slot))
+            }
         });
     let mut connection = http.serve_connection(TokioIo::new(limited), service);
     let served = tokio::select! {
@@ -72,16 +75,16 @@ pub(super) async fn serve(http: &Builder, Handover { connection, read }: Handove
     if io.into_inner().refuse(&error).await? { Ok(()) } else { Err(error.into()) }
 }
 
-/// Waits for the response to a request, as long as its client is there.
+/// Waits for the response to a request, until its client is gone.
 async fn respond(
-    answer: BoxFuture<'static, response::Response>,
-    socket: ClientSocket,
+    answer: impl Future<Output = response::Response> + Send,
+    gone: impl Future<Output = io::Error> + Send,
     slot: Arc<Slot>,
 ) -> io::Result<Response<TrackedBody>> {
     tokio::select! {
         biased;
         response = answer => Ok(response.map(|body| TrackedBody { body, slot })),
-        error = socket.broken() => Err(error),
+        error = gone => Err(error),
     }
 }
 

@@ -38,8 +38,6 @@ pub(super) struct LimitedSocket {
     odd: Option<Fault>,
     /// Made only when a response does not go out at once.
     slow: Option<SlowPeer>,
-    /// Whether the last write went out as a whole: else the next one begins in the middle of a response.
-    is_whole: bool,
     /// Whether hyper has refused a head, and its refusal was withheld.
     has_refused: bool,
 }
@@ -47,7 +45,7 @@ pub(super) struct LimitedSocket {
 impl LimitedSocket {
     /// The socket, of which the bytes `read` were read already.
     pub fn new(socket: ClientSocket, read: Bytes, slot: Arc<Slot>, app: App) -> Self {
-        Self { read, socket, slot, app, head_deadline: None, odd: None, slow: None, is_whole: true, has_refused: false }
+        Self { read, socket, slot, app, head_deadline: None, odd: None, slow: None, has_refused: false }
     }
 
     /// Sends the refusal that hyper's gave way to, and ends the connection. Returns false if hyper has refused nothing.
@@ -82,7 +80,7 @@ impl LimitedSocket {
 
     /// Writes to the socket, as long as the client takes enough of it.
     fn write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut *self.socket.stream()).poll_write(cx, bytes);
+        let written = self.socket.poll_write(cx, bytes);
         match &written {
             Poll::Ready(Ok(count)) => {
                 if let Some(slow) = &mut self.slow {
@@ -129,13 +127,11 @@ impl AsyncRead for LimitedSocket {
 impl AsyncWrite for LimitedSocket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         // While no request is answered, and no response is half written, hyper writes nothing but the refusal of a head.
-        if self.is_whole && !self.slot.is_answering() {
+        if self.socket.is_between_writes() && !self.slot.is_answering() {
             self.has_refused = true;
             return Poll::Ready(Ok(bytes.len()));
         }
-        let written = self.write(cx, bytes);
-        self.is_whole = matches!(&written, Poll::Ready(Ok(count)) if *count == bytes.len());
-        written
+        self.write(cx, bytes)
     }
 
     /// hyper calls this when it has nothing left to write.

@@ -1,8 +1,11 @@
 //! Where a request comes from, and the socket of its client while the response is made.
 //!
-//! A client that closes its side of the connection after a request still reads (RFC 9293, 3.6): it gets its response. Nothing
-//! tells it apart from a client that is gone until something is written to it. So its call goes on, but once the call would
-//! have to wait, nothing is taken from a queue for it any more. Only a connection that was reset or broke ends the call.
+//! A client that closes its side of the connection after a request may still read (RFC 9293, 3.6): then it gets its response.
+//! Nothing tells it apart from a client that is gone until something is written to it. So its call goes on, but once the call
+//! would have to wait, nothing is taken from a queue for it any more. A connection that was reset or broke ends the call.
+//!
+//! What only reads, and is not answered soon after that, is worth a question: an interim response (RFC 9110, 15.2), which
+//! every client of HTTP/1.1 passes over. The system of one that is gone answers it with a reset, and the call ends.
 //!
 //! The end of a connection comes behind all bytes that were sent before it. Whoever waits for the end reads those bytes, and
 //! keeps them for whoever reads next.
@@ -13,16 +16,26 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
+use axum::http::Version;
 use bytes::{Buf as _, BytesMut};
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
-use tokio::io::{AsyncRead as _, ReadBuf};
+use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 use tokio::net::TcpStream;
 
 /// Most bytes that are kept of what comes behind a request whose response is waited for.
 const AHEAD_BYTES_MAX: usize = 8 << 10;
 /// Bytes that are read of it at a time: mostly there are none, or a line break too many.
 const AHEAD_PIECE_BYTES: usize = 512;
+
+/// The question to a client that has closed its side.
+const INTERIM: &[u8] = b"HTTP/1.1 102 Processing\r\n\r\n";
+/// How long a client that has closed its side waits before it is asked whether it is there, and between two questions at most.
+const ASKED_AFTER: Duration = Duration::from_millis(500);
+const ASKED_EVERY_MAX: Duration = Duration::from_secs(8);
+/// The first look for what came of a question; between two looks passes twice as long, each time.
+const FIRST_LOOK: Duration = Duration::from_millis(20);
 
 /// Where a request comes from.
 #[derive(Clone)]
@@ -42,16 +55,31 @@ struct SocketState {
     stream: TcpStream,
     /// What came behind a request while somebody waited for the end.
     ahead: BytesMut,
+    /// Whether the last write went out as a whole: else the next one begins in the middle of a response.
+    is_whole: bool,
 }
 
 impl ClientSocket {
     pub fn new(stream: TcpStream) -> Self {
-        Self(Arc::new(Mutex::new(SocketState { stream, ahead: BytesMut::new() })))
+        Self(Arc::new(Mutex::new(SocketState { stream, ahead: BytesMut::new(), is_whole: true })))
     }
 
-    /// The stream, for writing.
+    /// The stream, for its end and for what is asked of it.
     pub fn stream(&self) -> MappedMutexGuard<'_, TcpStream> {
         MutexGuard::map(self.0.lock(), |state| &mut state.stream)
+    }
+
+    /// Writes of a response.
+    pub fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut state = self.0.lock();
+        let written = Pin::new(&mut state.stream).poll_write(cx, bytes);
+        state.is_whole = matches!(&written, Poll::Ready(Ok(count)) if *count == bytes.len());
+        written
+    }
+
+    /// Whether nothing is half written.
+    pub fn is_between_writes(&self) -> bool {
+        self.0.lock().is_whole
     }
 
     /// Reads what has come.
@@ -84,9 +112,45 @@ impl ClientSocket {
         poll_fn(|cx| self.poll_closed(cx)).await
     }
 
+    /// Is done when nobody is there any more to hear the response to a request that only reads, whose answer has not begun. A
+    /// client that has closed its side, and has no response soon after, is asked; one of HTTP/1.0 cannot be, and is believed
+    /// to be there.
+    pub async fn gone(&self, version: Version) -> io::Error {
+        if let Err(error) = self.closed().await {
+            return error;
+        }
+        if version != Version::HTTP_11 {
+            return std::future::pending().await;
+        }
+        tokio::time::sleep(ASKED_AFTER).await;
+        let mut pause = FIRST_LOOK;
+        loop {
+            // The last response to a client that asks for several may not be out yet.
+            if self.is_between_writes()
+                && let Err(error) = self.ask()
+            {
+                return error;
+            }
+            tokio::time::sleep(pause).await;
+            match self.stream().take_error() {
+                Ok(None) => pause = ASKED_EVERY_MAX.min(pause * 2),
+                Ok(Some(error)) | Err(error) => return error,
+            }
+        }
+    }
+
+    /// Sends an interim response.
+    fn ask(&self) -> io::Result<()> {
+        match self.stream().try_write(INTERIM) {
+            Ok(count) if count < INTERIM.len() => Err(io::ErrorKind::WriteZero.into()),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
     fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut state = self.0.lock();
-        let SocketState { stream, ahead } = &mut *state;
+        let SocketState { stream, ahead, .. } = &mut *state;
         while ahead.len() < AHEAD_BYTES_MAX {
             let mut piece = [0; AHEAD_PIECE_BYTES];
             let mut read = ReadBuf::new(&mut piece);
@@ -172,6 +236,48 @@ mod tests {
         client.set_zero_linger().unwrap();
         drop(client);
         assert!(closed(&socket).await.is_err());
+    }
+
+    async fn is_noticed_as_gone(socket: &ClientSocket) {
+        tokio::time::timeout(PATIENCE, socket.gone(Version::HTTP_11)).await.expect("nobody notices that it is gone");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_goes_in_the_ordinary_way_is_noticed_and_one_that_listens_is_not_taken_for_it() {
+        for behind in [0, 3, 3 * AHEAD_BYTES_MAX] {
+            let (socket, mut client) = connected().await;
+            client.write_all(&vec![7; behind]).await.unwrap();
+            drop(client);
+            is_noticed_as_gone(&socket).await;
+        }
+        let (socket, mut client) = connected().await;
+        client.shutdown().await.unwrap();
+        let mut gone = std::pin::pin!(socket.gone(Version::HTTP_11));
+        let asked_twice = async {
+            let mut heard = vec![0; 2 * INTERIM.len()];
+            client.read_exact(&mut heard).await.unwrap();
+            assert_eq!(heard, [INTERIM, INTERIM].concat());
+        };
+        tokio::select! {
+            error = &mut gone => panic!("{error}"),
+            () = asked_twice => {}
+        }
+        drop(client);
+        tokio::time::timeout(PATIENCE, gone).await.expect("nobody notices that it is gone");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_is_asked_in_the_middle_of_a_response_or_in_another_language() {
+        for (version, is_whole) in [(Version::HTTP_11, false), (Version::HTTP_10, true)] {
+            let (socket, mut client) = connected().await;
+            socket.0.lock().is_whole = is_whole;
+            client.shutdown().await.unwrap();
+            closed(&socket).await.unwrap();
+            let waited = tokio::time::timeout(Duration::from_secs(60), socket.gone(version)).await;
+            assert!(waited.is_err());
+            drop(socket);
+            assert_eq!(client.read(&mut [0; 8]).await.unwrap(), 0, "nothing was said");
+        }
     }
 
     #[tokio::test]

@@ -34,15 +34,14 @@ const BATCH_UNDER_WAY_MAX: usize = 128;
 const BATCH_SLICE: Duration = Duration::from_micros(250);
 /// Tries of an event that the store has no room for, after the batch's own before it are durable.
 const BATCH_TRIES_MAX: usize = 8;
-/// Bytes of batches that are read and run, of all tenants and of one; beyond, 503.
+/// Bytes of batches that are read and run, of which one tenant has at most twice what is left for the others; beyond, 503.
 const BATCH_BYTES_MAX: usize = 256 << 20;
-const BATCH_BYTES_OF_ONE_MAX: usize = 64 << 20;
 /// A body's bytes count so often: as it came, and as payloads.
 const BATCH_BYTES_TIMES: usize = 2;
 
 /// What batches hold in memory.
 pub(super) fn batch_bytes() -> Arc<TenantShares> {
-    TenantShares::new(BATCH_BYTES_MAX, BATCH_BYTES_OF_ONE_MAX)
+    TenantShares::fair(BATCH_BYTES_MAX)
 }
 
 /// What came of a batch.
@@ -260,4 +259,34 @@ fn told(fault: &Fault) -> String {
         member => member,
     };
     format!("{member}: {}", fault.message)
+}
+
+#[cfg(test)]
+mod tests {
+    use isobar_model::ids::OrganizationId;
+
+    use super::*;
+    use crate::stage::Stage;
+
+    /// Bytes of a batch that is as long as a body may be, as they count.
+    const LARGE_BYTES: usize = BATCH_BYTES_TIMES << 20;
+
+    #[tokio::test]
+    async fn four_tenants_that_take_what_they_can_leave_a_fifth_its_batches() {
+        let stage = Stage::set().await;
+        let device = stage.device(r#"{"reading":{"type":"deviceEvent"}}"#).await;
+        let ingest = &stage.hub.0.ingest;
+        let take = |tenant: u128| ingest.batch_bytes.take(OrganizationId(uuid::Uuid::from_u128(tenant)), LARGE_BYTES);
+        let mut held = Vec::new();
+        for tenant in 1..=4 {
+            held.extend(std::iter::from_fn(|| take(tenant).ok()));
+            assert!(matches!(take(tenant), Err(Error::Busy)));
+        }
+        let batch = format!(r#"[{{"deviceId":"{}","elementName":"reading","payload":1}}]"#, device.id);
+        let caller = Principal::User(Arc::clone(&stage.admin));
+        let report = ingest.events_accept(&caller, batch.into()).await.unwrap();
+        assert_eq!((report.accepted.len(), report.refused.len()), (1, 0));
+        drop(held);
+        stage.over().await;
+    }
 }

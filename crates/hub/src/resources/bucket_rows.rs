@@ -1,14 +1,17 @@
 //! An answer in buckets, row by row: those that hold nothing are made when they are told of.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use isobar_model::buckets::{Functions, Grid, Stretch, Tally, Zone};
 use isobar_model::ids::DeviceId;
 use isobar_model::page::TimeRange;
 use isobar_model::time::Timestamp;
-use isobar_store::telemetry::{BucketSeries, Buckets};
+use isobar_store::telemetry::BucketSeries;
+use parking_lot::Mutex;
 
 use crate::resources::buckets::{BucketFill, BucketRequest, stretch_of};
+use crate::support::tenant_shares::TenantShare;
 
 /// What series say in buckets. What it takes of memory is charged to its tenant until it is dropped.
 pub struct BucketAnswer {
@@ -19,7 +22,7 @@ pub struct BucketAnswer {
     range: TimeRange,
     fill: BucketFill,
     series: Vec<(Option<DeviceId>, BucketSeries)>,
-    _holds: Buckets,
+    _holds: Arc<Mutex<TenantShare>>,
 }
 
 /// A bucket of an answer.
@@ -52,12 +55,12 @@ pub struct BucketRows {
 }
 
 impl BucketAnswer {
-    /// The answer to a request. `holds` keeps the memory that was lent.
+    /// The answer to a request. `holds` is its share of memory.
     pub(super) fn new(
         request: &BucketRequest,
         grid: Option<Grid>,
         series: Vec<(Option<DeviceId>, BucketSeries)>,
-        holds: Buckets,
+        holds: Arc<Mutex<TenantShare>>,
     ) -> Self {
         let spans = || series.iter().filter_map(|(_, series)| series.span);
         let first = spans().map(|(first, _)| first).min();

@@ -14,27 +14,27 @@ use isobar_model::time::Timestamp;
 use isobar_store::error::StoreError;
 use isobar_store::telemetry::{BUCKETS_BYTES_MAX, BucketMemory, BucketQuery, Buckets, Filter, PayloadTime};
 use isobar_store::turns::Claim;
+use parking_lot::Mutex;
 
 use crate::error::{IntoHubError as _, from_store};
 use crate::identity::authentication::Principal;
 use crate::resources::bucket_rows::BucketAnswer;
 use crate::resources::data::{ELEMENT, declares};
-use crate::support::tenant_shares::TenantShares;
+use crate::support::tenant_shares::{TenantShare, TenantShares};
 use crate::{Hub, TreeQuery};
 
 /// Most devices of which each has a series of its own in one answer.
 pub const DEVICES_APART_MAX: usize = 100;
 /// Most devices whose values are taken for one series.
 pub const DEVICES_ALIKE_MAX: usize = 1_000;
-/// Bytes that all answers take at the same time, and those of one tenant; beyond, 503. Each has a piece from the start.
+/// Bytes that all answers take at the same time, of which one tenant has at most twice what is left for the others; beyond, 503.
 const BUCKET_BYTES_OF_ALL_MAX: usize = 384 << 20;
-const BUCKET_BYTES_OF_ONE_MAX: usize = 96 << 20;
-/// Bytes that are asked for at a time.
+/// Bytes that an answer has from the start, and then asks for at a time. Once it is made it keeps what it takes, and no more.
 const BUCKET_BYTES_PIECE: usize = 1 << 20;
 
 /// The bytes of answers that are on their way.
 pub(crate) fn bucket_bytes() -> Arc<TenantShares> {
-    TenantShares::new(BUCKET_BYTES_OF_ALL_MAX, BUCKET_BYTES_OF_ONE_MAX)
+    TenantShares::fair(BUCKET_BYTES_OF_ALL_MAX)
 }
 
 /// What is asked of series.
@@ -191,13 +191,14 @@ impl Hub {
         mut request: BucketRequest,
         apart: bool,
     ) -> Result<(BucketAnswer, bool)> {
-        let memory = self.bucket_memory(tenant)?;
+        let share = Arc::new(Mutex::new(self.0.bucket_bytes.take(tenant, BUCKET_BYTES_PIECE)?));
+        let mut claim = Claim::begin(tenant);
         let retention = self.0.caches.retention_of_many(devices).await?;
         let kept = |device: &CanRead<DeviceRef>| {
             let bounds: &ProjectRetention = retention.get(&device.target().key)?;
             Some(bounds.kept(element, self.0.env.clock.now()))
         };
-        let grid = self.grid(devices, element, &mut request, &kept).await?;
+        let grid = self.grid(devices, element, &mut request, &kept, &mut claim).await?;
         check_filled(&request, grid.as_ref(), request.range)?;
         let query = Arc::new(BucketQuery {
             fields: request.fields.clone(),
@@ -207,15 +208,13 @@ impl Hub {
             filters: request.filters.clone(),
             time: request.time.clone(),
         });
-        let (mut buckets, mut is_there, mut series) = (Buckets::new(query, memory), false, Vec::new());
+        let (mut buckets, mut is_there, mut series) = (Buckets::new(query, lent_by(&share)), false, Vec::new());
         let refused = |error| refused(error, request.width);
-        let mut claim = Claim::begin(tenant);
         for device in devices {
             let Some(kept) = kept(device) else { continue };
             let (more, has_it) =
                 self.0.env.telemetry.buckets(device, element, &kept, buckets, claim).await.map_err(refused)?;
-            // It was let in with the first.
-            (buckets, is_there, claim) = (more, is_there || has_it, Claim::go_on(tenant));
+            (buckets, is_there, claim) = (more, is_there || has_it, let_in(claim));
             if apart {
                 series.push((Some(device.target().id), buckets.take_series().map_err(refused)?));
             }
@@ -223,30 +222,22 @@ impl Hub {
         if !apart {
             series.push((None, buckets.take_series().map_err(refused)?));
         }
-        let answer = BucketAnswer::new(&request, grid, series, buckets);
+        share.lock().resize(buckets.bytes())?;
+        drop(buckets);
+        let answer = BucketAnswer::new(&request, grid, series, share);
         check_filled(&request, answer.grid(), answer.range())?;
         Ok((answer, is_there))
     }
 
-    /// What lends an answer of this tenant its memory: a piece is taken at once.
-    fn bucket_memory(&self, tenant: OrganizationId) -> Result<BucketMemory> {
-        let shares = Arc::clone(&self.0.bucket_bytes);
-        let mut held = vec![shares.take(tenant, BUCKET_BYTES_PIECE)?];
-        Ok(Box::new(move |bytes| {
-            while held.len() * BUCKET_BYTES_PIECE < bytes {
-                held.push(shares.take(tenant, BUCKET_BYTES_PIECE).ok()?);
-            }
-            Some(held.len() * BUCKET_BYTES_PIECE)
-        }))
-    }
-
-    /// Where buckets begin and end; none: all is one. Where so many are asked for, the range ends where the series do.
+    /// Where buckets begin and end; none: all is one. Where so many are asked for, the range ends where the series do, as far
+    /// as they are shown.
     async fn grid(
         &self,
         devices: &[CanRead<DeviceRef>],
         element: &str,
         request: &mut BucketRequest,
         kept: impl Fn(&CanRead<DeviceRef>) -> Option<Kept>,
+        claim: &mut Claim,
     ) -> Result<Option<Grid>> {
         let points = match request.width {
             BucketWidth::All => return Ok(None),
@@ -254,7 +245,7 @@ impl Hub {
             BucketWidth::Points(points) => points,
         };
         if let TimeRange { from: None, .. } | TimeRange { to: None, .. } = request.range
-            && let Some((first, last)) = self.extent(devices, element, kept).await?
+            && let Some((first, last)) = self.extent(devices, element, request.range, kept, claim).await?
         {
             let behind = Timestamp::from_millis(last.millis().saturating_add(1));
             request.range.from.get_or_insert(first);
@@ -268,25 +259,42 @@ impl Hub {
         })?))
     }
 
-    /// When the first and the newest value of these series came; none: there are none.
+    /// When the first and the newest value of these series came that are shown and lie in a range; none: there are none.
     async fn extent(
         &self,
         devices: &[CanRead<DeviceRef>],
         element: &str,
+        range: TimeRange,
         kept: impl Fn(&CanRead<DeviceRef>) -> Option<Kept>,
+        claim: &mut Claim,
     ) -> Result<Option<(Timestamp, Timestamp)>> {
         let mut extent: Option<(Timestamp, Timestamp)> = None;
         for device in devices {
             let Some(kept) = kept(device) else { continue };
-            let series = self.0.env.telemetry.series(device).await.into_hub_error()?;
-            for series in series.iter().filter(|series| &*series.element == element) {
-                let begins = kept.not_before.map_or(series.created_at, |moment| series.created_at.max(moment));
-                let (first, last) = extent.unwrap_or((begins, series.updated_at));
-                extent = Some((first.min(begins), last.max(series.updated_at)));
+            let own = self.0.env.telemetry.extent(device, element, &kept, range, *claim).await.into_hub_error()?;
+            *claim = let_in(*claim);
+            if let Some((begins, ends)) = own {
+                let (first, last) = extent.unwrap_or((begins, ends));
+                extent = Some((first.min(begins), last.max(ends)));
             }
         }
         Ok(extent)
     }
+}
+
+/// The claim of what goes on with what was let in.
+const fn let_in(claim: Claim) -> Claim {
+    Claim::go_on(claim.tenant)
+}
+
+/// What lends the buckets of an answer the memory of its share, which grows piece by piece.
+fn lent_by(share: &Arc<Mutex<TenantShare>>) -> BucketMemory {
+    let share = Arc::clone(share);
+    Box::new(move |bytes| {
+        let lent = bytes.next_multiple_of(BUCKET_BYTES_PIECE);
+        share.lock().resize(lent).ok()?;
+        Some(lent)
+    })
 }
 
 fn may_read(caller: &Caller, device: DeviceRef, lineage: &Lineage) -> Option<CanRead<DeviceRef>> {
@@ -334,6 +342,7 @@ fn refused(error: StoreError, width: BucketWidth) -> Error {
 #[cfg(test)]
 mod tests {
     use isobar_model::device::Device;
+    use isobar_model::shared_amount::SharedAmount;
 
     use super::*;
     use crate::stage::Stage;
@@ -386,19 +395,39 @@ mod tests {
         stage.posts(&device, "21.5").await;
         let caller = Principal::User(Arc::clone(&stage.admin));
         let ask = || stage.hub.buckets(&caller, device.id, "reading", request(Functions::default()));
-        let mut answers = Vec::new();
-        for _ in 0..BUCKET_BYTES_OF_ONE_MAX / BUCKET_BYTES_PIECE {
-            answers.push(ask().await.unwrap());
-        }
+        let shares = &stage.hub.0.bucket_bytes;
+        let answers = [ask().await.unwrap(), ask().await.unwrap()];
         assert!(answers.iter().all(|answer| answer.totals() == (1, 0)));
+        // What is made keeps what it takes, which is much less than a piece.
+        let held = shares.held();
+        assert!((1..BUCKET_BYTES_PIECE / 2).contains(&held), "{held}");
+        let tenant = stage.admin.lineage.top();
+        let rest = shares.take(tenant, SharedAmount::of(BUCKET_BYTES_OF_ALL_MAX).of_one() - held).unwrap();
         assert!(matches!(ask().await, Err(Error::Busy)));
-        answers.pop();
-        let again = ask().await;
-        assert!(again.is_ok());
-        drop((again, answers));
-        let all = stage.hub.0.bucket_bytes.take(stage.admin.lineage.top(), BUCKET_BYTES_OF_ONE_MAX);
-        assert!(all.is_ok(), "nothing is held any more");
-        drop(all);
+        drop(rest);
+        assert_eq!(ask().await.unwrap().totals(), (1, 0));
+        drop(answers);
+        assert_eq!(shares.held(), 0);
+        stage.over().await;
+    }
+
+    #[tokio::test]
+    async fn four_tenants_that_take_what_they_can_leave_a_fifth_its_buckets() {
+        let stage = Stage::set().await;
+        let device = stage.device("{}").await;
+        stage.posts(&device, "21.5").await;
+        let take = |tenant: u128| {
+            stage.hub.0.bucket_bytes.take(OrganizationId(uuid::Uuid::from_u128(tenant)), BUCKET_BYTES_PIECE)
+        };
+        let mut held = Vec::new();
+        for tenant in 1..=4 {
+            held.extend(std::iter::from_fn(|| take(tenant).ok()));
+            assert!(matches!(take(tenant), Err(Error::Busy)));
+        }
+        let caller = Principal::User(Arc::clone(&stage.admin));
+        let asked = stage.hub.buckets(&caller, device.id, "reading", request(Functions::default())).await;
+        assert_eq!(asked.unwrap().totals(), (1, 0));
+        drop(held);
         stage.over().await;
     }
 }

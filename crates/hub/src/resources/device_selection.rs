@@ -1,7 +1,6 @@
 //! Which devices a list, its CSV and a summary are about, and how many may be worked out at a time.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::{Stream, StreamExt as _, stream};
 use isobar_model::access::{self, Action, Caller, CanList};
@@ -12,9 +11,9 @@ use isobar_model::page::ListRequest;
 use isobar_store::registry::{
     ActiveDevices, DeviceFilter, DeviceSelection, DeviceSummary, ProjectDevices, UnwrittenDevices,
 };
-use isobar_store::turns::{Bounds, Claim, Turn, Turns};
 
 use crate::error::IntoHubError as _;
+use crate::support::bounded_jobs::BoundedJobs;
 use crate::support::tenant_shares::TenantShare;
 use crate::{Hub, TreeQuery};
 
@@ -26,20 +25,9 @@ const SELECTIONS_OF_ONE_MAX: usize = 24;
 /// Devices that a CSV reads at a time.
 const CSV_DEVICES_AT_ONCE: usize = 500;
 
-/// The turns of selections.
-pub(crate) struct Selections(Turns);
-
-impl Selections {
-    pub(crate) fn new() -> Self {
-        let (of_all, of_one) = (SELECTIONS_MAX, SELECTIONS_OF_ONE_MAX);
-        // None of this work can be left and taken up again.
-        Self(Turns::new(Bounds { at_once: SELECTIONS_AT_ONCE, of_all, of_one, slice: Duration::MAX }))
-    }
-
-    /// A turn of the caller's tenant.
-    pub(crate) async fn turn(&self, caller: &Caller) -> Result<Turn> {
-        self.0.take(Claim::begin(caller.lineage.top())).await.into_hub_error()
-    }
+/// The threads of selections, and who waits for them.
+pub(crate) fn selection_jobs() -> BoundedJobs {
+    BoundedJobs::shared(SELECTIONS_AT_ONCE, SELECTIONS_MAX, SELECTIONS_OF_ONE_MAX)
 }
 
 /// What a selection is for.
@@ -85,7 +73,8 @@ impl Hub {
         Ok((permit, base.top()))
     }
 
-    /// The filters, with what the registry does not know yet and they look at.
+    /// The filters, with what the registry does not know yet and they look at: all that the tenant has to say. Whoever asks
+    /// this does it where nobody else is kept waiting ([`BoundedJobs::drive_for`]).
     pub(super) fn selection(
         &self,
         tenant: OrganizationId,
@@ -94,7 +83,7 @@ impl Hub {
     ) -> Result<DeviceSelection> {
         let mut selection = DeviceSelection { filters, ..DeviceSelection::default() };
         if wanted == Wanted::Counted || selection.looks_at_activity() {
-            selection.heard = self.0.activity.of_devices();
+            selection.heard = self.0.activity.of_tenant(tenant);
         }
         if wanted == Wanted::Counted || selection.looks_at_findings() {
             let reported = self.0.outbox.reported(tenant)?;
@@ -123,10 +112,13 @@ impl Hub {
         filters: Vec<DeviceFilter>,
     ) -> Result<SummaryView> {
         let (permit, tenant) = self.devices_permit(caller, tree).await?;
-        let _turn = self.0.selections.turn(caller).await?;
-        let selection = self.selection(tenant, filters, Wanted::Counted)?;
-        let now = self.0.env.clock.now();
-        let summary = self.0.env.registry.device_summary(&permit, &selection, now).await.into_hub_error()?;
+        let hub = self.clone();
+        let steps = async move {
+            let selection = hub.selection(tenant, filters, Wanted::Counted)?;
+            let now = hub.0.env.clock.now();
+            hub.0.env.registry.device_summary(&permit, &selection, now).await.into_hub_error()
+        };
+        let summary = self.0.selection_jobs.drive_for(caller, "device_summary", steps).await?;
         let DeviceSummary { total, by_status, by_project, active, located } = summary;
         let seen = |project: ProjectDevices| {
             let ProjectDevices { project, name, lineage, count } = project;
@@ -152,9 +144,13 @@ impl Hub {
     ) -> Result<DeviceExport> {
         let (permit, tenant) = self.devices_permit(caller, tree).await?;
         let place = self.0.exports.take(caller.lineage.top(), 1)?;
-        let _turn = self.0.selections.turn(caller).await?;
-        let selection = self.selection(tenant, filters, Wanted::Filtered)?;
-        let ids = self.0.env.registry.device_ids_selected(&permit, &list, &selection).await.into_hub_error()?;
+        let hub = self.clone();
+        let steps = async move {
+            let selection = hub.selection(tenant, filters, Wanted::Filtered)?;
+            let ids = hub.0.env.registry.device_ids_selected(&permit, &list, &selection).await.into_hub_error()?;
+            Ok((permit, ids))
+        };
+        let (permit, ids) = self.0.selection_jobs.drive_for(caller, "device_export", steps).await?;
         Ok(DeviceExport { hub: self.clone(), caller: caller.clone(), permit, left: ids.into_iter(), _place: place })
     }
 }

@@ -121,13 +121,16 @@ impl Hub {
             };
             return self.0.listing_jobs.drive_for(caller, "device_list", steps).await;
         }
-        let _turn = self.0.selections.turn(caller).await?;
-        let selection = self.selection(tenant, filters, Wanted::Filtered)?;
-        let page = self.0.env.registry.devices_selected(&permit, &list, &selection).await;
-        let mut page = page.into_hub_error()?;
-        // What takes too long, and what the registry refuses.
-        self.0.outbox.apply_pending(&mut page.items);
-        Ok(page)
+        let hub = self.clone();
+        let steps = async move {
+            let selection = hub.selection(tenant, filters, Wanted::Filtered)?;
+            let page = hub.0.env.registry.devices_selected(&permit, &list, &selection).await;
+            let mut page = page.into_hub_error()?;
+            // What takes too long, and what the registry refuses.
+            hub.0.outbox.apply_pending(&mut page.items);
+            Ok(page)
+        };
+        self.0.selection_jobs.drive_for(caller, "devices_selected", steps).await
     }
 
     /// A device of a list with its last values, which are read as the list is written.

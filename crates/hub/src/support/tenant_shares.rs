@@ -60,6 +60,12 @@ impl TenantShares {
         Self::bounded(ShareBound::Fair(SharedAmount::of(of_all)))
     }
 
+    /// How much is held by all.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        self.held.lock().of_all
+    }
+
     fn bounded(bound: ShareBound) -> Arc<Self> {
         Arc::new(Self { bound, held: Mutex::default() })
     }
@@ -94,15 +100,20 @@ impl TenantShare {
     }
 }
 
+impl HeldShares {
+    fn give_back(&mut self, tenant: OrganizationId, amount: usize) {
+        self.of_all -= amount;
+        let Some(of_tenant) = self.of_each.get_mut(&tenant) else { return };
+        *of_tenant -= amount;
+        if *of_tenant == 0 {
+            self.of_each.remove(&tenant);
+        }
+    }
+}
+
 impl Drop for TenantShare {
     fn drop(&mut self) {
-        let mut held = self.shares.held.lock();
-        held.of_all -= self.amount;
-        let Some(of_tenant) = held.of_each.get_mut(&self.tenant) else { return };
-        *of_tenant -= self.amount;
-        if *of_tenant == 0 {
-            held.of_each.remove(&self.tenant);
-        }
+        self.shares.held.lock().give_back(self.tenant, self.amount);
     }
 }
 

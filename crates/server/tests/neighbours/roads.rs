@@ -122,3 +122,71 @@ async fn endless_code_is_ended_and_told() {
     assert!(errors.iter().any(|error| error.contains("takes longer")), "{errors:?}");
     street.beside(posts).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn questions_in_buckets_wait_for_each_other_and_for_nobody_else() {
+    let street = Street::open().await;
+    let device = street.device(&malice::stores()).await;
+    for round in 0..10 {
+        let values = (0..20).map(|number| street.posts(&device, malice::numbers(round * 20 + number)));
+        join_all(values).await.iter().for_each(|answer| drop(answer.created()));
+    }
+    let asks = async |number: usize| {
+        let path = format!("/v2/devices/{}/data/stored/buckets?{}", device.id, malice::bucket_query(number));
+        street.calls(Method::GET, &path, None).await
+    };
+    street.holds_nobody_up("a question in buckets", asks(0)).await;
+    street
+        .beside(async || {
+            for answer in join_all((1..65).map(&asks)).await {
+                match answer.status {
+                    200 => assert_eq!(answer.json()["meta"]["values"], 200),
+                    // More wait than may, or take more together than there is.
+                    503 => {}
+                    _ => assert_eq!(refused(&answer).0, "query.every"),
+                }
+            }
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousands_of_devices_at_once_and_filters_on_them_are_nobody_elses_wait() {
+    let street = Street::open().await;
+    let project = street.hostile.admin(Method::POST, "/v2/projects", Some(&json!({"name": "Many"}))).await;
+    let project = project["id"].as_str().unwrap();
+    let makes = async |count: usize, only_checks: bool| {
+        let path = if only_checks { "/v2/devices/bulk?test=true" } else { "/v2/devices/bulk" };
+        street.sends(path, malice::many_devices(project, count)).await
+    };
+    let made = street.holds_nobody_up("a thousand devices", makes(1_000, false)).await;
+    assert_eq!((made.status, made.json()["errors"].clone()), (200, json!([])));
+    let filtered = async |number: usize| {
+        let answer = street.calls(Method::GET, &malice::filtered(number), None).await;
+        assert!(matches!(answer.status, 200 | 503), "{} {}", answer.status, answer.body);
+    };
+    street.holds_nobody_up("a summary with filters", filtered(0)).await;
+    street
+        .beside(async || {
+            let checks = async { assert!(matches!(makes(2_000, true).await.status, 200 | 503)) };
+            futures::join!(checks, join_all((1..65).map(&filtered)));
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batches_one_after_the_other_leave_everybody_their_turn() {
+    let street = Street::open().await;
+    let device = street.device(&malice::stores()).await;
+    let posts =
+        async |events: usize| street.sends("/v2/events/device/batch", malice::batch(&[&device.id], events)).await;
+    let posted = posts(100).await;
+    assert_eq!((posted.status, posted.json()["data"].as_array().unwrap().len()), (200, 100));
+    street
+        .beside(async || {
+            for answer in join_all((0..4).map(|_| posts(300))).await {
+                assert!(matches!(answer.status, 200 | 503), "{} {}", answer.status, answer.body);
+            }
+        })
+        .await;
+}

@@ -85,6 +85,14 @@ impl Street {
         timeout(BOUND, call).await.unwrap_or_else(|_| panic!("no answer")).unwrap()
     }
 
+    /// The hostile tenant posts this text, as a person.
+    pub async fn sends(&self, path: &str, body: String) -> Answer {
+        let (name, value) = self.hostile.credentials();
+        let headers = [(name, value.as_str())];
+        let post = self.hostile.send_text(Method::POST, path, &headers, Some(body));
+        timeout(BOUND, post).await.unwrap_or_else(|_| panic!("no answer")).unwrap()
+    }
+
     /// What the newest event of a hostile device has come to: its errors, each once.
     pub async fn errors(&self, device: &Device) -> Vec<String> {
         // The cloud events that it sent are newer.

@@ -1,14 +1,19 @@
 //! What the registry has acknowledged of devices and designs.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use crate::program_support::site::Api;
 use crate::work::{expected, id};
+
+/// One step in so many makes several devices at once, and so many.
+const BULKS_OF: u64 = 5;
+const BULK_DEVICES: u64 = 4;
 
 /// What is known of a device that was made.
 struct Made {
@@ -44,6 +49,10 @@ impl Fleet {
 
     pub async fn step(&self, api: &Api) -> Option<()> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
+        if number.is_multiple_of(BULKS_OF) {
+            let first = self.next.fetch_add(BULK_DEVICES, Ordering::Relaxed);
+            return self.make_in_bulk(api, first..first + BULK_DEVICES).await;
+        }
         let name = format!("made {number}");
         let body = json!({"name": name, "projectUuid": self.project, "description": "x".repeat(100)});
         let answer = expected(api.send_as_admin(Method::POST, "/v2/devices", Some(&body)).await, &[201])?.json();
@@ -61,6 +70,29 @@ impl Fleet {
         };
         self.made.lock().await.insert(number, made);
         self.change(api, number, &device, change).await
+    }
+
+    /// Makes devices in one call, which stay as they are.
+    async fn make_in_bulk(&self, api: &Api, numbers: Range<u64>) -> Option<()> {
+        let body = |number| json!({"name": format!("made {number}"), "projectUuid": self.project});
+        let bodies = Value::from_iter(numbers.clone().map(body));
+        let answer = api.send_as_admin(Method::POST, "/v2/devices/bulk", Some(&bodies)).await;
+        let answer = expected(answer, &[200])?.json();
+        assert_eq!(answer["errors"], json!([]));
+        let made = numbers.zip(answer["data"].as_array().unwrap()).map(|(number, item)| {
+            let made = Made {
+                id: id(item),
+                token: item["token"].as_str().unwrap().to_owned(),
+                old_token: None,
+                name: format!("made {number}"),
+                asked: None,
+                is_deleted: false,
+                acknowledged: 1,
+            };
+            (number, made)
+        });
+        self.made.lock().await.extend(made);
+        Some(())
     }
 
     async fn change(&self, api: &Api, number: u64, device: &str, change: Change) -> Option<()> {

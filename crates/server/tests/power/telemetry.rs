@@ -1,6 +1,7 @@
 //! What telemetry has acknowledged: events, cloud events, settings.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use reqwest::Method;
@@ -13,6 +14,10 @@ use crate::work::{Told, expected, id};
 /// Most cloud events that are taken at once.
 const TAKEN_AT_ONCE: usize = 5;
 const POST: &str = "/v2/events/device?elementName=reading";
+const BATCH: &str = "/v2/events/device/batch";
+/// One post in so many is a batch, and so many events are in it.
+const BATCHED_OF: u64 = 4;
+const BATCH_EVENTS: u64 = 5;
 
 /// A device that posts events; each is stored, and queued for it, and it takes them.
 pub struct Talker {
@@ -49,10 +54,25 @@ impl Talker {
 
     pub async fn post(&self, api: &Api) -> Option<()> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
+        if number.is_multiple_of(BATCHED_OF) {
+            let first = self.next.fetch_add(BATCH_EVENTS, Ordering::Relaxed);
+            return self.post_batch(api, first..first + BATCH_EVENTS).await;
+        }
         let credential = [("cloud", self.device.token.as_str())];
         let answer = api.send(Method::POST, POST, &credential, Some(&payload(number))).await;
         let answer = expected(answer, &[201])?;
         self.known.lock().await.acknowledged.insert(number, answer.created());
+        Some(())
+    }
+
+    async fn post_batch(&self, api: &Api, numbers: Range<u64>) -> Option<()> {
+        let event = |number| json!({"elementName": "reading", "payload": payload(number)});
+        let batch = Value::from_iter(numbers.clone().map(event));
+        let credential = [("cloud", self.device.token.as_str())];
+        let answer = expected(api.send(Method::POST, BATCH, &credential, Some(&batch)).await, &[200])?.json();
+        assert_eq!(answer["errors"], json!([]));
+        let ids = answer["data"].as_array().unwrap().iter().map(id);
+        self.known.lock().await.acknowledged.extend(numbers.zip(ids));
         Some(())
     }
 

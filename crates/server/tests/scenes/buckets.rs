@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::data::with_values;
+use crate::support::designs::to;
 use crate::support::person::text;
 use crate::support::{Device, NOBODY, Person, TestApp, on_both_registries};
 
@@ -86,6 +87,46 @@ async fn every_function_tells_what_it_is_called() {
     for (function, least, most) in [("p50", 4.0, 5.0), ("p90", 7.0, 9.0), ("p95", 7.0, 9.0), ("p99", 7.0, 9.0)] {
         let number = answer[function].as_f64().unwrap();
         assert!((least * 0.99..=most * 1.01).contains(&number), "{function}: {number}");
+    }
+}
+
+/// However long ago it began: what a series no longer shows has no part in how wide its buckets are.
+#[tokio::test]
+async fn points_are_of_what_is_shown() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await.with_key().await;
+    let project = ana
+        .designs(json!({
+            "in": {"type": "deviceEvent", "triggers": {"eventReceived": [to("log", "store")]}},
+            "log": {"type": "storage", "properties": {"valuesMax": 10}},
+        }))
+        .await;
+    let (one, other) = (ana.creates_device_of(&project, "one").await, ana.creates_device_of(&project, "other").await);
+    for device in [&one, &other] {
+        device.posts("in", json!(0)).await.created();
+    }
+    app.wait_seconds(300 * 86_400);
+    for second in 0..20 {
+        let device = if second < 10 { &one } else { &other };
+        device.posts("in", json!(second)).await.created();
+        app.wait_seconds(1);
+    }
+    let ids = format!("deviceIds={},{}&elementName=log", one.id, other.id);
+    // The last value of the one came ten seconds before that of the other, whose first is shown no longer.
+    for (path, values, from, to, every) in [
+        (one.at("data/log/buckets?points=10"), 10, "00.000", "09.001", "1s"),
+        (one.at("data/log/buckets?points=5"), 10, "00.000", "09.001", "2s"),
+        (other.at("data/log/buckets?points=10"), 10, "10.000", "19.001", "1s"),
+        (one.at("data/log/buckets?points=10&from=2027-11-11T08:00:05Z"), 5, "05.000", "09.001", "1s"),
+        (one.at("data/log/buckets?points=10&to=2027-11-11T08:00:05Z"), 5, "00.000", "05.000", "1s"),
+        (format!("/v2/data/buckets?{ids}&points=20"), 20, "00.000", "19.001", "1s"),
+    ] {
+        let answer = ana.get(&format!("{path}&fields=payload")).await.ok();
+        let at = |seconds: &str| format!("2027-11-11T08:00:{seconds}Z");
+        let expected = json!({
+            "from": at(from), "to": at(to), "every": every, "zone": "UTC", "values": values, "skipped": 0,
+        });
+        assert_eq!(answer["meta"], expected, "{path}");
     }
 }
 

@@ -2,10 +2,16 @@
 
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use isobar_model::ids::OrganizationId;
+use isobar_store::turns::Claim;
 use serde_json::json;
 
 use crate::support::socket::Socket;
-use crate::support::{Device, TestApp};
+use crate::support::{Device, NOBODY, TestApp};
+
+/// Only a scene that hangs waits so long.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A request by the device, with a body or without.
 fn asks(device: &Device<'_>, line: &str, more: &str, body: &str) -> String {
@@ -87,6 +93,50 @@ async fn nothing_is_taken_for_a_reader_that_may_be_gone() {
     half.ends_its_side();
     assert!(half.hears_all().ends_with("\r\n\r\n\"there\""));
     device.takes().await.no_content();
+}
+
+/// Waits until so many questions wait for a turn of reads at length.
+async fn until_there_wait(app: &TestApp, count: usize) {
+    let waited = tokio::time::timeout(PATIENCE, async {
+        while app.telemetry().scans().taken_and_waiting().1 != count {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    assert!(waited.await.is_ok(), "{:?} have a turn, and wait", app.telemetry().scans().taken_and_waiting());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_goes_ends_its_question_and_who_listens_gets_its_answer() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    device.posts("reading", json!(7)).await.created();
+    for path in [
+        "data/reading/buckets?fields=payload",
+        "data/reading?filter[payload][gte]=0",
+        "data/reading?sortBy=payload",
+        "data/reading/buckets?fields=payload&points=10",
+    ] {
+        let asks =
+            format!("GET {} HTTP/1.1\r\nhost: isobar\r\nauthorization: Bearer {}\r\n\r\n", device.at(path), ana.jwt);
+        let claim = Claim::go_on(NOBODY.parse::<OrganizationId>().unwrap());
+        let turns: Vec<_> = std::iter::from_fn(|| app.telemetry().scans().take(claim).now_or_never()).collect();
+        // Who closes the connection, as every client does that is given up, leaves the line.
+        let mut leaver = Socket::to(&app);
+        leaver.sends(&asks);
+        until_there_wait(&app, 1).await;
+        drop(leaver);
+        until_there_wait(&app, 0).await;
+        // Who has only ended its side is asked whether it is there, and answered.
+        let mut half = Socket::to(&app);
+        half.sends(&asks);
+        half.ends_its_side();
+        let mut heard = half.hears_until("HTTP/1.1 102 ");
+        until_there_wait(&app, 1).await;
+        drop(turns);
+        heard.push_str(&half.hears_all());
+        assert!(heard.contains("\r\n\r\nHTTP/1.1 200 ") && heard.ends_with('}'), "{path}: {heard}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

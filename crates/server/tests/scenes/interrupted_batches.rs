@@ -12,7 +12,7 @@ use crate::support::{Answer, Device, Person, TestApp};
 const BATCH: &str = "/v2/events/device/batch";
 /// Each client has a device of its own, and hangs up in every round.
 const CLIENTS: usize = 8;
-const ROUNDS: usize = 9;
+const ROUNDS: usize = 16;
 const EVENTS: usize = 20;
 /// Bytes of a body, nearly all that it may have: were the memory of those that nobody waits for never given back, a tenant
 /// would have none left long before the last round.

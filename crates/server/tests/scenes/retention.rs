@@ -35,6 +35,11 @@ async fn shows(ana: &Person<'_>, device: &Device<'_>, values: &[i64]) {
     assert_eq!(payloads(&filtered), expected.iter().rev().cloned().collect::<Vec<_>>());
     let ranged = ana.get(&device.at("data/log?from=2000-01-01T00:00:00Z&limit=1")).await.ok();
     assert_eq!(ranged["meta"]["totalDocs"], values.len());
+    let buckets = ana.get(&device.at("data/log/buckets?fields=payload&functions=first,last")).await.ok();
+    let told: Vec<Value> =
+        buckets["data"].as_array().unwrap().iter().map(|it| it["fields"]["payload"].clone()).collect();
+    let ends = values.first().zip(values.last()).map(|(newest, oldest)| json!({"first": oldest, "last": newest}));
+    assert_eq!((&buckets["meta"]["values"], told), (&json!(values.len()), Vec::from_iter(ends)));
     let csv = ana.get_as("text/csv", &device.at("data/log?columns=payload")).await.is(200).text;
     let lines: Vec<String> = values.iter().map(i64::to_string).collect();
     assert_eq!(csv.lines().skip(1).collect::<Vec<_>>(), lines);

@@ -62,6 +62,7 @@ macro_rules! telemetry_scenes {
             a_deleted_series_begins_anew
             what_is_not_kept_is_not_shown
             what_is_dropped_stays_gone
+            a_series_extends_over_what_is_shown_of_it
             little_is_dropped_only_when_it_is_asked_for
             an_export_leaves_out_what_is_dropped_on_the_way
             a_cloud_event_is_taken_once

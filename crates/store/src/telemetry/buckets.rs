@@ -250,6 +250,11 @@ impl Buckets {
         Ok(())
     }
 
+    /// Bytes that all buckets take, those of series that were taken out too.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Takes out what was taken in so far: what follows is another series. Its memory stays with these buckets.
     ///
     /// # Errors

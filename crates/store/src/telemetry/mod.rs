@@ -369,6 +369,16 @@ pub trait Telemetry: Send + Sync + 'static {
         buckets: Buckets,
         claim: Claim,
     ) -> Result<(Buckets, bool)>;
+    /// When the first and the last value of a series came, of those in a range that are shown, as `kept` says; none: there are
+    /// none. A few seeks, however long the series is: this waits for a turn, as whatever is asked of many series does.
+    async fn extent(
+        &self,
+        device: &CanRead<DeviceRef>,
+        element: &str,
+        kept: &Kept,
+        range: TimeRange,
+        claim: Claim,
+    ) -> Result<Option<(Timestamp, Timestamp)>>;
     /// The last values of a series; none when the device has no such series. They may be ahead of what is durable by
     /// the runs that are under way.
     async fn last(&self, device: &CanRead<DeviceRef>, element: &str) -> Result<Option<LastValues>>;

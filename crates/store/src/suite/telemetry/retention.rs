@@ -121,6 +121,41 @@ pub async fn what_is_dropped_stays_gone(t: &dyn Telemetry) {
     shows(t, &device, &Kept::default(), 640, 641).await;
 }
 
+/// From the first value that is shown to the last, whatever was shown or is there besides.
+pub async fn a_series_extends_over_what_is_shown_of_it(t: &dyn Telemetry) {
+    let device = with_values(t, 60).await;
+    let reading = device.reading();
+    let extent = async |element: &str, kept: Kept, range: TimeRange| {
+        let extent = t.extent(&reading, element, &kept, range, given::claim()).await.unwrap();
+        extent.map(|(first, last)| (first.millis() - at(0).millis(), last.millis() - at(0).millis()))
+    };
+    let range = |from: Option<i64>, to: Option<i64>| TimeRange { from: from.map(at), to: to.map(at) };
+    let all = || range(None, None);
+    for (kept, within, expected) in [
+        (Kept::default(), all(), Some((0, 59))),
+        (newest(25), all(), Some((35, 59))),
+        (newest(1), all(), Some((59, 59))),
+        (since(20), all(), Some((20, 59))),
+        (since(60), all(), None),
+        (of_former(30, 10), all(), Some((20, 59))),
+        (newest(25), range(Some(10), Some(40)), Some((35, 39))),
+        (newest(25), range(None, Some(35)), None),
+        (Kept::default(), range(Some(50), None), Some((50, 59))),
+        (Kept::default(), range(Some(60), None), None),
+        (Kept::default(), range(Some(40), Some(20)), None),
+    ] {
+        assert_eq!(extent("log", kept.clone(), within).await, expected, "{kept:?} {within:?}");
+    }
+    assert_eq!(extent("other", Kept::default(), all()).await, None);
+    // What was dropped is no part of it, whatever is said to be kept.
+    assert!(t.series_retain(&device, vec![("log".into(), newest(10))], true).await.unwrap());
+    assert_eq!(extent("log", Kept::default(), all()).await, Some((50, 59)));
+    assert!(t.series_retain(&device, vec![("log".into(), since(60))], true).await.unwrap());
+    assert_eq!(extent("log", Kept::default(), all()).await, None);
+    given::store(t, &device, 70, "log", "70").await;
+    assert_eq!(extent("log", Kept::default(), all()).await, Some((70, 70)));
+}
+
 /// A few values are not worth it, unless they are all that there is; exactly means each of them.
 pub async fn little_is_dropped_only_when_it_is_asked_for(t: &dyn Telemetry) {
     let device = with_values(t, 40).await;

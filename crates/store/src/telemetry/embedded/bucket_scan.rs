@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use isobar_model::ids::OrganizationId;
 use isobar_model::retention::Kept;
 use rocksdb::ReadOptions;
 
@@ -16,7 +17,7 @@ use super::seek::Track;
 use super::slices::{Sliced, Watch};
 use super::values::{OpenSeries, Plan, track};
 use crate::error::{Result, StoreError};
-use crate::telemetry::{BucketQuery, Buckets};
+use crate::telemetry::Buckets;
 
 /// Read ahead of a scan, in bytes.
 const BUCKETS_READAHEAD_BYTES: usize = 1 << 20;
@@ -25,6 +26,8 @@ const COLUMN_VALUE_BYTES: usize = 8;
 
 /// A scan into buckets.
 pub struct BucketScan {
+    /// Who asks, and for whom columns are remembered.
+    tenant: OrganizationId,
     device: u64,
     element: Arc<str>,
     plan: Plan,
@@ -49,12 +52,14 @@ struct BucketCourse {
 
 impl BucketScan {
     /// Nothing is read yet.
-    pub fn new(device: u64, element: Arc<str>, query: &BucketQuery, kept: Kept, buckets: Buckets) -> Self {
+    pub fn new(tenant: OrganizationId, series: (u64, Arc<str>), kept: Kept, buckets: Buckets) -> Self {
+        let (query, (device, element)) = (Arc::clone(buckets.query()), series);
         let plan = Plan::of_all(query.stored(), query.filters.clone(), kept);
         let paths = || query.fields.iter().map(|path| Arc::from(path.as_slice())).collect();
         let paths = (query.is_of_numbers() && !plan.scans()).then(paths);
         let numbers = vec![Vec::new(); query.fields.len()];
-        Self { device, element, plan, buckets: Some(buckets), course: None, paths, moments: Vec::new(), numbers }
+        let (buckets, moments) = (Some(buckets), Vec::new());
+        Self { tenant, device, element, plan, buckets, course: None, paths, moments, numbers }
     }
 
     fn begin(&self, core: &Core) -> Result<Option<BucketCourse>> {
@@ -73,7 +78,8 @@ impl BucketScan {
         if !course.is_at_block() {
             return Ok(false);
         }
-        let Some(columns) = core.columns.get(course.series, course.left.start / BLOCK_VALUES, paths) else {
+        let Some(columns) = core.columns.get(self.tenant, course.series, course.left.start / BLOCK_VALUES, paths)
+        else {
             course.making = Some(NewColumns::new(paths.len()));
             return Ok(false);
         };
@@ -118,7 +124,7 @@ impl BucketScan {
         if left.start == end
             && let (Some(made), Some(paths)) = (making.take(), &self.paths)
         {
-            core.columns.keep(course.series, block, paths, made);
+            core.columns.keep(self.tenant, course.series, block, paths, made);
         }
         Ok(goes_on)
     }
@@ -173,6 +179,8 @@ fn reading() -> ReadOptions {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
 
     use futures::FutureExt as _;
     use isobar_model::access::CanWrite;
@@ -180,13 +188,14 @@ mod tests {
     use isobar_model::ids::DeviceRef;
     use isobar_model::page::TimeRange;
     use isobar_model::time::Timestamp;
+    use parking_lot::Mutex;
     use proptest::prelude::*;
     use proptest::test_runner::{Config, TestRunner};
 
     use super::super::{Embedded, Options, load};
     use super::*;
     use crate::suite::telemetry::given::{self, at, id};
-    use crate::telemetry::Telemetry as _;
+    use crate::telemetry::{BucketQuery, Telemetry as _};
 
     /// Values of the series: a few blocks, of which the last is not full.
     const COUNT: i64 = 3 * BLOCK_VALUES as i64 + 1_000;
@@ -312,7 +321,8 @@ mod tests {
         tested.unwrap();
         let of_v: Arc<[String]> = Arc::new(["v".to_owned()]);
         let record = load::record(&store.core.db, device.target().key.0, "log").unwrap().unwrap();
-        let is_kept = |block| store.core.columns.get(record.number, block, std::slice::from_ref(&of_v)).is_some();
+        let (tenant, of_v) = (given::claim().tenant, std::slice::from_ref(&of_v));
+        let is_kept = |block| store.core.columns.get(tenant, record.number, block, of_v).is_some();
         assert!((0..3).any(is_kept) && !is_kept(3), "full blocks are remembered, the last is none");
     }
 
@@ -327,18 +337,44 @@ mod tests {
         }
     }
 
+    /// The scan is held at its first bucket until nobody waits for it any more: then it makes as many as there are rows between
+    /// two looks, of several hundred.
     #[tokio::test(flavor = "multi_thread")]
     async fn who_hangs_up_ends_its_question_in_buckets() {
         let (_folder, store, device) = stored().await;
-        let reading = device.reading();
-        let buckets = Buckets::new(Arc::new(sum_of_all()), Box::new(Some));
-        let kept = Kept::default();
-        let mut asked = store.buckets(&reading, "log", &kept, buckets, given::claim());
-        assert!((&mut asked).now_or_never().is_none());
-        assert_eq!(store.scans.taken_and_waiting(), (1, 0));
-        drop(asked);
-        while store.scans.taken_and_waiting() != (0, 0) {
-            tokio::task::yield_now().await;
+        let query = BucketQuery { grid: Some(Grid::new("1s".parse().unwrap(), Zone::default())), ..sum_of_all() };
+        let all = ask(&store, &device, &query).await.0.len();
+        for is_remembered in [false, true] {
+            let (reading, kept, made) = (device.reading(), Kept::default(), Arc::new(AtomicUsize::new(0)));
+            let (begun, first) = mpsc::channel();
+            let (go, gone) = mpsc::channel::<()>();
+            // A bucket more is a little memory more, each time.
+            let (count, gone) = (Arc::clone(&made), Mutex::new(gone));
+            let lend = move |bytes| {
+                if count.fetch_add(1, Ordering::Relaxed) == 0 {
+                    begun.send(()).unwrap();
+                    gone.lock().recv().unwrap();
+                }
+                Some(bytes)
+            };
+            let query = match is_remembered {
+                true => query.clone(),
+                false => BucketQuery { functions: [Function::Last].into_iter().collect(), ..query.clone() },
+            };
+            let buckets = Buckets::new(Arc::new(query), Box::new(lend));
+            let mut asked = store.buckets(&reading, "log", &kept, buckets, given::claim());
+            assert!((&mut asked).now_or_never().is_none());
+            first.recv().unwrap();
+            assert_eq!(store.scans.taken_and_waiting(), (1, 0));
+            drop(asked);
+            go.send(()).unwrap();
+            while store.scans.taken_and_waiting() != (0, 0) {
+                tokio::task::yield_now().await;
+            }
+            let made = made.load(Ordering::Relaxed);
+            // Columns are read block by block, two of them before a look.
+            let most = if is_remembered { all * 3 / 4 } else { 10 };
+            assert!((1..=most).contains(&made), "{made} of {all} buckets");
         }
     }
 

@@ -3,20 +3,23 @@
 //!
 //! Rows of a series are written once and go only with the series, whose number is never given again: so a block that is full
 //! never changes, and what is remembered of it needs no renewal.
+//!
+//! All tenants share the memory. Where it is full the one that has most of it loses what it has not asked for the longest: so
+//! nobody pushes out what another one has of its equal part.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
+use isobar_model::ids::OrganizationId;
+use parking_lot::Mutex;
 
 /// Values of a block. Only full ones are remembered.
 pub const BLOCK_VALUES: u64 = 4_096;
-/// Bytes that all columns take; then those that are asked for least go.
-const COLUMNS_BYTES_MAX: u64 = 128 << 20;
-/// Columns that there is a place for at first.
-const COLUMNS_AT_FIRST: usize = 256;
-/// Bytes of a column beside its values, about.
-const COLUMN_BYTES: usize = 160;
+/// Bytes that all columns take.
+const COLUMNS_BYTES_MAX: usize = 128 << 20;
+/// Bytes of a column beside its values and the text of its path, and of each key of a path, about.
+const COLUMN_BYTES: usize = 256;
+const PATH_KEY_BYTES: usize = 24;
 /// What numbers are multiplied by to become whole: devices mostly send few decimals.
 const SCALES: [f64; 7] = [1.0, 10.0, 100.0, 1_000.0, 10_000.0, 100_000.0, 1_000_000.0];
 /// Stands for no number among whole ones.
@@ -42,6 +45,8 @@ enum BlockColumn {
     Scaled { by: f64, numbers: Box<[i32]> },
     /// Numbers as they are.
     Doubles(Box<[f64]>),
+    /// No number at all, so many times: a path that is in no row takes next to nothing.
+    Nothing(usize),
 }
 
 /// The columns of a block.
@@ -57,43 +62,122 @@ pub struct NewColumns {
 }
 
 /// All columns that are remembered.
-pub struct ColumnCache(Cache<ColumnKey, Arc<BlockColumn>, ColumnBytes>);
+pub struct ColumnCache {
+    bytes_max: usize,
+    held: Mutex<HeldColumns>,
+}
 
-#[derive(Clone)]
-struct ColumnBytes;
+#[derive(Default)]
+struct HeldColumns {
+    bytes: usize,
+    /// Of each tenant that has any.
+    tenants: HashMap<OrganizationId, TenantColumns>,
+}
 
-impl Weighter<ColumnKey, Arc<BlockColumn>> for ColumnBytes {
-    fn weight(&self, _: &ColumnKey, column: &Arc<BlockColumn>) -> u64 {
-        column.bytes() as u64
-    }
+/// What is remembered for a tenant. Paths are what clients choose: the table is keyed by chance.
+#[derive(Default)]
+struct TenantColumns {
+    bytes: usize,
+    /// Each column, and when it was asked for last.
+    columns: HashMap<ColumnKey, (Arc<BlockColumn>, u64)>,
+    /// From the one that was not asked for the longest.
+    by_use: BTreeMap<u64, ColumnKey>,
+    uses: u64,
 }
 
 impl Default for ColumnCache {
     fn default() -> Self {
-        // Its table grows: an idle server holds none.
-        Self(Cache::with_weighter(COLUMNS_AT_FIRST, COLUMNS_BYTES_MAX, ColumnBytes))
+        Self::of(COLUMNS_BYTES_MAX)
     }
 }
 
 impl ColumnCache {
-    /// The columns of a block for these paths; none unless all of them are there.
-    pub fn get(&self, series: u64, block: u64, paths: &[Arc<[String]>]) -> Option<Columns> {
-        let moments = self.0.get(&ColumnKey { series, block, path: None })?;
-        let of = |path: &Arc<[String]>| self.0.get(&ColumnKey { series, block, path: Some(Arc::clone(path)) });
+    /// Of so many bytes.
+    fn of(bytes_max: usize) -> Self {
+        Self { bytes_max, held: Mutex::default() }
+    }
+
+    /// The columns of a block for these paths, as the tenant has asked for them; none unless all of them are there.
+    pub fn get(&self, tenant: OrganizationId, series: u64, block: u64, paths: &[Arc<[String]>]) -> Option<Columns> {
+        let mut held = self.held.lock();
+        let own = held.tenants.get_mut(&tenant)?;
+        let moments = own.get(&ColumnKey { series, block, path: None })?;
+        let of = |path: &Arc<[String]>| own.get(&ColumnKey { series, block, path: Some(Arc::clone(path)) });
         Some(Columns { moments, numbers: paths.iter().map(of).collect::<Option<_>>()? })
     }
 
-    /// Remembers the columns of a block, if it is full.
-    pub fn keep(&self, series: u64, block: u64, paths: &[Arc<[String]>], made: NewColumns) {
+    /// Remembers the columns of a block for a tenant, if it is full.
+    pub fn keep(&self, tenant: OrganizationId, series: u64, block: u64, paths: &[Arc<[String]>], made: NewColumns) {
         let is_full = |count: usize| count as u64 == BLOCK_VALUES;
         if !is_full(made.moments.len()) || !made.numbers.iter().all(|numbers| is_full(numbers.len())) {
             return;
         }
-        self.0.insert(ColumnKey { series, block, path: None }, Arc::new(BlockColumn::of_moments(made.moments)));
-        for (path, numbers) in paths.iter().zip(made.numbers) {
-            let key = ColumnKey { series, block, path: Some(Arc::clone(path)) };
-            self.0.insert(key, Arc::new(BlockColumn::of_numbers(numbers)));
+        let moments = (ColumnKey { series, block, path: None }, BlockColumn::of_moments(made.moments));
+        let of = |(path, numbers): (&Arc<[String]>, Vec<f64>)| {
+            (ColumnKey { series, block, path: Some(Arc::clone(path)) }, BlockColumn::of_numbers(numbers))
+        };
+        let columns = std::iter::once(moments).chain(paths.iter().zip(made.numbers).map(of)).collect::<Vec<_>>();
+        let mut held = self.held.lock();
+        for (key, column) in columns {
+            held.put(tenant, key, Arc::new(column));
         }
+        while held.bytes > self.bytes_max && held.let_go() {}
+    }
+}
+
+impl HeldColumns {
+    fn put(&mut self, tenant: OrganizationId, key: ColumnKey, column: Arc<BlockColumn>) {
+        let own = self.tenants.entry(tenant).or_default();
+        let before = own.bytes;
+        own.put(key, column);
+        self.bytes = self.bytes + own.bytes - before;
+    }
+
+    /// The tenant that has most loses the column that it has not asked for the longest. False: there is none.
+    fn let_go(&mut self) -> bool {
+        let Some((tenant, most)) = self.tenants.iter_mut().max_by_key(|(_, own)| own.bytes) else { return false };
+        let (tenant, before) = (*tenant, most.bytes);
+        most.let_go();
+        self.bytes -= before - most.bytes;
+        if most.columns.is_empty() {
+            self.tenants.remove(&tenant);
+        }
+        true
+    }
+}
+
+impl TenantColumns {
+    fn get(&mut self, key: &ColumnKey) -> Option<Arc<BlockColumn>> {
+        let (column, used) = self.columns.get_mut(key)?;
+        self.uses += 1;
+        let key = self.by_use.remove(&std::mem::replace(used, self.uses))?;
+        self.by_use.insert(self.uses, key);
+        Some(Arc::clone(column))
+    }
+
+    fn put(&mut self, key: ColumnKey, column: Arc<BlockColumn>) {
+        self.uses += 1;
+        self.bytes += key.bytes() + column.bytes();
+        self.by_use.insert(self.uses, key.clone());
+        if let Some((before, used)) = self.columns.insert(key, (column, self.uses))
+            && let Some(key) = self.by_use.remove(&used)
+        {
+            self.bytes -= key.bytes() + before.bytes();
+        }
+    }
+
+    fn let_go(&mut self) {
+        let Some((_, key)) = self.by_use.pop_first() else { return };
+        if let Some((column, _)) = self.columns.remove(&key) {
+            self.bytes -= key.bytes() + column.bytes();
+        }
+    }
+}
+
+impl ColumnKey {
+    fn bytes(&self) -> usize {
+        let path = self.path.iter().flat_map(|path| path.iter());
+        COLUMN_BYTES + path.map(|key| PATH_KEY_BYTES + key.len()).sum::<usize>()
     }
 }
 
@@ -125,7 +209,7 @@ impl Columns {
             BlockColumn::Near { first, after } => into.extend(after.iter().map(|after| first + i64::from(*after))),
             BlockColumn::Far(moments) => into.extend_from_slice(moments),
             // Never: they are kept under keys of their own.
-            BlockColumn::Scaled { .. } | BlockColumn::Doubles(_) => {}
+            BlockColumn::Scaled { .. } | BlockColumn::Doubles(_) | BlockColumn::Nothing(_) => {}
         }
     }
 
@@ -140,6 +224,7 @@ impl Columns {
                 }));
             }
             Some(BlockColumn::Doubles(numbers)) => into.extend_from_slice(numbers),
+            Some(BlockColumn::Nothing(count)) => into.resize(*count, f64::NAN),
             Some(BlockColumn::Near { .. } | BlockColumn::Far(_)) | None => {}
         }
     }
@@ -153,6 +238,9 @@ impl BlockColumn {
     }
 
     fn of_numbers(numbers: Vec<f64>) -> Self {
+        if numbers.iter().all(|number| number.is_nan()) {
+            return Self::Nothing(numbers.len());
+        }
         let scaled = |by: f64| numbers.iter().map(|number| whole(*number, by)).collect::<Option<Box<[i32]>>>();
         match SCALES.into_iter().find_map(|by| Some((by, scaled(by)?))) {
             Some((by, numbers)) => Self::Scaled { by, numbers },
@@ -160,14 +248,15 @@ impl BlockColumn {
         }
     }
 
+    /// Of its values.
     fn bytes(&self) -> usize {
-        COLUMN_BYTES
-            + match self {
-                Self::Near { after: four, .. } => size_of_val(&**four),
-                Self::Scaled { numbers: four, .. } => size_of_val(&**four),
-                Self::Far(eight) => size_of_val(&**eight),
-                Self::Doubles(eight) => size_of_val(&**eight),
-            }
+        match self {
+            Self::Near { after: four, .. } => size_of_val(&**four),
+            Self::Scaled { numbers: four, .. } => size_of_val(&**four),
+            Self::Far(eight) => size_of_val(&**eight),
+            Self::Doubles(eight) => size_of_val(&**eight),
+            Self::Nothing(_) => 0,
+        }
     }
 }
 
@@ -188,6 +277,8 @@ mod tests {
 
     use super::*;
 
+    const OWN: OrganizationId = OrganizationId(uuid::Uuid::from_u128(1));
+
     fn paths() -> Vec<Arc<[String]>> {
         vec![Arc::new(["a".to_owned()]), Arc::new(["a".to_owned(), "b".to_owned()])]
     }
@@ -205,24 +296,86 @@ mod tests {
     #[test]
     fn full_blocks_are_remembered_by_series_and_path() {
         let (cache, paths) = (ColumnCache::default(), paths());
-        cache.keep(1, 0, &paths, made(|n| n as i64, |n| Some(n as f64), BLOCK_VALUES));
-        cache.keep(1, 1, &paths, made(|n| n as i64, |n| Some(n as f64), BLOCK_VALUES - 1));
-        assert!(cache.get(1, 0, &paths).is_some() && cache.get(1, 0, &paths[1..]).is_some());
-        assert!(cache.get(1, 1, &paths).is_none(), "it was not full");
-        assert!(cache.get(2, 0, &paths).is_none() && cache.get(1, 2, &paths).is_none());
-        assert!(cache.get(1, 0, &[Arc::new(["b".to_owned()])]).is_none());
+        let keeps = |block, count| cache.keep(OWN, 1, block, &paths, made(|n| n as i64, |n| Some(n as f64), count));
+        keeps(0, BLOCK_VALUES);
+        keeps(1, BLOCK_VALUES - 1);
+        let get = |series, block, paths: &[Arc<[String]>]| cache.get(OWN, series, block, paths);
+        assert!(get(1, 0, &paths).is_some() && get(1, 0, &paths[1..]).is_some());
+        assert!(get(1, 1, &paths).is_none(), "it was not full");
+        assert!(get(2, 0, &paths).is_none() && get(1, 2, &paths).is_none());
+        assert!(get(1, 0, &[Arc::new(["b".to_owned()])]).is_none());
+    }
+
+    #[test]
+    fn what_one_tenant_asks_for_pushes_out_its_own() {
+        // A column is four bytes a value: there is room for those of seven blocks, and nearly for those of an eighth.
+        let (cache, paths) = (ColumnCache::of(15 * 4 * BLOCK_VALUES as usize), vec![Arc::from(["a".to_owned()])]);
+        let other = OrganizationId(uuid::Uuid::from_u128(2));
+        let keeps = |tenant, block| {
+            let mut made = NewColumns::new(1);
+            for n in 0..BLOCK_VALUES {
+                made.push_moment(n as i64);
+                made.push_number(0, Some(n as f64));
+            }
+            cache.keep(tenant, 1, block, &paths, made);
+        };
+        let has = |tenant, block| cache.get(tenant, 1, block, &paths).is_some();
+        for block in 0..2 {
+            keeps(other, block);
+        }
+        for block in 0..40 {
+            keeps(OWN, block);
+            // What is asked for again stays the longer.
+            assert!(block < 3 || has(OWN, 0), "{block}");
+        }
+        assert!(has(other, 0) && has(other, 1));
+        let own: Vec<u64> = (0..40).filter(|block| has(OWN, *block)).collect();
+        assert_eq!(own, [0, 36, 37, 38, 39]);
+        // Who comes later has its part too: the one that has most makes room.
+        for block in 0..10 {
+            keeps(other, block);
+        }
+        let count = |tenant| (0..40).filter(|block| has(tenant, *block)).count();
+        assert_eq!((count(OWN), count(other)), (3, 3));
+        let held = cache.held.lock();
+        assert_eq!(held.bytes, held.tenants.values().map(|own| own.bytes).sum::<usize>());
+        assert!(held.bytes <= cache.bytes_max);
+    }
+
+    #[test]
+    fn a_path_that_is_in_no_row_takes_next_to_nothing() {
+        let (cache, paths) = (ColumnCache::default(), vec![Arc::from(["nowhere".to_owned()])]);
+        let bytes = |count: u64| {
+            for block in 0..count {
+                let mut made = NewColumns::new(1);
+                for n in 0..BLOCK_VALUES {
+                    made.push_moment(n as i64);
+                    made.push_number(0, None);
+                }
+                cache.keep(OWN, 1, block, &paths, made);
+            }
+            let mut numbers = Vec::new();
+            cache.get(OWN, 1, 0, &paths).unwrap().numbers(0, &mut numbers);
+            assert!(numbers.len() as u64 == BLOCK_VALUES && numbers.iter().all(|number| number.is_nan()));
+            cache.held.lock().bytes
+        };
+        let moments = COLUMN_BYTES + 4 * BLOCK_VALUES as usize;
+        assert!((moments..moments + 2 * COLUMN_BYTES).contains(&bytes(1)));
+        // What is kept once more is there once.
+        let once = bytes(1);
+        assert_eq!(bytes(1), once);
     }
 
     #[test]
     fn few_decimals_take_four_bytes() {
-        let bytes = |numbers: Vec<f64>| BlockColumn::of_numbers(numbers).bytes() - COLUMN_BYTES;
+        let bytes = |numbers: Vec<f64>| BlockColumn::of_numbers(numbers).bytes();
         assert_eq!(bytes(vec![1.0, f64::NAN, -2.0]), 12);
         assert_eq!(bytes(vec![21.57, -0.01, 1e3]), 12);
         assert_eq!(bytes(vec![0.1 + 0.2]), 8);
         assert_eq!(bytes(vec![-0.0]), 8);
         assert_eq!(bytes(vec![f64::from(i32::MIN), 1e300]), 16);
-        assert_eq!(BlockColumn::of_moments(vec![5, 5, i64::from(u32::MAX) + 5]).bytes() - COLUMN_BYTES, 12);
-        assert_eq!(BlockColumn::of_moments(vec![5, i64::from(u32::MAX) + 6]).bytes() - COLUMN_BYTES, 16);
+        assert_eq!(BlockColumn::of_moments(vec![5, 5, i64::from(u32::MAX) + 5]).bytes(), 12);
+        assert_eq!(BlockColumn::of_moments(vec![5, i64::from(u32::MAX) + 6]).bytes(), 16);
     }
 
     proptest! {
@@ -244,8 +397,8 @@ mod tests {
                 moments.push(moments[n as usize - 1] + gaps[(n as usize - 1) % gaps.len()] as i64);
             }
             prop_assert_eq!(moments[7], moment(7));
-            cache.keep(1, 3, &paths, made(|n| moments[n as usize], number, BLOCK_VALUES));
-            let columns = cache.get(1, 3, &paths).unwrap();
+            cache.keep(OWN, 1, 3, &paths, made(|n| moments[n as usize], number, BLOCK_VALUES));
+            let columns = cache.get(OWN, 1, 3, &paths).unwrap();
             let (mut found, mut doubles) = (Vec::new(), Vec::new());
             columns.moments(&mut found);
             prop_assert_eq!(found, moments);

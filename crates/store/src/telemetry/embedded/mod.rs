@@ -177,6 +177,11 @@ impl Embedded {
         Ok(Self { core, threads, scans: Turns::new(SCANS), scan_threads: scan_threads(SCANS.at_once)? })
     }
 
+    /// The turns of reads at length: who holds one keeps others waiting.
+    pub const fn scans(&self) -> &Turns {
+        &self.scans
+    }
+
     /// Copies the store as it is now into a folder that must not exist; files that no longer change are linked, not copied.
     pub async fn backup(&self, to: &Path) -> Result<()> {
         let to = to.to_owned();

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use isobar_model::access::{CanRead, CanWrite};
 use isobar_model::event::{Event, LastValues, StoredValue};
 use isobar_model::ids::{DeviceRef, EventId};
-use isobar_model::page::Page;
+use isobar_model::page::{Page, TimeRange};
 use isobar_model::retention::Kept;
 use isobar_model::time::Timestamp;
 
@@ -100,9 +100,23 @@ impl Telemetry for Embedded {
         buckets: Buckets,
         claim: Claim,
     ) -> Result<(Buckets, bool)> {
-        let query = Arc::clone(buckets.query());
-        let scan = BucketScan::new(device.target().key.0, Arc::from(element), &query, kept.clone(), buckets);
+        let series = (device.target().key.0, Arc::from(element));
+        let scan = BucketScan::new(claim.tenant, series, kept.clone(), buckets);
         self.in_slices(self.scans.take(claim).await?, scan).await
+    }
+
+    async fn extent(
+        &self,
+        device: &CanRead<DeviceRef>,
+        element: &str,
+        kept: &Kept,
+        range: TimeRange,
+        claim: Claim,
+    ) -> Result<Option<(Timestamp, Timestamp)>> {
+        let (device, element) = (device.target().key.0, element.to_owned());
+        let plan = values::Plan::of_all(range, Vec::new(), kept.clone());
+        let turn = self.scans.take(claim).await?;
+        self.in_turn(turn, move |core, _| values::extent(&core.db, device, &element, &plan)).await
     }
 
     async fn last(&self, device: &CanRead<DeviceRef>, element: &str) -> Result<Option<LastValues>> {

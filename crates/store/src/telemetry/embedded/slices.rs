@@ -75,6 +75,9 @@ impl Embedded {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::mpsc;
     use std::time::Duration;
 
     use futures::FutureExt as _;
@@ -168,6 +171,50 @@ mod tests {
         while store.scans.taken_and_waiting() != (0, 0) {
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Work that has no end of its own worth waiting for: it counts its rows, and holds at the first until it is told.
+    struct Endless {
+        rows: Arc<AtomicU32>,
+        begun: mpsc::Sender<()>,
+        gone: mpsc::Receiver<()>,
+    }
+
+    /// Rows after which it ends all the same.
+    const ENDLESS: u32 = 10_000;
+
+    impl Sliced for Endless {
+        type Done = ();
+
+        fn go_on(&mut self, _: &Core, watch: &mut Watch<'_>) -> Result<Option<()>> {
+            while self.rows.fetch_add(1, Ordering::Relaxed) < ENDLESS {
+                if self.rows.load(Ordering::Relaxed) == 1 {
+                    self.begun.send(()).unwrap();
+                    self.gone.recv().unwrap();
+                }
+                if !watch.goes_on(1)? {
+                    return Ok(None);
+                }
+            }
+            Ok(Some(()))
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_hangs_up_ends_what_it_has_begun_after_a_few_rows() {
+        let (_folder, store, _) = store_with(0).await;
+        let (rows, (begun, first), (go, gone)) = (Arc::new(AtomicU32::new(0)), mpsc::channel(), mpsc::channel());
+        let work = Endless { rows: Arc::clone(&rows), begun, gone };
+        let mut asked = Box::pin(store.in_slices(store.scans.take(claim(1)).await.unwrap(), work));
+        assert!((&mut asked).now_or_never().is_none());
+        first.recv().unwrap();
+        drop(asked);
+        go.send(()).unwrap();
+        while store.scans.taken_and_waiting() != (0, 0) {
+            tokio::task::yield_now().await;
+        }
+        let rows = rows.load(Ordering::Relaxed);
+        assert!(rows < 1_000, "{rows} rows were looked at for nobody");
     }
 
     #[tokio::test(flavor = "multi_thread")]

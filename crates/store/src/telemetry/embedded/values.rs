@@ -190,6 +190,17 @@ pub fn page(db: &DB, device: u64, element: &str, plan: &Plan) -> Result<Option<P
     Ok(Some(Page::new(items, total, request)))
 }
 
+/// When the first and the last value of a plan's range came; none: there are none.
+pub fn extent(db: &DB, device: u64, element: &str, plan: &Plan) -> Result<Option<(Timestamp, Timestamp)>> {
+    let Some(mut series) = OpenSeries::of(db, device, element, ReadOptions::default())? else { return Ok(None) };
+    let within = plan.within(&mut series)?;
+    if within.is_empty() {
+        return Ok(None);
+    }
+    let (first, last) = (series.track.order_at(within.start)?, series.track.order_at(within.end - 1)?);
+    Ok(first.map(keys::moment).zip(last.map(keys::moment)))
+}
+
 pub(super) fn stored(value: &[u8]) -> Result<StoredValue> {
     read_value(value).map(|(id, _, payload)| StoredValue { id, payload: json(payload) })
 }
