@@ -369,8 +369,7 @@ pub trait Telemetry: Send + Sync + 'static {
         buckets: Buckets,
         claim: Claim,
     ) -> Result<(Buckets, bool)>;
-    /// When the first and the last value of a series came, of those in a range that are shown, as `kept` says; none: there are
-    /// none. A few seeks, however long the series is: this waits for a turn, as whatever is asked of many series does.
+    /// When the first and the last shown value (`kept`) of a range came; none: there is none. A few seeks; waits for a turn.
     async fn extent(
         &self,
         device: &CanRead<DeviceRef>,
