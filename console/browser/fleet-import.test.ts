@@ -42,6 +42,12 @@ describe('devices from a file', () => {
     await page.getByText('3 lines have faults').waitFor();
     await page.getByText('2 of 5 lines can become devices.').waitFor();
     const row = page.getByRole('row').filter({ hasText: 'xxxxx' });
+    // However long the name is, what is wrong with it is in view.
+    const [told, table] = [
+      await row.getByRole('cell').last().boundingBox(),
+      await page.locator('.faults').boundingBox(),
+    ];
+    expect((told?.x ?? 0) + (told?.width ?? 0)).toBeLessThanOrEqual((table?.x ?? 0) + (table?.width ?? 0));
     expect(await row.getByRole('cell').first().innerText()).toBe('5');
     await page.getByRole('button', { name: 'Create 2 devices' }).click();
     await page.getByText('Done: 2 of 2.').waitFor();

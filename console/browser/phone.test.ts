@@ -35,6 +35,21 @@ describe('on a phone', () => {
       await expect.poll(() => overlap(element, all)).toBe(false);
   });
 
+  it('an element that is added is in view, and no tool is beyond a narrow screen', async () => {
+    const { page } = visitor;
+    await page.setViewportSize({ width: 360, height: 740 });
+    await page.goto(`/projects/${project}/design`);
+    await visitor.signIn();
+    await node(page, 'warm').waitFor();
+    const tools = await page.getByRole('link', { name: 'Versions' }).boundingBox();
+    expect((tools?.x ?? 0) + (tools?.width ?? 0)).toBeLessThanOrEqual(352);
+    await page.getByRole('button', { name: 'Elements', exact: true }).tap();
+    await page.getByRole('button', { name: 'Add Storage' }).tap();
+    await page.getByRole('button', { name: 'Canvas', exact: true }).tap();
+    const frame = page.locator('.svelte-flow');
+    await expect.poll(() => overlap(node(page, 'values'), frame)).toBe(true);
+  });
+
   it('the buttons that zoom a map lie over none of it', async () => {
     const { page } = visitor;
     await page.goto('/');

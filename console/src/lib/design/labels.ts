@@ -19,8 +19,13 @@ export function labelShifts(lines: readonly Line[]): number[] {
   const shifts = lines.map(() => 0);
   const order = lines.map((line, place) => ({ ...line, place, middle: labelMiddle(line) }));
   order.sort((a, b) => a.middle - b.middle);
-  for (const between of new Set(lines.map((line) => line.between))) {
-    const group = order.filter((line) => line.between === between);
+  const groups = new Map<string, typeof order>();
+  for (const line of order) {
+    const group = groups.get(line.between);
+    if (group) group.push(line);
+    else groups.set(line.between, [line]);
+  }
+  for (const group of groups.values()) {
     let free = -Infinity;
     const moved = group.map(({ middle }) => {
       const at = Math.max(middle, free);

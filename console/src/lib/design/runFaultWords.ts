@@ -14,7 +14,7 @@ const words = (fault: string): string => knownWords(fault) ?? fault;
 const SAID: readonly Said[] = [
   [/^a byte is no whole number from 0 to 255$/s, () => m.design_run_byte()],
   [/^an? (\S+) has no abilities$/s, (type) => m.design_run_start({ type })],
-  [/^a duration is written like (.*)$/s, (examples) => m.design_run_duration({ examples })],
+  [/^a duration is written like '(.*)' or '(.*)'$/s, (one, other) => m.design_run_duration({ one, other })],
   [/^a list has no index of type (\S+)$/s, (kind) => m.design_run_index_kind({ kind })],
   [/^a map has no key of type (\S+)$/s, (kind) => m.design_run_key_kind({ kind })],
   [/^a map has the same key twice$/s, () => m.design_run_key_twice()],
