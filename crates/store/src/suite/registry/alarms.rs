@@ -67,6 +67,7 @@ pub async fn devices_have_the_alarms_of_their_project(r: &Registry) {
     change.project = first;
     r.device_update(&may(other.reference()), &change, at(5 * MINUTE)).await.unwrap();
     assert_eq!(due(r, 13 * MINUTE).await.last(), expected(&[("other", "tick", 13)]).last());
+    change.decided_in.0 = first;
     r.device_update(&may(other.reference()), &change, at(6 * MINUTE)).await.unwrap();
     assert_eq!(due(r, 99 * MINUTE).await.len(), 3);
     change.project = second;

@@ -208,6 +208,21 @@ pub fn moment(db: &DB, key: &[u8]) -> Result<Option<Timestamp>> {
     Ok(millis.map(Timestamp::from_millis))
 }
 
+/// Removes, with the files in which there is nothing else, the rows of a range, whose end is not one of them.
+pub fn delete_range(db: &DB, family: &ColumnFamily, from: &[u8], to: &[u8]) -> Result<()> {
+    db.delete_range_cf(family, from, to).map_err(failed)?;
+    delete_files(db, family, from, to)
+}
+
+/// Removes the files in which there is nothing but rows of a range, whose end is not one of them. RocksDB counts the end among
+/// what goes: a file whose last row lies there would go with that row.
+pub fn delete_files(db: &DB, family: &ColumnFamily, from: &[u8], to: &[u8]) -> Result<()> {
+    match keys::before(to) {
+        Some(last) => db.delete_file_in_range_cf(family, from, &last).map_err(failed),
+        None => Ok(()),
+    }
+}
+
 /// A new database gets the version; an older one would be upgraded here; a newer one is refused.
 fn check_format(db: &DB) -> Result<()> {
     let meta = family(db, Family::Meta)?;

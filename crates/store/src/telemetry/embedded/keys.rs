@@ -161,6 +161,18 @@ pub fn pair(first: u64, second: u64) -> [u8; 16] {
     (u128::from(first) << 64 | u128::from(second)).to_be_bytes()
 }
 
+/// Bytes that no key is longer than.
+const KEY_BYTES_MAX: usize = 512;
+
+/// Where the keys before this one end: at or before it lie all of them, but those that this one begins with. None: there are none.
+pub fn before(key: &[u8]) -> Option<Vec<u8>> {
+    let at = key.iter().rposition(|byte| *byte > 0)?;
+    let mut before = key[..=at].to_vec();
+    before[at] -= 1;
+    before.resize(KEY_BYTES_MAX, u8::MAX);
+    Some(before)
+}
+
 /// How many bytes of a timeline's row say whose it is and of which kind, before its sequence.
 pub const TIMELINE_PREFIX_BYTES: usize = 9;
 /// How many bytes of a value's row say of which series it is, before its sequence.
@@ -216,5 +228,24 @@ pub fn after(number: u64) -> Vec<u8> {
     match number.checked_add(1) {
         Some(next) => next.to_be_bytes().to_vec(),
         None => vec![0xff; 9],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_lies_before_a_key_is_before_the_end_of_that(
+            key in prop::collection::vec(0..3_u8, 1..6),
+            other in prop::collection::vec(prop_oneof![0..3_u8, Just(u8::MAX)], 1..6),
+        ) {
+            prop_assume!(!key.starts_with(&other));
+            let end = before(&key);
+            prop_assert_eq!(end.is_some_and(|end| other <= end), other < key);
+        }
     }
 }

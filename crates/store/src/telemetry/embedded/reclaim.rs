@@ -247,8 +247,7 @@ fn reclaim_series(db: &DB, reclaim: &Reclaim, series: &mut [(u64, u64)]) -> Resu
     for neighbours in series.chunk_by(|left, right| left.0 + 1 == right.0) {
         let (Some((first, _)), Some((last, _))) = (neighbours.first(), neighbours.last()) else { continue };
         let (from, to) = (first.to_be_bytes().to_vec(), keys::after(*last));
-        db.delete_range_cf(values, &from, &to).map_err(failed)?;
-        db.delete_file_in_range_cf(values, &from, &to).map_err(failed)?;
+        engine::delete_range(db, values, &from, &to)?;
         if neighbours.iter().map(|(_, bytes)| bytes).sum::<u64>() >= COMPACT_BYTES_MIN {
             compact(db, values, &from, &to);
         }
@@ -272,8 +271,7 @@ fn reclaim_values(db: &DB, reclaim: &Reclaim, dropped: &[DroppedValues]) -> Resu
     for part in dropped.chunks(RANGES_BATCH) {
         for (series, below, bytes) in part {
             let (from, to) = (keys::pair(*series, 0), keys::pair(*series, *below));
-            db.delete_range_cf(values, from, to).map_err(failed)?;
-            db.delete_file_in_range_cf(values, from, to).map_err(failed)?;
+            engine::delete_range(db, values, &from, &to)?;
             if *bytes >= COMPACT_BYTES_MIN {
                 compact(db, values, &from, &to);
             }

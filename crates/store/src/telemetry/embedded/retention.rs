@@ -73,7 +73,7 @@ pub fn retain(core: &Core, now: Timestamp, running: Duration, history_seconds: i
     batch.delete_range_cf(history, from, to);
     batch.delete_range_cf(meta, keys::late(&from), keys::late(&to));
     core.db.write(batch).map_err(failed)?;
-    core.db.delete_file_in_range_cf(history, from, to).map_err(failed)?;
+    engine::delete_files(&core.db, history, &from, &to)?;
     core.db.flush_cf(history).map_err(failed)?;
     Ok(believed)
 }

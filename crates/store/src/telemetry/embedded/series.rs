@@ -74,11 +74,16 @@ impl Stretch {
     }
 }
 
-/// Those of these stretches that begin at the floor of their series still.
+/// What of these stretches lies above the floors of their series still: others may have dropped less in between, or more.
 fn still_there(db: &DB, device: u64, found: Vec<Stretch>) -> Result<Vec<Stretch>> {
     let mut left = Vec::with_capacity(found.len());
-    for stretch in found {
-        if load::floor(db, device, &stretch.element, stretch.series)? == stretch.values.start {
+    for mut stretch in found {
+        let floor = load::floor(db, device, &stretch.element, stretch.series)?;
+        // Lower: the series was deleted.
+        let Some(dropped) = floor.checked_sub(stretch.values.start) else { continue };
+        stretch.of = stretch.of.saturating_sub(dropped);
+        stretch.values.start = floor;
+        if !stretch.values.is_empty() {
             left.push(stretch);
         }
     }
@@ -238,6 +243,51 @@ mod tests {
         assert_eq!(total, 30 * A_DAY as u64);
         assert_eq!(store.series(&device.reading()).await.unwrap()[0].bytes, bytes / 365 * 30 + bytes % 365 * 30 / 365);
         assert_eq!(given::texts(&store, &neighbour, "log", ValueQuery::default()).await.1, 1);
+        store.close().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_first_value_that_is_kept_outlives_the_files_of_those_before_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Embedded::open(folder.path(), Options::default()).unwrap();
+        let device = given::device();
+        let values = engine::family(&store.core.db, Family::Values).unwrap();
+        for round in 1..=3 {
+            given::store(&store, &device, 2 * round, "log", "1").await;
+            given::store(&store, &device, 2 * round + 1, "log", "2").await;
+            // The one file of the series ends with what is kept of it.
+            store.core.db.flush_cf(values).unwrap();
+            store.core.db.compact_range_cf::<&[u8], &[u8]>(values, None, None);
+            let kept = Kept { values: Some(1), ..Kept::default() };
+            assert!(store.series_retain(&device, vec![("log".into(), kept)], true).await.unwrap());
+            let is_reclaimed = async {
+                while store.core.reclaim.has_work() {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(60), is_reclaimed).await.unwrap();
+            assert_eq!(given::texts(&store, &device, "log", ValueQuery::default()).await, (vec!["2".to_owned()], 1));
+        }
+        store.close().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn of_those_who_drop_at_the_same_time_who_keeps_least_has_its_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Embedded::open(folder.path(), Options::default()).unwrap();
+        let device = given::device();
+        let keeps = async |values| {
+            let kept = Kept { values: Some(values), ..Kept::default() };
+            store.series_retain(&device, vec![("log".into(), kept)], true).await.unwrap()
+        };
+        for round in 0..200 {
+            for number in 0..4 {
+                given::store(&store, &device, 4 * round + number, "log", "1").await;
+            }
+            tokio::join!(keeps(3), keeps(1), keeps(2), keeps(3));
+            let total = given::texts(&store, &device, "log", ValueQuery::default()).await.1;
+            assert_eq!(total, 1, "round {round}");
+        }
         store.close().await.unwrap();
     }
 
