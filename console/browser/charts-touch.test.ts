@@ -63,9 +63,10 @@ describe('two fingers on a chart', () => {
     expect(Math.abs((zoomed.from + zoomed.to) / 2 - (to - 4 * HOUR_MS))).toBeLessThan(0.2 * HOUR_MS);
     // By a quarter of the width to the right: what was an hour before comes into view.
     await touch([0.3, 0.5], [0.55, 0.75]);
-    await expect.poll(() => span().from).toBeLessThan(zoomed.from - 0.8 * HOUR_MS);
-    expect(span().from).toBeGreaterThan(zoomed.from - 1.2 * HOUR_MS);
-    expect(Math.abs(span().to - span().from - (zoomed.to - zoomed.from))).toBeLessThan(0.1 * HOUR_MS);
+    // The browser tells of one finger after the other: in between it looks as if they drew nearer.
+    const isMoved = ({ from, to }: { from: number; to: number }) =>
+      Math.abs(zoomed.from - from - HOUR_MS) < 0.2 * HOUR_MS && Math.abs(zoomed.to - to - HOUR_MS) < 0.2 * HOUR_MS;
+    await expect.poll(() => isMoved(span())).toBe(true);
     // Nothing was asked for the ranges in between.
     await expect.poll(() => asked.size).toBe(2);
     // The page itself is as large as it was.
