@@ -161,15 +161,15 @@ pub fn pair(first: u64, second: u64) -> [u8; 16] {
     (u128::from(first) << 64 | u128::from(second)).to_be_bytes()
 }
 
-/// Bytes that no key is longer than.
-const KEY_BYTES_MAX: usize = 512;
+/// Bytes of where keys end: no key is longer.
+const END_BYTES: usize = 512;
 
 /// Where the keys before this one end: at or before it lie all of them, but those that this one begins with. None: there are none.
 pub fn before(key: &[u8]) -> Option<Vec<u8>> {
     let at = key.iter().rposition(|byte| *byte > 0)?;
     let mut before = key[..=at].to_vec();
     before[at] -= 1;
-    before.resize(KEY_BYTES_MAX, u8::MAX);
+    before.resize(END_BYTES, u8::MAX);
     Some(before)
 }
 
