@@ -102,9 +102,9 @@ fn execute(
     place: Place,
     trace: &mut Option<Trace>,
 ) -> Option<Outcome> {
-    let (budget, room) = match place {
-        Place::AmongCalls => (Budget::of_short_run(), Room::Shared),
-        Place::Aside(room) => (Budget::of_run(), room),
+    let budget = match place {
+        Place::AmongCalls => Budget::of_short_run(),
+        Place::Aside(_) => Budget::of_run(),
     };
     if plan.is_empty() {
         return stored_as_it_is(trigger, event, memory, (budget, place), trace);
@@ -124,7 +124,6 @@ fn execute(
         code_time: CODE_TIME,
         engines: 0,
         place,
-        room,
         leaves_the_room: false,
         trace,
     };
@@ -177,7 +176,6 @@ pub(crate) struct Run<'e> {
     code_time: Duration,
     engines: u32,
     place: Place,
-    room: Room,
     /// Its code wants more than there is in the room.
     leaves_the_room: bool,
     /// What is told of the steps; only a traced run has it.
@@ -346,7 +344,10 @@ impl<'e> Run<'e> {
 
     /// Where its code runs.
     pub(crate) fn room(&self) -> Room {
-        self.room
+        match self.place {
+            Place::AmongCalls => Room::Shared,
+            Place::Aside(room) => room,
+        }
     }
 
     /// Whether it is to be made anew in another place.

@@ -82,8 +82,7 @@ pub use resources::queue::{QueueRead, QueueRoom};
 pub use settings::bulk::{DefaultsOutcome, DefaultsRefusal, ProjectDefaults, SettingsOutcome};
 pub use settings::device::{Declared, DeviceSetting};
 pub use supervisor::{Shift, guarded, spawn_guarded, words};
-pub use webhook::{Given, PARAMETERS as WEBHOOK_PARAMETERS, PAYLOAD_BYTES_MAX as WEBHOOK_PAYLOAD_BYTES_MAX};
-pub use webhook::{Provision, TaskReport, WebhookReport};
+pub use webhook::{Given, PARAMETERS as WEBHOOK_PARAMETERS, Provision, TaskReport, WebhookReport};
 
 use crate::error::IntoHubError as _;
 use crate::wiring::Rooms;

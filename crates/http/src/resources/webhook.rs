@@ -1,18 +1,16 @@
 //! The integration webhook: its parameters come in the query or in headers, its answer is short or tells everything.
 
-use std::collections::HashMap;
 use std::iter;
 use std::sync::Arc;
 
 use futures::stream;
-use isobar_hub::{Given, TaskReport, WEBHOOK_PARAMETERS, WEBHOOK_PAYLOAD_BYTES_MAX, WebhookReport};
+use isobar_hub::{Given, TaskReport, WEBHOOK_PARAMETERS, WebhookReport};
 use isobar_model::access::Action;
 use isobar_model::error::Error;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::values::{AnyJson, Id, Raw, Time};
-use crate::quota::QuotaShare;
 use crate::request::{Call, after};
 use crate::response::{self, Answer, JsonPart};
 
@@ -22,21 +20,10 @@ const WEBHOOK_BODY_BYTES_MAX: usize = 5 << 20;
 pub(crate) async fn webhook_receive(call: &mut Call) -> Answer {
     let body = call.json_bytes_up_to(WEBHOOK_BODY_BYTES_MAX.max(call.state.settings.max_body_bytes)).await;
     let body = after(call.hub().allow(call.caller()?, Action::WebhookReceive), body).await?;
-    let given: HashMap<_, _> =
-        WEBHOOK_PARAMETERS.into_iter().filter_map(|name| Some((name, given(call, name)?))).collect();
-    let debug = given.get("debug").and_then(|given| given.text.as_deref());
-    // An answer that tells everything holds all payloads until it is sent. There is room for it before anything is done.
-    let holds =
-        debug.filter(|text| !text.eq_ignore_ascii_case("false")).map(|_| body.len() + WEBHOOK_PAYLOAD_BYTES_MAX);
-    let mut memory = call.response_memory(holds.into_iter())?;
+    let given = WEBHOOK_PARAMETERS.into_iter().filter_map(|name| Some((name, given(call, name)?))).collect();
     let report = call.hub().webhook_receive(call.caller()?, given, body).await?;
     call.state.meters.events_accepted.increment(report.tasks.iter().map(|task| task.events.len() as u64).sum());
-    if !report.debug {
-        return response::ok(&WebhookAnswer::short(&report));
-    }
-    let payloads = report.tasks.iter().flat_map(|task| &task.payloads).map(|payload| payload.bytes().len());
-    memory.hold(report.body.bytes().len() + payloads.sum::<usize>())?;
-    debug_answer(report, memory).await
+    if report.debug { debug_answer(report).await } else { response::ok(&WebhookAnswer::short(&report)) }
 }
 
 /// A parameter: the query wins over the header (contract: Integration webhook).
@@ -196,11 +183,12 @@ fn text(text: impl Into<Vec<u8>>) -> DebugPart {
 }
 
 /// The answer that tells everything, [`WebhookDebug`], written payload by payload: a payload stands in it as often as elements
-/// took it, and the largest answer is many times what the delivery holds. `memory` is held until the last of it is written.
-async fn debug_answer(report: WebhookReport, memory: QuotaShare) -> Answer {
-    let report = Arc::new((report, memory));
+/// took it, and the largest answer is many times what the delivery holds, whose memory the report has until the last of it is
+/// written.
+async fn debug_answer(report: WebhookReport) -> Answer {
+    let report = Arc::new(report);
     let both = || [ErrorsOf::Delivery, ErrorsOf::Tasks];
-    let body = Ok(JsonPart::Raw(report.0.body.clone()));
+    let body = Ok(JsonPart::Raw(report.body.clone()));
     let parts = iter::once(text("{\"debug\":{\"errors\":["))
         .chain(errors(&report, both().into_iter()))
         .chain([text("],\"extractedTasks\":{\"requestBody\":"), body, text(",\"tasks\":[")])
@@ -215,9 +203,6 @@ async fn debug_answer(report: WebhookReport, memory: QuotaShare) -> Answer {
     response::in_parts(stream::iter(parts)).await
 }
 
-/// A report and the memory that it takes, while its answer is written.
-type DebugWriting = Arc<(WebhookReport, QuotaShare)>;
-
 /// A comma before everything but the first.
 fn comma(index: usize) -> &'static str {
     if index > 0 { "," } else { "" }
@@ -225,12 +210,12 @@ fn comma(index: usize) -> &'static str {
 
 /// What all tasks are told with, one behind the other.
 fn each_task<I: Iterator<Item = DebugPart>>(
-    writing: &DebugWriting,
-    parts: fn(DebugWriting, usize) -> Result<I, Error>,
+    report: &Arc<WebhookReport>,
+    parts: fn(Arc<WebhookReport>, usize) -> Result<I, Error>,
 ) -> impl Iterator<Item = DebugPart> + use<I> {
-    let writing = Arc::clone(writing);
-    (0..writing.0.tasks.len()).flat_map(move |index| {
-        let (parts, failed) = match parts(Arc::clone(&writing), index) {
+    let report = Arc::clone(report);
+    (0..report.tasks.len()).flat_map(move |index| {
+        let (parts, failed) = match parts(Arc::clone(&report), index) {
             Ok(parts) => (Some(parts), None),
             Err(error) => (None, Some(Err(error))),
         };
@@ -239,22 +224,22 @@ fn each_task<I: Iterator<Item = DebugPart>>(
 }
 
 /// What there was to do for a device.
-fn extracted_parts(writing: DebugWriting, index: usize) -> Result<impl Iterator<Item = DebugPart>, Error> {
-    let task = &writing.0.tasks[index];
-    let (head, tail) = response::opened(&TaskJson::of(&writing.0, task), "payloads")?;
+fn extracted_parts(report: Arc<WebhookReport>, index: usize) -> Result<impl Iterator<Item = DebugPart>, Error> {
+    let task = &report.tasks[index];
+    let (head, tail) = response::opened(&TaskJson::of(&report, task), "payloads")?;
     let payloads = (0..task.payloads.len()).flat_map(move |at| {
-        let payload = writing.0.tasks[index].payloads[at].clone();
+        let payload = report.tasks[index].payloads[at].clone();
         [text(comma(at)), Ok(JsonPart::Raw(payload))]
     });
     Ok(iter::once(text(head)).chain(payloads).chain([text(tail)]))
 }
 
 /// What was done for a device.
-fn processed_parts(writing: DebugWriting, index: usize) -> Result<impl Iterator<Item = DebugPart>, Error> {
-    let task = &writing.0.tasks[index];
-    let (head, tail) = response::opened(&ProcessedJson::of(&writing.0, task), "eventsProcessed")?;
+fn processed_parts(report: Arc<WebhookReport>, index: usize) -> Result<impl Iterator<Item = DebugPart>, Error> {
+    let task = &report.tasks[index];
+    let (head, tail) = response::opened(&ProcessedJson::of(&report, task), "eventsProcessed")?;
     let events = (0..task.events.len()).flat_map(move |at| {
-        let (report, (device, event, payload)) = (&writing.0, &writing.0.tasks[index].events[at]);
+        let (device, event, payload) = &report.tasks[index].events[at];
         let (id, received) = (event.0, event.minted_at());
         let mut head = format!("{}{{\"_id\":\"{id}\",\"receivedAt\":\"", comma(at)).into_bytes();
         head.extend_from_slice(&received.text());
@@ -273,12 +258,15 @@ enum ErrorsOf {
 }
 
 /// Errors, one by one.
-fn errors<W: Iterator<Item = ErrorsOf>>(writing: &DebugWriting, whose: W) -> impl Iterator<Item = DebugPart> + use<W> {
-    let writing = Arc::clone(writing);
-    let tasks = Arc::clone(&writing);
+fn errors<W: Iterator<Item = ErrorsOf>>(
+    report: &Arc<WebhookReport>,
+    whose: W,
+) -> impl Iterator<Item = DebugPart> + use<W> {
+    let report = Arc::clone(report);
+    let tasks = Arc::clone(&report);
     // Where an error is: in the delivery itself, or in one of its tasks.
     let places = whose.flat_map(move |whose| {
-        let report = &tasks.0;
+        let report = &tasks;
         match whose {
             ErrorsOf::Delivery => (0..report.errors.len()).map(|at| (None, at)).collect::<Vec<_>>(),
             ErrorsOf::Tasks => {
@@ -288,7 +276,6 @@ fn errors<W: Iterator<Item = ErrorsOf>>(writing: &DebugWriting, whose: W) -> imp
         }
     });
     places.enumerate().map(move |(index, (task, at))| {
-        let report = &writing.0;
         let errors = task.map_or(&report.errors, |task| &report.tasks[task].errors);
         let mut told = comma(index).as_bytes().to_vec();
         serde_json::to_writer(&mut told, &MessageJson { message: errors[at].clone() }).map_err(Error::internal)?;

@@ -59,7 +59,7 @@ pub(super) fn begin(meta: &Meta) -> Result<Vec<u8>, Error> {
     Ok(begin)
 }
 
-/// What comes before an item, the item itself, and what comes behind the last.
+/// An item, or what comes behind the last.
 enum EnvelopePart<T> {
     Item(T),
     End,

@@ -34,7 +34,6 @@ use crate::support::scope_guard::ScopeGuard;
 pub(crate) use self::memory::DeliveryMemory;
 pub use self::memory::HeldByDelivery;
 pub use self::parameters::{Given, PARAMETERS};
-pub use self::tasks::PAYLOAD_BYTES_MAX;
 
 /// Longest name of a device, in characters.
 const NAME_CHARACTERS_MAX: usize = 80;

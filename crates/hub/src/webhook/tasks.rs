@@ -19,7 +19,7 @@ pub(super) const BLOCKS_MAX: usize = 10_000;
 /// The work that all references of one delivery may take together, in steps: about one for each node looked at.
 const PATH_STEPS_MAX: u64 = 10_000_000;
 /// Most bytes of all payloads of one delivery together.
-pub const PAYLOAD_BYTES_MAX: usize = 16 << 20;
+const PAYLOAD_BYTES_MAX: usize = 16 << 20;
 /// What somebody hears whose references make more of the body than that.
 const TOO_MUCH_PAYLOAD: &str = "makes more than 16 MiB of payloads out of the body";
 /// Most bytes of one label that comes out of the body.
