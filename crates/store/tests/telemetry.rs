@@ -276,7 +276,7 @@ async fn a_page_beyond_what_one_round_keeps_is_exact() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_order_by_payload_reaches_so_many_values() {
-    use isobar_store::telemetry::{FilterField, SORTED_MAX, ValueSort};
+    use isobar_store::telemetry::{Filter, FilterField, Operand, Operator, SORTED_MAX, ValueSort};
     let folder = tempfile::tempdir().unwrap();
     let (store, device) = (open(&folder), given::device());
     let count = SORTED_MAX + 10;
@@ -290,6 +290,15 @@ async fn an_order_by_payload_reaches_so_many_values() {
     let (last, total) = given::texts(&store, &device, "log", asked(SORTED_MAX / 10, 10)).await;
     assert_eq!((last[9].as_str(), total), ("10", count));
     let beyond = store.values(&device.reading(), "log", asked(SORTED_MAX / 10 + 1, 10), given::claim()).await;
+    assert!(matches!(beyond, Err(StoreError::TooFar)), "{beyond:?}");
+    // The same where only reading tells how many there are.
+    let not_negative = Filter {
+        field: FilterField::Payload(Vec::new()),
+        operator: Operator::Gte,
+        operands: vec![Operand::Number("0".to_owned())],
+    };
+    let filtered = ValueQuery { filters: vec![not_negative], ..asked(SORTED_MAX / 10 + 1, 10) };
+    let beyond = store.values(&device.reading(), "log", filtered, given::claim()).await;
     assert!(matches!(beyond, Err(StoreError::TooFar)), "{beyond:?}");
     // A page past the end is empty, however far.
     assert_eq!(given::texts(&store, &device, "log", asked(1_000_000, 100)).await, (Vec::new(), count));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use isobar_store::telemetry::SORTED_MAX;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -76,12 +77,14 @@ pub async fn sorts(api: &mut Api, sizes: &Sizes) -> Result<Attack, Failure> {
     let devices = crate::setup::make_devices(api, &project, 1).await?;
     load::post(api.address(), &devices, sizes.series, FILLERS, usize::MAX).await?;
     let device = devices.first().ok_or("no devices")?;
-    let last = sizes.series / PAGE;
-    let sort = |key: &str| {
-        let path = format!("/v2/devices/{}/data/{STORAGE}?limit={PAGE}&page={last}&sortBy=payload.{key}", device.id);
+    // The furthest that an order reaches, and the last of all.
+    let pages = [(SORTED_MAX as usize).min(sizes.series) / PAGE, sizes.series / PAGE];
+    let sort = |(key, page): (&str, usize)| {
+        let path = format!("/v2/devices/{}/data/{STORAGE}?limit={PAGE}&page={page}&sortBy=payload.{key}", device.id);
         request("GET", api.address(), &path, api.credential(), None)
     };
-    Ok(Attack::of(calls(SORTERS, SORT_EVERY, in_turns(vec![sort("humidity"), sort("temperature")])), Vec::new()))
+    let asked = ["humidity", "temperature"].into_iter().flat_map(|key| pages.map(|page| (key, page)));
+    Ok(Attack::of(calls(SORTERS, SORT_EVERY, in_turns(asked.map(sort).collect())), Vec::new()))
 }
 
 pub async fn streams(api: &mut Api, sizes: &Sizes) -> Result<Attack, Failure> {

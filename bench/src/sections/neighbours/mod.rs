@@ -115,7 +115,8 @@ impl Stage {
         api: &mut Api,
         row: &mut Row,
     ) -> Result<(), Failure> {
-        let span = Duration::from_secs(options.seconds) / PART_OF_A_ROUND;
+        // Both parts last alike: a disk that stalls now and then does so in either.
+        let span = attack.at_least.unwrap_or(Duration::from_secs(options.seconds) / PART_OF_A_ROUND);
         let rounds = if attack.at_least.is_some() { 1 } else { options.rounds };
         let (attack, tally) = (Arc::new(attack), Tally::default());
         for _ in 0..rounds {
@@ -134,7 +135,7 @@ impl Stage {
             self.server.forget_peak()?;
             let loose = Loose::begin(&attack, &self.server.address, &tally)?;
             sleep(attack.lead).await;
-            let outcome = self.good.behave(attack.at_least.unwrap_or(span), &self.server).await;
+            let outcome = self.good.behave(span, &self.server).await;
             loose.end();
             let (heard, ended) = outcome?;
             row.beside.push(heard);

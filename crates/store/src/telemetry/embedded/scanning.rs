@@ -70,7 +70,7 @@ struct Sorted {
     /// Places of the rounds before.
     done: u64,
     seen: u64,
-    /// How many pass the filters in all, which the first round tells.
+    /// How many pass the filters in all; where there are any, the first round tells.
     total: Option<u64>,
 }
 
@@ -104,11 +104,18 @@ impl ScanCourse {
         let options = ReadOptions::default();
         let Some(mut series) = OpenSeries::of(&core.db, device, element, options)? else { return Ok(None) };
         let (series, within) = (series.number, plan.within(&mut series)?);
+        let mut left = within.clone();
         let so_far = match plan.newest_first() {
             Some(newest_first) => SoFar::InTime(InTime { newest_first, ..InTime::default() }),
-            None => SoFar::Sorted(Sorted::new(end_of_page(plan), &core.sorted)),
+            None => {
+                let total = plan.takes_all().then_some(within.end - within.start);
+                if !reaches(plan, total)? {
+                    left.start = left.end;
+                }
+                SoFar::Sorted(Sorted::new(end_of_page(plan), total, &core.sorted))
+            }
         };
-        Ok(Some(Self { series, left: within.clone(), within, page: Vec::new(), so_far }))
+        Ok(Some(Self { series, left, within, page: Vec::new(), so_far }))
     }
 
     /// Goes on until the page is known: then how many values pass the filters in all. None: the slice is over.
@@ -125,6 +132,18 @@ impl ScanCourse {
             // A course is begun by the plan that it goes on with.
             (SoFar::Sorted(_), _) => Ok(Some(0)),
         }
+    }
+}
+
+/// Whether a page of an order by payload has values; where it is known how many there are, nothing is read to tell.
+///
+/// # Errors
+/// [`StoreError::TooFar`]: it has, and no order reaches them.
+fn reaches(plan: &Plan, total: Option<u64>) -> Result<bool> {
+    match total {
+        Some(total) if plan.request.offset() >= total => Ok(false),
+        Some(total) if end_of_page(plan).min(total) > SORTED_MAX => Err(StoreError::TooFar),
+        _ => Ok(true),
     }
 }
 
@@ -203,9 +222,9 @@ impl InTime {
 }
 
 impl Sorted {
-    fn new(wanted: u64, bytes: &Arc<SortedBytes>) -> Self {
+    fn new(wanted: u64, total: Option<u64>, bytes: &Arc<SortedBytes>) -> Self {
         let first = First::new(wanted.min(SORTED_MAX) as usize, None, RoundRoom::new(bytes));
-        Self { first, bytes: Arc::clone(bytes), rounds: 0, was_refused: false, done: 0, seen: 0, total: None }
+        Self { first, bytes: Arc::clone(bytes), rounds: 0, was_refused: false, done: 0, seen: 0, total }
     }
 
     fn go_on(

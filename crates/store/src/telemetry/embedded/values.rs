@@ -77,6 +77,11 @@ impl Plan {
         !self.tests.is_empty() || matches!(self.listing, ValueOrder::Sorted(_))
     }
 
+    /// Whether all values of the range pass.
+    pub(super) fn takes_all(&self) -> bool {
+        self.tests.is_empty()
+    }
+
     /// The sequences of its range among those of a series that are shown.
     pub(super) fn within(&self, series: &mut OpenSeries<'_>) -> Result<Range<u64>> {
         let Range { start, end } = self.range;
