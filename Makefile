@@ -34,7 +34,7 @@ console: quick
 console-test:
 	@scripts/prepare test
 	@scripts/console build
-	@$(ENV) cargo build --locked --package isobar --features console
+	@$(ENV) cargo build --locked --workspace --bin isobar --features isobar/console
 	@$(ENV) scripts/console check "$$CARGO_TARGET_DIR/debug/isobar"
 	@$(ENV) scripts/console browser "$$CARGO_TARGET_DIR/debug/isobar"
 
