@@ -46,8 +46,6 @@ const UNREAD_TIME: Duration = Duration::from_secs(60);
 /// counted.
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES: u32 = 128 << 10;
-/// Between closing some idle connections and closing more of them.
-const CLOSING_PAUSE: Duration = Duration::from_millis(2);
 /// How often finished durations are folded into the histograms, so that nobody need scrape to keep memory bounded.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
@@ -120,9 +118,7 @@ async fn upkeep(server: &Server, shift: Shift) {
     loop {
         upkeep.tick().await;
         server.app.run_upkeep();
-        while server.slots.keep_some_free(server.app.now()) {
-            tokio::time::sleep(CLOSING_PAUSE).await;
-        }
+        server.slots.keep_some_free(server.app.now()).await;
         shift.well();
     }
 }

@@ -30,6 +30,8 @@ const SLOTS_KEPT_FREE: usize = 8;
 /// Connections that are closed at once, so that not each new one has all others looked at; and no more, for closing thousands
 /// keeps everybody else on the thread waiting.
 const CLOSED_AT_ONCE: usize = 64;
+/// Between closing some and more of them.
+const CLOSING_PAUSE: Duration = Duration::from_millis(2);
 /// Between two looks for an idle connection, while all slots are taken.
 const IDLE_CHECK_EVERY: Duration = Duration::from_millis(100);
 /// Between two lines in the log about the same thing.
@@ -145,6 +147,10 @@ impl Slot {
         (idle >= IDLE_MILLIS_MIN && weighted >= at_least).then_some((weighted, seen))
     }
 
+    fn is_closed(&self) -> bool {
+        self.idle.load(Ordering::Relaxed) == CLOSED
+    }
+
     /// Closes it, unless it has begun something since it was seen.
     fn close(&self, seen: u64) -> bool {
         self.idle.compare_exchange(seen, CLOSED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -175,6 +181,14 @@ struct TakenSlots {
 struct TakenSlot {
     slot: Arc<Slot>,
     /// Ends the connection's task.
+    task: AbortHandle,
+}
+
+/// A connection that was seen to be idle.
+struct IdleConnection {
+    /// What its slot held then.
+    seen: u64,
+    slot: Arc<Slot>,
     task: AbortHandle,
 }
 
@@ -211,16 +225,20 @@ impl Slots {
         }
     }
 
-    /// Closes some connections that are idle for long while there are nearly as many as there may be, and writes what the log
-    /// has not heard yet. Whether there may be more of them.
-    pub fn keep_some_free(&self, now: Timestamp) -> bool {
+    /// Closes connections that are idle for long while there are nearly as many as there may be, a few at a time, and writes what
+    /// the log has not heard yet. All of them are looked at once: a look at each for every few would keep everybody else on the
+    /// thread waiting longer than the closing does.
+    pub async fn keep_some_free(&self, now: Timestamp) {
         let most = self.most - self.most / SLOTS_KEPT_FREE;
-        // Those that were closed and have not ended yet are not closed again, nor others for them.
-        let beyond = if self.count() > most { self.open().saturating_sub(most) } else { 0 };
-        let wanted = beyond.min(CLOSED_AT_ONCE);
-        let goes_on = wanted > 0 && self.close_idle(now, wanted, IDLE_MILLIS_MAX) == wanted && beyond > wanted;
+        if self.count() > most {
+            // Those that were closed and have not ended yet are not closed again, nor others for them.
+            let idle = self.idle_longest(now, |open| open.saturating_sub(most), IDLE_MILLIS_MAX);
+            for some in idle.chunks(CLOSED_AT_ONCE) {
+                self.close(some);
+                tokio::time::sleep(CLOSING_PAUSE).await;
+            }
+        }
         self.write_log();
-        goes_on
     }
 
     /// Closes all idle connections. A connection that hyper serves and that has sent a part of a head is hyper's to end.
@@ -250,37 +268,39 @@ impl Slots {
         (self.most / CLOSED_AT_ONCE + 1).min(CLOSED_AT_ONCE)
     }
 
-    /// How many were not closed.
-    fn open(&self) -> usize {
-        let is_open = |taken: &&TakenSlot| taken.slot.idle.load(Ordering::Relaxed) != CLOSED;
-        self.taken.lock().by_number.values().filter(is_open).count()
-    }
-
     fn count(&self) -> usize {
         self.taken.lock().by_number.len()
     }
 
     /// Closes at most so many connections that have been idle for at least so long, longest first. Returns how many it were.
     fn close_idle(&self, now: Timestamp, wanted: usize, at_least: u64) -> usize {
+        self.close(&self.idle_longest(now, |_| wanted, at_least))
+    }
+
+    /// Those that have been idle for at least so long, longest first; `wanted` says how many of them, told how many connections
+    /// are open.
+    fn idle_longest(&self, now: Timestamp, wanted: impl FnOnce(usize) -> usize, at_least: u64) -> Vec<IdleConnection> {
         let taken = self.taken.lock();
-        let now = millis(now);
-        let idle = taken.by_number.values().filter_map(|taken| {
-            let (weight, seen) = taken.slot.idle_weight(now, at_least)?;
-            Some((weight, seen, taken))
-        });
-        let mut idle: Vec<_> = idle.collect();
+        let (now, mut open, mut idle) = (millis(now), 0, Vec::new());
+        for connection in taken.by_number.values() {
+            open += usize::from(!connection.slot.is_closed());
+            if let Some((weight, seen)) = connection.slot.idle_weight(now, at_least) {
+                idle.push((weight, seen, connection));
+            }
+        }
+        let wanted = wanted(open);
         if idle.len() > wanted {
             idle.select_nth_unstable_by(wanted, |one, other| other.0.cmp(&one.0));
             idle.truncate(wanted);
         }
-        let close = |(_, seen, taken): &(u64, u64, &TakenSlot)| {
-            let closes = taken.slot.close(*seen);
-            if closes {
-                taken.task.abort();
-            }
-            closes
-        };
-        let closed = idle.iter().filter(|idle| close(idle)).count();
+        let found = |(_, seen, of): (u64, u64, &TakenSlot)| (seen, Arc::clone(&of.slot), of.task.clone());
+        idle.into_iter().map(found).map(|(seen, slot, task)| IdleConnection { seen, slot, task }).collect()
+    }
+
+    /// Closes those that have begun nothing since they were seen. Returns how many it were.
+    fn close(&self, idle: &[IdleConnection]) -> usize {
+        let closed = idle.iter().filter(|connection| connection.slot.close(connection.seen));
+        let closed = closed.inspect(|connection| connection.task.abort()).count();
         self.meters.ended.increment(closed as u64);
         self.log.lock().closed.count(closed as u64);
         closed
