@@ -78,7 +78,7 @@ pub use resources::export::Export;
 pub use resources::history::HistoryRequest;
 pub use resources::images::HasImage;
 pub use resources::projects::ProjectView;
-pub use resources::queue::{QueueRead, QueueRoom};
+pub use resources::queue::{QueueBudget, QueueRead};
 pub use settings::bulk::{DefaultsOutcome, DefaultsRefusal, ProjectDefaults, SettingsOutcome};
 pub use settings::device::{Declared, DeviceSetting};
 pub use supervisor::{Shift, guarded, spawn_guarded, words};
@@ -280,7 +280,7 @@ impl Hub {
     }
 
     /// Logs a user in by username or e-mail address, and opens a session. The session is durable when this returns. Takes
-    /// tens of milliseconds for the hash, and waits for its turn among the hashes.
+    /// tens of milliseconds for the hash, and waits for a slot among the hashes.
     ///
     /// # Errors
     /// `Unauthenticated`: an unknown account and a wrong password look the same. `Throttled` after too many failures.
@@ -353,7 +353,7 @@ impl Hub {
         self.0.identity.reset_send(name).await
     }
 
-    /// Sets a new password by what a link carried, durably. Every session of the user ends. Waits for its turn among the
+    /// Sets a new password by what a link carried, durably. Every session of the user ends. Waits for a slot among the
     /// hashes.
     ///
     /// # Errors
@@ -366,7 +366,7 @@ impl Hub {
 /// The main road.
 impl Hub {
     /// Accepts an event of a device: its design has run when this returns, and the event is durable and in history, with all
-    /// that it has caused, when the [`Accepted`] is done. A device posts its own events; a user needs the permit
+    /// that it has caused, when [`Accepted::durable`] returns. A device posts its own events; a user needs the permit
     /// `DeviceEventCreate` (role and reach). What may take long runs on other threads, in its project's queue.
     ///
     /// # Errors
@@ -402,11 +402,11 @@ impl Hub {
         self.0.ingest.events_accept(principal, body).await
     }
 
-    /// Reads a body of so many bytes: a long one on a thread that may block, when it is the turn of the tenant that it comes
-    /// from.
+    /// Reads a body of so many bytes: a long one on a thread that may block, in a slot of the tenant that it
+    /// comes from.
     ///
     /// # Errors
-    /// `Busy`: too many long bodies wait for their turn.
+    /// `Busy`: too many long bodies wait for a slot.
     pub async fn body_read<T: Send + 'static>(
         &self,
         tenant: Option<OrganizationId>,

@@ -116,7 +116,7 @@ impl Stage {
         let id = device.id.to_string();
         let body = payload.as_bytes().into();
         let accepted = self.hub.0.ingest.event_accept(&caller, Some(&id), Some("reading"), body, None).await;
-        accepted.unwrap().await.unwrap();
+        accepted.unwrap().durable().await.unwrap();
     }
 
     /// The entry that the device's runs go by.

@@ -8,7 +8,7 @@ use isobar_model::error::Result;
 use isobar_model::ids::{DeviceId, DeviceRef, NotificationId};
 use isobar_model::notification::NotificationKind;
 use isobar_store::error::StoreError;
-use isobar_store::registry::{Delivery as QueuedDelivery, DeliveryKind, LimitedDelivery, NewDelivery};
+use isobar_store::registry::{DeliveryKind, LimitedDelivery, NewDelivery, QueuedDelivery};
 use serde::{Deserialize, Serialize};
 
 use super::notifications::{Audience, Notice};

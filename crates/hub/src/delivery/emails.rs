@@ -7,7 +7,7 @@ use isobar_model::ids::UserId;
 use isobar_model::notification::NotificationKind;
 use isobar_model::secret::Secret;
 use isobar_outlets::mail::{Mail, MailError};
-use isobar_store::registry::{Delivery as QueuedDelivery, DeliveryKind, NewDelivery, Purpose};
+use isobar_store::registry::{DeliveryKind, NewDelivery, Purpose, QueuedDelivery};
 use minijinja::{Environment, UndefinedBehavior, context};
 use serde::{Deserialize, Serialize};
 

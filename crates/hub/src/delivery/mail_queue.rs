@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isobar_store::error::StoreError;
-use isobar_store::registry::{Delivery as QueuedDelivery, DeliveryKind};
+use isobar_store::registry::{DeliveryKind, QueuedDelivery};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;

@@ -71,7 +71,7 @@ impl Identity {
         })
     }
 
-    /// The hash of a new password. Waits for its turn among the hashes.
+    /// The hash of a new password. Waits for a slot among the hashes.
     pub(crate) async fn password_hash(&self, password: String, who: HashedFor) -> Result<String> {
         self.passwords.hash(password, who, &self.env.chance).await
     }

@@ -35,7 +35,7 @@ impl Identity {
         let record = self.env.registry.login_by_name(&login.name).await.into_hub_error()?;
         let hash = record.as_ref().and_then(|record| record.password_hash.clone());
         let right = self.passwords.verify(login.password, hash, HashedFor::Address(address)).await?;
-        // Others may have failed while this one waited for its turn: whoever guesses many at once learns no more.
+        // Others may have failed while this one waited for a slot: whoever guesses many at once learns no more.
         self.throttle.check(&login.name, address, self.env.clock.now())?;
         let account = record.as_ref().map(|record| record.user);
         let is_closed = account.is_some_and(|user| self.throttle.is_closed(user, address, self.env.clock.now()));

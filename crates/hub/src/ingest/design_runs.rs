@@ -191,8 +191,8 @@ impl Ingest {
         if report.refused {
             return Err(Error::Busy);
         }
-        if let Begun::Committed { durable, .. } = begun {
-            durable.await.map_err(from_store)?;
+        if let Begun::Committed { mut durable, .. } = begun {
+            durable.wait().await.map_err(from_store)?;
         }
         self.publish(entry, &report);
         Ok(answer.filter(|_| !report.outdated))

@@ -12,8 +12,8 @@ use isobar_model::page::{Depth, TimeRange};
 use isobar_model::retention::{Kept, ProjectRetention};
 use isobar_model::time::Timestamp;
 use isobar_store::error::StoreError;
+use isobar_store::fair_slots::Claim;
 use isobar_store::telemetry::{BUCKETS_BYTES_MAX, BucketMemory, BucketQuery, Buckets, Filter, PayloadTime};
-use isobar_store::turns::Claim;
 use parking_lot::Mutex;
 
 use crate::error::{IntoHubError as _, from_store};
@@ -94,7 +94,7 @@ pub enum BucketDevices {
 impl Hub {
     /// What a series of a device says in buckets.
     ///
-    /// Needs `DeviceRead`; a device reads its own. Waits for turns among the reads at length, and holds what the answer takes
+    /// Needs `DeviceRead`; a device reads its own. Waits for slots among the reads at length, and holds what the answer takes
     /// until that is dropped.
     ///
     /// # Errors
@@ -116,7 +116,7 @@ impl Hub {
     /// What the series of this name of many devices say in buckets: each for itself, or all taken for one. A device that has no
     /// such series says nothing.
     ///
-    /// Needs `DeviceRead` on each. Waits for turns among the reads at length, and holds what the answer takes until that is
+    /// Needs `DeviceRead` on each. Waits for slots among the reads at length, and holds what the answer takes until that is
     /// dropped.
     ///
     /// # Errors

@@ -9,8 +9,8 @@ use isobar_model::ids::DeviceId;
 use isobar_model::page::{ListRequest, Page, PageRequest};
 use isobar_model::retention::Kept;
 use isobar_model::time::Timestamp;
+use isobar_store::fair_slots::Claim;
 use isobar_store::telemetry::ValueQuery;
-use isobar_store::turns::Claim;
 
 use crate::Hub;
 use crate::cache::entries::DeviceEntry;
@@ -44,7 +44,7 @@ pub(crate) const ELEMENT: &str = "storage element";
 impl Hub {
     /// A page of stored values. An element that the design declares is there, even if it holds nothing.
     ///
-    /// Needs `DeviceRead`. What takes more than to go to a place in the series waits for a turn among the reads at
+    /// Needs `DeviceRead`. What takes more than to go to a place in the series waits for a slot among the reads at
     /// length.
     ///
     /// # Errors

@@ -72,7 +72,7 @@ impl Hub {
     /// any more: whatever is made is a whole device.
     ///
     /// Needs `DeviceCreate` on each organization, and to see each project. What is in `made` is durable when this returns.
-    /// Waits for its turn among the bulk creations; writes in transactions of 200 devices.
+    /// Waits for a slot among the bulk creations; writes in transactions of 200 devices.
     ///
     /// # Errors
     /// `Forbidden` where the role is too low for any device. `Busy`: too many bulk creations wait; nothing was done. What is
@@ -165,16 +165,15 @@ impl Hub {
         let lineages: BTreeMap<String, Lineage> =
             checked.iter().map(|(_, device)| (device.lineage.to_string(), device.lineage.clone())).collect();
         let lineages: Vec<Lineage> = lineages.into_values().collect();
-        let rooms = self.0.env.registry.device_rooms(&lineages).await.into_hub_error()?;
-        let mut rooms: HashMap<OrganizationId, u64> =
-            rooms.into_iter().map(|room| (room.organization, room.left)).collect();
+        let left = self.0.env.registry.devices_left(&lineages).await.into_hub_error()?;
+        let mut left: HashMap<OrganizationId, u64> = left.into_iter().map(|of| (of.organization, of.left)).collect();
         for (index, device) in checked {
-            if device.lineage.ids().iter().any(|id| rooms.get(id) == Some(&0)) {
+            if device.lineage.ids().iter().any(|id| left.get(id) == Some(&0)) {
                 outcome.errors.push((index, refusal(DeviceCreation::NoRoom).unwrap_or_default()));
                 continue;
             }
             for id in device.lineage.ids() {
-                rooms.entry(*id).and_modify(|left| *left -= 1);
+                left.entry(*id).and_modify(|count| *count -= 1);
             }
             outcome.made.push((index, None));
         }

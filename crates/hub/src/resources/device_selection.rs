@@ -100,8 +100,8 @@ impl Hub {
 
     /// Counts the devices of a part of the tree that pass the filters: by status, by project, by when they were heard.
     ///
-    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for what designs have just found out, and for its
-    /// turn among the selections.
+    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for what designs have just found out, and for a
+    /// slot among the selections.
     ///
     /// # Errors
     /// `Busy`: too many selections wait, or more is unwritten than can be laid over the registry.

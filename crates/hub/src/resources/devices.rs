@@ -32,7 +32,7 @@ const LISTS_OF_ONE_MAX: usize = 512;
 /// Times that a change of a device is decided, each on where it was just before; beyond, 503.
 const DECISIONS_MAX: usize = 16;
 
-/// The turns of lists.
+/// The slots of lists.
 pub(crate) fn listing_jobs() -> BoundedJobs {
     BoundedJobs::shared(LISTS_AT_ONCE, LISTS_MAX, LISTS_OF_ONE_MAX)
 }
@@ -98,8 +98,8 @@ impl Hub {
 
     /// Lists the devices that pass the filters. [`Hub::device_with_last`] adds to each what the registry does not know.
     ///
-    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for what designs have just found out, and for its
-    /// turn among the lists; with filters among the selections.
+    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for what designs have just found out, and for a
+    /// slot among the lists; with filters among the selections.
     ///
     /// # Errors
     /// `Busy`: too many lists or selections wait; or there are filters on what designs find out, and more of it is unwritten than can

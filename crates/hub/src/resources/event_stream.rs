@@ -13,8 +13,8 @@ use isobar_model::error::{Error, Result};
 use isobar_model::event::Event;
 use isobar_model::ids::{DeviceId, EventId, OrganizationId};
 use isobar_model::page::Depth;
+use isobar_store::fair_slots::Claim;
 use isobar_store::telemetry::{Followed, Following, StreamCursor, StreamMessage, StreamPosition};
-use isobar_store::turns::Claim;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 
@@ -319,7 +319,7 @@ impl Tail {
 
     /// Goes on with what lies behind.
     async fn catch_up(&mut self, caller: &Arc<Caller>) -> Result<CaughtUp> {
-        // However many streams there are, each waits for its turn: it holds nothing meanwhile.
+        // However many streams there are, each waits for a slot: it holds nothing meanwhile.
         let claim = Claim::go_on(caller.lineage.top());
         let Some(behind) = &mut self.behind else {
             self.look(caller, claim).await?;

@@ -7,8 +7,8 @@ use isobar_model::access::{Caller, CanRead};
 use isobar_model::error::{Error, Result};
 use isobar_model::event::StoredValue;
 use isobar_model::ids::{DeviceId, DeviceRef, OrganizationId};
+use isobar_store::fair_slots::Claim;
 use isobar_store::telemetry::{ValueChunk, ValueCursor, ValueQuery};
-use isobar_store::turns::Claim;
 
 use crate::Hub;
 use crate::error::IntoHubError as _;

@@ -7,8 +7,8 @@ use isobar_model::error::{Error, Result};
 use isobar_model::event::Event;
 use isobar_model::ids::{DeviceId, EventId};
 use isobar_model::page::{Page, PageRequest, TimeRange};
+use isobar_store::fair_slots::Claim;
 use isobar_store::telemetry::HistoryQuery;
-use isobar_store::turns::Claim;
 
 use crate::Hub;
 use crate::error::IntoHubError as _;

@@ -94,7 +94,7 @@ impl Hub {
     /// Keeps an image as it was posted, and the picture in it as PNG.
     ///
     /// Needs the permit to update the owner. Durable when this returns. The image is decoded on a thread that may
-    /// block, in its tenant's turn.
+    /// block, in a slot of its tenant.
     ///
     /// # Errors
     /// `Invalid`: it is no image that is taken. `Busy`: too many wait to be decoded.

@@ -23,7 +23,7 @@ use crate::resources::history::HISTORY_LOOK_EVERY;
 use crate::supervisor::stopped;
 
 /// Whether there is room for so many bytes of an answer; the last that was asked for is what is taken.
-pub type QueueRoom = Arc<dyn Fn(usize) -> bool + Send + Sync>;
+pub type QueueBudget = Arc<dyn Fn(usize) -> bool + Send + Sync>;
 
 /// What is read of a queue, and how.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +53,7 @@ impl Hub {
         credentials: &Credentials<'_>,
         principal: &Principal,
         device: Option<&str>,
-        (read, room): (QueueRead, QueueRoom),
+        (read, budget): (QueueRead, QueueBudget),
         given_up: impl Future<Output = ()> + Send,
     ) -> Result<Vec<Event>> {
         let (held, mut principal) = (self.0.identity.held(credentials)?, principal.clone());
@@ -67,7 +67,7 @@ impl Hub {
             let mut rung = std::pin::pin!(bell.notified());
             // From here on a ring is heard, so an event that comes during the look is not missed.
             rung.as_mut().enable();
-            match self.look(&held, &principal, target, (&read, &room), &looked).await? {
+            match self.look(&held, &principal, target, (&read, &budget), &looked).await? {
                 Some(events) if is_over || !events.is_empty() => return Ok(events),
                 Some(_) => {
                     changes = 0;
@@ -112,7 +112,7 @@ impl Hub {
         held: &HeldCredential,
         principal: &Principal,
         (permit, entry): (CanWrite<DeviceRef>, Arc<DeviceEntry>),
-        (read, room): (&QueueRead, &QueueRoom),
+        (read, budget): (&QueueRead, &QueueBudget),
         looked: &Looked,
     ) -> Result<Option<Vec<Event>>> {
         let (element, looked) = (read.element.clone(), looked.clone());
@@ -125,9 +125,9 @@ impl Hub {
         }
         let is_full = Arc::new(AtomicBool::new(false));
         let may = {
-            let (room, is_full) = (Arc::clone(room), Arc::clone(&is_full));
+            let (budget, is_full) = (Arc::clone(budget), Arc::clone(&is_full));
             move |bytes| {
-                let fits = room(bytes);
+                let fits = budget(bytes);
                 is_full.fetch_or(!fits, Ordering::Relaxed);
                 fits && stands()
             }

@@ -38,7 +38,7 @@ impl Hub {
     /// project's newest version.
     ///
     /// Needs `ProjectUpdate`. Durable when this returns; the next event of each device runs the new design. It is
-    /// compiled on a thread that may block, in its tenant's turn.
+    /// compiled on a thread that may block, in a slot of its tenant.
     ///
     /// # Errors
     /// `Invalid`: all faults, each by its place. `Outdated`: the specification is not as `required`. `Busy`: too many
@@ -75,12 +75,12 @@ impl Hub {
         Ok(page)
     }
 
-    /// One version, whole. A large one is unpacked on a thread that may block, in its tenant's turn.
+    /// One version, whole. A large one is unpacked on a thread that may block, in a slot of its tenant.
     ///
     /// Needs `ProjectRead`.
     ///
     /// # Errors
-    /// `Missing`: there is no such project or version, or no longer. `Busy`: too many wait for their turn.
+    /// `Missing`: there is no such project or version, or no longer. `Busy`: too many wait for a slot.
     pub async fn specification_version(
         &self,
         caller: &Caller,
@@ -99,7 +99,7 @@ impl Hub {
     ///
     /// # Errors
     /// `Missing`: there is no such project or version. `Invalid`: what today's rules refuse of its design, each by its
-    /// place. `Outdated`: the specification in force is not as `required`. `Busy`: too many wait for their turn.
+    /// place. `Outdated`: the specification in force is not as `required`. `Busy`: too many wait for a slot.
     pub async fn specification_restore(
         &self,
         caller: &Caller,

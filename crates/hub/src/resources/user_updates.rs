@@ -20,7 +20,7 @@ impl Hub {
     /// change is allowed is looked at before anything costly is done, and again when the user is held to be changed.
     ///
     /// Needs `UserUpdate`, and `UserDisable` to disable. Durable when this returns; the next call of the user sees it.
-    /// A new password waits for its turn among the hashes.
+    /// A new password waits for a slot among the hashes.
     ///
     /// # Errors
     /// `Forbidden`: the role is above the caller's. `Invalid`: all faults of the input.

@@ -132,7 +132,7 @@ impl Hub {
     /// somebody who may create that user there.
     ///
     /// Needs no permit, or `UserCreate` on the organization that is named. Durable when this returns, together with the
-    /// e-mail that asks to verify the address. Waits for its turn among the hashes.
+    /// e-mail that asks to verify the address. Waits for a slot among the hashes.
     ///
     /// # Errors
     /// `Unauthenticated`: registration is closed. `Invalid`: all faults, names that are taken among them.
@@ -171,7 +171,7 @@ impl Hub {
     /// Creates a user in the caller's reach, up to the caller's own rank.
     ///
     /// Needs `UserCreate` on the organization. Durable when this returns, together with the e-mail that asks to verify
-    /// the address. Waits for its turn among the hashes.
+    /// the address. Waits for a slot among the hashes.
     ///
     /// # Errors
     /// `Forbidden`: the role is above the caller's. `Invalid`: all faults, names that are taken among them.

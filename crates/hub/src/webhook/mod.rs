@@ -132,7 +132,7 @@ impl Hub {
     /// Takes a delivery with the parameters that came. What is refused has done nothing.
     ///
     /// Needs `WebhookReceive` on the organization. The devices and events that the report names are durable when this
-    /// returns. The body is taken apart on a thread that may block, in its tenant's turn.
+    /// returns. The body is taken apart on a thread that may block, in a slot of its tenant.
     ///
     /// # Errors
     /// `Invalid`: all faults of the parameters and the body, too many events among them. `NoRoom`: deliveries under way
@@ -286,7 +286,7 @@ impl Hub {
         }
     }
 
-    /// Takes the body apart on a thread that may block, when it is the tenant's turn; what comes of it holds its memory from
+    /// Takes the body apart on a thread that may block, in a slot of the tenant; what comes of it holds its memory from
     /// there on. Without a request, the body's own faults are looked for.
     async fn taken_apart(
         &self,

@@ -19,7 +19,7 @@ use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId};
 use isobar_model::time::Timestamp;
 use isobar_outlets::calls::OutgoingCall;
-use isobar_store::registry::{Delivery as QueuedDelivery, DeliveryKind, LimitedDelivery, NewDelivery};
+use isobar_store::registry::{DeliveryKind, LimitedDelivery, NewDelivery, QueuedDelivery};
 use serde::{Deserialize, Serialize};
 
 use self::answer::{answer_of, retry_at};

@@ -7,8 +7,8 @@ use isobar_model::event::Event;
 use isobar_model::meta::MetaSize;
 use isobar_model::page::{PageRequest, TimeRange};
 use isobar_model::setting::SettingItem;
+use isobar_store::fair_slots::Claim;
 use isobar_store::telemetry::HistoryQuery;
-use isobar_store::turns::Claim;
 
 use super::*;
 use crate::ingest::design_runs::RUNS_BYTES_FULL;

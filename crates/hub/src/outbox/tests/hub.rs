@@ -86,7 +86,7 @@ async fn what_adds_to_a_full_outbox_is_refused_and_nothing_of_it_is_kept() {
     let device = stage.device(LABELS).await;
     stage.posts(&device, "1").await;
     let other = stage.another(&format!(r#"{{"name":"e","projectUuid":"{}"}}"#, device.project)).await;
-    stage.hub.0.outbox.queue().fill();
+    stage.hub.0.outbox.queue.lock().fill();
     let posts = async |device: &Device| {
         let caller = crate::Principal::User(Arc::clone(&stage.admin));
         let id = device.id.to_string();
@@ -116,11 +116,11 @@ async fn a_device_that_the_registry_refuses_is_parked_and_stops_nobody() {
     let parked =
         async || hub.0.env.telemetry.outbox(0, 9).await.unwrap().first().and_then(|entry| entry.parked.clone());
     for tried in 1..PARKED_AFTER {
-        assert_eq!((parked().await, outbox.queue().look().parked), (None, 0), "{tried}");
+        assert_eq!((parked().await, outbox.queue.lock().look().parked), (None, 0), "{tried}");
         hub.0.delivery.work_off_now().await.unwrap();
     }
     assert!(parked().await.unwrap().contains("no"));
-    assert_eq!(outbox.queue().look().parked, 1);
+    assert_eq!(outbox.queue.lock().look().parked, 1);
     // It goes on showing what it found out, whoever asks, and so do its runs; nobody waits for it.
     stage.posts(&first, "2").await;
     hub.0.caches.device_changed(first.id);
@@ -152,7 +152,7 @@ async fn a_device_that_the_registry_refuses_is_parked_and_stops_nobody() {
     again.takes_again().await;
     again.hub.0.delivery.work_off_now().await.unwrap();
     assert_eq!(label(&in_registry(&again, &first).await).as_deref(), Some("3"));
-    assert_eq!((parked().await.len(), again.hub.0.outbox.queue().look().parked), (0, 0));
+    assert_eq!((parked().await.len(), again.hub.0.outbox.queue.lock().look().parked), (0, 0));
     again.over().await;
 }
 
@@ -187,7 +187,7 @@ async fn a_registry_that_cannot_be_reached_parks_nothing() {
     for _ in 0..3 * PARKED_AFTER {
         assert!(stage.hub.0.delivery.work_off_now().await.is_err());
     }
-    assert_eq!(stage.hub.0.outbox.queue().look().parked, 0);
+    assert_eq!(stage.hub.0.outbox.queue.lock().look().parked, 0);
     // A stop does not wait for it.
     let again = stage.restarts().await;
     assert!(again.hub.0.env.telemetry.outbox(0, 9).await.unwrap().iter().all(|entry| entry.parked.is_none()));
@@ -269,7 +269,7 @@ async fn an_entry_that_cannot_be_read_is_kept_and_told_of() {
     assert_eq!(label(&in_registry(&again, &device).await).as_deref(), Some("1"));
     let entries = again.hub.0.env.telemetry.outbox(0, 9).await.unwrap();
     assert!(entries.len() == 1 && entries[0].parked.as_deref().unwrap().contains("cannot be read"));
-    assert_eq!(again.hub.0.outbox.queue().look().parked, 1);
+    assert_eq!(again.hub.0.outbox.queue.lock().look().parked, 1);
     again.over().await;
 }
 
@@ -307,6 +307,6 @@ async fn runs_of_one_device_on_many_threads_leave_the_newest_state() {
         stage.hub.0.delivery.work_off_now().await.unwrap();
         assert_eq!(label(&in_registry(&stage, &device).await), newest);
     }
-    assert!(stage.hub.0.outbox.queue().of(device.key).is_none());
+    assert!(stage.hub.0.outbox.queue.lock().of(device.key).is_none());
     stage.over().await;
 }
