@@ -174,7 +174,7 @@ impl Hub {
 
     /// Tells the time.
     pub fn clock(&self) -> &Clock {
-        &self.0.env.clock
+        self.0.env.clock()
     }
 
     /// When the hub was started.
@@ -184,12 +184,12 @@ impl Hub {
 
     /// What the operator configured.
     pub fn config(&self) -> &Config {
-        &self.0.env.config
+        self.0.env.config()
     }
 
     /// Brings the gauges up to date that are measured now and then: whoever shows metrics calls this before.
     pub fn measure(&self) {
-        self.0.outbox.measure(&self.0.env.clock);
+        self.0.outbox.measure(self.0.env.clock());
     }
 
     /// How often the code of projects has run since the start.
@@ -203,8 +203,8 @@ impl Hub {
     /// What is the matter with each store and worker for which that is not so.
     pub async fn ready(&self) -> std::result::Result<(), Vec<Fault>> {
         let (registry, telemetry) = tokio::join!(
-            matter("registry", self.0.env.registry.healthy()),
-            matter("telemetry", self.0.env.telemetry.healthy()),
+            matter("registry", self.0.env.registry().healthy()),
+            matter("telemetry", self.0.env.telemetry().healthy()),
         );
         let faults: Vec<Fault> = registry.into_iter().chain(telemetry).chain(self.0.supervisor.matters()).collect();
         if faults.is_empty() { Ok(()) } else { Err(faults) }
@@ -413,7 +413,7 @@ impl Hub {
         bytes: usize,
         read: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
-        self.0.env.bodies.read(tenant, bytes, read).await
+        self.0.env.bodies().read(tenant, bytes, read).await
     }
 
     /// What is wrong with the parameters of an event whose body was found wrong already.

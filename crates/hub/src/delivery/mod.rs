@@ -51,7 +51,7 @@ pub(crate) struct Delivery {
 
 impl Delivery {
     pub(crate) fn new(env: Arc<Env>, outbox: Arc<Outbox>, caches: Arc<Caches>, mailer: Mailer) -> Result<Self> {
-        let calls = Calls::new(&env.config.outgoing_allow).map_err(Error::internal)?;
+        let calls = Calls::new(&env.config().outgoing_allow).map_err(Error::internal)?;
         Ok(Self {
             env,
             outbox,

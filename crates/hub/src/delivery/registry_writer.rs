@@ -63,7 +63,7 @@ impl Delivery {
     pub(crate) async fn take_up_left_work(&self) -> Result<()> {
         let (mut after, mut count) = (0, 0_u64);
         loop {
-            let entries = self.env.telemetry.outbox(after, LEFT_AT_ONCE).await.into_hub_error()?;
+            let entries = self.env.telemetry().outbox(after, LEFT_AT_ONCE).await.into_hub_error()?;
             let Some(last) = entries.last() else { break };
             after = last.number;
             count += entries.len() as u64;
@@ -89,7 +89,7 @@ impl Delivery {
             }
         }
         self.remove_needless().await.into_hub_error()?;
-        self.env.telemetry.sync().await.into_hub_error()
+        self.env.telemetry().sync().await.into_hub_error()
     }
 
     /// Somebody has written all labels of a device anew: those that are parked are dropped. Durable when this returns.
@@ -98,22 +98,22 @@ impl Delivery {
         if !self.outbox.has_parked_labels(device.key) {
             return Ok(());
         }
-        let number = || self.env.telemetry.outbox_number();
+        let number = || self.env.telemetry().outbox_number();
         let mut drop_labels = |_: &dyn Memory| {
             let outbox = self.outbox.drop_parked_labels(device, &number);
             Commit { outbox, ..Commit::default() }
         };
-        self.env.telemetry.run(permit, None, self.env.clock.now(), &mut drop_labels).await.into_hub_error()?;
+        self.env.telemetry().run(permit, None, self.env.now(), &mut drop_labels).await.into_hub_error()?;
         tracing::info!(device = %device.id, "parked labels are dropped: somebody has written others");
         Ok(())
     }
 
     async fn take_up(&self, entry: &OutboxEntry) -> Result<()> {
-        let taken = self.outbox.take_up(entry, self.env.clock.now());
+        let taken = self.outbox.take_up(entry, self.env.now());
         let Err(error) = taken else { return Ok(()) };
         let (number, device) = (entry.number, entry.device.0);
         tracing::error!(%error, number, device, "an entry of the outbox cannot be read and is parked");
-        self.env.telemetry.outbox_park(entry.number, &format!("it cannot be read: {error}")).await.into_hub_error()
+        self.env.telemetry().outbox_park(entry.number, &format!("it cannot be read: {error}")).await.into_hub_error()
     }
 
     /// Writes what the outbox holds, as it comes, until the hub stops; then once more what can be written soon.
@@ -173,7 +173,7 @@ impl Delivery {
         while !is_over() {
             let Some(mut batch) = self.outbox.take(until, now) else { return Ok(()) };
             // What is done for a run that a crash took back would be done for nothing.
-            self.env.telemetry.sync().await?;
+            self.env.telemetry().sync().await?;
             self.write_batch(&mut batch).await?;
             drop(batch);
             self.remove_needless().await?;
@@ -189,7 +189,7 @@ impl Delivery {
                 return Ok(());
             }
             let ids: Vec<_> = strangers.iter().map(|device| device.id).collect();
-            let placed = self.env.registry.device_placements(&ids).await?;
+            let placed = self.env.registry().device_placements(&ids).await?;
             let tenants = placed.into_iter().map(|(device, lineage)| (device.key, lineage.top())).collect();
             self.outbox.strangers_belong(&strangers, &tenants);
         }
@@ -235,7 +235,7 @@ impl Delivery {
             tracing::error!(%device, why, "an outbox entry is parked: the registry has refused it again and again");
         }
         for row in parked.rows {
-            self.env.telemetry.outbox_park(row, why).await?;
+            self.env.telemetry().outbox_park(row, why).await?;
         }
         Ok(())
     }
@@ -253,7 +253,7 @@ impl Delivery {
     async fn remove_needless(&self) -> std::result::Result<(), StoreError> {
         let _removing = self.removing.lock().await;
         let needless = self.outbox.take_needless();
-        let removed = self.env.telemetry.outbox_done(&needless).await;
+        let removed = self.env.telemetry().outbox_done(&needless).await;
         if removed.is_err() {
             self.outbox.put_back_needless(needless);
         }
@@ -276,7 +276,7 @@ impl Delivery {
             None => "its work panics".to_owned(),
         };
         // A registry that keeps nothing of anybody's is not to be blamed on what it was given.
-        self.env.registry.healthy().await?;
+        self.env.registry().healthy().await?;
         Err(WriteFailure::Refused(failed))
     }
 
@@ -316,7 +316,7 @@ impl Delivery {
                 }
             }
         }
-        let left_out = self.env.registry.findings_write(&findings, self.env.clock.now()).await?;
+        let left_out = self.env.registry().findings_write(&findings, self.env.now()).await?;
         for is_call in left_out.into_iter().filter_map(|at| kinds.get(at)) {
             *written.of(*is_call).1 += 1;
         }
@@ -359,6 +359,6 @@ impl Delivery {
         let calls = CALLS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let later = Instant::now() + 2 * crate::outbox::PARKED_PAUSE_MAX * calls;
         self.write_what_waits(later, || false).await?;
-        self.env.telemetry.sync().await
+        self.env.telemetry().sync().await
     }
 }

@@ -64,12 +64,12 @@ impl Ingest {
         let target = self.event_device(principal, device, &mut faults).await?;
         let element = element_name(element, &mut faults);
         check_idempotency_key(idempotency_key, &mut faults);
-        let read = self.env.bodies.payload(principal.tenant(), &body, &mut faults).await?;
+        let read = self.env.bodies().payload(principal.tenant(), &body, &mut faults).await?;
         let (Some((payload, tree)), Some(element)) = (read, element) else {
             return Err(faults.into_error());
         };
         let Some((permit, entry)) = target else { return Err(faults.into_error()) };
-        let now = self.env.clock.now();
+        let now = self.env.now();
         let name = accepted_name(&entry, element, &mut faults);
         faults.end()?;
         let element = name.unwrap_or_else(|| Arc::from(element));
@@ -110,7 +110,7 @@ impl Ingest {
         payload: &RawJson,
         ran: RunSignal,
     ) -> Result<EventId> {
-        let (element, payload, now) = (Arc::clone(element), payload.clone(), self.env.clock.now());
+        let (element, payload, now) = (Arc::clone(element), payload.clone(), self.env.now());
         let event = Incoming { element, payload, idempotency_key: None, now, ran: Some(ran) };
         for _ in 0..RUNS_MAX {
             let (permit, entry) = self.identity.user_device_write(caller, device, Action::WebhookReceive).await?;
@@ -212,7 +212,7 @@ impl Ingest {
             report.tell(event.ran.as_ref());
             commit
         };
-        let store = &*self.env.telemetry;
+        let store = self.env.telemetry();
         let begun = telemetry::begin(store, permit, event.idempotency_key, event.now, &mut turn).await;
         reload.disarm();
         match begun.map_err(from_store)? {
@@ -244,7 +244,7 @@ impl Ingest {
         payload: RawJson,
         idempotency_key: Option<&str>,
     ) -> Result<Option<EventId>> {
-        let now = self.env.clock.now();
+        let now = self.env.now();
         let mut report = RunReport { queued: true, ..RunReport::default() };
         let mut turn = |_: &dyn Memory| {
             // The device is locked: what comes after this and before the device is forgotten goes with it.
@@ -260,7 +260,7 @@ impl Ingest {
             self.add_followed(entry, &mut commit);
             commit
         };
-        match self.env.telemetry.run(permit, idempotency_key, now, &mut turn).await.map_err(from_store)? {
+        match self.env.telemetry().run(permit, idempotency_key, now, &mut turn).await.map_err(from_store)? {
             Ran::Repeated(first) => Ok(Some(first)),
             Ran::Committed { .. } if report.outdated => Ok(None),
             Ran::Committed { .. } => {
@@ -346,7 +346,7 @@ mod tests {
         }
         assert!(entry.runs_aside(SHORT.len()));
         let permit = isobar_model::access::system(entry.device, "a test looks at what is stored").reading();
-        let series = stage.hub.0.env.telemetry.series(&permit).await.unwrap();
+        let series = stage.hub.0.env.telemetry().series(&permit).await.unwrap();
         assert_eq!(series.iter().map(|series| series.count).collect::<Vec<_>>(), [11]);
         for _ in 0..crate::cache::entries::RUNS_ASIDE {
             stage.posts(&device, SHORT).await;

@@ -83,7 +83,7 @@ impl Ingest {
         self.allow_batch(principal).await?;
         let (tenant, length) = (principal.tenant(), body.len());
         let _share = self.batch_bytes.take(tenant.unwrap_or(NOBODY), length.saturating_mul(BATCH_BYTES_TIMES))?;
-        let items = self.env.bodies.read(tenant, length, move || read_items(&body)).await??;
+        let items = self.env.bodies().read(tenant, length, move || read_items(&body)).await??;
         let window = match calls_of(items.len()) - 1 {
             0 => None,
             more => self.identity.count_further(principal, more)?,
@@ -223,7 +223,7 @@ impl Ingest {
         let element = element_name(event.element.as_deref(), &mut faults);
         check_idempotency_key(key, &mut faults);
         let (Some((permit, entry)), Some(element)) = (target, element) else { return Err(faults.into_error()) };
-        let (now, name) = (self.env.clock.now(), accepted_name(&entry, element, &mut faults));
+        let (now, name) = (self.env.now(), accepted_name(&entry, element, &mut faults));
         faults.end()?;
         let element = name.unwrap_or_else(|| Arc::from(element));
         let event = Incoming { element, payload: event.payload.clone(), idempotency_key: key, now, ran: None };

@@ -105,7 +105,7 @@ impl Hub {
         // Before the devices are found out: what leaves from here on is noticed.
         let moves = self.0.caches.departures().count(tenant);
         let mut permits = Vec::new();
-        for (lineage, devices) in self.0.env.registry.devices_beneath(&permit).await.into_hub_error()? {
+        for (lineage, devices) in self.0.env.registry().devices_beneath(&permit).await.into_hub_error()? {
             for device in devices {
                 let permit = access::read(caller, Action::DeviceRead, device, &lineage);
                 permits.push(permit.map_err(|refusal| refusal.into_error("device"))?);

@@ -116,11 +116,11 @@ impl Hub {
         looked: &Looked,
     ) -> Result<Option<Vec<Event>>> {
         let (element, looked) = (read.element.clone(), looked.clone());
-        let query = QueueQuery { element, page: read.page, now: self.0.env.clock.now(), looked };
+        let query = QueueQuery { element, page: read.page, now: self.0.env.now(), looked };
         let (hub, held, principal) = (self.clone(), held.clone(), principal.clone());
         let stands = move || entry.is_current() && hub.0.identity.stands(&held, &principal);
         if read.peek {
-            let events = self.0.env.telemetry.queue_peek(&permit.reading(), query).await.into_hub_error()?;
+            let events = self.0.env.telemetry().queue_peek(&permit.reading(), query).await.into_hub_error()?;
             return Ok(stands().then_some(events));
         }
         let is_full = Arc::new(AtomicBool::new(false));
@@ -132,7 +132,7 @@ impl Hub {
                 fits && stands()
             }
         };
-        let taken = self.0.env.telemetry.queue_take_while(&permit, query, Box::new(may)).await.into_hub_error()?;
+        let taken = self.0.env.telemetry().queue_take_while(&permit, query, Box::new(may)).await.into_hub_error()?;
         if is_full.load(Ordering::Relaxed) { Err(Error::Busy) } else { Ok(taken) }
     }
 
@@ -154,7 +154,7 @@ impl Hub {
         let target = faults.gather(self.target_of_user(caller, device).await)?;
         let element = element_name(element, &mut faults);
         check_idempotency_key(idempotency_key, &mut faults);
-        let payload = self.0.env.bodies.payload(Some(caller.lineage.top()), &body, &mut faults).await?;
+        let payload = self.0.env.bodies().payload(Some(caller.lineage.top()), &body, &mut faults).await?;
         faults.end()?;
         let (Some((permit, mut entry)), Some(element), Some((payload, _))) = (target, element, payload) else {
             return Err(Error::Busy);
@@ -204,7 +204,7 @@ impl Hub {
     /// `Missing`: it is not in the queue.
     pub async fn cloud_event_delete(&self, principal: &Principal, device: Option<&str>, id: EventId) -> Result<()> {
         let (permit, _) = self.queue_device(principal, device, Action::CloudEventRead).await?;
-        let was_there = self.0.env.telemetry.queue_delete(&permit, id).await.into_hub_error()?;
+        let was_there = self.0.env.telemetry().queue_delete(&permit, id).await.into_hub_error()?;
         if was_there { Ok(()) } else { Err(Error::Missing("cloud event")) }
     }
 

@@ -38,7 +38,7 @@ const LABELS: &str = r#"{
 
 async fn in_registry(stage: &Stage, device: &Device) -> Device {
     let permit = system(device.reference(), "a test looks at a device").reading();
-    stage.hub.0.env.registry.device_fetch(&permit).await.unwrap().unwrap()
+    stage.hub.0.env.registry().device_fetch(&permit).await.unwrap().unwrap()
 }
 
 fn label(device: &Device) -> Option<String> {
@@ -76,7 +76,7 @@ async fn of_many_events_the_newest_state_is_written_once_and_each_record_and_not
     assert_eq!(written.await.unwrap().len(), 1);
     let history = stage.hub.setting_history(&stage.admin, device.id, ListRequest::default()).await.unwrap();
     assert_eq!((history.total as usize, stage.waiting(DeliveryKind::Notice).await), (EVENTS - 1, EVENTS));
-    assert!(stage.hub.0.env.telemetry.outbox(0, 10).await.unwrap().is_empty());
+    assert!(stage.hub.0.env.telemetry().outbox(0, 10).await.unwrap().is_empty());
     stage.over().await;
 }
 
@@ -114,7 +114,7 @@ async fn a_device_that_the_registry_refuses_is_parked_and_stops_nobody() {
     hub.0.delivery.work_off_now().await.unwrap();
     assert_eq!(label(&in_registry(&stage, &second).await).as_deref(), Some("1"));
     let parked =
-        async || hub.0.env.telemetry.outbox(0, 9).await.unwrap().first().and_then(|entry| entry.parked.clone());
+        async || hub.0.env.telemetry().outbox(0, 9).await.unwrap().first().and_then(|entry| entry.parked.clone());
     for tried in 1..PARKED_AFTER {
         assert_eq!((parked().await, outbox.queue.lock().look().parked), (None, 0), "{tried}");
         hub.0.delivery.work_off_now().await.unwrap();
@@ -145,7 +145,7 @@ async fn a_device_that_the_registry_refuses_is_parked_and_stops_nobody() {
     assert!(poll!(std::pin::pin!(outbox.caught_up(stage.admin.lineage.top()))).is_ready());
     assert!(poll!(std::pin::pin!(outbox.written(first.key))).is_ready());
     let again = stage.restarts().await;
-    let parked = async || again.hub.0.env.telemetry.outbox(0, 9).await.unwrap();
+    let parked = async || again.hub.0.env.telemetry().outbox(0, 9).await.unwrap();
     assert!(parked().await.iter().any(|entry| entry.parked.is_some()));
     assert_eq!(label(&again.shows(&first).await).as_deref(), Some("3"));
     again.hub.0.delivery.work_off_now().await.unwrap();
@@ -174,7 +174,7 @@ async fn labels_that_are_parked_are_over_when_a_person_writes_others() {
         stage.hub.0.delivery.work_off_now().await.unwrap();
     }
     assert_eq!(in_registry(&stage, &device).await.meta.text(), r#"{"own":true}"#);
-    assert!(stage.hub.0.env.telemetry.outbox(0, 9).await.unwrap().is_empty());
+    assert!(stage.hub.0.env.telemetry().outbox(0, 9).await.unwrap().is_empty());
     stage.over().await;
 }
 
@@ -183,14 +183,14 @@ async fn a_registry_that_cannot_be_reached_parks_nothing() {
     let stage = Stage::set().await;
     let device = stage.device(LABELS).await;
     stage.posts(&device, "1").await;
-    stage.hub.0.env.registry.close().await.unwrap();
+    stage.hub.0.env.registry().close().await.unwrap();
     for _ in 0..3 * PARKED_AFTER {
         assert!(stage.hub.0.delivery.work_off_now().await.is_err());
     }
     assert_eq!(stage.hub.0.outbox.queue.lock().look().parked, 0);
     // A stop does not wait for it.
     let again = stage.restarts().await;
-    assert!(again.hub.0.env.telemetry.outbox(0, 9).await.unwrap().iter().all(|entry| entry.parked.is_none()));
+    assert!(again.hub.0.env.telemetry().outbox(0, 9).await.unwrap().iter().all(|entry| entry.parked.is_none()));
     again.hub.0.delivery.work_off_now().await.unwrap();
     assert_eq!(label(&in_registry(&again, &device).await).as_deref(), Some("1"));
     again.over().await;
@@ -238,7 +238,7 @@ async fn a_setting_that_panics_is_parked_and_stops_nothing_else() {
         (label(&in_registry(&stage, &device).await).as_deref(), stage.waiting(DeliveryKind::Notice).await),
         (Some("5"), 1)
     );
-    let entries = hub.0.env.telemetry.outbox(0, 9).await.unwrap();
+    let entries = hub.0.env.telemetry().outbox(0, 9).await.unwrap();
     assert_eq!((entries.len(), entries[0].parked.as_deref()), (1, Some("its work panics")));
     // Later ones wait behind it: they have an order.
     stage.posts(&device, "7").await;
@@ -250,7 +250,7 @@ async fn a_setting_that_panics_is_parked_and_stops_nothing_else() {
     hub.0.delivery.work_off_now().await.unwrap();
     let history = hub.setting_history(&stage.admin, device.id, ListRequest::default()).await.unwrap();
     assert_eq!((history.total, limit().await.as_str()), (1, "7"));
-    assert!(hub.0.env.telemetry.outbox(0, 9).await.unwrap().is_empty());
+    assert!(hub.0.env.telemetry().outbox(0, 9).await.unwrap().is_empty());
     stage.over().await;
 }
 
@@ -258,16 +258,16 @@ async fn a_setting_that_panics_is_parked_and_stops_nothing_else() {
 async fn an_entry_that_cannot_be_read_is_kept_and_told_of() {
     let stage = Stage::set().await;
     let device = stage.device(LABELS).await;
-    let number = stage.hub.0.env.telemetry.outbox_number();
+    let number = stage.hub.0.env.telemetry().outbox_number();
     let permit = system(device.reference(), "a test leaves what nobody can read");
     let outbox = || vec![OutboxChange::Put { number, work: "rubbish".into() }];
     let mut work = |_: &dyn isobar_store::telemetry::Memory| Commit { outbox: outbox(), ..Commit::default() };
-    stage.hub.0.env.telemetry.run(&permit, None, at(0), &mut work).await.unwrap();
+    stage.hub.0.env.telemetry().run(&permit, None, at(0), &mut work).await.unwrap();
     let again = stage.restarts().await;
     again.posts(&device, "1").await;
     again.hub.0.delivery.work_off_now().await.unwrap();
     assert_eq!(label(&in_registry(&again, &device).await).as_deref(), Some("1"));
-    let entries = again.hub.0.env.telemetry.outbox(0, 9).await.unwrap();
+    let entries = again.hub.0.env.telemetry().outbox(0, 9).await.unwrap();
     assert!(entries.len() == 1 && entries[0].parked.as_deref().unwrap().contains("cannot be read"));
     assert_eq!(again.hub.0.outbox.queue.lock().look().parked, 1);
     again.over().await;
