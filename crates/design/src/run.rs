@@ -11,7 +11,7 @@ use isobar_model::time::Timestamp;
 use smallvec::SmallVec;
 
 use crate::budget::Budget;
-use crate::code::Room;
+use crate::code::CodeThread;
 use crate::compile::ELEMENTS_MAX;
 use crate::expression::{
     Changes, Computed, Expression, LastTexts, Machine, Problem, SettingsSize, Value, World, to_raw,
@@ -35,7 +35,7 @@ pub fn run(
     device: &DeviceView,
     memory: &dyn Memory,
 ) -> Outcome {
-    execute(plan, trigger, event, device, memory, Place::Aside(Room::Own), &mut None).unwrap_or_default()
+    execute(plan, trigger, event, device, memory, Place::Aside(CodeThread::Own), &mut None).unwrap_or_default()
 }
 
 /// Runs a plan without code on a thread on which others wait. None: it takes more than a millisecond at the worst
@@ -60,7 +60,7 @@ pub fn run_shared(
     device: &DeviceView,
     memory: &dyn Memory,
 ) -> Option<Outcome> {
-    execute(plan, trigger, event, device, memory, Place::Aside(Room::Shared), &mut None)
+    execute(plan, trigger, event, device, memory, Place::Aside(CodeThread::Shared), &mut None)
 }
 
 /// Runs the plan and tells what each element received and produced. The trace is bounded, its
@@ -73,7 +73,7 @@ pub fn run_traced(
     memory: &dyn Memory,
 ) -> (Outcome, Vec<TraceStep>) {
     let mut trace = Some(Trace::default());
-    let outcome = execute(plan, trigger, event, device, memory, Place::Aside(Room::Own), &mut trace);
+    let outcome = execute(plan, trigger, event, device, memory, Place::Aside(CodeThread::Own), &mut trace);
     (outcome.unwrap_or_default(), trace.map(Trace::into_steps).unwrap_or_default())
 }
 
@@ -83,7 +83,7 @@ enum Place {
     /// On a thread that serves calls.
     AmongCalls,
     /// On another.
-    Aside(Room),
+    Aside(CodeThread),
 }
 
 impl Place {
@@ -176,7 +176,7 @@ pub(crate) struct Run<'e> {
     code_time: Duration,
     engines: u32,
     place: Place,
-    /// Its code wants more than there is in the room.
+    /// Its code wants more than there is on a shared thread.
     leaves_the_room: bool,
     /// What is told of the steps; only a traced run has it.
     trace: &'e mut Option<Trace>,
@@ -343,10 +343,10 @@ impl<'e> Run<'e> {
     }
 
     /// Where its code runs.
-    pub(crate) fn room(&self) -> Room {
+    pub(crate) fn code_thread(&self) -> CodeThread {
         match self.place {
-            Place::AmongCalls => Room::Shared,
-            Place::Aside(room) => room,
+            Place::AmongCalls => CodeThread::Shared,
+            Place::Aside(thread) => thread,
         }
     }
 

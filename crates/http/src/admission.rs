@@ -22,7 +22,7 @@ use crate::problem::Problem;
 use crate::quota::QuotaHolder;
 use crate::request::{Call, Client, RequestBody, credentials, drain, path_parameters};
 use crate::response::{Answer, EventCreated, EventResponse, Reply, RequestId, Response, add_common_headers};
-use crate::routes::{Entry, RouteRow, Verb};
+use crate::routes::{RouteAccess, RouteRow, Verb};
 use crate::state::ServerState;
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
@@ -78,7 +78,7 @@ impl Admission {
                     return EventResponse::Other(exchange.end(&state, &admission.meter, Err(problem)));
                 }
             };
-            match accepted.await {
+            match accepted.durable().await {
                 Ok(id) => EventResponse::Created(exchange.end_created(&state, &admission.meter, id)),
                 Err(error) => EventResponse::Other(exchange.end(&state, &admission.meter, Err(error.into()))),
             }
@@ -94,7 +94,7 @@ impl Admission {
     ) -> (Result<Reply, Problem>, Exchange) {
         let mut exchange = Exchange::begin(&state, request.headers());
         let (head, body) = request.into_parts();
-        let body_bytes_max = self.row.entry.body_bytes_max(state.settings.max_body_bytes);
+        let body_bytes_max = self.row.access.body_bytes_max(state.settings.max_body_bytes);
         let (principal, path_parameters, body) = (Principal::Nobody, Vec::new(), SyncWrapper::new(body));
         let mut call = Call { state, principal, client, head, path_parameters, body_bytes_max, body };
         let admitted = AssertUnwindSafe(self.admit(&mut call, &mut exchange.rate_window)).catch_unwind();
@@ -113,15 +113,15 @@ impl Admission {
 
     /// The order of refusals (contract: Conventions) begins here with 401 and 429; the handler goes on with 404, 403, 400.
     async fn admit(&self, call: &mut Call, window: &mut Option<RateWindow>) -> Result<Reply, Problem> {
-        if self.row.entry == Entry::Probe {
+        if self.row.access == RouteAccess::Probe {
             return self.row.handle(call).await;
         }
         let hub = &call.state.hub;
         let credentials = credentials(&call.head.headers);
-        let known = hub.authenticate(&credentials, self.row.entry.accepts()).await;
-        let counted = match self.row.entry {
+        let known = hub.authenticate(&credentials, self.row.access.accepts()).await;
+        let counted = match self.row.access {
             // The operation looks at credentials itself, but whoever shows some is counted by them.
-            Entry::Optional | Entry::JwtOrCookie => {
+            RouteAccess::Optional | RouteAccess::JwtOrCookie => {
                 count(hub, &hub.authenticate(&credentials, Accepts::User).await, call.client.address, window)
             }
             _ => count(hub, &known, call.client.address, window),
@@ -129,9 +129,9 @@ impl Admission {
         call.principal = known?;
         if counted.is_err() {
             // Whoever would be refused for its credentials hears that first.
-            match self.row.entry {
-                Entry::Cookie => Box::pin(hub.allow_refresh(&credentials)).await?,
-                Entry::JwtOrCookie => Box::pin(hub.allow_logout(&credentials)).await?,
+            match self.row.access {
+                RouteAccess::Cookie => Box::pin(hub.allow_refresh(&credentials)).await?,
+                RouteAccess::JwtOrCookie => Box::pin(hub.allow_logout(&credentials)).await?,
                 _ => {}
             }
         }

@@ -31,5 +31,5 @@ pub use console::ConsoleFile;
 pub use meters::prometheus;
 pub use openapi::openapi;
 pub use request::{BadNetwork, Network};
-pub use routes::{Entry, RouteRow, Verb, table};
+pub use routes::{RouteAccess, RouteRow, Verb, table};
 pub use state::HttpSettings;

@@ -45,7 +45,7 @@ pub(crate) const OPEN_BODY_BYTES_MAX: usize = 16 << 10;
 
 /// Which credentials an operation takes (contract: Authentication).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum RouteAccess {
     /// None are needed, and the call is not counted: for those who watch over the server.
     Probe,
     /// None are needed.
@@ -64,24 +64,36 @@ pub enum Entry {
     ApiKey,
 }
 
-impl Entry {
+impl RouteAccess {
     /// Most bytes of a body, where it may have `most` with credentials. Little is read of a client that has shown none.
     pub(crate) const fn body_bytes_max(self, most: usize) -> usize {
         match self {
-            Entry::Probe | Entry::Open | Entry::Optional | Entry::Cookie | Entry::JwtOrCookie => {
-                if most < OPEN_BODY_BYTES_MAX { most } else { OPEN_BODY_BYTES_MAX }
+            RouteAccess::Probe
+            | RouteAccess::Open
+            | RouteAccess::Optional
+            | RouteAccess::Cookie
+            | RouteAccess::JwtOrCookie => {
+                if most < OPEN_BODY_BYTES_MAX {
+                    most
+                } else {
+                    OPEN_BODY_BYTES_MAX
+                }
             }
-            Entry::User | Entry::UserOrDevice | Entry::ApiKey => most,
+            RouteAccess::User | RouteAccess::UserOrDevice | RouteAccess::ApiKey => most,
         }
     }
 
     /// What the hub is asked for. Cookies are looked at by the operations that take them.
     pub(crate) const fn accepts(self) -> Accepts {
         match self {
-            Entry::Probe | Entry::Open | Entry::Optional | Entry::Cookie | Entry::JwtOrCookie => Accepts::Nobody,
-            Entry::User => Accepts::User,
-            Entry::UserOrDevice => Accepts::UserOrDevice,
-            Entry::ApiKey => Accepts::ApiKey,
+            RouteAccess::Probe
+            | RouteAccess::Open
+            | RouteAccess::Optional
+            | RouteAccess::Cookie
+            | RouteAccess::JwtOrCookie => Accepts::Nobody,
+            RouteAccess::User => Accepts::User,
+            RouteAccess::UserOrDevice => Accepts::UserOrDevice,
+            RouteAccess::ApiKey => Accepts::ApiKey,
         }
     }
 }
@@ -103,7 +115,7 @@ pub struct RouteRow {
     /// Its path, variable parts in braces.
     pub path: &'static str,
     /// The credentials that it takes.
-    pub entry: Entry,
+    pub access: RouteAccess,
     /// What a user does by it, and so the role that it needs; none: any user, or nobody, may.
     pub action: Option<Action>,
     /// Its name, `noun_verb` like its handler's: unlike any other.
@@ -161,11 +173,11 @@ macro_rules! noun {
 const fn row(
     method: Verb,
     path: &'static str,
-    entry: Entry,
+    access: RouteAccess,
     action: Option<Action>,
     (name, handler): (&'static str, Handler),
 ) -> RouteRow {
-    RouteRow { method, path, entry, action, name, handler }
+    RouteRow { method, path, access, action, name, handler }
 }
 
 /// The main road: a device event arrives.
@@ -183,7 +195,7 @@ pub fn table() -> Vec<RouteRow> {
     TABLE.to_vec()
 }
 
-use Entry::{ApiKey, Cookie, JwtOrCookie, Open, Optional, Probe, User, UserOrDevice};
+use RouteAccess::{ApiKey, Cookie, JwtOrCookie, Open, Optional, Probe, User, UserOrDevice};
 use Verb::{Delete, Get, Post, Put};
 
 #[rustfmt::skip]
@@ -323,7 +335,7 @@ mod tests {
     #[test]
     fn what_names_nobody_has_no_action() {
         for row in table() {
-            let user = matches!(row.entry, User | UserOrDevice | ApiKey);
+            let user = matches!(row.access, User | UserOrDevice | ApiKey);
             assert!(user || row.action.is_none(), "{} {}", row.method.name(), row.path);
         }
     }

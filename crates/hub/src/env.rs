@@ -21,14 +21,15 @@ const RETRY_MAX_SECONDS: i64 = 3600;
 /// A pause is longer or shorter than it should be by up to a fifth, so that what failed together does not return together.
 const JITTER: f64 = 0.2;
 
-/// The stores, the clock, chance, and the configuration. It knows nothing of the rooms.
+/// The stores, the clock, chance, and the configuration, which nobody can put others in the place of. It knows nothing of the
+/// rooms.
 pub(crate) struct Env {
-    pub registry: Registry,
-    pub telemetry: Arc<dyn Telemetry>,
-    pub clock: Clock,
-    pub chance: Chance,
-    pub config: Config,
-    pub bodies: BodyReader,
+    registry: Registry,
+    telemetry: Arc<dyn Telemetry>,
+    clock: Clock,
+    chance: Chance,
+    config: Config,
+    bodies: BodyReader,
     mint: IdMint,
     #[cfg(test)]
     pub faults: Faults,
@@ -53,6 +54,37 @@ impl Env {
             #[cfg(test)]
             faults: Faults::default(),
         }
+    }
+
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    pub fn telemetry(&self) -> &dyn Telemetry {
+        &*self.telemetry
+    }
+
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// What the clock tells.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub fn chance(&self) -> &Chance {
+        &self.chance
+    }
+
+    /// What the operator has configured.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What reads the bodies of calls.
+    pub fn bodies(&self) -> &BodyReader {
+        &self.bodies
     }
 
     /// A new identifier, made at this moment. Identifiers grow.

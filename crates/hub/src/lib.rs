@@ -78,7 +78,7 @@ pub use resources::export::Export;
 pub use resources::history::HistoryRequest;
 pub use resources::images::HasImage;
 pub use resources::projects::ProjectView;
-pub use resources::queue::{QueueRead, QueueRoom};
+pub use resources::queue::{QueueBudget, QueueRead};
 pub use settings::bulk::{DefaultsOutcome, DefaultsRefusal, ProjectDefaults, SettingsOutcome};
 pub use settings::device::{Declared, DeviceSetting};
 pub use supervisor::{Shift, guarded, spawn_guarded, words};
@@ -174,7 +174,7 @@ impl Hub {
 
     /// Tells the time.
     pub fn clock(&self) -> &Clock {
-        &self.0.env.clock
+        self.0.env.clock()
     }
 
     /// When the hub was started.
@@ -184,12 +184,12 @@ impl Hub {
 
     /// What the operator configured.
     pub fn config(&self) -> &Config {
-        &self.0.env.config
+        self.0.env.config()
     }
 
     /// Brings the gauges up to date that are measured now and then: whoever shows metrics calls this before.
     pub fn measure(&self) {
-        self.0.outbox.measure(&self.0.env.clock);
+        self.0.outbox.measure(self.0.env.clock());
     }
 
     /// How often the code of projects has run since the start.
@@ -203,8 +203,8 @@ impl Hub {
     /// What is the matter with each store and worker for which that is not so.
     pub async fn ready(&self) -> std::result::Result<(), Vec<Fault>> {
         let (registry, telemetry) = tokio::join!(
-            matter("registry", self.0.env.registry.healthy()),
-            matter("telemetry", self.0.env.telemetry.healthy()),
+            matter("registry", self.0.env.registry().healthy()),
+            matter("telemetry", self.0.env.telemetry().healthy()),
         );
         let faults: Vec<Fault> = registry.into_iter().chain(telemetry).chain(self.0.supervisor.matters()).collect();
         if faults.is_empty() { Ok(()) } else { Err(faults) }
@@ -280,7 +280,7 @@ impl Hub {
     }
 
     /// Logs a user in by username or e-mail address, and opens a session. The session is durable when this returns. Takes
-    /// tens of milliseconds for the hash, and waits for its turn among the hashes.
+    /// tens of milliseconds for the hash, and waits for a slot among the hashes.
     ///
     /// # Errors
     /// `Unauthenticated`: an unknown account and a wrong password look the same. `Throttled` after too many failures.
@@ -353,7 +353,7 @@ impl Hub {
         self.0.identity.reset_send(name).await
     }
 
-    /// Sets a new password by what a link carried, durably. Every session of the user ends. Waits for its turn among the
+    /// Sets a new password by what a link carried, durably. Every session of the user ends. Waits for a slot among the
     /// hashes.
     ///
     /// # Errors
@@ -366,7 +366,7 @@ impl Hub {
 /// The main road.
 impl Hub {
     /// Accepts an event of a device: its design has run when this returns, and the event is durable and in history, with all
-    /// that it has caused, when the [`Accepted`] is done. A device posts its own events; a user needs the permit
+    /// that it has caused, when [`Accepted::durable`] returns. A device posts its own events; a user needs the permit
     /// `DeviceEventCreate` (role and reach). What may take long runs on other threads, in its project's queue.
     ///
     /// # Errors
@@ -402,18 +402,18 @@ impl Hub {
         self.0.ingest.events_accept(principal, body).await
     }
 
-    /// Reads a body of so many bytes: a long one on a thread that may block, when it is the turn of the tenant that it comes
-    /// from.
+    /// Reads a body of so many bytes: a long one on a thread that may block, in a slot of the tenant that it
+    /// comes from.
     ///
     /// # Errors
-    /// `Busy`: too many long bodies wait for their turn.
+    /// `Busy`: too many long bodies wait for a slot.
     pub async fn body_read<T: Send + 'static>(
         &self,
         tenant: Option<OrganizationId>,
         bytes: usize,
         read: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
-        self.0.env.bodies.read(tenant, bytes, read).await
+        self.0.env.bodies().read(tenant, bytes, read).await
     }
 
     /// What is wrong with the parameters of an event whose body was found wrong already.

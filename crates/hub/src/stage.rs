@@ -50,7 +50,7 @@ impl Stage {
         let Self { hub, clock, telemetry, folder, .. } = self;
         hub.stop().await;
         telemetry.close().await.unwrap();
-        hub.0.env.registry.close().await.unwrap();
+        hub.0.env.registry().close().await.unwrap();
         drop((hub, telemetry));
         Self::open(folder, clock).await
     }
@@ -77,7 +77,7 @@ impl Stage {
         hub.found_first_administrator().await.unwrap();
         hub.0.delivery.take_up_left_work().await.unwrap();
         hub.0.usage.usage_begins().await.unwrap();
-        let user = hub.0.env.registry.login_by_name("admin").await.unwrap().unwrap().user;
+        let user = hub.0.env.registry().login_by_name("admin").await.unwrap().unwrap().user;
         let admin = Arc::clone(&hub.0.caches.account_entry(user).await.unwrap().unwrap().caller);
         Self { hub, clock, admin, telemetry, folder }
     }
@@ -116,7 +116,7 @@ impl Stage {
         let id = device.id.to_string();
         let body = payload.as_bytes().into();
         let accepted = self.hub.0.ingest.event_accept(&caller, Some(&id), Some("reading"), body, None).await;
-        accepted.unwrap().await.unwrap();
+        accepted.unwrap().durable().await.unwrap();
     }
 
     /// The entry that the device's runs go by.
@@ -134,7 +134,7 @@ impl Stage {
     pub async fn stored(&self, device: &Device, element: &str) -> Option<String> {
         let entry = self.entry(device).await;
         let permit = isobar_model::access::system(entry.device, "a test looks at what is stored").reading();
-        let last = self.hub.0.env.telemetry.last(&permit, element).await.unwrap()?;
+        let last = self.hub.0.env.telemetry().last(&permit, element).await.unwrap()?;
         Some(last.values.text().to_owned())
     }
 
@@ -146,12 +146,12 @@ impl Stage {
 
     /// Deliveries of a kind that wait, due or not.
     pub async fn waiting(&self, kind: DeliveryKind) -> usize {
-        self.hub.0.env.registry.deliveries_due(kind, Timestamp::from_millis(i64::MAX / 2), 100).await.unwrap().len()
+        self.hub.0.env.registry().deliveries_due(kind, Timestamp::from_millis(i64::MAX / 2), 100).await.unwrap().len()
     }
 
     /// Whether one of a kind waits, and none is due.
     pub async fn is_put_off(&self, kind: DeliveryKind) -> bool {
-        let due = self.hub.0.env.registry.deliveries_due(kind, self.clock.now(), 100).await.unwrap();
+        let due = self.hub.0.env.registry().deliveries_due(kind, self.clock.now(), 100).await.unwrap();
         due.is_empty() && self.waiting(kind).await > 0
     }
 
@@ -181,7 +181,7 @@ impl Stage {
         let Self { hub, telemetry, .. } = self;
         hub.stop().await;
         telemetry.close().await.unwrap();
-        hub.0.env.registry.close().await.unwrap();
+        hub.0.env.registry().close().await.unwrap();
     }
 }
 

@@ -81,7 +81,7 @@ impl Hub {
             ingest.clone(),
         );
         let rooms = Rooms {
-            started_at: env.clock.now(),
+            started_at: env.now(),
             env,
             supervisor: Supervisor::new(),
             code,

@@ -60,7 +60,7 @@ fn print(text: &str) -> Result<bool, Failure> {
 }
 
 /// Prints what came of a task; what is not sound is a failure.
-fn say(told: &upkeep::Report) -> Result<bool, Failure> {
+fn say(told: &upkeep::UpkeepReport) -> Result<bool, Failure> {
     Ok(print(&told.text)? && told.sound)
 }
 

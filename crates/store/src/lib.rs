@@ -4,10 +4,10 @@
 //! from [`isobar_model::access`].
 
 pub mod error;
+pub mod fair_slots;
 pub mod registry;
 pub mod suite;
 pub mod telemetry;
-pub mod turns;
 
 /// Files that both stores together have open at a time, at most. Whoever bounds what else the process opens keeps so many
 /// aside: RocksDB takes no more writes once it could not open its next file, until it is opened anew.

@@ -14,7 +14,7 @@ use rquickjs::{Coerced, Context, Ctx, FromJs, Function, Object, Persistent, Runt
 
 use super::memory::{EngineAllocator, MEMORY_BYTES_MAX, Over, Watch, processor_time};
 use super::script::{Script, Survey, names_buffer};
-use super::{Answer, Failure, Room, Uplink};
+use super::{Answer, CodeThread, Failure, Uplink};
 use crate::expression::TEXT_BYTES_MAX;
 
 /// Elapsed time that is told without a look at the clock of processor time, which is a call of the system: processor time is
@@ -86,10 +86,10 @@ impl Engine {
         &self,
         begin: Duration,
         time: Duration,
-        room: Room,
+        thread: CodeThread,
         work: impl for<'js> FnOnce(&Ctx<'js>) -> rquickjs::Result<T>,
     ) -> Result<T, String> {
-        self.bounded_in(&self.context, begin, time, room, work)
+        self.bounded_in(&self.context, begin, time, thread, work)
     }
 
     /// The same in another of its contexts.
@@ -98,10 +98,10 @@ impl Engine {
         context: &Context,
         begin: Duration,
         time: Duration,
-        room: Room,
+        thread: CodeThread,
         work: impl for<'js> FnOnce(&Ctx<'js>) -> rquickjs::Result<T>,
     ) -> Result<T, String> {
-        self.watch.bound(begin, time, room.block_bytes_max());
+        self.watch.bound(begin, time, thread.block_bytes_max());
         let done = context.with(|ctx| work(&ctx).map_err(|error| self.exception_message(&ctx, &error)));
         // Code that was refused a block may have gone on without it.
         match self.watch.free() {
@@ -133,7 +133,7 @@ impl Engine {
     pub(crate) fn survey(&self, text: &str, time: Duration) -> Result<Survey, String> {
         // One of its own, as the names stay in it.
         let context = Context::custom::<Offered>(&self.runtime).map_err(unavailable)?;
-        let surveyed = self.bounded_in(&context, processor_time(), time, Room::Own, |ctx| {
+        let surveyed = self.bounded_in(&context, processor_time(), time, CodeThread::Own, |ctx| {
             // Only in code that is not strict there is `with`: a fault of the syntax, thrown before anything runs.
             let with = format!("throw null;(function () {{{text}\n;with({{}});}})");
             let is_strict = text.contains("use strict")
@@ -148,7 +148,7 @@ impl Engine {
 
     /// Whether there is a built-in object of one of these names.
     pub(crate) fn has_any_of(&self, names: &[String], time: Duration) -> Result<bool, String> {
-        self.bounded(processor_time(), time, Room::Own, |ctx| {
+        self.bounded(processor_time(), time, CodeThread::Own, |ctx| {
             let there = own_names(&ctx.globals())?;
             Ok(names.iter().any(|name| there.contains(name)))
         })
@@ -160,7 +160,7 @@ impl Engine {
             return Ok(());
         }
         let (glue, names) = (self.glue.clone(), script.shared().to_vec());
-        self.bounded(processor_time(), time, Room::Own, |ctx| {
+        self.bounded(processor_time(), time, CodeThread::Own, |ctx| {
             glue.restore(ctx)?.get::<_, Function<'_>>("share")?.call::<_, ()>((names,))
         })
     }
@@ -168,7 +168,7 @@ impl Engine {
     /// Runs the top level and looks whether there is a function of that name.
     pub(crate) fn probe(&self, script: &Script, entry: &str, time: Duration) -> Result<Probe, String> {
         let (wrapped, glue) = (script.wrapped(entry), self.glue.clone());
-        self.bounded(processor_time(), time, Room::Own, |ctx| {
+        self.bounded(processor_time(), time, CodeThread::Own, |ctx| {
             let glue = glue.restore(ctx)?;
             glue.get::<_, Function<'_>>("look")?.call::<_, ()>(())?;
             let load: Function<'_> = ctx.eval_with_options(wrapped, global())?;
@@ -182,7 +182,7 @@ impl Engine {
     /// From here on its built-in objects stay as they are.
     pub(crate) fn seal(&mut self, time: Duration) -> Result<(), String> {
         let glue = self.glue.clone();
-        self.bounded(processor_time(), time, Room::Own, |ctx| {
+        self.bounded(processor_time(), time, CodeThread::Own, |ctx| {
             glue.restore(ctx)?.get::<_, Function<'_>>("seal")?.call::<_, ()>(())
         })
     }
@@ -190,7 +190,7 @@ impl Engine {
     /// Takes the code in.
     pub(crate) fn load(&mut self, script: &Script, entry: &str, time: Duration) -> Result<(), String> {
         let wrapped = script.wrapped(entry);
-        let load = self.bounded(processor_time(), time, Room::Own, |ctx| {
+        let load = self.bounded(processor_time(), time, CodeThread::Own, |ctx| {
             let load: Function<'_> = ctx.eval_with_options(wrapped, global())?;
             Ok(Persistent::save(ctx, load))
         })?;
@@ -204,12 +204,12 @@ impl Engine {
         entry: usize,
         uplink: &Uplink<'_>,
         time: Duration,
-        room: Room,
+        thread: CodeThread,
         given_up: Option<Arc<AtomicBool>>,
     ) -> (Answer, bool) {
         self.watch.heed(given_up);
         let (begin, begin_elapsed) = (processor_time(), Instant::now());
-        let called = self.bounded(begin, time, room, |ctx| {
+        let called = self.bounded(begin, time, thread, |ctx| {
             let mut arguments = Args::new(ctx.clone(), 4 + uplink.bytes.len());
             arguments.push_arg(self.load.clone())?;
             arguments.push_arg(entry as i32)?;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use super::{Answer, Room, Source, Uplink};
+use super::{Answer, CodeThread, Source, Uplink};
 
 /// What the threads are called.
 const THREAD: &str = "isobar-heavy";
@@ -19,7 +19,7 @@ static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 /// Calls the codec on a thread of its own. None: there was too little left for it, or too many wait for that already; then
 /// it is to be called like any other.
-pub(super) fn call(source: &Arc<Source>, uplink: &Uplink<'_>, time: Duration, room: Room) -> Option<Answer> {
+pub(super) fn call(source: &Arc<Source>, uplink: &Uplink<'_>, time: Duration, thread: CodeThread) -> Option<Answer> {
     let permit = ThreadPermit::take()?;
     let given_up = Arc::new(AtomicBool::new(false));
     let (tell, told) = sync_channel(1);
@@ -29,7 +29,7 @@ pub(super) fn call(source: &Arc<Source>, uplink: &Uplink<'_>, time: Duration, ro
         let _permit = permit;
         if !until.load(Ordering::Relaxed) {
             let uplink = Uplink { bytes: &bytes, f_port, received_at };
-            let called = catch_unwind(AssertUnwindSafe(|| source.call(&uplink, time, room, Some(until))));
+            let called = catch_unwind(AssertUnwindSafe(|| source.call(&uplink, time, thread, Some(until))));
             // Nobody may be waiting any more.
             let _ = tell.send(called);
         }

@@ -85,20 +85,20 @@ impl CheckTime {
     }
 }
 
-/// Where code runs.
+/// The thread that code runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
-    /// Where others wait for the same thread: code that wants much is ended.
+pub(crate) enum CodeThread {
+    /// Others wait for it too: code that wants much is ended.
     Shared,
-    /// Where it holds up nobody.
+    /// Nobody else waits for it.
     Own,
 }
 
-impl Room {
+impl CodeThread {
     fn block_bytes_max(self) -> usize {
         match self {
-            Room::Shared => SHARED_BLOCK_BYTES_MAX,
-            Room::Own => usize::MAX,
+            CodeThread::Shared => SHARED_BLOCK_BYTES_MAX,
+            CodeThread::Own => usize::MAX,
         }
     }
 }
@@ -123,7 +123,7 @@ pub(crate) struct Answer {
     pub(crate) took: Duration,
     /// Engines that had to be made for it.
     pub(crate) engines: u32,
-    /// It wants more than there is in a shared room: what it answered says nothing, and it is to be called in its own.
+    /// It wants more than there is on a shared thread: what it answered says nothing, and it is to be called on its own.
     pub(crate) wants_more: bool,
 }
 
@@ -190,10 +190,10 @@ impl Code {
     }
 
     /// Calls the codec. `time` bounds the processor time of this call.
-    pub(crate) fn call(&self, uplink: &Uplink<'_>, time: Duration, room: Room) -> Answer {
+    pub(crate) fn call(&self, uplink: &Uplink<'_>, time: Duration, thread: CodeThread) -> Answer {
         let source = &self.0;
         let is_heavy = self.is_heavy();
-        if room == Room::Shared && (is_heavy || source.aside.load(Ordering::Relaxed)) {
+        if thread == CodeThread::Shared && (is_heavy || source.aside.load(Ordering::Relaxed)) {
             let failure = Failure::Thrown("runs aside".to_owned());
             return Answer { wants_more: true, ..Answer::without(failure, 0) };
         }
@@ -201,8 +201,8 @@ impl Code {
             let message = "is not run for a while: it took far more than its time before";
             return Answer::without(Failure::Thrown(message.to_owned()), 0);
         }
-        let left = if is_heavy { heavy::call(source, uplink, time, room) } else { None };
-        let answer = left.unwrap_or_else(|| source.call(uplink, time, room, None));
+        let left = if is_heavy { heavy::call(source, uplink, time, thread) } else { None };
+        let answer = left.unwrap_or_else(|| source.call(uplink, time, thread, None));
         source.weigh(answer.took);
         if answer.wants_more || answer.took > FAR * CALL_TIME {
             source.aside.store(true, Ordering::Relaxed);
@@ -254,7 +254,7 @@ impl Source {
         self: &Arc<Self>,
         uplink: &Uplink<'_>,
         time: Duration,
-        room: Room,
+        thread: CodeThread,
         given_up: Option<Arc<AtomicBool>>,
     ) -> Answer {
         let kept = take(self);
@@ -263,7 +263,7 @@ impl Source {
             Ok(engine) => engine,
             Err(message) => return Answer::without(Failure::Thrown(message), engines),
         };
-        let (answer, is_clean) = engine.call(self.entry, uplink, time, room, given_up);
+        let (answer, is_clean) = engine.call(self.entry, uplink, time, thread, given_up);
         if is_clean {
             put_back(self, engine);
         }
@@ -327,7 +327,7 @@ mod tests {
     }
 
     fn call(code: &Code) -> String {
-        let answer = code.call(&Uplink { bytes: &[1], f_port: None, received_at: 0 }, CALL_TIME, Room::Own);
+        let answer = code.call(&Uplink { bytes: &[1], f_port: None, received_at: 0 }, CALL_TIME, CodeThread::Own);
         answer.result.map_or_else(|failure| format!("{failure:?}"), |data| data.text().to_owned())
     }
 
@@ -394,14 +394,14 @@ mod tests {
         let code =
             compiled("function decodeUplink(input) { if (input.fPort === 9) { while (true) {} } return {data: 1}; }")
                 .unwrap();
-        let call = |f_port, room| code.call(&Uplink { bytes: &[1], f_port, received_at: 0 }, CALL_TIME, room);
-        let is_light = || !call(None, Room::Shared).wants_more;
+        let call = |f_port, thread| code.call(&Uplink { bytes: &[1], f_port, received_at: 0 }, CALL_TIME, thread);
+        let is_light = || !call(None, CodeThread::Shared).wants_more;
         assert!(is_light());
-        assert!(call(Some(9), Room::Shared).took >= CALL_TIME);
+        assert!(call(Some(9), CodeThread::Shared).took >= CALL_TIME);
         code.0.owed.store(0, Ordering::Relaxed);
         for _ in 0..CALLS_TO_BE_LIGHT {
             assert!(!is_light());
-            let answer = call(None, Room::Own);
+            let answer = call(None, CodeThread::Own);
             assert_eq!(
                 (answer.result.unwrap().text(), answer.engines),
                 ("1", 1),
@@ -409,7 +409,7 @@ mod tests {
             );
         }
         assert!(is_light());
-        assert_eq!(call(None, Room::Own).engines, 0);
+        assert_eq!(call(None, CodeThread::Own).engines, 0);
     }
 
     #[test]
@@ -417,7 +417,7 @@ mod tests {
         let code = compiled("function decodeUplink() { while (true) {} }").unwrap();
         let uplink = Uplink { bytes: &[1], f_port: None, received_at: 0 };
         let given_up = Arc::new(AtomicBool::new(true));
-        let answer = code.0.call(&uplink, Duration::MAX, Room::Own, Some(given_up));
+        let answer = code.0.call(&uplink, Duration::MAX, CodeThread::Own, Some(given_up));
         assert!(matches!(answer.result, Err(Failure::Thrown(_))));
     }
 

@@ -66,7 +66,7 @@ impl CodeElement {
         let bytes = bytes_of(&self.bytes(incoming, &run.budget)?, self.encoding, &run.budget)?;
         let f_port = self.f_port(incoming, &run.budget)?;
         let uplink = Uplink { bytes: &bytes, f_port, received_at: run.now().millis() };
-        let answer = code.call(&uplink, time, run.room());
+        let answer = code.call(&uplink, time, run.code_thread());
         run.spend_code_time(answer.took, answer.engines);
         if answer.wants_more {
             run.leave_the_room();

@@ -61,7 +61,7 @@ pub(crate) struct Window {
 
 /// A value in a window. In the state: when it came (8 bytes, milliseconds), a byte that says what it is, and its value.
 #[derive(Clone, Debug)]
-struct Entry {
+struct WindowEntry {
     at: i64,
     kept: KeptValue,
 }
@@ -114,7 +114,7 @@ impl Window {
 
     pub(crate) fn push<'e>(&'e self, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
         let value = run.compute(&self.expression, incoming)?;
-        let entry = Entry { at: run.now().millis(), kept: self.kept_value(&value, run)? };
+        let entry = WindowEntry { at: run.now().millis(), kept: self.kept_value(&value, run)? };
         let state = run.state(link.target).unwrap_or_default();
         // Each entry was paid for by the event that brought it; going through it again is this run's expense.
         run.budget.spend_reading(state.len())?;
@@ -159,7 +159,7 @@ impl Window {
     }
 
     /// Lets go what no longer belongs to the window.
-    fn slide(&self, entries: &mut Vec<Entry>) {
+    fn slide(&self, entries: &mut Vec<WindowEntry>) {
         let newest = entries.last().map_or(0, |entry| entry.at);
         if let Span::Millis(millis) = self.span {
             entries.retain(|entry| newest.saturating_sub(entry.at) < millis);
@@ -168,17 +168,17 @@ impl Window {
             Span::Count(size) => size,
             Span::Millis(_) => ENTRIES_MAX,
         };
-        let mut bytes: usize = entries.iter().map(Entry::bytes).sum();
+        let mut bytes: usize = entries.iter().map(WindowEntry::bytes).sum();
         let mut leaving = entries.len().saturating_sub(most);
-        bytes -= entries.iter().take(leaving).map(Entry::bytes).sum::<usize>();
+        bytes -= entries.iter().take(leaving).map(WindowEntry::bytes).sum::<usize>();
         while bytes > STATE_BYTES_MAX && leaving + 1 < entries.len() {
-            bytes -= entries.get(leaving).map_or(0, Entry::bytes);
+            bytes -= entries.get(leaving).map_or(0, WindowEntry::bytes);
             leaving += 1;
         }
         entries.drain(..leaving);
     }
 
-    fn result<'e>(&self, entries: &[Entry]) -> Computed<Value<'e>> {
+    fn result<'e>(&self, entries: &[WindowEntry]) -> Computed<Value<'e>> {
         let numbers = entries.iter().map(|entry| entry.kept.number());
         Ok(match self.aggregate {
             Aggregate::Count => Value::Int(entries.len() as i64),
@@ -192,7 +192,7 @@ impl Window {
     }
 }
 
-fn first_or_last<'e>(entry: Option<&Entry>) -> Computed<Value<'e>> {
+fn first_or_last<'e>(entry: Option<&WindowEntry>) -> Computed<Value<'e>> {
     match entry.map(|entry| &entry.kept) {
         Some(KeptValue::Json(json)) => built(&RawJson::trusted(json.clone()).tree()),
         Some(kept) => Ok(Value::from(kept.number())),
@@ -208,7 +208,7 @@ fn less(left: Num, right: Num) -> bool {
 }
 
 /// The sum of ints is an int while it fits.
-fn sum(entries: &[Entry]) -> Num {
+fn sum(entries: &[WindowEntry]) -> Num {
     let ints = entries.iter().try_fold(0_i64, |sum, entry| match entry.kept.number() {
         Num::Int(int) => sum.checked_add(int),
         Num::Double(_) => None,
@@ -220,7 +220,7 @@ fn sum(entries: &[Entry]) -> Num {
 }
 
 /// The mean; large doubles are divided first, so that their sum does not overflow.
-fn mean(entries: &[Entry]) -> f64 {
+fn mean(entries: &[WindowEntry]) -> f64 {
     let count = entries.len().max(1) as f64;
     let sum = sum(entries).as_f64();
     if sum.is_finite() {
@@ -240,7 +240,7 @@ impl KeptValue {
     }
 }
 
-impl Entry {
+impl WindowEntry {
     /// What it takes in the state.
     fn bytes(&self) -> usize {
         let kept = match &self.kept {
@@ -252,8 +252,8 @@ impl Entry {
     }
 }
 
-fn write_state(entries: &[Entry]) -> Bytes {
-    let mut state = BytesMut::with_capacity(entries.iter().map(Entry::bytes).sum());
+fn write_state(entries: &[WindowEntry]) -> Bytes {
+    let mut state = BytesMut::with_capacity(entries.iter().map(WindowEntry::bytes).sum());
     for entry in entries {
         state.put_i64_le(entry.at);
         match &entry.kept {
@@ -278,7 +278,7 @@ fn write_state(entries: &[Entry]) -> Bytes {
 
 /// The entries of a state. It may be that of another type of element with the same name, from before the design was changed:
 /// what cannot be read is as good as not there.
-fn read_state(state: &Bytes) -> Vec<Entry> {
+fn read_state(state: &Bytes) -> Vec<WindowEntry> {
     let mut entries = Vec::new();
     let mut at = 0;
     while let Some((entry, next)) = read_entry(state, at) {
@@ -288,7 +288,7 @@ fn read_state(state: &Bytes) -> Vec<Entry> {
     if at == state.len() { entries } else { Vec::new() }
 }
 
-fn read_entry(state: &Bytes, from: usize) -> Option<(Entry, usize)> {
+fn read_entry(state: &Bytes, from: usize) -> Option<(WindowEntry, usize)> {
     let eight = |at: usize| state.get(at..at + 8)?.try_into().ok();
     let at = i64::from_le_bytes(eight(from)?);
     let value = from + 9;
@@ -303,5 +303,5 @@ fn read_entry(state: &Bytes, from: usize) -> Option<(Entry, usize)> {
         NOTHING => (KeptValue::Nothing, value),
         _ => return None,
     };
-    Some((Entry { at, kept }, next))
+    Some((WindowEntry { at, kept }, next))
 }

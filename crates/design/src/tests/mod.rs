@@ -5,7 +5,7 @@ mod effects;
 mod faults;
 mod given;
 mod hostile_code;
-mod hostile_room;
+mod hostile_threads;
 mod laws;
 mod outside;
 mod plans;

@@ -35,7 +35,7 @@ use self::operations::{OPERATIONS, Operation, Schemas, Shape, Success, of};
 use crate::problem::ErrorBody;
 use crate::request::{Call, REFRESH_COOKIE};
 use crate::response::{self, Answer};
-use crate::routes::{Entry, RouteRow, Verb, table};
+use crate::routes::{RouteAccess, RouteRow, Verb, table};
 
 const JSON_TYPE: &str = "application/json";
 /// The version of the interface (specification: Versioning).
@@ -108,14 +108,14 @@ fn described(row: &RouteRow, said: &Operation, schemas: &mut Schemas) -> Operati
             row.action.map(|action| format!("A user needs at least the role {}.", action.minimum_role().name())),
         )
         .operation_id(Some(operation_id(row)))
-        .securities(Some(security(row.entry)));
+        .securities(Some(security(row.access)));
     for parameter in parameters::of_path(row.path).chain(said.parameters.iter().map(|said| said.describe())) {
         operation = operation.parameter(parameter);
     }
     if let Some(shape) = said.body {
         let body_content = ContentBuilder::new().schema(Some(shape(schemas))).build();
         // What the operator allows otherwise is in no document.
-        let says = match row.entry.body_bytes_max(usize::MAX) {
+        let says = match row.access.body_bytes_max(usize::MAX) {
             usize::MAX => None,
             most => Some(format!("At most {most} bytes.")),
         };
@@ -129,8 +129,10 @@ fn described(row: &RouteRow, said: &Operation, schemas: &mut Schemas) -> Operati
         if said.parameters.iter().any(|parameter| parameter.name == "If-None-Match") {
             add_header(&mut response, "etag", Type::String, "The entity tag of what is answered");
         }
-        operation = operation
-            .response(status.to_string(), if row.entry == Entry::Probe { response } else { with_headers(response) });
+        operation = operation.response(
+            status.to_string(),
+            if row.access == RouteAccess::Probe { response } else { with_headers(response) },
+        );
     }
     for (status, name, _) in REFUSALS.iter().filter(|(status, ..)| may_refuse(row, said, *status)) {
         operation = operation.response(status.to_string(), RefOr::Ref(Ref::from_response_name(*name)));
@@ -140,7 +142,7 @@ fn described(row: &RouteRow, said: &Operation, schemas: &mut Schemas) -> Operati
 
 /// Whether an operation can be refused with that status.
 fn may_refuse(row: &RouteRow, said: &Operation, status: u16) -> bool {
-    let probe = row.entry == Entry::Probe;
+    let probe = row.access == RouteAccess::Probe;
     let has = |name: &str| said.parameters.iter().any(|parameter| parameter.name == name);
     match status {
         // What is in use is not deleted, nor does anybody delete themselves.
@@ -150,15 +152,15 @@ fn may_refuse(row: &RouteRow, said: &Operation, status: u16) -> bool {
         // What is no text is the name of no element.
         400 if row.path.contains("{elementName}") => true,
         400 => said.body.is_some() || !said.parameters.is_empty(),
-        401 => !probe && (row.entry != Entry::Open || row.path == "/v2/auth/login"),
+        401 => !probe && (row.access != RouteAccess::Open || row.path == "/v2/auth/login"),
         // Into an organization that is there, only those register others who may create users in it.
-        403 if row.entry == Entry::Optional => true,
+        403 if row.access == RouteAccess::Optional => true,
         403 => row.action.is_some_and(|action| action.minimum_role() > Role::BasicUser),
         // An unknown device is 400 for a device event (contract: Conventions).
         404 if row.path == crate::routes::MAIN_ROAD.path => false,
         404 if matches!(row.path, "/v2/auth/verify" | "/v2/auth/forgot") => true,
         // What the webhook's parameters name is a fault of theirs.
-        404 if row.entry == Entry::ApiKey => false,
+        404 if row.access == RouteAccess::ApiKey => false,
         404 => row.path.contains('{') || ["deviceId", "deviceIds", "organizationId", "parentId"].into_iter().any(has),
         // The account may be named in a body there too.
         408 | 413 => said.body.is_some() || row.path == "/v2/auth/verify",
@@ -246,17 +248,17 @@ fn security_schemes() -> [(&'static str, SecurityScheme); 5] {
     ]
 }
 
-/// The schemes of an entry, each of which is enough.
-fn security(entry: Entry) -> Vec<SecurityRequirement> {
-    let schemes: &[&str] = match entry {
+/// The schemes of an access, each of which is enough.
+fn security(access: RouteAccess) -> Vec<SecurityRequirement> {
+    let schemes: &[&str] = match access {
         // An empty list: none are needed, whatever the document says for all.
-        Entry::Probe | Entry::Open => &[],
-        Entry::Optional => &["", "jwt", "apiKey", "apiKeyAlt"],
-        Entry::Cookie => &["refreshToken"],
-        Entry::JwtOrCookie => &["jwt", "refreshToken"],
-        Entry::User => &["jwt", "apiKey", "apiKeyAlt"],
-        Entry::UserOrDevice => &["jwt", "apiKey", "apiKeyAlt", "deviceToken"],
-        Entry::ApiKey => &["apiKey", "apiKeyAlt"],
+        RouteAccess::Probe | RouteAccess::Open => &[],
+        RouteAccess::Optional => &["", "jwt", "apiKey", "apiKeyAlt"],
+        RouteAccess::Cookie => &["refreshToken"],
+        RouteAccess::JwtOrCookie => &["jwt", "refreshToken"],
+        RouteAccess::User => &["jwt", "apiKey", "apiKeyAlt"],
+        RouteAccess::UserOrDevice => &["jwt", "apiKey", "apiKeyAlt", "deviceToken"],
+        RouteAccess::ApiKey => &["apiKey", "apiKeyAlt"],
     };
     let requirement = |scheme: &&str| match *scheme {
         "" => SecurityRequirement::default(),

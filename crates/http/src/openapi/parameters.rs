@@ -9,6 +9,7 @@ use utoipa::openapi::schema::{AnyOfBuilder, ArrayBuilder, ObjectBuilder, Schema,
 use utoipa::openapi::{RefOr, Required};
 
 use crate::request::buckets::POINTS_MAX;
+use crate::request::device_fields::{self, DeviceColumn};
 use crate::request::query::{CSV_COLUMNS_MAX, SORT_KEYS_MAX};
 use crate::resources::values::{Id, Time};
 
@@ -52,9 +53,8 @@ pub(super) enum Kind {
         most: usize,
         signed: bool,
     },
-    /// Columns of this pattern, at most so many.
-    Columns {
-        pattern: &'static str,
+    /// Columns of a CSV of devices, at most so many.
+    DeviceColumns {
         most: usize,
     },
     /// One of these words, the first by default.
@@ -71,22 +71,31 @@ pub(super) enum Kind {
     Ids,
 }
 
+/// What is said of a parameter.
+#[derive(Clone, Copy)]
+enum Description {
+    Text(&'static str),
+    /// Made of what the code declares.
+    Made(fn() -> String),
+}
+
 /// A query parameter or a header.
 #[derive(Clone, Copy)]
 pub(super) struct Param {
     pub name: &'static str,
     kind: Kind,
-    says: &'static str,
+    says: Description,
     pub is_header: bool,
     required: bool,
 }
 
 pub(super) const fn query(name: &'static str, kind: Kind, says: &'static str) -> Param {
-    Param { name, kind, says, is_header: false, required: false }
+    Param { name, kind, says: Description::Text(says), is_header: false, required: false }
 }
 
-/// A column of a CSV of devices.
-const DEVICE_COLUMN: &str = r"id|uuid|name|projectUuid|versionUuid|organizationId|organizationName|description|protocol|protocols|streetAddress|statusInt|statusText|lastActive|createdAt|updatedAt|createdBy|meta(\.[^.,]+)*";
+const fn query_made(name: &'static str, kind: Kind, says: fn() -> String) -> Param {
+    Param { name, kind, says: Description::Made(says), is_header: false, required: false }
+}
 
 const SORT_SAYS: &str = "Fields, primary first; prefix + ascending (default) or - descending";
 
@@ -95,7 +104,7 @@ const fn sort_by(fields: &'static [&'static str]) -> Param {
 }
 
 pub(super) const fn header(name: &'static str, kind: Kind, says: &'static str) -> Param {
-    Param { name, kind, says, is_header: true, required: false }
+    Param { name, kind, says: Description::Text(says), is_header: true, required: false }
 }
 
 pub(super) const PAGE: Param = query("page", Kind::Whole { min: 1, max: None, default: 1 }, "Which page, from 1");
@@ -127,12 +136,8 @@ pub(super) const SEARCH_TEXT: Param = query("searchText", Kind::Text, "Case-inse
 pub(super) const LAST_VALUES: Param =
     query("lastValues", Kind::Text, "all, or comma-separated names of storage elements whose last values are added");
 pub(super) const ENTITY_LIST: Param = query("entityList", Kind::Texts, "Only these ids");
-pub(super) const FILTER: Param = query(
-    "filter",
-    Kind::Filter,
-    "filter[<field>][<operator>]=<value>, all of which must hold. Fields: createdAt, id, payload, payload.<path>. \
-     Operators: eq, ne, lt, lte, gt, gte, in, nin (the last two take a comma-separated list)",
-);
+pub(super) const FILTER: Param =
+    query_made("filter", Kind::Filter, || filter_says("createdAt, id, payload, payload.<path>"));
 pub(super) const COLUMNS: Param = query(
     "columns",
     Kind::Fields { most: CSV_COLUMNS_MAX, signed: false },
@@ -186,20 +191,15 @@ pub(super) const GROUP_BY: Param = query(
     Kind::Word(&["none", "device"]),
     "device: a series for each of at most 100 devices; none: one over all of at most 1,000",
 );
-pub(super) const DEVICE_FILTER: Param = query(
-    "filter",
-    Kind::Filter,
-    "filter[<field>][<operator>]=<value>, all of which must hold. Fields: name, statusInt, projectUuid, createdAt, updatedAt, \
-     lastActive (null: never), meta.<path>. Operators: eq, ne, lt, lte, gt, gte, in, nin (the last two take a comma-separated \
-     list)",
-);
-pub(super) const DEVICE_COLUMNS: Param = query(
-    "columns",
-    Kind::Columns { pattern: DEVICE_COLUMN, most: CSV_COLUMNS_MAX },
-    "Columns of the CSV: id, name, projectUuid, organizationId, statusText, lastActive, createdAt, updatedAt (these by \
-     default), uuid, versionUuid, organizationName, description, protocol, protocols, streetAddress, statusInt, createdBy, \
-     meta, meta.<path>",
-);
+pub(super) const DEVICE_FILTER: Param = query_made("filter", Kind::Filter, || {
+    let names = device_fields::filter_names().join(", ");
+    filter_says(&format!("{names}, meta.<path>; lastActive is also null: never"))
+});
+pub(super) const DEVICE_COLUMNS: Param = query_made("columns", Kind::DeviceColumns { most: CSV_COLUMNS_MAX }, || {
+    let usual = device_fields::USUAL_COLUMNS;
+    let others: Vec<_> = DeviceColumn::names().filter(|name| !usual.contains(name)).collect();
+    format!("Columns of the CSV: {} (these by default), {}, meta.<path>", usual.join(", "), others.join(", "))
+});
 pub(super) const TEST: Param = query("test", Kind::Boolean(false), "Only check what could be created");
 pub(super) const FILTER_TYPE: Param = query("filter[type]", Kind::Text, "Only projects of this type");
 pub(super) const DEVICE_ID: Param =
@@ -228,6 +228,13 @@ pub(super) const IF_MATCH: Param = header(
 pub(super) const LAST_EVENT_ID_PARAMETER: Param =
     header("Last-Event-ID", Kind::Id, "Resume after this event, which may be a week old");
 
+fn filter_says(fields: &str) -> String {
+    format!(
+        "filter[<field>][<operator>]=<value>, all of which must hold. Fields: {fields}. \
+         Operators: eq, ne, lt, lte, gt, gte, in, nin (the last two take a comma-separated list)"
+    )
+}
+
 impl Param {
     pub(super) fn describe(self) -> Parameter {
         let place = if self.is_header { ParameterIn::Header } else { ParameterIn::Query };
@@ -235,7 +242,10 @@ impl Param {
             .name(self.name)
             .parameter_in(place)
             .required(if self.required { Required::True } else { Required::False })
-            .description(Some(self.says))
+            .description(Some(match self.says {
+                Description::Text(text) => text.to_owned(),
+                Description::Made(made) => made(),
+            }))
             .schema(Some(self.kind.schema()));
         match self.kind {
             Kind::Filter => parameter.style(Some(ParameterStyle::DeepObject)).explode(Some(true)).build(),
@@ -284,7 +294,10 @@ impl Kind {
             Kind::Form(pattern) => of(Type::String).pattern(Some(pattern)).into(),
             Kind::Bounded { min, max } => of(Type::Integer).minimum(Some(min)).maximum(Some(max)).into(),
             Kind::Ids => ArrayBuilder::new().items(Id::schema()).into(),
-            Kind::Columns { pattern, most } => listed(pattern, most, false),
+            Kind::DeviceColumns { most } => {
+                let names: Vec<_> = DeviceColumn::names().collect();
+                listed(&format!(r"{}|meta(\.[^.,]+)+", names.join("|")), most, false)
+            }
             Kind::Word(words) => of(Type::String)
                 .enum_values(Some(words.iter().copied()))
                 .default(words.first().map(|word| json!(word)))

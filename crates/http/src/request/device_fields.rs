@@ -7,20 +7,16 @@ use isobar_model::json::Step;
 use super::filter::{Filterable, json_operand, path_beneath, time_operand};
 
 /// Devices, as filters see them.
-pub(crate) const DEVICES: Filterable<DeviceField> = Filterable {
-    field,
-    operand,
-    fields: "name, statusInt, projectUuid, createdAt, updatedAt, lastActive or a path beneath meta",
-};
+pub(crate) const DEVICES: Filterable<DeviceField> =
+    Filterable { field, operand, fields: || format!("{} or a path beneath meta", filter_names().join(", ")) };
 
-/// The columns that a CSV of devices can have, in words.
-pub(crate) const DEVICE_COLUMN_NAMES: &str = "id, name, projectUuid, versionUuid, organizationId, organizationName, description, \
-    protocol, protocols, streetAddress, statusInt, statusText, lastActive, createdAt, updatedAt, createdBy, meta or a path \
-    beneath meta";
+/// The fields that devices can be filtered by, besides the paths beneath `meta`.
+pub(crate) fn filter_names() -> Vec<&'static str> {
+    DeviceField::names().collect()
+}
 
 fn field(name: &str) -> Option<DeviceField> {
-    let named = DeviceField::NAMED.iter().find(|(known, _)| *known == name);
-    named.map(|(_, field)| field.clone()).or_else(|| path_beneath("meta", name).map(DeviceField::Meta))
+    DeviceField::named(name).or_else(|| path_beneath("meta", name).map(DeviceField::Meta))
 }
 
 fn operand(field: &DeviceField, text: &str) -> Result<Operand, &'static str> {
@@ -73,38 +69,50 @@ pub(crate) enum DeviceSource {
     Meta(Vec<Step>),
 }
 
+/// The columns that a CSV of devices can have, besides the paths beneath `meta`.
+const CSV_COLUMN_SOURCES: &[(&str, DeviceSource)] = &[
+    ("id", DeviceSource::Id),
+    ("uuid", DeviceSource::Id),
+    ("name", DeviceSource::Name),
+    ("projectUuid", DeviceSource::Project),
+    ("versionUuid", DeviceSource::Version),
+    ("organizationId", DeviceSource::Organization),
+    ("organizationName", DeviceSource::OrganizationName),
+    ("description", DeviceSource::Description),
+    ("protocol", DeviceSource::Protocol),
+    ("protocols", DeviceSource::Protocols),
+    ("streetAddress", DeviceSource::StreetAddress),
+    ("statusInt", DeviceSource::StatusInt),
+    ("statusText", DeviceSource::StatusText),
+    ("lastActive", DeviceSource::LastActive),
+    ("createdAt", DeviceSource::CreatedAt),
+    ("updatedAt", DeviceSource::UpdatedAt),
+    ("createdBy", DeviceSource::CreatedBy),
+    ("meta", DeviceSource::Meta(Vec::new())),
+];
+
+/// The columns of a CSV whose request names none.
+pub(crate) const USUAL_COLUMNS: [&str; 8] =
+    ["id", "name", "projectUuid", "organizationId", "statusText", "lastActive", "createdAt", "updatedAt"];
+
 impl DeviceColumn {
+    /// The names of the columns that are not paths.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        CSV_COLUMN_SOURCES.iter().map(|(name, _)| *name)
+    }
+
     /// The column of a name; none: there is no such column.
     pub fn named(name: &str) -> Option<Self> {
-        use DeviceSource as Source;
-        let source = match name {
-            "id" | "uuid" => Source::Id,
-            "name" => Source::Name,
-            "projectUuid" => Source::Project,
-            "versionUuid" => Source::Version,
-            "organizationId" => Source::Organization,
-            "organizationName" => Source::OrganizationName,
-            "description" => Source::Description,
-            "protocol" => Source::Protocol,
-            "protocols" => Source::Protocols,
-            "streetAddress" => Source::StreetAddress,
-            "statusInt" => Source::StatusInt,
-            "statusText" => Source::StatusText,
-            "lastActive" => Source::LastActive,
-            "createdAt" => Source::CreatedAt,
-            "updatedAt" => Source::UpdatedAt,
-            "createdBy" => Source::CreatedBy,
-            "meta" => Source::Meta(Vec::new()),
-            _ => Source::Meta(path_beneath("meta", name)?.into_iter().map(Step::new).collect()),
+        let source = match CSV_COLUMN_SOURCES.iter().find(|(known, _)| *known == name) {
+            Some((_, source)) => source.clone(),
+            None => DeviceSource::Meta(path_beneath("meta", name)?.into_iter().map(Step::new).collect()),
         };
         Some(Self { name: name.to_owned(), source })
     }
 
     /// The columns of a CSV whose request names none.
     pub fn usual() -> Vec<Self> {
-        let names =
-            ["id", "name", "projectUuid", "organizationId", "statusText", "lastActive", "createdAt", "updatedAt"];
-        names.into_iter().filter_map(Self::named).collect()
+        USUAL_COLUMNS.into_iter().filter_map(Self::named).collect()
     }
 }
 
@@ -138,10 +146,7 @@ mod tests {
 
     #[test]
     fn a_column_has_a_name_that_is_known() {
-        assert_eq!(DeviceColumn::usual().len(), 8);
-        for name in DEVICE_COLUMN_NAMES.split(", ").filter(|name| !name.contains(' ')) {
-            assert!(DeviceColumn::named(name).is_some(), "{name}");
-        }
+        assert_eq!(DeviceColumn::usual().len(), USUAL_COLUMNS.len());
         let meta = DeviceColumn::named("meta.a.1").unwrap();
         assert_eq!(meta.source, DeviceSource::Meta(vec![Step::new("a".to_owned()), Step::new("1".to_owned())]));
         for none in ["meta.", "metadata", "lastValues", "token", "imageUrl", "Name"] {

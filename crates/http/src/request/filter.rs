@@ -20,7 +20,7 @@ pub(crate) struct Filterable<F> {
     /// The operand of a field, or what it must be.
     pub operand: fn(&F, &str) -> Result<Operand, &'static str>,
     /// The fields, in words.
-    pub fields: &'static str,
+    pub fields: fn() -> String,
 }
 
 /// A filter of any list.
@@ -34,7 +34,7 @@ pub(crate) struct FilterOf<F> {
 
 /// Stored values.
 const VALUES: Filterable<FilterField> =
-    Filterable { field, operand, fields: "createdAt, id, payload or a path beneath it" };
+    Filterable { field, operand, fields: || "createdAt, id, payload or a path beneath it".to_owned() };
 
 /// A field that values can be filtered and sorted by.
 pub(crate) fn field(name: &str) -> Option<FilterField> {
@@ -96,7 +96,7 @@ fn filter<F>(of: &Filterable<F>, key: &str, value: &str) -> Result<FilterOf<F>, 
     let inner = key.strip_prefix("filter[").and_then(|rest| rest.strip_suffix(']'));
     let (name, operator_name) =
         inner.and_then(|inner| inner.split_once("][")).ok_or("must have the form filter[<field>][<operator>]")?;
-    let field = (of.field)(name).ok_or_else(|| format!("unknown field '{}': {}", excerpt(name), of.fields))?;
+    let field = (of.field)(name).ok_or_else(|| format!("unknown field '{}': {}", excerpt(name), (of.fields)()))?;
     let operator = operator(operator_name)
         .ok_or_else(|| format!("unknown operator '{}': eq, ne, lt, lte, gt, gte, in or nin", excerpt(operator_name)))?;
     let texts: Vec<&str> = match operator {

@@ -255,7 +255,9 @@ impl<'a> Query<'a> {
 
     /// `columns` of a CSV of devices; the usual ones when none are named.
     pub fn device_columns(&mut self) -> Vec<DeviceColumn> {
-        self.columns_of(device_fields::DEVICE_COLUMN_NAMES, DeviceColumn::named).unwrap_or_else(DeviceColumn::usual)
+        let names: Vec<_> = DeviceColumn::names().collect();
+        let what = format!("{} or a path beneath meta", names.join(", "));
+        self.columns_of(&what, DeviceColumn::named).unwrap_or_else(DeviceColumn::usual)
     }
 
     /// The columns that are named; none: there are no names.

@@ -10,7 +10,7 @@ use axum::response::IntoResponse as _;
 use axum::response::sse::{Event as ServerSent, KeepAlive, Sse};
 use futures::future::ready;
 use futures::{Stream, StreamExt as _, stream};
-use isobar_hub::{Accepted, HistoryRequest, QueueRead, QueueRoom, StreamScope};
+use isobar_hub::{Accepted, HistoryRequest, QueueBudget, QueueRead, StreamScope};
 use isobar_model::access::Action;
 use isobar_model::error::Error;
 use isobar_model::event::Event;
@@ -68,7 +68,7 @@ pub(crate) async fn cloud_events(call: &mut Call) -> Answer {
     let (credentials, closed) = (call.credentials(), call.client_closed());
     let _wait = long_wait(call, &read)?;
     let memory = QueueMemory::of(call);
-    let read = (read, memory.room());
+    let read = (read, memory.budget());
     let events = call.hub().cloud_events(&credentials, &call.principal, device.as_deref(), read, closed).await;
     let events = memory.had_room(events)?;
     let mut body = Vec::with_capacity(256);
@@ -84,7 +84,7 @@ pub(crate) async fn cloud_event_next(call: &mut Call) -> Answer {
     let (credentials, closed) = (call.credentials(), call.client_closed());
     let _wait = long_wait(call, &read)?;
     let memory = QueueMemory::of(call);
-    let read = (read, memory.room());
+    let read = (read, memory.budget());
     let events = call.hub().cloud_events(&credentials, &call.principal, device.as_deref(), read, closed).await;
     match memory.had_room(events)?.into_iter().next() {
         Some(event) => Ok(memory.hold(response::raw_json(StatusCode::OK, event.payload.shared()))),
@@ -104,7 +104,7 @@ impl QueueMemory {
         Self { share, is_full: Arc::default() }
     }
 
-    fn room(&self) -> QueueRoom {
+    fn budget(&self) -> QueueBudget {
         let (share, is_full) = (Arc::clone(&self.share), Arc::clone(&self.is_full));
         Arc::new(move |bytes| {
             let takes = if bytes > SMALL_BODY_BYTES { bytes } else { 0 };

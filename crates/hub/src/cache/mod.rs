@@ -130,7 +130,7 @@ impl Caches {
             self.device_tokens.invalidate(token);
         }
         let load = || async {
-            let Some(id) = self.env.registry.device_by_token(token).await.into_hub_error()? else { return Ok(None) };
+            let Some(id) = self.env.registry().device_by_token(token).await.into_hub_error()? else { return Ok(None) };
             self.device_entry(id).await
         };
         self.device_tokens.get_or_load(token, load).await?.ok_or(Error::Unauthenticated)
@@ -165,7 +165,7 @@ impl Caches {
 
     /// An entry of what the registry says of a device and what its runs have found out since; it is not installed.
     pub(crate) async fn load_device(&self, id: DeviceId) -> Result<Option<Arc<DeviceEntry>>> {
-        let registry = &self.env.registry;
+        let registry = self.env.registry();
         let Some((device, lineage)) = registry.device_placement(id).await.into_hub_error()? else { return Ok(None) };
         // Before the registry is asked: what its design found out earlier may come to be there in between.
         let pending = self.outbox.pending_committed(device.key).await?;
@@ -186,7 +186,7 @@ impl Caches {
         ids: &[DeviceId],
         permit: impl Fn(DeviceRef, &Lineage) -> Option<CanRead<DeviceRef>>,
     ) -> Result<Vec<Arc<DeviceEntry>>> {
-        let registry = &self.env.registry;
+        let registry = self.env.registry();
         let loads: HashMap<_, _> = ids.iter().map(|id| (*id, self.devices.begin(id))).collect();
         let placed = registry.device_placements(ids).await.into_hub_error()?.into_iter();
         let placed: Vec<_> =
@@ -222,13 +222,13 @@ impl Caches {
     pub(crate) async fn plan_entry(&self, project: ProjectId) -> Result<Arc<PlanEntry>> {
         let load = || async {
             let permit = access::system(project, "the main road compiles the project's design").reading();
-            let Some(specification) = self.env.registry.specification_fetch(&permit).await.into_hub_error()? else {
+            let Some(specification) = self.env.registry().specification_fetch(&permit).await.into_hub_error()? else {
                 return Ok(None);
             };
             let plan = compiled_stored(specification.planes).await?.map_err(|faults| {
                 Error::internal(format!("the stored design of project {project} does not compile: {faults:?}"))
             })?;
-            let retention = self.env.registry.retention_fetch(&permit).await.into_hub_error()?;
+            let retention = self.env.registry().retention_fetch(&permit).await.into_hub_error()?;
             Ok(Some(Arc::new(PlanEntry::new(plan, retention))))
         };
         self.plans.get_or_load(&project, load).await?.ok_or(Error::Missing("project"))
@@ -252,7 +252,7 @@ impl Caches {
             }
         }
         let mut of_projects = HashMap::<ProjectId, Arc<ProjectRetention>>::new();
-        for (device, project) in self.env.registry.device_projects(&unknown).await.into_hub_error()? {
+        for (device, project) in self.env.registry().device_projects(&unknown).await.into_hub_error()? {
             let of_project = match of_projects.get(&project) {
                 Some(known) => Arc::clone(known),
                 None => self.retention_of(project).await?,
@@ -268,7 +268,7 @@ impl Caches {
             return Ok(plan.retention());
         }
         let permit = access::system(project, "values of many devices are read as their projects keep them").reading();
-        self.env.registry.retention_fetch(&permit).await.into_hub_error().map(Arc::new)
+        self.env.registry().retention_fetch(&permit).await.into_hub_error().map(Arc::new)
     }
 
     /// What former designs of a project had hidden is dropped of all its devices: readers need not leave it out any more.
@@ -282,7 +282,7 @@ impl Caches {
     /// The account of a user; none when there is no such user.
     pub(crate) async fn account_entry(&self, user: UserId) -> Result<Option<Arc<AccountEntry>>> {
         let load = || async {
-            let Some(account) = self.env.registry.account(user).await.into_hub_error()? else { return Ok(None) };
+            let Some(account) = self.env.registry().account(user).await.into_hub_error()? else { return Ok(None) };
             let caller =
                 Caller { user, role: account.role, lineage: account.lineage, session: None, is_restricted: false };
             Ok(Some(Arc::new(AccountEntry::new(caller, account.disabled))))
@@ -300,7 +300,7 @@ impl Caches {
             sessions.invalidate(&session);
         }
         let load = || async {
-            let open = self.env.registry.session(session).await.into_hub_error()?;
+            let open = self.env.registry().session(session).await.into_hub_error()?;
             if open.is_none_or(|open| open.user != user) {
                 return Ok(None);
             }
@@ -321,7 +321,7 @@ impl Caches {
             api_keys.invalidate(key);
         }
         let load = || async {
-            let Some(record) = self.env.registry.api_key_by_digest(key).await.into_hub_error()? else {
+            let Some(record) = self.env.registry().api_key_by_digest(key).await.into_hub_error()? else {
                 return Ok(None);
             };
             let Some(account) = self.account_entry(record.user).await? else { return Ok(None) };
@@ -332,7 +332,7 @@ impl Caches {
 
     /// The lineage of an organization; none when there is no such organization.
     pub(crate) async fn lineage_of(&self, organization: OrganizationId) -> Result<Option<Lineage>> {
-        let load = || async { self.env.registry.organization_lineage(organization).await.into_hub_error() };
+        let load = || async { self.env.registry().organization_lineage(organization).await.into_hub_error() };
         self.lineages.get_or_load(&organization, load).await
     }
 

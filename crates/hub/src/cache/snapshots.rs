@@ -61,7 +61,7 @@ impl Caches {
         }
         // Before the row is read: a change in between makes what was read old.
         let row = entry.row.load(Ordering::Acquire);
-        let found = self.env.registry.device_fetch(permit).await.into_hub_error()?.ok_or(Error::Missing("device"))?;
+        let found = self.env.registry().device_fetch(permit).await.into_hub_error()?.ok_or(Error::Missing("device"))?;
         let device = Arc::new(found);
         if entry.is_current() && device.meta.bytes().len() <= SNAPSHOT_META_BYTES_MAX {
             let snapshot = Snapshot { device: Arc::clone(&device), entry: Arc::clone(entry), row };

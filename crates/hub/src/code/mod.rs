@@ -14,7 +14,7 @@ use isobar_model::ids::OrganizationId;
 use isobar_model::shared_amount::SharedAmount;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 
-pub(crate) use project_queue::{ProjectQueue, StillPending};
+pub(crate) use project_queue::ProjectQueue;
 use slots::{RunClass, RunSlot, RunSlots};
 
 use crate::support::tenant_shares::{TenantShare, TenantShares};
@@ -115,25 +115,12 @@ impl CodePool {
         held: HeldByRun,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T> {
-        self.run_and_wait(queue, held, work, |_, _| false).await
-    }
-
-    /// Lets work go on there whose outcome may have to wait for something itself: the task that waits for both is woken once.
-    ///
-    /// # Errors
-    /// As [`CodePool::run`].
-    pub(crate) async fn run_and_wait<T: Send + 'static>(
-        &self,
-        queue: &ProjectQueue,
-        held: HeldByRun,
-        work: impl Future<Output = T> + Send + 'static,
-        still_pending: StillPending<T>,
-    ) -> Result<T> {
         let runtime = self.runtime.as_ref().ok_or_else(|| Error::internal("the threads for code are gone"))?;
         let bytes = held.bytes.saturating_add(size_of_val(&work));
         let share = self.hold(HeldByRun { bytes, ..held });
-        let joined = share.and_then(|share| queue.join(runtime, share, work, still_pending));
-        joined.inspect_err(|_| self.refused.increment(1))?.await
+        let joined = share.and_then(|share| queue.join(runtime, share, work));
+        let outcome = joined.inspect_err(|_| self.refused.increment(1))?.await;
+        outcome.map_err(|_| Error::internal("a run of code has ended before its time"))
     }
 
     /// Runs a design on an event. None: it has no code and this is a thread that serves calls, for which it takes too long or

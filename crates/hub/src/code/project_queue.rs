@@ -1,23 +1,22 @@
-//! The runs of one project's code: one at a time, the others queue. The next one begins without waking another thread, and
-//! the task that waits for a run is woken once: when there is nothing left to wait for.
+//! The runs of one project's code: one at a time, the others queue. The next one begins without waking another thread.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use isobar_model::error::{Error, Result};
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
 
 use crate::supervisor::guarded;
 use crate::support::tenant_shares::TenantShare;
 
 /// Runs of one project that wait; beyond, callers hear 503.
 const QUEUED_RUNS_MAX: usize = 256;
-/// After so much time of one project, other projects have their turn on the thread.
-const TURN: Duration = Duration::from_millis(1);
+/// After so much time of one project, others are served by the thread.
+const PROJECT_SLICE: Duration = Duration::from_millis(1);
 
 /// The queue of one project.
 #[derive(Default)]
@@ -25,15 +24,12 @@ pub(crate) struct ProjectQueue(Arc<Mutex<Queue>>);
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Run>,
+    waiting: VecDeque<QueuedRun>,
     /// Whether a task is there that takes one after the other.
     has_worker: bool,
 }
 
-type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// Whether what a run gave has to wait for something itself; then it wakes the waker when that is over.
-pub(crate) type StillPending<T> = fn(&mut T, &mut Context<'_>) -> bool;
+type QueuedRun = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl ProjectQueue {
     /// Queues work; what it gives. [`Error::Busy`] when too many wait already. The share of what waiting work may hold is given
@@ -43,15 +39,15 @@ impl ProjectQueue {
         runtime: &Runtime,
         share: TenantShare,
         work: impl Future<Output = T> + Send + 'static,
-        still_pending: StillPending<T>,
-    ) -> Result<RunOutcome<T>> {
-        let (sender, outcome) = channel(still_pending);
+    ) -> Result<oneshot::Receiver<T>> {
+        let (sender, outcome) = oneshot::channel();
         let run = Box::pin(async move {
-            // Who waits hears of a panic from the sender, which is dropped; those behind in the queue have their turn.
+            // Who waits hears of a panic from the sender, which is dropped; those behind in the queue come next.
             let outcome = guarded("code", work).await;
             drop(share);
             if let Some(outcome) = outcome {
-                sender.send(outcome);
+                // Who no longer waits need not know.
+                let _ = sender.send(outcome);
             }
         });
         let has_worker = {
@@ -78,7 +74,7 @@ async fn run_all(mut worker: Worker) {
     let mut begin = Instant::now();
     while let Some(run) = worker.next() {
         run.await;
-        if begin.elapsed() > TURN {
+        if begin.elapsed() > PROJECT_SLICE {
             tokio::task::yield_now().await;
             begin = Instant::now();
         }
@@ -97,7 +93,7 @@ impl Worker {
         Self { runs: Arc::clone(&queue.0), is_done: false }
     }
 
-    fn next(&mut self) -> Option<Run> {
+    fn next(&mut self) -> Option<QueuedRun> {
         let mut runs = self.runs.lock();
         let next = runs.waiting.pop_front();
         if next.is_none() {
@@ -117,88 +113,11 @@ impl Drop for Worker {
     }
 }
 
-/// What a run gives, on its way to who waits for it.
-struct OutcomeCell<T> {
-    state: Mutex<OutcomeState<T>>,
-    still_pending: StillPending<T>,
-}
-
-enum OutcomeState<T> {
-    /// It runs, or will; and who waits.
-    Running(Option<Waker>),
-    Done(T),
-    /// It will never be done, or what it gave was taken.
-    Over,
-}
-
-fn channel<T>(still_pending: StillPending<T>) -> (OutcomeSender<T>, RunOutcome<T>) {
-    let channel = Arc::new(OutcomeCell { state: Mutex::new(OutcomeState::Running(None)), still_pending });
-    (OutcomeSender(Arc::clone(&channel)), RunOutcome(channel))
-}
-
-struct OutcomeSender<T>(Arc<OutcomeCell<T>>);
-
-impl<T> OutcomeSender<T> {
-    fn send(self, mut outcome: T) {
-        let mut state = self.0.state.lock();
-        let waker = match &mut *state {
-            OutcomeState::Running(waker) => waker.take(),
-            OutcomeState::Done(_) | OutcomeState::Over => None,
-        };
-        let waker = waker.filter(|waker| !(self.0.still_pending)(&mut outcome, &mut Context::from_waker(waker)));
-        *state = OutcomeState::Done(outcome);
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-}
-
-impl<T> Drop for OutcomeSender<T> {
-    fn drop(&mut self) {
-        let mut state = self.0.state.lock();
-        if let OutcomeState::Running(waker) = &mut *state {
-            let waker = waker.take();
-            *state = OutcomeState::Over;
-            drop(state);
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-        }
-    }
-}
-
-/// What a run gives, when it has.
-pub(super) struct RunOutcome<T>(Arc<OutcomeCell<T>>);
-
-impl<T> Future for RunOutcome<T> {
-    type Output = Result<T>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
-        let mut state = self.0.state.lock();
-        if let OutcomeState::Running(waker) = &mut *state {
-            match waker {
-                Some(present) => present.clone_from(cx.waker()),
-                None => *waker = Some(cx.waker().clone()),
-            }
-            return Poll::Pending;
-        }
-        match std::mem::replace(&mut *state, OutcomeState::Over) {
-            OutcomeState::Done(outcome) => Poll::Ready(Ok(outcome)),
-            OutcomeState::Over | OutcomeState::Running(_) => {
-                Poll::Ready(Err(Error::internal("a run of code has ended before its time")))
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use futures::poll;
     use tokio::runtime::Builder;
-    use tokio::sync::oneshot;
 
     use super::*;
     use crate::support::bounded_jobs::NOBODY;
@@ -209,17 +128,12 @@ mod tests {
         queue: &ProjectQueue,
         runtime: &Runtime,
         work: impl Future<Output = T> + Send + 'static,
-    ) -> Result<RunOutcome<T>> {
-        queue.join(runtime, TenantShares::fair(0).take(NOBODY, 0).unwrap(), work, never)
+    ) -> Result<oneshot::Receiver<T>> {
+        queue.join(runtime, TenantShares::fair(0).take(NOBODY, 0).unwrap(), work)
     }
 
     fn threads() -> Runtime {
         Builder::new_multi_thread().worker_threads(2).build().unwrap()
-    }
-
-    /// At once.
-    fn never<T>(_: &mut T, _: &mut Context<'_>) -> bool {
-        false
     }
 
     #[test]
@@ -268,7 +182,7 @@ mod tests {
         let (threads, queue) = (threads(), ProjectQueue::default());
         let lost = join(&queue, &threads, async { assert_eq!(1, 2) }).unwrap();
         let next = join(&queue, &threads, async { 7 }).unwrap();
-        assert!(matches!(threads.block_on(lost), Err(Error::Internal(_))));
+        assert!(threads.block_on(lost).is_err());
         assert_eq!(threads.block_on(next).unwrap(), 7);
     }
 
@@ -281,32 +195,5 @@ mod tests {
         let here = Builder::new_current_thread().build().unwrap();
         assert!(here.block_on(endless).is_err());
         assert!(here.block_on(behind).is_err());
-    }
-
-    #[tokio::test]
-    async fn who_waits_is_told_when_what_the_run_gave_waits_no_longer() {
-        fn still_pending(rest: &mut oneshot::Receiver<u8>, cx: &mut Context<'_>) -> bool {
-            Pin::new(rest).poll(cx).is_pending()
-        }
-        struct Woken(AtomicUsize);
-        impl std::task::Wake for Woken {
-            fn wake(self: Arc<Self>) {
-                self.0.fetch_add(1, Ordering::SeqCst);
-            }
-        }
-        let (done, rest) = oneshot::channel();
-        let (sender, mut outcome) = channel(still_pending);
-        let woken = Arc::new(Woken(AtomicUsize::new(0)));
-        let waker = Waker::from(Arc::clone(&woken));
-        assert!(Pin::new(&mut outcome).poll(&mut Context::from_waker(&waker)).is_pending());
-        sender.send(rest);
-        assert_eq!(woken.0.load(Ordering::SeqCst), 0);
-        done.send(7).unwrap();
-        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
-        assert_eq!(outcome.await.unwrap().await.unwrap(), 7);
-        let (sender, mut outcome) = channel::<u8>(never);
-        assert!(poll!(&mut outcome).is_pending());
-        drop(sender);
-        assert!(outcome.await.is_err());
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use isobar_model::error::Result;
 use isobar_model::ids::OrganizationId;
-use isobar_store::turns::{Bounds, Claim, Turn, Turns};
+use isobar_store::fair_slots::{Bounds, Claim, FairSlot, FairSlots};
 
 use crate::error::IntoHubError as _;
 
@@ -33,25 +33,25 @@ pub(super) enum RunClass {
 
 /// The slots of all classes.
 pub(super) struct RunSlots {
-    large: Turns,
-    heavy: Turns,
-    on_request: Turns,
-    long: Turns,
+    large: FairSlots,
+    heavy: FairSlots,
+    on_request: FairSlots,
+    long: FairSlots,
 }
 
 /// One of the slots, until this is dropped.
-pub(crate) struct RunSlot(#[expect(dead_code, reason = "held")] Turn);
+pub(crate) struct RunSlot(#[expect(dead_code, reason = "held")] FairSlot);
 
 impl RunSlots {
     /// Where so many threads run designs.
     pub fn new(threads: usize) -> Self {
-        let bounded = || turns(ASIDE_AT_ONCE, ASIDE_AT_ONCE + ASIDE_WAITING_MAX, ASIDE_OF_ONE_MAX);
+        let bounded = || fair_slots(ASIDE_AT_ONCE, ASIDE_AT_ONCE + ASIDE_WAITING_MAX, ASIDE_OF_ONE_MAX);
         // What waits there is bounded by who calls: one call changes the settings of many devices, and a project has one run.
-        let unbounded = |at_once| turns(at_once, usize::MAX, usize::MAX);
+        let unbounded = |at_once| fair_slots(at_once, usize::MAX, usize::MAX);
         Self { large: bounded(), heavy: bounded(), on_request: unbounded(ASIDE_AT_ONCE), long: unbounded(threads) }
     }
 
-    /// A slot of the class for a run of the tenant, when it has its turn.
+    /// A slot of the class for a run of the tenant, when there is one for it.
     ///
     /// # Errors
     /// `Busy`: too many wait already.
@@ -65,7 +65,7 @@ impl RunSlots {
         self.long.taken_and_waiting()
     }
 
-    fn of(&self, class: RunClass) -> &Turns {
+    fn of(&self, class: RunClass) -> &FairSlots {
         match class {
             RunClass::Large => &self.large,
             RunClass::Heavy => &self.heavy,
@@ -75,9 +75,9 @@ impl RunSlots {
     }
 }
 
-fn turns(at_once: usize, of_all: usize, of_one: usize) -> Turns {
+fn fair_slots(at_once: usize, of_all: usize, of_one: usize) -> FairSlots {
     // A run cannot be left and taken up again.
-    Turns::new(Bounds { at_once, of_all, of_one, slice: Duration::MAX })
+    FairSlots::new(Bounds { at_once, of_all, of_one, slice: Duration::MAX })
 }
 
 #[cfg(test)]

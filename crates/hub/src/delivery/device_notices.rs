@@ -8,7 +8,7 @@ use isobar_model::error::Result;
 use isobar_model::ids::{DeviceId, DeviceRef, NotificationId};
 use isobar_model::notification::NotificationKind;
 use isobar_store::error::StoreError;
-use isobar_store::registry::{Delivery as QueuedDelivery, DeliveryKind, LimitedDelivery, NewDelivery};
+use isobar_store::registry::{DeliveryKind, LimitedDelivery, NewDelivery, QueuedDelivery};
 use serde::{Deserialize, Serialize};
 
 use super::notifications::{Audience, Notice};
@@ -81,8 +81,8 @@ impl Delivery {
     async fn give_notices_out(&self) -> Result<bool> {
         let due = self
             .env
-            .registry
-            .deliveries_due(DeliveryKind::Notice, self.env.clock.now(), NOTICES_BATCH)
+            .registry()
+            .deliveries_due(DeliveryKind::Notice, self.env.now(), NOTICES_BATCH)
             .await
             .into_hub_error()?;
         let more = due.len() == NOTICES_BATCH;
@@ -101,7 +101,7 @@ impl Delivery {
 
     /// It is tried again, later each time, and given up when it has become too old.
     async fn notice_panicked(&self, delivery: &QueuedDelivery) -> std::result::Result<(), StoreError> {
-        let (registry, now) = (&self.env.registry, self.env.clock.now());
+        let (registry, now) = (self.env.registry(), self.env.now());
         if is_too_old(delivery, now) {
             tracing::error!(id = delivery.id, "a notice of a device is given up");
             return registry.delivery_done(&delivery.id).await;
@@ -112,7 +112,7 @@ impl Delivery {
 
     async fn give_notice_out(&self, delivery: &QueuedDelivery) -> Result<()> {
         self.env.reaches("device_notice");
-        let registry = &self.env.registry;
+        let registry = self.env.registry();
         let Ok(QueuedNotice { id, device, notice }) = serde_json::from_str(&delivery.body) else {
             tracing::error!(id = delivery.id, "a notice cannot be read and is dropped");
             return registry.delivery_done(&delivery.id).await.into_hub_error();
@@ -126,7 +126,7 @@ impl Delivery {
             }
             Err(error) => {
                 tracing::warn!(%error, %device, "a notice of a device is given out later");
-                let due_at = self.env.clock.now().plus_seconds(RETRY_SECONDS);
+                let due_at = self.env.now().plus_seconds(RETRY_SECONDS);
                 registry
                     .delivery_failed(&delivery.id, delivery.attempts.saturating_add(1), due_at)
                     .await

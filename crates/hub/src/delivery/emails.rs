@@ -7,7 +7,7 @@ use isobar_model::ids::UserId;
 use isobar_model::notification::NotificationKind;
 use isobar_model::secret::Secret;
 use isobar_outlets::mail::{Mail, MailError};
-use isobar_store::registry::{Delivery as QueuedDelivery, DeliveryKind, NewDelivery, Purpose};
+use isobar_store::registry::{DeliveryKind, NewDelivery, Purpose, QueuedDelivery};
 use minijinja::{Environment, UndefinedBehavior, context};
 use serde::{Deserialize, Serialize};
 
@@ -141,7 +141,7 @@ impl Delivery {
     }
 
     async fn written(&self, QueuedEmail { to, email }: QueuedEmail) -> Result<Mail> {
-        let (templates, site) = (&self.templates, self.env.config.public_url.as_str());
+        let (templates, site) = (&self.templates, self.env.config().public_url.as_str());
         let notice =
             |subject: String, message: String| templates.write(&to, subject, "notice", context! { site, message });
         match email {
@@ -166,10 +166,10 @@ impl Delivery {
 
     /// A nonce for a link that is about to be sent; an earlier one of that purpose ends.
     async fn new_nonce(&self, user: UserId, purpose: Purpose, seconds: i64) -> Result<Secret> {
-        let nonce = Secret::new(&self.env.chance);
+        let nonce = Secret::new(self.env.chance());
         let permit = access::system(user, "an e-mail to the user carries a link");
-        let expires_at = self.env.clock.now().plus_seconds(seconds);
-        self.env.registry.nonce_put(&permit, purpose, &nonce.digest(), expires_at).await.into_hub_error()?;
+        let expires_at = self.env.now().plus_seconds(seconds);
+        self.env.registry().nonce_put(&permit, purpose, &nonce.digest(), expires_at).await.into_hub_error()?;
         Ok(nonce)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isobar_store::error::StoreError;
-use isobar_store::registry::{Delivery as QueuedDelivery, DeliveryKind};
+use isobar_store::registry::{DeliveryKind, QueuedDelivery};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -81,7 +81,7 @@ impl Delivery {
     /// Begins to send what is due, as far as there is room; true: nothing waits that is not under way.
     async fn begin_tries(self: &Arc<Self>, tries: &mut JoinSet<()>) -> std::result::Result<bool, StoreError> {
         while tries.try_join_next().is_some() {}
-        let due = self.env.registry.deliveries_due(DeliveryKind::Mail, self.env.clock.now(), 2 * MAILS_AT_ONCE).await?;
+        let due = self.env.registry().deliveries_due(DeliveryKind::Mail, self.env.now(), 2 * MAILS_AT_ONCE).await?;
         for queued in due {
             if tries.len() >= MAILS_AT_ONCE {
                 return Ok(true);
@@ -103,7 +103,7 @@ impl Delivery {
             }
         }
         // What is being tried is still in the registry: as long as it is, the worker looks again.
-        Ok(self.env.registry.deliveries_next(DeliveryKind::Mail).await?.is_none())
+        Ok(self.env.registry().deliveries_next(DeliveryKind::Mail).await?.is_none())
     }
 
     /// Sends one e-mail and notes how it went.
@@ -124,7 +124,7 @@ impl Delivery {
         queued: &QueuedDelivery,
         outcome: std::result::Result<(), Undelivered>,
     ) -> std::result::Result<(), StoreError> {
-        let now = self.env.clock.now();
+        let now = self.env.now();
         let count = |outcome: &'static str| {
             metrics::counter!(OUTCOMES, "kind" => DeliveryKind::Mail.name(), "outcome" => outcome).increment(1);
         };
@@ -135,13 +135,13 @@ impl Delivery {
                 let attempts = queued.attempts.saturating_add(1);
                 let due_at = self.env.due_again(attempts, now);
                 tracing::warn!(why, id = queued.id, kind = DeliveryKind::Mail.name(), attempts, %due_at, "a delivery failed and is tried again");
-                return self.env.registry.delivery_failed(&queued.id, attempts, due_at).await;
+                return self.env.registry().delivery_failed(&queued.id, attempts, due_at).await;
             }
             Err(Undelivered::NotNow(why) | Undelivered::Never(why)) => {
                 count("given_up");
                 tracing::error!(why, id = queued.id, kind = DeliveryKind::Mail.name(), "a delivery is given up");
             }
         }
-        self.env.registry.delivery_done(&queued.id).await
+        self.env.registry().delivery_done(&queued.id).await
     }
 }

@@ -15,7 +15,7 @@ use isobar_model::error::{Error, Result};
 use isobar_model::time::Timestamp;
 use isobar_outlets::calls::Calls;
 use isobar_outlets::mail::Mailer;
-use isobar_store::registry::Delivery as QueuedDelivery;
+use isobar_store::registry::QueuedDelivery;
 use tokio::sync::Notify;
 
 use self::emails::Templates;
@@ -44,14 +44,14 @@ pub(crate) struct Delivery {
     /// Tells the worker that calls were put into the registry.
     calls_wake: Notify,
     /// Only one task at a time writes what the outbox holds.
-    writer_turn: tokio::sync::Mutex<()>,
+    registry_writing: tokio::sync::Mutex<()>,
     /// Held while entries of the outbox are on their way out of the store.
     removing: tokio::sync::Mutex<()>,
 }
 
 impl Delivery {
     pub(crate) fn new(env: Arc<Env>, outbox: Arc<Outbox>, caches: Arc<Caches>, mailer: Mailer) -> Result<Self> {
-        let calls = Calls::new(&env.config.outgoing_allow).map_err(Error::internal)?;
+        let calls = Calls::new(&env.config().outgoing_allow).map_err(Error::internal)?;
         Ok(Self {
             env,
             outbox,
@@ -63,7 +63,7 @@ impl Delivery {
             device_notices_wake: Notify::new(),
             calls,
             calls_wake: Notify::new(),
-            writer_turn: tokio::sync::Mutex::new(()),
+            registry_writing: tokio::sync::Mutex::new(()),
             removing: tokio::sync::Mutex::new(()),
         })
     }

@@ -61,7 +61,7 @@ impl Delivery {
         }
         let (id, kind, to) = (notice.id, notice.kind, notice.to);
         let permit = access::system(notice, "a notice is kept for those whom it is for");
-        if self.env.registry.notice_create(&permit).await.into_hub_error()? {
+        if self.env.registry().notice_create(&permit).await.into_hub_error()? {
             self.notices.count(kind);
         }
         if to == Audience::Everybody {
@@ -69,7 +69,7 @@ impl Delivery {
             self.notices.wake.notify_one();
             return Ok(());
         }
-        let mut spreading = self.env.registry.notice_spreading(id).await.into_hub_error()?;
+        let mut spreading = self.env.registry().notice_spreading(id).await.into_hub_error()?;
         while let Some(part) = spreading {
             spreading = self.spread(part).await.into_hub_error()?;
         }
@@ -101,7 +101,7 @@ impl Delivery {
 
     /// Spreads the next part of a notice; false: there is none.
     pub(crate) async fn spread_next(&self) -> std::result::Result<bool, StoreError> {
-        let (registry, tries) = (&self.env.registry, &self.notices.tries);
+        let (registry, tries) = (self.env.registry(), &self.notices.tries);
         let Some(part) = registry.notice_to_spread().await? else { return Ok(false) };
         let id = part.notice.id;
         let spread = if tries.begin(id) < TRIES_MAX {
@@ -110,7 +110,7 @@ impl Delivery {
         } else {
             // The others wait behind it.
             tracing::error!(%id, "a notice panics whenever it is spread, and is spread no further");
-            registry.notice_spread(part, &SpreadStep::default(), self.env.clock.now()).await
+            registry.notice_spread(part, &SpreadStep::default(), self.env.now()).await
         };
         tries.end();
         spread.map(|_| true)
@@ -119,7 +119,7 @@ impl Delivery {
     /// Spreads a notice to its next recipients: a row for each of them, and e-mails for those who want one, all or none.
     /// What is left of it then.
     async fn spread(&self, part: Spreading) -> std::result::Result<Option<Spreading>, StoreError> {
-        let recipients = self.env.registry.notice_recipients(&part, SPREAD_AT_ONCE).await?;
+        let recipients = self.env.registry().notice_recipients(&part, SPREAD_AT_ONCE).await?;
         let whole = recipients.len() >= SPREAD_AT_ONCE as usize;
         let to = recipients.last().filter(|_| whole).map(|recipient| recipient.id);
         let mut step = SpreadStep { to, ..SpreadStep::default() };
@@ -135,7 +135,7 @@ impl Delivery {
                 step.deliveries.push(self.mail(email_id(notice.id, recipient.id), &recipient.email, email));
             }
         }
-        let left = self.env.registry.notice_spread(part, &step, self.env.clock.now()).await?;
+        let left = self.env.registry().notice_spread(part, &step, self.env.now()).await?;
         if !step.deliveries.is_empty() {
             self.wake_mail();
         }
@@ -151,7 +151,7 @@ impl Delivery {
 
     /// Removes notifications of before history begins, and a user's oldest beyond what it may keep.
     pub(crate) async fn sweep_notices(&self, begins: Timestamp) -> std::result::Result<(), StoreError> {
-        let registry = &self.env.registry;
+        let registry = self.env.registry();
         while registry.notices_sweep(begins, SWEPT_AT_ONCE).await? >= u64::from(SWEPT_AT_ONCE) {}
         for user in registry.notices_hoarded(KEPT_MAX).await? {
             let permit = access::system(user, "a user keeps so many notices and no more");

@@ -54,7 +54,7 @@ impl Identity {
             to: Audience::User(user),
             message: what.message(),
             device: None,
-            at: self.env.clock.now(),
+            at: self.env.now(),
         };
         if let Err(error) = self.delivery.notify(notice).await {
             tracing::warn!(%error, %user, ?what, "a user could not be told about its account");
@@ -65,7 +65,7 @@ impl Identity {
     /// another address of the same site.
     pub(crate) async fn note_sign_in(&self, user: UserId, address: IpAddr) {
         let (address, site) = (address.to_canonical(), counted(address).to_string());
-        match self.env.registry.sign_in_note(user, &site, self.env.clock.now()).await.into_hub_error() {
+        match self.env.registry().sign_in_note(user, &site, self.env.now()).await.into_hub_error() {
             Ok(true) => self.account_notice(user, AccountNotice::SignInFromNewAddress { address }).await,
             Ok(false) => {}
             Err(error) => tracing::warn!(%error, %user, "where a user signed in from could not be noted"),

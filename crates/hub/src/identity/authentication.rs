@@ -147,7 +147,7 @@ impl Identity {
             Credential::Jwt(_) if !jwts => Err(Error::Unauthenticated),
             _ => {
                 let (caller, key) = self.bearer(&self.user_credential(credentials)?).await?;
-                let now = self.env.clock.now();
+                let now = self.env.now();
                 self.activity.user(caller.user, now);
                 if let Some(key) = key {
                     self.activity.api_key(key, now);
@@ -170,14 +170,14 @@ impl Identity {
     pub(crate) async fn bearer(&self, credential: &UserCredential) -> Result<(Arc<Caller>, Option<ApiKeyId>)> {
         let (caller, disabled, key) = match credential {
             UserCredential::Jwt(claims) => {
-                self.tokens.check(claims, self.env.clock.now())?;
+                self.tokens.check(claims, self.env.now())?;
                 // It is none any more when its session was ended by a new password.
                 let session = self.caches.session_entry(claims.sid, claims.sub).await?;
                 (Arc::clone(&session.caller), session.account.disabled, None)
             }
             UserCredential::ApiKey(digest) => {
                 let key = self.caches.api_key_entry(digest).await?;
-                if key.has_ended(self.env.clock.now()) {
+                if key.has_ended(self.env.now()) {
                     return Err(Error::Unauthenticated);
                 }
                 (Arc::clone(&key.caller), key.account.disabled, Some(key.id))
@@ -210,11 +210,10 @@ impl Identity {
         match (held, principal) {
             (HeldCredential::Device(token), Principal::Device(session)) => self.caches.token_stands(token, &session.0),
             (HeldCredential::User(UserCredential::Jwt(claims)), Principal::User(caller)) => {
-                self.tokens.check(claims, self.env.clock.now()).is_ok()
-                    && self.caches.session_stands(claims.sid, caller)
+                self.tokens.check(claims, self.env.now()).is_ok() && self.caches.session_stands(claims.sid, caller)
             }
             (HeldCredential::User(UserCredential::ApiKey(key)), Principal::User(caller)) => {
-                self.caches.api_key_stands(key, caller, self.env.clock.now())
+                self.caches.api_key_stands(key, caller, self.env.now())
             }
             _ => false,
         }

@@ -101,7 +101,7 @@ impl Identity {
     /// The permit to see a project.
     pub(crate) async fn project_read(&self, caller: &Caller, id: ProjectId) -> Result<CanRead<ProjectId>> {
         let lineage =
-            self.env.registry.project_placement(id).await.into_hub_error()?.ok_or(Error::Missing("project"))?;
+            self.env.registry().project_placement(id).await.into_hub_error()?.ok_or(Error::Missing("project"))?;
         access::read_shared(caller, Action::ProjectRead, id, &lineage).map_err(|refusal| refusal.into_error("project"))
     }
 
@@ -113,7 +113,7 @@ impl Identity {
         action: Action,
     ) -> Result<CanWrite<ProjectId>> {
         let lineage =
-            self.env.registry.project_placement(id).await.into_hub_error()?.ok_or(Error::Missing("project"))?;
+            self.env.registry().project_placement(id).await.into_hub_error()?.ok_or(Error::Missing("project"))?;
         access::write_shared(caller, action, id, &lineage).map_err(|refusal| refusal.into_error("project"))
     }
 
@@ -154,7 +154,7 @@ impl Identity {
             return Ok(access::own(caller));
         }
         let (lineage, role) =
-            self.env.registry.user_placement(id).await.into_hub_error()?.ok_or(Error::Missing("user"))?;
+            self.env.registry().user_placement(id).await.into_hub_error()?.ok_or(Error::Missing("user"))?;
         let permit = access::write(caller, action, id, &lineage).map_err(|refusal| refusal.into_error("user"))?;
         if role > caller.role && action != Action::UserRead {
             return Err(Error::Forbidden(format!("a {} may not change a {}", caller.role.name(), role.name())));

@@ -19,12 +19,8 @@ const VERIFICATION: &str = "verification link";
 impl Identity {
     /// Verifies the e-mail address that a link was sent to; where its reader goes from here.
     pub(crate) async fn user_verify(&self, nonce: &str) -> Result<String> {
-        let verified = self
-            .env
-            .registry
-            .account_verify(&Digest::of(nonce.as_bytes()), self.env.clock.now())
-            .await
-            .into_hub_error()?;
+        let verified =
+            self.env.registry().account_verify(&Digest::of(nonce.as_bytes()), self.env.now()).await.into_hub_error()?;
         verified.ok_or(Error::Missing(VERIFICATION))?;
         Ok(self.verified_place())
     }
@@ -33,12 +29,12 @@ impl Identity {
     pub(crate) async fn verification_look(&self, nonce: &str) -> Result<String> {
         let digest = Digest::of(nonce.as_bytes());
         let is_open =
-            self.env.registry.nonce_is_open(Purpose::Verify, &digest, self.env.clock.now()).await.into_hub_error()?;
+            self.env.registry().nonce_is_open(Purpose::Verify, &digest, self.env.now()).await.into_hub_error()?;
         if is_open { Ok(self.verified_place()) } else { Err(Error::Missing(VERIFICATION)) }
     }
 
     fn verified_place(&self) -> String {
-        format!("{}/?verified=1", self.env.config.public_url)
+        format!("{}/?verified=1", self.env.config().public_url)
     }
 
     /// Sends another link to verify an account's address; the older one ends. There is nothing to do where it is verified.
@@ -58,33 +54,32 @@ impl Identity {
 
     /// Sets a new password by what a link carried. Every session of the user ends.
     pub(crate) async fn password_reset(&self, input: ResetInput, address: IpAddr) -> Result<()> {
-        let (registry, digest) = (&self.env.registry, Digest::of(input.token.as_bytes()));
+        let (registry, digest) = (self.env.registry(), Digest::of(input.token.as_bytes()));
         let bad = || Error::invalid("token", "is unknown, used up or too old");
         // Looked at first: whoever makes tokens up costs no hash.
-        if !registry.nonce_is_open(Purpose::Reset, &digest, self.env.clock.now()).await.into_hub_error()? {
+        if !registry.nonce_is_open(Purpose::Reset, &digest, self.env.now()).await.into_hub_error()? {
             return Err(bad());
         }
         let hash = self.password_hash(input.password, HashedFor::Address(address)).await?;
-        let user =
-            registry.password_reset(&digest, &hash, self.env.clock.now()).await.into_hub_error()?.ok_or_else(bad)?;
+        let user = registry.password_reset(&digest, &hash, self.env.now()).await.into_hub_error()?.ok_or_else(bad)?;
         self.caches.account_changed(user);
         self.account_notice(user, AccountNotice::PasswordChanged).await;
         Ok(())
     }
 
     async fn account_named(&self, name: &str) -> Result<LoginRecord> {
-        self.env.registry.login_by_name(name).await.into_hub_error()?.ok_or(Error::Missing("account"))
+        self.env.registry().login_by_name(name).await.into_hub_error()?.ok_or(Error::Missing("account"))
     }
 
     async fn send_link(&self, account: LoginRecord, purpose: Purpose) -> Result<()> {
-        let (user, now) = (account.user, self.env.clock.now());
+        let (user, now) = (account.user, self.env.now());
         // Who asks too often hears the same and gets no e-mail: the link of the last one is still good.
         if account.disabled || !self.link_allowance.spend((user, purpose), now) {
             tracing::info!(%user, ?purpose, "no link is sent: the account is disabled, or was sent several just now");
             return Ok(());
         }
         let permit = access::system(user, "a link goes to the user's own address");
-        let Some(found) = self.env.registry.user_fetch(&permit.reading()).await.into_hub_error()? else {
+        let Some(found) = self.env.registry().user_fetch(&permit.reading()).await.into_hub_error()? else {
             return Err(Error::Missing("account"));
         };
         let email = match purpose {
@@ -92,7 +87,7 @@ impl Identity {
             Purpose::Reset => Email::Reset { user },
         };
         let delivery = self.delivery.mail(self.env.new_id().to_string(), &found.email, email);
-        self.env.registry.nonce_ask(&permit, purpose, &delivery, now).await.into_hub_error()?;
+        self.env.registry().nonce_ask(&permit, purpose, &delivery, now).await.into_hub_error()?;
         self.delivery.wake_mail();
         Ok(())
     }

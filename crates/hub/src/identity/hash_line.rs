@@ -1,5 +1,5 @@
 //! The line of those who wait for a password to be hashed. Each address has a share of it, and each site, which is an IPv4
-//! address or an IPv6 network of 48 bits: one client may have 65,536 networks in it that are counted apart otherwise. A turn
+//! address or an IPv6 network of 48 bits: one client may have 65,536 networks in it that are counted apart otherwise. A slot
 //! that is free goes to the site that has the fewest, and among those to the one that had its last the longest ago; within a
 //! site to its addresses in the same way. When the line is full, the longest share makes room for a shorter one: who has many
 //! addresses crowds nobody out who comes from another.
@@ -73,14 +73,14 @@ struct LineState {
     waiting: Vec<HashWait>,
     /// Those who hash or wait.
     holders: HashMap<HashHolder, HashHolds>,
-    /// Grows with each who comes, and each turn.
+    /// Grows with each who comes, and each slot.
     number: u64,
 }
 
 struct HashWait {
     number: u64,
     place: HashPlace,
-    give: oneshot::Sender<HashTurn>,
+    give: oneshot::Sender<HashSlot>,
 }
 
 /// What a holder has of the line.
@@ -88,12 +88,12 @@ struct HashWait {
 struct HashHolds {
     hashing: usize,
     waiting: usize,
-    /// When it had its last turn.
+    /// When it had its last slot.
     last: u64,
 }
 
-/// A turn at hashing, until it is dropped.
-pub(super) struct HashTurn {
+/// A slot for hashing, until it is dropped.
+pub(super) struct HashSlot {
     line: Arc<HashLine>,
     place: HashPlace,
 }
@@ -109,20 +109,20 @@ impl HashLine {
         Arc::new(Self(Mutex::default()))
     }
 
-    /// A turn, when it comes. Who no longer waits has no place in the line.
+    /// A slot, when it comes. Who no longer waits has no place in the line.
     ///
     /// # Errors
     /// `Busy`: too many wait already, or so many that others who have fewer come first.
-    pub(super) async fn take(self: &Arc<Self>, who: HashedFor) -> Result<HashTurn> {
+    pub(super) async fn take(self: &Arc<Self>, who: HashedFor) -> Result<HashSlot> {
         let place = HashPlace::from(who);
         let (waits, given) = {
             let mut state = self.0.lock();
             state.number += 1;
             let number = state.number;
             if state.hashing < HASHES_AT_ONCE {
-                // While a turn is free nobody waits.
+                // While a slot is free nobody waits.
                 state.begins(place);
-                return Ok(HashTurn { line: Arc::clone(self), place });
+                return Ok(HashSlot { line: Arc::clone(self), place });
             }
             state.make_room(place)?;
             let (give, given) = oneshot::channel();
@@ -130,9 +130,9 @@ impl HashLine {
             state.change(place, |holds| holds.waiting += 1);
             (HashWaiter { line: self, number }, given)
         };
-        let turn = given.await.map_err(|_| Error::Busy);
+        let slot = given.await.map_err(|_| Error::Busy);
         drop(waits);
-        turn
+        slot
     }
 
     #[cfg(test)]
@@ -176,7 +176,7 @@ impl LineState {
         if self.holds(self.waiting[last].place.0[0]).waiting <= own + 1 {
             return Err(Error::Busy);
         }
-        // It hears that nobody will give it a turn.
+        // It hears that nobody will give it a slot.
         let gone = self.waiting.swap_remove(last);
         self.change(gone.place, |holds| holds.waiting -= 1);
         Ok(())
@@ -188,7 +188,7 @@ impl LineState {
         self.change(place, |holds| (holds.hashing, holds.last) = (holds.hashing + 1, number));
     }
 
-    /// Whose turn it is, if anybody waits: it begins.
+    /// Whose slot it is, if anybody waits: it begins.
     fn next(&mut self) -> Option<HashWait> {
         let rank = |waiting: &HashWait| {
             let [site, holder] = waiting.place.0.map(|holder| self.holds(holder));
@@ -213,7 +213,7 @@ impl Drop for HashWaiter<'_> {
     }
 }
 
-impl Drop for HashTurn {
+impl Drop for HashSlot {
     fn drop(&mut self) {
         let next = {
             let mut state = self.line.0.lock();
@@ -223,7 +223,7 @@ impl Drop for HashTurn {
         };
         if let Some(HashWait { place, give, .. }) = next {
             // Who has gone meanwhile drops it, and so passes it on.
-            drop(give.send(HashTurn { line: Arc::clone(&self.line), place }));
+            drop(give.send(HashSlot { line: Arc::clone(&self.line), place }));
         }
     }
 }
@@ -244,17 +244,17 @@ mod tests {
         HashedFor::Address(IpAddr::from([192, 0, 2, number]))
     }
 
-    /// All turns, by others.
-    fn all(line: &Arc<HashLine>) -> Vec<HashTurn> {
+    /// All slots, by others.
+    fn all(line: &Arc<HashLine>) -> Vec<HashSlot> {
         (0..HASHES_AT_ONCE).map(|_| line.take(HashedFor::System).now_or_never().unwrap().unwrap()).collect()
     }
 
     /// Who waits; none where it is refused.
-    fn waits(line: &Arc<HashLine>, who: HashedFor) -> Option<BoxFuture<'static, Result<HashTurn>>> {
+    fn waits(line: &Arc<HashLine>, who: HashedFor) -> Option<BoxFuture<'static, Result<HashSlot>>> {
         let line = Arc::clone(line);
-        let mut turn = async move { line.take(who).await }.boxed();
-        match (&mut turn).now_or_never() {
-            None => Some(turn),
+        let mut slot = async move { line.take(who).await }.boxed();
+        match (&mut slot).now_or_never() {
+            None => Some(slot),
             Some(Err(Error::Busy)) => None,
             Some(other) => panic!("{:?}", other.map(|_| ())),
         }
@@ -263,12 +263,12 @@ mod tests {
     #[test]
     fn who_has_a_whole_site_has_one_share_and_others_come_next() {
         let line = HashLine::new();
-        let mut turns = all(&line);
+        let mut slots = all(&line);
         let crowd: Vec<_> = (0..1_000).filter_map(|network| waits(&line, at(1, network))).collect();
         assert_eq!(crowd.len(), HASHES_OF_SITE_MAX);
         let [other, plain] = [at(2, 0), ipv4(1)].map(|who| waits(&line, who).unwrap());
-        // The first turn is that of the crowd, the next are those of the two who came last.
-        turns.clear();
+        // The first slot is that of the crowd, the next are those of the two who came last.
+        slots.clear();
         let other = other.now_or_never().unwrap().unwrap();
         drop(other);
         let plain = plain.now_or_never().unwrap().unwrap();
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn an_address_has_fewer_places_than_its_site_and_a_tenant_as_many() {
         let line = HashLine::new();
-        let (turns, mut all_waiting) = (all(&line), Vec::new());
+        let (slots, mut all_waiting) = (all(&line), Vec::new());
         for (who, places) in [
             (at(1, 1), HASHES_OF_ADDRESS_MAX),
             (at(1, 2), HASHES_OF_SITE_MAX - HASHES_OF_ADDRESS_MAX),
@@ -291,14 +291,14 @@ mod tests {
             assert_eq!(waiting.len(), places, "{who:?}");
             all_waiting.extend(waiting);
         }
-        drop((turns, all_waiting));
+        drop((slots, all_waiting));
         assert_eq!(line.hashing_and_waiting(), (0, 0));
     }
 
     #[test]
     fn in_a_full_line_whoever_has_most_makes_room() {
         let line = HashLine::new();
-        let turns = all(&line);
+        let slots = all(&line);
         let from = (0..10).flat_map(|site| (0..100).map(move |network| at(site, network)));
         let mut crowd: Vec<_> = from.filter_map(|who| waits(&line, who)).collect();
         assert_eq!(line.hashing_and_waiting().1, HASHES_WAITING_MAX);
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(line.hashing_and_waiting().1, HASHES_WAITING_MAX);
         let evicted = crowd.iter_mut().filter_map(|waiting| waiting.now_or_never()).filter(Result::is_err).count();
         assert_eq!(crowd.len() + others.len() - evicted, HASHES_WAITING_MAX);
-        drop((turns, others, crowd));
+        drop((slots, others, crowd));
         assert_eq!(line.hashing_and_waiting(), (0, 0));
         assert!(line.0.lock().holders.is_empty());
     }

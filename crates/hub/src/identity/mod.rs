@@ -55,15 +55,15 @@ impl Identity {
         delivery: Arc<Delivery>,
         activity: Arc<Activity>,
     ) -> Result<Self> {
-        let signing_key = env.registry.signing_key(env.chance.bits_256()).await.into_hub_error()?;
-        let now = env.clock.now();
-        let revoked = env.registry.jwts_revoked(now).await.into_hub_error()?;
+        let signing_key = env.registry().signing_key(env.chance().bits_256()).await.into_hub_error()?;
+        let now = env.now();
+        let revoked = env.registry().jwts_revoked(now).await.into_hub_error()?;
         Ok(Self {
             passwords: Passwords::new()?,
             tokens: Jwts::new(&signing_key, revoked, now),
             throttle: LoginThrottle::default(),
             link_allowance: PeriodicAllowance::new(LINKS_MAX),
-            rates: CallRates::new(&env.config.rate_limit),
+            rates: CallRates::new(&env.config().rate_limit),
             env,
             caches,
             delivery,
@@ -71,24 +71,24 @@ impl Identity {
         })
     }
 
-    /// The hash of a new password. Waits for its turn among the hashes.
+    /// The hash of a new password. Waits for a slot among the hashes.
     pub(crate) async fn password_hash(&self, password: String, who: HashedFor) -> Result<String> {
-        self.passwords.hash(password, who, &self.env.chance).await
+        self.passwords.hash(password, who, self.env.chance()).await
     }
 
     /// Counts a call in the window of its user, its device, or its address. None: that limit is off.
     pub(crate) fn count_call(&self, principal: &Principal, address: IpAddr) -> Result<Option<RateWindow>> {
-        self.rates.count_call(principal, address, self.env.clock.now())
+        self.rates.count_call(principal, address, self.env.now())
     }
 
     /// Counts so many calls that a caller's one call is worth beside itself, all or none of them.
     pub(crate) fn count_further(&self, principal: &Principal, calls: u32) -> Result<Option<RateWindow>> {
-        self.rates.count_further(principal, calls, self.env.clock.now())
+        self.rates.count_further(principal, calls, self.env.now())
     }
 
     /// Counts a call with bad credentials; true: there were so many from its address that its connection should end.
     pub(crate) fn count_refused(&self, address: IpAddr) -> bool {
-        self.rates.count_refused(address, self.env.clock.now())
+        self.rates.count_refused(address, self.env.now())
     }
 
     /// Forgets the revocations of tokens that have ended.

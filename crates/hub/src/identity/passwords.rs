@@ -33,7 +33,7 @@ impl Passwords {
     /// The hash of a new password.
     pub(crate) async fn hash(&self, password: String, who: HashedFor, chance: &Chance) -> Result<String> {
         let salt = chance.bits_256();
-        self.in_turn(who, move || hash(password.as_bytes(), &salt)).await?
+        self.in_slot(who, move || hash(password.as_bytes(), &salt)).await?
     }
 
     /// Whether the password is the one that was hashed; takes as long when there is no hash.
@@ -41,14 +41,14 @@ impl Passwords {
         let exists = known.is_some();
         let expected = known.unwrap_or_else(|| DECOY.to_owned());
         let verify = move || Argon2::default().verify_password(password.as_bytes(), expected.as_str()).is_ok();
-        Ok(self.in_turn(who, verify).await? && exists)
+        Ok(self.in_slot(who, verify).await? && exists)
     }
 
-    /// Does work in a turn of its own. Work that has begun keeps its turn even when nobody waits for it any more.
-    async fn in_turn<T: Send + 'static>(&self, who: HashedFor, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-        let turn = self.line.take(who).await?;
+    /// Does work in a slot of its own. Work that has begun keeps its slot even when nobody waits for it any more.
+    async fn in_slot<T: Send + 'static>(&self, who: HashedFor, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+        let slot = self.line.take(who).await?;
         let work = move || {
-            let _turn = turn;
+            let _turn = slot;
             work()
         };
         self.threads.spawn(work).await.map_err(Error::internal)

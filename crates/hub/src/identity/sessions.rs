@@ -30,17 +30,17 @@ pub struct Tokens {
 impl Identity {
     /// Logs a user in by username or e-mail address. An unknown account and a wrong password look the same.
     pub(crate) async fn session_login(&self, login: Login, address: IpAddr) -> Result<Tokens> {
-        let now = self.env.clock.now();
+        let now = self.env.now();
         self.throttle.check(&login.name, address, now)?;
-        let record = self.env.registry.login_by_name(&login.name).await.into_hub_error()?;
+        let record = self.env.registry().login_by_name(&login.name).await.into_hub_error()?;
         let hash = record.as_ref().and_then(|record| record.password_hash.clone());
         let right = self.passwords.verify(login.password, hash, HashedFor::Address(address)).await?;
-        // Others may have failed while this one waited for its turn: whoever guesses many at once learns no more.
-        self.throttle.check(&login.name, address, self.env.clock.now())?;
+        // Others may have failed while this one waited for a slot: whoever guesses many at once learns no more.
+        self.throttle.check(&login.name, address, self.env.now())?;
         let account = record.as_ref().map(|record| record.user);
-        let is_closed = account.is_some_and(|user| self.throttle.is_closed(user, address, self.env.clock.now()));
+        let is_closed = account.is_some_and(|user| self.throttle.is_closed(user, address, self.env.now()));
         let is_usable =
-            |record: &LoginRecord| !record.disabled && (record.verified || !self.env.config.require_verified_email);
+            |record: &LoginRecord| !record.disabled && (record.verified || !self.env.config().require_verified_email);
         let Some(record) = record.filter(|record| right && !is_closed && is_usable(record)) else {
             self.throttle.failed(&login.name, account, address, now);
             return Err(Error::Unauthenticated);
@@ -51,7 +51,7 @@ impl Identity {
     }
 
     async fn open_session(&self, user: UserId, now: Timestamp) -> Result<Tokens> {
-        let refresh = Secret::new(&self.env.chance);
+        let refresh = Secret::new(self.env.chance());
         let session = Session {
             id: SessionId(self.env.new_id().0),
             user,
@@ -59,7 +59,7 @@ impl Identity {
             created_at: now,
             expires_at: now.plus_seconds(REFRESH_SECONDS),
         };
-        self.env.registry.session_open(&session).await.into_hub_error()?;
+        self.env.registry().session_open(&session).await.into_hub_error()?;
         let (jwt, jwt_expiry) = self.tokens.issue(user, session.id, self.env.new_id(), now)?;
         Ok(Tokens { jwt, jwt_expiry, refresh: Some((refresh, session.expires_at)) })
     }
@@ -67,7 +67,7 @@ impl Identity {
     /// A new access token for a refresh token. The refresh token's own end stays where it was.
     pub(crate) async fn session_refresh(&self, refresh_cookie: Option<&str>) -> Result<Tokens> {
         let session = self.session_of_cookie(refresh_cookie).await?;
-        let (jwt, jwt_expiry) = self.tokens.issue(session.user, session.id, self.env.new_id(), self.env.clock.now())?;
+        let (jwt, jwt_expiry) = self.tokens.issue(session.user, session.id, self.env.new_id(), self.env.now())?;
         Ok(Tokens { jwt, jwt_expiry, refresh: None })
     }
 
@@ -83,8 +83,8 @@ impl Identity {
 
     async fn session_of_cookie(&self, cookie: Option<&str>) -> Result<Session> {
         let cookie = cookie.ok_or(Error::Unauthenticated)?;
-        let session = self.env.registry.session_by_refresh(&Digest::of(cookie.as_bytes())).await.into_hub_error()?;
-        let now = self.env.clock.now();
+        let session = self.env.registry().session_by_refresh(&Digest::of(cookie.as_bytes())).await.into_hub_error()?;
+        let now = self.env.now();
         let session = session.filter(|session| now < session.expires_at).ok_or(Error::Unauthenticated)?;
         let account = self.caches.account_entry(session.user).await?.filter(|account| !account.disabled);
         account.ok_or(Error::Unauthenticated)?;
@@ -93,15 +93,15 @@ impl Identity {
 
     /// Revokes each token that it is given: the jwt at once, the refresh token for good.
     pub(crate) async fn session_logout(&self, credentials: &Credentials<'_>) -> Result<()> {
-        let now = self.env.clock.now();
+        let now = self.env.now();
         let (jwt, session) = self.leaving(credentials).await?;
         if let Some(claims) = jwt {
             let ends = Timestamp::from_millis(claims.exp * 1000);
-            self.env.registry.jwt_revoke(&claims.jti.to_string(), ends).await.into_hub_error()?;
+            self.env.registry().jwt_revoke(&claims.jti.to_string(), ends).await.into_hub_error()?;
             self.tokens.revoke(claims.jti.to_string(), now);
         }
         if let Some(session) = session {
-            self.env.registry.session_refresh_end(session.id).await.into_hub_error()?;
+            self.env.registry().session_refresh_end(session.id).await.into_hub_error()?;
         }
         Ok(())
     }

@@ -1,9 +1,7 @@
 //! An event that has run and waits to be durable. It is small, for thousands wait at once: what the run was made of is
 //! gone by then.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
 use isobar_design::SHORT_RUN_BYTES_MAX;
 use isobar_model::error::Result;
@@ -15,10 +13,7 @@ use super::Ingest;
 use super::run_commit::RunReport;
 use crate::cache::entries::DeviceEntry;
 
-/// Done when the event is durable; then it is published. It must be driven to its end.
-///
-/// # Errors
-/// [`isobar_model::error::Error::Busy`] when the store could not make it durable.
+/// An event that has run. What it has caused is acknowledged and published by [`Accepted::durable`].
 #[must_use = "what is not durable must not be acknowledged"]
 pub struct Accepted {
     id: EventId,
@@ -51,33 +46,36 @@ impl Accepted {
         let (ingest, entry) = (Arc::clone(ingest), Arc::clone(entry));
         Self { id, pending: Some(PendingCommit { ingest, entry, now, report, durable }) }
     }
-}
 
-/// Whether an event that was accepted is not durable yet; then it wakes the waker when it is.
-pub(super) fn still_pending(accepted: &mut Result<Option<Accepted>>, cx: &mut Context<'_>) -> bool {
-    let pending = accepted.as_mut().ok().and_then(Option::as_mut).and_then(|accepted| accepted.pending.as_mut());
-    pending.is_some_and(|pending| Pin::new(&mut pending.durable).poll(cx).is_pending())
-}
+    /// Whether more of it is to be written than may stand in the log beside the next of its project: all who come in meanwhile
+    /// wait for as much.
+    pub(super) fn leaves_much(&self) -> bool {
+        self.pending.as_ref().is_some_and(|pending| pending.report.bytes > SHORT_RUN_BYTES_MAX)
+    }
 
-/// Whether an event that was accepted has more to be written than may stand in the log beside the next of its project: all who
-/// come in meanwhile wait for as much.
-pub(super) fn leaves_much(accepted: &Result<Option<Accepted>>) -> bool {
-    let pending = accepted.as_ref().ok().and_then(Option::as_ref).and_then(|accepted| accepted.pending.as_ref());
-    pending.is_some_and(|pending| pending.report.bytes > SHORT_RUN_BYTES_MAX)
-}
-
-impl Future for Accepted {
-    type Output = Result<EventId>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<EventId>> {
+    /// Waits until it is written, however that ends: [`Accepted::durable`] tells.
+    pub(super) async fn written(&mut self) {
         if let Some(pending) = &mut self.pending {
-            let durable = ready!(Pin::new(&mut pending.durable).poll(cx));
-            if let Some(PendingCommit { ingest, entry, now, report, .. }) = self.pending.take() {
-                durable.map_err(crate::error::from_store)?;
-                ingest.activity.device(&entry, now);
-                ingest.publish(&entry, &report);
-            }
+            let _ = pending.durable.wait().await;
         }
-        Poll::Ready(Ok(self.id))
+    }
+
+    /// Waits until the event is durable, and publishes it. It must be driven to its end.
+    ///
+    /// # Errors
+    /// [`isobar_model::error::Error::Busy`] when the store could not make it durable.
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "an argument of an `async fn` is kept twice: as it came, and as it is used"
+    )]
+    pub fn durable(mut self) -> impl Future<Output = Result<EventId>> + Send {
+        async move {
+            if let Some(PendingCommit { ingest, entry, now, report, durable }) = &mut self.pending {
+                durable.wait().await.map_err(crate::error::from_store)?;
+                ingest.activity.device(entry, *now);
+                ingest.publish(entry, report);
+            }
+            Ok(self.id)
+        }
     }
 }

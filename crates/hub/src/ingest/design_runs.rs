@@ -171,7 +171,7 @@ impl Ingest {
             false => self.code.slot(plan, tenant).await?,
         };
         let (mut work, mut answer, mut report) = (Some(work), None, RunReport::default());
-        let now = self.env.clock.now();
+        let now = self.env.now();
         let mut turn = |memory: &dyn Memory| {
             let Some(work) = work.take().filter(|_| entry.is_current()) else { return report.outdated() };
             let (run, left) = (RunCommit::new(entry, now), UncommittedState::default());
@@ -185,14 +185,14 @@ impl Ingest {
             self.seal(run, memory, &mut report)
         };
         let reload = self.reload_if_a_run_panics(entry);
-        let begun = telemetry::begin(&*self.env.telemetry, permit, None, now, &mut turn).await;
+        let begun = telemetry::begin(self.env.telemetry(), permit, None, now, &mut turn).await;
         reload.disarm();
         let begun = begun.map_err(from_store)?;
         if report.refused {
             return Err(Error::Busy);
         }
-        if let Begun::Committed { durable, .. } = begun {
-            durable.await.map_err(from_store)?;
+        if let Begun::Committed { mut durable, .. } = begun {
+            durable.wait().await.map_err(from_store)?;
         }
         self.publish(entry, &report);
         Ok(answer.filter(|_| !report.outdated))

@@ -1,8 +1,6 @@
 //! The main road: a device event arrives, its project's design runs, everything it causes is committed at once.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 
 use bytes::Bytes;
 use isobar_design::{EventView, LONG_RUN_UNITS, SHORT_RUN_BYTES_MAX, Trigger};
@@ -16,12 +14,11 @@ use isobar_store::telemetry::{self, Begun, Commit, Idempotency, Memory, Ran};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::accepted::{self, Accepted, still_pending};
+use super::accepted::Accepted;
 use super::event_input::{accepted_name, check_idempotency_key, element_name};
 use super::run_commit::{RunCommit, RunReport};
 use super::{IDEMPOTENCY_SECONDS, Ingest, RUNS_MAX, RunMemory};
 use crate::cache::entries::DeviceEntry;
-use crate::code::StillPending;
 use crate::error::from_store;
 use crate::identity::authentication::Principal;
 
@@ -53,8 +50,8 @@ enum NothingLeft {
 }
 
 impl Ingest {
-    /// Accepts a device event: its design has run when this returns; it is durable and in history when the [`Accepted`] is
-    /// done.
+    /// Accepts a device event: its design has run when this returns; [`Accepted::durable`] waits until it is durable
+    /// and in history.
     pub(crate) async fn event_accept(
         self: &Arc<Self>,
         principal: &Principal,
@@ -67,20 +64,20 @@ impl Ingest {
         let target = self.event_device(principal, device, &mut faults).await?;
         let element = element_name(element, &mut faults);
         check_idempotency_key(idempotency_key, &mut faults);
-        let read = self.env.bodies.payload(principal.tenant(), &body, &mut faults).await?;
+        let read = self.env.bodies().payload(principal.tenant(), &body, &mut faults).await?;
         let (Some((payload, tree)), Some(element)) = (read, element) else {
             return Err(faults.into_error());
         };
         let Some((permit, entry)) = target else { return Err(faults.into_error()) };
-        let now = self.env.clock.now();
+        let now = self.env.now();
         let name = accepted_name(&entry, element, &mut faults);
         faults.end()?;
         let element = name.unwrap_or_else(|| Arc::from(element));
         let event = Incoming { element, payload, idempotency_key, now, ran: None };
-        if let Some(accepted) = self.run_event(&permit, &entry, &event, tree, still_pending).await? {
+        if let Some(accepted) = self.run_event(&permit, &entry, &event, tree).await? {
             return Ok(accepted);
         }
-        Box::pin(self.run_event_by_newer(&permit, entry.device.id, &event, still_pending)).await
+        Box::pin(self.run_event_by_newer(&permit, entry.device.id, &event)).await
     }
 
     /// Runs an event by the newest entry of its device, which or whose design has changed meanwhile.
@@ -89,7 +86,6 @@ impl Ingest {
         permit: &CanWrite<DeviceRef>,
         device: DeviceId,
         event: &Incoming<'_>,
-        still_pending: StillPending<EventOutcome>,
     ) -> Result<Accepted> {
         for _ in 1..RUNS_MAX {
             let newer = self.caches.device_entry(device).await?;
@@ -97,7 +93,7 @@ impl Ingest {
             let mut faults = Faults::new();
             accepted_name(&entry, &event.element, &mut faults);
             faults.end()?;
-            if let Some(accepted) = self.run_event(permit, &entry, event, None, still_pending).await? {
+            if let Some(accepted) = self.run_event(permit, &entry, event, None).await? {
                 return Ok(accepted);
             }
         }
@@ -114,29 +110,28 @@ impl Ingest {
         payload: &RawJson,
         ran: RunSignal,
     ) -> Result<EventId> {
-        let (element, payload, now) = (Arc::clone(element), payload.clone(), self.env.clock.now());
+        let (element, payload, now) = (Arc::clone(element), payload.clone(), self.env.now());
         let event = Incoming { element, payload, idempotency_key: None, now, ran: Some(ran) };
         for _ in 0..RUNS_MAX {
             let (permit, entry) = self.identity.user_device_write(caller, device, Action::WebhookReceive).await?;
             if !entry.plan.plan.accepts(&event.element) {
                 return Err(Error::invalid("body", "the project's design has changed meanwhile"));
             }
-            if let Some(accepted) = self.run_event(&permit, &entry, &event, None, still_pending).await? {
-                return accepted.await;
+            if let Some(accepted) = self.run_event(&permit, &entry, &event, None).await? {
+                return accepted.durable().await;
             }
         }
         Err(Error::Busy)
     }
 
-    /// Runs an event here, or on the threads for code if its run may take long or turns out to; `still_pending` says whether what came of it
-    /// there is waited for. The payload's tree may be there already. None: the entry is outdated, and nothing happened.
+    /// Runs an event here, or on the threads for code if its run may take long or turns out to. The payload's tree may be there
+    /// already. None: the entry is outdated, and nothing happened.
     pub(super) async fn run_event(
         self: &Arc<Self>,
         permit: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
         tree: Option<Json<'_>>,
-        still_pending: StillPending<EventOutcome>,
     ) -> EventOutcome {
         if !entry.runs_aside(event.payload.bytes().len()) {
             let tree = tree.unwrap_or_else(|| event.payload.tree());
@@ -149,7 +144,7 @@ impl Ingest {
             // A tree takes many times what its text does: it is made again when the event has its turn.
             drop(tree);
         }
-        Box::pin(self.run_event_in_project_queue(permit, entry, event, still_pending)).await
+        Box::pin(self.run_event_in_project_queue(permit, entry, event)).await
     }
 
     /// Runs an event on the threads for what takes long, when it is its turn in its project's queue.
@@ -158,7 +153,6 @@ impl Ingest {
         permit: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
-        still_pending: StillPending<EventOutcome>,
     ) -> EventOutcome {
         let held = entry.held_by_run(event.payload.bytes().len());
         let (ingest, permit, plan, entry) = (Arc::clone(self), permit.clone(), &entry.plan, Arc::clone(entry));
@@ -169,14 +163,15 @@ impl Ingest {
             let kept = payload.clone();
             let event = Incoming { element, payload, idempotency_key: key.as_deref(), now, ran };
             let mut outcome = ingest.run_event_here(&permit, &entry, &event, &kept.tree()).await.map(RunHere::ok);
-            if accepted::leaves_much(&outcome) {
-                poll_fn(|cx| if accepted::still_pending(&mut outcome, cx) { Poll::Pending } else { Poll::Ready(()) })
-                    .await;
+            if let Ok(Some(accepted)) = &mut outcome
+                && accepted.leaves_much()
+            {
+                accepted.written().await;
             }
             drop(slot);
             outcome
         };
-        self.code.run_and_wait(&plan.queue, held, run, still_pending).await?
+        self.code.run(&plan.queue, held, run).await?
     }
 
     /// Locks the device, runs its design on the event and commits all that it causes; what is left is to wait until that is
@@ -217,7 +212,7 @@ impl Ingest {
             report.tell(event.ran.as_ref());
             commit
         };
-        let store = &*self.env.telemetry;
+        let store = self.env.telemetry();
         let begun = telemetry::begin(store, permit, event.idempotency_key, event.now, &mut turn).await;
         reload.disarm();
         match begun.map_err(from_store)? {
@@ -249,7 +244,7 @@ impl Ingest {
         payload: RawJson,
         idempotency_key: Option<&str>,
     ) -> Result<Option<EventId>> {
-        let now = self.env.clock.now();
+        let now = self.env.now();
         let mut report = RunReport { queued: true, ..RunReport::default() };
         let mut turn = |_: &dyn Memory| {
             // The device is locked: what comes after this and before the device is forgotten goes with it.
@@ -265,7 +260,7 @@ impl Ingest {
             self.add_followed(entry, &mut commit);
             commit
         };
-        match self.env.telemetry.run(permit, idempotency_key, now, &mut turn).await.map_err(from_store)? {
+        match self.env.telemetry().run(permit, idempotency_key, now, &mut turn).await.map_err(from_store)? {
             Ran::Repeated(first) => Ok(Some(first)),
             Ran::Committed { .. } if report.outdated => Ok(None),
             Ran::Committed { .. } => {
@@ -283,6 +278,8 @@ pub(super) fn remembered(key: &str, answer: EventId, now: Timestamp) -> Idempote
 
 #[cfg(test)]
 mod tests {
+    use std::task::Poll;
+
     use isobar_model::device::Device;
     use isobar_model::shared_amount::SharedAmount;
 
@@ -303,7 +300,7 @@ mod tests {
     async fn posts(stage: &Stage, device: &Device, bytes: usize) -> Result<EventId> {
         let caller = Principal::User(Arc::clone(&stage.admin));
         let (id, body) = (device.id.to_string(), format!(r#""{}""#, "x".repeat(bytes)));
-        stage.hub.0.ingest.event_accept(&caller, Some(&id), Some("reading"), body.into(), None).await?.await
+        stage.hub.0.ingest.event_accept(&caller, Some(&id), Some("reading"), body.into(), None).await?.durable().await
     }
 
     /// A design whose runs are short or long as the event says, which nobody can tell beforehand.
@@ -349,7 +346,7 @@ mod tests {
         }
         assert!(entry.runs_aside(SHORT.len()));
         let permit = isobar_model::access::system(entry.device, "a test looks at what is stored").reading();
-        let series = stage.hub.0.env.telemetry.series(&permit).await.unwrap();
+        let series = stage.hub.0.env.telemetry().series(&permit).await.unwrap();
         assert_eq!(series.iter().map(|series| series.count).collect::<Vec<_>>(), [11]);
         for _ in 0..crate::cache::entries::RUNS_ASIDE {
             stage.posts(&device, SHORT).await;

@@ -3,7 +3,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::task::Context;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,7 +18,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::Ingest;
 use super::accepted::Accepted;
-use super::device_event::{EventOutcome, Incoming};
+use super::device_event::Incoming;
 use super::event_input::{accepted_name, check_idempotency_key, element_name};
 use crate::identity::authentication::Principal;
 use crate::support::bounded_jobs::NOBODY;
@@ -56,10 +55,10 @@ pub struct BatchReport {
 }
 
 /// An event that has run, at its place in the batch, and its place among those that wait to be durable.
-type UnderWay<'b> = (usize, Accepted, SemaphorePermit<'b>);
+type AcceptedItem<'b> = (usize, Accepted, SemaphorePermit<'b>);
 
 /// What came of one item.
-type ItemResult = (usize, Result<EventId>);
+type EventResult = (usize, Result<EventId>);
 
 /// A batch whose events run.
 struct BatchRun<'a> {
@@ -84,7 +83,7 @@ impl Ingest {
         self.allow_batch(principal).await?;
         let (tenant, length) = (principal.tenant(), body.len());
         let _share = self.batch_bytes.take(tenant.unwrap_or(NOBODY), length.saturating_mul(BATCH_BYTES_TIMES))?;
-        let items = self.env.bodies.read(tenant, length, move || read_items(&body)).await??;
+        let items = self.env.bodies().read(tenant, length, move || read_items(&body)).await??;
         let window = match calls_of(items.len()) - 1 {
             0 => None,
             more => self.identity.count_further(principal, more)?,
@@ -103,9 +102,9 @@ fn read_items(body: &Bytes) -> Result<Vec<BatchItem>> {
 }
 
 /// When the stores took nothing at all the batch is refused, so that it comes again.
-fn report(mut results: Vec<ItemResult>, window: Option<RateWindow>) -> Result<BatchReport> {
+fn report(mut results: Vec<EventResult>, window: Option<RateWindow>) -> Result<BatchReport> {
     let is_ours = |error: &Error| matches!(error, Error::Busy | Error::NoRoom(_) | Error::Internal(_));
-    let fails = |(_, result): &ItemResult| result.as_ref().is_err_and(is_ours);
+    let fails = |(_, result): &EventResult| result.as_ref().is_err_and(is_ours);
     if let Some(first) = results.iter().position(fails)
         && results.iter().all(|(_, result)| result.is_err())
     {
@@ -123,7 +122,7 @@ fn report(mut results: Vec<ItemResult>, window: Option<RateWindow>) -> Result<Ba
 
 impl BatchRun<'_> {
     /// Runs all events: what came of each, in no order.
-    async fn run(&self, items: Vec<BatchItem>) -> Vec<ItemResult> {
+    async fn run(&self, items: Vec<BatchItem>) -> Vec<EventResult> {
         let mut results = Vec::with_capacity(items.len());
         let mut of_devices: HashMap<Option<DeviceId>, Vec<(usize, BatchEvent)>> = HashMap::new();
         for (index, item) in items.into_iter().enumerate() {
@@ -159,7 +158,7 @@ impl BatchRun<'_> {
     }
 
     /// Runs the events of one device, one after the other, and waits until all are durable.
-    async fn run_in_order(&self, events: Vec<(usize, BatchEvent)>) -> Vec<ItemResult> {
+    async fn run_in_order(&self, events: Vec<(usize, BatchEvent)>) -> Vec<EventResult> {
         let (mut results, mut under_way) = (Vec::with_capacity(events.len()), VecDeque::new());
         for (index, event) in events {
             self.slices.next().await;
@@ -176,8 +175,8 @@ impl BatchRun<'_> {
     async fn begin<'b>(
         &'b self,
         event: &BatchEvent,
-        under_way: &mut VecDeque<UnderWay<'b>>,
-        results: &mut Vec<ItemResult>,
+        under_way: &mut VecDeque<AcceptedItem<'b>>,
+        results: &mut Vec<EventResult>,
     ) -> Result<(Accepted, SemaphorePermit<'b>)> {
         let mut tries = 0;
         loop {
@@ -203,11 +202,11 @@ impl BatchRun<'_> {
 }
 
 /// Waits for the oldest of these events until no more than `left` are left.
-async fn settle(under_way: &mut VecDeque<UnderWay<'_>>, results: &mut Vec<ItemResult>, left: usize) {
+async fn settle(under_way: &mut VecDeque<AcceptedItem<'_>>, results: &mut Vec<EventResult>, left: usize) {
     while under_way.len() > left
         && let Some((index, accepted, _place)) = under_way.pop_front()
     {
-        results.push((index, accepted.await));
+        results.push((index, accepted.durable().await));
     }
 }
 
@@ -224,15 +223,14 @@ impl Ingest {
         let element = element_name(event.element.as_deref(), &mut faults);
         check_idempotency_key(key, &mut faults);
         let (Some((permit, entry)), Some(element)) = (target, element) else { return Err(faults.into_error()) };
-        let (now, name) = (self.env.clock.now(), accepted_name(&entry, element, &mut faults));
+        let (now, name) = (self.env.now(), accepted_name(&entry, element, &mut faults));
         faults.end()?;
         let element = name.unwrap_or_else(|| Arc::from(element));
         let event = Incoming { element, payload: event.payload.clone(), idempotency_key: key, now, ran: None };
         // Nobody waits here until it is durable: the next one runs meanwhile.
-        let never_pending = |_: &mut EventOutcome, _: &mut Context<'_>| false;
-        match self.run_event(&permit, &entry, &event, None, never_pending).await? {
+        match self.run_event(&permit, &entry, &event, None).await? {
             Some(accepted) => Ok(accepted),
-            None => self.run_event_by_newer(&permit, entry.device.id, &event, never_pending).await,
+            None => self.run_event_by_newer(&permit, entry.device.id, &event).await,
         }
     }
 }

@@ -130,7 +130,7 @@ impl Ingest {
         report.queued = !commit.queue.is_empty();
         if !work.is_empty() {
             let device = (entry.device, entry.lineage.top());
-            let (store, now) = (&*self.env.telemetry, self.env.clock.now());
+            let (store, now) = (self.env.telemetry(), self.env.now());
             match self.outbox.stage(device, || entry.is_current(), work, store, now) {
                 Staged::Goes { outbox, sets_out } => (commit.outbox, commit.sets_out) = (outbox, sets_out),
                 Staged::Outdated => return report.outdated(),
@@ -151,7 +151,7 @@ impl Ingest {
 
     /// Adds what event streams are shown of a commit, when there are any.
     pub(super) fn add_followed(&self, entry: &DeviceEntry, commit: &mut Commit) {
-        if self.env.telemetry.is_followed() {
+        if self.env.telemetry().is_followed() {
             let events = commit.history.iter().map(|event| Arc::new(to_event(entry, event))).collect();
             commit.streamed = Some(Arc::new(StreamedEvents { lineage: Arc::new(entry.lineage.clone()), events }));
         }

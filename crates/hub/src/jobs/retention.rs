@@ -22,7 +22,7 @@ const SETTINGS_SWEPT_AT_ONCE: u32 = 500;
 impl Jobs {
     /// History before this moment is gone.
     pub(crate) fn history_begins(&self) -> Timestamp {
-        self.env.clock.now().plus_seconds(-HISTORY_SECONDS)
+        self.env.now().plus_seconds(-HISTORY_SECONDS)
     }
 
     /// Removes what is over, every hour. How late it is the telemetry store says: it does not believe a clock that jumps.
@@ -63,7 +63,7 @@ impl Jobs {
 
     /// One look, so long after the last one.
     pub(super) async fn remove_what_is_old(&self, running: Duration) {
-        let retained = self.env.telemetry.retain(self.env.clock.now(), running, HISTORY_SECONDS);
+        let retained = self.env.telemetry().retain(self.env.now(), running, HISTORY_SECONDS);
         let Some(now) = removed("history", retained).await else { return };
         self.retention.believe(now);
         let begins = now.plus_seconds(-HISTORY_SECONDS);
@@ -75,13 +75,13 @@ impl Jobs {
     }
 
     async fn sweep_settings(&self, begins: Timestamp) -> Result<(), StoreError> {
-        let (registry, most) = (&self.env.registry, SETTINGS_SWEPT_AT_ONCE);
+        let (registry, most) = (self.env.registry(), SETTINGS_SWEPT_AT_ONCE);
         while registry.setting_history_sweep(begins, most).await? >= u64::from(most) {}
         Ok(())
     }
 
     async fn sweep_sessions(&self, now: Timestamp) -> Result<(), StoreError> {
-        self.env.registry.sessions_sweep(now).await?;
+        self.env.registry().sessions_sweep(now).await?;
         self.identity.forget_ended_tokens(now);
         Ok(())
     }
@@ -126,10 +126,10 @@ mod tests {
         };
         let settings = vec![write(0), write(1), write(100 * DAY)];
         let findings = Findings { settings, ..Findings::default() };
-        stage.hub.0.env.registry.findings_write(&findings, begun).await.unwrap();
+        stage.hub.0.env.registry().findings_write(&findings, begun).await.unwrap();
         let request = ListRequest { page: PageRequest { page: 1, limit: 10 }, ..ListRequest::default() };
         let kept = async || {
-            stage.hub.0.env.registry.setting_history(&permit().reading(), begun, &request).await.unwrap().total
+            stage.hub.0.env.registry().setting_history(&permit().reading(), begun, &request).await.unwrap().total
         };
         let hour = Duration::from_secs(3_600);
         stage.hub.0.jobs.remove_what_is_old(hour).await;
@@ -150,7 +150,7 @@ mod tests {
             stage.hub.0.jobs.remove_what_is_old(running).await;
             assert_eq!(kept().await, left, "{days}");
         }
-        assert_eq!(stage.hub.0.env.registry.settings_of(&permit().reading()).await.unwrap().len(), 1);
+        assert_eq!(stage.hub.0.env.registry().settings_of(&permit().reading()).await.unwrap().len(), 1);
         stage.over().await;
     }
 }

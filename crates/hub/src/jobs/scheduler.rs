@@ -156,8 +156,8 @@ impl Jobs {
     /// has become of earlier ones whose code has ended.
     async fn serve_alarms(self: &Arc<Self>, runs: &mut JoinSet<()>) -> Result<bool> {
         while runs.try_join_next().is_some() {}
-        let now = self.env.clock.now();
-        let mut due = self.env.registry.alarms_due(now, ALARMS_BATCH).await.into_hub_error()?;
+        let now = self.env.now();
+        let mut due = self.env.registry().alarms_due(now, ALARMS_BATCH).await.into_hub_error()?;
         let (is_full, pace) = (due.len() == ALARMS_BATCH, Pace::default());
         let pace = &pace;
         {
@@ -202,7 +202,7 @@ impl Jobs {
     /// for as long as that may take, and given back.
     async fn write_alarms(self: &Arc<Self>, result: BatchResult) -> Result<Vec<Elapsing>> {
         let BatchResult { due: served, gone, mut code } = result;
-        let lost_at = self.env.clock.now().plus_seconds(CODE_SECONDS);
+        let lost_at = self.env.now().plus_seconds(CODE_SECONDS);
         let ended = {
             // What was served is not served again, should the writing fail.
             let mut state = self.scheduler.alarms.lock();
@@ -211,7 +211,7 @@ impl Jobs {
         };
         let due = ended.iter().map(|(number, moment)| (*number, *moment));
         let due: Vec<_> = due.chain(code.iter().map(|elapsing| (elapsing.alarm.number, lost_at))).collect();
-        self.env.registry.alarms_set(&due, &gone).await.into_hub_error()?;
+        self.env.registry().alarms_set(&due, &gone).await.into_hub_error()?;
         let mut state = self.scheduler.alarms.lock();
         state.ended.retain(|number, moment| ended.get(number) != Some(moment));
         for elapsing in &mut code {
@@ -282,7 +282,7 @@ impl Jobs {
     async fn elapses(self: Arc<Self>, elapsing: Elapsing) {
         let alarm = &elapsing.alarm;
         let number = alarm.number;
-        let now = self.env.clock.now();
+        let now = self.env.now();
         let next = match guarded("alarm", self.elapse(alarm, now)).await {
             Some(Ok(())) => {
                 let next = following(self.scheduler.due_at(alarm), elapsing.minutes, now);
@@ -291,9 +291,9 @@ impl Jobs {
             }
             Some(Err(error)) => {
                 tracing::debug!(%error, device = %alarm.device.id, "an interval of a device elapses later");
-                self.put_off(alarm, self.env.clock.now())
+                self.put_off(alarm, self.env.now())
             }
-            None => self.env.clock.now().plus_seconds(PANIC_SECONDS),
+            None => self.env.now().plus_seconds(PANIC_SECONDS),
         };
         self.scheduler.alarms.lock().ended.insert(number, next);
     }
@@ -314,7 +314,7 @@ impl Jobs {
         // What ran by an earlier entry than this one may not be written yet. Memory is asked first: it forgets what the
         // registry has.
         let unwritten = self.activity.of_device(entry.device.key);
-        let Some(device) = self.env.registry.device_fetch(&permit.reading()).await.into_hub_error()? else {
+        let Some(device) = self.env.registry().device_fetch(&permit.reading()).await.into_hub_error()? else {
             return Ok(AlarmOutcome::Never);
         };
         let heard_at = device.last_active.max(unwritten).unwrap_or(device.created_at);
@@ -404,8 +404,8 @@ mod tests {
         while runs.join_next().await.is_some() {}
         hub.0.jobs.serve_alarms(&mut runs).await.unwrap();
         // All of it waits for a while: there is nothing to go round for.
-        assert_eq!(hub.0.env.registry.alarms_due(now, 1_000).await.unwrap(), []);
-        assert_eq!(hub.0.env.registry.alarms_due(now.plus_seconds(60), 1_000).await.unwrap().len(), devices.len());
+        assert_eq!(hub.0.env.registry().alarms_due(now, 1_000).await.unwrap(), []);
+        assert_eq!(hub.0.env.registry().alarms_due(now.plus_seconds(60), 1_000).await.unwrap().len(), devices.len());
         // When there is room again all have their turn, and go on in the rhythm that they had.
         go.send(()).unwrap();
         assert!(held.await.unwrap());
@@ -423,7 +423,7 @@ mod tests {
         for device in &devices {
             assert!(stage.stored(device, "ticks").await.is_some());
         }
-        let due = hub.0.env.registry.alarms_due(now.plus_seconds(300), 1_000).await.unwrap();
+        let due = hub.0.env.registry().alarms_due(now.plus_seconds(300), 1_000).await.unwrap();
         assert_eq!(due.iter().filter(|alarm| alarm.due_at == now.plus_seconds(300)).count(), devices.len());
         stage.over().await;
     }
@@ -449,7 +449,7 @@ mod tests {
         stage.takes_again().await;
         assert!(!hub.0.jobs.serve_alarms(&mut runs).await.unwrap());
         assert_eq!(stage.stored(&device, "ticks").await.as_deref(), Some(&*first));
-        let due = hub.0.env.registry.alarms_due(stage.clock.now().plus_seconds(300), 9).await.unwrap();
+        let due = hub.0.env.registry().alarms_due(stage.clock.now().plus_seconds(300), 9).await.unwrap();
         assert_eq!(due.iter().map(|alarm| alarm.due_at).collect::<Vec<_>>(), [stage.clock.now().plus_seconds(295)]);
         stage.over().await;
     }

@@ -55,14 +55,14 @@ impl Jobs {
         let (then, since) = (*self.retention.believed.lock())?;
         let ran = i64::try_from(since.elapsed().as_millis()).unwrap_or(i64::MAX);
         let expected = Timestamp::from_millis(then.millis().saturating_add(ran));
-        Some(expected.min(self.env.clock.now()))
+        Some(expected.min(self.env.now()))
     }
 
     /// Drops what is no longer kept of the values of all devices. What fails for one holds up none of the others.
     pub(super) async fn drop_values(&self, now: Timestamp) -> std::result::Result<(), StoreError> {
         let (mut after, mut ended) = (None, Ok(()));
         loop {
-            let projects = self.env.registry.retention_projects(after, PROJECTS_AT_ONCE).await?;
+            let projects = self.env.registry().retention_projects(after, PROJECTS_AT_ONCE).await?;
             let Some(last) = projects.last().copied() else { return ended };
             for project in projects {
                 ended = ended.and(self.drop_values_of(project, now).await);
@@ -74,10 +74,10 @@ impl Jobs {
     async fn drop_values_of(&self, project: ProjectId, now: Timestamp) -> std::result::Result<(), StoreError> {
         self.env.reaches("value_retention");
         let permit = access::system(project, "what a project's designs do not keep is dropped").reading();
-        let bounds = self.env.registry.retention_fetch(&permit).await?;
+        let bounds = self.env.registry().retention_fetch(&permit).await?;
         if bounds.remembers() {
             // What had come before the former bounds ended is there to be counted.
-            self.env.telemetry.sync().await?;
+            self.env.telemetry().sync().await?;
         }
         let (mut after, mut ended) = (DeviceKey(0), Ok(()));
         while let Some((last, dropped)) = self.drop_values_of_some(&permit, after, now).await? {
@@ -85,10 +85,10 @@ impl Jobs {
         }
         ended?;
         // Bounds that a clock ahead of the believed one has ended have not hidden all that they will, unless that clock was wrong.
-        if bounds.remembers() && bounds.have_ended(now, self.env.clock.now()) {
+        if bounds.remembers() && bounds.have_ended(now, self.env.now()) {
             // A design that comes after this finds them settled, and one that came before has other bounds.
             let _alone = self.retention.changing.write().await;
-            if let Some(settled) = self.env.registry.retention_settled(&permit, bounds).await? {
+            if let Some(settled) = self.env.registry().retention_settled(&permit, bounds).await? {
                 self.caches.retention_settled(project, settled);
             }
         }
@@ -103,13 +103,13 @@ impl Jobs {
         now: Timestamp,
     ) -> std::result::Result<Option<(DeviceKey, std::result::Result<(), StoreError>)>, StoreError> {
         let _alone = self.retention.changing.write().await;
-        let bounds = self.env.registry.retention_fetch(permit).await?;
-        let devices = self.env.registry.retention_devices(permit, after, DEVICES_AT_ONCE).await?;
+        let bounds = self.env.registry().retention_fetch(permit).await?;
+        let devices = self.env.registry().retention_devices(permit, after, DEVICES_AT_ONCE).await?;
         let Some(last) = devices.last().map(|device| device.key) else { return Ok(None) };
         let (kept, exactly, mut ended) = (bounds.all_kept(now), bounds.remembers(), Ok(()));
         for device in devices {
             let permit = access::system(device, "what its design does not keep is dropped");
-            match self.env.telemetry.series_retain(&permit, kept.clone(), exactly).await {
+            match self.env.telemetry().series_retain(&permit, kept.clone(), exactly).await {
                 Ok(true) => self.count_again(device).await,
                 Ok(false) => {}
                 Err(error) => ended = ended.and(Err(error)),
@@ -142,14 +142,14 @@ impl Jobs {
     ) -> Result<RwLockReadGuard<'_, ()>> {
         let moving = self.retention_changes().await;
         let reading = access::system(to, "a device comes into the project").reading();
-        if self.env.registry.retention_fetch(&reading).await.into_hub_error()?.remembers() {
+        if self.env.registry().retention_fetch(&reading).await.into_hub_error()?.remembers() {
             self.retention_changed();
             return Err(Error::Busy);
         }
-        let now = self.believed_now().unwrap_or_else(|| self.env.clock.now());
+        let now = self.believed_now().unwrap_or_else(|| self.env.now());
         let leaving = access::system(device.project, "a device leaves the project").reading();
-        let kept = self.env.registry.retention_fetch(&leaving).await.into_hub_error()?.all_kept(now);
-        if !kept.is_empty() && self.env.telemetry.series_retain(permit, kept, true).await.into_hub_error()? {
+        let kept = self.env.registry().retention_fetch(&leaving).await.into_hub_error()?.all_kept(now);
+        if !kept.is_empty() && self.env.telemetry().series_retain(permit, kept, true).await.into_hub_error()? {
             self.count_again(device.reference()).await;
         }
         Ok(moving)
@@ -191,7 +191,7 @@ mod tests {
 
     async fn bounds(stage: &Stage, device: &Device) -> ProjectRetention {
         let permit = access::system(device.project, "a test looks at its bounds").reading();
-        stage.hub.0.env.registry.retention_fetch(&permit).await.unwrap()
+        stage.hub.0.env.registry().retention_fetch(&permit).await.unwrap()
     }
 
     async fn moves(stage: &Stage, device: &Device, to: ProjectId) -> Result<()> {

@@ -245,7 +245,7 @@ impl Activity {
     /// all of it. What cannot be written stays until it can: whether a device is silent, and what is shown of it, goes by
     /// memory as long as the registry does not know. Whether it was taken, and more waits than is worth the next time.
     pub(crate) async fn flush_activity(&self, is_end: bool) -> bool {
-        let registry = &self.env.registry;
+        let registry = self.env.registry();
         let most = if is_end { usize::MAX } else { DEVICES_A_FLUSH };
         let mut failed = None;
         let seen = self.gather_some(most).first(most);
@@ -268,7 +268,7 @@ impl Activity {
             Ok(()) => forget(&self.users, &users),
             Err(error) => failed = Some(error),
         }
-        let now = self.env.clock.now();
+        let now = self.env.now();
         let keys = self.api_keys.due(now, is_end);
         match registry.api_keys_touch(&keys).await {
             Ok(()) => self.api_keys.written(&keys, now),
@@ -393,7 +393,7 @@ mod tests {
             assert_eq!(stage.shows(&device).await.last_active, seen);
         }
         let permit = isobar_model::access::system(stage.entry(&device).await.device, "a test looks").reading();
-        let written = async || stage.hub.0.env.registry.device_fetch(&permit).await.unwrap().unwrap().last_active;
+        let written = async || stage.hub.0.env.registry().device_fetch(&permit).await.unwrap().unwrap().last_active;
         assert_eq!(written().await, None);
         stage.takes_again().await;
         stage.hub.0.activity.flush_activity(false).await;
@@ -427,7 +427,7 @@ mod tests {
         let permit = isobar_model::access::own(admin);
         let uses = async || {
             let shown = hub.api_key_list(admin, admin.user, page).await.unwrap().items[0].last_used_at;
-            let written = hub.0.env.registry.api_key_list(&permit, page).await.unwrap().items[0].last_used_at;
+            let written = hub.0.env.registry().api_key_list(&permit, page).await.unwrap().items[0].last_used_at;
             (shown, written)
         };
         assert_eq!((key.last_used_at, uses().await), (None, (None, None)));

@@ -45,8 +45,8 @@ impl Usage {
         let mut alert = measured.alert;
         let fill = alert.fill.after(measured.used, measured.limit);
         if fill != alert.fill {
-            alert = Alert { fill, since: self.env.clock.now(), told: fill < alert.fill };
-            self.env.registry.organization_alert_set(of.id, measured.what, alert).await?;
+            alert = Alert { fill, since: self.env.now(), told: fill < alert.fill };
+            self.env.registry().organization_alert_set(of.id, measured.what, alert).await?;
         }
         if alert.told {
             return Ok(());
@@ -69,7 +69,7 @@ impl Usage {
             self.unsettle();
             return Ok(());
         }
-        self.env.registry.organization_alert_set(of.id, measured.what, Alert { told: true, ..alert }).await
+        self.env.registry().organization_alert_set(of.id, measured.what, Alert { told: true, ..alert }).await
     }
 }
 

@@ -145,7 +145,7 @@ impl Usage {
             shift.well();
             if stopping {
                 if settled.is_ok()
-                    && let Err(error) = self.env.registry.usage_counted().await
+                    && let Err(error) = self.env.registry().usage_counted().await
                 {
                     tracing::warn!(%error, "what devices have stored will be counted at the next start");
                 }
@@ -167,9 +167,9 @@ impl Usage {
 
     /// Reads the limits before the first event comes, and whether all figures were right when the last process ended.
     pub(crate) async fn usage_begins(&self) -> Result<()> {
-        let limited = self.env.registry.organizations_limited().await.into_hub_error()?;
+        let limited = self.env.registry().organizations_limited().await.into_hub_error()?;
         self.set_meters(&limited);
-        let counted = self.env.registry.usage_begin().await.into_hub_error()?;
+        let counted = self.env.registry().usage_begin().await.into_hub_error()?;
         self.counted.store(counted, Ordering::Release);
         Ok(())
     }
@@ -223,7 +223,7 @@ impl Usage {
             figures.insert(entry.device.key, figure);
             known.push((entry, stored));
         }
-        self.env.registry.usage_write(&figures.into_iter().collect::<Vec<_>>()).await?;
+        self.env.registry().usage_write(&figures.into_iter().collect::<Vec<_>>()).await?;
         known.into_iter().for_each(|(entry, stored)| entry.written.store(stored, Ordering::Release));
         Ok(())
     }
@@ -231,12 +231,12 @@ impl Usage {
     /// The bytes that a device has stored.
     async fn figure(&self, device: DeviceRef) -> std::result::Result<u64, StoreError> {
         let permit = access::system(device, "what the device has stored is counted").reading();
-        Ok(self.env.telemetry.series(&permit).await?.iter().map(|series| series.bytes).sum())
+        Ok(self.env.telemetry().series(&permit).await?.iter().map(|series| series.bytes).sum())
     }
 
     /// Looks at all limits: sets the meters, and tells administrators whose organization has come near to a limit.
     async fn look_at_limits(&self) -> std::result::Result<(), StoreError> {
-        let limited = self.env.registry.organizations_limited().await?;
+        let limited = self.env.registry().organizations_limited().await?;
         for id in self.set_meters(&limited) {
             self.caches.organization_changed(id);
         }
@@ -252,12 +252,12 @@ impl Usage {
         loop {
             let part = async {
                 let _turn = self.turn.lock().await;
-                let devices = self.env.registry.devices_after(after, USAGE_DEVICES_AT_ONCE as u32).await?;
+                let devices = self.env.registry().devices_after(after, USAGE_DEVICES_AT_ONCE as u32).await?;
                 let mut figures = Vec::with_capacity(devices.len());
                 for device in &devices {
                     figures.push((device.key, self.figure(*device).await?));
                 }
-                self.env.registry.usage_write(&figures).await?;
+                self.env.registry().usage_write(&figures).await?;
                 Ok::<_, StoreError>(devices.last().map(|device| device.key))
             };
             match part.await {

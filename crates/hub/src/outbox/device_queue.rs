@@ -77,7 +77,7 @@ pub(crate) struct Report {
     pub bytes: usize,
     pub rows: ReportRows,
     /// When the oldest of it came, in the order of everything that waits, and in milliseconds.
-    pub turn: u64,
+    pub sequence: u64,
     pub since: i64,
     pub faults: Refusals,
 }
@@ -113,7 +113,7 @@ impl Report {
             bytes: found.bytes(device.id).len(),
             found,
             rows,
-            turn: self.turn,
+            sequence: self.sequence,
             since: self.since,
             faults: self.faults,
         }
@@ -126,7 +126,7 @@ pub(crate) struct PendingItem<T> {
     pub what: Arc<T>,
     pub row: u64,
     pub bytes: usize,
-    pub turn: u64,
+    pub sequence: u64,
     pub since: i64,
     pub faults: Refusals,
 }
@@ -188,11 +188,11 @@ impl Piece {
         }
     }
 
-    fn turn(&self) -> u64 {
+    fn sequence(&self) -> u64 {
         match &self.what {
-            PieceKind::Report(report) => report.turn,
-            PieceKind::Settings(settings, _) => settings.first().map_or(u64::MAX, |setting| setting.turn),
-            PieceKind::Delivery(delivery) => delivery.turn,
+            PieceKind::Report(report) => report.sequence,
+            PieceKind::Settings(settings, _) => settings.first().map_or(u64::MAX, |setting| setting.sequence),
+            PieceKind::Delivery(delivery) => delivery.sequence,
         }
     }
 
@@ -209,7 +209,7 @@ impl Piece {
 #[derive(Debug)]
 pub(crate) struct InHand {
     pub pieces: usize,
-    pub turn: u64,
+    pub sequence: u64,
     pub since: i64,
     pub report: Option<Arc<DeviceFindings>>,
     pub settings: Vec<Arc<SettingWork>>,
@@ -276,11 +276,11 @@ impl DeviceQueue {
         size
     }
 
-    /// The turn of the oldest that can be written now.
+    /// The sequence of the oldest that can be written now.
     pub fn first_ready(&self) -> Option<u64> {
-        let report = self.report.as_ref().filter(|report| report.faults.due.is_none()).map(|report| report.turn);
-        let settings = self.settings.front().filter(|_| self.settings_faults.due.is_none()).map(|first| first.turn);
-        let deliveries = self.deliveries.front().map(|first| first.turn);
+        let report = self.report.as_ref().filter(|report| report.faults.due.is_none()).map(|report| report.sequence);
+        let settings = self.settings.front().filter(|_| self.settings_faults.due.is_none()).map(|first| first.sequence);
+        let deliveries = self.deliveries.front().map(|first| first.sequence);
         [report, settings, deliveries].into_iter().flatten().min()
     }
 
@@ -291,12 +291,12 @@ impl DeviceQueue {
         [report, self.settings_faults.due, refused].into_iter().flatten().min()
     }
 
-    /// The turn of the oldest that the registry does not know and is not parked.
+    /// The sequence of the oldest that the registry does not know and is not parked.
     pub fn first_expected(&self) -> Option<u64> {
-        let report = self.report.as_ref().filter(|report| !report.faults.is_parked()).map(|report| report.turn);
-        let settings = self.settings.front().filter(|_| !self.settings_faults.is_parked()).map(|first| first.turn);
-        let deliveries = self.deliveries.front().map(|first| first.turn);
-        let in_hand = self.in_hand.as_ref().map(|in_hand| in_hand.turn);
+        let report = self.report.as_ref().filter(|report| !report.faults.is_parked()).map(|report| report.sequence);
+        let settings = self.settings.front().filter(|_| !self.settings_faults.is_parked()).map(|first| first.sequence);
+        let deliveries = self.deliveries.front().map(|first| first.sequence);
+        let in_hand = self.in_hand.as_ref().map(|in_hand| in_hand.sequence);
         [report, settings, deliveries, in_hand].into_iter().flatten().min()
     }
 
@@ -356,9 +356,9 @@ impl DeviceQueue {
         if taken.is_empty() {
             return;
         }
-        let turn = taken.iter().map(Piece::turn).min().unwrap_or(u64::MAX);
+        let sequence = taken.iter().map(Piece::sequence).min().unwrap_or(u64::MAX);
         let since = taken.iter().map(Piece::since).min().unwrap_or(i64::MAX);
-        let mut in_hand = InHand { pieces: taken.len(), turn, since, report: None, settings: Vec::new() };
+        let mut in_hand = InHand { pieces: taken.len(), sequence, since, report: None, settings: Vec::new() };
         for piece in taken {
             match &piece.what {
                 PieceKind::Report(report) => in_hand.report = Some(Arc::clone(&report.found)),

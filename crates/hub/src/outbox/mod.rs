@@ -4,17 +4,18 @@
 //! What a run leaves is written into the telemetry store in the run's own commit, as *entries*, and waits in memory from the
 //! moment the commit is on its way (`queue.rs`): of each device one *report*, in which the newest state has taken the place
 //! of older ones, its settings in their order, and what is to be delivered. Whoever asks for a device is shown what waits
-//! over what the registry has (`pending.rs`). The registry writer of the room `delivery` takes what waits, tenants in turns,
+//! over what the registry has (`pending.rs`). The registry writer of the room `delivery` takes what waits (`writing.rs`),
 //! makes sure that it is durable, writes it in one transaction, and removes the entries.
 
-pub(crate) mod device_queue;
+mod device_queue;
 mod draft;
 mod pending;
-pub(crate) mod queue;
+mod queue;
 mod reported;
 #[cfg(test)]
 mod tests;
 pub(crate) mod work;
+mod writing;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,13 +26,16 @@ use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId};
 use isobar_model::time::{Clock, Timestamp};
 use isobar_store::telemetry::{OutboxChange, SetsOut, Telemetry};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+#[cfg(test)]
+pub(crate) use self::device_queue::PARKED_PAUSE_MAX;
 use self::draft::{Draft, StagedWork, UnstagedWork};
 pub(crate) use self::pending::PendingChanges;
 use self::queue::{Expect, OUTBOX_MAX, OutboxQueue};
 pub(crate) use self::work::RegistryWork;
+pub(crate) use self::writing::{OutboxBatch, SharedPiece};
 
 /// How long a list waits for what would change what it finds.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
@@ -52,9 +56,9 @@ const REFUSED: &str = "isobar_outbox_refused_total";
 pub(crate) struct Outbox {
     queue: Mutex<OutboxQueue>,
     /// There is something to write.
-    pub wake: Notify,
+    wake: Notify,
     /// Somebody waits until it is written.
-    pub hurry: Notify,
+    hurry: Notify,
     /// Some of it was written.
     done: Notify,
 }
@@ -142,16 +146,6 @@ impl Outbox {
         Staged::Goes { outbox, sets_out: SetsOut::then(|| staging.comes()) }
     }
 
-    /// What waits, for the worker that writes it.
-    pub(crate) fn queue(&self) -> MutexGuard<'_, OutboxQueue> {
-        self.queue.lock()
-    }
-
-    /// Some of what waited was written.
-    pub(crate) fn was_written(&self) {
-        self.done.notify_waiters();
-    }
-
     /// What the registry does not know yet of a device itself, of all runs that are committed.
     pub(crate) fn pending(&self, device: DeviceKey) -> Option<PendingChanges> {
         self.queue.lock().of(device).map(PendingChanges::of_device_alone)
@@ -196,15 +190,15 @@ impl Outbox {
     /// Waits until the registry knows everything that the device's runs have found out so far, or it is parked; false: it
     /// takes too long.
     pub(crate) async fn written(&self, device: DeviceKey) -> bool {
-        let turn = self.queue.lock().newest();
-        self.wait(WORK_MAX, true, |queue| queue.is_written(device, turn)).await
+        let newest = self.queue.lock().newest();
+        self.wait(WORK_MAX, true, |queue| queue.is_written(device, newest)).await
     }
 
     /// Waits until the registry knows what all runs of a tenant have found out so far; false: it takes too long. Runs that
     /// come meanwhile are not waited for, nor those of others.
     pub(crate) async fn caught_up(&self, tenant: OrganizationId) -> bool {
-        let turn = self.queue.lock().newest();
-        self.wait(SETTLE_MAX, true, |queue| queue.is_caught_up(tenant, turn)).await
+        let newest = self.queue.lock().newest();
+        self.wait(SETTLE_MAX, true, |queue| queue.is_caught_up(tenant, newest)).await
     }
 
     async fn wait(&self, most: Duration, hurries: bool, mut reached: impl FnMut(&OutboxQueue) -> bool) -> bool {

@@ -1,7 +1,7 @@
-//! All that waits, in memory: which tenant has the next turn, how much there is, and what of it is being written.
+//! All that waits, in memory: whose work is written next, how much there is, and what of it is being written.
 //!
 //! Each tenant (all beneath one top-level organization) has its devices in the order of the oldest that waits of each, and
-//! tenants take turns, a device at a time.
+//! tenants follow one another, a device at a time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -32,37 +32,37 @@ pub(crate) struct OutboxQueue {
     devices: FxHashMap<DeviceKey, DeviceQueue>,
     reported: ReportedDevices,
     tenants: FxHashMap<Tenant, TenantQueue>,
-    /// Tenants who have something to be written, in the order of their turns.
-    turns: VecDeque<Tenant>,
+    /// Tenants who have something to be written, in the order in which they are served.
+    rotation: VecDeque<Tenant>,
     /// Devices of which something was refused, by when it is tried again.
     later: BTreeSet<(Instant, DeviceKey)>,
     /// Grows with everything that comes.
-    turn: u64,
+    sequence: u64,
     size: OutboxSize,
     /// Entries of the store that hold more than one thing: how many of these are left.
     shared: FxHashMap<u64, u32>,
     /// Entries of the store that nobody needs any more.
-    pub needless: Vec<u64>,
+    needless: Vec<u64>,
     /// Those that cannot be read.
-    pub unreadable: usize,
-    /// The turn of the oldest that is in hand, of each tenant; and when the oldest of all came.
+    unreadable: usize,
+    /// The sequence of the oldest that is in hand, of each tenant; and when the oldest of all came.
     in_hand: FxHashMap<Tenant, u64>,
     in_hand_since: Option<i64>,
 }
 
 #[derive(Default)]
 struct TenantQueue {
-    /// Devices by the turn of the oldest that can be written.
+    /// Devices by the sequence of the oldest that can be written.
     queue: BTreeMap<u64, DeviceKey>,
-    /// Whether it is among those who take turns.
-    has_turn: bool,
+    /// Whether it is in the rotation.
+    is_in_rotation: bool,
     size: OutboxSize,
 }
 
 impl TenantQueue {
     /// Whether nobody need know of it any more.
     fn is_nothing(&self) -> bool {
-        self.queue.is_empty() && self.size == OutboxSize::default() && !self.has_turn
+        self.queue.is_empty() && self.size == OutboxSize::default() && !self.is_in_rotation
     }
 }
 
@@ -85,9 +85,9 @@ pub(crate) struct QueueLook {
 }
 
 impl OutboxQueue {
-    /// Everything that has come so far has a turn up to this one.
+    /// Everything that has come so far has a sequence up to this one.
     pub fn newest(&self) -> u64 {
-        self.turn
+        self.sequence
     }
 
     pub fn of(&self, device: DeviceKey) -> Option<&DeviceQueue> {
@@ -96,7 +96,7 @@ impl OutboxQueue {
 
     /// Whether anything can be written.
     pub fn is_ready(&self) -> bool {
-        !self.turns.is_empty()
+        !self.rotation.is_empty()
     }
 
     /// When something is tried again that was refused.
@@ -109,17 +109,17 @@ impl OutboxQueue {
         self.size.entries > OUTBOX_MAX.entries / 4 || self.size.bytes > OUTBOX_MAX.bytes / 4
     }
 
-    /// Whether everything of a device that came up to a turn is written, or parked.
-    pub fn is_written(&self, device: DeviceKey, turn: u64) -> bool {
-        self.of(device).and_then(DeviceQueue::first_expected).is_none_or(|first| first > turn)
+    /// Whether everything of a device that came up to a sequence is written, or parked.
+    pub fn is_written(&self, device: DeviceKey, sequence: u64) -> bool {
+        self.of(device).and_then(DeviceQueue::first_expected).is_none_or(|first| first > sequence)
     }
 
-    /// Whether everything of a tenant that came up to a turn is written, but for what was refused.
-    pub fn is_caught_up(&self, tenant: OrganizationId, turn: u64) -> bool {
+    /// Whether everything of a tenant that came up to a sequence is written, but for what was refused.
+    pub fn is_caught_up(&self, tenant: OrganizationId, sequence: u64) -> bool {
         // What nobody knows whose it is may be anybody's.
         [Some(tenant), None].iter().all(|tenant| {
             let first = self.tenants.get(tenant).and_then(|of| of.queue.first_key_value()).map(|(first, _)| first);
-            [first, self.in_hand.get(tenant)].into_iter().flatten().all(|first| *first > turn)
+            [first, self.in_hand.get(tenant)].into_iter().flatten().all(|first| *first > sequence)
         })
     }
 
@@ -175,19 +175,19 @@ impl OutboxQueue {
 
     /// What was expected of a device is on its way into the store. True: the worker has something to do.
     pub fn comes(&mut self, device: DeviceKey, staged: StagedWork, now: Timestamp) -> bool {
-        self.turn += 1;
-        let (turn, since) = (self.turn, now.millis());
+        self.sequence += 1;
+        let (sequence, since) = (self.sequence, now.millis());
         let Some(of) = self.devices.get_mut(&device) else { return false };
         of.expected -= 1;
         let (mut more, mut less) = (OutboxSize::default(), OutboxSize::default());
         let StagedWork { base, found, rest, row } = staged;
         if let Some((found, bytes, rows)) = found {
-            let came = Report { found, bytes, rows, turn, since, faults: Refusals::default() };
+            let came = Report { found, bytes, rows, sequence, since, faults: Refusals::default() };
             let before = of.report.take();
             before.iter().for_each(|before| less.add(before.size()));
             let report = match before {
                 Some(before) if base.as_ref().is_some_and(|base| Arc::ptr_eq(base, &before.found)) => {
-                    Report { turn: before.turn, since: before.since, faults: before.faults, ..came }
+                    Report { sequence: before.sequence, since: before.since, faults: before.faults, ..came }
                 }
                 // Something was put back since the run went by what was there.
                 Some(before) => before.then(came, of.device),
@@ -195,7 +195,7 @@ impl OutboxQueue {
             };
             more.add(of.report.insert(report).size());
         }
-        let held = keep_rest(of, rest, row, (turn, since, Refusals::default()), &mut more);
+        let held = keep_rest(of, rest, row, (sequence, since, Refusals::default()), &mut more);
         if held > 1 {
             self.shared.insert(row, held);
         }
@@ -218,9 +218,9 @@ impl OutboxQueue {
             self.needless.push(entry.number);
             return Ok(());
         };
-        self.turn += 1;
+        self.sequence += 1;
         let device = DeviceRef { id, key: entry.device };
-        let (turn, since) = (self.turn, work.at.unwrap_or(now.millis()));
+        let (sequence, since) = (self.sequence, work.at.unwrap_or(now.millis()));
         let faults = if entry.parked.is_some() { Refusals::PARKED } else { Refusals::default() };
         let of = self.devices.entry(entry.device).or_insert_with(|| DeviceQueue::new(device, None));
         let (mut more, mut less, mut held) = (OutboxSize::default(), OutboxSize::default(), 0);
@@ -228,18 +228,18 @@ impl OutboxQueue {
             held += 1;
             let before = of.report.take();
             before.iter().for_each(|before| less.add(before.size()));
-            let (found, mut rows, (turn, since, faults)) = match before {
+            let (found, mut rows, (sequence, since, faults)) = match before {
                 Some(before) => {
                     let faults = if before.faults.is_parked() { before.faults } else { faults };
-                    (before.found.then(found), before.rows, (before.turn, before.since, faults))
+                    (before.found.then(found), before.rows, (before.sequence, before.since, faults))
                 }
-                None => (found, ReportRows::default(), (turn, since, faults)),
+                None => (found, ReportRows::default(), (sequence, since, faults)),
             };
             rows.left.push(entry.number);
             let bytes = found.bytes(id).len();
-            more.add(of.report.insert(Report { found: Arc::new(found), bytes, rows, turn, since, faults }).size());
+            more.add(of.report.insert(Report { found: Arc::new(found), bytes, rows, sequence, since, faults }).size());
         }
-        held += keep_rest(of, work, entry.number, (turn, since, faults), &mut more);
+        held += keep_rest(of, work, entry.number, (sequence, since, faults), &mut more);
         match held {
             0 => self.needless.push(entry.number),
             1 => {}
@@ -248,6 +248,21 @@ impl OutboxQueue {
         self.sized(entry.device, more, less);
         self.place(entry.device);
         Ok(())
+    }
+
+    /// An entry was found that cannot be read.
+    pub fn is_unreadable(&mut self) {
+        self.unreadable += 1;
+    }
+
+    /// Entries of the store that nobody needs any more.
+    pub fn take_needless(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.needless)
+    }
+
+    /// They could not be removed.
+    pub fn put_back_needless(&mut self, needless: Vec<u64>) {
+        self.needless.extend(needless);
     }
 
     /// As much waits as may.
@@ -280,7 +295,7 @@ impl OutboxQueue {
         self.place(device);
     }
 
-    /// Takes into hand what can be written, as far as it came up to a turn; tenants have their turns. Empty: there is
+    /// Takes into hand what can be written, as far as it came up to a sequence, tenants one after the other. Empty: there is
     /// nothing.
     pub fn take(&mut self, until: u64, now: Instant) -> Vec<Piece> {
         while let Some((due, device)) = self.later.first().copied().filter(|(due, _)| *due <= now) {
@@ -293,22 +308,22 @@ impl OutboxQueue {
         }
         let (mut pieces, mut bytes, mut passed) = (Vec::new(), 0, Vec::new());
         while pieces.len() < PIECES_AT_ONCE && bytes < BYTES_AT_ONCE {
-            let Some(tenant) = self.turns.pop_front() else { break };
+            let Some(tenant) = self.rotation.pop_front() else { break };
             let Some(of_tenant) = self.tenants.get_mut(&tenant) else { continue };
             let first = of_tenant.queue.first_entry().filter(|first| *first.key() <= until);
-            let Some((turn, device)) = first.map(|first| first.remove_entry()) else {
-                of_tenant.has_turn = false;
+            let Some((sequence, device)) = first.map(|first| first.remove_entry()) else {
+                of_tenant.is_in_rotation = false;
                 match of_tenant.queue.is_empty() && of_tenant.size == OutboxSize::default() {
                     true => drop(self.tenants.remove(&tenant)),
                     false => passed.push(tenant),
                 }
                 continue;
             };
-            self.turns.push_back(tenant);
+            self.rotation.push_back(tenant);
             let Some(of) = self.devices.get_mut(&device) else { continue };
             of.place = None;
-            let first = self.in_hand.entry(tenant).or_insert(turn);
-            *first = turn.min(*first);
+            let first = self.in_hand.entry(tenant).or_insert(sequence);
+            *first = sequence.min(*first);
             if of.expected > 0 {
                 // What comes may be written over an entry that would be removed. It has a place again when it has come.
                 continue;
@@ -320,7 +335,7 @@ impl OutboxQueue {
             self.in_hand_since = self.in_hand_since.into_iter().chain(since).min();
             self.place(device);
         }
-        passed.into_iter().for_each(|tenant| self.has_turn(tenant));
+        passed.into_iter().for_each(|tenant| self.join_rotation(tenant));
         pieces
     }
 
@@ -421,7 +436,7 @@ impl OutboxQueue {
             queue.extend(place.map(|place| (place, device)));
         }
         match place {
-            Some(_) => self.has_turn(tenant),
+            Some(_) => self.join_rotation(tenant),
             None if is_over && self.tenants.get(&tenant).is_some_and(TenantQueue::is_nothing) => {
                 self.tenants.remove(&tenant);
             }
@@ -430,11 +445,11 @@ impl OutboxQueue {
         place.is_some() && old.is_none()
     }
 
-    /// A tenant takes turns as long as it has something to be written.
-    fn has_turn(&mut self, tenant: Tenant) {
-        if let Some(of) = self.tenants.get_mut(&tenant).filter(|of| !of.has_turn && !of.queue.is_empty()) {
-            of.has_turn = true;
-            self.turns.push_back(tenant);
+    /// A tenant is in the rotation as long as it has something to be written.
+    fn join_rotation(&mut self, tenant: Tenant) {
+        if let Some(of) = self.tenants.get_mut(&tenant).filter(|of| !of.is_in_rotation && !of.queue.is_empty()) {
+            of.is_in_rotation = true;
+            self.rotation.push_back(tenant);
         }
     }
 }
@@ -444,7 +459,7 @@ fn keep_rest(
     of: &mut DeviceQueue,
     mut work: RegistryWork,
     row: u64,
-    (turn, since, faults): (u64, i64, Refusals),
+    (sequence, since, faults): (u64, i64, Refusals),
     size: &mut OutboxSize,
 ) -> u32 {
     let outgoing = work.take_outgoing();
@@ -454,13 +469,13 @@ fn keep_rest(
     }
     for setting in work.settings {
         let bytes = setting.size();
-        let record = PendingItem { what: Arc::new(setting), row, bytes, turn, since, faults: Refusals::default() };
+        let record = PendingItem { what: Arc::new(setting), row, bytes, sequence, since, faults: Refusals::default() };
         size.add(record.size());
         of.settings.push_back(record);
     }
     for outgoing in outgoing {
         let bytes = outgoing.size();
-        let record = PendingItem { what: Arc::new(outgoing), row, bytes, turn, since, faults };
+        let record = PendingItem { what: Arc::new(outgoing), row, bytes, sequence, since, faults };
         size.add(record.size());
         of.deliveries.push_back(record);
     }

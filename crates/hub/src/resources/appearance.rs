@@ -15,7 +15,7 @@ impl Hub {
     /// Needs `OrganizationRead`.
     pub async fn branding_fetch(&self, caller: &Caller, id: OrganizationId) -> Result<Branding> {
         let permit = self.0.identity.organization_write(caller, id, Action::OrganizationRead).await?.reading();
-        self.0.env.registry.branding_fetch(&permit).await.into_hub_error()
+        self.0.env.registry().branding_fetch(&permit).await.into_hub_error()
     }
 
     /// Changes an organization's branding: what the body leaves out keeps its value.
@@ -23,7 +23,7 @@ impl Hub {
     /// Needs `OrganizationUpdate`. Durable when this returns.
     pub async fn branding_update(&self, caller: &Caller, id: OrganizationId, input: BrandingInput) -> Result<Branding> {
         let permit = self.0.identity.organization_write(caller, id, Action::OrganizationUpdate).await?;
-        self.0.env.registry.branding_update(&permit, input).await.into_hub_error()
+        self.0.env.registry().branding_update(&permit, input).await.into_hub_error()
     }
 
     /// Fetches the dashboard that an organization shows, its own or one that is lent from above; an empty one when there
@@ -32,7 +32,7 @@ impl Hub {
     /// Needs `OrganizationRead`.
     pub async fn dashboard_fetch(&self, caller: &Caller, id: OrganizationId) -> Result<Dashboard> {
         let permit = self.0.identity.organization_write(caller, id, Action::OrganizationRead).await?.reading();
-        Ok(self.0.env.registry.dashboard_fetch(&permit).await.into_hub_error()?.unwrap_or_default())
+        Ok(self.0.env.registry().dashboard_fetch(&permit).await.into_hub_error()?.unwrap_or_default())
     }
 
     /// Changes an organization's own dashboard.
@@ -45,7 +45,7 @@ impl Hub {
         input: DashboardInput,
     ) -> Result<Dashboard> {
         let permit = self.0.identity.organization_write(caller, id, Action::OrganizationUpdate).await?;
-        self.0.env.registry.dashboard_update(&permit, input).await.into_hub_error()
+        self.0.env.registry().dashboard_update(&permit, input).await.into_hub_error()
     }
 
     /// Fetches an organization's device table; one without columns when it was never set.
@@ -53,7 +53,7 @@ impl Hub {
     /// Needs `OrganizationRead`.
     pub async fn device_table_fetch(&self, caller: &Caller, id: OrganizationId) -> Result<DeviceTable> {
         let permit = self.0.identity.organization_write(caller, id, Action::OrganizationRead).await?.reading();
-        let stored = self.0.env.registry.device_table_fetch(&permit).await.into_hub_error()?;
+        let stored = self.0.env.registry().device_table_fetch(&permit).await.into_hub_error()?;
         Ok(stored.as_ref().map(DeviceTable::of).unwrap_or_default())
     }
 
@@ -77,8 +77,8 @@ impl Hub {
         let stored = self
             .0
             .env
-            .registry
-            .device_table_update(&permit, Some(&input), self.0.env.clock.now())
+            .registry()
+            .device_table_update(&permit, Some(&input), self.0.env.now())
             .await
             .into_hub_error()?;
         Ok(stored.as_ref().map(DeviceTable::of).unwrap_or_default())
@@ -89,12 +89,6 @@ impl Hub {
     /// Needs `OrganizationUpdate`. Durable when this returns.
     pub async fn device_table_delete(&self, caller: &Caller, id: OrganizationId) -> Result<()> {
         let permit = self.0.identity.organization_write(caller, id, Action::OrganizationUpdate).await?;
-        self.0
-            .env
-            .registry
-            .device_table_update(&permit, None, self.0.env.clock.now())
-            .await
-            .into_hub_error()
-            .map(|_| ())
+        self.0.env.registry().device_table_update(&permit, None, self.0.env.now()).await.into_hub_error().map(|_| ())
     }
 }

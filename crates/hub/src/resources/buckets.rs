@@ -12,8 +12,8 @@ use isobar_model::page::{Depth, TimeRange};
 use isobar_model::retention::{Kept, ProjectRetention};
 use isobar_model::time::Timestamp;
 use isobar_store::error::StoreError;
+use isobar_store::fair_slots::Claim;
 use isobar_store::telemetry::{BUCKETS_BYTES_MAX, BucketMemory, BucketQuery, Buckets, Filter, PayloadTime};
-use isobar_store::turns::Claim;
 use parking_lot::Mutex;
 
 use crate::error::{IntoHubError as _, from_store};
@@ -94,7 +94,7 @@ pub enum BucketDevices {
 impl Hub {
     /// What a series of a device says in buckets.
     ///
-    /// Needs `DeviceRead`; a device reads its own. Waits for turns among the reads at length, and holds what the answer takes
+    /// Needs `DeviceRead`; a device reads its own. Waits for slots among the reads at length, and holds what the answer takes
     /// until that is dropped.
     ///
     /// # Errors
@@ -116,7 +116,7 @@ impl Hub {
     /// What the series of this name of many devices say in buckets: each for itself, or all taken for one. A device that has no
     /// such series says nothing.
     ///
-    /// Needs `DeviceRead` on each. Waits for turns among the reads at length, and holds what the answer takes until that is
+    /// Needs `DeviceRead` on each. Waits for slots among the reads at length, and holds what the answer takes until that is
     /// dropped.
     ///
     /// # Errors
@@ -162,7 +162,7 @@ impl Hub {
             BucketDevices::Beneath(tree) => (None, *tree, "query.organizationId"),
         };
         let list = self.0.identity.list_permit(caller, tree, Action::DeviceRead).await?;
-        let found = self.0.env.registry.devices_up_to(&list, project, most as u32).await.into_hub_error()?;
+        let found = self.0.env.registry().devices_up_to(&list, project, most as u32).await.into_hub_error()?;
         let found = found.ok_or_else(|| Error::invalid(field, too_many(most, apart)))?;
         Ok(found.into_iter().filter_map(|(device, lineage)| may_read(caller, device, &lineage)).collect())
     }
@@ -176,7 +176,7 @@ impl Hub {
         if ids.len() > most {
             return Err(Error::invalid("query.deviceIds", too_many(most, most == DEVICES_APART_MAX)));
         }
-        let placed = self.0.env.registry.device_placements(ids).await.into_hub_error()?;
+        let placed = self.0.env.registry().device_placements(ids).await.into_hub_error()?;
         let permits = placed.into_iter().filter_map(|(device, lineage)| may_read(caller, device, &lineage));
         let permits: HashMap<DeviceId, _> = permits.map(|permit| (permit.target().id, permit)).collect();
         ids.iter().map(|id| permits.get(id).cloned().ok_or(Error::Missing("device"))).collect()
@@ -196,7 +196,7 @@ impl Hub {
         let retention = self.0.caches.retention_of_many(devices).await?;
         let kept = |device: &CanRead<DeviceRef>| {
             let bounds: &ProjectRetention = retention.get(&device.target().key)?;
-            Some(bounds.kept(element, self.0.env.clock.now()))
+            Some(bounds.kept(element, self.0.env.now()))
         };
         let grid = self.grid(devices, element, &mut request, &kept, &mut claim).await?;
         check_filled(&request, grid.as_ref(), request.range)?;
@@ -213,7 +213,7 @@ impl Hub {
         for device in devices {
             let Some(kept) = kept(device) else { continue };
             let (more, has_it) =
-                self.0.env.telemetry.buckets(device, element, &kept, buckets, claim).await.map_err(refused)?;
+                self.0.env.telemetry().buckets(device, element, &kept, buckets, claim).await.map_err(refused)?;
             (buckets, is_there, claim) = (more, is_there || has_it, let_in(claim));
             if apart {
                 series.push((Some(device.target().id), buckets.take_series().map_err(refused)?));
@@ -271,7 +271,7 @@ impl Hub {
         let mut extent: Option<(Timestamp, Timestamp)> = None;
         for device in devices {
             let Some(kept) = kept(device) else { continue };
-            let own = self.0.env.telemetry.extent(device, element, &kept, range, *claim).await.into_hub_error()?;
+            let own = self.0.env.telemetry().extent(device, element, &kept, range, *claim).await.into_hub_error()?;
             *claim = let_in(*claim);
             if let Some((begins, ends)) = own {
                 let (first, last) = extent.unwrap_or((begins, ends));

@@ -9,8 +9,8 @@ use isobar_model::ids::DeviceId;
 use isobar_model::page::{ListRequest, Page, PageRequest};
 use isobar_model::retention::Kept;
 use isobar_model::time::Timestamp;
+use isobar_store::fair_slots::Claim;
 use isobar_store::telemetry::ValueQuery;
-use isobar_store::turns::Claim;
 
 use crate::Hub;
 use crate::cache::entries::DeviceEntry;
@@ -44,7 +44,7 @@ pub(crate) const ELEMENT: &str = "storage element";
 impl Hub {
     /// A page of stored values. An element that the design declares is there, even if it holds nothing.
     ///
-    /// Needs `DeviceRead`. What takes more than to go to a place in the series waits for a turn among the reads at
+    /// Needs `DeviceRead`. What takes more than to go to a place in the series waits for a slot among the reads at
     /// length.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl Hub {
         match self
             .0
             .env
-            .telemetry
+            .telemetry()
             .values(&permit, element, query, Claim::begin(caller.lineage.top()))
             .await
             .into_hub_error()?
@@ -75,7 +75,7 @@ impl Hub {
 
     /// What is shown of a storage element of a device at this moment: every query of its values goes by it.
     pub(crate) fn kept(&self, entry: &DeviceEntry, element: &str) -> Kept {
-        entry.plan.retention().kept(element, self.0.env.clock.now())
+        entry.plan.retention().kept(element, self.0.env.now())
     }
 
     /// The last values of a storage element; none when it holds nothing yet.
@@ -86,7 +86,7 @@ impl Hub {
     /// `Missing`: there is no such device or element.
     pub async fn last_values(&self, principal: &Principal, id: DeviceId, element: &str) -> Result<Option<LastValues>> {
         let (permit, entry) = self.0.identity.device_read(principal, id).await?;
-        match self.0.env.telemetry.last(&permit, element).await.into_hub_error()? {
+        match self.0.env.telemetry().last(&permit, element).await.into_hub_error()? {
             None if !declares(&entry, element) => Err(Error::Missing(ELEMENT)),
             last => Ok(last),
         }
@@ -98,7 +98,7 @@ impl Hub {
     /// Needs `DeviceRead`. Sizes are bytes of payloads.
     pub async fn storage_list(&self, caller: &Caller, id: DeviceId, request: ListRequest) -> Result<StorageList> {
         let (permit, entry) = self.0.identity.user_device_read(caller, id).await?;
-        let series = self.0.env.telemetry.series(&permit).await.into_hub_error()?;
+        let series = self.0.env.telemetry().series(&permit).await.into_hub_error()?;
         let bytes_stored = series.iter().map(|series| series.bytes).sum();
         let held = series.into_iter().map(|series| StorageElement {
             name: series.element,
@@ -144,7 +144,7 @@ impl Hub {
             self.storage_fetch(caller, id, name).await?;
         }
         let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::StorageDelete).await?;
-        let was_there = self.0.env.telemetry.series_delete(&permit, element).await.into_hub_error()?;
+        let was_there = self.0.env.telemetry().series_delete(&permit, element).await.into_hub_error()?;
         self.0.usage.touch(&entry);
         self.0.usage.usage_fell(&entry).await?;
         match element {

@@ -62,7 +62,7 @@ impl Hub {
     /// `Invalid`: all faults of the input, an unknown project and a reached device limit among them.
     pub async fn device_create(&self, caller: &Caller, input: DeviceInput) -> Result<(Device, Secret)> {
         let Checked { permit, new, token, .. } = self.device_check(caller, input, &mut Looked::default()).await?;
-        let made = self.0.env.registry.device_create(&permit, new, self.0.env.clock.now()).await;
+        let made = self.0.env.registry().device_create(&permit, new, self.0.env.now()).await;
         let made = made.into_hub_error_naming(&[ORGANIZATION, PROJECT])?;
         self.0.usage.unsettle();
         Ok((made, token))
@@ -72,7 +72,7 @@ impl Hub {
     /// any more: whatever is made is a whole device.
     ///
     /// Needs `DeviceCreate` on each organization, and to see each project. What is in `made` is durable when this returns.
-    /// Waits for its turn among the bulk creations; writes in transactions of 200 devices.
+    /// Waits for a slot among the bulk creations; writes in transactions of 200 devices.
     ///
     /// # Errors
     /// `Forbidden` where the role is too low for any device. `Busy`: too many bulk creations wait; nothing was done. What is
@@ -115,7 +115,7 @@ impl Hub {
         let (Some((permit, lineage)), Some(project), false) = (owner, project, faults.any()) else {
             return Err(faults.into_error());
         };
-        let token = Secret::new(&self.0.env.chance);
+        let token = Secret::new(self.0.env.chance());
         let new = NewDevice {
             id: DeviceId(self.0.env.new_id().0),
             project,
@@ -165,16 +165,15 @@ impl Hub {
         let lineages: BTreeMap<String, Lineage> =
             checked.iter().map(|(_, device)| (device.lineage.to_string(), device.lineage.clone())).collect();
         let lineages: Vec<Lineage> = lineages.into_values().collect();
-        let rooms = self.0.env.registry.device_rooms(&lineages).await.into_hub_error()?;
-        let mut rooms: HashMap<OrganizationId, u64> =
-            rooms.into_iter().map(|room| (room.organization, room.left)).collect();
+        let left = self.0.env.registry().devices_left(&lineages).await.into_hub_error()?;
+        let mut left: HashMap<OrganizationId, u64> = left.into_iter().map(|of| (of.organization, of.left)).collect();
         for (index, device) in checked {
-            if device.lineage.ids().iter().any(|id| rooms.get(id) == Some(&0)) {
+            if device.lineage.ids().iter().any(|id| left.get(id) == Some(&0)) {
                 outcome.errors.push((index, refusal(DeviceCreation::NoRoom).unwrap_or_default()));
                 continue;
             }
             for id in device.lineage.ids() {
-                rooms.entry(*id).and_modify(|left| *left -= 1);
+                left.entry(*id).and_modify(|count| *count -= 1);
             }
             outcome.made.push((index, None));
         }
@@ -208,7 +207,7 @@ impl Hub {
                 None => groups.push(NewDevices { permit, devices: vec![new] }),
             }
         }
-        let created = self.0.env.registry.devices_create(&groups, self.0.env.clock.now()).await;
+        let created = self.0.env.registry().devices_create(&groups, self.0.env.now()).await;
         self.0.usage.unsettle();
         let created = match created.into_hub_error() {
             Ok(created) => created,

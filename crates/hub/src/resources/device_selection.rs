@@ -100,8 +100,8 @@ impl Hub {
 
     /// Counts the devices of a part of the tree that pass the filters: by status, by project, by when they were heard.
     ///
-    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for what designs have just found out, and for its
-    /// turn among the selections.
+    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for what designs have just found out, and for a
+    /// slot among the selections.
     ///
     /// # Errors
     /// `Busy`: too many selections wait, or more is unwritten than can be laid over the registry.
@@ -115,8 +115,8 @@ impl Hub {
         let hub = self.clone();
         let steps = async move {
             let selection = hub.selection(tenant, filters, Wanted::Counted)?;
-            let now = hub.0.env.clock.now();
-            hub.0.env.registry.device_summary(&permit, &selection, now).await.into_hub_error()
+            let now = hub.0.env.now();
+            hub.0.env.registry().device_summary(&permit, &selection, now).await.into_hub_error()
         };
         let summary = self.0.selection_jobs.drive_for(caller, "device_summary", steps).await?;
         let DeviceSummary { total, by_status, by_project, active, located } = summary;
@@ -147,7 +147,7 @@ impl Hub {
         let hub = self.clone();
         let steps = async move {
             let selection = hub.selection(tenant, filters, Wanted::Filtered)?;
-            let ids = hub.0.env.registry.device_ids_selected(&permit, &list, &selection).await.into_hub_error()?;
+            let ids = hub.0.env.registry().device_ids_selected(&permit, &list, &selection).await.into_hub_error()?;
             Ok((permit, ids))
         };
         let (permit, ids) = self.0.selection_jobs.drive_for(caller, "device_export", steps).await?;
@@ -171,7 +171,7 @@ impl DeviceExport {
 
     async fn read(&self, piece: &[DeviceId]) -> Result<Vec<Device>> {
         let rooms = Arc::clone(&self.hub.0);
-        let mut devices = rooms.env.registry.devices_of(&self.permit, piece).await.into_hub_error()?;
+        let mut devices = rooms.env.registry().devices_of(&self.permit, piece).await.into_hub_error()?;
         // The part of the tree may have moved since.
         devices.retain(|device| self.caller.reaches(&device.lineage));
         rooms.outbox.apply_pending(&mut devices);

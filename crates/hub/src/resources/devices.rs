@@ -32,7 +32,7 @@ const LISTS_OF_ONE_MAX: usize = 512;
 /// Times that a change of a device is decided, each on where it was just before; beyond, 503.
 const DECISIONS_MAX: usize = 16;
 
-/// The turns of lists.
+/// The slots of lists.
 pub(crate) fn listing_jobs() -> BoundedJobs {
     BoundedJobs::shared(LISTS_AT_ONCE, LISTS_MAX, LISTS_OF_ONE_MAX)
 }
@@ -76,7 +76,7 @@ impl LastRead {
     /// `Busy`: the store gives no answer.
     pub async fn next(&mut self) -> Result<Option<(Arc<str>, LastValues)>> {
         for element in self.elements.by_ref() {
-            if let Some(values) = self.env.telemetry.last(&self.permit, &element).await.into_hub_error()? {
+            if let Some(values) = self.env.telemetry().last(&self.permit, &element).await.into_hub_error()? {
                 return Ok(Some((element, values)));
             }
         }
@@ -98,8 +98,8 @@ impl Hub {
 
     /// Lists the devices that pass the filters. [`Hub::device_with_last`] adds to each what the registry does not know.
     ///
-    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for what designs have just found out, and for its
-    /// turn among the lists; with filters among the selections.
+    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for what designs have just found out, and for a
+    /// slot among the lists; with filters among the selections.
     ///
     /// # Errors
     /// `Busy`: too many lists or selections wait; or there are filters on what designs find out, and more of it is unwritten than can
@@ -115,7 +115,7 @@ impl Hub {
         if filters.is_empty() {
             let hub = self.clone();
             let steps = async move {
-                let mut page = hub.0.env.registry.device_list(&permit, &list).await.into_hub_error()?;
+                let mut page = hub.0.env.registry().device_list(&permit, &list).await.into_hub_error()?;
                 hub.0.outbox.apply_pending(&mut page.items);
                 Ok(page)
             };
@@ -124,7 +124,7 @@ impl Hub {
         let hub = self.clone();
         let steps = async move {
             let selection = hub.selection(tenant, filters, Wanted::Filtered)?;
-            let page = hub.0.env.registry.devices_selected(&permit, &list, &selection).await;
+            let page = hub.0.env.registry().devices_selected(&permit, &list, &selection).await;
             let mut page = page.into_hub_error()?;
             // What takes too long, and what the registry refuses.
             hub.0.outbox.apply_pending(&mut page.items);
@@ -154,7 +154,7 @@ impl Hub {
         let base = self.0.identity.tree_base(caller, tree.organization).await?;
         let permit = self.0.identity.list_permit(caller, tree, Action::DeviceRead).await?;
         self.0.outbox.caught_up(base.top()).await;
-        self.0.env.registry.device_places(&permit, page).await.into_hub_error()
+        self.0.env.registry().device_places(&permit, page).await.into_hub_error()
     }
 
     /// Fetches a device. Its last values are read by whoever reads them there.
@@ -183,7 +183,7 @@ impl Hub {
             LastChoice::None => Vec::new(),
             LastChoice::Elements(names) => names.iter().map(|name| Arc::from(name.as_str())).collect(),
             LastChoice::All => {
-                let series = self.0.env.telemetry.series(permit).await.into_hub_error()?;
+                let series = self.0.env.telemetry().series(permit).await.into_hub_error()?;
                 series.into_iter().map(|series| series.element).collect()
             }
         };
@@ -226,7 +226,7 @@ impl Hub {
         // What the device found out earlier must not be written over what is written here.
         self.0.delivery.settle_findings(std::iter::once(entry.device.key)).await?;
         let (names_labels, names_owner) = (input.meta.is_some(), input.organization.is_some());
-        let registry = &self.0.env.registry;
+        let registry = self.0.env.registry();
         let old = registry.device_fetch(&permit.reading()).await.into_hub_error()?.ok_or(Error::Missing("device"))?;
         let change = self.device_change(caller, &old, input).await?;
         let _moving = match change.project == old.project {
@@ -236,7 +236,7 @@ impl Hub {
         let device = {
             // Whatever becomes of it: where it failed it may have been done.
             let _changed = ScopeGuard::new(|| self.0.caches.device_changed(old.id));
-            match registry.device_update(permit, &change, self.0.env.clock.now()).await {
+            match registry.device_update(permit, &change, self.0.env.now()).await {
                 Err(StoreError::Outdated(_)) => return Ok(None),
                 device => device.into_hub_error_naming(&[ORGANIZATION, PROJECT])?,
             }
@@ -286,11 +286,11 @@ impl Hub {
         let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::DeviceDelete).await?;
         // First the registry: from here on no event of it is accepted. What a crash leaves in the telemetry store
         // can no longer be reached by anybody.
-        self.0.env.registry.device_delete(&permit).await.into_hub_error()?;
+        self.0.env.registry().device_delete(&permit).await.into_hub_error()?;
         self.0.caches.device_changed(id);
         self.0.caches.departures().note(entry.lineage.top());
         self.0.ingest.ring(entry.device.key);
-        self.0.env.telemetry.forget(&permit).await.into_hub_error()?;
+        self.0.env.telemetry().forget(&permit).await.into_hub_error()?;
         self.0.usage.usage_fell(&entry).await
     }
 
@@ -299,11 +299,11 @@ impl Hub {
     /// Needs `DeviceTokenRotate`. Durable when this returns.
     pub async fn device_token_rotate(&self, caller: &Caller, id: DeviceId) -> Result<Secret> {
         let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::DeviceTokenRotate).await?;
-        let token = Secret::new(&self.0.env.chance);
+        let token = Secret::new(self.0.env.chance());
         {
             // Even if it failed: it may have been done.
             let _changed = ScopeGuard::new(|| self.0.caches.device_changed(id));
-            self.0.env.registry.device_token_set(&permit, &token.digest()).await.into_hub_error()?;
+            self.0.env.registry().device_token_set(&permit, &token.digest()).await.into_hub_error()?;
         }
         // Who waits with the old one learns it now.
         self.0.ingest.ring(entry.device.key);

@@ -110,7 +110,7 @@ impl Hub {
     async fn made_up_device(&self, project: ProjectId) -> Result<DeviceView> {
         let permit = access::system(project, "a dry run makes a device up").reading();
         let project =
-            self.0.env.registry.project_fetch(&permit).await.into_hub_error()?.ok_or(Error::Missing("project"))?;
+            self.0.env.registry().project_fetch(&permit).await.into_hub_error()?.ok_or(Error::Missing("project"))?;
         Ok(DeviceView {
             id: DeviceId(self.0.env.new_id().0),
             name: "made up".to_owned(),
@@ -134,7 +134,7 @@ impl Hub {
             found = Some(self.0.code.aside(run.plan, || run.on(&view, &RunMemory(memory))));
             Commit::default()
         };
-        self.0.env.telemetry.run(&permit, None, self.0.env.clock.now(), &mut look).await.into_hub_error()?;
+        self.0.env.telemetry().run(&permit, None, self.0.env.now(), &mut look).await.into_hub_error()?;
         Ok(found)
     }
 }

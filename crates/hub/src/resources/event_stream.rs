@@ -13,8 +13,8 @@ use isobar_model::error::{Error, Result};
 use isobar_model::event::Event;
 use isobar_model::ids::{DeviceId, EventId, OrganizationId};
 use isobar_model::page::Depth;
+use isobar_store::fair_slots::Claim;
 use isobar_store::telemetry::{Followed, Following, StreamCursor, StreamMessage, StreamPosition};
-use isobar_store::turns::Claim;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 
@@ -79,7 +79,7 @@ impl Hub {
             }
         };
         self.allow_listening(&caller, listens).await?;
-        let Following { from, messages } = self.0.env.telemetry.follow();
+        let Following { from, messages } = self.0.env.telemetry().follow();
         let after = match after {
             Some(after) => self.position_to_resume(after, from).await?,
             None => from,
@@ -114,12 +114,12 @@ impl Hub {
         if after.minted_at() < begins {
             return Err(Error::invalid(LAST_EVENT_ID, format!("is older than history, which begins at {begins}")));
         }
-        let reaches = self.0.env.clock.now().plus_seconds(-PAST_SECONDS);
+        let reaches = self.0.env.now().plus_seconds(-PAST_SECONDS);
         if after.minted_at() < reaches {
             let why = format!("is too old: a stream goes back to {reaches}. What is older is in history");
             return Err(Error::invalid(LAST_EVENT_ID, why));
         }
-        let position = self.0.env.telemetry.history_position(after).await.into_hub_error()?;
+        let position = self.0.env.telemetry().history_position(after).await.into_hub_error()?;
         if position > newest {
             return Err(Error::invalid(LAST_EVENT_ID, "is newer than all events of this server"));
         }
@@ -293,7 +293,7 @@ impl Tail {
 
     /// What was missed is in history.
     fn follow_anew(&mut self) {
-        let Following { from, messages } = self.hub.0.env.telemetry.follow();
+        let Following { from, messages } = self.hub.0.env.telemetry().follow();
         (self.until, self.messages) = (from, messages);
     }
 
@@ -319,7 +319,7 @@ impl Tail {
 
     /// Goes on with what lies behind.
     async fn catch_up(&mut self, caller: &Arc<Caller>) -> Result<CaughtUp> {
-        // However many streams there are, each waits for its turn: it holds nothing meanwhile.
+        // However many streams there are, each waits for a slot: it holds nothing meanwhile.
         let claim = Claim::go_on(caller.lineage.top());
         let Some(behind) = &mut self.behind else {
             self.look(caller, claim).await?;
@@ -368,7 +368,7 @@ impl Tail {
             }
         };
         let most = behind.devices.count().clamp(FOUND_MIN, FOUND_MAX);
-        let found = hub.0.env.telemetry.history_between(&behind.devices, self.after, self.until, most, claim).await;
+        let found = hub.0.env.telemetry().history_between(&behind.devices, self.after, self.until, most, claim).await;
         behind.stretch = Some(found.into_hub_error()?);
         Ok(())
     }
@@ -379,7 +379,7 @@ impl Tail {
         let Ok(mut room) = hub.0.stream_bytes.take(tenant, STREAM_PIECE_BYTES) else { return Ok(CaughtUp::NoRoom) };
         let Some(behind) = &mut self.behind else { return Ok(CaughtUp::Further) };
         let Some(stretch) = &mut behind.stretch else { return Ok(CaughtUp::Further) };
-        let events = hub.0.env.telemetry.history_next(stretch, STREAM_PIECE_BYTES, claim).await.into_hub_error()?;
+        let events = hub.0.env.telemetry().history_next(stretch, STREAM_PIECE_BYTES, claim).await.into_hub_error()?;
         let bytes: usize = events.iter().map(|(_, event)| event.payload.bytes().len()).sum();
         if bytes > STREAM_PIECE_BYTES {
             // A single large one.

@@ -7,8 +7,8 @@ use isobar_model::access::{Caller, CanRead};
 use isobar_model::error::{Error, Result};
 use isobar_model::event::StoredValue;
 use isobar_model::ids::{DeviceId, DeviceRef, OrganizationId};
+use isobar_store::fair_slots::Claim;
 use isobar_store::telemetry::{ValueChunk, ValueCursor, ValueQuery};
-use isobar_store::turns::Claim;
 
 use crate::Hub;
 use crate::error::IntoHubError as _;
@@ -57,7 +57,7 @@ impl Hub {
         let (tenant, kept) = (caller.lineage.top(), self.kept(&entry, element));
         let query = ValueQuery { kept, ..query };
         let place = self.0.exports.take(tenant, 1)?;
-        let begun = self.0.env.telemetry.values_chunk(&permit, element, &query, None, Claim::begin(tenant)).await;
+        let begun = self.0.env.telemetry().values_chunk(&permit, element, &query, None, Claim::begin(tenant)).await;
         let begun = match begun.into_hub_error()? {
             Some(begun) => begun,
             None if declares(&entry, element) => ValueChunk { values: Vec::new(), next: None },
@@ -83,7 +83,7 @@ impl Export {
 
     async fn following(&self, cursor: ValueCursor) -> Result<ValueChunk> {
         // It was let in: its next piece waits for as long as it must.
-        let (telemetry, claim) = (&self.hub.0.env.telemetry, Claim::go_on(self.tenant));
+        let (telemetry, claim) = (self.hub.0.env.telemetry(), Claim::go_on(self.tenant));
         let chunk = telemetry.values_chunk(&self.permit, &self.element, &self.query, Some(cursor), claim).await;
         chunk.into_hub_error()?.ok_or(Error::Missing(ELEMENT))
     }

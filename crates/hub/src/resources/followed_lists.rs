@@ -1,7 +1,7 @@
 //! The devices of a part of the tree, for streams that go on where another one ended.
 //!
-//! That list may be long, and after a break all streams of an organization want it at once. So it is made in the turns of
-//! such lists, on threads that give way to all others; and while one waits for its turn, all who want the same share it.
+//! That list may be long, and after a break all streams of an organization want it at once. So it is made in the slots of
+//! such lists, on threads that give way to all others; and while one waits for a slot, all who want the same share it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ type ListMaking = BoxFuture<'static, std::result::Result<FollowedList, Arc<Error
 /// The lists that are made for streams.
 pub(crate) struct FollowedLists {
     jobs: BoundedJobs,
-    /// Those whose turn has not come: what they will show is newer than all that those who wait for it have seen.
+    /// Those that have no slot yet: what they will show is newer than all that those who wait for it have seen.
     waiting: Mutex<HashMap<OrganizationId, WeakShared<ListMaking>>>,
 }
 
@@ -48,7 +48,7 @@ impl FollowedLists {
         Ok(Self { jobs, waiting: Mutex::default() })
     }
 
-    /// The list that waits for its turn, or else one that is begun now.
+    /// The list that waits for a slot, or else one that is begun now.
     fn join(&self, organization: OrganizationId, begin: impl FnOnce() -> ListMaking) -> Shared<ListMaking> {
         let mut waiting = self.waiting.lock();
         if let Some(list) = waiting.get(&organization).and_then(WeakShared::upgrade) {
@@ -69,7 +69,7 @@ impl FollowedLists {
 }
 
 impl Hub {
-    /// The devices beneath an organization, which the caller may list, of this tenant. Waits for its turn.
+    /// The devices beneath an organization, which the caller may list, of this tenant. Waits for a slot.
     ///
     /// Those who share a list have shown a permit for the same organization each; it is made with that of the first.
     pub(super) async fn followed_beneath(
@@ -105,7 +105,7 @@ impl Hub {
         // Before the devices are found out: what leaves from here on is noticed.
         let moves = self.0.caches.departures().count(tenant);
         let mut permits = Vec::new();
-        for (lineage, devices) in self.0.env.registry.devices_beneath(&permit).await.into_hub_error()? {
+        for (lineage, devices) in self.0.env.registry().devices_beneath(&permit).await.into_hub_error()? {
             for device in devices {
                 let permit = access::read(caller, Action::DeviceRead, device, &lineage);
                 permits.push(permit.map_err(|refusal| refusal.into_error("device"))?);
@@ -141,7 +141,7 @@ mod tests {
         stage.posts(&device, "1").await;
         let first: Arc<Event> = live.next().await.unwrap().unwrap();
         stage.posts(&device, "2").await;
-        // Others make lists: all turns are taken.
+        // Others make lists: all slots are taken.
         let lists = &stage.hub.0.followed_lists;
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let ended = Arc::new(Mutex::new(ended));
@@ -168,7 +168,7 @@ mod tests {
             || lists.waiting.lock().values().filter_map(WeakShared::upgrade).next().and_then(|it| it.strong_count());
         // One of them is ours, the others are those of the streams.
         while sharing() != Some(STREAMS + 1) {
-            assert!(!resumed.iter().any(|stream| stream.is_finished()), "a stream has listed devices in nobody's turn");
+            assert!(!resumed.iter().any(|stream| stream.is_finished()), "a stream has listed devices in nobody's slot");
             tokio::task::yield_now().await;
         }
         assert_eq!(lists.jobs.running_and_waiting(), (FOLLOWED_LISTS_AT_ONCE, 1));

@@ -7,8 +7,8 @@ use isobar_model::error::{Error, Result};
 use isobar_model::event::Event;
 use isobar_model::ids::{DeviceId, EventId};
 use isobar_model::page::{Page, PageRequest, TimeRange};
+use isobar_store::fair_slots::Claim;
 use isobar_store::telemetry::HistoryQuery;
-use isobar_store::turns::Claim;
 
 use crate::Hub;
 use crate::error::IntoHubError as _;
@@ -42,7 +42,7 @@ impl Hub {
             not_before: self.0.jobs.history_begins(),
             page: request.page,
         };
-        self.0.env.telemetry.history(&permit, query, Claim::begin(caller.lineage.top())).await.into_hub_error()
+        self.0.env.telemetry().history(&permit, query, Claim::begin(caller.lineage.top())).await.into_hub_error()
     }
 
     /// One event of a device's history.
@@ -53,7 +53,7 @@ impl Hub {
     /// `Missing`: there is no such device or event.
     pub async fn history_event(&self, caller: &Caller, id: DeviceId, event: EventId) -> Result<Event> {
         let (permit, _) = self.0.identity.user_device_read(caller, id).await?;
-        let found = self.0.env.telemetry.history_event(&permit, event).await.into_hub_error()?;
+        let found = self.0.env.telemetry().history_event(&permit, event).await.into_hub_error()?;
         found.filter(|event| event.received_at() >= self.0.jobs.history_begins()).ok_or(Error::Missing("event"))
     }
 }

@@ -94,7 +94,7 @@ impl Hub {
     /// Keeps an image as it was posted, and the picture in it as PNG.
     ///
     /// Needs the permit to update the owner. Durable when this returns. The image is decoded on a thread that may
-    /// block, in its tenant's turn.
+    /// block, in a slot of its tenant.
     ///
     /// # Errors
     /// `Invalid`: it is no image that is taken. `Busy`: too many wait to be decoded.
@@ -102,7 +102,7 @@ impl Hub {
         let permit = owner.change(self, caller).await?;
         let (posted, png) = self.0.pictures.read(caller, posted).await?;
         let image = NewImage { posted, png };
-        self.0.env.registry.image_set(&permit, image, self.0.env.clock.now()).await.into_hub_error()
+        self.0.env.registry().image_set(&permit, image, self.0.env.now()).await.into_hub_error()
     }
 
     /// The text that an image was posted as.
@@ -113,7 +113,7 @@ impl Hub {
     /// `Missing`: there is none.
     pub async fn image_posted<T: HasImage>(&self, caller: &Caller, owner: T) -> Result<String> {
         let permit = owner.see(self, caller).await?;
-        self.0.env.registry.image_posted(&permit).await.into_hub_error()?.ok_or(Error::Missing(IMAGE))
+        self.0.env.registry().image_posted(&permit).await.into_hub_error()?.ok_or(Error::Missing(IMAGE))
     }
 
     /// The digest of an image's picture.
@@ -124,7 +124,7 @@ impl Hub {
     /// `Missing`: there is none.
     pub async fn image_digest<T: HasImage>(&self, caller: &Caller, owner: T) -> Result<Digest> {
         let permit = owner.see(self, caller).await?;
-        self.0.env.registry.image_digest(&permit).await.into_hub_error()?.ok_or(Error::Missing(IMAGE))
+        self.0.env.registry().image_digest(&permit).await.into_hub_error()?.ok_or(Error::Missing(IMAGE))
     }
 
     /// An image's picture.
@@ -135,7 +135,7 @@ impl Hub {
     /// `Missing`: there is none.
     pub async fn image_png<T: HasImage>(&self, caller: &Caller, owner: T) -> Result<Png> {
         let permit = owner.see(self, caller).await?;
-        self.0.env.registry.image_png(&permit).await.into_hub_error()?.ok_or(Error::Missing(IMAGE))
+        self.0.env.registry().image_png(&permit).await.into_hub_error()?.ok_or(Error::Missing(IMAGE))
     }
 
     /// Removes an image.
@@ -148,7 +148,7 @@ impl Hub {
         // The thing comes before the role.
         self.image_digest(caller, owner).await?;
         let permit = owner.change(self, caller).await?;
-        match self.0.env.registry.image_delete(&permit).await.into_hub_error()? {
+        match self.0.env.registry().image_delete(&permit).await.into_hub_error()? {
             true => Ok(()),
             false => Err(Error::Missing(IMAGE)),
         }

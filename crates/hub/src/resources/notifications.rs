@@ -16,7 +16,7 @@ impl Hub {
     /// Needs `SystemNotificationEmit`. The notice is durable when this returns; e-mails follow.
     pub async fn system_notification_emit(&self, caller: &Caller, message: String) -> Result<()> {
         self.0.identity.allow(caller, Action::SystemNotificationEmit).await?;
-        let (id, at) = (NotificationId(self.0.env.new_id().0), self.0.env.clock.now());
+        let (id, at) = (NotificationId(self.0.env.new_id().0), self.0.env.now());
         let kind = NotificationKind::System;
         self.0.delivery.notify(Notice { id, kind, to: Audience::Everybody, message, device: None, at }).await
     }
@@ -30,7 +30,7 @@ impl Hub {
         page: PageRequest,
         unread: bool,
     ) -> Result<Page<Notification>> {
-        self.0.env.registry.notification_list(&access::own(caller), page, unread).await.into_hub_error()
+        self.0.env.registry().notification_list(&access::own(caller), page, unread).await.into_hub_error()
     }
 
     /// Fetches one of the caller's notifications. Those of others do not exist for it.
@@ -40,7 +40,7 @@ impl Hub {
     /// # Errors
     /// `Missing`: there is none of the caller's.
     pub async fn notification_fetch(&self, caller: &Caller, id: NotificationId) -> Result<Notification> {
-        let found = self.0.env.registry.notification_fetch(&access::own(caller), id).await.into_hub_error()?;
+        let found = self.0.env.registry().notification_fetch(&access::own(caller), id).await.into_hub_error()?;
         found.ok_or(Error::Missing("notification"))
     }
 
@@ -51,7 +51,7 @@ impl Hub {
     /// # Errors
     /// `Missing`: there is none of the caller's.
     pub async fn notification_update(&self, caller: &Caller, id: NotificationId, read: bool) -> Result<()> {
-        let found = self.0.env.registry.notification_update(&access::own(caller), id, read).await.into_hub_error()?;
+        let found = self.0.env.registry().notification_update(&access::own(caller), id, read).await.into_hub_error()?;
         if found { Ok(()) } else { Err(Error::Missing("notification")) }
     }
 
@@ -60,6 +60,6 @@ impl Hub {
     ///
     /// Everybody marks its own. Durable when this returns.
     pub async fn notifications_mark(&self, caller: &Caller, range: TimeRange, mark: NotificationMark) -> Result<()> {
-        self.0.env.registry.notifications_mark(&access::own(caller), range, mark).await.into_hub_error()
+        self.0.env.registry().notifications_mark(&access::own(caller), range, mark).await.into_hub_error()
     }
 }

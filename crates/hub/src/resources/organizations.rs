@@ -48,7 +48,7 @@ impl Hub {
             children_inherit_dashboard: input.children_inherit_dashboard.unwrap_or(false),
             device_table: input.device_table.over(None),
         };
-        let made = self.0.env.registry.organization_create(&permit, new, self.0.env.clock.now()).await;
+        let made = self.0.env.registry().organization_create(&permit, new, self.0.env.now()).await;
         let made = made.into_hub_error_naming(&[PARENT])?;
         Ok(as_seen_by(caller, made))
     }
@@ -71,7 +71,7 @@ impl Hub {
         let page = self
             .0
             .env
-            .registry
+            .registry()
             .organization_list(&permit, tree.organization.is_none(), &list)
             .await
             .into_hub_error()?;
@@ -90,7 +90,7 @@ impl Hub {
         let found = self
             .0
             .env
-            .registry
+            .registry()
             .organization_fetch(&permit)
             .await
             .into_hub_error()?
@@ -122,7 +122,7 @@ impl Hub {
         input: OrganizationInput,
     ) -> Result<Organization> {
         let permit = self.0.identity.organization_write(caller, id, Action::OrganizationUpdate).await?;
-        let old = self.0.env.registry.organization_fetch(&permit.reading()).await.into_hub_error()?;
+        let old = self.0.env.registry().organization_fetch(&permit.reading()).await.into_hub_error()?;
         let old = old.ok_or(Error::Missing("organization"))?;
         let device_count_limit = new_limit(input.device_count_limit, old.device_count_limit);
         let data_usage_mb_limit = new_limit(input.data_usage_mb_limit, old.data_usage_mb_limit);
@@ -139,8 +139,7 @@ impl Hub {
             device_count_limit,
             data_usage_mb_limit,
         };
-        let changed =
-            self.0.env.registry.organization_update(&permit, &change, to.as_ref(), self.0.env.clock.now()).await;
+        let changed = self.0.env.registry().organization_update(&permit, &change, to.as_ref(), self.0.env.now()).await;
         let (changed, is_renamed) = changed.map_err(|error| match error {
             StoreError::Limit(why) => Error::invalid("parentId", why),
             other => from_store(other),
@@ -201,7 +200,7 @@ impl Hub {
     /// `Invalid`: something still hangs on it.
     pub async fn organization_delete(&self, caller: &Caller, id: OrganizationId) -> Result<()> {
         let permit = self.0.identity.organization_write(caller, id, Action::OrganizationDelete).await?;
-        self.0.env.registry.organization_delete(&permit).await.into_hub_error()?;
+        self.0.env.registry().organization_delete(&permit).await.into_hub_error()?;
         self.0.caches.organization_changed(id);
         self.0.usage.unsettle();
         Ok(())

@@ -37,8 +37,8 @@ impl Hub {
         let new = NewProject { id: ProjectId(self.0.env.new_id().0), name: input.name, created_by: Some(caller.user) };
         self.0
             .env
-            .registry
-            .project_create(&permit, new, self.0.env.clock.now())
+            .registry()
+            .project_create(&permit, new, self.0.env.now())
             .await
             .into_hub_error_naming(&[ORGANIZATION])
     }
@@ -54,7 +54,7 @@ impl Hub {
         list: ListRequest,
     ) -> Result<Page<Project>> {
         let permit = self.0.identity.list_permit(caller, tree, Action::ProjectRead).await?;
-        self.0.env.registry.project_list(&permit, kind, &list).await.into_hub_error()
+        self.0.env.registry().project_list(&permit, kind, &list).await.into_hub_error()
     }
 
     /// Fetches a project.
@@ -63,7 +63,7 @@ impl Hub {
     pub async fn project_fetch(&self, caller: &Caller, id: ProjectId) -> Result<ProjectView> {
         let permit = self.0.identity.project_read(caller, id).await?;
         let project =
-            self.0.env.registry.project_fetch(&permit).await.into_hub_error()?.ok_or(Error::Missing("project"))?;
+            self.0.env.registry().project_fetch(&permit).await.into_hub_error()?.ok_or(Error::Missing("project"))?;
         if caller.reaches(&project.lineage) {
             return Ok(project.into());
         }
@@ -83,10 +83,10 @@ impl Hub {
         if input.organization.is_some() {
             self.0.identity.owner_permit(caller, input.organization, Action::ProjectUpdate).await?;
         }
-        let now = self.0.env.clock.now();
+        let now = self.0.env.now();
         self.0
             .env
-            .registry
+            .registry()
             .project_update(&permit, &input.name, input.organization, now)
             .await
             .into_hub_error_naming(&[ORGANIZATION])
@@ -100,7 +100,7 @@ impl Hub {
     /// `Invalid`: devices use it.
     pub async fn project_delete(&self, caller: &Caller, id: ProjectId) -> Result<()> {
         let permit = self.0.identity.project_write(caller, id, Action::ProjectDelete).await?;
-        self.0.env.registry.project_delete(&permit).await.into_hub_error()?;
+        self.0.env.registry().project_delete(&permit).await.into_hub_error()?;
         self.0.caches.design_changed(id);
         Ok(())
     }

@@ -23,7 +23,7 @@ use crate::resources::history::HISTORY_LOOK_EVERY;
 use crate::supervisor::stopped;
 
 /// Whether there is room for so many bytes of an answer; the last that was asked for is what is taken.
-pub type QueueRoom = Arc<dyn Fn(usize) -> bool + Send + Sync>;
+pub type QueueBudget = Arc<dyn Fn(usize) -> bool + Send + Sync>;
 
 /// What is read of a queue, and how.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +53,7 @@ impl Hub {
         credentials: &Credentials<'_>,
         principal: &Principal,
         device: Option<&str>,
-        (read, room): (QueueRead, QueueRoom),
+        (read, budget): (QueueRead, QueueBudget),
         given_up: impl Future<Output = ()> + Send,
     ) -> Result<Vec<Event>> {
         let (held, mut principal) = (self.0.identity.held(credentials)?, principal.clone());
@@ -67,7 +67,7 @@ impl Hub {
             let mut rung = std::pin::pin!(bell.notified());
             // From here on a ring is heard, so an event that comes during the look is not missed.
             rung.as_mut().enable();
-            match self.look(&held, &principal, target, (&read, &room), &looked).await? {
+            match self.look(&held, &principal, target, (&read, &budget), &looked).await? {
                 Some(events) if is_over || !events.is_empty() => return Ok(events),
                 Some(_) => {
                     changes = 0;
@@ -112,27 +112,27 @@ impl Hub {
         held: &HeldCredential,
         principal: &Principal,
         (permit, entry): (CanWrite<DeviceRef>, Arc<DeviceEntry>),
-        (read, room): (&QueueRead, &QueueRoom),
+        (read, budget): (&QueueRead, &QueueBudget),
         looked: &Looked,
     ) -> Result<Option<Vec<Event>>> {
         let (element, looked) = (read.element.clone(), looked.clone());
-        let query = QueueQuery { element, page: read.page, now: self.0.env.clock.now(), looked };
+        let query = QueueQuery { element, page: read.page, now: self.0.env.now(), looked };
         let (hub, held, principal) = (self.clone(), held.clone(), principal.clone());
         let stands = move || entry.is_current() && hub.0.identity.stands(&held, &principal);
         if read.peek {
-            let events = self.0.env.telemetry.queue_peek(&permit.reading(), query).await.into_hub_error()?;
+            let events = self.0.env.telemetry().queue_peek(&permit.reading(), query).await.into_hub_error()?;
             return Ok(stands().then_some(events));
         }
         let is_full = Arc::new(AtomicBool::new(false));
         let may = {
-            let (room, is_full) = (Arc::clone(room), Arc::clone(&is_full));
+            let (budget, is_full) = (Arc::clone(budget), Arc::clone(&is_full));
             move |bytes| {
-                let fits = room(bytes);
+                let fits = budget(bytes);
                 is_full.fetch_or(!fits, Ordering::Relaxed);
                 fits && stands()
             }
         };
-        let taken = self.0.env.telemetry.queue_take_while(&permit, query, Box::new(may)).await.into_hub_error()?;
+        let taken = self.0.env.telemetry().queue_take_while(&permit, query, Box::new(may)).await.into_hub_error()?;
         if is_full.load(Ordering::Relaxed) { Err(Error::Busy) } else { Ok(taken) }
     }
 
@@ -154,7 +154,7 @@ impl Hub {
         let target = faults.gather(self.target_of_user(caller, device).await)?;
         let element = element_name(element, &mut faults);
         check_idempotency_key(idempotency_key, &mut faults);
-        let payload = self.0.env.bodies.payload(Some(caller.lineage.top()), &body, &mut faults).await?;
+        let payload = self.0.env.bodies().payload(Some(caller.lineage.top()), &body, &mut faults).await?;
         faults.end()?;
         let (Some((permit, mut entry)), Some(element), Some((payload, _))) = (target, element, payload) else {
             return Err(Error::Busy);
@@ -204,7 +204,7 @@ impl Hub {
     /// `Missing`: it is not in the queue.
     pub async fn cloud_event_delete(&self, principal: &Principal, device: Option<&str>, id: EventId) -> Result<()> {
         let (permit, _) = self.queue_device(principal, device, Action::CloudEventRead).await?;
-        let was_there = self.0.env.telemetry.queue_delete(&permit, id).await.into_hub_error()?;
+        let was_there = self.0.env.telemetry().queue_delete(&permit, id).await.into_hub_error()?;
         if was_there { Ok(()) } else { Err(Error::Missing("cloud event")) }
     }
 

@@ -22,7 +22,7 @@ impl Hub {
     /// Needs `ProjectRead`.
     pub async fn specification_fetch(&self, caller: &Caller, id: ProjectId) -> Result<Specification> {
         let permit = self.0.identity.project_read(caller, id).await?;
-        self.0.env.registry.specification_fetch(&permit).await.into_hub_error()?.ok_or(Error::Missing("project"))
+        self.0.env.registry().specification_fetch(&permit).await.into_hub_error()?.ok_or(Error::Missing("project"))
     }
 
     /// The entity tag of a project's specification, without the specification.
@@ -30,7 +30,7 @@ impl Hub {
     /// Needs `ProjectRead`.
     pub async fn specification_tag(&self, caller: &Caller, id: ProjectId) -> Result<SpecificationTag> {
         let permit = self.0.identity.project_read(caller, id).await?;
-        self.0.env.registry.specification_tag(&permit).await.into_hub_error()?.ok_or(Error::Missing("project"))
+        self.0.env.registry().specification_tag(&permit).await.into_hub_error()?.ok_or(Error::Missing("project"))
     }
 
     /// Overwrites a project's specification, if its design can be executed; else the old one stays in force, and the
@@ -38,7 +38,7 @@ impl Hub {
     /// project's newest version.
     ///
     /// Needs `ProjectUpdate`. Durable when this returns; the next event of each device runs the new design. It is
-    /// compiled on a thread that may block, in its tenant's turn.
+    /// compiled on a thread that may block, in a slot of its tenant.
     ///
     /// # Errors
     /// `Invalid`: all faults, each by its place. `Outdated`: the specification is not as `required`. `Busy`: too many
@@ -65,7 +65,7 @@ impl Hub {
         request: ListRequest,
     ) -> Result<Page<SpecificationVersion>> {
         let permit = self.0.identity.project_read(caller, id).await?;
-        let mut versions = self.0.env.registry.specification_versions(&permit).await.into_hub_error()?;
+        let mut versions = self.0.env.registry().specification_versions(&permit).await.into_hub_error()?;
         // They stand in their default order already.
         if !request.sort.is_empty() {
             versions.sort_by(|left, right| by_keys(&request.sort, left, right));
@@ -75,12 +75,12 @@ impl Hub {
         Ok(page)
     }
 
-    /// One version, whole. A large one is unpacked on a thread that may block, in its tenant's turn.
+    /// One version, whole. A large one is unpacked on a thread that may block, in a slot of its tenant.
     ///
     /// Needs `ProjectRead`.
     ///
     /// # Errors
-    /// `Missing`: there is no such project or version, or no longer. `Busy`: too many wait for their turn.
+    /// `Missing`: there is no such project or version, or no longer. `Busy`: too many wait for a slot.
     pub async fn specification_version(
         &self,
         caller: &Caller,
@@ -99,7 +99,7 @@ impl Hub {
     ///
     /// # Errors
     /// `Missing`: there is no such project or version. `Invalid`: what today's rules refuse of its design, each by its
-    /// place. `Outdated`: the specification in force is not as `required`. `Busy`: too many wait for their turn.
+    /// place. `Outdated`: the specification in force is not as `required`. `Busy`: too many wait for a slot.
     pub async fn specification_restore(
         &self,
         caller: &Caller,
@@ -132,7 +132,7 @@ impl Hub {
         number: VersionNumber,
     ) -> Result<CanWrite<ProjectId>> {
         let permit = self.0.identity.project_read(caller, id).await?;
-        let there = self.0.env.registry.specification_version_head(&permit, number).await.into_hub_error()?;
+        let there = self.0.env.registry().specification_version_head(&permit, number).await.into_hub_error()?;
         there.ok_or(Error::Missing(VERSION))?;
         self.0.identity.project_write(caller, id, Action::ProjectUpdate).await
     }
@@ -149,8 +149,8 @@ impl Hub {
         let compiled = faults.gather(compiled.map_err(Error::Invalid))?;
         let Some((plan, new)) = compiled.filter(|_| !faults.any()) else { return Err(faults.into_error()) };
         let changing = self.0.jobs.retention_changes().await;
-        let (alarms, kept, now) = (alarms_of(&plan), plan.retention(), self.0.env.clock.now());
-        let written = self.0.env.registry.specification_write(permit, &new, required, &alarms, &kept, now).await;
+        let (alarms, kept, now) = (alarms_of(&plan), plan.retention(), self.0.env.now());
+        let written = self.0.env.registry().specification_write(permit, &new, required, &alarms, &kept, now).await;
         let written = written.into_hub_error()?;
         self.0.caches.design_changed(*permit.target());
         drop(changing);
@@ -165,10 +165,10 @@ impl Hub {
         permit: &CanRead<ProjectId>,
         number: VersionNumber,
     ) -> Result<WholeVersion> {
-        let stored = self.0.env.registry.specification_version(permit, number).await.into_hub_error()?;
+        let stored = self.0.env.registry().specification_version(permit, number).await.into_hub_error()?;
         let stored = stored.ok_or(Error::Missing(VERSION))?;
         let bytes = stored.unpacked_bytes().into_hub_error()?;
-        self.0.env.bodies.read(Some(caller.lineage.top()), bytes, || stored.unpack()).await?.into_hub_error()
+        self.0.env.bodies().read(Some(caller.lineage.top()), bytes, || stored.unpack()).await?.into_hub_error()
     }
 
     /// Of a project of an organization above, only those are told who are in reach themselves.
@@ -178,7 +178,7 @@ impl Hub {
         id: ProjectId,
         versions: impl Iterator<Item = &'v mut SpecificationVersion>,
     ) -> Result<()> {
-        let lineage = self.0.env.registry.project_placement(id).await.into_hub_error()?;
+        let lineage = self.0.env.registry().project_placement(id).await.into_hub_error()?;
         if lineage.is_none_or(|lineage| caller.reaches(&lineage)) {
             return Ok(());
         }

@@ -20,14 +20,20 @@ impl Hub {
     /// change is allowed is looked at before anything costly is done, and again when the user is held to be changed.
     ///
     /// Needs `UserUpdate`, and `UserDisable` to disable. Durable when this returns; the next call of the user sees it.
-    /// A new password waits for its turn among the hashes.
+    /// A new password waits for a slot among the hashes.
     ///
     /// # Errors
     /// `Forbidden`: the role is above the caller's. `Invalid`: all faults of the input.
     pub async fn user_update(&self, caller: &Caller, id: UserId, mut input: UserInput) -> Result<User> {
         let permit = self.0.identity.user_write(caller, id, Action::UserUpdate).await?;
-        let present =
-            self.0.env.registry.user_fetch(&permit.reading()).await.into_hub_error()?.ok_or(Error::Missing("user"))?;
+        let present = self
+            .0
+            .env
+            .registry()
+            .user_fetch(&permit.reading())
+            .await
+            .into_hub_error()?
+            .ok_or(Error::Missing("user"))?;
         self.permits(caller, id, &input).await.decide(caller, &input, &present)?;
         let password = match input.password.take() {
             None => None,
@@ -45,7 +51,7 @@ impl Hub {
             former_role = present.role;
             Ok::<_, Error>(change(input, present, password))
         };
-        let changed = self.0.env.registry.user_update(&permit, decide, self.0.env.clock.now()).await;
+        let changed = self.0.env.registry().user_update(&permit, decide, self.0.env.now()).await;
         let changed = changed.into_hub_error_naming(&[ORGANIZATION])??;
         self.0.caches.account_changed(id);
         if has_password {
@@ -79,8 +85,14 @@ impl Hub {
     /// `Missing` before `Forbidden`.
     pub async fn allow_user_update(&self, caller: &Caller, id: UserId, role: Option<Role>) -> Result<()> {
         let permit = self.0.identity.user_write(caller, id, Action::UserUpdate).await?;
-        let present =
-            self.0.env.registry.user_fetch(&permit.reading()).await.into_hub_error()?.ok_or(Error::Missing("user"))?;
+        let present = self
+            .0
+            .env
+            .registry()
+            .user_fetch(&permit.reading())
+            .await
+            .into_hub_error()?
+            .ok_or(Error::Missing("user"))?;
         role.filter(|role| *role != present.role).map_or(Ok(()), |role| may_give(caller.role, role))
     }
 
@@ -102,7 +114,7 @@ impl Hub {
         if id == caller.user {
             return Err(Error::invalid("id", "you may not delete yourself"));
         }
-        self.0.env.registry.user_delete(&permit).await.into_hub_error()?;
+        self.0.env.registry().user_delete(&permit).await.into_hub_error()?;
         self.0.caches.account_changed(id);
         self.0.caches.api_keys_changed();
         Ok(())

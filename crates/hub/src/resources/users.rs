@@ -33,11 +33,11 @@ pub(crate) fn may_give(rank: Role, role: Role) -> Result<()> {
 impl Hub {
     /// Makes the first administrator when there is no user yet; the password, when it was made up.
     pub(crate) async fn found_first_administrator(&self) -> Result<Option<String>> {
-        if !self.0.env.registry.is_empty().await.into_hub_error()? {
+        if !self.0.env.registry().is_empty().await.into_hub_error()? {
             return Ok(None);
         }
-        let chosen = self.0.env.config.admin_password.clone();
-        let made_up = chosen.is_none().then(|| made_up(&self.0.env.chance));
+        let chosen = self.0.env.config().admin_password.clone();
+        let made_up = chosen.is_none().then(|| made_up(self.0.env.chance()));
         let password = chosen.or_else(|| made_up.clone()).unwrap_or_default();
         let row = NewUserRow {
             id: UserId(self.0.env.new_id().0),
@@ -56,7 +56,7 @@ impl Hub {
         };
         let permit = access::system(None, "the first start founds the first organization");
         let organization = self.new_organization(FIRST_ORGANIZATION.to_owned());
-        match self.0.env.registry.account_found(&permit, organization, row, self.0.env.clock.now()).await {
+        match self.0.env.registry().account_found(&permit, organization, row, self.0.env.now()).await {
             Ok(_) => Ok(made_up),
             // Another process on the same registry was faster: it has shown its password.
             Err(isobar_store::error::StoreError::Taken { .. }) => Ok(None),
@@ -109,7 +109,7 @@ impl Hub {
         with_organization: bool,
         role: Option<Role>,
     ) -> Result<()> {
-        if !self.0.env.config.registration_open {
+        if !self.0.env.config().registration_open {
             return Err(Error::Unauthenticated);
         }
         if with_organization {
@@ -132,12 +132,12 @@ impl Hub {
     /// somebody who may create that user there.
     ///
     /// Needs no permit, or `UserCreate` on the organization that is named. Durable when this returns, together with the
-    /// e-mail that asks to verify the address. Waits for its turn among the hashes.
+    /// e-mail that asks to verify the address. Waits for a slot among the hashes.
     ///
     /// # Errors
     /// `Unauthenticated`: registration is closed. `Invalid`: all faults, names that are taken among them.
     pub async fn user_register(&self, credentials: &Credentials<'_>, new: NewUser, address: IpAddr) -> Result<User> {
-        if !self.0.env.config.registration_open {
+        if !self.0.env.config().registration_open {
             return Err(Error::Unauthenticated);
         }
         if new.organization.is_some() {
@@ -150,13 +150,8 @@ impl Hub {
         let organization = self.new_organization(new.company.clone());
         let row = self.user_row(new, HashedFor::Address(address)).await?;
         let permit = access::system(None, "registration founds the user's own organization");
-        let made = self
-            .0
-            .env
-            .registry
-            .account_found(&permit, organization, row, self.0.env.clock.now())
-            .await
-            .into_hub_error()?;
+        let made =
+            self.0.env.registry().account_found(&permit, organization, row, self.0.env.now()).await.into_hub_error()?;
         self.0.delivery.wake_mail();
         Ok(made)
     }
@@ -171,7 +166,7 @@ impl Hub {
     /// Creates a user in the caller's reach, up to the caller's own rank.
     ///
     /// Needs `UserCreate` on the organization. Durable when this returns, together with the e-mail that asks to verify
-    /// the address. Waits for its turn among the hashes.
+    /// the address. Waits for a slot among the hashes.
     ///
     /// # Errors
     /// `Forbidden`: the role is above the caller's. `Invalid`: all faults, names that are taken among them.
@@ -179,7 +174,7 @@ impl Hub {
         self.allow_user_of(caller, Some(new.role)).await?;
         let (permit, _) = self.0.identity.owner_permit(caller, new.organization, Action::UserCreate).await?;
         let row = self.user_row(new, HashedFor::Tenant(caller.lineage.top())).await?;
-        let made = self.0.env.registry.user_create(&permit, row, self.0.env.clock.now()).await;
+        let made = self.0.env.registry().user_create(&permit, row, self.0.env.now()).await;
         let made = made.into_hub_error_naming(&[ORGANIZATION])?;
         self.0.delivery.wake_mail();
         Ok(made)
@@ -190,7 +185,7 @@ impl Hub {
     /// Needs `UserRead` on that part of the tree.
     pub async fn user_list(&self, caller: &Caller, tree: TreeQuery, list: ListRequest) -> Result<Page<User>> {
         let permit = self.0.identity.list_permit(caller, tree, Action::UserRead).await?;
-        let page = self.0.env.registry.user_list(&permit, &list).await.into_hub_error()?;
+        let page = self.0.env.registry().user_list(&permit, &list).await.into_hub_error()?;
         Ok(page.map(|user| self.as_last_seen(user)))
     }
 
@@ -199,7 +194,7 @@ impl Hub {
     /// Needs `UserRead`; everybody reads itself.
     pub async fn user_fetch(&self, caller: &Caller, id: UserId) -> Result<User> {
         let permit = self.0.identity.user_write(caller, id, Action::UserRead).await?.reading();
-        let found = self.0.env.registry.user_fetch(&permit).await.into_hub_error()?.ok_or(Error::Missing("user"))?;
+        let found = self.0.env.registry().user_fetch(&permit).await.into_hub_error()?.ok_or(Error::Missing("user"))?;
         Ok(self.as_last_seen(found))
     }
 

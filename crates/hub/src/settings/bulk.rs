@@ -170,7 +170,7 @@ impl Hub {
         for ids in distinct(&ids).chunks(LOOKED_UP_AT_ONCE) {
             let permits: Vec<_> =
                 self.permits_in_reach(caller, ids).await?.into_iter().map(|(permit, _)| permit).collect();
-            let devices = self.0.env.registry.devices_fetch(&permits).await.into_hub_error()?;
+            let devices = self.0.env.registry().devices_fetch(&permits).await.into_hub_error()?;
             found.extend(devices.into_iter().map(|device| (device.id, (device.project, device.version))));
         }
         let (mut groups, mut outcome) = (Vec::<ProjectDefaults>::new(), DefaultsOutcome::default());
@@ -233,7 +233,7 @@ impl Hub {
 
     /// Permits for those of the devices that the caller can see, and where they belong.
     async fn permits_in_reach(&self, caller: &Caller, ids: &[DeviceId]) -> Result<Vec<(CanRead<DeviceRef>, Lineage)>> {
-        let placed = self.0.env.registry.device_placements(ids).await.into_hub_error()?;
+        let placed = self.0.env.registry().device_placements(ids).await.into_hub_error()?;
         let permit = |(device, lineage): (DeviceRef, Lineage)| {
             Some((access::read(caller, Action::DeviceRead, device, &lineage).ok()?, lineage))
         };

@@ -195,7 +195,7 @@ impl Hub {
         let page = self
             .0
             .env
-            .registry
+            .registry()
             .setting_history(&permit, self.0.jobs.history_begins(), &request)
             .await
             .into_hub_error()?;
@@ -229,7 +229,7 @@ impl Hub {
         let bytes = body.len();
         let _held = held_by_changes(&self.0.code, entry.held_by_run(bytes))?;
         let mut faults = Faults::new();
-        let read = self.0.env.bodies.payload(Some(caller.lineage.top()), &body, &mut faults).await?;
+        let read = self.0.env.bodies().payload(Some(caller.lineage.top()), &body, &mut faults).await?;
         let Some((value, _)) = read else { return Err(faults.into_error()) };
         let estimate = |plan: &Plan| RunsEstimate::of_changes(plan, [(name, bytes)]);
         let changed = self.changed(&permit, entry, estimate, |runs, entry| {
@@ -306,7 +306,7 @@ impl Hub {
     /// The settings as they are, in the order of the design.
     async fn settings_now(&self, permit: &CanRead<DeviceRef>, entry: &DeviceEntry) -> Result<Vec<DeviceSetting>> {
         let pending = self.0.outbox.pending_committed(entry.device.key).await?;
-        let mut records = self.0.env.registry.settings_of(permit).await.into_hub_error()?;
+        let mut records = self.0.env.registry().settings_of(permit).await.into_hub_error()?;
         pending.apply_to_settings(entry.device.id, &mut records);
         let plan = &entry.plan.plan;
         let setting =

@@ -1,4 +1,4 @@
-//! What changes of settings hold while they wait, and where their runs have a turn of their own.
+//! What changes of settings hold while they wait, and where their runs have a slot of their own.
 
 use std::pin::Pin;
 use std::sync::{Arc, mpsc};
@@ -200,7 +200,7 @@ async fn a_change_whose_run_may_take_long_has_a_turn_of_its_tenant_and_a_short_o
     ];
     for mut long in changes {
         let slots = all_at_once(|| code.slot_aside(&plan.plan, tenant)).await;
-        until("it waits for its turn", async || {
+        until("it waits for a slot", async || {
             assert!(futures::poll!(&mut long).is_pending(), "it waits for nobody");
             code.long_runs() == (slots.len(), 1)
         })

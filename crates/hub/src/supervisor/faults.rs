@@ -1,4 +1,4 @@
-//! Panics on demand. There is nothing of this in the program: only the tests of this room are built with it.
+//! Panics on demand. There is nothing of this in the program: only the tests of this crate are built with it.
 
 use std::collections::HashMap;
 

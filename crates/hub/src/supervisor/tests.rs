@@ -104,7 +104,7 @@ fn user(name: &str) -> NewUser {
 async fn status(stage: &Stage, device: &Device) -> Status {
     let entry = stage.entry(device).await;
     let permit = system(entry.device, "a test looks at a device").reading();
-    stage.hub.0.env.registry.device_fetch(&permit).await.unwrap().unwrap().status
+    stage.hub.0.env.registry().device_fetch(&permit).await.unwrap().unwrap().status
 }
 
 async fn notices(stage: &Stage) -> u64 {
@@ -135,7 +135,7 @@ fn every_worker_that_panics_is_started_again_and_does_its_work() {
         until("the interval elapses", async || stage.stored(&device, "ticks").await.is_some()).await;
         until("the letter is sent", async || stage.mails() > 0).await;
         until("the notices are told", async || notices(&stage).await == 2).await;
-        until("the notice is spread", async || hub.0.env.registry.notice_to_spread().await.unwrap().is_none()).await;
+        until("the notice is spread", async || hub.0.env.registry().notice_to_spread().await.unwrap().is_none()).await;
         until("all have begun", async || WORKERS.iter().all(|(_, point)| faults.left_at(point) == 0)).await;
         until("all are well again", async || hub.ready().await.is_ok()).await;
         for (worker, _) in WORKERS {
@@ -145,7 +145,7 @@ fn every_worker_that_panics_is_started_again_and_does_its_work() {
         stage.ends().await;
         let entry = stage.entry(&device).await;
         let permit = system(entry.device, "a test looks at a device").reading();
-        assert!(hub.0.env.registry.device_fetch(&permit).await.unwrap().unwrap().last_active.is_some());
+        assert!(hub.0.env.registry().device_fetch(&permit).await.unwrap().unwrap().last_active.is_some());
         let organization = hub.organization_fetch(&stage.admin, device.organization).await.unwrap();
         assert!(organization.bytes_stored > 0);
         stage.over().await;
@@ -278,7 +278,7 @@ fn a_notice_that_panics_whenever_it_is_spread_holds_up_the_next_for_a_while() {
             assert!(guarded("test", hub.0.delivery.spread_next()).await.is_none());
         }
         while hub.0.delivery.spread_next().await.unwrap() {}
-        assert!(hub.0.env.registry.notice_to_spread().await.unwrap().is_none());
+        assert!(hub.0.env.registry().notice_to_spread().await.unwrap().is_none());
         assert_eq!(notices(&stage).await, 2);
         stage.over().await;
     });

@@ -1,4 +1,4 @@
-//! Bodies of calls: a short one is read where it came, a long one on a thread that may block, in a turn of its tenant.
+//! Bodies of calls: a short one is read where it came, a long one on a thread that may block, in a slot of its tenant.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl BodyReader {
         }
     }
 
-    /// Reads a body of so many bytes, a short one here. [`isobar_model::error::Error::Busy`] when too many long ones wait for their turn.
+    /// Reads a body of so many bytes, a short one here. [`isobar_model::error::Error::Busy`] when too many long ones wait for a slot.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         tenant: Option<OrganizationId>,

@@ -3,7 +3,7 @@
 use isobar_model::access::Caller;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::OrganizationId;
-use isobar_store::turns::{Bounds, Claim, Turns};
+use isobar_store::fair_slots::{Bounds, Claim, FairSlots};
 use isobar_threads::GivingThreads;
 use tokio::runtime::Handle;
 use uuid::Uuid;
@@ -16,7 +16,7 @@ pub(crate) const NOBODY: OrganizationId = OrganizationId(Uuid::nil());
 
 /// The jobs of one kind.
 pub(crate) struct BoundedJobs {
-    turns: Turns,
+    slots: FairSlots,
     /// Threads of their own; none: they run on those of the server that may block.
     threads: Option<GivingThreads>,
 }
@@ -27,7 +27,7 @@ impl BoundedJobs {
     pub(crate) fn shared(at_once: usize, waiting: usize, of_one: usize) -> Self {
         // None of this work can be left and taken up again.
         let slice = std::time::Duration::MAX;
-        Self { turns: Turns::new(Bounds { at_once, of_all: waiting, of_one, slice }), threads: None }
+        Self { slots: FairSlots::new(Bounds { at_once, of_all: waiting, of_one, slice }), threads: None }
     }
 
     /// So many at the same time, on threads of this name that give way to all others. However many wait, none is refused:
@@ -40,10 +40,10 @@ impl BoundedJobs {
     /// How many run, and how many wait.
     #[cfg(test)]
     pub(crate) fn running_and_waiting(&self) -> (usize, usize) {
-        self.turns.taken_and_waiting()
+        self.slots.taken_and_waiting()
     }
 
-    /// Does work in a turn of a tenant, or of nobody. Work that has begun keeps its turn even when nobody waits for it any
+    /// Does work in a slot of a tenant, or of nobody. Work that has begun keeps its slot even when nobody waits for it any
     /// more.
     pub(crate) async fn run_charged<T: Send + 'static>(
         &self,
@@ -53,7 +53,7 @@ impl BoundedJobs {
         self.charged_to(tenant.unwrap_or(NOBODY), work).await
     }
 
-    /// Does work in a turn of the caller's tenant: of everybody beneath the same top-level organization.
+    /// Does work in a slot of the caller's tenant: of everybody beneath the same top-level organization.
     pub(crate) async fn run_for<T: Send + 'static>(
         &self,
         caller: &Caller,
@@ -62,7 +62,7 @@ impl BoundedJobs {
         self.charged_to(caller.lineage.top(), work).await
     }
 
-    /// Drives steps that wait for one another on a thread that may block, in a turn of the caller's tenant: each step would
+    /// Drives steps that wait for one another on a thread that may block, in a slot of the caller's tenant: each step would
     /// stand in the queue of the threads that serve HTTP, behind all that is under way there. They go on when nobody waits
     /// for them any more.
     pub(crate) async fn drive_for<T: Send + 'static>(
@@ -91,10 +91,10 @@ impl BoundedJobs {
         tenant: OrganizationId,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
-        let turn = self.turns.take(Claim::begin(tenant)).await.into_hub_error()?;
+        let slot = self.slots.take(Claim::begin(tenant)).await.into_hub_error()?;
         let job = move || {
             let done = work();
-            drop(turn);
+            drop(slot);
             done
         };
         let done = match &self.threads {

@@ -132,7 +132,7 @@ impl Hub {
     /// Takes a delivery with the parameters that came. What is refused has done nothing.
     ///
     /// Needs `WebhookReceive` on the organization. The devices and events that the report names are durable when this
-    /// returns. The body is taken apart on a thread that may block, in its tenant's turn.
+    /// returns. The body is taken apart on a thread that may block, in a slot of its tenant.
     ///
     /// # Errors
     /// `Invalid`: all faults of the parameters and the body, too many events among them. `NoRoom`: deliveries under way
@@ -205,7 +205,7 @@ impl Hub {
         // A device is found by what its design has labelled it with, too.
         let caught_up = self.0.outbox.caught_up(target.top).await;
         let known =
-            self.0.env.registry.devices_labelled(&target.subtree, &request.tag, &values).await.into_hub_error()?;
+            self.0.env.registry().devices_labelled(&target.subtree, &request.tag, &values).await.into_hub_error()?;
         if !caught_up && values.iter().any(|value| !known.contains_key(*value)) {
             // One that seems to be missing may be there: it is not made a second time.
             return Err(Error::Busy);
@@ -286,7 +286,7 @@ impl Hub {
         }
     }
 
-    /// Takes the body apart on a thread that may block, when it is the tenant's turn; what comes of it holds its memory from
+    /// Takes the body apart on a thread that may block, in a slot of the tenant; what comes of it holds its memory from
     /// there on. Without a request, the body's own faults are looked for.
     async fn taken_apart(
         &self,
@@ -306,7 +306,7 @@ impl Hub {
                 Err(fault) => Err(Error::invalid("body", format!("is not valid JSON: {fault}"))),
             },
         };
-        self.0.env.bodies.take_apart(Some(tenant), bytes, work).await?
+        self.0.env.bodies().take_apart(Some(tenant), bytes, work).await?
     }
 
     /// Makes the devices that nobody knows, each once, so many at a time.
@@ -337,11 +337,11 @@ impl Hub {
                 self.new_tagged(caller, request, labels, work, *project)
             };
             let wanted: Vec<NewTagged> = missing.iter_mut().map(new).collect();
-            let now = self.0.env.clock.now();
+            let now = self.0.env.now();
             let made = self
                 .0
                 .env
-                .registry
+                .registry()
                 .devices_provision(&target.permit, &request.tag, &wanted, now)
                 .await
                 .into_hub_error()?;
@@ -376,7 +376,7 @@ impl Hub {
             street_address: None,
             created_by: Some(caller.user),
             // Nobody is shown it: who needs one has a new one made.
-            token: Secret::new(&self.0.env.chance).digest(),
+            token: Secret::new(self.0.env.chance()).digest(),
         };
         NewTagged { value, device }
     }
@@ -414,7 +414,7 @@ impl Hub {
             let _changed = ScopeGuard::new(|| {
                 permits.iter().for_each(|permit| self.0.caches.device_changed(permit.target().id));
             });
-            self.0.env.registry.devices_label(permits, labels, self.0.env.clock.now()).await.into_hub_error()?;
+            self.0.env.registry().devices_label(permits, labels, self.0.env.now()).await.into_hub_error()?;
         }
         for permit in &permits {
             self.0.delivery.drop_parked_labels(permit).await?;

@@ -89,7 +89,7 @@ fn names_the_bound<T>(refused: Result<T>) -> bool {
 /// Whether the project has a device of that name.
 async fn is_there(stage: &Stage, name: &str) -> bool {
     let subtree = access::list(&stage.admin, Action::WebhookReceive, &stage.admin.lineage, None).unwrap();
-    !stage.hub.0.env.registry.devices_labelled(&subtree, "eui", &[name]).await.unwrap().is_empty()
+    !stage.hub.0.env.registry().devices_labelled(&subtree, "eui", &[name]).await.unwrap().is_empty()
 }
 
 /// The queue of the device's project has a run that goes on until it is let go.

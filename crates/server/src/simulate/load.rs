@@ -42,7 +42,7 @@ struct Device {
     spent_until: i64,
 }
 
-struct Worker {
+struct LoadWorker {
     connection: Connection,
     devices: Vec<Device>,
     /// Time between two events; none: no pause.
@@ -63,7 +63,7 @@ pub async fn run(work: &Work, seats: Vec<Seat>, stats: &Arc<Stats>, stop: &watch
         shares[number % connections].push(device);
     }
     let workers = shares.into_iter().enumerate().map(|(number, devices)| {
-        let worker = Worker {
+        let worker = LoadWorker {
             connection: Connection::to(&work.server),
             devices,
             interval,
@@ -77,7 +77,7 @@ pub async fn run(work: &Work, seats: Vec<Seat>, stats: &Arc<Stats>, stop: &watch
     join_all(workers.collect::<Vec<_>>()).await;
 }
 
-impl Worker {
+impl LoadWorker {
     async fn run(mut self, offset: Duration) {
         let mut due = Instant::now() + offset;
         let mut resting = 0;

@@ -46,7 +46,7 @@ impl Latency {
 
 /// The counts at one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Snapshot {
+pub struct StatsSnapshot {
     /// Events that the server acknowledged.
     pub events: u64,
     /// Latency of the whole run, or since the last look.
@@ -57,7 +57,7 @@ pub struct Snapshot {
     pub spent: u64,
 }
 
-impl Snapshot {
+impl StatsSnapshot {
     /// All errors.
     pub fn error_count(&self) -> u64 {
         self.errors.values().sum()
@@ -101,13 +101,13 @@ impl Stats {
     }
 
     /// The whole run so far.
-    pub fn whole(&self) -> Snapshot {
+    pub fn whole(&self) -> StatsSnapshot {
         let tally = self.tally();
         tally.with(Latency::of(&tally.latency))
     }
 
     /// The same counts, with the latency since the last look.
-    pub fn look(&self) -> Snapshot {
+    pub fn look(&self) -> StatsSnapshot {
         let mut tally = self.tally();
         let latency = Latency::of(&tally.recent);
         tally.recent.reset();
@@ -116,8 +116,8 @@ impl Stats {
 }
 
 impl Tally {
-    fn with(&self, latency: Latency) -> Snapshot {
-        Snapshot { events: self.events, latency, errors: self.errors.clone(), spent: self.spent }
+    fn with(&self, latency: Latency) -> StatsSnapshot {
+        StatsSnapshot { events: self.events, latency, errors: self.errors.clone(), spent: self.spent }
     }
 }
 
@@ -130,7 +130,7 @@ pub struct Summary {
     /// How long they did.
     pub elapsed: Duration,
     /// The counts.
-    pub counts: Snapshot,
+    pub counts: StatsSnapshot,
 }
 
 impl Summary {

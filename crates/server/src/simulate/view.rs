@@ -13,7 +13,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table};
 use tokio::sync::watch;
 
-use super::stats::{Snapshot, Stats, millis};
+use super::stats::{Stats, StatsSnapshot, millis};
 
 /// How often the rate is measured.
 const TICK: Duration = Duration::from_secs(1);
@@ -49,13 +49,13 @@ struct Pulse {
     ticked: Instant,
     events: u64,
     rates: VecDeque<u64>,
-    last: Snapshot,
+    last: StatsSnapshot,
 }
 
 impl Pulse {
     fn new() -> Self {
         let now = Instant::now();
-        Self { begun: now, ticked: now, events: 0, rates: VecDeque::new(), last: Snapshot::default() }
+        Self { begun: now, ticked: now, events: 0, rates: VecDeque::new(), last: StatsSnapshot::default() }
     }
 
     /// Measures, once a second. Whether it did.

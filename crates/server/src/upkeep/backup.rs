@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use isobar_model::time::Clock;
 use serde_json::{Value, json};
 
-use super::{Report, files};
+use super::{UpkeepReport, files};
 use crate::Failure;
 use crate::config::Settings;
 use crate::folder::{LAYOUT_VERSION, write_whole};
@@ -59,7 +59,7 @@ impl Mark {
 }
 
 /// Copies everything into a folder, which is made, or is there and empty.
-pub async fn into_folder(settings: &Settings, stores: &Stores, to: &Path) -> Result<Report, Failure> {
+pub async fn into_folder(settings: &Settings, stores: &Stores, to: &Path) -> Result<UpkeepReport, Failure> {
     let unfinished = Unfinished::begin(to)?;
     // First telemetry, then the registry: see the module above.
     let copied = stores.telemetry.backup(&to.join(TELEMETRY)).await;
@@ -87,7 +87,7 @@ pub async fn into_folder(settings: &Settings, stores: &Stores, to: &Path) -> Res
              does not fit to it.\n",
         );
     }
-    Ok(Report { text, sound: true })
+    Ok(UpkeepReport { text, sound: true })
 }
 
 /// A backup that is emptied again unless it is finished, whatever ends it.

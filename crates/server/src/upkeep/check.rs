@@ -8,18 +8,18 @@ use isobar_store::registry::{DeviceNumbers, Registry};
 use isobar_store::telemetry::Examined;
 use isobar_store::telemetry::embedded::Embedded;
 
-use super::Report;
+use super::UpkeepReport;
 use crate::Failure;
 use crate::config::Settings;
 use crate::stores::{Stores, is_telemetry, telemetry_options, whole};
 
 /// Looks at both stores. While they are in use: telemetry first, so that its devices are in the registry by then.
-pub async fn everything(stores: &Stores) -> Result<Report, Failure> {
+pub async fn everything(stores: &Stores) -> Result<UpkeepReport, Failure> {
     compare(stores.telemetry.examine().await, &stores.registry).await
 }
 
 /// Looks at both stores, which nobody has open: nothing of them is changed.
-pub async fn as_they_are(settings: &Settings) -> Result<Report, Failure> {
+pub async fn as_they_are(settings: &Settings) -> Result<UpkeepReport, Failure> {
     let (path, options) = (settings.telemetry.clone(), telemetry_options(settings));
     let telemetry = tokio::task::spawn_blocking(move || match is_telemetry(&path) {
         true => Embedded::examine_folder(&path, &options),
@@ -33,7 +33,7 @@ pub async fn as_they_are(settings: &Settings) -> Result<Report, Failure> {
     told
 }
 
-async fn compare(telemetry: Result<Examined, StoreError>, registry: &Registry) -> Result<Report, Failure> {
+async fn compare(telemetry: Result<Examined, StoreError>, registry: &Registry) -> Result<UpkeepReport, Failure> {
     let mut faults = Vec::new();
     let telemetry = match telemetry {
         Ok(examined) => examined,
@@ -76,7 +76,7 @@ fn strangers(devices: &[DeviceKey], numbers: &DeviceNumbers) -> Option<String> {
     ))
 }
 
-fn report(telemetry: &Examined, gone: usize, faults: &[String]) -> Result<Report, Failure> {
+fn report(telemetry: &Examined, gone: usize, faults: &[String]) -> Result<UpkeepReport, Failure> {
     let mut text = String::new();
     writeln!(
         text,
@@ -111,7 +111,7 @@ fn report(telemetry: &Examined, gone: usize, faults: &[String]) -> Result<Report
             faults.iter().try_for_each(|fault| writeln!(text, "  {fault}"))?;
         }
     }
-    Ok(Report { text, sound: faults.is_empty() })
+    Ok(UpkeepReport { text, sound: faults.is_empty() })
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
-use super::{Report, Task};
+use super::{Task, UpkeepReport};
 use crate::Failure;
 use crate::config::Settings;
 use crate::stores::Stores;
@@ -124,7 +124,7 @@ async fn answer(mut stream: UnixStream, settings: &Settings, stores: &Stores) ->
         _ = lines.read(&mut more) => return Err("the client has closed the control socket".into()),
     };
     let told = match done {
-        Ok(Report { text, sound }) => json!({"text": text, "sound": sound}),
+        Ok(UpkeepReport { text, sound }) => json!({"text": text, "sound": sound}),
         Err(failure) => json!({"failed": failure.to_string()}),
     };
     Ok(write.write_all(format!("{told}\n").as_bytes()).await?)
@@ -140,7 +140,7 @@ fn read_task(line: &str) -> Option<Task> {
 }
 
 /// Has the process that serves do it. None: nobody serves this folder.
-pub async fn ask(data: &Path, task: &Task) -> Result<Option<Report>, Failure> {
+pub async fn ask(data: &Path, task: &Task) -> Result<Option<UpkeepReport>, Failure> {
     let place = SocketName::of(data)?;
     let mut stream = match UnixStream::connect(&place.path).await {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => return Ok(None),
@@ -161,7 +161,7 @@ pub async fn ask(data: &Path, task: &Task) -> Result<Option<Report>, Failure> {
         serde_json::from_str(&line).map_err(|_| "the running isobar ended before it was done; its log says more")?;
     match (told["failed"].as_str(), told["text"].as_str(), told["sound"].as_bool()) {
         (Some(failed), _, _) => Err(failed.into()),
-        (None, Some(text), Some(sound)) => Ok(Some(Report { text: text.to_owned(), sound })),
+        (None, Some(text), Some(sound)) => Ok(Some(UpkeepReport { text: text.to_owned(), sound })),
         _ => Err("the running isobar gave an answer that cannot be read: it is of another version".into()),
     }
 }

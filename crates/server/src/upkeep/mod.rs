@@ -33,7 +33,7 @@ pub enum Task {
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct UpkeepReport {
     /// For the operator; it ends with a line's end.
     pub text: String,
     /// Whether nothing was found to be damaged.
@@ -42,7 +42,7 @@ pub struct Report {
 
 impl Task {
     /// Does it.
-    pub async fn run(&self, settings: &Settings, stores: &Stores) -> Result<Report, Failure> {
+    pub async fn run(&self, settings: &Settings, stores: &Stores) -> Result<UpkeepReport, Failure> {
         match self {
             Self::Backup(to) => backup::into_folder(settings, stores, to).await,
             Self::Check => check::everything(stores).await,
@@ -51,18 +51,18 @@ impl Task {
 }
 
 /// `isobar backup DIR`
-pub fn backup(flags: &Flags, to: &Path) -> Result<Report, Failure> {
+pub fn backup(flags: &Flags, to: &Path) -> Result<UpkeepReport, Failure> {
     // The process that serves may have another working folder.
     run(flags, &Task::Backup(std::path::absolute(to)?))
 }
 
 /// `isobar check`
-pub fn check(flags: &Flags) -> Result<Report, Failure> {
+pub fn check(flags: &Flags) -> Result<UpkeepReport, Failure> {
     run(flags, &Task::Check)
 }
 
 /// Has the running server do it; without one, does it here.
-fn run(flags: &Flags, task: &Task) -> Result<Report, Failure> {
+fn run(flags: &Flags, task: &Task) -> Result<UpkeepReport, Failure> {
     let settings = config::load(flags)?.settings;
     logging::start(&settings.log);
     // A folder that is made up on the way would only hide that the wrong one was named.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use isobar_model::time::{Clock, Timestamp};
 use isobar_store::telemetry::embedded::{Embedded, Loss};
 
-use super::{Report, registry_loss};
+use super::{UpkeepReport, registry_loss};
 use crate::cli::Recovery;
 use crate::config::{self, Flags, Settings};
 use crate::folder::DataFolder;
@@ -22,7 +22,7 @@ struct Step {
 }
 
 /// `isobar recover`
-pub fn recover(flags: &Flags, wanted: &Recovery) -> Result<Report, Failure> {
+pub fn recover(flags: &Flags, wanted: &Recovery) -> Result<UpkeepReport, Failure> {
     let settings = config::load(flags)?.settings;
     logging::start(&settings.log);
     if !DataFolder::is_there(&settings.data) {
@@ -40,17 +40,17 @@ pub fn recover(flags: &Flags, wanted: &Recovery) -> Result<Report, Failure> {
     let mut text: String = steps.iter().map(|step| step.named.as_str()).collect();
     if steps.is_empty() {
         text.push_str("Nothing that was acknowledged is missing: there is nothing to recover.\n");
-        return Ok(Report { text, sound: true });
+        return Ok(UpkeepReport { text, sound: true });
     }
     if !wanted.yes {
         text.push_str("Nothing was changed. To do this, run the command again with --yes.\n");
-        return Ok(Report { text, sound: false });
+        return Ok(UpkeepReport { text, sound: false });
     }
     for step in steps {
         text.push_str(&(step.take)()?);
     }
     text.push_str("Run isobar check: it tells whether what is left fits together.\n");
-    Ok(Report { text, sound: true })
+    Ok(UpkeepReport { text, sound: true })
 }
 
 /// The telemetry store's writes that were acknowledged and cannot be replayed.

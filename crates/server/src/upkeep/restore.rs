@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use isobar_store::registry::companions;
 
 use super::backup::{MAIL, Mark, REGISTRY, TELEMETRY};
-use super::{Report, check, files};
+use super::{UpkeepReport, check, files};
 use crate::config::{self, Flags, Settings};
 use crate::folder::{DataFolder, LOCK_FILE};
 use crate::serve::MAIL_FOLDER;
@@ -16,7 +16,7 @@ use crate::{Failure, logging, runtime};
 const MAY_BE_THERE: [&str; 2] = [LOCK_FILE, "lost+found"];
 
 /// `isobar restore DIR`
-pub fn restore(flags: &Flags, from: &Path) -> Result<Report, Failure> {
+pub fn restore(flags: &Flags, from: &Path) -> Result<UpkeepReport, Failure> {
     let settings = config::load(flags)?.settings;
     logging::start(&settings.log);
     let mark = Mark::read(from)?;
@@ -30,7 +30,7 @@ pub fn restore(flags: &Flags, from: &Path) -> Result<Report, Failure> {
         Ok(told) => {
             folder.stamp()?;
             let begun = format!("The backup of {} is restored into {}.\n", mark.at, settings.data.display());
-            Ok(Report { text: format!("{begun}{}", told.text), sound: told.sound })
+            Ok(UpkeepReport { text: format!("{begun}{}", told.text), sound: told.sound })
         }
         Err(failure) => {
             places.clear();
@@ -116,10 +116,10 @@ impl Places {
 }
 
 /// Both stores open, or they are of a newer version; and they say what they hold.
-fn look(settings: &Settings, mark: &Mark) -> Result<Report, Failure> {
+fn look(settings: &Settings, mark: &Mark) -> Result<UpkeepReport, Failure> {
     if !mark.with_registry {
         let text = "Restore PostgreSQL's dump that was made after this backup, then run isobar check.\n";
-        return Ok(Report { text: text.to_owned(), sound: true });
+        return Ok(UpkeepReport { text: text.to_owned(), sound: true });
     }
     runtime::start(1)?.block_on(async {
         let stores = Stores::open_as_they_are(settings).await?;

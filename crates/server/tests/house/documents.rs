@@ -124,3 +124,23 @@ fn walks_pass_as_many_files_as_they_say() {
     }
     assert!(walks >= 3, "{walks} walks tell how many files they pass");
 }
+
+/// What stands in a text between two others, which must be there.
+fn between<'t>(text: &'t str, begin: &str, end: &str) -> &'t str {
+    let (_, rest) = text.split_once(begin).unwrap();
+    rest.split_once(end).unwrap().0
+}
+
+#[test]
+fn what_devices_can_be_filtered_by_is_the_same_everywhere() {
+    let declared: BTreeSet<&str> = isobar_hub::DeviceField::names().collect();
+    for (file, begin, end) in [
+        ("docs/contract.md", "with data's operators on ", " and meta.<path>"),
+        ("docs/api-guide.md", "in the form of those of stored values: on ", ", and any path beneath `meta`"),
+        ("console/src/lib/filters.ts", "export const FIELDS = [", "]"),
+    ] {
+        let text = read(file);
+        let told = between(&text, begin, end).split(", ").map(|name| name.trim_matches(['`', '\'']));
+        assert_eq!(told.collect::<BTreeSet<_>>(), declared, "{file}");
+    }
+}

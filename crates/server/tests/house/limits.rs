@@ -1,6 +1,6 @@
 //! The table of limits says what the constants say.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::{crates, read, root, source_files};
@@ -15,7 +15,7 @@ struct Constant {
 }
 
 /// A file of a crate as the documents name it, without `crates` and `src`.
-fn place_of(path: &Path) -> String {
+pub(crate) fn place_of(path: &Path) -> String {
     let path = path.strip_prefix(root().join("crates")).unwrap().to_str().unwrap();
     path.replacen("/src/", "/", 1)
 }
@@ -157,34 +157,6 @@ fn limits_are_what_the_table_of_limits_says() {
     let untold = untold.filter(|c| !told.contains(&(c.place.clone(), c.name.clone())));
     wrong.extend(untold.map(|c| format!("the table lacks {} of {}", c.name, c.place)));
     assert!(wrong.is_empty() && told.len() > 200, "{} limits are told; {wrong:#?}", told.len());
-}
-
-/// Names that many files of one crate have by design: each element's shape.
-const SHARED_NAMES: [&str; 1] = ["SHAPE"];
-
-/// What a line declares: `const` and `static` items, structs, enums and traits of a module.
-fn declared(line: &str) -> Option<&str> {
-    let words = line.strip_prefix("pub ").or_else(|| line.strip_prefix("pub(")?.split_once(") ").map(|(_, rest)| rest));
-    let (kind, rest) = words.unwrap_or(line).split_once(' ')?;
-    let is_named = matches!(kind, "const" | "static" | "struct" | "enum" | "trait" | "union");
-    let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
-    (is_named && name != "fn" && name != "_").then_some(name)
-}
-
-#[test]
-fn no_constant_and_no_type_is_named_twice_in_a_crate() {
-    let mut twice = Vec::new();
-    for name in crates().into_iter().filter(|name| name != "power") {
-        let mut seen: BTreeMap<String, String> = BTreeMap::new();
-        for (path, text) in source_files(&root().join("crates").join(name).join("src")) {
-            for declared in text.lines().filter_map(declared).filter(|name| !SHARED_NAMES.contains(name)) {
-                if let Some(before) = seen.insert(declared.to_owned(), place_of(&path)) {
-                    twice.push(format!("{declared} in {before} and {}", place_of(&path)));
-                }
-            }
-        }
-    }
-    assert!(twice.is_empty(), "{twice:#?}");
 }
 
 #[test]

@@ -5,6 +5,8 @@
 mod documents;
 mod imports;
 mod limits;
+mod names;
+mod paths;
 mod supply;
 
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use isobar_http::{Entry, RouteRow, table};
+use isobar_http::{RouteAccess, RouteRow, table};
 use isobar_model::role::Role;
 use reqwest::RequestBuilder;
 use serde_json::json;
@@ -33,13 +33,13 @@ impl<'a> Cast<'a> {
 
 /// Whether a user calls it, by whatever credentials.
 fn is_a_users(row: &RouteRow) -> bool {
-    matches!(row.entry, Entry::User | Entry::UserOrDevice | Entry::ApiKey)
+    matches!(row.access, RouteAccess::User | RouteAccess::UserOrDevice | RouteAccess::ApiKey)
 }
 
 /// The request with credentials of a person that the operation takes.
 async fn with_credentials(request: RequestBuilder, row: &RouteRow, person: &Person<'_>) -> RequestBuilder {
-    match row.entry {
-        Entry::ApiKey => request.header("api_auth_token", person.makes_api_key("for the webhook").await),
+    match row.access {
+        RouteAccess::ApiKey => request.header("api_auth_token", person.makes_api_key("for the webhook").await),
         _ => request.bearer_auth(&person.jwt),
     }
 }
@@ -65,7 +65,7 @@ async fn without_credentials_or_with_bad_ones_nothing_is_told() {
     for row in table() {
         let case = things.case(&row);
         let ask = || request(&app, &row, &case);
-        let open = matches!(row.entry, Entry::Probe | Entry::Open | Entry::Optional);
+        let open = matches!(row.access, RouteAccess::Probe | RouteAccess::Open | RouteAccess::Optional);
         assert_eq!(status(ask()).await, if open { case.success } else { 401 }, "{}", name(&row));
         if open {
             continue;
@@ -79,10 +79,10 @@ async fn without_credentials_or_with_bad_ones_nothing_is_told() {
             // The first credential that is present decides.
             ask().bearer_auth(&ana.jwt).header("cloud", "rubbish"),
         ];
-        if !matches!(row.entry, Entry::UserOrDevice) {
+        if !matches!(row.access, RouteAccess::UserOrDevice) {
             rubbish.push(ask().header("cloud", &things.fridge.token));
         }
-        if matches!(row.entry, Entry::Cookie | Entry::ApiKey) {
+        if matches!(row.access, RouteAccess::Cookie | RouteAccess::ApiKey) {
             rubbish.push(ask().bearer_auth(&ana.jwt));
         } else {
             rubbish.push(ask().bearer_auth(&things.fridge.token));
@@ -182,7 +182,7 @@ async fn the_thing_comes_before_the_role_and_the_role_before_the_body() {
 fn the_table_of_routes() {
     let line = |row: RouteRow| {
         let role = row.action.map_or("-", |action| action.minimum_role().name());
-        format!("{:<6} {:<46} {:<12} {role}", row.method.name(), row.path, format!("{:?}", row.entry))
+        format!("{:<6} {:<46} {:<12} {role}", row.method.name(), row.path, format!("{:?}", row.access))
     };
     insta::assert_snapshot!(table().into_iter().map(line).collect::<Vec<_>>().join("\n"));
 }

@@ -1,6 +1,6 @@
 //! What a device may do with its token: its own channel, its own things, nothing else.
 
-use isobar_http::{Entry, table};
+use isobar_http::{RouteAccess, table};
 use reqwest::Method;
 use serde_json::json;
 
@@ -88,7 +88,7 @@ async fn whatever_is_a_users_alone_refuses_it() {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
     device.posts("reading", json!(1)).await.created();
-    for row in table().into_iter().filter(|row| row.entry == Entry::User) {
+    for row in table().into_iter().filter(|row| row.access == RouteAccess::User) {
         let path =
             row.path.replace("{id}", &device.id).replace("{deviceId}", &device.id).replace("{elementName}", "reading");
         let method: Method = row.method.name().parse().unwrap();

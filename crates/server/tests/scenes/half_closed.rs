@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use isobar_model::ids::OrganizationId;
-use isobar_store::turns::Claim;
+use isobar_store::fair_slots::Claim;
 use serde_json::json;
 
 use crate::support::socket::Socket;

@@ -1,6 +1,6 @@
 //! Rate limits: a fixed window of a minute, told in the headers.
 
-use isobar_http::{Entry, table};
+use isobar_http::{RouteAccess, table};
 use isobar_hub::RateLimits;
 use reqwest::Method;
 use serde_json::json;
@@ -144,7 +144,7 @@ async fn every_counted_answer_tells_its_window() {
             let answer = sent.send().await.unwrap();
             let tells = |name: &str| answer.headers().contains_key(name);
             let told = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"].map(tells);
-            assert_eq!(told, [row.entry != Entry::Probe; 3], "{} with {header}: {answer:?}", name(&row));
+            assert_eq!(told, [row.access != RouteAccess::Probe; 3], "{} with {header}: {answer:?}", name(&row));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What is told first when several things are wrong: 401, 429, 404, 403, and only then the parameters and the body.
 
-use isobar_http::{Entry, RouteRow, table};
+use isobar_http::{RouteAccess, RouteRow, table};
 use isobar_hub::RateLimits;
 use isobar_model::role::Role;
 use reqwest::Method;
@@ -27,7 +27,9 @@ fn renamed(case: &Case, things: &Things<'_>, other: &str) -> Case {
 }
 
 fn names_a_thing(row: &RouteRow, case: &Case) -> bool {
-    matches!(row.entry, Entry::User | Entry::UserOrDevice) && case.hidden == Some(404) && row.path.contains('{')
+    matches!(row.access, RouteAccess::User | RouteAccess::UserOrDevice)
+        && case.hidden == Some(404)
+        && row.path.contains('{')
 }
 
 async fn what_a_path_names_comes_before_the_role(app: &TestApp) {
@@ -101,8 +103,8 @@ async fn the_rate_comes_before_everything_but_the_credentials() {
     {
         let mut case = renamed(&things.case(&row), &things, NOBODY);
         case.body = case.body.map(|_| Value::Null);
-        let asked = match row.entry {
-            Entry::ApiKey => request(&app, &row, &case).header("api_auth_token", &key),
+        let asked = match row.access {
+            RouteAccess::ApiKey => request(&app, &row, &case).header("api_auth_token", &key),
             _ => request(&app, &row, &case).bearer_auth(&user.jwt),
         };
         assert_eq!(status(asked).await, 429, "{}", name(&row));
@@ -141,7 +143,7 @@ async fn a_body_that_needs_no_credentials_has_sixteen_kibibytes() {
     for row in table() {
         let method: Method = row.method.name().parse().unwrap();
         let said = &document["paths"][row.path][row.method.name().to_lowercase()]["requestBody"];
-        let is_open = !matches!(row.entry, Entry::User | Entry::UserOrDevice | Entry::ApiKey);
+        let is_open = !matches!(row.access, RouteAccess::User | RouteAccess::UserOrDevice | RouteAccess::ApiKey);
         assert_eq!(said["description"] == "At most 16384 bytes.", is_open && said.is_object(), "{}", row.path);
         // The account may be named in a body there too.
         if !is_open || !(said.is_object() || row.path == "/v2/auth/verify") {

@@ -20,10 +20,10 @@ pub use lists::{
 pub use maintenance::DeviceNumbers;
 pub use nouns::alarms::{DueAlarm, ProjectAlarm};
 pub use nouns::credentials::{Account, KeyRecord, LoginRecord};
-pub use nouns::deliveries::{Delivery, DeliveryKind, Destination, NewDelivery};
+pub use nouns::deliveries::{DeliveryKind, Destination, NewDelivery, QueuedDelivery};
 pub use nouns::delivery_quota::LimitedDelivery;
 pub use nouns::device_change::DeviceChange;
-pub use nouns::device_creation::{DeviceCreation, DeviceRoom, NewDevices};
+pub use nouns::device_creation::{DeviceCreation, DevicesLeft, NewDevices};
 pub use nouns::devices::NewDevice;
 pub use nouns::findings::{DeviceReport, Findings};
 pub use nouns::images::{NewImage, Pictured, Png};

@@ -40,7 +40,7 @@ pub use query::{
 };
 
 use crate::error::{Result, StoreError};
-use crate::turns::Claim;
+use crate::fair_slots::Claim;
 
 /// What one run writes, all of it or nothing.
 #[derive(Debug, Default)]
@@ -190,7 +190,7 @@ pub enum Begun {
         dropped: u32,
         /// Bytes of it for which all who write wait: 0 where each writes for itself.
         bytes: usize,
-        /// Done when it is durable.
+        /// To be waited for: then it is durable.
         durable: Durable,
     },
     /// The idempotency key is known: nothing was done; this is the first answer, and it is durable.
@@ -287,7 +287,7 @@ pub async fn begin<T: Telemetry + ?Sized>(
 /// # Errors
 /// Any method may answer [`StoreError::Unavailable`] where the store has failed or is closed, and
 /// [`StoreError::Damaged`] where what it reads makes no sense; changes answer [`StoreError::Busy`] where too many
-/// commits wait, and reads that take a [`Claim`] where too many of their tenant, or of all, wait for a turn. Then
+/// commits wait, and reads that take a [`Claim`] where too many of their tenant, or of all, wait for a slot. Then
 /// nothing was done. Further errors stand at the methods.
 #[async_trait]
 pub trait Telemetry: Send + Sync + 'static {
@@ -320,13 +320,13 @@ pub trait Telemetry: Send + Sync + 'static {
         work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
     ) -> Result<Ran> {
         match begin(self, device, idempotency_key, now, work).await? {
-            Begun::Committed { dropped, durable, .. } => durable.await.map(|()| Ran::Committed { dropped }),
+            Begun::Committed { dropped, mut durable, .. } => durable.wait().await.map(|()| Ran::Committed { dropped }),
             Begun::Repeated(first) => Ok(Ran::Repeated(first)),
         }
     }
 
     /// A page of stored values; none when the device has no such series. A filter, an order by payload and a page of
-    /// more than a thousand values read at length: they wait for a turn (see [`crate::turns`]), and let others go first
+    /// more than a thousand values read at length: they wait for a slot (see [`crate::fair_slots`]), and let others go first
     /// when it has lasted.
     ///
     /// # Errors
@@ -341,7 +341,7 @@ pub trait Telemetry: Send + Sync + 'static {
     ) -> Result<Option<Page<StoredValue>>>;
     /// A whole series piece by piece, in the order of time that the query asks for; its page is ignored. Without a cursor
     /// it begins; each piece has the cursor of the next. None when the device has no such series. What is stored meanwhile
-    /// does not come up, and nothing is held in between. Each piece waits for a turn.
+    /// does not come up, and nothing is held in between. Each piece waits for a slot.
     ///
     /// # Errors
     /// [`StoreError::Gone`] where the series was deleted since the piece before, [`StoreError::Unavailable`] where the
@@ -355,12 +355,12 @@ pub trait Telemetry: Send + Sync + 'static {
         claim: Claim,
     ) -> Result<Option<ValueChunk>>;
     /// Takes what a series says into buckets, in which that of others may be already; false: the device has no such series.
-    /// Every value of the range that is shown, as `kept` says, is looked at: this waits for a turn, and lets others go first
+    /// Every value of the range that is shown, as `kept` says, is looked at: this waits for a slot, and lets others go first
     /// when it has lasted.
     ///
     /// # Errors
     /// [`StoreError::TooMuch`] where there are too many buckets, or they take too much: see [`BUCKETS_BYTES_MAX`];
-    /// [`StoreError::Busy`] where no more memory is lent to them, or too much waits for a turn.
+    /// [`StoreError::Busy`] where no more memory is lent to them, or too much waits for a slot.
     async fn buckets(
         &self,
         device: &CanRead<DeviceRef>,
@@ -369,7 +369,7 @@ pub trait Telemetry: Send + Sync + 'static {
         buckets: Buckets,
         claim: Claim,
     ) -> Result<(Buckets, bool)>;
-    /// When the first and the last shown value (`kept`) of a range came; none: there is none. A few seeks; waits for a turn.
+    /// When the first and the last shown value (`kept`) of a range came; none: there is none. A few seeks; waits for a slot.
     async fn extent(
         &self,
         device: &CanRead<DeviceRef>,
@@ -397,7 +397,7 @@ pub trait Telemetry: Send + Sync + 'static {
         exactly: bool,
     ) -> Result<bool>;
 
-    /// A page of the device's history, newest first. A page of more than a thousand events waits for a turn.
+    /// A page of the device's history, newest first. A page of more than a thousand events waits for a slot.
     ///
     /// # Errors
     /// [`StoreError::TooMuch`] where its rows are too large together: see [`PAGE_BYTES_MAX`].
@@ -407,7 +407,7 @@ pub trait Telemetry: Send + Sync + 'static {
     /// The position that an event has in the order of streams, or would have if it were there: see [`StreamPosition`].
     async fn history_position(&self, id: EventId) -> Result<StreamPosition>;
     /// Finds the first events, at most `limit`, of any of these devices that became durable after one position and up
-    /// to another, in the order of their positions; the cursor ends where the next one begins. It takes turns, however
+    /// to another, in the order of their positions; the cursor ends where the next one begins. It takes slots, however
     /// many devices there are.
     async fn history_between(
         &self,
@@ -418,7 +418,7 @@ pub trait Telemetry: Send + Sync + 'static {
         claim: Claim,
     ) -> Result<StreamCursor>;
     /// Reads the next events of a cursor, of about `bytes` bytes of payload, at least one if it has one left; what was
-    /// forgotten since it was found is left out. It takes a turn.
+    /// forgotten since it was found is left out. It takes a slot.
     async fn history_next(
         &self,
         cursor: &mut StreamCursor,
@@ -431,13 +431,13 @@ pub trait Telemetry: Send + Sync + 'static {
     /// waits for it or does not; what came before is in history.
     fn follow(&self) -> Following;
 
-    /// Queued cloud events, oldest first; they stay. A look at many waits for a turn.
+    /// Queued cloud events, oldest first; they stay. A look at many waits for a slot.
     ///
     /// # Errors
     /// [`StoreError::TooMuch`] where they are too large together: see [`QUEUE_PAGE_BYTES_MAX`].
     async fn queue_peek(&self, device: &CanRead<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>>;
     /// Takes queued cloud events, oldest first: they are gone, durably, before the answer. No two callers get the same one.
-    /// What would take more than [`QUEUE_PAGE_BYTES_MAX`] together is left in the queue. A look at many waits for a turn.
+    /// What would take more than [`QUEUE_PAGE_BYTES_MAX`] together is left in the queue. A look at many waits for a slot.
     async fn queue_take(&self, device: &CanWrite<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>> {
         Ok(self.queue_take_while(device, query, Box::new(|_| true)).await?.unwrap_or_default())
     }
@@ -450,7 +450,7 @@ pub trait Telemetry: Send + Sync + 'static {
         query: QueueQuery,
         may: Box<dyn Fn(usize) -> bool + Send>,
     ) -> Result<Option<Vec<Event>>>;
-    /// Removes one queued event, durably. False: it is not there. A look at many waits for a turn.
+    /// Removes one queued event, durably. False: it is not there. A look at many waits for a slot.
     async fn queue_delete(&self, device: &CanWrite<DeviceRef>, id: EventId) -> Result<bool>;
 
     /// Forgets everything of a device, durably; the space comes back in the background.

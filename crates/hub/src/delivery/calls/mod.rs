@@ -19,7 +19,7 @@ use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId};
 use isobar_model::time::Timestamp;
 use isobar_outlets::calls::OutgoingCall;
-use isobar_store::registry::{Delivery as QueuedDelivery, DeliveryKind, LimitedDelivery, NewDelivery};
+use isobar_store::registry::{DeliveryKind, LimitedDelivery, NewDelivery, QueuedDelivery};
 use serde::{Deserialize, Serialize};
 
 use self::answer::{answer_of, retry_at};
@@ -171,7 +171,7 @@ impl CallWorker {
 
     /// Gives calls of an earlier version their destinations. True: all have one.
     async fn set_destinations(&self) -> Result<bool> {
-        let registry = &self.env.registry;
+        let registry = self.env.registry();
         loop {
             let without = registry
                 .deliveries_without_destination(DeliveryKind::Call, DESTINATIONS_SET_AT_ONCE)
@@ -187,7 +187,7 @@ impl CallWorker {
 
     /// Begins what is due, going round the destinations; when to look again.
     async fn begin_calls(&self, under_way: &mut UnderWay) -> Result<Duration> {
-        let (registry, now) = (&self.env.registry, self.env.clock.now());
+        let (registry, now) = (self.env.registry(), self.env.now());
         let (begins_at, mut is_second_round) = (std::mem::take(&mut under_way.next_destination), false);
         let (mut from, mut looked_at) = (begins_at.clone(), 0);
         while looked_at < DESTINATIONS_OF_A_LOOK && !under_way.is_full() {
@@ -230,7 +230,8 @@ impl CallWorker {
             return Ok(());
         }
         let most = CALLS_OF_A_DESTINATION_MAX + waiting;
-        let due = self.env.registry.deliveries_to(DeliveryKind::Call, destination, now, most).await.into_hub_error()?;
+        let due =
+            self.env.registry().deliveries_to(DeliveryKind::Call, destination, now, most).await.into_hub_error()?;
         for delivery in due {
             if under_way.contains(&delivery.id) {
                 continue;
@@ -248,7 +249,7 @@ impl CallWorker {
     async fn begin_call(&self, under_way: &mut UnderWay, delivery: QueuedDelivery, destination: String) -> Result<()> {
         let Ok(queued) = serde_json::from_str::<QueuedCall>(&delivery.body) else {
             tracing::error!(id = delivery.id, "an outgoing call cannot be read and is dropped");
-            return self.env.registry.delivery_done(&delivery.id).await.into_hub_error();
+            return self.env.registry().delivery_done(&delivery.id).await.into_hub_error();
         };
         let (worker, id) = (self.clone(), delivery.id.clone());
         under_way.begin(id, destination, async move {
@@ -273,20 +274,20 @@ impl CallWorker {
             CallStage::Answer(answer) => {
                 let Err(error) = self.hand_over_answer(device, &answer).await else { return Becomes::Done };
                 let tries = delivery.attempts.saturating_add(1);
-                if tries >= HAND_OVERS_MAX || is_too_old(delivery, self.env.clock.now()) {
+                if tries >= HAND_OVERS_MAX || is_too_old(delivery, self.env.now()) {
                     count_answers("given_up");
                     tracing::error!(%error, device = %device.id, tries, "handing the answer of a call to its design failed too often, and is given up");
                     return Becomes::Done;
                 }
                 count_answers("later");
-                return Becomes::TriedAgain(self.env.due_again(tries, self.env.clock.now()));
+                return Becomes::TriedAgain(self.env.due_again(tries, self.env.now()));
             }
         };
         let CallWork { element, method, url, headers, body, .. } = call;
         let made = self.delivery.calls.make(&OutgoingCall { method, url, headers, body }).await;
         let Some((response, payload)) = answer_of(made, delivery.attempts) else {
-            let chance = self.env.chance.bits_256()[0];
-            return Becomes::TriedAgain(retry_at(self.env.clock.now(), delivery.attempts, chance));
+            let chance = self.env.chance().bits_256()[0];
+            return Becomes::TriedAgain(retry_at(self.env.now(), delivery.attempts, chance));
         };
         let answer = CallEnded { element, response, payload: payload.text().to_owned() };
         match self.hand_over_answer(device, &answer).await {
@@ -297,7 +298,7 @@ impl CallWorker {
                 let queued = QueuedCall { device: device.id, key, stage: CallStage::Answer(answer) };
                 // Texts and identifiers always serialise.
                 let body = serde_json::to_string(&queued).unwrap_or_default();
-                Becomes::Replaced(body, self.env.due_again(1, self.env.clock.now()))
+                Becomes::Replaced(body, self.env.due_again(1, self.env.now()))
             }
         }
     }
@@ -313,7 +314,7 @@ impl CallWorker {
 
     /// A call that panicked is made again, later each time, and given up when it has become too old.
     fn panicked(&self, delivery: &QueuedDelivery) -> Becomes {
-        let now = self.env.clock.now();
+        let now = self.env.now();
         if is_too_old(delivery, now) {
             tracing::error!(id = delivery.id, "an outgoing call is given up");
             return Becomes::Done;
@@ -325,7 +326,7 @@ impl CallWorker {
     async fn note_call(&self, delivery: &QueuedDelivery, becomes: Becomes) {
         let mut pause = NOTE_PAUSE_FIRST;
         loop {
-            let registry = &self.env.registry;
+            let registry = self.env.registry();
             let noted = match &becomes {
                 Becomes::Done => registry.delivery_done(&delivery.id).await,
                 Becomes::TriedAgain(due_at) => {

@@ -97,7 +97,7 @@ async fn a_call_that_an_earlier_version_has_put_down_is_made() {
     let body = format!(r#"{{"device":"{}","key":{},"call":{call}}}"#, device.id, device.key.0);
     assert_eq!(destination_of_body(&body), " 127.0.0.1");
     let old = NewDelivery { id: "call:old".to_owned(), kind: DeliveryKind::Call, body, destination: None };
-    stage.hub.0.env.registry.deliveries_put(&[old], stage.clock.now()).await.unwrap();
+    stage.hub.0.env.registry().deliveries_put(&[old], stage.clock.now()).await.unwrap();
     stage.hub.employ_all();
     until("it is answered", async || stage.stored(&device, "answers").await.is_some()).await;
     until("nothing waits", async || stage.waiting(DeliveryKind::Call).await == 0).await;

@@ -7,8 +7,8 @@ use isobar_model::event::Event;
 use isobar_model::meta::MetaSize;
 use isobar_model::page::{PageRequest, TimeRange};
 use isobar_model::setting::SettingItem;
+use isobar_store::fair_slots::Claim;
 use isobar_store::telemetry::HistoryQuery;
-use isobar_store::turns::Claim;
 
 use super::*;
 use crate::ingest::design_runs::RUNS_BYTES_FULL;
@@ -39,7 +39,7 @@ async fn events(stage: &Stage, device: &isobar_model::device::Device) -> Vec<Eve
         not_before: isobar_model::time::Timestamp::from_millis(0),
         page: PageRequest { page: 1, limit: 10 },
     };
-    stage.hub.0.env.telemetry.history(&permit, query, Claim::begin(device.organization)).await.unwrap().items
+    stage.hub.0.env.telemetry().history(&permit, query, Claim::begin(device.organization)).await.unwrap().items
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn work_for_the_registry_is_bounded() {
     let device = stage.device(&design(&links, r#""m": {"type": "deviceMeta"}, "s": {"type": "deviceSetting"}"#)).await;
     stage.posts(&device, text(1_000_000)).await;
     let work: usize =
-        stage.hub.0.env.telemetry.outbox(0, 100).await.unwrap().iter().map(|entry| entry.work.len()).sum();
+        stage.hub.0.env.telemetry().outbox(0, 100).await.unwrap().iter().map(|entry| entry.work.len()).sum();
     assert!((1_000_000..3 << 20).contains(&work), "{work} bytes of work");
     let errors = &events(&stage, &device).await[0].errors;
     for (element, bound) in [("s", "at most 2 MiB"), ("m", "at most 65536 bytes")] {
@@ -104,7 +104,7 @@ async fn an_event_is_told_what_has_no_room_among_last_values() {
         assert!(stage.stored(&device, "out").await.unwrap().len() <= LAST_BYTES_MAX);
     }
     let reading = access::system(device.reference(), "a test counts what is stored").reading();
-    assert_eq!(stage.hub.0.env.telemetry.series(&reading).await.unwrap()[0].count, 5);
+    assert_eq!(stage.hub.0.env.telemetry().series(&reading).await.unwrap()[0].count, 5);
     stage.over().await;
 }
 
@@ -131,11 +131,11 @@ async fn changes_that_leave_much_are_of_several_commits() {
     let outcome = stage.hub.settings_update(&stage.admin, &items).await.unwrap();
     assert_eq!((outcome.changed.len(), outcome.errors), (CHANGES, vec![]));
     // One entry of the outbox for each commit.
-    let entries = stage.hub.0.env.telemetry.outbox(0, 100).await.unwrap();
+    let entries = stage.hub.0.env.telemetry().outbox(0, 100).await.unwrap();
     assert!(entries.len() > 5, "{} commits", entries.len());
     assert!(entries.iter().all(|entry| entry.work.len() < 2 * RUNS_BYTES_FULL));
     let reading = access::system(device.reference(), "a test counts what is stored").reading();
-    assert_eq!(stage.hub.0.env.telemetry.series(&reading).await.unwrap()[0].count, CHANGES as u64);
+    assert_eq!(stage.hub.0.env.telemetry().series(&reading).await.unwrap()[0].count, CHANGES as u64);
     stage.over().await;
 }
 
@@ -167,7 +167,7 @@ async fn runs_of_one_commit_see_what_those_before_have_left() {
     stage.hub.settings_update(&stage.admin, &items).await.unwrap();
     assert_eq!(stage.stored(&device, "out").await.as_deref(), Some(r#"{"n":6}"#));
     assert_eq!(stage.stored(&device, "sums").await.as_deref(), Some("6"));
-    assert_eq!(stage.hub.0.env.telemetry.outbox(0, 100).await.unwrap().len(), 1);
+    assert_eq!(stage.hub.0.env.telemetry().outbox(0, 100).await.unwrap().len(), 1);
     stage.over().await;
 }
 

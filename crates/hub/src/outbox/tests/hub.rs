@@ -38,7 +38,7 @@ const LABELS: &str = r#"{
 
 async fn in_registry(stage: &Stage, device: &Device) -> Device {
     let permit = system(device.reference(), "a test looks at a device").reading();
-    stage.hub.0.env.registry.device_fetch(&permit).await.unwrap().unwrap()
+    stage.hub.0.env.registry().device_fetch(&permit).await.unwrap().unwrap()
 }
 
 fn label(device: &Device) -> Option<String> {
@@ -76,7 +76,7 @@ async fn of_many_events_the_newest_state_is_written_once_and_each_record_and_not
     assert_eq!(written.await.unwrap().len(), 1);
     let history = stage.hub.setting_history(&stage.admin, device.id, ListRequest::default()).await.unwrap();
     assert_eq!((history.total as usize, stage.waiting(DeliveryKind::Notice).await), (EVENTS - 1, EVENTS));
-    assert!(stage.hub.0.env.telemetry.outbox(0, 10).await.unwrap().is_empty());
+    assert!(stage.hub.0.env.telemetry().outbox(0, 10).await.unwrap().is_empty());
     stage.over().await;
 }
 
@@ -86,7 +86,7 @@ async fn what_adds_to_a_full_outbox_is_refused_and_nothing_of_it_is_kept() {
     let device = stage.device(LABELS).await;
     stage.posts(&device, "1").await;
     let other = stage.another(&format!(r#"{{"name":"e","projectUuid":"{}"}}"#, device.project)).await;
-    stage.hub.0.outbox.queue().fill();
+    stage.hub.0.outbox.queue.lock().fill();
     let posts = async |device: &Device| {
         let caller = crate::Principal::User(Arc::clone(&stage.admin));
         let id = device.id.to_string();
@@ -114,13 +114,13 @@ async fn a_device_that_the_registry_refuses_is_parked_and_stops_nobody() {
     hub.0.delivery.work_off_now().await.unwrap();
     assert_eq!(label(&in_registry(&stage, &second).await).as_deref(), Some("1"));
     let parked =
-        async || hub.0.env.telemetry.outbox(0, 9).await.unwrap().first().and_then(|entry| entry.parked.clone());
+        async || hub.0.env.telemetry().outbox(0, 9).await.unwrap().first().and_then(|entry| entry.parked.clone());
     for tried in 1..PARKED_AFTER {
-        assert_eq!((parked().await, outbox.queue().look().parked), (None, 0), "{tried}");
+        assert_eq!((parked().await, outbox.queue.lock().look().parked), (None, 0), "{tried}");
         hub.0.delivery.work_off_now().await.unwrap();
     }
     assert!(parked().await.unwrap().contains("no"));
-    assert_eq!(outbox.queue().look().parked, 1);
+    assert_eq!(outbox.queue.lock().look().parked, 1);
     // It goes on showing what it found out, whoever asks, and so do its runs; nobody waits for it.
     stage.posts(&first, "2").await;
     hub.0.caches.device_changed(first.id);
@@ -145,14 +145,14 @@ async fn a_device_that_the_registry_refuses_is_parked_and_stops_nobody() {
     assert!(poll!(std::pin::pin!(outbox.caught_up(stage.admin.lineage.top()))).is_ready());
     assert!(poll!(std::pin::pin!(outbox.written(first.key))).is_ready());
     let again = stage.restarts().await;
-    let parked = async || again.hub.0.env.telemetry.outbox(0, 9).await.unwrap();
+    let parked = async || again.hub.0.env.telemetry().outbox(0, 9).await.unwrap();
     assert!(parked().await.iter().any(|entry| entry.parked.is_some()));
     assert_eq!(label(&again.shows(&first).await).as_deref(), Some("3"));
     again.hub.0.delivery.work_off_now().await.unwrap();
     again.takes_again().await;
     again.hub.0.delivery.work_off_now().await.unwrap();
     assert_eq!(label(&in_registry(&again, &first).await).as_deref(), Some("3"));
-    assert_eq!((parked().await.len(), again.hub.0.outbox.queue().look().parked), (0, 0));
+    assert_eq!((parked().await.len(), again.hub.0.outbox.queue.lock().look().parked), (0, 0));
     again.over().await;
 }
 
@@ -174,7 +174,7 @@ async fn labels_that_are_parked_are_over_when_a_person_writes_others() {
         stage.hub.0.delivery.work_off_now().await.unwrap();
     }
     assert_eq!(in_registry(&stage, &device).await.meta.text(), r#"{"own":true}"#);
-    assert!(stage.hub.0.env.telemetry.outbox(0, 9).await.unwrap().is_empty());
+    assert!(stage.hub.0.env.telemetry().outbox(0, 9).await.unwrap().is_empty());
     stage.over().await;
 }
 
@@ -183,14 +183,14 @@ async fn a_registry_that_cannot_be_reached_parks_nothing() {
     let stage = Stage::set().await;
     let device = stage.device(LABELS).await;
     stage.posts(&device, "1").await;
-    stage.hub.0.env.registry.close().await.unwrap();
+    stage.hub.0.env.registry().close().await.unwrap();
     for _ in 0..3 * PARKED_AFTER {
         assert!(stage.hub.0.delivery.work_off_now().await.is_err());
     }
-    assert_eq!(stage.hub.0.outbox.queue().look().parked, 0);
+    assert_eq!(stage.hub.0.outbox.queue.lock().look().parked, 0);
     // A stop does not wait for it.
     let again = stage.restarts().await;
-    assert!(again.hub.0.env.telemetry.outbox(0, 9).await.unwrap().iter().all(|entry| entry.parked.is_none()));
+    assert!(again.hub.0.env.telemetry().outbox(0, 9).await.unwrap().iter().all(|entry| entry.parked.is_none()));
     again.hub.0.delivery.work_off_now().await.unwrap();
     assert_eq!(label(&in_registry(&again, &device).await).as_deref(), Some("1"));
     again.over().await;
@@ -238,7 +238,7 @@ async fn a_setting_that_panics_is_parked_and_stops_nothing_else() {
         (label(&in_registry(&stage, &device).await).as_deref(), stage.waiting(DeliveryKind::Notice).await),
         (Some("5"), 1)
     );
-    let entries = hub.0.env.telemetry.outbox(0, 9).await.unwrap();
+    let entries = hub.0.env.telemetry().outbox(0, 9).await.unwrap();
     assert_eq!((entries.len(), entries[0].parked.as_deref()), (1, Some("its work panics")));
     // Later ones wait behind it: they have an order.
     stage.posts(&device, "7").await;
@@ -250,7 +250,7 @@ async fn a_setting_that_panics_is_parked_and_stops_nothing_else() {
     hub.0.delivery.work_off_now().await.unwrap();
     let history = hub.setting_history(&stage.admin, device.id, ListRequest::default()).await.unwrap();
     assert_eq!((history.total, limit().await.as_str()), (1, "7"));
-    assert!(hub.0.env.telemetry.outbox(0, 9).await.unwrap().is_empty());
+    assert!(hub.0.env.telemetry().outbox(0, 9).await.unwrap().is_empty());
     stage.over().await;
 }
 
@@ -258,18 +258,18 @@ async fn a_setting_that_panics_is_parked_and_stops_nothing_else() {
 async fn an_entry_that_cannot_be_read_is_kept_and_told_of() {
     let stage = Stage::set().await;
     let device = stage.device(LABELS).await;
-    let number = stage.hub.0.env.telemetry.outbox_number();
+    let number = stage.hub.0.env.telemetry().outbox_number();
     let permit = system(device.reference(), "a test leaves what nobody can read");
     let outbox = || vec![OutboxChange::Put { number, work: "rubbish".into() }];
     let mut work = |_: &dyn isobar_store::telemetry::Memory| Commit { outbox: outbox(), ..Commit::default() };
-    stage.hub.0.env.telemetry.run(&permit, None, at(0), &mut work).await.unwrap();
+    stage.hub.0.env.telemetry().run(&permit, None, at(0), &mut work).await.unwrap();
     let again = stage.restarts().await;
     again.posts(&device, "1").await;
     again.hub.0.delivery.work_off_now().await.unwrap();
     assert_eq!(label(&in_registry(&again, &device).await).as_deref(), Some("1"));
-    let entries = again.hub.0.env.telemetry.outbox(0, 9).await.unwrap();
+    let entries = again.hub.0.env.telemetry().outbox(0, 9).await.unwrap();
     assert!(entries.len() == 1 && entries[0].parked.as_deref().unwrap().contains("cannot be read"));
-    assert_eq!(again.hub.0.outbox.queue().look().parked, 1);
+    assert_eq!(again.hub.0.outbox.queue.lock().look().parked, 1);
     again.over().await;
 }
 
@@ -307,6 +307,6 @@ async fn runs_of_one_device_on_many_threads_leave_the_newest_state() {
         stage.hub.0.delivery.work_off_now().await.unwrap();
         assert_eq!(label(&in_registry(&stage, &device).await), newest);
     }
-    assert!(stage.hub.0.outbox.queue().of(device.key).is_none());
+    assert!(stage.hub.0.outbox.queue.lock().of(device.key).is_none());
     stage.over().await;
 }

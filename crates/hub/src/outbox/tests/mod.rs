@@ -100,7 +100,7 @@ impl Desk {
     }
 
     fn removes(&mut self) {
-        for row in std::mem::take(&mut self.waiting.needless) {
+        for row in self.waiting.take_needless() {
             self.rows.remove(&row);
         }
     }
@@ -391,7 +391,7 @@ async fn who_catches_up_waits_for_its_own_tenant_and_for_what_was_there() {
         next.get()
     };
     let leaves = |number_of: u64, tenant: u128| {
-        let (of, mut waiting) = (device(number_of), outbox.queue());
+        let (of, mut waiting) = (device(number_of), outbox.queue.lock());
         let work = labelled(of, "n", "1", 0);
         let (leaving, _) = expect(&mut waiting, of, organization(tenant), work, &number).unwrap();
         waiting.comes(of.key, leaving, at(0));
@@ -404,7 +404,7 @@ async fn who_catches_up_waits_for_its_own_tenant_and_for_what_was_there() {
     // There is always something to do, of the same devices too.
     leaves(3, 1);
     let pieces = {
-        let mut waiting = outbox.queue();
+        let mut waiting = outbox.queue.lock();
         waiting.take(2, Instant::now())
     };
     leaves(1, 1);
@@ -412,10 +412,25 @@ async fn who_catches_up_waits_for_its_own_tenant_and_for_what_was_there() {
     let mut done = std::pin::pin!(outbox.written(DeviceKey(1)));
     assert!(poll!(&mut waits).is_pending() && poll!(&mut done).is_pending());
     for piece in &pieces {
-        outbox.queue().written(piece);
+        outbox.queue.lock().written(piece);
     }
-    outbox.queue().is_done();
+    outbox.queue.lock().is_done();
     outbox.done.notify_waiters();
     assert!(poll!(&mut waits).is_ready());
     assert!(poll!(&mut done).is_pending());
+}
+
+#[tokio::test]
+async fn what_an_earlier_process_has_left_is_waited_for_by_the_tenant_whose_it_is() {
+    let outbox = Outbox::new();
+    for number in [1, 2] {
+        let (device, work) = (DeviceKey(number), labelled(device(number), "n", "1", 0).bytes());
+        outbox.take_up(&OutboxEntry { number, device, work, parked: None }, at(0)).unwrap();
+    }
+    assert!(poll!(std::pin::pin!(outbox.caught_up(organization(2)))).is_pending(), "it may be anybody's");
+    // The second device is gone.
+    outbox.strangers_belong(&outbox.strangers(), &HashMap::from([(DeviceKey(1), organization(1))]));
+    assert!(outbox.strangers().is_empty());
+    assert!(poll!(std::pin::pin!(outbox.caught_up(organization(1)))).is_pending());
+    assert!(poll!(std::pin::pin!(outbox.caught_up(organization(2)))).is_ready());
 }

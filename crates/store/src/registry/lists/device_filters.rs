@@ -17,6 +17,8 @@ use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 
+use super::listings::{DEVICE_FIELDS, DEVICE_LAST_ACTIVE, DeviceListField};
+use super::order::TableAlias;
 use super::{ids, within};
 use crate::error::Result;
 use crate::registry::nouns::devices::read;
@@ -44,35 +46,15 @@ pub enum DeviceField {
 }
 
 impl DeviceField {
-    /// The fields that are not paths, as the API calls them.
-    pub const NAMED: [(&'static str, DeviceField); 6] = [
-        ("name", DeviceField::Name),
-        ("statusInt", DeviceField::Status),
-        ("projectUuid", DeviceField::Project),
-        ("createdAt", DeviceField::CreatedAt),
-        ("updatedAt", DeviceField::UpdatedAt),
-        ("lastActive", DeviceField::LastActive),
-    ];
-
-    /// Its column; none: it is within the metadata.
-    fn column(&self) -> Option<&'static str> {
-        Some(match self {
-            Self::Name => "d.name",
-            Self::Status => "d.status",
-            Self::Project => "d.project_id",
-            Self::CreatedAt => "d.created_at",
-            Self::UpdatedAt => "d.updated_at",
-            Self::LastActive => "a.last_active",
-            Self::Meta(_) => return None,
-        })
+    /// The field of that name in the API, of those that are not paths.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        DEVICE_FIELDS.iter().find(|field| field.name == name)?.filter.clone()
     }
 
-    /// The numbers of the devices that meet a condition on its column, up to that: an index of the column knows them.
-    fn numbers_where(&self) -> &'static str {
-        match self {
-            Self::LastActive => "SELECT a.key FROM device_activity a WHERE ",
-            _ => "SELECT d.key FROM devices d WHERE ",
-        }
+    /// The names of the fields that are not paths.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        DEVICE_FIELDS.iter().filter(|field| field.filter.is_some()).map(|field| field.name)
     }
 
     /// Whether a run of a design may change it.
@@ -199,52 +181,62 @@ impl<'s> ReadyFilters<'s> {
 
     /// The condition that a device `d`, with its activity `a` if that is needed, meets.
     pub(super) fn condition(&self, lookup: Lookup<'_>) -> Sql {
-        let key = self.key(lookup);
-        let written = match &self.passing {
-            Some(passing) => Sql::new(key.as_str()).among_numbers(self.dialect, passing),
-            None => self.of_columns(lookup),
-        };
+        let (key, written) = (self.key(lookup), self.of_registry(lookup));
         if self.decided.is_empty() {
             return written;
         }
         let passing = self.decided.iter().filter(|decided| decided.passes);
         let chosen: Vec<i64> = passing.map(|decided| number(decided.device.key)).collect();
-        Sql::new("((")
-            .then(written)
-            .text(&format!(") AND NOT ({key}"))
-            .among_numbers(self.dialect, &self.keys_decided())
-            .text(&format!(") OR {key}"))
-            .among_numbers(self.dialect, &chosen)
-            .text(")")
+        self.known_better(written, &key, &self.keys_decided(), &chosen)
     }
 
     /// As [`ReadyFilters::condition`], without the devices that are decided here.
     pub(super) fn condition_of_written(&self, lookup: Lookup<'_>) -> Sql {
-        let key = self.key(lookup);
-        let written = match &self.passing {
-            Some(passing) => Sql::new(key.as_str()).among_numbers(self.dialect, passing),
-            None => self.of_columns(lookup),
-        };
+        let (key, written) = (self.key(lookup), self.of_registry(lookup));
         if self.decided.is_empty() {
             return written;
         }
         written.text(&format!(" AND NOT ({key}")).among_numbers(self.dialect, &self.keys_decided()).text(")")
     }
 
+    /// The condition by what the registry knows.
+    fn of_registry(&self, lookup: Lookup<'_>) -> Sql {
+        match &self.passing {
+            Some(passing) => Sql::new(self.key(lookup)).among_numbers(self.dialect, passing),
+            None => self.of_columns(lookup),
+        }
+    }
+
+    /// A condition that is not asked for devices of which more is known than the registry knows: of these the chosen meet it.
+    fn known_better(&self, condition: Sql, key: &str, known: &[i64], chosen: &[i64]) -> Sql {
+        Sql::new("((")
+            .then(condition)
+            .text(&format!(") AND NOT ({key}"))
+            .among_numbers(self.dialect, known)
+            .text(&format!(") OR {key}"))
+            .among_numbers(self.dialect, chosen)
+            .text(")")
+    }
+
     /// The filters on columns, and what an index of labels knows of those on metadata.
     fn of_columns(&self, lookup: Lookup<'_>) -> Sql {
         let (mut conditions, key) = (Vec::new(), self.key(lookup));
-        for (_, field) in &DeviceField::NAMED {
-            let filters: Vec<_> = self.selection.filters.iter().filter(|filter| filter.field == *field).collect();
-            let Some(column) = field.column().filter(|_| !filters.is_empty()) else { continue };
+        for &DeviceListField { column, relation: TableAlias { table, alias }, filter: ref field, .. } in DEVICE_FIELDS {
+            let of_field = |filter: &&DeviceFilter| field.as_ref() == Some(&filter.field);
+            let filters: Vec<_> = self.selection.filters.iter().filter(of_field).collect();
+            if filters.is_empty() {
+                continue;
+            }
             let written = match lookup {
-                Lookup::InSets { order, .. } if order != column => Sql::new(format!("{key} IN ("))
-                    .text(field.numbers_where())
-                    .then(of_column(self.dialect, column, &filters))
-                    .text(")"),
+                // An index of the column knows the numbers of those that meet the condition.
+                Lookup::InSets { order, .. } if order != column => {
+                    Sql::new(format!("{key} IN (SELECT {alias}.key FROM {table} {alias} WHERE "))
+                        .then(of_column(self.dialect, column, &filters))
+                        .text(")")
+                }
                 _ => of_column(self.dialect, &self.column(column, lookup), &filters),
             };
-            let is_of_activity = *field == DeviceField::LastActive;
+            let is_of_activity = column == DEVICE_LAST_ACTIVE;
             conditions.push(if is_of_activity { self.over_heard(written, &key) } else { written });
         }
         conditions.extend(self.selection.filters.iter().filter_map(|filter| of_labels(self.dialect, &key, filter)));
@@ -257,13 +249,7 @@ impl<'s> ReadyFilters<'s> {
         if passing.is_empty() && failing.is_empty() {
             return condition;
         }
-        Sql::new("((")
-            .then(condition)
-            .text(&format!(") AND NOT ({key}"))
-            .among_numbers(self.dialect, failing)
-            .text(&format!(") OR {key}"))
-            .among_numbers(self.dialect, passing)
-            .text(")")
+        self.known_better(condition, key, failing, passing)
     }
 
     fn keys_decided(&self) -> Vec<i64> {

@@ -1,5 +1,6 @@
 //! What each list may be sorted and searched by. Every list of these can be held to ids, too.
 
+use super::device_filters::DeviceField;
 use super::order::{SortField, TableAlias, names};
 
 /// How a noun is listed.
@@ -25,7 +26,7 @@ pub mod sortable {
     use super::names;
 
     /// Of the list of devices.
-    pub const DEVICES: &[&str] = &names(&super::DEVICE_FIELDS);
+    pub const DEVICES: &[&str] = &names(&super::DEVICE_SORT_FIELDS);
     /// Of the list of organizations.
     pub const ORGANIZATIONS: &[&str] = &names(&super::ORGANIZATION_FIELDS);
     /// Of the list of projects.
@@ -46,14 +47,67 @@ const USER: TableAlias = TableAlias { table: "users", alias: "u" };
 /// When a device was heard last.
 pub(super) const DEVICE_LAST_ACTIVE: &str = "a.last_active";
 
-const DEVICE_FIELDS: [SortField; 6] = [
-    SortField::indexed("name", "d.name", DEVICE),
-    SortField::indexed("description", "coalesce(d.description, '')", DEVICE),
-    SortField::indexed("createdAt", "d.created_at", DEVICE),
-    SortField::indexed("updatedAt", "d.updated_at", DEVICE),
-    SortField::indexed("lastActive", DEVICE_LAST_ACTIVE, ACTIVITY),
-    SortField::indexed("statusInt", "d.status", DEVICE),
+/// A field of the list of devices, declared once: the orders, the filters, their SQL and what the API says of both come from
+/// [`DEVICE_FIELDS`].
+pub(super) struct DeviceListField {
+    /// Its name in the API.
+    pub(super) name: &'static str,
+    /// What stands for it in SQL.
+    pub(super) column: &'static str,
+    /// The table that it is in, with an index by the column.
+    pub(super) relation: TableAlias,
+    /// Whether the list can be sorted by it.
+    is_sortable: bool,
+    /// What filters call it; none: the list cannot be filtered by it.
+    pub(super) filter: Option<DeviceField>,
+}
+
+const fn sorted(name: &'static str, column: &'static str, relation: TableAlias) -> DeviceListField {
+    DeviceListField { name, column, relation, is_sortable: true, filter: None }
+}
+
+const fn filtered(
+    name: &'static str,
+    column: &'static str,
+    relation: TableAlias,
+    filter: DeviceField,
+) -> DeviceListField {
+    DeviceListField { name, column, relation, is_sortable: false, filter: Some(filter) }
+}
+
+const fn sorted_and_filtered(
+    name: &'static str,
+    column: &'static str,
+    relation: TableAlias,
+    filter: DeviceField,
+) -> DeviceListField {
+    DeviceListField { name, column, relation, is_sortable: true, filter: Some(filter) }
+}
+
+/// What devices can be sorted and filtered by, besides the paths beneath their metadata.
+pub(super) const DEVICE_FIELDS: &[DeviceListField] = &[
+    sorted_and_filtered("name", "d.name", DEVICE, DeviceField::Name),
+    sorted("description", "coalesce(d.description, '')", DEVICE),
+    sorted_and_filtered("createdAt", "d.created_at", DEVICE, DeviceField::CreatedAt),
+    sorted_and_filtered("updatedAt", "d.updated_at", DEVICE, DeviceField::UpdatedAt),
+    sorted_and_filtered("lastActive", DEVICE_LAST_ACTIVE, ACTIVITY, DeviceField::LastActive),
+    sorted_and_filtered("statusInt", "d.status", DEVICE, DeviceField::Status),
+    filtered("projectUuid", "d.project_id", DEVICE, DeviceField::Project),
 ];
+
+const DEVICE_SORT_FIELDS: [SortField; 6] = {
+    let (mut fields, mut count, mut at) = ([SortField::unindexed("", ""); 6], 0, 0);
+    while at < DEVICE_FIELDS.len() {
+        let field = &DEVICE_FIELDS[at];
+        if field.is_sortable {
+            fields[count] = SortField::indexed(field.name, field.column, field.relation);
+            count += 1;
+        }
+        at += 1;
+    }
+    assert!(count == fields.len(), "one place for each field");
+    fields
+};
 
 /// Searched by name, description, id and the values of the metadata.
 pub(crate) const DEVICES: Listing = Listing {
@@ -62,7 +116,7 @@ pub(crate) const DEVICES: Listing = Listing {
              JOIN device_search s ON s.key = d.key",
     organization: Some("organization_id"),
     search: Some("s.search"),
-    fields: &DEVICE_FIELDS,
+    fields: &DEVICE_SORT_FIELDS,
     default: "name",
 };
 

@@ -60,7 +60,7 @@ pub struct Destination {
 
 /// A delivery that waits.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Delivery {
+pub struct QueuedDelivery {
     /// Its identifier.
     pub id: String,
     /// What is to be done, in JSON.
@@ -78,9 +78,9 @@ impl std::fmt::Debug for NewDelivery {
     }
 }
 
-impl std::fmt::Debug for Delivery {
+impl std::fmt::Debug for QueuedDelivery {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Delivery").field("id", &self.id).field("attempts", &self.attempts).finish_non_exhaustive()
+        f.debug_struct("QueuedDelivery").field("id", &self.id).field("attempts", &self.attempts).finish_non_exhaustive()
     }
 }
 
@@ -96,7 +96,12 @@ impl Registry {
     }
 
     /// Deliveries of a kind that are due, the longest due first.
-    pub async fn deliveries_due(&self, kind: DeliveryKind, now: Timestamp, limit: usize) -> Result<Vec<Delivery>> {
+    pub async fn deliveries_due(
+        &self,
+        kind: DeliveryKind,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<QueuedDelivery>> {
         let query = Sql::new(SELECT_DELIVERIES).text("kind = ? AND due_at <= ? ORDER BY due_at, id LIMIT ?");
         let rows = all(&self.db.read, query.bind(kind.name()).bind(now).bind(limit as u64)).await?;
         rows.iter().map(delivery).collect()
@@ -130,7 +135,7 @@ impl Registry {
         destination: &str,
         now: Timestamp,
         limit: usize,
-    ) -> Result<Vec<Delivery>> {
+    ) -> Result<Vec<QueuedDelivery>> {
         let rows = Sql::new(SELECT_DELIVERIES)
             .text("kind = ? AND destination = ? AND due_at <= ? ORDER BY due_at, id LIMIT ?");
         let rows = all(&self.db.read, rows.bind(kind.name()).bind(destination).bind(now).bind(limit as u64)).await?;
@@ -138,7 +143,11 @@ impl Registry {
     }
 
     /// Deliveries of a kind that have no destination: an earlier version has put them there.
-    pub async fn deliveries_without_destination(&self, kind: DeliveryKind, limit: usize) -> Result<Vec<Delivery>> {
+    pub async fn deliveries_without_destination(
+        &self,
+        kind: DeliveryKind,
+        limit: usize,
+    ) -> Result<Vec<QueuedDelivery>> {
         let query = Sql::new(SELECT_DELIVERIES).text("kind = ? AND destination IS NULL ORDER BY due_at, id LIMIT ?");
         let rows = all(&self.db.read, query.bind(kind.name()).bind(limit as u64)).await?;
         rows.iter().map(delivery).collect()
@@ -207,8 +216,8 @@ pub(crate) async fn put<D: Borrow<NewDelivery>>(
     Ok(())
 }
 
-fn delivery(row: &Row) -> Result<Delivery> {
-    Ok(Delivery {
+fn delivery(row: &Row) -> Result<QueuedDelivery> {
+    Ok(QueuedDelivery {
         id: row.text("id")?,
         body: row.text("body")?,
         attempts: u32::try_from(row.count("attempts")?).unwrap_or(u32::MAX),

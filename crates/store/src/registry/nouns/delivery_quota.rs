@@ -30,12 +30,12 @@ pub(crate) async fn put_within(
     if asked.is_empty() {
         return Ok(Vec::new());
     }
-    let mut room = room(tx, asked).await?;
+    let mut left = places_left(tx, asked).await?;
     let (mut admitted, mut left_out) = (Vec::with_capacity(asked.len()), Vec::new());
     for (index, LimitedDelivery { delivery, source, .. }) in asked.iter().enumerate() {
-        match room.get_mut(source.as_str()).filter(|room| **room > 0) {
-            Some(room) => {
-                *room -= 1;
+        match left.get_mut(source.as_str()).filter(|left| **left > 0) {
+            Some(left) => {
+                *left -= 1;
                 admitted.push(delivery);
             }
             None => left_out.push(index),
@@ -46,10 +46,10 @@ pub(crate) async fn put_within(
 }
 
 /// How many more of each source may wait.
-async fn room<'a>(tx: &impl ConnectionTrait, asked: &'a [LimitedDelivery]) -> Result<HashMap<&'a str, usize>> {
-    let mut room: HashMap<_, _> = asked.iter().map(|asked| (asked.source.as_str(), asked.most)).collect();
+async fn places_left<'a>(tx: &impl ConnectionTrait, asked: &'a [LimitedDelivery]) -> Result<HashMap<&'a str, usize>> {
+    let mut left: HashMap<_, _> = asked.iter().map(|asked| (asked.source.as_str(), asked.most)).collect();
     // No identifier has a character beyond this one.
-    let sources = room.keys().map(|source| json!([source, format!("{source}\u{10ffff}")]));
+    let sources = left.keys().map(|source| json!([source, format!("{source}\u{10ffff}")]));
     let count = Sql::new(
         "SELECT t.source, (SELECT count(*) FROM deliveries d WHERE d.id >= t.source AND d.id < t.beyond) AS count FROM ",
     )
@@ -57,9 +57,9 @@ async fn room<'a>(tx: &impl ConnectionTrait, asked: &'a [LimitedDelivery]) -> Re
     .text(" AS t");
     for row in all(tx, count).await? {
         let waiting = usize::try_from(row.count("count")?).unwrap_or(usize::MAX);
-        if let Some(room) = room.get_mut(row.text("source")?.as_str()) {
-            *room = room.saturating_sub(waiting);
+        if let Some(left) = left.get_mut(row.text("source")?.as_str()) {
+            *left = left.saturating_sub(waiting);
         }
     }
-    Ok(room)
+    Ok(left)
 }

@@ -9,7 +9,7 @@ use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 
 use super::devices::{NewDevice, insert, read};
-use super::organizations::{DEVICE_LIMIT_REACHED, count_devices, hold_organization, room};
+use super::organizations::{DEVICE_LIMIT_REACHED, count_devices, devices_left, hold_organization};
 use super::projects::count_in_projects;
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
@@ -39,7 +39,7 @@ pub struct NewDevices {
 
 /// An organization that has a limit, and how many devices more it may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceRoom {
+pub struct DevicesLeft {
     /// The organization.
     pub organization: OrganizationId,
     /// How many more.
@@ -90,19 +90,19 @@ impl Registry {
 
     /// How many devices more the organizations on these lineages may have, of those that have a limit: as of one moment,
     /// and only for telling, for nothing is held.
-    pub async fn device_rooms(&self, lineages: &[Lineage]) -> Result<Vec<DeviceRoom>> {
+    pub async fn devices_left(&self, lineages: &[Lineage]) -> Result<Vec<DevicesLeft>> {
         let ids: HashSet<OrganizationId> = lineages.iter().flat_map(|lineage| lineage.ids().iter().copied()).collect();
         let tx = self.db.snapshot().await?;
         let query =
             Sql::new("SELECT id, lineage, device_count_limit FROM organizations WHERE device_count_limit > 0 AND id")
                 .among(self.db.dialect, ids);
-        let mut rooms = Vec::new();
+        let mut counts = Vec::new();
         for row in all(&tx, query).await? {
             let left = left_beneath(&tx, &row.text("lineage")?, row.float("device_count_limit")?).await?;
-            rooms.push(DeviceRoom { organization: row.id("id")?, left });
+            counts.push(DevicesLeft { organization: row.id("id")?, left });
         }
         tx.commit().await?;
-        Ok(rooms)
+        Ok(counts)
     }
 }
 
@@ -130,16 +130,16 @@ async fn create(
         Err(StoreError::Gone(_)) => return Ok(vec![DeviceCreation::NoOrganization; devices.len()]),
         held => held?,
     };
-    let mut room = room(tx, &lineage, &[], &[organization]).await?;
+    let mut left = devices_left(tx, &lineage, &[], &[organization]).await?;
     let projects = hold_projects(tx, devices.iter().map(|device| device.project)).await?;
     let (mut missing, mut outcomes) = (Vec::with_capacity(devices.len()), Vec::with_capacity(devices.len()));
     for device in devices {
         outcomes.push(if !projects.contains(&device.project) {
             DeviceCreation::NoProject
-        } else if room == 0 {
+        } else if left == 0 {
             DeviceCreation::NoRoom
         } else {
-            room -= 1;
+            left -= 1;
             missing.push(device);
             DeviceCreation::Made
         });

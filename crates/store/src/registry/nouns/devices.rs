@@ -81,12 +81,6 @@ impl Registry {
         rows.iter().map(placement).collect()
     }
 
-    /// The device of a number.
-    pub async fn device_by_key(&self, key: DeviceKey) -> Result<Option<DeviceRef>> {
-        let row = one(&self.db.read, Sql::new("SELECT id FROM devices WHERE key = ?").bind(key)).await?;
-        row.map(|row| Ok(DeviceRef { id: row.id("id")?, key })).transpose()
-    }
-
     /// A device.
     pub async fn device_fetch(&self, permit: &CanRead<DeviceRef>) -> Result<Option<Device>> {
         Ok(read(&self.db.read, &[permit.target().id]).await?.pop())

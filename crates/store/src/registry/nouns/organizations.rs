@@ -145,14 +145,14 @@ pub(crate) async fn hold_organization(tx: &impl ConnectionTrait, id: Organizatio
     one(tx, query).await?.ok_or(StoreError::Gone("organization"))?.lineage("lineage")
 }
 
-/// Refuses one more device where an organization on the lineage has all that it may have; see [`room`].
+/// Refuses one more device where an organization on the lineage has all that it may have; see [`devices_left`].
 pub(crate) async fn room_for_a_device(
     tx: &impl ConnectionTrait,
     lineage: &Lineage,
     having: &[OrganizationId],
     touched: &[OrganizationId],
 ) -> Result<()> {
-    match room(tx, lineage, having, touched).await? {
+    match devices_left(tx, lineage, having, touched).await? {
         0 => Err(StoreError::Limit(DEVICE_LIMIT_REACHED)),
         _ => Ok(()),
     }
@@ -161,7 +161,7 @@ pub(crate) async fn room_for_a_device(
 /// How many more devices the organizations on the lineage may have. `having` are the organizations that have them
 /// already; `touched` are those whose count will change. All are held, from the top down: two devices never take the same
 /// last place, and two transactions never wait for each other.
-pub(crate) async fn room(
+pub(crate) async fn devices_left(
     tx: &impl ConnectionTrait,
     lineage: &Lineage,
     having: &[OrganizationId],
@@ -175,15 +175,15 @@ pub(crate) async fn room(
             .among(dialect, touched)
             .text(" ORDER BY lineage")
             .text(dialect.hold_for_change());
-    let mut room = u64::MAX;
+    let mut left = u64::MAX;
     for held in all(tx, query).await? {
         let (id, limit) = (held.id::<OrganizationId>("id")?, held.float("device_count_limit")?);
         if limit <= 0.0 || having.contains(&id) || !lineage.contains(id) {
             continue;
         }
-        room = room.min(left_beneath(tx, &held.text("lineage")?, limit).await?);
+        left = left.min(left_beneath(tx, &held.text("lineage")?, limit).await?);
     }
-    Ok(room)
+    Ok(left)
 }
 
 /// Notes that an organization has more or fewer devices of its own.

@@ -9,7 +9,7 @@ use isobar_model::time::Timestamp;
 use super::device_creation::{hold_projects, put};
 use super::devices::NewDevice;
 use super::labels;
-use super::organizations::{hold_organization, room};
+use super::organizations::{devices_left, hold_organization};
 use super::projects::count_in_projects;
 use crate::error::Result;
 use crate::registry::Registry;
@@ -53,15 +53,15 @@ impl Registry {
         let organization = *permit.target();
         let tx = self.db.begin().await?;
         let lineage = hold_organization(&tx, organization, self.db.dialect.hold_in_place()).await?;
-        let mut room = room(&tx, &lineage, &[], &[organization]).await?;
+        let mut left = devices_left(&tx, &lineage, &[], &[organization]).await?;
         let projects = hold_projects(&tx, wanted.iter().map(|new| new.device.project)).await?;
         let values: Vec<&str> = wanted.iter().map(|new| new.value.as_str()).collect();
         let scope = Scope::Beneath { base: lineage, levels: None };
         let known = labels::find(&tx, &scope, tag, &values).await?;
         let mut missing = Vec::new();
         for new in wanted.iter().filter(|new| !known.contains_key(&new.value)) {
-            if projects.contains(&new.device.project) && room > 0 {
-                room -= 1;
+            if projects.contains(&new.device.project) && left > 0 {
+                left -= 1;
                 missing.push(&new.device);
             }
         }

@@ -366,7 +366,7 @@ pub async fn each_of_many_devices_is_made_by_itself(r: &Registry) {
     assert_eq!(given::refetched(r, top.id).await.device_count, 3);
     super::limit(r, &top, 5.0).await;
     assert_eq!(
-        r.device_rooms(std::slice::from_ref(&low.lineage)).await.unwrap().iter().map(|room| room.left).sum::<u64>(),
+        r.devices_left(std::slice::from_ref(&low.lineage)).await.unwrap().iter().map(|room| room.left).sum::<u64>(),
         2
     );
     let outcomes = r.devices_create(&[group(top.id, project, 1), group(low.id, project, 3)], at(0)).await.unwrap();

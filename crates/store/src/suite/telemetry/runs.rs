@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 use futures::future::join_all;
-use futures::poll;
 use isobar_model::event::{EventError, STATE_BYTES_BESIDE};
 
 use super::given::{self, at, id, json};
@@ -258,7 +258,7 @@ pub async fn a_commit_that_sets_out_is_told_of_before_the_next_run(t: &dyn Telem
         unreachable!()
     };
     t.sync().await.unwrap();
-    assert!(poll!(&mut durable).is_ready());
+    assert!(durable.wait().now_or_never().is_some_and(|outcome| outcome.is_ok()));
 }
 
 /// After forgetting nothing is left, and what comes then is all there is.

@@ -10,9 +10,9 @@ use uuid::Uuid;
 use super::keys::Family;
 use super::{Embedded, Options, engine};
 use crate::error::StoreError;
+use crate::fair_slots::{Bounds, FairSlots};
 use crate::suite::telemetry::given::{self, id};
 use crate::telemetry::{Begun, DEVICE_LAST_BYTES_MAX, QueueQuery, SERIES_MAX, Telemetry};
-use crate::turns::{Bounds, Turns};
 
 /// A device of the tenant with this number, in memory.
 async fn device_of(store: &Embedded, tenant: u128) -> CanWrite<DeviceRef> {
@@ -46,8 +46,8 @@ async fn a_tenant_with_much_that_waits_is_held_up_before_its_run_and_others_are_
         assert!(matches!(run(&greedy), Err(StoreError::Busy)));
         run(&other).unwrap()
     };
-    let Begun::Committed { durable, .. } = durable else { unreachable!("it has no key") };
-    durable.await.unwrap();
+    let Begun::Committed { mut durable, .. } = durable else { unreachable!("it has no key") };
+    durable.wait().await.unwrap();
     run(&greedy).unwrap();
 }
 
@@ -103,7 +103,7 @@ async fn a_store_whose_open_is_refused_lets_go_of_its_folder() {
 async fn a_long_look_at_a_queue_waits_for_a_turn_and_holds_up_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = Embedded::open(folder.path(), Options::default()).unwrap();
-    store.scans = Turns::new(Bounds { at_once: 1, of_all: 4, of_one: 4, slice: Duration::ZERO });
+    store.scans = FairSlots::new(Bounds { at_once: 1, of_all: 4, of_one: 4, slice: Duration::ZERO });
     let (device, claim) = (device_of(&store, 1).await, given::claim());
     let mut ids = Vec::new();
     for n in 0..400 {
@@ -111,7 +111,7 @@ async fn a_long_look_at_a_queue_waits_for_a_turn_and_holds_up_nobody() {
         given::run(&store, &device, given::sending(ids[n as usize], "out", &n.to_string(), None)).await;
     }
     let rare = QueueQuery { element: Some("rare".to_owned()), ..given::queued(10, 0) };
-    let turn = store.scans.take(claim).await.unwrap();
+    let slot = store.scans.take(claim).await.unwrap();
     let reading = device.reading();
     let mut peek = store.queue_peek(&reading, rare.clone());
     let mut take = store.queue_take(&device, rare.clone());
@@ -124,7 +124,7 @@ async fn a_long_look_at_a_queue_waits_for_a_turn_and_holds_up_nobody() {
     // Meanwhile the device runs, and what is a step away is read and taken; what comes is not among what is looked through.
     given::run(&store, &device, given::sending(id(400), "rare", "400", None)).await;
     assert_eq!(given::payloads(&store.queue_take(&device, given::queued(2, 0)).await.unwrap()), ["0", "1"]);
-    drop(turn);
+    drop(slot);
     let (peeked, taken, deleted) = futures::join!(peek, take, delete);
     assert!(peeked.unwrap().is_empty() && taken.unwrap().is_empty() && deleted.unwrap());
     // Who has looked before goes on from there: that is no long look.

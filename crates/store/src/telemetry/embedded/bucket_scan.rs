@@ -15,7 +15,7 @@ use super::rows::{read_value, text};
 use super::scan::ScannedRow;
 use super::seek::Track;
 use super::slices::{Sliced, Watch};
-use super::values::{OpenSeries, Plan, track};
+use super::values::{OpenSeries, ReadyQuery, track};
 use crate::error::{Result, StoreError};
 use crate::telemetry::Buckets;
 
@@ -30,7 +30,7 @@ pub struct BucketScan {
     tenant: OrganizationId,
     device: u64,
     element: Arc<str>,
-    plan: Plan,
+    ready: ReadyQuery,
     /// None: they were handed out.
     buckets: Option<Buckets>,
     course: Option<BucketCourse>,
@@ -54,19 +54,19 @@ impl BucketScan {
     /// Nothing is read yet.
     pub fn new(tenant: OrganizationId, series: (u64, Arc<str>), kept: Kept, buckets: Buckets) -> Self {
         let (query, (device, element)) = (Arc::clone(buckets.query()), series);
-        let plan = Plan::of_all(query.stored(), query.filters.clone(), kept);
+        let ready = ReadyQuery::of_all(query.stored(), query.filters.clone(), kept);
         let paths = || query.fields.iter().map(|path| Arc::from(path.as_slice())).collect();
-        let paths = (query.is_of_numbers() && !plan.scans()).then(paths);
+        let paths = (query.is_of_numbers() && !ready.scans()).then(paths);
         let numbers = vec![Vec::new(); query.fields.len()];
         let (buckets, moments) = (Some(buckets), Vec::new());
-        Self { tenant, device, element, plan, buckets, course: None, paths, moments, numbers }
+        Self { tenant, device, element, ready, buckets, course: None, paths, moments, numbers }
     }
 
     fn begin(&self, core: &Core) -> Result<Option<BucketCourse>> {
         let Some(mut series) = OpenSeries::of(&core.db, self.device, &self.element, ReadOptions::default())? else {
             return Ok(None);
         };
-        let left = self.plan.within(&mut series)?;
+        let left = self.ready.within(&mut series)?;
         Ok(Some(BucketCourse { series: series.number, left, making: None }))
     }
 
@@ -95,14 +95,14 @@ impl BucketScan {
     /// Reads rows up to the end of a block; false: the slice is over.
     fn take_rows(&mut self, core: &Core, track: &mut Track<'_>, watch: &mut Watch<'_>) -> Result<bool> {
         let (Some(course), Some(buckets)) = (&mut self.course, &mut self.buckets) else { return Ok(true) };
-        let (left, making, plan) = (&mut course.left, &mut course.making, &self.plan);
+        let (left, making, ready) = (&mut course.left, &mut course.making, &self.ready);
         let block = left.start / BLOCK_VALUES;
         let end = block.saturating_add(1).saturating_mul(BLOCK_VALUES).min(left.end);
         let mut goes_on = true;
         track.read(left.start..end, |sequence, value| {
             let (id, order, payload) = read_value(value)?;
             let row = ScannedRow { sequence, id, order, payload: text(payload)? };
-            if plan.holds(&row) {
+            if ready.holds(&row) {
                 let at = keys::moment(order);
                 if let Some(making) = making.as_mut() {
                     making.push_moment(at.millis());

@@ -155,7 +155,7 @@ impl Shared {
     /// Done when all that was sent so far is durable.
     pub fn everything_durable(&self) -> Durable {
         let newest = self.waiting.lock().tickets;
-        self.tickets.wait_beside(newest)
+        self.tickets.wait(newest)
     }
 
     /// Waits on this thread for commits and takes them all; `gathered` must be empty. False: there will be none any more.

@@ -8,7 +8,7 @@ use super::load;
 use super::rows::{damaged, read_value, text};
 use super::scan::ScannedRow;
 use super::seek::Track;
-use super::values::{OpenSeries, Plan, stored};
+use super::values::{OpenSeries, ReadyQuery, stored};
 use crate::error::{Result, StoreError};
 use crate::telemetry::{ValueChunk, ValueCursor};
 
@@ -27,18 +27,18 @@ pub fn chunk(
     db: &DB,
     device: u64,
     element: &str,
-    plan: &Plan,
+    query: &ReadyQuery,
     cursor: Option<ValueCursor>,
 ) -> Result<Option<ValueChunk>> {
     let newest_first =
-        plan.newest_first().ok_or_else(|| StoreError::unavailable("an export is in an order of time"))?;
+        query.newest_first().ok_or_else(|| StoreError::unavailable("an export is in an order of time"))?;
     let mut options = ReadOptions::default();
     options.fill_cache(false);
     options.set_readahead_size(EXPORT_READAHEAD_BYTES);
     let (series, cursor) = match (OpenSeries::of(db, device, element, options)?, cursor) {
         (None, None) => return Ok(None),
         (Some(mut series), None) => {
-            let within = plan.within(&mut series)?;
+            let within = query.within(&mut series)?;
             let cursor = ValueCursor { series: series.number, from: within.start, to: within.end };
             (series, cursor)
         }
@@ -50,10 +50,10 @@ pub fn chunk(
         // Deleted in between, and perhaps begun anew: what is left is not what was asked for.
         _ => return Err(GONE),
     };
-    read(series.track, plan, cursor, newest_first).map(Some)
+    read(series.track, query, cursor, newest_first).map(Some)
 }
 
-fn read(mut track: Track<'_>, plan: &Plan, cursor: ValueCursor, newest_first: bool) -> Result<ValueChunk> {
+fn read(mut track: Track<'_>, query: &ReadyQuery, cursor: ValueCursor, newest_first: bool) -> Result<ValueChunk> {
     let (mut left, mut values, mut bytes) = (cursor.from..cursor.to, Vec::new(), 0);
     let (mut looked_at, mut bytes_looked_at) = (0, 0);
     if !left.is_empty() {
@@ -67,7 +67,7 @@ fn read(mut track: Track<'_>, plan: &Plan, cursor: ValueCursor, newest_first: bo
             return Err(GONE);
         }
         let (id, order, payload) = read_value(value)?;
-        if plan.holds(&ScannedRow { sequence, id, order, payload: text(payload)? }) {
+        if query.holds(&ScannedRow { sequence, id, order, payload: text(payload)? }) {
             bytes += payload.len();
             values.push(stored(value)?);
         }
@@ -96,10 +96,10 @@ mod tests {
     fn rows_that_went_away_after_the_series_was_looked_up_are_no_end() {
         let folder = tempfile::tempdir().unwrap();
         let store = Embedded::open(folder.path(), Options::default()).unwrap();
-        let (plan, cursor) = (Plan::of(ValueQuery::default()), ValueCursor { series: 7, from: 0, to: 10 });
+        let (query, cursor) = (ReadyQuery::of(ValueQuery::default()), ValueCursor { series: 7, from: 0, to: 10 });
         for newest_first in [true, false] {
             let rows = track(&store.core.db, cursor.series, ReadOptions::default()).unwrap();
-            let piece = read(rows, &plan, cursor, newest_first);
+            let piece = read(rows, &query, cursor, newest_first);
             assert!(matches!(piece, Err(StoreError::Gone(_))), "{piece:?}");
         }
     }

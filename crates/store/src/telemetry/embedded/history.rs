@@ -9,7 +9,7 @@ use isobar_model::time::Timestamp;
 
 use super::keys::{self, Family, TimeOrder};
 use super::load;
-use super::page_room::PageRoom;
+use super::page_budget::PageBudget;
 use super::rows::{event_device, failed, read_event, read_timeline};
 use super::seek::Track;
 use super::values::{orders, slice};
@@ -132,11 +132,11 @@ pub fn page(core: &Core, device: DeviceRef, query: &HistoryQuery) -> Result<Page
 
 fn fetch(core: &Core, device: DeviceRef, ids: impl Iterator<Item = EventId>) -> Result<Vec<Event>> {
     let history = engine::family(&core.db, Family::History)?;
-    let (mut events, mut room) = (Vec::new(), PageRoom::default());
+    let (mut events, mut budget) = (Vec::new(), PageBudget::default());
     for id in ids {
         // None if retention or a deletion was faster.
         if let Some(value) = core.db.get_pinned_cf(history, id.bytes()).map_err(failed)? {
-            room.take(value.len())?;
+            budget.take(value.len())?;
             events.push(read_event(device.id, id, &value)?);
         }
     }

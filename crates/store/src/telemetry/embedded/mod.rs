@@ -27,7 +27,7 @@ mod keys;
 mod live;
 mod load;
 mod outbox;
-mod page_room;
+mod page_budget;
 mod port;
 mod positions;
 mod queue;
@@ -64,7 +64,7 @@ pub use self::durability::Loss;
 use self::durability::{Note, Noted};
 use self::engine::Cutoffs;
 use self::keys::Family;
-use self::outbox::Outbox;
+use self::outbox::OutboxIndex;
 use self::reclaim::Reclaim;
 use self::rows::{Parts, Rows, damaged, failed};
 use self::scan::SortedBytes;
@@ -73,12 +73,12 @@ use self::slices::scan_threads;
 use self::writer::CommitWriter;
 use super::{Begun, Commit, Examined, Memory};
 use crate::error::{Result, StoreError};
-use crate::turns::{Bounds, Turns};
+use crate::fair_slots::{Bounds, FairSlots};
 
 /// Files that the store has open at a time, at most: tables that are kept open; beside them those that are made or looked
 /// through at the moment, logs, the manifest, folders.
 pub const TELEMETRY_FILES_MAX: u64 = engine::OPEN_FILES_MAX as u64 + 96;
-/// Reads that take long: scans over whole series, pieces of exports, catching up with events. Others have their turn at the
+/// Reads that take long: scans over whole series, pieces of exports, catching up with events. Others have their slots at the
 /// latest after a slice.
 const SCANS: Bounds = Bounds { at_once: 4, of_all: 64, of_one: 24, slice: Duration::from_millis(20) };
 
@@ -118,7 +118,7 @@ struct Core {
     devices: Devices,
     cutoffs: Arc<Cutoffs>,
     reclaim: Arc<Reclaim>,
-    outbox: Outbox,
+    outbox: OutboxIndex,
     /// What all who sort values may keep together.
     sorted: Arc<SortedBytes>,
     /// What questions in buckets have read before.
@@ -130,8 +130,8 @@ struct Core {
 pub struct Embedded {
     core: Arc<Core>,
     /// Those that hold the database, in the order in which they end; none once the store is closed.
-    threads: Mutex<Option<(reclaim::Worker, CommitWriter)>>,
-    scans: Turns,
+    threads: Mutex<Option<(reclaim::ReclaimWorker, CommitWriter)>>,
+    scans: FairSlots,
     scan_threads: GivingThreads,
 }
 
@@ -167,18 +167,18 @@ impl Embedded {
         let shared = Arc::new(Shared::new(series, position));
         let reclaim = Arc::new(Reclaim::load(&db)?);
         let devices = Devices::new(options.device_bytes);
-        let outbox = Outbox::load(&db)?;
+        let outbox = OutboxIndex::load(&db)?;
         // Last: threads keep the database, and its lock, until they are joined.
         let writer = CommitWriter::start(&db, &shared, &note, position)?;
-        let worker = reclaim::Worker::start(&db, &shared, &reclaim)?;
+        let worker = reclaim::ReclaimWorker::start(&db, &shared, &reclaim)?;
         let (sorted, columns) = (Arc::default(), ColumnCache::default());
         let core = Arc::new(Core { db, shared, note, devices, cutoffs, reclaim, outbox, sorted, columns, options });
         let threads = Mutex::new(Some((worker, writer)));
-        Ok(Self { core, threads, scans: Turns::new(SCANS), scan_threads: scan_threads(SCANS.at_once)? })
+        Ok(Self { core, threads, scans: FairSlots::new(SCANS), scan_threads: scan_threads(SCANS.at_once)? })
     }
 
-    /// The turns of reads at length: who holds one keeps others waiting.
-    pub const fn scans(&self) -> &Turns {
+    /// The slots of reads at length: who holds one keeps others waiting.
+    pub const fn scans(&self) -> &FairSlots {
         &self.scans
     }
 
@@ -210,7 +210,7 @@ impl Embedded {
         tokio::task::spawn_blocking(work).await.map_err(StoreError::unavailable)?
     }
 
-    /// The same for what reads at length, within a turn of the scans.
+    /// The same for what reads at length, within a slot of the scans.
     async fn scanning<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Core, &Cancel) -> Result<T> + Send + 'static,
@@ -253,9 +253,9 @@ impl Embedded {
         if let Some(WaitingKey { key, .. }) = waiting.filter(|waiting| waiting.key.expires_at > now) {
             let answer = key.answer;
             // What is sent now is durable only after the commit that holds the answer.
-            let sent = self.core.shared.reserve(None)?.send(&Rows::default());
+            let mut sent = self.core.shared.reserve(None)?.send(&Rows::default());
             drop(held);
-            sent.durable.await?;
+            sent.durable.wait().await?;
             return Ok((self.hold(DeviceKey(device)).await?, Some(answer)));
         }
         let row = keys::state(device, keys::STATE_KEY, key);

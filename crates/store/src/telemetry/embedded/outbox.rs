@@ -16,14 +16,14 @@ use crate::error::Result;
 use crate::telemetry::OutboxEntry;
 
 /// What is known of the outbox without reading it.
-pub struct Outbox {
+pub struct OutboxIndex {
     /// The next free number.
     next: AtomicU64,
     /// Why entries are parked.
     parked: Mutex<BTreeMap<u64, Arc<str>>>,
 }
 
-impl Outbox {
+impl OutboxIndex {
     /// Loads it from the database, in which nobody writes yet.
     pub fn load(db: &DB) -> Result<Self> {
         let mut entries = db.raw_iterator_cf(engine::family(db, Family::Outbox)?);
@@ -119,7 +119,7 @@ impl Core {
             Rows::at_hand(|rows| self.outbox.park(number, why, rows).then(|| reservation.send(rows)))
         };
         match sent {
-            Some(sent) => sent.durable.await,
+            Some(mut sent) => sent.durable.wait().await,
             None => Ok(()),
         }
     }

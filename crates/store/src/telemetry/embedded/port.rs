@@ -18,13 +18,13 @@ use super::rows::failed;
 use super::scanning::Scan;
 use super::{Cancel, Core, Embedded, engine, export, history, load, outbox, retention, values};
 use crate::error::{Result, StoreError};
+use crate::fair_slots::Claim;
 use crate::telemetry::{
     Begun, Buckets, Commit, Followed, Following, HistoryQuery, Memory, OutboxEntry, QueueQuery, Series, StreamCursor,
     StreamPosition, Telemetry, ValueChunk, ValueCursor, ValueQuery,
 };
-use crate::turns::Claim;
 
-/// A page of more items waits for a turn too.
+/// A page of more items waits for a slot too.
 const PAGE_AT_ONCE: u32 = 1_000;
 /// Events of a cursor that are read at a time.
 const EVENTS_AT_ONCE: usize = 500;
@@ -68,13 +68,13 @@ impl Telemetry for Embedded {
         claim: Claim,
     ) -> Result<Option<Page<StoredValue>>> {
         let (device, element) = (device.target().key.0, element.to_owned());
-        let (is_long, plan) = (query.page.limit > PAGE_AT_ONCE, values::Plan::of(query));
-        if plan.scans() {
-            let turn = self.scans.take(claim).await?;
-            return self.in_slices(turn, Scan::new(device, element, Arc::new(plan))).await;
+        let (is_long, ready) = (query.page.limit > PAGE_AT_ONCE, values::ReadyQuery::of(query));
+        if ready.scans() {
+            let slot = self.scans.take(claim).await?;
+            return self.in_slices(slot, Scan::new(device, element, Arc::new(ready))).await;
         }
-        let page = move |core: &Core, _: &Cancel| values::page(&core.db, device, &element, &plan);
-        if is_long { self.in_turn(self.scans.take(claim).await?, page).await } else { self.reading(page).await }
+        let page = move |core: &Core, _: &Cancel| values::page(&core.db, device, &element, &ready);
+        if is_long { self.in_slot(self.scans.take(claim).await?, page).await } else { self.reading(page).await }
     }
 
     async fn values_chunk(
@@ -86,10 +86,10 @@ impl Telemetry for Embedded {
         claim: Claim,
     ) -> Result<Option<ValueChunk>> {
         let (device, element) = (device.target().key.0, element.to_owned());
-        let plan = values::Plan::of(query.clone());
-        // One turn a piece: a long series lets others in between.
-        let turn = self.scans.take(claim).await?;
-        self.in_turn(turn, move |core, _| export::chunk(&core.db, device, &element, &plan, cursor)).await
+        let ready = values::ReadyQuery::of(query.clone());
+        // One slot a piece: a long series lets others in between.
+        let slot = self.scans.take(claim).await?;
+        self.in_slot(slot, move |core, _| export::chunk(&core.db, device, &element, &ready, cursor)).await
     }
 
     async fn buckets(
@@ -114,9 +114,9 @@ impl Telemetry for Embedded {
         claim: Claim,
     ) -> Result<Option<(Timestamp, Timestamp)>> {
         let (device, element) = (device.target().key.0, element.to_owned());
-        let plan = values::Plan::of_all(range, Vec::new(), kept.clone());
-        let turn = self.scans.take(claim).await?;
-        self.in_turn(turn, move |core, _| values::extent(&core.db, device, &element, &plan)).await
+        let ready = values::ReadyQuery::of_all(range, Vec::new(), kept.clone());
+        let slot = self.scans.take(claim).await?;
+        self.in_slot(slot, move |core, _| values::extent(&core.db, device, &element, &ready)).await
     }
 
     async fn last(&self, device: &CanRead<DeviceRef>, element: &str) -> Result<Option<LastValues>> {
@@ -152,7 +152,7 @@ impl Telemetry for Embedded {
         let device = *device.target();
         let is_long = query.page.limit > PAGE_AT_ONCE;
         let page = move |core: &Core, _: &Cancel| history::page(core, device, &query);
-        if is_long { self.in_turn(self.scans.take(claim).await?, page).await } else { self.reading(page).await }
+        if is_long { self.in_slot(self.scans.take(claim).await?, page).await } else { self.reading(page).await }
     }
 
     async fn history_event(&self, device: &CanRead<DeviceRef>, id: EventId) -> Result<Option<Event>> {
@@ -172,8 +172,8 @@ impl Telemetry for Embedded {
         limit: usize,
         claim: Claim,
     ) -> Result<StreamCursor> {
-        let turn = self.scans.take(claim).await?;
-        self.in_slices(turn, Search::new(devices.clone(), after..until, limit)).await
+        let slot = self.scans.take(claim).await?;
+        self.in_slices(slot, Search::new(devices.clone(), after..until, limit)).await
     }
 
     async fn history_next(
@@ -182,10 +182,10 @@ impl Telemetry for Embedded {
         bytes: usize,
         claim: Claim,
     ) -> Result<Vec<(StreamPosition, Event)>> {
-        let turn = self.scans.take(claim).await?;
+        let slot = self.scans.take(claim).await?;
         let next: Vec<_> = cursor.found.iter().take(EVENTS_AT_ONCE).copied().collect();
         let devices = cursor.devices.clone();
-        let (events, read) = self.in_turn(turn, move |core, _| catch_up::next(core, &devices, &next, bytes)).await?;
+        let (events, read) = self.in_slot(slot, move |core, _| catch_up::next(core, &devices, &next, bytes)).await?;
         cursor.found.drain(..read);
         Ok(events)
     }
@@ -241,7 +241,7 @@ impl Telemetry for Embedded {
 
     async fn sync(&self) -> Result<()> {
         self.core.shared.healthy()?;
-        self.core.shared.everything_durable().await
+        self.core.shared.everything_durable().wait().await
     }
 
     async fn healthy(&self) -> Result<()> {

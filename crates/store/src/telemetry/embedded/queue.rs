@@ -13,15 +13,15 @@ use super::device::DeviceState;
 use super::keys::{self, Family};
 use super::live::Live;
 use super::load::{current, rows};
-use super::page_room::PageRoom;
+use super::page_budget::PageBudget;
 use super::rows::{Rows, damaged, json, read_queued};
 use super::slices::{Sliced, Watch};
 use super::{Cancel, Core, Embedded};
 use crate::error::{Result, StoreError};
+use crate::fair_slots::Claim;
 use crate::telemetry::QueueQuery;
-use crate::turns::Claim;
 
-/// Rows, and bytes of them, that a look goes through without a turn.
+/// Rows, and bytes of them, that a look goes through without a slot.
 const QUEUE_ROWS_AT_ONCE: usize = 256;
 const QUEUE_BYTES_AT_ONCE: usize = 4 << 20;
 /// Looks of one reader, when others take again and again what it has found.
@@ -50,7 +50,7 @@ struct Look {
     skip: u64,
     found: QueuePage,
     /// Room for what it finds; none is left: what comes behind stays in the queue for the next who takes.
-    room: Option<PageRoom>,
+    budget: Option<PageBudget>,
     /// Whether what is found is taken.
     takes: bool,
 }
@@ -78,7 +78,7 @@ impl Look {
             left,
             skip,
             found: QueuePage::default(),
-            room: Some(PageRoom::of_queue()),
+            budget: Some(PageBudget::of_queue()),
             takes: true,
         }
     }
@@ -113,7 +113,7 @@ impl Look {
 
     fn has_all(&self) -> bool {
         match &self.wanted {
-            Wanted::Page(query) => self.room.is_none() || self.found.events.len() >= query.page.limit as usize,
+            Wanted::Page(query) => self.budget.is_none() || self.found.events.len() >= query.page.limit as usize,
             Wanted::One(_) => !self.found.sequences.is_empty(),
         }
     }
@@ -133,10 +133,10 @@ impl Look {
             self.found.expired.push(sequence);
         } else if query.element.as_ref().is_none_or(|element| element == event.element) {
             if self.skip == 0 {
-                match self.room.as_mut().map(|room| room.take(value.len())) {
+                match self.budget.as_mut().map(|budget| budget.take(value.len())) {
                     Some(Ok(())) => {}
                     _ if self.takes => {
-                        self.room = None;
+                        self.budget = None;
                         return Ok(());
                     }
                     _ => return Err(StoreError::TooMuch),
@@ -254,10 +254,10 @@ impl Embedded {
         may: Box<dyn Fn(usize) -> bool + Send>,
     ) -> Result<Option<Vec<Event>>> {
         let Some((look, sent)) = self.take(permit, &Wanted::Page(query), may).await? else { return Ok(None) };
-        if let Some(sent) = sent
+        if let Some(mut sent) = sent
             && !look.events.is_empty()
         {
-            sent.durable.await?;
+            sent.durable.wait().await?;
         }
         Ok(Some(look.events))
     }
@@ -265,7 +265,7 @@ impl Embedded {
     /// Removes one event.
     pub(super) async fn delete_from_queue(&self, permit: &CanWrite<DeviceRef>, id: EventId) -> Result<bool> {
         match self.take(permit, &Wanted::One(id), Box::new(|_| true)).await? {
-            Some((_, Some(sent))) => sent.durable.await.map(|()| true),
+            Some((_, Some(mut sent))) => sent.durable.wait().await.map(|()| true),
             _ => Ok(false),
         }
     }

@@ -166,12 +166,12 @@ impl Reclaim {
 }
 
 /// The thread that does it.
-pub struct Worker {
+pub struct ReclaimWorker {
     thread: Option<JoinHandle<()>>,
     reclaim: Arc<Reclaim>,
 }
 
-impl Worker {
+impl ReclaimWorker {
     /// Starts it.
     pub fn start(db: &Arc<DB>, shared: &Arc<Shared>, reclaim: &Arc<Reclaim>) -> Result<Self> {
         let (its_db, its_shared, its_work) = (db.clone(), shared.clone(), reclaim.clone());
@@ -193,7 +193,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for ReclaimWorker {
     fn drop(&mut self) {
         self.join();
     }

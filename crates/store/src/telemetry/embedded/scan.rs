@@ -300,7 +300,7 @@ const ROUND_BYTES: usize = 256 << 10;
 const ROUNDS_BYTES_MAX: usize = 128 << 20;
 const ROUND_BYTES_STEP: usize = 1 << 20;
 
-/// Bytes that are left for the rounds of all who sort: also those of a scan that waits for its next turn.
+/// Bytes that are left for the rounds of all who sort: also those of a scan that waits for its next slot.
 pub struct SortedBytes(AtomicUsize);
 
 impl Default for SortedBytes {
@@ -310,14 +310,14 @@ impl Default for SortedBytes {
 }
 
 /// What one round may keep, until it is dropped.
-pub struct RoundRoom {
+pub struct RoundBudget {
     of: Arc<SortedBytes>,
     granted: usize,
     /// Whether others left it too little.
     pub was_refused: bool,
 }
 
-impl RoundRoom {
+impl RoundBudget {
     /// What every round has.
     pub fn new(of: &Arc<SortedBytes>) -> Self {
         Self { of: Arc::clone(of), granted: 0, was_refused: false }
@@ -339,7 +339,7 @@ impl RoundRoom {
     }
 }
 
-impl Drop for RoundRoom {
+impl Drop for RoundBudget {
     fn drop(&mut self) {
         self.of.0.fetch_add(self.granted, atomic::Ordering::Relaxed);
     }
@@ -353,15 +353,15 @@ pub struct First {
     kept: Vec<RowPosition<'static>>,
     bytes: usize,
     /// What they may take.
-    pub room: RoundRoom,
+    pub budget: RoundBudget,
     /// Nothing from here on is wanted.
     cut: Option<RowPosition<'static>>,
 }
 
 impl First {
     /// Nothing seen yet.
-    pub fn new(most: usize, after: Option<RowPosition<'static>>, room: RoundRoom) -> Self {
-        Self { most, after, kept: Vec::new(), bytes: 0, room, cut: None }
+    pub fn new(most: usize, after: Option<RowPosition<'static>>, budget: RoundBudget) -> Self {
+        Self { most, after, kept: Vec::new(), bytes: 0, budget, cut: None }
     }
 
     /// Looks at one more.
@@ -375,7 +375,7 @@ impl First {
         let position = position.into_owned();
         self.bytes += position.bytes();
         self.kept.push(position);
-        if self.kept.len() >= self.most.saturating_mul(2) || !self.room.has(self.bytes) {
+        if self.kept.len() >= self.most.saturating_mul(2) || !self.budget.has(self.bytes) {
             self.shrink(sort);
         }
     }
@@ -387,7 +387,7 @@ impl First {
             self.cut = self.kept.last().cloned();
             self.bytes = self.kept.iter().map(RowPosition::bytes).sum();
         }
-        while self.kept.len() > 1 && !self.room.has(self.bytes) {
+        while self.kept.len() > 1 && !self.budget.has(self.bytes) {
             self.kept.sort_unstable_by(|left, right| sort.compare(left, right));
             self.most = self.kept.len() / 2;
             self.kept.truncate(self.most);
@@ -416,7 +416,7 @@ mod tests {
         const TEXT: usize = 100 << 10;
         let sort = Sort::of(vec![ValueSort { field: FilterField::Payload(Vec::new()), descending: false }]);
         let all = Arc::new(SortedBytes::default());
-        let mut rounds: Vec<First> = (0..64).map(|_| First::new(1_000, None, RoundRoom::new(&all))).collect();
+        let mut rounds: Vec<First> = (0..64).map(|_| First::new(1_000, None, RoundBudget::new(&all))).collect();
         for round in &mut rounds {
             for sequence in 0..200 {
                 let payload = format!("\"{:06}{}\"", 200 - sequence, "x".repeat(TEXT));
@@ -426,7 +426,7 @@ mod tests {
         }
         let kept: usize = rounds.iter().map(|round| round.bytes).sum();
         assert!((ROUNDS_BYTES_MAX / 2..=ROUNDS_BYTES_MAX + 64 * ROUND_BYTES).contains(&kept), "{kept} bytes");
-        assert!(rounds.iter().all(|round| !round.kept.is_empty()) && !rounds[0].room.was_refused);
+        assert!(rounds.iter().all(|round| !round.kept.is_empty()) && !rounds[0].budget.was_refused);
         for round in &mut rounds {
             let positions = round.take_positions(&sort);
             assert!(positions.iter().zip((0..200).rev()).all(|(position, sequence)| position.sequence == sequence));

@@ -10,10 +10,10 @@ use rocksdb::{DB, ReadOptions};
 
 use super::Core;
 use super::rows::{read_value, text};
-use super::scan::{First, RoundRoom, RowPosition, ScannedRow, Sort, SortedBytes};
+use super::scan::{First, RoundBudget, RowPosition, ScannedRow, Sort, SortedBytes};
 use super::seek::Track;
 use super::slices::{Sliced, Watch};
-use super::values::{OpenSeries, Plan, ValueOrder, fetch, track};
+use super::values::{OpenSeries, ReadyQuery, ValueOrder, fetch, track};
 use crate::error::{Result, StoreError};
 use crate::telemetry::SORTED_MAX;
 
@@ -28,7 +28,7 @@ const SCAN_READAHEAD_BYTES: usize = 1 << 20;
 pub struct Scan {
     device: u64,
     element: String,
-    plan: Arc<Plan>,
+    query: Arc<ReadyQuery>,
     /// How far it is; none: it has not begun.
     course: Option<ScanCourse>,
 }
@@ -76,8 +76,8 @@ struct Sorted {
 
 impl Scan {
     /// Nothing is read yet.
-    pub fn new(device: u64, element: String, plan: Arc<Plan>) -> Self {
-        Self { device, element, plan, course: None }
+    pub fn new(device: u64, element: String, query: Arc<ReadyQuery>) -> Self {
+        Self { device, element, query, course: None }
     }
 }
 
@@ -88,48 +88,48 @@ impl Sliced for Scan {
     fn go_on(&mut self, core: &Core, watch: &mut Watch<'_>) -> Result<Option<Self::Done>> {
         let course = match &mut self.course {
             Some(course) => course,
-            none => match ScanCourse::begin(core, self.device, &self.element, &self.plan)? {
+            none => match ScanCourse::begin(core, self.device, &self.element, &self.query)? {
                 Some(course) => none.insert(course),
                 None => return Ok(Some(None)),
             },
         };
-        let Some(total) = course.go_on(&core.db, &self.plan, watch)? else { return Ok(None) };
+        let Some(total) = course.go_on(&core.db, &self.query, watch)? else { return Ok(None) };
         let items = fetch(&core.db, course.series, &course.page)?;
-        Ok(Some(Some(Page::new(items, total, self.plan.request))))
+        Ok(Some(Some(Page::new(items, total, self.query.request))))
     }
 }
 
 impl ScanCourse {
-    fn begin(core: &Core, device: u64, element: &str, plan: &Plan) -> Result<Option<Self>> {
+    fn begin(core: &Core, device: u64, element: &str, query: &ReadyQuery) -> Result<Option<Self>> {
         let options = ReadOptions::default();
         let Some(mut series) = OpenSeries::of(&core.db, device, element, options)? else { return Ok(None) };
-        let (series, within) = (series.number, plan.within(&mut series)?);
+        let (series, within) = (series.number, query.within(&mut series)?);
         let mut left = within.clone();
-        let so_far = match plan.newest_first() {
+        let so_far = match query.newest_first() {
             Some(newest_first) => SoFar::InTime(InTime { newest_first, ..InTime::default() }),
             None => {
-                let total = plan.takes_all().then_some(within.end - within.start);
-                if !reaches(plan, total)? {
+                let total = query.takes_all().then_some(within.end - within.start);
+                if !reaches(query, total)? {
                     left.start = left.end;
                 }
-                SoFar::Sorted(Sorted::new(end_of_page(plan), total, &core.sorted))
+                SoFar::Sorted(Sorted::new(end_of_page(query), total, &core.sorted))
             }
         };
         Ok(Some(Self { series, left, within, page: Vec::new(), so_far }))
     }
 
     /// Goes on until the page is known: then how many values pass the filters in all. None: the slice is over.
-    fn go_on(&mut self, db: &DB, plan: &Plan, watch: &mut Watch<'_>) -> Result<Option<u64>> {
+    fn go_on(&mut self, db: &DB, query: &ReadyQuery, watch: &mut Watch<'_>) -> Result<Option<u64>> {
         let mut options = ReadOptions::default();
         options.fill_cache(false);
         options.set_readahead_size(SCAN_READAHEAD_BYTES);
-        let mut reading = Reading { track: track(db, self.series, options)?, plan, watch };
-        match (&mut self.so_far, &plan.listing) {
+        let mut reading = Reading { track: track(db, self.series, options)?, query, watch };
+        match (&mut self.so_far, &query.listing) {
             (SoFar::Sorted(sorted), ValueOrder::Sorted(sort)) => {
                 sorted.go_on(&mut reading, sort, &self.within, &mut self.left, &mut self.page)
             }
             (SoFar::InTime(in_time), _) => in_time.go_on(&mut reading, &mut self.left, &mut self.page),
-            // A course is begun by the plan that it goes on with.
+            // A course is begun by the query that it goes on with.
             (SoFar::Sorted(_), _) => Ok(Some(0)),
         }
     }
@@ -139,22 +139,22 @@ impl ScanCourse {
 ///
 /// # Errors
 /// [`StoreError::TooFar`]: it has, and no order reaches them.
-fn reaches(plan: &Plan, total: Option<u64>) -> Result<bool> {
+fn reaches(query: &ReadyQuery, total: Option<u64>) -> Result<bool> {
     match total {
-        Some(total) if plan.request.offset() >= total => Ok(false),
-        Some(total) if end_of_page(plan).min(total) > SORTED_MAX => Err(StoreError::TooFar),
+        Some(total) if query.request.offset() >= total => Ok(false),
+        Some(total) if end_of_page(query).min(total) > SORTED_MAX => Err(StoreError::TooFar),
         _ => Ok(true),
     }
 }
 
 /// Places up to the end of the page.
-fn end_of_page(plan: &Plan) -> u64 {
-    plan.request.offset().saturating_add(u64::from(plan.request.limit))
+fn end_of_page(query: &ReadyQuery) -> u64 {
+    query.request.offset().saturating_add(u64::from(query.request.limit))
 }
 
 struct Reading<'a, 'w> {
     track: Track<'a>,
-    plan: &'a Plan,
+    query: &'a ReadyQuery,
     watch: &'a mut Watch<'w>,
 }
 
@@ -162,7 +162,7 @@ impl Reading<'_, '_> {
     /// Calls `each` with the values of these sequences that pass the filters, from the first on. False: the slice was over
     /// before them.
     fn each(&mut self, left: &mut Range<u64>, mut each: impl FnMut(&ScannedRow<'_>)) -> Result<bool> {
-        let (plan, watch) = (self.plan, &mut *self.watch);
+        let (query, watch) = (self.query, &mut *self.watch);
         if left.is_empty() {
             return Ok(true);
         }
@@ -170,7 +170,7 @@ impl Reading<'_, '_> {
         self.track.read(left.clone(), |sequence, value| {
             let (id, order, payload) = read_value(value)?;
             let row = ScannedRow { sequence, id, order, payload: text(payload)? };
-            if plan.holds(&row) {
+            if query.holds(&row) {
                 each(&row);
             }
             left.start = sequence + 1;
@@ -192,7 +192,7 @@ impl InTime {
         left: &mut Range<u64>,
         page: &mut Vec<u64>,
     ) -> Result<Option<u64>> {
-        let wanted = reading.plan.request.offset()..end_of_page(reading.plan);
+        let wanted = reading.query.request.offset()..end_of_page(reading.query);
         loop {
             let found = &mut self.found;
             if !reading.each(&mut self.step, |row| found.push(row.sequence))? {
@@ -223,7 +223,7 @@ impl InTime {
 
 impl Sorted {
     fn new(wanted: u64, total: Option<u64>, bytes: &Arc<SortedBytes>) -> Self {
-        let first = First::new(wanted.min(SORTED_MAX) as usize, None, RoundRoom::new(bytes));
+        let first = First::new(wanted.min(SORTED_MAX) as usize, None, RoundBudget::new(bytes));
         Self { first, bytes: Arc::clone(bytes), rounds: 0, was_refused: false, done: 0, seen: 0, total }
     }
 
@@ -235,7 +235,7 @@ impl Sorted {
         left: &mut Range<u64>,
         page: &mut Vec<u64>,
     ) -> Result<Option<u64>> {
-        let (offset, end) = (reading.plan.request.offset(), end_of_page(reading.plan));
+        let (offset, end) = (reading.query.request.offset(), end_of_page(reading.query));
         loop {
             let (first, seen) = (&mut self.first, &mut self.seen);
             let is_over = reading.each(left, |row| {
@@ -258,7 +258,7 @@ impl Sorted {
                 return Ok(Some(total));
             }
             self.rounds += 1;
-            self.was_refused |= self.first.room.was_refused;
+            self.was_refused |= self.first.budget.was_refused;
             if end > SORTED_MAX {
                 return Err(StoreError::TooFar);
             }
@@ -266,7 +266,7 @@ impl Sorted {
                 // Where others left it little, it can come further later.
                 return Err(if self.was_refused { StoreError::Busy } else { StoreError::TooFar });
             }
-            self.first = First::new((end - self.done) as usize, after, RoundRoom::new(&self.bytes));
+            self.first = First::new((end - self.done) as usize, after, RoundBudget::new(&self.bytes));
             *left = within.clone();
         }
     }

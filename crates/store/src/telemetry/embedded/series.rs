@@ -124,12 +124,12 @@ impl Embedded {
             let Some(series) = series.filter(|series| series.number == stretch.series) else { continue };
             dropped.push((stretch.series, stretch.values.end, stretch.drop_from(device.0, series, &mut rows)));
         }
-        let sent = reservation.send(&rows);
+        let mut sent = reservation.send(&rows);
         state.ticket = sent.ticket;
         self.core.devices.weigh(&mut held, self.core.shared.durable());
         self.core.reclaim.values(&dropped, sent.ticket);
         // The device stays locked: who drops more of it finds the floor that this leaves.
-        sent.durable.await?;
+        sent.durable.wait().await?;
         drop(held);
         Ok(!dropped.is_empty())
     }
@@ -147,12 +147,12 @@ impl Embedded {
         }
         let mut rows = Rows::default();
         gone.iter().for_each(|series| bury(device.0, series, &mut rows));
-        let sent = reservation.send(&rows);
+        let mut sent = reservation.send(&rows);
         state.ticket = sent.ticket;
         self.core.devices.weigh(&mut held, self.core.shared.durable());
         self.core.reclaim.series(gone.iter().map(|series| (series.number, series.bytes)), sent.ticket);
         drop(held);
-        sent.durable.await?;
+        sent.durable.wait().await?;
         Ok(true)
     }
 
@@ -177,13 +177,13 @@ impl Embedded {
         let timelines = floors.map(|next| Timeline { next, order: 0 });
         let gone = std::mem::replace(state, DeviceState { timelines, ..DeviceState::default() });
         self.core.reclaim.hide(device.0, floors);
-        let sent = reservation.send(&rows);
+        let mut sent = reservation.send(&rows);
         state.ticket = sent.ticket;
         self.core.devices.weigh(&mut held, self.core.shared.durable());
         self.core.reclaim.forgotten(device.0, sent.ticket);
         self.core.reclaim.series(gone.series.iter().map(|series| (series.number, series.bytes)), sent.ticket);
         drop(held);
-        sent.durable.await
+        sent.durable.wait().await
     }
 }
 

@@ -1,15 +1,15 @@
-//! What takes long and is done in slices: between two of them others have their turn (see [`crate::turns`]).
+//! What takes long and is done in slices: between two of them others have theirs (see [`crate::fair_slots`]).
 
 use isobar_threads::GivingThreads;
 
 use super::{Cancel, Core, Embedded};
 use crate::error::{Result, StoreError};
-use crate::turns::{Slice, Turn};
+use crate::fair_slots::{FairSlot, Slice};
 
 /// What the threads of scans are called.
 const SCAN_THREAD: &str = "isobar-scan";
 
-/// Threads for what reads at length, which give way to those that serve calls and write. As many as turns.
+/// Threads for what reads at length, which give way to those that serve calls and write. As many as slots.
 pub(super) fn scan_threads(at_once: usize) -> Result<GivingThreads> {
     GivingThreads::new(SCAN_THREAD, at_once).map_err(StoreError::unavailable)
 }
@@ -42,30 +42,30 @@ impl Watch<'_> {
 }
 
 impl Embedded {
-    /// Does work in its turns. When the caller goes, the turn is over as soon as the thread has noticed it, not before: so
-    /// there are never more threads at this than turns.
-    pub(super) async fn in_slices<W: Sliced>(&self, mut turn: Turn, mut work: W) -> Result<W::Done> {
+    /// Does work in its slots. When the caller goes, the slot is over as soon as the thread has noticed it, not before: so
+    /// there are never more threads at this than slots.
+    pub(super) async fn in_slices<W: Sliced>(&self, mut slot: FairSlot, mut work: W) -> Result<W::Done> {
         loop {
             let slice = move |core: &Core, cancel: &Cancel| {
                 cancel.check()?;
-                let done = work.go_on(core, &mut Watch { slice: turn.slice(), cancel })?;
-                Ok((turn, work, done))
+                let done = work.go_on(core, &mut Watch { slice: slot.slice(), cancel })?;
+                Ok((slot, work, done))
             };
             match self.scanning(slice).await? {
                 (_, _, Some(done)) => return Ok(done),
-                (held, rest, None) => (turn, work) = (held.pass_on().await?, rest),
+                (held, rest, None) => (slot, work) = (held.pass_on().await?, rest),
             }
         }
     }
 
-    /// Does work within one turn.
-    pub(super) async fn in_turn<T: Send + 'static>(
+    /// Does work within one slot.
+    pub(super) async fn in_slot<T: Send + 'static>(
         &self,
-        turn: Turn,
+        slot: FairSlot,
         work: impl FnOnce(&Core, &Cancel) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.scanning(move |core, cancel| {
-            let _turn = turn;
+            let _slot = slot;
             cancel.check()?;
             work(core, cancel)
         })
@@ -88,21 +88,21 @@ mod tests {
     use super::super::Options;
     use super::*;
     use crate::error::StoreError;
+    use crate::fair_slots::{Bounds, Claim, FairSlots};
     use crate::suite::telemetry::given::{self, id};
     use crate::telemetry::{
         Filter, FilterField, Followed, Operand, Operator, StreamPosition, Telemetry, ValueQuery, ValueSort,
     };
-    use crate::turns::{Bounds, Claim, Turns};
 
     fn claim(tenant: u128) -> Claim {
         Claim::begin(OrganizationId(Uuid::from_u128(tenant)))
     }
 
-    /// A store with one turn, given up whenever anybody waits; and a device with so many values.
+    /// A store with one slot, given up whenever anybody waits; and a device with so many values.
     async fn store_with(values: usize) -> (tempfile::TempDir, Embedded, CanWrite<DeviceRef>) {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Embedded::open(folder.path(), Options::default()).unwrap();
-        store.scans = Turns::new(Bounds { at_once: 1, of_all: 4, of_one: 2, slice: Duration::ZERO });
+        store.scans = FairSlots::new(Bounds { at_once: 1, of_all: 4, of_one: 2, slice: Duration::ZERO });
         let device = given::device();
         for start in (0..values).step_by(1_000) {
             let payloads: Vec<String> = (start..start + 1_000).map(|n| (n * 7 % values).to_string()).collect();

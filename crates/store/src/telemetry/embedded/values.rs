@@ -1,7 +1,7 @@
 //! Pages of a series. Time is bisected and a page is a seek; filters and orders by payload look at the whole range
 //! ([`super::scanning`]).
 //!
-//! Whoever reads a series opens it here ([`OpenSeries`]) and asks its plan for the range ([`Plan::within`]): what is not kept
+//! Whoever reads a series opens it here ([`OpenSeries`]) and asks the query for its range ([`ReadyQuery::within`]): what is not kept
 //! is left out there, and nowhere else.
 
 use std::ops::Range;
@@ -13,7 +13,7 @@ use isobar_model::time::Timestamp;
 use rocksdb::{DB, ReadOptions};
 
 use super::keys::{self, Family, TimeOrder};
-use super::page_room::PageRoom;
+use super::page_budget::PageBudget;
 use super::rows::{failed, json, read_value};
 use super::scan::{ScannedRow, Sort, Test};
 use super::seek::Track;
@@ -22,7 +22,7 @@ use crate::error::Result;
 use crate::telemetry::{Filter, FilterField, Operand, Operator, ValueQuery, ValueSort};
 
 /// A query, made ready.
-pub struct Plan {
+pub struct ReadyQuery {
     pub(super) request: PageRequest,
     /// From which place in time, up to which.
     range: Range<TimeOrder>,
@@ -39,7 +39,7 @@ pub(super) enum ValueOrder {
     Sorted(Sort),
 }
 
-impl Plan {
+impl ReadyQuery {
     /// Makes a look at all values of a range that pass filters ready, oldest first.
     pub fn of_all(range: TimeRange, filters: Vec<Filter>, kept: Kept) -> Self {
         let oldest_first = vec![ValueSort { field: FilterField::CreatedAt, descending: false }];
@@ -187,18 +187,18 @@ impl<'a> OpenSeries<'a> {
 }
 
 /// A page of a series whose place is known without looking at the others; none when there is no such series.
-pub fn page(db: &DB, device: u64, element: &str, plan: &Plan) -> Result<Option<Page<StoredValue>>> {
+pub fn page(db: &DB, device: u64, element: &str, query: &ReadyQuery) -> Result<Option<Page<StoredValue>>> {
     let Some(mut series) = OpenSeries::of(db, device, element, ReadOptions::default())? else { return Ok(None) };
-    let (within, request) = (plan.within(&mut series)?, plan.request);
+    let (within, request) = (query.within(&mut series)?, query.request);
     let total = within.end - within.start;
-    let items = window(&mut series.track, within, request, matches!(plan.listing, ValueOrder::NewestFirst))?;
+    let items = window(&mut series.track, within, request, matches!(query.listing, ValueOrder::NewestFirst))?;
     Ok(Some(Page::new(items, total, request)))
 }
 
-/// When the first and the last value of a plan's range came; none: there are none.
-pub fn extent(db: &DB, device: u64, element: &str, plan: &Plan) -> Result<Option<(Timestamp, Timestamp)>> {
+/// When the first and the last value of a query's range came; none: there are none.
+pub fn extent(db: &DB, device: u64, element: &str, query: &ReadyQuery) -> Result<Option<(Timestamp, Timestamp)>> {
     let Some(mut series) = OpenSeries::of(db, device, element, ReadOptions::default())? else { return Ok(None) };
-    let within = plan.within(&mut series)?;
+    let within = query.within(&mut series)?;
     if within.is_empty() {
         return Ok(None);
     }
@@ -229,10 +229,10 @@ fn window(
     newest_first: bool,
 ) -> Result<Vec<StoredValue>> {
     let slice = slice(within, request, newest_first);
-    let (mut items, mut room) = (Vec::with_capacity((slice.end - slice.start) as usize), PageRoom::default());
+    let (mut items, mut budget) = (Vec::with_capacity((slice.end - slice.start) as usize), PageBudget::default());
     if !slice.is_empty() {
         track.read(slice, |_, value| {
-            room.take(value.len())?;
+            budget.take(value.len())?;
             items.push(stored(value)?);
             Ok(true)
         })?;
@@ -246,11 +246,11 @@ fn window(
 /// The values at these places of a series.
 pub(super) fn fetch(db: &DB, series: u64, sequences: &[u64]) -> Result<Vec<StoredValue>> {
     let values = engine::family(db, Family::Values)?;
-    let (mut items, mut room) = (Vec::with_capacity(sequences.len()), PageRoom::default());
+    let (mut items, mut budget) = (Vec::with_capacity(sequences.len()), PageBudget::default());
     for sequence in sequences {
         // None if the series was deleted in the meantime.
         if let Some(value) = db.get_pinned_cf(values, keys::pair(series, *sequence)).map_err(failed)? {
-            room.take(value.len())?;
+            budget.take(value.len())?;
             items.push(stored(&value)?);
         }
     }

@@ -8,7 +8,7 @@ use crate::Outcome;
 const LATE: &str = "takes longer than 50 ms";
 const FULL: &str = "takes more than 8 MiB of memory";
 
-/// The error of a codec with that body, in its own room.
+/// The error of a codec with that body, on a thread of its own.
 fn ends(body: &str) -> String {
     let lines = outcome(&decoding(body), "[]");
     let [_, error] = lines.as_slice() else { panic!("{body}: {lines:?}") };
@@ -107,7 +107,7 @@ fn after_an_end_the_next_call_has_all_its_bounds_again() {
 }
 
 #[test]
-fn code_that_wants_much_at_once_leaves_the_room_that_it_shares() {
+fn code_that_wants_much_at_once_leaves_the_thread_that_it_shares() {
     for body in [
         "var x = 1n << 1000000n;",
         "try { 'x'.repeat(40000); } catch (e) {}",
@@ -127,7 +127,7 @@ fn code_that_wants_much_at_once_leaves_the_room_that_it_shares() {
 }
 
 #[test]
-fn code_that_has_taken_long_leaves_the_room_that_it_shares() {
+fn code_that_has_taken_long_leaves_the_thread_that_it_shares() {
     let ended = decoding("for (;;);");
     assert!(!ended.plan.has_heavy_code());
     let lines = shared(&ended).unwrap();
@@ -137,7 +137,7 @@ fn code_that_has_taken_long_leaves_the_room_that_it_shares() {
 }
 
 #[test]
-fn code_that_wants_little_stays_in_the_room_that_it_shares() {
+fn code_that_wants_little_stays_on_the_thread_that_it_shares() {
     let sound = decoding("return {data: input.bytes.length};");
     for _ in 0..3 {
         assert_eq!(shared(&sound).unwrap(), ["store out 0"]);

@@ -1,7 +1,7 @@
-//! Turns at what takes long: a few at a time, shared fairly between tenants.
+//! Slots for what takes long: a few at a time, shared fairly between tenants.
 //!
-//! A turn that is free goes to the tenant that has the fewest, and among those to the one that had its last the longest
-//! ago. Who works longer than a slice of time while others wait gives its turn up and stands in line again, so that nobody
+//! A slot that is free goes to the tenant that has the fewest, and among those to the one that had its last the longest
+//! ago. Who works longer than a slice of time while others wait gives its slot back and stands in line again, so that nobody
 //! waits for the end of anybody else's work.
 
 use std::collections::VecDeque;
@@ -23,18 +23,18 @@ const BYTES_A_LOOK: usize = 64 << 10;
 /// How much of one kind of work there may be.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Turns at the same time.
+    /// Slots at the same time.
     pub at_once: usize,
     /// Work that has begun and not ended: beyond, whoever begins more is refused. What goes on with what was let in before
     /// is not counted.
     pub of_all: usize,
     /// Work of one tenant that has begun and not ended: beyond, the tenant is refused.
     pub of_one: usize,
-    /// After so long a turn is given up if others wait.
+    /// After so long a slot is given back if others wait.
     pub slice: Duration,
 }
 
-/// Who asks for a turn.
+/// Who asks for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// Whom the work is charged to: the organization at the top of the caller's.
@@ -55,13 +55,13 @@ impl Claim {
     }
 }
 
-/// The turns of one kind of work.
-pub struct Turns {
+/// The slots of one kind of work.
+pub struct FairSlots {
     line: Arc<Line>,
 }
 
-/// A turn, until it is dropped.
-pub struct Turn {
+/// A slot, until it is dropped.
+pub struct FairSlot {
     line: Arc<Line>,
     tenant: OrganizationId,
     /// What is held to the bounds; none of what only goes on.
@@ -86,36 +86,36 @@ struct State {
     taken: usize,
     waiting: usize,
     begun: usize,
-    /// Grows with each turn that is given, and each that is waited for.
+    /// Grows with each slot that is given, and each that is waited for.
     number: u64,
-    /// Those that have a turn, wait for one or have begun something.
-    tenants: FxHashMap<OrganizationId, TenantTurns>,
+    /// Those that have a slot, wait for one or have begun something.
+    tenants: FxHashMap<OrganizationId, TenantSlots>,
 }
 
 #[derive(Default)]
-struct TenantTurns {
+struct TenantSlots {
     taken: usize,
     begun: usize,
-    /// When it had a turn last, or came.
+    /// When it had a slot last, or came.
     last: u64,
     /// Who waits, each with its number.
-    waiting: VecDeque<(u64, oneshot::Sender<Turn>)>,
+    waiting: VecDeque<(u64, oneshot::Sender<FairSlot>)>,
 }
 
-impl Turns {
+impl FairSlots {
     /// Nobody has one yet.
     pub fn new(bounds: Bounds) -> Self {
         Self { line: Arc::new(Line { bounds, waiting: AtomicUsize::new(0), state: Mutex::default() }) }
     }
 
-    /// A turn, when it comes; [`StoreError::Busy`] at once where too much has begun, unless the claim is one that goes on. Who no
+    /// A slot, when it comes; [`StoreError::Busy`] at once where too much has begun, unless the claim is one that goes on. Who no
     /// longer waits has no place in the line.
-    pub async fn take(&self, claim: Claim) -> Result<Turn> {
+    pub async fn take(&self, claim: Claim) -> Result<FairSlot> {
         let begun = if claim.goes_on { None } else { Some(self.line.begin(claim.tenant)?) };
-        self.line.turn(claim.tenant, begun).await
+        self.line.slot(claim.tenant, begun).await
     }
 
-    /// How many have a turn, and how many wait for one.
+    /// How many have a slot, and how many wait for one.
     pub fn taken_and_waiting(&self) -> (usize, usize) {
         let state = self.line.state.lock();
         (state.taken, state.waiting)
@@ -123,8 +123,8 @@ impl Turns {
 }
 
 enum Joined {
-    /// A turn was free, and is the tenant's.
-    Turn,
+    /// A slot was free, and is the tenant's.
+    Slot,
     Waiter(Waiter),
 }
 
@@ -141,11 +141,11 @@ impl Line {
         Ok(BegunWork { line: Arc::clone(self), tenant })
     }
 
-    /// A turn for what has begun, or else for what goes on, when it comes.
-    async fn turn(self: &Arc<Self>, tenant: OrganizationId, begun: Option<BegunWork>) -> Result<Turn> {
+    /// A slot for what has begun, or else for what goes on, when it comes.
+    async fn slot(self: &Arc<Self>, tenant: OrganizationId, begun: Option<BegunWork>) -> Result<FairSlot> {
         match self.join(tenant) {
-            Joined::Turn => Ok(Turn { line: Arc::clone(self), tenant, begun }),
-            Joined::Waiter(waits) => waits.turn(begun).await,
+            Joined::Slot => Ok(FairSlot { line: Arc::clone(self), tenant, begun }),
+            Joined::Waiter(waits) => waits.slot(begun).await,
         }
     }
 
@@ -156,10 +156,10 @@ impl Line {
         let is_free = state.taken < self.bounds.at_once;
         let came = state.tenant(tenant);
         if is_free {
-            // While a turn is free nobody waits.
+            // While a slot is free nobody waits.
             (came.taken, came.last) = (came.taken + 1, number);
             state.taken += 1;
-            return Joined::Turn;
+            return Joined::Slot;
         }
         let (give, given) = oneshot::channel();
         came.waiting.push_back((number, give));
@@ -173,7 +173,7 @@ impl Line {
         self.waiting.store(state.waiting, Ordering::Relaxed);
     }
 
-    /// A turn of the tenant's is over: whose it is next.
+    /// A slot of the tenant's is over: whose it is next.
     fn pass_on(self: &Arc<Self>, tenant: OrganizationId) {
         let next = {
             let mut state = self.state.lock();
@@ -188,12 +188,12 @@ impl Line {
         };
         if let Some((tenant, give)) = next {
             // Who has gone meanwhile drops it, and so passes it on.
-            drop(give.send(Turn { line: Arc::clone(self), tenant, begun: None }));
+            drop(give.send(FairSlot { line: Arc::clone(self), tenant, begun: None }));
         }
     }
 
-    /// Whose turn it is, if anybody waits and a turn is free.
-    fn next(&self, state: &mut State) -> Option<(OrganizationId, oneshot::Sender<Turn>)> {
+    /// Whose slot it is, if anybody waits and a slot is free.
+    fn next(&self, state: &mut State) -> Option<(OrganizationId, oneshot::Sender<FairSlot>)> {
         if state.taken >= self.bounds.at_once {
             return None;
         }
@@ -213,9 +213,9 @@ impl Line {
 
 impl State {
     /// A tenant, who may just have come.
-    fn tenant(&mut self, tenant: OrganizationId) -> &mut TenantTurns {
+    fn tenant(&mut self, tenant: OrganizationId) -> &mut TenantSlots {
         let last = self.number;
-        self.tenants.entry(tenant).or_insert_with(|| TenantTurns { last, ..TenantTurns::default() })
+        self.tenants.entry(tenant).or_insert_with(|| TenantSlots { last, ..TenantSlots::default() })
     }
 
     fn forget_if_gone(&mut self, tenant: OrganizationId) {
@@ -230,14 +230,14 @@ struct Waiter {
     line: Arc<Line>,
     tenant: OrganizationId,
     number: u64,
-    given: oneshot::Receiver<Turn>,
+    given: oneshot::Receiver<FairSlot>,
 }
 
 impl Waiter {
-    async fn turn(mut self, begun: Option<BegunWork>) -> Result<Turn> {
-        let mut turn = (&mut self.given).await.map_err(StoreError::unavailable)?;
-        turn.begun = begun;
-        Ok(turn)
+    async fn slot(mut self, begun: Option<BegunWork>) -> Result<FairSlot> {
+        let mut slot = (&mut self.given).await.map_err(StoreError::unavailable)?;
+        slot.begun = begun;
+        Ok(slot)
     }
 }
 
@@ -254,27 +254,27 @@ impl Drop for Waiter {
     }
 }
 
-impl Turn {
+impl FairSlot {
     /// Whether somebody waits for it.
     fn is_wanted(&self) -> bool {
         self.line.waiting.load(Ordering::Relaxed) > 0
     }
 
     /// Lets others go first, and waits for another one.
-    pub async fn pass_on(mut self) -> Result<Turn> {
+    pub async fn pass_on(mut self) -> Result<FairSlot> {
         let (line, tenant, begun) = (Arc::clone(&self.line), self.tenant, self.begun.take());
         match line.join(tenant) {
-            Joined::Turn => Ok(Turn { line, tenant, begun }),
+            Joined::Slot => Ok(FairSlot { line, tenant, begun }),
             Joined::Waiter(waits) => {
                 drop(self);
-                waits.turn(begun).await
+                waits.slot(begun).await
             }
         }
     }
 
     /// A slice of work begins.
     pub fn slice(&self) -> Slice<'_> {
-        Slice { turn: self, begun: Instant::now(), rows: 0, bytes: 0 }
+        Slice { slot: self, begun: Instant::now(), rows: 0, bytes: 0 }
     }
 }
 
@@ -289,15 +289,15 @@ impl Drop for BegunWork {
     }
 }
 
-impl Drop for Turn {
+impl Drop for FairSlot {
     fn drop(&mut self) {
         self.line.pass_on(self.tenant);
     }
 }
 
-/// Work within one turn, which ends when it has lasted and others wait.
+/// Work within one slot, which ends when it has lasted and others wait.
 pub struct Slice<'a> {
-    turn: &'a Turn,
+    slot: &'a FairSlot,
     begun: Instant,
     rows: u32,
     bytes: usize,
@@ -315,9 +315,9 @@ impl Slice<'_> {
         true
     }
 
-    /// Whether the work goes on in this turn.
+    /// Whether the work goes on in this slot.
     pub fn goes_on(&self) -> bool {
-        !self.turn.is_wanted() || self.begun.elapsed() < self.turn.line.bounds.slice
+        !self.slot.is_wanted() || self.begun.elapsed() < self.slot.line.bounds.slice
     }
 }
 
@@ -337,72 +337,72 @@ mod tests {
     }
 
     /// Somebody of the tenant who waits.
-    fn waiter(turns: &Turns, of: u128) -> BoxFuture<'_, Result<Turn>> {
-        let mut waits = turns.take(Claim::begin(tenant(of))).boxed();
+    fn waiter(slots: &FairSlots, of: u128) -> BoxFuture<'_, Result<FairSlot>> {
+        let mut waits = slots.take(Claim::begin(tenant(of))).boxed();
         assert!((&mut waits).now_or_never().is_none());
         waits
     }
 
-    fn at_once(turns: &Turns, of: u128) -> Result<Turn> {
-        turns.take(Claim::begin(tenant(of))).now_or_never().unwrap_or(Err(StoreError::Busy))
+    fn at_once(slots: &FairSlots, of: u128) -> Result<FairSlot> {
+        slots.take(Claim::begin(tenant(of))).now_or_never().unwrap_or(Err(StoreError::Busy))
     }
 
     #[test]
     fn who_waits_is_bounded_of_all_and_of_one() {
-        let turns = Turns::new(BOUNDS);
-        let taken = [at_once(&turns, 1).unwrap(), at_once(&turns, 1).unwrap()];
-        let waiting = [waiter(&turns, 1), waiter(&turns, 1)];
-        assert!(matches!(at_once(&turns, 1), Err(StoreError::Busy)));
-        let others = [waiter(&turns, 2), waiter(&turns, 3)];
+        let slots = FairSlots::new(BOUNDS);
+        let taken = [at_once(&slots, 1).unwrap(), at_once(&slots, 1).unwrap()];
+        let waiting = [waiter(&slots, 1), waiter(&slots, 1)];
+        assert!(matches!(at_once(&slots, 1), Err(StoreError::Busy)));
+        let others = [waiter(&slots, 2), waiter(&slots, 3)];
         // Not by waiting: at once.
-        assert!(matches!(turns.take(Claim::begin(tenant(4))).now_or_never(), Some(Err(StoreError::Busy))));
+        assert!(matches!(slots.take(Claim::begin(tenant(4))).now_or_never(), Some(Err(StoreError::Busy))));
         // What was let in is not refused.
-        let mut goes_on = turns.take(Claim::go_on(tenant(4))).boxed();
+        let mut goes_on = slots.take(Claim::go_on(tenant(4))).boxed();
         assert!((&mut goes_on).now_or_never().is_none());
-        assert_eq!(turns.taken_and_waiting(), (2, 5));
+        assert_eq!(slots.taken_and_waiting(), (2, 5));
         // Who hangs up makes room.
         drop((waiting, others));
-        assert_eq!(turns.taken_and_waiting(), (2, 1));
+        assert_eq!(slots.taken_and_waiting(), (2, 1));
         drop(taken);
         assert!((&mut goes_on).now_or_never().unwrap().is_ok());
-        assert_eq!(turns.taken_and_waiting(), (0, 0));
-        assert!(turns.line.state.lock().tenants.is_empty());
+        assert_eq!(slots.taken_and_waiting(), (0, 0));
+        assert!(slots.line.state.lock().tenants.is_empty());
     }
 
     #[test]
     fn what_goes_on_keeps_nobody_out() {
-        let turns = Turns::new(BOUNDS);
-        let taken = [1, 1].map(|of| at_once(&turns, of).unwrap());
-        let mut streams: Vec<_> = (0..100).map(|_| turns.take(Claim::go_on(tenant(1))).boxed()).collect();
+        let slots = FairSlots::new(BOUNDS);
+        let taken = [1, 1].map(|of| at_once(&slots, of).unwrap());
+        let mut streams: Vec<_> = (0..100).map(|_| slots.take(Claim::go_on(tenant(1))).boxed()).collect();
         assert!(streams.iter_mut().all(|waits| waits.now_or_never().is_none()));
         // Neither another tenant nor, for what it begins, their own.
-        let (mut other, _own) = (waiter(&turns, 2), waiter(&turns, 1));
+        let (mut other, _own) = (waiter(&slots, 2), waiter(&slots, 1));
         drop(taken);
-        // The other one has its turn before them.
+        // The other one has its slot before them.
         assert!((&mut other).now_or_never().unwrap().is_ok());
         drop((streams, other));
-        assert_eq!(turns.taken_and_waiting().1, 0);
+        assert_eq!(slots.taken_and_waiting().1, 0);
     }
 
     #[test]
     fn who_lets_others_go_first_has_begun_once() {
-        let turns = Turns::new(Bounds { at_once: 1, of_all: 2, of_one: 2, slice: Duration::ZERO });
-        let turn = at_once(&turns, 1).unwrap();
-        let mut other = waiter(&turns, 2);
-        let mut again = turn.pass_on().boxed();
+        let slots = FairSlots::new(Bounds { at_once: 1, of_all: 2, of_one: 2, slice: Duration::ZERO });
+        let slot = at_once(&slots, 1).unwrap();
+        let mut other = waiter(&slots, 2);
+        let mut again = slot.pass_on().boxed();
         assert!((&mut again).now_or_never().is_none());
-        assert!(at_once(&turns, 3).is_err());
+        assert!(at_once(&slots, 3).is_err());
         drop((&mut other).now_or_never().unwrap());
         let _again = again.now_or_never().unwrap().unwrap();
-        drop(waiter(&turns, 3));
+        drop(waiter(&slots, 3));
     }
 
     #[test]
     fn a_tenant_with_many_leaves_the_next_turn_to_one_with_few() {
-        let turns = Turns::new(BOUNDS);
-        let taken = [at_once(&turns, 1).unwrap(), at_once(&turns, 1).unwrap()];
-        let mut many = [waiter(&turns, 1), waiter(&turns, 1)];
-        let mut other = waiter(&turns, 2);
+        let slots = FairSlots::new(BOUNDS);
+        let taken = [at_once(&slots, 1).unwrap(), at_once(&slots, 1).unwrap()];
+        let mut many = [waiter(&slots, 1), waiter(&slots, 1)];
+        let mut other = waiter(&slots, 2);
         let [first, _second] = taken;
         drop(first);
         assert!(many.iter_mut().all(|waits| waits.now_or_never().is_none()));
@@ -411,14 +411,14 @@ mod tests {
 
     #[test]
     fn tenants_with_as_many_have_their_turn_one_after_the_other() {
-        let turns = Turns::new(Bounds { at_once: 1, of_all: 20, of_one: 10, slice: Duration::ZERO });
-        let mut turn = Some(at_once(&turns, 1).unwrap());
-        let mut waits: Vec<_> = [1, 1, 1, 1, 2, 2, 3].map(|of| (of, waiter(&turns, of))).into();
+        let slots = FairSlots::new(Bounds { at_once: 1, of_all: 20, of_one: 10, slice: Duration::ZERO });
+        let mut slot = Some(at_once(&slots, 1).unwrap());
+        let mut waits: Vec<_> = [1, 1, 1, 1, 2, 2, 3].map(|of| (of, waiter(&slots, of))).into();
         let mut order = Vec::new();
-        while turn.take().is_some() && !waits.is_empty() {
+        while slot.take().is_some() && !waits.is_empty() {
             let next = waits.iter_mut().position(|(_, waits)| {
-                turn = waits.now_or_never().map(Result::unwrap);
-                turn.is_some()
+                slot = waits.now_or_never().map(Result::unwrap);
+                slot.is_some()
             });
             order.push(waits.remove(next.unwrap()).0);
         }
@@ -427,12 +427,12 @@ mod tests {
 
     #[test]
     fn a_slice_ends_when_somebody_waits() {
-        let turns = Turns::new(Bounds { at_once: 1, ..BOUNDS });
-        let turn = at_once(&turns, 1).unwrap();
-        assert!(turn.slice().goes_on());
-        let mut other = waiter(&turns, 2);
-        assert!(!turn.slice().goes_on());
-        let mut again = turn.pass_on().boxed();
+        let slots = FairSlots::new(Bounds { at_once: 1, ..BOUNDS });
+        let slot = at_once(&slots, 1).unwrap();
+        assert!(slot.slice().goes_on());
+        let mut other = waiter(&slots, 2);
+        assert!(!slot.slice().goes_on());
+        let mut again = slot.pass_on().boxed();
         assert!((&mut again).now_or_never().is_none());
         drop((&mut other).now_or_never().unwrap());
         assert!(again.now_or_never().unwrap().is_ok());
@@ -440,26 +440,26 @@ mod tests {
 
     #[test]
     fn large_rows_and_many_rows_are_a_reason_to_look() {
-        let turns = Turns::new(BOUNDS);
-        let turn = at_once(&turns, 1).unwrap();
-        let mut slice = turn.slice();
+        let slots = FairSlots::new(BOUNDS);
+        let slot = at_once(&slots, 1).unwrap();
+        let mut slice = slot.slice();
         assert!(slice.is_time_to_look(1 << 20));
         let looks = (0..640).filter(|_| slice.is_time_to_look(10)).count();
         assert_eq!(looks, 10);
     }
 
     proptest! {
-        /// Whatever is asked for, given up and hung up on: no turn is lost, none is given twice, nobody waits for a free one.
+        /// Whatever is asked for, given up and hung up on: no slot is lost, none is given twice, nobody waits for a free one.
         #[test]
         fn no_turn_is_lost(steps in prop::collection::vec((0_u8..4, 0_usize..8, 0_u128..4), 0..200)) {
-            let turns = Turns::new(BOUNDS);
-            let (mut taken, mut waiting): (Vec<Turn>, Vec<BoxFuture<'_, Result<Turn>>>) = (Vec::new(), Vec::new());
+            let slots = FairSlots::new(BOUNDS);
+            let (mut taken, mut waiting): (Vec<FairSlot>, Vec<BoxFuture<'_, Result<FairSlot>>>) = (Vec::new(), Vec::new());
             for (step, at, of) in steps {
                 match step {
                     0 | 1 => {
-                        let mut asks = turns.take(Claim { tenant: tenant(of), goes_on: step == 1 }).boxed();
+                        let mut asks = slots.take(Claim { tenant: tenant(of), goes_on: step == 1 }).boxed();
                         match (&mut asks).now_or_never() {
-                            Some(Ok(turn)) => taken.push(turn),
+                            Some(Ok(slot)) => taken.push(slot),
                             Some(Err(_)) => {}
                             None => waiting.push(asks),
                         }
@@ -471,16 +471,16 @@ mod tests {
                 let mut left = Vec::new();
                 for mut waits in waiting {
                     match (&mut waits).now_or_never() {
-                        Some(turn) => taken.push(turn.unwrap()),
+                        Some(slot) => taken.push(slot.unwrap()),
                         None => left.push(waits),
                     }
                 }
                 waiting = left;
-                prop_assert_eq!(turns.taken_and_waiting(), (taken.len(), waiting.len()));
+                prop_assert_eq!(slots.taken_and_waiting(), (taken.len(), waiting.len()));
                 prop_assert!(taken.len() <= BOUNDS.at_once && (waiting.is_empty() || taken.len() == BOUNDS.at_once));
             }
             drop((taken, waiting));
-            prop_assert!(turns.line.state.lock().tenants.is_empty());
+            prop_assert!(slots.line.state.lock().tenants.is_empty());
         }
     }
 }

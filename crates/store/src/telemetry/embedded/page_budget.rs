@@ -4,19 +4,19 @@ use crate::error::{Result, StoreError};
 use crate::telemetry::{PAGE_BYTES_MAX, QUEUE_PAGE_BYTES_MAX};
 
 /// What is left of it.
-pub(super) struct PageRoom {
+pub(super) struct PageBudget {
     bytes: usize,
     /// A single row has room, however large it is.
     is_untouched: bool,
 }
 
-impl Default for PageRoom {
+impl Default for PageBudget {
     fn default() -> Self {
         Self { bytes: PAGE_BYTES_MAX, is_untouched: true }
     }
 }
 
-impl PageRoom {
+impl PageBudget {
     /// That of a page of a queue, which is copied on its way out.
     pub fn of_queue() -> Self {
         Self { bytes: QUEUE_PAGE_BYTES_MAX, ..Self::default() }
@@ -40,10 +40,10 @@ mod tests {
 
     #[test]
     fn one_row_has_room_and_more_only_as_long_as_there_is_any() {
-        let mut room = PageRoom::of_queue();
-        assert!(room.take(2 * QUEUE_PAGE_BYTES_MAX).is_ok() && room.take(0).is_ok());
-        assert!(matches!(room.take(1), Err(StoreError::TooMuch)));
-        let mut room = PageRoom::of_queue();
-        assert!(room.take(QUEUE_PAGE_BYTES_MAX - 1).is_ok() && room.take(2).is_err() && room.take(1).is_ok());
+        let mut budget = PageBudget::of_queue();
+        assert!(budget.take(2 * QUEUE_PAGE_BYTES_MAX).is_ok() && budget.take(0).is_ok());
+        assert!(matches!(budget.take(1), Err(StoreError::TooMuch)));
+        let mut budget = PageBudget::of_queue();
+        assert!(budget.take(QUEUE_PAGE_BYTES_MAX - 1).is_ok() && budget.take(2).is_err() && budget.take(1).is_ok());
     }
 }
