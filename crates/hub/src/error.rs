@@ -37,7 +37,7 @@ fn too_far() -> String {
 /// What somebody hears who asks for a page of many large payloads.
 fn too_much() -> String {
     let (most, queued) = (PAGE_BYTES_MAX >> 20, QUEUE_PAGE_BYTES_MAX >> 20);
-    format!("is too high for payloads of this size: a page takes at most {most} MiB, one of a queue {queued} MiB")
+    format!("is too high for rows of this size: a page takes at most {most} MiB, one of a queue {queued} MiB")
 }
 
 /// An organization, by the member that names it.

@@ -190,6 +190,7 @@ impl Hub {
     /// Brings the gauges up to date that are measured now and then: whoever shows metrics calls this before.
     pub fn measure(&self) {
         self.0.outbox.measure(self.0.env.clock());
+        self.0.caches.measure();
     }
 
     /// How often the code of projects has run since the start.

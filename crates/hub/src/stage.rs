@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use isobar_model::access::Caller;
+use isobar_model::access::{Caller, Lineage};
 use isobar_model::chance::Chance;
 use isobar_model::check::Faults;
 use isobar_model::device::{Device, DeviceInput};
-use isobar_model::ids::OrganizationId;
+use isobar_model::ids::{DeviceId, DeviceKey, OrganizationId, ProjectId};
 use isobar_model::json::parse;
 use isobar_model::organization::OrganizationInput;
-use isobar_model::project::{ProjectInput, SpecificationInput};
+use isobar_model::project::{ProjectInput, SpecificationInput, empty_object};
+use isobar_model::status::Status;
 use isobar_model::time::{Clock, Timestamp};
 use isobar_outlets::mail::Mailer;
 use isobar_store::registry::{DeliveryKind, Registry};
@@ -182,6 +183,34 @@ impl Stage {
         hub.stop().await;
         telemetry.close().await.unwrap();
         hub.0.env.registry().close().await.unwrap();
+    }
+}
+
+/// A device that nobody has.
+pub(crate) fn blank_device() -> Device {
+    let (nobody, begun) = (uuid::Uuid::nil(), Timestamp::from_millis(0));
+    let organization = OrganizationId(uuid::Uuid::from_u128(1));
+    Device {
+        id: DeviceId(nobody),
+        key: DeviceKey(0),
+        name: String::new(),
+        organization,
+        lineage: Lineage::new([], organization),
+        organization_name: String::new(),
+        project: ProjectId(nobody),
+        version: None,
+        protocol: None,
+        protocols: Vec::new(),
+        meta: empty_object(),
+        description: None,
+        street_address: None,
+        location: None,
+        status: Status::None,
+        status_before: Status::None,
+        created_by: None,
+        created_at: begun,
+        updated_at: begun,
+        last_active: None,
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use program_support::site::{Api, ENVIRONMENT, everything};
 use program_support::{Serving, failure, isobar, text};
 use reqwest::Method;
-use sea_orm::{ConnectOptions, ConnectionTrait as _, Database};
+use sea_orm::ConnectionTrait as _;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -212,12 +212,7 @@ async fn damage_is_found_and_named() {
 
     // A project that is gone from beneath its device, and a registry that is older than telemetry.
     success(&command("restore", Some(&copy), &restored));
-    let file = restored.join("registry.db");
-    let layer = isobar_pages::prepare(&file, isobar_pages::Open::ToUse).unwrap().unwrap();
-    let address = format!("sqlite:{}?vfs={layer}", file.display());
-    let mut options = ConnectOptions::new(address);
-    options.max_connections(1);
-    let registry = Database::connect(options).await.unwrap();
+    let registry = program_support::registry(&restored).await;
     for spoil in [
         "PRAGMA foreign_keys = OFF",
         "DELETE FROM projects",

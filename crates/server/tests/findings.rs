@@ -9,18 +9,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use program_support::site::{Api, Device, ENVIRONMENT, everything};
-use program_support::{Serving, isobar, serve, text};
+use program_support::{Serving, isobar, registry, serve, text};
 use reqwest::Method;
-use sea_orm::{ConnectOptions, ConnectionTrait as _, Database, DatabaseConnection};
+use sea_orm::ConnectionTrait as _;
 use serde_json::json;
-
-/// Another connection to the registry's file.
-async fn registry(data: &Path) -> DatabaseConnection {
-    let file = data.join("registry.db");
-    let layer = isobar_pages::prepare(&file, isobar_pages::Open::ToUse).unwrap().unwrap();
-    let address = format!("sqlite:{}?vfs={layer}", file.display());
-    Database::connect(ConnectOptions::new(address).max_connections(1).to_owned()).await.unwrap()
-}
 
 async fn in_registry(data: &Path, statement: &str) {
     let registry = registry(data).await;

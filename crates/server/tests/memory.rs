@@ -8,10 +8,10 @@ mod program_support;
 
 use std::path::Path;
 
-use program_support::Serving;
+use program_support::{Serving, registry};
 use program_support::site::{Api, ENVIRONMENT};
 use reqwest::Method;
-use sea_orm::{ConnectionTrait as _, Database};
+use sea_orm::ConnectionTrait as _;
 use serde_json::{Value, json};
 
 /// Items of each list: as many as a page can have.
@@ -65,9 +65,7 @@ async fn devices_and_events(api: &Api) -> String {
 
 /// Users beside the administrator, written as they lie in the registry: by the API each would take a moment.
 async fn users(folder: &Path) {
-    let file = folder.join("registry.db");
-    let layer = isobar_pages::prepare(&file, isobar_pages::Open::ToUse).unwrap().unwrap();
-    let registry = Database::connect(format!("sqlite:{}?vfs={layer}", file.display())).await.unwrap();
+    let registry = registry(folder).await;
     let insert = "INSERT INTO users (id, organization_id, username, email, role, first_name, last_name, company, \
         job_title, preferences, search, created_at, updated_at) \
         WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 9999) \

@@ -14,6 +14,7 @@ use isobar_store::registry::KeyRecord;
 use parking_lot::Mutex;
 
 use super::data_quota::DataQuota;
+use super::held_view::{HeldView, InRun, TenantWeight};
 use super::loading_cache::CacheValue;
 use crate::code::{HeldByRun, ProjectQueue};
 use crate::support::body_reader::READ_HERE_BYTES_MAX;
@@ -28,7 +29,7 @@ pub(crate) struct DeviceEntry {
     pub lineage: Lineage,
     pub plan: Arc<PlanEntry>,
     /// What expressions see of it; a run that changes it puts the changed one here.
-    pub view: Mutex<Arc<DeviceView>>,
+    held: HeldView,
     /// When its newest event came, in milliseconds; 0: nothing that the registry does not know.
     pub active: AtomicI64,
     /// When the newest event ran by this entry, in milliseconds; 0: none did.
@@ -47,14 +48,23 @@ pub(crate) struct DeviceEntry {
     pub uncounted: AtomicBool,
     /// Grows when the device's row in the registry changes beneath the entry.
     pub row: AtomicU64,
-    /// Whether it is the one entry of its device that runs go by.
-    installed: AtomicBool,
+    /// Whether somebody has asked for it since the cache last looked.
+    used: AtomicBool,
+    /// Where it stands among the installed entries of its tenant.
+    place: AtomicU64,
 }
 
 /// What an entry said of its device before a run, to be restored if the run is not committed.
 pub(crate) struct EntryState {
     view: Arc<DeviceView>,
     before_missing: u8,
+}
+
+impl EntryState {
+    /// What the entry said.
+    pub fn view(&self) -> Arc<DeviceView> {
+        Arc::clone(&self.view)
+    }
 }
 
 impl DeviceEntry {
@@ -79,7 +89,7 @@ impl DeviceEntry {
             device,
             lineage,
             plan,
-            view: Mutex::new(Arc::new(view)),
+            held: HeldView::new(view),
             active: AtomicI64::new(0),
             heard: AtomicI64::new(0),
             runs_aside: AtomicU32::new(0),
@@ -89,7 +99,8 @@ impl DeviceEntry {
             written: AtomicU64::new(0),
             uncounted: AtomicBool::new(false),
             row: AtomicU64::new(0),
-            installed: AtomicBool::new(false),
+            used: AtomicBool::new(false),
+            place: AtomicU64::new(0),
         })
     }
 
@@ -103,11 +114,11 @@ impl DeviceEntry {
             || plan.may_take_long(payload_bytes)
     }
 
-    /// What a run on a payload of so many bytes holds while it waits in its project's queue: what the entry says of the device
-    /// too, for it may have left the cache meanwhile.
+    /// What a run on a payload of so many bytes holds while it waits in its project's queue and then runs: what the entry says
+    /// of the device too.
     pub fn held_by_run(&self, payload_bytes: usize) -> HeldByRun {
-        let view = self.view.lock();
-        let bytes = payload_bytes + view.meta.bytes().len() + view.settings_bytes();
+        let says = self.view().map_or(0, |view| view.meta.bytes().len() + view.settings_bytes());
+        let bytes = payload_bytes + says;
         HeldByRun { tenant: self.lineage.top(), bytes }
     }
 
@@ -126,6 +137,21 @@ impl DeviceEntry {
         }
     }
 
+    /// What it says of its device; none: it was retired, and a newer entry says it.
+    pub fn view(&self) -> Option<Arc<DeviceView>> {
+        self.held.get()
+    }
+
+    /// A run of the device begins: what the entry says. None: it was retired. To be asked while the device is locked.
+    pub fn begin_run(&self) -> Option<(Arc<DeviceView>, InRun<'_>)> {
+        self.held.begin_run()
+    }
+
+    /// Changes what it says of its device.
+    pub fn change_view(&self, change: impl FnOnce(&mut DeviceView)) {
+        self.held.change(change);
+    }
+
     /// What it says now; `view` is the one that it has. To be asked while the device is locked.
     pub fn state(&self, view: Arc<DeviceView>) -> EntryState {
         EntryState { view, before_missing: self.before_missing.load(Ordering::Relaxed) }
@@ -133,23 +159,54 @@ impl DeviceEntry {
 
     /// The run is not committed: the entry says again what it said before.
     pub fn restore(&self, before: EntryState) {
-        *self.view.lock() = before.view;
+        self.held.restore(before.view);
         self.before_missing.store(before.before_missing, Ordering::Relaxed);
+    }
+
+    /// What it weighs in the cache, in bytes.
+    pub fn weight(&self) -> usize {
+        self.held.weight()
     }
 
     /// Whether runs may go by it: it is the installed one of its device, and its project has no newer design.
     pub fn is_current(&self) -> bool {
-        self.installed.load(Ordering::Acquire) && !self.plan.outdated.load(Ordering::Acquire)
+        self.held.is_installed() && !self.plan.outdated.load(Ordering::Acquire)
     }
 
-    /// From here on runs go by it.
-    pub fn install(&self) {
-        self.installed.store(true, Ordering::Release);
+    /// From here on runs go by it. It stands at this place among the entries of its tenant, whose weight grows.
+    pub fn install(&self, tenant: &Arc<TenantWeight>, place: u64) {
+        self.moves_to(place);
+        self.held.install(tenant);
     }
 
-    /// No run goes by it any more.
+    /// No run goes by it any more, and it lets go of what it says.
     pub fn retire(&self) {
-        self.installed.store(false, Ordering::Release);
+        self.held.retire();
+    }
+
+    /// The same, if no run goes by it just now. Whether that was so.
+    pub fn retire_if_idle(&self) -> bool {
+        self.held.retire_if_idle()
+    }
+
+    /// Somebody has asked for it: it is kept before others.
+    pub fn note_use(&self) {
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether somebody has asked for it since this was last asked.
+    pub fn take_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
+    }
+
+    pub fn place(&self) -> u64 {
+        self.place.load(Ordering::Relaxed)
+    }
+
+    pub fn moves_to(&self, place: u64) {
+        self.place.store(place, Ordering::Relaxed);
     }
 }
 

@@ -1,18 +1,22 @@
 //! What the rooms above need of the registry again and again, in bounded caches. A change is felt by the next request:
 //! whoever changes a thing marks its entries as outdated and removes them.
 
+mod by_use;
 pub(crate) mod data_quota;
 mod departures;
 mod device_entries;
 pub(crate) mod entries;
+pub(crate) mod held_view;
 mod loading_cache;
 mod single_flight;
 mod snapshots;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use isobar_design::Plan;
+use isobar_design::{DeviceView, Plan};
 use isobar_model::access::{self, Caller, CanRead, Lineage};
 use isobar_model::device::Device;
 use isobar_model::error::{Error, Fault, Result};
@@ -28,7 +32,7 @@ use isobar_store::registry::NewSpecification;
 
 use self::data_quota::Meters;
 use self::departures::Departures;
-use self::device_entries::DeviceEntries;
+use self::device_entries::{DeviceEntries, DeviceLoad, EntryBounds};
 use self::entries::{AccountEntry, ApiKeyEntry, DeviceEntry, PlanEntry, SessionEntry};
 use self::loading_cache::LoadingCache;
 use self::snapshots::DeviceSnapshots;
@@ -39,6 +43,13 @@ use crate::support::bounded_jobs::BoundedJobs;
 
 /// Devices whose entries are kept.
 const DEVICES_MAX: usize = 200_000;
+/// Bytes that these weigh, with the metadata and the settings of their devices; and how both are shown.
+const DEVICES_BYTES_MAX: usize = 256 << 20;
+const DEVICES_BYTES_GAUGES: [&str; 2] = ["isobar_device_cache_bytes", "isobar_device_cache_bytes_max"];
+/// Bytes of metadata and settings of devices that are loaded together.
+const LOADED_BYTES_AT_ONCE: usize = 8 << 20;
+/// Entries of a device that are asked for what is known of it, where they are retired meanwhile.
+const VIEW_LOOKS: usize = 8;
 /// Compiled plans kept.
 const PLANS_MAX: usize = 4_096;
 /// Designs that are compiled for somebody at the same time, and those that are under way or wait, of all tenants and of
@@ -78,7 +89,7 @@ impl Caches {
             outbox,
             meters,
             compile_jobs: BoundedJobs::shared(COMPILING_AT_ONCE, COMPILING_MAX, COMPILING_OF_ONE_MAX),
-            devices: DeviceEntries::new(DEVICES_MAX),
+            devices: DeviceEntries::new(EntryBounds { entries: DEVICES_MAX, bytes: DEVICES_BYTES_MAX }),
             device_tokens: LoadingCache::new(DEVICES_MAX),
             plans: LoadingCache::new(PLANS_MAX),
             accounts: LoadingCache::new(ACCOUNTS_MAX),
@@ -125,6 +136,7 @@ impl Caches {
     pub(crate) async fn device_by_token(&self, token: &Digest) -> Result<Arc<DeviceEntry>> {
         if let Some(entry) = self.device_tokens.get(token) {
             if entry.is_current() {
+                entry.note_use();
                 return Ok(entry);
             }
             self.device_tokens.invalidate(token);
@@ -133,7 +145,12 @@ impl Caches {
             let Some(id) = self.env.registry().device_by_token(token).await.into_hub_error()? else { return Ok(None) };
             self.device_entry(id).await
         };
-        self.device_tokens.get_or_load(token, load).await?.ok_or(Error::Unauthenticated)
+        let entry = self.device_tokens.get_or_load(token, load).await?.ok_or(Error::Unauthenticated)?;
+        // One that was not installed weighs nothing in the cache: it is for whoever asked, and for nobody else.
+        if !entry.is_current() {
+            self.device_tokens.invalidate(token);
+        }
+        Ok(entry)
     }
 
     /// Whether a token is known to be this device's still. No: it has ended, or something else has changed.
@@ -163,6 +180,30 @@ impl Caches {
         Ok(Box::pin(self.load_device(id)).await?.map(|entry| self.devices.install(entry, &load)))
     }
 
+    /// What is known of a device: by this entry, or by a newer one where this one has been retired.
+    pub(crate) async fn device_view(&self, entry: &Arc<DeviceEntry>) -> Result<Arc<DeviceView>> {
+        let mut newest = Arc::clone(entry);
+        for _ in 0..VIEW_LOOKS {
+            if let Some(view) = newest.view() {
+                return Ok(view);
+            }
+            newest = self.device_entry(entry.device.id).await?.ok_or(Error::Missing("device"))?;
+        }
+        Err(Error::Busy)
+    }
+
+    /// What a run has changed of a device stands in its entry: others make room for it where it has grown.
+    pub(crate) fn view_changed(&self, entry: &DeviceEntry) {
+        self.devices.changed(entry);
+    }
+
+    /// Shows how much entries of devices weigh.
+    pub(crate) fn measure(&self) {
+        for (gauge, bytes) in DEVICES_BYTES_GAUGES.into_iter().zip([self.devices.weight(), DEVICES_BYTES_MAX]) {
+            metrics::gauge!(gauge).set(bytes as f64);
+        }
+    }
+
     /// An entry of what the registry says of a device and what its runs have found out since; it is not installed.
     pub(crate) async fn load_device(&self, id: DeviceId) -> Result<Option<Arc<DeviceEntry>>> {
         let registry = self.env.registry();
@@ -179,8 +220,8 @@ impl Caches {
         Ok(Some(DeviceEntry::new((device, lineage), found, settings, plan, quota)))
     }
 
-    /// The entries of many devices, with one question of each kind for all of them. `permit` says which of them the caller
-    /// may see; the others are left out.
+    /// The entries of many devices, with one question of each kind for as many of them as may lie in memory together. `permit`
+    /// says which of them the caller may see; the others are left out.
     pub(crate) async fn device_entries(
         &self,
         ids: &[DeviceId],
@@ -191,8 +232,28 @@ impl Caches {
         let placed = registry.device_placements(ids).await.into_hub_error()?.into_iter();
         let placed: Vec<_> =
             placed.filter_map(|(device, lineage)| Some((permit(device, &lineage)?, lineage))).collect();
+        let mut entries = Vec::with_capacity(placed.len());
+        let mut left = placed.as_slice();
+        while !left.is_empty() {
+            let permits: Vec<_> = left.iter().map(|(permit, _)| permit.clone()).collect();
+            let together = registry.devices_that_take(&permits, LOADED_BYTES_AT_ONCE).await.into_hub_error()?;
+            let (piece, later) = left.split_at(together.min(left.len()));
+            self.load_piece(piece, &loads, &mut entries).await?;
+            left = later;
+        }
+        Ok(entries)
+    }
+
+    /// Loads the entries of some devices; `loads` began before anything of them was read.
+    async fn load_piece(
+        &self,
+        placed: &[(CanRead<DeviceRef>, Lineage)],
+        loads: &HashMap<DeviceId, DeviceLoad<'_>>,
+        entries: &mut Vec<Arc<DeviceEntry>>,
+    ) -> Result<()> {
+        let registry = self.env.registry();
         let mut pending = HashMap::with_capacity(placed.len());
-        for (permit, _) in &placed {
+        for (permit, _) in placed {
             pending.insert(permit.target().id, self.outbox.pending_committed(permit.target().key).await?);
         }
         let permits: Vec<_> = placed.iter().map(|(permit, _)| permit.clone()).collect();
@@ -202,19 +263,19 @@ impl Caches {
         for record in registry.settings_of_many(&permits).await.into_hub_error()? {
             settings.entry(record.device).or_default().push(record);
         }
-        let mut entries = Vec::with_capacity(placed.len());
         for (permit, lineage) in placed {
             let device = *permit.target();
             let (Some(mut found), Some(load)) = (found.remove(&device.id), loads.get(&device.id)) else { continue };
             let plan = self.plan_entry(found.project).await?;
-            let (mut own, quota) = (settings.remove(&device.id).unwrap_or_default(), self.meters.quota_of(&lineage));
+            let (mut own, quota) = (settings.remove(&device.id).unwrap_or_default(), self.meters.quota_of(lineage));
             if let Some(pending) = pending.get(&device.id) {
                 pending.apply_to(&mut found);
                 pending.apply_to_settings(device.id, &mut own);
             }
-            entries.push(self.devices.install(DeviceEntry::new((device, lineage), found, own, plan, quota), load));
+            let entry = DeviceEntry::new((device, lineage.clone()), found, own, plan, quota);
+            entries.push(self.devices.install(entry, load));
         }
-        Ok(entries)
+        Ok(())
     }
 
     /// The compiled design of a project. A stored specification was checked when it was written; one that no longer

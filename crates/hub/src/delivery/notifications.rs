@@ -145,8 +145,7 @@ impl Delivery {
     /// The name of the device that a notice is about, as long as there is one.
     async fn device_name(&self, device: Option<DeviceId>) -> Option<String> {
         let entry = self.caches.device_entry(device?).await.ok().flatten()?;
-        let name = entry.view.lock().name.clone();
-        Some(name)
+        Some(self.caches.device_view(&entry).await.ok()?.name.clone())
     }
 
     /// Removes notifications of before history begins, and a user's oldest beyond what it may keep.

@@ -78,7 +78,7 @@ pub(crate) const RUNS_BYTES_FULL: usize = 1 << 20;
 impl DesignRuns<'_> {
     /// The device as the runs so far have left it.
     pub fn view(&self) -> Arc<DeviceView> {
-        Arc::clone(&self.run.entry.view.lock())
+        self.run.view()
     }
 
     /// A new identifier; of one device they grow from run to run.
@@ -173,8 +173,8 @@ impl Ingest {
         let (mut work, mut answer, mut report) = (Some(work), None, RunReport::default());
         let now = self.env.now();
         let mut turn = |memory: &dyn Memory| {
-            let Some(work) = work.take().filter(|_| entry.is_current()) else { return report.outdated() };
-            let (run, left) = (RunCommit::new(entry, now), UncommittedState::default());
+            let Some((run, work)) = RunCommit::new(entry, now).zip(work.take()) else { return report.outdated() };
+            let left = UncommittedState::default();
             let mut runs = DesignRuns { ingest: self, actor: permit.actor(), memory, run, left, units: 0, bytes: 0 };
             answer = Some(match is_long {
                 true => self.code.off_this_thread(|| work(&mut runs)),

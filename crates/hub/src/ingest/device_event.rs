@@ -187,11 +187,8 @@ impl Ingest {
         let reload = self.reload_if_a_run_panics(entry);
         let mut turn = |memory: &dyn Memory| {
             // The device is locked: identifiers grow from run to run, and expressions see what the run before has left.
-            if !entry.is_current() {
-                return report.outdated();
-            }
+            let Some((mut run, view)) = RunCommit::of_event(entry, event.now) else { return report.outdated() };
             let id = self.env.new_id();
-            let (mut run, view) = RunCommit::of_event(entry, event.now);
             let (element, received_at) = (&*event.element, id.minted_at());
             let seen = EventView { id, element, received_at, payload: &event.payload, tree };
             let trigger = Trigger::DeviceEvent { element };

@@ -16,6 +16,7 @@ use isobar_store::telemetry::{
 
 use super::Ingest;
 use super::run_commit::RunCommit;
+use crate::cache::Caches;
 use crate::cache::entries::DeviceEntry;
 use crate::outbox::RegistryWork;
 use crate::outbox::work::{CallWork, NoticeWork, SettingWork};
@@ -65,7 +66,7 @@ impl Ingest {
                 }
             }
         }
-        changes.apply(entry, work);
+        changes.apply(&self.caches, entry, work);
     }
 
     /// A setting gets a value (none: back to the default), by a user or else by the device itself.
@@ -78,7 +79,7 @@ impl Ingest {
     ) -> SettingId {
         let (id, value) = self.note_setting(&name, value, by, &mut run.work);
         let changes = ViewChanges { settings: vec![(name, value)], ..ViewChanges::default() };
-        changes.apply(run.entry, &mut run.work);
+        changes.apply(&self.caches, run.entry, &mut run.work);
         id
     }
 
@@ -133,7 +134,7 @@ struct ViewChanges {
 
 impl ViewChanges {
     /// Changes the device's view; the registry is to learn of its status.
-    fn apply(self, entry: &DeviceEntry, work: &mut RegistryWork) {
+    fn apply(self, caches: &Caches, entry: &DeviceEntry, work: &mut RegistryWork) {
         if self.statuses.is_empty() && self.labels.is_empty() && self.settings.is_empty() {
             return;
         }
@@ -152,6 +153,7 @@ impl ViewChanges {
             }
             set(&mut view.settings, self.settings);
         });
+        caches.view_changed(entry);
     }
 }
 
@@ -159,8 +161,7 @@ impl ViewChanges {
 pub(super) fn change_view(entry: &DeviceEntry, change: impl FnOnce(&mut DeviceView)) {
     #[cfg(test)]
     tests::CHANGED.set(tests::CHANGED.get() + 1);
-    let mut view = entry.view.lock();
-    change(Arc::make_mut(&mut view));
+    entry.change_view(change);
 }
 
 /// Gives settings values, or takes those of the device's own away. Of one that is there several times the last counts.

@@ -14,6 +14,7 @@ use super::Ingest;
 use super::device_event::{Incoming, RunSignal, remembered};
 use super::effects::{add_left_out, change_view, hold_to_series};
 use crate::cache::entries::{DeviceEntry, EntryState};
+use crate::cache::held_view::InRun;
 use crate::metering::usage::hold_to_quota;
 use crate::outbox::{RegistryWork, Staged};
 use crate::support::scope_guard::ScopeGuard;
@@ -22,6 +23,8 @@ use crate::support::scope_guard::ScopeGuard;
 pub(super) struct RunCommit<'a> {
     pub entry: &'a Arc<DeviceEntry>,
     before: EntryState,
+    /// As long as this lasts the entry does not have to make room for others.
+    in_run: InRun<'a>,
     pub commit: Commit,
     /// What the registry must learn.
     pub work: RegistryWork,
@@ -69,29 +72,37 @@ impl RunReport {
 }
 
 impl<'a> RunCommit<'a> {
-    /// A turn of the device begins.
-    pub fn new(entry: &'a Arc<DeviceEntry>, now: Timestamp) -> Self {
-        let before = entry.state(Arc::clone(&entry.view.lock()));
-        Self { entry, before, commit: Commit::default(), work: RegistryWork::of(entry.device.id, now) }
+    /// A turn of the device begins. None: the entry is outdated.
+    pub fn new(entry: &'a Arc<DeviceEntry>, now: Timestamp) -> Option<Self> {
+        if !entry.is_current() {
+            return None;
+        }
+        let (view, in_run) = entry.begin_run()?;
+        let before = entry.state(view);
+        Some(Self { entry, before, in_run, commit: Commit::default(), work: RegistryWork::of(entry.device.id, now) })
     }
 
     /// A turn of the device begins for an event, and the device as its design sees it. Any event ends `missing` and gives
-    /// back the status before it (contract: The project design).
-    pub fn of_event(entry: &'a Arc<DeviceEntry>, now: Timestamp) -> (Self, Arc<DeviceView>) {
-        let view = Arc::clone(&entry.view.lock());
-        let before = entry.state(Arc::clone(&view));
-        let commit = Commit::default();
-        let mut run = Self { entry, before, commit, work: RegistryWork::of(entry.device.id, now) };
+    /// back the status before it (contract: The project design). None: the entry is outdated.
+    pub fn of_event(entry: &'a Arc<DeviceEntry>, now: Timestamp) -> Option<(Self, Arc<DeviceView>)> {
+        let mut run = Self::new(entry, now)?;
+        let view = run.before.view();
         entry.heard.store(now.millis(), Ordering::Relaxed);
         if view.status != Status::Missing {
-            return (run, view);
+            return Some((run, view));
         }
         let number = entry.before_missing.load(Ordering::Relaxed);
         let status = Status::numbered(number.into()).unwrap_or_default();
         run.work.status = Some(status.number());
         change_view(entry, |view| view.status = status);
-        let view = Arc::clone(&entry.view.lock());
-        (run, view)
+        let view = run.view();
+        Some((run, view))
+    }
+
+    /// The device as the turn has left it so far.
+    pub fn view(&self) -> Arc<DeviceView> {
+        // An entry keeps what it says as long as a run goes by it.
+        self.entry.view().unwrap_or_else(|| self.before.view())
     }
 
     /// The turn comes to nothing: the entry says again what it said before.
@@ -123,7 +134,7 @@ impl Ingest {
     /// What is committed in the end: nothing, if the entry that the runs went by was outdated meanwhile, or the outbox has no
     /// room for what they leave.
     pub(super) fn seal(&self, run: RunCommit<'_>, memory: &dyn Memory, report: &mut RunReport) -> Commit {
-        let RunCommit { entry, before, mut commit, work } = run;
+        let RunCommit { entry, before, in_run: _in_run, mut commit, work } = run;
         hold_to_series(memory, &mut commit);
         let bytes = hold_to_quota(entry, &mut commit);
         add_left_out(memory, &mut commit);

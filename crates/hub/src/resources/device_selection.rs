@@ -159,19 +159,21 @@ impl DeviceExport {
     /// The devices, piece by piece; each piece is read when it is asked for.
     pub fn pieces(self) -> impl Stream<Item = Result<Vec<Device>>> + Send + 'static {
         let pieces = stream::try_unfold(self, |mut export| async move {
-            let piece: Vec<DeviceId> = export.left.by_ref().take(CSV_DEVICES_AT_ONCE).collect();
-            if piece.is_empty() {
+            let left = export.left.as_slice();
+            if left.is_empty() {
                 return Ok(None);
             }
-            let devices = export.read(&piece).await?;
+            let (devices, read) = export.read(left.get(..CSV_DEVICES_AT_ONCE).unwrap_or(left)).await?;
+            export.left.by_ref().take(read).for_each(drop);
             Ok(Some((devices, export)))
         });
         pieces.boxed()
     }
 
-    async fn read(&self, piece: &[DeviceId]) -> Result<Vec<Device>> {
+    /// As many of these devices as may lie in memory together, from the first on; and how many these are.
+    async fn read(&self, piece: &[DeviceId]) -> Result<(Vec<Device>, usize)> {
         let rooms = Arc::clone(&self.hub.0);
-        let mut devices = rooms.env.registry().devices_of(&self.permit, piece).await.into_hub_error()?;
+        let (mut devices, read) = rooms.env.registry().devices_of(&self.permit, piece).await.into_hub_error()?;
         // The part of the tree may have moved since.
         devices.retain(|device| self.caller.reaches(&device.lineage));
         rooms.outbox.apply_pending(&mut devices);
@@ -179,6 +181,6 @@ impl DeviceExport {
             let entry = rooms.caches.cached_device(device.id);
             device.last_active = device.last_active.max(rooms.activity.newest(device.key, entry.as_deref()));
         }
-        Ok(devices)
+        Ok((devices, read))
     }
 }

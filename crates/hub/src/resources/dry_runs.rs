@@ -122,11 +122,13 @@ impl Hub {
     }
 
     /// Runs on what a device remembers, while it is locked, and commits nothing.
-    async fn dry_run_on(&self, entry: &DeviceEntry, run: &PlannedRun<'_>) -> Result<Option<DryRun>> {
+    async fn dry_run_on(&self, entry: &Arc<DeviceEntry>, run: &PlannedRun<'_>) -> Result<Option<DryRun>> {
         let permit = access::system(entry.device, "a dry run sees what the device remembers");
         let mut found = None;
+        // What was known before the device was locked, should its entry be retired meanwhile.
+        let known = self.0.caches.device_view(entry).await?;
         let mut look = |memory: &dyn isobar_store::telemetry::Memory| {
-            let mut view = Arc::clone(&entry.view.lock());
+            let mut view = entry.view().unwrap_or_else(|| Arc::clone(&known));
             if view.status == Status::Missing && matches!(run.start, DryRunStart::DeviceEvent) {
                 let before = entry.before_missing.load(Ordering::Relaxed);
                 Arc::make_mut(&mut view).status = Status::numbered(before.into()).unwrap_or_default();

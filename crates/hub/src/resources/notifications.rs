@@ -23,14 +23,19 @@ impl Hub {
 
     /// Lists the caller's notifications, newest first.
     ///
-    /// Everybody lists its own.
+    /// Everybody lists its own. Waits for its turn among the lists.
+    ///
+    /// # Errors
+    /// `Busy`: too many lists wait. `Invalid`: the texts of the page are too large together.
     pub async fn notification_list(
         &self,
         caller: &Caller,
         page: PageRequest,
         unread: bool,
     ) -> Result<Page<Notification>> {
-        self.0.env.registry().notification_list(&access::own(caller), page, unread).await.into_hub_error()
+        let (hub, permit) = (self.clone(), access::own(caller));
+        let read = async move { hub.0.env.registry().notification_list(&permit, page, unread).await.into_hub_error() };
+        self.0.listing_jobs.drive_for(caller, "notification_list", read).await
     }
 
     /// Fetches one of the caller's notifications. Those of others do not exist for it.

@@ -170,8 +170,8 @@ impl Hub {
         for ids in distinct(&ids).chunks(LOOKED_UP_AT_ONCE) {
             let permits: Vec<_> =
                 self.permits_in_reach(caller, ids).await?.into_iter().map(|(permit, _)| permit).collect();
-            let devices = self.0.env.registry().devices_fetch(&permits).await.into_hub_error()?;
-            found.extend(devices.into_iter().map(|device| (device.id, (device.project, device.version))));
+            let devices = self.0.env.registry().device_versions(&permits).await.into_hub_error()?;
+            found.extend(devices.into_iter().map(|(device, project, version)| (device, (project, version))));
         }
         let (mut groups, mut outcome) = (Vec::<ProjectDefaults>::new(), DefaultsOutcome::default());
         let (mut places, mut seen) = (HashMap::new(), HashSet::new());

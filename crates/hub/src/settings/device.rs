@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use isobar_design::{Effect, Plan, SettingDefinition, Trigger};
+use isobar_design::{DeviceView, Effect, Plan, SettingDefinition, Trigger};
 use isobar_model::access::{Action, Caller, CanRead, CanWrite};
 use isobar_model::check::Faults;
 use isobar_model::error::{Error, Result};
@@ -177,10 +177,12 @@ impl Hub {
 
     /// The records that were replaced since history begins, newest first unless asked otherwise.
     ///
-    /// Needs `DeviceRead`. Waits up to ten seconds until the records of acknowledged changes are written.
+    /// Needs `DeviceRead`. Waits up to ten seconds until the records of acknowledged changes are written, and for its turn among
+    /// the lists.
     ///
     /// # Errors
-    /// `Busy`: they could not be written in that time.
+    /// `Busy`: they could not be written in that time, or too many lists wait. `Invalid`: the values of the page are too large
+    /// together.
     pub async fn setting_history(
         &self,
         caller: &Caller,
@@ -192,13 +194,9 @@ impl Hub {
         if !self.0.outbox.written(entry.device.key).await {
             return Err(Error::Busy);
         }
-        let page = self
-            .0
-            .env
-            .registry()
-            .setting_history(&permit, self.0.jobs.history_begins(), &request)
-            .await
-            .into_hub_error()?;
+        let (hub, begins) = (self.clone(), self.0.jobs.history_begins());
+        let read = async move { hub.0.env.registry().setting_history(&permit, begins, &request).await.into_hub_error() };
+        let page = self.0.listing_jobs.drive_for(caller, "setting_history", read).await?;
         Ok(page.map(|record| DeviceSetting::recorded(record, &entry.plan.plan)))
     }
 
@@ -258,7 +256,8 @@ impl Hub {
     pub async fn settings_reset(&self, caller: &Caller, id: DeviceId) -> Result<()> {
         let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::SettingUpdate).await?;
         let _held = held_by_changes(&self.0.code, entry.held_by_run(0))?;
-        let names = resettable(&entry);
+        let view = self.0.caches.device_view(&entry).await?;
+        let names = resettable(&entry.plan.plan, &view);
         let mut left = names.as_slice();
         while !left.is_empty() {
             let next = left.get(..CHANGES_AT_ONCE).unwrap_or(left);
@@ -348,8 +347,7 @@ pub(crate) fn set(
 }
 
 /// The settings that a design declares, and those of former designs that the device has values of.
-fn resettable(entry: &DeviceEntry) -> Vec<Arc<str>> {
-    let (plan, view) = (&entry.plan.plan, Arc::clone(&entry.view.lock()));
+fn resettable(plan: &Plan, view: &DeviceView) -> Vec<Arc<str>> {
     let declared = plan.settings().iter().map(|definition| &definition.name);
     let former = view.settings.iter().map(|(name, _)| name).filter(|name| plan.setting(name).is_none());
     declared.chain(former).cloned().collect()

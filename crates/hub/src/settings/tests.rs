@@ -92,7 +92,7 @@ async fn a_change_is_charged_what_it_holds_and_another_tenant_has_room() {
     assert!(names_the_bound(puts_all(&stage, &[&device], 100 * KIB).await));
     puts(&stage, &other, "label", text(100 * KIB)).await.unwrap();
     assert_eq!(puts_all(&stage, &[&device], KIB).await.unwrap().changed.len(), 1);
-    let values = async || stage.entry(&device).await.view.lock().settings_bytes();
+    let values = async || stage.entry(&device).await.view().unwrap().settings_bytes();
     assert!(values().await < 2 * KIB, "what was refused has changed nothing");
     drop(held);
     puts(&stage, &device, "label", text(100 * KIB)).await.unwrap();

@@ -389,12 +389,15 @@ impl Hub {
         let mut permits: Vec<CanWrite<DeviceRef>> = Vec::new();
         for work in work.iter_mut().filter(|work| work.provisioned.is_none()) {
             let Some(device) = work.device else { continue };
-            match self.0.identity.user_device_write(caller, device, Action::WebhookReceive).await {
-                Ok((permit, entry)) => {
-                    let meta = entry.view.lock().meta.clone();
-                    let (labelled, refused) = labels.over(&meta);
+            let known = async {
+                let (permit, entry) = self.0.identity.user_device_write(caller, device, Action::WebhookReceive).await?;
+                Ok((permit, self.0.caches.device_view(&entry).await?))
+            };
+            match known.await {
+                Ok((permit, view)) => {
+                    let (labelled, refused) = labels.over(&view.meta);
                     work.has_no_room(refused);
-                    if labelled != meta {
+                    if labelled != view.meta {
                         permits.push(permit);
                     }
                 }

@@ -1,20 +1,28 @@
 //! Those who ask for much with little.
 
 use futures::future::join_all;
+use isobar_model::time::Clock;
 use reqwest::Method;
+use sea_orm::{ConnectionTrait as _, DbBackend, Statement};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::malice;
-use crate::program_support::house::{BOUND, rest};
+use crate::program_support::house::{BOUND, LOOK_EVERY, rest};
+use crate::program_support::registry;
 use crate::program_support::site::Answer;
 use crate::street::Street;
 
 /// Blocks and elements of a delivery: their product is two million events.
 const BLOCKS: usize = 2_000;
 const ELEMENTS: usize = 1_000;
+/// Devices whose intervals elapse at the same moment; those of a tenant whose code runs or waits; and an interval that waits
+/// for its code is due again only after so long, in milliseconds: others much sooner, or at their next minute.
+const INTERVALS: usize = 512;
+const INTERVALS_AT_ONCE: i64 = 64;
+const WAITS_FOR_CODE: i64 = 200_000;
 /// A day, in milliseconds.
 const DAY: u64 = 86_400_000;
 
@@ -187,4 +195,34 @@ async fn batches_one_after_the_other_leave_everybody_their_turn() {
             }
         })
         .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn intervals_with_endless_code_wait_for_each_other_and_for_nobody_else() {
+    let street = Street::open().await;
+    let project = street.hostile.admin(Method::POST, "/v2/projects", Some(&json!({"name": "Every minute"}))).await;
+    let project = project["id"].as_str().unwrap();
+    let design = json!({"name": "Every minute", "planes": {"cloud": {"elements": malice::endless_every_minute()}}});
+    street.hostile.admin(Method::PUT, &format!("/v2/projects/{project}/specification"), Some(&design)).await;
+    let made = street.sends("/v2/devices/bulk", malice::many_devices(project, INTERVALS)).await;
+    assert_eq!((made.status, made.json()["errors"].clone()), (200, json!([])));
+    // An interval is a minute at least: its moment is moved, as if that had gone by.
+    let registry = registry(street.folder.path()).await;
+    let count = async |condition: &str| {
+        let text = format!("SELECT count(*) AS found FROM device_alarms WHERE {condition}");
+        let row = registry.query_one_raw(Statement::from_string(DbBackend::Sqlite, text)).await.unwrap().unwrap();
+        row.try_get::<i64>("", "found").unwrap()
+    };
+    let all_elapse = async || {
+        registry.execute_unprepared("UPDATE device_alarms SET due_at = 1").await.unwrap();
+        while count("due_at = 1").await > 0 {
+            sleep(LOOK_EVERY).await;
+        }
+    };
+    all_elapse().await;
+    assert_eq!(count("due_at > 0").await, INTERVALS as i64, "none is lost");
+    let wait = count(&format!("due_at > {}", Clock::System.now().millis() + WAITS_FOR_CODE)).await;
+    assert!((1..=INTERVALS_AT_ONCE).contains(&wait), "{wait} wait for their code");
+    street.beside(all_elapse).await;
+    registry.close().await.unwrap();
 }

@@ -12,6 +12,7 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
+use sea_orm::{ConnectOptions, Database, DatabaseConnection};
 
 /// `isobar` with an environment that holds nothing of ours.
 pub fn isobar(arguments: &[&str]) -> Command {
@@ -38,6 +39,14 @@ pub fn serve(folder: &Path, environment: &[(&str, &str)]) -> Command {
     let mut command = isobar(&["serve", "--listen", "127.0.0.1:0", "--log", "warn", "--data"]);
     command.arg(folder).envs(environment.iter().copied());
     command
+}
+
+/// A connection of the test's own to the registry in a folder, served or not.
+pub async fn registry(folder: &Path) -> DatabaseConnection {
+    let file = folder.join("registry.db");
+    let layer = isobar_pages::prepare(&file, isobar_pages::Open::ToUse).unwrap().unwrap();
+    let address = format!("sqlite:{}?vfs={layer}", file.display());
+    Database::connect(ConnectOptions::new(address).max_connections(1).to_owned()).await.unwrap()
 }
 
 /// Starts a server and kills it so soon, ready or not: it may be in the middle of what an earlier one has left.

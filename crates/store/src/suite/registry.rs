@@ -17,6 +17,7 @@ mod findings;
 pub mod given;
 mod images;
 mod labels;
+mod large_rows;
 mod lists;
 mod moves;
 mod notifications;
@@ -40,6 +41,7 @@ pub use emails::*;
 pub use findings::*;
 pub use images::*;
 pub use labels::*;
+pub use large_rows::*;
 pub use lists::*;
 pub use moves::*;
 pub use notifications::*;
@@ -183,6 +185,9 @@ macro_rules! registry_scenes {
             settings_of_a_device_that_is_gone
             settings_of_one_name_at_the_same_time
             the_past_of_settings_ends
+            devices_with_much_metadata_are_not_read_all_at_once
+            the_past_of_large_settings_is_not_read_all_at_once
+            long_notifications_are_not_read_all_at_once
         }
     };
 }

@@ -53,7 +53,7 @@ async fn a_device_is_seen_anew_once_a_run() {
     let before = CHANGED.get();
     stage.posts(&device, "7").await;
     assert_eq!(CHANGED.get() - before, 1);
-    let view = std::sync::Arc::clone(&stage.entry(&device).await.view.lock());
+    let view = stage.entry(&device).await.view().unwrap();
     assert_eq!(MetaSize::of(&view.meta).labels, 300);
     assert_eq!((view.status, view.settings.len()), (Status::Critical, 1));
     stage.over().await;

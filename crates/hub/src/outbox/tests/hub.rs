@@ -94,7 +94,7 @@ async fn what_adds_to_a_full_outbox_is_refused_and_nothing_of_it_is_kept() {
     };
     assert!(matches!(posts(&other).await, Err(Error::Busy)));
     assert_eq!(label(&stage.shows(&other).await), None);
-    assert_eq!((stage.stored(&other, "log").await, stage.entry(&other).await.view.lock().meta.text()), (None, "{}"));
+    assert_eq!((stage.stored(&other, "log").await, stage.entry(&other).await.view().unwrap().meta.text()), (None, "{}"));
     // What takes the place of what waits has room.
     posts(&device).await.unwrap();
     assert_eq!(label(&stage.shows(&device).await).as_deref(), Some("2"));
@@ -302,7 +302,7 @@ async fn runs_of_one_device_on_many_threads_leave_the_newest_state() {
         for run in runs {
             run.await.unwrap();
         }
-        let newest = label(&Device { meta: entry.view.lock().meta.clone(), ..blank() });
+        let newest = label(&Device { meta: entry.view().unwrap().meta.clone(), ..blank() });
         assert_eq!(label(&stage.shows(&device).await), newest);
         stage.hub.0.delivery.work_off_now().await.unwrap();
         assert_eq!(label(&in_registry(&stage, &device).await), newest);

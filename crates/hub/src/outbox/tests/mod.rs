@@ -5,10 +5,8 @@ mod hub;
 use std::collections::{BTreeMap, HashMap};
 
 use futures::poll;
-use isobar_model::access::Lineage;
 use isobar_model::device::Device;
 use isobar_model::ids::DeviceId;
-use isobar_model::project::empty_object;
 use isobar_model::status::Status;
 use isobar_store::telemetry::OutboxEntry;
 use proptest::prelude::*;
@@ -19,6 +17,7 @@ use super::device_queue::{DeviceQueue, OutboxSize, Piece, PieceKind};
 use super::queue::QueueLook;
 use super::work::SettingWork;
 use super::*;
+use crate::stage::blank_device as blank;
 
 fn organization(number: u128) -> OrganizationId {
     OrganizationId(Uuid::from_u128(number))
@@ -167,31 +166,6 @@ fn shown(pending: &Option<PendingChanges>) -> (Status, Status, String) {
     let mut device = blank();
     pending.iter().for_each(|pending| pending.apply_to(&mut device));
     (device.status, device.status_before, device.meta.text().to_owned())
-}
-
-fn blank() -> Device {
-    Device {
-        id: DeviceId(Uuid::nil()),
-        key: DeviceKey(0),
-        name: String::new(),
-        organization: organization(1),
-        lineage: Lineage::new([], organization(1)),
-        organization_name: String::new(),
-        project: isobar_model::ids::ProjectId(Uuid::nil()),
-        version: None,
-        protocol: None,
-        protocols: Vec::new(),
-        meta: empty_object(),
-        description: None,
-        street_address: None,
-        location: None,
-        status: Status::None,
-        status_before: Status::None,
-        created_by: None,
-        created_at: at(0),
-        updated_at: at(0),
-        last_active: None,
-    }
 }
 
 #[test]

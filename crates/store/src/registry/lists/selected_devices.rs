@@ -12,6 +12,7 @@ use super::device_filters::{DeviceSelection, Lookup, ReadyFilters};
 use super::devices::{SMALL_SHARE, all_within, extent};
 use super::listings::{DEVICE_LAST_ACTIVE, DEVICES};
 use super::order::{Order, TableAlias};
+use super::page_bytes::METADATA;
 use super::page_window::PageWindow;
 use super::{Extent, count, devices, ids, in_order, limit_offset, within};
 use crate::error::{Result, StoreError};
@@ -20,6 +21,8 @@ use crate::registry::nouns::devices::read;
 use crate::registry::sql::{Dialect, Sql, all, one};
 use crate::telemetry::embedded::FilterTest;
 
+/// Bytes of metadata of devices that are written out together.
+const DEVICES_BYTES_AT_ONCE: usize = 1 << 20;
 /// Devices whose metadata is looked at together.
 const METADATA_AT_ONCE: usize = 256;
 /// Bytes of metadata that are looked at where they were read; more are looked at on a thread that may block.
@@ -40,6 +43,9 @@ const MANY_SHARE: u64 = 8;
 impl Registry {
     /// A page of the devices of a part of the tree that pass the filters, as of one moment. What `selection` says of
     /// unwritten devices decides whether they pass, and is not in the answer.
+    ///
+    /// # Errors
+    /// [`StoreError::TooMuch`] where their metadata takes more than [`crate::telemetry::PAGE_BYTES_MAX`].
     pub async fn devices_selected(
         &self,
         permit: &CanList,
@@ -48,6 +54,7 @@ impl Registry {
     ) -> Result<Page<Device>> {
         let tx = self.db.snapshot().await?;
         let (ids, total) = page(&tx, permit.scope(), request, selection).await?;
+        METADATA.are_a_page(&tx, &ids).await?;
         let devices = read(&tx, &ids).await?;
         tx.commit().await?;
         Ok(Page::new(in_order(&ids, devices, |device| device.id), total, request.page))
@@ -68,9 +75,12 @@ impl Registry {
         Ok(ids)
     }
 
-    /// Those of the devices that are in the part of the tree now, in the order of their ids here.
-    pub async fn devices_of(&self, permit: &CanList, wanted: &[DeviceId]) -> Result<Vec<Device>> {
+    /// Those of the devices that are in the part of the tree now, in the order of their ids here: of as many of them, from the
+    /// first on, as may lie in memory together; and how many these are, at least one.
+    pub async fn devices_of(&self, permit: &CanList, wanted: &[DeviceId]) -> Result<(Vec<Device>, usize)> {
         let tx = self.db.snapshot().await?;
+        let together = METADATA.first_of(&tx, wanted, DEVICES_BYTES_AT_ONCE).await?;
+        let wanted = wanted.get(..together).unwrap_or_default();
         let here =
             Sql::new("SELECT d.id AS id FROM devices d JOIN organizations o ON o.id = d.organization_id WHERE d.id")
                 .among(self.db.dialect, wanted)
@@ -79,7 +89,7 @@ impl Registry {
         let here: Vec<DeviceId> = ids(&all(&tx, here).await?)?;
         let devices = read(&tx, &here).await?;
         tx.commit().await?;
-        Ok(in_order(wanted, devices, |device| device.id))
+        Ok((in_order(wanted, devices, |device| device.id), together))
     }
 }
 

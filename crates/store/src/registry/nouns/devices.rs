@@ -19,7 +19,7 @@ use super::users::latest;
 use super::{alarms, labels, usage};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
-use crate::registry::lists::{read_by_id, searched};
+use crate::registry::lists::{METADATA_AND_SETTINGS, read_by_id, searched};
 use crate::registry::sql::{Column, Dialect, Row, Sql, all, one, run, without_nul};
 
 const SELECT_DEVICES: &str = "SELECT d.id, d.key, d.name, d.organization_id, o.lineage, o.name AS organization, \
@@ -90,6 +90,24 @@ impl Registry {
     pub async fn devices_fetch(&self, permits: &[CanRead<DeviceRef>]) -> Result<Vec<Device>> {
         let ids: Vec<_> = permits.iter().map(|permit| permit.target().id).collect();
         read(&self.db.read, &ids).await
+    }
+
+    /// How many of these devices, from the first on, have metadata and settings in force of no more than `bytes_max` together;
+    /// at least one, if there is any.
+    pub async fn devices_that_take(&self, permits: &[CanRead<DeviceRef>], bytes_max: usize) -> Result<usize> {
+        let ids: Vec<_> = permits.iter().map(|permit| permit.target().id).collect();
+        METADATA_AND_SETTINGS.first_of(&self.db.read, &ids, bytes_max).await
+    }
+
+    /// The projects of many devices and the versions that clients keep of them, in no order; those that are gone are left out.
+    pub async fn device_versions(
+        &self,
+        permits: &[CanRead<DeviceRef>],
+    ) -> Result<Vec<(DeviceId, ProjectId, Option<String>)>> {
+        let ids = permits.iter().map(|permit| permit.target().id);
+        let query = Sql::new("SELECT id, project_id, version FROM devices WHERE id").among(self.db.dialect, ids);
+        let rows = all(&self.db.read, query).await?;
+        rows.iter().map(|row| Ok((row.id("id")?, row.id("project_id")?, row.text_if("version")?))).collect()
     }
 
     /// The projects of many devices, in no order; those that are gone are left out.

@@ -11,7 +11,7 @@ use sea_orm::ConnectionTrait;
 
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
-use crate::registry::lists::limit_offset;
+use crate::registry::lists::{is_a_page, limit_offset};
 use crate::registry::sql::{Row, Sql, all, one, run};
 
 /// Whether a user has read a notice for everybody, and whether it has deleted it.
@@ -25,6 +25,9 @@ const FOR_EVERYBODY: &str = " FROM users u JOIN notifications n ON n.everybody =
     LEFT JOIN notification_states s ON s.user_id = u.id AND s.number = n.number \
     WHERE n.number > coalesce(m.deleted_to, 0) AND coalesce(s.deleted, 0) = 0 AND u.id = ?";
 
+/// So few notifications are read without asking how long they are: 40 KB each.
+const FEW: usize = 1_000;
+
 /// What a user does to notifications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotificationMark {
@@ -36,6 +39,9 @@ pub enum NotificationMark {
 
 impl Registry {
     /// The notifications of the permit's user, newest first; only those that it has not read, if so asked.
+    ///
+    /// # Errors
+    /// [`StoreError::TooMuch`] where their texts take more than [`crate::telemetry::PAGE_BYTES_MAX`].
     pub async fn notification_list(
         &self,
         permit: &CanWrite<UserId>,
@@ -55,6 +61,11 @@ impl Registry {
             .text(" ORDER BY created_at DESC, number DESC")
             .then(limit_offset(page.limit, page.offset()));
         let marks = all(&tx, query).await?;
+        if marks.len() > FEW {
+            let numbers = marks.iter().map(|mark| mark.number("number")).collect::<Result<Vec<_>>>()?;
+            let sum = "SELECT CAST(coalesce(sum(octet_length(message)), 0) AS BIGINT) AS bytes FROM notifications WHERE number";
+            is_a_page(&tx, Sql::new(sum).among_numbers(self.db.dialect, &numbers)).await?;
+        }
         let items = notifications_of(&tx, &marks).await?;
         tx.commit().await?;
         Ok(Page::new(items, total, page))

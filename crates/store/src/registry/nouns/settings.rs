@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::error::Result;
 use crate::registry::Registry;
-use crate::registry::lists::{SETTING_HISTORY, in_order, read_by_id};
+use crate::registry::lists::{SETTING_HISTORY, SETTING_VALUES, in_order, read_by_id};
 use crate::registry::sql::{Column, Dialect, Row, Sql, all, run, without_nul};
 
 const SELECT_SETTINGS: &str = "SELECT s.id, s.name, s.value, s.created_at, s.changed_at, s.changed_to, s.changed_by \
@@ -62,6 +62,10 @@ impl Registry {
     }
 
     /// The records of a device that were replaced, and not before this moment; newest first unless asked otherwise.
+    ///
+    /// # Errors
+    /// [`StoreError::TooMuch`](crate::error::StoreError::TooMuch) where their values take more than
+    /// [`crate::telemetry::PAGE_BYTES_MAX`].
     pub async fn setting_history(
         &self,
         permit: &CanRead<DeviceRef>,
@@ -72,6 +76,7 @@ impl Registry {
         let tx = self.db.snapshot().await?;
         let condition = Sql::new("s.device_key = ? AND s.changed_at >= ?").bind(device.key).bind(not_before);
         let (ids, total) = SETTING_HISTORY.page::<SettingId>(&tx, condition, request).await?;
+        SETTING_VALUES.are_a_page(&tx, &ids).await?;
         let records = read_by_id(&tx, &format!("{SELECT_SETTINGS}s.id"), &ids, |row| setting(row, device.id)).await?;
         tx.commit().await?;
         Ok(Page::new(in_order(&ids, records, |record| record.id), total, request.page))

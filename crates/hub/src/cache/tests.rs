@@ -1,0 +1,449 @@
+//! Entries of devices share the cache's memory, and nothing that runs have changed is lost when they leave it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use isobar_model::ids::{OrganizationId, SettingId};
+use isobar_model::json::parse;
+use isobar_model::retention::ProjectRetention;
+use isobar_model::setting::SETTINGS_BYTES_MAX;
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+use uuid::Uuid;
+
+use super::data_quota::Meters;
+use super::device_entries::DeviceLoad;
+use super::held_view::{ENTRY_BYTES, InRun};
+use super::*;
+use crate::stage::{Stage, blank_device};
+
+const PLAIN: &str = r#"{"reading": {"type": "deviceEvent"}}"#;
+const KIB: usize = 1 << 10;
+
+fn tenant(number: usize) -> OrganizationId {
+    OrganizationId(Uuid::from_u128(number as u128 + 1))
+}
+
+fn device(number: usize) -> DeviceRef {
+    DeviceRef { id: DeviceId(Uuid::from_u128(number as u128)), key: DeviceKey(number as u64) }
+}
+
+fn text(bytes: usize) -> RawJson {
+    RawJson::trusted(format!("\"{}\"", "x".repeat(bytes.saturating_sub(2))).into())
+}
+
+/// An entry of a device of this tenant with so many bytes of metadata.
+fn entry(of: usize, number: usize, meta: usize) -> Arc<DeviceEntry> {
+    with_settings(of, number, meta, Vec::new())
+}
+
+fn with_settings(of: usize, number: usize, meta: usize, settings: Vec<SettingRecord>) -> Arc<DeviceEntry> {
+    let specification = parse(r#"{"cloud":{"elements":{}}}"#).unwrap();
+    let plan = Arc::new(PlanEntry::new(Plan::compile(&specification).unwrap(), ProjectRetention::default()));
+    let (lineage, meters) = (Lineage::new([], tenant(of)), Meters::default());
+    let quota = meters.quota_of(&lineage);
+    let found = Device { meta: text(meta), ..blank_device() };
+    DeviceEntry::new((device(number), lineage), found, settings, plan, quota)
+}
+
+fn bounded(entries: usize, bytes: usize) -> DeviceEntries {
+    DeviceEntries::new(EntryBounds { entries, bytes })
+}
+
+/// Loads an entry and installs it.
+fn put(entries: &DeviceEntries, entry: &Arc<DeviceEntry>) {
+    let id = entry.device.id;
+    let load = entries.begin(&id);
+    entries.install(Arc::clone(entry), &load);
+}
+
+/// The devices of which an entry is installed.
+fn installed(entries: &DeviceEntries) -> Vec<usize> {
+    let mut numbers: Vec<_> = entries.all().iter().map(|entry| entry.device.key.0 as usize).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+#[tokio::test]
+async fn an_older_load_is_not_installed_after_a_newer_one_was_pushed_out() {
+    let stage = Stage::set().await;
+    let first = stage.device(PLAIN).await;
+    let load = async || Arc::clone(&stage.hub.0.caches.load_device(first.id).await.unwrap().unwrap());
+    let entries = bounded(2, usize::MAX);
+    // One load has read the device and waits for something: its plan, say. Another one is quicker.
+    let slow = entries.begin(&first.id);
+    let (old, new) = (load().await, load().await);
+    let quick = entries.begin(&first.id);
+    assert!(Arc::ptr_eq(&entries.install(Arc::clone(&new), &quick), &new) && new.is_current());
+    // Runs by its entry change what the device is; then others push it out.
+    let body = format!(r#"{{"name":"e","projectUuid":"{}"}}"#, first.project);
+    let mut others = Vec::new();
+    for _ in 0..4 {
+        let other = stage.another(&body).await;
+        others.push((other.id, stage.hub.0.caches.load_device(other.id).await.unwrap().unwrap()));
+    }
+    for (id, other) in others.iter().cycle().take(100) {
+        let begun = entries.begin(id);
+        entries.install(Arc::clone(other), &begun);
+    }
+    assert!(!new.is_current());
+    let shown = entries.install(old, &slow);
+    assert!(!shown.is_current() && entries.get(first.id).is_none());
+    // One that begins from here on is installed.
+    let begun = entries.begin(&first.id);
+    assert!(entries.install(load().await, &begun).is_current());
+    drop((slow, quick, begun));
+    assert!(entries.nobody_loads());
+    stage.over().await;
+}
+
+#[test]
+fn a_load_is_not_installed_that_began_before_an_entry_was_pushed_out() {
+    let (entries, id) = (bounded(9, usize::MAX), device(1).id);
+    // Somebody who found no entry is slow to begin, and meanwhile another one has installed one.
+    put(&entries, &entry(0, 1, 2));
+    let load = entries.begin(&id);
+    let old = entry(0, 1, 2);
+    // A run by the installed one changes it, and it leaves.
+    entries.push_all_out();
+    assert!(!entries.install(old, &load).is_current() && entries.get(id).is_none());
+}
+
+#[test]
+fn entries_leave_where_there_is_no_room_and_those_in_use_stay() {
+    const META: usize = 4 * KIB;
+    let entries = bounded(100, 10 * (ENTRY_BYTES + META));
+    for number in 0..10 {
+        put(&entries, &entry(0, number, META));
+    }
+    assert_eq!((installed(&entries).len(), entries.weight()), (10, 10 * (ENTRY_BYTES + META)));
+    for number in [0, 2, 4] {
+        entries.get(device(number).id).unwrap();
+        // Whoever only looks is no reason to keep it.
+        entries.peek(device(number + 1).id).unwrap();
+    }
+    for number in 10..15 {
+        put(&entries, &entry(0, number, META));
+    }
+    assert_eq!(installed(&entries), [0, 2, 4, 8, 9, 10, 11, 12, 13, 14]);
+    // One that is as large as many.
+    put(&entries, &entry(0, 99, 6 * META));
+    assert_eq!(installed(&entries), [4, 13, 14, 99]);
+    assert!(entries.weight() <= 10 * (ENTRY_BYTES + META));
+    // And by number.
+    let few = bounded(3, usize::MAX);
+    (0..50).for_each(|number| put(&few, &entry(number % 2, number, 2)));
+    assert_eq!(installed(&few).len(), 3);
+}
+
+#[test]
+fn an_entry_that_grows_makes_others_leave_and_stays() {
+    const MAX: usize = 64 * KIB;
+    let entries = bounded(100, MAX);
+    let grown: Vec<_> = (0..8).map(|number| entry(number % 2, number, 4 * KIB)).collect();
+    grown.iter().for_each(|entry| put(&entries, entry));
+    let run = grown[0].begin_run().unwrap();
+    for size in [10, 20, 40, 60] {
+        grown[0].change_view(|view| view.meta = text(size * KIB));
+        entries.changed(&grown[0]);
+        assert!(grown[0].is_current() && entries.weight() <= MAX, "{} bytes", entries.weight());
+    }
+    assert_eq!(installed(&entries), [0]);
+    // The run comes to nothing: what is weighed is what it was.
+    grown[0].restore(grown[0].state(text_view(&grown[0], 4 * KIB)));
+    assert_eq!(entries.weight(), ENTRY_BYTES + 4 * KIB);
+    drop(run);
+    entries.retire(grown[0].device.id);
+    assert_eq!((entries.weight(), installed(&entries).len()), (0, 0));
+}
+
+/// What an entry says, with so many bytes of metadata.
+fn text_view(entry: &DeviceEntry, meta: usize) -> Arc<DeviceView> {
+    let mut view = entry.view().unwrap();
+    Arc::make_mut(&mut view).meta = text(meta);
+    view
+}
+
+#[test]
+fn a_tenant_with_heavy_devices_pushes_out_its_own() {
+    const MAX: usize = 1 << 20;
+    let entries = bounded(1_000, MAX);
+    // Forty tenants have a fortieth of a half together, and use nothing of it.
+    for number in 0..200 {
+        put(&entries, &entry(number % 40, number, KIB));
+    }
+    let quiet = installed(&entries);
+    for round in 0..5 {
+        for number in 1_000..1_100 {
+            put(&entries, &entry(99, number, 60 * KIB));
+            entries.get(device(number).id).unwrap();
+            assert!(entries.weight() <= MAX, "{} bytes in round {round}", entries.weight());
+        }
+        let stay = installed(&entries);
+        assert_eq!(stay.iter().filter(|number| **number < 1_000).count(), quiet.len());
+        assert!(stay.len() > quiet.len() + 5, "the heavy one has what is left: {}", stay.len());
+    }
+    // One that has more than anybody else makes room even where it is quiet.
+    let entries = bounded(1_000, MAX);
+    (0..16).for_each(|number| put(&entries, &entry(0, number, 62 * KIB)));
+    (100..108).for_each(|number| put(&entries, &entry(1, number, 62 * KIB)));
+    let of_each = installed(&entries).iter().fold([0, 0], |[one, other], number| match number {
+        0..100 => [one + 1, other],
+        _ => [one, other + 1],
+    });
+    assert_eq!(of_each, [8, 8]);
+}
+
+#[test]
+fn the_memory_of_devices_with_full_settings_is_bounded_whoever_holds_their_entries() {
+    const MAX: usize = 16 << 20;
+    const SETTINGS: usize = 16;
+    let entries = bounded(10_000, MAX);
+    let (mut held, mut views) = (Vec::new(), Vec::<Weak<DeviceView>>::new());
+    for number in 0..100 {
+        let record = |name: usize| SettingRecord {
+            id: SettingId(Uuid::from_u128(name as u128)),
+            device: device(number).id,
+            name: format!("setting {name}"),
+            value: Some(text(SETTINGS_BYTES_MAX / SETTINGS - 100)),
+            created_at: Timestamp::from_millis(0),
+            changed_at: None,
+            changed_to: None,
+            changed_by: None,
+        };
+        let entry = with_settings(number % 3, number, 64 * KIB, (0..SETTINGS).map(record).collect());
+        views.push(Arc::downgrade(&entry.view().unwrap()));
+        put(&entries, &entry);
+        // Its token, a long poll, what is counted of it.
+        held.push(entry);
+        let kept: Vec<_> = views.iter().filter_map(Weak::upgrade).collect();
+        let bytes: usize = kept.iter().map(|view| view.settings_bytes() + view.meta.bytes().len()).sum();
+        assert!(bytes <= MAX && bytes <= entries.weight(), "{bytes} bytes of {number} devices");
+    }
+    assert!(views.iter().filter(|view| view.strong_count() > 0).count() >= 10, "what has room is kept");
+    assert!(held.iter().all(|entry| entry.view().is_some() == entry.is_current()));
+}
+
+#[test]
+fn a_run_keeps_what_its_entry_says_until_it_ends() {
+    let entries = bounded(10, usize::MAX);
+    for retires in [|entries: &DeviceEntries| entries.push_all_out(), |entries: &DeviceEntries| entries.retire(device(1).id)]
+    {
+        let entry = entry(0, 1, 2);
+        put(&entries, &entry);
+        let (_, run) = entry.begin_run().unwrap();
+        retires(&entries);
+        entry.change_view(|view| view.name = "changed".to_owned());
+        assert_eq!(entry.view().unwrap().name, "changed");
+        drop(run);
+        // The one that was pushed out meanwhile stayed, and leaves after the run.
+        entries.push_all_out();
+        assert!(!entry.is_current() && entry.view().is_none() && entry.begin_run().is_none());
+        // It says nothing of what it said before, nor does it weigh anything.
+        entry.change_view(|view| view.name = "again".to_owned());
+        assert!(entry.view().is_none() && entries.weight() == 0);
+    }
+}
+
+/// What may happen to an entry.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Comes { number: usize, meta: usize },
+    IsUsed(usize),
+    Grows { number: usize, meta: usize },
+    Runs(usize),
+    Rests(usize),
+    Changes(usize),
+    TenantChanges(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (number, meta) = (0..24_usize, 0..8 * KIB);
+    prop_oneof![
+        6 => (number.clone(), meta.clone()).prop_map(|(number, meta)| Step::Comes { number, meta }),
+        3 => number.clone().prop_map(Step::IsUsed),
+        3 => (number.clone(), meta).prop_map(|(number, meta)| Step::Grows { number, meta }),
+        2 => number.clone().prop_map(Step::Runs),
+        2 => number.clone().prop_map(Step::Rests),
+        1 => number.prop_map(Step::Changes),
+        1 => (0..3_usize).prop_map(Step::TenantChanges),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn the_books_are_right_and_the_bounds_hold(steps in prop::collection::vec(step(), 1..200)) {
+        const ENTRIES: usize = 12;
+        const BYTES: usize = 40 * KIB;
+        let entries = bounded(ENTRIES, BYTES);
+        let mut made: Vec<Arc<DeviceEntry>> = Vec::new();
+        let arena: Vec<Arc<DeviceEntry>> =
+            steps.iter().filter_map(|step| match step {
+                Step::Comes { number, meta } => Some(entry(number % 3, *number, *meta)),
+                _ => None,
+            }).collect();
+        let mut coming = arena.iter();
+        let mut runs: BTreeMap<usize, (&Arc<DeviceEntry>, InRun<'_>)> = BTreeMap::new();
+        for step in steps {
+            let mut makes_room = false;
+            match step {
+                Step::Comes { .. } => {
+                    let entry = coming.next().unwrap();
+                    put(&entries, entry);
+                    made.push(Arc::clone(entry));
+                    makes_room = true;
+                }
+                Step::IsUsed(number) => drop(entries.get(device(number).id)),
+                Step::Grows { number, meta } => {
+                    if let Some(entry) = entries.peek(device(number).id) {
+                        entry.change_view(|view| view.meta = text(meta));
+                        entries.changed(&entry);
+                        makes_room = true;
+                    }
+                }
+                Step::Runs(number) => {
+                    let current = arena.iter().find(|entry| entry.device == device(number) && entry.is_current());
+                    if let Some(entry) = current && !runs.contains_key(&number) {
+                        runs.insert(number, (entry, entry.begin_run().unwrap().1));
+                    }
+                }
+                Step::Rests(number) => drop(runs.remove(&number)),
+                Step::Changes(number) => entries.retire(device(number).id),
+                Step::TenantChanges(of) => entries.retire_if(|entry| entry.lineage.top() == tenant(of)),
+            }
+            let all = entries.all();
+            prop_assert_eq!(entries.weight(), all.iter().map(|entry| entry.weight()).sum::<usize>());
+            prop_assert!(all.iter().all(|entry| entry.is_current() && entry.view().is_some()));
+            if makes_room && runs.is_empty() {
+                prop_assert!(all.len() <= ENTRIES && entries.weight() <= BYTES, "{} of {}", entries.weight(), all.len());
+            }
+            for (entry, _) in runs.values() {
+                prop_assert!(entry.view().is_some());
+            }
+            // What has left says nothing, but where a run goes by it.
+            for entry in made.iter().filter(|entry| !entry.is_current()) {
+                let was_installed = entry.place() > 0;
+                let runs = runs.values().any(|(of_run, _)| Arc::ptr_eq(of_run, entry));
+                prop_assert!(!was_installed || runs || entry.view().is_none());
+            }
+        }
+    }
+}
+
+/// Devices whose entries are loaded, changed by runs and pushed out at the same time.
+struct Crowd {
+    entries: DeviceEntries,
+    /// What is committed of each device.
+    committed: Vec<Mutex<u64>>,
+    /// Its runs happen one after the other.
+    turns: Vec<Mutex<()>>,
+}
+
+impl Crowd {
+    fn load(&self, number: usize, load: &DeviceLoad<'_>) -> Arc<DeviceEntry> {
+        let runs = *self.committed[number].lock();
+        let loaded = entry(number % 3, number, KIB);
+        loaded.change_view(|view| view.name = runs.to_string());
+        self.entries.install(loaded, load)
+    }
+
+    /// A run counts on from what the entry says, as far as the entry is current when it is committed.
+    fn run(&self, number: usize, grows: usize) {
+        let id = device(number).id;
+        let found = self.entries.get(id);
+        let entry = found.unwrap_or_else(|| self.load(number, &self.entries.begin(&id)));
+        let _turn = self.turns[number].lock();
+        if !entry.is_current() {
+            return;
+        }
+        let Some((view, run)) = entry.begin_run() else { return };
+        let known = *self.committed[number].lock();
+        let is_current = entry.is_current();
+        assert!(!is_current || view.name == known.to_string(), "{} runs were seen of {known}", view.name);
+        entry.change_view(|view| (view.name, view.meta) = ((known + 1).to_string(), text(grows)));
+        self.entries.changed(&entry);
+        assert!(entry.view().is_some(), "a run keeps what its entry says");
+        let before = entry.state(view);
+        let mut committed = self.committed[number].lock();
+        if entry.is_current() {
+            *committed += 1;
+        } else {
+            entry.restore(before);
+        }
+        drop((committed, run));
+    }
+}
+
+#[test]
+fn loads_runs_that_grow_and_entries_that_leave_lose_nothing() {
+    const DEVICES: usize = 12;
+    const MAX: usize = 24 * KIB;
+    let crowd = Crowd {
+        entries: bounded(8, MAX),
+        committed: (0..DEVICES).map(|_| Mutex::default()).collect(),
+        turns: (0..DEVICES).map(|_| Mutex::default()).collect(),
+    };
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            let crowd = &crowd;
+            scope.spawn(move || {
+                let mut chance = StdRng::seed_from_u64(seed);
+                for _ in 0..4_000 {
+                    let number = chance.random_range(0..DEVICES);
+                    match chance.random_range(0..20) {
+                        0 => crowd.entries.retire(device(number).id),
+                        1 => crowd.entries.push_all_out(),
+                        _ => crowd.run(number, chance.random_range(0..6 * KIB)),
+                    }
+                }
+            });
+        }
+    });
+    let all = crowd.entries.all();
+    assert_eq!(crowd.entries.weight(), all.iter().map(|entry| entry.weight()).sum::<usize>());
+    crowd.entries.push_all_out();
+    assert_eq!((crowd.entries.weight(), crowd.entries.all().len()), (0, 0));
+    assert!(crowd.committed.iter().all(|runs| *runs.lock() > 100));
+}
+
+/// Every event counts a label on.
+const COUNTS: &str = r#"{
+    "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [
+        {"element": "label", "ability": "setValue", "arguments": {"tag": "'runs'", "value": "device.meta.runs + 1"}}
+    ]}},
+    "label": {"type": "deviceMeta"}
+}"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_designs_find_out_is_not_lost_while_entries_are_pushed_out() {
+    const RUNS: u32 = 40;
+    let stage = Stage::set().await;
+    let first = stage.device(COUNTS).await;
+    let body = format!(r#"{{"name":"e","projectUuid":"{}","meta":{{"runs":0}}}}"#, first.project);
+    let mut devices = Vec::new();
+    for _ in 0..4 {
+        devices.push(stage.another(&body).await);
+    }
+    let (over, caches) = (Arc::new(AtomicBool::new(false)), Arc::clone(&stage.hub.0.caches));
+    let ended = Arc::clone(&over);
+    let pushing = std::thread::spawn(move || {
+        while !ended.load(Ordering::SeqCst) {
+            caches.devices.push_all_out();
+            std::thread::yield_now();
+        }
+    });
+    for _ in 0..RUNS {
+        futures::future::join_all(devices.iter().map(|device| stage.posts(device, "1"))).await;
+    }
+    over.store(true, Ordering::SeqCst);
+    pushing.join().unwrap();
+    for device in &devices {
+        let shown = stage.shows(device).await.meta;
+        let runs = shown.tree();
+        assert_eq!(runs.get("runs").and_then(|runs| runs.as_f64()), Some(RUNS.into()), "{}", shown.text());
+    }
+    stage.over().await;
+}
