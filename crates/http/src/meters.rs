@@ -42,7 +42,11 @@ const ALL: &[(MetricKind, &str, &str)] = &[
         "isobar_outbox_refused_total",
         "Runs refused with 503 because too much waits for the registry",
     ),
-    (MetricKind::Gauge, "isobar_device_cache_bytes", "What is cached of devices: metadata, settings, what they cost beside"),
+    (
+        MetricKind::Gauge,
+        "isobar_device_cache_bytes",
+        "What is cached of devices: metadata, settings, what they cost beside",
+    ),
     (MetricKind::Gauge, "isobar_device_cache_bytes_max", "Most of it, of all tenants together"),
     (MetricKind::Counter, "isobar_deliveries_total", "Tries to deliver something outside, by kind and outcome"),
     (MetricKind::Counter, "isobar_notices_total", "Notices given out, by kind"),

@@ -8,8 +8,8 @@ mod program_support;
 
 use std::path::Path;
 
-use program_support::{Serving, registry};
 use program_support::site::{Api, ENVIRONMENT};
+use program_support::{Serving, registry};
 use reqwest::Method;
 use sea_orm::ConnectionTrait as _;
 use serde_json::{Value, json};

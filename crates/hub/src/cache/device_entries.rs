@@ -163,7 +163,7 @@ impl DeviceEntries {
     /// beyond that.
     fn make_room_for(&self, by_use: &mut EntriesByUse, entries: usize, bytes: usize) {
         let EntryBounds { entries: entries_max, bytes: bytes_max } = self.bounds;
-        while by_use.count() + entries > entries_max || self.weight().saturating_add(bytes) > bytes_max {
+        while by_use.count().saturating_add(entries) > entries_max || self.weight().saturating_add(bytes) > bytes_max {
             let Some(entry) = by_use.retire_next() else { return };
             let id = entry.device.id;
             // Loads under way may have read the device before runs by this entry changed it.
@@ -177,7 +177,7 @@ impl DeviceEntries {
 impl DeviceEntries {
     /// All entries leave that no run goes by.
     pub(crate) fn push_all_out(&self) {
-        self.make_room_for(&mut self.by_use.lock(), 0, usize::MAX);
+        self.make_room_for(&mut self.by_use.lock(), usize::MAX, 0);
     }
 
     /// Whether nobody loads anything.
@@ -187,7 +187,8 @@ impl DeviceEntries {
 
     /// All installed entries.
     pub(crate) fn all(&self) -> Vec<Arc<DeviceEntry>> {
-        let all: Vec<_> = self.parts.iter().flat_map(|part| part.read().values().cloned().collect::<Vec<_>>()).collect();
+        let all: Vec<_> =
+            self.parts.iter().flat_map(|part| part.read().values().cloned().collect::<Vec<_>>()).collect();
         assert_eq!(all.len(), self.by_use.lock().count());
         all
     }

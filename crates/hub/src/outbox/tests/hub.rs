@@ -94,7 +94,10 @@ async fn what_adds_to_a_full_outbox_is_refused_and_nothing_of_it_is_kept() {
     };
     assert!(matches!(posts(&other).await, Err(Error::Busy)));
     assert_eq!(label(&stage.shows(&other).await), None);
-    assert_eq!((stage.stored(&other, "log").await, stage.entry(&other).await.view().unwrap().meta.text()), (None, "{}"));
+    assert_eq!(
+        (stage.stored(&other, "log").await, stage.entry(&other).await.view().unwrap().meta.text()),
+        (None, "{}")
+    );
     // What takes the place of what waits has room.
     posts(&device).await.unwrap();
     assert_eq!(label(&stage.shows(&device).await).as_deref(), Some("2"));

@@ -29,9 +29,9 @@ use sea_orm::ConnectionTrait;
 pub use device_filters::{DeviceField, DeviceFilter, DeviceSelection, UnwrittenDevices};
 pub use device_summary::{ActiveDevices, DeviceSummary, ProjectDevices};
 pub use listings::sortable;
-pub(crate) use page_bytes::{METADATA_AND_SETTINGS, SETTING_VALUES, is_a_page};
 pub(crate) use listings::{API_KEYS, Listing, ORGANIZATIONS, PROJECTS, SETTING_HISTORY, USERS};
 use order::{Order, TableAlias};
+pub(crate) use page_bytes::{METADATA_AND_SETTINGS, SETTING_VALUES, is_a_page};
 use page_window::PageWindow;
 
 use super::sql::{Dialect, Row, Sql, all, one};

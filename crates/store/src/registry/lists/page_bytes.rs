@@ -36,12 +36,8 @@ pub(crate) const METADATA_AND_SETTINGS: LongTexts = LongTexts {
     few: 8,
 };
 /// The values of records of settings: 1 MiB each.
-pub(crate) const SETTING_VALUES: LongTexts = LongTexts {
-    bytes: "coalesce(octet_length(s.value), 0)",
-    from: "FROM settings s WHERE s.id",
-    id: "s.id",
-    few: 8,
-};
+pub(crate) const SETTING_VALUES: LongTexts =
+    LongTexts { bytes: "coalesce(octet_length(s.value), 0)", from: "FROM settings s WHERE s.id", id: "s.id", few: 8 };
 
 impl LongTexts {
     /// Whether these rows are a page that may be read: [`StoreError::TooMuch`] where their texts take more together than

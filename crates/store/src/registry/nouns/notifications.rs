@@ -26,7 +26,7 @@ const FOR_EVERYBODY: &str = " FROM users u JOIN notifications n ON n.everybody =
     WHERE n.number > coalesce(m.deleted_to, 0) AND coalesce(s.deleted, 0) = 0 AND u.id = ?";
 
 /// So few notifications are read without asking how long they are: 40 KB each.
-const FEW: usize = 1_000;
+const FEW: usize = 100;
 
 /// What a user does to notifications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
