@@ -41,7 +41,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
   it('every page of the administration is free of faults', async () => {
     const visitor = await Visitor.come(browser, server.url, options);
     const { page } = visitor;
-    await visitor.signIn();
+    await visitor.open();
     const pages: Record<string, [path: string, ready: string]> = {
       organizations: ['/organizations', 'Cold Chain'],
       'organizations-found': ['/organizations?q=a', 'Rotterdam'],
@@ -75,7 +75,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
   it('every dialog of the administration is free of faults', async () => {
     const visitor = await Visitor.come(browser, server.url, options);
     const { page } = visitor;
-    await visitor.signIn();
+    await visitor.open();
     await page.goto('/organizations?new');
     await page.getByRole('radio', { name: 'Hamburg Root / Cold Chain' }).waitFor({ state: 'attached' });
     await see(visitor, `${look}-organization-new`, found);
@@ -116,8 +116,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
   it('the branding and what comes of it is free of faults', async () => {
     const visitor = await Visitor.come(browser, server.url, options);
     const { page } = visitor;
-    await page.goto(`/organizations/${known.company}/branding`);
-    await visitor.signIn('developer', PASSWORD);
+    await visitor.open(`/organizations/${known.company}/branding`, 'developer', PASSWORD);
     await page.getByText('A colour of its own').click();
     await page.getByLabel('Colour as a code').fill('#e3007b');
     await page.setInputFiles('input[type=file]', {
@@ -141,8 +140,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
   it('a page for another role, and a lost connection, are free of faults', async () => {
     const visitor = await Visitor.come(browser, server.url, options);
     const { page } = visitor;
-    await page.goto('/users');
-    await visitor.signIn('basicUser', PASSWORD);
+    await visitor.open('/users', 'basicUser', PASSWORD);
     await page.getByText('Not for your role').first().waitFor();
     await see(visitor, `${look}-needs`, found);
     await page.goto('/notifications');
