@@ -24,6 +24,7 @@ describe('the overview', () => {
     await page.getByText(`${DEVICES} devices, one of them active`).waitFor();
     const warning = page.getByRole('link', { name: '1 Warning' });
     await warning.waitFor();
+    await page.getByRole('heading', { name: 'Look here first' }).waitFor();
     await page.getByRole('link', { name: 'Cold room' }).waitFor();
     expect(await warning.getAttribute('href')).toBe('/devices?status=warning');
   });
@@ -299,7 +300,7 @@ describe('on a phone', () => {
     const { page } = visitor;
     await visitor.open();
     const pages = {
-      '/': 'Look here first',
+      '/': 'Devices by status',
       '/devices': 'Cold room',
       [`/devices/${device.id}`]: 'door.open',
       [`/devices/${device.id}/events`]: 'reading',

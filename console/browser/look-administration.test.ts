@@ -130,6 +130,8 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
     await page.getByRole('link', { name: 'Cold Chain', exact: true }).first().waitFor();
     await page.goto('/');
     await page.locator('header img').waitFor();
+    // All that is heard of here is well.
+    await page.getByRole('heading', { name: 'Nothing needs attention' }).waitFor();
     await see(visitor, `${look}-branded`, found);
     await page.goto('/about');
     await page.getByText('its stores answer').waitFor();
