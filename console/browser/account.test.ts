@@ -14,7 +14,7 @@ describe('the profile', () => {
   it('changes who one is, in the whole console', async () => {
     const { page } = visitor;
     const id = await person(fleet, 'ada', 'basicUser', known.company);
-    await visitor.signIn('ada', PASSWORD);
+    await visitor.open('/', 'ada', PASSWORD);
     await page.getByRole('button', { name: /account of/ }).click();
     await page.getByRole('menuitem', { name: 'Profile' }).click();
     await page.getByLabel('First name').fill('Ada');
@@ -31,8 +31,7 @@ describe('the profile', () => {
   it('speaks another language, which the account keeps', async () => {
     const { page } = visitor;
     const id = await person(fleet, 'lena', 'basicUser', known.company);
-    await page.goto('/profile');
-    await visitor.signIn('lena', PASSWORD);
+    await visitor.open('/profile', 'lena', PASSWORD);
     await page.getByLabel('Language', { exact: true }).selectOption('Deutsch');
     await page.getByText('Sprache und Farben').waitFor();
     expect(await fleet.call('GET', `/users/${id}`)).toMatchObject({ language: 'de' });
@@ -42,9 +41,8 @@ describe('the profile', () => {
     const { page } = visitor;
     await person(fleet, 'peter', 'basicUser', known.company);
     const other = await Visitor.come(browser, server.url);
-    await other.signIn('peter', PASSWORD);
-    await page.goto('/profile/security');
-    await visitor.signIn('peter', PASSWORD);
+    await other.open('/', 'peter', PASSWORD);
+    await visitor.open('/profile/security', 'peter', PASSWORD);
     await page.getByLabel('New password').fill('deep-frost-9');
     await page.getByLabel('Once more').fill('deep-frost-8');
     await page.getByText('The two differ').waitFor();
@@ -63,8 +61,7 @@ describe('the profile', () => {
   it('chooses of what one is told, and how', async () => {
     const { page } = visitor;
     const id = await person(fleet, 'nina', 'basicUser', known.company);
-    await page.goto('/profile/notifications');
-    await visitor.signIn('nina', PASSWORD);
+    await visitor.open('/profile/notifications', 'nina', PASSWORD);
     const told = () => fleet.call<{ preferences: unknown }>('GET', `/users/${id}`).then((user) => user.preferences);
     await page.getByLabel('Devices: By e-mail').check();
     await expect.poll(told).toMatchObject({ notifications: { deviceNotification: { inapp: true, email: true } } });
@@ -80,15 +77,13 @@ describe('the profile', () => {
 describe('notifications', () => {
   it('to everybody stand above each page until they are read', async () => {
     const { page } = visitor;
-    await page.goto('/notifications');
-    await visitor.signIn();
+    await visitor.open('/notifications');
     await page.getByRole('button', { name: 'Tell everybody' }).click();
     await page.getByLabel('Message').fill('Maintenance on Sunday.');
     await page.getByRole('dialog').getByRole('button', { name: 'Tell everybody' }).click();
     await page.getByText('Every user is told').waitFor();
     const other = await Visitor.come(browser, server.url);
-    await other.page.goto('/devices');
-    await other.signIn('basicUser', PASSWORD);
+    await other.open('/devices', 'basicUser', PASSWORD);
     const notice = other.page.getByRole('region', { name: 'Notice to everybody' });
     await notice.getByText('Maintenance on Sunday.').waitFor();
     await other.page.getByRole('link', { name: /Notifications, 1 unread/ }).waitFor();
@@ -101,14 +96,30 @@ describe('notifications', () => {
     expect(other.faults).toEqual([]);
   });
 
+  it('are counted at the bell as they come, without loading anything', async () => {
+    await person(fleet, 'bella', 'basicUser', known.company);
+    const other = await Visitor.comeFirst(browser, server.url);
+    const { page } = other;
+    // Its clock is the page's own, so that nobody has to wait.
+    await page.clock.install();
+    await other.open('/devices', 'bella', PASSWORD);
+    const bell = (count: number) => page.getByRole('link', { name: `Notifications, ${count} unread` });
+    for (const count of [1, 2]) {
+      await fleet.call('POST', '/notifications/system', { message: `Word ${count}` });
+      await page.clock.runFor(15_000);
+      await bell(count).waitFor();
+    }
+    await other.leave();
+    expect(other.faults).toEqual([]);
+  });
+
   it('are filtered, marked and deleted', async () => {
     const { page } = visitor;
     await person(fleet, 'olga', 'basicUser', known.company);
     for (const message of ['First word', 'Second word', 'Third word']) {
       await fleet.call('POST', '/notifications/system', { message });
     }
-    await page.goto('/notifications');
-    await visitor.signIn('olga', PASSWORD);
+    await visitor.open('/notifications', 'olga', PASSWORD);
     const row = (text: string) => page.getByRole('main').getByRole('listitem').filter({ hasText: text });
     await row('Third word').getByRole('button', { name: 'Mark as read' }).click();
     await row('Third word').getByRole('button', { name: 'Mark as unread' }).waitFor();
@@ -131,14 +142,12 @@ describe('notifications', () => {
 describe('about the server', () => {
   it('everybody sees what it is and how it is; its figures are for who runs it', async () => {
     const { page } = visitor;
-    await page.goto('/about');
-    await visitor.signIn('basicUser', PASSWORD);
+    await visitor.open('/about', 'basicUser', PASSWORD);
     await page.getByText(/^Isobar \d/).waitFor();
     await page.getByText('its stores answer').waitFor();
     expect(await page.getByText('Open connections').count()).toBe(0);
     const operator = await Visitor.come(browser, server.url);
-    await operator.page.goto('/about');
-    await operator.signIn();
+    await operator.open('/about');
     await operator.page.getByText('Open connections').waitFor();
     await operator.leave();
   });
@@ -151,8 +160,7 @@ describe('about the server', () => {
         json: { message: 'not ready', errors: [{ field: 'registry', message: 'did not answer within 2 s' }] },
       }),
     );
-    await page.goto('/about');
-    await visitor.signIn('basicUser', PASSWORD);
+    await visitor.open('/about', 'basicUser', PASSWORD);
     await page.getByText('registry').waitFor();
     await page.getByText('Critical').waitFor();
   });

@@ -19,7 +19,7 @@ describe('organizations', () => {
     const { page } = visitor;
     const asked: string[] = [];
     page.on('request', (request) => asked.push(new URL(request.url()).searchParams.get('parentId') ?? ''));
-    await visitor.signIn();
+    await visitor.open();
     await page.getByRole('link', { name: 'Organizations' }).click();
     await page.getByRole('link', { name: 'Cold Chain' }).waitFor();
     expect(asked).not.toContain(known.company);
@@ -35,8 +35,7 @@ describe('organizations', () => {
     const { page } = visitor;
     const many = await organization(fleet, 'Shops', known.company);
     await Promise.all(Array.from({ length: 55 }, (_, index) => organization(fleet, `Branch ${100 + index}`, many)));
-    await page.goto(`/organizations/${many}`);
-    await visitor.signIn();
+    await visitor.open(`/organizations/${many}`);
     const shown = page.getByRole('link', { name: /^Branch/ });
     await expect.poll(() => shown.count()).toBe(50);
     await page.getByRole('button', { name: '5 more' }).click();
@@ -53,8 +52,7 @@ describe('organizations', () => {
 
   it('are made beneath another with limits, which are shown beside what is used', async () => {
     const { page } = visitor;
-    await page.goto('/organizations?new');
-    await visitor.signIn();
+    await visitor.open('/organizations?new');
     await page.getByLabel('Name', { exact: true }).fill('Lyon');
     await page.getByRole('searchbox', { name: 'Beneath' }).fill('Cold Ch');
     await page.getByRole('dialog').getByText('Cold Chain', { exact: true }).click();
@@ -86,8 +84,7 @@ describe('organizations', () => {
     const project = await fleet.project('Plant');
     await fleet.device('Pump', project, { organizationId: moved });
     await person(fleet, 'pia', 'manager', moved);
-    await page.goto(`/organizations/${moved}`);
-    await visitor.signIn();
+    await visitor.open(`/organizations/${moved}`);
     await page.getByRole('button', { name: 'More actions' }).click();
     await page.getByRole('menuitem', { name: 'Move' }).click();
     const dialog = page.getByRole('dialog');
@@ -111,8 +108,7 @@ describe('organizations', () => {
     const big = await organization(fleet, 'Big', known.company);
     const project = await fleet.project('Big');
     for (const name of ['One', 'Two']) await fleet.device(name, project, { organizationId: big });
-    await page.goto(`/organizations/${big}`);
-    await visitor.signIn();
+    await visitor.open(`/organizations/${big}`);
     await page.getByRole('button', { name: 'More actions' }).click();
     await page.getByRole('menuitem', { name: 'Move' }).click();
     const dialog = page.getByRole('dialog');
@@ -128,8 +124,7 @@ describe('organizations', () => {
     const { page } = visitor;
     const doomed = await organization(fleet, 'Doomed', known.company);
     const user = await person(fleet, 'dora', 'basicUser', doomed);
-    await page.goto(`/organizations/${doomed}`);
-    await visitor.signIn();
+    await visitor.open(`/organizations/${doomed}`);
     await page.getByRole('button', { name: 'More actions' }).click();
     await page.getByRole('menuitem', { name: 'Delete the organization' }).click();
     await page.getByText('Doomed cannot go yet').waitFor();
@@ -152,8 +147,7 @@ describe('organizations', () => {
 describe('users', () => {
   it('are invited: an e-mail brings the link with which they choose a password', async () => {
     const { page } = visitor;
-    await page.goto('/users?new');
-    await visitor.signIn('manager', PASSWORD);
+    await visitor.open('/users?new', 'manager', PASSWORD);
     const roles = page.getByLabel('Role', { exact: true });
     expect(await roles.getByRole('option').allTextContents()).toEqual(['Viewer', 'Technician', 'Manager']);
     await roles.selectOption('Technician');
@@ -178,8 +172,7 @@ describe('users', () => {
 
   it('whose name is taken are refused at the field', async () => {
     const { page } = visitor;
-    await page.goto('/users?new');
-    await visitor.signIn();
+    await visitor.open('/users?new');
     await page.getByLabel('First name').fill('Kim');
     await page.getByLabel('Last name').fill('Twice');
     await page.getByLabel('E-mail', { exact: true }).fill('twice@example.com');
@@ -193,8 +186,7 @@ describe('users', () => {
 
   it('are searched for and sorted by the server, as the address says', async () => {
     const { page } = visitor;
-    await page.goto('/users?q=kim&sort=-role');
-    await visitor.signIn();
+    await visitor.open('/users?q=kim&sort=-role');
     const names = page.locator('td.who a');
     await expect.poll(() => names.first().textContent()).toContain('developer');
     await page.getByRole('button', { name: 'Name' }).click();
@@ -207,8 +199,7 @@ describe('users', () => {
   it('are disabled and refused, enabled and let in again', async () => {
     const { page } = visitor;
     const id = await person(fleet, 'dis', 'technician', known.company);
-    await page.goto(`/users/${id}`);
-    await visitor.signIn('administrator', PASSWORD);
+    await visitor.open(`/users/${id}`, 'administrator', PASSWORD);
     await page.getByRole('button', { name: 'Disable' }).click();
     await page.getByText('The user is disabled', { exact: true }).first().waitFor();
     const login = () => Fleet.of(server.url, 'dis', PASSWORD);
@@ -221,8 +212,7 @@ describe('users', () => {
   it('get another role and place, up to one’s own', async () => {
     const { page } = visitor;
     const id = await person(fleet, 'mover', 'basicUser', known.company);
-    await page.goto(`/users/${id}`);
-    await visitor.signIn('manager', PASSWORD);
+    await visitor.open(`/users/${id}`, 'manager', PASSWORD);
     await page.getByRole('button', { name: 'Edit' }).click();
     await page.getByLabel('Role', { exact: true }).selectOption('Manager');
     await page.getByRole('dialog').getByRole('searchbox').fill('hamburg');
@@ -235,8 +225,7 @@ describe('users', () => {
 
   it('of a higher role can be looked at and not changed; nobody ends the own account', async () => {
     const { page } = visitor;
-    await page.goto(`/users/${known.users.developer}`);
-    await visitor.signIn('administrator', PASSWORD);
+    await visitor.open(`/users/${known.users.developer}`, 'administrator', PASSWORD);
     await page.getByText('is higher than yours').waitFor();
     for (const name of ['Edit', 'Disable', 'Delete the user', 'New key']) {
       expect(await page.getByRole('button', { name }).count(), name).toBe(0);
@@ -251,8 +240,7 @@ describe('users', () => {
   it('go when their name is typed', async () => {
     const { page } = visitor;
     const id = await person(fleet, 'leaver', 'technician', known.company);
-    await page.goto(`/users/${id}`);
-    await visitor.signIn('administrator', PASSWORD);
+    await visitor.open(`/users/${id}`, 'administrator', PASSWORD);
     await page.getByRole('button', { name: 'Delete the user' }).click();
     await page.getByLabel('Type “leaver” to confirm').fill('leaver');
     await page.getByRole('button', { name: 'Delete', exact: true }).click();
@@ -264,8 +252,7 @@ describe('users', () => {
 describe('API keys', () => {
   it('are shown once, work with their role, and are refused when they are deleted', async () => {
     const { page } = visitor;
-    await page.goto('/profile/security');
-    await visitor.signIn('developer', PASSWORD);
+    await visitor.open('/profile/security', 'developer', PASSWORD);
     await page.getByText('No API key').waitFor();
     await page.getByRole('button', { name: 'New key' }).click();
     await page.getByLabel('Name', { exact: true }).fill('Line 4');
@@ -297,8 +284,7 @@ describe('API keys', () => {
     await expect
       .poll(async () => (await fetch(`${server.url}/v2/devices`, { headers: { api_auth_token: key } })).status)
       .toBe(401);
-    await page.goto(`/users/${known.users.technician}`);
-    await visitor.signIn('manager', PASSWORD);
+    await visitor.open(`/users/${known.users.technician}`, 'manager', PASSWORD);
     await page.getByText('One key has expired and is refused').waitFor();
     await page.getByText('Expired', { exact: true }).waitFor();
   });
@@ -307,8 +293,7 @@ describe('API keys', () => {
 describe('branding', () => {
   it('takes effect at once, is inherited beneath, and ends with the session', async () => {
     const { page } = visitor;
-    await page.goto(`/organizations/${known.company}/branding`);
-    await visitor.signIn('developer', PASSWORD);
+    await visitor.open(`/organizations/${known.company}/branding`, 'developer', PASSWORD);
     await page.getByText('A colour of its own').click();
     await page.getByLabel('Colour as a code').fill('#7a1fa2');
     await page.getByText('On dark ground text in this colour could not be read').waitFor();
@@ -340,8 +325,7 @@ describe('branding', () => {
     const { page } = visitor;
     const path = `/organizations/${known.site}/branding`;
     await fleet.call('PUT', path, { domainPublicConfiguration: { map: 'north' } });
-    await page.goto(path);
-    await visitor.signIn();
+    await visitor.open(path);
     await page.getByText('A colour of its own').click();
     await page.getByLabel('Colour as a code').fill('green');
     expect(await page.getByRole('button', { name: 'Save the branding' }).isDisabled()).toBe(true);

@@ -20,8 +20,7 @@ withVisitor();
 describe('who works beneath the organization of a project', () => {
   it('sees the project that devices there have, and makes more of them', async () => {
     const { page } = visitor;
-    await page.goto('/projects');
-    await visitor.signIn('tech', PASSWORD);
+    await visitor.open('/projects', 'tech', PASSWORD);
     await page.getByText('No project of your own yet').waitFor();
     const above = page.getByRole('region', { name: 'Of organizations above' });
     await above.getByRole('link', { name: 'Cold chain' }).waitFor();
@@ -41,8 +40,7 @@ describe('who works beneath the organization of a project', () => {
 
   it('gets from a device to its design, and tells apart values of one second', async () => {
     const { page } = visitor;
-    await page.goto(`/devices/${device.id}/data`);
-    await visitor.signIn('tech', PASSWORD);
+    await visitor.open(`/devices/${device.id}/data`, 'tech', PASSWORD);
     const times = page.getByRole('row').filter({ hasText: /^\d/ }).getByRole('cell').first();
     await times.waitFor();
     expect(await times.innerText()).toMatch(/:\d\d\.\d{3}$/);
@@ -65,9 +63,8 @@ describe('who works beneath the organization of a project', () => {
 
 describe('in German', () => {
   it('an address that asks for what is not there is told in German', async () => {
-    const other = await german(DESK);
+    const other = await german(DESK, '/projects?sort=odd');
     const { page } = other;
-    await page.goto('/projects?sort=odd');
     await page.getByText('Die Adresse dieser Seite fragt nach etwas, das es nicht gibt.').waitFor();
     expect(await page.getByRole('alert').innerText()).not.toMatch(/must|field/);
     await page.getByText('Was der Server sagt').click();
@@ -81,9 +78,8 @@ describe('in German', () => {
   it('on a phone the notifications begin at once, and words of a choice are read in full', async () => {
     for (const message of ['Maintenance on Sunday.', 'Maintenance on Monday.'])
       await fleet.call('POST', '/notifications/system', { message });
-    const other = await german(PHONE);
+    const other = await german(PHONE, '/notifications');
     const { page } = other;
-    await page.goto('/notifications');
     const notice = page.getByRole('main').getByRole('listitem').filter({ hasText: 'Sunday' });
     await notice.waitFor();
     const tops = await page
@@ -106,13 +102,9 @@ describe('in German', () => {
   });
 
   /** An administrator whose browser speaks German. */
-  async function german(options: typeof DESK): Promise<Visitor> {
+  async function german(options: typeof DESK, path: string): Promise<Visitor> {
     const other = await Visitor.come(browser, server.url, { ...options, locale: 'de-DE' });
-    await other.page.goto('/');
-    await other.page.getByLabel('Benutzername oder E-Mail').fill('admin');
-    await other.page.getByLabel('Passwort', { exact: true }).fill('keep-it-cold-5');
-    await other.page.getByRole('button', { name: 'Anmelden' }).click();
-    await other.page.getByRole('navigation').first().waitFor();
+    await other.open(path);
     return other;
   }
 });

@@ -1,6 +1,6 @@
 import type { Locator } from 'playwright-core';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { fleet, stage, visitor, withVisitor } from './stage';
+import { fleet, stage, takeAPhone, visitor, withVisitor } from './stage';
 
 /** Dashboards, arranged by hand. */
 
@@ -21,8 +21,7 @@ beforeEach(async () => {
     configuration: { widgets },
   });
   const { page } = visitor;
-  await page.goto('/dashboards');
-  await visitor.signIn();
+  await visitor.open('/dashboards');
   await page.getByRole('button', { name: 'Arrange' }).click();
 });
 
@@ -84,5 +83,27 @@ describe('the widgets of a dashboard', () => {
       await page.keyboard.press('Enter');
       await expect.poll(() => page.evaluate(() => document.activeElement?.getAttribute('aria-label'))).toBe(next);
     }
+  });
+
+  it('are set up and removed on a phone, and what needs a wider screen is said and not offered', async () => {
+    await takeAPhone();
+    const { page } = visitor;
+    await visitor.open('/dashboards');
+    await page.getByRole('button', { name: 'Arrange' }).tap();
+    await page.getByText('where they stand and how large they are is set on a wider screen').waitFor();
+    expect(await page.getByText('size them at their corner').isVisible()).toBe(false);
+    for (const name of [/^Move First/, /^Size First/]) expect(await page.getByRole('button', { name }).count()).toBe(0);
+    await page.getByRole('button', { name: 'Remove Second' }).tap();
+    await page.getByRole('button', { name: 'Change First' }).tap();
+    await page.getByRole('dialog').getByLabel('Title (optional)').fill('First of all');
+    await page.getByRole('dialog').getByRole('button', { name: 'Apply' }).tap();
+    await page.getByRole('button', { name: 'Save' }).tap();
+    await page.getByRole('button', { name: 'Arrange' }).waitFor();
+    const path = `/organizations/${fleet.organizationId}/dashboard`;
+    const { configuration } = await fleet.call<{ configuration: { widgets: object[] } }>('GET', path);
+    expect(configuration.widgets).toEqual([
+      expect.objectContaining({ title: 'First of all', x: 0, y: 0, w: 4, h: 2 }),
+      expect.objectContaining({ title: 'Third', x: 8, y: 0, w: 4, h: 2 }),
+    ]);
   });
 });

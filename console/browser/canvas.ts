@@ -59,7 +59,7 @@ export async function elements(project: string): Promise<Specification['planes']
 }
 
 export async function open(page: Page, project: string, as?: string): Promise<void> {
-  await page.goto(`/projects/${project}/design`);
-  await (as ? visitor.signIn(as, PASSWORD) : visitor.signIn());
+  const path = `/projects/${project}/design`;
+  await (as ? visitor.open(path, as, PASSWORD) : visitor.open(path));
   await page.getByRole('region', { name: 'Canvas' }).waitFor();
 }

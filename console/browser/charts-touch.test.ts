@@ -47,8 +47,7 @@ describe('two fingers on a chart', () => {
       from: new Date(to - 8 * HOUR_MS).toISOString(),
       to: new Date(to).toISOString(),
     });
-    await page.goto(`/devices/${device.id}/charts?${query}`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${device.id}/charts?${query}`);
     await page.locator('.u-over').waitFor();
     const asked = new Set<string | null>();
     page.on('request', (request) => {

@@ -80,8 +80,7 @@ const address = (): URLSearchParams => new URL(visitor.page.url()).searchParams;
 describe('a chart', () => {
   it('shows the stored keys that one chooses, and the address brings the same picture back', async () => {
     const { page } = visitor;
-    await page.goto(`/devices/${room.id}`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${room.id}`);
     await page.getByRole('link', { name: 'Charts' }).click();
     await page.getByRole('button', { name: 'Keys (1)' }).click();
     await page.getByLabel('Find a key').fill('hum');
@@ -107,8 +106,7 @@ describe('a chart', () => {
 
   it('is read by keys, moment by moment, in words', async () => {
     const { page } = visitor;
-    await page.goto(`/devices/${long.id}/charts?keys=climate%2Ftemperature&range=month&time=at`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${long.id}/charts?keys=climate%2Ftemperature&range=month&time=at`);
     await made().waitFor();
     await chart().focus();
     await page.keyboard.press('End');
@@ -135,8 +133,7 @@ describe('a chart', () => {
       });
     });
     const told = questions();
-    await page.goto(`/devices/${long.id}/charts?keys=climate%2Ftemperature&range=month&time=at&live=off`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${long.id}/charts?keys=climate%2Ftemperature&range=month&time=at&live=off`);
     await page.getByText(/points of (199|200),\d{3} values/).waitFor();
     const longTasks = (): Promise<number[]> =>
       page.evaluate(() => (window as unknown as { longTasks: number[] }).longTasks.splice(0).map(Math.round));
@@ -177,8 +174,7 @@ describe('a chart', () => {
 
   it('gives up a question that nobody waits for any more', async () => {
     const { page } = visitor;
-    await page.goto(`/devices/${long.id}/charts?keys=climate%2Ftemperature&range=hour`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${long.id}/charts?keys=climate%2Ftemperature&range=hour`);
     await made().waitFor();
     const givenUp: string[] = [];
     page.on('requestfailed', (request) => {
@@ -204,8 +200,7 @@ describe('a chart', () => {
     const device = await fleet.device('Live room', project);
     await fleet.event(device.token, { temperature: 3 });
     const told = questions();
-    await page.goto(`/devices/${device.id}/charts?range=hour`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${device.id}/charts?range=hour`);
     const legend = page.locator('.legend');
     await until(() => legend.innerText()).toContain('temperature');
     await fleet.event(device.token, { temperature: 41 });
@@ -219,8 +214,7 @@ describe('a chart', () => {
 
   it('has its numbers as a table and as a file', async () => {
     const { page } = visitor;
-    await page.goto(`/devices/${room.id}/charts?range=hour&keys=climate%2Ftemperature,climate%2Fdoor.open`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${room.id}/charts?range=hour&keys=climate%2Ftemperature,climate%2Fdoor.open`);
     await page.getByRole('button', { name: 'Table' }).click();
     const table = page.getByRole('table');
     await table.getByRole('columnheader', { name: 'door.open' }).waitFor();
@@ -238,8 +232,7 @@ describe('a chart', () => {
 
   it('keeps its picture and says why when it cannot be read, and where there is nothing', async () => {
     const { page } = visitor;
-    await page.goto(`/devices/${room.id}/charts?range=hour&live=off`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${room.id}/charts?range=hour&live=off`);
     await page.getByText(/points? of 3 values/).waitFor();
     await page.route('**/buckets?**', (route) => route.fulfill({ status: 503, json: { message: 'busy', errors: [] } }));
     await page.getByRole('combobox', { name: 'Range' }).selectOption('week');
@@ -261,8 +254,7 @@ describe('last values', () => {
   it('have their course beside them, with one question for an element', async () => {
     const { page } = visitor;
     const told = questions();
-    await page.goto(`/devices/${room.id}`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${room.id}`);
     await page.getByText('humidity', { exact: true }).waitFor();
     await until(() => told.length).toBe(1);
     expect(told[0]?.asked.fields?.split(',').sort()).toEqual([
@@ -276,8 +268,7 @@ describe('last values', () => {
 describe('the overview', () => {
   it('counts events as they come, and shows where devices are', async () => {
     const { page } = visitor;
-    await page.goto('/');
-    await visitor.signIn();
+    await visitor.open('/');
     const rate = page.locator('.rate');
     await until(() => rate.innerText()).toContain('events in the last');
     for (let index = 0; index < 3; index += 1) await fleet.event(room.token, { temperature: 5 });
@@ -288,8 +279,7 @@ describe('the overview', () => {
 
   it('has a map that is steered by keys', async () => {
     const { page } = visitor;
-    await page.goto('/');
-    await visitor.signIn();
+    await visitor.open('/');
     const mark = page.getByRole('button', { name: 'Cold room: No status' });
     const before = await mark.boundingBox();
     await page.getByRole('application', { name: /Map of the devices/ }).focus();
@@ -314,8 +304,7 @@ const widget = (name: string): Locator => visitor.page.getByRole('region', { nam
 describe('a dashboard', () => {
   it('begins with what is ready, is added to by a form with a preview, and is kept by the server', async () => {
     const { page } = visitor;
-    await page.goto('/dashboards');
-    await visitor.signIn();
+    await visitor.open('/dashboards');
     await page.getByRole('heading', { name: 'Add your first widget' }).waitFor();
     await page.getByRole('button', { name: 'Devices by status' }).click();
     await widget('Devices by status').getByText('No status').waitFor();
@@ -358,8 +347,7 @@ describe('a dashboard', () => {
 
   it('is arranged by pointer and by keys', async () => {
     const { page } = visitor;
-    await page.goto('/dashboards');
-    await visitor.signIn();
+    await visitor.open('/dashboards');
     await page.getByRole('button', { name: 'Arrange' }).click();
     const before = (await kept()).configuration.widgets.find(({ type }) => type === 'line');
     await page.getByRole('button', { name: /^Size Temperatures/ }).focus();
@@ -397,8 +385,7 @@ describe('a dashboard', () => {
 
   it('loses nothing when saving fails, nor when one looks elsewhere in between', async () => {
     const { page } = visitor;
-    await page.goto('/dashboards');
-    await visitor.signIn();
+    await visitor.open('/dashboards');
     await page.getByRole('button', { name: 'Arrange' }).click();
     await page.getByRole('button', { name: 'Remove Value now' }).click();
     await page.route('**/dashboard', (route) =>
@@ -420,8 +407,7 @@ describe('a dashboard', () => {
 
   it('does not overwrite what somebody else has saved meanwhile, unless told to', async () => {
     const { page } = visitor;
-    await page.goto('/dashboards');
-    await visitor.signIn();
+    await visitor.open('/dashboards');
     await page.getByRole('button', { name: 'Arrange' }).click();
     await page.getByRole('button', { name: 'Remove Gauge now' }).click();
     const theirs = await kept();
@@ -437,8 +423,7 @@ describe('a dashboard', () => {
   it('is only looked at by roles that may not change it, on a phone in one column', async () => {
     const { page } = visitor;
     await visitor.page.setViewportSize(PHONE.viewport ?? { width: 390, height: 844 });
-    await page.goto('/dashboards');
-    await visitor.signIn('viewer', 'cold-rooms-7');
+    await visitor.open('/dashboards', 'viewer', 'cold-rooms-7');
     await widget('Temperatures').waitFor();
     for (const name of ['Arrange', 'Add a widget', 'Save']) {
       expect(await page.getByRole('button', { name }).count()).toBe(0);
@@ -456,8 +441,7 @@ describe('a dashboard', () => {
       name: 'Hall 2',
       parentId: fleet.organizationId,
     });
-    await page.goto('/dashboards');
-    await visitor.signIn();
+    await visitor.open('/dashboards');
     await page.getByRole('button', { name: 'Arrange' }).click();
     await page.getByRole('button', { name: 'Settings of the dashboard' }).click();
     await page.getByRole('checkbox', { name: /organizations beneath/ }).check();

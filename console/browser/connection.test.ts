@@ -1,13 +1,15 @@
 import { describe, expect, it } from 'vitest';
+import { Visitor } from './pages';
 import { fleet, server, visitor, stage, withVisitor } from './stage';
 
 stage();
-withVisitor();
+// What a browser has already need not be fetched: here it has nothing yet.
+withVisitor((browser, url) => Visitor.comeFirst(browser, url));
 
 describe('a lost connection', () => {
   it('is told above the page, and the page goes on by itself when it is back', async () => {
     const { page, context } = visitor;
-    await visitor.signIn();
+    await visitor.open();
     await page.getByRole('link', { name: 'Devices', exact: true }).click();
     await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
     await page.getByRole('link', { name: 'Overview', exact: true }).click();
@@ -27,7 +29,7 @@ describe('a lost connection', () => {
 
   it('outlives a server that is started again', async () => {
     const { page } = visitor;
-    await visitor.signIn();
+    await visitor.open();
     await page.getByRole('link', { name: 'Devices', exact: true }).click();
     await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
     await server.halt();
@@ -40,7 +42,7 @@ describe('a lost connection', () => {
 
   it('takes no page away: one that cannot be fetched yet is opened when the server is back', async () => {
     const { page, context } = visitor;
-    await visitor.signIn();
+    await visitor.open();
     await page.getByRole('heading', { level: 1, name: 'Root' }).waitFor();
     await context.setOffline(true);
     await page.getByRole('link', { name: 'Organizations' }).click();
@@ -67,7 +69,7 @@ describe('a lost connection', () => {
       },
       { times: 1 },
     );
-    await visitor.signIn();
+    await visitor.open();
     await page.getByRole('heading', { level: 2, name: 'Places' }).waitFor();
     await context.setOffline(true);
     await page.getByText('No connection to the server').waitFor();
@@ -83,8 +85,7 @@ describe('a lost connection', () => {
     const { page, context } = visitor;
     const project = await fleet.project('Cold chain');
     const { id } = await fleet.device('Fridge', project);
-    await page.goto(`/devices/${id}/events`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${id}/events`);
     const live = page.getByRole('main').getByText('Live', { exact: true });
     await live.waitFor();
     await context.setOffline(true);
@@ -98,7 +99,7 @@ describe('a lost connection', () => {
 
   it('at the very start waits for the server, and goes on with it', async () => {
     const { page } = visitor;
-    await visitor.signIn();
+    await visitor.open();
     await page.route('**/v2/**', (route) => route.abort());
     await page.goto('/devices');
     await page.getByText('The server does not answer').waitFor();
@@ -107,10 +108,20 @@ describe('a lost connection', () => {
   });
 });
 
+describe('another machine', () => {
+  it.each(['http://elsewhere.example/', 'https://192.0.2.7/'])(
+    'is not reached, and that it was asked is seen: %s',
+    async (address) => {
+      await expect(visitor.page.goto(address)).rejects.toThrow('ERR_NAME_NOT_RESOLVED');
+      expect(visitor.strays.splice(0)).toEqual([address]);
+    },
+  );
+});
+
 describe('one call that fails', () => {
   it('is no lost connection', async () => {
     const { page } = visitor;
-    await visitor.signIn();
+    await visitor.open();
     await page.route('**/v2/devices?**', (route) => route.abort());
     await page.getByRole('link', { name: 'Devices', exact: true }).click();
     await page.getByText('The server does not answer').waitFor();
@@ -127,7 +138,7 @@ describe('one call that fails', () => {
 describe('too many requests', () => {
   it('are told with the wait, after which it is tried again by itself', async () => {
     const { page } = visitor;
-    await visitor.signIn();
+    await visitor.open();
     let asked = 0;
     await page.route('**/v2/organizations/*/usage', async (route) => {
       if ((asked += 1) > 1) return route.fallback();

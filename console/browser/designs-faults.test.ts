@@ -73,10 +73,7 @@ describe('the faults of a design', () => {
     const german = await Visitor.come(browser, server.url, { ...DESK, locale: 'de-DE' });
     const { page } = german;
     const project = await fleet.project('Falsch', {});
-    await page.goto(`/projects/${project}/design`);
-    await page.getByLabel('Benutzername oder E-Mail').fill('admin');
-    await page.getByLabel('Passwort', { exact: true }).fill('keep-it-cold-5');
-    await page.getByRole('button', { name: 'Anmelden' }).click();
+    await german.open(`/projects/${project}/design`);
     await page.getByRole('region', { name: 'Zeichenfläche' }).waitFor();
     await page.getByRole('button', { name: 'JSON', exact: true }).first().click();
     const text = page.getByRole('textbox', { name: 'Der Entwurf als JSON' });

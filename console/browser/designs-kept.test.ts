@@ -55,8 +55,7 @@ describe('unsaved work', () => {
     await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
     await page.getByRole('button', { name: /account of/ }).click();
     await page.getByRole('menuitem', { name: 'Sign out' }).click();
-    await page.goto(`/projects/${project}/design`);
-    await visitor.signIn('administrator', PASSWORD);
+    await visitor.open(`/projects/${project}/design`, 'administrator', PASSWORD);
     await node(page, 'values').waitFor();
     expect(await node(page, 'reading').count()).toBe(0);
   });
@@ -76,8 +75,7 @@ describe('two people on one design', () => {
 
   async function both(project: string): Promise<Page> {
     await open(visitor.page, project);
-    await other.page.goto(`/projects/${project}/design`);
-    await other.signIn('developer', PASSWORD);
+    await other.open(`/projects/${project}/design`, 'developer', PASSWORD);
     await node(other.page, 'values').waitFor();
     return other.page;
   }

@@ -8,8 +8,7 @@ designers();
 describe('projects', () => {
   it('are made from a template whose design works, found, renamed, and deleted only when their name was typed', async () => {
     const { page } = visitor;
-    await page.goto('/projects');
-    await visitor.signIn();
+    await visitor.open('/projects');
     await page.getByRole('button', { name: 'New project' }).first().click();
     await page.getByLabel('Name of the project').fill('Cold storage');
     await page.getByRole('radio', { name: /A cold room/ }).check();
@@ -52,8 +51,7 @@ describe('projects', () => {
 
   it('each template is taken by the server as it is', async () => {
     const { page } = visitor;
-    await page.goto('/projects');
-    await visitor.signIn();
+    await visitor.open('/projects');
     for (const name of ['A sensor with an alarm', 'A meter']) {
       await page.goto('/projects?new');
       await page.getByLabel('Name of the project').fill(name);
@@ -288,6 +286,36 @@ describe('a design', () => {
         { timeout: 20_000 },
       )
       .toBe(true);
+  });
+});
+
+describe('a decoder', () => {
+  it('is written in JavaScript, which is completed and judged as one types, and decodes', async () => {
+    const { page } = visitor;
+    const project = await fleet.project('Decoded', {
+      uplink: { type: 'deviceEvent', triggers: { eventReceived: [{ element: 'decode', ability: 'evaluate' }] } },
+      decode: {
+        type: 'function',
+        properties: { code: 'function decodeUplink(input) { return { data: {} }; }', bytesRef: '$.bytes' },
+        triggers: { result: [{ element: 'values', ability: 'store' }] },
+      },
+      values: { type: 'storage' },
+    });
+    await open(page, project);
+    await node(page, 'decode').click();
+    await write(page, 'Code', 'function decodeUplink(input) { return { data: { temp: ');
+    await panel(page).getByText('The code does not run').first().waitFor();
+    await page.keyboard.type('input.by');
+    await page.getByRole('option', { name: 'bytes' }).waitFor();
+    await page.keyboard.press('Escape');
+    await page.keyboard.insertText('tes[0] / 2 } }; }');
+    await panel(page).getByText('The code does not run').first().waitFor({ state: 'detached' });
+    await save(page).click();
+    await saved(page);
+    const device = await fleet.device('Meter', project);
+    await fleet.event(device.token, { bytes: 'CQ==' }, 'uplink');
+    const { data } = await fleet.call<{ data: { payload: unknown }[] }>('GET', `/devices/${device.id}/data/values`);
+    expect(data.map(({ payload }) => payload)).toEqual([{ temp: 4.5 }]);
   });
 });
 

@@ -20,10 +20,11 @@ withVisitor();
 describe('the overview', () => {
   it('counts the fleet, and each count leads to its devices', async () => {
     const { page } = visitor;
-    await visitor.signIn();
+    await visitor.open();
     await page.getByText(`${DEVICES} devices, one of them active`).waitFor();
     const warning = page.getByRole('link', { name: '1 Warning' });
     await warning.waitFor();
+    await page.getByRole('heading', { name: 'Look here first' }).waitFor();
     await page.getByRole('link', { name: 'Cold room' }).waitFor();
     expect(await warning.getAttribute('href')).toBe('/devices?status=warning');
   });
@@ -32,8 +33,7 @@ describe('the overview', () => {
 describe('the table of devices', () => {
   it('shows any number of devices with few rows in the document', async () => {
     const { page } = visitor;
-    await page.goto('/devices');
-    await visitor.signIn();
+    await visitor.open('/devices');
     await page.getByRole('link', { name: 'Cold room' }).waitFor();
     const table = page.getByRole('table', { name: 'Devices' });
     expect(await table.getAttribute('aria-rowcount')).toBe(String(DEVICES + 1));
@@ -44,8 +44,7 @@ describe('the table of devices', () => {
 
   it('is searched and sorted by the server, and the address keeps both', async () => {
     const { page } = visitor;
-    await page.goto('/devices');
-    await visitor.signIn();
+    await visitor.open('/devices');
     await page.getByRole('columnheader', { name: 'Name' }).getByRole('button').click();
     await page.getByRole('link', { name: `Sensor ${String(DEVICES - 2).padStart(4, '0')}` }).waitFor();
     await page.getByLabel('Search name, description, labels').fill('hall 2');
@@ -62,8 +61,7 @@ describe('the table of devices', () => {
 
   it('is filtered by status at the server', async () => {
     const { page } = visitor;
-    await page.goto('/');
-    await visitor.signIn();
+    await visitor.open('/');
     const asked = page.waitForRequest(
       (request) => new URL(request.url()).searchParams.get('filter[statusInt][eq]') === '3',
     );
@@ -74,8 +72,7 @@ describe('the table of devices', () => {
 
   it('begins at its top in another order', async () => {
     const { page } = visitor;
-    await page.goto('/devices');
-    await visitor.signIn();
+    await visitor.open('/devices');
     const table = page.getByRole('table', { name: 'Devices' });
     await page.getByRole('link', { name: 'Cold room' }).waitFor();
     await table.evaluate((element) => element.scrollTo(0, element.scrollHeight));
@@ -90,8 +87,7 @@ describe('the table of devices', () => {
 describe('a device', () => {
   it('is made, and its token is shown once, ready to use', async () => {
     const { page } = visitor;
-    await page.goto('/devices');
-    await visitor.signIn();
+    await visitor.open('/devices');
     await page.getByRole('button', { name: 'New device' }).click();
     await page.getByLabel('Name', { exact: true }).fill('Made by hand');
     await page.getByLabel('Project').selectOption({ label: 'Cold chain' });
@@ -105,6 +101,14 @@ describe('a device', () => {
     // Neither Escape nor a click beside it loses the token.
     await page.keyboard.press('Escape');
     expect(await page.getByTestId('token').isVisible()).toBe(true);
+    // Nor does the browser load another page unasked.
+    const [asked] = await Promise.all([
+      page.waitForEvent('dialog'),
+      page.evaluate(() => void setTimeout(() => location.reload())),
+    ]);
+    expect(asked.type()).toBe('beforeunload');
+    await asked.dismiss();
+    expect(await page.getByTestId('token').innerText()).toBe(token);
     await fleet.event(token, { temperature: 4 });
     await page.getByRole('link', { name: 'Open the device' }).click();
     await page.getByRole('heading', { level: 1, name: 'Made by hand' }).waitFor();
@@ -113,8 +117,7 @@ describe('a device', () => {
 
   it('shows its events live, after those of before', async () => {
     const { page } = visitor;
-    await page.goto(`/devices/${device.id}/events`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${device.id}/events`);
     await page.getByText('9.5').first().waitFor();
     await page.getByText('Live', { exact: true }).waitFor();
     const id = await fleet.event(device.token, { temperature: 21, wrong: 1 });
@@ -130,10 +133,28 @@ describe('a device', () => {
     await page.getByText('cool', { exact: true }).waitFor({ state: 'detached' });
   });
 
+  it('has events that are found by what is in them, and that stand still while they are read', async () => {
+    const { page } = visitor;
+    const { id, token } = await fleet.device('Read', project);
+    for (const temperature of [3, 17]) await fleet.event(token, { temperature });
+    await visitor.open(`/devices/${id}/events`);
+    const rows = page.locator('[data-event]').filter({ hasText: 'reading' });
+    await expect.poll(() => rows.count()).toBe(2);
+    await page.getByLabel('Filter by element or content').fill('17');
+    await expect.poll(() => rows.count()).toBe(1);
+    await page.getByLabel('Filter by element or content').fill('');
+    await page.getByText('Live', { exact: true }).waitFor();
+    await page.getByRole('button', { name: 'Pause' }).click();
+    await fleet.event(token, { temperature: 4 });
+    await page.getByRole('button', { name: 'Resume (1 new)' }).waitFor();
+    expect(await rows.count()).toBe(2);
+    await page.getByRole('button', { name: 'Resume (1 new)' }).click();
+    await expect.poll(() => rows.count()).toBe(3);
+  });
+
   it('goes on live after the connection was lost, and misses nothing', async () => {
     const { page } = visitor;
-    await page.goto(`/devices/${device.id}/events`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${device.id}/events`);
     await page.getByText('Live', { exact: true }).waitFor();
     await server.halt();
     await page.getByText('Interrupted').waitFor();
@@ -145,8 +166,7 @@ describe('a device', () => {
 
   it('is sent something, which waits and can be taken back', async () => {
     const { page } = visitor;
-    await page.goto(`/devices/${device.id}/queue`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${device.id}/queue`);
     await page.getByLabel('Element').fill('greeting');
     await page.getByLabel('Payload (JSON)').fill('{"say":');
     await page.getByText('This is no JSON').waitFor();
@@ -160,8 +180,7 @@ describe('a device', () => {
 
   it('has settings, each changed by itself and set back', async () => {
     const { page } = visitor;
-    await page.goto(`/devices/${device.id}/settings`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${device.id}/settings`);
     await page.getByLabel('Alarm limit').fill('90');
     await page.getByRole('button', { name: 'Save' }).click();
     expect(
@@ -183,8 +202,7 @@ describe('a device', () => {
 
   it('has its data in a table, and as CSV', async () => {
     const { page } = visitor;
-    await page.goto(`/devices/${device.id}/data`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${device.id}/data`);
     await page.getByRole('columnheader', { name: 'temperature' }).waitFor();
     await page.getByRole('cell', { name: '9.5' }).waitFor();
     const [saved] = await Promise.all([
@@ -198,11 +216,25 @@ describe('a device', () => {
     expect(Buffer.concat(chunks).toString()).toMatch(/^createdAt,id,payload/);
   });
 
+  it('loses the data of an element only after its name was typed', async () => {
+    const { page } = visitor;
+    const { id, token } = await fleet.device('Emptied', project);
+    await fleet.event(token, { temperature: 3 });
+    await visitor.open(`/devices/${id}/data`);
+    await page.getByRole('cell', { name: '3', exact: true }).waitFor();
+    await page.getByRole('button', { name: 'Delete', exact: true }).click();
+    const dialog = page.getByRole('dialog', { name: 'Delete the data of climate?' });
+    expect(await dialog.getByRole('button', { name: 'Delete', exact: true }).isDisabled()).toBe(true);
+    await dialog.getByLabel(/Type/).fill('climate');
+    await dialog.getByRole('button', { name: 'Delete', exact: true }).click();
+    await page.getByText('No data yet').waitFor();
+    expect((await fleet.call<{ data: unknown[] }>('GET', `/devices/${id}/data/climate`)).data).toEqual([]);
+  });
+
   it('goes only after its name was typed', async () => {
     const { page } = visitor;
     const doomed = await fleet.device('Doomed', project);
-    await page.goto(`/devices/${doomed.id}`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${doomed.id}`);
     await page.getByRole('button', { name: 'More actions' }).click();
     await page.getByRole('menuitem', { name: 'Delete the device' }).click();
     const remove = page.getByRole('button', { name: 'Delete', exact: true });
@@ -219,8 +251,7 @@ describe('a device', () => {
 describe('roles', () => {
   it('that may only look are shown nothing that they may not do', async () => {
     const { page } = visitor;
-    await page.goto('/devices');
-    await visitor.signIn('viewer', 'cold-rooms-7');
+    await visitor.open('/devices', 'viewer', 'cold-rooms-7');
     await page.getByRole('link', { name: 'Cold room' }).click();
     await page.getByRole('heading', { level: 1, name: 'Cold room' }).waitFor();
     for (const name of ['Edit', 'More actions']) expect(await page.getByRole('button', { name }).count()).toBe(0);
@@ -235,8 +266,7 @@ describe('roles', () => {
 
   it('of technicians make and change devices, and delete none', async () => {
     const { page } = visitor;
-    await page.goto(`/devices/${device.id}`);
-    await visitor.signIn('tech', 'cold-rooms-7');
+    await visitor.open(`/devices/${device.id}`, 'tech', 'cold-rooms-7');
     await page.getByRole('button', { name: 'Edit' }).click();
     await page.getByLabel('Description (optional)').fill('Hall 2, behind the door');
     await page.getByRole('button', { name: 'Save' }).click();
@@ -253,8 +283,7 @@ describe('organizations', () => {
       parentId: fleet.organizationId,
     });
     await fleet.device('Northern fridge', project, { organizationId: north.id });
-    await page.goto('/devices');
-    await visitor.signIn();
+    await visitor.open('/devices');
     await page.getByRole('button', { name: /Organization: Root/ }).click();
     await page.getByLabel('Find an organization').fill('nor');
     await page.getByRole('button', { name: /North/ }).click();
@@ -269,9 +298,9 @@ describe('on a phone', () => {
   it('nothing is wider than the screen, and all can be reached', async () => {
     await takeAPhone();
     const { page } = visitor;
-    await visitor.signIn();
+    await visitor.open();
     const pages = {
-      '/': 'Look here first',
+      '/': 'Devices by status',
       '/devices': 'Cold room',
       [`/devices/${device.id}`]: 'door.open',
       [`/devices/${device.id}/events`]: 'reading',

@@ -23,8 +23,7 @@ describe('an event', () => {
     const id = await fleet.event(device.token, { temperature: 21, wrong: 1 });
     // Of what is so already nothing would come.
     await fleet.event(device.token, { temperature: 4 });
-    await page.goto(`/devices/${device.id}/events`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${device.id}/events`);
     const row = page.locator(`[data-event="${id}"]`);
     await row.locator('summary').first().click();
     await row.getByRole('button', { name: 'Run again as a dry run' }).click();
@@ -45,8 +44,7 @@ describe('an event', () => {
 
   it('runs again for developers alone', async () => {
     const { page } = visitor;
-    await page.goto(`/devices/${device.id}/events`);
-    await visitor.signIn('viewer', 'cold-rooms-7');
+    await visitor.open(`/devices/${device.id}/events`, 'viewer', 'cold-rooms-7');
     const row = page.locator('[data-event]').filter({ hasText: 'wrong' }).first();
     await row.locator('summary').first().click();
     await row.locator('.note').waitFor();
@@ -60,8 +58,7 @@ describe('settings', () => {
     const path = `/devices/${device.id}/settings/limit`;
     await fleet.call('PUT', path, 10);
     await fleet.call('PUT', path, 12);
-    await page.goto(`/devices/${device.id}/settings`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${device.id}/settings`);
     const history = page.getByRole('region', { name: 'History' });
     const entries = history.getByRole('listitem');
     await expect.poll(() => entries.count()).toBe(2);
@@ -78,8 +75,7 @@ describe('settings', () => {
 describe('the place of a device', () => {
   it('is its setting for places where it has one', async () => {
     const { page } = visitor;
-    await page.goto(`/devices/${device.id}`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${device.id}`);
     const card = page.getByRole('region', { name: 'Place', exact: true });
     await card.getByText('Nobody has said where this device is.').waitFor();
     await card.getByRole('button', { name: 'Set' }).click();
@@ -98,8 +94,7 @@ describe('the place of a device', () => {
     const { page } = visitor;
     const bare = await fleet.project('Doors', { knock: { type: 'deviceEvent' } });
     const door = await fleet.device('Door', bare, { meta: { floor: 3 } });
-    await page.goto(`/devices/${door.id}`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${door.id}`);
     const card = page.getByRole('region', { name: 'Place', exact: true });
     await card.getByRole('button', { name: 'Set' }).click();
     const dialog = page.getByRole('dialog', { name: 'Place' });
@@ -119,8 +114,7 @@ describe('the place of a device', () => {
 describe('the picture of a device', () => {
   it('is put, shown and removed; what is none is refused in words', async () => {
     const { page } = visitor;
-    await page.goto(`/devices/${device.id}`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${device.id}`);
     const card = page.getByRole('region', { name: 'Picture' });
     await card.getByText('No picture yet.').waitFor();
     const input = card.locator('input[type=file]');
@@ -141,8 +135,7 @@ describe('the token of a device', () => {
   it('is made anew and shown once; the old one ends', async () => {
     const { page } = visitor;
     const one = await fleet.device('Forgetful', project);
-    await page.goto(`/devices/${one.id}`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${one.id}`);
     await page.getByRole('button', { name: 'More actions' }).click();
     await page.getByRole('menuitem', { name: 'New token' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'New token' }).click();

@@ -17,8 +17,7 @@ const file = (lines: readonly string[]) => ({
 describe('devices from a file', () => {
   it('are checked line by line, made with progress, and their tokens saved once', async () => {
     const { page } = visitor;
-    await page.goto('/devices/import');
-    await visitor.signIn();
+    await visitor.open('/devices/import');
     await page.getByText('Drop a CSV file here').waitFor();
     await page
       .locator('input[type=file]')
@@ -73,8 +72,7 @@ describe('devices from a file', () => {
 
   it('are left alone when the file is none, or too long', async () => {
     const { page } = visitor;
-    await page.goto('/devices/import');
-    await visitor.signIn();
+    await visitor.open('/devices/import');
     const input = page.locator('input[type=file]');
     await input.setInputFiles(file(['name']));
     await page.getByText('fridges.csv holds no table').waitFor();
@@ -88,8 +86,7 @@ describe('devices from a file', () => {
 
   it('have their umlauts when a spreadsheet has written it as of old', async () => {
     const { page } = visitor;
-    await page.goto('/devices/import');
-    await visitor.signIn();
+    await visitor.open('/devices/import');
     const buffer = Buffer.from('Name;Projekt\r\nKühlraum \x96 1;Cold chain\r\n', 'latin1');
     await page.locator('input[type=file]').setInputFiles({ ...file([]), buffer });
     await page.getByText('Kühlraum – 1').first().waitFor();
@@ -99,8 +96,7 @@ describe('devices from a file', () => {
 
   it('are not lost by leaving before the tokens are saved, unless one means it', async () => {
     const { page } = visitor;
-    await page.goto('/devices/import');
-    await visitor.signIn();
+    await visitor.open('/devices/import');
     await page.locator('input[type=file]').setInputFiles(file(['name', 'Only one']));
     await page.getByRole('button', { name: 'Check the lines' }).click();
     await page.getByRole('button', { name: 'Create one device' }).click();

@@ -50,8 +50,7 @@ async function deliver(page: Page, body: unknown): Promise<Response> {
 describe('the wizard', () => {
   it('for The Things Stack shows what to paste, and then the first delivery', async () => {
     const { page } = visitor;
-    await page.goto('/integrations');
-    await visitor.signIn();
+    await visitor.open('/integrations');
     await page.getByText('No integration yet').waitFor();
     await setUp(page, 'The Things Stack', 'Freezers');
     await page.getByText('As soon as the platform posts').waitFor();
@@ -102,7 +101,7 @@ describe('the wizard', () => {
     ['Sigfox', { device: '1A2B3C', time: 1795159977, data: '01e4', seqNumber: 1 }, '1A2B3C'],
   ])('for %s hears what it posts', async (platform, body, name) => {
     const { page } = visitor;
-    await visitor.signIn();
+    await visitor.open();
     await setUp(page, platform, `Project of ${platform}`);
     expect((await deliver(page, body)).status).toBe(200);
     await page.getByRole('article').getByRole('link', { name }).waitFor();
@@ -110,7 +109,7 @@ describe('the wizard', () => {
 
   it('says what to mend when a delivery makes no event, and sends a sample itself', async () => {
     const { page } = visitor;
-    await visitor.signIn();
+    await visitor.open();
     await setUp(page, 'Something else', 'Anything');
     expect((await deliver(page, { without: 'a device' })).status).toBe(200);
     await page.getByText(/A delivery came with this key at .*, but made no event/).waitFor();
@@ -123,10 +122,49 @@ describe('the wizard', () => {
     await page.getByRole('article').getByText('21.5', { exact: true }).first().waitFor();
   });
 
+  it('loses no key unasked: it asks before one leaves, and whoever comes back makes another in its place', async () => {
+    const { page } = visitor;
+    const asked: string[] = [];
+    page.on('dialog', (dialog) => {
+      asked.push(dialog.type());
+      void (dialog.type() === 'confirm' ? dialog.dismiss() : dialog.accept());
+    });
+    await visitor.open();
+    await setUp(page, 'Sigfox', 'Returned');
+    const first = await pasted(page);
+    const devices = page.getByRole('link', { name: 'Devices', exact: true });
+    await devices.click();
+    await expect.poll(() => asked).toEqual(['confirm']);
+    await page.getByRole('heading', { name: 'What to paste where' }).waitFor();
+    // The browser asks before it loads the page anew; there one is told of the key that is lost.
+    await page.reload();
+    expect(asked).toEqual(['confirm', 'beforeunload']);
+    await page.getByText('You made the key “Sigfox: Returned” here').waitFor();
+    await page.getByText('Nothing has come with it yet.').waitFor();
+    const project = page.getByLabel('Project', { exact: true }).locator('option:checked');
+    await expect.poll(() => project.innerText()).toBe('Returned');
+    await page.getByRole('button', { name: 'Make a new key' }).click();
+    await page.getByRole('heading', { name: 'What to paste where' }).waitFor();
+    const second = await pasted(page);
+    expect(second.headers.api_auth_token).not.toBe(first.headers.api_auth_token);
+    const status = async ({ url, headers }: typeof first): Promise<number> =>
+      (await fetch(url, { method: 'POST', headers: { ...headers, 'content-type': 'application/json' }, body: '{}' }))
+        .status;
+    await expect.poll(() => status(first)).toBe(401);
+    // One who has copied it may go.
+    await page.getByRole('button', { name: 'Copy Header api_auth_token' }).click();
+    await devices.click();
+    await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
+    expect(asked).toEqual(['confirm', 'beforeunload']);
+    // With a key that has been used nothing is lost.
+    expect(await status(second)).not.toBe(401);
+    await page.goBack();
+    await page.getByText('Messages have come with it').waitFor();
+  });
+
   it('warns of a design that does not hear, and passes on what the server says', async () => {
     const { page } = visitor;
-    await page.goto('/integrations/new?kind=sigfox');
-    await visitor.signIn();
+    await visitor.open('/integrations/new?kind=sigfox');
     await page.getByLabel('Project', { exact: true }).selectOption({ label: 'Deaf' });
     await page.getByText('has no element that hears messages of the type “sigfox”').waitFor();
     await page.getByRole('button', { name: 'Make the key' }).click();

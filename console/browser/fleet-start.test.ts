@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { fleet, server, visitor, stage, withVisitor } from './stage';
+import { Visitor } from './pages';
+import { startServer } from './server';
+import { browser, fleet, server, visitor, stage, withVisitor } from './stage';
 
 stage();
 withVisitor();
@@ -11,7 +13,7 @@ interface List<T> {
 describe('the guided start', () => {
   it('leads from an empty platform to a value on a chart and an alarm, goes on after a reload, and goes in one click', async () => {
     const { page } = visitor;
-    await visitor.signIn();
+    await visitor.open();
     await page.getByText('No device yet').waitFor();
     await page.getByRole('link', { name: 'Guided start' }).click();
     await page.getByRole('button', { name: 'Begin' }).click();
@@ -53,10 +55,32 @@ describe('the guided start', () => {
     expect((await fleet.call<List<unknown>>('GET', '/projects')).data).toEqual([]);
   });
 
+  it('begins with the password that the program prints when its data folder is empty', async () => {
+    const first = await startServer({ ISOBAR_ADMIN_PASSWORD: '' });
+    const newcomer = await Visitor.comeFirst(browser, first.url);
+    try {
+      const [, password = ''] = /the password is (\S+)/.exec(first.said) ?? [];
+      const { page } = newcomer;
+      await page.goto('/');
+      await page.getByText('Its first user is admin').waitFor();
+      await newcomer.signIn('admin', password);
+      await page.getByRole('link', { name: 'Guided start' }).click();
+      await page.getByRole('button', { name: 'Begin' }).click();
+      await expect.poll(() => page.getByTestId('first-value').innerText()).toMatch(/°C$/);
+      await page
+        .getByLabel(/Temperature of My first device/)
+        .first()
+        .waitFor();
+      expect([newcomer.strays, newcomer.faults]).toEqual([[], []]);
+    } finally {
+      await newcomer.leave();
+      await first.stop();
+    }
+  });
+
   it('keeps its project where other devices have come into it', async () => {
     const { page } = visitor;
-    await page.goto('/start');
-    await visitor.signIn();
+    await visitor.open('/start');
     await page.getByRole('button', { name: 'Begin' }).click();
     await page.getByText('The first value is here').waitFor();
     const { data } = await fleet.call<List<{ projectUuid: string }>>('GET', '/devices');
@@ -69,8 +93,7 @@ describe('the guided start', () => {
 
   it('tells when the connection is lost, and goes on by itself', async () => {
     const { page } = visitor;
-    await page.goto('/start');
-    await visitor.signIn();
+    await visitor.open('/start');
     await page.getByRole('button', { name: 'Begin' }).click();
     await page
       .getByLabel(/Temperature of My first device/)
@@ -85,7 +108,7 @@ describe('the guided start', () => {
 
   it('is found in the user’s menu', async () => {
     const { page } = visitor;
-    await visitor.signIn();
+    await visitor.open();
     await page.getByRole('button', { name: /account of/ }).click();
     await page.getByRole('menuitem', { name: 'Guided start' }).click();
     await page.getByRole('heading', { level: 1, name: 'Your first device, in two minutes' }).waitFor();

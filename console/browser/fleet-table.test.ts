@@ -50,8 +50,7 @@ describe('ten thousand devices', () => {
       const { pathname } = new URL(request.url());
       if (pathname === '/v2/devices') asked.push(request.url());
     });
-    await page.goto('/devices');
-    await visitor.signIn();
+    await visitor.open('/devices');
     await page.getByText('10,000 devices').waitFor();
     const table = page.getByRole('table', { name: 'Devices' });
     await page.getByRole('link', { name: nameOf(0) }).waitFor();
@@ -74,8 +73,7 @@ describe('ten thousand devices', () => {
 describe('filters', () => {
   it('stand in the address as the server takes them, come back with it, and go one by one', async () => {
     const { page } = visitor;
-    await page.goto('/devices');
-    await visitor.signIn();
+    await visitor.open('/devices');
     await page.getByText('10,000 devices').waitFor();
     await filterByLabel(page, 'floor', '3');
     await page.getByText('100 devices').waitFor();
@@ -101,8 +99,7 @@ describe('filters', () => {
 
   it('find who was silent, and who was never heard', async () => {
     const { page } = visitor;
-    await page.goto('/devices');
-    await visitor.signIn();
+    await visitor.open('/devices');
     await page.getByText('10,000 devices').waitFor();
     await page.getByRole('button', { name: 'Add a filter' }).click();
     const editor = page.getByRole('dialog', { name: 'Add a filter' });
@@ -121,8 +118,7 @@ describe('filters', () => {
 
   it('are kept under a name, for each user apart', async () => {
     const { page } = visitor;
-    await page.goto('/devices?filter[meta.floor][eq]=5&sort=-name');
-    await visitor.signIn();
+    await visitor.open('/devices?filter[meta.floor][eq]=5&sort=-name');
     await page.getByText('100 devices').waitFor();
     await page.getByRole('button', { name: 'Kept filters' }).click();
     const kept = page.getByRole('dialog', { name: 'Kept filters' });
@@ -152,8 +148,7 @@ describe('columns', () => {
       parentId: fleet.organizationId,
     });
     await fleet.device('Deep fridge', project, { organizationId: beneath.id, meta: { floor: 4711 } });
-    await page.goto('/devices?filter[lastActive][ne]=null');
-    await visitor.signIn();
+    await visitor.open('/devices?filter[lastActive][ne]=null');
     await page.getByText('One device').waitFor();
     await page.getByRole('button', { name: 'Columns' }).click();
     const dialog = page.getByRole('dialog', { name: 'Columns' });
@@ -195,8 +190,7 @@ describe('many devices at once', () => {
     for (let index = 0; index < 4; index += 1) {
       marked.push(await fleet.device(`Marked ${index}`, project, { meta: { batch: 'settings' } }));
     }
-    await page.goto('/devices?filter[meta.batch][eq]=settings');
-    await visitor.signIn();
+    await visitor.open('/devices?filter[meta.batch][eq]=settings');
     await page.getByText('4 devices').waitFor();
     await page.getByRole('checkbox', { name: 'Select all that are found' }).check();
     await page.getByText('4 devices selected').waitFor();
@@ -227,8 +221,7 @@ describe('many devices at once', () => {
     const batch = { meta: { batch: 'move' } };
     const one = await fleet.device('Mover 1', project, batch);
     await fleet.device('Mover 2', other, { ...batch, organizationId: north.id });
-    await page.goto('/devices?filter[meta.batch][eq]=move');
-    await visitor.signIn('manager', 'cold-rooms-7');
+    await visitor.open('/devices?filter[meta.batch][eq]=move', 'manager', 'cold-rooms-7');
     for (const name of ['Mover 1', 'Mover 2']) await page.getByRole('checkbox', { name: `Select ${name}` }).check();
     await page.getByRole('button', { name: 'Move', exact: true }).click();
     const dialog = page.getByRole('dialog', { name: 'Move 2 devices' });
@@ -249,11 +242,10 @@ describe('many devices at once', () => {
     const batch = { meta: { batch: 'delete' } };
     const ids: string[] = [];
     for (let index = 0; index < 3; index += 1) ids.push((await fleet.device(`Doomed ${index}`, project, batch)).id);
-    await page.goto('/devices?filter[meta.batch][eq]=delete');
-    await visitor.signIn('manager', 'cold-rooms-7');
+    await visitor.open('/devices?filter[meta.batch][eq]=delete', 'manager', 'cold-rooms-7');
     await page.getByRole('checkbox', { name: 'Select all that are found' }).check();
     await page.getByRole('button', { name: 'Delete', exact: true }).click();
-    const dialog = page.getByRole('dialog', { name: 'Delete 3 devices?' });
+    const dialog = page.getByRole('dialog', { name: 'Delete 3 devices' });
     const remove = dialog.getByRole('button', { name: 'Delete', exact: true });
     await dialog.getByLabel(/Type 3/).fill('2');
     expect(await remove.isDisabled()).toBe(true);
@@ -268,8 +260,7 @@ describe('many devices at once', () => {
 
   it('are exported as the server writes them: all that are found, or those that were picked', async () => {
     const { page } = visitor;
-    await page.goto('/devices?filter[meta.floor][eq]=8');
-    await visitor.signIn('viewer', 'cold-rooms-7');
+    await visitor.open('/devices?filter[meta.floor][eq]=8', 'viewer', 'cold-rooms-7');
     await page.getByText('100 devices').waitFor();
     const saved = async (): Promise<string[]> => {
       const [file] = await Promise.all([
@@ -293,11 +284,10 @@ describe('many devices at once', () => {
     const { page } = visitor;
     const batch = { meta: { batch: 'lost' } };
     for (let index = 0; index < 3; index += 1) await fleet.device(`Lost ${index}`, project, batch);
-    await page.goto('/devices?filter[meta.batch][eq]=lost');
-    await visitor.signIn('manager', 'cold-rooms-7');
+    await visitor.open('/devices?filter[meta.batch][eq]=lost', 'manager', 'cold-rooms-7');
     await page.getByRole('checkbox', { name: 'Select all that are found' }).check();
     await page.getByRole('button', { name: 'Delete', exact: true }).click();
-    const dialog = page.getByRole('dialog', { name: 'Delete 3 devices?' });
+    const dialog = page.getByRole('dialog', { name: 'Delete 3 devices' });
     await dialog.getByLabel(/Type 3/).fill('3');
     await server.halt();
     await dialog.getByRole('button', { name: 'Delete', exact: true }).click();
@@ -312,8 +302,7 @@ describe('many devices at once', () => {
 describe('roles', () => {
   it('that may only look export, and are shown nothing else', async () => {
     const { page } = visitor;
-    await page.goto('/devices');
-    await visitor.signIn('viewer', 'cold-rooms-7');
+    await visitor.open('/devices', 'viewer', 'cold-rooms-7');
     await page.getByRole('checkbox', { name: `Select ${nameOf(0)}` }).check();
     const bar = page.getByRole('region', { name: 'Selected devices' });
     await bar.getByRole('button', { name: 'CSV' }).waitFor();
@@ -338,11 +327,10 @@ describe('the limit of requests', () => {
       // So many that they exceed the limit of two minutes.
       const devices = Array.from({ length: 400 }, (_, index) => ({ name: nameOf(index), projectUuid }));
       await few.call('POST', '/devices/bulk', devices);
-      await page.goto('/devices');
-      await patient.signIn();
+      await patient.open('/devices');
       await page.getByRole('checkbox', { name: 'Select all that are found' }).check();
       await page.getByRole('button', { name: 'Delete', exact: true }).click();
-      const dialog = page.getByRole('dialog', { name: 'Delete 400 devices?' });
+      const dialog = page.getByRole('dialog', { name: 'Delete 400 devices' });
       await dialog.getByLabel(/Type 400/).fill('400');
       await dialog.getByRole('button', { name: 'Delete', exact: true }).click();
       await dialog.getByText(/Too many requests for this minute\. It goes on by itself in \d+ s\./).waitFor();

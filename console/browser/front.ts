@@ -51,6 +51,7 @@ async function page(program: string, path: string, answer: ServerResponse): Prom
     const type = file ? TYPES[path.split('.').at(-1) ?? ''] : TYPES.html;
     answer.writeHead(200, {
       'content-type': type ?? 'application/octet-stream',
+      'cache-control': file ? 'public, max-age=31536000, immutable' : 'no-cache',
       'content-security-policy': given.headers.get('content-security-policy') ?? '',
     });
     answer.end(file ?? (await readFile(join(DIST, 'index.html'))));

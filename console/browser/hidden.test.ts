@@ -58,8 +58,7 @@ const said = (page: Page): Promise<string[]> =>
 describe('a name with signs that hide', () => {
   it('is seen for what it is on every page', async () => {
     const { page } = visitor;
-    await page.goto('/');
-    await visitor.signIn();
+    await visitor.open('/');
     for (const path of [
       '/organizations',
       '/projects',
@@ -84,8 +83,7 @@ describe('a name with signs that hide', () => {
 
   it('is chosen as it is', async () => {
     const { page } = visitor;
-    await page.goto(`/devices/${device}/data?element=other`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${device}/data?element=other`);
     const read = page.waitForRequest((request) => decodeURIComponent(request.url()).includes(NAME));
     await page.getByLabel('Element').selectOption({ label: SHOWN });
     await read;
@@ -93,8 +91,7 @@ describe('a name with signs that hide', () => {
 
   it('is edited as it is', async () => {
     const { page } = visitor;
-    await page.goto(`/users/${user}`);
-    await visitor.signIn();
+    await visitor.open(`/users/${user}`);
     await page.getByRole('button', { name: 'Edit' }).click();
     await expect.poll(() => page.getByLabel('First name').inputValue()).toBe(NAME);
   });

@@ -41,7 +41,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
   it('every page of the administration is free of faults', async () => {
     const visitor = await Visitor.come(browser, server.url, options);
     const { page } = visitor;
-    await visitor.signIn();
+    await visitor.open();
     const pages: Record<string, [path: string, ready: string]> = {
       organizations: ['/organizations', 'Cold Chain'],
       'organizations-found': ['/organizations?q=a', 'Rotterdam'],
@@ -75,7 +75,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
   it('every dialog of the administration is free of faults', async () => {
     const visitor = await Visitor.come(browser, server.url, options);
     const { page } = visitor;
-    await visitor.signIn();
+    await visitor.open();
     await page.goto('/organizations?new');
     await page.getByRole('radio', { name: 'Hamburg Root / Cold Chain' }).waitFor({ state: 'attached' });
     await see(visitor, `${look}-organization-new`, found);
@@ -116,8 +116,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
   it('the branding and what comes of it is free of faults', async () => {
     const visitor = await Visitor.come(browser, server.url, options);
     const { page } = visitor;
-    await page.goto(`/organizations/${known.company}/branding`);
-    await visitor.signIn('developer', PASSWORD);
+    await visitor.open(`/organizations/${known.company}/branding`, 'developer', PASSWORD);
     await page.getByText('A colour of its own').click();
     await page.getByLabel('Colour as a code').fill('#e3007b');
     await page.setInputFiles('input[type=file]', {
@@ -131,6 +130,8 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
     await page.getByRole('link', { name: 'Cold Chain', exact: true }).first().waitFor();
     await page.goto('/');
     await page.locator('header img').waitFor();
+    // All that is heard of here is well.
+    await page.getByRole('heading', { name: 'Nothing needs attention' }).waitFor();
     await see(visitor, `${look}-branded`, found);
     await page.goto('/about');
     await page.getByText('its stores answer').waitFor();
@@ -141,8 +142,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
   it('a page for another role, and a lost connection, are free of faults', async () => {
     const visitor = await Visitor.come(browser, server.url, options);
     const { page } = visitor;
-    await page.goto('/users');
-    await visitor.signIn('basicUser', PASSWORD);
+    await visitor.open('/users', 'basicUser', PASSWORD);
     await page.getByText('Not for your role').first().waitFor();
     await see(visitor, `${look}-needs`, found);
     await page.goto('/notifications');

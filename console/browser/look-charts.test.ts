@@ -101,8 +101,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
   it('charts are free of faults', async () => {
     const visitor = await Visitor.come(browser, server.url, options);
     const { page } = visitor;
-    await page.goto(`/devices/${room.id}`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${room.id}`);
     const keys = 'climate%2Ftemperature,climate%2Fhumidity,climate%2Fbattery';
     const pages: Record<string, [path: string, ready: string]> = {
       chart: [`/charts?time=at&keys=climate%2Ftemperature`, 'points of'],
@@ -137,8 +136,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
     await fleet.event(room.token, { at, temperature: 3.4, humidity: 71, battery: 2.92 });
     const visitor = await Visitor.come(browser, server.url, options);
     const { page } = visitor;
-    await page.goto('/');
-    await visitor.signIn();
+    await visitor.open('/');
     await page.locator('[data-mark]').first().waitFor();
     await page.getByText('events in the last').waitFor();
     await page.locator('.map').scrollIntoViewIfNeeded();
@@ -154,8 +152,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
     await fleet.call('PUT', `/organizations/${fleet.organizationId}/dashboard`, { configuration: {} });
     const visitor = await Visitor.come(browser, server.url, options);
     const { page } = visitor;
-    await page.goto('/dashboards');
-    await visitor.signIn();
+    await visitor.open('/dashboards');
     await page.getByText('Add your first widget').waitFor();
     await see(visitor, `${look}-board-none`, found);
     await fleet.call('PUT', `/organizations/${fleet.organizationId}/dashboard`, board());

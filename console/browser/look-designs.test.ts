@@ -20,8 +20,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
   it('projects and designs are free of faults', async () => {
     const visitor = await Visitor.come(browser, server.url, options);
     const { page } = visitor;
-    await page.goto('/projects');
-    await visitor.signIn();
+    await visitor.open('/projects');
     await page.getByRole('link', { name: 'Cold chain' }).waitFor();
     await see(visitor, `${look}-projects`, found);
     await page.goto('/projects?new');

@@ -47,7 +47,7 @@ async function visit(
   scene: (page: Page, shot: (name: string) => Promise<void>) => Promise<void>,
 ): Promise<void> {
   const visitor = await Visitor.come(browser, server.url, options);
-  await visitor.signIn();
+  await visitor.open();
   await scene(visitor.page, async (name) => {
     await see(visitor, `${look}-fleet-${name}`, found);
     expect(await visitor.page.evaluate(() => document.documentElement.scrollWidth), name).toBeLessThanOrEqual(

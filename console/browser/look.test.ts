@@ -47,7 +47,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
   it('every page for users is free of faults', async () => {
     const visitor = await Visitor.come(browser, server.url, options);
     const { page } = visitor;
-    await visitor.signIn();
+    await visitor.open();
     const pages: Record<string, [path: string, ready: string]> = {
       overview: ['/', 'Look here first'],
       devices: ['/devices', 'Cold room A1'],
@@ -100,7 +100,7 @@ describe('choices of a user', () => {
   it('of colours hold against the system, and from the first paint on', async () => {
     const visitor = await Visitor.come(browser, server.url, { ...DESK, colorScheme: 'light' });
     const { page } = visitor;
-    await visitor.signIn();
+    await visitor.open();
     await page.getByRole('button', { name: /account of/ }).click();
     await page.getByRole('menuitemradio', { name: 'Dark' }).click();
     const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
@@ -115,7 +115,7 @@ describe('choices of a user', () => {
   it('of language change every word', async () => {
     const visitor = await Visitor.come(browser, server.url);
     const { page } = visitor;
-    await visitor.signIn();
+    await visitor.open();
     await page.getByRole('button', { name: /account of/ }).click();
     await page.getByRole('menuitemradio', { name: 'Deutsch' }).click();
     await page.getByText('Zuerst hier hinsehen').waitFor();

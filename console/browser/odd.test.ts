@@ -51,8 +51,7 @@ function forgiven(): string[] {
 describe('a device', () => {
   it('is shown with keys that have points, and charts tell that they leave these out', async () => {
     const { page } = visitor;
-    await page.goto(`/devices/${odd.id}`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${odd.id}`);
     const values = page.locator('dl.values');
     await values.getByText('"a.b"', { exact: true }).waitFor();
     await values.getByText('a.b', { exact: true }).waitFor();
@@ -75,8 +74,7 @@ describe('a device', () => {
 
   it('whose address is broken is missing, as any other that is not there', async () => {
     const { page } = visitor;
-    await page.goto('/devices/%E0%A4%A');
-    await visitor.signIn();
+    await visitor.open('/devices/%E0%A4%A');
     await page.getByRole('heading', { name: 'No such device' }).first().waitFor();
   });
 });
@@ -96,8 +94,7 @@ describe('a dashboard that another program has written', () => {
       { type: 'table', title: 'Eight', settings: { elementName: 'climate', paths: ['tiny', 'tiny', 7] } },
       { type: 'toString', title: '', settings: { keys: 5 } },
     ]);
-    await page.goto('/dashboards');
-    await visitor.signIn();
+    await visitor.open('/dashboards');
     await page.getByText('first words').waitFor();
     expect(await page.locator('[data-widget]').count()).toBe(9);
     const eight = page.getByRole('region', { name: 'Eight' });
@@ -119,8 +116,7 @@ describe('what fails while it is drawn', () => {
       const response = await route.fetch();
       await route.fulfill({ response, json: { ...((await response.json()) as object), lastValues: [null] } });
     });
-    await page.goto(`/devices/${odd.id}`);
-    await visitor.signIn();
+    await visitor.open(`/devices/${odd.id}`);
     const words = page.getByRole('alert').getByText('This page could not be shown');
     await words.waitFor();
     await page.getByRole('link', { name: 'Projects' }).first().click();
@@ -141,8 +137,7 @@ describe('what fails while it is drawn', () => {
       { type: 'text', title: 'Whole', settings: { text: 'still here' } },
     ]);
     await page.route('**/v2/devices?*', (route) => route.fulfill({ json: { data: [null], meta: { totalDocs: 1 } } }));
-    await page.goto('/dashboards');
-    await visitor.signIn();
+    await visitor.open('/dashboards');
     await page.getByRole('region', { name: 'Broken' }).getByText('This widget could not be shown').waitFor();
     await page.getByText('still here').waitFor();
     await page.unroute('**/v2/devices?*');
@@ -155,8 +150,7 @@ describe('what fails while it is drawn', () => {
 describe('a design', () => {
   it('with an element beyond all bounds shows it among the others', async () => {
     const { page } = visitor;
-    await page.goto(`/projects/${project}/design`);
-    await visitor.signIn();
+    await visitor.open(`/projects/${project}/design`);
     for (const name of ['climate', 'lost']) {
       await node(page, name).waitFor();
       await expect.poll(() => isInWindow(page, name)).toBe(true);
@@ -168,8 +162,7 @@ describe('a design', () => {
     const warning = await fleet.project('Decoder', WARNING);
     const device = await fleet.device('Battery', warning);
     await fleet.event(device.token, { bytes: '/84=' }, 'uplink');
-    await page.goto(`/projects/${warning}/design`);
-    await visitor.signIn();
+    await visitor.open(`/projects/${warning}/design`);
     await page.getByRole('button', { name: 'Try it out' }).click();
     await page.getByLabel('As if of the device').selectOption({ label: 'Battery' });
     const recorded = page.getByLabel('Recorded event');
@@ -192,8 +185,7 @@ describe('pages', () => {
   it('whose list cannot be read show no empty one', async () => {
     const { page } = visitor;
     await page.route('**/v2/devices?*', (route) => route.fulfill({ status: 500, json: {} }));
-    await page.goto('/devices');
-    await visitor.signIn();
+    await visitor.open('/devices');
     await page.getByText('The server has failed at this.').waitFor();
     expect(await page.locator('main .card').count()).toBe(0);
   });
@@ -210,8 +202,7 @@ describe('pages', () => {
     for (const isPhone of [false, true]) {
       if (isPhone) await takeAPhone();
       const { page } = visitor;
-      await page.goto('/users');
-      await visitor.signIn();
+      await visitor.open('/users');
       await page.getByRole('link', { name: LONG }).waitFor();
       if (!isPhone) await page.getByText('long · long@example.com', { exact: true }).waitFor();
       expect(await beyond(), 'users').toBeLessThanOrEqual(0);

@@ -25,8 +25,7 @@ async function overlap(one: Locator, other: Locator): Promise<boolean> {
 describe('on a phone', () => {
   it('the buttons that zoom a design lie over none of it', async () => {
     const { page } = visitor;
-    await page.goto(`/projects/${project}/design`);
-    await visitor.signIn();
+    await visitor.open(`/projects/${project}/design`);
     await node(page, 'warm').waitFor();
     const all = page.getByRole('button', { name: 'Show everything' });
     expect(await overlap(page.locator('.svelte-flow'), all)).toBe(false);
@@ -38,8 +37,7 @@ describe('on a phone', () => {
   it('an element that is added is in view, and no tool is beyond a narrow screen', async () => {
     const { page } = visitor;
     await page.setViewportSize({ width: 360, height: 740 });
-    await page.goto(`/projects/${project}/design`);
-    await visitor.signIn();
+    await visitor.open(`/projects/${project}/design`);
     await node(page, 'warm').waitFor();
     const tools = await page.getByRole('link', { name: 'Versions' }).boundingBox();
     expect((tools?.x ?? 0) + (tools?.width ?? 0)).toBeLessThanOrEqual(352);
@@ -52,8 +50,7 @@ describe('on a phone', () => {
 
   it('the buttons that zoom a map lie over none of it', async () => {
     const { page } = visitor;
-    await page.goto('/');
-    await visitor.signIn();
+    await visitor.open('/');
     const map = page.getByRole('application', { name: /Map of the devices/ });
     await map.scrollIntoViewIfNeeded();
     await page.locator('[data-mark]').first().waitFor();

@@ -18,7 +18,7 @@ describe.each(ROLES)('a user with the role %s', (role) => {
   it('is offered what it may use, and at every other address is told why not', async () => {
     const visitor = await Visitor.come(browser, server.url);
     const { page } = visitor;
-    await visitor.signIn(role, PASSWORD);
+    await visitor.open('/', role, PASSWORD);
     const places = page.getByRole('navigation', { name: 'Main navigation' });
     for (const [name, needed] of [
       ['Organizations', 'manager'],
@@ -52,8 +52,7 @@ describe.each(ROLES)('a user with the role %s', (role) => {
   it('sees no button that the server would refuse', async () => {
     const visitor = await Visitor.come(browser, server.url);
     const { page } = visitor;
-    await page.goto('/organizations');
-    await visitor.signIn(role, PASSWORD);
+    await visitor.open('/organizations', role, PASSWORD);
     await page.getByRole('heading', { level: 1 }).waitFor();
     const shows = async (name: string): Promise<boolean> =>
       (await page.getByRole('button', { name, exact: true }).count()) > 0;
@@ -81,8 +80,7 @@ describe('limits of the own organization', () => {
   it('are shown to its administrator and set from above', async () => {
     const visitor = await Visitor.come(browser, server.url);
     const { page } = visitor;
-    await page.goto(`/organizations/${known.company}`);
-    await visitor.signIn('administrator', PASSWORD);
+    await visitor.open(`/organizations/${known.company}`, 'administrator', PASSWORD);
     await page.getByText('The limits are set from an organization above').waitFor();
     await page.getByRole('button', { name: 'Edit' }).click();
     await page.getByLabel('Name', { exact: true }).waitFor();
@@ -100,7 +98,7 @@ describe('on a phone', () => {
   it('no more than five places stand at the bottom, and each other one is behind one of them', async () => {
     const visitor = await Visitor.come(browser, server.url, PHONE);
     const { page } = visitor;
-    await visitor.signIn();
+    await visitor.open();
     const bar = page.getByRole('navigation', { name: 'Main navigation' });
     expect(await bar.getByRole('listitem').count()).toBeLessThanOrEqual(5);
     const more = bar.getByRole('button', { name: 'More' });

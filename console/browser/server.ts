@@ -13,6 +13,8 @@ export interface Server {
   url: string;
   /** Where it writes what it would send as e-mail. */
   mail: string;
+  /** What it printed as it started. */
+  said: string;
   stop(): Promise<void>;
   /** Stops it; its data stays. */
   halt(): Promise<void>;
@@ -31,6 +33,7 @@ export async function startServer(settings: Record<string, string> = {}): Promis
   return {
     url: before?.url ?? running.url,
     mail: join(folder, 'data', 'mail'),
+    said: running.said,
     stop: async () => {
       before?.close();
       await end(running.child);
@@ -48,7 +51,7 @@ async function launch(
   folder: string,
   address: string,
   settings: Record<string, string>,
-): Promise<{ url: string; child: ChildProcess }> {
+): Promise<{ url: string; said: string; child: ChildProcess }> {
   const environment = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('ISOBAR')));
   const child = spawn(program, ['serve', '--listen', address, '--data', join(folder, 'data'), '--log', 'warn'], {
     env: { ...environment, ISOBAR_ADMIN_PASSWORD: ADMIN.password, ...settings },
@@ -71,7 +74,7 @@ async function launch(
       reject(new Error(`the program ended with ${code}: ${said}`));
     });
   });
-  return { url, child };
+  return { url, said, child };
 }
 
 async function end(child: ChildProcess): Promise<void> {

@@ -42,8 +42,16 @@ describe('sign-in', () => {
     await page.goto('/notifications');
     await visitor.signIn();
     await page.getByRole('heading', { level: 1, name: 'Notifications' }).waitFor();
+    // The first refusal leads to the sign-in page, whoever asked: nothing is answered before one has gone on.
+    let goOn!: () => void;
+    const hasGoneOn = new Promise<void>((resolve) => (goOn = resolve));
+    await page.route('**/v2/**', async (route) => {
+      await hasGoneOn;
+      await route.fallback();
+    });
     await endSession();
-    await page.getByRole('link', { name: 'Devices' }).click();
+    await page.getByRole('link', { name: 'Devices', exact: true }).click();
+    goOn();
     await page.getByText('Your session has ended').waitFor();
     await page.unrouteAll();
     await visitor.signIn();

@@ -1,7 +1,7 @@
 import type { Browser } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest';
 import { Fleet } from './fleet';
-import { PHONE, Visitor, launch } from './pages';
+import { PHONE, Visitor, clear, launch } from './pages';
 import { type Server, startServer } from './server';
 
 // Each file of tests has these for itself; they change as its hooks run.
@@ -10,7 +10,17 @@ export let browser: Browser;
 export let fleet: Fleet;
 export let visitor: Visitor;
 
+type Come = (browser: Browser, url: string) => Promise<Visitor>;
+
 const PREPARED_WITHIN_MS = 240_000;
+
+/** One after the other, the files of a worker have the same browser, each with visitors of its own. */
+let running: Browser | undefined;
+
+async function inThisWorker(): Promise<Browser> {
+  if (!running?.isConnected()) running = await launch();
+  return running;
+}
 
 /** A server, with settings of its own, and a browser for the tests of a file. `prepare` makes what they look at. */
 export function stage(
@@ -18,21 +28,20 @@ export function stage(
   settings: Record<string, string> = {},
 ): void {
   beforeAll(async () => {
-    server = await startServer(settings);
-    browser = await launch();
+    [server, browser] = await Promise.all([startServer(settings), inThisWorker()]);
     fleet = await Fleet.of(server.url);
     await prepare();
   }, PREPARED_WITHIN_MS);
   afterAll(async () => {
-    await browser?.close();
+    if (running) await clear(running);
     await server?.stop();
   });
 }
 
 /** A visitor for each test, whose pages must have been free of faults in the end. */
-export function withVisitor(): void {
+export function withVisitor(come: Come = (of, url) => Visitor.come(of, url)): void {
   beforeEach(async () => {
-    visitor = await Visitor.come(browser, server.url);
+    visitor = await come(browser, server.url);
   });
   afterEach(async () => {
     await visitor.leave();

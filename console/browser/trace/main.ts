@@ -1,6 +1,6 @@
 import type { Browser } from 'playwright-core';
 import { Fleet } from '../fleet';
-import { Visitor, launch } from '../pages';
+import { DESK, Visitor, launch } from '../pages';
 import { startServer } from '../server';
 import { DEVICES, ELEMENTS, type Filled, VALUES, fill } from './fill';
 import { type Step, steps } from './steps';
@@ -39,7 +39,7 @@ export async function trace(): Promise<void> {
 }
 
 async function visitOnce(browser: Browser, url: string, filled: Filled, all: Map<string, Measured[]>): Promise<void> {
-  const visitor = await Visitor.come(browser, url);
+  const visitor = await Visitor.comeFirst(browser, url, { ...DESK, reducedMotion: 'no-preference' });
   await visitor.page.addInitScript(takeNotes);
   await visitor.page.goto('/profile');
   await visitor.signIn();
