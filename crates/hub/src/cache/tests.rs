@@ -431,7 +431,7 @@ async fn what_designs_find_out_is_not_lost_while_entries_are_pushed_out() {
     }
     let (over, caches) = (Arc::new(AtomicBool::new(false)), Arc::clone(&stage.hub.0.caches));
     let ended = Arc::clone(&over);
-    let pushing = std::thread::spawn(move || {
+    let pushing = tokio::task::spawn_blocking(move || {
         while !ended.load(Ordering::SeqCst) {
             caches.devices.push_all_out();
             std::thread::yield_now();
@@ -441,7 +441,7 @@ async fn what_designs_find_out_is_not_lost_while_entries_are_pushed_out() {
         futures::future::join_all(devices.iter().map(|device| stage.posts(device, "1"))).await;
     }
     over.store(true, Ordering::SeqCst);
-    pushing.join().unwrap();
+    pushing.await.unwrap();
     for device in &devices {
         let shown = stage.shows(device).await.meta;
         let runs = shown.tree();
