@@ -195,7 +195,8 @@ impl Hub {
             return Err(Error::Busy);
         }
         let (hub, begins) = (self.clone(), self.0.jobs.history_begins());
-        let read = async move { hub.0.env.registry().setting_history(&permit, begins, &request).await.into_hub_error() };
+        let read =
+            async move { hub.0.env.registry().setting_history(&permit, begins, &request).await.into_hub_error() };
         let page = self.0.listing_jobs.drive_for(caller, "setting_history", read).await?;
         Ok(page.map(|record| DeviceSetting::recorded(record, &entry.plan.plan)))
     }
