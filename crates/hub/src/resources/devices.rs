@@ -102,8 +102,8 @@ impl Hub {
     /// slot among the lists; with filters among the selections.
     ///
     /// # Errors
-    /// `Invalid`: the metadata of the page is too large together. `Busy`: too many lists or selections wait; or there are filters on what designs find out, and more of it is unwritten than can
-    /// be laid over the registry.
+    /// `Invalid`: the metadata of the page is too large together. `Busy`: too many lists or selections wait; or there are filters
+    /// on what designs find out, and more of it is unwritten than can be laid over the registry.
     pub async fn device_list(
         &self,
         caller: &Caller,

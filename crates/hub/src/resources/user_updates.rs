@@ -1,6 +1,6 @@
 //! Changes of users that are there: their profile, rank, place and password, and their end (contract: Roles and reach).
 
-use isobar_model::access::{self, Action, Caller};
+use isobar_model::access::{self, Action, Caller, CanWrite};
 use isobar_model::check::Faults;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{OrganizationId, UserId};
@@ -26,14 +26,7 @@ impl Hub {
     /// `Forbidden`: the role is above the caller's. `Invalid`: all faults of the input.
     pub async fn user_update(&self, caller: &Caller, id: UserId, mut input: UserInput) -> Result<User> {
         let permit = self.0.identity.user_write(caller, id, Action::UserUpdate).await?;
-        let present = self
-            .0
-            .env
-            .registry()
-            .user_fetch(&permit.reading())
-            .await
-            .into_hub_error()?
-            .ok_or(Error::Missing("user"))?;
+        let present = self.present_user(&permit).await?;
         self.permits(caller, id, &input).await.decide(caller, &input, &present)?;
         let password = match input.password.take() {
             None => None,
@@ -63,6 +56,12 @@ impl Hub {
         Ok(self.as_last_seen(changed))
     }
 
+    /// The user as it is before a change.
+    async fn present_user(&self, permit: &CanWrite<UserId>) -> Result<User> {
+        let present = self.0.env.registry().user_fetch(&permit.reading()).await.into_hub_error()?;
+        present.ok_or(Error::Missing("user"))
+    }
+
     /// What the caller may do of what a body may ask for.
     async fn permits(&self, caller: &Caller, id: UserId, input: &UserInput) -> Permits {
         let disable = match input.disabled {
@@ -85,14 +84,7 @@ impl Hub {
     /// `Missing` before `Forbidden`.
     pub async fn allow_user_update(&self, caller: &Caller, id: UserId, role: Option<Role>) -> Result<()> {
         let permit = self.0.identity.user_write(caller, id, Action::UserUpdate).await?;
-        let present = self
-            .0
-            .env
-            .registry()
-            .user_fetch(&permit.reading())
-            .await
-            .into_hub_error()?
-            .ok_or(Error::Missing("user"))?;
+        let present = self.present_user(&permit).await?;
         role.filter(|role| *role != present.role).map_or(Ok(()), |role| may_give(caller.role, role))
     }
 
