@@ -25,6 +25,8 @@ pub const LONG_RUN_UNITS: u64 = 25_000;
 pub const SHORT_RUN_BYTES_MAX: usize = 64 << 10;
 /// Units that a step takes besides what its element does.
 pub(crate) const STEP_UNITS: usize = 8;
+/// After so many units, about a third of a millisecond, a run that may be long lets others have the processor.
+const UNITS_A_LOOK: u64 = 8_192;
 /// Bytes of text that cost one unit.
 const BYTES_PER_UNIT: usize = 16;
 /// Bytes of text that cost one unit where a tree is made of them, or every value in them is looked at.
@@ -144,9 +146,13 @@ impl Budget {
 
     /// Spends units, or refuses.
     pub(crate) fn spend(&self, units: usize) -> Computed<()> {
-        match self.units.get().checked_sub(units as u64) {
+        let before = self.units.get();
+        match before.checked_sub(units as u64) {
             Some(left) => {
                 self.units.set(left);
+                if before / UNITS_A_LOOK != left / UNITS_A_LOOK && self.whole.units > LONG_RUN_UNITS {
+                    isobar_threads::let_others_in();
+                }
                 Ok(())
             }
             None => {

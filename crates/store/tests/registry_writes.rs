@@ -12,6 +12,7 @@ mod support;
 use std::time::Duration;
 
 use isobar_model::ids::OrganizationId;
+use isobar_model::page::ListRequest;
 use isobar_store::error::StoreError;
 use isobar_store::registry::Registry;
 use isobar_store::suite::registry::given::{self, may, sees};
@@ -141,6 +142,32 @@ async fn a_lost_connection_costs_nothing_acknowledged() {
     }
     assert!(acknowledged > 0);
     create(&registry, "kept").await.unwrap();
+    raw.close().await.unwrap();
+    registry.close().await.unwrap();
+    database.remove().await;
+}
+
+/// A list notices nothing of connections that were lost since the last one: it takes another.
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_were_lost_a_moment_ago_cost_no_list() {
+    let database = OwnDatabase::new().await;
+    let registry = Registry::open(&database.address).await.unwrap();
+    create(&registry, "listed").await.unwrap();
+    let mut options = sea_orm::ConnectOptions::new(&database.address);
+    options.max_connections(1);
+    let raw = Database::connect(options).await.unwrap();
+    let cut = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity \
+               WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
+    let (permit, request) = (given::lists_all(), ListRequest::default());
+    for round in 0..30 {
+        let lists =
+            futures::future::join_all((0..8).map(|_| registry.organization_list(&permit, &request, false))).await;
+        for list in lists {
+            let list = list.unwrap_or_else(|error| panic!("round {round}: {error:?}"));
+            assert_eq!(list.items.len(), 2);
+        }
+        raw.execute_unprepared(cut).await.unwrap();
+    }
     raw.close().await.unwrap();
     registry.close().await.unwrap();
     database.remove().await;

@@ -20,6 +20,13 @@ pub fn give_way(niceness: i32) {
     policy::be_nice(niceness);
 }
 
+/// Lets whoever waits for this processor have it first. Those that write gather ([`let_others_finish`]) and push nobody aside:
+/// beside work that goes on and on they would wait for the end of its time on the processor, some milliseconds each time.
+/// Where nobody waits it costs less than a microsecond, so that long work may say it every tenth of a millisecond.
+pub fn let_others_in() {
+    thread::yield_now();
+}
+
 /// Starts work on a thread of its own that gets only what others leave of the processors: whoever wants one takes it away
 /// at once. That may be next to nothing for as long as all are busy, so nobody should wait for the work without end.
 ///

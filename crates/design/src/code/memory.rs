@@ -108,6 +108,7 @@ impl Watch {
     /// its own functions do catch it (what makes a promise, what closes an iterator); so that code cannot go through them
     /// again and again, it can call nothing any more.
     pub(super) fn interrupts(&self) -> bool {
+        isobar_threads::let_others_in();
         let is_over = self.is_over();
         if is_over {
             self.is_ending.set(true);

@@ -35,7 +35,6 @@ impl Registry {
         } else {
             Vec::new()
         };
-        tx.commit().await?;
         Ok(Page::new(rows.iter().map(placed).collect::<Result<_>>()?, total, request))
     }
 }

@@ -108,7 +108,6 @@ impl Registry {
             named(&tx, &counts.projects).await?
         };
         count_heard(&tx, scope, &extent, &filters, selection, &ages, &mut counts).await?;
-        tx.commit().await?;
         Ok(counts.summary(by_project))
     }
 }

@@ -56,7 +56,6 @@ impl Registry {
         let (ids, total) = page(&tx, permit.scope(), request, selection).await?;
         METADATA.are_a_page(&tx, &ids).await?;
         let devices = read(&tx, &ids).await?;
-        tx.commit().await?;
         Ok(Page::new(in_order(&ids, devices, |device| device.id), total, request.page))
     }
 
@@ -71,7 +70,6 @@ impl Registry {
         let request = ListRequest { page: PageRequest { page: 1, limit: u32::MAX }, ..request.clone() };
         let tx = self.db.snapshot().await?;
         let (ids, _) = page(&tx, permit.scope(), &request, selection).await?;
-        tx.commit().await?;
         Ok(ids)
     }
 
@@ -88,7 +86,6 @@ impl Registry {
                 .then(within(permit.scope()));
         let here: Vec<DeviceId> = ids(&all(&tx, here).await?)?;
         let devices = read(&tx, &here).await?;
-        tx.commit().await?;
         Ok((in_order(wanted, devices, |device| device.id), together))
     }
 }

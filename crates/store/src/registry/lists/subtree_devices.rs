@@ -34,7 +34,6 @@ impl Registry {
             read(&tx, some).await?;
             rest = others;
         }
-        tx.commit().await?;
         Ok(owners.into_iter().map(|owner| (owner.lineage, owner.devices)).collect())
     }
 

@@ -148,7 +148,6 @@ impl Registry {
         let rows = all(&snapshot, Sql::new("SELECT key FROM devices ORDER BY key")).await?;
         let present = rows.iter().map(|row| row.key("key")).collect::<Result<_>>()?;
         let last_given = one(&snapshot, Sql::new(given)).await?.map_or(Ok(0), |row| row.count("given"))?;
-        snapshot.commit().await?;
         Ok(DeviceNumbers { present, last_given })
     }
 }

@@ -56,7 +56,6 @@ impl Registry {
         let (ids, total) = API_KEYS.page::<ApiKeyId>(&tx, condition, &request_of(page)).await?;
         let select = "SELECT id, user_id, name, created_at, role, expires_at, last_used_at FROM api_keys WHERE id";
         let keys = read_by_id(&tx, select, &ids, api_key).await?;
-        tx.commit().await?;
         Ok(Page::new(in_order(&ids, keys, |key| key.id), total, page))
     }
 

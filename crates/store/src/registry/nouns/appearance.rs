@@ -68,7 +68,6 @@ impl Registry {
         .among(self.db.dialect, lineage.ids())
         .text(" ORDER BY o.level DESC LIMIT 1");
         let found = one(&tx, query).await?.as_ref().map(dashboard).transpose()?;
-        tx.commit().await?;
         Ok(found)
     }
 

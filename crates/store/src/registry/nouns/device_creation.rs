@@ -101,7 +101,6 @@ impl Registry {
             let left = left_beneath(&tx, &row.text("lineage")?, row.float("device_count_limit")?).await?;
             counts.push(DevicesLeft { organization: row.id("id")?, left });
         }
-        tx.commit().await?;
         Ok(counts)
     }
 }

@@ -67,7 +67,6 @@ impl Registry {
             is_a_page(&tx, Sql::new(sum).among_numbers(self.db.dialect, &numbers)).await?;
         }
         let items = notifications_of(&tx, &marks).await?;
-        tx.commit().await?;
         Ok(Page::new(items, total, page))
     }
 
@@ -82,7 +81,6 @@ impl Registry {
             Some((mark, _)) => notifications_of(&tx, &[mark]).await?.pop(),
             None => None,
         };
-        tx.commit().await?;
         Ok(found)
     }
 

@@ -91,7 +91,6 @@ impl Registry {
         let tx = self.db.snapshot().await?;
         let (ids, total) = ORGANIZATIONS.page_within(&tx, permit.scope(), condition, request).await?;
         let organizations = read(&tx, &ids).await?;
-        tx.commit().await?;
         Ok(Page::new(in_order(&ids, organizations, |organization| organization.id), total, request.page))
     }
 }

@@ -112,7 +112,6 @@ impl Registry {
         let tx = self.db.snapshot().await?;
         let (ids, total) = PROJECTS.page_within(&tx, permit.scope(), condition, request).await?;
         let projects = read(&tx, &ids).await?;
-        tx.commit().await?;
         Ok(Page::new(in_order(&ids, projects, |project| project.id), total, request.page))
     }
 

@@ -78,7 +78,6 @@ impl Registry {
         let (ids, total) = SETTING_HISTORY.page::<SettingId>(&tx, condition, request).await?;
         SETTING_VALUES.are_a_page(&tx, &ids).await?;
         let records = read_by_id(&tx, &format!("{SELECT_SETTINGS}s.id"), &ids, |row| setting(row, device.id)).await?;
-        tx.commit().await?;
         Ok(Page::new(in_order(&ids, records, |record| record.id), total, request.page))
     }
 

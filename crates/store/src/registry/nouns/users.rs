@@ -160,7 +160,6 @@ impl Registry {
         let tx = self.db.snapshot().await?;
         let (ids, total) = USERS.page_within(&tx, permit.scope(), Sql::new("1 = 1"), request).await?;
         let users = read(&tx, &ids).await?;
-        tx.commit().await?;
         Ok(Page::new(in_order(&ids, users, |user| user.id), total, request.page))
     }
 

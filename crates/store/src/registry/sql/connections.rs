@@ -5,7 +5,7 @@ use std::time::Duration;
 use isobar_pages::Open;
 use sea_orm::sqlx::sqlite::{SqliteJournalMode, SqliteSynchronous};
 use sea_orm::sqlx::{Connection as _, PgConnection};
-use sea_orm::{ConnectOptions, Database, DatabaseConnection, TransactionTrait};
+use sea_orm::{ConnectOptions, Database, DatabaseConnection, DatabaseTransaction, TransactionTrait};
 
 use super::transaction::{self, Transaction, Writer};
 use super::{Dialect, failure, sqlite_file};
@@ -18,6 +18,9 @@ const POSTGRES_READERS_MAX: u32 = 8;
 const POSTGRES_WRITERS_MAX: u32 = 8;
 /// How long a call waits for a connection before the store is busy.
 const ACQUIRE_WAIT: Duration = Duration::from_secs(10);
+/// A connection to PostgreSQL that answered so short a time ago is not asked whether it is there before it is read from: that
+/// would be a way there and back more for each read.
+const SURE_FOR: Duration = Duration::from_millis(100);
 /// How long SQLite waits for another process that writes.
 const SQLITE_BUSY_WAIT: Duration = Duration::from_secs(10);
 /// What each connection to SQLite keeps of the file, in KiB (a negative number of pages means that). Nothing is mapped:
@@ -76,7 +79,9 @@ impl Connections {
             Err(StoreError::Busy) => return Err(no_postgres(address).await),
             pool => pool?,
         };
-        let read = connect(postgres(address, POSTGRES_READERS_MAX, transaction::OF_ONE_MOMENT)).await?;
+        let mut reading = postgres(address, POSTGRES_READERS_MAX, transaction::OF_ONE_MOMENT);
+        reading.test_before_acquire_if_idle_for(SURE_FOR);
+        let read = connect(reading).await?;
         Ok(Self { read, write: Writer::new(write), dialect: Dialect::Postgres })
     }
 
@@ -85,9 +90,17 @@ impl Connections {
         self.write.begin().await
     }
 
-    /// A transaction that reads: every question of it is answered as of the same moment.
-    pub(crate) async fn snapshot(&self) -> Result<Transaction> {
-        self.read.begin().await.map(Transaction::reading).map_err(failure)
+    /// A transaction that reads: every question of it is answered as of the same moment. It ends when it is dropped, and
+    /// nobody waits for that.
+    pub(crate) async fn snapshot(&self) -> Result<DatabaseTransaction> {
+        // Connections that were lost a moment ago are found out here, where nothing has been asked yet.
+        for _ in 0..POSTGRES_READERS_MAX {
+            match self.read.begin().await.map_err(failure) {
+                Err(StoreError::Unavailable(_)) => {}
+                begun => return begun,
+            }
+        }
+        self.read.begin().await.map_err(failure)
     }
 
     pub(crate) async fn close(&self) -> Result<()> {

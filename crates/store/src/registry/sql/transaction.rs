@@ -23,6 +23,10 @@ use crate::error::{Result, StoreError};
 /// A registry that committed a change so long ago, or less, is healthy; beyond that a change is tried.
 const PROVEN_FOR: Duration = Duration::from_secs(30);
 
+/// Steps of SQLite's machine, some tenth of a millisecond, after which a question that takes longer lets others have the
+/// processor.
+const SQLITE_STEPS_A_LOOK: i32 = 2_000;
+
 /// The connections that write. In SQLite it is a single one, so writers queue here and never meet a locked database.
 #[derive(Clone, Debug)]
 pub(crate) struct Writer {
@@ -43,7 +47,12 @@ impl Writer {
         };
         let begun = self.pool.begin_with_options(options).await.map_err(failure);
         self.health.failed_if(&begun);
-        Ok(Transaction { health: Some(self.health.clone()), ..Transaction::reading(begun?) })
+        Ok(Transaction {
+            inner: begun?,
+            is_broken: AtomicBool::new(false),
+            has_changed: AtomicBool::new(false),
+            health: Arc::clone(&self.health),
+        })
     }
 
     /// Carries out a change that is a single statement, and says how many rows it touched.
@@ -74,22 +83,16 @@ impl Writer {
     }
 }
 
-/// A transaction. It is rolled back when it is dropped.
+/// A transaction that writes. It is rolled back when it is dropped.
 pub(crate) struct Transaction {
     inner: DatabaseTransaction,
     /// A statement failed, or nobody waited for its end: what the database made of the transaction is not known.
     is_broken: AtomicBool,
     has_changed: AtomicBool,
-    /// None: it only reads.
-    health: Option<Arc<Health>>,
+    health: Arc<Health>,
 }
 
 impl Transaction {
-    /// One that only reads.
-    pub(crate) fn reading(inner: DatabaseTransaction) -> Self {
-        Self { inner, is_broken: AtomicBool::new(false), has_changed: AtomicBool::new(false), health: None }
-    }
-
     /// Makes its changes durable.
     pub(crate) async fn commit(self) -> Result<()> {
         if self.is_broken.load(Ordering::Acquire) {
@@ -97,11 +100,9 @@ impl Transaction {
             return Err(StoreError::unavailable(broken()));
         }
         let committed = self.inner.commit().await.map_err(failure);
-        if let Some(health) = &self.health {
-            health.failed_if(&committed);
-            if committed.is_ok() && self.has_changed.load(Ordering::Acquire) {
-                health.committed();
-            }
+        self.health.failed_if(&committed);
+        if committed.is_ok() && self.has_changed.load(Ordering::Acquire) {
+            self.health.committed();
         }
         committed
     }
@@ -121,9 +122,7 @@ impl Transaction {
                 Ok(done)
             }
             Err(error) => {
-                if let Some(health) = &self.health {
-                    health.failed_if::<()>(&Err(failure(error.clone())));
-                }
+                self.health.failed_if::<()>(&Err(failure(error.clone())));
                 Err(error)
             }
         }
@@ -218,6 +217,16 @@ pub(crate) fn guard(options: &mut ConnectOptions) {
     options
         .map_sqlx_sqlite_before_acquire(|connection, _| Box::pin(is_at_rest(connection)))
         .map_sqlx_sqlite_pool_opts(|pool| {
+            let pool = pool.after_connect(|connection, _| {
+                Box::pin(async move {
+                    // The driver gives each connection a thread of its own, and what one asks may take long.
+                    connection.lock_handle().await?.set_progress_handler(SQLITE_STEPS_A_LOOK, || {
+                        isobar_threads::let_others_in();
+                        true
+                    });
+                    Ok(())
+                })
+            });
             pool.after_release(|connection, _| {
                 Box::pin(async move {
                     // A rollback that was begun by dropping a transaction has ended after this.

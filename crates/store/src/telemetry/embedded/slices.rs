@@ -37,6 +37,7 @@ impl Watch<'_> {
             return Ok(true);
         }
         self.cancel.check()?;
+        isobar_threads::let_others_in();
         Ok(self.slice.goes_on())
     }
 }

@@ -130,7 +130,7 @@ async fn a_commit_waits_until_postgresql_has_written_it() {
 }
 
 /// What PostgreSQL goes by in a transaction.
-async fn setting(tx: &Transaction, name: &str) -> String {
+async fn setting(tx: &impl ConnectionTrait, name: &str) -> String {
     let query = Sql::new("SELECT current_setting(?) AS it").bind(name);
     one(tx, query).await.unwrap().unwrap().text("it").unwrap()
 }
