@@ -10,7 +10,7 @@ use axum::response::IntoResponse as _;
 use axum::response::sse::{Event as ServerSent, KeepAlive, Sse};
 use futures::future::ready;
 use futures::{Stream, StreamExt as _, stream};
-use isobar_hub::{Accepted, HistoryRequest, QueueBudget, QueueRead, StreamScope};
+use isobar_hub::{Accepted, HistoryRequest, QueueBudget, QueueRead, StreamScope, TenantShare};
 use isobar_model::access::Action;
 use isobar_model::error::Error;
 use isobar_model::event::Event;
@@ -22,7 +22,6 @@ use utoipa::ToSchema;
 use super::values::{AnyJson, Id, Time};
 use super::words::EventTypeText;
 use crate::problem::Problem;
-use crate::quota::QuotaShare;
 use crate::request::query::Query;
 use crate::request::{Call, ClientSocket, after, both};
 use crate::response::{self, Answer, Response, SMALL_BODY_BYTES};
@@ -94,7 +93,7 @@ pub(crate) async fn cloud_event_next(call: &mut Call) -> Answer {
 
 /// The memory of what is taken out of a queue: it is charged before anything is taken, for what was taken is nowhere else.
 struct QueueMemory {
-    share: Arc<Mutex<Option<QuotaShare>>>,
+    share: Arc<Mutex<Option<TenantShare>>>,
     is_full: Arc<AtomicBool>,
 }
 
@@ -108,7 +107,7 @@ impl QueueMemory {
         let (share, is_full) = (Arc::clone(&self.share), Arc::clone(&self.is_full));
         Arc::new(move |bytes| {
             let takes = if bytes > SMALL_BODY_BYTES { bytes } else { 0 };
-            let fits = share.lock().as_mut().is_some_and(|share| share.hold(takes).is_ok());
+            let fits = share.lock().as_mut().is_some_and(|share| share.resize(takes).is_ok());
             is_full.store(!fits, Ordering::Relaxed);
             fits
         })
@@ -139,7 +138,7 @@ pub(crate) async fn cloud_event_delete(call: &mut Call) -> Answer {
 }
 
 /// The permit of a long wait, for a call that asks to wait.
-fn long_wait(call: &Call, read: &QueueRead) -> Result<Option<QuotaShare>, Error> {
+fn long_wait(call: &Call, read: &QueueRead) -> Result<Option<TenantShare>, Error> {
     if read.wait.is_zero() { Ok(None) } else { call.long_wait().map(Some) }
 }
 
