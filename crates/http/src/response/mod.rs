@@ -1,6 +1,7 @@
 //! Responses: JSON from a view, JSON that was written before, nothing.
 
 mod body;
+mod entity_tags;
 mod event;
 mod list;
 mod request_id;
@@ -19,6 +20,7 @@ use serde::Serialize;
 
 pub use self::body::ResponseBody;
 pub(crate) use self::body::SMALL_BODY_BYTES;
+pub(crate) use self::entity_tags::EntityTags;
 pub(crate) use self::event::{EventCreated, EventResponse, RATE_LIMIT, RATE_REMAINING, RATE_RESET, add_common_headers};
 pub(crate) use self::request_id::{REQUEST_ID, RequestId, RequestIds};
 use crate::problem::{ErrorBody, Problem};
