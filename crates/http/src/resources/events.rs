@@ -60,6 +60,22 @@ pub(crate) async fn cloud_event_send(call: &mut Call) -> Answer {
 }
 
 pub(crate) async fn cloud_events(call: &mut Call) -> Answer {
+    let (events, memory) = queued(call, None).await?;
+    let mut body = Vec::with_capacity(256);
+    response::array(&events, Event::write_json, &mut body);
+    Ok(memory.hold(response::raw_json(StatusCode::OK, body)))
+}
+
+pub(crate) async fn cloud_event_next(call: &mut Call) -> Answer {
+    let (events, memory) = queued(call, Some(PageRequest { page: 1, limit: 1 })).await?;
+    match events.into_iter().next() {
+        Some(event) => Ok(memory.hold(response::raw_json(StatusCode::OK, event.payload.shared()))),
+        None => response::no_content(),
+    }
+}
+
+/// What a call reads of a queue, that page of it or the one it asks for, and the memory that it takes.
+async fn queued(call: &Call, page: Option<PageRequest>) -> Result<(Vec<Event>, QueueMemory), Problem> {
     let mut query = call.query();
     let read = queue_read(call, &mut query);
     let device = query.text("deviceId");
@@ -67,28 +83,9 @@ pub(crate) async fn cloud_events(call: &mut Call) -> Answer {
     let (credentials, closed) = (call.credentials(), call.client_closed());
     let _wait = long_wait(call, &read)?;
     let memory = QueueMemory::of(call);
-    let read = (read, memory.budget());
+    let read = (QueueRead { page: page.unwrap_or(read.page), ..read }, memory.budget());
     let events = call.hub().cloud_events(&credentials, &call.principal, device.as_deref(), read, closed).await;
-    let events = memory.had_room(events)?;
-    let mut body = Vec::with_capacity(256);
-    response::array(&events, Event::write_json, &mut body);
-    Ok(memory.hold(response::raw_json(StatusCode::OK, body)))
-}
-
-pub(crate) async fn cloud_event_next(call: &mut Call) -> Answer {
-    let mut query = call.query();
-    let read = QueueRead { page: PageRequest { page: 1, limit: 1 }, ..queue_read(call, &mut query) };
-    let device = query.text("deviceId");
-    let read = after(call.hub().allow_queue(&call.principal, device.as_deref()), query.end(read)).await?;
-    let (credentials, closed) = (call.credentials(), call.client_closed());
-    let _wait = long_wait(call, &read)?;
-    let memory = QueueMemory::of(call);
-    let read = (read, memory.budget());
-    let events = call.hub().cloud_events(&credentials, &call.principal, device.as_deref(), read, closed).await;
-    match memory.had_room(events)?.into_iter().next() {
-        Some(event) => Ok(memory.hold(response::raw_json(StatusCode::OK, event.payload.shared()))),
-        None => response::no_content(),
-    }
+    Ok((memory.had_room(events)?, memory))
 }
 
 /// The memory of what is taken out of a queue: it is charged before anything is taken, for what was taken is nowhere else.
