@@ -100,12 +100,8 @@ pub async fn measure(options: &Options, page: &Page) -> Result<(), Failure> {
 
 /// How often the codec has run so far, by the server's own count.
 async fn decoded(house: &mut House) -> Result<String, Failure> {
-    let metrics = String::from_utf8(house.api.reply("GET", "/metrics", None).await?.body)?;
-    let count = |name: &str| -> f64 {
-        let value = metrics.lines().find_map(|line| line.strip_prefix(name));
-        value.and_then(|value| value.trim().parse().ok()).unwrap_or_default()
-    };
-    let (runs, engines) = (count("isobar_code_runs_total"), count("isobar_code_engines_total"));
+    let runs = house.api.metric("isobar_code_runs_total").await?;
+    let engines = house.api.metric("isobar_code_engines_total").await?;
     Ok(format!("The codec ran {} times, in {} engines.", grouped(runs), grouped(engines)))
 }
 

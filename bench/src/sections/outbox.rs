@@ -133,17 +133,10 @@ async fn look(
                 format!("event {number} is answered {status}, and its device then shows {}", read["meta"]).into()
             );
         }
-        entries = entries.max(waiting(&mut api).await?);
+        entries = entries.max(api.metric("isobar_outbox_entries").await?);
         tokio::time::sleep(LOOK_EVERY).await;
     }
     Ok(entries)
-}
-
-/// Entries that wait for the registry, by the server's own count.
-async fn waiting(api: &mut Api) -> Result<f64, Failure> {
-    let metrics = String::from_utf8(api.reply("GET", "/metrics", None).await?.body)?;
-    let value = metrics.lines().find_map(|line| line.strip_prefix("isobar_outbox_entries "));
-    Ok(value.and_then(|value| value.trim().parse().ok()).unwrap_or_default())
 }
 
 impl Noticed {
