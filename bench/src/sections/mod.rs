@@ -141,6 +141,12 @@ async fn crowded(options: &Options, page: &Page) -> Result<(), Failure> {
     }
 }
 
+/// The turns of a measurement: how many seconds each lasts, and whether it counts. The first fills caches.
+fn turns(options: &Options) -> impl Iterator<Item = (u64, bool)> {
+    let counted = std::iter::repeat_n((options.seconds, true), options.rounds);
+    std::iter::once((WARM_UP_SECONDS, false)).chain(counted)
+}
+
 fn shot<'a>(options: &Options, server: &'a Server, target: &'a str, connections: usize, seconds: u64) -> Shot<'a> {
     Shot { address: &server.address, target, threads: options.wrk_threads, connections, seconds }
 }
