@@ -43,30 +43,52 @@ fn operand(field: &DeviceField, text: &str) -> Result<Operand, &'static str> {
 pub(crate) struct DeviceColumn {
     /// Its name, in the words of the client.
     pub name: String,
-    /// Where its cells are in a device as clients see it.
-    pub path: Vec<Step>,
+    pub source: DeviceSource,
+}
+
+/// Where the cells of a column come from.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum DeviceSource {
+    Id,
+    Name,
+    Project,
+    Version,
+    Organization,
+    OrganizationName,
+    Description,
+    Protocol,
+    Protocols,
+    StreetAddress,
+    StatusInt,
+    StatusText,
+    LastActive,
+    CreatedAt,
+    UpdatedAt,
+    CreatedBy,
+    /// The path within the metadata; an empty one is all of it.
+    Meta(Vec<Step>),
 }
 
 /// The columns that a CSV of devices can have, besides the paths beneath `meta`.
-const CSV_COLUMNS: [&str; 18] = [
-    "id",
-    "uuid",
-    "name",
-    "projectUuid",
-    "versionUuid",
-    "organizationId",
-    "organizationName",
-    "description",
-    "protocol",
-    "protocols",
-    "streetAddress",
-    "statusInt",
-    "statusText",
-    "lastActive",
-    "createdAt",
-    "updatedAt",
-    "createdBy",
-    "meta",
+const CSV_COLUMN_SOURCES: &[(&str, DeviceSource)] = &[
+    ("id", DeviceSource::Id),
+    ("uuid", DeviceSource::Id),
+    ("name", DeviceSource::Name),
+    ("projectUuid", DeviceSource::Project),
+    ("versionUuid", DeviceSource::Version),
+    ("organizationId", DeviceSource::Organization),
+    ("organizationName", DeviceSource::OrganizationName),
+    ("description", DeviceSource::Description),
+    ("protocol", DeviceSource::Protocol),
+    ("protocols", DeviceSource::Protocols),
+    ("streetAddress", DeviceSource::StreetAddress),
+    ("statusInt", DeviceSource::StatusInt),
+    ("statusText", DeviceSource::StatusText),
+    ("lastActive", DeviceSource::LastActive),
+    ("createdAt", DeviceSource::CreatedAt),
+    ("updatedAt", DeviceSource::UpdatedAt),
+    ("createdBy", DeviceSource::CreatedBy),
+    ("meta", DeviceSource::Meta(Vec::new())),
 ];
 
 /// The columns of a CSV whose request names none.
@@ -76,15 +98,16 @@ pub(crate) const USUAL_COLUMNS: [&str; 8] =
 impl DeviceColumn {
     /// The names of the columns that are not paths.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        CSV_COLUMNS.into_iter()
+        CSV_COLUMN_SOURCES.iter().map(|(name, _)| *name)
     }
 
     /// The column of a name; none: there is no such column.
     pub fn named(name: &str) -> Option<Self> {
-        let beneath = if CSV_COLUMNS.contains(&name) { Vec::new() } else { path_beneath("meta", name)? };
-        let member = if beneath.is_empty() { name } else { "meta" };
-        let path = std::iter::once(member.to_owned()).chain(beneath).map(Step::new).collect();
-        Some(Self { name: name.to_owned(), path })
+        let source = match CSV_COLUMN_SOURCES.iter().find(|(known, _)| *known == name) {
+            Some((_, source)) => source.clone(),
+            None => DeviceSource::Meta(path_beneath("meta", name)?.into_iter().map(Step::new).collect()),
+        };
+        Some(Self { name: name.to_owned(), source })
     }
 
     /// The columns of a CSV whose request names none.
@@ -125,7 +148,7 @@ mod tests {
     fn a_column_has_a_name_that_is_known() {
         assert_eq!(DeviceColumn::usual().len(), USUAL_COLUMNS.len());
         let meta = DeviceColumn::named("meta.a.1").unwrap();
-        assert_eq!(meta.path, ["meta", "a", "1"].map(|step| Step::new(step.to_owned())));
+        assert_eq!(meta.source, DeviceSource::Meta(vec![Step::new("a".to_owned()), Step::new("1".to_owned())]));
         for none in ["meta.", "metadata", "lastValues", "token", "imageUrl", "Name"] {
             assert!(DeviceColumn::named(none).is_none(), "{none}");
         }

@@ -1,15 +1,13 @@
 //! The list of devices as CSV, streamed as it is read.
 
 use bytes::Bytes;
-use futures::StreamExt as _;
+use futures::{StreamExt as _, TryStreamExt as _};
 use isobar_hub::DeviceExport;
 use isobar_model::device::Device;
-use isobar_model::error::Error;
-use isobar_model::json::{Step, find};
+use isobar_model::time::Timestamp;
 
-use super::devices::DeviceJson;
-use super::export::{self, ValuesFormat, json_cell, text_cell};
-use crate::request::device_fields::DeviceColumn;
+use super::export::{self, ValuesFormat, json_cell, plain_or_quoted, text_cell};
+use crate::request::device_fields::{DeviceColumn, DeviceSource};
 use crate::response::Response;
 
 /// A list on its way out: the client's reading sets its pace. What fails after the beginning breaks the connection off, so
@@ -19,13 +17,12 @@ pub(crate) fn streamed(export: DeviceExport, columns: Vec<DeviceColumn>) -> Resp
     export::row(&mut head, columns.iter(), |column, out| text_cell(&column.name, out));
     let written = move |devices: Vec<Device>| {
         let mut out = Vec::new();
-        for device in devices {
-            let device = serde_json::to_string(&DeviceJson::from(device)).map_err(Error::internal)?;
-            export::row(&mut out, columns.iter(), |column, out| cell(&device, &column.path, out));
+        for device in &devices {
+            export::row(&mut out, columns.iter(), |column, out| cell(&column.source, device, out));
         }
-        Ok(Bytes::from(out))
+        Bytes::from(out)
     };
-    let pieces = export.pieces().map(move |devices| devices.and_then(&written)).inspect(|piece| {
+    let pieces = export.pieces().map_ok(written).inspect(|piece| {
         if let Err(error) = piece {
             tracing::warn!(%error, "a list of devices broke off");
         }
@@ -33,11 +30,35 @@ pub(crate) fn streamed(export: DeviceExport, columns: Vec<DeviceColumn>) -> Resp
     export::as_file(head, pieces, ValuesFormat::Csv, "devices")
 }
 
-/// What a device has at a path: texts as they are, everything else as JSON, nothing where there is nothing.
-fn cell(device: &str, path: &[Step], out: &mut Vec<u8>) {
-    match find(device, path) {
-        // A member without a value; a `null` within `meta` is one that somebody has put there.
-        Some("null") if path.len() == 1 => {}
-        found => found.into_iter().for_each(|found| json_cell(found, &[], out)),
+/// What a device has in a column: texts as they are, everything else as JSON, nothing where there is nothing.
+fn cell(source: &DeviceSource, device: &Device, out: &mut Vec<u8>) {
+    let text = |text: &Option<String>, out: &mut Vec<u8>| text.iter().for_each(|text| text_cell(text, out));
+    let id = |id: uuid::Uuid, out: &mut Vec<u8>| out.extend_from_slice(id.to_string().as_bytes());
+    let time = |moment: Timestamp, out: &mut Vec<u8>| out.extend_from_slice(&moment.text());
+    match source {
+        DeviceSource::Id => id(device.id.0, out),
+        DeviceSource::Name => text_cell(&device.name, out),
+        DeviceSource::Project => id(device.project.0, out),
+        DeviceSource::Version => text(&device.version, out),
+        DeviceSource::Organization => id(device.organization.0, out),
+        DeviceSource::OrganizationName => text_cell(&device.organization_name, out),
+        DeviceSource::Description => text(&device.description, out),
+        DeviceSource::Protocol => text(&device.protocol, out),
+        DeviceSource::Protocols => as_json(&device.protocols, out),
+        DeviceSource::StreetAddress => device.street_address.iter().for_each(|address| as_json(address, out)),
+        DeviceSource::StatusInt => out.extend_from_slice(device.status.number().to_string().as_bytes()),
+        DeviceSource::StatusText => text_cell(device.status.name(), out),
+        DeviceSource::LastActive => device.last_active.into_iter().for_each(|moment| time(moment, out)),
+        DeviceSource::CreatedAt => time(device.created_at, out),
+        DeviceSource::UpdatedAt => time(device.updated_at, out),
+        DeviceSource::CreatedBy => device.created_by.into_iter().for_each(|user| id(user.0, out)),
+        DeviceSource::Meta(path) => json_cell(device.meta.text(), path, out),
+    }
+}
+
+fn as_json(value: &impl serde::Serialize, out: &mut Vec<u8>) {
+    match serde_json::to_string(value) {
+        Ok(json) => plain_or_quoted(&json, out),
+        Err(error) => tracing::error!(%error, "a cell cannot be written as JSON"),
     }
 }
