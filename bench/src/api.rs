@@ -75,6 +75,13 @@ impl Api {
         Ok(reply)
     }
 
+    /// A figure of the server's own; 0 while it tells none.
+    pub async fn metric(&mut self, name: &str) -> Result<f64, Failure> {
+        let metrics = String::from_utf8(self.reply("GET", "/metrics", None).await?.body)?;
+        let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        Ok(value.and_then(|value| value.trim().parse().ok()).unwrap_or_default())
+    }
+
     /// The JSON that answers a call.
     pub async fn call(&mut self, method: &str, target: &str, body: Option<&Value>) -> Result<Value, Failure> {
         let reply = self.reply(method, target, body).await?;

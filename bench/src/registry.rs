@@ -1,6 +1,5 @@
 //! A large registry: filled through the API where nothing waits for a disk, then moved to one.
 
-use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::time::Instant;
 
@@ -9,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::api::{Api, text};
 use crate::process::Server;
-use crate::setup::{EVENT, EVENTS};
+use crate::setup::{EVENT, EVENTS, make};
 use crate::{Failure, Options};
 
 /// A file system in memory: filling it syncs nothing.
@@ -59,18 +58,17 @@ pub async fn fill(options: &Options) -> Result<Registry, Failure> {
     let server = Server::isobar(&options.isobar, filled.path(), options.threads()).await?;
     let mut api = Api::log_in(&server.address).await?;
     let tree = tree(&mut api).await?;
-    let projects = make(&api, tree.len(), async |api, number| {
+    let projects = make(&api, tree.len(), MAKERS, async |api, number| {
         let body = json!({"name": format!("design {number}"), "organizationId": tree[number]});
         text(&api.call("POST", "/v2/projects", Some(&body)).await?, "id")
     })
     .await?;
-    make(&api, projects.len(), async |api, number| {
-        design(api, &projects[number], if number == 0 { SETTINGS } else { 0 }).await?;
-        Ok(String::new())
+    make(&api, projects.len(), MAKERS, async |api, number| {
+        design(api, &projects[number], if number == 0 { SETTINGS } else { 0 }).await
     })
     .await?;
     let sizes = Sizes { organizations: tree.len(), users: options.list_users, devices: options.list_devices };
-    let users = make(&api, sizes.users, async |api, number| {
+    let users = make(&api, sizes.users, MAKERS, async |api, number| {
         // Spread, so that no order of theirs is that of another.
         let spread = number.wrapping_mul(7_919) % sizes.users.max(1);
         let body = json!({"username": format!("user{number}"), "email": format!("user{spread}@example.com"),
@@ -104,7 +102,7 @@ pub async fn fill(options: &Options) -> Result<Registry, Failure> {
 
 /// Makes the devices, in bulk, and lets one in so many be heard; the first one's id.
 async fn devices(api: &Api, count: usize, tree: &[String], projects: &[String]) -> Result<String, Failure> {
-    let bulks = make(api, count.div_ceil(BULK), async |api, bulk| {
+    let bulks = make(api, count.div_ceil(BULK), MAKERS, async |api, bulk| {
         let numbers = bulk * BULK..count.min((bulk + 1) * BULK);
         let body = numbers.clone().map(|number| new_device(number, count, tree, projects)).collect();
         let made = api.call("POST", "/v2/devices/bulk", Some(&Value::Array(body))).await?;
@@ -160,28 +158,6 @@ pub async fn design(api: &mut Api, project: &str, settings: usize) -> Result<(),
     let body = json!({"name": "pumps", "planes": {"cloud": {"elements": elements}}});
     api.call("PUT", &format!("/v2/projects/{project}/specification"), Some(&body)).await?;
     Ok(())
-}
-
-/// Makes so many things, several at a time; their ids in the order of their numbers.
-async fn make(
-    api: &Api,
-    count: usize,
-    one: impl AsyncFn(&mut Api, usize) -> Result<String, Failure>,
-) -> Result<Vec<String>, Failure> {
-    let (next, made) = (Cell::new(0), RefCell::new(vec![String::new(); count]));
-    let maker = async || {
-        let mut api = api.again().await?;
-        loop {
-            let number = next.replace(next.get() + 1);
-            if number >= count {
-                return Ok(());
-            }
-            let id = one(&mut api, number).await?;
-            made.borrow_mut()[number] = id;
-        }
-    };
-    crate::load::all((0..MAKERS.min(count)).map(|_| maker()).collect()).await?;
-    Ok(made.into_inner())
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), Failure> {

@@ -1,6 +1,7 @@
 //! What is measured with: a project that stores every event and looks at it once, and devices.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -55,23 +56,38 @@ pub async fn make_project_of(api: &mut Api, name: &str, elements: &Value) -> Res
 /// Makes devices through the API, several at a time.
 pub async fn make_devices(api: &Api, project: &str, count: usize) -> Result<Vec<Device>, Failure> {
     let begun = Instant::now();
-    let (next, made) = (Cell::new(0), RefCell::new(Vec::with_capacity(count)));
-    let make = async || {
+    let devices = make(api, count, MAKERS, async |api, number| {
+        let body = json!({"name": format!("device {number}"), "projectUuid": project});
+        let device = api.call("POST", "/v2/devices", Some(&body)).await?;
+        Ok(Device { id: text(&device, "id")?, token: text(&device, "token")? })
+    })
+    .await?;
+    let seconds = begun.elapsed().as_secs_f64();
+    eprintln!("bench: made {count} devices in {seconds:.1} s ({:.0} a second)", count as f64 / seconds);
+    Ok(devices)
+}
+
+/// Makes so many of something over several connections; in the order of their numbers.
+pub async fn make<T>(
+    api: &Api,
+    count: usize,
+    makers: usize,
+    one: impl AsyncFn(&mut Api, usize) -> Result<T, Failure>,
+) -> Result<Vec<T>, Failure> {
+    let (next, made) = (Cell::new(0), RefCell::new(BTreeMap::new()));
+    let maker = async || {
         let mut api = api.again().await?;
         loop {
             let number = next.replace(next.get() + 1);
             if number >= count {
                 return Ok(());
             }
-            let body = json!({"name": format!("device {number}"), "projectUuid": project});
-            let device = api.call("POST", "/v2/devices", Some(&body)).await?;
-            made.borrow_mut().push(Device { id: text(&device, "id")?, token: text(&device, "token")? });
+            let it = one(&mut api, number).await?;
+            made.borrow_mut().insert(number, it);
         }
     };
-    crate::load::all((0..MAKERS.min(count)).map(|_| make()).collect()).await?;
-    let seconds = begun.elapsed().as_secs_f64();
-    eprintln!("bench: made {count} devices in {seconds:.1} s ({:.0} a second)", count as f64 / seconds);
-    Ok(made.into_inner())
+    crate::load::all((0..makers.min(count)).map(|_| maker()).collect()).await?;
+    Ok(made.into_inner().into_values().collect())
 }
 
 /// The request with which a device posts an event.

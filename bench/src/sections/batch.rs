@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{House, Measured, WARM_UP_SECONDS, grouped, median, millis, shot, verdict};
+use super::{House, Measured, grouped, median, millis, shot, turns, verdict};
 use crate::page::Page;
 use crate::setup::{Device, EVENT, EVENTS, STORAGE, payload};
 use crate::wrk::Ammunition;
@@ -35,15 +35,14 @@ pub async fn measure(options: &Options, page: &Page) -> Result<(), Failure> {
         let posts = Ammunition::posts(&devices, |number| batch(number, events))?;
         ways.push(Way { events, posts, measured: Vec::new() });
     }
-    for round in 0..=options.rounds {
-        let seconds = if round == 0 { WARM_UP_SECONDS } else { options.seconds };
+    for (seconds, counts) in turns(options) {
         for way in &mut ways {
             let before = house.server.processor_time()?;
             let target = if way.events == 1 { EVENTS } else { BATCH };
             let fired = way.posts.fire(&shot(options, &house.server, target, CONNECTIONS, seconds)).await?;
             let spent = house.server.processor_time()?.saturating_sub(before);
             let events = (fired.answers as f64 * way.events as f64).max(1.0);
-            if round > 0 {
+            if counts {
                 eprintln!("bench: posts of {}: {:.0} events/s", way.events, fired.rate * way.events as f64);
                 way.measured.push(Measured { round: fired, micros: spent.as_secs_f64() * 1e6 / events });
             }

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::{House, Measured, WARM_UP_SECONDS, grouped, median};
+use super::{House, Measured, grouped, median, turns};
 use crate::setup::payload;
 use crate::wrk::Ammunition;
 use crate::{Failure, Options};
@@ -31,11 +31,10 @@ pub async fn measure(options: &Options, against: &Path) -> Result<(), Failure> {
     );
     let mut builds = [Build::start(options, against).await?, Build::start(options, &options.isobar).await?];
     for &connections in &options.connections {
-        for round in 0..=options.rounds {
+        for (seconds, counts) in turns(options) {
             for build in &mut builds {
-                let seconds = if round == 0 { WARM_UP_SECONDS } else { options.seconds };
                 let measured = build.house.fire(options, &build.posts, connections, seconds).await?;
-                if round > 0 {
+                if counts {
                     build.rounds.push(measured);
                 }
             }

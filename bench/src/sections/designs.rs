@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{House, LOAD_CONNECTIONS, Measured, WARM_UP_SECONDS, grouped, median, millis, shot, verdict};
+use super::{House, LOAD_CONNECTIONS, Measured, grouped, median, millis, shot, turns, verdict};
 use crate::page::Page;
 use crate::setup::{Device, EVENT, EVENTS, STORAGE, event_request, make_devices, make_project_of};
 use crate::wire::Wire;
@@ -60,11 +60,10 @@ pub async fn measure(options: &Options, page: &Page) -> Result<(), Failure> {
         let posts = Ammunition::posts(&devices, uplink)?;
         loads.push(Load { name, more, devices, posts, measured: Vec::new() });
     }
-    for round in 0..=options.rounds {
-        let seconds = if round == 0 { WARM_UP_SECONDS } else { options.seconds };
+    for (seconds, counts) in turns(options) {
         for load in &mut loads {
             let measured = house.fire(options, &load.posts, LOAD_CONNECTIONS, seconds).await?;
-            if round > 0 {
+            if counts {
                 eprintln!("bench: {:.0} events/s, {:.2} µs each", measured.round.rate, measured.micros);
                 load.measured.push(measured);
             }
@@ -100,12 +99,8 @@ pub async fn measure(options: &Options, page: &Page) -> Result<(), Failure> {
 
 /// How often the codec has run so far, by the server's own count.
 async fn decoded(house: &mut House) -> Result<String, Failure> {
-    let metrics = String::from_utf8(house.api.reply("GET", "/metrics", None).await?.body)?;
-    let count = |name: &str| -> f64 {
-        let value = metrics.lines().find_map(|line| line.strip_prefix(name));
-        value.and_then(|value| value.trim().parse().ok()).unwrap_or_default()
-    };
-    let (runs, engines) = (count("isobar_code_runs_total"), count("isobar_code_engines_total"));
+    let runs = house.api.metric("isobar_code_runs_total").await?;
+    let engines = house.api.metric("isobar_code_engines_total").await?;
     Ok(format!("The codec ran {} times, in {} engines.", grouped(runs), grouped(engines)))
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{House, LOAD_CONNECTIONS, WARM_UP_SECONDS, grouped, median, millis, shot, verdict};
+use super::{House, LOAD_CONNECTIONS, grouped, median, millis, shot, turns, verdict};
 use crate::page::Page;
 use crate::process::Server;
 use crate::setup::payload;
@@ -23,11 +23,10 @@ pub async fn measure(options: &Options, page: &Page) -> Result<(), Failure> {
     let bodies = Ammunition::bodies(devices.len(), payload)?;
     let echo = Server::echo(options.threads()).await?;
     let (mut baseline, mut isobar) = (Vec::new(), Vec::new());
-    for round in 0..=options.rounds {
-        let seconds = if round == 0 { WARM_UP_SECONDS } else { options.seconds };
+    for (seconds, counts) in turns(options) {
         let bare = bodies.fire(&shot(options, &echo, "/echo", LOAD_CONNECTIONS, seconds)).await?;
         let full = reads.fire(&shot(options, &house.server, path, LOAD_CONNECTIONS, seconds)).await?;
-        if round > 0 {
+        if counts {
             eprintln!("bench: echo {:.0}, reads of a device {:.0}", bare.rate, full.rate);
             baseline.push(bare);
             isobar.push(full);

@@ -20,6 +20,7 @@ mod webhook;
 use std::path::Path;
 use std::time::Duration;
 
+use clap::ValueEnum as _;
 pub use neighbours::Hostile;
 use tempfile::TempDir;
 
@@ -91,65 +92,59 @@ struct Measured {
     micros: f64,
 }
 
-/// Runs the chosen sections. Those that need much stored share one house.
+/// Runs the chosen sections.
 pub async fn run(options: &Options, page: &Page) -> Result<(), Failure> {
     if let Some(before) = &options.against {
         return compare::measure(options, before).await;
     }
-    if options.includes(Section::Road) {
-        road::measure(options, page).await?;
+    for section in Section::value_variants().iter().filter(|section| options.includes(**section)) {
+        match section {
+            Section::Road => road::measure(options, page).await?,
+            Section::Buckets => buckets::measure(options, page).await?,
+            Section::Lists => lists::measure(options, page).await?,
+            Section::Fleet => fleet::measure(options, page).await?,
+            Section::Device => device::measure(options, page).await?,
+            Section::Settings => settings::measure(options, page).await?,
+            Section::Batch => batch::measure(options, page).await?,
+            Section::Webhook => webhook::measure(options, page).await?,
+            Section::Designs => designs::measure(options, page).await?,
+            Section::Outbox => outbox::measure(options, page).await?,
+            Section::Neighbours => neighbours::measure(options, page).await?,
+            Section::Flat | Section::Reads | Section::Delete | Section::Start => {}
+        }
     }
+    crowded(options, page).await
+}
+
+/// Runs those of the chosen sections that need much stored, in one house.
+async fn crowded(options: &Options, page: &Page) -> Result<(), Failure> {
     let crowded = [Section::Flat, Section::Reads, Section::Delete, Section::Start];
-    if crowded.into_iter().any(|section| options.includes(section)) {
-        let mut house = House::build(options).await?;
-        let devices = house.devices(options.flat_devices).await?;
-        // Reads, deletes and restarts are measured among as many events as the flat section leaves behind.
-        let stored = flat::measure(options, page, &house, &devices).await?;
-        if options.includes(Section::Reads) || options.includes(Section::Delete) {
-            let device = house.long_series(options.series).await?;
-            if options.includes(Section::Reads) {
-                reads::measure(options, page, &mut house, &devices, &device).await?;
-            }
-            if options.includes(Section::Delete) {
-                delete::measure(options, page, &mut house, &device).await?;
-            }
+    if !crowded.into_iter().any(|section| options.includes(section)) {
+        return Ok(());
+    }
+    let mut house = House::build(options).await?;
+    let devices = house.devices(options.flat_devices).await?;
+    // Reads, deletes and restarts are measured among as many events as the flat section leaves behind.
+    let stored = flat::measure(options, page, &house, &devices).await?;
+    if options.includes(Section::Reads) || options.includes(Section::Delete) {
+        let device = house.long_series(options.series).await?;
+        if options.includes(Section::Reads) {
+            reads::measure(options, page, &mut house, &devices, &device).await?;
         }
-        match options.includes(Section::Start) {
-            true => start::measure(options, page, house, &devices, stored).await?,
-            false => drop(house.server.stop().await?),
+        if options.includes(Section::Delete) {
+            delete::measure(options, page, &mut house, &device).await?;
         }
     }
-    if options.includes(Section::Lists) {
-        lists::measure(options, page).await?;
+    match options.includes(Section::Start) {
+        true => start::measure(options, page, house, &devices, stored).await,
+        false => house.server.stop().await.map(drop),
     }
-    if options.includes(Section::Buckets) {
-        buckets::measure(options, page).await?;
-    }
-    if options.includes(Section::Fleet) {
-        fleet::measure(options, page).await?;
-    }
-    if options.includes(Section::Device) {
-        device::measure(options, page).await?;
-    }
-    if options.includes(Section::Settings) {
-        settings::measure(options, page).await?;
-    }
-    if options.includes(Section::Batch) {
-        batch::measure(options, page).await?;
-    }
-    if options.includes(Section::Webhook) {
-        webhook::measure(options, page).await?;
-    }
-    if options.includes(Section::Designs) {
-        designs::measure(options, page).await?;
-    }
-    if options.includes(Section::Outbox) {
-        outbox::measure(options, page).await?;
-    }
-    if options.includes(Section::Neighbours) {
-        neighbours::measure(options, page).await?;
-    }
-    Ok(())
+}
+
+/// The turns of a measurement: how many seconds each lasts, and whether it counts. The first fills caches.
+fn turns(options: &Options) -> impl Iterator<Item = (u64, bool)> {
+    let counted = std::iter::repeat_n((options.seconds, true), options.rounds);
+    std::iter::once((WARM_UP_SECONDS, false)).chain(counted)
 }
 
 fn shot<'a>(options: &Options, server: &'a Server, target: &'a str, connections: usize, seconds: u64) -> Shot<'a> {
@@ -184,6 +179,15 @@ fn megabytes(bytes: u64) -> String {
 fn median<T: Copy>(mut values: Vec<T>, key: impl Fn(&T) -> f64) -> Option<T> {
     values.sort_by(|a, b| key(a).total_cmp(&key(b)));
     values.get(values.len() / 2).copied()
+}
+
+/// The row of a call that was timed several times: the one in the middle, the slowest, items a second, and the target.
+fn timed_row(name: &str, durations: Vec<Duration>, items: usize, target: Duration) -> Result<String, Failure> {
+    let slowest = durations.iter().max().copied().unwrap_or_default();
+    let took = median(durations, Duration::as_secs_f64).ok_or("no rounds")?;
+    let rate = grouped(items as f64 / took.as_secs_f64());
+    let holds = verdict(took < target);
+    Ok(format!("| {name} | {} | {} | {rate} | < {}: {holds} |\n", millis(took), millis(slowest), millis(target)))
 }
 
 fn verdict(holds: bool) -> &'static str {

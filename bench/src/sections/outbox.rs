@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use serde_json::json;
 
-use super::{House, LOAD_CONNECTIONS, Measured, WARM_UP_SECONDS, grouped, median, millis, verdict};
+use super::{House, LOAD_CONNECTIONS, Measured, grouped, median, millis, turns, verdict};
 use crate::api::Api;
 use crate::page::Page;
 use crate::setup::{Device, EVENT, STORAGE, event_request, make_devices, make_project_of, payload};
@@ -41,13 +41,12 @@ pub async fn measure(options: &Options, page: &Page) -> Result<(), Failure> {
     let posts = [Ammunition::posts(&plain, payload)?, Ammunition::posts(&labelled, payload)?];
     let (mut rounds, mut noticed) = ([Vec::new(), Vec::new()], Noticed::new()?);
     let (mut alone, mut entries) = (Noticed::new()?, 0.0_f64);
-    for round in 0..=options.rounds {
-        let seconds = if round == 0 { WARM_UP_SECONDS } else { options.seconds };
+    for (seconds, counts) in turns(options) {
         for (kind, posts) in posts.iter().enumerate() {
             let over = Cell::new(false);
             let mut unnoted = Noticed::new()?;
-            let seen = match (round, kind) {
-                (0, _) => &mut unnoted,
+            let seen = match (counts, kind) {
+                (false, _) => &mut unnoted,
                 (_, 0) => &mut alone,
                 _ => &mut noticed,
             };
@@ -60,7 +59,7 @@ pub async fn measure(options: &Options, page: &Page) -> Result<(), Failure> {
             };
             let (fired, most) = tokio::try_join!(fired, looks)?;
             entries = entries.max(most);
-            if round > 0 {
+            if counts {
                 eprintln!("bench: {:.0} events/s, {:.2} µs each", fired.round.rate, fired.micros);
                 rounds[kind].push(fired);
             }
@@ -133,17 +132,10 @@ async fn look(
                 format!("event {number} is answered {status}, and its device then shows {}", read["meta"]).into()
             );
         }
-        entries = entries.max(waiting(&mut api).await?);
+        entries = entries.max(api.metric("isobar_outbox_entries").await?);
         tokio::time::sleep(LOOK_EVERY).await;
     }
     Ok(entries)
-}
-
-/// Entries that wait for the registry, by the server's own count.
-async fn waiting(api: &mut Api) -> Result<f64, Failure> {
-    let metrics = String::from_utf8(api.reply("GET", "/metrics", None).await?.body)?;
-    let value = metrics.lines().find_map(|line| line.strip_prefix("isobar_outbox_entries "));
-    Ok(value.and_then(|value| value.trim().parse().ok()).unwrap_or_default())
 }
 
 impl Noticed {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::{House, WARM_UP_SECONDS, grouped, median, megabytes, millis, shot, verdict};
+use super::{House, grouped, median, megabytes, millis, shot, turns, verdict};
 use crate::page::Page;
 use crate::process::Server;
 use crate::setup::{EVENTS, payload};
@@ -34,12 +34,11 @@ pub async fn measure(options: &Options, page: &Page) -> Result<(), Failure> {
     );
     for &connections in &options.connections {
         let (mut baseline, mut isobar) = (Vec::new(), Vec::new());
-        for round in 0..=options.rounds {
-            let seconds = if round == 0 { WARM_UP_SECONDS } else { options.seconds };
+        for (seconds, counts) in turns(options) {
             let bare = bodies.fire(&shot(options, &echo, "/echo", connections, seconds)).await?;
             let full = posts.fire(&shot(options, &house.server, EVENTS, connections, seconds)).await?;
             peak = peak.max(house.server.memory()?);
-            if round > 0 {
+            if counts {
                 eprintln!("bench: {connections} connections: echo {:.0}, Isobar {:.0}", bare.rate, full.rate);
                 baseline.push(bare);
                 isobar.push(full);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{House, grouped, median, millis, verdict};
+use super::{House, grouped, millis, timed_row};
 use crate::page::Page;
 use crate::registry::design;
 use crate::{Failure, Options};
@@ -41,19 +41,9 @@ pub async fn measure(options: &Options, page: &Page) -> Result<(), Failure> {
         durations.push(took);
     }
     house.server.stop().await?;
-    let slowest = durations.iter().max().copied().unwrap_or_default();
-    let took = median(durations, Duration::as_secs_f64).ok_or("no rounds")?;
     let mut table = String::from("| call | median | slowest | items/s | target |\n|---|---:|---:|---:|---|\n");
-    writeln!(
-        table,
-        "| {} settings | {} | {} | {} | < {}: {} |",
-        grouped((DEVICES * SETTINGS) as f64),
-        millis(took),
-        millis(slowest),
-        grouped((DEVICES * SETTINGS) as f64 / took.as_secs_f64()),
-        millis(TARGET),
-        verdict(took < TARGET)
-    )?;
+    let name = format!("{} settings", grouped((DEVICES * SETTINGS) as f64));
+    table.push_str(&timed_row(&name, durations, DEVICES * SETTINGS, TARGET)?);
     writeln!(
         table,
         "\n{ROUNDS} calls, one after the other: {SETTINGS} settings of each of {DEVICES} devices, every value a new one; the time includes writing \

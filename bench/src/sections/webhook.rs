@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{House, grouped, median, millis, verdict};
+use super::{House, grouped, millis, timed_row};
 use crate::page::Page;
 use crate::setup::{STORAGE, make_project_of};
 use crate::{Failure, Options};
@@ -42,17 +42,7 @@ pub async fn measure(options: &Options, page: &Page) -> Result<(), Failure> {
     for (name, durations, target) in
         [("all devices new", new, TARGET_NEW), ("the same again: all known", known, TARGET_KNOWN)]
     {
-        let slowest = durations.iter().max().copied().unwrap_or_default();
-        let took = median(durations, Duration::as_secs_f64).ok_or("no rounds")?;
-        writeln!(
-            table,
-            "| {name} | {} | {} | {} | < {}: {} |",
-            millis(took),
-            millis(slowest),
-            grouped(BLOCKS as f64 / took.as_secs_f64()),
-            millis(target),
-            verdict(took < target)
-        )?;
+        table.push_str(&timed_row(name, durations, BLOCKS, target)?);
     }
     writeln!(
         table,

@@ -83,10 +83,11 @@ impl<'p> PlanCompiler<'p> {
         let mut elements = Vec::with_capacity(drafts.len());
         let mut edges = Vec::with_capacity(drafts.len());
         for draft in &drafts {
-            let element = draft.shape.map(|shape| self.element(shape, draft));
+            let element = draft.shape.map(|shape| (shape, self.element(shape, draft)));
             let triggers = self.triggers(draft, &drafts);
             edges.push(std::mem::take(&mut self.edges));
-            elements.extend(element.map(|element| Installed { name: draft.name.clone(), element, triggers, steps: 0 }));
+            let name = draft.name.clone();
+            elements.extend(element.map(|(shape, element)| Installed { name, shape, element, triggers, steps: 0 }));
         }
         if self.links > LINKS_MAX {
             self.faults.add(ELEMENTS, format!("a cloud plane has at most {LINKS_MAX} links"));

@@ -9,9 +9,9 @@ use isobar_model::retention::DesignRetention;
 
 use crate::budget::{LONG_RUN_UNITS, READ_BYTES_PER_UNIT, STEP_UNITS};
 use crate::code::CheckTime;
-use crate::elements::Element;
 use crate::elements::device_event::Integration;
 use crate::elements::function::CodeElement;
+use crate::elements::{Element, Shape};
 use crate::expression::Expression;
 use crate::setting::SettingDefinition;
 
@@ -47,6 +47,7 @@ pub(crate) struct Habits {
 #[derive(Debug)]
 pub(crate) struct Installed {
     pub(crate) name: Arc<str>,
+    pub(crate) shape: &'static Shape,
     pub(crate) element: Element,
     /// Links by trigger, in the order of the element type's triggers.
     pub(crate) triggers: Vec<Vec<Link>>,

@@ -227,7 +227,7 @@ impl<'e> Run<'e> {
         }
         let Some(at) = start.element.begins(&trigger) else { return };
         if let Some(trace) = self.trace {
-            trace.begins(&start.name, start.element.trigger_name(at), &value);
+            trace.begins(&start.name, start.shape.trigger_name(at), &value);
         }
         if let Some(links) = start.triggers.get(at) {
             self.follow(links, value);

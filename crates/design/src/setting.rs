@@ -32,11 +32,6 @@ impl InputType {
             InputType::Geolocation => "geolocation",
         }
     }
-
-    /// The input type of that name.
-    pub fn named(name: &str) -> Option<InputType> {
-        InputType::ALL.into_iter().find(|kind| kind.name() == name)
-    }
 }
 
 /// A device setting as the design declares it.

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use isobar_model::json::{RawJson, write_string};
+use isobar_model::json::{Json, RawJson};
 
 use crate::budget::Budget;
 use crate::expression::{Computed, Value, to_raw};
@@ -95,10 +94,10 @@ impl Trace {
         let passed = acted.as_ref().ok().filter(|passed| passed.trigger < target.triggers.len());
         let step = TraceStep {
             element: Arc::clone(&target.name),
-            ability: target.element.shape().abilities.get(link.ability).map(|ability| ability.name),
+            ability: target.shape.abilities.get(link.ability).map(|ability| ability.name),
             received: self.shortened(incoming),
             produced: passed.map(|passed| Produced {
-                trigger: target.element.trigger_name(passed.trigger),
+                trigger: target.shape.trigger_name(passed.trigger),
                 value: self.shortened(&passed.value),
             }),
             error: acted.as_ref().err().map(|problem| cut(&problem.0).to_owned()),
@@ -114,19 +113,17 @@ impl Trace {
             Ok(raw) => raw,
             Err(problem) => {
                 self.bytes += TRACE_VALUE_BYTES_MAX;
-                return text(&format!("({})", problem.0));
+                return text(format!("({})", problem.0));
             }
         };
         self.bytes += raw.bytes().len();
-        if raw.bytes().len() > TRACE_VALUE_BYTES_MAX { text(&format!("({} bytes)", raw.bytes().len())) } else { raw }
+        if raw.bytes().len() > TRACE_VALUE_BYTES_MAX { text(format!("({} bytes)", raw.bytes().len())) } else { raw }
     }
 }
 
 /// The last note of a trace that does not tell all.
 const CUT: &str = "the trace ends here; the run went on";
 
-fn text(text: &str) -> RawJson {
-    let mut json = Vec::with_capacity(text.len() + 2);
-    write_string(text, &mut json);
-    RawJson::trusted(Bytes::from(json))
+fn text(text: String) -> RawJson {
+    RawJson::from(&Json::Text(text.into()))
 }

@@ -13,13 +13,12 @@ use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
 use futures::FutureExt as _;
 use isobar_hub::{Accepts, Hub, Principal, words};
 use isobar_model::error::{Error, RateWindow};
-use isobar_model::ids::EventId;
+use isobar_model::ids::{EventId, OrganizationId};
 use sync_wrapper::SyncWrapper;
 
 use crate::console::{self, ConsoleFile};
 use crate::meters::RouteMeter;
 use crate::problem::Problem;
-use crate::quota::QuotaHolder;
 use crate::request::{Call, Client, RequestBody, credentials, drain, path_parameters};
 use crate::response::{Answer, EventCreated, EventResponse, Reply, RequestId, Response, add_common_headers};
 use crate::routes::{RouteAccess, RouteRow, Verb};
@@ -99,7 +98,7 @@ impl Admission {
         let mut call = Call { state, principal, client, head, path_parameters, body_bytes_max, body };
         let admitted = AssertUnwindSafe(self.admit(&mut call, &mut exchange.rate_window)).catch_unwind();
         let reply = admitted.await.unwrap_or_else(|panic| Err(panicked(self.row.path, &*panic)));
-        exchange.holder = QuotaHolder::from(&call.principal);
+        exchange.tenant = call.principal.tenant();
         exchange.is_read = self.row.method == Verb::Get;
         if let Err(problem) = &reply {
             exchange.rate_window = problem.rate_window().or(exchange.rate_window);
@@ -214,15 +213,15 @@ struct Exchange {
     /// Whether the connection ends with the response.
     closes: bool,
     /// To whom a large response is charged.
-    holder: QuotaHolder,
+    tenant: Option<OrganizationId>,
     /// Whether the request asks for nothing to be done.
     is_read: bool,
 }
 
 impl Exchange {
     fn begin(state: &ServerState, headers: &HeaderMap) -> Self {
-        let (id, holder) = (state.request_ids.of(headers), QuotaHolder::NOBODY);
-        Self { id, began: Instant::now(), rate_window: None, closes: false, holder, is_read: true }
+        let id = state.request_ids.of(headers);
+        Self { id, began: Instant::now(), rate_window: None, closes: false, tenant: None, is_read: true }
     }
 
     /// Makes the response: what its memory is charged to, its headers, the line in the log, the metrics.
@@ -246,7 +245,7 @@ impl Exchange {
     fn charged(&self, state: &ServerState, response: Response) -> Answer {
         let (head, body) = response.into_parts();
         let is_done = !self.is_read && head.status.is_success();
-        let charged = body.charged(state.response_memory.share(self.holder));
+        let charged = body.charged(state.response_memory.share(self.tenant));
         let body = charged.map_err(|_| Problem::AnswersUntaken { is_done })?;
         Ok(Response::from_parts(head, body))
     }

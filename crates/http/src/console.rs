@@ -1,13 +1,12 @@
 //! The web console: files that the program brings, at every path that is not of the interface.
 
 use axum::http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, ETAG, IF_NONE_MATCH, REFERRER_POLICY,
-    VARY,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, IF_NONE_MATCH, REFERRER_POLICY, VARY,
 };
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use bytes::Bytes;
 
-use crate::response::{Response, shared};
+use crate::response::{EntityTags, Response, not_modified, shared, tagged};
 
 /// The page that every address of the console shows.
 const INDEX: &str = "/index.html";
@@ -70,23 +69,18 @@ fn is_of_interface(path: &str) -> bool {
 /// The response with a file, in the smallest form that the client takes; 304 when it has it already.
 pub(crate) fn answer(file: &ConsoleFile, headers: &HeaderMap) -> Response {
     let (encoding, content) = smallest(file, headers);
-    let tag = format!("\"{}{}\"", file.hash, encoding.map_or(String::new(), |name| format!("-{name}")));
-    let mut response = if has(headers, &tag) {
-        let mut response = Response::default();
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
-        response
-    } else {
-        let content_type = HeaderValue::from_static(file.content_type);
-        let mut response = shared(content_type, Bytes::from_static(content));
-        if let Some(name) = encoding {
-            response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static(name));
+    let tag = format!("{}{}", file.hash, encoding.map_or(String::new(), |name| format!("-{name}")));
+    let mut response = match EntityTags::read(headers, &IF_NONE_MATCH) {
+        Ok(Some(known)) if known.name(&tag) => not_modified(&tag),
+        _ => {
+            let mut response = shared(HeaderValue::from_static(file.content_type), Bytes::from_static(content));
+            if let Some(name) = encoding {
+                response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static(name));
+            }
+            tagged(response, &tag)
         }
-        response
     };
     let own = response.headers_mut();
-    if let Ok(tag) = HeaderValue::try_from(tag) {
-        own.insert(ETAG, tag);
-    }
     own.insert(CACHE_CONTROL, if file.is_immutable() { FOR_EVER } else { ASKED_EACH_TIME });
     own.insert(VARY, ACCEPT_ENCODING_VARIES);
     own.insert(CONTENT_SECURITY_POLICY, POLICY);
@@ -116,18 +110,10 @@ fn takes(headers: &HeaderMap, encoding: &str) -> bool {
     })
 }
 
-/// Whether the client has the content that a tag names.
-fn has(headers: &HeaderMap, tag: &str) -> bool {
-    let lines = headers.get_all(IF_NONE_MATCH).into_iter().filter_map(|line| line.to_str().ok());
-    lines.flat_map(|line| line.split(',')).any(|known| {
-        let known = known.trim();
-        known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use axum::http::header::CONTENT_TYPE;
+    use axum::http::StatusCode;
+    use axum::http::header::{CONTENT_TYPE, ETAG};
 
     use super::*;
     use crate::response::ResponseBody;

@@ -18,7 +18,6 @@ pub mod fuzz;
 mod meters;
 mod openapi;
 mod problem;
-mod quota;
 mod request;
 mod resources;
 mod response;

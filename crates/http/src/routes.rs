@@ -66,20 +66,10 @@ pub enum RouteAccess {
 
 impl RouteAccess {
     /// Most bytes of a body, where it may have `most` with credentials. Little is read of a client that has shown none.
-    pub(crate) const fn body_bytes_max(self, most: usize) -> usize {
-        match self {
-            RouteAccess::Probe
-            | RouteAccess::Open
-            | RouteAccess::Optional
-            | RouteAccess::Cookie
-            | RouteAccess::JwtOrCookie => {
-                if most < OPEN_BODY_BYTES_MAX {
-                    most
-                } else {
-                    OPEN_BODY_BYTES_MAX
-                }
-            }
-            RouteAccess::User | RouteAccess::UserOrDevice | RouteAccess::ApiKey => most,
+    pub(crate) fn body_bytes_max(self, most: usize) -> usize {
+        match self.accepts() {
+            Accepts::Nobody => most.min(OPEN_BODY_BYTES_MAX),
+            Accepts::User | Accepts::UserOrDevice | Accepts::ApiKey => most,
         }
     }
 

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use isobar_hub::Hub;
+use isobar_hub::{Hub, TenantShares};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::watch;
 
 use crate::console::ConsoleFile;
 use crate::meters::Meters;
-use crate::quota::FairQuota;
 use crate::request::{Network, TRANSFER_TIME};
 use crate::response::RequestIds;
 
@@ -65,11 +64,11 @@ pub(crate) struct ServerState {
     pub meters: Meters,
     pub request_ids: RequestIds,
     /// Bytes of bodies that are under way.
-    pub body_memory: Arc<FairQuota>,
+    pub body_memory: Arc<TenantShares>,
     /// Bytes of stored payloads that are on their way out, in pages that take long to read.
-    pub response_memory: Arc<FairQuota>,
+    pub response_memory: Arc<TenantShares>,
     /// Long polls and streams: as many as there may be connections.
-    pub long_waits: Arc<FairQuota>,
+    pub long_waits: Arc<TenantShares>,
     /// Becomes true when the server stops: streams without an end then end.
     pub stopping: watch::Sender<bool>,
 }
@@ -78,9 +77,9 @@ impl ServerState {
     pub fn new(hub: Hub, settings: HttpSettings, metrics: PrometheusHandle) -> Self {
         Self {
             request_ids: RequestIds::new(hub.clock().now()),
-            body_memory: FairQuota::new(settings.body_memory_bytes_max),
-            response_memory: FairQuota::new(settings.response_memory_bytes_max),
-            long_waits: FairQuota::new(settings.max_connections),
+            body_memory: TenantShares::fair(settings.body_memory_bytes_max),
+            response_memory: TenantShares::fair(settings.response_memory_bytes_max),
+            long_waits: TenantShares::fair(settings.max_connections),
             meters: Meters::new(),
             stopping: watch::Sender::new(false),
             hub,

@@ -18,7 +18,7 @@ pub struct Config {
 }
 
 /// Requests a minute (contract: Rate limits); 0: unlimited.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimits {
     /// For a user, whatever credentials it uses.
     pub user: u32,

@@ -82,6 +82,7 @@ pub use resources::queue::{QueueBudget, QueueRead};
 pub use settings::bulk::{DefaultsOutcome, DefaultsRefusal, ProjectDefaults, SettingsOutcome};
 pub use settings::device::{Declared, DeviceSetting};
 pub use supervisor::{Shift, guarded, spawn_guarded, words};
+pub use support::tenant_shares::{TenantShare, TenantShares};
 pub use webhook::{Given, PARAMETERS as WEBHOOK_PARAMETERS, Provision, TaskReport, WebhookReport};
 
 use crate::error::IntoHubError as _;

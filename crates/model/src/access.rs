@@ -297,34 +297,30 @@ impl Refusal {
     }
 }
 
-fn ranks(caller: &Caller, action: Action) -> Result<(), Refusal> {
-    if caller.role >= action.minimum_role() { Ok(()) } else { Err(Refusal::Role(action)) }
+/// May a caller, which sees a thing or not, do `action` with it?
+fn decide(caller: &Caller, action: Action, is_seen: bool) -> Result<(), Refusal> {
+    match is_seen {
+        false => Err(Refusal::Hidden),
+        true if caller.role < action.minimum_role() => Err(Refusal::Role(action)),
+        true => Ok(()),
+    }
 }
 
 /// May `caller` see `target`, which belongs to `lineage`?
 pub fn read<T>(caller: &Caller, action: Action, target: T, lineage: &Lineage) -> Result<CanRead<T>, Refusal> {
-    if !caller.reaches(lineage) {
-        return Err(Refusal::Hidden);
-    }
-    ranks(caller, action)?;
+    decide(caller, action, caller.reaches(lineage))?;
     Ok(CanRead { target, tenant: Some(lineage.top()) })
 }
 
 /// May `caller` do `action`, which changes `target`, which belongs to `lineage`?
 pub fn write<T>(caller: &Caller, action: Action, target: T, lineage: &Lineage) -> Result<CanWrite<T>, Refusal> {
-    if !caller.reaches(lineage) {
-        return Err(Refusal::Hidden);
-    }
-    ranks(caller, action)?;
+    decide(caller, action, caller.reaches(lineage))?;
     Ok(CanWrite { target, actor: Actor::User(caller.user), tenant: Some(lineage.top()) })
 }
 
 /// Projects are also readable from organizations beneath their own.
 pub fn read_shared<T>(caller: &Caller, action: Action, target: T, lineage: &Lineage) -> Result<CanRead<T>, Refusal> {
-    if !caller.reaches(lineage) && !caller.lineage.contains(lineage.own()) {
-        return Err(Refusal::Hidden);
-    }
-    ranks(caller, action)?;
+    decide(caller, action, caller.reaches(lineage) || caller.lineage.contains(lineage.own()))?;
     Ok(CanRead { target, tenant: Some(lineage.top()) })
 }
 
@@ -344,10 +340,7 @@ pub fn own(caller: &Caller) -> CanWrite<UserId> {
 
 /// May `caller` list what belongs to `base` and `levels` generations from it?
 pub fn list(caller: &Caller, action: Action, base: &Lineage, levels: Option<u32>) -> Result<CanList, Refusal> {
-    if !caller.reaches(base) {
-        return Err(Refusal::Hidden);
-    }
-    ranks(caller, action)?;
+    decide(caller, action, caller.reaches(base))?;
     Ok(CanList { scope: Scope::Beneath { base: base.clone(), levels } })
 }
 

@@ -172,14 +172,9 @@ impl DeviceTable {
     pub fn of(stored: &RawJson) -> Self {
         let tree = stored.tree();
         let text = |tree: &Json<'_>, member: &str| tree.get(member).and_then(Json::as_text).map(str::to_owned);
-        let columns = match tree.get("columns") {
-            Some(Json::Array(columns)) => columns
-                .iter()
-                .filter_map(|column| Some(Column { path: text(column, "path")?, kind: text(column, "type") }))
-                .collect(),
-            _ => Vec::new(),
-        };
-        Self { device: text(&tree, "deviceId"), columns }
+        let column = |tree: &Json<'_>| Some(Column { path: text(tree, "path")?, kind: text(tree, "type") });
+        let columns = tree.get("columns").and_then(Json::as_array).unwrap_or_default();
+        Self { device: text(&tree, "deviceId"), columns: columns.iter().filter_map(column).collect() }
     }
 }
 
@@ -200,18 +195,7 @@ impl DeviceTableInput {
             input.fault("organizationId", "is required");
         }
         named_itself(&mut input, own);
-        let device = match input.text_patch("deviceId", 0, 36) {
-            Patch::Set(text) if text.is_empty() => Patch::Clear,
-            Patch::Set(text) => text.parse().map_or_else(
-                |_| {
-                    input.fault("deviceId", "is not an identifier");
-                    Patch::Keep
-                },
-                Patch::Set,
-            ),
-            Patch::Clear => Patch::Clear,
-            Patch::Keep => Patch::Keep,
-        };
+        let device = input.id_patch("deviceId");
         let columns = columns(&mut input);
         input.unless_any(Self { device, columns })
     }
@@ -261,21 +245,8 @@ fn object(input: &mut Input<'_>, name: &str, bytes_max: usize) -> Patch<RawJson>
 }
 
 fn columns(input: &mut Input<'_>) -> Vec<Column> {
-    let items = match input.member("columns") {
-        Some(Json::Array(items)) if items.len() <= COLUMNS_MAX => items,
-        Some(Json::Array(_)) => {
-            input.fault("columns", format!("must hold at most {COLUMNS_MAX} items"));
-            return Vec::new();
-        }
-        Some(other) => {
-            input.fault("columns", format!("must be an array, not {}", other.kind()));
-            return Vec::new();
-        }
-        None => {
-            input.fault("columns", "is required");
-            return Vec::new();
-        }
-    };
+    input.require("columns");
+    let items = input.items("columns", COLUMNS_MAX).unwrap_or_default();
     let mut columns = Vec::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
         match Input::body(item) {

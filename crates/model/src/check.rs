@@ -1,5 +1,7 @@
 //! Checks of input that gather every fault before they refuse.
 
+use std::str::FromStr;
+
 use crate::error::{Error, Fault, Result};
 use crate::json::{Json, RawJson};
 use crate::time::Timestamp;
@@ -101,14 +103,7 @@ impl Faults {
 
     /// Takes over the faults of a result and goes on without its value; any other error ends the input's reading.
     pub fn gather<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
-        match result {
-            Ok(value) => Ok(Some(value)),
-            Err(Error::Invalid(found)) => {
-                self.extend(found);
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
+        Ok(or_faults(result)?.map_err(|found| self.extend(found)).ok())
     }
 
     /// The value, unless faults were noted.
@@ -148,6 +143,15 @@ impl<T> Patch<T> {
             Patch::Set(value) => Some(value),
         }
     }
+
+    /// The same change, with what `change` makes of the value.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Patch<U> {
+        match self {
+            Patch::Keep => Patch::Keep,
+            Patch::Clear => Patch::Clear,
+            Patch::Set(value) => Patch::Set(change(value)),
+        }
+    }
 }
 
 /// Reads the members of a JSON object and notes what is wrong with them. Members that nobody asks for are ignored.
@@ -162,7 +166,7 @@ impl<'a> Input<'a> {
     /// A reader of a body, which must be an object.
     pub fn body(tree: &'a Json<'a>) -> Result<Self> {
         match tree {
-            Json::Object(_) => Ok(Self { tree, prefix: "", faults: Faults::new() }),
+            Json::Object(_) => Ok(Self::item(tree, "")),
             other => Err(Error::invalid("body", format!("must be an object, not {}", other.kind()))),
         }
     }
@@ -188,41 +192,54 @@ impl<'a> Input<'a> {
         self.faults.add(path, message);
     }
 
+    /// Notes that a member must be there, if it is not.
+    pub fn require(&mut self, name: &str) {
+        if self.member(name).is_none() {
+            self.fault(name, "is required");
+        }
+    }
+
+    /// What `read` makes of a member that may be left out. What it makes nothing of is not `kind`, and a fault.
+    fn of_kind<T>(&mut self, name: &str, kind: &str, read: impl FnOnce(&'a Json<'a>) -> Option<T>) -> Option<T> {
+        let member = self.member(name)?;
+        let value = read(member);
+        if value.is_none() {
+            self.fault(name, format!("must be {kind}, not {}", member.kind()));
+        }
+        value
+    }
+
+    /// The same of a member that may also be cleared.
+    fn patch<T>(&mut self, name: &str, kind: &str, read: impl FnOnce(&'a Json<'a>) -> Option<T>) -> Patch<T> {
+        match self.member(name) {
+            Some(Json::Null) => Patch::Clear,
+            _ => self.of_kind(name, kind, read).map_or(Patch::Keep, Patch::Set),
+        }
+    }
+
     /// A text of `min` to `max` characters that may be left out, cleared or set.
     pub fn text_patch(&mut self, name: &str, min: usize, max: usize) -> Patch<String> {
-        match self.member(name) {
-            None => Patch::Keep,
-            Some(Json::Null) => Patch::Clear,
-            Some(Json::Text(text)) => {
-                let path = self.path(name);
-                self.faults.length(&path, text, min, max);
-                self.faults.whole(&path, text);
-                Patch::Set(text.clone().into_owned())
-            }
-            Some(other) => {
-                self.fault(name, format!("must be a string, not {}", other.kind()));
-                Patch::Keep
-            }
+        let text = self.patch(name, "a string", Json::as_text);
+        if let Patch::Set(text) = text {
+            let path = self.path(name);
+            self.faults.length(&path, text, min, max);
+            self.faults.whole(&path, text);
         }
+        text.map(str::to_owned)
     }
 
     /// A text that may be left out, but not be null.
     pub fn text(&mut self, name: &str, min: usize, max: usize) -> Option<String> {
-        match self.text_patch(name, min, max) {
-            Patch::Set(text) => Some(text),
-            Patch::Keep => None,
-            Patch::Clear => {
-                self.fault(name, "must not be null");
-                None
-            }
+        let text = self.text_patch(name, min, max);
+        if text == Patch::Clear {
+            self.fault(name, "must not be null");
         }
+        text.over(None)
     }
 
     /// A text that must be there. Where it is not, a fault is noted and the text is empty.
     pub fn required_text(&mut self, name: &str, min: usize, max: usize) -> String {
-        if self.member(name).is_none() {
-            self.fault(name, "is required");
-        }
+        self.require(name);
         self.text(name, min, max).unwrap_or_default()
     }
 
@@ -236,129 +253,102 @@ impl<'a> Input<'a> {
         text
     }
 
+    /// JSON that must be there, and not be null. Where it is not, a fault is noted.
+    pub fn required_json(&mut self, name: &str) -> RawJson {
+        self.require(name);
+        let json = self.member(name).unwrap_or(&Json::Null);
+        if self.member(name) == Some(&Json::Null) {
+            self.fault(name, "must not be null");
+        }
+        json.into()
+    }
+
     /// An identifier that may be left out; `null` counts as left out.
-    pub fn id<T: std::str::FromStr>(&mut self, name: &str) -> Option<T> {
-        match self.member(name) {
-            None | Some(Json::Null) => None,
-            Some(Json::Text(text)) => {
-                let id = text.parse().ok();
-                if id.is_none() {
-                    self.fault(name, "is not an identifier");
-                }
-                id
-            }
-            Some(other) => {
-                self.fault(name, format!("must be a string, not {}", other.kind()));
-                None
-            }
+    pub fn id<T: FromStr>(&mut self, name: &str) -> Option<T> {
+        self.parsed(name, "is not an identifier")
+    }
+
+    /// An identifier that may be left out, cleared or set; an empty text clears it too.
+    pub fn id_patch<T: FromStr>(&mut self, name: &str) -> Patch<T> {
+        match self.text_patch(name, 0, 36) {
+            Patch::Set(text) if text.is_empty() => Patch::Clear,
+            Patch::Set(_) => self.id(name).map_or(Patch::Keep, Patch::Set),
+            Patch::Clear => Patch::Clear,
+            Patch::Keep => Patch::Keep,
         }
     }
 
     /// A moment that may be left out; `null` counts as left out.
     pub fn time(&mut self, name: &str) -> Option<Timestamp> {
-        match self.member(name) {
-            None | Some(Json::Null) => None,
-            Some(Json::Text(text)) => {
-                let time = text.parse().ok();
-                if time.is_none() {
-                    self.fault(name, "is not an RFC 3339 date-time");
-                }
-                time
-            }
-            Some(other) => {
-                self.fault(name, format!("must be a string, not {}", other.kind()));
-                None
-            }
+        self.parsed(name, "is not an RFC 3339 date-time")
+    }
+
+    /// What a text says that may be left out; `fault` where it says nothing of the kind.
+    fn parsed<T: FromStr>(&mut self, name: &str, fault: &str) -> Option<T> {
+        let value = self.patch(name, "a string", Json::as_text).over(None)?.parse().ok();
+        if value.is_none() {
+            self.fault(name, fault);
         }
+        value
     }
 
     /// A boolean that may be left out.
     pub fn boolean(&mut self, name: &str) -> Option<bool> {
-        match self.member(name) {
-            None => None,
-            Some(Json::Bool(value)) => Some(*value),
-            Some(other) => {
-                self.fault(name, format!("must be a boolean, not {}", other.kind()));
-                None
-            }
-        }
+        self.of_kind(name, "a boolean", Json::as_bool)
     }
 
     /// A number from 0 to [`AMOUNT_MAX`] that may be left out.
     pub fn amount(&mut self, name: &str) -> Option<f64> {
-        match self.member(name) {
-            None => None,
-            Some(Json::Number(number)) if (0.0..=AMOUNT_MAX).contains(&number.as_f64()) => Some(number.as_f64()),
-            Some(Json::Number(_)) => {
-                self.fault(name, format!("must be from 0 to {AMOUNT_MAX}"));
-                None
-            }
-            Some(other) => {
-                self.fault(name, format!("must be a number, not {}", other.kind()));
-                None
-            }
+        let number = self.of_kind(name, "a number", Json::as_f64)?;
+        let is_sound = (0.0..=AMOUNT_MAX).contains(&number);
+        if !is_sound {
+            self.fault(name, format!("must be from 0 to {AMOUNT_MAX}"));
         }
+        is_sound.then_some(number)
     }
 
     /// An object, kept as it is, that may be left out, cleared or set.
     pub fn object_patch(&mut self, name: &str) -> Patch<RawJson> {
-        match self.member(name) {
-            None => Patch::Keep,
-            Some(Json::Null) => Patch::Clear,
-            Some(object @ Json::Object(_)) => Patch::Set(object.into()),
-            Some(other) => {
-                self.fault(name, format!("must be an object, not {}", other.kind()));
-                Patch::Keep
-            }
-        }
+        self.patch(name, "an object", object).map(RawJson::from)
     }
 
     /// An object with members of its own, read by `read` under its path.
     pub fn nested<T>(&mut self, name: &str, read: impl FnOnce(&mut Input<'_>) -> T) -> Patch<T> {
-        match self.member(name) {
-            None => Patch::Keep,
-            Some(Json::Null) => Patch::Clear,
-            Some(tree @ Json::Object(_)) => {
-                let path = self.path(name);
-                let mut inner = Input { tree, prefix: &path, faults: Faults::new() };
-                let value = read(&mut inner);
-                let found = inner.faults;
-                self.faults.extend(found.0);
-                Patch::Set(value)
-            }
-            Some(other) => {
-                self.fault(name, format!("must be an object, not {}", other.kind()));
-                Patch::Keep
-            }
-        }
+        self.patch(name, "an object", object).map(|tree| {
+            let path = self.path(name);
+            let mut inner = Input::item(tree, &path);
+            let value = read(&mut inner);
+            self.faults.extend(inner.faults.0);
+            value
+        })
     }
 
-    /// A list of at most `count` texts of at most `max` characters, that may be left out.
-    pub fn texts(&mut self, name: &str, count: usize, max: usize) -> Option<Vec<String>> {
-        let items = match self.member(name) {
-            None | Some(Json::Null) => return None,
-            Some(Json::Array(items)) => items,
-            Some(other) => {
-                self.fault(name, format!("must be an array, not {}", other.kind()));
-                return None;
-            }
-        };
-        if items.len() > count {
-            self.fault(name, format!("must hold at most {count} items"));
+    /// The items of a list of at most `most`, that may be left out.
+    pub fn items(&mut self, name: &str, most: usize) -> Option<&'a [Json<'a>]> {
+        let items = self.of_kind(name, "an array", Json::as_array)?;
+        if items.len() > most {
+            self.fault(name, format!("must hold at most {most} items"));
             return None;
         }
+        Some(items)
+    }
+
+    /// A list of at most `count` texts of at most `max` characters, that may be left out; `null` counts as left out.
+    pub fn texts(&mut self, name: &str, count: usize, max: usize) -> Option<Vec<String>> {
+        if self.member(name) == Some(&Json::Null) {
+            return None;
+        }
+        let items = self.items(name, count)?;
         let mut texts = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
+            let path = self.path(&format!("{name}[{index}]"));
             match item {
                 Json::Text(text) if text.chars().count() <= max => {
-                    let path = self.path(&format!("{name}[{index}]"));
                     self.faults.whole(&path, text);
                     texts.push(text.clone().into_owned());
                 }
-                Json::Text(_) => {
-                    self.fault(&format!("{name}[{index}]"), format!("must be at most {max} characters long"))
-                }
-                other => self.fault(&format!("{name}[{index}]"), format!("must be a string, not {}", other.kind())),
+                Json::Text(_) => self.faults.add(path, format!("must be at most {max} characters long")),
+                other => self.faults.add(path, format!("must be a string, not {}", other.kind())),
             }
         }
         Some(texts)
@@ -373,4 +363,27 @@ impl<'a> Input<'a> {
     pub fn into_faults(self) -> Faults {
         self.faults
     }
+}
+
+/// The items of a body that is an array of at most so many of a noun.
+pub fn body_items<'t>(tree: &'t Json<'t>, most: usize, noun: &str) -> Result<&'t [Json<'t>]> {
+    match tree {
+        Json::Array(items) if items.len() <= most => Ok(items),
+        Json::Array(_) => Err(Error::invalid("body", format!("must hold at most {most} {noun}"))),
+        other => Err(Error::invalid("body", format!("must be an array, not {}", other.kind()))),
+    }
+}
+
+/// What was read of one item of many, or its faults; any other error ends the reading of all.
+pub fn or_faults<T>(read: Result<T>) -> Result<std::result::Result<T, Vec<Fault>>> {
+    match read {
+        Ok(value) => Ok(Ok(value)),
+        Err(Error::Invalid(faults)) => Ok(Err(faults)),
+        Err(error) => Err(error),
+    }
+}
+
+/// The tree itself, if it is an object.
+fn object<'t>(tree: &'t Json<'t>) -> Option<&'t Json<'t>> {
+    matches!(tree, Json::Object(_)).then_some(tree)
 }

@@ -1,12 +1,12 @@
 //! Devices.
 
 use crate::access::Lineage;
-use crate::check::{Input, Patch};
-use crate::error::{Error, Fault, Result};
+use crate::check::{Input, Patch, body_items, or_faults};
+use crate::error::{Fault, Result};
 use crate::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId, ProjectId, UserId};
 use crate::json::{Json, RawJson};
 use crate::project::empty_object;
-use crate::setting::array;
+use crate::setting::BULK_ITEMS_MAX;
 use crate::status::Status;
 use crate::time::Timestamp;
 
@@ -225,11 +225,6 @@ impl DeviceInput {
     }
     /// Reads the body of a bulk creation: an array of bodies, each of which is read by itself.
     pub fn read_all(tree: &Json<'_>) -> Result<Vec<BulkItem>> {
-        let item = |item: &Json<'_>| match Self::read(item) {
-            Ok(input) => Ok(Ok(input)),
-            Err(Error::Invalid(faults)) => Ok(Err(faults)),
-            Err(error) => Err(error),
-        };
-        array(tree)?.iter().map(item).collect()
+        body_items(tree, BULK_ITEMS_MAX, "items")?.iter().map(|item| or_faults(Self::read(item))).collect()
     }
 }

@@ -30,21 +30,11 @@ impl DryRunInput {
         let planes = input.nested("specification", |specification| {
             specification.object_patch("planes").over(None).unwrap_or_else(empty_object)
         });
-        let payload = match input.member("payload") {
-            None => {
-                input.fault("payload", "is required");
-                Json::Null
-            }
-            Some(Json::Null) => {
-                input.fault("payload", "must not be null");
-                Json::Null
-            }
-            Some(payload) => payload.clone(),
-        };
+        let payload = input.required_json("payload");
         let read = Self {
             planes: planes.over(None),
             element: input.required_text("elementName", 1, ELEMENT_NAME_MAX),
-            payload: RawJson::from(&payload),
+            payload,
             device: input.id("device"),
         };
         Ok((read, input.into_faults()))

@@ -1,7 +1,7 @@
 //! Many device events in one request (contract: Beyond the specification).
 
-use crate::check::Input;
-use crate::error::{Error, Fault, Result};
+use crate::check::{Input, body_items, or_faults};
+use crate::error::{Fault, Result};
 use crate::json::{Json, RawJson};
 
 /// Most events of one batch.
@@ -30,38 +30,16 @@ pub type BatchItem = std::result::Result<BatchEvent, Vec<Fault>>;
 /// # Errors
 /// `Invalid`: it is no array, or holds more than [`BATCH_EVENTS_MAX`] items.
 pub fn read_batch(tree: &Json<'_>) -> Result<Vec<BatchItem>> {
-    match tree {
-        Json::Array(items) if items.len() <= BATCH_EVENTS_MAX => Ok(items.iter().map(read_item).collect()),
-        Json::Array(_) => Err(Error::invalid("body", format!("must hold at most {BATCH_EVENTS_MAX} events"))),
-        other => Err(Error::invalid("body", format!("must be an array, not {}", other.kind()))),
-    }
+    body_items(tree, BATCH_EVENTS_MAX, "events")?.iter().map(|item| or_faults(read_item(item))).collect()
 }
 
-fn read_item(item: &Json<'_>) -> BatchItem {
-    let mut input = Input::body(item).map_err(faults_of)?;
+fn read_item(item: &Json<'_>) -> Result<BatchEvent> {
+    let mut input = Input::body(item)?;
     let device = input.text("deviceId", 0, usize::MAX);
     let element = input.text("elementName", 0, usize::MAX);
     let idempotency_key = input.text("idempotencyKey", 0, usize::MAX);
-    let payload = match input.member("payload") {
-        None => {
-            input.fault("payload", "is required");
-            RawJson::from(&Json::Null)
-        }
-        Some(Json::Null) => {
-            input.fault("payload", "must not be null");
-            RawJson::from(&Json::Null)
-        }
-        Some(payload) => RawJson::from(payload),
-    };
-    input.faults.unless_any(BatchEvent { device, element, payload, idempotency_key }).map_err(faults_of)
-}
-
-/// The faults of an error of an input, which has no other.
-fn faults_of(error: Error) -> Vec<Fault> {
-    match error {
-        Error::Invalid(faults) => faults,
-        other => vec![Fault::new("body", other.to_string())],
-    }
+    let payload = input.required_json("payload");
+    input.unless_any(BatchEvent { device, element, payload, idempotency_key })
 }
 
 /// How many calls a batch of so many events counts as: one for every started [`BATCH_EVENTS_A_CALL`], at least one.
@@ -72,6 +50,7 @@ pub fn calls_of(events: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
     use crate::json::parse;
 
     #[test]

@@ -5,11 +5,11 @@
 pub enum Fill {
     /// Below nine tenths.
     #[default]
-    Below,
+    Below = 0,
     /// Nine tenths are used.
-    Near,
+    Near = 1,
     /// All is used.
-    Full,
+    Full = 2,
 }
 
 /// Share of a limit at which it is near.
@@ -20,21 +20,12 @@ const SLACK: f64 = 0.1;
 impl Fill {
     /// Its number in the registry.
     pub const fn number(self) -> i64 {
-        match self {
-            Fill::Below => 0,
-            Fill::Near => 1,
-            Fill::Full => 2,
-        }
+        self as i64
     }
 
     /// The fill with that number.
-    pub const fn numbered(number: i64) -> Option<Self> {
-        match number {
-            0 => Some(Fill::Below),
-            1 => Some(Fill::Near),
-            2 => Some(Fill::Full),
-            _ => None,
-        }
+    pub fn numbered(number: i64) -> Option<Self> {
+        [Fill::Below, Fill::Near, Fill::Full].into_iter().find(|fill| fill.number() == number)
     }
 
     /// The share of the limit, in percent, that it stands for.

@@ -98,9 +98,7 @@ pub struct Notification {
 /// Reads the body that marks notifications: `{read}`.
 pub fn read_mark(body: &Json<'_>) -> Result<bool> {
     let mut input = Input::body(body)?;
-    if input.member("read").is_none() {
-        input.fault("read", "is required");
-    }
+    input.require("read");
     let read = input.boolean("read").unwrap_or_default();
     input.unless_any(read)
 }

@@ -79,18 +79,7 @@ impl OrganizationInput {
     /// Reads and checks a body.
     pub fn read(body: &Json<'_>) -> Result<Self> {
         let mut input = Input::body(body)?;
-        let parent = match input.text_patch("parentId", 0, 36) {
-            Patch::Set(text) if text.is_empty() => Patch::Clear,
-            Patch::Set(text) => text.parse().map_or_else(
-                |_| {
-                    input.fault("parentId", "is not an identifier");
-                    Patch::Keep
-                },
-                Patch::Set,
-            ),
-            Patch::Clear => Patch::Clear,
-            Patch::Keep => Patch::Keep,
-        };
+        let parent = input.id_patch("parentId");
         let read = Self {
             name: input.required_text("name", 1, 80),
             parent,

@@ -48,10 +48,7 @@ impl Preferences {
         let Some(kept) = kept else { return read };
         let tree = kept.tree();
         for (name, kind) in MEMBERS {
-            let truth = |channel: &str| match tree.at([NOTIFICATIONS, name, channel]) {
-                Some(Json::Bool(value)) => Some(*value),
-                _ => None,
-            };
+            let truth = |channel: &str| tree.at([NOTIFICATIONS, name, channel]).and_then(Json::as_bool);
             let into = read.channels_mut(kind);
             into.inapp = truth("inapp").unwrap_or(into.inapp);
             into.email = truth("email").unwrap_or(into.email);

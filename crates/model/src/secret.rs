@@ -13,12 +13,7 @@ pub struct Secret(String);
 impl Secret {
     /// A new secret.
     pub fn new(chance: &Chance) -> Self {
-        let mut text = String::with_capacity(64);
-        for byte in chance.bits_256() {
-            text.push(char::from_digit(u32::from(byte >> 4), 16).unwrap_or('0'));
-            text.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));
-        }
-        Self(text)
+        Self(chance.bits_256().iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     /// The text to show, once.

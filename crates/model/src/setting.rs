@@ -3,8 +3,8 @@
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use crate::check::{Faults, Input};
-use crate::error::{Error, Result};
+use crate::check::{Faults, Input, body_items};
+use crate::error::Result;
 use crate::ids::{DeviceId, SettingId};
 use crate::json::{Json, RawJson};
 use crate::time::Timestamp;
@@ -79,7 +79,7 @@ impl SettingItem {
     pub fn read_all(tree: &Json<'_>) -> Result<Vec<SettingItem>> {
         let mut faults = Faults::new();
         let mut items = Vec::new();
-        for (index, item) in array(tree)?.iter().enumerate() {
+        for (index, item) in body_items(tree, BULK_ITEMS_MAX, "items")?.iter().enumerate() {
             let path = format!("[{index}]");
             let Json::Object(_) = item else {
                 faults.add(path, format!("must be an object, not {}", item.kind()));
@@ -88,9 +88,7 @@ impl SettingItem {
             let mut input = Input::item(item, &path);
             let device = input.required_text("deviceId", 0, usize::MAX);
             let name = input.required_text("name", 1, NAME_MAX);
-            if input.member("value").is_none() {
-                input.fault("value", "is required");
-            }
+            input.require("value");
             let value = RawJson::from(input.member("value").unwrap_or(&Json::Null));
             if let Some(item) = faults.gather(input.unless_any(SettingItem { device, name, value }))? {
                 items.push(item);
@@ -104,7 +102,7 @@ impl SettingItem {
 pub fn read_device_ids(tree: &Json<'_>) -> Result<Vec<String>> {
     let mut faults = Faults::new();
     let mut ids = Vec::new();
-    for (index, item) in array(tree)?.iter().enumerate() {
+    for (index, item) in body_items(tree, BULK_ITEMS_MAX, "items")?.iter().enumerate() {
         match item {
             Json::Text(id) => ids.push(id.clone().into_owned()),
             other => faults.add(format!("[{index}]"), format!("must be a string, not {}", other.kind())),
@@ -113,18 +111,10 @@ pub fn read_device_ids(tree: &Json<'_>) -> Result<Vec<String>> {
     faults.unless_any(ids)
 }
 
-/// The items of the body of a bulk operation.
-pub(crate) fn array<'t>(tree: &'t Json<'t>) -> Result<&'t [Json<'t>]> {
-    match tree {
-        Json::Array(items) if items.len() <= BULK_ITEMS_MAX => Ok(items),
-        Json::Array(_) => Err(Error::invalid("body", format!("must hold at most {BULK_ITEMS_MAX} items"))),
-        other => Err(Error::invalid("body", format!("must be an array, not {}", other.kind()))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
     use crate::json::parse;
 
     fn faults<T: std::fmt::Debug>(read: Result<T>) -> Vec<String> {

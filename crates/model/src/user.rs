@@ -1,7 +1,7 @@
 //! Users and their profiles.
 
 use crate::access::Lineage;
-use crate::check::{Input, Patch};
+use crate::check::Input;
 use crate::error::Result;
 use crate::ids::{ApiKeyId, OrganizationId, UserId};
 use crate::json::{Json, RawJson};
@@ -81,16 +81,11 @@ impl NewUser {
     /// Reads and checks a body. Registration demands a password, creation by a user does not.
     pub fn read(body: &Json<'_>, password_required: bool) -> Result<Self> {
         let mut input = Input::body(body)?;
-        let password = if password_required {
-            Some(input.required_text("password", 6, 128))
-        } else {
-            input.text("password", 6, 128)
+        let mut secret = |name: &str, min| match password_required {
+            true => Some(input.required_text(name, min, 128)),
+            false => input.text(name, min, 128),
         };
-        let confirmation = if password_required {
-            Some(input.required_text("passwordConfirmation", 0, 128))
-        } else {
-            input.text("passwordConfirmation", 0, 128)
-        };
+        let (password, confirmation) = (secret("password", 6), secret("passwordConfirmation", 0));
         if password != confirmation
             && input.member("password").is_some() | input.member("passwordConfirmation").is_some()
         {
@@ -107,15 +102,11 @@ impl NewUser {
             company: input.required_text("company", 1, 80),
             role,
             organization: input.id("organizationId"),
-            tos_hash: text_of(input.text_patch("tosHash", 0, 512)),
-            language: text_of(input.text_patch("language", 0, 80)),
+            tos_hash: input.text_patch("tosHash", 0, 512).over(None),
+            language: input.text_patch("language", 0, 80).over(None),
         };
         input.unless_any(read)
     }
-}
-
-fn text_of(patch: Patch<String>) -> Option<String> {
-    patch.over(None)
 }
 
 /// The body of a login.

@@ -155,8 +155,8 @@ pub(crate) fn read_role_if(input: &mut Input<'_>) -> Option<Role> {
 /// A new password and its confirmation.
 fn read_password(input: &mut Input<'_>, required: bool) -> Option<String> {
     let [password, confirmation] = ["password", "passwordConfirmation"].map(|name| {
-        if required && input.member(name).is_none() {
-            input.fault(name, "is required");
+        if required {
+            input.require(name);
         }
         input.text(name, PASSWORD_MIN, PASSWORD_MAX)
     });

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isobar_http::HttpSettings;
-
-use isobar_hub::{Hub, Parts, RateLimits, Started};
+use isobar_hub::{Hub, Parts, Started};
 use isobar_model::chance::Chance;
 use isobar_model::time::Clock;
 use isobar_outlets::mail::Mailer;
@@ -121,11 +120,7 @@ fn employ_own(hub: &Hub, settings: &Settings, stores: &Stores) {
 fn hub_config(settings: &Settings, address: SocketAddr) -> isobar_hub::Config {
     isobar_hub::Config {
         public_url: settings.public_url.clone().unwrap_or_else(|| format!("http://{address}")),
-        rate_limit: RateLimits {
-            user: settings.rate_limit.user,
-            device: settings.rate_limit.device,
-            address: settings.rate_limit.address,
-        },
+        rate_limit: settings.rate_limit,
         registration_open: settings.registration.open,
         require_verified_email: settings.registration.require_verified_email,
         admin_password: std::env::var(ADMIN_PASSWORD_VARIABLE).ok().filter(|password| !password.is_empty()),

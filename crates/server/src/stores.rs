@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use isobar_store::error::StoreError;
 use isobar_store::registry::Registry;
 use isobar_store::telemetry::Telemetry as _;
 use isobar_store::telemetry::embedded::{Embedded, Options};
@@ -23,15 +24,13 @@ pub struct Stores {
 impl Stores {
     /// Opens both; what is missing is made, what is older is brought up to date.
     pub async fn open(settings: &Settings) -> Result<Self, Failure> {
-        let registry = Registry::open(&settings.registry).await;
-        let registry = registry.map_err(|error| format!("the registry cannot be opened: {}", whole(&error)))?;
+        let registry = Registry::open(&settings.registry).await.map_err(no_registry)?;
         Ok(Self { registry, telemetry: open_telemetry(settings).await? })
     }
 
     /// Opens both as they are: nothing is made and nothing is changed.
     pub async fn open_as_they_are(settings: &Settings) -> Result<Self, Failure> {
-        let registry = Registry::open_as_it_is(&settings.registry).await;
-        let registry = registry.map_err(|error| format!("the registry cannot be opened: {}", whole(&error)))?;
+        let registry = Registry::open_as_it_is(&settings.registry).await.map_err(no_registry)?;
         if !is_telemetry(&settings.telemetry) {
             return Err(format!("there is no telemetry store in {}", settings.telemetry.display()).into());
         }
@@ -44,6 +43,11 @@ impl Stores {
         self.registry.close().await?;
         Ok(telemetry?)
     }
+}
+
+/// Why there is no registry, for an operator.
+pub fn no_registry(error: StoreError) -> String {
+    format!("the registry cannot be opened: {}", whole(&error))
 }
 
 /// Whether a folder holds a telemetry store.
@@ -68,12 +72,6 @@ async fn open_telemetry(settings: &Settings) -> Result<Arc<Embedded>, Failure> {
 
 /// A failure with its causes, for an operator.
 pub fn whole(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text.push_str(": ");
-        text.push_str(&next.to_string());
-        cause = next.source();
-    }
-    text
+    std::iter::successors(error.source(), |cause| cause.source())
+        .fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

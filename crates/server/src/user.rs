@@ -6,20 +6,14 @@ use isobar_store::registry::Registry;
 
 use crate::config::{self, Flags};
 use crate::folder::DataFolder;
-use crate::{Failure, logging, runtime};
+use crate::{Failure, runtime};
 
 /// Gives a user a new password and ends its sessions. The password is shown this once.
 pub fn reset_password(flags: &Flags, name: &str) -> Result<String, Failure> {
-    let settings = config::load(flags)?.settings;
-    logging::start(&settings.log);
-    // A folder that is made up on the way would only hide that the wrong one was named.
-    if !DataFolder::is_there(&settings.data) {
-        return Err(format!("{} is no data folder of isobar", settings.data.display()).into());
-    }
+    let settings = config::of_a_platform(flags)?;
     let folder = DataFolder::take(&settings.data)?;
     folder.stamp()?;
-    let runtime = runtime::start(1)?;
-    runtime.block_on(async {
+    runtime::start(1)?.block_on(async {
         let registry = Registry::open(&settings.registry)
             .await
             .map_err(|error| format!("the registry cannot be opened: {error}"))?;

@@ -135,10 +135,14 @@ async fn go_on(way: &Way, address: &str, tally: &Tally) {
             join_all((0..*connections).map(call)).await;
         }
         Way::Streams { connections, request } => {
-            join_all((0..*connections).map(|_| streams(address, request, tally))).await;
+            join_all((0..*connections).map(|_| anew(REOPEN_AFTER, tally, || stream(address, request)))).await;
         }
         Way::Drips { connections, requests } => {
-            join_all((0..*connections).map(|at| drips(address, &requests[at % requests.len()], tally))).await;
+            let drips = |at: usize| {
+                let request = &requests[at % requests.len()];
+                anew(DRIP_AGAIN_AFTER, tally, move || drip(address, request))
+            };
+            join_all((0..*connections).map(drips)).await;
         }
         Way::Silence { connections } => silence(address, *connections, tally).await,
         Way::Nothing => std::future::pending().await,
@@ -190,13 +194,14 @@ pub fn shortened(text: &str) -> String {
     if short.len() < text.len() { format!("{short}…") } else { short }
 }
 
-async fn streams(address: &str, request: &[u8], tally: &Tally) {
+/// Does something again and again, and tells how it ended each time.
+async fn anew<F: Future<Output = Result<String, Failure>>>(pause: Duration, tally: &Tally, once: impl Fn() -> F) {
     loop {
-        match stream(address, request).await {
+        match once().await {
             Ok(end) => tally.count(&end),
             Err(_) => tally.count("connection closed"),
         }
-        sleep(REOPEN_AFTER).await;
+        sleep(pause).await;
     }
 }
 
@@ -223,16 +228,6 @@ async fn stream(address: &str, request: &[u8]) -> Result<String, Failure> {
         if count == 0 {
             return Ok(shortened(&format!("{status}, {}", comment.unwrap_or("ended"))));
         }
-    }
-}
-
-async fn drips(address: &str, request: &[u8], tally: &Tally) {
-    loop {
-        match drip(address, request).await {
-            Ok(told) => tally.count(&told),
-            Err(_) => tally.count("connection closed"),
-        }
-        sleep(DRIP_AGAIN_AFTER).await;
     }
 }
 

@@ -24,13 +24,7 @@ pub(crate) struct CloudEvent {
 
 impl CloudEvent {
     fn read(properties: &mut Properties<'_>) -> Element {
-        let ttl_minutes = properties.positive("ttlMinutes").and_then(|minutes| {
-            let whole = (minutes.fract() == 0.0 && minutes <= f64::from(u32::MAX)).then_some(minutes as u32);
-            if whole.is_none() {
-                properties.fault("ttlMinutes", format!("must be a whole number, at most {}", u32::MAX));
-            }
-            whole
-        });
+        let ttl_minutes = properties.minutes("ttlMinutes", u32::MAX);
         Element::CloudEvent(Self { name: properties.name.clone(), ttl_minutes })
     }
 

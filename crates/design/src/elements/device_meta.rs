@@ -4,7 +4,8 @@ use isobar_model::device::Location;
 use isobar_model::json::member_bytes;
 use isobar_model::status::Status;
 
-use super::{Ability, Element, Shape, properties::Properties};
+use super::properties::{MINUTES_MAX, Properties};
+use super::{Ability, Element, Shape};
 use crate::Effect;
 use crate::expression::{Computed, Problem, Value, equal};
 use crate::plan::Link;
@@ -37,7 +38,7 @@ pub(crate) struct DeviceMeta {
 }
 
 fn read(properties: &mut Properties<'_>) -> Element {
-    Element::DeviceMeta(DeviceMeta { missing_after_minutes: properties.minutes("missingAfterMinutes") })
+    Element::DeviceMeta(DeviceMeta { missing_after_minutes: properties.minutes("missingAfterMinutes", MINUTES_MAX) })
 }
 
 pub(crate) fn act<'e>(link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {

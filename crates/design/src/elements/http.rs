@@ -142,20 +142,19 @@ impl Http {
 
 /// A word as it is, or else an expression; without one POST where there is a body, else GET.
 fn method(properties: &mut Properties<'_>, has_body: bool) -> RequestPart {
-    match properties.get("method").map(|method| method.as_text().and_then(known_method)) {
-        None => RequestPart::Text(if has_body { "POST" } else { "GET" }.to_owned()),
-        Some(Some(method)) => RequestPart::Text(method.to_owned()),
-        Some(None) => match properties.get("method").and_then(Json::as_text) {
-            // A bare word is a method that is not known; as an expression it would be an unknown variable.
-            Some(text) if !text.bytes().all(|byte| byte.is_ascii_alphabetic()) => {
-                RequestPart::Computed(properties.required_expression("method"))
-            }
-            _ => {
-                properties.fault("method", format!("must be one of {}, or an expression", METHODS.join(", ")));
-                RequestPart::Text(METHODS[0].to_owned())
-            }
-        },
+    let Some(given) = properties.get("method") else {
+        return RequestPart::Text(if has_body { "POST" } else { "GET" }.to_owned());
+    };
+    let word = given.as_text().unwrap_or_default();
+    if !word.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+        return RequestPart::Computed(properties.required_expression("method"));
     }
+    // A bare word is a method; as an expression it would be an unknown variable.
+    let method = known_method(word).unwrap_or_else(|| {
+        properties.fault("method", format!("must be one of {}, or an expression", METHODS.join(", ")));
+        METHODS[0]
+    });
+    RequestPart::Text(method.to_owned())
 }
 
 fn headers(properties: &mut Properties<'_>) -> Vec<(String, RequestPart)> {
@@ -179,12 +178,11 @@ fn headers(properties: &mut Properties<'_>) -> Vec<(String, RequestPart)> {
             continue;
         }
         match value {
-            Json::Text(source) => match Expression::compile(source, properties.names) {
-                Ok(expression) => headers.push((name, RequestPart::Computed(expression))),
-                Err(message) => properties.fault(&place, message),
-            },
             Json::Number(_) | Json::Bool(_) => headers.push((name, RequestPart::Json(RawJson::from(value)))),
-            _ => properties.fault(&place, "must be an expression, in a string"),
+            value => {
+                let expression = properties.compiled(&place, value);
+                headers.extend(expression.map(|expression| (name, RequestPart::Computed(expression))));
+            }
         }
     }
     headers

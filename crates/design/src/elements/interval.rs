@@ -1,6 +1,7 @@
 //! `interval`: sets off `elapsed` again and again, once per device (contract: The project design).
 
-use super::{Element, Shape, properties::Properties};
+use super::properties::{MINUTES_MAX, Properties};
+use super::{Element, Shape};
 
 pub(crate) const SHAPE: Shape =
     Shape { name: "interval", abilities: &[], triggers: &["elapsed"], read: Interval::read };
@@ -16,6 +17,6 @@ impl Interval {
         if properties.get("minutes").is_none() {
             properties.fault("minutes", "is required");
         }
-        Element::Interval(Self { minutes: properties.minutes("minutes").unwrap_or(1) })
+        Element::Interval(Self { minutes: properties.minutes("minutes", MINUTES_MAX).unwrap_or(1) })
     }
 }

@@ -66,6 +66,11 @@ impl Shape {
         let found = SHAPES.into_iter().find(|shape| shape.name == name);
         found.ok_or_else(|| "unknown element type".to_owned())
     }
+
+    /// The name of one of its triggers.
+    pub(crate) fn trigger_name(&self, at: usize) -> &'static str {
+        self.triggers.get(at).copied().unwrap_or_default()
+    }
 }
 
 /// An element, with its properties.
@@ -110,20 +115,7 @@ impl Element {
 
     /// Whether it leaves a state for later runs.
     pub(crate) fn remembers(&self) -> bool {
-        match self {
-            Element::Changed(_) | Element::Window(_) | Element::Throttle(_) => true,
-            Element::DeviceEvent(_)
-            | Element::Storage(_)
-            | Element::CloudEvent(_)
-            | Element::DeviceSetting(_)
-            | Element::DeviceMeta(_)
-            | Element::Condition(_)
-            | Element::Transform(_)
-            | Element::Function(_)
-            | Element::Notification(_)
-            | Element::Http(_)
-            | Element::Interval(_) => false,
-        }
+        matches!(self, Element::Changed(_) | Element::Window(_) | Element::Throttle(_))
     }
 
     /// Which of its triggers a run begins at, if it may begin here.
@@ -149,31 +141,6 @@ impl Element {
             Element::Interval(interval) => habits.intervals.push((name.clone(), interval.minutes)),
             _ => {}
         }
-    }
-
-    /// The shape of its type.
-    pub(crate) fn shape(&self) -> &'static Shape {
-        match self {
-            Element::DeviceEvent(_) => &device_event::SHAPE,
-            Element::Storage(_) => &storage::SHAPE,
-            Element::CloudEvent(_) => &cloud_event::SHAPE,
-            Element::DeviceSetting(_) => &device_setting::SHAPE,
-            Element::DeviceMeta(_) => &device_meta::SHAPE,
-            Element::Condition(_) => &condition::SHAPE,
-            Element::Transform(_) => &transform::SHAPE,
-            Element::Changed(_) => &changed::SHAPE,
-            Element::Function(_) => &function::SHAPE,
-            Element::Window(_) => &window::SHAPE,
-            Element::Throttle(_) => &throttle::SHAPE,
-            Element::Notification(_) => &notification::SHAPE,
-            Element::Http(_) => &http::SHAPE,
-            Element::Interval(_) => &interval::SHAPE,
-        }
-    }
-
-    /// The name of one of its triggers.
-    pub(crate) fn trigger_name(&self, at: usize) -> &'static str {
-        self.shape().triggers.get(at).copied().unwrap_or_default()
     }
 
     /// The index of the setting that it is.

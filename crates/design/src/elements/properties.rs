@@ -10,7 +10,7 @@ use crate::expression::{Expression, Names};
 /// Most faults that are told of one specification.
 const FAULTS_MAX: usize = 1_000;
 /// Longest time that a design may count in minutes: a year.
-const MINUTES_MAX: u32 = 366 * 24 * 60;
+pub(crate) const MINUTES_MAX: u32 = 366 * 24 * 60;
 const MINUTE_MILLIS: f64 = 60_000.0;
 
 /// The faults of a specification, each with its path.
@@ -56,12 +56,17 @@ impl<'p> Properties<'p> {
 
     /// An expression that may be left out.
     pub(crate) fn expression(&mut self, property: &str) -> Option<Expression> {
-        match self.get(property)? {
+        self.compiled(property, self.get(property)?)
+    }
+
+    /// The expression that stands at a place beneath the properties.
+    pub(crate) fn compiled(&mut self, place: &str, value: &Json<'_>) -> Option<Expression> {
+        match value {
             Json::Text(source) => match Expression::compile(source, self.names) {
                 Ok(expression) => return Some(expression),
-                Err(message) => self.fault(property, message),
+                Err(message) => self.fault(place, message),
             },
-            _ => self.fault(property, "must be an expression, in a string"),
+            _ => self.fault(place, "must be an expression, in a string"),
         }
         None
     }
@@ -93,13 +98,13 @@ impl<'p> Properties<'p> {
         whole.map(|whole| whole as u64)
     }
 
-    /// A whole number of minutes, from one to a year.
-    pub(crate) fn minutes(&mut self, property: &str) -> Option<u32> {
+    /// A whole number of minutes, from one on.
+    pub(crate) fn minutes(&mut self, property: &str, most: u32) -> Option<u32> {
         let minutes = self.positive(property)?;
-        if minutes.fract() == 0.0 && minutes <= f64::from(MINUTES_MAX) {
+        if minutes.fract() == 0.0 && minutes <= f64::from(most) {
             return Some(minutes as u32);
         }
-        self.fault(property, format!("must be a whole number, at most {MINUTES_MAX}"));
+        self.fault(property, format!("must be a whole number, at most {most}"));
         None
     }
 

@@ -1,6 +1,6 @@
 //! `window`: an aggregate over the newest values, by count or by time, after every push (contract: The project design).
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use isobar_model::json::{Json, RawJson};
 
 use super::{Ability, Element, Shape, properties::Properties};
@@ -83,27 +83,26 @@ const NOTHING: u8 = 3;
 impl Window {
     fn read(properties: &mut Properties<'_>) -> Element {
         let span = match (properties.get("size"), properties.get("minutes")) {
-            (Some(Json::Number(size)), None) => match size.as_i64().and_then(|size| usize::try_from(size).ok()) {
-                Some(size) if (1..=ENTRIES_MAX).contains(&size) => Span::Count(size),
-                _ => {
+            (None, Some(_)) => Some(Span::Millis(properties.required_span("minutes"))),
+            (Some(size), None) => {
+                let number = if let Json::Number(number) = size { number.as_i64() } else { None };
+                let size =
+                    number.and_then(|size| usize::try_from(size).ok()).filter(|size| (1..=ENTRIES_MAX).contains(size));
+                if size.is_none() {
                     properties.fault("size", format!("must be a whole number, 1 to {ENTRIES_MAX}"));
-                    Span::Count(1)
                 }
-            },
-            (None, Some(_)) => Span::Millis(properties.required_span("minutes")),
-            (Some(_), None) => {
-                properties.fault("size", format!("must be a whole number, 1 to {ENTRIES_MAX}"));
-                Span::Count(1)
+                size.map(Span::Count)
             }
             (None, None) => {
                 properties.fault("size", "is required, or minutes");
-                Span::Count(1)
+                None
             }
             (Some(_), Some(_)) => {
                 properties.fault("minutes", "stands in for size: give one of them");
-                Span::Count(1)
+                None
             }
         };
+        let span = span.unwrap_or(Span::Count(1));
         if properties.get("aggregate").is_none() {
             properties.fault("aggregate", "is required");
         }
@@ -118,7 +117,7 @@ impl Window {
         let state = run.state(link.target).unwrap_or_default();
         // Each entry was paid for by the event that brought it; going through it again is this run's expense.
         run.budget.spend_reading(state.len())?;
-        let mut entries = read_state(&state);
+        let mut entries = read_state(state);
         entries.retain(|entry| self.takes(&entry.kept));
         entries.push(entry);
         self.slide(&mut entries);
@@ -278,30 +277,22 @@ fn write_state(entries: &[WindowEntry]) -> Bytes {
 
 /// The entries of a state. It may be that of another type of element with the same name, from before the design was changed:
 /// what cannot be read is as good as not there.
-fn read_state(state: &Bytes) -> Vec<WindowEntry> {
-    let mut entries = Vec::new();
-    let mut at = 0;
-    while let Some((entry, next)) = read_entry(state, at) {
-        entries.push(entry);
-        at = next;
-    }
-    if at == state.len() { entries } else { Vec::new() }
+fn read_state(mut state: Bytes) -> Vec<WindowEntry> {
+    let entries = std::iter::from_fn(|| (!state.is_empty()).then(|| read_entry(&mut state)));
+    entries.collect::<Option<_>>().unwrap_or_default()
 }
 
-fn read_entry(state: &Bytes, from: usize) -> Option<(WindowEntry, usize)> {
-    let eight = |at: usize| state.get(at..at + 8)?.try_into().ok();
-    let at = i64::from_le_bytes(eight(from)?);
-    let value = from + 9;
-    let (kept, next) = match *state.get(from + 8)? {
-        INT => (KeptValue::Int(i64::from_le_bytes(eight(value)?)), value + 8),
-        DOUBLE => (KeptValue::Double(f64::from_le_bytes(eight(value)?)), value + 8),
+fn read_entry(state: &mut Bytes) -> Option<WindowEntry> {
+    let at = state.try_get_i64_le().ok()?;
+    let kept = match state.try_get_u8().ok()? {
+        INT => KeptValue::Int(state.try_get_i64_le().ok()?),
+        DOUBLE => KeptValue::Double(state.try_get_f64_le().ok()?),
         JSON => {
-            let length = usize::from(u16::from_le_bytes(state.get(value..value + 2)?.try_into().ok()?));
-            let end = value + 2 + length;
-            (end <= state.len()).then(|| (KeptValue::Json(state.slice(value + 2..end)), end))?
+            let length = usize::from(state.try_get_u16_le().ok()?);
+            KeptValue::Json((length <= state.len()).then(|| state.split_to(length))?)
         }
-        NOTHING => (KeptValue::Nothing, value),
+        NOTHING => KeptValue::Nothing,
         _ => return None,
     };
-    Some((WindowEntry { at, kept }, next))
+    Some(WindowEntry { at, kept })
 }

@@ -216,13 +216,12 @@ impl<'s, 'e> Machine<'s, 'e> {
 
     fn fold(&mut self, fold: &'e Fold) -> Computed<Value<'e>> {
         let range = self.value(&fold.range)?;
-        let Some(count) = range.len() else {
+        if range.len().is_none() {
             return Err(Problem::new(format!("a value of type {} has no items", range.kind())));
-        };
+        }
         let depth = self.locals.len();
         let mut gathered = Gathered::default();
-        for at in 0..count {
-            let Some(item) = range.item(at) else { break };
+        for item in range.items() {
             self.locals.push(item);
             let decided = self.fold_item(fold, depth, &mut gathered);
             self.locals.truncate(depth);

@@ -141,10 +141,8 @@ pub(crate) fn bounded_text(length: usize) -> Computed<()> {
 }
 
 fn join_lists<'e>(left: &Value<'e>, right: &Value<'e>, budget: &Budget) -> Computed<Value<'e>> {
-    let (first, second) = (left.len().unwrap_or(0), right.len().unwrap_or(0));
-    budget.spend(first + second)?;
-    let items = (0..first).filter_map(|at| left.item(at)).chain((0..second).filter_map(|at| right.item(at)));
-    Value::list(items.collect())
+    budget.spend(left.len().unwrap_or(0) + right.len().unwrap_or(0))?;
+    Value::list(left.items().chain(right.items()).collect())
 }
 
 /// The order of two numbers; none beside NaN.
@@ -228,12 +226,10 @@ fn equal_lists(left: &Value<'_>, right: &Value<'_>, budget: &Budget) -> Computed
     if left.len() != right.len() {
         return Ok(false);
     }
-    let mut at = 0;
-    while let (Some(left), Some(right)) = (left.item(at), right.item(at)) {
+    for (left, right) in left.items().zip(right.items()) {
         if !equal(&left, &right, budget)? {
             return Ok(false);
         }
-        at += 1;
     }
     Ok(true)
 }
@@ -320,12 +316,10 @@ fn contained(value: &Value<'_>, container: &Value<'_>, budget: &Budget) -> Compu
     if !container.is_list() {
         return Err(no_overload(Operator::In, value, container));
     }
-    let mut at = 0;
-    while let Some(item) = container.item(at) {
+    for item in container.items() {
         if equal(value, &item, budget)? {
             return Ok(true);
         }
-        at += 1;
     }
     Ok(false)
 }

@@ -130,7 +130,7 @@ fn join<'e>(arguments: &[Value<'e>], budget: &Budget) -> Computed<Value<'e>> {
     let separator = arguments.get(1).map_or(Some(""), Value::as_text).ok_or_else(misfit)?;
     let count = list.len().unwrap_or(0);
     budget.spend(count)?;
-    let items: Vec<Value<'e>> = (0..count).filter_map(|at| list.item(at)).collect();
+    let items: Vec<_> = list.items().collect();
     let mut parts = Vec::with_capacity(2 * count);
     for item in &items {
         if !parts.is_empty() {

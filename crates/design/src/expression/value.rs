@@ -221,6 +221,11 @@ impl<'e> Value<'e> {
         }
     }
 
+    /// The items of a list, or the keys of a map, in their order.
+    pub(crate) fn items(&self) -> impl Iterator<Item = Value<'e>> {
+        (0..self.len().unwrap_or(0)).filter_map(|at| self.item(at))
+    }
+
     /// Whether it is a list.
     pub(crate) fn is_list(&self) -> bool {
         matches!(self, Value::Array(_) | Value::List(_))

@@ -109,13 +109,11 @@ impl Writer<'_> {
 
     fn write_items(&mut self, list: &Value<'_>, depth: usize) -> Computed<()> {
         self.out.push(b'[');
-        let mut at = 0;
-        while let Some(item) = list.item(at) {
+        for (at, item) in list.items().enumerate() {
             if at > 0 {
                 self.out.push(b',');
             }
             self.write(&item, depth + 1)?;
-            at += 1;
         }
         self.out.push(b']');
         Ok(())

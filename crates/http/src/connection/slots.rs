@@ -178,17 +178,10 @@ struct TakenSlots {
     next: u64,
 }
 
+#[derive(Clone)]
 struct TakenSlot {
     slot: Arc<Slot>,
     /// Ends the connection's task.
-    task: AbortHandle,
-}
-
-/// A connection that was seen to be idle.
-struct IdleConnection {
-    /// What its slot held then.
-    seen: u64,
-    slot: Arc<Slot>,
     task: AbortHandle,
 }
 
@@ -277,9 +270,14 @@ impl Slots {
         self.close(&self.idle_longest(now, |_| wanted, at_least))
     }
 
-    /// Those that have been idle for at least so long, longest first; `wanted` says how many of them, told how many connections
-    /// are open.
-    fn idle_longest(&self, now: Timestamp, wanted: impl FnOnce(usize) -> usize, at_least: u64) -> Vec<IdleConnection> {
+    /// Those that have been idle for at least so long, longest first, each with what its slot held; `wanted` says how many of
+    /// them, told how many connections are open.
+    fn idle_longest(
+        &self,
+        now: Timestamp,
+        wanted: impl FnOnce(usize) -> usize,
+        at_least: u64,
+    ) -> Vec<(u64, TakenSlot)> {
         let taken = self.taken.lock();
         let (now, mut open, mut idle) = (millis(now), 0, Vec::new());
         for connection in taken.by_number.values() {
@@ -293,14 +291,13 @@ impl Slots {
             idle.select_nth_unstable_by(wanted, |one, other| other.0.cmp(&one.0));
             idle.truncate(wanted);
         }
-        let found = |(_, seen, of): (u64, u64, &TakenSlot)| (seen, Arc::clone(&of.slot), of.task.clone());
-        idle.into_iter().map(found).map(|(seen, slot, task)| IdleConnection { seen, slot, task }).collect()
+        idle.into_iter().map(|(_, seen, connection)| (seen, connection.clone())).collect()
     }
 
     /// Closes those that have begun nothing since they were seen. Returns how many it were.
-    fn close(&self, idle: &[IdleConnection]) -> usize {
-        let closed = idle.iter().filter(|connection| connection.slot.close(connection.seen));
-        let closed = closed.inspect(|connection| connection.task.abort()).count();
+    fn close(&self, idle: &[(u64, TakenSlot)]) -> usize {
+        let closed = idle.iter().filter(|(seen, connection)| connection.slot.close(*seen));
+        let closed = closed.inspect(|(_, connection)| connection.task.abort()).count();
         self.meters.ended.increment(closed as u64);
         self.log.lock().closed.count(closed as u64);
         closed

@@ -1,6 +1,9 @@
 //! The shapes of request bodies, for the document alone: `isobar_model` reads and checks them.
 #![expect(dead_code, reason = "shapes are described, never made")]
 
+use std::borrow::Cow;
+use std::marker::PhantomData;
+
 use isobar_model::device::{LISTED_PROTOCOL_CHARACTERS_MAX, PROTOCOLS_MAX, StreetAddress};
 use isobar_model::role::Role;
 use isobar_model::setting::BULK_ITEMS_MAX;
@@ -310,19 +313,25 @@ pub(super) struct DeviceInput {
 }
 
 /// Devices to be created, each of which is checked by itself. At most 5 MiB in all.
-pub(super) struct DeviceInputs;
+pub(super) type DeviceInputs = ListOf<DeviceInput, BULK_ITEMS_MAX>;
 
-impl PartialSchema for DeviceInputs {
+/// A list of at most so many items.
+pub(super) struct ListOf<T, const MOST: usize>(PhantomData<T>);
+
+impl<T: ToSchema, const MOST: usize> PartialSchema for ListOf<T, MOST> {
     fn schema() -> RefOr<Schema> {
-        let item = Ref::from_schema_name(DeviceInput::name());
-        ArrayBuilder::new().items(item).max_items(Some(BULK_ITEMS_MAX)).into()
+        ArrayBuilder::new().items(Ref::from_schema_name(T::name())).max_items(Some(MOST)).into()
     }
 }
 
-impl ToSchema for DeviceInputs {
+impl<T: ToSchema, const MOST: usize> ToSchema for ListOf<T, MOST> {
+    fn name() -> Cow<'static, str> {
+        format!("{}s", T::name()).into()
+    }
+
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        DeviceInput::schemas(schemas);
-        schemas.push((DeviceInput::name().into_owned(), DeviceInput::schema()));
+        T::schemas(schemas);
+        schemas.push((T::name().into_owned(), T::schema()));
     }
 }
 

@@ -2,10 +2,9 @@
 #![expect(dead_code, reason = "shapes are described, never made")]
 
 use isobar_model::event_batch::BATCH_EVENTS_MAX;
-use utoipa::openapi::schema::{ArrayBuilder, Schema};
-use utoipa::openapi::{Ref, RefOr};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::ToSchema;
 
+use super::bodies::ListOf;
 use crate::resources::values::AnyJson;
 
 /// One event of a batch. What is wrong with it is an error of this event alone.
@@ -26,18 +25,4 @@ pub(super) struct BatchEventInput {
 }
 
 /// The events of a batch. Those of one device run in this order.
-pub(super) struct BatchEvents;
-
-impl PartialSchema for BatchEvents {
-    fn schema() -> RefOr<Schema> {
-        let item = Ref::from_schema_name(BatchEventInput::name());
-        ArrayBuilder::new().items(item).max_items(Some(BATCH_EVENTS_MAX)).into()
-    }
-}
-
-impl ToSchema for BatchEvents {
-    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        BatchEventInput::schemas(schemas);
-        schemas.push((BatchEventInput::name().into_owned(), BatchEventInput::schema()));
-    }
-}
+pub(super) type BatchEvents = ListOf<BatchEventInput, BATCH_EVENTS_MAX>;

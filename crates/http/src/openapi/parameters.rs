@@ -13,16 +13,6 @@ use crate::request::device_fields::{self, DeviceColumn};
 use crate::request::query::{CSV_COLUMNS_MAX, SORT_KEYS_MAX};
 use crate::resources::values::{Id, Time};
 
-/// The functions that are told of numbers in buckets.
-const FUNCTION_NAMES: [&str; Function::ALL.len()] = {
-    let (mut names, mut place) = ([""; Function::ALL.len()], 0);
-    while place < names.len() {
-        names[place] = Function::ALL[place].name();
-        place += 1;
-    }
-    names
-};
-
 /// What a parameter holds.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
@@ -34,12 +24,10 @@ pub(super) enum Kind {
     Time,
     Boolean(bool),
     Whole {
-        min: u64,
-        max: Option<u64>,
-        default: u64,
+        min: usize,
+        max: Option<usize>,
+        default: Option<usize>,
     },
-    /// A number that counts from 1.
-    Number,
     /// `*`, or a list of entity tags (RFC 9110, 13.1.1).
     EntityTags,
     Filter,
@@ -53,21 +41,14 @@ pub(super) enum Kind {
         most: usize,
         signed: bool,
     },
-    /// Columns of a CSV of devices, at most so many.
-    DeviceColumns {
-        most: usize,
-    },
+    /// Columns of a CSV of devices.
+    DeviceColumns,
     /// One of these words, the first by default.
     Word(&'static [&'static str]),
     /// Some of these words.
     Words(&'static [&'static str]),
     /// A text of this form.
     Form(&'static str),
-    /// A whole number, which may be left out.
-    Bounded {
-        min: usize,
-        max: usize,
-    },
     Ids,
 }
 
@@ -107,9 +88,12 @@ pub(super) const fn header(name: &'static str, kind: Kind, says: &'static str) -
     Param { name, kind, says: Description::Text(says), is_header: true, required: false }
 }
 
-pub(super) const PAGE: Param = query("page", Kind::Whole { min: 1, max: None, default: 1 }, "Which page, from 1");
-pub(super) const LIMIT: Param =
-    query("limit", Kind::Whole { min: 1, max: Some(LIMIT_MAX as u64), default: LIMIT_DEFAULT as u64 }, "Items a page");
+pub(super) const PAGE: Param = query("page", Kind::Whole { min: 1, max: None, default: Some(1) }, "Which page, from 1");
+pub(super) const LIMIT: Param = query(
+    "limit",
+    Kind::Whole { min: 1, max: Some(LIMIT_MAX as usize), default: Some(LIMIT_DEFAULT as usize) },
+    "Items a page",
+);
 pub(super) const FROM: Param = query("from", Kind::Time, "Start, inclusive");
 pub(super) const TO: Param = query("to", Kind::Time, "End, not inclusive");
 pub(super) const TO_REQUIRED: Param = Param { required: true, ..TO };
@@ -157,7 +141,7 @@ pub(super) const BUCKET_FIELDS: Param = Param {
 };
 pub(super) const FUNCTIONS: Param = query(
     "functions",
-    Kind::Words(&FUNCTION_NAMES),
+    Kind::Words(&Function::NAMES),
     "What is told of them, comma-separated; by default count, mean, min, max. Percentiles are within 1 % of the value",
 );
 pub(super) const EVERY: Param = query(
@@ -165,8 +149,11 @@ pub(super) const EVERY: Param = query(
     Kind::Form("^0*[1-9][0-9]*(s|m|h|d|w|mo|y)$"),
     "How wide a bucket is: a whole number and s, m, h (up to a day), d, w, mo or y. Neither this nor points: one bucket",
 );
-pub(super) const POINTS: Param =
-    query("points", Kind::Bounded { min: 2, max: POINTS_MAX }, "The narrowest round width that gives so many at most");
+pub(super) const POINTS: Param = query(
+    "points",
+    Kind::Whole { min: 2, max: Some(POINTS_MAX), default: None },
+    "The narrowest round width that gives so many at most",
+);
 pub(super) const ZONE: Param =
     query("zone", Kind::Text, "The IANA name of the time zone whose clock and calendar buckets follow; by default UTC");
 pub(super) const FILL: Param =
@@ -195,7 +182,7 @@ pub(super) const DEVICE_FILTER: Param = query_made("filter", Kind::Filter, || {
     let names = device_fields::filter_names().join(", ");
     filter_says(&format!("{names}, meta.<path>; lastActive is also null: never"))
 });
-pub(super) const DEVICE_COLUMNS: Param = query_made("columns", Kind::DeviceColumns { most: CSV_COLUMNS_MAX }, || {
+pub(super) const DEVICE_COLUMNS: Param = query_made("columns", Kind::DeviceColumns, || {
     let usual = device_fields::USUAL_COLUMNS;
     let others: Vec<_> = DeviceColumn::names().filter(|name| !usual.contains(name)).collect();
     format!("Columns of the CSV: {} (these by default), {}, meta.<path>", usual.join(", "), others.join(", "))
@@ -212,8 +199,11 @@ pub(super) const ELEMENT_NAME_REQUIRED: Param =
 pub(super) const EMAIL_OR_USERNAME: Param =
     query("emailOrUsername", Kind::Text, "The account; it may also stand in a JSON body");
 pub(super) const PEEK: Param = query("peek", Kind::Boolean(false), "Leave what is read in the queue");
-pub(super) const WAIT: Param =
-    query("wait", Kind::Whole { min: 0, max: Some(60), default: 0 }, "Seconds to wait for an event when there is none");
+pub(super) const WAIT: Param = query(
+    "wait",
+    Kind::Whole { min: 0, max: Some(60), default: Some(0) },
+    "Seconds to wait for an event when there is none",
+);
 pub(super) const DEVICE_EVENTS: Param = query("deviceEvents", Kind::Boolean(true), "With device events");
 pub(super) const CLOUD_EVENTS: Param = query("cloudEvents", Kind::Boolean(true), "With cloud events");
 pub(super) const IDEMPOTENCY_KEY_PARAMETER: Param =
@@ -266,17 +256,14 @@ impl Kind {
             }
             Kind::Time => Time::schema(),
             Kind::Boolean(default) => of(Type::Boolean).default(Some(json!(default))).into(),
-            Kind::Whole { min, max, default } => of(Type::Integer)
-                .minimum(Some(min as usize))
-                .maximum(max.map(|max| max as usize))
-                .default(Some(json!(default)))
-                .into(),
+            Kind::Whole { min, max, default } => {
+                of(Type::Integer).minimum(Some(min)).maximum(max).default(default.map(|default| json!(default))).into()
+            }
             Kind::EntityTags => {
                 const TAG: &str = r#"(W/)?"[!#-~]*""#;
                 let pattern = format!(r"^ *(\*|[ ,]*{TAG}([ ,]*,[ ,]*{TAG})*[ ,]*) *$");
                 of(Type::String).pattern(Some(pattern)).into()
             }
-            Kind::Number => of(Type::Integer).minimum(Some(1)).into(),
             Kind::Filter => of(Type::Object).into(),
             Kind::Depth => AnyOfBuilder::new()
                 .item(of(Type::Integer).minimum(Some(1)))
@@ -292,11 +279,10 @@ impl Kind {
                 ArrayBuilder::new().items(item).into()
             }
             Kind::Form(pattern) => of(Type::String).pattern(Some(pattern)).into(),
-            Kind::Bounded { min, max } => of(Type::Integer).minimum(Some(min)).maximum(Some(max)).into(),
             Kind::Ids => ArrayBuilder::new().items(Id::schema()).into(),
-            Kind::DeviceColumns { most } => {
+            Kind::DeviceColumns => {
                 let names: Vec<_> = DeviceColumn::names().collect();
-                listed(&format!(r"{}|meta(\.[^.,]+)+", names.join("|")), most, false)
+                listed(&format!(r"{}|meta(\.[^.,]+)+", names.join("|")), CSV_COLUMNS_MAX, false)
             }
             Kind::Word(words) => of(Type::String)
                 .enum_values(Some(words.iter().copied()))
@@ -319,7 +305,7 @@ pub(super) fn of_path(path: &str) -> impl Iterator<Item = Parameter> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).map(|name| {
         let kind = match name {
             "id" | "deviceId" | "keyId" => Kind::Id,
-            "number" => Kind::Number,
+            "number" => Kind::Whole { min: 1, max: None, default: None },
             _ => Kind::Text,
         };
         let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path);

@@ -6,7 +6,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-use super::bodies::any_but_null;
+use super::bodies::{ListOf, any_but_null};
 use crate::resources::values::AnyJson;
 
 /// The value of a setting.
@@ -34,32 +34,16 @@ pub(super) struct SettingItem {
 }
 
 /// The changes of a bulk operation.
-pub(super) struct SettingItems;
-
-impl PartialSchema for SettingItems {
-    fn schema() -> RefOr<Schema> {
-        list_of(utoipa::openapi::Ref::from_schema_name(SettingItem::name()).into())
-    }
-}
-
-impl ToSchema for SettingItems {
-    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        SettingItem::schemas(schemas);
-        schemas.push((SettingItem::name().into_owned(), SettingItem::schema()));
-    }
-}
+pub(super) type SettingItems = ListOf<SettingItem, BULK_ITEMS_MAX>;
 
 /// The devices whose defaults are wanted.
 pub(super) struct DeviceIds;
 
 impl PartialSchema for DeviceIds {
     fn schema() -> RefOr<Schema> {
-        list_of(ObjectBuilder::new().schema_type(Type::String).into())
+        let id = ObjectBuilder::new().schema_type(Type::String);
+        ArrayBuilder::new().items(id).max_items(Some(BULK_ITEMS_MAX)).into()
     }
 }
 
 impl ToSchema for DeviceIds {}
-
-fn list_of(item: RefOr<Schema>) -> RefOr<Schema> {
-    ArrayBuilder::new().items(item).max_items(Some(BULK_ITEMS_MAX)).into()
-}

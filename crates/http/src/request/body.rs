@@ -11,11 +11,12 @@ use bytes::Bytes;
 use futures::poll;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
+use isobar_hub::{TenantShare, TenantShares};
+use isobar_model::ids::OrganizationId;
 use tokio::time::{Instant, timeout_at};
 
 use super::transfer::time_for;
 use crate::problem::Problem;
-use crate::quota::{FairQuota, QuotaHolder, QuotaShare};
 
 /// Most bytes of a refused body that are read and thrown away, so that the client hears the refusal.
 const DRAIN_BYTES_MAX: usize = 8 << 20;
@@ -82,9 +83,9 @@ pub(crate) struct BodyLimits<'a> {
     /// The time that every body has. A large one has longer ([`time_for`]).
     pub time: Duration,
     /// The memory of all bodies that come in more than one piece, in bytes.
-    pub memory: &'a Arc<FairQuota>,
+    pub memory: &'a Arc<TenantShares>,
     /// The tenant whose part of that memory this body takes.
-    pub holder: QuotaHolder,
+    pub tenant: Option<OrganizationId>,
 }
 
 /// The next piece of data; none at the end.
@@ -124,7 +125,7 @@ pub(crate) async fn collect(body: &mut RequestBody, limits: BodyLimits<'_>) -> R
 async fn rest(begun: Bytes, body: &mut RequestBody, limits: BodyLimits<'_>) -> Result<Bytes, Problem> {
     let left = body.size_hint().exact().and_then(|left| usize::try_from(left).ok());
     let capacity_max = left.map_or(limits.bytes_max, |left| limits.bytes_max.min(begun.len().saturating_add(left)));
-    let share = limits.memory.share(limits.holder);
+    let share = limits.memory.share(limits.tenant);
     let mut whole = BodyBuffer { bytes: Vec::new(), capacity_max, limit: limits.bytes_max, share };
     whole.add(&begun)?;
     let since = Instant::now();
@@ -146,7 +147,7 @@ struct BodyBuffer {
     /// Most capacity that it will need.
     capacity_max: usize,
     limit: usize,
-    share: QuotaShare,
+    share: TenantShare,
 }
 
 impl BodyBuffer {
@@ -158,7 +159,7 @@ impl BodyBuffer {
         if needed > before {
             // No more than will come: a body is kept with its whole capacity.
             let capacity = needed.max((2 * before).min(self.capacity_max));
-            self.share.take(capacity - before)?;
+            self.share.grow(capacity - before)?;
             self.bytes.reserve_exact(capacity - self.bytes.len());
         }
         self.bytes.extend_from_slice(piece);
@@ -191,15 +192,15 @@ mod tests {
     use super::*;
     use crate::request::transfer::TRANSFER_TIME;
 
-    fn limits(bytes_max: usize, memory: &Arc<FairQuota>) -> BodyLimits<'_> {
-        BodyLimits { bytes_max, time: TRANSFER_TIME, memory, holder: QuotaHolder::NOBODY }
+    fn limits(bytes_max: usize, memory: &Arc<TenantShares>) -> BodyLimits<'_> {
+        BodyLimits { bytes_max, time: TRANSFER_TIME, memory, tenant: None }
     }
 
     async fn collected(mut body: RequestBody, limit: usize) -> Result<Bytes, Problem> {
-        let receiving = FairQuota::new(1 << 30);
+        let receiving = TenantShares::fair(1 << 30);
         let collected = collect(&mut body, limits(limit, &receiving)).await;
         // Nothing of it is counted any more.
-        assert!(receiving.is_untouched());
+        assert_eq!(receiving.held(), 0);
         collected
     }
 
@@ -266,16 +267,16 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_in_pieces_have_a_common_bound_and_whole_ones_are_not_counted() {
-        let receiving = FairQuota::new(100);
+        let receiving = TenantShares::fair(100);
         let collect = async |mut body| collect(&mut body, limits(1_000, &receiving)).await;
-        let mut other = receiving.share(QuotaHolder::NOBODY);
-        other.take(60).unwrap();
+        let mut other = receiving.share(None);
+        other.grow(60).unwrap();
         assert!(matches!(collect(slow(2, 20, 0)).await, Err(Problem::Refused(_))));
         assert_eq!(collect(slow(2, 3, 0)).await.unwrap().len(), 6);
         assert_eq!(collect(RequestBody::Whole(vec![b'x'; 1_000].into())).await.unwrap().len(), 1_000);
         drop(other);
         assert_eq!(collect(slow(2, 20, 0)).await.unwrap().len(), 40);
-        assert!(receiving.is_untouched());
+        assert_eq!(receiving.held(), 0);
     }
 
     proptest! {
@@ -285,8 +286,8 @@ mod tests {
             known: bool,
         ) {
             let all: Vec<u8> = (0..sizes.iter().sum()).map(|number| number as u8).collect();
-            let receiving = FairQuota::new(1 << 30);
-            let share = receiving.share(QuotaHolder::NOBODY);
+            let receiving = TenantShares::fair(1 << 30);
+            let share = receiving.share(None);
             let capacity_max = if known { all.len() } else { 100_000 };
             let mut whole = BodyBuffer { bytes: Vec::new(), capacity_max, limit: 100_000, share };
             let mut rest = &all[..];

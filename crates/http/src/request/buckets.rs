@@ -136,8 +136,8 @@ impl Query<'_> {
             match name.parse() {
                 Ok(function) => functions.push(function),
                 Err(()) => {
-                    let all: Vec<_> = Function::ALL.iter().map(|function| function.name()).collect();
-                    self.fault("functions", format!("must be among {}, not '{}'", all.join(", "), excerpt(name)));
+                    let all = Function::NAMES.join(", ");
+                    self.fault("functions", format!("must be among {all}, not '{}'", excerpt(name)));
                     return Functions::default();
                 }
             }

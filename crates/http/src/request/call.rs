@@ -8,7 +8,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, Method};
 use bytes::Bytes;
 use hyper::body::Body as _;
-use isobar_hub::{Credentials, Hub, NO_NAME, Principal};
+use isobar_hub::{Credentials, Hub, NO_NAME, Principal, TenantShare};
 use isobar_model::access::Caller;
 use isobar_model::error::Error;
 use isobar_model::json::{Json, parse};
@@ -21,7 +21,6 @@ use super::client::Client;
 use super::percent;
 use super::query::Query;
 use crate::problem::Problem;
-use crate::quota::{QuotaHolder, QuotaShare};
 use crate::response::{self, Answer, SMALL_BODY_BYTES};
 use crate::state::ServerState;
 
@@ -94,24 +93,24 @@ impl Call {
     }
 
     /// Permits one long wait until it is dropped; [`Error::Busy`] when the tenant has as many as it may.
-    pub fn long_wait(&self) -> Result<QuotaShare, Error> {
-        let mut wait = self.state.long_waits.share(QuotaHolder::from(&self.principal));
-        wait.take(1)?;
+    pub fn long_wait(&self) -> Result<TenantShare, Error> {
+        let mut wait = self.state.long_waits.share(self.principal.tenant());
+        wait.grow(1)?;
         Ok(wait)
     }
 
     /// Nothing yet of the memory of responses.
-    pub fn no_response_memory(&self) -> QuotaShare {
-        self.state.response_memory.share(QuotaHolder::from(&self.principal))
+    pub fn no_response_memory(&self) -> TenantShare {
+        self.state.response_memory.share(self.principal.tenant())
     }
 
     /// The memory of what a response holds beside its body, or will hold, by its parts in bytes, until it is dropped; refused
     /// when the tenant has as much as it may. Bodies themselves are charged where every response passes.
-    pub fn response_memory(&self, parts: impl Iterator<Item = usize>) -> Result<QuotaShare, Problem> {
+    pub fn response_memory(&self, parts: impl Iterator<Item = usize>) -> Result<TenantShare, Problem> {
         let bytes: usize = parts.sum();
         let mut memory = self.no_response_memory();
         if bytes > SMALL_BODY_BYTES {
-            memory.take(bytes).map_err(|_| Problem::AnswersUntaken { is_done: false })?;
+            memory.grow(bytes).map_err(|_| Problem::AnswersUntaken { is_done: false })?;
         }
         Ok(memory)
     }
@@ -160,7 +159,7 @@ impl Call {
 
     async fn collected(&mut self, limit: usize) -> Result<Bytes, Problem> {
         let (time, memory) = (self.state.settings.transfer_time, &self.state.body_memory);
-        let limits = BodyLimits { bytes_max: limit, time, memory, holder: QuotaHolder::from(&self.principal) };
+        let limits = BodyLimits { bytes_max: limit, time, memory, tenant: self.principal.tenant() };
         body::collect(self.body.get_mut(), limits).await
     }
 

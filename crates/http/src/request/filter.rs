@@ -23,15 +23,6 @@ pub(crate) struct Filterable<F> {
     pub fields: fn() -> String,
 }
 
-/// A filter of any list.
-#[derive(Debug)]
-pub(crate) struct FilterOf<F> {
-    pub field: F,
-    pub operator: Operator,
-    /// One, or several for `in` and `nin`.
-    pub operands: Vec<Operand>,
-}
-
 /// Stored values.
 const VALUES: Filterable<FilterField> =
     Filterable { field, operand, fields: || "createdAt, id, payload or a path beneath it".to_owned() };
@@ -92,7 +83,7 @@ pub(crate) fn json_operand(text: &str) -> Operand {
     }
 }
 
-fn filter<F>(of: &Filterable<F>, key: &str, value: &str) -> Result<FilterOf<F>, String> {
+fn filter<F>(of: &Filterable<F>, key: &str, value: &str) -> Result<Filter<F>, String> {
     let inner = key.strip_prefix("filter[").and_then(|rest| rest.strip_suffix(']'));
     let (name, operator_name) =
         inner.and_then(|inner| inner.split_once("][")).ok_or("must have the form filter[<field>][<operator>]")?;
@@ -107,21 +98,19 @@ fn filter<F>(of: &Filterable<F>, key: &str, value: &str) -> Result<FilterOf<F>, 
         return Err(format!("must have at most {OPERANDS_MAX} operands"));
     }
     let operands = texts.into_iter().map(|text| (of.operand)(&field, text)).collect::<Result<_, _>>()?;
-    Ok(FilterOf { field, operator, operands })
+    Ok(Filter { field, operator, operands })
 }
 
 /// Every filter of stored values among the parameters, and what is wrong with those that are none.
 pub(crate) fn filters(pairs: &[(Cow<'_, str>, Cow<'_, str>)]) -> (Vec<Filter>, Vec<Fault>) {
-    let (filters, faults) = filters_of(&VALUES, pairs);
-    let filter = |FilterOf { field, operator, operands }| Filter { field, operator, operands };
-    (filters.into_iter().map(filter).collect(), faults)
+    filters_of(&VALUES, pairs)
 }
 
 /// Every filter among the parameters, and what is wrong with those that are none.
 pub(crate) fn filters_of<F>(
     of: &Filterable<F>,
     pairs: &[(Cow<'_, str>, Cow<'_, str>)],
-) -> (Vec<FilterOf<F>>, Vec<Fault>) {
+) -> (Vec<Filter<F>>, Vec<Fault>) {
     let (mut filters, mut faults) = (Vec::new(), Vec::new());
     for (key, value) in pairs.iter().filter(|(key, _)| *key == "filter" || key.starts_with("filter[")) {
         match filter(of, key, value) {
@@ -139,7 +128,7 @@ pub(crate) fn filters_of<F>(
 mod tests {
     use super::*;
 
-    fn of(key: &str, value: &str) -> Result<FilterOf<FilterField>, String> {
+    fn of(key: &str, value: &str) -> Result<Filter, String> {
         filter(&VALUES, key, value)
     }
 

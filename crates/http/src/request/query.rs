@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use super::columns::CsvColumn;
 use super::device_fields::{self, DeviceColumn};
-use super::filter::{self, FilterOf};
+use super::filter;
 use super::percent;
 
 /// Most parameters that are looked at.
@@ -285,8 +285,7 @@ impl<'a> Query<'a> {
     pub fn device_filters(&mut self) -> Vec<DeviceFilter> {
         let (filters, found) = filter::filters_of(&device_fields::DEVICES, &self.pairs);
         self.faults.extend(found);
-        let filter = |FilterOf { field, operator, operands }| DeviceFilter { field, operator, operands };
-        filters.into_iter().map(filter).collect()
+        filters
     }
 
     /// `filter[<field>]=<value>` without an operator, as the project list takes it. A filter by anything else is a

@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 
 use axum::body::Body;
-use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, VARY};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::StatusCode;
 use bytes::Bytes;
 use futures::stream;
 use isobar_hub::{BucketAnswer, BucketRow, BucketRows, FieldRow};
@@ -16,35 +15,19 @@ use isobar_model::ids::DeviceId;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::export::{file_name, plain_or_quoted, text_cell};
+use super::export::{self, ValuesFormat, plain_or_quoted, text_cell};
 use super::values::{Id, Time};
 use crate::problem::Problem;
 use crate::request::buckets::BucketsAsked;
-use crate::request::{Call, after, both, negotiation};
+use crate::request::{Call, after, both};
 use crate::response::{self, Answer, Response};
 
 /// Bytes of a piece; the bucket that reaches it still belongs to it.
 const BUCKETS_PIECE_BYTES: usize = 64 << 10;
 
-/// The form of an answer.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum BucketsFormat {
-    Json,
-    Csv,
-}
-
-impl BucketsFormat {
-    fn of(call: &Call) -> Self {
-        match negotiation::preferred(&call.head.headers, &["application/json", "text/csv"]) {
-            1 => Self::Csv,
-            _ => Self::Json,
-        }
-    }
-}
-
 pub(crate) async fn buckets(call: &mut Call) -> Answer {
     let id: DeviceId = call.id("id", "device")?;
-    let (mut query, format) = (call.query(), BucketsFormat::of(call));
+    let (mut query, format) = (call.query(), ValuesFormat::of_table(call));
     let asked = query.buckets();
     let allowed = async {
         call.hub().allow_device(&call.principal, id, Action::DeviceRead).await?;
@@ -61,7 +44,7 @@ pub(crate) async fn buckets(call: &mut Call) -> Answer {
 }
 
 pub(crate) async fn fleet_buckets(call: &mut Call) -> Answer {
-    let (mut query, format) = (call.query(), BucketsFormat::of(call));
+    let (mut query, format) = (call.query(), ValuesFormat::of_table(call));
     let (asked, (devices, apart), element) = (query.buckets(), query.bucket_devices(), query.element_name_required());
     let (hub, caller) = (call.hub(), call.caller()?);
     let allowed = async {
@@ -76,7 +59,7 @@ pub(crate) async fn fleet_buckets(call: &mut Call) -> Answer {
     written(answer, names, format, apart, &element)
 }
 
-fn written(answer: BucketAnswer, names: Vec<String>, format: BucketsFormat, apart: bool, element: &str) -> Answer {
+fn written(answer: BucketAnswer, names: Vec<String>, format: ValuesFormat, apart: bool, element: &str) -> Answer {
     let mut writing = Writing::begin(answer, names, format, apart);
     let mut piece = Vec::with_capacity(4 << 10);
     let is_whole = writing.fill(&mut piece)?;
@@ -93,23 +76,14 @@ fn written(answer: BucketAnswer, names: Vec<String>, format: BucketsFormat, apar
         let first = stream::once(std::future::ready(Ok(Bytes::from(piece))));
         Body::from_stream(futures::StreamExt::chain(first, rest)).into()
     };
-    let headers = response.headers_mut();
-    headers.insert(VARY, HeaderValue::from_static("accept"));
-    if format == BucketsFormat::Csv {
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/csv; charset=utf-8; header=present"));
-        let disposition = format!("attachment; filename=\"{}.csv\"", file_name(element));
-        if let Ok(disposition) = HeaderValue::from_str(&disposition) {
-            headers.insert(CONTENT_DISPOSITION, disposition);
-        }
-    }
-    Ok(response)
+    Ok(export::in_format(response, format, element))
 }
 
 /// An answer that is being written.
 struct Writing {
     answer: BucketAnswer,
     names: Vec<String>,
-    format: BucketsFormat,
+    format: ValuesFormat,
     /// Whether each series is told with its device.
     apart: bool,
     is_begun: bool,
@@ -121,7 +95,7 @@ struct Writing {
 }
 
 impl Writing {
-    fn begin(answer: BucketAnswer, names: Vec<String>, format: BucketsFormat, apart: bool) -> Self {
+    fn begin(answer: BucketAnswer, names: Vec<String>, format: ValuesFormat, apart: bool) -> Self {
         Self { answer, names, format, apart, is_begun: false, series: 0, rows: None, is_first: true }
     }
 
@@ -153,36 +127,33 @@ impl Writing {
                 }
             }
         }
-        if self.format == BucketsFormat::Json {
+        if self.format == ValuesFormat::Json {
             out.extend_from_slice(b"]}");
         }
         Ok(true)
     }
 
     fn head(&self, out: &mut Vec<u8>) -> Result<(), Error> {
-        match self.format {
-            BucketsFormat::Json => {
-                out.extend_from_slice(b"{\"meta\":");
-                serde_json::to_writer(&mut *out, &BucketsMetaJson::of(&self.answer)).map_err(Error::internal)?;
-                out.extend_from_slice(b",\"data\":[");
-            }
-            BucketsFormat::Csv => {
-                out.extend_from_slice(if self.apart { b"deviceId,from,to,count" } else { b"from,to,count" });
-                for name in &self.names {
-                    for function in self.answer.functions().each() {
-                        out.push(b',');
-                        text_cell(&format!("{name}.{}", function.name()), out);
-                    }
-                }
-                out.extend_from_slice(b"\r\n");
+        if self.format == ValuesFormat::Json {
+            out.extend_from_slice(b"{\"meta\":");
+            serde_json::to_writer(&mut *out, &BucketsMetaJson::of(&self.answer)).map_err(Error::internal)?;
+            out.extend_from_slice(b",\"data\":[");
+            return Ok(());
+        }
+        out.extend_from_slice(if self.apart { b"deviceId,from,to,count" } else { b"from,to,count" });
+        for name in &self.names {
+            for function in self.answer.functions().each() {
+                out.push(b',');
+                text_cell(&format!("{name}.{}", function.name()), out);
             }
         }
+        out.extend_from_slice(b"\r\n");
         Ok(())
     }
 
     fn series_begins(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
         let series = self.answer.series().nth(self.series);
-        let (BucketsFormat::Json, true, Some((device, series))) = (self.format, self.apart, series) else {
+        let (ValuesFormat::Json, true, Some((device, series))) = (self.format, self.apart, series) else {
             return Ok(());
         };
         self.is_first = true;
@@ -198,14 +169,14 @@ impl Writing {
     }
 
     fn series_ends(&self, out: &mut Vec<u8>) {
-        if self.format == BucketsFormat::Json && self.apart {
+        if self.format == ValuesFormat::Json && self.apart {
             out.extend_from_slice(b"]}");
         }
     }
 
     fn row(&self, row: &BucketRow<'_>, is_first: bool, out: &mut Vec<u8>) -> Result<(), Error> {
         let functions = self.answer.functions();
-        if self.format == BucketsFormat::Csv {
+        if self.format == ValuesFormat::Csv {
             let device = self.answer.series().nth(self.series).and_then(|(device, _)| device);
             return csv_row(row, device, functions, out);
         }

@@ -10,7 +10,7 @@ use axum::response::IntoResponse as _;
 use axum::response::sse::{Event as ServerSent, KeepAlive, Sse};
 use futures::future::ready;
 use futures::{Stream, StreamExt as _, stream};
-use isobar_hub::{Accepted, HistoryRequest, QueueBudget, QueueRead, StreamScope};
+use isobar_hub::{Accepted, HistoryRequest, QueueBudget, QueueRead, StreamScope, TenantShare};
 use isobar_model::access::Action;
 use isobar_model::error::Error;
 use isobar_model::event::Event;
@@ -22,7 +22,6 @@ use utoipa::ToSchema;
 use super::values::{AnyJson, Id, Time};
 use super::words::EventTypeText;
 use crate::problem::Problem;
-use crate::quota::QuotaShare;
 use crate::request::query::Query;
 use crate::request::{Call, ClientSocket, after, both};
 use crate::response::{self, Answer, Response, SMALL_BODY_BYTES};
@@ -61,6 +60,22 @@ pub(crate) async fn cloud_event_send(call: &mut Call) -> Answer {
 }
 
 pub(crate) async fn cloud_events(call: &mut Call) -> Answer {
+    let (events, memory) = queued(call, None).await?;
+    let mut body = Vec::with_capacity(256);
+    response::array(&events, Event::write_json, &mut body);
+    Ok(memory.hold(response::raw_json(StatusCode::OK, body)))
+}
+
+pub(crate) async fn cloud_event_next(call: &mut Call) -> Answer {
+    let (events, memory) = queued(call, Some(PageRequest { page: 1, limit: 1 })).await?;
+    match events.into_iter().next() {
+        Some(event) => Ok(memory.hold(response::raw_json(StatusCode::OK, event.payload.shared()))),
+        None => response::no_content(),
+    }
+}
+
+/// What a call reads of a queue, that page of it or the one it asks for, and the memory that it takes.
+async fn queued(call: &Call, page: Option<PageRequest>) -> Result<(Vec<Event>, QueueMemory), Problem> {
     let mut query = call.query();
     let read = queue_read(call, &mut query);
     let device = query.text("deviceId");
@@ -68,33 +83,14 @@ pub(crate) async fn cloud_events(call: &mut Call) -> Answer {
     let (credentials, closed) = (call.credentials(), call.client_closed());
     let _wait = long_wait(call, &read)?;
     let memory = QueueMemory::of(call);
-    let read = (read, memory.budget());
+    let read = (QueueRead { page: page.unwrap_or(read.page), ..read }, memory.budget());
     let events = call.hub().cloud_events(&credentials, &call.principal, device.as_deref(), read, closed).await;
-    let events = memory.had_room(events)?;
-    let mut body = Vec::with_capacity(256);
-    response::array(&events, Event::write_json, &mut body);
-    Ok(memory.hold(response::raw_json(StatusCode::OK, body)))
-}
-
-pub(crate) async fn cloud_event_next(call: &mut Call) -> Answer {
-    let mut query = call.query();
-    let read = QueueRead { page: PageRequest { page: 1, limit: 1 }, ..queue_read(call, &mut query) };
-    let device = query.text("deviceId");
-    let read = after(call.hub().allow_queue(&call.principal, device.as_deref()), query.end(read)).await?;
-    let (credentials, closed) = (call.credentials(), call.client_closed());
-    let _wait = long_wait(call, &read)?;
-    let memory = QueueMemory::of(call);
-    let read = (read, memory.budget());
-    let events = call.hub().cloud_events(&credentials, &call.principal, device.as_deref(), read, closed).await;
-    match memory.had_room(events)?.into_iter().next() {
-        Some(event) => Ok(memory.hold(response::raw_json(StatusCode::OK, event.payload.shared()))),
-        None => response::no_content(),
-    }
+    Ok((memory.had_room(events)?, memory))
 }
 
 /// The memory of what is taken out of a queue: it is charged before anything is taken, for what was taken is nowhere else.
 struct QueueMemory {
-    share: Arc<Mutex<Option<QuotaShare>>>,
+    share: Arc<Mutex<Option<TenantShare>>>,
     is_full: Arc<AtomicBool>,
 }
 
@@ -108,7 +104,7 @@ impl QueueMemory {
         let (share, is_full) = (Arc::clone(&self.share), Arc::clone(&self.is_full));
         Arc::new(move |bytes| {
             let takes = if bytes > SMALL_BODY_BYTES { bytes } else { 0 };
-            let fits = share.lock().as_mut().is_some_and(|share| share.hold(takes).is_ok());
+            let fits = share.lock().as_mut().is_some_and(|share| share.resize(takes).is_ok());
             is_full.store(!fits, Ordering::Relaxed);
             fits
         })
@@ -139,7 +135,7 @@ pub(crate) async fn cloud_event_delete(call: &mut Call) -> Answer {
 }
 
 /// The permit of a long wait, for a call that asks to wait.
-fn long_wait(call: &Call, read: &QueueRead) -> Result<Option<QuotaShare>, Error> {
+fn long_wait(call: &Call, read: &QueueRead) -> Result<Option<TenantShare>, Error> {
     if read.wait.is_zero() { Ok(None) } else { call.long_wait().map(Some) }
 }
 

@@ -111,19 +111,25 @@ pub(super) fn as_file(
 ) -> Response {
     let pieces = stream::once(std::future::ready(Ok(Bytes::from(head)))).chain(pieces);
     let pieces = pieces.filter(|piece| std::future::ready(!matches!(piece, Ok(bytes) if bytes.is_empty())));
-    let mut response = Response::new(Body::from_stream(pieces).into());
+    in_format(Response::new(Body::from_stream(pieces).into()), format, name)
+}
+
+/// A response with the headers of its format, which is a file unless it is JSON.
+pub(super) fn in_format(mut response: Response, format: ValuesFormat, name: &str) -> Response {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, format.content_type());
     headers.insert(VARY, HeaderValue::from_static("accept"));
     let disposition = format!("attachment; filename=\"{}.{}\"", file_name(name), format.extension());
-    if let Ok(disposition) = HeaderValue::from_str(&disposition) {
+    if format != ValuesFormat::Json
+        && let Ok(disposition) = HeaderValue::from_str(&disposition)
+    {
         headers.insert(CONTENT_DISPOSITION, disposition);
     }
     response
 }
 
 /// An element's name as the name of a file: no separators, nothing hidden, nothing that needs quoting.
-pub(super) fn file_name(element: &str) -> String {
+fn file_name(element: &str) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
     let name: String = element.chars().take(FILE_NAME_CHARACTERS_MAX).map(safe).collect();
     name.strip_prefix('.').map_or_else(|| name.clone(), |rest| format!("_{rest}"))

@@ -1,6 +1,5 @@
 //! Images: posted as text, given back as that text or as a picture; for every noun that can have one.
 
-use std::fmt::Write as _;
 use std::str::FromStr;
 
 use axum::http::header::{CACHE_CONTROL, IF_NONE_MATCH};
@@ -10,8 +9,8 @@ use isobar_model::ids::DeviceId;
 use isobar_model::secret::Digest;
 
 use crate::problem::Problem;
-use crate::request::{Call, EntityTags, after};
-use crate::response::{self, Answer, Response};
+use crate::request::{Call, after};
+use crate::response::{self, Answer, EntityTags, Response};
 
 /// Most bytes of a posted image (contract: Conventions): 2 MiB as Base64, with room for line breaks.
 const IMAGE_BODY_BYTES_MAX: usize = 5 << 20;
@@ -70,11 +69,7 @@ fn kept(mut response: Response) -> Response {
 
 /// The entity tag of a picture: part of its digest.
 fn tag(digest: Digest) -> String {
-    digest.0[..16].iter().fold(String::with_capacity(32), |mut digits, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(digits, "{byte:02x}");
-        digits
-    })
+    digest.0[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

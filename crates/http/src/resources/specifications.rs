@@ -10,8 +10,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::values::{Id, Raw, Time};
-use crate::request::{Call, EntityTags, after, both};
-use crate::response::{self, Answer};
+use crate::request::{Call, after, both};
+use crate::response::{self, Answer, EntityTags};
 
 pub(crate) const VERSIONS_SORTED_BY: &[&str] = &["number", "createdAt", "name", "elementCount"];
 

@@ -187,18 +187,17 @@ fn text(text: impl Into<Vec<u8>>) -> DebugPart {
 /// written.
 async fn debug_answer(report: WebhookReport) -> Answer {
     let report = Arc::new(report);
-    let both = || [ErrorsOf::Delivery, ErrorsOf::Tasks];
     let body = Ok(JsonPart::Raw(report.body.clone()));
     let parts = iter::once(text("{\"debug\":{\"errors\":["))
-        .chain(errors(&report, both().into_iter()))
+        .chain(errors(&report, ErrorsOf::All))
         .chain([text("],\"extractedTasks\":{\"requestBody\":"), body, text(",\"tasks\":[")])
         .chain(each_task(&report, extracted_parts))
         .chain([text("],\"errors\":[")])
-        .chain(errors(&report, iter::once(ErrorsOf::Delivery)))
+        .chain(errors(&report, ErrorsOf::Delivery))
         .chain([text("]},\"taskExecutions\":{\"processed\":[")])
         .chain(each_task(&report, processed_parts))
         .chain([text("],\"errors\":[")])
-        .chain(errors(&report, iter::once(ErrorsOf::Tasks)))
+        .chain(errors(&report, ErrorsOf::Tasks))
         .chain([text("]}}}")]);
     response::in_parts(stream::iter(parts)).await
 }
@@ -251,31 +250,23 @@ fn processed_parts(report: Arc<WebhookReport>, index: usize) -> Result<impl Iter
 }
 
 /// What had the errors that are told.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum ErrorsOf {
+    All,
     Delivery,
     Tasks,
 }
 
 /// Errors, one by one.
-fn errors<W: Iterator<Item = ErrorsOf>>(
-    report: &Arc<WebhookReport>,
-    whose: W,
-) -> impl Iterator<Item = DebugPart> + use<W> {
+fn errors(report: &Arc<WebhookReport>, whose: ErrorsOf) -> impl Iterator<Item = DebugPart> + use<> {
     let report = Arc::clone(report);
-    let tasks = Arc::clone(&report);
+    let delivery = (None, report.errors.len());
+    let tasks = report.tasks.iter().enumerate().map(|(task, of)| (Some(task), of.errors.len()));
+    let all = iter::once(delivery).chain(tasks);
+    let told = all.filter(|(task, _)| whose == ErrorsOf::All || task.is_some() == (whose == ErrorsOf::Tasks));
     // Where an error is: in the delivery itself, or in one of its tasks.
-    let places = whose.flat_map(move |whose| {
-        let report = &tasks;
-        match whose {
-            ErrorsOf::Delivery => (0..report.errors.len()).map(|at| (None, at)).collect::<Vec<_>>(),
-            ErrorsOf::Tasks => {
-                let tasks = report.tasks.iter().enumerate();
-                tasks.flat_map(|(task, of)| (0..of.errors.len()).map(move |at| (Some(task), at))).collect()
-            }
-        }
-    });
-    places.enumerate().map(move |(index, (task, at))| {
+    let places: Vec<_> = told.flat_map(|(task, errors)| (0..errors).map(move |at| (task, at))).collect();
+    places.into_iter().enumerate().map(move |(index, (task, at))| {
         let errors = task.map_or(&report.errors, |task| &report.tasks[task].errors);
         let mut told = comma(index).as_bytes().to_vec();
         serde_json::to_writer(&mut told, &MessageJson { message: errors[at].clone() }).map_err(Error::internal)?;

@@ -11,9 +11,8 @@ use std::task::{Context, Poll, ready};
 use axum::body::Body;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
+use isobar_hub::TenantShare;
 use isobar_model::error::Error;
-
-use crate::quota::QuotaShare;
 
 /// A body of no more bytes is written at once, and is charged to nobody.
 pub(crate) const SMALL_BODY_BYTES: usize = 64 << 10;
@@ -66,7 +65,7 @@ impl ResponseBody {
     }
 
     /// A body whose memory was charged before it was made.
-    pub(crate) fn with_memory(bytes: Bytes, memory: QuotaShare) -> Self {
+    pub(crate) fn with_memory(bytes: Bytes, memory: TenantShare) -> Self {
         if bytes.len() <= SMALL_BODY_BYTES {
             return Self::Whole(bytes);
         }
@@ -78,10 +77,10 @@ impl ResponseBody {
     ///
     /// # Errors
     /// `Busy`: there is no room for it. It is gone.
-    pub(crate) fn charged(self, mut memory: QuotaShare) -> Result<Self, Error> {
+    pub(crate) fn charged(self, mut memory: TenantShare) -> Result<Self, Error> {
         Ok(match self {
             Self::Whole(bytes) if bytes.len() > SMALL_BODY_BYTES => {
-                memory.take(bytes.len())?;
+                memory.grow(bytes.len())?;
                 Self::with_memory(bytes, memory)
             }
             Self::Whole(_) | Self::Large(_) => self,
@@ -130,7 +129,7 @@ fn next_piece(rest: &mut Bytes) -> Option<Frame<Bytes>> {
 pub struct LargeBody {
     rest: Bytes,
     /// What it takes, whatever of it is left: it is one piece of memory. None: others share it.
-    _memory: Option<QuotaShare>,
+    _memory: Option<TenantShare>,
 }
 
 impl fmt::Debug for LargeBody {
@@ -162,7 +161,7 @@ struct PiecewiseBody {
     body: Body,
     /// What is not sent yet of the piece that is under way.
     rest: Bytes,
-    memory: QuotaShare,
+    memory: TenantShare,
 }
 
 impl hyper::body::Body for PiecewiseBody {
@@ -183,7 +182,7 @@ impl hyper::body::Body for PiecewiseBody {
                 None => return Poll::Ready(None),
             };
             let takes = if piece.len() > SMALL_PIECE_BYTES { piece.len() } else { 0 };
-            if let Err(error) = memory.hold(takes) {
+            if let Err(error) = memory.resize(takes) {
                 tracing::warn!(bytes = takes, "an answer broke off: its tenant has too many that are not taken");
                 return Poll::Ready(Some(Err(axum::Error::new(error))));
             }
@@ -213,12 +212,12 @@ mod tests {
     use futures::stream;
     use http_body_util::BodyExt as _;
     use hyper::body::Body as _;
+    use isobar_hub::TenantShares;
 
     use super::*;
-    use crate::quota::{FairQuota, QuotaHolder};
 
-    fn share(quota: &Arc<FairQuota>) -> QuotaShare {
-        quota.share(QuotaHolder::NOBODY)
+    fn share(quota: &Arc<TenantShares>) -> TenantShare {
+        quota.share(None)
     }
 
     fn of(bytes: usize) -> ResponseBody {
@@ -227,7 +226,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_large_body_is_charged_until_the_last_of_it_is_asked_for() {
-        let quota = FairQuota::new(900_000);
+        let quota = TenantShares::fair(900_000);
         let mut body = of(500_000).charged(share(&quota)).unwrap();
         assert_eq!(body.size_hint().exact(), Some(500_000));
         assert!(matches!(of(500_000).charged(share(&quota)), Err(Error::Busy)));
@@ -236,20 +235,20 @@ mod tests {
         let mut read = 0;
         while let Some(frame) = body.frame().await {
             let piece = frame.unwrap().into_data().unwrap();
-            assert!(piece.len() <= BODY_PIECE_BYTES && !quota.is_untouched());
+            assert!(piece.len() <= BODY_PIECE_BYTES && quota.held() > 0);
             read += piece.len();
         }
         assert_eq!(read, 500_000);
         drop(body);
-        assert!(quota.is_untouched());
+        assert_eq!(quota.held(), 0);
         // Also of one that went through a layer, and of one that is given up.
         drop(Body::from(of(500_000).charged(share(&quota)).unwrap()));
-        assert!(quota.is_untouched());
+        assert_eq!(quota.held(), 0);
     }
 
     #[tokio::test]
     async fn large_pieces_are_charged_one_after_the_other() {
-        let quota = FairQuota::new(900_000);
+        let quota = TenantShares::fair(900_000);
         let pieces = |sizes: &[usize]| {
             let pieces: Vec<_> = sizes.iter().map(|size| Ok::<_, Error>(Bytes::from(vec![b'x'; *size]))).collect();
             ResponseBody::Boxed(Body::from_stream(stream::iter(pieces))).charged(share(&quota)).unwrap()
@@ -257,20 +256,20 @@ mod tests {
         // Each has room, though not all of them together; the empty one ends nothing.
         let all = pieces(&[400_000, 400_000, 0, 10, 400_000]).collect().await.unwrap().to_bytes();
         assert_eq!(all.len(), 1_200_010);
-        assert!(quota.is_untouched());
+        assert_eq!(quota.held(), 0);
         let mut first = pieces(&[400_000, 10]);
         assert_eq!(first.frame().await.unwrap().unwrap().into_data().unwrap().len(), BODY_PIECE_BYTES);
         assert!(pieces(&[400_000]).collect().await.is_err());
         assert_eq!(pieces(&[SMALL_PIECE_BYTES]).collect().await.unwrap().to_bytes().len(), SMALL_PIECE_BYTES);
         first.collect().await.unwrap();
-        assert!(quota.is_untouched());
+        assert_eq!(quota.held(), 0);
     }
 
     #[tokio::test]
     async fn what_all_share_is_charged_to_nobody() {
-        let quota = FairQuota::new(90);
+        let quota = TenantShares::fair(90);
         let shared = ResponseBody::shared(vec![b'x'; 500_000].into()).charged(share(&quota)).unwrap();
-        assert!(quota.is_untouched());
+        assert_eq!(quota.held(), 0);
         assert_eq!(shared.collect().await.unwrap().to_bytes().len(), 500_000);
     }
 }

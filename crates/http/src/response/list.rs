@@ -59,12 +59,6 @@ pub(super) fn begin(meta: &Meta) -> Result<Vec<u8>, Error> {
     Ok(begin)
 }
 
-/// An item, or what comes behind the last.
-enum EnvelopePart<T> {
-    Item(T),
-    End,
-}
-
 /// 200 with these items, commas between them, behind `begin` and before `end`, as [`written`] says.
 pub(super) async fn within<T, S, W>(begin: Vec<u8>, items: S, mut write: W, mut end: Vec<u8>) -> Answer
 where
@@ -72,21 +66,19 @@ where
     S: Stream<Item = Result<T, Error>> + Send + 'static,
     W: FnMut(T, &mut Vec<u8>) -> Result<(), Error> + Send + 'static,
 {
-    let end_part = stream::once(std::future::ready(Ok(EnvelopePart::End)));
     let mut is_first = true;
-    let write = move |part: EnvelopePart<T>, out: &mut Vec<u8>| match part {
-        EnvelopePart::Item(item) => {
-            if !std::mem::take(&mut is_first) {
-                out.push(b',');
-            }
-            write(item, out)
-        }
-        EnvelopePart::End => {
+    // Behind the last item comes none.
+    let write = move |item: Option<T>, out: &mut Vec<u8>| {
+        let Some(item) = item else {
             out.append(&mut end);
-            Ok(())
+            return Ok(());
+        };
+        if !std::mem::take(&mut is_first) {
+            out.push(b',');
         }
+        write(item, out)
     };
-    written(begin, items.map_ok(EnvelopePart::Item).chain(end_part), write).await
+    written(begin, items.map_ok(Some).chain(stream::once(std::future::ready(Ok(None)))), write).await
 }
 
 /// 200 with JSON of these parts behind `begin`. What fails within the first piece becomes a refusal; what fails later ends

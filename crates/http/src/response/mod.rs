@@ -1,6 +1,7 @@
 //! Responses: JSON from a view, JSON that was written before, nothing.
 
 mod body;
+mod entity_tags;
 mod event;
 mod list;
 mod request_id;
@@ -10,7 +11,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use bytes::Bytes;
 use futures::future::ready;
 use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
-use isobar_hub::Accepted;
+use isobar_hub::{Accepted, TenantShare};
 use isobar_model::error::{Error, RateWindow};
 use isobar_model::ids::EventId;
 use isobar_model::json::RawJson;
@@ -19,10 +20,10 @@ use serde::Serialize;
 
 pub use self::body::ResponseBody;
 pub(crate) use self::body::SMALL_BODY_BYTES;
+pub(crate) use self::entity_tags::EntityTags;
 pub(crate) use self::event::{EventCreated, EventResponse, RATE_LIMIT, RATE_REMAINING, RATE_RESET, add_common_headers};
 pub(crate) use self::request_id::{REQUEST_ID, RequestId, RequestIds};
 use crate::problem::{ErrorBody, Problem};
-use crate::quota::QuotaShare;
 
 /// A response on its way out.
 pub type Response = axum::http::Response<ResponseBody>;
@@ -64,9 +65,9 @@ pub(crate) fn shared(content_type: HeaderValue, body: Bytes) -> Response {
 }
 
 /// A response whose memory, if it takes any to speak of, was charged before it was made: that is held until it is sent.
-pub(crate) fn with_memory(response: Response, memory: QuotaShare) -> Response {
+pub(crate) fn with_memory(response: Response, memory: TenantShare) -> Response {
     response.map(|body| match body {
-        ResponseBody::Whole(bytes) if memory.is_any() => ResponseBody::with_memory(bytes, memory),
+        ResponseBody::Whole(bytes) if memory.amount() > 0 => ResponseBody::with_memory(bytes, memory),
         other => other,
     })
 }
@@ -151,7 +152,7 @@ pub(crate) fn created_id(id: EventId) -> Answer {
 /// 200 with the pagination envelope around a page of views, each made when it is written. `memory` is that of its rows.
 pub(crate) async fn page<T, V: Serialize>(
     page: Page<T>,
-    memory: QuotaShare,
+    memory: TenantShare,
     mut view: impl FnMut(T) -> V + Send + 'static,
 ) -> Answer
 where

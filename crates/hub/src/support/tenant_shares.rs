@@ -1,5 +1,5 @@
 //! A resource that many hold at the same time, and of which each tenant has a share at most: one of a fixed size, or one that
-//! is smaller the more others hold.
+//! is smaller the more others hold. All callers without credentials are one tenant here.
 
 use std::sync::Arc;
 
@@ -9,9 +9,11 @@ use isobar_model::shared_amount::SharedAmount;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
+use super::bounded_jobs::NOBODY;
+
 /// So much of something: places, bytes.
 #[derive(Debug)]
-pub(crate) struct TenantShares {
+pub struct TenantShares {
     bound: ShareBound,
     held: Mutex<HeldShares>,
 }
@@ -43,7 +45,7 @@ struct HeldShares {
 
 /// A part of it that a tenant holds, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct TenantShare {
+pub struct TenantShare {
     shares: Arc<TenantShares>,
     tenant: OrganizationId,
     amount: usize,
@@ -56,13 +58,12 @@ impl TenantShares {
     }
 
     /// So much of it, and of one tenant at most twice what is left for the others then.
-    pub(crate) fn fair(of_all: usize) -> Arc<Self> {
+    pub fn fair(of_all: usize) -> Arc<Self> {
         Self::bounded(ShareBound::Fair(SharedAmount::of(of_all)))
     }
 
     /// How much is held by all.
-    #[cfg(test)]
-    pub(crate) fn held(&self) -> usize {
+    pub fn held(&self) -> usize {
         self.held.lock().of_all
     }
 
@@ -70,14 +71,23 @@ impl TenantShares {
         Arc::new(Self { bound, held: Mutex::default() })
     }
 
-    /// So much of it for a tenant; [`Error::Busy`] where that is more than is left.
-    pub(crate) fn take(self: &Arc<Self>, tenant: OrganizationId, amount: usize) -> Result<TenantShare> {
-        self.change(tenant, 0, amount)?;
-        Ok(TenantShare { shares: Arc::clone(self), tenant, amount })
+    /// A share of nothing yet.
+    pub fn share(self: &Arc<Self>, tenant: Option<OrganizationId>) -> TenantShare {
+        TenantShare { shares: Arc::clone(self), tenant: tenant.unwrap_or(NOBODY), amount: 0 }
     }
 
-    /// A tenant that held so much holds so much instead, if it may.
+    /// So much of it for a tenant; [`Error::Busy`] where that is more than is left.
+    pub(crate) fn take(self: &Arc<Self>, tenant: OrganizationId, amount: usize) -> Result<TenantShare> {
+        let mut share = self.share(Some(tenant));
+        share.resize(amount)?;
+        Ok(share)
+    }
+
+    /// A tenant that held so much holds so much instead, if it may: less it always may.
     fn change(&self, tenant: OrganizationId, before: usize, after: usize) -> Result<()> {
+        if before == after {
+            return Ok(());
+        }
         let mut held = self.held.lock();
         let of_tenant = held.of_each.get(&tenant).copied().unwrap_or_default();
         let all = (held.of_all - before).saturating_add(after);
@@ -86,39 +96,43 @@ impl TenantShares {
             return Err(Error::Busy);
         }
         held.of_all = all;
-        held.of_each.insert(tenant, one);
+        match one {
+            0 => held.of_each.remove(&tenant),
+            _ => held.of_each.insert(tenant, one),
+        };
         Ok(())
     }
 }
 
 impl TenantShare {
+    /// How much it is.
+    pub fn amount(&self) -> usize {
+        self.amount
+    }
+
+    /// Is so much more from here on, as [`Self::resize`] says.
+    pub fn grow(&mut self, more: usize) -> Result<()> {
+        self.resize(self.amount.saturating_add(more))
+    }
+
     /// Is so much from here on; [`Error::Busy`] where the tenant may not hold that, and then it is what it was.
-    pub(crate) fn resize(&mut self, amount: usize) -> Result<()> {
+    pub fn resize(&mut self, amount: usize) -> Result<()> {
         self.shares.change(self.tenant, self.amount, amount)?;
         self.amount = amount;
         Ok(())
     }
 }
 
-impl HeldShares {
-    fn give_back(&mut self, tenant: OrganizationId, amount: usize) {
-        self.of_all -= amount;
-        let Some(of_tenant) = self.of_each.get_mut(&tenant) else { return };
-        *of_tenant -= amount;
-        if *of_tenant == 0 {
-            self.of_each.remove(&tenant);
-        }
-    }
-}
-
 impl Drop for TenantShare {
     fn drop(&mut self) {
-        self.shares.held.lock().give_back(self.tenant, self.amount);
+        // What is given back is not refused.
+        let _ = self.resize(0);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use uuid::Uuid;
 
     use super::*;
@@ -170,5 +184,29 @@ mod tests {
         drop((second, third));
         let held = shares.held.lock();
         assert!(held.of_all == 0 && held.of_each.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_held_is_never_more_than_there_is(
+            takes in prop::collection::vec((0..4_u128, 0..200_usize, any::<bool>()), 0..100),
+        ) {
+            let (shares, mut held) = (TenantShares::fair(500), Vec::new());
+            for (tenant, amount, gives_back) in takes {
+                let mut share = shares.share((tenant > 0).then(|| OrganizationId(Uuid::from_u128(tenant))));
+                let before = shares.held();
+                let is_taken = share.grow(amount).is_ok();
+                prop_assert_eq!(share.amount(), if is_taken { amount } else { 0 });
+                prop_assert_eq!(shares.held(), before + share.amount());
+                prop_assert!(shares.held() <= 500);
+                held.push(share);
+                if gives_back {
+                    held.remove(0);
+                }
+            }
+            drop(held);
+            let held = shares.held.lock();
+            prop_assert!(held.of_all == 0 && held.of_each.is_empty());
+        }
     }
 }

@@ -47,8 +47,8 @@ impl Grid {
 
     /// The narrowest round width of which a stretch has so many buckets at most; none: not even the widest.
     pub fn narrowest(zone: &Zone, stretch: Stretch, most: usize) -> Option<Self> {
-        let grids = Width::ROUND.iter().map(|width| Self::new(*width, zone.clone()));
-        grids.into_iter().find(|grid| grid.count(stretch, most).is_some())
+        let mut grids = Width::round().map(|width| Self::new(width, zone.clone()));
+        grids.find(|grid| grid.count(stretch, most).is_some())
     }
 
     /// How wide its buckets are.

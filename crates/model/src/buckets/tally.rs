@@ -57,22 +57,13 @@ impl Function {
         Self::P99,
     ];
 
+    /// Their names, in the same order.
+    pub const NAMES: [&'static str; 12] =
+        ["count", "sum", "mean", "min", "max", "first", "last", "stddev", "p50", "p90", "p95", "p99"];
+
     /// Its name.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Count => "count",
-            Self::Sum => "sum",
-            Self::Mean => "mean",
-            Self::Min => "min",
-            Self::Max => "max",
-            Self::First => "first",
-            Self::Last => "last",
-            Self::Stddev => "stddev",
-            Self::P50 => "p50",
-            Self::P90 => "p90",
-            Self::P95 => "p95",
-            Self::P99 => "p99",
-        }
+        Self::NAMES[self as usize]
     }
 
     /// The part of the numbers that a percentile is not below.

@@ -57,6 +57,17 @@ impl Unit {
     }
 }
 
+/// How many of each unit are a round width.
+const ROUND: [(Unit, &[u32]); 7] = [
+    (Unit::Second, &[1, 2, 5, 10, 15, 30]),
+    (Unit::Minute, &[1, 2, 5, 10, 15, 30]),
+    (Unit::Hour, &[1, 2, 3, 6, 12]),
+    (Unit::Day, &[1]),
+    (Unit::Week, &[1]),
+    (Unit::Month, &[1, 3]),
+    (Unit::Year, &[1, 10, 50, 100]),
+];
+
 /// A whole number of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Width {
@@ -66,38 +77,9 @@ pub struct Width {
 
 impl Width {
     /// Round widths, from the narrowest to the widest.
-    pub const ROUND: [Self; 25] = {
-        const fn of(count: u32, unit: Unit) -> Width {
-            Width { count, unit }
-        }
-        [
-            of(1, Unit::Second),
-            of(2, Unit::Second),
-            of(5, Unit::Second),
-            of(10, Unit::Second),
-            of(15, Unit::Second),
-            of(30, Unit::Second),
-            of(1, Unit::Minute),
-            of(2, Unit::Minute),
-            of(5, Unit::Minute),
-            of(10, Unit::Minute),
-            of(15, Unit::Minute),
-            of(30, Unit::Minute),
-            of(1, Unit::Hour),
-            of(2, Unit::Hour),
-            of(3, Unit::Hour),
-            of(6, Unit::Hour),
-            of(12, Unit::Hour),
-            of(1, Unit::Day),
-            of(1, Unit::Week),
-            of(1, Unit::Month),
-            of(3, Unit::Month),
-            of(1, Unit::Year),
-            of(10, Unit::Year),
-            of(50, Unit::Year),
-            of(100, Unit::Year),
-        ]
-    };
+    pub fn round() -> impl Iterator<Item = Self> {
+        ROUND.into_iter().flat_map(|(unit, counts)| counts.iter().map(move |count| Self { count: *count, unit }))
+    }
 
     /// How many.
     pub const fn count(self) -> u32 {
@@ -110,17 +92,14 @@ impl Width {
     }
 
     /// Its length in milliseconds where a day has 24 hours; none: months and years have none of their own.
-    pub const fn fixed_millis(self) -> Option<i64> {
+    pub fn fixed_millis(self) -> Option<i64> {
         const DAY: i64 = 86_400_000;
         let each = match self.unit {
-            Unit::Second => 1_000,
-            Unit::Minute => 60_000,
-            Unit::Hour => 3_600_000,
-            Unit::Day => DAY,
-            Unit::Week => 7 * DAY,
-            Unit::Month | Unit::Year => return None,
+            Unit::Day => Some(DAY),
+            Unit::Week => Some(7 * DAY),
+            unit => unit.millis(),
         };
-        Some(each * self.count as i64)
+        each.map(|each| each * i64::from(self.count))
     }
 
     /// Its least length in milliseconds: whatever the calendar does, no bucket but the last of a day is shorter.
@@ -201,7 +180,8 @@ mod tests {
 
     #[test]
     fn round_widths_grow() {
-        assert!(Width::ROUND.windows(2).all(|two| two[0].millis_min() < two[1].millis_min()));
-        assert!(Width::ROUND.iter().all(|width| width.to_string().parse() == Ok(*width)));
+        let round: Vec<Width> = Width::round().collect();
+        assert!(round.windows(2).all(|two| two[0].millis_min() < two[1].millis_min()));
+        assert!(round.iter().all(|width| width.to_string().parse() == Ok(*width)));
     }
 }

@@ -138,6 +138,22 @@ impl<'a> Json<'a> {
         }
     }
 
+    /// The value of a boolean.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Json::Bool(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The items of an array.
+    pub fn as_array(&self) -> Option<&[Json<'a>]> {
+        match self {
+            Json::Array(items) => Some(items),
+            _ => None,
+        }
+    }
+
     /// The value of a number.
     pub fn as_f64(&self) -> Option<f64> {
         match self {

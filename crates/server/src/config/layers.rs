@@ -148,10 +148,7 @@ impl Layers {
 
     /// A text.
     pub fn text(&mut self, name: &str) -> String {
-        self.take(name, |value, _| match value {
-            Value::String(text) => Ok(text.trim().to_owned()),
-            other => Err(format!("must be a text, not {}", kind(other))),
-        })
+        self.parsed(name, |text| Ok(text.to_owned())).unwrap_or_default()
     }
 
     /// A text that `read` understands.

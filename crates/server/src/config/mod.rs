@@ -10,12 +10,15 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use isobar_http::Network;
+use isobar_hub::RateLimits;
 use isobar_outlets::mail;
 pub use layers::Fault;
 use layers::Layers;
 use toml::Table;
 
+use crate::folder::DataFolder;
 use crate::logging::LogChoice;
+use crate::{Failure, logging};
 
 /// The commented default file.
 pub const DEFAULT_FILE: &str = include_str!("config.default.toml");
@@ -49,7 +52,7 @@ pub struct Settings {
     /// `[http]`
     pub http: Http,
     /// `[rate_limit]`
-    pub rate_limit: RateLimit,
+    pub rate_limit: RateLimits,
     /// `[registration]`
     pub registration: Registration,
     /// `[mail]`
@@ -73,17 +76,6 @@ pub struct Http {
     pub max_connections: usize,
     /// Proxies whose word about their clients is believed.
     pub trusted_proxies: Vec<Network>,
-}
-
-/// `[rate_limit]`: requests a minute, 0 for no limit.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RateLimit {
-    /// For one user.
-    pub user: u32,
-    /// For one device.
-    pub device: u32,
-    /// For one address without credentials.
-    pub address: u32,
 }
 
 /// `[registration]`
@@ -168,6 +160,17 @@ pub fn load(flags: &Flags) -> Result<Loaded, BadSettings> {
     load_from(flags, variables)
 }
 
+/// The settings of a command that works on a platform's data folder, which must be there; logging begins with them.
+pub fn of_a_platform(flags: &Flags) -> Result<Settings, Failure> {
+    let settings = load(flags)?.settings;
+    logging::start(&settings.log);
+    // A folder that is made up on the way would only hide that the wrong one was named.
+    if !DataFolder::is_there(&settings.data) {
+        return Err(format!("{} is no data folder of isobar", settings.data.display()).into());
+    }
+    Ok(settings)
+}
+
 /// Reads the settings, with the environment passed in.
 pub fn load_from(flags: &Flags, environment: impl Iterator<Item = (String, String)>) -> Result<Loaded, BadSettings> {
     let defaults: Table = DEFAULT_FILE.parse().map_err(|error: toml::de::Error| {
@@ -216,7 +219,12 @@ impl Settings {
         let registry = layers.parsed("stores.registry", registry);
         let telemetry = layers.parsed("stores.telemetry", telemetry);
         let http = Http::read(layers);
-        let rate_limit = RateLimit::read(layers);
+        let mut limit = |name| layers.number(name, 0, u32::MAX);
+        let rate_limit = RateLimits {
+            user: limit("rate_limit.user"),
+            device: limit("rate_limit.device"),
+            address: limit("rate_limit.address"),
+        };
         let registration = Registration::read(layers);
         let mail = Mail::read(layers);
         let outgoing_allow = layers.list("outgoing.allow", allowed_target);
@@ -257,17 +265,6 @@ impl Http {
             text.parse::<Network>().map_err(|error| format!("{text:?} {error}"))
         });
         Self { threads, cors_origins, max_body_bytes, max_connections, trusted_proxies }
-    }
-}
-
-impl RateLimit {
-    fn read(layers: &mut Layers) -> Self {
-        let mut limit = |name| layers.number(name, 0, u32::MAX);
-        Self {
-            user: limit("rate_limit.user"),
-            device: limit("rate_limit.device"),
-            address: limit("rate_limit.address"),
-        }
     }
 }
 
@@ -323,12 +320,12 @@ fn origin_of(url: &str) -> Option<&str> {
 }
 
 fn registry(text: &str) -> Result<Option<String>, String> {
+    let is_file = text.strip_prefix("sqlite:").is_some_and(|path| !path.is_empty());
     match text {
         "" => Ok(None),
-        address if address.starts_with("postgres://") || address.starts_with("postgresql://") => {
-            Ok(Some(address.to_owned()))
+        _ if is_file || text.starts_with("postgres://") || text.starts_with("postgresql://") => {
+            Ok(Some(text.to_owned()))
         }
-        address if address.strip_prefix("sqlite:").is_some_and(|path| !path.is_empty()) => Ok(Some(address.to_owned())),
         _ => Err("must be sqlite:PATH or postgres://…".to_owned()),
     }
 }

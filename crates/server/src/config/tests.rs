@@ -34,7 +34,7 @@ fn the_commented_file_is_the_default() {
                 max_connections: 20_000,
                 trusted_proxies: vec![],
             },
-            rate_limit: RateLimit { user: 10_000, device: 6_000, address: 600 },
+            rate_limit: RateLimits { user: 10_000, device: 6_000, address: 600 },
             registration: Registration { open: true, require_verified_email: false },
             mail: Mail { smtp_url: None, from: "Isobar <isobar@localhost>".to_owned() },
             outgoing_allow: vec![],
@@ -52,7 +52,7 @@ fn a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default() {
     assert_eq!(settings.listen.port(), 3);
     assert_eq!(settings.data, PathBuf::from("b"));
     assert_eq!(settings.registry, "sqlite:b/registry.db");
-    assert_eq!(settings.rate_limit, RateLimit { user: 5, device: 2, address: 600 });
+    assert_eq!(settings.rate_limit, RateLimits { user: 5, device: 2, address: 600 });
     assert_eq!(settings.log, LogChoice::read("warn").unwrap());
 }
 
@@ -117,7 +117,7 @@ fn every_name_of_the_contract_is_a_setting() {
             max_connections: 32,
             trusted_proxies: vec!["10.1.0.0/16".parse().unwrap(), "::1/128".parse().unwrap()],
         },
-        rate_limit: RateLimit { user: 1, device: 2, address: 0 },
+        rate_limit: RateLimits { user: 1, device: 2, address: 0 },
         registration: Registration { open: false, require_verified_email: true },
         mail: Mail { smtp_url: Some("smtp://mail.example.com:25".to_owned()), from: "iot@example.com".to_owned() },
         outgoing_allow: vec!["10.0.0.0/8".to_owned()],

@@ -114,7 +114,8 @@ impl Connection {
         credential: Option<(&HeaderName, &HeaderValue)>,
         body: Option<Bytes>,
     ) -> Result<Answer, NoAnswer> {
-        let outcome = tokio::time::timeout(ANSWER_TIMEOUT, self.call_untimed(method, path, credential, body)).await;
+        let request = self.server.request(method, path, credential, body);
+        let outcome = tokio::time::timeout(ANSWER_TIMEOUT, self.call_untimed(request)).await;
         let outcome = outcome.unwrap_or(Err(NoAnswer::Late));
         if outcome.is_err() {
             self.sender = None;
@@ -122,21 +123,13 @@ impl Connection {
         outcome
     }
 
-    async fn call_untimed(
-        &mut self,
-        method: &Method,
-        path: &Uri,
-        credential: Option<(&HeaderName, &HeaderValue)>,
-        body: Option<Bytes>,
-    ) -> Result<Answer, NoAnswer> {
+    async fn call_untimed(&mut self, request: Request<Full<Bytes>>) -> Result<Answer, NoAnswer> {
         let was_open = self.sender.is_some();
-        let request = self.server.request(method, path, credential, body.clone());
-        match self.send(request).await {
+        match self.send(request.clone()).await {
             // The server closed an idle connection just now: the request never left, and may be sent again.
             Err(NoAnswer::Broken(error)) if was_open && error.is_canceled() => {
                 self.sender = None;
-                let again = self.server.request(method, path, credential, body);
-                self.send(again).await
+                self.send(request).await
             }
             outcome => outcome,
         }

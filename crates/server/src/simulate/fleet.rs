@@ -1,5 +1,6 @@
 //! The project and the devices of a simulation: made through the API, and deleted through it.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,6 +17,7 @@ use super::session::{CallError, Credentials, Session};
 const SETUP_CONCURRENCY: usize = 16;
 
 /// A device as the simulation needs it.
+#[derive(Clone)]
 pub struct Seat {
     /// Its identifier.
     pub id: String,
@@ -27,7 +29,7 @@ pub struct Seat {
 #[derive(Default)]
 pub struct Fleet {
     project: Mutex<Option<String>>,
-    seats: Mutex<Vec<(usize, Seat)>>,
+    seats: Mutex<BTreeMap<usize, Seat>>,
 }
 
 impl Fleet {
@@ -60,7 +62,7 @@ impl Fleet {
                 }
                 let seat = make_device(&mut session, &project, profile, number).await?;
                 let mut seats = lock(&self.seats);
-                seats.push((number, seat));
+                seats.insert(number, seat);
                 progress(seats.len());
             }
         });
@@ -69,15 +71,12 @@ impl Fleet {
 
     /// The devices, in the order of their numbers.
     pub fn seats(&self) -> Vec<Seat> {
-        let mut seats: Vec<(usize, Seat)> =
-            lock(&self.seats).iter().map(|(n, s)| (*n, Seat { id: s.id.clone(), token: s.token.clone() })).collect();
-        seats.sort_by_key(|(number, _)| *number);
-        seats.into_iter().map(|(_, seat)| seat).collect()
+        lock(&self.seats).values().cloned().collect()
     }
 
     /// Deletes the devices, then the project. What was deleted, in words.
     pub async fn delete(&self, server: &ServerUrl, credentials: &Credentials) -> Result<String, CallError> {
-        let paths: Vec<String> = lock(&self.seats).iter().map(|(_, seat)| format!("/v2/devices/{}", seat.id)).collect();
+        let paths: Vec<String> = lock(&self.seats).values().map(|seat| format!("/v2/devices/{}", seat.id)).collect();
         let count = paths.len();
         let paths = Mutex::new(paths);
         let deleters = (0..SETUP_CONCURRENCY.min(count)).map(|_| async {

@@ -37,7 +37,7 @@ pub struct Work {
 
 struct Device {
     seat: Seat,
-    simulated: Simulated,
+    simulated: Box<dyn Simulated>,
     /// Its rate window is spent until then (seconds since the epoch).
     spent_until: i64,
 }

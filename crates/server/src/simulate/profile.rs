@@ -50,12 +50,12 @@ impl Profile {
     }
 
     /// A device of this kind, always the same for the same number.
-    pub fn device(self, number: usize) -> Simulated {
+    pub fn device(self, number: usize) -> Box<dyn Simulated> {
         let dice = Dice::new(number as u64);
         match self {
-            Profile::SmartMeter => Simulated::Meter(meter::Meter::new(dice)),
-            Profile::SmartTracker => Simulated::Tracker(tracker::Tracker::new(dice)),
-            Profile::IndustrialPlc => Simulated::Plc(Box::new(plc::Plc::new(dice))),
+            Profile::SmartMeter => Box::new(meter::Meter::new(dice)),
+            Profile::SmartTracker => Box::new(tracker::Tracker::new(dice)),
+            Profile::IndustrialPlc => Box::new(plc::Plc::new(dice)),
         }
     }
 }
@@ -93,24 +93,9 @@ fn message() -> Consequence {
 }
 
 /// A device that makes up what it measures.
-pub enum Simulated {
-    /// A smart meter.
-    Meter(meter::Meter),
-    /// A tracker.
-    Tracker(tracker::Tracker),
-    /// A controller.
-    Plc(Box<plc::Plc>),
-}
-
-impl Simulated {
+pub trait Simulated: Send {
     /// Measures at a moment (seconds since the epoch) and writes the payload.
-    pub fn measure(&mut self, seconds: f64, out: &mut Vec<u8>) {
-        match self {
-            Simulated::Meter(meter) => meter.measure(seconds, out),
-            Simulated::Tracker(tracker) => tracker.measure(seconds, out),
-            Simulated::Plc(plc) => plc.measure(out),
-        }
-    }
+    fn measure(&mut self, seconds: f64, out: &mut Vec<u8>);
 }
 
 /// A small generator of numbers that need to look random and nothing more (SplitMix64).

@@ -90,15 +90,18 @@ impl Session {
 
     /// Calls and reads the JSON of the answer; `null` when it has none. Any status but 2xx is an error.
     pub async fn call(&mut self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, CallError> {
-        let answer = self.call_patiently(&method, path, body).await?;
-        if answer.status.is_success() {
-            return Ok(serde_json::from_slice(&answer.body).unwrap_or_default());
+        let credential = self.credential().await?;
+        match self.ask(Some(&credential), &method, path, body).await {
+            Err(CallError::Refused { status: StatusCode::UNAUTHORIZED, .. }) => {
+                self.header = None;
+                let credential = self.credential().await?;
+                self.ask(Some(&credential), &method, path, body).await
+            }
+            outcome => outcome,
         }
-        let body = String::from_utf8_lossy(&answer.body).into_owned();
-        Err(CallError::Refused { method, path: path.to_owned(), status: answer.status, body })
     }
 
-    /// Calls and takes one text out of the answer.
+    /// Calls and takes texts out of the answer.
     pub async fn call_for<const N: usize>(
         &mut self,
         method: Method,
@@ -107,30 +110,37 @@ impl Session {
         members: [&'static str; N],
     ) -> Result<[String; N], CallError> {
         let answer = self.call(method.clone(), path, Some(body)).await?;
-        let mut found = [const { String::new() }; N];
-        for (member, into) in members.into_iter().zip(&mut found) {
-            let missing = || CallError::Incomplete { method: method.clone(), path: path.to_owned(), member };
-            *into = answer[member].as_str().ok_or_else(missing)?.to_owned();
-        }
-        Ok(found)
+        texts(&answer, &method, path, members)
     }
 
-    async fn call_patiently(&mut self, method: &Method, path: &str, body: Option<&Value>) -> Result<Answer, CallError> {
+    /// Calls with a credential or without, and waits while the server is busy or out of reach.
+    async fn ask(
+        &mut self,
+        credential: Option<&(HeaderName, HeaderValue)>,
+        method: &Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, CallError> {
         let body = body.map(|body| Bytes::from(body.to_string()));
         let uri: Uri = path.parse().map_err(|_| CallError::NoPath(path.to_owned()))?;
-        for attempt in 1.. {
-            let header = self.credential().await?;
-            let outcome = self.connection.call(method, &uri, Some((&header.0, &header.1)), body.clone()).await;
-            match outcome {
-                Ok(answer) if answer.status == StatusCode::UNAUTHORIZED && attempt == 1 => self.header = None,
+        let credential = credential.map(|(name, value)| (name, value));
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            match self.connection.call(method, &uri, credential, body.clone()).await {
                 Ok(answer) if is_temporary(answer.status) && attempt < ATTEMPTS_MAX => wait_for(&answer).await,
-                Ok(answer) => return Ok(answer),
+                Ok(answer) if answer.status.is_success() => {
+                    return Ok(serde_json::from_slice(&answer.body).unwrap_or_default());
+                }
+                Ok(Answer { status, body, .. }) => {
+                    let body = String::from_utf8_lossy(&body).into_owned();
+                    return Err(CallError::Refused { method: method.clone(), path: path.to_owned(), status, body });
+                }
                 // What changes something may have happened: only reading and deleting are repeated.
                 Err(_) if attempt < ATTEMPTS_MAX && *method != Method::POST => pause(attempt).await,
                 Err(cause) => return Err(CallError::NoAnswer { server: self.server.to_string(), cause }),
             }
         }
-        Err(CallError::NoAnswer { server: self.server.to_string(), cause: NoAnswer::Late })
     }
 
     async fn credential(&mut self) -> Result<(HeaderName, HeaderValue), CallError> {
@@ -138,11 +148,14 @@ impl Session {
             Some(header) if self.since.elapsed() < TOKEN_LIFE => return Ok(header.clone()),
             _ => {}
         }
-        let (name, text) = match &self.credentials {
-            Credentials::ApiKey(key) => (HeaderName::from_static("api_auth_token"), key.clone()),
+        let (name, text) = match self.credentials.clone() {
+            Credentials::ApiKey(key) => (HeaderName::from_static("api_auth_token"), key),
             Credentials::Password { user, password } => {
+                const PATH: &str = "/v2/auth/login";
                 let body = serde_json::json!({"usernameOrEmail": user, "password": password});
-                (AUTHORIZATION, format!("Bearer {}", log_in(&self.server, &mut self.connection, &body).await?))
+                let answer = self.ask(None, &Method::POST, PATH, Some(&body)).await?;
+                let [token] = texts(&answer, &Method::POST, PATH, ["jwtToken"])?;
+                (AUTHORIZATION, format!("Bearer {token}"))
             }
         };
         let mut value = HeaderValue::from_str(&text).map_err(|_| CallError::NoHeader)?;
@@ -152,32 +165,19 @@ impl Session {
     }
 }
 
-async fn log_in(server: &ServerUrl, connection: &mut Connection, body: &Value) -> Result<String, CallError> {
-    const PATH: &str = "/v2/auth/login";
-    let body = Bytes::from(body.to_string());
-    for attempt in 1.. {
-        let answer = connection
-            .call(&Method::POST, &Uri::from_static(PATH), None, Some(body.clone()))
-            .await
-            .map_err(|cause| CallError::NoAnswer { server: server.to_string(), cause })?;
-        if is_temporary(answer.status) && attempt < ATTEMPTS_MAX {
-            wait_for(&answer).await;
-            continue;
-        }
-        if !answer.status.is_success() {
-            let body = String::from_utf8_lossy(&answer.body).into_owned();
-            return Err(CallError::Refused {
-                method: Method::POST,
-                path: PATH.to_owned(),
-                status: answer.status,
-                body,
-            });
-        }
-        let answer: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-        let token = answer["jwtToken"].as_str().map(str::to_owned);
-        return token.ok_or(CallError::Incomplete { method: Method::POST, path: PATH.to_owned(), member: "jwtToken" });
+/// The members of an answer that are texts, each of which must be there.
+fn texts<const N: usize>(
+    answer: &Value,
+    method: &Method,
+    path: &str,
+    members: [&'static str; N],
+) -> Result<[String; N], CallError> {
+    let mut found = [const { String::new() }; N];
+    for (member, into) in members.into_iter().zip(&mut found) {
+        let missing = || CallError::Incomplete { method: method.clone(), path: path.to_owned(), member };
+        *into = answer[member].as_str().ok_or_else(missing)?.to_owned();
     }
-    Err(CallError::NoAnswer { server: server.to_string(), cause: NoAnswer::Late })
+    Ok(found)
 }
 
 fn is_temporary(status: StatusCode) -> bool {

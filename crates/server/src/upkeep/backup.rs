@@ -69,14 +69,11 @@ pub async fn into_folder(settings: &Settings, stores: &Stores, to: &Path) -> Res
         with_registry.map_err(|error| format!("the registry cannot be copied: {}", crate::stores::whole(&error)))?;
     let (mail, folder) = (settings.data.join(MAIL_FOLDER), to.to_owned());
     let mark = Mark { with_registry, at: Clock::System.now().to_string() };
-    let bytes = tokio::task::spawn_blocking(move || -> Result<u64, String> {
-        let finish = || -> Result<u64, Failure> {
-            files::copy_folder(&mail, &folder.join(MAIL))?;
-            let bytes = files::sync_folder(&folder)?;
-            mark.write(&folder)?;
-            Ok(bytes)
-        };
-        finish().map_err(|error| error.to_string())
+    let bytes = tokio::task::spawn_blocking(move || -> Result<u64, Failure> {
+        files::copy_folder(&mail, &folder.join(MAIL))?;
+        let bytes = files::sync_folder(&folder)?;
+        mark.write(&folder)?;
+        Ok(bytes)
     });
     let bytes = bytes.await??;
     unfinished.finish();

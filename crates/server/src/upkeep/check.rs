@@ -11,7 +11,7 @@ use isobar_store::telemetry::embedded::Embedded;
 use super::UpkeepReport;
 use crate::Failure;
 use crate::config::Settings;
-use crate::stores::{Stores, is_telemetry, telemetry_options, whole};
+use crate::stores::{Stores, is_telemetry, no_registry, telemetry_options, whole};
 
 /// Looks at both stores. While they are in use: telemetry first, so that its devices are in the registry by then.
 pub async fn everything(stores: &Stores) -> Result<UpkeepReport, Failure> {
@@ -26,8 +26,7 @@ pub async fn as_they_are(settings: &Settings) -> Result<UpkeepReport, Failure> {
         false => Embedded::loss(&path).and_then(|_| Err(StoreError::Damaged("there is no telemetry store".to_owned()))),
     });
     let telemetry = telemetry.await?;
-    let registry = Registry::open_as_it_is(&settings.registry).await;
-    let registry = registry.map_err(|error| format!("the registry cannot be opened: {}", whole(&error)))?;
+    let registry = Registry::open_as_it_is(&settings.registry).await.map_err(no_registry)?;
     let told = compare(telemetry, &registry).await;
     registry.close().await?;
     told

@@ -20,7 +20,7 @@ pub use restore::restore;
 use crate::config::{self, Flags, Settings};
 use crate::folder::DataFolder;
 use crate::stores::Stores;
-use crate::{Failure, logging, runtime};
+use crate::{Failure, runtime};
 
 /// What is asked for: of stores that are open, here or in the process that serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,14 +63,8 @@ pub fn check(flags: &Flags) -> Result<UpkeepReport, Failure> {
 
 /// Has the running server do it; without one, does it here.
 fn run(flags: &Flags, task: &Task) -> Result<UpkeepReport, Failure> {
-    let settings = config::load(flags)?.settings;
-    logging::start(&settings.log);
-    // A folder that is made up on the way would only hide that the wrong one was named.
-    if !DataFolder::is_there(&settings.data) {
-        return Err(format!("{} is no data folder of isobar", settings.data.display()).into());
-    }
-    let runtime = runtime::start(1)?;
-    runtime.block_on(async {
+    let settings = config::of_a_platform(flags)?;
+    runtime::start(1)?.block_on(async {
         if let Some(told) = control::ask(&settings.data, task).await? {
             return Ok(told);
         }

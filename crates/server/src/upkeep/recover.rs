@@ -7,11 +7,11 @@ use isobar_model::time::{Clock, Timestamp};
 use isobar_store::telemetry::embedded::{Embedded, Loss};
 
 use super::{UpkeepReport, registry_loss};
+use crate::Failure;
 use crate::cli::Recovery;
 use crate::config::{self, Flags, Settings};
 use crate::folder::DataFolder;
 use crate::stores::{is_telemetry, telemetry_options, whole};
-use crate::{Failure, logging};
 
 /// Something to be done, by one of the stores.
 struct Step {
@@ -23,11 +23,7 @@ struct Step {
 
 /// `isobar recover`
 pub fn recover(flags: &Flags, wanted: &Recovery) -> Result<UpkeepReport, Failure> {
-    let settings = config::load(flags)?.settings;
-    logging::start(&settings.log);
-    if !DataFolder::is_there(&settings.data) {
-        return Err(format!("{} is no data folder of isobar", settings.data.display()).into());
-    }
+    let settings = config::of_a_platform(flags)?;
     let _folder = DataFolder::take(&settings.data)?;
     let now = Clock::System.now();
     let mut steps = Vec::new();

@@ -99,11 +99,11 @@ pub enum Operator {
     Nin,
 }
 
-/// One filter: `filter[<field>][<operator>]=<value>`.
+/// One filter: `filter[<field>][<operator>]=<value>`; of stored values unless it says of what else.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Filter {
+pub struct Filter<F = FilterField> {
     /// What it looks at.
-    pub field: FilterField,
+    pub field: F,
     /// How it compares.
     pub operator: Operator,
     /// What with: one operand, or several for `in` and `nin`.

@@ -3,7 +3,7 @@
 use std::f64::consts::TAU;
 use std::io::Write as _;
 
-use super::Dice;
+use super::{Dice, Simulated};
 
 const SECONDS_PER_DAY: f64 = 86_400.0;
 const WATTS_OF_A_KETTLE: f64 = 2_200.0;
@@ -38,8 +38,10 @@ impl Meter {
         let morning = (0.5 - 0.5 * (2.0 * TAU * (day - 0.06)).cos()).powi(4);
         (0.6 * evening + 0.4 * morning).clamp(0.0, 1.0)
     }
+}
 
-    pub fn measure(&mut self, seconds: f64, out: &mut Vec<u8>) {
+impl Simulated for Meter {
+    fn measure(&mut self, seconds: f64, out: &mut Vec<u8>) {
         let kettle = if self.dice.unit() < 0.02 { WATTS_OF_A_KETTLE } else { 0.0 };
         let noise = 1.0 + self.dice.around(0.08);
         let watts = (self.base_watts + self.peak_watts * self.share_of_peak(seconds)) * noise + kettle;

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use super::Dice;
+use super::{Dice, Simulated};
 
 const CHANNELS: usize = 60;
 /// First letter, set point from and to, noise, and digits after the point of each group of twenty.
@@ -35,8 +35,10 @@ impl Plc {
         });
         Self { dice, set_points, drifts: [0.0; CHANNELS] }
     }
+}
 
-    pub fn measure(&mut self, out: &mut Vec<u8>) {
+impl Simulated for Plc {
+    fn measure(&mut self, _seconds: f64, out: &mut Vec<u8>) {
         for channel in 0..CHANNELS {
             let group = &GROUPS[channel / 20];
             let drift = f64::from(self.drifts[channel]) * 0.999 + self.dice.around(group.noise * 0.1);

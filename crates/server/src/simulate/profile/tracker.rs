@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use super::Dice;
+use super::{Dice, Simulated};
 
 const EARTH_RADIUS_METRES: f64 = 6_371_000.0;
 /// Longest step: a tracker that slept does not jump.
@@ -70,8 +70,10 @@ impl Tracker {
         self.latitude = to.to_degrees();
         self.longitude = (self.longitude + east.to_degrees() + 180.0).rem_euclid(360.0) - 180.0;
     }
+}
 
-    pub fn measure(&mut self, seconds: f64, out: &mut Vec<u8>) {
+impl Simulated for Tracker {
+    fn measure(&mut self, seconds: f64, out: &mut Vec<u8>) {
         self.step((seconds - self.measured_at).clamp(STEP_SECONDS_MIN, STEP_SECONDS_MAX));
         self.measured_at = seconds;
         let fix = 6 + (self.dice.unit() * 8.0) as u32;

@@ -63,16 +63,8 @@ impl DeviceField {
     }
 }
 
-/// One filter of devices.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DeviceFilter {
-    /// What it looks at.
-    pub field: DeviceField,
-    /// How it compares.
-    pub operator: Operator,
-    /// What with: one operand, or several for `in` and `nin`; texts, whole numbers and times as the field asks for them.
-    pub operands: Vec<Operand>,
-}
+/// One filter of devices; operands are texts, whole numbers and times as the field asks for them.
+pub type DeviceFilter = Filter<DeviceField>;
 
 /// Devices of which something waits to be written, and what they are with it.
 pub struct UnwrittenDevices {
