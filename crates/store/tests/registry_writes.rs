@@ -161,7 +161,7 @@ async fn connections_that_were_lost_a_moment_ago_cost_no_list() {
     let (permit, request) = (given::lists_all(), ListRequest::default());
     for round in 0..30 {
         let lists =
-            futures::future::join_all((0..8).map(|_| registry.organization_list(&permit, &request, false))).await;
+            futures::future::join_all((0..8).map(|_| registry.organization_list(&permit, true, &request))).await;
         for list in lists {
             let list = list.unwrap_or_else(|error| panic!("round {round}: {error:?}"));
             assert_eq!(list.items.len(), 2);
