@@ -12,6 +12,7 @@ mod failures;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
+mod held_bytes;
 mod labels;
 mod plan;
 mod reference;

@@ -2,6 +2,7 @@
 
 use crate::budget::Budget;
 use crate::expression::{Computed, Value};
+use crate::held_bytes::HeldBytes;
 
 /// Longest reference, in characters.
 const CHARS_MAX: usize = 1_000;
@@ -21,6 +22,21 @@ enum Step {
     Index(i64),
     /// In a dotted path a number may be either.
     Either(Box<str>, usize),
+}
+
+impl HeldBytes for Step {
+    fn held_bytes(&self) -> usize {
+        match self {
+            Step::Name(name) | Step::Either(name, _) => name.held_bytes(),
+            Step::Index(_) => 0,
+        }
+    }
+}
+
+impl HeldBytes for Reference {
+    fn held_bytes(&self) -> usize {
+        self.text.held_bytes() + self.steps.held_bytes()
+    }
 }
 
 impl Reference {

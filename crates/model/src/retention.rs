@@ -141,6 +141,14 @@ impl ProjectRetention {
         self.0.values().any(|bounds| !bounds.former.is_empty())
     }
 
+    /// About what it takes in memory, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        // A node of the map is half full at least, and a text and a list are blocks of their own.
+        let beside = 2 * (size_of::<Arc<str>>() + size_of::<ElementBounds>()) + 4 * size_of::<usize>();
+        let former = |bounds: &ElementBounds| bounds.former.capacity() * size_of::<Former>();
+        self.0.iter().map(|(element, bounds)| element.len() + former(bounds) + beside).sum()
+    }
+
     /// What is shown of an element now.
     pub fn kept(&self, element: &str, now: Timestamp) -> Kept {
         self.0.get(element).map(|bounds| bounds.kept(now)).unwrap_or_default()

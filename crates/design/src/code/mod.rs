@@ -19,6 +19,8 @@ use engine::Engine;
 use memory::processor_time;
 use script::Script;
 
+use crate::held_bytes::block;
+
 /// Longest code, in bytes.
 const CODE_BYTES_MAX: usize = 256 << 10;
 /// Processor time that the code may take when a design is compiled: its top level runs a few times.
@@ -187,6 +189,11 @@ impl Code {
             plain => plain?,
         };
         source.map(|source| Self(Arc::new(source))).ok_or_else(|| "has no function decodeUplink(input)".to_owned())
+    }
+
+    /// Bytes that it holds, its engines not among them.
+    pub(crate) fn held_bytes(&self) -> usize {
+        block(size_of::<Source>() + 2 * size_of::<usize>()) + self.0.script.held_bytes()
     }
 
     /// Calls the codec. `time` bounds the processor time of this call.

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::engine::Engine;
+use crate::held_bytes::HeldBytes as _;
 
 /// Names that are tried for what the code's own names must not hide.
 const NAMES_TRIED: usize = 16;
@@ -57,6 +58,11 @@ impl Script {
     /// This script as a module of Node.
     pub(crate) fn as_module(&self) -> Self {
         Self { form: Form::Exports, ..self.clone() }
+    }
+
+    /// Bytes that it holds.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.text.held_bytes() + self.shared.held_bytes()
     }
 
     pub(crate) fn text(&self) -> &str {

@@ -5,6 +5,7 @@ use isobar_model::json::{FINGERPRINT_BYTES, RawJson, equal, fingerprint};
 
 use super::{Ability, Element, Shape, properties::Properties};
 use crate::expression::{Computed, Expression, Value};
+use crate::held_bytes::HeldBytes;
 use crate::plan::Link;
 use crate::run::{Passed, Run};
 
@@ -24,6 +25,12 @@ const FINGERPRINT: u8 = 1;
 #[derive(Debug)]
 pub(crate) struct Changed {
     key: Expression,
+}
+
+impl HeldBytes for Changed {
+    fn held_bytes(&self) -> usize {
+        self.key.held_bytes()
+    }
 }
 
 impl Changed {

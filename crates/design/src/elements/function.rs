@@ -8,6 +8,7 @@ use crate::budget::Budget;
 use crate::code::{CALL_TIME, Code, Failure, Uplink};
 use crate::elements::payload_bytes::{Encoding, bytes_of};
 use crate::expression::{Computed, Problem, Value, built};
+use crate::held_bytes::HeldBytes;
 use crate::reference::Reference;
 use crate::run::{Passed, Run};
 
@@ -32,6 +33,13 @@ pub(crate) struct CodeElement {
     f_port: Option<Reference>,
     bytes: Option<Reference>,
     encoding: Encoding,
+}
+
+impl HeldBytes for CodeElement {
+    fn held_bytes(&self) -> usize {
+        let references = self.f_port.held_bytes() + self.bytes.held_bytes();
+        references + self.code.as_ref().map_or(0, Code::held_bytes)
+    }
 }
 
 impl CodeElement {

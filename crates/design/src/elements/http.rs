@@ -6,6 +6,7 @@ use isobar_model::json::{Json, RawJson};
 
 use super::{Ability, Element, Shape, properties::Properties};
 use crate::expression::{Computed, Expression, Problem, Value, to_raw};
+use crate::held_bytes::HeldBytes;
 use crate::run::{Passed, Run};
 use crate::{Effect, OutgoingRequest};
 
@@ -60,6 +61,23 @@ enum RequestPart {
     Text(String),
     /// Any other JSON value that is itself.
     Json(RawJson),
+}
+
+impl HeldBytes for RequestPart {
+    fn held_bytes(&self) -> usize {
+        match self {
+            RequestPart::Computed(expression) => expression.held_bytes(),
+            RequestPart::Text(text) => text.held_bytes(),
+            RequestPart::Json(json) => json.held_bytes(),
+        }
+    }
+}
+
+impl HeldBytes for Http {
+    fn held_bytes(&self) -> usize {
+        let address = self.method.held_bytes() + self.url.held_bytes();
+        address + self.headers.held_bytes() + self.body.held_bytes()
+    }
 }
 
 impl Http {

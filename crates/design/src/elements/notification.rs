@@ -7,6 +7,7 @@ use isobar_model::role::Role;
 use super::{Ability, Element, Shape, properties::Properties};
 use crate::Effect;
 use crate::expression::{Computed, Expression, Names, Value, to_raw};
+use crate::held_bytes::HeldBytes;
 use crate::run::{Passed, Run};
 
 pub(crate) const SHAPE: Shape = Shape {
@@ -38,6 +39,21 @@ pub(crate) struct Notification {
 enum MessagePart {
     Text(Box<str>),
     Computed(Expression),
+}
+
+impl HeldBytes for MessagePart {
+    fn held_bytes(&self) -> usize {
+        match self {
+            MessagePart::Text(text) => text.held_bytes(),
+            MessagePart::Computed(expression) => expression.held_bytes(),
+        }
+    }
+}
+
+impl HeldBytes for Notification {
+    fn held_bytes(&self) -> usize {
+        self.message.held_bytes()
+    }
 }
 
 impl Notification {

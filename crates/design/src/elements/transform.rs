@@ -2,6 +2,7 @@
 
 use super::{Ability, Element, Shape, properties::Properties};
 use crate::expression::{Computed, Expression, Value, finite};
+use crate::held_bytes::HeldBytes;
 use crate::run::{Passed, Run};
 
 pub(crate) const SHAPE: Shape = Shape {
@@ -15,6 +16,12 @@ pub(crate) const SHAPE: Shape = Shape {
 #[derive(Debug)]
 pub(crate) struct Transform {
     expression: Expression,
+}
+
+impl HeldBytes for Transform {
+    fn held_bytes(&self) -> usize {
+        self.expression.held_bytes()
+    }
 }
 
 impl Transform {

@@ -5,6 +5,7 @@ use isobar_model::json::{Json, RawJson};
 
 use super::{Ability, Element, Shape, properties::Properties};
 use crate::expression::{Computed, Expression, Num, Problem, Value, built, finite};
+use crate::held_bytes::HeldBytes;
 use crate::plan::Link;
 use crate::run::{Passed, Run};
 
@@ -57,6 +58,12 @@ pub(crate) struct Window {
     span: Span,
     aggregate: Aggregate,
     expression: Expression,
+}
+
+impl HeldBytes for Window {
+    fn held_bytes(&self) -> usize {
+        self.expression.held_bytes()
+    }
 }
 
 /// A value in a window. In the state: when it came (8 bytes, milliseconds), a byte that says what it is, and its value.

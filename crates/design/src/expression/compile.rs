@@ -25,6 +25,11 @@ const CONSTANT_BUDGET: u64 = 10_000;
 /// Bytes that a compiled regular expression may take, and the sizes by which it is paid for.
 const REGEX_BYTES_MAX: usize = 256 << 10;
 const REGEX_SIZES: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, REGEX_BYTES_MAX];
+/// Bytes that all regular expressions of a design may take, compiled ([`Pattern::bytes_of`]): a short one may take thousands of
+/// times what its text does, and a specification has room for thousands.
+const PATTERNS_BYTES_MAX: usize = 96 << 20;
+/// How much more those of a stored design may take: one that was in force before they were bounded stays so, if it can.
+const STORED_PATTERNS_FACTOR: usize = 2;
 /// Bytes of a compiled regular expression that cost a unit for each byte of a text.
 const REGEX_BYTES_PER_UNIT: usize = 256;
 
@@ -39,6 +44,8 @@ pub(crate) struct Names {
     pub(crate) reads_last: Cell<bool>,
     /// How deep macros stand in macros.
     pub(crate) macros_deep: Cell<usize>,
+    /// Bytes that the regular expressions take so far.
+    pub(crate) patterns_bytes: Cell<usize>,
     /// What is left of the time for the design's code.
     pub(crate) code_time: CheckTime,
 }
@@ -279,15 +286,29 @@ impl ExpressionCompiler<'_> {
         let Node::Json(Json::Text(pattern)) = self.node(pattern)? else {
             return Err("the pattern of matches() must be a constant text".to_owned());
         };
-        Ok(Node::Matches(Box::new(self.node(target)?), Box::new(compiled_pattern(&pattern)?)))
+        Ok(Node::Matches(Box::new(self.node(target)?), Box::new(self.names.pattern(&pattern)?)))
     }
 }
 
-fn compiled_pattern(pattern: &str) -> Compiled<Pattern> {
+impl Names {
+    /// A regular expression of the design, if it has room for one more.
+    fn pattern(&self, pattern: &str) -> Compiled<Pattern> {
+        let factor = if self.code_time.is_of_stored() { STORED_PATTERNS_FACTOR } else { 1 };
+        let left = (factor * PATTERNS_BYTES_MAX).saturating_sub(self.patterns_bytes.get());
+        let pattern = compiled_pattern(pattern, left)?;
+        self.patterns_bytes.set(self.patterns_bytes.get() + Pattern::bytes_of(pattern.size));
+        Ok(pattern)
+    }
+}
+
+fn compiled_pattern(pattern: &str, left: usize) -> Compiled<Pattern> {
     for size in REGEX_SIZES {
+        if Pattern::bytes_of(size) > left {
+            return Err("the patterns of the design are too large together".to_owned());
+        }
         let built = RegexBuilder::new(pattern).size_limit(size).dfa_size_limit(REGEX_BYTES_MAX).build();
         match built {
-            Ok(regex) => return Ok(Pattern { regex, units_per_byte: size / REGEX_BYTES_PER_UNIT }),
+            Ok(regex) => return Ok(Pattern { regex, size, units_per_byte: size / REGEX_BYTES_PER_UNIT }),
             Err(regex::Error::CompiledTooBig(_)) => {}
             Err(_) => return Err("the pattern of matches() is no regular expression".to_owned()),
         }

@@ -29,9 +29,17 @@ pub(crate) use write::{finite, to_raw};
 
 use node::{Node, Root};
 
+use crate::held_bytes::HeldBytes;
+
 /// A compiled expression.
 #[derive(Debug)]
 pub(crate) struct Expression(Node);
+
+impl HeldBytes for Expression {
+    fn held_bytes(&self) -> usize {
+        self.0.held_bytes()
+    }
+}
 
 impl Expression {
     /// Compiles a text; or says what is wrong with it.

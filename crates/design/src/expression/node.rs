@@ -5,6 +5,7 @@ use regex::Regex;
 
 use super::functions::Function;
 use super::operate::Operator;
+use crate::held_bytes::{HeldBytes, block};
 
 /// A node of a compiled expression.
 #[derive(Debug)]
@@ -45,8 +46,58 @@ pub(crate) enum Node {
 #[derive(Debug)]
 pub(crate) struct Pattern {
     pub(crate) regex: Regex,
+    /// Bytes that it may take compiled: one of a few sizes.
+    pub(crate) size: usize,
     /// What matching a byte of text costs: the larger the pattern, the more states it may keep for each.
     pub(crate) units_per_byte: usize,
+}
+
+/// Bytes that a regular expression may take beside its size, for what looks ahead for its beginnings; and times that it takes its
+/// size: it is compiled forwards and backwards, and what matching has found out about its states is kept.
+const PATTERN_BYTES: usize = 144 << 10;
+const PATTERN_SIZES: usize = 3;
+
+impl Pattern {
+    /// What one of this size takes in memory, in bytes.
+    pub(crate) const fn bytes_of(size: usize) -> usize {
+        PATTERN_BYTES + PATTERN_SIZES * size
+    }
+}
+
+impl HeldBytes for Pattern {
+    fn held_bytes(&self) -> usize {
+        Self::bytes_of(self.size)
+    }
+}
+
+impl HeldBytes for Fold {
+    fn held_bytes(&self) -> usize {
+        self.range.held_bytes() + self.predicate.held_bytes() + self.transform.held_bytes()
+    }
+}
+
+impl HeldBytes for Node {
+    fn held_bytes(&self) -> usize {
+        match self {
+            Node::Int(_)
+            | Node::Double(_)
+            | Node::Time(_)
+            | Node::Duration(_)
+            | Node::Type(_)
+            | Node::Variable(_)
+            | Node::HasLast(_) => 0,
+            Node::Json(json) => json.held_bytes(),
+            Node::Path(_, keys) => keys.held_bytes(),
+            Node::Field(operand, name) | Node::Has(operand, name) => operand.held_bytes() + name.held_bytes(),
+            Node::Index(sides) | Node::Operator(_, sides) => sides.held_bytes(),
+            Node::Not(operand) | Node::Negate(operand) => operand.held_bytes(),
+            Node::And(items) | Node::Or(items) | Node::List(items) | Node::Call(_, items) => items.held_bytes(),
+            Node::If(parts) => block(size_of_val(parts.as_ref())) + parts.as_slice().held_bytes(),
+            Node::Map(entries) => entries.held_bytes(),
+            Node::Fold(fold) => fold.held_bytes(),
+            Node::Matches(text, pattern) => text.held_bytes() + pattern.held_bytes(),
+        }
+    }
 }
 
 /// Where a path begins.

@@ -1,4 +1,4 @@
-//! Installed entries of devices by tenant, from the one that was not used for the longest: who has to make room for others.
+//! Installed entries of a cache by tenant, from the one that was not used for the longest: who has to make room for others.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicUsize;
 
 use isobar_model::ids::OrganizationId;
 
-use super::entries::DeviceEntry;
-use super::held_view::TenantWeight;
+use super::held::TenantWeight;
+use super::shared_entries::SharedEntry;
 
 /// Tenants that are looked at for the one whose entries weigh most, each time that room is made; the heaviest one that was
 /// seen before is among them.
@@ -17,9 +17,8 @@ const TENANTS_LOOKED_AT: usize = 16;
 const ENTRIES_LOOKED_AT: usize = 64;
 
 /// The installed entries of all tenants.
-#[derive(Default)]
-pub(super) struct EntriesByUse {
-    tenants: BTreeMap<OrganizationId, TenantEntries>,
+pub(super) struct EntriesByUse<E> {
+    tenants: BTreeMap<OrganizationId, TenantEntries<E>>,
     /// The tenant that was looked at last.
     cursor: Option<OrganizationId>,
     /// The tenant whose entries weigh most, as far as it has been seen.
@@ -28,13 +27,19 @@ pub(super) struct EntriesByUse {
     places: u64,
 }
 
-struct TenantEntries {
+struct TenantEntries<E> {
     weight: Arc<TenantWeight>,
     /// By the places that they got when they came, or when they were found used.
-    by_use: BTreeMap<u64, Arc<DeviceEntry>>,
+    by_use: BTreeMap<u64, Arc<E>>,
 }
 
-impl EntriesByUse {
+impl<E> Default for EntriesByUse<E> {
+    fn default() -> Self {
+        Self { tenants: BTreeMap::new(), cursor: None, heaviest: None, count: 0, places: 0 }
+    }
+}
+
+impl<E: SharedEntry> EntriesByUse<E> {
     /// Entries of all tenants.
     pub fn count(&self) -> usize {
         self.count
@@ -46,21 +51,21 @@ impl EntriesByUse {
     }
 
     /// An entry comes and is installed. `all`: what the entries of all weigh.
-    pub fn add(&mut self, entry: &Arc<DeviceEntry>, all: &Arc<AtomicUsize>) {
-        let (tenant, place) = (entry.lineage.top(), self.next_place());
+    pub fn add(&mut self, entry: &Arc<E>, all: &Arc<AtomicUsize>) {
+        let (tenant, place) = (entry.tenant(), self.next_place());
         let first = || TenantEntries { weight: TenantWeight::new(all), by_use: BTreeMap::new() };
         let own = self.tenants.entry(tenant).or_insert_with(first);
-        entry.install(&own.weight, place);
+        entry.held().install(&own.weight, place);
         own.by_use.insert(place, Arc::clone(entry));
         self.count += 1;
         self.notice(tenant);
     }
 
     /// An entry goes; whoever takes it out retires it.
-    pub fn remove(&mut self, entry: &DeviceEntry) {
-        let tenant = entry.lineage.top();
+    pub fn remove(&mut self, entry: &E) {
+        let tenant = entry.tenant();
         let Some(own) = self.tenants.get_mut(&tenant) else { return };
-        if own.by_use.remove(&entry.place()).is_some() {
+        if own.by_use.remove(&entry.held().place()).is_some() {
             self.count -= 1;
         }
         if own.by_use.is_empty() {
@@ -100,7 +105,7 @@ impl EntriesByUse {
 
     /// Retires the entry that leaves next: of the tenant whose entries weigh most the one that it has not used for the longest,
     /// but none that a run goes by; where that leaves none, of the next tenant. None: none may leave now.
-    pub fn retire_next(&mut self) -> Option<Arc<DeviceEntry>> {
+    pub fn retire_next(&mut self) -> Option<Arc<E>> {
         self.heaviest = self.heaviest_but(&[]);
         let (mut next, mut passed) = (self.heaviest, Vec::new());
         while let Some(tenant) = next {
@@ -113,21 +118,21 @@ impl EntriesByUse {
         None
     }
 
-    fn retire_of(&mut self, tenant: OrganizationId) -> Option<Arc<DeviceEntry>> {
+    fn retire_of(&mut self, tenant: OrganizationId) -> Option<Arc<E>> {
         for look in 1..=ENTRIES_LOOKED_AT {
             let place = self.next_place();
             let own = self.tenants.get_mut(&tenant)?;
             let (_, entry) = own.by_use.pop_first()?;
             // Where all were used, one that was leaves all the same.
-            let stays = entry.take_used() && look < ENTRIES_LOOKED_AT;
-            if !stays && entry.retire_if_idle() {
+            let stays = entry.held().take_used() && look < ENTRIES_LOOKED_AT;
+            if !stays && entry.held().retire_if_idle() {
                 self.count -= 1;
                 if own.by_use.is_empty() {
                     self.tenants.remove(&tenant);
                 }
                 return Some(entry);
             }
-            entry.moves_to(place);
+            entry.held().moves_to(place);
             own.by_use.insert(place, entry);
         }
         None

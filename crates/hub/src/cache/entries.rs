@@ -6,17 +6,18 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, O
 use isobar_design::{DeviceView, Plan};
 use isobar_model::access::{Caller, Lineage};
 use isobar_model::device::Device;
-use isobar_model::ids::{ApiKeyId, DeviceRef};
-use isobar_model::retention::ProjectRetention;
+use isobar_model::ids::{ApiKeyId, DeviceId, DeviceRef, OrganizationId};
 use isobar_model::setting::SettingRecord;
 use isobar_model::time::Timestamp;
 use isobar_store::registry::KeyRecord;
-use parking_lot::Mutex;
+use uuid::Uuid;
 
 use super::data_quota::DataQuota;
-use super::held_view::{HeldView, InRun, TenantWeight};
+use super::held::{Held, InRun, Weighed};
 use super::loading_cache::CacheValue;
-use crate::code::{HeldByRun, ProjectQueue};
+use super::plan_entry::PlanEntry;
+use super::shared_entries::SharedEntry;
+use crate::code::HeldByRun;
 use crate::support::body_reader::READ_HERE_BYTES_MAX;
 
 /// Runs that leave the thread that serves calls after one of the device that was long, the next long one among them: what is lost
@@ -29,7 +30,7 @@ pub(crate) struct DeviceEntry {
     pub lineage: Lineage,
     pub plan: Arc<PlanEntry>,
     /// What expressions see of it; a run that changes it puts the changed one here.
-    held: HeldView,
+    held: Held<DeviceView>,
     /// When its newest event came, in milliseconds; 0: nothing that the registry does not know.
     pub active: AtomicI64,
     /// When the newest event ran by this entry, in milliseconds; 0: none did.
@@ -48,10 +49,6 @@ pub(crate) struct DeviceEntry {
     pub uncounted: AtomicBool,
     /// Grows when the device's row in the registry changes beneath the entry.
     pub row: AtomicU64,
-    /// Whether somebody has asked for it since the cache last looked.
-    used: AtomicBool,
-    /// Where it stands among the installed entries of its tenant.
-    place: AtomicU64,
 }
 
 /// What an entry said of its device before a run, to be restored if the run is not committed.
@@ -89,7 +86,7 @@ impl DeviceEntry {
             device,
             lineage,
             plan,
-            held: HeldView::new(view),
+            held: Held::new(view),
             active: AtomicI64::new(0),
             heard: AtomicI64::new(0),
             runs_aside: AtomicU32::new(0),
@@ -99,15 +96,19 @@ impl DeviceEntry {
             written: AtomicU64::new(0),
             uncounted: AtomicBool::new(false),
             row: AtomicU64::new(0),
-            used: AtomicBool::new(false),
-            place: AtomicU64::new(0),
         })
+    }
+
+    /// Its project's design; none: another entry says it.
+    pub fn plan(&self) -> Option<Arc<Plan>> {
+        self.plan.plan()
     }
 
     /// Whether a run on a payload of so many bytes leaves the thread that serves calls: it runs code, or may take longer than a
     /// millisecond.
     pub fn runs_aside(&self, payload_bytes: usize) -> bool {
-        let plan = &self.plan.plan;
+        // Whoever runs it without one finds that it is outdated.
+        let Some(plan) = self.plan() else { return false };
         plan.runs_code()
             || payload_bytes > READ_HERE_BYTES_MAX
             || self.has_run_long()
@@ -143,7 +144,7 @@ impl DeviceEntry {
     }
 
     /// A run of the device begins: what the entry says. None: it was retired. To be asked while the device is locked.
-    pub fn begin_run(&self) -> Option<(Arc<DeviceView>, InRun<'_>)> {
+    pub fn begin_run(&self) -> Option<(Arc<DeviceView>, InRun<'_, DeviceView>)> {
         self.held.begin_run()
     }
 
@@ -162,78 +163,40 @@ impl DeviceEntry {
         self.held.restore(before.view);
         self.before_missing.store(before.before_missing, Ordering::Relaxed);
     }
+}
 
-    /// What it weighs in the cache, in bytes.
-    pub fn weight(&self) -> usize {
-        self.held.weight()
-    }
+impl Weighed for DeviceView {
+    /// With the entry's token.
+    const ENTRY_BYTES: usize = 768;
 
-    /// Whether runs may go by it: it is the installed one of its device, and its project has no newer design.
-    pub fn is_current(&self) -> bool {
-        self.held.is_installed() && !self.plan.outdated.load(Ordering::Acquire)
-    }
-
-    /// From here on runs go by it. It stands at this place among the entries of its tenant, whose weight grows.
-    pub fn install(&self, tenant: &Arc<TenantWeight>, place: u64) {
-        self.moves_to(place);
-        self.held.install(tenant);
-    }
-
-    /// No run goes by it any more, and it lets go of what it says.
-    pub fn retire(&self) {
-        self.held.retire();
-    }
-
-    /// The same, if no run goes by it just now. Whether that was so.
-    pub fn retire_if_idle(&self) -> bool {
-        self.held.retire_if_idle()
-    }
-
-    /// Somebody has asked for it: it is kept before others.
-    pub fn note_use(&self) {
-        if !self.used.load(Ordering::Relaxed) {
-            self.used.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether somebody has asked for it since this was last asked.
-    pub fn take_used(&self) -> bool {
-        self.used.swap(false, Ordering::Relaxed)
-    }
-
-    pub fn place(&self) -> u64 {
-        self.place.load(Ordering::Relaxed)
-    }
-
-    pub fn moves_to(&self, place: u64) {
-        self.place.store(place, Ordering::Relaxed);
+    fn weight(&self) -> usize {
+        self.name.len() + self.meta.bytes().len() + self.settings_bytes()
     }
 }
 
-/// A project's compiled design.
-pub(crate) struct PlanEntry {
-    pub plan: Plan,
-    /// The queue of its runs with code.
-    pub queue: ProjectQueue,
-    /// What is kept of the values of its devices.
-    retention: Mutex<Arc<ProjectRetention>>,
-    outdated: AtomicBool,
-}
+impl SharedEntry for DeviceEntry {
+    type Key = DeviceId;
+    type Says = DeviceView;
 
-impl PlanEntry {
-    pub fn new(plan: Plan, retention: ProjectRetention) -> Self {
-        let retention = Mutex::new(Arc::new(retention));
-        Self { plan, queue: ProjectQueue::default(), retention, outdated: AtomicBool::new(false) }
+    fn key(&self) -> DeviceId {
+        self.device.id
     }
 
-    /// What is kept of the values of the project's devices.
-    pub fn retention(&self) -> Arc<ProjectRetention> {
-        Arc::clone(&self.retention.lock())
+    fn minted(key: DeviceId) -> Uuid {
+        key.0
     }
 
-    /// What former designs had hidden is dropped: from here on this is kept.
-    pub fn settle_retention(&self, settled: Arc<ProjectRetention>) {
-        *self.retention.lock() = settled;
+    fn tenant(&self) -> OrganizationId {
+        self.lineage.top()
+    }
+
+    fn held(&self) -> &Held<DeviceView> {
+        &self.held
+    }
+
+    /// Whether it is the installed one of its device, and its project has no newer design.
+    fn is_current(&self) -> bool {
+        self.held.is_installed() && self.plan.is_current()
     }
 }
 
@@ -292,12 +255,6 @@ impl ApiKeyEntry {
     /// Whether its time is over.
     pub fn has_ended(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|end| end <= now)
-    }
-}
-
-impl CacheValue for Arc<PlanEntry> {
-    fn evicted(&self) {
-        self.outdated.store(true, Ordering::Release);
     }
 }
 

@@ -4,10 +4,12 @@
 mod by_use;
 pub(crate) mod data_quota;
 mod departures;
-mod device_entries;
 pub(crate) mod entries;
-pub(crate) mod held_view;
+pub(crate) mod held;
 mod loading_cache;
+pub(crate) mod plan_entry;
+mod plans;
+pub(crate) mod shared_entries;
 mod single_flight;
 mod snapshots;
 #[cfg(test)]
@@ -16,25 +18,21 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use isobar_design::{DeviceView, Plan};
+use isobar_design::DeviceView;
 use isobar_model::access::{self, Caller, CanRead, Lineage};
 use isobar_model::device::Device;
-use isobar_model::error::{Error, Fault, Result};
-use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId, ProjectId, SessionId, UserId};
-use isobar_model::json::RawJson;
-use isobar_model::project::SpecificationInput;
-use isobar_model::retention::ProjectRetention;
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::{DeviceId, DeviceRef, OrganizationId, ProjectId, SessionId, UserId};
 use isobar_model::secret::Digest;
 use isobar_model::setting::SettingRecord;
 use isobar_model::time::Timestamp;
-use isobar_model::version::element_count;
-use isobar_store::registry::NewSpecification;
 
 use self::data_quota::Meters;
 use self::departures::Departures;
-use self::device_entries::{DeviceEntries, DeviceLoad, EntryBounds};
-use self::entries::{AccountEntry, ApiKeyEntry, DeviceEntry, PlanEntry, SessionEntry};
+use self::entries::{AccountEntry, ApiKeyEntry, DeviceEntry, SessionEntry};
 use self::loading_cache::LoadingCache;
+use self::plan_entry::PlanEntry;
+use self::shared_entries::{EntryBounds, EntryLoad, SharedEntries, SharedEntry as _};
 use self::snapshots::DeviceSnapshots;
 use crate::env::Env;
 use crate::error::IntoHubError as _;
@@ -48,10 +46,11 @@ const DEVICES_BYTES_MAX: usize = 256 << 20;
 const DEVICES_BYTES_GAUGES: [&str; 2] = ["isobar_device_cache_bytes", "isobar_device_cache_bytes_max"];
 /// Bytes of metadata and settings of devices that are loaded together.
 const LOADED_BYTES_AT_ONCE: usize = 8 << 20;
-/// Entries of a device that are asked for what is known of it, where they are retired meanwhile.
-const VIEW_LOOKS: usize = 8;
 /// Compiled plans kept.
 const PLANS_MAX: usize = 4_096;
+/// Bytes that these weigh, with what is kept of the values of their projects' devices; and how both are shown.
+const PLANS_BYTES_MAX: usize = 256 << 20;
+const PLANS_BYTES_GAUGES: [&str; 2] = ["isobar_plan_cache_bytes", "isobar_plan_cache_bytes_max"];
 /// Designs that are compiled for somebody at the same time, and those that are under way or wait, of all tenants and of
 /// one; beyond, 503.
 const COMPILING_AT_ONCE: usize = 2;
@@ -66,20 +65,15 @@ pub(crate) struct Caches {
     outbox: Arc<Outbox>,
     meters: Arc<Meters>,
     compile_jobs: BoundedJobs,
-    devices: DeviceEntries,
+    devices: SharedEntries<DeviceEntry>,
     device_tokens: LoadingCache<Digest, Arc<DeviceEntry>>,
-    plans: LoadingCache<ProjectId, Arc<PlanEntry>>,
+    plans: SharedEntries<PlanEntry>,
     accounts: LoadingCache<UserId, Arc<AccountEntry>>,
     sessions: LoadingCache<SessionId, Arc<SessionEntry>>,
     api_keys: LoadingCache<Digest, Arc<ApiKeyEntry>>,
     lineages: LoadingCache<OrganizationId, Lineage>,
     snapshots: DeviceSnapshots,
     departures: Departures,
-}
-
-/// Compiles a stored design. Events wait for it, so it does not queue with those that are brought.
-async fn compiled_stored(planes: RawJson) -> Result<std::result::Result<Plan, Vec<Fault>>> {
-    tokio::task::spawn_blocking(move || Plan::compile_stored(&planes.tree())).await.map_err(Error::internal)
 }
 
 impl Caches {
@@ -89,9 +83,9 @@ impl Caches {
             outbox,
             meters,
             compile_jobs: BoundedJobs::shared(COMPILING_AT_ONCE, COMPILING_MAX, COMPILING_OF_ONE_MAX),
-            devices: DeviceEntries::new(EntryBounds { entries: DEVICES_MAX, bytes: DEVICES_BYTES_MAX }),
+            devices: SharedEntries::new(EntryBounds { entries: DEVICES_MAX, bytes: DEVICES_BYTES_MAX }),
             device_tokens: LoadingCache::new(DEVICES_MAX),
-            plans: LoadingCache::new(PLANS_MAX),
+            plans: SharedEntries::new(EntryBounds { entries: PLANS_MAX, bytes: PLANS_BYTES_MAX }),
             accounts: LoadingCache::new(ACCOUNTS_MAX),
             sessions: LoadingCache::new(ACCOUNTS_MAX),
             api_keys: LoadingCache::new(ACCOUNTS_MAX),
@@ -106,37 +100,11 @@ impl Caches {
         &self.departures
     }
 
-    /// Compiles a design that somebody brings, on a thread that may block: a large one takes longer than other calls should
-    /// wait. Only a few at a time, for its code takes what time it may.
-    pub(crate) async fn compiled(
-        &self,
-        caller: &Caller,
-        planes: RawJson,
-    ) -> Result<std::result::Result<Plan, Vec<Fault>>> {
-        self.compile_jobs.run_for(caller, move || Plan::compile(&planes.tree())).await
-    }
-
-    /// Compiles a specification that somebody brings, in the same turn as all that are compiled, and makes it ready to be
-    /// written.
-    pub(crate) async fn compiled_to_keep(
-        &self,
-        caller: &Caller,
-        input: SpecificationInput,
-    ) -> Result<std::result::Result<(Plan, NewSpecification), Vec<Fault>>> {
-        let compile = move || {
-            let planes = input.planes.clone();
-            let tree = planes.tree();
-            let plan = Plan::compile(&tree)?;
-            Ok((plan, NewSpecification::counted(input, element_count(&tree))))
-        };
-        self.compile_jobs.run_for(caller, compile).await
-    }
-
     /// The device that a token belongs to.
     pub(crate) async fn device_by_token(&self, token: &Digest) -> Result<Arc<DeviceEntry>> {
         if let Some(entry) = self.device_tokens.get(token) {
             if entry.is_current() {
-                entry.note_use();
+                entry.held().note_use();
                 return Ok(entry);
             }
             self.device_tokens.invalidate(token);
@@ -146,7 +114,7 @@ impl Caches {
             self.device_entry(id).await
         };
         let entry = self.device_tokens.get_or_load(token, load).await?.ok_or(Error::Unauthenticated)?;
-        // One that was not installed weighs nothing in the cache: it is for whoever asked, and for nobody else.
+        // One that was not installed says nothing: whoever asked looks for a newer one.
         if !entry.is_current() {
             self.device_tokens.invalidate(token);
         }
@@ -180,16 +148,19 @@ impl Caches {
         Ok(Box::pin(self.load_device(id)).await?.map(|entry| self.devices.install(entry, &load)))
     }
 
-    /// What is known of a device: by this entry, or by a newer one where this one has been retired.
+    /// What is known of a device: by this entry, or by a newer one where this one has been retired. Where that one was too, or the
+    /// device changed while it was loaded, what a look at the registry finds.
     pub(crate) async fn device_view(&self, entry: &Arc<DeviceEntry>) -> Result<Arc<DeviceView>> {
-        let mut newest = Arc::clone(entry);
-        for _ in 0..VIEW_LOOKS {
-            if let Some(view) = newest.view() {
-                return Ok(view);
-            }
-            newest = self.device_entry(entry.device.id).await?.ok_or(Error::Missing("device"))?;
+        if let Some(view) = entry.view() {
+            return Ok(view);
         }
-        Err(Error::Busy)
+        let (id, missing) = (entry.device.id, Error::Missing("device"));
+        let Some(newest) = self.device_entry(id).await? else { return Err(missing) };
+        if let Some(view) = newest.view() {
+            return Ok(view);
+        }
+        // One that is not installed says what it found until this lets it go.
+        self.load_device(id).await?.and_then(|found| found.view()).ok_or(missing)
     }
 
     /// What a run has changed of a device stands in its entry: others make room for it where it has grown.
@@ -197,9 +168,11 @@ impl Caches {
         self.devices.changed(entry);
     }
 
-    /// Shows how much entries of devices weigh.
+    /// Shows how much entries of devices weigh, and compiled designs.
     pub(crate) fn measure(&self) {
-        for (gauge, bytes) in DEVICES_BYTES_GAUGES.into_iter().zip([self.devices.weight(), DEVICES_BYTES_MAX]) {
+        let devices = DEVICES_BYTES_GAUGES.into_iter().zip([self.devices.weight(), DEVICES_BYTES_MAX]);
+        let plans = PLANS_BYTES_GAUGES.into_iter().zip([self.plans.weight(), PLANS_BYTES_MAX]);
+        for (gauge, bytes) in devices.chain(plans) {
             metrics::gauge!(gauge).set(bytes as f64);
         }
     }
@@ -248,7 +221,7 @@ impl Caches {
     async fn load_piece(
         &self,
         placed: &[(CanRead<DeviceRef>, Lineage)],
-        loads: &HashMap<DeviceId, DeviceLoad<'_>>,
+        loads: &HashMap<DeviceId, EntryLoad<'_, DeviceId>>,
         entries: &mut Vec<Arc<DeviceEntry>>,
     ) -> Result<()> {
         let registry = self.env.registry();
@@ -276,68 +249,6 @@ impl Caches {
             entries.push(self.devices.install(entry, load));
         }
         Ok(())
-    }
-
-    /// The compiled design of a project. A stored specification was checked when it was written; one that no longer
-    /// compiles (an older release wrote it) runs nothing, and says so in the log.
-    pub(crate) async fn plan_entry(&self, project: ProjectId) -> Result<Arc<PlanEntry>> {
-        let load = || async {
-            let permit = access::system(project, "the main road compiles the project's design").reading();
-            let Some(specification) = self.env.registry().specification_fetch(&permit).await.into_hub_error()? else {
-                return Ok(None);
-            };
-            let plan = compiled_stored(specification.planes).await?.map_err(|faults| {
-                Error::internal(format!("the stored design of project {project} does not compile: {faults:?}"))
-            })?;
-            let retention = self.env.registry().retention_fetch(&permit).await.into_hub_error()?;
-            Ok(Some(Arc::new(PlanEntry::new(plan, retention))))
-        };
-        self.plans.get_or_load(&project, load).await?.ok_or(Error::Missing("project"))
-    }
-
-    /// What is kept of the values of many devices: by what is cached of them, or else by what the registry says. Nothing is
-    /// installed: entries of devices that are only looked at would push out those of devices that talk. A device that is gone is
-    /// left out.
-    pub(crate) async fn retention_of_many(
-        &self,
-        devices: &[CanRead<DeviceRef>],
-    ) -> Result<HashMap<DeviceKey, Arc<ProjectRetention>>> {
-        let mut retention = HashMap::with_capacity(devices.len());
-        let mut unknown = Vec::new();
-        for permit in devices {
-            match self.devices.peek(permit.target().id) {
-                Some(entry) => {
-                    retention.insert(permit.target().key, entry.plan.retention());
-                }
-                None => unknown.push(permit.clone()),
-            }
-        }
-        let mut of_projects = HashMap::<ProjectId, Arc<ProjectRetention>>::new();
-        for (device, project) in self.env.registry().device_projects(&unknown).await.into_hub_error()? {
-            let of_project = match of_projects.get(&project) {
-                Some(known) => Arc::clone(known),
-                None => self.retention_of(project).await?,
-            };
-            retention.insert(device, Arc::clone(of_projects.entry(project).or_insert(of_project)));
-        }
-        Ok(retention)
-    }
-
-    /// What is kept of the values of a project's devices; its design is not compiled for it.
-    async fn retention_of(&self, project: ProjectId) -> Result<Arc<ProjectRetention>> {
-        if let Some(plan) = self.plans.get(&project) {
-            return Ok(plan.retention());
-        }
-        let permit = access::system(project, "values of many devices are read as their projects keep them").reading();
-        self.env.registry().retention_fetch(&permit).await.into_hub_error().map(Arc::new)
-    }
-
-    /// What former designs of a project had hidden is dropped of all its devices: readers need not leave it out any more.
-    pub(crate) fn retention_settled(&self, project: ProjectId, settled: ProjectRetention) {
-        self.plans.discard_loads();
-        if let Some(plan) = self.plans.get(&project) {
-            plan.settle_retention(Arc::new(settled));
-        }
     }
 
     /// The account of a user; none when there is no such user.
@@ -407,7 +318,7 @@ impl Caches {
     pub(crate) fn design_changed(&self, project: ProjectId) {
         self.device_tokens.discard_loads();
         self.devices.discard_loads();
-        self.plans.invalidate(&project);
+        self.plans.retire(project);
     }
 
     /// The user changed, or its sessions did: its next call sees it, whatever credentials it comes with.

@@ -14,6 +14,7 @@ use quick_cache::sync::Cache;
 
 use super::Caches;
 use super::entries::DeviceEntry;
+use super::shared_entries::SharedEntry as _;
 use crate::error::IntoHubError as _;
 
 /// Devices that are kept.

@@ -171,19 +171,29 @@ impl CodePool {
     }
 
     /// A slot of the tenant for a run of the plan, where one is needed: its code is known to want much or to take long, or
-    /// the run is not on the threads for code.
+    /// the run is not on the threads for code; or it has none, and is long. What waits for a slot does not hold the plan.
     ///
     /// # Errors
     /// `Busy`: too many runs wait for one already, or too many of the tenant.
-    pub(crate) async fn slot(&self, plan: &Plan, tenant: OrganizationId) -> Result<Option<RunSlot>> {
+    pub(crate) fn slot<'c>(
+        &'c self,
+        plan: &Plan,
+        tenant: OrganizationId,
+        is_long: bool,
+    ) -> impl Future<Output = Result<Option<RunSlot>>> + use<'c> {
         let class = match plan.runs_code() {
-            false => return Ok(None),
-            true if !IS_FOR_CODE.get() => RunClass::OnRequest,
-            true if plan.has_heavy_code() => RunClass::Heavy,
-            true if plan.has_large_code() => RunClass::Large,
-            true => return Ok(None),
+            false => is_long.then_some(RunClass::Long),
+            true if !IS_FOR_CODE.get() => Some(RunClass::OnRequest),
+            true if plan.has_heavy_code() => Some(RunClass::Heavy),
+            true if plan.has_large_code() => Some(RunClass::Large),
+            true => None,
         };
-        self.slots.take(class, tenant).await.map(Some)
+        async move {
+            match class {
+                Some(class) => self.slots.take(class, tenant).await.map(Some),
+                None => Ok(None),
+            }
+        }
     }
 
     /// A slot of the tenant for a run that left the threads that serve calls: as [`CodePool::slot`] says, and one without code,
@@ -191,11 +201,12 @@ impl CodePool {
     ///
     /// # Errors
     /// As [`CodePool::slot`].
-    pub(crate) async fn slot_aside(&self, plan: &Plan, tenant: OrganizationId) -> Result<Option<RunSlot>> {
-        if plan.runs_code() {
-            return self.slot(plan, tenant).await;
-        }
-        self.slots.take(RunClass::Long, tenant).await.map(Some)
+    pub(crate) fn slot_aside<'c>(
+        &'c self,
+        plan: &Plan,
+        tenant: OrganizationId,
+    ) -> impl Future<Output = Result<Option<RunSlot>>> + use<'c> {
+        self.slot(plan, tenant, true)
     }
 
     /// How many long runs have a slot, and how many wait for one.

@@ -81,6 +81,11 @@ impl DesignRuns<'_> {
         self.run.view()
     }
 
+    /// The design that runs.
+    pub fn plan(&self) -> Arc<Plan> {
+        Arc::clone(&self.run.plan)
+    }
+
     /// A new identifier; of one device they grow from run to run.
     pub fn mint(&self) -> EventId {
         self.ingest.env.new_id()
@@ -135,8 +140,8 @@ impl DesignRuns<'_> {
         let tree = payload.tree();
         let seen = EventView { id, element: trigger.element(), received_at: id.minted_at(), payload, tree: &tree };
         let left = CombinedMemory { memory: self.memory, left: &self.left };
-        let (plan, view) = (&self.run.entry.plan.plan, self.view());
-        let outcome = self.ingest.code.run_design(plan, trigger, &seen, &view, &left);
+        let (plan, view) = (self.plan(), self.view());
+        let outcome = self.ingest.code.run_design(&plan, trigger, &seen, &view, &left);
         self.note(trigger, &outcome.errors);
         (self.units, self.bytes) = (self.units + outcome.units, self.bytes + outcome.bytes);
         self.left.take_in(self.memory, &outcome.effects, plan.reads_last());
@@ -165,11 +170,11 @@ impl Ingest {
         work: impl FnOnce(&mut DesignRuns<'_>) -> T + Send,
     ) -> Result<Option<T>> {
         let is_long = estimate.is_long(entry);
-        let (plan, tenant) = (&entry.plan.plan, entry.lineage.top());
-        let _slot = match is_long {
-            true => self.code.slot_aside(plan, tenant).await?,
-            false => self.code.slot(plan, tenant).await?,
-        };
+        let Some(plan) = entry.plan() else { return Ok(None) };
+        // It is not held while this waits: one that is let go meanwhile leaves memory.
+        let slot = self.code.slot(&plan, entry.lineage.top(), is_long);
+        drop(plan);
+        let _slot = slot.await?;
         let (mut work, mut answer, mut report) = (Some(work), None, RunReport::default());
         let now = self.env.now();
         let mut turn = |memory: &dyn Memory| {

@@ -19,6 +19,7 @@ use super::event_input::{accepted_name, check_idempotency_key, element_name};
 use super::run_commit::{RunCommit, RunReport};
 use super::{IDEMPOTENCY_SECONDS, Ingest, RUNS_MAX, RunMemory};
 use crate::cache::entries::DeviceEntry;
+use crate::cache::shared_entries::SharedEntry as _;
 use crate::error::from_store;
 use crate::identity::authentication::Principal;
 
@@ -70,7 +71,7 @@ impl Ingest {
         };
         let Some((permit, entry)) = target else { return Err(faults.into_error()) };
         let now = self.env.now();
-        let name = accepted_name(&entry, element, &mut faults);
+        let name = accepted_name(&*self.caches.plan_of_device(&entry).await?, element, &mut faults);
         faults.end()?;
         let element = name.unwrap_or_else(|| Arc::from(element));
         let event = Incoming { element, payload, idempotency_key, now, ran: None };
@@ -91,7 +92,7 @@ impl Ingest {
             let newer = self.caches.device_entry(device).await?;
             let entry = newer.ok_or_else(|| Error::invalid("query.deviceId", "no such device"))?;
             let mut faults = Faults::new();
-            accepted_name(&entry, &event.element, &mut faults);
+            accepted_name(&*self.caches.plan_of_device(&entry).await?, &event.element, &mut faults);
             faults.end()?;
             if let Some(accepted) = self.run_event(permit, &entry, event, None).await? {
                 return Ok(accepted);
@@ -114,7 +115,7 @@ impl Ingest {
         let event = Incoming { element, payload, idempotency_key: None, now, ran: Some(ran) };
         for _ in 0..RUNS_MAX {
             let (permit, entry) = self.identity.user_device_write(caller, device, Action::WebhookReceive).await?;
-            if !entry.plan.plan.accepts(&event.element) {
+            if !self.caches.plan_of_device(&entry).await?.accepts(&event.element) {
                 return Err(Error::invalid("body", "the project's design has changed meanwhile"));
             }
             if let Some(accepted) = self.run_event(&permit, &entry, &event, None).await? {
@@ -159,7 +160,11 @@ impl Ingest {
         let (element, payload, now) = (Arc::clone(&event.element), event.payload.clone(), event.now);
         let (key, ran) = (event.idempotency_key.map(str::to_owned), event.ran.clone());
         let run = async move {
-            let slot = ingest.code.slot_aside(&entry.plan.plan, entry.lineage.top()).await?;
+            let Some(plan) = entry.plan() else { return Ok(None) };
+            // It is not held while this waits: one that is let go meanwhile leaves memory.
+            let slot = ingest.code.slot_aside(&plan, entry.lineage.top());
+            drop(plan);
+            let slot = slot.await?;
             let kept = payload.clone();
             let event = Incoming { element, payload, idempotency_key: key.as_deref(), now, ran };
             let mut outcome = ingest.run_event_here(&permit, &entry, &event, &kept.tree()).await.map(RunHere::ok);
@@ -192,14 +197,14 @@ impl Ingest {
             let (element, received_at) = (&*event.element, id.minted_at());
             let seen = EventView { id, element, received_at, payload: &event.payload, tree };
             let trigger = Trigger::DeviceEvent { element };
-            let Some(outcome) = self.code.run_event(&entry.plan.plan, trigger, &seen, &view, &RunMemory(memory)) else {
+            let Some(outcome) = self.code.run_event(&run.plan, trigger, &seen, &view, &RunMemory(memory)) else {
                 entry.note_run(true);
                 run.give_up();
                 return report.too_long();
             };
             entry.note_run(outcome.units > LONG_RUN_UNITS);
             run.add_event(id, event);
-            if entry.plan.plan.runs_code() {
+            if run.plan.runs_code() {
                 self.code.note(outcome.engines);
             }
             self.carry_out(id, outcome.effects, &mut run);
@@ -325,7 +330,7 @@ mod tests {
         // Whoever runs aside has to wait.
         let (code, tenant) = (&stage.hub.0.code, entry.lineage.top());
         let mut slots = Vec::new();
-        while let Poll::Ready(slot) = futures::poll!(Box::pin(code.slot_aside(&entry.plan.plan, tenant))) {
+        while let Poll::Ready(slot) = futures::poll!(Box::pin(code.slot_aside(&entry.plan().unwrap(), tenant))) {
             slots.push(slot.unwrap());
         }
         let mut long = Box::pin(stage.posts(&device, LONG));

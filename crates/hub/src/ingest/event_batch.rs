@@ -223,7 +223,9 @@ impl Ingest {
         let element = element_name(event.element.as_deref(), &mut faults);
         check_idempotency_key(key, &mut faults);
         let (Some((permit, entry)), Some(element)) = (target, element) else { return Err(faults.into_error()) };
-        let (now, name) = (self.env.now(), accepted_name(&entry, element, &mut faults));
+        let plan = self.caches.plan_of_device(&entry).await?;
+        let (now, name) = (self.env.now(), accepted_name(&plan, element, &mut faults));
+        drop(plan);
         faults.end()?;
         let element = name.unwrap_or_else(|| Arc::from(element));
         let event = Incoming { element, payload: event.payload.clone(), idempotency_key: key, now, ran: None };

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use isobar_design::Plan;
 use isobar_model::access::{Action, CanWrite};
 use isobar_model::check::Faults;
 use isobar_model::error::{Error, Result};
@@ -30,7 +31,7 @@ impl Ingest {
         let target = self.event_device(principal, device, &mut faults).await?;
         let element = element_name(element, &mut faults);
         if let (Some((_, entry)), Some(element)) = (target, element) {
-            accepted_name(&entry, element, &mut faults);
+            accepted_name(&*self.caches.plan_of_device(&entry).await?, element, &mut faults);
         }
         faults.end()
     }
@@ -83,9 +84,9 @@ pub(crate) fn element_name<'a>(element: Option<&'a str>, faults: &mut Faults) ->
     element
 }
 
-/// The name under which the device's design takes events of that element.
-pub(crate) fn accepted_name(entry: &DeviceEntry, element: &str, faults: &mut Faults) -> Option<Arc<str>> {
-    let name = entry.plan.plan.event_name(element);
+/// The name under which a design takes events of that element.
+pub(crate) fn accepted_name(plan: &Plan, element: &str, faults: &mut Faults) -> Option<Arc<str>> {
+    let name = plan.event_name(element);
     if name.is_none() {
         faults.add("query.elementName", "is no deviceEvent element of the project's design");
     }

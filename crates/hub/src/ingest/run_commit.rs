@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use isobar_design::DeviceView;
+use isobar_design::{DeviceView, Plan};
 use isobar_model::event::{Event, EventError, EventType};
 use isobar_model::ids::EventId;
 use isobar_model::status::Status;
@@ -14,7 +14,8 @@ use super::Ingest;
 use super::device_event::{Incoming, RunSignal, remembered};
 use super::effects::{add_left_out, change_view, hold_to_series};
 use crate::cache::entries::{DeviceEntry, EntryState};
-use crate::cache::held_view::InRun;
+use crate::cache::held::InRun;
+use crate::cache::shared_entries::SharedEntry as _;
 use crate::metering::usage::hold_to_quota;
 use crate::outbox::{RegistryWork, Staged};
 use crate::support::scope_guard::ScopeGuard;
@@ -22,9 +23,11 @@ use crate::support::scope_guard::ScopeGuard;
 /// What the runs of one turn have caused so far. It is built while the device is locked.
 pub(super) struct RunCommit<'a> {
     pub entry: &'a Arc<DeviceEntry>,
+    /// What the runs go by, even if it is let go meanwhile.
+    pub plan: Arc<Plan>,
     before: EntryState,
     /// As long as this lasts the entry does not have to make room for others.
-    in_run: InRun<'a>,
+    in_run: InRun<'a, DeviceView>,
     pub commit: Commit,
     /// What the registry must learn.
     pub work: RegistryWork,
@@ -77,9 +80,17 @@ impl<'a> RunCommit<'a> {
         if !entry.is_current() {
             return None;
         }
+        let plan = entry.plan()?;
         let (view, in_run) = entry.begin_run()?;
         let before = entry.state(view);
-        Some(Self { entry, before, in_run, commit: Commit::default(), work: RegistryWork::of(entry.device.id, now) })
+        Some(Self {
+            entry,
+            plan,
+            before,
+            in_run,
+            commit: Commit::default(),
+            work: RegistryWork::of(entry.device.id, now),
+        })
     }
 
     /// A turn of the device begins for an event, and the device as its design sees it. Any event ends `missing` and gives
@@ -134,7 +145,7 @@ impl Ingest {
     /// What is committed in the end: nothing, if the entry that the runs went by was outdated meanwhile, or the outbox has no
     /// room for what they leave.
     pub(super) fn seal(&self, run: RunCommit<'_>, memory: &dyn Memory, report: &mut RunReport) -> Commit {
-        let RunCommit { entry, before, in_run: _in_run, mut commit, work } = run;
+        let RunCommit { entry, plan: _, before, in_run: _in_run, mut commit, work } = run;
         hold_to_series(memory, &mut commit);
         let bytes = hold_to_quota(entry, &mut commit);
         add_left_out(memory, &mut commit);

@@ -65,7 +65,8 @@ impl Ingest {
         payload: &RawJson,
     ) -> Result<Option<()>> {
         let permit = access::system(device, "the device's design runs beside its events");
-        let estimate = RunsEstimate::of_run(&entry.plan.plan, payload.bytes().len());
+        let estimate = entry.plan().map(|plan| RunsEstimate::of_run(&plan, payload.bytes().len()));
+        let Some(estimate) = estimate else { return Ok(None) };
         self.design_runs(&permit, entry, estimate, |runs| {
             let id = runs.mint();
             runs.run(id, occasion.trigger(), payload);

@@ -243,7 +243,7 @@ impl Jobs {
         self.env.reaches("alarm");
         if alarm.element == SILENCE
             && let Some(cached) = self.caches.cached_device(alarm.device.id)
-            && let Some(minutes) = cached.plan.plan.missing_after_minutes()
+            && let Some(minutes) = cached.plan().and_then(|plan| plan.missing_after_minutes())
         {
             // Nearly all devices talk, and these cost no more than this.
             let end = end_of_silence(&cached, alarm.heard_at, minutes);
@@ -255,9 +255,12 @@ impl Jobs {
         if alarm.element == SILENCE {
             return self.look_for_silence(&entry, alarm, now).await;
         }
-        let minutes = entry.plan.plan.intervals().find(|(element, _)| ***element == alarm.element);
+        let plan = self.caches.plan_of_device(&entry).await?;
+        let minutes = plan.intervals().find(|(element, _)| ***element == alarm.element);
         let Some((_, minutes)) = minutes else { return Ok(AlarmOutcome::Never) };
-        if entry.plan.plan.runs_code() {
+        let runs_code = plan.runs_code();
+        drop(plan);
+        if runs_code {
             // Code takes its time, and its project's turn: the others do not wait for it.
             if self.scheduler.alarms.lock().under_way.contains(&alarm.number) {
                 return Ok(AlarmOutcome::At(now.plus_seconds(CODE_SECONDS)));
@@ -305,7 +308,9 @@ impl Jobs {
         alarm: &DueAlarm,
         now: Timestamp,
     ) -> Result<AlarmOutcome> {
-        let Some(minutes) = entry.plan.plan.missing_after_minutes() else { return Ok(AlarmOutcome::Never) };
+        let plan = self.caches.plan_of_device(entry).await?;
+        let Some(minutes) = plan.missing_after_minutes() else { return Ok(AlarmOutcome::Never) };
+        drop(plan);
         let end = end_of_silence(entry, alarm.heard_at, minutes);
         if end > now {
             return Ok(AlarmOutcome::At(end));

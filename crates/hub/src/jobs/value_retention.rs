@@ -223,7 +223,7 @@ mod tests {
         let held = stage.entry(&device).await;
         jobs.drop_values(now).await.unwrap();
         assert_eq!(bounds(&stage, &device).await, ProjectRetention::default());
-        assert_eq!(*held.plan.retention(), ProjectRetention::default());
+        assert_eq!(*held.plan.retention().unwrap(), ProjectRetention::default());
         stage.posts(&device, "1").await;
         assert_eq!(shown(&stage, &device).await, 4);
         stage.over().await;

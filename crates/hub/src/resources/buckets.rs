@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use crate::error::{IntoHubError as _, from_store};
 use crate::identity::authentication::Principal;
 use crate::resources::bucket_rows::BucketAnswer;
-use crate::resources::data::{ELEMENT, declares};
+use crate::resources::data::ELEMENT;
 use crate::support::tenant_shares::{TenantShare, TenantShares};
 use crate::{Hub, TreeQuery};
 
@@ -110,7 +110,7 @@ impl Hub {
         let (permit, entry) = self.0.identity.device_read(principal, id).await?;
         let tenant = principal.tenant().unwrap_or_else(|| entry.lineage.top());
         let (answer, is_there) = self.answer(tenant, &[permit], element, request, false).await?;
-        if is_there || declares(&entry, element) { Ok(answer) } else { Err(Error::Missing(ELEMENT)) }
+        if is_there || self.declares(&entry, element).await? { Ok(answer) } else { Err(Error::Missing(ELEMENT)) }
     }
 
     /// What the series of this name of many devices say in buckets: each for itself, or all taken for one. A device that has no

@@ -57,7 +57,7 @@ impl Hub {
         query: ValueQuery,
     ) -> Result<Page<StoredValue>> {
         let (permit, entry) = self.0.identity.user_device_read(caller, id).await?;
-        let (page, kept) = (query.page, self.kept(&entry, element));
+        let (page, kept) = (query.page, self.kept(&entry, element).await?);
         let query = ValueQuery { kept, ..query };
         match self
             .0
@@ -68,14 +68,20 @@ impl Hub {
             .into_hub_error()?
         {
             Some(values) => Ok(values),
-            None if declares(&entry, element) => Ok(Page::new(Vec::new(), 0, page)),
+            None if self.declares(&entry, element).await? => Ok(Page::new(Vec::new(), 0, page)),
             None => Err(Error::Missing(ELEMENT)),
         }
     }
 
     /// What is shown of a storage element of a device at this moment: every query of its values goes by it.
-    pub(crate) fn kept(&self, entry: &DeviceEntry, element: &str) -> Kept {
-        entry.plan.retention().kept(element, self.0.env.now())
+    pub(crate) async fn kept(&self, entry: &DeviceEntry, element: &str) -> Result<Kept> {
+        Ok(self.0.caches.retention_of_device(entry).await?.kept(element, self.0.env.now()))
+    }
+
+    /// Whether the device's design declares a storage element.
+    pub(crate) async fn declares(&self, entry: &DeviceEntry, element: &str) -> Result<bool> {
+        let plan = self.0.caches.plan_of_device(entry).await?;
+        Ok(plan.storage_elements().iter().any(|name| &**name == element))
     }
 
     /// The last values of a storage element; none when it holds nothing yet.
@@ -87,7 +93,7 @@ impl Hub {
     pub async fn last_values(&self, principal: &Principal, id: DeviceId, element: &str) -> Result<Option<LastValues>> {
         let (permit, entry) = self.0.identity.device_read(principal, id).await?;
         match self.0.env.telemetry().last(&permit, element).await.into_hub_error()? {
-            None if !declares(&entry, element) => Err(Error::Missing(ELEMENT)),
+            None if !self.declares(&entry, element).await? => Err(Error::Missing(ELEMENT)),
             last => Ok(last),
         }
     }
@@ -107,7 +113,7 @@ impl Hub {
             updated_at: series.updated_at,
         });
         let mut elements: Vec<StorageElement> = held.collect();
-        for name in entry.plan.plan.storage_elements() {
+        for name in self.0.caches.plan_of_device(&entry).await?.storage_elements() {
             if elements.iter().all(|element| element.name != *name) {
                 elements.push(declared(&entry, name));
             }
@@ -148,14 +154,10 @@ impl Hub {
         self.0.usage.touch(&entry);
         self.0.usage.usage_fell(&entry).await?;
         match element {
-            Some(name) if !was_there && !declares(&entry, name) => Err(Error::Missing(ELEMENT)),
+            Some(name) if !was_there && !self.declares(&entry, name).await? => Err(Error::Missing(ELEMENT)),
             _ => Ok(()),
         }
     }
-}
-
-pub(crate) fn declares(entry: &DeviceEntry, element: &str) -> bool {
-    entry.plan.plan.storage_elements().iter().any(|name| &**name == element)
 }
 
 fn declared(entry: &DeviceEntry, name: &Arc<str>) -> StorageElement {

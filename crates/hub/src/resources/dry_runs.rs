@@ -49,26 +49,30 @@ impl Hub {
         (input, mut faults): (DryRunInput, Faults),
     ) -> Result<DryRun> {
         self.0.identity.project_write(caller, project, Action::ProjectDryRun).await?;
-        let installed = self.0.caches.plan_entry(project).await?;
+        let entry = self.0.caches.plan_entry(project).await?;
+        let installed = self.0.caches.plan_of_project(project).await?;
         // Of an element that is not named nothing is said.
         let is_named = !input.element.is_empty();
         let device = match input.device {
             None => None,
             Some(id) => faults.gather(self.device_to_try(caller, id).await)?,
         };
-        let tried_bytes = input.planes.as_ref().map_or(0, |planes| planes.bytes().len().saturating_mul(TRIED_TIMES));
+        let tried_bytes = input.planes.as_ref().map(|planes| planes.bytes().len().saturating_mul(TRIED_TIMES));
         let tried = match input.planes {
             None => None,
             Some(planes) => {
                 let plan =
                     self.0.caches.compiled(caller, planes).await?.map_err(|found| Error::Invalid(faults_of_try(found)));
                 match faults.gather(plan)? {
-                    Some(plan) => Some(plan),
+                    Some(plan) => Some(Arc::new(plan)),
                     None => return Err(faults.into_error()),
                 }
             }
         };
-        let start = DryRunStart::at(tried.as_ref().unwrap_or(&installed.plan), &input.element)
+        // While the run waits the design is in memory for it, whether it is tried or may be let go.
+        let plan_bytes = tried_bytes.unwrap_or_else(|| installed.held_bytes());
+        let plan = tried.unwrap_or(installed);
+        let start = DryRunStart::at(&plan, &input.element)
             .ok_or_else(|| Error::invalid("elementName", "names no element that a run can begin at"));
         let start = if is_named { faults.gather(start)? } else { None };
         let Some(start) = start.filter(|_| !faults.any()) else {
@@ -78,22 +82,20 @@ impl Hub {
             Some(_) => None,
             None => Some(self.made_up_device(project).await?),
         };
-        let (hub, project) = (self.clone(), Arc::clone(&installed));
-        let tenant = caller.lineage.top();
+        let (hub, tenant) = (self.clone(), caller.lineage.top());
         let of_device = device.as_ref().map_or(0, |entry| entry.held_by_run(0).bytes);
-        let held = HeldByRun { tenant, bytes: of_device + tried_bytes + input.payload.bytes().len() };
+        let held = HeldByRun { tenant, bytes: of_device + plan_bytes + input.payload.bytes().len() };
         // A design to be tried is trusted less than any: it runs where code may block.
         let run = async move {
-            let plan = tried.as_ref().unwrap_or(&installed.plan);
-            let _slot = hub.0.code.slot_for_trial(plan, tenant).await?;
-            let run =
-                PlannedRun { plan, start, element: &input.element, payload: &input.payload, id: hub.0.env.new_id() };
+            let _slot = hub.0.code.slot_for_trial(&plan, tenant).await?;
+            let (plan, id) = (&*plan, hub.0.env.new_id());
+            let run = PlannedRun { plan, start, element: &input.element, payload: &input.payload, id };
             match (device, made_up) {
                 (Some(entry), _) => hub.dry_run_on(&entry, &run).await,
                 (None, view) => Ok(view.map(|view| hub.0.code.aside(plan, || run.on(&view, &EmptyMemory)))),
             }
         };
-        let found = self.0.code.run(&project.queue, held, run).await??;
+        let found = self.0.code.run(&entry.queue, held, run).await??;
         found.ok_or_else(|| Error::internal("a dry run that never ran"))
     }
 

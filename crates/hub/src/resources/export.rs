@@ -12,7 +12,7 @@ use isobar_store::telemetry::{ValueChunk, ValueCursor, ValueQuery};
 
 use crate::Hub;
 use crate::error::IntoHubError as _;
-use crate::resources::data::{ELEMENT, declares};
+use crate::resources::data::ELEMENT;
 use crate::support::tenant_shares::{TenantShare, TenantShares};
 
 /// Exports that are under way, and those of one tenant; beyond, 503. Each holds a piece of its series at most.
@@ -54,13 +54,13 @@ impl Hub {
         if query.newest_first().is_none() {
             return Err(Error::invalid("query.sortBy", "an export is sorted by createdAt or id, in one direction"));
         }
-        let (tenant, kept) = (caller.lineage.top(), self.kept(&entry, element));
+        let (tenant, kept) = (caller.lineage.top(), self.kept(&entry, element).await?);
         let query = ValueQuery { kept, ..query };
         let place = self.0.exports.take(tenant, 1)?;
         let begun = self.0.env.telemetry().values_chunk(&permit, element, &query, None, Claim::begin(tenant)).await;
         let begun = match begun.into_hub_error()? {
             Some(begun) => begun,
-            None if declares(&entry, element) => ValueChunk { values: Vec::new(), next: None },
+            None if self.declares(&entry, element).await? => ValueChunk { values: Vec::new(), next: None },
             None => return Err(Error::Missing(ELEMENT)),
         };
         Ok(Export { hub: self.clone(), permit, element: element.to_owned(), query, begun, tenant, _place: place })

@@ -15,6 +15,7 @@ use isobar_store::telemetry::{Looked, QueueQuery};
 
 use crate::Hub;
 use crate::cache::entries::DeviceEntry;
+use crate::cache::shared_entries::SharedEntry as _;
 use crate::error::IntoHubError as _;
 use crate::identity::authentication::{Credentials, HeldCredential, Principal};
 use crate::ingest::RUNS_MAX;

@@ -195,8 +195,8 @@ impl Hub {
             group.settings = match declared.get(&group.project) {
                 Some(settings) => Arc::clone(settings),
                 None => {
-                    let entry = self.0.caches.plan_entry(group.project).await?;
-                    let settings = entry.plan.settings().iter();
+                    let plan = self.0.caches.plan_of_project(group.project).await?;
+                    let settings = plan.settings().iter();
                     let settings = settings.map(|definition| (definition.name.clone(), Declared::from(definition)));
                     Arc::clone(declared.entry(group.project).or_insert(settings.collect()))
                 }
@@ -248,7 +248,8 @@ fn held_by_item(item: &SettingItem) -> usize {
 }
 
 fn set_item(runs: &mut DesignRuns<'_>, entry: &DeviceEntry, index: usize, item: &SettingItem) -> ItemResult {
-    let definition = entry.plan.plan.setting(&item.name).ok_or_else(|| format!("[{index}].name: no such setting"))?;
+    let plan = runs.plan();
+    let definition = plan.setting(&item.name).ok_or_else(|| format!("[{index}].name: no such setting"))?;
     set(runs, entry, definition, item.value.clone()).map_err(|fault| format!("[{index}].value: {fault}"))
 }
 

@@ -198,7 +198,8 @@ impl Hub {
         let read =
             async move { hub.0.env.registry().setting_history(&permit, begins, &request).await.into_hub_error() };
         let page = self.0.listing_jobs.drive_for(caller, "setting_history", read).await?;
-        Ok(page.map(|record| DeviceSetting::recorded(record, &entry.plan.plan)))
+        let plan = self.0.caches.plan_of_device(&entry).await?;
+        Ok(page.map(|record| DeviceSetting::recorded(record, &plan)))
     }
 
     /// Whether the caller may change a setting: 404 of either before 403.
@@ -232,7 +233,8 @@ impl Hub {
         let Some((value, _)) = read else { return Err(faults.into_error()) };
         let estimate = |plan: &Plan| RunsEstimate::of_changes(plan, [(name, bytes)]);
         let changed = self.changed(&permit, entry, estimate, |runs, entry| {
-            let definition = entry.plan.plan.setting(name).ok_or(Error::Missing(SETTING))?;
+            let plan = runs.plan();
+            let definition = plan.setting(name).ok_or(Error::Missing(SETTING))?;
             set(runs, entry, definition, value.clone()).map_err(|fault| Error::invalid("body", fault))
         });
         changed.await?
@@ -248,7 +250,7 @@ impl Hub {
         let (permit, entry) = self.setting_write(caller, id, name).await?;
         let _held = held_by_changes(&self.0.code, entry.held_by_run(0))?;
         let estimate = |plan: &Plan| RunsEstimate::of_resets(plan, [name]);
-        self.changed(&permit, entry, estimate, |runs, entry| reset(runs, entry, name)).await
+        self.changed(&permit, entry, estimate, |runs, _| reset(runs, name)).await
     }
 
     /// Gives every setting its default back. Values of settings that the design no longer declares go too: they take room.
@@ -258,13 +260,13 @@ impl Hub {
         let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::SettingUpdate).await?;
         let _held = held_by_changes(&self.0.code, entry.held_by_run(0))?;
         let view = self.0.caches.device_view(&entry).await?;
-        let names = resettable(&entry.plan.plan, &view);
+        let names = resettable(&*self.0.caches.plan_of_device(&entry).await?, &view);
         let mut left = names.as_slice();
         while !left.is_empty() {
             let next = left.get(..CHANGES_AT_ONCE).unwrap_or(left);
             let estimate = |plan: &Plan| RunsEstimate::of_resets(plan, next.iter().map(|name| &**name));
-            let work = |runs: &mut DesignRuns<'_>, entry: &DeviceEntry| {
-                in_one_commit(runs, next, |runs, name| reset(runs, entry, name)).len()
+            let work = |runs: &mut DesignRuns<'_>, _: &DeviceEntry| {
+                in_one_commit(runs, next, |runs, name| reset(runs, name)).len()
             };
             let done = self.changed(&permit, Arc::clone(&entry), estimate, work).await?;
             left = left.get(done..).unwrap_or_default();
@@ -282,8 +284,11 @@ impl Hub {
         work: impl Fn(&mut DesignRuns<'_>, &DeviceEntry) -> T + Send + Sync,
     ) -> Result<T> {
         for _ in 0..RUNS_MAX {
-            let estimate = estimate(&entry.plan.plan);
-            if let Some(done) = self.0.ingest.design_runs(permit, &entry, estimate, |runs| work(runs, &entry)).await? {
+            let estimate = entry.plan().map(|plan| estimate(&plan));
+            if let Some(estimate) = estimate
+                && let Some(done) =
+                    self.0.ingest.design_runs(permit, &entry, estimate, |runs| work(runs, &entry)).await?
+            {
                 return Ok(done);
             }
             entry = self.0.caches.device_entry(entry.device.id).await?.ok_or(Error::Missing("device"))?;
@@ -299,7 +304,7 @@ impl Hub {
         name: &str,
     ) -> Result<(CanWrite<DeviceRef>, Arc<DeviceEntry>)> {
         let (_, entry) = self.0.identity.user_device_read(caller, id).await?;
-        entry.plan.plan.setting(name).ok_or(Error::Missing(SETTING))?;
+        self.0.caches.plan_of_device(&entry).await?.setting(name).ok_or(Error::Missing(SETTING))?;
         self.0.identity.user_device_write(caller, id, Action::SettingUpdate).await
     }
 
@@ -308,10 +313,10 @@ impl Hub {
         let pending = self.0.outbox.pending_committed(entry.device.key).await?;
         let mut records = self.0.env.registry().settings_of(permit).await.into_hub_error()?;
         pending.apply_to_settings(entry.device.id, &mut records);
-        let plan = &entry.plan.plan;
+        let plan = self.0.caches.plan_of_device(entry).await?;
         let setting =
             |definition: &SettingDefinition| match records.iter().position(|record| *record.name == *definition.name) {
-                Some(at) => DeviceSetting::recorded(records.swap_remove(at), plan),
+                Some(at) => DeviceSetting::recorded(records.swap_remove(at), &plan),
                 None => DeviceSetting::unset(entry.device.id, definition),
             };
         Ok(plan.settings().iter().map(setting).collect())
@@ -343,7 +348,7 @@ pub(crate) fn set(
 ) -> std::result::Result<DeviceSetting, String> {
     definition.check(&value.tree())?;
     runs.check_room(&definition.name, &value)?;
-    let id = put(runs, &entry.plan.plan, definition, Some(value.clone()));
+    let id = put(runs, definition, Some(value.clone()));
     Ok(DeviceSetting::made(id, entry.device.id, definition, Some(value)))
 }
 
@@ -355,13 +360,13 @@ fn resettable(plan: &Plan, view: &DeviceView) -> Vec<Arc<str>> {
 }
 
 /// Gives a setting its default back. One that has no value of its own stays as it is: that is no change.
-fn reset(runs: &mut DesignRuns<'_>, entry: &DeviceEntry, name: &str) {
-    let plan = &entry.plan.plan;
+fn reset(runs: &mut DesignRuns<'_>, name: &str) {
+    let plan = runs.plan();
     let own = runs.view().settings.iter().find(|(own, _)| **own == *name).map(|(own, _)| own.clone());
     match (own, plan.setting(name)) {
         (None, _) => {}
         (Some(_), Some(definition)) => {
-            put(runs, plan, definition, None);
+            put(runs, definition, None);
         }
         // A design that does not declare it does nothing about it.
         (Some(own), None) => {
@@ -371,7 +376,7 @@ fn reset(runs: &mut DesignRuns<'_>, entry: &DeviceEntry, name: &str) {
 }
 
 /// A change: its record, where the device is now, and what the design does about it.
-fn put(runs: &mut DesignRuns<'_>, plan: &Plan, definition: &SettingDefinition, value: Option<RawJson>) -> SettingId {
+fn put(runs: &mut DesignRuns<'_>, definition: &SettingDefinition, value: Option<RawJson>) -> SettingId {
     let event = runs.mint();
     let now = value.clone().unwrap_or_else(|| definition.default_value.clone());
     let id = runs.set(definition.name.clone(), value);
@@ -379,7 +384,7 @@ fn put(runs: &mut DesignRuns<'_>, plan: &Plan, definition: &SettingDefinition, v
     if let Some(place) = definition.location(&now.tree()) {
         runs.effects(event, vec![Effect::SetLocation(place)]);
     }
-    if plan.reacts_to(&definition.name) {
+    if runs.plan().reacts_to(&definition.name) {
         runs.run(event, Trigger::SettingChanged { name: &definition.name }, &now);
     }
     id

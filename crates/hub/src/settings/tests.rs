@@ -112,7 +112,7 @@ async fn of_many_changes_that_wait_for_code_as_many_are_let_in_as_have_room_unti
     let device = stage.device(CODED).await;
     let plan = Arc::clone(&stage.entry(&device).await.plan);
     let _others = leaves(&stage, 450 * KIB);
-    let slots = all_at_once(|| stage.hub.0.code.slot(&plan.plan, stage.admin.lineage.top())).await;
+    let slots = all_at_once(|| stage.hub.0.code.slot(&plan.plan().unwrap(), stage.admin.lineage.top(), false)).await;
     let mut changes: FuturesUnordered<_> =
         std::iter::repeat_with(|| puts(&stage, &device, "label", text(100 * KIB))).take(20).collect();
     for _ in 0..16 {
@@ -141,7 +141,7 @@ async fn what_a_change_holds_is_given_back_when_nobody_waits_for_it_and_when_it_
     assert!(panics.await.unwrap_err().is_panic());
     assert!(has_room(&stage, 150 * KIB));
     let plan = Arc::clone(&stage.entry(&device).await.plan);
-    let _slots = all_at_once(|| stage.hub.0.code.slot(&plan.plan, stage.admin.lineage.top())).await;
+    let _slots = all_at_once(|| stage.hub.0.code.slot(&plan.plan().unwrap(), stage.admin.lineage.top(), false)).await;
     let mut left = Box::pin(puts(&stage, &device, "label", text(100 * KIB)));
     until("a change waits", async || {
         assert!(futures::poll!(&mut left).is_pending());
@@ -199,7 +199,7 @@ async fn a_change_whose_run_may_take_long_has_a_turn_of_its_tenant_and_a_short_o
         }),
     ];
     for mut long in changes {
-        let slots = all_at_once(|| code.slot_aside(&plan.plan, tenant)).await;
+        let slots = all_at_once(|| code.slot_aside(&plan.plan().unwrap(), tenant)).await;
         until("it waits for a slot", async || {
             assert!(futures::poll!(&mut long).is_pending(), "it waits for nobody");
             code.long_runs() == (slots.len(), 1)
@@ -225,7 +225,7 @@ async fn runs_that_may_take_long_leave_the_thread_to_others() {
         let (stage, entry) = (Arc::clone(&stage), stage.entry(&device).await);
         tokio::spawn(async move {
             let permit = access::system(entry.device, "a test changes a setting");
-            let estimate = RunsEstimate::of_changes(&entry.plan.plan, [("label", KIB)]);
+            let estimate = RunsEstimate::of_changes(&entry.plan().unwrap(), [("label", KIB)]);
             let runs = stage.hub.0.ingest.design_runs(&permit, &entry, estimate, move |_| {
                 asks.send(()).unwrap();
                 answered.recv_timeout(PATIENCE)

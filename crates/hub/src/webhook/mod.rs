@@ -270,8 +270,8 @@ impl Hub {
             let Some(project) = project else { continue };
             let each = match elements.get(&project) {
                 Some(each) => *each,
-                None => match self.0.caches.plan_entry(project).await {
-                    Ok(entry) => run::elements_of(&entry.plan, integration).len(),
+                None => match self.0.caches.plan_of_project(project).await {
+                    Ok(plan) => run::elements_of(&plan, integration).len(),
                     // It was deleted meanwhile.
                     Err(Error::Missing(_)) => 0,
                     Err(error) => return Err(error),

@@ -113,7 +113,7 @@ impl EventRun<'_> {
     /// The elements that take the events of a device, if the delivery may make so many.
     async fn elements_for(&self, device: DeviceId, payloads: &[(usize, RawJson)]) -> Result<Vec<Arc<str>>> {
         let (_, entry) = self.hub.0.identity.user_device_write(self.caller, device, Action::WebhookReceive).await?;
-        let elements = elements_of(&entry.plan.plan, self.integration);
+        let elements = elements_of(&*self.hub.0.caches.plan_of_device(&entry).await?, self.integration);
         let mut makes = self.makes.lock();
         let all = makes.and(EventsAmount::of(payloads, elements.len()));
         if !all.is_allowed() {

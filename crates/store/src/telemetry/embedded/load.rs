@@ -142,3 +142,44 @@ fn replay(db: &DB, series: &mut SeriesState, others: usize) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
+
+    use super::super::device::CHECKPOINT_EVERY;
+    use super::super::{Embedded, Options};
+    use crate::suite::telemetry::given;
+
+    #[tokio::test]
+    async fn a_device_that_a_neighbour_pushed_out_reads_a_few_rows_of_its_own() {
+        const SERIES: [&str; 3] = ["temp", "door", "battery"];
+        let folder = tempfile::tempdir().unwrap();
+        let store = Embedded::open(folder.path(), Options { device_bytes: 256 << 10, ..Options::default() }).unwrap();
+        let (device, core) = (given::device(), &store.core);
+        for moment in 0..200 {
+            for element in SERIES {
+                given::store(&store, &device, moment, element, "7").await;
+            }
+        }
+        let key = device.target().key.0;
+        assert!(core.devices.lock_if_present(key).await.is_some());
+        // Others are large, and each of them talks.
+        let large = format!("\"{}\"", "x".repeat(16 << 10));
+        for _ in 0..100 {
+            given::store(&store, &given::device(), 0, "log", &large).await;
+        }
+        assert!(core.devices.lock_if_present(key).await.is_none());
+        set_perf_stats(PerfStatsLevel::EnableCount);
+        let mut counted = PerfContext::default();
+        counted.reset();
+        let state = super::device(&core.db, key, core.reclaim.floors(key)).unwrap();
+        let (seeks, rows) =
+            (counted.metric(PerfMetric::SeekOnMemtableCount), counted.metric(PerfMetric::NextOnMemtableCount));
+        set_perf_stats(PerfStatsLevel::Disable);
+        assert!(state.series.iter().all(|series| series.count == 200) && state.series.len() == SERIES.len());
+        // Records, states, the ends of two timelines and the queue; and the values of each series since its record.
+        assert!((5..=5 + SERIES.len() as u64).contains(&seeks), "{seeks} places");
+        assert!(rows <= (SERIES.len() as u64) * (CHECKPOINT_EVERY + 1) + 5, "{rows} rows");
+    }
+}

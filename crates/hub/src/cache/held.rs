@@ -1,13 +1,18 @@
-//! What an entry says of its device, as long as the entry has not been retired; and what that weighs.
+//! What an entry says, of a device or a project's design, as long as the entry has not been retired; and what that weighs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use isobar_design::DeviceView;
 use parking_lot::Mutex;
 
-/// About what an entry takes beside its name, metadata and settings, in bytes: itself, its places in the cache, its token.
-pub(crate) const ENTRY_BYTES: usize = 768;
+/// What entries say.
+pub(crate) trait Weighed {
+    /// About what an entry takes beside what it says, in bytes: itself, its places in the cache.
+    const ENTRY_BYTES: usize;
+
+    /// What it takes, in bytes.
+    fn weight(&self) -> usize;
+}
 
 /// What the entries of one tenant weigh, and with them those of all, in bytes.
 pub(crate) struct TenantWeight {
@@ -32,29 +37,32 @@ impl TenantWeight {
     }
 }
 
-/// What an entry says of its device. Once the entry is retired that is gone, however many still hold the entry; only a run
-/// that is under way keeps it until its end.
-pub(crate) struct HeldView {
-    state: Mutex<ViewState>,
+/// What an entry says. Once the entry is retired that is gone, however many still hold the entry; only a run that is under way
+/// keeps it until its end.
+pub(crate) struct Held<T> {
+    state: Mutex<HeldState<T>>,
     /// Whether a run of the device goes by it. Set under the lock of `state`.
     in_run: AtomicBool,
-    /// Whether the entry is the one of its device that runs go by.
+    /// Whether the entry is the one of its device, or of its project, that runs go by.
     installed: AtomicBool,
+    /// Whether somebody has asked for it since the cache last looked.
+    used: AtomicBool,
+    /// Where the entry stands among the installed ones of its tenant.
+    place: AtomicU64,
 }
 
-struct ViewState {
-    view: Option<Arc<DeviceView>>,
+struct HeldState<T> {
+    says: Option<Arc<T>>,
     /// Where it is counted, as long as the entry is installed; and what was counted.
     counted: Option<(Arc<TenantWeight>, usize)>,
 }
 
 /// A run goes by what the entry says, until this is dropped.
-pub(crate) struct InRun<'a>(&'a HeldView);
+pub(crate) struct InRun<'a, T>(&'a Held<T>);
 
-impl ViewState {
+impl<T: Weighed> HeldState<T> {
     fn weight(&self) -> usize {
-        let says = |view: &Arc<DeviceView>| view.name.len() + view.meta.bytes().len() + view.settings_bytes();
-        ENTRY_BYTES + self.view.as_ref().map_or(0, says)
+        T::ENTRY_BYTES + self.says.as_ref().map_or(0, |says| says.weight())
     }
 
     fn count_again(&mut self) {
@@ -71,40 +79,49 @@ impl ViewState {
     }
 }
 
-impl HeldView {
-    pub fn new(view: DeviceView) -> Self {
-        let state = Mutex::new(ViewState { view: Some(Arc::new(view)), counted: None });
-        Self { state, in_run: AtomicBool::new(false), installed: AtomicBool::new(false) }
+impl<T: Weighed> Held<T> {
+    pub fn new(says: T) -> Self {
+        let state = Mutex::new(HeldState { says: Some(Arc::new(says)), counted: None });
+        Self {
+            state,
+            in_run: AtomicBool::new(false),
+            installed: AtomicBool::new(false),
+            used: AtomicBool::new(false),
+            place: AtomicU64::new(0),
+        }
     }
 
     /// What the entry says; none: it was retired, and a newer one says it.
-    pub fn get(&self) -> Option<Arc<DeviceView>> {
-        self.state.lock().view.clone()
+    pub fn get(&self) -> Option<Arc<T>> {
+        self.state.lock().says.clone()
     }
 
     /// A run of the device begins; none: the entry was retired. While it lasts the entry does not have to make room. To be
     /// asked while the device is locked.
-    pub fn begin_run(&self) -> Option<(Arc<DeviceView>, InRun<'_>)> {
+    pub fn begin_run(&self) -> Option<(Arc<T>, InRun<'_, T>)> {
         let state = self.state.lock();
-        let view = Arc::clone(state.view.as_ref()?);
+        let says = Arc::clone(state.says.as_ref()?);
         self.in_run.store(true, Ordering::SeqCst);
-        Some((view, InRun(self)))
+        Some((says, InRun(self)))
     }
 
     /// Changes what the entry says, unless it was retired.
-    pub fn change(&self, change: impl FnOnce(&mut DeviceView)) {
+    pub fn change(&self, change: impl FnOnce(&mut T))
+    where
+        T: Clone,
+    {
         let mut state = self.state.lock();
-        if let Some(view) = &mut state.view {
-            change(Arc::make_mut(view));
+        if let Some(says) = &mut state.says {
+            change(Arc::make_mut(says));
             state.count_again();
         }
     }
 
     /// The entry says this again, unless it was retired.
-    pub fn restore(&self, before: Arc<DeviceView>) {
+    pub fn restore(&self, before: Arc<T>) {
         let mut state = self.state.lock();
-        if let Some(view) = &mut state.view {
-            *view = before;
+        if let Some(says) = &mut state.says {
+            *says = before;
             state.count_again();
         }
     }
@@ -114,13 +131,36 @@ impl HeldView {
         self.state.lock().weight()
     }
 
-    /// Whether the entry is the installed one of its device.
+    /// Whether the entry is the installed one.
     pub fn is_installed(&self) -> bool {
         self.installed.load(Ordering::Acquire)
     }
 
-    /// From here on runs go by it, and it counts among the entries of its tenant.
-    pub fn install(&self, tenant: &Arc<TenantWeight>) {
+    /// Somebody has asked for the entry: it is kept before others.
+    pub fn note_use(&self) {
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether somebody has asked for the entry since this was last asked.
+    pub fn take_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
+    }
+
+    /// Where the entry stands among those of its tenant; 0: it was never installed.
+    pub fn place(&self) -> u64 {
+        self.place.load(Ordering::Relaxed)
+    }
+
+    /// The entry stands elsewhere from here on.
+    pub fn moves_to(&self, place: u64) {
+        self.place.store(place, Ordering::Relaxed);
+    }
+
+    /// From here on runs go by it. It stands at this place among the entries of its tenant, whose weight grows.
+    pub fn install(&self, tenant: &Arc<TenantWeight>, place: u64) {
+        self.moves_to(place);
         let mut state = self.state.lock();
         state.uncount();
         state.counted = Some((Arc::clone(tenant), 0));
@@ -130,12 +170,12 @@ impl HeldView {
 
     /// No run goes by it any more, and it says nothing from here on, or from the end of the run that is under way.
     pub fn retire(&self) {
-        // Before the look at the run, which looks at this after its end: one of the two lets go of the view.
+        // Before the look at the run, which looks at this after its end: one of the two lets go of what it says.
         self.installed.store(false, Ordering::SeqCst);
         let mut state = self.state.lock();
         state.uncount();
         if !self.in_run.load(Ordering::SeqCst) {
-            state.view = None;
+            state.says = None;
         }
     }
 
@@ -147,17 +187,17 @@ impl HeldView {
         }
         self.installed.store(false, Ordering::SeqCst);
         state.uncount();
-        state.view = None;
+        state.says = None;
         true
     }
 }
 
-impl Drop for InRun<'_> {
+impl<T> Drop for InRun<'_, T> {
     fn drop(&mut self) {
         let Self(held) = self;
         held.in_run.store(false, Ordering::SeqCst);
         if !held.installed.load(Ordering::SeqCst) {
-            held.state.lock().view = None;
+            held.state.lock().says = None;
         }
     }
 }

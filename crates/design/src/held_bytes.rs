@@ -1,0 +1,162 @@
+//! What a compiled design takes in memory: whoever keeps plans keeps as many as there is room for.
+//!
+//! An upper estimate, which a test holds against bytes that were counted as they were allocated (`tests/held_bytes.rs`).
+
+use std::sync::Arc;
+
+use isobar_model::json::{Json, RawJson};
+
+use crate::elements::Element;
+use crate::plan::{Argument, Installed, Link, Plan};
+use crate::setting::SettingDefinition;
+
+/// What a block costs beside what is asked for, in bytes: small ones are rounded up.
+const BLOCK_BYTES: usize = 16;
+/// Room that a text which is written starts with, and what is counted of it when it is shared.
+const RAW_BYTES: usize = 64 + 2 * BLOCK_BYTES;
+
+/// What holds memory of its own.
+pub(crate) trait HeldBytes {
+    /// Bytes of the blocks that it holds, about. It itself is not among them.
+    fn held_bytes(&self) -> usize;
+}
+
+/// A block of so many bytes.
+pub(crate) fn block(bytes: usize) -> usize {
+    if bytes == 0 { 0 } else { bytes + BLOCK_BYTES }
+}
+
+impl<T: HeldBytes> HeldBytes for [T] {
+    fn held_bytes(&self) -> usize {
+        self.iter().map(T::held_bytes).sum()
+    }
+}
+
+impl<T: HeldBytes> HeldBytes for Vec<T> {
+    fn held_bytes(&self) -> usize {
+        block(self.capacity() * size_of::<T>()) + self.as_slice().held_bytes()
+    }
+}
+
+impl<T: HeldBytes> HeldBytes for Option<T> {
+    fn held_bytes(&self) -> usize {
+        self.as_ref().map_or(0, T::held_bytes)
+    }
+}
+
+impl<T: HeldBytes> HeldBytes for Box<T> {
+    fn held_bytes(&self) -> usize {
+        block(size_of::<T>()) + (**self).held_bytes()
+    }
+}
+
+impl<T: HeldBytes, U: HeldBytes> HeldBytes for (T, U) {
+    fn held_bytes(&self) -> usize {
+        self.0.held_bytes() + self.1.held_bytes()
+    }
+}
+
+impl HeldBytes for Box<str> {
+    fn held_bytes(&self) -> usize {
+        block(self.len())
+    }
+}
+
+impl HeldBytes for String {
+    fn held_bytes(&self) -> usize {
+        block(self.capacity())
+    }
+}
+
+/// A text that is held together with others is the first one's to count.
+impl HeldBytes for Arc<str> {
+    fn held_bytes(&self) -> usize {
+        block(self.len() + 2 * size_of::<usize>())
+    }
+}
+
+impl HeldBytes for RawJson {
+    fn held_bytes(&self) -> usize {
+        // It was written into a block that doubles as it grows.
+        2 * self.bytes().len() + RAW_BYTES
+    }
+}
+
+impl HeldBytes for Json<'_> {
+    fn held_bytes(&self) -> usize {
+        match self {
+            Json::Null | Json::Bool(_) => 0,
+            Json::Number(number) => block(number.text().len()),
+            Json::Text(text) => block(text.len()),
+            Json::Array(items) => items.held_bytes(),
+            Json::Object(members) => {
+                let members_bytes = members.iter().map(|(name, value)| block(name.len()) + value.held_bytes());
+                block(members.capacity() * size_of::<(&str, Json<'_>)>()) + members_bytes.sum::<usize>()
+            }
+        }
+    }
+}
+
+impl HeldBytes for Argument {
+    fn held_bytes(&self) -> usize {
+        match self {
+            Argument::Incoming => 0,
+            Argument::Constant(tree, text) => tree.held_bytes() + text.held_bytes(),
+            Argument::Computed(expression) => expression.held_bytes(),
+        }
+    }
+}
+
+impl HeldBytes for Link {
+    fn held_bytes(&self) -> usize {
+        self.arguments.held_bytes()
+    }
+}
+
+impl HeldBytes for Installed {
+    fn held_bytes(&self) -> usize {
+        self.name.held_bytes() + self.element.held_bytes() + self.triggers.held_bytes()
+    }
+}
+
+impl HeldBytes for Element {
+    fn held_bytes(&self) -> usize {
+        match self {
+            // These hold names alone, which their places in the plan hold too.
+            Element::DeviceEvent(_)
+            | Element::Storage(_)
+            | Element::CloudEvent(_)
+            | Element::DeviceSetting(_)
+            | Element::DeviceMeta(_)
+            | Element::Throttle(_)
+            | Element::Interval(_) => 0,
+            Element::Condition(condition) => condition.held_bytes(),
+            Element::Transform(transform) => transform.held_bytes(),
+            Element::Changed(changed) => changed.held_bytes(),
+            Element::Function(function) => function.held_bytes(),
+            Element::Window(window) => window.held_bytes(),
+            Element::Notification(notification) => notification.held_bytes(),
+            Element::Http(http) => http.held_bytes(),
+        }
+    }
+}
+
+impl HeldBytes for SettingDefinition {
+    fn held_bytes(&self) -> usize {
+        let Self { title, description, input_type_properties, default_value, .. } = self;
+        [title, description, input_type_properties, default_value].into_iter().map(RawJson::held_bytes).sum()
+    }
+}
+
+impl Plan {
+    /// About what the plan takes in memory, in bytes: rather more. Engines that run its code are not among them: each thread
+    /// keeps a few.
+    pub fn held_bytes(&self) -> usize {
+        // A node of the map is half full at least.
+        let by_name = 2 * self.by_name.len() * (size_of::<Arc<str>>() + size_of::<u64>() + BLOCK_BYTES);
+        let shared = block(self.storages.capacity() * size_of::<Arc<str>>())
+            + block(self.habits.intervals.capacity() * size_of::<(Arc<str>, u32)>());
+        let own = self.elements.held_bytes() + self.settings.held_bytes() + self.defaults.held_bytes();
+        size_of::<Self>() + own + shared + by_name
+    }
+}

@@ -1,0 +1,262 @@
+//! What a plan says that it holds, held against the bytes that were allocated for it and not freed.
+
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test's helpers fail with the test")]
+#![allow(unsafe_code, reason = "an allocator has no safe interface")]
+
+mod stand;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use isobar_design::{Memory, Plan, Trigger, run};
+use isobar_model::json::RawJson;
+use serde_json::{Map, Value, json};
+use stand::{device, event, raw};
+
+/// Counts the blocks that are allocated.
+struct Counting;
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+/// What a block takes, in bytes: allocators round up.
+fn taken(bytes: usize) -> usize {
+    bytes.next_multiple_of(16)
+}
+
+// SAFETY: each method hands on to the system's allocator, and counts beside that.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let held = HELD.fetch_add(taken(layout.size()), Ordering::SeqCst) + taken(layout.size());
+        MOST.fetch_max(held, Ordering::SeqCst);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        HELD.fetch_sub(taken(layout.size()), Ordering::SeqCst);
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// What was compiled, and the bytes that were allocated for it and not freed.
+fn counted<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    let before = HELD.load(Ordering::SeqCst);
+    let made = work();
+    (made, HELD.load(Ordering::SeqCst) - before)
+}
+
+fn planes(elements: &Value) -> String {
+    json!({"cloud": {"elements": elements}}).to_string()
+}
+
+/// Elements of a name each.
+fn many(count: usize, element: impl Fn(usize) -> Value) -> Value {
+    Value::Object((0..count).map(|at| (format!("{at:0>4}"), element(at))).collect::<Map<_, _>>())
+}
+
+fn transforms(count: usize, expression: &str) -> Value {
+    many(count, |_| json!({"type": "transform", "properties": {"expression": expression}}))
+}
+
+/// As often as it fits into an expression.
+fn as_long(begin: &str, part: &str, end: &str) -> String {
+    format!("{begin}{}{end}", part.repeat((9_990 - begin.len() - end.len()) / part.len()))
+}
+
+/// Specifications of up to a MiB: each has as much as it can of what takes much more in memory than as text.
+fn specifications() -> Vec<(&'static str, Value)> {
+    let linked = |argument: Value| {
+        let link = json!({"element": "out", "ability": "store", "arguments": {"value": argument}});
+        json!({"in": {"type": "deviceEvent", "triggers": {"eventReceived": vec![link; 9_000]}}, "out": {"type": "storage"}})
+    };
+    let constants = |value: Value| {
+        let link = json!({"element": "out", "ability": "store", "arguments": {"value": value}});
+        json!({"in": {"type": "deviceEvent", "triggers": {"eventReceived": vec![link; 20]}}, "out": {"type": "storage"}})
+    };
+    let members: Map<String, Value> = (0..4_000).map(|at| (format!("{at:x}"), json!(1))).collect();
+    vec![
+        ("nothing", json!({})),
+        (
+            "a small design",
+            json!({
+                "in": {"type": "deviceEvent", "triggers": {"eventReceived": [{"element": "high", "ability": "evaluate"}]}},
+                "high": {"type": "condition", "properties": {"expression": "payload.temp > settings.limit"},
+                         "triggers": {"true": [{"element": "alarm", "ability": "notify"}, {"element": "out", "ability": "store"}]}},
+                "limit": {"type": "deviceSetting", "properties": {"inputType": "number", "defaultValue": 8}},
+                "alarm": {"type": "notification", "properties": {"message": "{{ device.name }}: {{ payload.temp }} degrees"}},
+                "out": {"type": "storage"}
+            }),
+        ),
+        ("names", many(1_000, |_| json!({"type": "storage"}))),
+        ("links", linked(json!(null))),
+        ("links with small constants", linked(json!([[], [1]]))),
+        ("links with expressions", linked(json!("payload.a"))),
+        ("numbers", constants(json!(vec![1; 20_000]))),
+        ("lists", constants(json!(vec![json!([]); 15_000]))),
+        ("members", constants(Value::Object(members))),
+        (
+            "settings",
+            many(
+                1_000,
+                |at| json!({"type": "deviceSetting", "properties": {"defaultValue": "x".repeat(at), "title": "a setting"}}),
+            ),
+        ),
+    ]
+}
+
+/// The same, of what is computed.
+fn computing() -> Vec<(&'static str, Value)> {
+    vec![
+        ("paths", transforms(3, &as_long("[", "payload.a.a.a.a.a.a.a.a,", "payload]"))),
+        ("lists of members", transforms(3, &as_long("[", "payload,", "payload]"))),
+        ("negations", transforms(3, &as_long("[", "!!!!!!!!payload,", "payload]"))),
+        ("sums", transforms(3, &as_long("[", "payload+payload,", "payload]"))),
+        ("maps", transforms(3, &as_long("[", "{'a':payload},", "payload]"))),
+        ("calls", transforms(3, &as_long("[", "size(payload),", "payload]"))),
+        ("macros", transforms(3, &as_long("[", "payload.all(a,a),", "payload]"))),
+        ("constants", transforms(3, &as_long("[", "[],", "payload]"))),
+        (
+            "templates",
+            many(50, |_| json!({"type": "notification", "properties": {"message": "x{{payload}}".repeat(100)}})),
+        ),
+        (
+            "calls out",
+            many(
+                500,
+                |at| json!({"type": "http", "properties": {"url": "'http://x'", "headers": {format!("h{at}"): "payload"}, "body": [1, 2, 3]}}),
+            ),
+        ),
+        (
+            "code",
+            many(3, |at| {
+                let code = format!(
+                    "var {} function decodeUplink(input) {{ return {{data: this.a{at}}}; }}",
+                    "x = 1;".repeat(1_000)
+                );
+                json!({"type": "function", "properties": {"code": code, "bytesRef": "$.a.b.c"}})
+            }),
+        ),
+    ]
+}
+
+#[test]
+fn a_plan_says_what_it_holds_and_not_much_more() {
+    for (what, elements) in specifications().into_iter().chain(computing()) {
+        let text = planes(&elements);
+        assert!(text.len() <= 1 << 20, "{what}: {}", text.len());
+        let specification = raw(&text);
+        // The first one makes what all have in common.
+        drop(Plan::compile(&specification.tree()));
+        let (plan, allocated) = counted(|| Plan::compile(&specification.tree()));
+        let plan = plan.unwrap_or_else(|faults| panic!("{what}: {:?}", faults.first()));
+        let said = plan.held_bytes();
+        assert!(said >= allocated, "{what}: {said} of {allocated}");
+        assert!(said <= 3 * allocated + 4_096, "{what}: {said} of {allocated}");
+    }
+}
+
+/// Nothing is remembered.
+struct Nothing;
+
+impl Memory for Nothing {
+    fn last(&self, _element: &str) -> Option<RawJson> {
+        None
+    }
+
+    fn last_bytes(&self, _element: &str) -> usize {
+        0
+    }
+
+    fn state(&self, _element: &str) -> Option<Bytes> {
+        None
+    }
+
+    fn states(&self) -> Vec<(Arc<str>, usize)> {
+        Vec::new()
+    }
+
+    fn states_bytes(&self) -> usize {
+        0
+    }
+}
+
+/// A design that matches an event with so many patterns, all of this form; `#` is their number.
+fn matching(count: usize, pattern: &str) -> Value {
+    let links: Vec<_> = (0..count).map(|at| json!({"element": format!("{at:0>4}"), "ability": "evaluate"})).collect();
+    let mut elements = many(count, |at| {
+        let expression = format!("payload.matches(r'{}')", pattern.replace('#', &at.to_string()));
+        json!({"type": "condition", "properties": {"expression": expression}})
+    });
+    elements["in"] = json!({"type": "deviceEvent", "triggers": {"eventReceived": links}});
+    elements
+}
+
+/// Texts that lead through many states of a pattern.
+fn texts() -> Vec<String> {
+    let letters: Vec<char> = "aä字0 -.:@zZ_9\u{1d7d8}".chars().collect();
+    let text = |seed: usize| {
+        let mut state = seed as u64 + 1;
+        let next = |_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            letters[(state >> 33) as usize % letters.len()]
+        };
+        (0..1_000).map(next).collect()
+    };
+    (0..8).map(text).collect()
+}
+
+#[test]
+fn patterns_that_were_matched_on_some_threads_hold_what_the_plan_says() {
+    const THREADS: usize = 4;
+    for pattern in [
+        "^#",
+        "^[a-z]{3}#$",
+        "#[0-9a-f]{8}-[0-9a-f]{4}",
+        "\\w+@\\w+\\.#",
+        "#\\d{4}-\\d{2}",
+        "\\w{5}#",
+        "(?i)alarm|warnung|#",
+    ] {
+        let specification = raw(&planes(&matching(30, pattern)));
+        Plan::compile(&specification.tree()).unwrap();
+        let (plan, compiled) = counted(|| Plan::compile(&specification.tree()).unwrap());
+        let (_, matched) = counted(|| {
+            std::thread::scope(|scope| {
+                for _ in 0..THREADS {
+                    scope.spawn(|| {
+                        for text in texts() {
+                            let payload = raw(&json!(text).to_string());
+                            let tree = payload.tree();
+                            let event = event("in", &payload, &tree);
+                            run(&plan, Trigger::DeviceEvent { element: "in" }, &event, &device(), &Nothing);
+                        }
+                    });
+                }
+            });
+        });
+        let (said, allocated) = (plan.held_bytes(), compiled + matched);
+        assert!(said >= allocated, "{pattern}: {said} of {allocated}");
+    }
+}
+
+#[test]
+fn the_patterns_of_a_design_are_bounded_together() {
+    // Each takes hundreds of times what its text does.
+    let pattern = "payload.matches(r'\\w{5}') || ";
+    let specification = raw(&planes(&transforms(3, &as_long("", pattern, "true"))));
+    let before = HELD.load(Ordering::SeqCst);
+    MOST.store(before, Ordering::SeqCst);
+    let faults = Plan::compile(&specification.tree()).map(drop).unwrap_err();
+    let most = MOST.load(Ordering::SeqCst) - before;
+    assert!(
+        faults.iter().all(|fault| fault.message == "the patterns of the design are too large together"),
+        "{faults:?}"
+    );
+    assert!(most < 64 << 20, "{most} bytes for a specification of {}", specification.bytes().len());
+    assert!(Plan::compile(&raw(&planes(&matching(64, "\\w{5}#"))).tree()).is_ok());
+}

@@ -1,0 +1,169 @@
+//! Compiled designs: those that are brought are compiled a few at a time, those that are stored when a device wants them, and
+//! these are kept.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use isobar_design::Plan;
+use isobar_model::access::{self, Caller, CanRead};
+use isobar_model::error::{Error, Fault, Result};
+use isobar_model::ids::{DeviceKey, DeviceRef, ProjectId};
+use isobar_model::json::RawJson;
+use isobar_model::project::SpecificationInput;
+use isobar_model::retention::ProjectRetention;
+use isobar_model::version::element_count;
+use isobar_store::registry::NewSpecification;
+
+use super::Caches;
+use super::entries::DeviceEntry;
+use super::plan_entry::{PlanEntry, WeighedPlan};
+use super::shared_entries::SharedEntry as _;
+use crate::error::IntoHubError as _;
+
+/// Compiles a stored design, and weighs it. Events wait for it, so it does not queue with those that are brought.
+async fn compiled_stored(planes: RawJson) -> Result<std::result::Result<WeighedPlan, Vec<Fault>>> {
+    let compile = move || Plan::compile_stored(&planes.tree()).map(WeighedPlan::from);
+    tokio::task::spawn_blocking(compile).await.map_err(Error::internal)
+}
+
+impl Caches {
+    /// Compiles a design that somebody brings, on a thread that may block: a large one takes longer than other calls should
+    /// wait. Only a few at a time, for its code takes what time it may.
+    pub(crate) async fn compiled(
+        &self,
+        caller: &Caller,
+        planes: RawJson,
+    ) -> Result<std::result::Result<Plan, Vec<Fault>>> {
+        self.compile_jobs.run_for(caller, move || Plan::compile(&planes.tree())).await
+    }
+
+    /// Compiles a specification that somebody brings, in the same turn as all that are compiled, and makes it ready to be
+    /// written.
+    pub(crate) async fn compiled_to_keep(
+        &self,
+        caller: &Caller,
+        input: SpecificationInput,
+    ) -> Result<std::result::Result<(Plan, NewSpecification), Vec<Fault>>> {
+        let compile = move || {
+            let planes = input.planes.clone();
+            let tree = planes.tree();
+            let plan = Plan::compile(&tree)?;
+            Ok((plan, NewSpecification::counted(input, element_count(&tree))))
+        };
+        self.compile_jobs.run_for(caller, compile).await
+    }
+
+    /// The compiled design of a project. A stored specification was checked when it was written; one that no longer
+    /// compiles (an older release wrote it) runs nothing, and says so in the log.
+    pub(crate) async fn plan_entry(&self, project: ProjectId) -> Result<Arc<PlanEntry>> {
+        match self.plans.get(project) {
+            Some(entry) => Ok(entry),
+            // Boxed, because it is rare and large.
+            None => Box::pin(self.plan_loaded(project)).await,
+        }
+    }
+
+    async fn plan_loaded(&self, project: ProjectId) -> Result<Arc<PlanEntry>> {
+        // Many devices of a project come at once after a start: its design is compiled for all of them together.
+        let load = self.plans.begin_alone(&project).await;
+        if let Some(entry) = self.plans.get(project) {
+            return Ok(entry);
+        }
+        let entry = self.plan_found(project).await?;
+        Ok(self.plans.install(entry, &load))
+    }
+
+    async fn plan_found(&self, project: ProjectId) -> Result<Arc<PlanEntry>> {
+        let registry = self.env.registry();
+        let permit = access::system(project, "the main road compiles the project's design").reading();
+        let lineage = registry.project_placement(project).await.into_hub_error()?;
+        let specification = registry.specification_fetch(&permit).await.into_hub_error()?;
+        let (lineage, specification) = lineage.zip(specification).ok_or(Error::Missing("project"))?;
+        let plan = compiled_stored(specification.planes).await?.map_err(|faults| {
+            Error::internal(format!("the stored design of project {project} does not compile: {faults:?}"))
+        })?;
+        let retention = registry.retention_fetch(&permit).await.into_hub_error()?;
+        Ok(PlanEntry::new(project, lineage.top(), plan, retention))
+    }
+
+    /// The compiled design of a project, to be held as long as it takes to use it. Where it was let go or replaced at once, it is
+    /// compiled for whoever asks alone.
+    pub(crate) async fn plan_of_project(&self, project: ProjectId) -> Result<Arc<Plan>> {
+        if let Some(plan) = self.plan_entry(project).await?.plan() {
+            return Ok(plan);
+        }
+        Box::pin(self.plan_found(project)).await?.plan().ok_or(Error::Busy)
+    }
+
+    /// The compiled design that a device runs: by this entry, or by a newer one where this one's was let go.
+    pub(crate) async fn plan_of_device(&self, entry: &DeviceEntry) -> Result<Arc<Plan>> {
+        match entry.plan() {
+            Some(plan) => Ok(plan),
+            // Boxed, because it is rare and large.
+            None => Box::pin(async { self.plan_of_project(self.project_of(entry).await?).await }).await,
+        }
+    }
+
+    async fn project_of(&self, entry: &DeviceEntry) -> Result<ProjectId> {
+        let newest = self.device_entry(entry.device.id).await?.ok_or(Error::Missing("device"))?;
+        Ok(newest.plan.key())
+    }
+
+    /// What is kept of the values of a device's storage elements: by this entry, or by a newer one where this one's design was let
+    /// go.
+    pub(crate) async fn retention_of_device(&self, entry: &DeviceEntry) -> Result<Arc<ProjectRetention>> {
+        match entry.plan.retention() {
+            Some(kept) => Ok(kept),
+            None => Box::pin(async { self.retention_of(self.project_of(entry).await?).await }).await,
+        }
+    }
+
+    /// What is kept of the values of many devices: by what is cached of them, or else by what the registry says. Nothing is
+    /// installed: entries of devices that are only looked at would push out those of devices that talk. A device that is gone is
+    /// left out.
+    pub(crate) async fn retention_of_many(
+        &self,
+        devices: &[CanRead<DeviceRef>],
+    ) -> Result<HashMap<DeviceKey, Arc<ProjectRetention>>> {
+        let mut retention = HashMap::with_capacity(devices.len());
+        let mut unknown = Vec::new();
+        for permit in devices {
+            let cached = self.devices.peek(permit.target().id);
+            match cached.and_then(|entry| entry.plan.retention()) {
+                Some(kept) => {
+                    retention.insert(permit.target().key, kept);
+                }
+                None => unknown.push(permit.clone()),
+            }
+        }
+        let mut of_projects = HashMap::<ProjectId, Arc<ProjectRetention>>::new();
+        for (device, project) in self.env.registry().device_projects(&unknown).await.into_hub_error()? {
+            let of_project = match of_projects.get(&project) {
+                Some(known) => Arc::clone(known),
+                None => self.retention_of(project).await?,
+            };
+            retention.insert(device, Arc::clone(of_projects.entry(project).or_insert(of_project)));
+        }
+        Ok(retention)
+    }
+
+    /// What is kept of the values of a project's devices; its design is not compiled for it.
+    async fn retention_of(&self, project: ProjectId) -> Result<Arc<ProjectRetention>> {
+        if let Some(kept) = self.plans.peek(project).and_then(|entry| entry.retention()) {
+            return Ok(kept);
+        }
+        let permit = access::system(project, "values of many devices are read as their projects keep them").reading();
+        self.env.registry().retention_fetch(&permit).await.into_hub_error().map(Arc::new)
+    }
+
+    /// What former designs of a project had hidden is dropped of all its devices: readers need not leave it out any more.
+    pub(crate) fn retention_settled(&self, project: ProjectId, settled: ProjectRetention) {
+        self.plans.discard_loads();
+        if let Some(entry) = self.plans.peek(project) {
+            entry.settle_retention(&Arc::new(settled));
+        }
+    }
+}
