@@ -284,7 +284,7 @@ impl Caches {
         let load = || async {
             let permit = access::system(project, "the main road compiles the project's design").reading();
             let Some(specification) = self.env.registry().specification_fetch(&permit).await.into_hub_error()? else {
-                return Ok(None);
+                return Ok::<_, Error>(None);
             };
             let plan = compiled_stored(specification.planes).await?.map_err(|faults| {
                 Error::internal(format!("the stored design of project {project} does not compile: {faults:?}"))
@@ -363,7 +363,7 @@ impl Caches {
         let load = || async {
             let open = self.env.registry().session(session).await.into_hub_error()?;
             if open.is_none_or(|open| open.user != user) {
-                return Ok(None);
+                return Ok::<_, Error>(None);
             }
             let Some(account) = self.account_entry(user).await? else { return Ok(None) };
             let caller = Arc::new(Caller { session: Some(session), ..(*account.caller).clone() });
@@ -383,7 +383,7 @@ impl Caches {
         }
         let load = || async {
             let Some(record) = self.env.registry().api_key_by_digest(key).await.into_hub_error()? else {
-                return Ok(None);
+                return Ok::<_, Error>(None);
             };
             let Some(account) = self.account_entry(record.user).await? else { return Ok(None) };
             Ok(Some(Arc::new(ApiKeyEntry::new(record, account))))

@@ -12,10 +12,11 @@ use isobar_design::{DeviceView, EventView, Memory, Outcome, Plan, Trigger};
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::OrganizationId;
 use isobar_model::shared_amount::SharedAmount;
+use isobar_store::fair_slots::FairSlot;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 
 pub(crate) use project_queue::ProjectQueue;
-use slots::{RunClass, RunSlot, RunSlots};
+use slots::{RunClass, RunSlots};
 
 use crate::support::tenant_shares::{TenantShare, TenantShares};
 
@@ -175,7 +176,7 @@ impl CodePool {
     ///
     /// # Errors
     /// `Busy`: too many runs wait for one already, or too many of the tenant.
-    pub(crate) async fn slot(&self, plan: &Plan, tenant: OrganizationId) -> Result<Option<RunSlot>> {
+    pub(crate) async fn slot(&self, plan: &Plan, tenant: OrganizationId) -> Result<Option<FairSlot>> {
         let class = match plan.runs_code() {
             false => return Ok(None),
             true if !IS_FOR_CODE.get() => RunClass::OnRequest,
@@ -191,7 +192,7 @@ impl CodePool {
     ///
     /// # Errors
     /// As [`CodePool::slot`].
-    pub(crate) async fn slot_aside(&self, plan: &Plan, tenant: OrganizationId) -> Result<Option<RunSlot>> {
+    pub(crate) async fn slot_aside(&self, plan: &Plan, tenant: OrganizationId) -> Result<Option<FairSlot>> {
         if plan.runs_code() {
             return self.slot(plan, tenant).await;
         }
@@ -208,7 +209,7 @@ impl CodePool {
     ///
     /// # Errors
     /// As [`CodePool::slot`].
-    pub(crate) async fn slot_for_trial(&self, plan: &Plan, tenant: OrganizationId) -> Result<Option<RunSlot>> {
+    pub(crate) async fn slot_for_trial(&self, plan: &Plan, tenant: OrganizationId) -> Result<Option<FairSlot>> {
         if !plan.runs_code() {
             return Ok(None);
         }
@@ -216,7 +217,7 @@ impl CodePool {
     }
 
     /// Does work with a plan; if that has code, on this thread, which is one of its own from here on: others take over what
-    /// waits for it. Who knows beforehand that it comes to this holds a [`RunSlot`].
+    /// waits for it. Who knows beforehand that it comes to this holds a slot.
     pub(crate) fn aside<T>(&self, plan: &Plan, work: impl FnOnce() -> T) -> T {
         if !plan.runs_code() {
             return work();

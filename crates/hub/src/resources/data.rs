@@ -14,7 +14,6 @@ use isobar_store::telemetry::ValueQuery;
 
 use crate::Hub;
 use crate::cache::entries::DeviceEntry;
-use crate::error::IntoHubError as _;
 use crate::identity::authentication::Principal;
 
 /// A storage element of a device.
@@ -59,14 +58,7 @@ impl Hub {
         let (permit, entry) = self.0.identity.user_device_read(caller, id).await?;
         let (page, kept) = (query.page, self.kept(&entry, element));
         let query = ValueQuery { kept, ..query };
-        match self
-            .0
-            .env
-            .telemetry()
-            .values(&permit, element, query, Claim::begin(caller.lineage.top()))
-            .await
-            .into_hub_error()?
-        {
+        match self.telemetry().values(&permit, element, query, Claim::begin(caller.lineage.top())).await? {
             Some(values) => Ok(values),
             None if declares(&entry, element) => Ok(Page::new(Vec::new(), 0, page)),
             None => Err(Error::Missing(ELEMENT)),
@@ -75,7 +67,7 @@ impl Hub {
 
     /// What is shown of a storage element of a device at this moment: every query of its values goes by it.
     pub(crate) fn kept(&self, entry: &DeviceEntry, element: &str) -> Kept {
-        entry.plan.retention().kept(element, self.0.env.now())
+        entry.plan.retention().kept(element, self.now())
     }
 
     /// The last values of a storage element; none when it holds nothing yet.
@@ -86,7 +78,7 @@ impl Hub {
     /// `Missing`: there is no such device or element.
     pub async fn last_values(&self, principal: &Principal, id: DeviceId, element: &str) -> Result<Option<LastValues>> {
         let (permit, entry) = self.0.identity.device_read(principal, id).await?;
-        match self.0.env.telemetry().last(&permit, element).await.into_hub_error()? {
+        match self.telemetry().last(&permit, element).await? {
             None if !declares(&entry, element) => Err(Error::Missing(ELEMENT)),
             last => Ok(last),
         }
@@ -98,7 +90,7 @@ impl Hub {
     /// Needs `DeviceRead`. Sizes are bytes of payloads.
     pub async fn storage_list(&self, caller: &Caller, id: DeviceId, request: ListRequest) -> Result<StorageList> {
         let (permit, entry) = self.0.identity.user_device_read(caller, id).await?;
-        let series = self.0.env.telemetry().series(&permit).await.into_hub_error()?;
+        let series = self.telemetry().series(&permit).await?;
         let bytes_stored = series.iter().map(|series| series.bytes).sum();
         let held = series.into_iter().map(|series| StorageElement {
             name: series.element,
@@ -144,7 +136,7 @@ impl Hub {
             self.storage_fetch(caller, id, name).await?;
         }
         let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::StorageDelete).await?;
-        let was_there = self.0.env.telemetry().series_delete(&permit, element).await.into_hub_error()?;
+        let was_there = self.telemetry().series_delete(&permit, element).await?;
         self.0.usage.touch(&entry);
         self.0.usage.usage_fell(&entry).await?;
         match element {
