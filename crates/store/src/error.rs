@@ -51,6 +51,11 @@ impl StoreError {
         Self::Unavailable(cause.into())
     }
 
+    /// The same, of this thing where something that it refers to is gone.
+    pub(crate) fn of(self, noun: &'static str) -> Self {
+        if matches!(self, Self::Gone(_)) { Self::Gone(noun) } else { self }
+    }
+
     /// Whether it is for the sake of what was asked, so that asking again changes nothing and anything else may be done: a
     /// row that violates something, or one that cannot be read. A store that cannot be reached, is full or busy is none.
     pub fn is_refusal(&self) -> bool {
