@@ -48,11 +48,7 @@ const ALL: &[(MetricKind, &str, &str)] = &[
         "What is cached of devices: metadata, settings, what they cost beside",
     ),
     (MetricKind::Gauge, "isobar_device_cache_bytes_max", "Most of it, of all tenants together"),
-    (
-        MetricKind::Gauge,
-        "isobar_plan_cache_bytes",
-        "What is cached of projects' designs: compiled, with what is kept of their devices' values",
-    ),
+    (MetricKind::Gauge, "isobar_plan_cache_bytes", "Bytes of projects' compiled designs that are cached"),
     (MetricKind::Gauge, "isobar_plan_cache_bytes_max", "Most of it, of all tenants together"),
     (MetricKind::Counter, "isobar_deliveries_total", "Tries to deliver something outside, by kind and outcome"),
     (MetricKind::Counter, "isobar_notices_total", "Notices given out, by kind"),

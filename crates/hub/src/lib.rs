@@ -39,7 +39,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use isobar_model::access::{Action, Caller};
 use isobar_model::chance::Chance;
-use isobar_model::error::{Fault, RateWindow, Result};
+use isobar_model::error::{Error, Fault, RateWindow, Result};
 use isobar_model::ids::{DeviceId, OrganizationId, ProjectId, UserId};
 use isobar_model::time::{Clock, Timestamp};
 use isobar_model::user::Login;
@@ -63,7 +63,9 @@ pub use isobar_store::registry::NotificationMark;
 pub use isobar_store::registry::Png;
 pub use isobar_store::registry::sortable;
 pub use isobar_store::registry::{ActiveDevices, DeviceField, DeviceFilter};
-pub use isobar_store::telemetry::{Filter, FilterField, Operand, Operator, PayloadTime, ValueQuery, ValueSort};
+pub use isobar_store::telemetry::{
+    Filter, FilterField, HistoryQuery, Operand, Operator, PayloadTime, ValueQuery, ValueSort,
+};
 pub use resources::bucket_rows::{BucketAnswer, BucketRow, BucketRows, FieldRow};
 pub use resources::buckets::{
     BucketDevices, BucketFill, BucketRequest, BucketWidth, DEVICES_ALIKE_MAX, DEVICES_APART_MAX,
@@ -75,7 +77,6 @@ pub use resources::devices::{DeviceView, LastChoice, LastRead};
 pub use resources::dry_runs::DryRun;
 pub use resources::event_stream::StreamScope;
 pub use resources::export::Export;
-pub use resources::history::HistoryRequest;
 pub use resources::images::HasImage;
 pub use resources::projects::ProjectView;
 pub use resources::queue::{QueueBudget, QueueRead};
@@ -85,7 +86,6 @@ pub use supervisor::{Shift, guarded, spawn_guarded, words};
 pub use support::tenant_shares::{TenantShare, TenantShares};
 pub use webhook::{Given, PARAMETERS as WEBHOOK_PARAMETERS, Provision, TaskReport, WebhookReport};
 
-use crate::error::IntoHubError as _;
 use crate::wiring::Rooms;
 
 /// Longest time that a store may take to answer and be ready. Whoever asks has little patience.
@@ -122,7 +122,7 @@ pub struct Hub(Arc<Rooms>);
 /// What is the matter with a store that is asked whether it is well.
 async fn matter(store: &str, asked: impl Future<Output = std::result::Result<(), StoreError>>) -> Option<Fault> {
     match tokio::time::timeout(READY_WITHIN, asked).await {
-        Ok(answer) => answer.into_hub_error().err().map(|_| Fault::new(store, "does not work: the log tells why")),
+        Ok(answer) => answer.map_err(Error::from).err().map(|_| Fault::new(store, "does not work: the log tells why")),
         Err(_) => Some(Fault::new(store, format!("did not answer within {} s", READY_WITHIN.as_secs()))),
     }
 }
@@ -205,8 +205,8 @@ impl Hub {
     /// What is the matter with each store and worker for which that is not so.
     pub async fn ready(&self) -> std::result::Result<(), Vec<Fault>> {
         let (registry, telemetry) = tokio::join!(
-            matter("registry", self.0.env.registry().healthy()),
-            matter("telemetry", self.0.env.telemetry().healthy()),
+            matter("registry", self.registry().healthy()),
+            matter("telemetry", self.telemetry().healthy()),
         );
         let faults: Vec<Fault> = registry.into_iter().chain(telemetry).chain(self.0.supervisor.matters()).collect();
         if faults.is_empty() { Ok(()) } else { Err(faults) }
@@ -254,7 +254,7 @@ impl Hub {
     /// # Errors
     /// `Missing` before `Forbidden`.
     pub async fn allow_device(&self, principal: &Principal, id: DeviceId, action: Action) -> Result<()> {
-        self.0.identity.allow_device(principal, id, action).await
+        self.0.identity.device_write(principal, id, action).await.map(|_| ())
     }
 
     /// Whether the caller may do something with a project.
@@ -262,7 +262,10 @@ impl Hub {
     /// # Errors
     /// `Missing` before `Forbidden`.
     pub async fn allow_project(&self, caller: &Caller, id: ProjectId, action: Action) -> Result<()> {
-        self.0.identity.allow_project(caller, id, action).await
+        match action {
+            Action::ProjectRead => self.0.identity.project_read(caller, id).await.map(|_| ()),
+            _ => self.0.identity.project_write(caller, id, action).await.map(|_| ()),
+        }
     }
 
     /// Whether the caller may do something with an organization.
@@ -270,7 +273,7 @@ impl Hub {
     /// # Errors
     /// `Missing` before `Forbidden`.
     pub async fn allow_organization(&self, caller: &Caller, id: OrganizationId, action: Action) -> Result<()> {
-        self.0.identity.allow_organization(caller, id, action).await
+        self.0.identity.organization_write(caller, id, action).await.map(|_| ())
     }
 
     /// Whether the caller may do something with a user.
@@ -278,7 +281,7 @@ impl Hub {
     /// # Errors
     /// `Missing` before `Forbidden`.
     pub async fn allow_user(&self, caller: &Caller, id: UserId, action: Action) -> Result<()> {
-        self.0.identity.allow_user(caller, id, action).await
+        self.0.identity.user_write(caller, id, action).await.map(|_| ())
     }
 
     /// Logs a user in by username or e-mail address, and opens a session. The session is durable when this returns. Takes

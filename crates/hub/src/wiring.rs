@@ -6,6 +6,8 @@ use futures::FutureExt as _;
 use isobar_model::error::Result;
 use isobar_model::json::RawJson;
 use isobar_model::time::Timestamp;
+use isobar_store::registry::Registry;
+use isobar_store::telemetry::Telemetry;
 use tokio::sync::watch;
 
 use crate::cache::Caches;
@@ -56,6 +58,18 @@ pub(crate) struct Rooms {
 }
 
 impl Hub {
+    pub(crate) fn registry(&self) -> &Registry {
+        self.0.env.registry()
+    }
+
+    pub(crate) fn telemetry(&self) -> &dyn Telemetry {
+        self.0.env.telemetry()
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.0.env.now()
+    }
+
     /// Wires the rooms, from the lowest to the highest.
     pub(crate) async fn made_of(parts: Parts) -> Result<Self> {
         let Parts { registry, telemetry, mailer, clock, chance, config } = parts;

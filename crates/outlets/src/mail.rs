@@ -3,16 +3,13 @@
 mod files;
 mod smtp;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use isobar_model::secret::Digest;
 use isobar_model::time::Clock;
 use lettre::message::{Mailbox, MultiPart};
 use lettre::{Address, Message};
-
-use self::files::Files;
-use self::smtp::Smtp;
 
 /// Longest name of a file that is made of an identifier as it is, in bytes.
 const NAME_BYTES_MAX: usize = 100;
@@ -70,33 +67,30 @@ pub struct Mailer {
 
 #[derive(Debug)]
 enum Way {
-    Smtp(Smtp),
-    Files(Files),
+    Smtp(smtp::Transport),
+    /// Into this folder.
+    Files(PathBuf),
 }
 
 impl Mailer {
     /// Sends over the server that the address names: `smtps://` for TLS from the start, `smtp://` for STARTTLS; with
     /// `?tls=none`, `opportunistic` or `required` to decide for oneself.
     pub fn smtp(url: &str, from: &str, clock: Clock) -> Result<Self> {
-        Ok(Self { from: sender(from)?, clock, way: Way::Smtp(Smtp::new(url)?) })
+        Ok(Self { from: sender(from)?, clock, way: Way::Smtp(smtp::transport(url)?) })
     }
 
     /// Writes each e-mail as a file into a folder, which is made when the first one comes.
     pub fn files(folder: &Path, from: &str, clock: Clock) -> Result<Self> {
-        Ok(Self { from: sender(from)?, clock, way: Way::Files(Files::new(folder)) })
+        Ok(Self { from: sender(from)?, clock, way: Way::Files(folder.to_owned()) })
     }
 
     /// Sends an e-mail. When this answers `Ok`, the server has taken it, or the file is durable. `id` names the e-mail: the
     /// same one sent twice has the same `Message-ID`, or becomes the same file.
     pub async fn send(&self, id: &str, mail: &Mail) -> Result<()> {
         let message = self.message(&name_of(id), mail)?;
-        match &self.way {
-            Way::Smtp(smtp) => smtp.send(message).await?,
-            Way::Files(files) => files.write(&name_of(id), message.formatted()).await?,
-        }
         let by = match &self.way {
-            Way::Smtp(_) => "SMTP",
-            Way::Files(_) => "file",
+            Way::Smtp(transport) => smtp::send(transport, message).await.map(|()| "SMTP")?,
+            Way::Files(folder) => files::write(folder, &name_of(id), message.formatted()).await.map(|()| "file")?,
         };
         tracing::info!(to = %mail.to, subject = %mail.subject, by, "an e-mail went out");
         Ok(())

@@ -30,22 +30,11 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
-
 pub use accept::accept_loss;
 pub use loss::Loss;
 pub use prepare::{Open, PagesError, companions, loss, page_fits, prepare};
 pub use vfs::VFS;
+pub use watch::{damage_of, last_damage};
 
 /// What SQLite answers where a page does not fit to its checksum: `SQLITE_IOERR_DATA`.
 pub const DAMAGED_CODE: i32 = libsqlite3_sys::SQLITE_IOERR_DATA;
-
-/// The damaged page that this process has met last.
-pub fn last_damage() -> Option<String> {
-    watch::last_damage()
-}
-
-/// The damaged pages of a database, and of its write-ahead log, that this process has met.
-pub fn damage_of(path: &Path) -> Vec<String> {
-    watch::damage_of(path)
-}

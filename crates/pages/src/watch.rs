@@ -26,14 +26,14 @@ pub(crate) fn damaged(what: String) {
     }
 }
 
-/// The damaged place that was met last.
-pub(crate) fn last_damage() -> Option<String> {
+/// The damaged page that this process has met last.
+pub fn last_damage() -> Option<String> {
     let damage = DAMAGE.lock();
     (!damage.last.is_empty()).then(|| damage.last.clone())
 }
 
-/// The damaged places of a file and of what lies beside it.
-pub(crate) fn damage_of(path: &Path) -> Vec<String> {
+/// The damaged pages of a database, and of its write-ahead log, that this process has met.
+pub fn damage_of(path: &Path) -> Vec<String> {
     let name = path.display().to_string();
     DAMAGE.lock().known.iter().filter(|what| what.contains(&name)).cloned().collect()
 }

@@ -1,4 +1,8 @@
-//! Why a store could not do what it was asked.
+//! Why a store could not do what it was asked, and what a caller hears of it.
+
+use isobar_model::error::{Error, Fault};
+
+use crate::telemetry::{PAGE_BYTES_MAX, QUEUE_PAGE_BYTES_MAX, SORTED_MAX};
 
 /// A failure of a store.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +51,11 @@ impl StoreError {
         Self::Unavailable(cause.into())
     }
 
+    /// The same, of this thing where something that it refers to is gone.
+    pub(crate) fn of(self, noun: &'static str) -> Self {
+        if matches!(self, Self::Gone(_)) { Self::Gone(noun) } else { self }
+    }
+
     /// Whether it is for the sake of what was asked, so that asking again changes nothing and anything else may be done: a
     /// row that violates something, or one that cannot be read. A store that cannot be reached, is full or busy is none.
     pub fn is_refusal(&self) -> bool {
@@ -58,6 +67,44 @@ impl StoreError {
             Self::Unavailable(cause) => crate::registry::refuses(&**cause),
         }
     }
+}
+
+/// Turns a store's failure into the caller's, in one place.
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Taken { fields } => {
+                Error::Invalid(fields.into_iter().map(|field| Fault::new(field, "is already taken")).collect())
+            }
+            StoreError::Gone(noun) => Error::Missing(noun),
+            StoreError::Outdated(what) => Error::Outdated(what),
+            StoreError::InUse(why) => Error::invalid("body", why),
+            last @ StoreError::LastAdministrator => Error::invalid("role", last.to_string()),
+            StoreError::Limit(why) => Error::invalid("organizationId", why),
+            StoreError::TooFar => Error::invalid("query.page", too_far()),
+            StoreError::TooMuch => Error::invalid("query.limit", too_much()),
+            StoreError::Busy => Error::Busy,
+            StoreError::Unavailable(cause) => {
+                tracing::error!(error = %cause, "a store is unavailable");
+                Error::Busy
+            }
+            damaged @ StoreError::Damaged(_) => Error::internal(damaged),
+        }
+    }
+}
+
+/// The fault of a page that lies too far back in an order by payload.
+fn too_far() -> String {
+    format!(
+        "lies too far back: an order by payload reaches {SORTED_MAX} values, fewer where it goes by long texts. \
+         Narrow the range, filter, or turn the order round"
+    )
+}
+
+/// What somebody hears who asks for a page of many large payloads.
+fn too_much() -> String {
+    let (most, queued) = (PAGE_BYTES_MAX >> 20, QUEUE_PAGE_BYTES_MAX >> 20);
+    format!("is too high for rows of this size: a page takes at most {most} MiB, one of a queue {queued} MiB")
 }
 
 /// The result of everything a store does.

@@ -112,7 +112,7 @@ impl FairSlots {
     /// longer waits has no place in the line.
     pub async fn take(&self, claim: Claim) -> Result<FairSlot> {
         let begun = if claim.goes_on { None } else { Some(self.line.begin(claim.tenant)?) };
-        self.line.slot(claim.tenant, begun).await
+        slot(self.line.join(claim.tenant), begun).await
     }
 
     /// How many have a slot, and how many wait for one.
@@ -120,12 +120,6 @@ impl FairSlots {
         let state = self.line.state.lock();
         (state.taken, state.waiting)
     }
-}
-
-enum Joined {
-    /// A slot was free, and is the tenant's.
-    Slot,
-    Waiter(Waiter),
 }
 
 impl Line {
@@ -141,15 +135,8 @@ impl Line {
         Ok(BegunWork { line: Arc::clone(self), tenant })
     }
 
-    /// A slot for what has begun, or else for what goes on, when it comes.
-    async fn slot(self: &Arc<Self>, tenant: OrganizationId, begun: Option<BegunWork>) -> Result<FairSlot> {
-        match self.join(tenant) {
-            Joined::Slot => Ok(FairSlot { line: Arc::clone(self), tenant, begun }),
-            Joined::Waiter(waits) => waits.slot(begun).await,
-        }
-    }
-
-    fn join(self: &Arc<Self>, tenant: OrganizationId) -> Joined {
+    /// A slot for the tenant that was free, or else a place in the line.
+    fn join(self: &Arc<Self>, tenant: OrganizationId) -> std::result::Result<FairSlot, Waiter> {
         let mut state = self.state.lock();
         state.number += 1;
         let number = state.number;
@@ -159,13 +146,13 @@ impl Line {
             // While a slot is free nobody waits.
             (came.taken, came.last) = (came.taken + 1, number);
             state.taken += 1;
-            return Joined::Slot;
+            return Ok(FairSlot { line: Arc::clone(self), tenant, begun: None });
         }
         let (give, given) = oneshot::channel();
         came.waiting.push_back((number, give));
         self.count(&mut state, 1);
         drop(state);
-        Joined::Waiter(Waiter { line: Arc::clone(self), tenant, number, given })
+        Err(Waiter { line: Arc::clone(self), tenant, number, given })
     }
 
     fn count(&self, state: &mut State, change: isize) {
@@ -233,12 +220,14 @@ struct Waiter {
     given: oneshot::Receiver<FairSlot>,
 }
 
-impl Waiter {
-    async fn slot(mut self, begun: Option<BegunWork>) -> Result<FairSlot> {
-        let mut slot = (&mut self.given).await.map_err(StoreError::unavailable)?;
-        slot.begun = begun;
-        Ok(slot)
-    }
+/// The slot, when it comes, for what has begun, or else for what goes on.
+async fn slot(joined: std::result::Result<FairSlot, Waiter>, begun: Option<BegunWork>) -> Result<FairSlot> {
+    let mut slot = match joined {
+        Ok(slot) => slot,
+        Err(mut waiter) => (&mut waiter.given).await.map_err(StoreError::unavailable)?,
+    };
+    slot.begun = begun;
+    Ok(slot)
 }
 
 impl Drop for Waiter {
@@ -263,13 +252,9 @@ impl FairSlot {
     /// Lets others go first, and waits for another one.
     pub async fn pass_on(mut self) -> Result<FairSlot> {
         let (line, tenant, begun) = (Arc::clone(&self.line), self.tenant, self.begun.take());
-        match line.join(tenant) {
-            Joined::Slot => Ok(FairSlot { line, tenant, begun }),
-            Joined::Waiter(waits) => {
-                drop(self);
-                waits.slot(begun).await
-            }
-        }
+        let joined = line.join(tenant);
+        drop(self);
+        slot(joined, begun).await
     }
 
     /// A slice of work begins.

@@ -164,7 +164,7 @@ async fn connections_that_were_lost_a_moment_ago_cost_no_list() {
             futures::future::join_all((0..8).map(|_| registry.organization_list(&permit, true, &request))).await;
         for list in lists {
             let list = list.unwrap_or_else(|error| panic!("round {round}: {error:?}"));
-            assert_eq!(list.items.len(), 2);
+            assert_eq!(list.items.len(), 1);
         }
         raw.execute_unprepared(cut).await.unwrap();
     }

@@ -10,7 +10,7 @@ use axum::response::IntoResponse as _;
 use axum::response::sse::{Event as ServerSent, KeepAlive, Sse};
 use futures::future::ready;
 use futures::{Stream, StreamExt as _, stream};
-use isobar_hub::{Accepted, HistoryRequest, QueueBudget, QueueRead, StreamScope, TenantShare};
+use isobar_hub::{Accepted, HistoryQuery, QueueBudget, QueueRead, StreamScope, TenantShare};
 use isobar_model::access::Action;
 use isobar_model::error::Error;
 use isobar_model::event::Event;
@@ -152,11 +152,12 @@ fn queue_read(call: &Call, query: &mut Query<'_>) -> QueueRead {
 pub(crate) async fn history(call: &mut Call) -> Answer {
     let id: DeviceId = call.id("deviceId", "device")?;
     let mut query = call.query();
-    let asked = HistoryRequest {
+    let asked = HistoryQuery {
         device_events: query.boolean("deviceEvents", true),
         cloud_events: query.boolean("cloudEvents", true),
         range: query.range(),
         page: query.page(),
+        ..HistoryQuery::default()
     };
     let allowed = call.hub().allow_device(&call.principal, id, Action::DeviceRead);
     let asked = after(allowed, query.end(asked)).await?;

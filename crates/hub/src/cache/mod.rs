@@ -35,7 +35,6 @@ use self::plan_entry::PlanEntry;
 use self::shared_entries::{EntryBounds, EntryLoad, SharedEntries, SharedEntry as _};
 use self::snapshots::DeviceSnapshots;
 use crate::env::Env;
-use crate::error::IntoHubError as _;
 use crate::outbox::Outbox;
 use crate::support::bounded_jobs::BoundedJobs;
 
@@ -110,7 +109,7 @@ impl Caches {
             self.device_tokens.invalidate(token);
         }
         let load = || async {
-            let Some(id) = self.env.registry().device_by_token(token).await.into_hub_error()? else { return Ok(None) };
+            let Some(id) = self.env.registry().device_by_token(token).await? else { return Ok(None) };
             self.device_entry(id).await
         };
         let entry = self.device_tokens.get_or_load(token, load).await?.ok_or(Error::Unauthenticated)?;
@@ -180,12 +179,12 @@ impl Caches {
     /// An entry of what the registry says of a device and what its runs have found out since; it is not installed.
     pub(crate) async fn load_device(&self, id: DeviceId) -> Result<Option<Arc<DeviceEntry>>> {
         let registry = self.env.registry();
-        let Some((device, lineage)) = registry.device_placement(id).await.into_hub_error()? else { return Ok(None) };
+        let Some((device, lineage)) = registry.device_placement(id).await? else { return Ok(None) };
         // Before the registry is asked: what its design found out earlier may come to be there in between.
         let pending = self.outbox.pending_committed(device.key).await?;
         let permit = access::system(device, "the main road runs the device's design").reading();
-        let Some(mut found) = registry.device_fetch(&permit).await.into_hub_error()? else { return Ok(None) };
-        let mut settings = registry.settings_of(&permit).await.into_hub_error()?;
+        let Some(mut found) = registry.device_fetch(&permit).await? else { return Ok(None) };
+        let mut settings = registry.settings_of(&permit).await?;
         pending.apply_to(&mut found);
         pending.apply_to_settings(device.id, &mut settings);
         let plan = self.plan_entry(found.project).await?;
@@ -202,14 +201,14 @@ impl Caches {
     ) -> Result<Vec<Arc<DeviceEntry>>> {
         let registry = self.env.registry();
         let loads: HashMap<_, _> = ids.iter().map(|id| (*id, self.devices.begin(id))).collect();
-        let placed = registry.device_placements(ids).await.into_hub_error()?.into_iter();
+        let placed = registry.device_placements(ids).await?.into_iter();
         let placed: Vec<_> =
             placed.filter_map(|(device, lineage)| Some((permit(device, &lineage)?, lineage))).collect();
         let mut entries = Vec::with_capacity(placed.len());
         let mut left = placed.as_slice();
         while !left.is_empty() {
             let permits: Vec<_> = left.iter().map(|(permit, _)| permit.clone()).collect();
-            let together = registry.devices_that_take(&permits, LOADED_BYTES_AT_ONCE).await.into_hub_error()?;
+            let together = registry.devices_that_take(&permits, LOADED_BYTES_AT_ONCE).await?;
             let (piece, later) = left.split_at(together.min(left.len()));
             self.load_piece(piece, &loads, &mut entries).await?;
             left = later;
@@ -230,10 +229,10 @@ impl Caches {
             pending.insert(permit.target().id, self.outbox.pending_committed(permit.target().key).await?);
         }
         let permits: Vec<_> = placed.iter().map(|(permit, _)| permit.clone()).collect();
-        let found = registry.devices_fetch(&permits).await.into_hub_error()?;
+        let found = registry.devices_fetch(&permits).await?;
         let mut found: HashMap<DeviceId, Device> = found.into_iter().map(|device| (device.id, device)).collect();
         let mut settings = HashMap::<DeviceId, Vec<SettingRecord>>::new();
-        for record in registry.settings_of_many(&permits).await.into_hub_error()? {
+        for record in registry.settings_of_many(&permits).await? {
             settings.entry(record.device).or_default().push(record);
         }
         for (permit, lineage) in placed {
@@ -254,7 +253,7 @@ impl Caches {
     /// The account of a user; none when there is no such user.
     pub(crate) async fn account_entry(&self, user: UserId) -> Result<Option<Arc<AccountEntry>>> {
         let load = || async {
-            let Some(account) = self.env.registry().account(user).await.into_hub_error()? else { return Ok(None) };
+            let Some(account) = self.env.registry().account(user).await? else { return Ok(None) };
             let caller =
                 Caller { user, role: account.role, lineage: account.lineage, session: None, is_restricted: false };
             Ok(Some(Arc::new(AccountEntry::new(caller, account.disabled))))
@@ -272,9 +271,9 @@ impl Caches {
             sessions.invalidate(&session);
         }
         let load = || async {
-            let open = self.env.registry().session(session).await.into_hub_error()?;
+            let open = self.env.registry().session(session).await?;
             if open.is_none_or(|open| open.user != user) {
-                return Ok(None);
+                return Ok::<_, Error>(None);
             }
             let Some(account) = self.account_entry(user).await? else { return Ok(None) };
             let caller = Arc::new(Caller { session: Some(session), ..(*account.caller).clone() });
@@ -293,8 +292,8 @@ impl Caches {
             api_keys.invalidate(key);
         }
         let load = || async {
-            let Some(record) = self.env.registry().api_key_by_digest(key).await.into_hub_error()? else {
-                return Ok(None);
+            let Some(record) = self.env.registry().api_key_by_digest(key).await? else {
+                return Ok::<_, Error>(None);
             };
             let Some(account) = self.account_entry(record.user).await? else { return Ok(None) };
             Ok(Some(Arc::new(ApiKeyEntry::new(record, account))))
@@ -304,7 +303,7 @@ impl Caches {
 
     /// The lineage of an organization; none when there is no such organization.
     pub(crate) async fn lineage_of(&self, organization: OrganizationId) -> Result<Option<Lineage>> {
-        let load = || async { self.env.registry().organization_lineage(organization).await.into_hub_error() };
+        let load = || async { Ok(self.env.registry().organization_lineage(organization).await?) };
         self.lineages.get_or_load(&organization, load).await
     }
 

@@ -21,7 +21,6 @@ use super::Caches;
 use super::entries::DeviceEntry;
 use super::plan_entry::{PlanEntry, WeighedPlan};
 use super::shared_entries::SharedEntry as _;
-use crate::error::IntoHubError as _;
 
 /// Compiles a stored design, and weighs it. Events wait for it, so it does not queue with those that are brought.
 async fn compiled_stored(planes: RawJson) -> Result<std::result::Result<WeighedPlan, Vec<Fault>>> {
@@ -79,13 +78,13 @@ impl Caches {
     async fn plan_found(&self, project: ProjectId) -> Result<Arc<PlanEntry>> {
         let registry = self.env.registry();
         let permit = access::system(project, "the main road compiles the project's design").reading();
-        let lineage = registry.project_placement(project).await.into_hub_error()?;
-        let specification = registry.specification_fetch(&permit).await.into_hub_error()?;
+        let lineage = registry.project_placement(project).await?;
+        let specification = registry.specification_fetch(&permit).await?;
         let (lineage, specification) = lineage.zip(specification).ok_or(Error::Missing("project"))?;
         let plan = compiled_stored(specification.planes).await?.map_err(|faults| {
             Error::internal(format!("the stored design of project {project} does not compile: {faults:?}"))
         })?;
-        let retention = registry.retention_fetch(&permit).await.into_hub_error()?;
+        let retention = registry.retention_fetch(&permit).await?;
         Ok(PlanEntry::new(project, lineage.top(), plan, retention))
     }
 
@@ -140,7 +139,7 @@ impl Caches {
             }
         }
         let mut of_projects = HashMap::<ProjectId, Arc<ProjectRetention>>::new();
-        for (device, project) in self.env.registry().device_projects(&unknown).await.into_hub_error()? {
+        for (device, project) in self.env.registry().device_projects(&unknown).await? {
             let of_project = match of_projects.get(&project) {
                 Some(known) => Arc::clone(known),
                 None => self.retention_of(project).await?,
@@ -156,7 +155,7 @@ impl Caches {
             return Ok(kept);
         }
         let permit = access::system(project, "values of many devices are read as their projects keep them").reading();
-        self.env.registry().retention_fetch(&permit).await.into_hub_error().map(Arc::new)
+        Ok(Arc::new(self.env.registry().retention_fetch(&permit).await?))
     }
 
     /// What former designs of a project had hidden is dropped of all its devices: readers need not leave it out any more.

@@ -15,7 +15,6 @@ use quick_cache::sync::Cache;
 use super::Caches;
 use super::entries::DeviceEntry;
 use super::shared_entries::SharedEntry as _;
-use crate::error::IntoHubError as _;
 
 /// Devices that are kept.
 const SNAPSHOTS_MAX: usize = 16_384;
@@ -62,7 +61,7 @@ impl Caches {
         }
         // Before the row is read: a change in between makes what was read old.
         let row = entry.row.load(Ordering::Acquire);
-        let found = self.env.registry().device_fetch(permit).await.into_hub_error()?.ok_or(Error::Missing("device"))?;
+        let found = self.env.registry().device_fetch(permit).await?.ok_or(Error::Missing("device"))?;
         let device = Arc::new(found);
         if entry.is_current() && device.meta.bytes().len() <= SNAPSHOT_META_BYTES_MAX {
             let snapshot = Snapshot { device: Arc::clone(&device), entry: Arc::clone(entry), row };

@@ -12,10 +12,11 @@ use isobar_design::{DeviceView, EventView, Memory, Outcome, Plan, Trigger};
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::OrganizationId;
 use isobar_model::shared_amount::SharedAmount;
+use isobar_store::fair_slots::FairSlot;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 
 pub(crate) use project_queue::ProjectQueue;
-use slots::{RunClass, RunSlot, RunSlots};
+use slots::{RunClass, RunSlots};
 
 use crate::support::tenant_shares::{TenantShare, TenantShares};
 
@@ -180,7 +181,7 @@ impl CodePool {
         plan: &Plan,
         tenant: OrganizationId,
         is_long: bool,
-    ) -> impl Future<Output = Result<Option<RunSlot>>> + use<'c> {
+    ) -> impl Future<Output = Result<Option<FairSlot>>> + use<'c> {
         let class = match plan.runs_code() {
             false => is_long.then_some(RunClass::Long),
             true if !IS_FOR_CODE.get() => Some(RunClass::OnRequest),
@@ -205,7 +206,7 @@ impl CodePool {
         &'c self,
         plan: &Plan,
         tenant: OrganizationId,
-    ) -> impl Future<Output = Result<Option<RunSlot>>> + use<'c> {
+    ) -> impl Future<Output = Result<Option<FairSlot>>> + use<'c> {
         self.slot(plan, tenant, true)
     }
 
@@ -219,7 +220,7 @@ impl CodePool {
     ///
     /// # Errors
     /// As [`CodePool::slot`].
-    pub(crate) async fn slot_for_trial(&self, plan: &Plan, tenant: OrganizationId) -> Result<Option<RunSlot>> {
+    pub(crate) async fn slot_for_trial(&self, plan: &Plan, tenant: OrganizationId) -> Result<Option<FairSlot>> {
         if !plan.runs_code() {
             return Ok(None);
         }
@@ -227,7 +228,7 @@ impl CodePool {
     }
 
     /// Does work with a plan; if that has code, on this thread, which is one of its own from here on: others take over what
-    /// waits for it. Who knows beforehand that it comes to this holds a [`RunSlot`].
+    /// waits for it. Who knows beforehand that it comes to this holds a slot.
     pub(crate) fn aside<T>(&self, plan: &Plan, work: impl FnOnce() -> T) -> T {
         if !plan.runs_code() {
             return work();

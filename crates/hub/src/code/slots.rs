@@ -7,8 +7,6 @@ use isobar_model::error::Result;
 use isobar_model::ids::OrganizationId;
 use isobar_store::fair_slots::{Bounds, Claim, FairSlot, FairSlots};
 
-use crate::error::IntoHubError as _;
-
 /// Runs of each class that have a thread of their own; further ones wait, and so do their projects.
 const ASIDE_AT_ONCE: usize = 8;
 /// Runs that wait for a slot of their class; beyond, 503. Of one tenant fewer have a slot or wait, so that there is room for
@@ -39,9 +37,6 @@ pub(super) struct RunSlots {
     long: FairSlots,
 }
 
-/// One of the slots, until this is dropped.
-pub(crate) struct RunSlot(#[expect(dead_code, reason = "held")] FairSlot);
-
 impl RunSlots {
     /// Where so many threads run designs.
     pub fn new(threads: usize) -> Self {
@@ -55,8 +50,8 @@ impl RunSlots {
     ///
     /// # Errors
     /// `Busy`: too many wait already.
-    pub async fn take(&self, class: RunClass, tenant: OrganizationId) -> Result<RunSlot> {
-        self.of(class).take(Claim::begin(tenant)).await.map(RunSlot).into_hub_error()
+    pub async fn take(&self, class: RunClass, tenant: OrganizationId) -> Result<FairSlot> {
+        Ok(self.of(class).take(Claim::begin(tenant)).await?)
     }
 
     /// How many long runs have a slot, and how many wait for one.
@@ -98,7 +93,7 @@ mod tests {
     }
 
     /// Slots of the class, all of which the tenant has, and more of its runs that wait.
-    async fn taken(class: RunClass, waiting: usize) -> (Arc<RunSlots>, Vec<RunSlot>, JoinSet<bool>) {
+    async fn taken(class: RunClass, waiting: usize) -> (Arc<RunSlots>, Vec<FairSlot>, JoinSet<bool>) {
         let slots = Arc::new(RunSlots::new(THREADS));
         let mut held = Vec::new();
         let at_once = if matches!(class, RunClass::Long) { THREADS } else { ASIDE_AT_ONCE };

@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 
 use super::notifications::{Audience, Notice};
 use super::{Delivery, is_too_old};
-use crate::error::IntoHubError as _;
 use crate::outbox::work::NoticeWork;
 use crate::supervisor::{Shift, guarded};
 
@@ -79,17 +78,12 @@ impl Delivery {
 
     /// Gives out what is due; whether there may be more.
     async fn give_notices_out(&self) -> Result<bool> {
-        let due = self
-            .env
-            .registry()
-            .deliveries_due(DeliveryKind::Notice, self.env.now(), NOTICES_BATCH)
-            .await
-            .into_hub_error()?;
+        let due = self.env.registry().deliveries_due(DeliveryKind::Notice, self.env.now(), NOTICES_BATCH).await?;
         let more = due.len() == NOTICES_BATCH;
         let give_out = |waiting: QueuedDelivery| async move {
             match guarded("device_notice", self.give_notice_out(&waiting)).await {
                 Some(given) => given,
-                None => self.notice_panicked(&waiting).await.into_hub_error(),
+                None => Ok(self.notice_panicked(&waiting).await?),
             }
         };
         let mut given = futures::stream::iter(due).map(give_out).buffer_unordered(NOTICES_AT_ONCE);
@@ -115,22 +109,17 @@ impl Delivery {
         let registry = self.env.registry();
         let Ok(QueuedNotice { id, device, notice }) = serde_json::from_str(&delivery.body) else {
             tracing::error!(id = delivery.id, "a notice cannot be read and is dropped");
-            return registry.delivery_done(&delivery.id).await.into_hub_error();
+            return Ok(registry.delivery_done(&delivery.id).await?);
         };
         let to = Audience::Organization { id: notice.organization, minimum_role: notice.minimum_role };
         let (kind, at) = (NotificationKind::Device, notice.event.minted_at());
         match self.notify(Notice { id, kind, to, message: notice.message, device: Some(device), at }).await {
             // An organization that is gone has nobody who could be told.
-            Ok(()) | Err(isobar_model::error::Error::Missing(_)) => {
-                registry.delivery_done(&delivery.id).await.into_hub_error()
-            }
+            Ok(()) | Err(isobar_model::error::Error::Missing(_)) => Ok(registry.delivery_done(&delivery.id).await?),
             Err(error) => {
                 tracing::warn!(%error, %device, "a notice of a device is given out later");
                 let due_at = self.env.now().plus_seconds(RETRY_SECONDS);
-                registry
-                    .delivery_failed(&delivery.id, delivery.attempts.saturating_add(1), due_at)
-                    .await
-                    .into_hub_error()
+                Ok(registry.delivery_failed(&delivery.id, delivery.attempts.saturating_add(1), due_at).await?)
             }
         }
     }

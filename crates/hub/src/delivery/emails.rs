@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 
 use super::Delivery;
 use super::mail_queue::Undelivered;
-use crate::error::IntoHubError as _;
 
 /// How long a verification link holds, in seconds: 7 days (contract: Authentication).
 const VERIFY_SECONDS: i64 = 7 * 24 * 3600;
@@ -77,21 +76,15 @@ struct QueuedEmail {
 /// The templates, compiled once.
 pub(crate) struct Templates(Environment<'static>);
 
-macro_rules! templates {
-    ($($name:literal),* $(,)?) => {
-        &[$(($name, include_str!(concat!("../../templates/", $name)))),*]
-    };
-}
-
-const TEMPLATES: &[(&str, &str)] = templates![
-    "layout.html",
-    "layout.txt",
-    "verification.html",
-    "verification.txt",
-    "reset.html",
-    "reset.txt",
-    "notice.html",
-    "notice.txt",
+const TEMPLATES: &[(&str, &str)] = &[
+    ("layout.html", include_str!("../../templates/layout.html")),
+    ("layout.txt", include_str!("../../templates/layout.txt")),
+    ("verification.html", include_str!("../../templates/verification.html")),
+    ("verification.txt", include_str!("../../templates/verification.txt")),
+    ("reset.html", include_str!("../../templates/reset.html")),
+    ("reset.txt", include_str!("../../templates/reset.txt")),
+    ("notice.html", include_str!("../../templates/notice.html")),
+    ("notice.txt", include_str!("../../templates/notice.txt")),
 ];
 
 impl Templates {
@@ -169,7 +162,7 @@ impl Delivery {
         let nonce = Secret::new(self.env.chance());
         let permit = access::system(user, "an e-mail to the user carries a link");
         let expires_at = self.env.now().plus_seconds(seconds);
-        self.env.registry().nonce_put(&permit, purpose, &nonce.digest(), expires_at).await.into_hub_error()?;
+        self.env.registry().nonce_put(&permit, purpose, &nonce.digest(), expires_at).await?;
         Ok(nonce)
     }
 }

@@ -19,7 +19,6 @@ use tokio::sync::Notify;
 
 use super::Delivery;
 use super::emails::Email;
-use crate::error::IntoHubError as _;
 use crate::supervisor::{Shift, TRIES_MAX, Tries};
 
 /// Recipients that a notice is spread to at a time.
@@ -61,7 +60,7 @@ impl Delivery {
         }
         let (id, kind, to) = (notice.id, notice.kind, notice.to);
         let permit = access::system(notice, "a notice is kept for those whom it is for");
-        if self.env.registry().notice_create(&permit).await.into_hub_error()? {
+        if self.env.registry().notice_create(&permit).await? {
             self.notices.count(kind);
         }
         if to == Audience::Everybody {
@@ -69,9 +68,9 @@ impl Delivery {
             self.notices.wake.notify_one();
             return Ok(());
         }
-        let mut spreading = self.env.registry().notice_spreading(id).await.into_hub_error()?;
+        let mut spreading = self.env.registry().notice_spreading(id).await?;
         while let Some(part) = spreading {
-            spreading = self.spread(part).await.into_hub_error()?;
+            spreading = self.spread(part).await?;
         }
         Ok(())
     }

@@ -14,7 +14,6 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::{Delivery, calls, device_notices};
-use crate::error::IntoHubError as _;
 use crate::outbox::work::{OutgoingWork, SettingWork};
 use crate::outbox::{OutboxBatch, SharedPiece};
 use crate::supervisor::{Shift, guarded};
@@ -63,7 +62,7 @@ impl Delivery {
     pub(crate) async fn take_up_left_work(&self) -> Result<()> {
         let (mut after, mut count) = (0, 0_u64);
         loop {
-            let entries = self.env.telemetry().outbox(after, LEFT_AT_ONCE).await.into_hub_error()?;
+            let entries = self.env.telemetry().outbox(after, LEFT_AT_ONCE).await?;
             let Some(last) = entries.last() else { break };
             after = last.number;
             count += entries.len() as u64;
@@ -88,8 +87,8 @@ impl Delivery {
                 return Err(Error::Busy);
             }
         }
-        self.remove_needless().await.into_hub_error()?;
-        self.env.telemetry().sync().await.into_hub_error()
+        self.remove_needless().await?;
+        Ok(self.env.telemetry().sync().await?)
     }
 
     /// Somebody has written all labels of a device anew: those that are parked are dropped. Durable when this returns.
@@ -103,7 +102,7 @@ impl Delivery {
             let outbox = self.outbox.drop_parked_labels(device, &number);
             Commit { outbox, ..Commit::default() }
         };
-        self.env.telemetry().run(permit, None, self.env.now(), &mut drop_labels).await.into_hub_error()?;
+        self.env.telemetry().run(permit, None, self.env.now(), &mut drop_labels).await?;
         tracing::info!(device = %device.id, "parked labels are dropped: somebody has written others");
         Ok(())
     }
@@ -113,7 +112,7 @@ impl Delivery {
         let Err(error) = taken else { return Ok(()) };
         let (number, device) = (entry.number, entry.device.0);
         tracing::error!(%error, number, device, "an entry of the outbox cannot be read and is parked");
-        self.env.telemetry().outbox_park(entry.number, &format!("it cannot be read: {error}")).await.into_hub_error()
+        Ok(self.env.telemetry().outbox_park(entry.number, &format!("it cannot be read: {error}")).await?)
     }
 
     /// Writes what the outbox holds, as it comes, until the hub stops; then once more what can be written soon.

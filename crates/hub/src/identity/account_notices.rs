@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use isobar_model::error::Error;
 use isobar_model::ids::{NotificationId, UserId};
 use isobar_model::notification::NotificationKind;
 use isobar_model::role::Role;
@@ -9,7 +10,6 @@ use isobar_model::role::Role;
 use super::Identity;
 use super::rate_limit::counted;
 use crate::delivery::notifications::{Audience, Notice};
-use crate::error::IntoHubError as _;
 
 /// Something that happened to an account.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +65,7 @@ impl Identity {
     /// another address of the same site.
     pub(crate) async fn note_sign_in(&self, user: UserId, address: IpAddr) {
         let (address, site) = (address.to_canonical(), counted(address).to_string());
-        match self.env.registry().sign_in_note(user, &site, self.env.now()).await.into_hub_error() {
+        match self.env.registry().sign_in_note(user, &site, self.env.now()).await.map_err(Error::from) {
             Ok(true) => self.account_notice(user, AccountNotice::SignInFromNewAddress { address }).await,
             Ok(false) => {}
             Err(error) => tracing::warn!(%error, %user, "where a user signed in from could not be noted"),

@@ -10,7 +10,6 @@ use isobar_model::page::Depth;
 use super::Identity;
 use super::authentication::Principal;
 use crate::cache::entries::DeviceEntry;
-use crate::error::IntoHubError as _;
 
 /// Which part of the organization tree a list looks at.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,29 +24,6 @@ impl Identity {
     /// Whether the caller's role is high enough for an action that names no thing yet.
     pub(crate) async fn allow(&self, caller: &Caller, action: Action) -> Result<()> {
         access::read(caller, action, (), &caller.lineage).map(|_| ()).map_err(|refusal| refusal.into_error("resource"))
-    }
-
-    /// Whether the caller may do something with a device: 404 before 403.
-    pub(crate) async fn allow_device(&self, principal: &Principal, id: DeviceId, action: Action) -> Result<()> {
-        self.device_write(principal, id, action).await.map(|_| ())
-    }
-
-    /// Whether the caller may do something with a project.
-    pub(crate) async fn allow_project(&self, caller: &Caller, id: ProjectId, action: Action) -> Result<()> {
-        match action {
-            Action::ProjectRead => self.project_read(caller, id).await.map(|_| ()),
-            _ => self.project_write(caller, id, action).await.map(|_| ()),
-        }
-    }
-
-    /// Whether the caller may do something with an organization.
-    pub(crate) async fn allow_organization(&self, caller: &Caller, id: OrganizationId, action: Action) -> Result<()> {
-        self.organization_write(caller, id, action).await.map(|_| ())
-    }
-
-    /// Whether the caller may do something with a user.
-    pub(crate) async fn allow_user(&self, caller: &Caller, id: UserId, action: Action) -> Result<()> {
-        self.user_write(caller, id, action).await.map(|_| ())
     }
 
     /// The permit of a user or a device to do something with a device. A device token opens its own device alone; any other
@@ -100,8 +76,7 @@ impl Identity {
 
     /// The permit to see a project.
     pub(crate) async fn project_read(&self, caller: &Caller, id: ProjectId) -> Result<CanRead<ProjectId>> {
-        let lineage =
-            self.env.registry().project_placement(id).await.into_hub_error()?.ok_or(Error::Missing("project"))?;
+        let lineage = self.env.registry().project_placement(id).await?.ok_or(Error::Missing("project"))?;
         access::read_shared(caller, Action::ProjectRead, id, &lineage).map_err(|refusal| refusal.into_error("project"))
     }
 
@@ -112,8 +87,7 @@ impl Identity {
         id: ProjectId,
         action: Action,
     ) -> Result<CanWrite<ProjectId>> {
-        let lineage =
-            self.env.registry().project_placement(id).await.into_hub_error()?.ok_or(Error::Missing("project"))?;
+        let lineage = self.env.registry().project_placement(id).await?.ok_or(Error::Missing("project"))?;
         access::write_shared(caller, action, id, &lineage).map_err(|refusal| refusal.into_error("project"))
     }
 
@@ -153,8 +127,7 @@ impl Identity {
         if id == caller.user && matches!(action, Action::UserRead | Action::UserUpdate | Action::ApiKeyManage) {
             return Ok(access::own(caller));
         }
-        let (lineage, role) =
-            self.env.registry().user_placement(id).await.into_hub_error()?.ok_or(Error::Missing("user"))?;
+        let (lineage, role) = self.env.registry().user_placement(id).await?.ok_or(Error::Missing("user"))?;
         let permit = access::write(caller, action, id, &lineage).map_err(|refusal| refusal.into_error("user"))?;
         if role > caller.role && action != Action::UserRead {
             return Err(Error::Forbidden(format!("a {} may not change a {}", caller.role.name(), role.name())));

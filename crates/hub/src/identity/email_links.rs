@@ -12,15 +12,13 @@ use super::Identity;
 use super::account_notices::AccountNotice;
 use super::hash_line::HashedFor;
 use crate::delivery::emails::Email;
-use crate::error::IntoHubError as _;
 
 const VERIFICATION: &str = "verification link";
 
 impl Identity {
     /// Verifies the e-mail address that a link was sent to; where its reader goes from here.
     pub(crate) async fn user_verify(&self, nonce: &str) -> Result<String> {
-        let verified =
-            self.env.registry().account_verify(&Digest::of(nonce.as_bytes()), self.env.now()).await.into_hub_error()?;
+        let verified = self.env.registry().account_verify(&Digest::of(nonce.as_bytes()), self.env.now()).await?;
         verified.ok_or(Error::Missing(VERIFICATION))?;
         Ok(self.verified_place())
     }
@@ -28,8 +26,7 @@ impl Identity {
     /// Where such a link leads, for one who looks and does not follow it: that is no use of it.
     pub(crate) async fn verification_look(&self, nonce: &str) -> Result<String> {
         let digest = Digest::of(nonce.as_bytes());
-        let is_open =
-            self.env.registry().nonce_is_open(Purpose::Verify, &digest, self.env.now()).await.into_hub_error()?;
+        let is_open = self.env.registry().nonce_is_open(Purpose::Verify, &digest, self.env.now()).await?;
         if is_open { Ok(self.verified_place()) } else { Err(Error::Missing(VERIFICATION)) }
     }
 
@@ -57,18 +54,18 @@ impl Identity {
         let (registry, digest) = (self.env.registry(), Digest::of(input.token.as_bytes()));
         let bad = || Error::invalid("token", "is unknown, used up or too old");
         // Looked at first: whoever makes tokens up costs no hash.
-        if !registry.nonce_is_open(Purpose::Reset, &digest, self.env.now()).await.into_hub_error()? {
+        if !registry.nonce_is_open(Purpose::Reset, &digest, self.env.now()).await? {
             return Err(bad());
         }
         let hash = self.password_hash(input.password, HashedFor::Address(address)).await?;
-        let user = registry.password_reset(&digest, &hash, self.env.now()).await.into_hub_error()?.ok_or_else(bad)?;
+        let user = registry.password_reset(&digest, &hash, self.env.now()).await?.ok_or_else(bad)?;
         self.caches.account_changed(user);
         self.account_notice(user, AccountNotice::PasswordChanged).await;
         Ok(())
     }
 
     async fn account_named(&self, name: &str) -> Result<LoginRecord> {
-        self.env.registry().login_by_name(name).await.into_hub_error()?.ok_or(Error::Missing("account"))
+        self.env.registry().login_by_name(name).await?.ok_or(Error::Missing("account"))
     }
 
     async fn send_link(&self, account: LoginRecord, purpose: Purpose) -> Result<()> {
@@ -79,7 +76,7 @@ impl Identity {
             return Ok(());
         }
         let permit = access::system(user, "a link goes to the user's own address");
-        let Some(found) = self.env.registry().user_fetch(&permit.reading()).await.into_hub_error()? else {
+        let Some(found) = self.env.registry().user_fetch(&permit.reading()).await? else {
             return Err(Error::Missing("account"));
         };
         let email = match purpose {
@@ -87,7 +84,7 @@ impl Identity {
             Purpose::Reset => Email::Reset { user },
         };
         let delivery = self.delivery.mail(self.env.new_id().to_string(), &found.email, email);
-        self.env.registry().nonce_ask(&permit, purpose, &delivery, now).await.into_hub_error()?;
+        self.env.registry().nonce_ask(&permit, purpose, &delivery, now).await?;
         self.delivery.wake_mail();
         Ok(())
     }

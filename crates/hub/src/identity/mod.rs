@@ -29,7 +29,6 @@ use self::tokens::Jwts;
 use crate::cache::Caches;
 use crate::delivery::Delivery;
 use crate::env::Env;
-use crate::error::IntoHubError as _;
 use crate::metering::activity::Activity;
 
 /// Links of one purpose that are sent to one account in 15 minutes.
@@ -55,9 +54,9 @@ impl Identity {
         delivery: Arc<Delivery>,
         activity: Arc<Activity>,
     ) -> Result<Self> {
-        let signing_key = env.registry().signing_key(env.chance().bits_256()).await.into_hub_error()?;
+        let signing_key = env.registry().signing_key(env.chance().bits_256()).await?;
         let now = env.now();
-        let revoked = env.registry().jwts_revoked(now).await.into_hub_error()?;
+        let revoked = env.registry().jwts_revoked(now).await?;
         Ok(Self {
             passwords: Passwords::new()?,
             tokens: Jwts::new(&signing_key, revoked, now),

@@ -9,15 +9,14 @@ use isobar_store::registry::Registry;
 
 use super::hash_line::HashedFor;
 use super::passwords::Passwords;
-use crate::error::IntoHubError as _;
 
 /// Gives a user a new password, made up, and ends all its sessions. None: nobody has that username or e-mail address.
 pub async fn reset_password(registry: &Registry, clock: &Clock, chance: &Chance, name: &str) -> Result<Option<String>> {
-    let Some(account) = registry.login_by_name(name).await.into_hub_error()? else { return Ok(None) };
+    let Some(account) = registry.login_by_name(name).await? else { return Ok(None) };
     let password = made_up(chance);
     let hash = Passwords::new()?.hash(password.clone(), HashedFor::System, chance).await?;
     let permit = access::system(account.user, "the operator resets the user's password");
-    registry.password_set(&permit, &hash, clock.now()).await.into_hub_error()?;
+    registry.password_set(&permit, &hash, clock.now()).await?;
     Ok(Some(password))
 }
 

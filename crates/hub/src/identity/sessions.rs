@@ -14,7 +14,6 @@ use super::Identity;
 use super::authentication::{Credential, Credentials, UserCredential};
 use super::hash_line::HashedFor;
 use super::tokens::Claims;
-use crate::error::IntoHubError as _;
 
 /// What a login or a refresh gives.
 #[derive(Debug)]
@@ -32,7 +31,7 @@ impl Identity {
     pub(crate) async fn session_login(&self, login: Login, address: IpAddr) -> Result<Tokens> {
         let now = self.env.now();
         self.throttle.check(&login.name, address, now)?;
-        let record = self.env.registry().login_by_name(&login.name).await.into_hub_error()?;
+        let record = self.env.registry().login_by_name(&login.name).await?;
         let hash = record.as_ref().and_then(|record| record.password_hash.clone());
         let right = self.passwords.verify(login.password, hash, HashedFor::Address(address)).await?;
         // Others may have failed while this one waited for a slot: whoever guesses many at once learns no more.
@@ -59,7 +58,7 @@ impl Identity {
             created_at: now,
             expires_at: now.plus_seconds(REFRESH_SECONDS),
         };
-        self.env.registry().session_open(&session).await.into_hub_error()?;
+        self.env.registry().session_open(&session).await?;
         let (jwt, jwt_expiry) = self.tokens.issue(user, session.id, self.env.new_id(), now)?;
         Ok(Tokens { jwt, jwt_expiry, refresh: Some((refresh, session.expires_at)) })
     }
@@ -83,7 +82,7 @@ impl Identity {
 
     async fn session_of_cookie(&self, cookie: Option<&str>) -> Result<Session> {
         let cookie = cookie.ok_or(Error::Unauthenticated)?;
-        let session = self.env.registry().session_by_refresh(&Digest::of(cookie.as_bytes())).await.into_hub_error()?;
+        let session = self.env.registry().session_by_refresh(&Digest::of(cookie.as_bytes())).await?;
         let now = self.env.now();
         let session = session.filter(|session| now < session.expires_at).ok_or(Error::Unauthenticated)?;
         let account = self.caches.account_entry(session.user).await?.filter(|account| !account.disabled);
@@ -97,11 +96,11 @@ impl Identity {
         let (jwt, session) = self.leaving(credentials).await?;
         if let Some(claims) = jwt {
             let ends = Timestamp::from_millis(claims.exp * 1000);
-            self.env.registry().jwt_revoke(&claims.jti.to_string(), ends).await.into_hub_error()?;
+            self.env.registry().jwt_revoke(&claims.jti.to_string(), ends).await?;
             self.tokens.revoke(claims.jti.to_string(), now);
         }
         if let Some(session) = session {
-            self.env.registry().session_refresh_end(session.id).await.into_hub_error()?;
+            self.env.registry().session_refresh_end(session.id).await?;
         }
         Ok(())
     }

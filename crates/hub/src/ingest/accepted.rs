@@ -71,7 +71,7 @@ impl Accepted {
     pub fn durable(mut self) -> impl Future<Output = Result<EventId>> + Send {
         async move {
             if let Some(PendingCommit { ingest, entry, now, report, durable }) = &mut self.pending {
-                durable.wait().await.map_err(crate::error::from_store)?;
+                durable.wait().await?;
                 ingest.activity.device(entry, *now);
                 ingest.publish(entry, report);
             }

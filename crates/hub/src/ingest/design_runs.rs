@@ -19,7 +19,6 @@ use isobar_store::telemetry::{self, Begun, Memory};
 use super::Ingest;
 use super::run_commit::{RunCommit, RunReport};
 use crate::cache::entries::DeviceEntry;
-use crate::error::from_store;
 use crate::support::body_reader::READ_HERE_BYTES_MAX;
 
 /// Runs of one device, one after the other: each sees what the one before it has left, and all are of one commit.
@@ -139,7 +138,7 @@ impl DesignRuns<'_> {
     pub fn run(&mut self, id: EventId, trigger: Trigger<'_>, payload: &RawJson) {
         let tree = payload.tree();
         let seen = EventView { id, element: trigger.element(), received_at: id.minted_at(), payload, tree: &tree };
-        let left = CombinedMemory { memory: self.memory, left: &self.left };
+        let left = RunMemory { memory: self.memory, left: Some(&self.left) };
         let (plan, view) = (self.plan(), self.view());
         let outcome = self.ingest.code.run_design(&plan, trigger, &seen, &view, &left);
         self.note(trigger, &outcome.errors);
@@ -192,12 +191,12 @@ impl Ingest {
         let reload = self.reload_if_a_run_panics(entry);
         let begun = telemetry::begin(self.env.telemetry(), permit, None, now, &mut turn).await;
         reload.disarm();
-        let begun = begun.map_err(from_store)?;
+        let begun = begun?;
         if report.refused {
             return Err(Error::Busy);
         }
         if let Begun::Committed { mut durable, .. } = begun {
-            durable.wait().await.map_err(from_store)?;
+            durable.wait().await?;
         }
         self.publish(entry, &report);
         Ok(answer.filter(|_| !report.outdated))
@@ -206,7 +205,7 @@ impl Ingest {
 
 /// What the runs of this commit have left so far.
 #[derive(Default)]
-struct UncommittedState {
+pub(crate) struct UncommittedState {
     /// Empty where a state was given up.
     states: HashMap<Arc<str>, Bytes>,
     states_bytes: Option<usize>,
@@ -243,34 +242,36 @@ impl UncommittedState {
     }
 }
 
-/// What earlier runs left, those of this commit included, as the design asks for it.
-struct CombinedMemory<'a> {
-    memory: &'a dyn Memory,
-    left: &'a UncommittedState,
+/// What earlier runs of a device left, those of this commit included if there are any, as its design asks for it.
+pub(crate) struct RunMemory<'a> {
+    pub memory: &'a dyn Memory,
+    pub left: Option<&'a UncommittedState>,
 }
 
-impl isobar_design::Memory for CombinedMemory<'_> {
+impl isobar_design::Memory for RunMemory<'_> {
     fn last(&self, element: &str) -> Option<RawJson> {
-        let here = self.left.last.get(element).map(LastKept::values);
+        let here = self.left.and_then(|left| left.last.get(element)).map(LastKept::values);
         here.or_else(|| Some(self.memory.last(element)?.values()))
     }
 
     fn last_bytes(&self, element: &str) -> usize {
-        let here = self.left.last.get(element).map(|kept| kept.bytes().len());
+        let here = self.left.and_then(|left| left.last.get(element)).map(|kept| kept.bytes().len());
         here.unwrap_or_else(|| self.memory.last_bytes(element))
     }
 
     fn state(&self, element: &str) -> Option<Bytes> {
-        self.left.states.get(element).cloned().or_else(|| self.memory.state(element))
+        let here = self.left.and_then(|left| left.states.get(element));
+        here.cloned().or_else(|| self.memory.state(element))
     }
 
     fn states(&self) -> Vec<(Arc<str>, usize)> {
-        let before = self.memory.states().into_iter().filter(|(element, _)| !self.left.states.contains_key(element));
-        let here = self.left.states.iter().filter(|(_, state)| !state.is_empty());
+        let Some(left) = self.left else { return self.memory.states() };
+        let before = self.memory.states().into_iter().filter(|(element, _)| !left.states.contains_key(element));
+        let here = left.states.iter().filter(|(_, state)| !state.is_empty());
         before.chain(here.map(|(element, state)| (Arc::clone(element), state.len()))).collect()
     }
 
     fn states_bytes(&self) -> usize {
-        self.left.states_bytes.unwrap_or_else(|| self.memory.states_bytes())
+        self.left.and_then(|left| left.states_bytes).unwrap_or_else(|| self.memory.states_bytes())
     }
 }

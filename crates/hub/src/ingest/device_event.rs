@@ -15,12 +15,12 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::accepted::Accepted;
+use super::design_runs::RunMemory;
 use super::event_input::{accepted_name, check_idempotency_key, element_name};
 use super::run_commit::{RunCommit, RunReport};
-use super::{IDEMPOTENCY_SECONDS, Ingest, RUNS_MAX, RunMemory};
+use super::{IDEMPOTENCY_SECONDS, Ingest, RUNS_MAX};
 use crate::cache::entries::DeviceEntry;
 use crate::cache::shared_entries::SharedEntry as _;
-use crate::error::from_store;
 use crate::identity::authentication::Principal;
 
 /// An event as it came in.
@@ -197,7 +197,8 @@ impl Ingest {
             let (element, received_at) = (&*event.element, id.minted_at());
             let seen = EventView { id, element, received_at, payload: &event.payload, tree };
             let trigger = Trigger::DeviceEvent { element };
-            let Some(outcome) = self.code.run_event(&run.plan, trigger, &seen, &view, &RunMemory(memory)) else {
+            let before = RunMemory { memory, left: None };
+            let Some(outcome) = self.code.run_event(&run.plan, trigger, &seen, &view, &before) else {
                 entry.note_run(true);
                 run.give_up();
                 return report.too_long();
@@ -217,7 +218,7 @@ impl Ingest {
         let store = self.env.telemetry();
         let begun = telemetry::begin(store, permit, event.idempotency_key, event.now, &mut turn).await;
         reload.disarm();
-        match begun.map_err(from_store)? {
+        match begun? {
             Begun::Repeated(first) => {
                 self.activity.device(entry, event.now);
                 Ok(Ok(Accepted::before(first)))
@@ -262,7 +263,7 @@ impl Ingest {
             self.add_followed(entry, &mut commit);
             commit
         };
-        match self.env.telemetry().run(permit, idempotency_key, now, &mut turn).await.map_err(from_store)? {
+        match self.env.telemetry().run(permit, idempotency_key, now, &mut turn).await? {
             Ran::Repeated(first) => Ok(Some(first)),
             Ran::Committed { .. } if report.outdated => Ok(None),
             Ran::Committed { .. } => {

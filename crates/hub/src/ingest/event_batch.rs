@@ -20,6 +20,7 @@ use super::Ingest;
 use super::accepted::Accepted;
 use super::device_event::Incoming;
 use super::event_input::{accepted_name, check_idempotency_key, element_name};
+use crate::error::{is_ours, of_one_of_many};
 use crate::identity::authentication::Principal;
 use crate::support::bounded_jobs::NOBODY;
 use crate::support::pace::Slices;
@@ -103,7 +104,6 @@ fn read_items(body: &Bytes) -> Result<Vec<BatchItem>> {
 
 /// When the stores took nothing at all the batch is refused, so that it comes again.
 fn report(mut results: Vec<EventResult>, window: Option<RateWindow>) -> Result<BatchReport> {
-    let is_ours = |error: &Error| matches!(error, Error::Busy | Error::NoRoom(_) | Error::Internal(_));
     let fails = |(_, result): &EventResult| result.as_ref().is_err_and(is_ours);
     if let Some(first) = results.iter().position(fails)
         && results.iter().all(|(_, result)| result.is_err())
@@ -114,7 +114,7 @@ fn report(mut results: Vec<EventResult>, window: Option<RateWindow>) -> Result<B
     for (index, result) in results {
         match result {
             Ok(id) => report.accepted.push((index, id)),
-            Err(error) => report.refused.push((index, message_of(&error))),
+            Err(error) => report.refused.push((index, of_one_of_many(&error, "an event of a batch", told))),
         }
     }
     Ok(report)
@@ -237,19 +237,8 @@ impl Ingest {
     }
 }
 
-/// What is told of an item: its faults with the members that they are of. The cause of what is ours is for the log.
-fn message_of(error: &Error) -> String {
-    match error {
-        Error::Invalid(faults) => faults.iter().map(told).collect::<Vec<_>>().join("; "),
-        Error::Internal(cause) => {
-            tracing::error!(%cause, "an event of a batch failed");
-            error.to_string()
-        }
-        other => other.to_string(),
-    }
-}
-
-/// A fault of an item. Checks that are those of a single event's parameters name where that has them.
+/// A fault of an item with the member that it is of. Checks that are those of a single event's parameters name where that
+/// has them.
 fn told(fault: &Fault) -> String {
     let member = match fault.field.as_str() {
         "body" => return fault.message.clone(),

@@ -10,6 +10,7 @@ use isobar_model::ids::DeviceRef;
 
 use super::Ingest;
 use crate::cache::entries::DeviceEntry;
+use crate::error::if_there;
 use crate::identity::authentication::Principal;
 
 /// Longest element name, in characters.
@@ -64,13 +65,11 @@ impl Ingest {
             Ok(id) => self.identity.device_write(principal, id, Action::DeviceEventCreate).await,
             Err(_) => Err(Error::Missing("device")),
         };
-        match found {
-            Err(Error::Missing(_)) => {
-                faults.add("query.deviceId", "no such device");
-                Ok(None)
-            }
-            found => found.map(Some),
+        let found = if_there(found)?;
+        if found.is_none() {
+            faults.add("query.deviceId", "no such device");
         }
+        Ok(found)
     }
 }
 

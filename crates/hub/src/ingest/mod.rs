@@ -13,10 +13,7 @@ mod run_design;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use isobar_model::ids::DeviceKey;
-use isobar_model::json::RawJson;
-use isobar_store::telemetry::Memory;
 use tokio::sync::Notify;
 
 use self::queue_bells::QueueBells;
@@ -72,30 +69,5 @@ impl Ingest {
     /// A cloud event was queued for the device, or its token has ended: long polls look again.
     pub(crate) fn ring(&self, device: DeviceKey) {
         self.bells.ring(device);
-    }
-}
-
-/// What earlier runs of a device left, as its design asks for it.
-pub(crate) struct RunMemory<'a>(pub &'a dyn Memory);
-
-impl isobar_design::Memory for RunMemory<'_> {
-    fn last(&self, element: &str) -> Option<RawJson> {
-        self.0.last(element).map(|kept| kept.values())
-    }
-
-    fn last_bytes(&self, element: &str) -> usize {
-        self.0.last_bytes(element)
-    }
-
-    fn state(&self, element: &str) -> Option<Bytes> {
-        self.0.state(element)
-    }
-
-    fn states(&self) -> Vec<(Arc<str>, usize)> {
-        self.0.states()
-    }
-
-    fn states_bytes(&self) -> usize {
-        self.0.states_bytes()
     }
 }

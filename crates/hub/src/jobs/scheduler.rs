@@ -26,7 +26,6 @@ use tokio::task::JoinSet;
 
 use super::Jobs;
 use crate::cache::entries::DeviceEntry;
-use crate::error::IntoHubError as _;
 use crate::ingest::Occasion;
 use crate::ingest::design_runs::RunsEstimate;
 use crate::supervisor::{Shift, guarded, spawn_guarded_in};
@@ -157,7 +156,7 @@ impl Jobs {
     async fn serve_alarms(self: &Arc<Self>, runs: &mut JoinSet<()>) -> Result<bool> {
         while runs.try_join_next().is_some() {}
         let now = self.env.now();
-        let mut due = self.env.registry().alarms_due(now, ALARMS_BATCH).await.into_hub_error()?;
+        let mut due = self.env.registry().alarms_due(now, ALARMS_BATCH).await?;
         let (is_full, pace) = (due.len() == ALARMS_BATCH, Pace::default());
         let pace = &pace;
         {
@@ -211,7 +210,7 @@ impl Jobs {
         };
         let due = ended.iter().map(|(number, moment)| (*number, *moment));
         let due: Vec<_> = due.chain(code.iter().map(|elapsing| (elapsing.alarm.number, lost_at))).collect();
-        self.env.registry().alarms_set(&due, &gone).await.into_hub_error()?;
+        self.env.registry().alarms_set(&due, &gone).await?;
         let mut state = self.scheduler.alarms.lock();
         state.ended.retain(|number, moment| ended.get(number) != Some(moment));
         for elapsing in &mut code {
@@ -319,7 +318,7 @@ impl Jobs {
         // What ran by an earlier entry than this one may not be written yet. Memory is asked first: it forgets what the
         // registry has.
         let unwritten = self.activity.of_device(entry.device.key);
-        let Some(device) = self.env.registry().device_fetch(&permit.reading()).await.into_hub_error()? else {
+        let Some(device) = self.env.registry().device_fetch(&permit.reading()).await? else {
             return Ok(AlarmOutcome::Never);
         };
         let heard_at = device.last_active.max(unwritten).unwrap_or(device.created_at);

@@ -15,7 +15,6 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, RwLock, RwLockReadGuard};
 
 use super::Jobs;
-use crate::error::IntoHubError as _;
 
 /// Projects, and devices of one, that are asked for at a time.
 const PROJECTS_AT_ONCE: u32 = 100;
@@ -142,14 +141,14 @@ impl Jobs {
     ) -> Result<RwLockReadGuard<'_, ()>> {
         let moving = self.retention_changes().await;
         let reading = access::system(to, "a device comes into the project").reading();
-        if self.env.registry().retention_fetch(&reading).await.into_hub_error()?.remembers() {
+        if self.env.registry().retention_fetch(&reading).await?.remembers() {
             self.retention_changed();
             return Err(Error::Busy);
         }
         let now = self.believed_now().unwrap_or_else(|| self.env.now());
         let leaving = access::system(device.project, "a device leaves the project").reading();
-        let kept = self.env.registry().retention_fetch(&leaving).await.into_hub_error()?.all_kept(now);
-        if !kept.is_empty() && self.env.telemetry().series_retain(permit, kept, true).await.into_hub_error()? {
+        let kept = self.env.registry().retention_fetch(&leaving).await?.all_kept(now);
+        if !kept.is_empty() && self.env.telemetry().series_retain(permit, kept, true).await? {
             self.count_again(device.reference()).await;
         }
         Ok(moving)

@@ -24,7 +24,6 @@ use crate::cache::data_quota::Meters;
 use crate::cache::entries::DeviceEntry;
 use crate::delivery::Delivery;
 use crate::env::Env;
-use crate::error::IntoHubError as _;
 use crate::supervisor::Shift;
 use crate::support::scope_guard::ScopeGuard;
 
@@ -156,7 +155,7 @@ impl Usage {
 
     /// Writes what changed, so that the registry knows it all, and looks at the limits.
     pub(crate) async fn usage_settled(&self) -> Result<()> {
-        self.settle_usage().await.into_hub_error()
+        Ok(self.settle_usage().await?)
     }
 
     /// Stored data of a device is gone: where there is a limit, what it frees can be used from here on.
@@ -167,9 +166,9 @@ impl Usage {
 
     /// Reads the limits before the first event comes, and whether all figures were right when the last process ended.
     pub(crate) async fn usage_begins(&self) -> Result<()> {
-        let limited = self.env.registry().organizations_limited().await.into_hub_error()?;
+        let limited = self.env.registry().organizations_limited().await?;
         self.set_meters(&limited);
-        let counted = self.env.registry().usage_begin().await.into_hub_error()?;
+        let counted = self.env.registry().usage_begin().await?;
         self.counted.store(counted, Ordering::Release);
         Ok(())
     }

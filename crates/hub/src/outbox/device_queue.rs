@@ -188,19 +188,12 @@ impl Piece {
         }
     }
 
-    fn sequence(&self) -> u64 {
+    /// Its place in the order in which all came, and since when it waits.
+    fn came(&self) -> Option<(u64, i64)> {
         match &self.what {
-            PieceKind::Report(report) => report.sequence,
-            PieceKind::Settings(settings, _) => settings.first().map_or(u64::MAX, |setting| setting.sequence),
-            PieceKind::Delivery(delivery) => delivery.sequence,
-        }
-    }
-
-    fn since(&self) -> i64 {
-        match &self.what {
-            PieceKind::Report(report) => report.since,
-            PieceKind::Settings(settings, _) => settings.first().map_or(i64::MAX, |setting| setting.since),
-            PieceKind::Delivery(delivery) => delivery.since,
+            PieceKind::Report(report) => Some((report.sequence, report.since)),
+            PieceKind::Settings(settings, _) => settings.first().map(|setting| (setting.sequence, setting.since)),
+            PieceKind::Delivery(delivery) => Some((delivery.sequence, delivery.since)),
         }
     }
 }
@@ -356,8 +349,8 @@ impl DeviceQueue {
         if taken.is_empty() {
             return;
         }
-        let sequence = taken.iter().map(Piece::sequence).min().unwrap_or(u64::MAX);
-        let since = taken.iter().map(Piece::since).min().unwrap_or(i64::MAX);
+        let sequence = taken.iter().filter_map(Piece::came).map(|(sequence, _)| sequence).min().unwrap_or(u64::MAX);
+        let since = taken.iter().filter_map(Piece::came).map(|(_, since)| since).min().unwrap_or(i64::MAX);
         let mut in_hand = InHand { pieces: taken.len(), sequence, since, report: None, settings: Vec::new() };
         for piece in taken {
             match &piece.what {
@@ -373,26 +366,13 @@ impl DeviceQueue {
 
     /// A piece was written.
     pub fn written(&mut self, piece: &Piece) {
-        if let Some(in_hand) = &mut self.in_hand {
-            match &piece.what {
-                PieceKind::Report(_) => in_hand.report = None,
-                PieceKind::Settings(..) => in_hand.settings.clear(),
-                PieceKind::Delivery(_) => {}
-            }
-        }
-        self.let_go();
+        self.let_go(&piece.what);
     }
 
     /// A piece was not: it waits again, before what came meanwhile. What waits has become so much less: both reports are one.
     pub fn put_back(&mut self, piece: Piece) -> OutboxSize {
         let mut less = OutboxSize::default();
-        if let Some(in_hand) = &mut self.in_hand {
-            match &piece.what {
-                PieceKind::Report(_) => in_hand.report = None,
-                PieceKind::Settings(..) => in_hand.settings.clear(),
-                PieceKind::Delivery(_) => {}
-            }
-        }
+        self.let_go(&piece.what);
         match piece.what {
             PieceKind::Report(report) => {
                 self.report = Some(match self.report.take() {
@@ -413,13 +393,17 @@ impl DeviceQueue {
             PieceKind::Delivery(delivery) if delivery.faults.due.is_some() => self.refused.push(delivery),
             PieceKind::Delivery(delivery) => self.deliveries.push_front(delivery),
         }
-        self.let_go();
         less
     }
 
-    fn let_go(&mut self) {
+    fn let_go(&mut self, what: &PieceKind) {
         if let Some(in_hand) = &mut self.in_hand {
             in_hand.pieces -= 1;
+            match what {
+                PieceKind::Report(_) => in_hand.report = None,
+                PieceKind::Settings(..) => in_hand.settings.clear(),
+                PieceKind::Delivery(_) => {}
+            }
         }
         self.in_hand.take_if(|in_hand| in_hand.pieces == 0);
     }

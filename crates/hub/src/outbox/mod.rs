@@ -79,28 +79,25 @@ struct Staging {
     device: DeviceKey,
     now: Timestamp,
     staged: Option<StagedWork>,
+    is_on_its_way: bool,
 }
 
 impl Staging {
     fn comes(mut self) {
-        if let Some(staged) = self.staged.take() {
-            let wakes = self.outbox.queue.lock().comes(self.device, staged, self.now);
-            self.outbox.done.notify_waiters();
-            if wakes {
-                self.outbox.wake.notify_one();
-            }
-        }
+        self.is_on_its_way = true;
     }
 }
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        if self.staged.is_some() {
-            let wakes = self.outbox.queue.lock().does_not_come(self.device);
-            self.outbox.done.notify_waiters();
-            if wakes {
-                self.outbox.wake.notify_one();
-            }
+        let staged = self.staged.take().filter(|_| self.is_on_its_way);
+        let wakes = match staged {
+            Some(staged) => self.outbox.queue.lock().comes(self.device, staged, self.now),
+            None => self.outbox.queue.lock().does_not_come(self.device),
+        };
+        self.outbox.done.notify_waiters();
+        if wakes {
+            self.outbox.wake.notify_one();
         }
     }
 }
@@ -142,7 +139,8 @@ impl Outbox {
                 }
             }
         };
-        let staging = Staging { outbox: Arc::clone(self), device: device.key, now, staged: Some(staged) };
+        let staging =
+            Staging { outbox: Arc::clone(self), device: device.key, now, staged: Some(staged), is_on_its_way: false };
         Staged::Goes { outbox, sets_out: SetsOut::then(|| staging.comes()) }
     }
 

@@ -9,7 +9,6 @@ use isobar_model::secret::Secret;
 use isobar_model::user::{ApiKey, ApiKeyInput};
 
 use crate::Hub;
-use crate::error::IntoHubError as _;
 use crate::resources::users::may_give;
 
 /// API keys of one user.
@@ -30,23 +29,17 @@ impl Hub {
     ) -> Result<(ApiKey, Secret)> {
         let permit = self.key_permit(caller, user, role).await?;
         if let Some(role) = role {
-            let placed = self.0.env.registry().user_placement(user).await.into_hub_error()?;
+            let placed = self.registry().user_placement(user).await?;
             let (_, rank) = placed.ok_or(Error::Missing("user"))?;
             if role > rank {
                 return Err(Error::invalid("role", format!("must be at most that of the user, {}", rank.name())));
             }
         }
         let secret = Secret::new(self.0.env.chance());
-        let created_at = self.0.env.now();
+        let created_at = self.now();
         let id = ApiKeyId(self.0.env.new_id().0);
         let key = ApiKey { id, user, name, created_at, role, expires_at, last_used_at: None };
-        let made = self
-            .0
-            .env
-            .registry()
-            .api_key_create(&permit, &key, &secret.digest(), API_KEYS_MAX)
-            .await
-            .into_hub_error()?;
+        let made = self.registry().api_key_create(&permit, &key, &secret.digest(), API_KEYS_MAX).await?;
         let full = || Error::invalid("body", format!("the user has {API_KEYS_MAX} API keys already"));
         if made { Ok((key, secret)) } else { Err(full()) }
     }
@@ -76,7 +69,7 @@ impl Hub {
     /// Needs `ApiKeyManage` on the user.
     pub async fn api_key_list(&self, caller: &Caller, user: UserId, page: PageRequest) -> Result<Page<ApiKey>> {
         let permit = self.0.identity.user_write(caller, user, Action::ApiKeyManage).await?;
-        let page = self.0.env.registry().api_key_list(&permit, page).await.into_hub_error()?;
+        let page = self.registry().api_key_list(&permit, page).await?;
         // A use that the registry does not know yet.
         let as_last_used =
             |key: ApiKey| ApiKey { last_used_at: key.last_used_at.max(self.0.activity.of_api_key(key.id)), ..key };
@@ -91,7 +84,7 @@ impl Hub {
     /// `Missing`: there is no such key.
     pub async fn api_key_delete(&self, caller: &Caller, user: UserId, key: ApiKeyId) -> Result<()> {
         let permit = self.0.identity.user_write(caller, user, Action::ApiKeyManage).await?;
-        let was_there = self.0.env.registry().api_key_delete(&permit, key).await.into_hub_error()?;
+        let was_there = self.registry().api_key_delete(&permit, key).await?;
         self.0.caches.api_keys_changed();
         if was_there { Ok(()) } else { Err(Error::Missing("API key")) }
     }

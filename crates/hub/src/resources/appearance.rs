@@ -7,7 +7,7 @@ use isobar_model::error::{Error, Result};
 use isobar_model::ids::OrganizationId;
 
 use crate::Hub;
-use crate::error::IntoHubError as _;
+use crate::error::if_there;
 
 impl Hub {
     /// Fetches an organization's branding.
@@ -15,7 +15,7 @@ impl Hub {
     /// Needs `OrganizationRead`.
     pub async fn branding_fetch(&self, caller: &Caller, id: OrganizationId) -> Result<Branding> {
         let permit = self.0.identity.organization_write(caller, id, Action::OrganizationRead).await?.reading();
-        self.0.env.registry().branding_fetch(&permit).await.into_hub_error()
+        Ok(self.registry().branding_fetch(&permit).await?)
     }
 
     /// Changes an organization's branding: what the body leaves out keeps its value.
@@ -23,7 +23,7 @@ impl Hub {
     /// Needs `OrganizationUpdate`. Durable when this returns.
     pub async fn branding_update(&self, caller: &Caller, id: OrganizationId, input: BrandingInput) -> Result<Branding> {
         let permit = self.0.identity.organization_write(caller, id, Action::OrganizationUpdate).await?;
-        self.0.env.registry().branding_update(&permit, input).await.into_hub_error()
+        Ok(self.registry().branding_update(&permit, input).await?)
     }
 
     /// Fetches the dashboard that an organization shows, its own or one that is lent from above; an empty one when there
@@ -32,7 +32,7 @@ impl Hub {
     /// Needs `OrganizationRead`.
     pub async fn dashboard_fetch(&self, caller: &Caller, id: OrganizationId) -> Result<Dashboard> {
         let permit = self.0.identity.organization_write(caller, id, Action::OrganizationRead).await?.reading();
-        Ok(self.0.env.registry().dashboard_fetch(&permit).await.into_hub_error()?.unwrap_or_default())
+        Ok(self.registry().dashboard_fetch(&permit).await?.unwrap_or_default())
     }
 
     /// Changes an organization's own dashboard.
@@ -45,7 +45,7 @@ impl Hub {
         input: DashboardInput,
     ) -> Result<Dashboard> {
         let permit = self.0.identity.organization_write(caller, id, Action::OrganizationUpdate).await?;
-        self.0.env.registry().dashboard_update(&permit, input).await.into_hub_error()
+        Ok(self.registry().dashboard_update(&permit, input).await?)
     }
 
     /// Fetches an organization's device table; one without columns when it was never set.
@@ -53,7 +53,7 @@ impl Hub {
     /// Needs `OrganizationRead`.
     pub async fn device_table_fetch(&self, caller: &Caller, id: OrganizationId) -> Result<DeviceTable> {
         let permit = self.0.identity.organization_write(caller, id, Action::OrganizationRead).await?.reading();
-        let stored = self.0.env.registry().device_table_fetch(&permit).await.into_hub_error()?;
+        let stored = self.registry().device_table_fetch(&permit).await?;
         Ok(stored.as_ref().map(DeviceTable::of).unwrap_or_default())
     }
 
@@ -67,20 +67,12 @@ impl Hub {
         input: DeviceTableInput,
     ) -> Result<DeviceTable> {
         let permit = self.0.identity.organization_write(caller, id, Action::OrganizationUpdate).await?;
-        if let Patch::Set(device) = input.device {
-            match self.0.identity.user_device_read(caller, device).await {
-                Ok(_) => {}
-                Err(Error::Missing(_)) => return Err(Error::invalid("deviceId", "no such device")),
-                Err(error) => return Err(error),
-            }
+        if let Patch::Set(device) = input.device
+            && if_there(self.0.identity.user_device_read(caller, device).await)?.is_none()
+        {
+            return Err(Error::invalid("deviceId", "no such device"));
         }
-        let stored = self
-            .0
-            .env
-            .registry()
-            .device_table_update(&permit, Some(&input), self.0.env.now())
-            .await
-            .into_hub_error()?;
+        let stored = self.registry().device_table_update(&permit, Some(&input), self.now()).await?;
         Ok(stored.as_ref().map(DeviceTable::of).unwrap_or_default())
     }
 
@@ -89,6 +81,7 @@ impl Hub {
     /// Needs `OrganizationUpdate`. Durable when this returns.
     pub async fn device_table_delete(&self, caller: &Caller, id: OrganizationId) -> Result<()> {
         let permit = self.0.identity.organization_write(caller, id, Action::OrganizationUpdate).await?;
-        self.0.env.registry().device_table_update(&permit, None, self.0.env.now()).await.into_hub_error().map(|_| ())
+        self.registry().device_table_update(&permit, None, self.now()).await?;
+        Ok(())
     }
 }

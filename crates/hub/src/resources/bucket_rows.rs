@@ -15,12 +15,9 @@ use crate::support::tenant_shares::TenantShare;
 
 /// What series say in buckets. What it takes of memory is charged to its tenant until it is dropped.
 pub struct BucketAnswer {
-    functions: Functions,
-    fields: usize,
-    zone: Zone,
+    request: BucketRequest,
     grid: Option<Grid>,
     range: TimeRange,
-    fill: BucketFill,
     series: Vec<(Option<DeviceId>, BucketSeries)>,
     _holds: Arc<Mutex<TenantShare>>,
 }
@@ -57,7 +54,7 @@ pub struct BucketRows {
 impl BucketAnswer {
     /// The answer to a request. `holds` is its share of memory.
     pub(super) fn new(
-        request: &BucketRequest,
+        request: BucketRequest,
         grid: Option<Grid>,
         series: Vec<(Option<DeviceId>, BucketSeries)>,
         holds: Arc<Mutex<TenantShare>>,
@@ -66,16 +63,7 @@ impl BucketAnswer {
         let first = spans().map(|(first, _)| first).min();
         let last = spans().map(|(_, last)| Timestamp::from_millis(last.millis().saturating_add(1))).max();
         let range = TimeRange { from: request.range.from.or(first), to: request.range.to.or(last) };
-        Self {
-            functions: request.functions,
-            fields: request.fields.len(),
-            zone: request.zone.clone(),
-            grid,
-            range,
-            fill: request.fill,
-            series,
-            _holds: holds,
-        }
+        Self { request, grid, range, series, _holds: holds }
     }
 
     /// Where its buckets begin and end; none: all is one bucket.
@@ -85,7 +73,7 @@ impl BucketAnswer {
 
     /// Whose clock and calendar they follow.
     pub fn zone(&self) -> &Zone {
-        &self.zone
+        &self.request.zone
     }
 
     /// The range that was asked for; where it had no end, as far as there are values.
@@ -95,7 +83,7 @@ impl BucketAnswer {
 
     /// What is told of each field.
     pub fn functions(&self) -> Functions {
-        self.functions
+        self.request.functions
     }
 
     /// Its series, each with its device where each device has one.
@@ -113,7 +101,7 @@ impl BucketAnswer {
     /// The next bucket of a series.
     pub fn next_row(&self, series: usize, rows: &mut BucketRows) -> Option<BucketRow<'_>> {
         let (_, series) = self.series.get(series)?;
-        let stretch = match (&self.grid, self.fill) {
+        let stretch = match (&self.grid, self.request.fill) {
             (None, _) => self.all(series, rows)?,
             (Some(grid), BucketFill::None) => {
                 let after = if rows.begun { Bound::Excluded(rows.at) } else { Bound::Unbounded };
@@ -138,18 +126,18 @@ impl BucketAnswer {
     /// The one bucket of all time, if there is anything to tell of it.
     fn all(&self, series: &BucketSeries, rows: &BucketRows) -> Option<Stretch> {
         let stretch = stretch_of(self.range).filter(|stretch| stretch.from < stretch.to)?;
-        let is_told = !series.buckets.is_empty() || self.fill != BucketFill::None;
+        let is_told = !series.buckets.is_empty() || self.request.fill != BucketFill::None;
         (is_told && !rows.begun).then_some(stretch)
     }
 
     fn row<'a>(&'a self, series: &'a BucketSeries, stretch: Stretch, rows: &mut BucketRows) -> BucketRow<'a> {
         let key = if self.grid.is_some() { stretch.from } else { Stretch::ALL.from };
         let bucket = series.buckets.get(&key);
-        rows.numbers.resize(self.fields, None);
+        rows.numbers.resize(self.request.fields.len(), None);
         let tally = |field: usize, at: &Timestamp| series.buckets.get(at)?.fields.get(field);
         let fields = rows.numbers.iter_mut().enumerate().map(|(field, last)| {
             let own = bucket.and_then(|bucket| bucket.fields.get(field)).filter(|tally| tally.count() > 0);
-            let earlier = last.as_ref().filter(|_| self.fill == BucketFill::Previous);
+            let earlier = last.as_ref().filter(|_| self.request.fill == BucketFill::Previous);
             let told = own.or_else(|| tally(field, earlier?));
             if own.is_some() {
                 *last = Some(key);

@@ -16,7 +16,6 @@ use isobar_store::fair_slots::Claim;
 use isobar_store::telemetry::{BUCKETS_BYTES_MAX, BucketMemory, BucketQuery, Buckets, Filter, PayloadTime};
 use parking_lot::Mutex;
 
-use crate::error::{IntoHubError as _, from_store};
 use crate::identity::authentication::Principal;
 use crate::resources::bucket_rows::BucketAnswer;
 use crate::resources::data::ELEMENT;
@@ -162,9 +161,10 @@ impl Hub {
             BucketDevices::Beneath(tree) => (None, *tree, "query.organizationId"),
         };
         let list = self.0.identity.list_permit(caller, tree, Action::DeviceRead).await?;
-        let found = self.0.env.registry().devices_up_to(&list, project, most as u32).await.into_hub_error()?;
+        let found = self.registry().devices_up_to(&list, project, most as u32).await?;
         let found = found.ok_or_else(|| Error::invalid(field, too_many(most, apart)))?;
-        Ok(found.into_iter().filter_map(|(device, lineage)| may_read(caller, device, &lineage)).collect())
+        let permit = |(device, of): (DeviceRef, Lineage)| access::read(caller, Action::DeviceRead, device, &of).ok();
+        Ok(found.into_iter().filter_map(permit).collect())
     }
 
     async fn bucket_devices_of(
@@ -176,8 +176,7 @@ impl Hub {
         if ids.len() > most {
             return Err(Error::invalid("query.deviceIds", too_many(most, most == DEVICES_APART_MAX)));
         }
-        let placed = self.0.env.registry().device_placements(ids).await.into_hub_error()?;
-        let permits = placed.into_iter().filter_map(|(device, lineage)| may_read(caller, device, &lineage));
+        let permits = self.permits_in_reach(caller, ids).await?.into_iter();
         let permits: HashMap<DeviceId, _> = permits.map(|permit| (permit.target().id, permit)).collect();
         ids.iter().map(|id| permits.get(id).cloned().ok_or(Error::Missing("device"))).collect()
     }
@@ -196,10 +195,10 @@ impl Hub {
         let retention = self.0.caches.retention_of_many(devices).await?;
         let kept = |device: &CanRead<DeviceRef>| {
             let bounds: &ProjectRetention = retention.get(&device.target().key)?;
-            Some(bounds.kept(element, self.0.env.now()))
+            Some(bounds.kept(element, self.now()))
         };
         let grid = self.grid(devices, element, &mut request, &kept, &mut claim).await?;
-        check_filled(&request, grid.as_ref(), request.range)?;
+        check_filled(request.width, request.fill, grid.as_ref(), request.range)?;
         let query = Arc::new(BucketQuery {
             fields: request.fields.clone(),
             functions: request.functions,
@@ -213,7 +212,7 @@ impl Hub {
         for device in devices {
             let Some(kept) = kept(device) else { continue };
             let (more, has_it) =
-                self.0.env.telemetry().buckets(device, element, &kept, buckets, claim).await.map_err(refused)?;
+                self.telemetry().buckets(device, element, &kept, buckets, claim).await.map_err(refused)?;
             (buckets, is_there, claim) = (more, is_there || has_it, let_in(claim));
             if apart {
                 series.push((Some(device.target().id), buckets.take_series().map_err(refused)?));
@@ -224,8 +223,9 @@ impl Hub {
         }
         share.lock().resize(buckets.bytes())?;
         drop(buckets);
-        let answer = BucketAnswer::new(&request, grid, series, share);
-        check_filled(&request, answer.grid(), answer.range())?;
+        let (width, fill) = (request.width, request.fill);
+        let answer = BucketAnswer::new(request, grid, series, share);
+        check_filled(width, fill, answer.grid(), answer.range())?;
         Ok((answer, is_there))
     }
 
@@ -271,7 +271,7 @@ impl Hub {
         let mut extent: Option<(Timestamp, Timestamp)> = None;
         for device in devices {
             let Some(kept) = kept(device) else { continue };
-            let own = self.0.env.telemetry().extent(device, element, &kept, range, *claim).await.into_hub_error()?;
+            let own = self.telemetry().extent(device, element, &kept, range, *claim).await?;
             *claim = let_in(*claim);
             if let Some((begins, ends)) = own {
                 let (first, last) = extent.unwrap_or((begins, ends));
@@ -297,10 +297,6 @@ fn lent_by(share: &Arc<Mutex<TenantShare>>) -> BucketMemory {
     })
 }
 
-fn may_read(caller: &Caller, device: DeviceRef, lineage: &Lineage) -> Option<CanRead<DeviceRef>> {
-    access::read(caller, Action::DeviceRead, device, lineage).ok()
-}
-
 fn too_many(most: usize, apart: bool) -> String {
     let how = if apart { "with a series each" } else { "together" };
     format!("names too many devices: at most {most} are asked {how}")
@@ -312,10 +308,10 @@ pub(super) fn stretch_of(range: TimeRange) -> Option<Stretch> {
 }
 
 /// Whether there are not too many buckets, where those that hold nothing are told of too.
-fn check_filled(request: &BucketRequest, grid: Option<&Grid>, range: TimeRange) -> Result<()> {
+fn check_filled(width: BucketWidth, fill: BucketFill, grid: Option<&Grid>, range: TimeRange) -> Result<()> {
     let (Some(grid), Some(stretch)) = (grid, stretch_of(range)) else { return Ok(()) };
-    if request.fill != BucketFill::None && grid.count(stretch, BUCKETS_MAX).is_none() {
-        return Err(too_many_buckets(request.width));
+    if fill != BucketFill::None && grid.count(stretch, BUCKETS_MAX).is_none() {
+        return Err(too_many_buckets(width));
     }
     Ok(())
 }
@@ -335,7 +331,7 @@ fn too_many_buckets(width: BucketWidth) -> Error {
 fn refused(error: StoreError, width: BucketWidth) -> Error {
     match error {
         StoreError::TooMuch => too_many_buckets(width),
-        other => from_store(other),
+        other => other.into(),
     }
 }
 

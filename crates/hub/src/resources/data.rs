@@ -14,7 +14,6 @@ use isobar_store::telemetry::ValueQuery;
 
 use crate::Hub;
 use crate::cache::entries::DeviceEntry;
-use crate::error::IntoHubError as _;
 use crate::identity::authentication::Principal;
 
 /// A storage element of a device.
@@ -59,14 +58,7 @@ impl Hub {
         let (permit, entry) = self.0.identity.user_device_read(caller, id).await?;
         let (page, kept) = (query.page, self.kept(&entry, element).await?);
         let query = ValueQuery { kept, ..query };
-        match self
-            .0
-            .env
-            .telemetry()
-            .values(&permit, element, query, Claim::begin(caller.lineage.top()))
-            .await
-            .into_hub_error()?
-        {
+        match self.telemetry().values(&permit, element, query, Claim::begin(caller.lineage.top())).await? {
             Some(values) => Ok(values),
             None if self.declares(&entry, element).await? => Ok(Page::new(Vec::new(), 0, page)),
             None => Err(Error::Missing(ELEMENT)),
@@ -75,7 +67,7 @@ impl Hub {
 
     /// What is shown of a storage element of a device at this moment: every query of its values goes by it.
     pub(crate) async fn kept(&self, entry: &DeviceEntry, element: &str) -> Result<Kept> {
-        Ok(self.0.caches.retention_of_device(entry).await?.kept(element, self.0.env.now()))
+        Ok(self.0.caches.retention_of_device(entry).await?.kept(element, self.now()))
     }
 
     /// Whether the device's design declares a storage element.
@@ -92,7 +84,7 @@ impl Hub {
     /// `Missing`: there is no such device or element.
     pub async fn last_values(&self, principal: &Principal, id: DeviceId, element: &str) -> Result<Option<LastValues>> {
         let (permit, entry) = self.0.identity.device_read(principal, id).await?;
-        match self.0.env.telemetry().last(&permit, element).await.into_hub_error()? {
+        match self.telemetry().last(&permit, element).await? {
             None if !self.declares(&entry, element).await? => Err(Error::Missing(ELEMENT)),
             last => Ok(last),
         }
@@ -104,7 +96,7 @@ impl Hub {
     /// Needs `DeviceRead`. Sizes are bytes of payloads.
     pub async fn storage_list(&self, caller: &Caller, id: DeviceId, request: ListRequest) -> Result<StorageList> {
         let (permit, entry) = self.0.identity.user_device_read(caller, id).await?;
-        let series = self.0.env.telemetry().series(&permit).await.into_hub_error()?;
+        let series = self.telemetry().series(&permit).await?;
         let bytes_stored = series.iter().map(|series| series.bytes).sum();
         let held = series.into_iter().map(|series| StorageElement {
             name: series.element,
@@ -150,7 +142,7 @@ impl Hub {
             self.storage_fetch(caller, id, name).await?;
         }
         let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::StorageDelete).await?;
-        let was_there = self.0.env.telemetry().series_delete(&permit, element).await.into_hub_error()?;
+        let was_there = self.telemetry().series_delete(&permit, element).await?;
         self.0.usage.touch(&entry);
         self.0.usage.usage_fell(&entry).await?;
         match element {

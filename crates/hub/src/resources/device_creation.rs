@@ -14,7 +14,7 @@ use isobar_store::registry::{DEVICE_LIMIT_REACHED, DeviceCreation, NewDevice, Ne
 
 use super::devices::check_meta;
 use crate::Hub;
-use crate::error::{IntoHubError as _, ORGANIZATION, PROJECT, from_store};
+use crate::error::{ORGANIZATION, PROJECT, naming, of_one_of_many};
 use crate::support::bounded_jobs::BoundedJobs;
 
 /// Devices that one transaction makes: whoever else writes has its turn in between.
@@ -62,8 +62,8 @@ impl Hub {
     /// `Invalid`: all faults of the input, an unknown project and a reached device limit among them.
     pub async fn device_create(&self, caller: &Caller, input: DeviceInput) -> Result<(Device, Secret)> {
         let Checked { permit, new, token, .. } = self.device_check(caller, input, &mut Looked::default()).await?;
-        let made = self.0.env.registry().device_create(&permit, new, self.0.env.now()).await;
-        let made = made.into_hub_error_naming(&[ORGANIZATION, PROJECT])?;
+        let made =
+            self.registry().device_create(&permit, new, self.now()).await.map_err(naming(&[ORGANIZATION, PROJECT]))?;
         self.0.usage.unsettle();
         Ok((made, token))
     }
@@ -165,7 +165,7 @@ impl Hub {
         let lineages: BTreeMap<String, Lineage> =
             checked.iter().map(|(_, device)| (device.lineage.to_string(), device.lineage.clone())).collect();
         let lineages: Vec<Lineage> = lineages.into_values().collect();
-        let left = self.0.env.registry().devices_left(&lineages).await.into_hub_error()?;
+        let left = self.registry().devices_left(&lineages).await?;
         let mut left: HashMap<OrganizationId, u64> = left.into_iter().map(|of| (of.organization, of.left)).collect();
         for (index, device) in checked {
             if device.lineage.ids().iter().any(|id| left.get(id) == Some(&0)) {
@@ -207,9 +207,9 @@ impl Hub {
                 None => groups.push(NewDevices { permit, devices: vec![new] }),
             }
         }
-        let created = self.0.env.registry().devices_create(&groups, self.0.env.now()).await;
+        let created = self.registry().devices_create(&groups, self.now()).await;
         self.0.usage.unsettle();
-        let created = match created.into_hub_error() {
+        let created = match created.map_err(Error::from) {
             Ok(created) => created,
             Err(error) if outcome.made.is_empty() => return Err(error),
             // What was made before stays, and its tokens must be told.
@@ -239,30 +239,18 @@ impl CreationOutcome {
 
 /// Why a device was not made, in the words of a single creation; none: it was.
 fn refusal(created: DeviceCreation) -> Option<String> {
-    let naming = |(noun, member): (&'static str, &'static str)| Error::invalid(member, format!("no such {noun}"));
     Some(words(match created {
         DeviceCreation::Made => return None,
-        DeviceCreation::NoRoom => from_store(StoreError::Limit(DEVICE_LIMIT_REACHED)),
-        DeviceCreation::NoProject => naming(PROJECT),
-        DeviceCreation::NoOrganization => naming(ORGANIZATION),
+        DeviceCreation::NoRoom => StoreError::Limit(DEVICE_LIMIT_REACHED).into(),
+        DeviceCreation::NoProject => naming(&[PROJECT])(StoreError::Gone(PROJECT.0)),
+        DeviceCreation::NoOrganization => naming(&[ORGANIZATION])(StoreError::Gone(ORGANIZATION.0)),
     }))
 }
 
 /// Why an item failed, for whoever sent it; the cause of what broke is for the log.
 fn words(error: Error) -> String {
-    match error {
-        Error::Invalid(faults) => {
-            let fault = |Fault { field, message }: Fault| match field.as_str() {
-                "body" => message,
-                _ => format!("{field}: {message}"),
-            };
-            faults.into_iter().map(fault).collect::<Vec<_>>().join("; ")
-        }
-        error => {
-            if let Error::Internal(cause) = &error {
-                tracing::error!(%cause, "an item of a bulk creation failed");
-            }
-            error.to_string()
-        }
-    }
+    of_one_of_many(&error, "an item of a bulk creation", |Fault { field, message }| match field.as_str() {
+        "body" => message.clone(),
+        _ => format!("{field}: {message}"),
+    })
 }

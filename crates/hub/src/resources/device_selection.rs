@@ -12,7 +12,6 @@ use isobar_store::registry::{
     ActiveDevices, DeviceFilter, DeviceSelection, DeviceSummary, ProjectDevices, UnwrittenDevices,
 };
 
-use crate::error::IntoHubError as _;
 use crate::support::bounded_jobs::BoundedJobs;
 use crate::support::tenant_shares::TenantShare;
 use crate::{Hub, TreeQuery};
@@ -115,8 +114,8 @@ impl Hub {
         let hub = self.clone();
         let steps = async move {
             let selection = hub.selection(tenant, filters, Wanted::Counted)?;
-            let now = hub.0.env.now();
-            hub.0.env.registry().device_summary(&permit, &selection, now).await.into_hub_error()
+            let now = hub.now();
+            Ok(hub.registry().device_summary(&permit, &selection, now).await?)
         };
         let summary = self.0.selection_jobs.drive_for(caller, "device_summary", steps).await?;
         let DeviceSummary { total, by_status, by_project, active, located } = summary;
@@ -147,7 +146,7 @@ impl Hub {
         let hub = self.clone();
         let steps = async move {
             let selection = hub.selection(tenant, filters, Wanted::Filtered)?;
-            let ids = hub.0.env.registry().device_ids_selected(&permit, &list, &selection).await.into_hub_error()?;
+            let ids = hub.registry().device_ids_selected(&permit, &list, &selection).await?;
             Ok((permit, ids))
         };
         let (permit, ids) = self.0.selection_jobs.drive_for(caller, "device_export", steps).await?;
@@ -173,7 +172,7 @@ impl DeviceExport {
     /// As many of these devices as may lie in memory together, from the first on; and how many these are.
     async fn read(&self, piece: &[DeviceId]) -> Result<(Vec<Device>, usize)> {
         let rooms = Arc::clone(&self.hub.0);
-        let (mut devices, read) = rooms.env.registry().devices_of(&self.permit, piece).await.into_hub_error()?;
+        let (mut devices, read) = rooms.env.registry().devices_of(&self.permit, piece).await?;
         // The part of the tree may have moved since.
         devices.retain(|device| self.caller.reaches(&device.lineage));
         rooms.outbox.apply_pending(&mut devices);

@@ -18,7 +18,7 @@ use isobar_store::registry::{DeviceChange, DeviceFilter};
 use super::device_selection::Wanted;
 use crate::cache::entries::DeviceEntry;
 use crate::env::Env;
-use crate::error::{IntoHubError as _, ORGANIZATION, PROJECT};
+use crate::error::{ORGANIZATION, PROJECT, if_there, naming};
 use crate::identity::authentication::Principal;
 use crate::support::bounded_jobs::BoundedJobs;
 use crate::support::scope_guard::ScopeGuard;
@@ -76,7 +76,7 @@ impl LastRead {
     /// `Busy`: the store gives no answer.
     pub async fn next(&mut self) -> Result<Option<(Arc<str>, LastValues)>> {
         for element in self.elements.by_ref() {
-            if let Some(values) = self.env.telemetry().last(&self.permit, &element).await.into_hub_error()? {
+            if let Some(values) = self.env.telemetry().last(&self.permit, &element).await? {
                 return Ok(Some((element, values)));
             }
         }
@@ -89,11 +89,7 @@ impl Hub {
     pub(super) async fn project_of_input(&self, caller: &Caller, named: Option<ProjectId>) -> Result<ProjectId> {
         let unknown = || Error::invalid("projectUuid", "no such project");
         let id = named.ok_or_else(unknown)?;
-        match self.0.identity.project_read(caller, id).await {
-            Ok(_) => Ok(id),
-            Err(Error::Missing(_)) => Err(unknown()),
-            Err(error) => Err(error),
-        }
+        if_there(self.0.identity.project_read(caller, id).await)?.map(|_| id).ok_or_else(unknown)
     }
 
     /// Lists the devices that pass the filters. [`Hub::device_with_last`] adds to each what the registry does not know.
@@ -112,25 +108,20 @@ impl Hub {
         filters: Vec<DeviceFilter>,
     ) -> Result<Page<Device>> {
         let (permit, tenant) = self.devices_permit(caller, tree).await?;
-        if filters.is_empty() {
-            let hub = self.clone();
-            let steps = async move {
-                let mut page = hub.0.env.registry().device_list(&permit, &list).await.into_hub_error()?;
-                hub.0.outbox.apply_pending(&mut page.items);
-                Ok(page)
-            };
-            return self.0.listing_jobs.drive_for(caller, "device_list", steps).await;
-        }
+        let jobs = if filters.is_empty() { &self.0.listing_jobs } else { &self.0.selection_jobs };
         let hub = self.clone();
         let steps = async move {
-            let selection = hub.selection(tenant, filters, Wanted::Filtered)?;
-            let page = hub.0.env.registry().devices_selected(&permit, &list, &selection).await;
-            let mut page = page.into_hub_error()?;
+            let mut page = if filters.is_empty() {
+                hub.registry().device_list(&permit, &list).await?
+            } else {
+                let selection = hub.selection(tenant, filters, Wanted::Filtered)?;
+                hub.registry().devices_selected(&permit, &list, &selection).await?
+            };
             // What takes too long, and what the registry refuses.
             hub.0.outbox.apply_pending(&mut page.items);
             Ok(page)
         };
-        self.0.selection_jobs.drive_for(caller, "devices_selected", steps).await
+        jobs.drive_for(caller, "device_list", steps).await
     }
 
     /// A device of a list with its last values, which are read as the list is written.
@@ -151,10 +142,8 @@ impl Hub {
         tree: TreeQuery,
         page: PageRequest,
     ) -> Result<Page<PlacedDevice>> {
-        let base = self.0.identity.tree_base(caller, tree.organization).await?;
-        let permit = self.0.identity.list_permit(caller, tree, Action::DeviceRead).await?;
-        self.0.outbox.caught_up(base.top()).await;
-        self.0.env.registry().device_places(&permit, page).await.into_hub_error()
+        let (permit, _) = self.devices_permit(caller, tree).await?;
+        Ok(self.registry().device_places(&permit, page).await?)
     }
 
     /// Fetches a device. Its last values are read by whoever reads them there.
@@ -183,7 +172,7 @@ impl Hub {
             LastChoice::None => Vec::new(),
             LastChoice::Elements(names) => names.iter().map(|name| Arc::from(name.as_str())).collect(),
             LastChoice::All => {
-                let series = self.0.env.telemetry().series(permit).await.into_hub_error()?;
+                let series = self.telemetry().series(permit).await?;
                 series.into_iter().map(|series| series.element).collect()
             }
         };
@@ -226,8 +215,8 @@ impl Hub {
         // What the device found out earlier must not be written over what is written here.
         self.0.delivery.settle_findings(std::iter::once(entry.device.key)).await?;
         let (names_labels, names_owner) = (input.meta.is_some(), input.organization.is_some());
-        let registry = self.0.env.registry();
-        let old = registry.device_fetch(&permit.reading()).await.into_hub_error()?.ok_or(Error::Missing("device"))?;
+        let registry = self.registry();
+        let old = registry.device_fetch(&permit.reading()).await?.ok_or(Error::Missing("device"))?;
         let change = self.device_change(caller, &old, input).await?;
         let _moving = match change.project == old.project {
             true => None,
@@ -236,9 +225,9 @@ impl Hub {
         let device = {
             // Whatever becomes of it: where it failed it may have been done.
             let _changed = ScopeGuard::new(|| self.0.caches.device_changed(old.id));
-            match registry.device_update(permit, &change, self.0.env.now()).await {
+            match registry.device_update(permit, &change, self.now()).await {
                 Err(StoreError::Outdated(_)) => return Ok(None),
-                device => device.into_hub_error_naming(&[ORGANIZATION, PROJECT])?,
+                device => device.map_err(naming(&[ORGANIZATION, PROJECT]))?,
             }
         };
         if device.organization != old.organization || device.organization != entry.lineage.own() {
@@ -286,11 +275,11 @@ impl Hub {
         let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::DeviceDelete).await?;
         // First the registry: from here on no event of it is accepted. What a crash leaves in the telemetry store
         // can no longer be reached by anybody.
-        self.0.env.registry().device_delete(&permit).await.into_hub_error()?;
+        self.registry().device_delete(&permit).await?;
         self.0.caches.device_changed(id);
         self.0.caches.departures().note(entry.lineage.top());
         self.0.ingest.ring(entry.device.key);
-        self.0.env.telemetry().forget(&permit).await.into_hub_error()?;
+        self.telemetry().forget(&permit).await?;
         self.0.usage.usage_fell(&entry).await
     }
 
@@ -303,7 +292,7 @@ impl Hub {
         {
             // Even if it failed: it may have been done.
             let _changed = ScopeGuard::new(|| self.0.caches.device_changed(id));
-            self.0.env.registry().device_token_set(&permit, &token.digest()).await.into_hub_error()?;
+            self.registry().device_token_set(&permit, &token.digest()).await?;
         }
         // Who waits with the old one learns it now.
         self.0.ingest.ring(entry.device.key);

@@ -19,8 +19,8 @@ use isobar_store::telemetry::Commit;
 use crate::Hub;
 use crate::cache::entries::DeviceEntry;
 use crate::code::HeldByRun;
-use crate::error::IntoHubError as _;
-use crate::ingest::RunMemory;
+use crate::error::if_there;
+use crate::ingest::design_runs::RunMemory;
 
 /// A design that is tried counts so often while its run waits: compiled it takes several times what its text does.
 const TRIED_TIMES: usize = 8;
@@ -100,19 +100,14 @@ impl Hub {
     }
 
     async fn device_to_try(&self, caller: &Caller, id: DeviceId) -> Result<Arc<DeviceEntry>> {
-        let unknown = || Error::invalid("device", "no such device");
-        match self.0.identity.user_device_read(caller, id).await {
-            Ok((_, entry)) => Ok(entry),
-            Err(Error::Missing(_)) => Err(unknown()),
-            Err(error) => Err(error),
-        }
+        let found = if_there(self.0.identity.user_device_read(caller, id).await)?;
+        found.map(|(_, entry)| entry).ok_or_else(|| Error::invalid("device", "no such device"))
     }
 
     /// A device that nobody has.
     async fn made_up_device(&self, project: ProjectId) -> Result<DeviceView> {
         let permit = access::system(project, "a dry run makes a device up").reading();
-        let project =
-            self.0.env.registry().project_fetch(&permit).await.into_hub_error()?.ok_or(Error::Missing("project"))?;
+        let project = self.registry().project_fetch(&permit).await?.ok_or(Error::Missing("project"))?;
         Ok(DeviceView {
             id: DeviceId(self.0.env.new_id().0),
             name: "made up".to_owned(),
@@ -135,10 +130,10 @@ impl Hub {
                 let before = entry.before_missing.load(Ordering::Relaxed);
                 Arc::make_mut(&mut view).status = Status::numbered(before.into()).unwrap_or_default();
             }
-            found = Some(self.0.code.aside(run.plan, || run.on(&view, &RunMemory(memory))));
+            found = Some(self.0.code.aside(run.plan, || run.on(&view, &RunMemory { memory, left: None })));
             Commit::default()
         };
-        self.0.env.telemetry().run(&permit, None, self.0.env.now(), &mut look).await.into_hub_error()?;
+        self.telemetry().run(&permit, None, self.now(), &mut look).await?;
         Ok(found)
     }
 }

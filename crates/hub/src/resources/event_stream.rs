@@ -18,7 +18,6 @@ use isobar_store::telemetry::{Followed, Following, StreamCursor, StreamMessage, 
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 
-use crate::error::IntoHubError as _;
 use crate::identity::authentication::{Credentials, Principal, UserCredential};
 use crate::resources::followed_lists::FollowedList;
 use crate::resources::history::HISTORY_LOOK_EVERY;
@@ -79,7 +78,7 @@ impl Hub {
             }
         };
         self.allow_listening(&caller, listens).await?;
-        let Following { from, messages } = self.0.env.telemetry().follow();
+        let Following { from, messages } = self.telemetry().follow();
         let after = match after {
             Some(after) => self.position_to_resume(after, from).await?,
             None => from,
@@ -114,12 +113,12 @@ impl Hub {
         if after.minted_at() < begins {
             return Err(Error::invalid(LAST_EVENT_ID, format!("is older than history, which begins at {begins}")));
         }
-        let reaches = self.0.env.now().plus_seconds(-PAST_SECONDS);
+        let reaches = self.now().plus_seconds(-PAST_SECONDS);
         if after.minted_at() < reaches {
             let why = format!("is too old: a stream goes back to {reaches}. What is older is in history");
             return Err(Error::invalid(LAST_EVENT_ID, why));
         }
-        let position = self.0.env.telemetry().history_position(after).await.into_hub_error()?;
+        let position = self.telemetry().history_position(after).await?;
         if position > newest {
             return Err(Error::invalid(LAST_EVENT_ID, "is newer than all events of this server"));
         }
@@ -130,7 +129,7 @@ impl Hub {
     async fn allow_listening(&self, caller: &Arc<Caller>, listens: Listens) -> Result<()> {
         match listens {
             Listens::Device(id) => {
-                self.0.identity.allow_device(&Principal::User(Arc::clone(caller)), id, Action::DeviceRead).await
+                self.allow_device(&Principal::User(Arc::clone(caller)), id, Action::DeviceRead).await
             }
             Listens::Beneath(organization) => self.list_beneath(caller, organization).await.map(|_| ()),
         }
@@ -293,7 +292,7 @@ impl Tail {
 
     /// What was missed is in history.
     fn follow_anew(&mut self) {
-        let Following { from, messages } = self.hub.0.env.telemetry().follow();
+        let Following { from, messages } = self.hub.telemetry().follow();
         (self.until, self.messages) = (from, messages);
     }
 
@@ -368,8 +367,8 @@ impl Tail {
             }
         };
         let most = behind.devices.count().clamp(FOUND_MIN, FOUND_MAX);
-        let found = hub.0.env.telemetry().history_between(&behind.devices, self.after, self.until, most, claim).await;
-        behind.stretch = Some(found.into_hub_error()?);
+        let found = hub.telemetry().history_between(&behind.devices, self.after, self.until, most, claim).await;
+        behind.stretch = Some(found?);
         Ok(())
     }
 
@@ -379,7 +378,7 @@ impl Tail {
         let Ok(mut room) = hub.0.stream_bytes.take(tenant, STREAM_PIECE_BYTES) else { return Ok(CaughtUp::NoRoom) };
         let Some(behind) = &mut self.behind else { return Ok(CaughtUp::Further) };
         let Some(stretch) = &mut behind.stretch else { return Ok(CaughtUp::Further) };
-        let events = hub.0.env.telemetry().history_next(stretch, STREAM_PIECE_BYTES, claim).await.into_hub_error()?;
+        let events = hub.telemetry().history_next(stretch, STREAM_PIECE_BYTES, claim).await?;
         let bytes: usize = events.iter().map(|(_, event)| event.payload.bytes().len()).sum();
         if bytes > STREAM_PIECE_BYTES {
             // A single large one.

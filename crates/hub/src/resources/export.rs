@@ -11,7 +11,6 @@ use isobar_store::fair_slots::Claim;
 use isobar_store::telemetry::{ValueChunk, ValueCursor, ValueQuery};
 
 use crate::Hub;
-use crate::error::IntoHubError as _;
 use crate::resources::data::ELEMENT;
 use crate::support::tenant_shares::{TenantShare, TenantShares};
 
@@ -57,8 +56,8 @@ impl Hub {
         let (tenant, kept) = (caller.lineage.top(), self.kept(&entry, element).await?);
         let query = ValueQuery { kept, ..query };
         let place = self.0.exports.take(tenant, 1)?;
-        let begun = self.0.env.telemetry().values_chunk(&permit, element, &query, None, Claim::begin(tenant)).await;
-        let begun = match begun.into_hub_error()? {
+        let begun = self.telemetry().values_chunk(&permit, element, &query, None, Claim::begin(tenant)).await;
+        let begun = match begun? {
             Some(begun) => begun,
             None if self.declares(&entry, element).await? => ValueChunk { values: Vec::new(), next: None },
             None => return Err(Error::Missing(ELEMENT)),
@@ -83,8 +82,8 @@ impl Export {
 
     async fn following(&self, cursor: ValueCursor) -> Result<ValueChunk> {
         // It was let in: its next piece waits for as long as it must.
-        let (telemetry, claim) = (self.hub.0.env.telemetry(), Claim::go_on(self.tenant));
+        let (telemetry, claim) = (self.hub.telemetry(), Claim::go_on(self.tenant));
         let chunk = telemetry.values_chunk(&self.permit, &self.element, &self.query, Some(cursor), claim).await;
-        chunk.into_hub_error()?.ok_or(Error::Missing(ELEMENT))
+        chunk?.ok_or(Error::Missing(ELEMENT))
     }
 }

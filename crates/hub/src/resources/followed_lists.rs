@@ -15,7 +15,6 @@ use isobar_store::telemetry::Followed;
 use parking_lot::Mutex;
 
 use crate::Hub;
-use crate::error::IntoHubError as _;
 use crate::support::bounded_jobs::BoundedJobs;
 
 /// Lists that are made at a time. The registry has readers for few, and others need them too.
@@ -105,7 +104,7 @@ impl Hub {
         // Before the devices are found out: what leaves from here on is noticed.
         let moves = self.0.caches.departures().count(tenant);
         let mut permits = Vec::new();
-        for (lineage, devices) in self.0.env.registry().devices_beneath(&permit).await.into_hub_error()? {
+        for (lineage, devices) in self.registry().devices_beneath(&permit).await? {
             for device in devices {
                 let permit = access::read(caller, Action::DeviceRead, device, &lineage);
                 permits.push(permit.map_err(|refusal| refusal.into_error("device"))?);

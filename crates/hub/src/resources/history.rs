@@ -6,43 +6,23 @@ use isobar_model::access::Caller;
 use isobar_model::error::{Error, Result};
 use isobar_model::event::Event;
 use isobar_model::ids::{DeviceId, EventId};
-use isobar_model::page::{Page, PageRequest, TimeRange};
+use isobar_model::page::Page;
 use isobar_store::fair_slots::Claim;
 use isobar_store::telemetry::HistoryQuery;
 
 use crate::Hub;
-use crate::error::IntoHubError as _;
 
 /// Between two looks whether a call in which nothing happens may go on.
 pub(crate) const HISTORY_LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// Which part of a device's history is wanted.
-#[derive(Clone, Copy, Debug)]
-pub struct HistoryRequest {
-    /// With device events.
-    pub device_events: bool,
-    /// With cloud events.
-    pub cloud_events: bool,
-    /// When they were received.
-    pub range: TimeRange,
-    /// Which page.
-    pub page: PageRequest,
-}
 
 impl Hub {
     /// A page of a device's history, newest first.
     ///
     /// Needs `DeviceRead`. Reaches back six months.
-    pub async fn history(&self, caller: &Caller, id: DeviceId, request: HistoryRequest) -> Result<Page<Event>> {
+    pub async fn history(&self, caller: &Caller, id: DeviceId, query: HistoryQuery) -> Result<Page<Event>> {
         let (permit, _) = self.0.identity.user_device_read(caller, id).await?;
-        let query = HistoryQuery {
-            device_events: request.device_events,
-            cloud_events: request.cloud_events,
-            range: request.range,
-            not_before: self.0.jobs.history_begins(),
-            page: request.page,
-        };
-        self.0.env.telemetry().history(&permit, query, Claim::begin(caller.lineage.top())).await.into_hub_error()
+        let query = HistoryQuery { not_before: self.0.jobs.history_begins(), ..query };
+        Ok(self.telemetry().history(&permit, query, Claim::begin(caller.lineage.top())).await?)
     }
 
     /// One event of a device's history.
@@ -53,7 +33,7 @@ impl Hub {
     /// `Missing`: there is no such device or event.
     pub async fn history_event(&self, caller: &Caller, id: DeviceId, event: EventId) -> Result<Event> {
         let (permit, _) = self.0.identity.user_device_read(caller, id).await?;
-        let found = self.0.env.telemetry().history_event(&permit, event).await.into_hub_error()?;
+        let found = self.telemetry().history_event(&permit, event).await?;
         found.filter(|event| event.received_at() >= self.0.jobs.history_begins()).ok_or(Error::Missing("event"))
     }
 }

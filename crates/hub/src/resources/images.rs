@@ -7,7 +7,6 @@ use isobar_model::secret::Digest;
 use isobar_store::registry::{NewImage, Pictured, Png};
 
 use crate::Hub;
-use crate::error::IntoHubError as _;
 
 const IMAGE: &str = "image";
 
@@ -102,7 +101,7 @@ impl Hub {
         let permit = owner.change(self, caller).await?;
         let (posted, png) = self.0.pictures.read(caller, posted).await?;
         let image = NewImage { posted, png };
-        self.0.env.registry().image_set(&permit, image, self.0.env.now()).await.into_hub_error()
+        Ok(self.registry().image_set(&permit, image, self.now()).await?)
     }
 
     /// The text that an image was posted as.
@@ -113,7 +112,7 @@ impl Hub {
     /// `Missing`: there is none.
     pub async fn image_posted<T: HasImage>(&self, caller: &Caller, owner: T) -> Result<String> {
         let permit = owner.see(self, caller).await?;
-        self.0.env.registry().image_posted(&permit).await.into_hub_error()?.ok_or(Error::Missing(IMAGE))
+        self.registry().image_posted(&permit).await?.ok_or(Error::Missing(IMAGE))
     }
 
     /// The digest of an image's picture.
@@ -124,7 +123,7 @@ impl Hub {
     /// `Missing`: there is none.
     pub async fn image_digest<T: HasImage>(&self, caller: &Caller, owner: T) -> Result<Digest> {
         let permit = owner.see(self, caller).await?;
-        self.0.env.registry().image_digest(&permit).await.into_hub_error()?.ok_or(Error::Missing(IMAGE))
+        self.registry().image_digest(&permit).await?.ok_or(Error::Missing(IMAGE))
     }
 
     /// An image's picture.
@@ -135,7 +134,7 @@ impl Hub {
     /// `Missing`: there is none.
     pub async fn image_png<T: HasImage>(&self, caller: &Caller, owner: T) -> Result<Png> {
         let permit = owner.see(self, caller).await?;
-        self.0.env.registry().image_png(&permit).await.into_hub_error()?.ok_or(Error::Missing(IMAGE))
+        self.registry().image_png(&permit).await?.ok_or(Error::Missing(IMAGE))
     }
 
     /// Removes an image.
@@ -148,7 +147,7 @@ impl Hub {
         // The thing comes before the role.
         self.image_digest(caller, owner).await?;
         let permit = owner.change(self, caller).await?;
-        match self.0.env.registry().image_delete(&permit).await.into_hub_error()? {
+        match self.registry().image_delete(&permit).await? {
             true => Ok(()),
             false => Err(Error::Missing(IMAGE)),
         }

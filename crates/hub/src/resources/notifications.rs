@@ -8,7 +8,6 @@ use isobar_model::page::{Page, PageRequest, TimeRange};
 use isobar_store::registry::NotificationMark;
 
 use crate::Hub;
-use crate::error::IntoHubError as _;
 
 impl Hub {
     /// Tells every user something.
@@ -16,7 +15,7 @@ impl Hub {
     /// Needs `SystemNotificationEmit`. The notice is durable when this returns; e-mails follow.
     pub async fn system_notification_emit(&self, caller: &Caller, message: String) -> Result<()> {
         self.0.identity.allow(caller, Action::SystemNotificationEmit).await?;
-        let (id, at) = (NotificationId(self.0.env.new_id().0), self.0.env.now());
+        let (id, at) = (NotificationId(self.0.env.new_id().0), self.now());
         let kind = NotificationKind::System;
         self.0.delivery.notify(Notice { id, kind, to: Audience::Everybody, message, device: None, at }).await
     }
@@ -34,7 +33,7 @@ impl Hub {
         unread: bool,
     ) -> Result<Page<Notification>> {
         let (hub, permit) = (self.clone(), access::own(caller));
-        let read = async move { hub.0.env.registry().notification_list(&permit, page, unread).await.into_hub_error() };
+        let read = async move { Ok(hub.registry().notification_list(&permit, page, unread).await?) };
         self.0.listing_jobs.drive_for(caller, "notification_list", read).await
     }
 
@@ -45,7 +44,7 @@ impl Hub {
     /// # Errors
     /// `Missing`: there is none of the caller's.
     pub async fn notification_fetch(&self, caller: &Caller, id: NotificationId) -> Result<Notification> {
-        let found = self.0.env.registry().notification_fetch(&access::own(caller), id).await.into_hub_error()?;
+        let found = self.registry().notification_fetch(&access::own(caller), id).await?;
         found.ok_or(Error::Missing("notification"))
     }
 
@@ -56,7 +55,7 @@ impl Hub {
     /// # Errors
     /// `Missing`: there is none of the caller's.
     pub async fn notification_update(&self, caller: &Caller, id: NotificationId, read: bool) -> Result<()> {
-        let found = self.0.env.registry().notification_update(&access::own(caller), id, read).await.into_hub_error()?;
+        let found = self.registry().notification_update(&access::own(caller), id, read).await?;
         if found { Ok(()) } else { Err(Error::Missing("notification")) }
     }
 
@@ -65,6 +64,6 @@ impl Hub {
     ///
     /// Everybody marks its own. Durable when this returns.
     pub async fn notifications_mark(&self, caller: &Caller, range: TimeRange, mark: NotificationMark) -> Result<()> {
-        self.0.env.registry().notifications_mark(&access::own(caller), range, mark).await.into_hub_error()
+        Ok(self.registry().notifications_mark(&access::own(caller), range, mark).await?)
     }
 }

@@ -8,9 +8,9 @@ use isobar_model::organization::{LEVELS_MAX, Organization, OrganizationInput};
 use isobar_model::page::{ListRequest, Page};
 use isobar_model::role::Role;
 use isobar_store::error::StoreError;
-use isobar_store::registry::{NewOrganization, OrganizationChange};
+use isobar_store::registry::NewOrganization;
 
-use crate::error::{IntoHubError as _, PARENT, from_store};
+use crate::error::{PARENT, naming};
 use crate::{Hub, TreeQuery};
 
 impl Hub {
@@ -48,8 +48,7 @@ impl Hub {
             children_inherit_dashboard: input.children_inherit_dashboard.unwrap_or(false),
             device_table: input.device_table.over(None),
         };
-        let made = self.0.env.registry().organization_create(&permit, new, self.0.env.now()).await;
-        let made = made.into_hub_error_naming(&[PARENT])?;
+        let made = self.registry().organization_create(&permit, new, self.now()).await.map_err(naming(&[PARENT]))?;
         Ok(as_seen_by(caller, made))
     }
 
@@ -68,13 +67,7 @@ impl Hub {
         let permit = access::list(caller, Action::OrganizationRead, &base, levels);
         let permit = permit.map_err(|refusal| refusal.into_error("organization"))?;
         self.0.outbox.caught_up(base.top()).await;
-        let page = self
-            .0
-            .env
-            .registry()
-            .organization_list(&permit, tree.organization.is_none(), &list)
-            .await
-            .into_hub_error()?;
+        let page = self.registry().organization_list(&permit, tree.organization.is_none(), &list).await?;
         Ok(page.map(|organization| as_seen_by(caller, organization)))
     }
 
@@ -87,14 +80,7 @@ impl Hub {
         if let Some(lineage) = self.0.caches.lineage_of(id).await? {
             self.0.outbox.caught_up(lineage.top()).await;
         }
-        let found = self
-            .0
-            .env
-            .registry()
-            .organization_fetch(&permit)
-            .await
-            .into_hub_error()?
-            .ok_or(Error::Missing("organization"))?;
+        let found = self.registry().organization_fetch(&permit).await?.ok_or(Error::Missing("organization"))?;
         Ok(as_seen_by(caller, found))
     }
 
@@ -102,7 +88,7 @@ impl Hub {
     ///
     /// Needs `OrganizationRead`. Sizes are bytes. First writes what was stored since the last writing.
     pub async fn usage_fetch(&self, caller: &Caller, id: OrganizationId) -> Result<Organization> {
-        self.0.identity.allow_organization(caller, id, Action::OrganizationRead).await?;
+        self.allow_organization(caller, id, Action::OrganizationRead).await?;
         self.0.usage.usage_settled().await?;
         self.organization_fetch(caller, id).await
     }
@@ -122,7 +108,7 @@ impl Hub {
         input: OrganizationInput,
     ) -> Result<Organization> {
         let permit = self.0.identity.organization_write(caller, id, Action::OrganizationUpdate).await?;
-        let old = self.0.env.registry().organization_fetch(&permit.reading()).await.into_hub_error()?;
+        let old = self.registry().organization_fetch(&permit.reading()).await?;
         let old = old.ok_or(Error::Missing("organization"))?;
         let device_count_limit = new_limit(input.device_count_limit, old.device_count_limit);
         let data_usage_mb_limit = new_limit(input.data_usage_mb_limit, old.data_usage_mb_limit);
@@ -130,19 +116,12 @@ impl Hub {
         if limits && id == caller.organization() && caller.role < Role::SystemAdmin {
             return Err(Error::Forbidden("limits are set from an organization above".to_owned()));
         }
-        let to = self.new_parent(caller, &old, input.parent).await?;
-        let change = OrganizationChange {
-            name: input.name,
-            description: input.description,
-            children_inherit_dashboard: input.children_inherit_dashboard,
-            device_table: input.device_table,
-            device_count_limit,
-            data_usage_mb_limit,
-        };
-        let changed = self.0.env.registry().organization_update(&permit, &change, to.as_ref(), self.0.env.now()).await;
+        let to = self.new_parent(caller, &old, &input.parent).await?;
+        let change = OrganizationInput { device_count_limit, data_usage_mb_limit, ..input };
+        let changed = self.registry().organization_update(&permit, &change, to.as_ref(), self.now()).await;
         let (changed, is_renamed) = changed.map_err(|error| match error {
             StoreError::Limit(why) => Error::invalid("parentId", why),
-            other => from_store(other),
+            other => other.into(),
         })?;
         if to.is_some() {
             self.0.caches.departures().note(old.lineage.top());
@@ -165,12 +144,12 @@ impl Hub {
         &self,
         caller: &Caller,
         old: &Organization,
-        named: Patch<OrganizationId>,
+        named: &Patch<OrganizationId>,
     ) -> Result<Option<CanWrite<Option<OrganizationId>>>> {
         let own = old.lineage.own();
         let parent = match named {
             Patch::Keep => return Ok(None),
-            Patch::Set(parent) => Some(parent),
+            Patch::Set(parent) => Some(*parent),
             // To its own users the organization has no parent: they send back what they see.
             Patch::Clear if own == caller.organization() => return Ok(None),
             Patch::Clear => None,
@@ -200,7 +179,7 @@ impl Hub {
     /// `Invalid`: something still hangs on it.
     pub async fn organization_delete(&self, caller: &Caller, id: OrganizationId) -> Result<()> {
         let permit = self.0.identity.organization_write(caller, id, Action::OrganizationDelete).await?;
-        self.0.env.registry().organization_delete(&permit).await.into_hub_error()?;
+        self.registry().organization_delete(&permit).await?;
         self.0.caches.organization_changed(id);
         self.0.usage.unsettle();
         Ok(())

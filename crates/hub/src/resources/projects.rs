@@ -7,7 +7,7 @@ use isobar_model::page::{ListRequest, Page};
 use isobar_model::project::{Project, ProjectInput};
 use isobar_store::registry::NewProject;
 
-use crate::error::{IntoHubError as _, ORGANIZATION};
+use crate::error::{ORGANIZATION, naming};
 use crate::{Hub, TreeQuery};
 
 /// A project as a caller sees it. Of one of an organization above, only what is in the caller's reach is told.
@@ -35,12 +35,7 @@ impl Hub {
     pub async fn project_create(&self, caller: &Caller, input: ProjectInput) -> Result<Project> {
         let (permit, _) = self.0.identity.owner_permit(caller, input.organization, Action::ProjectCreate).await?;
         let new = NewProject { id: ProjectId(self.0.env.new_id().0), name: input.name, created_by: Some(caller.user) };
-        self.0
-            .env
-            .registry()
-            .project_create(&permit, new, self.0.env.now())
-            .await
-            .into_hub_error_naming(&[ORGANIZATION])
+        self.registry().project_create(&permit, new, self.now()).await.map_err(naming(&[ORGANIZATION]))
     }
 
     /// Lists projects, of one `kind` if it is named.
@@ -54,7 +49,7 @@ impl Hub {
         list: ListRequest,
     ) -> Result<Page<Project>> {
         let permit = self.0.identity.list_permit(caller, tree, Action::ProjectRead).await?;
-        self.0.env.registry().project_list(&permit, kind, &list).await.into_hub_error()
+        Ok(self.registry().project_list(&permit, kind, &list).await?)
     }
 
     /// Fetches a project.
@@ -62,8 +57,7 @@ impl Hub {
     /// Needs `ProjectRead`; projects of organizations above are shared.
     pub async fn project_fetch(&self, caller: &Caller, id: ProjectId) -> Result<ProjectView> {
         let permit = self.0.identity.project_read(caller, id).await?;
-        let project =
-            self.0.env.registry().project_fetch(&permit).await.into_hub_error()?.ok_or(Error::Missing("project"))?;
+        let project = self.registry().project_fetch(&permit).await?.ok_or(Error::Missing("project"))?;
         if caller.reaches(&project.lineage) {
             return Ok(project.into());
         }
@@ -83,13 +77,11 @@ impl Hub {
         if input.organization.is_some() {
             self.0.identity.owner_permit(caller, input.organization, Action::ProjectUpdate).await?;
         }
-        let now = self.0.env.now();
-        self.0
-            .env
-            .registry()
+        let now = self.now();
+        self.registry()
             .project_update(&permit, &input.name, input.organization, now)
             .await
-            .into_hub_error_naming(&[ORGANIZATION])
+            .map_err(naming(&[ORGANIZATION]))
     }
 
     /// Removes a project that no device uses, with its specification.
@@ -100,7 +92,7 @@ impl Hub {
     /// `Invalid`: devices use it.
     pub async fn project_delete(&self, caller: &Caller, id: ProjectId) -> Result<()> {
         let permit = self.0.identity.project_write(caller, id, Action::ProjectDelete).await?;
-        self.0.env.registry().project_delete(&permit).await.into_hub_error()?;
+        self.registry().project_delete(&permit).await?;
         self.0.caches.design_changed(id);
         Ok(())
     }

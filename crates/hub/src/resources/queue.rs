@@ -16,7 +16,6 @@ use isobar_store::telemetry::{Looked, QueueQuery};
 use crate::Hub;
 use crate::cache::entries::DeviceEntry;
 use crate::cache::shared_entries::SharedEntry as _;
-use crate::error::IntoHubError as _;
 use crate::identity::authentication::{Credentials, HeldCredential, Principal};
 use crate::ingest::RUNS_MAX;
 use crate::ingest::event_input::{check_idempotency_key, element_name};
@@ -117,11 +116,11 @@ impl Hub {
         looked: &Looked,
     ) -> Result<Option<Vec<Event>>> {
         let (element, looked) = (read.element.clone(), looked.clone());
-        let query = QueueQuery { element, page: read.page, now: self.0.env.now(), looked };
+        let query = QueueQuery { element, page: read.page, now: self.now(), looked };
         let (hub, held, principal) = (self.clone(), held.clone(), principal.clone());
         let stands = move || entry.is_current() && hub.0.identity.stands(&held, &principal);
         if read.peek {
-            let events = self.0.env.telemetry().queue_peek(&permit.reading(), query).await.into_hub_error()?;
+            let events = self.telemetry().queue_peek(&permit.reading(), query).await?;
             return Ok(stands().then_some(events));
         }
         let is_full = Arc::new(AtomicBool::new(false));
@@ -133,7 +132,7 @@ impl Hub {
                 fits && stands()
             }
         };
-        let taken = self.0.env.telemetry().queue_take_while(&permit, query, Box::new(may)).await.into_hub_error()?;
+        let taken = self.telemetry().queue_take_while(&permit, query, Box::new(may)).await?;
         if is_full.load(Ordering::Relaxed) { Err(Error::Busy) } else { Ok(taken) }
     }
 
@@ -205,7 +204,7 @@ impl Hub {
     /// `Missing`: it is not in the queue.
     pub async fn cloud_event_delete(&self, principal: &Principal, device: Option<&str>, id: EventId) -> Result<()> {
         let (permit, _) = self.queue_device(principal, device, Action::CloudEventRead).await?;
-        let was_there = self.0.env.telemetry().queue_delete(&permit, id).await.into_hub_error()?;
+        let was_there = self.telemetry().queue_delete(&permit, id).await?;
         if was_there { Ok(()) } else { Err(Error::Missing("cloud event")) }
     }
 

@@ -11,8 +11,8 @@ use isobar_model::project::{Specification, SpecificationInput};
 use isobar_model::version::{IfMatch, SpecificationTag, SpecificationVersion, VersionNumber, WholeVersion};
 
 use crate::Hub;
-use crate::error::IntoHubError as _;
 use crate::jobs::scheduler::alarms_of;
+use crate::support::sorting::by_fields;
 
 const VERSION: &str = "version";
 
@@ -22,7 +22,7 @@ impl Hub {
     /// Needs `ProjectRead`.
     pub async fn specification_fetch(&self, caller: &Caller, id: ProjectId) -> Result<Specification> {
         let permit = self.0.identity.project_read(caller, id).await?;
-        self.0.env.registry().specification_fetch(&permit).await.into_hub_error()?.ok_or(Error::Missing("project"))
+        self.registry().specification_fetch(&permit).await?.ok_or(Error::Missing("project"))
     }
 
     /// The entity tag of a project's specification, without the specification.
@@ -30,7 +30,7 @@ impl Hub {
     /// Needs `ProjectRead`.
     pub async fn specification_tag(&self, caller: &Caller, id: ProjectId) -> Result<SpecificationTag> {
         let permit = self.0.identity.project_read(caller, id).await?;
-        self.0.env.registry().specification_tag(&permit).await.into_hub_error()?.ok_or(Error::Missing("project"))
+        self.registry().specification_tag(&permit).await?.ok_or(Error::Missing("project"))
     }
 
     /// Overwrites a project's specification, if its design can be executed; else the old one stays in force, and the
@@ -65,7 +65,7 @@ impl Hub {
         request: ListRequest,
     ) -> Result<Page<SpecificationVersion>> {
         let permit = self.0.identity.project_read(caller, id).await?;
-        let mut versions = self.0.env.registry().specification_versions(&permit).await.into_hub_error()?;
+        let mut versions = self.registry().specification_versions(&permit).await?;
         // They stand in their default order already.
         if !request.sort.is_empty() {
             versions.sort_by(|left, right| by_keys(&request.sort, left, right));
@@ -132,7 +132,7 @@ impl Hub {
         number: VersionNumber,
     ) -> Result<CanWrite<ProjectId>> {
         let permit = self.0.identity.project_read(caller, id).await?;
-        let there = self.0.env.registry().specification_version_head(&permit, number).await.into_hub_error()?;
+        let there = self.registry().specification_version_head(&permit, number).await?;
         there.ok_or(Error::Missing(VERSION))?;
         self.0.identity.project_write(caller, id, Action::ProjectUpdate).await
     }
@@ -149,9 +149,8 @@ impl Hub {
         let compiled = faults.gather(compiled.map_err(Error::Invalid))?;
         let Some((plan, new)) = compiled.filter(|_| !faults.any()) else { return Err(faults.into_error()) };
         let changing = self.0.jobs.retention_changes().await;
-        let (alarms, kept, now) = (alarms_of(&plan), plan.retention(), self.0.env.now());
-        let written = self.0.env.registry().specification_write(permit, &new, required, &alarms, &kept, now).await;
-        let written = written.into_hub_error()?;
+        let (alarms, kept, now) = (alarms_of(&plan), plan.retention(), self.now());
+        let written = self.registry().specification_write(permit, &new, required, &alarms, &kept, now).await?;
         self.0.caches.design_changed(*permit.target());
         drop(changing);
         self.0.jobs.retention_changed();
@@ -165,10 +164,10 @@ impl Hub {
         permit: &CanRead<ProjectId>,
         number: VersionNumber,
     ) -> Result<WholeVersion> {
-        let stored = self.0.env.registry().specification_version(permit, number).await.into_hub_error()?;
+        let stored = self.registry().specification_version(permit, number).await?;
         let stored = stored.ok_or(Error::Missing(VERSION))?;
-        let bytes = stored.unpacked_bytes().into_hub_error()?;
-        self.0.env.bodies().read(Some(caller.lineage.top()), bytes, || stored.unpack()).await?.into_hub_error()
+        let bytes = stored.unpacked_bytes()?;
+        Ok(self.0.env.bodies().read(Some(caller.lineage.top()), bytes, || stored.unpack()).await??)
     }
 
     /// Of a project of an organization above, only those are told who are in reach themselves.
@@ -178,7 +177,7 @@ impl Hub {
         id: ProjectId,
         versions: impl Iterator<Item = &'v mut SpecificationVersion>,
     ) -> Result<()> {
-        let lineage = self.0.env.registry().project_placement(id).await.into_hub_error()?;
+        let lineage = self.registry().project_placement(id).await?;
         if lineage.is_none_or(|lineage| caller.reaches(&lineage)) {
             return Ok(());
         }
@@ -200,24 +199,15 @@ impl Hub {
     }
 }
 
-/// The order of two versions by these keys; those that are alike stand in the order of their numbers, in the direction of
-/// the last key.
+/// The order of two versions by these keys.
 fn by_keys(keys: &[SortKey], left: &SpecificationVersion, right: &SpecificationVersion) -> Ordering {
-    let of_key = |key: &SortKey| {
-        let order = match key.field.as_str() {
-            "createdAt" => left.created_at.cmp(&right.created_at),
-            "name" => left.name.cmp(&right.name),
-            "elementCount" => left.element_count.cmp(&right.element_count),
-            _ => left.number.cmp(&right.number),
-        };
-        if key.descending { order.reverse() } else { order }
+    let by_field = |field: &str| match field {
+        "createdAt" => left.created_at.cmp(&right.created_at),
+        "name" => left.name.cmp(&right.name),
+        "elementCount" => left.element_count.cmp(&right.element_count),
+        _ => left.number.cmp(&right.number),
     };
-    // A field that comes again decides nothing.
-    let is_new = |(at, key): &(usize, &SortKey)| !keys.iter().take(*at).any(|before| before.field == key.field);
-    let descends = keys.iter().enumerate().rfind(is_new).is_some_and(|(_, key)| key.descending);
-    let by_number = left.number.cmp(&right.number);
-    let by_number = if descends { by_number.reverse() } else { by_number };
-    keys.iter().map(of_key).find(|order| order.is_ne()).unwrap_or(by_number)
+    by_fields(keys, by_field, left.number.cmp(&right.number))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use isobar_model::user_input::UserInput;
 use isobar_store::registry::{NewPassword, UserChange};
 
 use crate::Hub;
-use crate::error::{IntoHubError as _, ORGANIZATION};
+use crate::error::{ORGANIZATION, naming};
 use crate::identity::account_notices::AccountNotice;
 use crate::identity::hash_line::HashedFor;
 use crate::resources::users::may_give;
@@ -44,8 +44,8 @@ impl Hub {
             former_role = present.role;
             Ok::<_, Error>(change(input, present, password))
         };
-        let changed = self.0.env.registry().user_update(&permit, decide, self.0.env.now()).await;
-        let changed = changed.into_hub_error_naming(&[ORGANIZATION])??;
+        let changed =
+            self.registry().user_update(&permit, decide, self.now()).await.map_err(naming(&[ORGANIZATION]))??;
         self.0.caches.account_changed(id);
         if has_password {
             self.0.identity.account_notice(id, AccountNotice::PasswordChanged).await;
@@ -58,7 +58,7 @@ impl Hub {
 
     /// The user as it is before a change.
     async fn present_user(&self, permit: &CanWrite<UserId>) -> Result<User> {
-        let present = self.0.env.registry().user_fetch(&permit.reading()).await.into_hub_error()?;
+        let present = self.registry().user_fetch(&permit.reading()).await?;
         present.ok_or(Error::Missing("user"))
     }
 
@@ -106,7 +106,7 @@ impl Hub {
         if id == caller.user {
             return Err(Error::invalid("id", "you may not delete yourself"));
         }
-        self.0.env.registry().user_delete(&permit).await.into_hub_error()?;
+        self.registry().user_delete(&permit).await?;
         self.0.caches.account_changed(id);
         self.0.caches.api_keys_changed();
         Ok(())

@@ -11,7 +11,7 @@ use isobar_model::user::{NewUser, User};
 use isobar_store::registry::{NewOrganization, NewUserRow};
 
 use crate::delivery::emails::Email;
-use crate::error::{IntoHubError as _, ORGANIZATION};
+use crate::error::{ORGANIZATION, naming};
 use crate::identity::authentication::{Accepts, Credentials};
 use crate::identity::hash_line::HashedFor;
 use crate::identity::operator::made_up;
@@ -33,7 +33,7 @@ pub(crate) fn may_give(rank: Role, role: Role) -> Result<()> {
 impl Hub {
     /// Makes the first administrator when there is no user yet; the password, when it was made up.
     pub(crate) async fn found_first_administrator(&self) -> Result<Option<String>> {
-        if !self.0.env.registry().is_empty().await.into_hub_error()? {
+        if !self.registry().is_empty().await? {
             return Ok(None);
         }
         let chosen = self.0.env.config().admin_password.clone();
@@ -56,11 +56,11 @@ impl Hub {
         };
         let permit = access::system(None, "the first start founds the first organization");
         let organization = self.new_organization(FIRST_ORGANIZATION.to_owned());
-        match self.0.env.registry().account_found(&permit, organization, row, self.0.env.now()).await {
+        match self.registry().account_found(&permit, organization, row, self.now()).await {
             Ok(_) => Ok(made_up),
             // Another process on the same registry was faster: it has shown its password.
             Err(isobar_store::error::StoreError::Taken { .. }) => Ok(None),
-            Err(error) => Err(crate::error::from_store(error)),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -150,8 +150,7 @@ impl Hub {
         let organization = self.new_organization(new.company.clone());
         let row = self.user_row(new, HashedFor::Address(address)).await?;
         let permit = access::system(None, "registration founds the user's own organization");
-        let made =
-            self.0.env.registry().account_found(&permit, organization, row, self.0.env.now()).await.into_hub_error()?;
+        let made = self.registry().account_found(&permit, organization, row, self.now()).await?;
         self.0.delivery.wake_mail();
         Ok(made)
     }
@@ -174,8 +173,7 @@ impl Hub {
         self.allow_user_of(caller, Some(new.role)).await?;
         let (permit, _) = self.0.identity.owner_permit(caller, new.organization, Action::UserCreate).await?;
         let row = self.user_row(new, HashedFor::Tenant(caller.lineage.top())).await?;
-        let made = self.0.env.registry().user_create(&permit, row, self.0.env.now()).await;
-        let made = made.into_hub_error_naming(&[ORGANIZATION])?;
+        let made = self.registry().user_create(&permit, row, self.now()).await.map_err(naming(&[ORGANIZATION]))?;
         self.0.delivery.wake_mail();
         Ok(made)
     }
@@ -185,7 +183,7 @@ impl Hub {
     /// Needs `UserRead` on that part of the tree.
     pub async fn user_list(&self, caller: &Caller, tree: TreeQuery, list: ListRequest) -> Result<Page<User>> {
         let permit = self.0.identity.list_permit(caller, tree, Action::UserRead).await?;
-        let page = self.0.env.registry().user_list(&permit, &list).await.into_hub_error()?;
+        let page = self.registry().user_list(&permit, &list).await?;
         Ok(page.map(|user| self.as_last_seen(user)))
     }
 
@@ -194,7 +192,7 @@ impl Hub {
     /// Needs `UserRead`; everybody reads itself.
     pub async fn user_fetch(&self, caller: &Caller, id: UserId) -> Result<User> {
         let permit = self.0.identity.user_write(caller, id, Action::UserRead).await?.reading();
-        let found = self.0.env.registry().user_fetch(&permit).await.into_hub_error()?.ok_or(Error::Missing("user"))?;
+        let found = self.registry().user_fetch(&permit).await?.ok_or(Error::Missing("user"))?;
         Ok(self.as_last_seen(found))
     }
 

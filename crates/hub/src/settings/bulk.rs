@@ -14,7 +14,6 @@ use isobar_model::setting::SettingItem;
 use crate::Hub;
 use crate::cache::entries::DeviceEntry;
 use crate::code::HeldByRun;
-use crate::error::IntoHubError as _;
 use crate::ingest::design_runs::{DesignRuns, RunsEstimate};
 use crate::settings::device::{CHANGES_AT_ONCE, Declared, DeviceSetting, in_one_commit, set};
 use crate::settings::{held_by_changes, no_room};
@@ -168,9 +167,8 @@ impl Hub {
         let ids: Vec<DeviceId> = named.iter().filter_map(|text| text.parse().ok()).collect();
         let mut found = HashMap::new();
         for ids in distinct(&ids).chunks(LOOKED_UP_AT_ONCE) {
-            let permits: Vec<_> =
-                self.permits_in_reach(caller, ids).await?.into_iter().map(|(permit, _)| permit).collect();
-            let devices = self.0.env.registry().device_versions(&permits).await.into_hub_error()?;
+            let permits = self.permits_in_reach(caller, ids).await?;
+            let devices = self.registry().device_versions(&permits).await?;
             found.extend(devices.into_iter().map(|(device, project, version)| (device, (project, version))));
         }
         let (mut groups, mut outcome) = (Vec::<ProjectDefaults>::new(), DefaultsOutcome::default());
@@ -231,13 +229,10 @@ impl Hub {
         Ok(entries)
     }
 
-    /// Permits for those of the devices that the caller can see, and where they belong.
-    async fn permits_in_reach(&self, caller: &Caller, ids: &[DeviceId]) -> Result<Vec<(CanRead<DeviceRef>, Lineage)>> {
-        let placed = self.0.env.registry().device_placements(ids).await.into_hub_error()?;
-        let permit = |(device, lineage): (DeviceRef, Lineage)| {
-            Some((access::read(caller, Action::DeviceRead, device, &lineage).ok()?, lineage))
-        };
-        Ok(placed.into_iter().filter_map(permit).collect())
+    /// Permits for those of the devices that the caller can see.
+    pub(crate) async fn permits_in_reach(&self, caller: &Caller, ids: &[DeviceId]) -> Result<Vec<CanRead<DeviceRef>>> {
+        let placed = self.registry().device_placements(ids).await?.into_iter();
+        Ok(placed.filter_map(|(device, of)| access::read(caller, Action::DeviceRead, device, &of).ok()).collect())
     }
 }
 

@@ -20,11 +20,11 @@ use isobar_model::time::Timestamp;
 
 use crate::Hub;
 use crate::cache::entries::DeviceEntry;
-use crate::error::IntoHubError as _;
 use crate::identity::authentication::Principal;
 use crate::ingest::RUNS_MAX;
 use crate::ingest::design_runs::{DesignRuns, RunsEstimate};
 use crate::settings::held_by_changes;
+use crate::support::sorting::by_fields;
 
 const SETTING: &str = "setting";
 /// Changes of one device in one commit: what they run holds up the device's events.
@@ -195,8 +195,7 @@ impl Hub {
             return Err(Error::Busy);
         }
         let (hub, begins) = (self.clone(), self.0.jobs.history_begins());
-        let read =
-            async move { hub.0.env.registry().setting_history(&permit, begins, &request).await.into_hub_error() };
+        let read = async move { Ok(hub.registry().setting_history(&permit, begins, &request).await?) };
         let page = self.0.listing_jobs.drive_for(caller, "setting_history", read).await?;
         let plan = self.0.caches.plan_of_device(&entry).await?;
         Ok(page.map(|record| DeviceSetting::recorded(record, &plan)))
@@ -311,7 +310,7 @@ impl Hub {
     /// The settings as they are, in the order of the design.
     async fn settings_now(&self, permit: &CanRead<DeviceRef>, entry: &DeviceEntry) -> Result<Vec<DeviceSetting>> {
         let pending = self.0.outbox.pending_committed(entry.device.key).await?;
-        let mut records = self.0.env.registry().settings_of(permit).await.into_hub_error()?;
+        let mut records = self.registry().settings_of(permit).await?;
         pending.apply_to_settings(entry.device.id, &mut records);
         let plan = self.0.caches.plan_of_device(entry).await?;
         let setting =
@@ -391,18 +390,11 @@ fn put(runs: &mut DesignRuns<'_>, definition: &SettingDefinition, value: Option<
 }
 
 fn by_keys(keys: &[SortKey], left: &DeviceSetting, right: &DeviceSetting) -> Ordering {
-    let of_key = |key: &SortKey| {
-        let order = match key.field.as_str() {
-            "name" => left.name.cmp(&right.name),
-            "createdAt" => left.created_at.cmp(&right.created_at),
-            "updatedAt" => left.updated_at().cmp(&right.updated_at()),
-            _ => left.declared.list_order.cmp(&right.declared.list_order),
-        };
-        if key.descending { order.reverse() } else { order }
+    let by_field = |field: &str| match field {
+        "name" => left.name.cmp(&right.name),
+        "createdAt" => left.created_at.cmp(&right.created_at),
+        "updatedAt" => left.updated_at().cmp(&right.updated_at()),
+        _ => left.declared.list_order.cmp(&right.declared.list_order),
     };
-    // Ids go the way of the last key; a field that comes again decides nothing.
-    let is_new = |(at, key): &(usize, &SortKey)| !keys.iter().take(*at).any(|before| before.field == key.field);
-    let descends = || keys.iter().enumerate().rfind(is_new).is_some_and(|(_, key)| key.descending);
-    let by_id = || if descends() { right.id.cmp(&left.id) } else { left.id.cmp(&right.id) };
-    keys.iter().map(of_key).find(|order| order.is_ne()).unwrap_or_else(by_id)
+    by_fields(keys, by_field, left.id.cmp(&right.id))
 }

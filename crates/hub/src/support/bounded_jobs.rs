@@ -8,7 +8,6 @@ use isobar_threads::GivingThreads;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
-use crate::error::IntoHubError as _;
 use crate::supervisor::guarded;
 
 /// Work that is charged to nobody.
@@ -91,7 +90,7 @@ impl BoundedJobs {
         tenant: OrganizationId,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
-        let slot = self.slots.take(Claim::begin(tenant)).await.into_hub_error()?;
+        let slot = self.slots.take(Claim::begin(tenant)).await?;
         let job = move || {
             let done = work();
             drop(slot);

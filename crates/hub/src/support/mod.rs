@@ -4,4 +4,5 @@ pub(crate) mod body_reader;
 pub(crate) mod bounded_jobs;
 pub(crate) mod pace;
 pub(crate) mod scope_guard;
+pub(crate) mod sorting;
 pub(crate) mod tenant_shares;

@@ -28,7 +28,7 @@ use self::memory::DeliverySize;
 use self::parameters::Request;
 use self::tasks::{Extracted, Task};
 use crate::Hub;
-use crate::error::IntoHubError as _;
+use crate::error::if_there;
 use crate::support::scope_guard::ScopeGuard;
 
 pub(crate) use self::memory::DeliveryMemory;
@@ -184,11 +184,7 @@ impl Hub {
     }
 
     async fn is_usable(&self, caller: &Caller, project: ProjectId) -> Result<bool> {
-        match self.0.identity.project_read(caller, project).await {
-            Ok(_) => Ok(true),
-            Err(Error::Missing(_)) => Ok(false),
-            Err(error) => Err(error),
-        }
+        Ok(if_there(self.0.identity.project_read(caller, project).await)?.is_some())
     }
 
     /// Finds the devices, makes those that are missing, labels them, and runs their events.
@@ -204,8 +200,7 @@ impl Hub {
         let values: Vec<&str> = tasks.iter().map(|task| task.tag_value.as_str()).collect();
         // A device is found by what its design has labelled it with, too.
         let caught_up = self.0.outbox.caught_up(target.top).await;
-        let known =
-            self.0.env.registry().devices_labelled(&target.subtree, &request.tag, &values).await.into_hub_error()?;
+        let known = self.registry().devices_labelled(&target.subtree, &request.tag, &values).await?;
         if !caught_up && values.iter().any(|value| !known.contains_key(*value)) {
             // One that seems to be missing may be there: it is not made a second time.
             return Err(Error::Busy);
@@ -270,12 +265,9 @@ impl Hub {
             let Some(project) = project else { continue };
             let each = match elements.get(&project) {
                 Some(each) => *each,
-                None => match self.0.caches.plan_of_project(project).await {
-                    Ok(plan) => run::elements_of(&plan, integration).len(),
-                    // It was deleted meanwhile.
-                    Err(Error::Missing(_)) => 0,
-                    Err(error) => return Err(error),
-                },
+                // It may have been deleted meanwhile.
+                None => if_there(self.0.caches.plan_of_project(project).await)?
+                    .map_or(0, |plan| run::elements_of(&plan, integration).len()),
             };
             elements.insert(project, each);
             makes = makes.and(EventsAmount::of(&task.payloads, each));
@@ -337,14 +329,8 @@ impl Hub {
                 self.new_tagged(caller, request, labels, work, *project)
             };
             let wanted: Vec<NewTagged> = missing.iter_mut().map(new).collect();
-            let now = self.0.env.now();
-            let made = self
-                .0
-                .env
-                .registry()
-                .devices_provision(&target.permit, &request.tag, &wanted, now)
-                .await
-                .into_hub_error()?;
+            let now = self.now();
+            let made = self.registry().devices_provision(&target.permit, &request.tag, &wanted, now).await?;
             for (((work, project), new), made) in missing.iter_mut().zip(wanted).zip(made) {
                 work.take(made, Provision { id: new.device.id, name: new.device.name, project: *project });
             }
@@ -393,20 +379,16 @@ impl Hub {
                 let (permit, entry) = self.0.identity.user_device_write(caller, device, Action::WebhookReceive).await?;
                 Ok((permit, self.0.caches.device_view(&entry).await?))
             };
-            match known.await {
-                Ok((permit, view)) => {
-                    let (labelled, refused) = labels.over(&view.meta);
-                    work.has_no_room(refused);
-                    if labelled != view.meta {
-                        permits.push(permit);
-                    }
-                }
+            let Some((permit, view)) = if_there(known.await)? else {
                 // It has gone since it was found.
-                Err(Error::Missing(_)) => work.device = None,
-                Err(error) => return Err(error),
-            }
-            if work.device.is_none() {
+                work.device = None;
                 work.fail(GONE);
+                continue;
+            };
+            let (labelled, refused) = labels.over(&view.meta);
+            work.has_no_room(refused);
+            if labelled != view.meta {
+                permits.push(permit);
             }
         }
         // In pieces, so that nobody else who writes to the registry waits for the labels of all.
@@ -417,7 +399,7 @@ impl Hub {
             let _changed = ScopeGuard::new(|| {
                 permits.iter().for_each(|permit| self.0.caches.device_changed(permit.target().id));
             });
-            self.0.env.registry().devices_label(permits, labels, self.0.env.now()).await.into_hub_error()?;
+            self.registry().devices_label(permits, labels, self.now()).await?;
         }
         for permit in &permits {
             self.0.delivery.drop_parked_labels(permit).await?;

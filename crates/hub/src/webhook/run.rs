@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 
 use super::{EventsAmount, GONE, TaskReport, TaskRun, too_many_events};
 use crate::Hub;
+use crate::error::{is_ours, of_one_of_many};
 use crate::support::pace::Pace;
 
 /// Devices of a delivery whose events run at a time.
@@ -168,19 +169,9 @@ impl EventRun<'_> {
 /// What is told of an event whose design was another one when the delivery came.
 const CHANGED: &str = "the project's design has changed meanwhile";
 
-/// Whether it is a store's fault, and the same delivery may do better later.
-fn is_ours(error: &Error) -> bool {
-    matches!(error, Error::Busy | Error::NoRoom(_) | Error::Internal(_))
-}
-
 fn message_of(error: &Error) -> String {
     match error {
         Error::Missing(_) => GONE.to_owned(),
-        Error::Invalid(faults) => faults.iter().map(|fault| fault.message.as_str()).collect::<Vec<_>>().join("; "),
-        Error::Internal(cause) => {
-            tracing::error!(error = %cause, "an event of the webhook failed");
-            error.to_string()
-        }
-        other => other.to_string(),
+        other => of_one_of_many(other, "an event of the webhook", |fault| fault.message.clone()),
     }
 }

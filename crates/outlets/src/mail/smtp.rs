@@ -15,24 +15,17 @@ const SEND_TIME: Duration = Duration::from_secs(60);
 /// Connections to the server at a time.
 const CONNECTIONS_MAX: u32 = 4;
 
-type Transport = AsyncSmtpTransport<Tokio1Executor>;
-
 /// A server that takes our e-mails.
-#[derive(Debug)]
-pub(super) struct Smtp {
-    transport: Transport,
+pub(super) type Transport = AsyncSmtpTransport<Tokio1Executor>;
+
+pub(super) fn transport(url: &str) -> Result<Transport> {
+    let pool = PoolConfig::new().max_size(CONNECTIONS_MAX);
+    Ok(builder(url)?.timeout(Some(COMMAND_TIME)).pool_config(pool).build())
 }
 
-impl Smtp {
-    pub(super) fn new(url: &str) -> Result<Self> {
-        let pool = PoolConfig::new().max_size(CONNECTIONS_MAX);
-        Ok(Self { transport: builder(url)?.timeout(Some(COMMAND_TIME)).pool_config(pool).build() })
-    }
-
-    pub(super) async fn send(&self, message: Message) -> Result<()> {
-        let sent = tokio::time::timeout(SEND_TIME, self.transport.send(message)).await.map_err(MailError::not_now)?;
-        sent.map(|_| ()).map_err(MailError::not_now)
-    }
+pub(super) async fn send(transport: &Transport, message: Message) -> Result<()> {
+    let sent = tokio::time::timeout(SEND_TIME, transport.send(message)).await.map_err(MailError::not_now)?;
+    sent.map(|_| ()).map_err(MailError::not_now)
 }
 
 /// A transport for the address. It says nothing of the address when it cannot: there may be a password in it.

@@ -31,7 +31,6 @@ pub use nouns::labels::NewLabels;
 pub use nouns::nonces::Purpose;
 pub use nouns::notices::{Recipient, SpreadStep, Spreading};
 pub use nouns::notifications::NotificationMark;
-pub use nouns::organization_change::OrganizationChange;
 pub use nouns::organizations::{DEVICE_LIMIT_REACHED, NewOrganization};
 pub use nouns::projects::NewProject;
 pub use nouns::provisioning::{NewTagged, Provisioned};

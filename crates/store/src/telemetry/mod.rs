@@ -213,7 +213,7 @@ pub struct Series {
 }
 
 /// Which events of a history.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct HistoryQuery {
     /// With device events.
     pub device_events: bool,
@@ -306,11 +306,9 @@ pub trait Telemetry: Send + Sync + 'static {
     /// None: the device is locked or not in memory, and `work` was not called.
     fn begin_now(
         &self,
-        _device: &CanWrite<DeviceRef>,
-        _work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
-    ) -> Option<Result<Begun>> {
-        None
-    }
+        device: &CanWrite<DeviceRef>,
+        work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
+    ) -> Option<Result<Begun>>;
     /// As [`Telemetry::begin`], and durable when it returns.
     async fn run(
         &self,

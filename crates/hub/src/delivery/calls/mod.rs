@@ -27,7 +27,6 @@ use self::destinations::{BEHIND_DESTINATIONS, destination_of, tenant_of};
 use self::under_way::{CALLS_OF_A_DESTINATION_MAX, UnderWay};
 use super::{Delivery, is_too_old};
 use crate::env::Env;
-use crate::error::IntoHubError as _;
 use crate::outbox::work::CallWork;
 use crate::supervisor::{Shift, guarded};
 
@@ -173,15 +172,12 @@ impl CallWorker {
     async fn set_destinations(&self) -> Result<bool> {
         let registry = self.env.registry();
         loop {
-            let without = registry
-                .deliveries_without_destination(DeliveryKind::Call, DESTINATIONS_SET_AT_ONCE)
-                .await
-                .into_hub_error()?;
+            let without = registry.deliveries_without_destination(DeliveryKind::Call, DESTINATIONS_SET_AT_ONCE).await?;
             if without.is_empty() {
                 return Ok(true);
             }
             let destinations: Vec<_> = without.into_iter().map(|it| (it.id, destination_of_body(&it.body))).collect();
-            registry.delivery_destinations_set(&destinations).await.into_hub_error()?;
+            registry.delivery_destinations_set(&destinations).await?;
         }
     }
 
@@ -191,10 +187,7 @@ impl CallWorker {
         let (begins_at, mut is_second_round) = (std::mem::take(&mut under_way.next_destination), false);
         let (mut from, mut looked_at) = (begins_at.clone(), 0);
         while looked_at < DESTINATIONS_OF_A_LOOK && !under_way.is_full() {
-            let destinations = registry
-                .delivery_destinations(DeliveryKind::Call, &from, DESTINATIONS_AT_ONCE)
-                .await
-                .into_hub_error()?;
+            let destinations = registry.delivery_destinations(DeliveryKind::Call, &from, DESTINATIONS_AT_ONCE).await?;
             looked_at += destinations.len().max(1);
             let is_last = destinations.len() < DESTINATIONS_AT_ONCE;
             let mut next = None;
@@ -230,8 +223,7 @@ impl CallWorker {
             return Ok(());
         }
         let most = CALLS_OF_A_DESTINATION_MAX + waiting;
-        let due =
-            self.env.registry().deliveries_to(DeliveryKind::Call, destination, now, most).await.into_hub_error()?;
+        let due = self.env.registry().deliveries_to(DeliveryKind::Call, destination, now, most).await?;
         for delivery in due {
             if under_way.contains(&delivery.id) {
                 continue;
@@ -249,7 +241,7 @@ impl CallWorker {
     async fn begin_call(&self, under_way: &mut UnderWay, delivery: QueuedDelivery, destination: String) -> Result<()> {
         let Ok(queued) = serde_json::from_str::<QueuedCall>(&delivery.body) else {
             tracing::error!(id = delivery.id, "an outgoing call cannot be read and is dropped");
-            return self.env.registry().delivery_done(&delivery.id).await.into_hub_error();
+            return Ok(self.env.registry().delivery_done(&delivery.id).await?);
         };
         let (worker, id) = (self.clone(), delivery.id.clone());
         under_way.begin(id, destination, async move {

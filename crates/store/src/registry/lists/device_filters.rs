@@ -17,12 +17,11 @@ use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 
+use super::devices::read_within;
 use super::listings::{DEVICE_FIELDS, DEVICE_LAST_ACTIVE, DeviceListField};
 use super::order::TableAlias;
-use super::{ids, within};
 use crate::error::Result;
-use crate::registry::nouns::devices::read;
-use crate::registry::sql::{Dialect, Sql, all};
+use crate::registry::sql::{Dialect, Sql};
 use crate::telemetry::embedded::FilterTest;
 use crate::telemetry::{Filter, FilterField, Operand, Operator};
 
@@ -279,11 +278,6 @@ async fn decided(
     let Some(unwritten) = selection.unwritten.as_ref().filter(|unwritten| !unwritten.devices.is_empty()) else {
         return Ok(Vec::new());
     };
-    let here = Sql::new("SELECT d.id AS id FROM devices d JOIN organizations o ON o.id = d.organization_id WHERE d.id")
-        .among(Dialect::of(connection), &unwritten.devices)
-        .text(" AND ")
-        .then(within(scope));
-    let here: Vec<DeviceId> = ids(&all(connection, here).await?)?;
     let tests: Vec<_> = selection.filters.iter().map(|filter| (&filter.field, test(filter))).collect();
     let heard: HashMap<_, _> = selection.heard.iter().copied().collect();
     let decide = |mut device: Device| {
@@ -293,7 +287,7 @@ async fn decided(
         let passes = tests.iter().all(|(field, test)| test.holds_for_json(&shown(field, &device)));
         DecidedDevice { written, device, passes }
     };
-    Ok(read(connection, &here).await?.into_iter().map(decide).collect())
+    Ok(read_within(connection, scope, &unwritten.devices).await?.into_iter().map(decide).collect())
 }
 
 /// A device's number as it is bound.

@@ -5,10 +5,10 @@ use isobar_model::device::{Location, PlacedDevice};
 use isobar_model::page::{Page, PageRequest};
 use isobar_model::status::Status;
 
-use super::{limit_offset, within};
-use crate::error::{Result, StoreError};
+use super::{count, limit_offset, within};
+use crate::error::Result;
 use crate::registry::Registry;
-use crate::registry::sql::{Row, Sql, all, one};
+use crate::registry::sql::{Row, Sql, all};
 
 /// `CROSS JOIN` keeps SQLite to this order of the tables; PostgreSQL takes it as any other join.
 const PLACED: &str = " FROM organizations o CROSS JOIN devices d \
@@ -18,8 +18,7 @@ impl Registry {
     /// The devices of a part of the tree that have coordinates, in the order in which they were made.
     pub async fn device_places(&self, permit: &CanList, request: PageRequest) -> Result<Page<PlacedDevice>> {
         let tx = self.db.snapshot().await?;
-        let count = Sql::new("SELECT count(*) AS total").text(PLACED).then(within(permit.scope()));
-        let total = one(&tx, count).await?.map_or(Ok(0), |row| row.count("total"))?;
+        let total = count(&tx, Sql::new(PLACED).then(within(permit.scope()))).await?;
         let rows = if request.offset() < total {
             // The keys first, from the index alone: only the page's rows are read.
             let page = Sql::new(
@@ -40,12 +39,11 @@ impl Registry {
 }
 
 fn placed(row: &Row) -> Result<PlacedDevice> {
-    let status = row.number("status")?;
     Ok(PlacedDevice {
         id: row.id("id")?,
         name: row.text("name")?,
         organization: row.id("organization_id")?,
         location: Location { latitude: row.float("place_latitude")?, longitude: row.float("place_longitude")? },
-        status: Status::numbered(status).ok_or_else(|| StoreError::Damaged(format!("status {status}")))?,
+        status: row.named("status", Status::numbered)?,
     })
 }

@@ -14,7 +14,8 @@ use super::page_window::PageWindow;
 use super::{Extent, count, found, ids, limit_offset, within};
 use crate::error::Result;
 use crate::registry::Registry;
-use crate::registry::sql::{Dialect, Sql, all, one};
+use crate::registry::nouns::devices::read;
+use crate::registry::sql::{Dialect, Sql, all};
 
 /// A search that finds no more devices than this takes them all at once.
 const FOUND_AT_ONCE_MAX: u32 = 500;
@@ -76,8 +77,21 @@ pub(super) async fn extent(connection: &impl ConnectionTrait, scope: &Scope) -> 
          FROM organizations o WHERE ",
     )
     .then(within(scope));
-    let Some(row) = one(connection, query).await? else { return Ok(Extent { within: 0, everywhere: 0 }) };
-    Ok(Extent { within: row.count("within")?, everywhere: row.count("everywhere")? })
+    Extent::read(connection, query).await
+}
+
+/// Those of the devices that lie within the scope.
+pub(super) async fn read_within(
+    connection: &impl ConnectionTrait,
+    scope: &Scope,
+    wanted: &[DeviceId],
+) -> Result<Vec<Device>> {
+    let here = Sql::new("SELECT d.id AS id FROM devices d JOIN organizations o ON o.id = d.organization_id WHERE d.id")
+        .among(Dialect::of(connection), wanted)
+        .text(" AND ")
+        .then(within(scope));
+    let here: Vec<DeviceId> = ids(&all(connection, here).await?)?;
+    read(connection, &here).await
 }
 
 /// From the organizations to their devices, to be sorted at the end (none: only counted). `CROSS JOIN` keeps SQLite to this

@@ -62,37 +62,25 @@ pub(super) struct DeviceListField {
     pub(super) filter: Option<DeviceField>,
 }
 
-const fn sorted(name: &'static str, column: &'static str, relation: TableAlias) -> DeviceListField {
-    DeviceListField { name, column, relation, is_sortable: true, filter: None }
-}
-
-const fn filtered(
+const fn field(
     name: &'static str,
     column: &'static str,
     relation: TableAlias,
-    filter: DeviceField,
+    is_sortable: bool,
+    filter: Option<DeviceField>,
 ) -> DeviceListField {
-    DeviceListField { name, column, relation, is_sortable: false, filter: Some(filter) }
-}
-
-const fn sorted_and_filtered(
-    name: &'static str,
-    column: &'static str,
-    relation: TableAlias,
-    filter: DeviceField,
-) -> DeviceListField {
-    DeviceListField { name, column, relation, is_sortable: true, filter: Some(filter) }
+    DeviceListField { name, column, relation, is_sortable, filter }
 }
 
 /// What devices can be sorted and filtered by, besides the paths beneath their metadata.
 pub(super) const DEVICE_FIELDS: &[DeviceListField] = &[
-    sorted_and_filtered("name", "d.name", DEVICE, DeviceField::Name),
-    sorted("description", "coalesce(d.description, '')", DEVICE),
-    sorted_and_filtered("createdAt", "d.created_at", DEVICE, DeviceField::CreatedAt),
-    sorted_and_filtered("updatedAt", "d.updated_at", DEVICE, DeviceField::UpdatedAt),
-    sorted_and_filtered("lastActive", DEVICE_LAST_ACTIVE, ACTIVITY, DeviceField::LastActive),
-    sorted_and_filtered("statusInt", "d.status", DEVICE, DeviceField::Status),
-    filtered("projectUuid", "d.project_id", DEVICE, DeviceField::Project),
+    field("name", "d.name", DEVICE, true, Some(DeviceField::Name)),
+    field("description", "coalesce(d.description, '')", DEVICE, true, None),
+    field("createdAt", "d.created_at", DEVICE, true, Some(DeviceField::CreatedAt)),
+    field("updatedAt", "d.updated_at", DEVICE, true, Some(DeviceField::UpdatedAt)),
+    field("lastActive", DEVICE_LAST_ACTIVE, ACTIVITY, true, Some(DeviceField::LastActive)),
+    field("statusInt", "d.status", DEVICE, true, Some(DeviceField::Status)),
+    field("projectUuid", "d.project_id", DEVICE, false, Some(DeviceField::Project)),
 ];
 
 const DEVICE_SORT_FIELDS: [SortField; 6] = {

@@ -52,6 +52,11 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
+    async fn read(connection: &impl ConnectionTrait, query: Sql) -> Result<Self> {
+        let Some(row) = one(connection, query).await? else { return Ok(Self { within: 0, everywhere: 0 }) };
+        Ok(Self { within: row.count("within")?, everywhere: row.count("everywhere")? })
+    }
+
     /// Whether the page is found sooner along an index over the things of the whole tree, passing those that the list leaves
     /// out, than by gathering the list and sorting it.
     fn index_is_cheaper(&self, window: &PageWindow) -> bool {
@@ -135,8 +140,7 @@ impl Listing {
     async fn extent(&self, connection: &impl ConnectionTrait, gathered: Sql) -> Result<Extent> {
         let everywhere = format!("(SELECT count(*) FROM {})", self.relation.table);
         let query = Sql::new(format!("SELECT count(*) AS within, {everywhere} AS everywhere")).then(gathered);
-        let Some(row) = one(connection, query).await? else { return Ok(Extent { within: 0, everywhere: 0 }) };
-        Ok(Extent { within: row.count("within")?, everywhere: row.count("everywhere")? })
+        Extent::read(connection, query).await
     }
 
     /// `AND` the ids and the search that a list is asked for.

@@ -9,16 +9,16 @@ use isobar_model::page::{ListRequest, Page, PageRequest};
 use sea_orm::ConnectionTrait;
 
 use super::device_filters::{DeviceSelection, Lookup, ReadyFilters};
-use super::devices::{SMALL_SHARE, all_within, extent};
+use super::devices::{SMALL_SHARE, all_within, extent, read_within};
 use super::listings::{DEVICE_LAST_ACTIVE, DEVICES};
 use super::order::{Order, TableAlias};
 use super::page_bytes::METADATA;
 use super::page_window::PageWindow;
-use super::{Extent, count, devices, ids, in_order, limit_offset, within};
+use super::{Extent, count, devices, in_order, limit_offset, within};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::nouns::devices::read;
-use crate::registry::sql::{Dialect, Sql, all, one};
+use crate::registry::sql::{Dialect, Sql, one};
 use crate::telemetry::embedded::FilterTest;
 
 /// Bytes of metadata of devices that are written out together.
@@ -79,13 +79,7 @@ impl Registry {
         let tx = self.db.snapshot().await?;
         let together = METADATA.first_of(&tx, wanted, DEVICES_BYTES_AT_ONCE).await?;
         let wanted = wanted.get(..together).unwrap_or_default();
-        let here =
-            Sql::new("SELECT d.id AS id FROM devices d JOIN organizations o ON o.id = d.organization_id WHERE d.id")
-                .among(self.db.dialect, wanted)
-                .text(" AND ")
-                .then(within(permit.scope()));
-        let here: Vec<DeviceId> = ids(&all(&tx, here).await?)?;
-        let devices = read(&tx, &here).await?;
+        let devices = read_within(&tx, permit.scope(), wanted).await?;
         Ok((in_order(wanted, devices, |device| device.id), together))
     }
 }

@@ -77,8 +77,8 @@ const STREET_IF: Read = |row, column| match row.text_if(column)? {
     Some(text) => devices::read_json::<StreetAddress>(column, &text).map(|_| ()),
     None => Ok(()),
 };
-const STATUS: Read = |row, column| known(column, row.number(column)?, |number| Status::numbered(number).is_some());
-const FILL: Read = |row, column| known(column, row.number(column)?, |number| Fill::numbered(number).is_some());
+const STATUS: Read = |row, column| row.named(column, Status::numbered).map(|_| ());
+const FILL: Read = |row, column| row.named(column, Fill::numbered).map(|_| ());
 const PURPOSE: Read = |row, column| {
     let text = row.text(column)?;
     if nonces::Purpose::ALL.iter().any(|purpose| purpose.name() == text) {
@@ -113,10 +113,6 @@ identifiers! {
 
 fn well_formed(column: &str, text: &str) -> Result<()> {
     parse(text).map(|_| ()).map_err(|error| StoreError::Damaged(format!("column {column}: {error}")))
-}
-
-fn known(column: &str, number: i64, is_known: fn(i64) -> bool) -> Result<()> {
-    if is_known(number) { Ok(()) } else { Err(StoreError::Damaged(format!("column {column}: {number} means nothing"))) }
 }
 
 #[rustfmt::skip]

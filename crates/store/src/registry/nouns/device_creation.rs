@@ -14,7 +14,7 @@ use super::projects::count_in_projects;
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::lists::end_of;
-use crate::registry::sql::{Dialect, Sql, all};
+use crate::registry::sql::{Dialect, Sql, all, one};
 
 /// What came of a device that was to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,15 +107,19 @@ impl Registry {
 
 /// How many devices more may hang beneath an organization with this limit.
 pub(crate) async fn left_beneath(tx: &impl ConnectionTrait, lineage: &str, limit: f64) -> Result<u64> {
+    // Half a device is none; a count beyond the limit leaves no room.
+    Ok((limit.floor() as u64).saturating_sub(device_count_beneath(tx, lineage).await?))
+}
+
+/// How many devices hang beneath an organization.
+pub(crate) async fn device_count_beneath(tx: &impl ConnectionTrait, lineage: &str) -> Result<u64> {
     let counted = Sql::new(
         "SELECT CAST(coalesce(sum(device_count), 0) AS BIGINT) AS devices FROM organizations \
          WHERE lineage >= ? AND lineage < ?",
     )
     .bind(lineage)
     .bind(end_of(lineage));
-    let devices = all(tx, counted).await?.first().map_or(Ok(0), |row| row.count("devices"))?;
-    // Half a device is none; a count beyond the limit leaves no room.
-    Ok((limit.floor() as u64).saturating_sub(devices))
+    one(tx, counted).await?.map_or(Ok(0), |row| row.count("devices"))
 }
 
 /// Makes those of the devices that can be made in an organization; what came of each. The caller counts them in their projects.

@@ -335,10 +335,6 @@ pub(crate) async fn read(connection: &impl ConnectionTrait, ids: &[DeviceId]) ->
 }
 
 fn device(row: &Row) -> Result<Device> {
-    let status = |column| {
-        let number = row.number(column)?;
-        Status::numbered(number).ok_or_else(|| StoreError::Damaged(format!("{column} {number}")))
-    };
     let degrees = (row.float_if("latitude")?, row.float_if("longitude")?);
     let heard = row.time("last_active")?;
     Ok(Device {
@@ -356,8 +352,8 @@ fn device(row: &Row) -> Result<Device> {
         description: row.text_if("description")?,
         street_address: row.text_if("street_address")?.map(|text| read_json("street_address", &text)).transpose()?,
         location: degrees.0.zip(degrees.1).map(|(latitude, longitude)| Location { latitude, longitude }),
-        status: status("status")?,
-        status_before: status("status_before")?,
+        status: row.named("status", Status::numbered)?,
+        status_before: row.named("status_before", Status::numbered)?,
         created_by: row.id_if("created_by")?,
         created_at: row.time("created_at")?,
         updated_at: row.time("updated_at")?,

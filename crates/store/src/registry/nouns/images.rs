@@ -91,10 +91,7 @@ impl Registry {
             .bind(Digest::of(&image.png))
             .bind(image.png)
             .bind(now);
-        match self.db.write.run(upsert).await {
-            Err(StoreError::Gone(_)) => Err(StoreError::Gone(T::NOUN)),
-            written => written.map(|_| ()),
-        }
+        self.db.write.run(upsert).await.map(|_| ()).map_err(|error| error.of(T::NOUN))
     }
 
     /// The text that an image was posted as.

@@ -9,7 +9,7 @@ use sea_orm::ConnectionTrait;
 
 use super::deliveries::{self, NewDelivery};
 use super::{credentials, sessions};
-use crate::error::{Result, StoreError};
+use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::sql::{Sql, one, run};
 
@@ -68,10 +68,7 @@ impl Registry {
         .bind(*permit.target())
         .bind(purpose.name())
         .bind(expires_at);
-        match self.db.write.run(insert).await {
-            Err(StoreError::Gone(_)) => Err(StoreError::Gone("user")),
-            other => other.map(|_| ()),
-        }
+        self.db.write.run(insert).await.map(|_| ()).map_err(|error| error.of("user"))
     }
 
     /// Whether there is such a nonce; it stays.

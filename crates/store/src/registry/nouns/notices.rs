@@ -13,7 +13,7 @@ use super::deliveries::{self, NewDelivery};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::sql::AdvisoryLock;
-use crate::registry::sql::{Dialect, Row, Sql, all, one, run};
+use crate::registry::sql::{Row, Sql, all, one, run};
 
 const SELECT_NOTICES: &str = "SELECT number, id, kind, message, device_id, everybody, user_id, organization_id, minimum_role, \
     spread_to, created_at FROM notifications WHERE spread_to IS NOT NULL";
@@ -132,10 +132,7 @@ impl Registry {
             )
             .bind(spreading.number)
             .among(self.db.dialect, &step.in_app)
-            .text(match self.db.dialect {
-                Dialect::Sqlite => "",
-                Dialect::Postgres => " FOR KEY SHARE OF u",
-            });
+            .text(self.db.dialect.either("", " FOR KEY SHARE OF u"));
             run(&tx, insert).await?;
         }
         deliveries::put(&tx, &step.deliveries, now).await?;

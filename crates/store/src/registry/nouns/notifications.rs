@@ -11,7 +11,7 @@ use sea_orm::ConnectionTrait;
 
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
-use crate::registry::lists::{is_a_page, limit_offset};
+use crate::registry::lists::{count, is_a_page, limit_offset};
 use crate::registry::sql::{Row, Sql, all, one, run};
 
 /// Whether a user has read a notice for everybody, and whether it has deleted it.
@@ -154,11 +154,6 @@ fn within(range: TimeRange, column: &str) -> Sql {
         sql = sql.text(&format!(" AND {column} < ?")).bind(to);
     }
     sql
-}
-
-async fn count(connection: &impl ConnectionTrait, matching: Sql) -> Result<u64> {
-    let row = one(connection, Sql::new("SELECT count(*) AS total").then(matching)).await?;
-    row.map_or(Ok(0), |row| row.count("total"))
 }
 
 /// The number and state of the user's notification with this identifier, and whether it is the user's own.

@@ -1,39 +1,22 @@
 //! Changing organizations: their values, their place in the tree, their end.
 
 use isobar_model::access::{CanWrite, Lineage};
-use isobar_model::check::Patch;
 use isobar_model::ids::OrganizationId;
-use isobar_model::json::RawJson;
-use isobar_model::organization::{LEVELS_MAX, Organization};
+use isobar_model::organization::{LEVELS_MAX, Organization, OrganizationInput};
 use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 
+use super::device_creation::device_count_beneath;
 use super::organizations::{TOO_DEEP, hold_organization, hold_tree, read, search_of};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::lists::end_of;
 use crate::registry::sql::{Dialect, Sql, all, one, run};
 
-/// What changes of an organization.
-#[derive(Clone, Debug, Default)]
-pub struct OrganizationChange {
-    /// 1 to 80 characters.
-    pub name: String,
-    /// Up to 200 characters.
-    pub description: Patch<String>,
-    /// Whether organizations beneath it show its dashboard; none: as it is.
-    pub children_inherit_dashboard: Option<bool>,
-    /// Configuration of the device table.
-    pub device_table: Patch<RawJson>,
-    /// Most devices in its subtree, 0: unlimited; none: as it is.
-    pub device_count_limit: Option<f64>,
-    /// Most megabytes of stored data in its subtree, 0: unlimited; none: as it is.
-    pub data_usage_mb_limit: Option<f64>,
-}
-
 impl Registry {
-    /// Changes an organization. With `to` it moves beneath that organization (none in it: to the top), and all that hangs
-    /// on it moves along. The second of the answer: whether its name is another than before.
+    /// Changes an organization: what is left out stays as it is. With `to`, and not for the parent that the change names,
+    /// it moves beneath that organization (none in it: to the top), and all that hangs on it moves along. The second of the
+    /// answer: whether its name is another than before.
     ///
     /// # Errors
     /// [`StoreError::Gone`] where one of the two is gone; [`StoreError::Limit`] where the move would make a circle or
@@ -41,7 +24,7 @@ impl Registry {
     pub async fn organization_update(
         &self,
         permit: &CanWrite<OrganizationId>,
-        change: &OrganizationChange,
+        change: &OrganizationInput,
         to: Option<&CanWrite<Option<OrganizationId>>>,
         now: Timestamp,
     ) -> Result<(Organization, bool)> {
@@ -122,7 +105,7 @@ async fn relocate(tx: &impl ConnectionTrait, id: OrganizationId, parent: Option<
     let (mut deepest, mut devices) = (old.level() as i64, 0);
     for row in &branch {
         deepest = deepest.max(row.number("level")?);
-        devices += row.number("device_count")?;
+        devices += row.count("device_count")?;
     }
     let down = new.level() as i64 - old.level() as i64;
     if deepest + down > LEVELS_MAX as i64 {
@@ -143,7 +126,7 @@ async fn relocate(tx: &impl ConnectionTrait, id: OrganizationId, parent: Option<
 }
 
 /// Refuses a branch with so many devices where an organization that comes to stand above it has no room for them.
-async fn room_for_devices(tx: &impl ConnectionTrait, old: &Lineage, new: &Lineage, devices: i64) -> Result<()> {
+async fn room_for_devices(tx: &impl ConnectionTrait, old: &Lineage, new: &Lineage, devices: u64) -> Result<()> {
     let dialect = Dialect::of(tx);
     let above = new.ids().iter().filter(|id| !old.contains(**id));
     let query = Sql::new("SELECT lineage, device_count_limit FROM organizations WHERE device_count_limit > 0 AND id")
@@ -152,13 +135,7 @@ async fn room_for_devices(tx: &impl ConnectionTrait, old: &Lineage, new: &Lineag
         .text(dialect.hold_for_change());
     for limited in all(tx, query).await? {
         let (lineage, limit) = (limited.text("lineage")?, limited.float("device_count_limit")?);
-        let counted = Sql::new(
-            "SELECT CAST(coalesce(sum(device_count), 0) AS BIGINT) AS devices FROM organizations \
-             WHERE lineage >= ? AND lineage < ?",
-        )
-        .bind(lineage.as_str())
-        .bind(end_of(&lineage));
-        let there = one(tx, counted).await?.map_or(Ok(0), |row| row.number("devices"))?;
+        let there = device_count_beneath(tx, &lineage).await?;
         if devices > 0 && (there + devices) as f64 > limit {
             return Err(StoreError::Limit("an organization above has no room for so many devices"));
         }

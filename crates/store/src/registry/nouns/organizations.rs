@@ -204,7 +204,6 @@ pub(crate) async fn read(connection: &impl ConnectionTrait, ids: &[OrganizationI
 
 /// A row without the names of its lineage.
 fn organization(row: &Row) -> Result<Organization> {
-    let status = row.number("status")?;
     Ok(Organization {
         id: row.id("id")?,
         name: row.text("name")?,
@@ -212,7 +211,7 @@ fn organization(row: &Row) -> Result<Organization> {
         lineage: row.lineage("lineage")?,
         names: Vec::new(),
         has_children: row.count("children")? > 0,
-        status: Status::numbered(status).ok_or_else(|| StoreError::Damaged(format!("status {status}")))?,
+        status: row.named("status", Status::numbered)?,
         device_count: row.count("devices")?,
         bytes_stored: row.count("bytes")?,
         device_count_limit: row.float("device_count_limit")?,

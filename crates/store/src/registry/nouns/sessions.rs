@@ -6,7 +6,7 @@ use isobar_model::session::Session;
 use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 
-use crate::error::{Result, StoreError};
+use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::sql::{Row, Sql, all, one, run};
 
@@ -25,10 +25,7 @@ impl Registry {
                 .bind(session.refresh)
                 .bind(session.created_at)
                 .bind(session.expires_at);
-        match self.db.write.run(insert).await {
-            Err(StoreError::Gone(_)) => Err(StoreError::Gone("user")),
-            other => other.map(|_| ()),
-        }
+        self.db.write.run(insert).await.map(|_| ()).map_err(|error| error.of("user"))
     }
 
     /// A session.

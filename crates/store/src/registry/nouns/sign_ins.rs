@@ -3,7 +3,7 @@
 use isobar_model::ids::UserId;
 use isobar_model::time::Timestamp;
 
-use crate::error::{Result, StoreError};
+use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::sql::{Sql, one, run};
 
@@ -26,10 +26,7 @@ impl Registry {
             let insert = Sql::new(
                 "INSERT INTO sign_in_addresses (user_id, address, last_seen) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
             );
-            run(&tx, insert.bind(user).bind(address).bind(now)).await.map_err(|error| match error {
-                StoreError::Gone(_) => StoreError::Gone("user"),
-                other => other,
-            })?;
+            run(&tx, insert.bind(user).bind(address).bind(now)).await.map_err(|error| error.of("user"))?;
             let forget = Sql::new(
                 "DELETE FROM sign_in_addresses WHERE user_id = ? AND address NOT IN (SELECT address FROM \
                  sign_in_addresses WHERE user_id = ? ORDER BY last_seen DESC, address LIMIT ?)",

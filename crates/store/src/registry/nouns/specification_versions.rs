@@ -3,12 +3,13 @@
 use isobar_model::access::{Actor, CanRead, CanWrite};
 use isobar_model::ids::{ProjectId, UserId};
 use isobar_model::json::RawJson;
-use isobar_model::project::SpecificationInput;
+use isobar_model::project::{Specification, SpecificationInput};
 use isobar_model::time::Timestamp;
 use isobar_model::version::{SpecificationVersion, VersionNumber, WholeVersion, element_count};
 use sea_orm::ConnectionTrait;
 
 use super::packed_design::PackedDesign;
+use super::specifications;
 use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::sql::{Row, Sql, all, one, run};
@@ -152,20 +153,10 @@ pub(crate) async fn begin_where_missing(tx: &impl ConnectionTrait) -> Result<()>
     );
     for row in all(tx, without).await? {
         let project: ProjectId = row.id("project_id")?;
-        let query = Sql::new(
-            "SELECT name, create_version, description, last_modified, meta, planes, version \
-             FROM specifications WHERE project_id = ?",
-        );
-        let Some(row) = one(tx, query.bind(project)).await? else { continue };
-        let input = SpecificationInput {
-            name: row.text("name")?,
-            create_version: row.text("create_version")?,
-            description: row.text("description")?,
-            meta: row.json("meta")?,
-            planes: row.json("planes")?,
-        };
-        let written = (None, row.time("last_modified")?);
-        keep(tx, project, VersionNumber(row.count("version")?), &NewSpecification::new(input), written).await?;
+        let Some(found) = specifications::read(tx, project).await? else { continue };
+        let Specification { name, create_version, description, last_modified, version, meta, planes, .. } = found;
+        let input = SpecificationInput { name, create_version, description, meta, planes };
+        keep(tx, project, version, &NewSpecification::new(input), (None, last_modified)).await?;
     }
     Ok(())
 }

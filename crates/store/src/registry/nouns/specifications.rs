@@ -120,7 +120,7 @@ async fn tag(connection: &impl ConnectionTrait, project: ProjectId) -> Result<Op
     one(connection, query).await?.map(tag).transpose()
 }
 
-async fn read(connection: &impl ConnectionTrait, project: ProjectId) -> Result<Option<Specification>> {
+pub(crate) async fn read(connection: &impl ConnectionTrait, project: ProjectId) -> Result<Option<Specification>> {
     let query = Sql::new(
         "SELECT name, create_version, description, created, last_modified, meta, planes, version \
          FROM specifications WHERE project_id = ?",

@@ -82,7 +82,7 @@ impl Registry {
                 " AS t JOIN devices d ON d.key = CAST(t.item AS BIGINT) \
                  JOIN organizations o ON o.id = d.organization_id ORDER BY d.key",
             )
-            .text(&dialect.hold_for_change_of("d"));
+            .text(dialect.either("", " FOR NO KEY UPDATE OF d"));
         let devices = all(&tx, held).await?;
         let known =
             pairs("SELECT u.key, u.bytes FROM ").text(" AS t JOIN device_usage u ON u.key = CAST(t.item AS BIGINT)");
@@ -174,10 +174,8 @@ impl Registry {
 
 fn limited(row: &Row) -> Result<LimitedOrganization> {
     let alert = |used: &str| {
-        let number = row.number(&format!("{used}_fill"))?;
-        let fill = Fill::numbered(number).ok_or_else(|| StoreError::Damaged(format!("fill {number}")))?;
         Ok::<_, StoreError>(Alert {
-            fill,
+            fill: row.named(&format!("{used}_fill"), Fill::numbered)?,
             since: row.time(&format!("{used}_since"))?,
             told: row.truth(&format!("{used}_told"))?,
         })

@@ -349,9 +349,7 @@ pub(crate) fn role_if(row: &Row, column: &str) -> Result<Option<Role>> {
 
 /// The role in a column.
 pub(crate) fn role_at(row: &Row, column: &str) -> Result<Role> {
-    let place = row.number(column)?;
-    let role = usize::try_from(place).ok().and_then(|place| Role::ALL.get(place).copied());
-    role.ok_or_else(|| StoreError::Damaged(format!("role {place}")))
+    row.named(column, |place| Role::ALL.get(usize::try_from(place).ok()?).copied())
 }
 
 fn user(row: &Row) -> Result<User> {

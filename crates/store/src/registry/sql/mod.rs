@@ -36,44 +36,32 @@ impl Dialect {
         }
     }
 
-    /// Holds the rows read until the transaction ends, for a change. SQLite has one writer: it holds everything.
-    pub(crate) fn hold_for_change(self) -> &'static str {
+    /// What is spelled differently, as each spells it.
+    pub(crate) fn either(self, sqlite: &'static str, postgres: &'static str) -> &'static str {
         match self {
-            Self::Sqlite => "",
-            Self::Postgres => " FOR NO KEY UPDATE",
+            Self::Sqlite => sqlite,
+            Self::Postgres => postgres,
         }
     }
 
-    /// Holds the rows of one table among those joined until the transaction ends, for a change.
-    pub(crate) fn hold_for_change_of(self, table: &str) -> String {
-        match self {
-            Self::Sqlite => String::new(),
-            Self::Postgres => format!(" FOR NO KEY UPDATE OF {table}"),
-        }
+    /// Holds the rows read until the transaction ends, for a change. SQLite has one writer: it holds everything.
+    pub(crate) fn hold_for_change(self) -> &'static str {
+        self.either("", " FOR NO KEY UPDATE")
     }
 
     /// Holds the rows read until the transaction ends so that nothing else may refer to them or change them.
     pub(crate) fn hold_alone(self) -> &'static str {
-        match self {
-            Self::Sqlite => "",
-            Self::Postgres => " FOR UPDATE",
-        }
+        self.either("", " FOR UPDATE")
     }
 
     /// Keeps the rows read from being removed until the transaction ends.
     pub(crate) fn hold_in_place(self) -> &'static str {
-        match self {
-            Self::Sqlite => "",
-            Self::Postgres => " FOR KEY SHARE",
-        }
+        self.either("", " FOR KEY SHARE")
     }
 
     /// Where a text lies in another, from 1; 0 where it does not: a search without wildcards.
     pub(crate) fn position(self) -> &'static str {
-        match self {
-            Self::Sqlite => "instr",
-            Self::Postgres => "strpos",
-        }
+        self.either("instr", "strpos")
     }
 
     /// A column that SQLite's planner must not look up in an index; PostgreSQL's has statistics and decides by itself.
@@ -92,26 +80,17 @@ impl Dialect {
 
     /// The larger of two numbers.
     pub(crate) fn larger(self) -> &'static str {
-        match self {
-            Self::Sqlite => "max",
-            Self::Postgres => "greatest",
-        }
+        self.either("max", "greatest")
     }
 
     /// The texts of one bound JSON array as rows: one parameter, however long the list is.
     fn rows_of_texts(self) -> &'static str {
-        match self {
-            Self::Sqlite => "(SELECT value FROM json_each(?))",
-            Self::Postgres => "(SELECT jsonb_array_elements_text(?::jsonb))",
-        }
+        self.either("(SELECT value FROM json_each(?))", "(SELECT jsonb_array_elements_text(?::jsonb))")
     }
 
     /// The numbers of one bound JSON array as rows.
     fn rows_of_numbers(self) -> &'static str {
-        match self {
-            Self::Sqlite => "(SELECT value FROM json_each(?))",
-            Self::Postgres => "(SELECT jsonb_array_elements_text(?::jsonb)::bigint)",
-        }
+        self.either("(SELECT value FROM json_each(?))", "(SELECT jsonb_array_elements_text(?::jsonb)::bigint)")
     }
 
     /// The arrays of one bound JSON array as rows of these columns, texts or numbers.
@@ -124,10 +103,7 @@ impl Dialect {
             (Self::Postgres, Column::Number(name)) => format!("(entry->>{index})::bigint AS {name}"),
         };
         let columns: Vec<_> = columns.iter().enumerate().map(column).collect();
-        let from = match self {
-            Self::Sqlite => "json_each(?)",
-            Self::Postgres => "jsonb_array_elements(?::jsonb) AS entry",
-        };
+        let from = self.either("json_each(?)", "jsonb_array_elements(?::jsonb) AS entry");
         format!("(SELECT {} FROM {from})", columns.join(", "))
     }
 }
@@ -422,6 +398,12 @@ impl Row {
 
     pub(crate) fn float_if(&self, column: &str) -> Result<Option<f64>> {
         self.get(column)
+    }
+
+    /// What a number means, which stands for one of a few things.
+    pub(crate) fn named<T>(&self, column: &str, read: impl FnOnce(i64) -> Option<T>) -> Result<T> {
+        let number = self.number(column)?;
+        read(number).ok_or_else(|| StoreError::Damaged(format!("column {column}: {number} means nothing")))
     }
 
     pub(crate) fn time(&self, column: &str) -> Result<Timestamp> {

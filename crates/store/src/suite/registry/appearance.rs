@@ -2,10 +2,11 @@
 
 use isobar_model::appearance::{Branding, BrandingInput, Dashboard, DashboardInput, DeviceTable, DeviceTableInput};
 use isobar_model::ids::OrganizationId;
+use isobar_model::organization::OrganizationInput;
 
 use super::given::{self, at, json, may, refetched, sees};
 use crate::error::StoreError;
-use crate::registry::{OrganizationChange, Registry};
+use crate::registry::Registry;
 
 /// A branding is kept; what a change leaves out stays, what it clears goes.
 pub async fn a_branding_is_kept_as_it_was_given(r: &Registry) {
@@ -50,7 +51,7 @@ pub async fn a_dashboard_is_lent_to_those_beneath(r: &Registry) {
     };
     let lends = async |id: OrganizationId, lends: bool| {
         let change =
-            OrganizationChange { name: "x".to_owned(), children_inherit_dashboard: Some(lends), ..Default::default() };
+            OrganizationInput { name: "x".to_owned(), children_inherit_dashboard: Some(lends), ..Default::default() };
         r.organization_update(&may(id), &change, None, at(1)).await.unwrap();
     };
     let kept = set(top.id, r#"{"name": "all", "options": {"o": 1.0}, "configuration": {"from": "top"}}"#).await;

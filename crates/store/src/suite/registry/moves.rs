@@ -1,15 +1,15 @@
 //! Branches of the tree that move.
 
 use isobar_model::ids::OrganizationId;
-use isobar_model::organization::{LEVELS_MAX, Organization};
+use isobar_model::organization::{LEVELS_MAX, Organization, OrganizationInput};
 
 use super::given::{self, at, lists_all, may, page, refetched};
 use super::places::limit;
 use crate::error::{Result, StoreError};
-use crate::registry::{OrganizationChange, Registry};
+use crate::registry::Registry;
 
 async fn moves(r: &Registry, moved: &Organization, to: Option<OrganizationId>) -> Result<Organization> {
-    let change = OrganizationChange { name: moved.name.clone(), ..OrganizationChange::default() };
+    let change = OrganizationInput { name: moved.name.clone(), ..OrganizationInput::default() };
     r.organization_update(&may(moved.id), &change, Some(&may(to)), at(3)).await.map(|(moved, _)| moved)
 }
 

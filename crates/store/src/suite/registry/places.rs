@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 
 use futures::future::join_all;
-use isobar_model::organization::Organization;
+use isobar_model::organization::{Organization, OrganizationInput};
 
 use super::alarms::designs;
 use super::given::{self, at, fetched, json, lists, lists_all, may, refetched, search, sorted};
 use crate::error::StoreError;
-use crate::registry::{DeviceChange, DeviceSelection, NewDevices, NewTagged, OrganizationChange, Registry};
+use crate::registry::{DeviceChange, DeviceSelection, NewDevices, NewTagged, Registry};
 
 /// Sets an organization's device limit and leaves the rest as it is.
 pub(super) async fn limit(r: &Registry, organization: &Organization, devices: f64) {
     let name = organization.name.clone();
-    let change = OrganizationChange { name, device_count_limit: Some(devices), ..OrganizationChange::default() };
+    let change = OrganizationInput { name, device_count_limit: Some(devices), ..OrganizationInput::default() };
     r.organization_update(&may(organization.id), &change, None, at(0)).await.unwrap();
 }
 

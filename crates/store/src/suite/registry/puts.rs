@@ -3,13 +3,14 @@
 use isobar_model::appearance::{BrandingInput, DashboardInput, DeviceTable, DeviceTableInput};
 use isobar_model::check::Patch;
 use isobar_model::json::Json;
+use isobar_model::organization::OrganizationInput;
 use isobar_model::role::Role;
 use isobar_model::user::User;
 
 use super::alarms::designs;
 use super::given::{self, at, fetched, json, may, refetched, sees};
 use crate::error::StoreError;
-use crate::registry::{DeviceChange, DeviceReport, NewLabels, OrganizationChange, Registry, UserChange};
+use crate::registry::{DeviceChange, DeviceReport, NewLabels, Registry, UserChange};
 
 /// Rounds of changes that meet.
 const ROUNDS: usize = 25;
@@ -86,20 +87,20 @@ pub async fn changes_of_one_organization_at_the_same_time(r: &Registry) {
     let permit = may(home.id);
     for round in 0..ROUNDS {
         let name = "Home".to_owned();
-        let described = OrganizationChange {
+        let described = OrganizationInput {
             name: name.clone(),
             description: Patch::Set(format!("about {round}")),
-            ..OrganizationChange::default()
+            ..OrganizationInput::default()
         };
-        let limited = OrganizationChange {
+        let limited = OrganizationInput {
             name: name.clone(),
             device_count_limit: Some(round as f64),
-            ..OrganizationChange::default()
+            ..OrganizationInput::default()
         };
-        let lent = OrganizationChange {
+        let lent = OrganizationInput {
             name,
             children_inherit_dashboard: Some(round % 2 == 0),
-            ..OrganizationChange::default()
+            ..OrganizationInput::default()
         };
         let (first, second, third) = tokio::join!(
             r.organization_update(&permit, &described, None, at(1)),
@@ -157,10 +158,10 @@ pub async fn changes_of_what_an_organization_shows_at_the_same_time(r: &Registry
         let (for_nobody, for_device) = (table(r#", "deviceId": """#), table(&format!(r#", "deviceId": "{device}""#)));
         r.device_table_update(&permit, Some(&for_nobody), at(1)).await.unwrap();
         let columns = table("");
-        let change = OrganizationChange { name: "Home".to_owned(), ..OrganizationChange::default() };
+        let change = OrganizationInput { name: "Home".to_owned(), ..OrganizationInput::default() };
         let wide = json(&format!(r#"{{"columns": [], "deviceId": "{device}", "width": {round}}}"#));
-        let wide = OrganizationChange { device_table: Patch::Set(wide), ..change.clone() };
-        let described = OrganizationChange { description: Patch::Set(text.clone()), ..change };
+        let wide = OrganizationInput { device_table: Patch::Set(wide), ..change.clone() };
+        let described = OrganizationInput { description: Patch::Set(text.clone()), ..change };
         let (first, second, third, fourth) = tokio::join!(
             r.device_table_update(&permit, Some(&columns), at(1)),
             r.device_table_update(&permit, Some(&for_device), at(1)),

@@ -2,12 +2,12 @@
 
 use isobar_model::check::Patch;
 use isobar_model::ids::OrganizationId;
-use isobar_model::organization::{LEVELS_MAX, Organization};
+use isobar_model::organization::{LEVELS_MAX, Organization, OrganizationInput};
 use isobar_model::status::Status;
 
 use super::given::{self, at, json, lists, lists_all, may, page, refetched, sees, sorted};
 use crate::error::StoreError;
-use crate::registry::{DeviceReport, OrganizationChange, Registry};
+use crate::registry::{DeviceReport, Registry};
 
 /// An organization knows its lineage, the names along it, and whether it has children.
 pub async fn organizations_know_their_place(r: &Registry) {
@@ -115,13 +115,14 @@ pub async fn organizations_are_listed_by_level(r: &Registry) {
 pub async fn an_organization_is_changed_where_it_is(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let low = given::organization(r, Some(top.id), "Low").await;
-    let change = OrganizationChange {
+    let change = OrganizationInput {
         name: "Deep".to_owned(),
         description: Patch::Set("quite".to_owned()),
         children_inherit_dashboard: Some(true),
         device_table: Patch::Set(json("{}")),
         device_count_limit: Some(7.0),
         data_usage_mb_limit: Some(0.5),
+        ..OrganizationInput::default()
     };
     let (changed, is_renamed) = r.organization_update(&may(low.id), &change, None, at(9)).await.unwrap();
     assert!(is_renamed);
@@ -132,7 +133,7 @@ pub async fn an_organization_is_changed_where_it_is(r: &Registry) {
     let found = r.organization_list(&lists_all(), true, &given::search("QUIT")).await.unwrap();
     assert_eq!(found.items, std::slice::from_ref(&changed));
     // What a change leaves out stays.
-    let bare = OrganizationChange { name: "Low".to_owned(), ..OrganizationChange::default() };
+    let bare = OrganizationInput { name: "Low".to_owned(), ..OrganizationInput::default() };
     let (renamed, _) = r.organization_update(&may(low.id), &bare, None, at(9)).await.unwrap();
     assert_eq!(renamed, Organization { name: "Low".to_owned(), names: renamed.names.clone(), ..changed });
     let (_, is_renamed) = r.organization_update(&may(low.id), &bare, None, at(9)).await.unwrap();

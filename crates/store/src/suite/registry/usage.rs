@@ -2,9 +2,10 @@
 
 use isobar_model::ids::{DeviceKey, OrganizationId};
 use isobar_model::limits::Fill;
+use isobar_model::organization::OrganizationInput;
 
 use super::given::{self, at, may, refetched};
-use crate::registry::{Alert, DeviceChange, OrganizationChange, Registry, Used};
+use crate::registry::{Alert, DeviceChange, Registry, Used};
 
 async fn stored(r: &Registry, organizations: &[OrganizationId]) -> Vec<u64> {
     let mut bytes = Vec::new();
@@ -71,11 +72,11 @@ pub async fn limited_organizations_know_how_full_they_are(r: &Registry) {
     r.usage_write(&[(device.key, 100)]).await.unwrap();
     assert_eq!(r.organizations_limited().await.unwrap(), []);
     let limits = async |id: OrganizationId, devices: f64, megabytes: f64| {
-        let change = OrganizationChange {
+        let change = OrganizationInput {
             name: "Limited".to_owned(),
             device_count_limit: Some(devices),
             data_usage_mb_limit: Some(megabytes),
-            ..OrganizationChange::default()
+            ..OrganizationInput::default()
         };
         r.organization_update(&may(id), &change, None, at(1)).await.unwrap();
     };

@@ -15,7 +15,7 @@ use rocksdb::{DB, ReadOptions};
 use super::history::{Part, stands, visible};
 use super::keys::{self, Family, TimeOrder};
 use super::load::{self, RowIterator, current};
-use super::rows::{Parts, damaged, event_device, failed, read_event, read_timeline};
+use super::rows::{Parts, event_device, failed, read_event, read_timeline, trailing};
 use super::seek::Track;
 use super::slices::{Sliced, Watch};
 use super::{Core, engine};
@@ -332,10 +332,7 @@ fn late_of(core: &Core, (index, device): (usize, u64), after: StreamPosition, fi
     let kind = keys::KIND_LATE;
     let (from, to) = (keys::timeline(device, kind, 0), keys::timeline(device, kind + 1, 0));
     let mut rows = load::rows(&core.db, Family::Timeline, &from, &to)?;
-    let number = |row: Option<(&[u8], &[u8])>| {
-        let number = row.map(|(key, _)| keys::trailing(key).ok_or_else(|| damaged("a key is too short")));
-        number.transpose()
-    };
+    let number = |row: Option<(&[u8], &[u8])>| row.map(|(key, _)| trailing(key)).transpose();
     rows.seek_to_last();
     let Some(last) = number(current(&rows)?)? else { return Ok(()) };
     rows.seek_to_first();

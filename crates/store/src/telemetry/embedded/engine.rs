@@ -57,11 +57,7 @@ pub fn open_what_is_there(path: &Path, options: &Options, cutoffs: &Arc<Cutoffs>
         (database_options(options), |family: Family| family_options(family, options, &cache, cutoffs));
     database.set_track_and_verify_wals_in_manifest(are_logs_known);
     replay::log_to_tables(path, &database, family)?;
-    let mut families = Vec::with_capacity(Family::ALL.len());
-    for each in Family::ALL {
-        families.push(ColumnFamilyDescriptor::new(each.name(), family(each)?));
-    }
-    let db = DB::open_cf_descriptors(&database, path, families).map_err(failed)?;
+    let db = DB::open_cf_descriptors(&database, path, descriptors(family)?).map_err(failed)?;
     check_format(&db)?;
     let cutoff = moment(&db, keys::META_CUTOFF)?.unwrap_or_default();
     cutoffs.history.store(cutoff.millis(), Ordering::Release);
@@ -75,12 +71,13 @@ pub fn open_to_read(path: &Path, options: &Options) -> Result<DB> {
     let mut database = database_options(options);
     database.create_if_missing(false);
     database.create_missing_column_families(false);
-    let mut families = Vec::with_capacity(Family::ALL.len());
-    for each in Family::ALL {
-        let options = family_options(each, options, &cache, &Arc::default())?;
-        families.push(ColumnFamilyDescriptor::new(each.name(), options));
-    }
+    let families = descriptors(|family| family_options(family, options, &cache, &Arc::default()))?;
     DB::open_cf_descriptors_read_only(&database, path, families, false).map_err(failed)
+}
+
+/// All families, each with its options.
+pub fn descriptors(options: impl Fn(Family) -> Result<DbOptions>) -> Result<Vec<ColumnFamilyDescriptor>> {
+    Family::ALL.into_iter().map(|family| Ok(ColumnFamilyDescriptor::new(family.name(), options(family)?))).collect()
 }
 
 fn database_options(options: &Options) -> DbOptions {

@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::device::SeriesState;
 use super::keys::{self, Family, TimeOrder};
-use super::rows::{Parts, damaged, event_device, failed, read_queued, read_timeline, read_value, text};
+use super::rows::{Parts, damaged, event_device, failed, read_queued, read_timeline, read_value, text, trailing};
 use super::{Cancel, engine, load};
 use crate::error::{Result, StoreError};
 use crate::telemetry::Examined;
@@ -110,11 +110,11 @@ impl Examination {
         if key == keys::META_CUTOFF {
             self.cutoff = keys::order_at(Timestamp::from_millis(Parts(value).i64()?));
         } else if key.starts_with(&keys::GARBAGE_SERIES) {
-            self.deleted_series.insert(number(key)?);
+            self.deleted_series.insert(trailing(key)?);
         } else if key.starts_with(&keys::GARBAGE_DEVICE) {
-            self.forgotten_devices.insert(number(key)?);
+            self.forgotten_devices.insert(trailing(key)?);
         } else if key.starts_with(&keys::PARKED) {
-            self.parked.insert(number(key)?, text(value)?.to_owned());
+            self.parked.insert(trailing(key)?, text(value)?.to_owned());
         }
         Ok(None)
     }
@@ -199,7 +199,7 @@ impl Examination {
         let device = Parts(value).u64()?;
         self.devices.insert(device);
         self.report.outbox += 1;
-        if let Some(why) = self.parked.remove(&number(key)?) {
+        if let Some(why) = self.parked.remove(&trailing(key)?) {
             self.report.parked_found += 1;
             if self.report.parked.len() < PARKED_NAMED_MAX {
                 self.report.parked.push((DeviceKey(device), why));
@@ -230,10 +230,6 @@ impl Examination {
         self.report.devices = devices;
         self.report
     }
-}
-
-fn number(key: &[u8]) -> Result<u64> {
-    keys::trailing(key).ok_or_else(short)
 }
 
 fn short() -> StoreError {

@@ -3,9 +3,8 @@
 
 use rocksdb::{DB, ReadOptions};
 
-use super::keys;
 use super::load;
-use super::rows::{damaged, read_value, text};
+use super::rows::{read_value, text, trailing};
 use super::scan::ScannedRow;
 use super::seek::Track;
 use super::values::{OpenSeries, ReadyQuery, stored};
@@ -62,7 +61,7 @@ fn read(mut track: Track<'_>, query: &ReadyQuery, cursor: ValueCursor, newest_fi
     while !left.is_empty() && looked_at < LOOKED_AT_MAX && bytes < FULL_BYTES && bytes_looked_at < LOOKED_AT_BYTES {
         // Sequences are dense: where one is missing, the series went away after it was looked up. That is no end.
         let Some((key, value)) = load::current(&track.rows)? else { return Err(GONE) };
-        let sequence = keys::trailing(key).ok_or_else(|| damaged("a key is too short"))?;
+        let sequence = trailing(key)?;
         if sequence != (if newest_first { left.end - 1 } else { left.start }) {
             return Err(GONE);
         }

@@ -9,7 +9,7 @@ use super::device::{DeviceState, SeriesState, Timeline};
 use super::engine;
 use super::keys::{self, Family};
 use super::live::Live;
-use super::rows::{Parts, damaged, failed, json, read_timeline, read_value, text};
+use super::rows::{Parts, failed, json, read_timeline, read_value, text, trailing};
 use crate::error::Result;
 
 /// An iterator over rows.
@@ -41,16 +41,31 @@ pub fn current<'a>(rows: &'a RowIterator<'_>) -> Result<Option<(&'a [u8], &'a [u
     }
 }
 
+/// Looks at each row of a family from a key up to another (exclusive).
+pub fn each(
+    db: &DB,
+    family: Family,
+    from: &[u8],
+    to: &[u8],
+    mut look: impl FnMut(&[u8], &[u8]) -> Result<()>,
+) -> Result<()> {
+    let mut rows = rows(db, family, from, to)?;
+    rows.seek_to_first();
+    while let Some((key, value)) = current(&rows)? {
+        look(key, value)?;
+        rows.next();
+    }
+    Ok(())
+}
+
 /// All of a device. `floors`: its timelines go on from there at least.
 pub fn device(db: &DB, device: u64, floors: [u64; 2]) -> Result<DeviceState> {
     let mut state = DeviceState { series: series(db, device)?, ..DeviceState::default() };
     let tag = |tag: u8| keys::state(device, tag, "");
-    let mut found = rows(db, Family::State, &tag(keys::STATE_ELEMENT), &tag(keys::STATE_ELEMENT + 1))?;
-    found.seek_to_first();
-    while let Some((key, value)) = current(&found)? {
+    each(db, Family::State, &tag(keys::STATE_ELEMENT), &tag(keys::STATE_ELEMENT + 1), |key, value| {
         state.states.push((text(&key[9..])?.into(), Bytes::copy_from_slice(value)));
-        found.next();
-    }
+        Ok(())
+    })?;
     for (kind, timeline) in (0..).zip(&mut state.timelines) {
         let floor = floors[usize::from(kind)];
         // What lies below the floor is forgotten, and its place in time with it.
@@ -58,13 +73,11 @@ pub fn device(db: &DB, device: u64, floors: [u64; 2]) -> Result<DeviceState> {
             .filter(|found| found.next > floor)
             .unwrap_or(Timeline { next: floor, order: 0 });
     }
-    let mut queued = rows(db, Family::Queue, &device.to_be_bytes(), &keys::after(device))?;
-    queued.seek_to_first();
     let mut sequences = Vec::new();
-    while let Some((key, _)) = current(&queued)? {
-        sequences.push(keys::trailing(key).ok_or_else(|| damaged("a key is too short"))?);
-        queued.next();
-    }
+    each(db, Family::Queue, &device.to_be_bytes(), &keys::after(device), |key, _| {
+        sequences.push(trailing(key)?);
+        Ok(())
+    })?;
     state.queue = Live::of(sequences);
     state.count_texts();
     Ok(state)
@@ -76,22 +89,19 @@ pub fn timeline(db: &DB, device: u64, kind: u8) -> Result<Timeline> {
     let mut rows = rows(db, Family::Timeline, &from, &to)?;
     rows.seek_to_last();
     let Some((key, value)) = current(&rows)? else { return Ok(Timeline::default()) };
-    let last = keys::trailing(key).ok_or_else(|| damaged("a key is too short"))?;
-    Ok(Timeline { next: last + 1, order: read_timeline(value)?.1 })
+    Ok(Timeline { next: trailing(key)? + 1, order: read_timeline(value)?.1 })
 }
 
 /// All series of a device, by name.
 pub fn series(db: &DB, device: u64) -> Result<Vec<SeriesState>> {
     let tag = |tag: u8| keys::state(device, tag, "");
-    let mut records = rows(db, Family::State, &tag(keys::STATE_SERIES), &tag(keys::STATE_SERIES + 1))?;
-    records.seek_to_first();
-    let (mut found, mut last_bytes) = (Vec::new(), 0);
-    while let Some((key, record)) = current(&records)? {
+    let (mut found, mut last_bytes) = (Vec::<SeriesState>::new(), 0);
+    each(db, Family::State, &tag(keys::STATE_SERIES), &tag(keys::STATE_SERIES + 1), |key, record| {
         let series = SeriesState::read(text(&key[9..])?.into(), record)?;
         last_bytes += series.last.len();
         found.push(series);
-        records.next();
-    }
+        Ok(())
+    })?;
     for series in &mut found {
         let others = last_bytes - series.last.len();
         replay(db, series, others)?;
@@ -133,14 +143,11 @@ pub fn read_floor(row: &[u8]) -> Result<(u64, u64)> {
 /// Takes in the values after the checkpoint. `others`: what the last values of the device's other series take.
 fn replay(db: &DB, series: &mut SeriesState, others: usize) -> Result<()> {
     let from = keys::pair(series.number, series.count);
-    let mut rows = rows(db, Family::Values, &from, &keys::after(series.number))?;
-    rows.seek_to_first();
-    while let Some((_, value)) = current(&rows)? {
+    each(db, Family::Values, &from, &keys::after(series.number), |_, value| {
         let (_, order, payload) = read_value(value)?;
         series.take(order, &json(payload), others);
-        rows.next();
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 #[cfg(test)]

@@ -297,6 +297,18 @@ impl Embedded {
 }
 
 impl Core {
+    /// Changes a device that is locked and loaded, beside its runs.
+    fn change<T>(&self, held: &mut Held, work: impl FnOnce(&mut DeviceState, &mut Rows) -> T) -> Result<(T, Sent)> {
+        let reservation = self.shared.reserve(None)?;
+        let state = held.state.as_mut().ok_or_else(|| damaged("a device is not loaded"))?;
+        let mut rows = Rows::default();
+        let done = work(state, &mut rows);
+        let sent = reservation.send(&rows);
+        state.ticket = sent.ticket;
+        self.devices.weigh(held, self.shared.durable());
+        Ok((done, sent))
+    }
+
     /// Runs something on a device that is locked and loaded.
     fn run(
         &self,

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use rocksdb::DB;
 
 use super::keys::{self, Family};
-use super::load::{current, rows};
-use super::rows::{Parts, Rows, damaged, failed, text};
+use super::load::{current, each, rows};
+use super::rows::{Parts, Rows, failed, text, trailing};
 use super::{Core, engine};
 use crate::error::Result;
 use crate::telemetry::OutboxEntry;
@@ -29,7 +29,7 @@ impl OutboxIndex {
         let mut entries = db.raw_iterator_cf(engine::family(db, Family::Outbox)?);
         entries.seek_to_last();
         let last = match current(&entries)? {
-            Some((key, _)) => keys::trailing(key).ok_or_else(|| damaged("a key is too short"))?,
+            Some((key, _)) => trailing(key)?,
             None => 0,
         };
         Ok(Self { next: AtomicU64::new(last + 1), parked: Mutex::new(parked(db)?) })
@@ -65,17 +65,15 @@ impl OutboxIndex {
 fn parked(db: &DB) -> Result<BTreeMap<u64, Arc<str>>> {
     let (meta, outbox) = (engine::family(db, Family::Meta)?, engine::family(db, Family::Outbox)?);
     let (from, to) = (keys::about(keys::PARKED, 0), keys::about(keys::PARKED, u64::MAX));
-    let mut notes = rows(db, Family::Meta, &from, &to)?;
-    notes.seek_to_first();
     let mut parked = BTreeMap::new();
-    while let Some((key, why)) = current(&notes)? {
-        let number = keys::trailing(key).ok_or_else(|| damaged("a key is too short"))?;
+    each(db, Family::Meta, &from, &to, |key, why| {
+        let number = trailing(key)?;
         match db.get_pinned_cf(outbox, number.to_be_bytes()).map_err(failed)? {
             Some(_) => drop(parked.insert(number, text(why)?.into())),
             None => db.delete_cf(meta, key).map_err(failed)?,
         }
-        notes.next();
-    }
+        Ok(())
+    })?;
     Ok(parked)
 }
 
@@ -88,7 +86,7 @@ pub fn entries(core: &Core, after: u64, limit: usize) -> Result<Vec<OutboxEntry>
     while entries.len() < limit
         && let Some((key, value)) = current(&found)?
     {
-        let number = keys::trailing(key).ok_or_else(|| damaged("a key is too short"))?;
+        let number = trailing(key)?;
         let mut parts = Parts(value);
         let device = DeviceKey(parts.u64()?);
         let parked = core.outbox.parked.lock().get(&number).cloned();

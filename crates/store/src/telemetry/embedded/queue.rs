@@ -9,12 +9,11 @@ use uuid::Uuid;
 
 use super::cache::Held;
 use super::commit_queue::Sent;
-use super::device::DeviceState;
 use super::keys::{self, Family};
 use super::live::Live;
 use super::load::{current, rows};
 use super::page_budget::PageBudget;
-use super::rows::{Rows, damaged, json, read_queued};
+use super::rows::{damaged, json, read_queued, trailing};
 use super::slices::{Sliced, Watch};
 use super::{Cancel, Core, Embedded};
 use crate::error::{Result, StoreError};
@@ -93,7 +92,7 @@ impl Look {
         while !self.has_all()
             && let Some((key, value)) = current(&queued)?
         {
-            let sequence = keys::trailing(key).ok_or_else(|| damaged("a key is too short"))?;
+            let sequence = trailing(key)?;
             self.take(sequence, value)?;
             self.left.start = sequence + 1;
             if !goes_on(value.len())? {
@@ -201,17 +200,13 @@ fn look_at_once(core: &Core, look: &mut Look, cancel: &Cancel) -> Result<bool> {
 
 /// Removes events from a device's queue, in memory and in the database.
 fn remove(core: &Core, held: &mut Held, device: DeviceKey, sequences: impl Iterator<Item = u64>) -> Result<Sent> {
-    let reservation = core.shared.reserve(None)?;
-    let state: &mut DeviceState = held.state.as_mut().ok_or_else(|| damaged("a device is not loaded"))?;
-    let mut rows = Rows::default();
-    for sequence in sequences {
-        state.queue.remove(sequence);
-        rows.delete(Family::Queue, &keys::pair(device.0, sequence));
-    }
-    let sent = reservation.send(&rows);
-    state.ticket = sent.ticket;
-    core.devices.weigh(held, core.shared.durable());
-    Ok(sent)
+    let removed = core.change(held, |state, rows| {
+        for sequence in sequences {
+            state.queue.remove(sequence);
+            rows.delete(Family::Queue, &keys::pair(device.0, sequence));
+        }
+    });
+    removed.map(|((), sent)| sent)
 }
 
 impl Embedded {

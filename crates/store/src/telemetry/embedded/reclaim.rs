@@ -13,8 +13,8 @@ use rustc_hash::FxHashMap;
 use super::commit_queue::Shared;
 use super::engine;
 use super::keys::{self, Family};
-use super::load::{current, rows};
-use super::rows::{Parts, damaged, failed, read_timeline};
+use super::load::{current, each, rows};
+use super::rows::{Parts, failed, read_timeline, trailing};
 use super::threads::RECLAIMER;
 use crate::error::{Result, StoreError};
 
@@ -73,10 +73,8 @@ impl Reclaim {
     /// What an earlier process left to do.
     pub fn load(db: &DB) -> Result<Self> {
         let mut work = PendingReclaim::default();
-        let mut garbage = rows(db, Family::Meta, b"g", b"h")?;
-        garbage.seek_to_first();
-        while let Some((key, value)) = current(&garbage)? {
-            let number = keys::trailing(key).ok_or_else(|| damaged("a key is too short"))?;
+        each(db, Family::Meta, b"g", b"h", |key, value| {
+            let number = trailing(key)?;
             let mut parts = Parts(value);
             if key.starts_with(&keys::GARBAGE_SERIES) {
                 work.series.push((number, parts.u64()?));
@@ -87,8 +85,8 @@ impl Reclaim {
                 let floors = [parts.u64()?, parts.u64()?];
                 work.devices.insert(number, Forgotten { floors, ticket: Some(0) });
             }
-            garbage.next();
-        }
+            Ok(())
+        })?;
         work.has_new = !work.is_empty();
         Ok(Self { work: Mutex::new(work), wake: Condvar::new() })
     }
@@ -112,17 +110,17 @@ impl Reclaim {
 
     /// Series were deleted by the commit with this ticket.
     pub fn series(&self, series: impl Iterator<Item = (u64, u64)>, ticket: u64) {
-        let mut work = self.work.lock();
-        work.series.extend(series);
-        work.ticket = work.ticket.max(ticket);
-        work.has_new = true;
-        self.wake.notify_one();
+        self.comes(ticket, |work| work.series.extend(series));
     }
 
     /// Values of series were dropped by the commit with this ticket.
     pub fn values(&self, dropped: &[DroppedValues], ticket: u64) {
+        self.comes(ticket, |work| work.values.extend(dropped));
+    }
+
+    fn comes(&self, ticket: u64, add: impl FnOnce(&mut PendingReclaim)) {
         let mut work = self.work.lock();
-        work.values.extend(dropped);
+        add(&mut work);
         work.ticket = work.ticket.max(ticket);
         work.has_new = true;
         self.wake.notify_one();

@@ -7,8 +7,9 @@
 
 use std::path::Path;
 
-use rocksdb::{ColumnFamilyDescriptor, DB, MemtableFactory, Options as DbOptions};
+use rocksdb::{DB, MemtableFactory, Options as DbOptions};
 
+use super::engine::descriptors;
 use super::keys::Family;
 use super::rows::failed;
 use crate::error::{Result, StoreError};
@@ -21,14 +22,13 @@ pub fn log_to_tables(path: &Path, database: &DbOptions, family: impl Fn(Family) 
     if log_bytes(path)? < LOG_BYTES_MIN {
         return Ok(());
     }
-    let mut families = Vec::with_capacity(Family::ALL.len());
-    for each in Family::ALL {
+    let families = descriptors(|each| {
         let mut options = family(each)?;
         options.set_memtable_factory(MemtableFactory::Vector);
         // They go on when the database is open to be used.
         options.set_disable_auto_compactions(true);
-        families.push(ColumnFamilyDescriptor::new(each.name(), options));
-    }
+        Ok(options)
+    })?;
     // Opening replays the log and writes what it held to tables.
     DB::open_cf_descriptors(database, path, families).map(drop).map_err(failed)
 }

@@ -237,6 +237,11 @@ pub fn text(bytes: &[u8]) -> Result<&str> {
     std::str::from_utf8(bytes).map_err(|_| damaged("a name is no text"))
 }
 
+/// The number that a key ends with.
+pub fn trailing(key: &[u8]) -> Result<u64> {
+    keys::trailing(key).ok_or_else(|| damaged("a key is too short"))
+}
+
 /// What is stored cannot be read.
 pub fn damaged(what: &str) -> StoreError {
     StoreError::Damaged(what.to_owned())

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::keys::TimeOrder;
 use super::load::{RowIterator, current};
-use super::rows::damaged;
+use super::rows::trailing;
 use crate::error::Result;
 
 /// How rows are found and read: a series' or a timeline's.
@@ -35,7 +35,7 @@ impl Track<'_> {
     pub fn end(&mut self) -> Result<u64> {
         self.rows.seek_to_last();
         let Some((key, _)) = current(&self.rows)? else { return Ok(0) };
-        super::keys::trailing(key).map(|last| last + 1).ok_or_else(|| damaged("a key is too short"))
+        trailing(key).map(|last| last + 1)
     }
 
     /// The first sequence from here on that is still there.
@@ -63,7 +63,7 @@ impl Track<'_> {
     pub fn read(&mut self, within: Range<u64>, mut each: impl FnMut(u64, &[u8]) -> Result<bool>) -> Result<()> {
         self.go(within.start);
         while let Some((key, value)) = current(&self.rows)? {
-            let sequence = super::keys::trailing(key).ok_or_else(|| damaged("a key is too short"))?;
+            let sequence = trailing(key)?;
             if sequence >= within.end || !each(sequence, value)? {
                 break;
             }

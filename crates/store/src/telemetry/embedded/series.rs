@@ -10,7 +10,7 @@ use rocksdb::{DB, ReadOptions};
 
 use super::device::{DeviceState, SeriesState, Timeline};
 use super::keys::{self, Family};
-use super::rows::{Rows, damaged};
+use super::rows::Rows;
 use super::values::OpenSeries;
 use super::{Cancel, Core, Embedded, load};
 use crate::error::Result;
@@ -115,18 +115,16 @@ impl Embedded {
         let held = self.hold(device).await?;
         let (mut held, found) =
             self.reading(move |core, _| Ok((held, still_there(&core.db, device.0, found)?))).await?;
-        let reservation = self.core.shared.reserve(None)?;
-        let state = held.state.as_mut().ok_or_else(|| damaged("a device is not loaded"))?;
-        let (mut rows, mut dropped) = (Rows::default(), Vec::new());
-        for stretch in &found {
-            // Deleted in between, and perhaps begun anew: then nothing of it is dropped.
-            let series = state.series_at(&stretch.element).ok().and_then(|at| state.series.get_mut(at));
-            let Some(series) = series.filter(|series| series.number == stretch.series) else { continue };
-            dropped.push((stretch.series, stretch.values.end, stretch.drop_from(device.0, series, &mut rows)));
-        }
-        let mut sent = reservation.send(&rows);
-        state.ticket = sent.ticket;
-        self.core.devices.weigh(&mut held, self.core.shared.durable());
+        let (dropped, mut sent) = self.core.change(&mut held, |state, rows| {
+            let mut dropped = Vec::new();
+            for stretch in &found {
+                // Deleted in between, and perhaps begun anew: then nothing of it is dropped.
+                let series = state.series_at(&stretch.element).ok().and_then(|at| state.series.get_mut(at));
+                let Some(series) = series.filter(|series| series.number == stretch.series) else { continue };
+                dropped.push((stretch.series, stretch.values.end, stretch.drop_from(device.0, series, rows)));
+            }
+            dropped
+        })?;
         self.core.reclaim.values(&dropped, sent.ticket);
         // The device stays locked: who drops more of it finds the floor that this leaves.
         sent.durable.wait().await?;
@@ -137,19 +135,16 @@ impl Embedded {
     /// Removes a series, or all of them.
     pub(super) async fn delete_series(&self, device: DeviceKey, element: Option<&str>) -> Result<bool> {
         let mut held = self.hold(device).await?;
-        let reservation = self.core.shared.reserve(None)?;
-        let state = held.state.as_mut().ok_or_else(|| damaged("a device is not loaded"))?;
-        let chosen = |series: &mut SeriesState| element.is_none_or(|element| *series.element == *element);
-        let gone: Vec<_> = state.series.extract_if(.., chosen).collect();
-        state.count_texts();
-        if gone.is_empty() {
+        let is_chosen = |series: &SeriesState| element.is_none_or(|element| *series.element == *element);
+        if !held.state.as_ref().is_some_and(|state| state.series.iter().any(is_chosen)) {
             return Ok(false);
         }
-        let mut rows = Rows::default();
-        gone.iter().for_each(|series| bury(device.0, series, &mut rows));
-        let mut sent = reservation.send(&rows);
-        state.ticket = sent.ticket;
-        self.core.devices.weigh(&mut held, self.core.shared.durable());
+        let (gone, mut sent) = self.core.change(&mut held, |state, rows| {
+            let gone: Vec<_> = state.series.extract_if(.., |series| is_chosen(series)).collect();
+            state.count_texts();
+            gone.iter().for_each(|series| bury(device.0, series, rows));
+            gone
+        })?;
         self.core.reclaim.series(gone.iter().map(|series| (series.number, series.bytes)), sent.ticket);
         drop(held);
         sent.durable.wait().await?;
@@ -159,27 +154,23 @@ impl Embedded {
     /// Forgets a device. Its timelines go on where they were, so that what is reclaimed cannot be mistaken for what is new.
     pub(super) async fn forget_device(&self, device: DeviceKey) -> Result<()> {
         let mut held = self.hold(device).await?;
-        let reservation = self.core.shared.reserve(None)?;
-        let state = held.state.as_mut().ok_or_else(|| damaged("a device is not loaded"))?;
-        let floors = state.timelines.map(|timeline| timeline.next);
-        let mut rows = Rows::default();
-        for family in [Family::State, Family::Queue] {
-            rows.delete_range(family, &device.0.to_be_bytes(), &keys::after(device.0));
-        }
-        let late = |kind: u8| keys::timeline(device.0, kind, 0);
-        rows.delete_range(Family::Timeline, &late(keys::KIND_LATE), &late(keys::KIND_LATE + 1));
-        state.series.iter().for_each(|series| bury(device.0, series, &mut rows));
-        rows.put(
-            Family::Meta,
-            &keys::about(keys::GARBAGE_DEVICE, device.0),
-            &[&floors[0].to_be_bytes(), &floors[1].to_be_bytes()],
-        );
-        let timelines = floors.map(|next| Timeline { next, order: 0 });
-        let gone = std::mem::replace(state, DeviceState { timelines, ..DeviceState::default() });
-        self.core.reclaim.hide(device.0, floors);
-        let mut sent = reservation.send(&rows);
-        state.ticket = sent.ticket;
-        self.core.devices.weigh(&mut held, self.core.shared.durable());
+        let (gone, mut sent) = self.core.change(&mut held, |state, rows| {
+            let floors = state.timelines.map(|timeline| timeline.next);
+            for family in [Family::State, Family::Queue] {
+                rows.delete_range(family, &device.0.to_be_bytes(), &keys::after(device.0));
+            }
+            let late = |kind: u8| keys::timeline(device.0, kind, 0);
+            rows.delete_range(Family::Timeline, &late(keys::KIND_LATE), &late(keys::KIND_LATE + 1));
+            state.series.iter().for_each(|series| bury(device.0, series, rows));
+            rows.put(
+                Family::Meta,
+                &keys::about(keys::GARBAGE_DEVICE, device.0),
+                &[&floors[0].to_be_bytes(), &floors[1].to_be_bytes()],
+            );
+            self.core.reclaim.hide(device.0, floors);
+            let timelines = floors.map(|next| Timeline { next, order: 0 });
+            std::mem::replace(state, DeviceState { timelines, ..DeviceState::default() })
+        })?;
         self.core.reclaim.forgotten(device.0, sent.ticket);
         self.core.reclaim.series(gone.series.iter().map(|series| (series.number, series.bytes)), sent.ticket);
         drop(held);

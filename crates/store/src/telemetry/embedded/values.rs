@@ -34,8 +34,7 @@ pub struct ReadyQuery {
 
 /// The order of a page.
 pub(super) enum ValueOrder {
-    OldestFirst,
-    NewestFirst,
+    InTime { newest_first: bool },
     Sorted(Sort),
 }
 
@@ -66,8 +65,7 @@ impl ReadyQuery {
     /// Whether the newest come first; none: a payload decides.
     pub(super) fn newest_first(&self) -> Option<bool> {
         match self.listing {
-            ValueOrder::NewestFirst => Some(true),
-            ValueOrder::OldestFirst => Some(false),
+            ValueOrder::InTime { newest_first } => Some(newest_first),
             ValueOrder::Sorted(_) => None,
         }
     }
@@ -101,8 +99,7 @@ impl ReadyQuery {
 impl ValueOrder {
     fn of(query: &ValueQuery) -> Self {
         match query.newest_first() {
-            Some(true) => ValueOrder::NewestFirst,
-            Some(false) => ValueOrder::OldestFirst,
+            Some(newest_first) => ValueOrder::InTime { newest_first },
             None => ValueOrder::Sorted(Sort::of(query.sort.clone())),
         }
     }
@@ -191,7 +188,7 @@ pub fn page(db: &DB, device: u64, element: &str, query: &ReadyQuery) -> Result<O
     let Some(mut series) = OpenSeries::of(db, device, element, ReadOptions::default())? else { return Ok(None) };
     let (within, request) = (query.within(&mut series)?, query.request);
     let total = within.end - within.start;
-    let items = window(&mut series.track, within, request, matches!(query.listing, ValueOrder::NewestFirst))?;
+    let items = window(&mut series.track, within, request, query.newest_first() == Some(true))?;
     Ok(Some(Page::new(items, total, request)))
 }
 
