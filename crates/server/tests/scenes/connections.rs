@@ -82,12 +82,18 @@ async fn while_all_are_busy_new_ones_wait() {
     for socket in &mut busy {
         socket.sends(head(&device, POST, 7));
     }
+    // One of those who wait has said all that it has to say.
+    let mut last = busy.pop().unwrap();
+    last.sends("{\"n\":1}");
+    assert!(last.hears_within(10 * LOOK).is_none(), "there is no slot for it");
     // All of them are served, one after the other.
     for mut socket in busy {
         socket.sends("{\"n\":1}");
         let heard = socket.hears_one();
         assert!(heard.starts_with("HTTP/1.1 201"), "{heard}");
     }
+    let heard = last.hears_one();
+    assert!(heard.starts_with("HTTP/1.1 201"), "{heard}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
