@@ -14,6 +14,8 @@ use crate::support::{Device, TestApp};
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Between two looks at something that becomes true by itself.
 const LOOK: Duration = Duration::from_millis(20);
+/// So many looks at what comes at once.
+const ROUNDS: usize = 50;
 /// Most connections, where that matters.
 const CONNECTIONS: usize = 12;
 
@@ -106,7 +108,9 @@ async fn no_tenant_waits_in_all_places() {
     let waits = |device| head(device, "GET /v2/events/cloud/next?wait=60", 0);
     let mut waiting: Vec<Socket> = (0..18).map(|_| Socket::to(&app)).collect();
     waiting.iter_mut().for_each(|socket| socket.sends(waits(&fridge)));
+    let mut rounds = 0..ROUNDS;
     while waiting.len() > 15 {
+        assert!(rounds.next().is_some(), "{} of them wait", waiting.len());
         waiting.retain_mut(|socket| {
             let is_refused = socket.hears_within(LOOK).is_some();
             assert!(!is_refused || socket.hears_one().starts_with("HTTP/1.1 503"));
