@@ -8,11 +8,15 @@ mod program_support;
 use std::path::Path;
 use std::time::Duration;
 
+use program_support::house::BOUND;
 use program_support::site::{Api, Device, ENVIRONMENT, everything};
 use program_support::{Serving, isobar, registry, serve, text};
 use reqwest::Method;
 use sea_orm::ConnectionTrait as _;
 use serde_json::json;
+
+/// A bound for a stop that waits for nobody. What is being written waits as long as SQLite does for a lock: 10 s.
+const STOP_TIME: Duration = Duration::from_secs(30);
 
 async fn in_registry(data: &Path, statement: &str) {
     let registry = registry(data).await;
@@ -21,9 +25,12 @@ async fn in_registry(data: &Path, statement: &str) {
 }
 
 async fn until(api: &Api, metric: &str, value: f64) {
-    while api.metric(metric).await != value {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let becomes = async {
+        while api.metric(metric).await != value {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(BOUND, becomes).await.unwrap_or_else(|_| panic!("{metric} does not become {value}"));
 }
 
 async fn status(api: &Api, device: &Device) -> u64 {
@@ -81,7 +88,7 @@ async fn a_registry_that_keeps_everybody_waiting_holds_up_no_stop() {
         api.post(device, "reading", &json!({"n": 2})).await.created();
     }
     // The lock is held until it has ended.
-    assert_eq!(serving.stop(), Some(0));
+    assert_eq!(serving.stops_within(STOP_TIME), Some(0));
     other.execute_unprepared("ROLLBACK").await.unwrap();
     other.close().await.unwrap();
     let serving = Serving::on(data, &ENVIRONMENT);

@@ -158,6 +158,19 @@ proptest! {
     }
 }
 
+/// A large value a few times, and a small one as often as a run may take it: whatever an element makes of them.
+#[test]
+fn no_ability_leaves_more_than_the_bounds_however_often_it_is_used() {
+    let (links, others) = every_link(1);
+    for link in links {
+        for (times, payload) in [(12, text(400 << 10)), (12, object(0..20_000)), (3_000, "\"AQ==\"".to_owned())] {
+            let mut scene = scene(times, std::slice::from_ref(&link), Value::Object(others.clone()));
+            let outcome = scene.post(payload);
+            is_within_bounds(&mut scene, &outcome);
+        }
+    }
+}
+
 #[test]
 fn a_large_payload_is_no_label() {
     let label = |n: usize| json!({"element": "m", "ability": "setValue", "arguments": {"tag": format!("'t{n}'")}});
@@ -263,6 +276,16 @@ fn of_a_label_the_last_value_counts_and_it_is_told_once() {
 }
 
 #[test]
+fn each_value_of_a_label_is_charged_though_only_the_last_one_counts() {
+    let label =
+        |value: &str| json!({"element": "m", "ability": "setValue", "arguments": {"tag": "'a'", "value": value}});
+    let scene = scene(100, &[label("payload.one"), label("payload.other")], json!({"m": {"type": "deviceMeta"}}));
+    let outcome = scene.post(format!(r#"{{"one":{},"other":{}}}"#, text(60 << 10), text(61 << 10)));
+    assert_eq!(outcome.effects.len(), 1);
+    assert_eq!(outcome.errors[0].message, "settings, labels, notifications and calls of a run take at most 2 MiB");
+}
+
+#[test]
 fn a_key_of_any_size_leaves_a_small_state() {
     const NAMES: usize = 20_000;
     let others = json!({
@@ -327,6 +350,7 @@ fn states_of_windows_are_charged_to_the_run() {
     let outcome = scene.post("7");
     let written: usize = outcome.effects.iter().map(|effect| bytes_of(effect).0).sum();
     assert!((1..5 << 20).contains(&written), "{written} bytes are written");
+    assert!(outcome.errors.iter().any(|error| error.message.contains("take too long")), "{:?}", outcome.errors.first());
     // What was more before stays, and does not grow.
     is_within_bounds(&mut scene, &outcome);
 }
@@ -360,6 +384,9 @@ fn a_message_quotes_no_more_than_so_much() {
     let payload = format!("{{\"key\":{}}}", text(1 << 20));
     let outcome = Scene::transforming("payload[payload.key]").post(payload);
     assert!(outcome.errors[0].message.chars().count() <= ERROR_CHARS_MAX);
+    // Code says what it likes.
+    let outcome = super::code::decoding("throw 'é'.repeat(100000);").post("[]");
+    assert_eq!(outcome.errors[0].message, "é".repeat(ERROR_CHARS_MAX));
 }
 
 /// What costs much is charged for: the run ends with its units rather than with its time.

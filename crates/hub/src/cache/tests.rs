@@ -375,6 +375,11 @@ proptest! {
     }
 }
 
+/// What others do may come in between here: they run, change and push out entries meanwhile.
+fn others_go_on() {
+    (0..8).for_each(|_| std::thread::yield_now());
+}
+
 /// Devices whose entries are loaded, changed by runs and pushed out at the same time.
 struct Crowd {
     entries: DeviceEntries,
@@ -387,6 +392,7 @@ struct Crowd {
 impl Crowd {
     fn load(&self, number: usize, load: &EntryLoad<'_, DeviceId>) -> Arc<DeviceEntry> {
         let runs = *self.committed[number].lock();
+        others_go_on();
         let loaded = entry(number % 3, number, KIB);
         loaded.change_view(|view| view.name = runs.to_string());
         self.entries.install(loaded, load)
@@ -396,12 +402,16 @@ impl Crowd {
     fn run(&self, number: usize, grows: usize) {
         let id = device(number).id;
         let found = self.entries.get(id);
-        let entry = found.unwrap_or_else(|| self.load(number, &self.entries.begin(&id)));
+        let entry = found.unwrap_or_else(|| {
+            others_go_on();
+            self.load(number, &self.entries.begin(&id))
+        });
         let _turn = self.turns[number].lock();
         if !entry.is_current() {
             return;
         }
         let Some((view, run)) = entry.begin_run() else { return };
+        others_go_on();
         let known = *self.committed[number].lock();
         let is_current = entry.is_current();
         assert!(!is_current || view.name == known.to_string(), "{} runs were seen of {known}", view.name);

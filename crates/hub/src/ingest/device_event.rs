@@ -320,6 +320,15 @@ mod tests {
         )
     }
 
+    /// All slots for such runs: until these are dropped, whoever runs aside has to wait.
+    async fn all_slots_aside(stage: &Stage, entry: &DeviceEntry) -> Vec<impl Sized + use<>> {
+        let (code, tenant, mut slots) = (&stage.hub.0.code, entry.lineage.top(), Vec::new());
+        while let Poll::Ready(slot) = futures::poll!(Box::pin(code.slot_aside(&entry.plan().unwrap(), tenant))) {
+            slots.push(slot.unwrap());
+        }
+        slots
+    }
+
     #[tokio::test]
     async fn a_run_that_turns_out_to_be_long_is_made_once_where_it_holds_up_nobody() {
         const LONG: &str = r#"{"x":1,"y":2}"#;
@@ -328,12 +337,7 @@ mod tests {
         let (device, other) = (stage.device(&fickle()).await, stage.device_of_another_tenant(&fickle()).await);
         let entry = stage.entry(&device).await;
         assert!(!entry.runs_aside(LONG.len()), "nothing tells that it will be long");
-        // Whoever runs aside has to wait.
-        let (code, tenant) = (&stage.hub.0.code, entry.lineage.top());
-        let mut slots = Vec::new();
-        while let Poll::Ready(slot) = futures::poll!(Box::pin(code.slot_aside(&entry.plan().unwrap(), tenant))) {
-            slots.push(slot.unwrap());
-        }
+        let slots = all_slots_aside(&stage, &entry).await;
         let mut long = Box::pin(stage.posts(&device, LONG));
         for _ in 0..10 {
             assert!(futures::poll!(&mut long).is_pending());
@@ -370,11 +374,19 @@ mod tests {
             }}"#
         );
         let stage = Stage::set().await;
-        let device = stage.device(&design).await;
+        let (device, other) = (stage.device(&design).await, stage.device_of_another_tenant(&design).await);
         let entry = stage.entry(&device).await;
         stage.posts(&device, "0").await;
         assert!(!entry.runs_aside(1));
-        stage.posts(&device, "1").await;
+        let slots = all_slots_aside(&stage, &entry).await;
+        let mut much = Box::pin(stage.posts(&device, "1"));
+        for _ in 0..10 {
+            assert!(futures::poll!(&mut much).is_pending());
+            stage.posts(&other, "0").await;
+        }
+        assert_eq!(stage.stored(&device, "out").await.as_deref(), Some("\"short\""));
+        drop(slots);
+        much.await;
         assert!(entry.runs_aside(1));
         assert!(stage.stored(&device, "out").await.is_some_and(|last| last.contains(&large)));
     }

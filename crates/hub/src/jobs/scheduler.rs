@@ -64,6 +64,9 @@ pub(crate) fn alarms_of(plan: &Plan) -> Vec<ProjectAlarm> {
 pub(crate) struct SchedulerState {
     code: Arc<TenantShares>,
     alarms: Mutex<AlarmStates>,
+    /// How often it was written down when alarms are due again.
+    #[cfg(test)]
+    writes: std::sync::atomic::AtomicU32,
 }
 
 #[derive(Default)]
@@ -88,7 +91,12 @@ struct PutOff {
 
 impl SchedulerState {
     pub(crate) fn new() -> Self {
-        Self { code: TenantShares::new(CODE_ALARMS_MAX, CODE_ALARMS_OF_ONE_MAX), alarms: Mutex::default() }
+        Self {
+            code: TenantShares::new(CODE_ALARMS_MAX, CODE_ALARMS_OF_ONE_MAX),
+            alarms: Mutex::default(),
+            #[cfg(test)]
+            writes: Default::default(),
+        }
     }
 
     /// Since when an alarm is due; it may have been put off since, which does not change its rhythm.
@@ -211,6 +219,8 @@ impl Jobs {
         let due = ended.iter().map(|(number, moment)| (*number, *moment));
         let due: Vec<_> = due.chain(code.iter().map(|elapsing| (elapsing.alarm.number, lost_at))).collect();
         self.env.registry().alarms_set(&due, &gone).await?;
+        #[cfg(test)]
+        self.scheduler.writes.fetch_add(1, Ordering::Relaxed);
         let mut state = self.scheduler.alarms.lock();
         state.ended.retain(|number, moment| ended.get(number) != Some(moment));
         for elapsing in &mut code {
@@ -405,6 +415,7 @@ mod tests {
         let mut runs = JoinSet::new();
         assert!(!hub.0.jobs.serve_alarms(&mut runs).await.unwrap());
         assert!(runs.len() <= CODE_ALARMS_OF_ONE_MAX);
+        assert_eq!(hub.0.jobs.scheduler.writes.load(Ordering::Relaxed), 1, "one write for all of them");
         while runs.join_next().await.is_some() {}
         hub.0.jobs.serve_alarms(&mut runs).await.unwrap();
         // All of it waits for a while: there is nothing to go round for.

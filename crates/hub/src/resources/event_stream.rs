@@ -30,7 +30,7 @@ const LAST_EVENT_ID: &str = "header.Last-Event-ID";
 /// How far back a stream goes on where another one ended, in seconds: a week.
 const PAST_SECONDS: i64 = 7 * 24 * 3600;
 /// Events that are looked for in history together, where a stream listens to few devices; and where to many.
-const FOUND_MIN: usize = 512;
+pub(super) const FOUND_MIN: usize = 512;
 const FOUND_MAX: usize = 4_096;
 /// Bytes of events that are read of them at a time.
 const STREAM_PIECE_BYTES: usize = 64 << 10;

@@ -39,12 +39,20 @@ pub(crate) struct FollowedLists {
     jobs: BoundedJobs,
     /// Those that have no slot yet: what they will show is newer than all that those who wait for it have seen.
     waiting: Mutex<HashMap<OrganizationId, WeakShared<ListMaking>>>,
+    /// How many were made.
+    #[cfg(test)]
+    made: std::sync::atomic::AtomicUsize,
 }
 
 impl FollowedLists {
     pub(crate) fn new() -> Result<Self> {
         let jobs = BoundedJobs::giving_way(FOLLOWED_THREAD, FOLLOWED_LISTS_AT_ONCE)?;
-        Ok(Self { jobs, waiting: Mutex::default() })
+        Ok(Self {
+            jobs,
+            waiting: Mutex::default(),
+            #[cfg(test)]
+            made: Default::default(),
+        })
     }
 
     /// The list that waits for a slot, or else one that is begun now.
@@ -101,6 +109,8 @@ impl Hub {
         tenant: OrganizationId,
     ) -> Result<FollowedList> {
         self.0.followed_lists.begins(organization);
+        #[cfg(test)]
+        self.0.followed_lists.made.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         // Before the devices are found out: what leaves from here on is noticed.
         let moves = self.0.caches.departures().count(tenant);
         let mut permits = Vec::new();
@@ -117,23 +127,52 @@ impl Hub {
 #[cfg(test)]
 #[allow(clippy::disallowed_methods, reason = "a test hears of its panics")]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use futures::StreamExt as _;
     use isobar_model::event::Event;
+    use isobar_model::secret::Secret;
     use isobar_model::user::ApiKeyInput;
 
+    use super::super::event_stream::FOUND_MIN;
     use super::*;
     use crate::StreamScope;
     use crate::identity::authentication::Credentials;
-    use crate::stage::Stage;
+    use crate::stage::{Stage, until};
 
     const STREAMS: usize = 8;
+
+    /// A key of the one who listens.
+    async fn key(stage: &Stage) -> Secret {
+        let input = ApiKeyInput { name: "k".to_owned(), role: None, expires_at: None };
+        stage.hub.api_key_create(&stage.admin, stage.admin.user, input).await.unwrap().1
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_stream_that_resumes_finds_out_its_devices_once_however_much_it_has_missed() {
+        // What is looked for in history together, some times over.
+        const MISSED: usize = 3 * FOUND_MIN;
+        let stage = Stage::set().await;
+        let (device, secret) = (stage.device("{}").await, key(&stage).await);
+        let credentials = Credentials { api_auth_token: Some(secret.reveal().as_bytes()), ..Credentials::default() };
+        let listens = async |after| {
+            let scope = StreamScope::Organization(None);
+            Box::pin(stage.hub.event_stream(&credentials, scope, after).await.unwrap())
+        };
+        let mut live = listens(None).await;
+        stage.posts(&device, "1").await;
+        let first: Arc<Event> = live.next().await.unwrap().unwrap();
+        drop(live);
+        futures::future::join_all((0..MISSED).map(|_| stage.posts(&device, "2"))).await;
+        let missed: Vec<_> = listens(Some(first.id)).await.take(MISSED).collect().await;
+        assert!(missed.len() == MISSED && missed.iter().all(|event| event.as_ref().unwrap().payload.text() == "2"));
+        assert_eq!(stage.hub.0.followed_lists.made.load(Ordering::Relaxed), 1);
+    }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn streams_that_resume_wait_for_one_list_which_is_made_beside_them() {
         let stage = Stage::set().await;
-        let device = stage.device("{}").await;
-        let input = ApiKeyInput { name: "k".to_owned(), role: None, expires_at: None };
-        let (_, secret) = stage.hub.api_key_create(&stage.admin, stage.admin.user, input).await.unwrap();
+        let (device, secret) = (stage.device("{}").await, key(&stage).await);
         let credentials = Credentials { api_auth_token: Some(secret.reveal().as_bytes()), ..Credentials::default() };
         let mut live =
             Box::pin(stage.hub.event_stream(&credentials, StreamScope::Organization(None), None).await.unwrap());
@@ -166,10 +205,11 @@ mod tests {
         let sharing =
             || lists.waiting.lock().values().filter_map(WeakShared::upgrade).next().and_then(|it| it.strong_count());
         // One of them is ours, the others are those of the streams.
-        while sharing() != Some(STREAMS + 1) {
+        until("all of them wait for one list", async || {
             assert!(!resumed.iter().any(|stream| stream.is_finished()), "a stream has listed devices in nobody's slot");
-            tokio::task::yield_now().await;
-        }
+            sharing() == Some(STREAMS + 1)
+        })
+        .await;
         assert_eq!(lists.jobs.running_and_waiting(), (FOLLOWED_LISTS_AT_ONCE, 1));
         for _ in &others {
             end.send(()).unwrap();

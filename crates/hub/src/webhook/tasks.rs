@@ -398,6 +398,9 @@ mod tests {
         assert_eq!(fields(refused(&[("eventsRef", "$"), FIXED], &many)), ["body"]);
         let nested = "[".repeat(60) + "1" + &"]".repeat(60);
         assert_eq!(fields(refused(&[("eventsRef", "$..*..*..*..*..*"), FIXED], &nested)), ["query.eventsRef"]);
+        // It finds few nodes, and looks at all of them for each.
+        let wide = format!("[{}]", vec![r#"{"id":1}"#; 4_000].join(","));
+        assert_eq!(fields(refused(&[("eventsRef", "$[?count($..id) > 1]"), FIXED], &wide)), ["query.eventsRef"]);
         let large = format!("[\"{}\"]", "x".repeat(1 << 20));
         let same = format!("$[{}]", vec!["0"; 100].join(","));
         assert_eq!(fields(refused(&[("eventsRef", &same), FIXED], &large)), ["query.eventsRef"]);

@@ -9,10 +9,13 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 use sea_orm::{ConnectOptions, Database, DatabaseConnection};
+
+/// Between two looks whether a program has ended.
+const ENDED_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// `isobar` with an environment that holds nothing of ours.
 pub fn isobar(arguments: &[&str]) -> Command {
@@ -129,6 +132,19 @@ impl Serving {
     pub fn stop(self) -> Option<i32> {
         self.tell_to_stop();
         self.ended()
+    }
+
+    /// SIGTERM; its exit code, or none where it has not ended within that time.
+    pub fn stops_within(mut self, time: Duration) -> Option<i32> {
+        self.tell_to_stop();
+        let until = Instant::now() + time;
+        while Instant::now() < until {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            std::thread::sleep(ENDED_LOOK_EVERY);
+        }
+        None
     }
 
     /// SIGKILL, and nothing of it is left when this returns.

@@ -14,6 +14,8 @@ use crate::support::{Device, TestApp};
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Between two looks at something that becomes true by itself.
 const LOOK: Duration = Duration::from_millis(20);
+/// So many looks at what comes at once.
+const ROUNDS: usize = 50;
 /// Most connections, where that matters.
 const CONNECTIONS: usize = 12;
 
@@ -82,12 +84,18 @@ async fn while_all_are_busy_new_ones_wait() {
     for socket in &mut busy {
         socket.sends(head(&device, POST, 7));
     }
+    // One of those who wait has said all that it has to say.
+    let mut last = busy.pop().unwrap();
+    last.sends("{\"n\":1}");
+    assert!(last.hears_within(10 * LOOK).is_none(), "there is no slot for it");
     // All of them are served, one after the other.
     for mut socket in busy {
         socket.sends("{\"n\":1}");
         let heard = socket.hears_one();
         assert!(heard.starts_with("HTTP/1.1 201"), "{heard}");
     }
+    let heard = last.hears_one();
+    assert!(heard.starts_with("HTTP/1.1 201"), "{heard}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -100,7 +108,9 @@ async fn no_tenant_waits_in_all_places() {
     let waits = |device| head(device, "GET /v2/events/cloud/next?wait=60", 0);
     let mut waiting: Vec<Socket> = (0..18).map(|_| Socket::to(&app)).collect();
     waiting.iter_mut().for_each(|socket| socket.sends(waits(&fridge)));
+    let mut rounds = 0..ROUNDS;
     while waiting.len() > 15 {
+        assert!(rounds.next().is_some(), "{} of them wait", waiting.len());
         waiting.retain_mut(|socket| {
             let is_refused = socket.hears_within(LOOK).is_some();
             assert!(!is_refused || socket.hears_one().starts_with("HTTP/1.1 503"));

@@ -9,6 +9,9 @@ use crate::support::person::text;
 use crate::support::stream::Stream;
 use crate::support::{NOBODY, TestApp};
 
+/// A bound for a refusal, which comes at once.
+const REFUSED_WITHIN: Duration = Duration::from_secs(20);
+
 #[tokio::test]
 async fn events_of_a_device_come_live_both_ways() {
     let app = TestApp::start().await;
@@ -76,7 +79,9 @@ async fn a_stream_that_cannot_resume_is_refused_in_words() {
     let device = ana.creates_device("fridge").await;
     let old = text(&device.posts("reading", json!(1)).await.created(), "id").to_owned();
     let resumes = async |id: &str| {
-        app.send(ana.request(reqwest::Method::GET, "/v2/events/stream").header("last-event-id", id)).await
+        let asked = app.send(ana.request(reqwest::Method::GET, "/v2/events/stream").header("last-event-id", id));
+        // What is no refusal does not end.
+        tokio::time::timeout(REFUSED_WITHIN, asked).await.unwrap_or_else(|_| panic!("{id} is not refused"))
     };
     let recent = text(&device.posts("reading", json!(1)).await.created(), "id").to_owned();
     app.wait_seconds(7 * 24 * 3600);

@@ -56,6 +56,8 @@ struct Desk {
     waiting: OutboxQueue,
     rows: BTreeMap<u64, (DeviceKey, Vec<u8>)>,
     next: std::cell::Cell<u64>,
+    /// Bytes of all entries that were written.
+    written: usize,
 }
 
 impl Desk {
@@ -87,7 +89,10 @@ impl Desk {
         self.waiting.comes(device.key, staged, now);
         for change in changes {
             match change {
-                OutboxChange::Put { number, work } => drop(self.rows.insert(number, (device.key, work.to_vec()))),
+                OutboxChange::Put { number, work } => {
+                    self.written += work.len();
+                    self.rows.insert(number, (device.key, work.to_vec()));
+                }
                 OutboxChange::Done(number) => drop(self.rows.remove(&number)),
             }
         }
@@ -145,16 +150,14 @@ fn a_label_that_is_written_again_and_again_is_one_entry() {
 #[test]
 fn a_large_report_is_not_written_anew_with_every_label() {
     let mut desk = Desk::default();
-    let (mut written, long) = (0, format!("\"{}\"", "x".repeat(200)));
+    let long = format!("\"{}\"", "x".repeat(200));
     for n in 0..200 {
-        let before: usize = desk.rows.values().map(|(_, work)| work.len()).sum();
         assert!(desk.leaves(device(1), 1, labelled(device(1), &format!("label {n}"), &long, n)));
         let after: usize = desk.rows.values().map(|(_, work)| work.len()).sum();
-        written += after.abs_diff(before);
         assert!(after <= 3 * desk.look().size.bytes, "{after}");
     }
     // Each of them is some 300 bytes, all of them 50,000.
-    assert!(written < 300_000, "{written}");
+    assert!(desk.written < 300_000, "{}", desk.written);
     let before = desk.waiting.of(DeviceKey(1)).map(PendingChanges::of);
     desk.restarts();
     let after = desk.waiting.of(DeviceKey(1)).map(PendingChanges::of);
@@ -184,10 +187,10 @@ fn tenants_take_turns_whoever_has_how_much() {
 #[test]
 fn a_tenant_has_no_more_than_is_free_and_what_adds_nothing_has_room() {
     let mut desk = Desk::default();
-    let mut number = 0;
+    let (most, mut number) = (super::queue::OUTBOX_MAX.entries, 0);
     let mut fills = |desk: &mut Desk, tenant| {
         let before = number;
-        while desk.leaves(device(number), tenant, labelled(device(number), "n", "1", 0)) {
+        while number <= most as u64 && desk.leaves(device(number), tenant, labelled(device(number), "n", "1", 0)) {
             number += 1;
         }
         (number - before) as usize
@@ -239,8 +242,9 @@ fn what_waits_goes_with_a_device_to_another_tenant() {
 enum Step {
     /// A device gets a label of so many bytes, and perhaps a status.
     Leaves(Leaves),
-    /// The same while the worker has something in hand, and goes on with it before the run's commit is on its way.
-    Meets(Leaves, u8),
+    /// The same while the worker has something in hand, or takes it only when this is expected already, and goes on with it
+    /// before the run's commit is on its way.
+    Meets(Leaves, u8, bool),
     /// The worker takes what waits; every piece whose bit is set is written, the others are put back.
     Works(u8),
     /// As that, but the registry keeps it and the process ends before the entries are removed.
@@ -251,7 +255,7 @@ fn step() -> impl Strategy<Value = Step> {
     let leaves = (0..4_u64, 0..6_u8, any::<u8>(), prop::option::of(0..5_u8), any::<bool>());
     prop_oneof![
         6 => leaves.clone().prop_map(Step::Leaves),
-        3 => (leaves, any::<u8>()).prop_map(|(leaves, written)| Step::Meets(leaves, written)),
+        3 => (leaves, any::<u8>(), any::<bool>()).prop_map(|(leaves, written, late)| Step::Meets(leaves, written, late)),
         2 => any::<u8>().prop_map(Step::Works),
         1 => any::<u8>().prop_map(Step::Dies),
     ]
@@ -293,7 +297,7 @@ proptest! {
                 desk.waiting.is_done();
             };
             match step {
-                Step::Leaves((number, label, value, status, long)) | Step::Meets((number, label, value, status, long), _) => {
+                Step::Leaves((number, label, value, status, long)) | Step::Meets((number, label, value, status, long), ..) => {
                     let of = device(number);
                     let value = if long { format!("\"{}\"", "x".repeat(600 + usize::from(value))) } else { value.to_string() };
                     let mut work = labelled(of, &format!("label {label}"), &value, now);
@@ -307,12 +311,15 @@ proptest! {
                     let mut same: RegistryWork = serde_json::from_slice(&work.bytes()).unwrap();
                     let found = same.take_found(at(0)).unwrap();
                     found.report.over(row, found.at);
-                    let pieces = match step {
-                        Step::Meets(..) => desk.takes(),
-                        _ => Vec::new(),
-                    };
+                    let mut pieces = Vec::new();
+                    if matches!(step, Step::Meets(_, _, false)) {
+                        pieces = desk.takes();
+                    }
                     let left = desk.expects(of, u128::from(number % 3), work).unwrap();
-                    if let Step::Meets(_, written) = step {
+                    if matches!(step, Step::Meets(_, _, true)) {
+                        pieces = desk.takes();
+                    }
+                    if let Step::Meets(_, written, _) = step {
                         works(&mut desk, &mut registry, pieces, written);
                     }
                     desk.comes(of, left, at(now));
@@ -356,6 +363,28 @@ proptest! {
     }
 }
 
+#[test]
+fn so_many_devices_of_a_tenant_are_laid_over_the_registry_and_no_more() {
+    let outbox = Outbox::new();
+    let next = std::cell::Cell::new(0);
+    let number = || {
+        next.set(next.get() + 1);
+        next.get()
+    };
+    let leaves = |of: u64, tenant: u128| {
+        let mut waiting = outbox.queue.lock();
+        let work = labelled(device(of), "n", "1", 0);
+        let (leaving, _) = expect(&mut waiting, device(of), organization(tenant), work, &number).unwrap();
+        waiting.comes(device(of).key, leaving, at(0));
+    };
+    (0..REPORTED_MAX as u64).for_each(|of| leaves(of, 1));
+    leaves(90_000, 2);
+    assert_eq!(outbox.reported(organization(1)).unwrap().len(), REPORTED_MAX);
+    leaves(80_000, 1);
+    assert!(matches!(outbox.reported(organization(1)), Err(Error::Busy)));
+    assert_eq!(outbox.reported(organization(2)).unwrap().len(), 1);
+}
+
 #[tokio::test]
 async fn who_catches_up_waits_for_its_own_tenant_and_for_what_was_there() {
     let outbox = Outbox::new();
@@ -384,6 +413,8 @@ async fn who_catches_up_waits_for_its_own_tenant_and_for_what_was_there() {
     leaves(1, 1);
     assert_eq!(pieces.len(), 2);
     let mut done = std::pin::pin!(outbox.written(DeviceKey(1)));
+    // Who waits looks again.
+    outbox.done.notify_waiters();
     assert!(poll!(&mut waits).is_pending() && poll!(&mut done).is_pending());
     for piece in &pieces {
         outbox.queue.lock().written(piece);
