@@ -89,6 +89,7 @@ const SAID: readonly Said[] = [
   [/^the pattern of matches\(\) must be a constant text$/s, () => m.design_said_pattern()],
   [/^the pattern of matches\(\) is no regular expression$/s, () => m.design_said_regex()],
   [/^the pattern of matches\(\) is too large$/s, () => m.design_said_regex_large()],
+  [/^the patterns of the design are too large together$/s, () => m.design_said_regexes_large()],
   [/^an integer has at most 64 bits, with its sign$/s, () => m.design_said_integer()],
   [/^bytes are not available: JSON has none$/s, () => m.design_said_no_bytes()],
   [/^unknown function '(.*)'$/s, (name) => m.design_said_function({ name })],

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use isobar_design::Plan;
-use isobar_model::ids::DeviceKey;
-use isobar_model::ids::SettingId;
+use isobar_model::ids::{DeviceKey, SettingId};
 use isobar_model::json::{RawJson, parse};
 use isobar_model::retention::ProjectRetention;
 use isobar_model::setting::SETTINGS_BYTES_MAX;
