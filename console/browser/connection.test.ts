@@ -55,31 +55,37 @@ describe('a lost connection', () => {
     expect(new URL(page.url()).pathname).toBe('/organizations');
   });
 
-  it('is told to be over when a part of the page has to be fetched anew', async () => {
-    const { page, context } = visitor;
-    const project = await fleet.project('Places');
-    const { id } = await fleet.device('Lighthouse', project, { meta: { latitude: 54.18, longitude: 7.88 } });
-    let lose!: () => void;
-    const lost = new Promise<void>((resolve) => (lose = resolve));
-    await page.route(
-      '**/Places-*.js',
-      async (route) => {
-        await lost;
-        await route.abort('internetdisconnected');
-      },
-      { times: 1 },
-    );
-    await visitor.open();
-    await page.getByRole('heading', { level: 2, name: 'Places' }).waitFor();
-    await context.setOffline(true);
-    await page.getByText('No connection to the server').waitFor();
-    lose();
-    const told = page.getByText('Connected again').waitFor();
-    await context.setOffline(false);
-    await page.getByRole('application', { name: 'Map of the devices' }).waitFor();
-    await told;
-    await fleet.call('DELETE', `/devices/${id}`);
-  });
+  it.each(['before it is back', 'when it is back already'])(
+    'is told to be over when a part of the page has to be fetched anew, which is heard of %s',
+    async (when) => {
+      const { page, context } = visitor;
+      const project = await fleet.project('Places');
+      const { id } = await fleet.device('Lighthouse', project, { meta: { latitude: 54.18, longitude: 7.88 } });
+      let lose!: () => void;
+      const lost = new Promise<void>((resolve) => (lose = resolve));
+      await page.route(
+        '**/Places-*.js',
+        async (route) => {
+          await lost;
+          await route.abort('internetdisconnected');
+        },
+        { times: 1 },
+      );
+      await visitor.open();
+      await page.getByRole('heading', { level: 2, name: 'Places' }).waitFor();
+      await context.setOffline(true);
+      await page.getByText('No connection to the server').waitFor();
+      const anew = page.waitForEvent('load');
+      if (when === 'before it is back') lose();
+      await context.setOffline(false);
+      await page.getByText('No connection to the server').waitFor({ state: 'hidden' });
+      lose();
+      await anew;
+      await page.getByText('Connected again').waitFor();
+      await page.getByRole('application', { name: 'Map of the devices' }).waitFor();
+      await fleet.call('DELETE', `/devices/${id}`);
+    },
+  );
 
   it('leaves nothing that says it is live', async () => {
     const { page, context } = visitor;

@@ -26,10 +26,8 @@ addEventListener('unhandledrejection', (event) => {
 });
 
 async function reloadWhenThere(): Promise<void> {
-  let wasLost = false;
-  const stop = connection.onReturn(() => (wasLost = true));
   await connection.look();
-  stop();
+  const wasLost = connection.hasJustReturned;
   const last = Number(sessionStorage.getItem('reloaded') ?? 0);
   // After a connection that was lost the file is there again: that ends by itself.
   if (!wasLost && Date.now() - last < RELOADED_AFTER_MS) return;

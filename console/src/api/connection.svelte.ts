@@ -4,6 +4,8 @@ const LOOK_EVERY_MS = 3_000;
 const LOOK_MAX_MS = 8_000;
 /** Where a page that gives way to a newly loaded one leaves word that the connection is back. */
 const RETURNED = 'returned';
+/** So long the return is news: as long as it is said. */
+const NEWS_MS = 4_000;
 /** What proxies answer for a server that is not there. */
 const AWAY = [502, 504];
 
@@ -15,6 +17,7 @@ class Connection {
   isLost = $state(false);
   #looking: Promise<void> | null = null;
   #listeners = new Set<() => void>();
+  #returnedAt = -Infinity;
 
   constructor() {
     if (typeof addEventListener !== 'function') return;
@@ -41,6 +44,11 @@ class Connection {
     return () => this.#listeners.delete(listener);
   }
 
+  /** Whether it was lost until a moment ago: who hears of it may hear of it late. */
+  get hasJustReturned(): boolean {
+    return performance.now() - this.#returnedAt < NEWS_MS;
+  }
+
   /** Has the return told by the page that is loaded next, for this one goes with all that it says. */
   tellNextPage(): void {
     sessionStorage.setItem(RETURNED, 'true');
@@ -62,6 +70,7 @@ class Connection {
   #isThere(): void {
     if (!this.isLost) return;
     this.isLost = false;
+    this.#returnedAt = performance.now();
     for (const listener of [...this.#listeners]) listener();
   }
 
