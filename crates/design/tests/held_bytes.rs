@@ -6,12 +6,9 @@
 mod stand;
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bytes::Bytes;
-use isobar_design::{Memory, Plan, Trigger, run};
-use isobar_model::json::RawJson;
+use isobar_design::{EmptyMemory, Plan, Trigger, run};
 use serde_json::{Map, Value, json};
 use stand::{device, event, raw};
 
@@ -160,31 +157,6 @@ fn a_plan_says_what_it_holds_and_not_much_more() {
     }
 }
 
-/// Nothing is remembered.
-struct Nothing;
-
-impl Memory for Nothing {
-    fn last(&self, _element: &str) -> Option<RawJson> {
-        None
-    }
-
-    fn last_bytes(&self, _element: &str) -> usize {
-        0
-    }
-
-    fn state(&self, _element: &str) -> Option<Bytes> {
-        None
-    }
-
-    fn states(&self) -> Vec<(Arc<str>, usize)> {
-        Vec::new()
-    }
-
-    fn states_bytes(&self) -> usize {
-        0
-    }
-}
-
 /// A design that matches an event with so many patterns, all of this form; `#` is their number.
 fn matching(count: usize, pattern: &str) -> Value {
     let links: Vec<_> = (0..count).map(|at| json!({"element": format!("{at:0>4}"), "ability": "evaluate"})).collect();
@@ -233,7 +205,7 @@ fn patterns_that_were_matched_on_some_threads_hold_what_the_plan_says() {
                             let payload = raw(&json!(text).to_string());
                             let tree = payload.tree();
                             let event = event("in", &payload, &tree);
-                            run(&plan, Trigger::DeviceEvent { element: "in" }, &event, &device(), &Nothing);
+                            run(&plan, Trigger::DeviceEvent { element: "in" }, &event, &device(), &EmptyMemory);
                         }
                     });
                 }

@@ -11,8 +11,7 @@ use isobar_model::retention::ProjectRetention;
 use isobar_model::setting::SETTINGS_BYTES_MAX;
 use parking_lot::Mutex;
 use proptest::prelude::*;
-use rand::SeedableRng as _;
-use rand::rngs::StdRng;
+use rand::{SeedableRng as _, rngs::StdRng};
 use uuid::Uuid;
 
 use super::data_quota::Meters;
