@@ -4,8 +4,8 @@ const LOOK_EVERY_MS = 3_000;
 const LOOK_MAX_MS = 8_000;
 /** Where a page that gives way to a newly loaded one leaves word that the connection is back. */
 const RETURNED = 'returned';
-/** So long the return is news: as long as it is said. */
-const NEWS_MS = 4_000;
+/** So long after the return a failure from the time before it may still be heard of: as long as browsers wait for an answer. */
+const HEARD_OF_WITHIN_MS = 60_000;
 /** What proxies answer for a server that is not there. */
 const AWAY = [502, 504];
 
@@ -46,7 +46,7 @@ class Connection {
 
   /** Whether it was lost until a moment ago: who hears of it may hear of it late. */
   get hasJustReturned(): boolean {
-    return performance.now() - this.#returnedAt < NEWS_MS;
+    return performance.now() - this.#returnedAt < HEARD_OF_WITHIN_MS;
   }
 
   /** Has the return told by the page that is loaded next, for this one goes with all that it says. */
