@@ -42,6 +42,8 @@ describe('the profile', () => {
     await person(fleet, 'peter', 'basicUser', known.company);
     const other = await Visitor.come(browser, server.url);
     await other.open('/', 'peter', PASSWORD);
+    // What the page asks by itself from now on is not answered: it hears of the end with what is done next.
+    await other.page.route(/\/v2\/(?!auth\/|devices)/, () => undefined);
     await visitor.open('/profile/security', 'peter', PASSWORD);
     await page.getByLabel('New password').fill('deep-frost-9');
     await page.getByLabel('Once more').fill('deep-frost-8');
@@ -63,10 +65,22 @@ describe('the profile', () => {
     const id = await person(fleet, 'nina', 'basicUser', known.company);
     await visitor.open('/profile/notifications', 'nina', PASSWORD);
     const told = () => fleet.call<{ preferences: unknown }>('GET', `/users/${id}`).then((user) => user.preferences);
+    // Whoever is quick makes the next choice before the first one is kept.
+    let goOn!: () => void;
+    const hasGoneOn = new Promise<void>((resolve) => (goOn = resolve));
+    await page.route(`**/v2/users/${id}`, async (route) => {
+      if (route.request().method() === 'PUT') await hasGoneOn;
+      await route.fallback();
+    });
     await page.getByLabel('Devices: By e-mail').check();
-    await expect.poll(told).toMatchObject({ notifications: { deviceNotification: { inapp: true, email: true } } });
     await page.getByLabel('Your account: In the console').uncheck();
-    await expect.poll(told).toMatchObject({ notifications: { accountNotifications: { inapp: false } } });
+    goOn();
+    await expect.poll(told).toMatchObject({
+      notifications: {
+        deviceNotification: { inapp: true, email: true },
+        accountNotifications: { inapp: false },
+      },
+    });
     expect(await page.getByLabel('This server: In the console').isDisabled()).toBe(true);
     await page.reload();
     expect(await page.getByLabel('Devices: By e-mail').isChecked()).toBe(true);
@@ -116,13 +130,23 @@ describe('notifications', () => {
   it('are filtered, marked and deleted', async () => {
     const { page } = visitor;
     await person(fleet, 'olga', 'basicUser', known.company);
-    for (const message of ['First word', 'Second word', 'Third word']) {
+    for (const message of ['First word', 'Second word', 'Third word', 'Fourth word']) {
       await fleet.call('POST', '/notifications/system', { message });
     }
     await visitor.open('/notifications', 'olga', PASSWORD);
     const row = (text: string) => page.getByRole('main').getByRole('listitem').filter({ hasText: text });
-    await row('Third word').getByRole('button', { name: 'Mark as read' }).click();
-    await row('Third word').getByRole('button', { name: 'Mark as unread' }).waitFor();
+    // Whoever is quick marks the next one before the first one is.
+    let goOn!: () => void;
+    const hasGoneOn = new Promise<void>((resolve) => (goOn = resolve));
+    await page.route('**/v2/notifications/*', async (route) => {
+      await hasGoneOn;
+      await route.fallback();
+    });
+    for (const text of ['Third word', 'Fourth word'])
+      await row(text).getByRole('button', { name: 'Mark as read' }).click();
+    goOn();
+    for (const text of ['Third word', 'Fourth word'])
+      await row(text).getByRole('button', { name: 'Mark as unread' }).waitFor();
     await page.getByLabel('Which notifications').selectOption('Unread ones');
     await row('Third word').waitFor({ state: 'hidden' });
     await row('Second word').getByRole('button', { name: 'Delete this notification' }).click();

@@ -78,10 +78,21 @@ describe('the place of a device', () => {
     await visitor.open(`/devices/${device.id}`);
     const card = page.getByRole('region', { name: 'Place', exact: true });
     await card.getByText('Nobody has said where this device is.').waitFor();
+    // Until it is known where the place is kept, nobody can be so quick as to put it elsewhere.
+    let goOn!: () => void;
+    const hasGoneOn = new Promise<void>((resolve) => (goOn = resolve));
+    await page.route('**/settings?**', async (route) => {
+      await hasGoneOn;
+      await route.fallback();
+    });
     await card.getByRole('button', { name: 'Set' }).click();
     const dialog = page.getByRole('dialog', { name: 'Place' });
-    await dialog.getByText('It is kept in the setting “Place” of this device.').waitFor();
     await dialog.getByLabel('Latitude').fill('52.52');
+    await dialog.getByLabel('Longitude').fill('13.405');
+    expect(await dialog.getByRole('button', { name: 'Save' }).isDisabled()).toBe(true);
+    goOn();
+    await dialog.getByText('It is kept in the setting “Place” of this device.').waitFor();
+    await dialog.getByLabel('Longitude').fill('');
     expect(await dialog.getByRole('button', { name: 'Save' }).isDisabled()).toBe(true);
     await dialog.getByLabel('Longitude').fill('13.405');
     await dialog.getByRole('button', { name: 'Save' }).click();

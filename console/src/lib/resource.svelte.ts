@@ -106,3 +106,13 @@ export function action<A extends unknown[]>(act: (...input: A) => Promise<void>)
     },
   };
 }
+
+/** One after the other: what is asked for while another is under way waits for it, so that nothing is lost of whoever is quick. */
+export function inTurn<T>(): (act: () => Promise<T>) => Promise<T> {
+  let last: Promise<unknown> = Promise.resolve();
+  return (act) => {
+    const now = last.then(act, act);
+    last = now;
+    return now;
+  };
+}
