@@ -48,7 +48,7 @@ describe('the widgets of a dashboard', () => {
       await page.mouse.move(x + 8, y + 8);
       await page.mouse.down();
       await page.mouse.move(x + 500, y + 250, { steps: 8 });
-      expect(await corners()).not.toEqual(before);
+      await expect.poll(corners).not.toEqual(before);
       await page.keyboard.press('Escape');
       await expect.poll(corners).toEqual(before);
       // The button of the mouse is still down: nothing is in its hand any more.

@@ -34,6 +34,8 @@ export async function centre(of: Locator): Promise<{ x: number; y: number }> {
 
 /** Draws a link from a trigger to an ability. */
 export async function wire(page: Page, from: [string, string], to: [string, string]): Promise<void> {
+  // What is not measured yet is hidden, and takes no link.
+  for (const [name] of [from, to]) await node(page, name).waitFor();
   const start = await centre(node(page, from[0]).locator(`.source[data-handleid="${from[1]}"]`));
   const end = await centre(node(page, to[0]).locator(`.target[data-handleid="${to[1]}"]`));
   await page.mouse.move(start.x, start.y);

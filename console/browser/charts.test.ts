@@ -70,11 +70,10 @@ function questions(): { asked: Record<string, string>; points: number }[] {
   return told;
 }
 
-/** Waits for a state, however busy the machine is. */
-const until = <T>(read: () => T) => expect.poll(read, { timeout: 20_000 });
-
 const chart = (): Locator => visitor.page.getByRole('slider');
 const made = (): Locator => visitor.page.getByText(/points? of/);
+/** Waits until what was asked last is drawn: a drag over a picture that gives way to another is lost. */
+const drawn = (): Promise<void> => visitor.page.locator('.chart[aria-busy="false"]').waitFor();
 const address = (): URLSearchParams => new URL(visitor.page.url()).searchParams;
 
 describe('a chart', () => {
@@ -91,14 +90,16 @@ describe('a chart', () => {
     await page.keyboard.press('Escape');
     await page.getByRole('combobox', { name: 'Range' }).selectOption('hour');
     await page.getByRole('button', { name: 'One each' }).click();
-    expect(Object.fromEntries(address())).toEqual({
-      keys: 'climate/temperature,climate/humidity',
-      range: 'hour',
-      view: 'split',
-    });
-    await until(() => page.locator('.uplot').count()).toBe(2);
+    await expect
+      .poll(() => Object.fromEntries(address()))
+      .toEqual({
+        keys: 'climate/temperature,climate/humidity',
+        range: 'hour',
+        view: 'split',
+      });
+    await expect.poll(() => page.locator('.uplot').count()).toBe(2);
     await page.reload();
-    await until(() => page.locator('.uplot').count()).toBe(2);
+    await expect.poll(() => page.locator('.uplot').count()).toBe(2);
     expect(await page.getByRole('combobox', { name: 'Range' }).inputValue()).toBe('hour');
     await page.getByRole('button', { name: 'Keys (2)' }).waitFor();
     await page.getByText(/points of 6 values/).waitFor();
@@ -111,16 +112,16 @@ describe('a chart', () => {
     await chart().focus();
     await page.keyboard.press('End');
     await page.keyboard.press('ArrowLeft');
-    await until(() => chart().getAttribute('aria-valuetext')).toMatch(/20\d\d.*temperature: [345]/);
+    await expect.poll(() => chart().getAttribute('aria-valuetext')).toMatch(/20\d\d.*temperature: [345]/);
     const before = await chart().getAttribute('aria-valuetext');
     await page.keyboard.press('ArrowLeft');
-    await until(() => chart().getAttribute('aria-valuetext')).not.toBe(before);
+    await expect.poll(() => chart().getAttribute('aria-valuetext')).not.toBe(before);
     await page.keyboard.press('+');
     await page.getByRole('button', { name: 'Back to: Last 30 days' }).waitFor();
     const width = Date.parse(address().get('to') ?? '') - Date.parse(address().get('from') ?? '');
     expect(width).toBeLessThan(15.1 * DAY_MS);
     await page.getByRole('button', { name: 'Back to: Last 30 days' }).click();
-    await until(() => address().has('from')).toBe(false);
+    await expect.poll(() => address().has('from')).toBe(false);
   });
 
   it('stays small over a long series, and asks again for what is zoomed into', async () => {
@@ -147,10 +148,11 @@ describe('a chart', () => {
       await page.mouse.down();
       await page.mouse.move(box.x + box.width * 0.5, box.y + 60, { steps: 4 });
       await page.mouse.up();
-      await until(() => page.url()).not.toBe(before);
-      await until(() => told.length).toBe(zoom + 1);
+      await expect.poll(() => page.url()).not.toBe(before);
+      await expect.poll(() => told.length).toBe(zoom + 1);
       expect(told[zoom]?.asked.from).toBe(address().get('from'));
       expect(told[zoom]?.asked.to).toBe(address().get('to'));
+      await drawn();
     }
     for (const { points, asked } of told) {
       expect(points).toBeGreaterThan(0);
@@ -162,19 +164,20 @@ describe('a chart', () => {
     console.log(`tasks over 50 ms with ${VALUES} values: opening ${first}; four zooms ${zooms}`);
     // Without the crosshair, which stands where the mouse was.
     await page.mouse.move(0, 0);
+    await page.locator('.legend').getByText('Newest').waitFor();
     const legend = await page.locator('.legend').innerText();
     const [from, to] = [address().get('from'), address().get('to')];
     await page.reload();
-    await until(() => page.locator('.legend').innerText()).toBe(legend);
+    await expect.poll(() => page.locator('.legend').innerText()).toBe(legend);
     expect([address().get('from'), address().get('to')]).toEqual([from, to]);
     // The way back is that of the browser too.
     await page.goBack();
-    await until(() => address().get('from')).toBe(told[3]?.asked.from);
+    await expect.poll(() => address().get('from')).toBe(told[3]?.asked.from);
   });
 
   it('gives up a question that nobody waits for any more', async () => {
     const { page } = visitor;
-    await visitor.open(`/devices/${long.id}/charts?keys=climate%2Ftemperature&range=hour`);
+    await visitor.open(`/devices/${long.id}/charts?keys=climate%2Ftemperature&range=hour&live=off`);
     await made().waitFor();
     const givenUp: string[] = [];
     page.on('requestfailed', (request) => {
@@ -189,9 +192,12 @@ describe('a chart', () => {
       return route.abort().catch(() => undefined);
     });
     await page.getByRole('combobox', { name: 'Range' }).selectOption('week');
-    await until(() => isHeld).toBe(false);
+    await expect.poll(() => isHeld).toBe(false);
+    const answered = page.waitForResponse('**/buckets?**');
     await page.getByRole('combobox', { name: 'Range' }).selectOption('day');
-    await until(() => givenUp).toEqual(['net::ERR_ABORTED']);
+    await expect.poll(() => givenUp).toEqual(['net::ERR_ABORTED']);
+    await answered;
+    await drawn();
     await made().waitFor();
   });
 
@@ -202,14 +208,14 @@ describe('a chart', () => {
     const told = questions();
     await visitor.open(`/devices/${device.id}/charts?range=hour`);
     const legend = page.locator('.legend');
-    await until(() => legend.innerText()).toContain('temperature');
+    await expect.poll(() => legend.innerText()).toContain('temperature');
     await fleet.event(device.token, { temperature: 41 });
-    await until(() => legend.innerText()).toMatch(/22|41/);
+    await expect.poll(() => legend.innerText()).toMatch(/22|41/);
     expect(told[0]?.asked.points).toBeDefined();
-    await until(() => told.at(-1)?.asked.every).toBeDefined();
+    await expect.poll(() => told.at(-1)?.asked.every).toBeDefined();
     expect(told.at(-1)?.asked.points).toBeUndefined();
     await page.getByRole('button', { name: 'Live' }).click();
-    expect(address().get('live')).toBe('off');
+    await expect.poll(() => address().get('live')).toBe('off');
   });
 
   it('has its numbers as a table and as a file', async () => {
@@ -218,7 +224,7 @@ describe('a chart', () => {
     await page.getByRole('button', { name: 'Table' }).click();
     const table = page.getByRole('table');
     await table.getByRole('columnheader', { name: 'door.open' }).waitFor();
-    await until(() => table.getByRole('row').count()).toBeGreaterThan(1);
+    await expect.poll(() => table.getByRole('row').count()).toBeGreaterThan(1);
     const saved = page.waitForEvent('download');
     await page.getByRole('button', { name: 'CSV' }).click();
     const file = await saved;
@@ -240,7 +246,7 @@ describe('a chart', () => {
     expect(await page.locator('.uplot').count()).toBe(1);
     await page.unroute('**/buckets?**');
     await page.getByRole('button', { name: 'Try again' }).click();
-    await until(() => page.getByText('The server is busy').count()).toBe(0);
+    await expect.poll(() => page.getByText('The server is busy').count()).toBe(0);
     await page.goto(`/devices/${room.id}/charts?from=2020-01-01T00:00:00Z&to=2020-01-02T00:00:00Z`);
     await page.getByText('Nothing in this range').waitFor();
     // Keys that are not there are told where they stand.
@@ -256,7 +262,7 @@ describe('last values', () => {
     const told = questions();
     await visitor.open(`/devices/${room.id}`);
     await page.getByText('humidity', { exact: true }).waitFor();
-    await until(() => told.length).toBe(1);
+    await expect.poll(() => told.length).toBe(1);
     expect(told[0]?.asked.fields?.split(',').sort()).toEqual([
       'payload.door.open',
       'payload.humidity',
@@ -270,9 +276,9 @@ describe('the overview', () => {
     const { page } = visitor;
     await visitor.open('/');
     const rate = page.locator('.rate');
-    await until(() => rate.innerText()).toContain('events in the last');
+    await expect.poll(() => rate.innerText()).toContain('events in the last');
     for (let index = 0; index < 3; index += 1) await fleet.event(room.token, { temperature: 5 });
-    await until(async () => Number((await rate.locator('.figure').innerText()).trim())).toBeGreaterThanOrEqual(3);
+    await expect.poll(async () => Number((await rate.locator('.figure').innerText()).trim())).toBeGreaterThanOrEqual(3);
     await page.getByRole('button', { name: 'Cold room: No status' }).click();
     await page.getByRole('heading', { level: 1, name: 'Cold room' }).waitFor();
   });
@@ -284,9 +290,9 @@ describe('the overview', () => {
     const before = await mark.boundingBox();
     await page.getByRole('application', { name: /Map of the devices/ }).focus();
     await page.keyboard.press('ArrowRight');
-    await until(async () => ((await mark.boundingBox())?.x ?? 0) - (before?.x ?? 0)).toBeLessThan(-40);
+    await expect.poll(async () => ((await mark.boundingBox())?.x ?? 0) - (before?.x ?? 0)).toBeLessThan(-40);
     await page.keyboard.press('0');
-    await until(async () => Math.round((await mark.boundingBox())?.x ?? 0)).toBe(Math.round(before?.x ?? 0));
+    await expect.poll(async () => Math.round((await mark.boundingBox())?.x ?? 0)).toBe(Math.round(before?.x ?? 0));
     await page.keyboard.press('Tab');
     expect(await mark.evaluate((element) => element === document.activeElement)).toBe(true);
     await page.keyboard.press('Enter');
@@ -356,10 +362,12 @@ describe('a dashboard', () => {
     await page.getByRole('button', { name: /^Move Temperatures/ }).focus();
     await page.keyboard.press('ArrowDown');
     // Whoever moves it keeps it in hand.
-    await until(() => page.evaluate(() => document.activeElement?.getAttribute('aria-label'))).toContain(
-      'Move Temperatures',
-    );
+    await expect
+      .poll(() => page.evaluate(() => document.activeElement?.getAttribute('aria-label')))
+      .toContain('Move Temperatures');
     const grip = page.getByRole('button', { name: /^Move Value now/ });
+    // What is taken into hand comes into view: only when the page stands still it is where it is measured.
+    await grip.scrollIntoViewIfNeeded();
     const box = await grip.boundingBox();
     if (!box) throw new Error('there is no handle');
     await page.mouse.move(box.x + 8, box.y + 8);

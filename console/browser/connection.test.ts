@@ -2,6 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { Visitor } from './pages';
 import { fleet, server, visitor, stage, withVisitor } from './stage';
 
+const RETRY_AFTER_S = 2;
+
 stage();
 // What a browser has already need not be fetched: here it has nothing yet.
 withVisitor((browser, url) => Visitor.comeFirst(browser, url));
@@ -145,12 +147,14 @@ describe('too many requests', () => {
   it('are told with the wait, after which it is tried again by itself', async () => {
     const { page } = visitor;
     await visitor.open();
+    // Its clock stands while it is looked at, so that the wait is not over before.
+    await page.clock.setFixedTime(Date.now());
     let asked = 0;
     await page.route('**/v2/organizations/*/usage', async (route) => {
       if ((asked += 1) > 1) return route.fallback();
       return route.fulfill({
         status: 429,
-        headers: { 'retry-after': '2' },
+        headers: { 'retry-after': String(RETRY_AFTER_S) },
         json: { message: 'too many requests', errors: [] },
       });
     });
@@ -159,6 +163,7 @@ describe('too many requests', () => {
     await page.getByText('Too many requests in a short time').waitFor();
     await page.getByText(/tried again by itself in \d s/).waitFor();
     expect(await page.getByRole('button', { name: 'Try again' }).isDisabled()).toBe(true);
+    await page.clock.setFixedTime(Date.now() + RETRY_AFTER_S * 1_000);
     await page.getByRole('heading', { level: 1, name: 'Root' }).waitFor();
     expect(asked).toBe(2);
   });

@@ -33,7 +33,7 @@ const focused = (page: Page): Promise<string | null> =>
 
 async function openLarge(page: Page): Promise<void> {
   await open(page, await fleet.project('Large', largeDesign()));
-  await expect.poll(() => all(page).count(), { timeout: 20_000 }).toBe(ELEMENTS);
+  await expect.poll(() => all(page).count()).toBe(ELEMENTS);
 }
 
 /** How many elements are within the canvas, be it by a corner. */
@@ -52,9 +52,10 @@ describe('a design of hundreds of elements', () => {
     const { page } = visitor;
     await page.addInitScript(countSlices);
     await openLarge(page);
-    const slices = await page.evaluate(() => (window as unknown as { slices: number[] }).slices);
-    expect(Math.max(...slices)).toBeLessThanOrEqual(SLICE_MAX);
-    expect(slices.reduce((sum, count) => sum + count, 0)).toBe(ELEMENTS);
+    const slices = (): Promise<number[]> => page.evaluate(() => (window as unknown as { slices: number[] }).slices);
+    // The last slice is noted with the frame that comes after it.
+    await expect.poll(async () => (await slices()).reduce((sum, count) => sum + count, 0)).toBe(ELEMENTS);
+    expect(Math.max(...(await slices()))).toBeLessThanOrEqual(SLICE_MAX);
     await expect.poll(() => page.locator('.svelte-flow__edge').count()).toBe(LINKS);
     // What is seen of it can be read; the rest is a button away.
     expect(await inView(page)).toBeLessThan(ELEMENTS / 4);
@@ -66,23 +67,25 @@ describe('a design of hundreds of elements', () => {
     const { page } = visitor;
     await openLarge(page);
     await expect.poll(() => page.locator('.svelte-flow__edge').count()).toBe(LINKS);
-    const gaps = await page.evaluate(() =>
-      [...document.querySelectorAll<SVGPathElement>('.svelte-flow__edge-path')].flatMap((line) => {
-        const screen = line.getScreenCTM();
-        const length = line.getTotalLength();
-        if (!screen) return [];
-        const dots = [...document.querySelectorAll('.svelte-flow__handle')].map((dot) => dot.getBoundingClientRect());
-        return [line.getPointAtLength(0), line.getPointAtLength(length)].map((end) => {
-          const { x, y } = end.matrixTransform(screen);
-          const away = dots.map(
-            (dot) => Math.hypot(dot.x + dot.width / 2 - x, dot.y + dot.height / 2 - y) - dot.width / 2,
-          );
-          return Math.min(...away);
-        });
-      }),
-    );
-    expect(gaps).toHaveLength(2 * LINKS);
-    expect(Math.max(...gaps)).toBeLessThan(1);
+    const gaps = (): Promise<number[]> =>
+      page.evaluate(() =>
+        [...document.querySelectorAll<SVGPathElement>('.svelte-flow__edge-path')].flatMap((line) => {
+          const screen = line.getScreenCTM();
+          const length = line.getTotalLength();
+          if (!screen) return [];
+          const dots = [...document.querySelectorAll('.svelte-flow__handle')].map((dot) => dot.getBoundingClientRect());
+          return [line.getPointAtLength(0), line.getPointAtLength(length)].map((end) => {
+            const { x, y } = end.matrixTransform(screen);
+            const away = dots.map(
+              (dot) => Math.hypot(dot.x + dot.width / 2 - x, dot.y + dot.height / 2 - y) - dot.width / 2,
+            );
+            return Math.min(...away);
+          });
+        }),
+      );
+    expect(await gaps()).toHaveLength(2 * LINKS);
+    // A line that is there may still be drawn to where its element was thought to end, until that is measured.
+    await expect.poll(async () => Math.max(...(await gaps()))).toBeLessThan(1);
   });
 
   it('is worked on by keys, also where it is not in view', async () => {
@@ -103,7 +106,7 @@ describe('a design of hundreds of elements', () => {
     await page.keyboard.press('Delete');
     await named(page, 'warm 79').waitFor({ state: 'detached' });
     expect(await all(page).count()).toBe(ELEMENTS - 1);
-    expect(decodeURIComponent((await focused(page)) ?? '')).toBe('tell 79');
+    await expect.poll(async () => decodeURIComponent((await focused(page)) ?? '')).toBe('tell 79');
     await page.keyboard.press('Control+z');
     await named(page, 'warm 79').waitFor();
     await expect.poll(() => page.locator('.svelte-flow__edge').count()).toBe(LINKS);

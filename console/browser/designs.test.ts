@@ -59,7 +59,7 @@ describe('projects', () => {
       await page.getByRole('button', { name: 'Create the project' }).click();
       await node(page, 'reading').waitFor();
     }
-    expect(await node(page, 'use').count()).toBe(1);
+    await node(page, 'use').waitFor();
   });
 });
 
@@ -181,16 +181,11 @@ describe('a design', () => {
     await open(page, project);
     await node(page, 'warm').click();
     await write(page, 'Expression', 'payload.temp > (8');
-    await panel(page)
-      .getByText(/not closed|expected/i)
-      .first()
-      .waitFor();
+    const fault = panel(page).locator('.labelled .fault');
+    await fault.getByText(/not closed|expected/i).waitFor();
     await write(page, 'Expression', 'temperature > 8');
     // Only the server knows that there is no such name.
-    await panel(page)
-      .getByText(/temperature/)
-      .nth(0)
-      .waitFor();
+    await fault.getByText(/temperature/).waitFor();
     await node(page, 'warm').getByRole('img').waitFor();
     await save(page).click();
     await page.getByText('The server does not take this design').waitFor();
@@ -215,8 +210,8 @@ describe('a design', () => {
     await save(page).click();
     await node(page, 'warm').getByRole('img').waitFor();
     await panel(page)
+      .locator('.labelled .fault')
       .getByText(/temperature/)
-      .first()
       .waitFor();
   });
 
@@ -274,17 +269,14 @@ describe('a design', () => {
         () => false,
       );
     await expect
-      .poll(
-        async () => {
-          await page.keyboard.press('Escape');
-          await page.keyboard.press('Control+a');
-          await page.keyboard.type('payload.te');
-          if (!(await isThere(temperature))) return false;
-          await page.keyboard.press('Enter');
-          return isThere(completed);
-        },
-        { timeout: 20_000 },
-      )
+      .poll(async () => {
+        await page.keyboard.press('Escape');
+        await page.keyboard.press('Control+a');
+        await page.keyboard.type('payload.te');
+        if (!(await isThere(temperature))) return false;
+        await page.keyboard.press('Enter');
+        return isThere(completed);
+      })
       .toBe(true);
   });
 });

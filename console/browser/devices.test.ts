@@ -80,7 +80,7 @@ describe('the table of devices', () => {
     await last.waitFor();
     await page.getByRole('columnheader', { name: 'Created' }).getByRole('button').click();
     await page.getByRole('link', { name: 'Cold room' }).waitFor();
-    expect(await table.evaluate((element) => element.scrollTop)).toBe(0);
+    await expect.poll(() => table.evaluate((element) => element.scrollTop)).toBe(0);
   });
 });
 
@@ -191,11 +191,13 @@ describe('a device', () => {
     await page.getByText('Default: 8').waitFor();
     await page.getByRole('switch', { name: /Quiet at night/ }).click();
     await page.getByRole('switch', { name: /On$/ }).waitFor();
-    const { data } = await fleet.call<{ data: { name: string; value: unknown }[] }>(
-      'GET',
-      `/devices/${device.id}/settings`,
-    );
-    expect(data.filter(({ name }) => ['limit', 'quiet'].includes(name)).map(({ value }) => value)).toEqual([12, true]);
+    // It is shown as on before the server has answered.
+    const stored = async (): Promise<unknown[]> => {
+      const path = `/devices/${device.id}/settings`;
+      const { data } = await fleet.call<{ data: { name: string; value: unknown }[] }>('GET', path);
+      return data.filter(({ name }) => ['limit', 'quiet'].includes(name)).map(({ value }) => value);
+    };
+    await expect.poll(stored).toEqual([12, true]);
     await page.getByRole('button', { name: 'Back to the default' }).first().click();
     await page.getByText('Default: 8').waitFor({ state: 'detached' });
   });

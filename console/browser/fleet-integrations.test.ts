@@ -19,8 +19,11 @@ async function setUp(page: Page, platform: string, project: string): Promise<voi
   await page.getByRole('main').getByRole('link', { name: platform }).click();
   await page.getByLabel('Project', { exact: true }).selectOption({ label: 'A new project …' });
   await page.getByLabel('Name of the project').fill(project);
+  // What is delivered before somebody listens is not shown: no platform is as quick as a test.
+  const listening = page.waitForResponse('**/v2/events/stream?**');
   await page.getByRole('button', { name: 'Make the key' }).click();
   await page.getByRole('heading', { name: 'What to paste where' }).waitFor();
+  await listening;
 }
 
 /** What the page says is to be pasted: the address, and the headers by their names. */
@@ -152,7 +155,11 @@ describe('the wizard', () => {
         .status;
     await expect.poll(() => status(first)).toBe(401);
     // One who has copied it may go.
-    await page.getByRole('button', { name: 'Copy Header api_auth_token' }).click();
+    const copy = page.getByRole('button', { name: 'Copy Header api_auth_token' });
+    // It is said for seconds only.
+    const copied = copy.getByText('Copied').waitFor();
+    await copy.click();
+    await copied;
     await devices.click();
     await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
     expect(asked).toEqual(['confirm', 'beforeunload']);

@@ -140,7 +140,7 @@ describe('with the keyboard alone', () => {
     await page.keyboard.press('Tab');
     expect(await page.evaluate(() => document.activeElement?.textContent)).toBe('Skip to the content');
     await page.keyboard.press('Enter');
-    expect(await page.evaluate(() => location.hash)).toBe('#main');
+    await expect.poll(() => page.evaluate(() => location.hash)).toBe('#main');
     await visitor.leave();
     expect(visitor.faults).toEqual([]);
   });

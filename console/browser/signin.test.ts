@@ -1,11 +1,13 @@
 import { readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { ADMIN } from './server';
 import { fleet, server, visitor, stage, withVisitor } from './stage';
 
 stage();
 withVisitor();
+
+const ASKED_BY_ITSELF = /\/v2\/(?!auth\/|devices)/;
 
 describe('sign-in', () => {
   it('leads to the overview, and a reload stays there', async () => {
@@ -96,12 +98,11 @@ describe('sign-in', () => {
    * meanwhile is not answered: it hears of the end with what is done next.
    */
   async function endSession(): Promise<void> {
-    const asked: string[] = [];
-    await visitor.page.route(/\/v2\/(?!auth\/|devices)/, (route) => {
-      asked.push(route.request().headers().authorization ?? '');
-    });
-    await visitor.page.getByRole('link', { name: 'Overview', exact: true }).click();
-    const authorization = await vi.waitUntil(() => asked[0]);
+    const { page } = visitor;
+    await page.route(ASKED_BY_ITSELF, () => undefined);
+    const asked = page.waitForRequest(ASKED_BY_ITSELF);
+    await page.getByRole('link', { name: 'Overview', exact: true }).click();
+    const { authorization = '' } = (await asked).headers();
     const cookies = await visitor.context.cookies(`${server.url}/v2/auth/logout`);
     const cookie = cookies.map(({ name, value }) => `${name}=${value}`).join('; ');
     const ended = await fetch(`${server.url}/v2/auth/logout`, { method: 'POST', headers: { authorization, cookie } });
