@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { Visitor } from './pages';
 import { fleet, server, visitor, stage, withVisitor } from './stage';
 
@@ -63,6 +63,7 @@ describe('a lost connection', () => {
       const { page, context } = visitor;
       const project = await fleet.project('Places');
       const { id } = await fleet.device('Lighthouse', project, { meta: { latitude: 54.18, longitude: 7.88 } });
+      onTestFinished(() => fleet.call('DELETE', `/devices/${id}`));
       let lose!: () => void;
       const lost = new Promise<void>((resolve) => (lose = resolve));
       await page.route(
@@ -85,7 +86,6 @@ describe('a lost connection', () => {
       await anew;
       await page.getByText('Connected again').waitFor();
       await page.getByRole('application', { name: 'Map of the devices' }).waitFor();
-      await fleet.call('DELETE', `/devices/${id}`);
     },
   );
 
@@ -93,16 +93,29 @@ describe('a lost connection', () => {
     const { page, context } = visitor;
     const project = await fleet.project('Cold chain');
     const { id } = await fleet.device('Fridge', project);
+    onTestFinished(() => fleet.call('DELETE', `/devices/${id}`));
+    let answer!: () => void;
+    const isAnswered = new Promise<void>((resolve) => (answer = resolve));
+    await page.route(
+      '**/v2/notifications?**',
+      async (route) => {
+        await isAnswered;
+        await route.fulfill({ json: { data: [], meta: { totalDocs: 1 } } });
+      },
+      { times: 1 },
+    );
     await visitor.open(`/devices/${id}/events`);
     const live = page.getByRole('main').getByText('Live', { exact: true });
     await live.waitFor();
     await context.setOffline(true);
     await page.getByText('No connection to the server').waitFor();
     await page.getByText('Interrupted, connecting again').waitFor();
+    // An answer to what was asked before tells of no return.
+    answer();
+    await page.getByRole('link', { name: 'Notifications, 1 unread' }).waitFor();
     expect(await live.count()).toBe(0);
     await context.setOffline(false);
     await live.waitFor();
-    await fleet.call('DELETE', `/devices/${id}`);
   });
 
   it('at the very start waits for the server, and goes on with it', async () => {

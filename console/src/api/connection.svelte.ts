@@ -18,6 +18,8 @@ class Connection {
   #looking: Promise<void> | null = null;
   #listeners = new Set<() => void>();
   #returnedAt = -Infinity;
+  /** How often it was lost. */
+  #losses = 0;
 
   constructor() {
     if (typeof addEventListener !== 'function') return;
@@ -27,10 +29,12 @@ class Connection {
 
   /** Sends a request, and learns from it how the connection is. Else it is `fetch`. */
   readonly fetch: typeof fetch = async (...input) => {
+    const before = this.#losses;
     try {
       const response = await fetch(...input);
       if (AWAY.includes(response.status)) void this.look();
-      else this.#isThere();
+      // What was asked before a loss may be heard of after it, and tells of no return.
+      else if (this.#losses === before) this.#isThere();
       return response;
     } catch (error) {
       if (!(error instanceof DOMException)) void this.look();
@@ -76,6 +80,7 @@ class Connection {
 
   async #lookOnce(): Promise<void> {
     while (!(await answers())) {
+      if (!this.isLost) this.#losses += 1;
       this.isLost = true;
       await pause();
     }
