@@ -1,7 +1,8 @@
-//! A hostile tenant at work: on a thread of its own, so that what it costs to send does not look like what the server
-//! makes others wait.
+//! A hostile tenant at work: on a thread of its own that gives way to all others, so that what it costs to send does not look
+//! like what the server makes others wait.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -17,6 +18,9 @@ use crate::Failure;
 use crate::setup::Device;
 use crate::wire::{Reply, Wire};
 
+/// How nice the hostile tenant's thread is, by nice(2): elsewhere it would have a processor of its own, and here it takes one of
+/// those that the server and the others have.
+const NICENESS: i32 = 10;
 /// Before a connection that broke is opened again.
 const REOPEN_AFTER: Duration = Duration::from_millis(200);
 /// Before a body that was refused drips again.
@@ -27,6 +31,10 @@ const DRIP_EVERY: Duration = Duration::from_secs(1);
 const ANSWER_TIME: Duration = Duration::from_secs(1);
 /// Connections that are opened before anybody else has a turn.
 const OPENED_AT_ONCE: usize = 64;
+/// Addresses of this machine that silent connections come from. From a single one the system looks through all ports that are
+/// taken for one that is not, and nobody else has that processor for some ten milliseconds each time: what one machine alone
+/// notices is no neighbour's.
+const SILENT_ADDRESSES: usize = 16;
 /// Longest text of an answer that is kept, in characters.
 const TOLD_CHARACTERS: usize = 110;
 
@@ -105,6 +113,7 @@ impl Loose {
         let (stop, stopped) = oneshot::channel();
         let (attack, address, tally) = (Arc::clone(attack), address.to_owned(), tally.clone());
         let thread = std::thread::Builder::new().name("hostile".to_owned()).spawn(move || {
+            isobar_threads::give_way(NICENESS);
             runtime.block_on(async {
                 tokio::select! {
                     () = go_on(&attack.way, &address, &tally) => {}
@@ -257,13 +266,21 @@ async fn drip(address: &str, request: &[u8]) -> Result<String, Failure> {
     }
 }
 
+/// Connects from one of [`SILENT_ADDRESSES`].
+async fn connect_from(number: usize, address: &str) -> Result<TcpStream, Failure> {
+    let own = Ipv4Addr::new(127, 0, 0, 2 + (number % SILENT_ADDRESSES) as u8);
+    let socket = TcpSocket::new_v4()?;
+    socket.bind((own, 0).into())?;
+    Ok(socket.connect(address.parse()?).await?)
+}
+
 /// Holds connections, and opens those anew that were closed.
 async fn silence(address: &str, most: usize, tally: &Tally) {
     let mut held: Vec<TcpStream> = Vec::new();
     loop {
         let mut refused = false;
         while held.len() < most && !refused {
-            let open = join_all((0..OPENED_AT_ONCE.min(most - held.len())).map(|_| TcpStream::connect(address)));
+            let open = join_all((0..OPENED_AT_ONCE.min(most - held.len())).map(|number| connect_from(number, address)));
             let opened = timeout(ANSWER_TIME, open).await.unwrap_or_default();
             let before = held.len();
             held.extend(opened.into_iter().flatten());

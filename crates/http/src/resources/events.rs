@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::http::{HeaderName, StatusCode};
-use axum::response::IntoResponse as _;
-use axum::response::sse::{Event as ServerSent, KeepAlive, Sse};
+use axum::body::Body;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use bytes::Bytes;
 use futures::future::ready;
 use futures::{Stream, StreamExt as _, stream};
 use isobar_hub::{Accepted, HistoryQuery, QueueBudget, QueueRead, StreamScope, TenantShare};
@@ -31,8 +32,8 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const STREAM_COMMENT_EVERY: Duration = Duration::from_secs(15);
 /// Bytes that a stream writes of what is there already until others have their turn on the thread.
 const STREAM_TURN_BYTES: usize = 8 << 10;
-/// Bytes of an event besides its payload: names and identifiers.
-const EVENT_BYTES: usize = 256;
+/// A comment that says nothing: whoever reads a stream passes it over.
+const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 /// Between the comments that find out whether a client that has closed its side is still there.
 const CLIENT_CHECK_EVERY: Duration = Duration::from_secs(1);
 
@@ -179,21 +180,23 @@ pub(crate) async fn event_stream(call: &mut Call) -> Answer {
     let (device, organization) = (query.id("deviceId"), query.id("organizationId"));
     let ((), last) = both(query.end(()), last_event_id(call).map_err(Problem::from))?;
     let scope = device.map_or(StreamScope::Organization(organization), StreamScope::Device);
-    let events = call.hub().event_stream(&call.credentials(), scope, last).await?;
+    let events = call.hub().event_stream(&call.credentials(), scope, last, write_server_sent).await?;
     let wait = call.long_wait()?;
     let mut stopping = call.state.stopping.subscribe();
     let stopped = async move {
         // The sender lives as long as the server: an error means a stop too.
         let _ = stopping.wait_for(|stopped| *stopped).await;
     };
-    let events = in_turns(events, sent_bytes).map(move |event| {
+    let events = events.map(move |text| {
         let _wait = &wait;
-        server_sent(event)
+        text.unwrap_or_else(|error| Bytes::from(format!(": the stream ends: {error}\n\n")))
     });
-    let events = with_client_checks(events, call.client.socket.clone());
-    let events = events.map(Ok::<_, Infallible>).take_until(Box::pin(stopped));
-    let keep_alive = KeepAlive::new().interval(STREAM_COMMENT_EVERY);
-    Ok(Sse::new(events).keep_alive(keep_alive).into_response().map(Into::into))
+    let text = with_client_checks(kept_open(in_turns(events, Bytes::len)), call.client.socket.clone());
+    let text = text.map(Ok::<_, Infallible>).take_until(Box::pin(stopped));
+    let mut response = Response::new(Body::from_stream(text).into());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    Ok(response)
 }
 
 /// Gives others their turn on the thread after some of what is there already: many streams that catch up would otherwise keep
@@ -213,23 +216,26 @@ fn in_turns<T: Send + 'static>(
     })
 }
 
-/// About how many bytes of a stream an event takes.
-fn sent_bytes(event: &Result<Arc<Event>, Error>) -> usize {
-    EVENT_BYTES + event.as_ref().map_or(0, |event| event.payload.bytes().len())
+/// Says something where there is nothing to tell for long, lest what lies between takes the connection for a dead one.
+fn kept_open(events: impl Stream<Item = Bytes> + Send + 'static) -> impl Stream<Item = Bytes> + Send + 'static {
+    stream::unfold(Box::pin(events), |mut events| async move {
+        let next = tokio::time::timeout(STREAM_COMMENT_EVERY, events.next()).await;
+        Some((next.unwrap_or(Some(COMMENT))?, events))
+    })
 }
 
 /// Ends a stream when its client is gone. For a client that has closed its side the stream goes on; but whether such a client
 /// is still there is seen only when something is written, so from then on a comment goes out every second.
 fn with_client_checks(
-    events: impl Stream<Item = ServerSent> + Send + 'static,
+    events: impl Stream<Item = Bytes> + Send + 'static,
     socket: Option<ClientSocket>,
-) -> impl Stream<Item = ServerSent> + Send + 'static {
+) -> impl Stream<Item = Bytes> + Send + 'static {
     let checks = stream::unfold(socket, |socket| async move {
         let Some(socket) = socket else { return std::future::pending().await };
         match socket.closed().await {
             Ok(()) => {
                 tokio::time::sleep(CLIENT_CHECK_EVERY).await;
-                Some((Some(ServerSent::default().comment("")), Some(socket)))
+                Some((Some(COMMENT), Some(socket)))
             }
             Err(_) => Some((None, None)),
         }
@@ -246,19 +252,18 @@ fn last_event_id(call: &Call) -> Result<Option<EventId>, Error> {
     id.map(Some).ok_or_else(|| Error::invalid("header.Last-Event-ID", "is not an identifier"))
 }
 
-/// An event, or a comment that says why none comes any more.
-fn server_sent(event: Result<Arc<Event>, Error>) -> ServerSent {
-    let event = match event {
-        Ok(event) => event,
-        Err(error) => return ServerSent::default().comment(format!("the stream ends: {error}")),
-    };
-    let mut data = Vec::with_capacity(256);
-    event.write_json(&mut data);
+/// Writes an event as streams of server-sent events have it (HTML Standard, section 9.2).
+fn write_server_sent(event: &Event, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"event: ");
+    out.extend_from_slice(event.kind.name().as_bytes());
+    out.extend_from_slice(b"\nid: ");
+    out.extend_from_slice(event.id.to_string().as_bytes());
+    out.extend_from_slice(b"\ndata: ");
+    let begin = out.len();
+    event.write_json(out);
     // A line break in JSON is white space between tokens, but in a stream it ends the line.
-    data.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
-    // Payloads were checked to be UTF-8 when they came in.
-    let data = String::from_utf8_lossy(&data);
-    ServerSent::default().event(event.kind.name()).id(event.id.to_string()).data(data)
+    out[begin..].iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+    out.extend_from_slice(b"\n\n");
 }
 
 /// An identifier alone.

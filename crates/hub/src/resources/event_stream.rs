@@ -1,12 +1,12 @@
 //! The stream of events as they are committed: behind in history, or live.
 //!
 //! What a stream holds is little and bounded, however large the events are and however slowly its client reads: a list of
-//! what it found in history, a piece of that, the event that is on its way. What that takes of memory beyond a few
+//! what it found in history, and the piece of that, or the event, that is on its way. What that takes of memory beyond a few
 //! kilobytes is charged to its tenant. Catching up takes turns with everything else that reads at length.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures::Stream;
 use isobar_model::access::{Action, Caller, CanList, Lineage};
 use isobar_model::error::{Error, Result};
@@ -14,7 +14,9 @@ use isobar_model::event::Event;
 use isobar_model::ids::{DeviceId, EventId, OrganizationId};
 use isobar_model::page::Depth;
 use isobar_store::fair_slots::Claim;
-use isobar_store::telemetry::{Followed, Following, StreamCursor, StreamMessage, StreamPosition};
+use isobar_store::telemetry::{
+    EventWriter, Followed, Following, StreamCursor, StreamMessage, StreamPiece, StreamPosition,
+};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 
@@ -32,8 +34,10 @@ const PAST_SECONDS: i64 = 7 * 24 * 3600;
 /// Events that are looked for in history together, where a stream listens to few devices; and where to many.
 pub(super) const FOUND_MIN: usize = 512;
 const FOUND_MAX: usize = 4_096;
-/// Bytes of events that are read of them at a time.
+/// Bytes of them that are read and written at a time.
 const STREAM_PIECE_BYTES: usize = 64 << 10;
+/// About as many bytes as an event takes besides its payload: names and identifiers.
+const EVENT_BYTES: usize = 512;
 /// An event of fewer bytes on its way to a client is charged to nobody.
 const LARGE_BYTES: usize = 16 << 10;
 /// Bytes that all streams hold at the same time of what they read, and those of one tenant. Who would go beyond waits.
@@ -55,8 +59,8 @@ pub enum StreamScope {
 }
 
 impl Hub {
-    /// Events of the scope in the order in which they become durable, each once; with `after`, from the one on that
-    /// followed it there. The stream ends when the credentials would be refused, when the scope is out of reach, when history
+    /// Events of the scope in the order in which they become durable, each once, as `write` writes them; with `after`, from the
+    /// one on that followed it there. What lies behind comes in pieces of many. The stream ends when the credentials would be refused, when the scope is out of reach, when history
     /// cannot be read, and when the hub stops. An error is its last word.
     ///
     /// Needs `DeviceRead` on the device, or on the part of the tree.
@@ -68,7 +72,8 @@ impl Hub {
         credentials: &Credentials<'_>,
         scope: StreamScope,
         after: Option<EventId>,
-    ) -> Result<impl Stream<Item = Result<Arc<Event>>> + Send + 'static + use<>> {
+        write: EventWriter,
+    ) -> Result<impl Stream<Item = Result<Bytes>> + Send + 'static + use<>> {
         let credential = self.0.identity.user_credential(credentials)?;
         let (caller, _) = self.0.identity.bearer(&credential).await?;
         let listens = match scope {
@@ -87,6 +92,7 @@ impl Hub {
             hub: self.clone(),
             credential,
             listens,
+            write,
             messages,
             stop: self.0.supervisor.stopping(),
             after,
@@ -97,7 +103,7 @@ impl Hub {
         Ok(futures::stream::unfold(Some(tail), |tail| async move {
             let mut tail = tail?;
             match tail.next().await {
-                Ok(event) => Some((Ok(event?), Some(tail))),
+                Ok(text) => Some((Ok(text?), Some(tail))),
                 Err(error) => {
                     tracing::debug!(%error, "an event stream ends");
                     Some((Err(error), None))
@@ -213,6 +219,7 @@ struct Tail {
     /// By what its caller was let in.
     credential: UserCredential,
     listens: Listens,
+    write: EventWriter,
     messages: broadcast::Receiver<StreamMessage>,
     stop: watch::Receiver<bool>,
     /// Everything up to here was streamed, or is none of its business.
@@ -221,7 +228,7 @@ struct Tail {
     until: StreamPosition,
     /// What it is behind with.
     behind: Option<Behind>,
-    /// What the event takes that was streamed last: until the next one is asked for, it is on its way.
+    /// What that takes which was streamed last: until the next is asked for, it is on its way.
     on_its_way: Option<TenantShare>,
 }
 
@@ -235,26 +242,18 @@ struct Behind {
     has_moved: bool,
     /// What is not read yet; none: the search goes on.
     stretch: Option<StreamCursor>,
-    /// What is not streamed yet, and what it takes.
-    piece: VecDeque<(StreamPosition, Event)>,
-    holds: Option<TenantShare>,
 }
 
 impl Tail {
-    /// The next event; none when the hub stops.
-    async fn next(&mut self) -> Result<Option<Arc<Event>>> {
+    /// The next event, or a piece of those that lie behind; none when the hub stops.
+    async fn next(&mut self) -> Result<Option<Bytes>> {
         self.on_its_way = None;
         loop {
             // Asked again each time: what the caller has shown, and its reach, may have ended while this waited.
             let caller = self.caller().await?;
-            if let Some(behind) = &mut self.behind {
-                // What was found may be of a device that is out of reach by now. It is not thrown away: where devices come and
-                // go all the time, nothing would ever get through.
-                behind.has_moved |= self.hub.0.caches.departures().count(behind.tenant) != behind.moves;
-            }
             if self.behind.is_some() || self.after < self.until {
                 match self.catch_up(&caller).await? {
-                    CaughtUp::Event(event) => return Ok(Some(Arc::new(event))),
+                    CaughtUp::Piece(text) => return Ok(Some(text)),
                     CaughtUp::Further => continue,
                     CaughtUp::NoRoom => {
                         if self.pause().await {
@@ -278,7 +277,7 @@ impl Tail {
                         && let Ok(share) = self.hold(&caller, event.payload.bytes().len())
                     {
                         (self.after, self.on_its_way) = (position, share);
-                        return Ok(Some(event));
+                        return Ok(Some(self.written(&event)));
                     } else {
                         // It is read when there is room for it: until then nothing of it is held.
                         self.follow_anew();
@@ -324,13 +323,6 @@ impl Tail {
             self.look(caller, claim).await?;
             return Ok(CaughtUp::Further);
         };
-        if let Some((position, event)) = behind.piece.pop_front() {
-            let holds = behind.holds.take_if(|_| behind.piece.is_empty());
-            let is_heard = !behind.has_moved || self.is_heard_now(caller, event.device).await?;
-            (self.after, self.on_its_way) = (position, holds);
-            return Ok(if is_heard { CaughtUp::Event(event) } else { CaughtUp::Further });
-        }
-        behind.holds = None;
         if behind.stretch.as_ref().is_some_and(|stretch| stretch.left() > 0) {
             return self.read(caller, claim).await;
         }
@@ -362,8 +354,7 @@ impl Tail {
             none => {
                 let tenant = hub.tenant_of(caller, self.listens).await?;
                 let FollowedList { devices, moves } = hub.followed(caller, self.listens, tenant).await?;
-                let piece = VecDeque::new();
-                none.insert(Behind { devices, tenant, moves, has_moved: false, stretch: None, piece, holds: None })
+                none.insert(Behind { devices, tenant, moves, has_moved: false, stretch: None })
             }
         };
         let most = behind.devices.count().clamp(FOUND_MIN, FOUND_MAX);
@@ -378,27 +369,56 @@ impl Tail {
         let Ok(mut room) = hub.0.stream_bytes.take(tenant, STREAM_PIECE_BYTES) else { return Ok(CaughtUp::NoRoom) };
         let Some(behind) = &mut self.behind else { return Ok(CaughtUp::Further) };
         let Some(stretch) = &mut behind.stretch else { return Ok(CaughtUp::Further) };
-        let events = hub.telemetry().history_next(stretch, STREAM_PIECE_BYTES, claim).await?;
-        let bytes: usize = events.iter().map(|(_, event)| event.payload.bytes().len()).sum();
-        if bytes > STREAM_PIECE_BYTES {
+        let piece = hub.telemetry().history_next(stretch, (STREAM_PIECE_BYTES, self.write), claim).await?;
+        if piece.text.len() > STREAM_PIECE_BYTES + LARGE_BYTES {
             // A single large one.
             drop(room);
-            let Ok(larger) = hub.0.stream_bytes.take(tenant, bytes) else {
+            let Ok(larger) = hub.0.stream_bytes.take(tenant, piece.text.len()) else {
                 // It is looked for again.
                 behind.stretch = None;
                 return Ok(CaughtUp::NoRoom);
             };
             room = larger;
         }
-        (behind.piece, behind.holds) = (events.into(), Some(room));
-        Ok(CaughtUp::Further)
+        let Some(last) = piece.events.last().map(|event| event.position) else { return Ok(CaughtUp::Further) };
+        // What was found may be of a device that is out of reach by now. It is not thrown away: where devices come and go all
+        // the time, nothing would ever get through.
+        behind.has_moved |= hub.0.caches.departures().count(behind.tenant) != behind.moves;
+        let has_moved = behind.has_moved;
+        // The slot may have been waited for: what the caller has shown may have ended meanwhile.
+        let caller = self.caller().await?;
+        let text = if has_moved { self.heard_of(&caller, &piece).await? } else { piece.text };
+        self.after = last;
+        if text.is_empty() {
+            return Ok(CaughtUp::Further);
+        }
+        self.on_its_way = Some(room);
+        Ok(CaughtUp::Piece(text))
+    }
+
+    /// What is left of a piece without those events whose devices are no longer where they are listened to.
+    async fn heard_of(&self, caller: &Caller, piece: &StreamPiece) -> Result<Bytes> {
+        let (mut text, mut begin) = (Vec::new(), 0);
+        for event in &piece.events {
+            if self.is_heard_now(caller, event.device).await? {
+                text.extend_from_slice(&piece.text[begin..event.end]);
+            }
+            begin = event.end;
+        }
+        Ok(text.into())
+    }
+
+    fn written(&self, event: &Event) -> Bytes {
+        let mut text = Vec::with_capacity(event.payload.bytes().len() + EVENT_BYTES);
+        (self.write)(event, &mut text);
+        text.into()
     }
 }
 
 /// How far a stream has come with what lies behind.
 enum CaughtUp {
-    /// The next event.
-    Event(Event),
+    /// The next events, as they are written.
+    Piece(Bytes),
     /// There may be more.
     Further,
     /// The tenant's streams hold all that they may.

@@ -131,6 +131,7 @@ mod tests {
 
     use futures::StreamExt as _;
     use isobar_model::event::Event;
+    use isobar_model::ids::EventId;
     use isobar_model::secret::Secret;
     use isobar_model::user::ApiKeyInput;
 
@@ -141,6 +142,15 @@ mod tests {
     use crate::stage::{Stage, until};
 
     const STREAMS: usize = 8;
+
+    /// Writes a line of its id and its payload.
+    fn told(event: &Event, out: &mut Vec<u8>) {
+        out.extend_from_slice(format!("{} {}\n", event.id, event.payload.text()).as_bytes());
+    }
+
+    fn id_of(told: &[u8]) -> EventId {
+        std::str::from_utf8(told).unwrap().split(' ').next().unwrap().parse().unwrap()
+    }
 
     /// A key of the one who listens.
     async fn key(stage: &Stage) -> Secret {
@@ -157,15 +167,19 @@ mod tests {
         let credentials = Credentials { api_auth_token: Some(secret.reveal().as_bytes()), ..Credentials::default() };
         let listens = async |after| {
             let scope = StreamScope::Organization(None);
-            Box::pin(stage.hub.event_stream(&credentials, scope, after).await.unwrap())
+            Box::pin(stage.hub.event_stream(&credentials, scope, after, told).await.unwrap())
         };
         let mut live = listens(None).await;
         stage.posts(&device, "1").await;
-        let first: Arc<Event> = live.next().await.unwrap().unwrap();
+        let first = id_of(&live.next().await.unwrap().unwrap());
         drop(live);
         futures::future::join_all((0..MISSED).map(|_| stage.posts(&device, "2"))).await;
-        let missed: Vec<_> = listens(Some(first.id)).await.take(MISSED).collect().await;
-        assert!(missed.len() == MISSED && missed.iter().all(|event| event.as_ref().unwrap().payload.text() == "2"));
+        let (mut resumed, mut missed) = (listens(Some(first)).await, Vec::new());
+        while missed.len() < MISSED {
+            let piece = resumed.next().await.unwrap().unwrap();
+            missed.extend(piece.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(<[u8]>::to_vec));
+        }
+        assert!(missed.len() == MISSED && missed.iter().all(|told| told.ends_with(b" 2")));
         assert_eq!(stage.hub.0.followed_lists.made.load(Ordering::Relaxed), 1);
     }
 
@@ -175,9 +189,9 @@ mod tests {
         let (device, secret) = (stage.device("{}").await, key(&stage).await);
         let credentials = Credentials { api_auth_token: Some(secret.reveal().as_bytes()), ..Credentials::default() };
         let mut live =
-            Box::pin(stage.hub.event_stream(&credentials, StreamScope::Organization(None), None).await.unwrap());
+            Box::pin(stage.hub.event_stream(&credentials, StreamScope::Organization(None), None, told).await.unwrap());
         stage.posts(&device, "1").await;
-        let first: Arc<Event> = live.next().await.unwrap().unwrap();
+        let first = id_of(&live.next().await.unwrap().unwrap());
         stage.posts(&device, "2").await;
         // Others make lists: all slots are taken.
         let lists = &stage.hub.0.followed_lists;
@@ -198,7 +212,7 @@ mod tests {
         let mut resumed = Vec::new();
         for _ in 0..STREAMS {
             let scope = StreamScope::Organization(None);
-            let stream = stage.hub.event_stream(&credentials, scope, Some(first.id)).await.unwrap();
+            let stream = stage.hub.event_stream(&credentials, scope, Some(first), told).await.unwrap();
             let mut stream = Box::pin(stream);
             resumed.push(tokio::spawn(async move { stream.next().await.unwrap().unwrap() }));
         }
@@ -215,7 +229,7 @@ mod tests {
             end.send(()).unwrap();
         }
         for stream in resumed {
-            assert_eq!(stream.await.unwrap().payload.text(), "2");
+            assert!(stream.await.unwrap().ends_with(b" 2\n"));
         }
         for other in others {
             assert!(other.await.unwrap().unwrap());

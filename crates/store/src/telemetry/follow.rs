@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
+use bytes::Bytes;
 use isobar_model::access::{CanRead, Lineage};
 use isobar_model::event::Event;
 use isobar_model::ids::{DeviceId, DeviceRef, EventId};
@@ -99,6 +100,29 @@ impl Followed {
     pub(crate) fn find(&self, key: u64) -> Option<usize> {
         self.0.binary_search_by_key(&key, |device| device.key.0).ok()
     }
+}
+
+/// Writes an event as it goes out to those who follow a stream.
+pub type EventWriter = fn(&Event, &mut Vec<u8>);
+
+/// Events that were read, one behind the other as they go out.
+#[derive(Debug)]
+pub struct StreamPiece {
+    /// All of them.
+    pub text: Bytes,
+    /// Whose they are, in the order of their positions.
+    pub events: Vec<PieceEvent>,
+}
+
+/// An event in a [`StreamPiece`].
+#[derive(Clone, Copy, Debug)]
+pub struct PieceEvent {
+    /// Where it stands in the order of streams.
+    pub position: StreamPosition,
+    /// Whose event it is.
+    pub device: DeviceId,
+    /// Where its text ends in that of the piece; it begins where that of the one before ends.
+    pub end: usize,
 }
 
 /// An event that was found: its position, the position of its device among those that are followed, its id.

@@ -33,7 +33,10 @@ pub use bounds::{DEVICE_LAST_BYTES_MAX, SERIES_MAX, last_room};
 pub use buckets::{BUCKETS_BYTES_MAX, Bucket, BucketMemory, BucketQuery, BucketSeries, Buckets, PayloadTime};
 pub use durable::Durable;
 pub use examined::Examined;
-pub use follow::{Followed, Following, StreamCursor, StreamMessage, StreamPosition, StreamedEvents};
+pub use follow::{
+    EventWriter, Followed, Following, PieceEvent, StreamCursor, StreamMessage, StreamPiece, StreamPosition,
+    StreamedEvents,
+};
 pub use query::{
     Filter, FilterField, Operand, Operator, PAGE_BYTES_MAX, QUEUE_PAGE_BYTES_MAX, SORTED_MAX, ValueChunk, ValueCursor,
     ValueQuery, ValueSort,
@@ -415,14 +418,15 @@ pub trait Telemetry: Send + Sync + 'static {
         limit: usize,
         claim: Claim,
     ) -> Result<StreamCursor>;
-    /// Reads the next events of a cursor, of about `bytes` bytes of payload, at least one if it has one left; what was
-    /// forgotten since it was found is left out. It takes a slot.
+    /// Reads the next events of a cursor, of about so many bytes as they are written, at least one if it has one left; what
+    /// was forgotten since it was found is left out. It takes a slot, and they are written there: thousands at a time would
+    /// hold up the thread that serves calls.
     async fn history_next(
         &self,
         cursor: &mut StreamCursor,
-        bytes: usize,
+        written: (usize, EventWriter),
         claim: Claim,
-    ) -> Result<Vec<(StreamPosition, Event)>>;
+    ) -> Result<StreamPiece>;
     /// Whether anybody follows what becomes durable. A look at one flag.
     fn is_followed(&self) -> bool;
     /// Follows what becomes durable from now on. Each event is sent once it is, in the order of positions, whoever

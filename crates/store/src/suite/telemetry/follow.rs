@@ -1,15 +1,14 @@
 //! Following events as they become durable.
 
 use isobar_model::access::{CanRead, CanWrite};
-use isobar_model::event::Event;
 use isobar_model::ids::{DeviceRef, EventId};
 use tokio::sync::broadcast::error::TryRecvError;
 
-use super::given;
-use crate::telemetry::{Following, StreamMessage, StreamPosition, Telemetry};
+use super::given::{self, Told};
+use crate::telemetry::{Following, StreamMessage, Telemetry};
 
 /// What was told of these devices by now; none where something was not.
-fn received(following: &mut Following, devices: &[CanRead<DeviceRef>]) -> Option<Vec<(StreamPosition, Event)>> {
+fn received(following: &mut Following, devices: &[CanRead<DeviceRef>]) -> Option<Vec<Told>> {
     let mut all = Vec::new();
     loop {
         match following.messages.try_recv() {
@@ -17,7 +16,7 @@ fn received(following: &mut Following, devices: &[CanRead<DeviceRef>]) -> Option
                 let event = event.upgrade().expect("it is small, and kept");
                 assert_eq!(event.device, of);
                 if devices.iter().any(|device| device.target().id == of) {
-                    all.push((position, (*event).clone()));
+                    all.push(Told::live(position, &event));
                 }
             }
             Ok(StreamMessage::Gap) => return None,
@@ -41,7 +40,7 @@ pub async fn those_who_follow_are_told_what_history_has_in_its_order(t: &dyn Tel
     }
     let (from, until) = (following.from, t.follow().from);
     let received = received(&mut following, &reading).expect("all of them were prepared for followers");
-    assert!(received.is_sorted_by(|left, right| left.0 < right.0));
+    assert!(received.is_sorted_by(|left, right| left.position < right.position));
     let mut ids = given::ids(&received);
     ids.sort_unstable();
     made.sort_unstable();
@@ -52,8 +51,8 @@ pub async fn those_who_follow_are_told_what_history_has_in_its_order(t: &dyn Tel
     let others = (0..400).map(|_| given::device().reading());
     let many: Vec<_> = reading.iter().cloned().chain(others).collect();
     for at in (0..received.len()).step_by(17) {
-        let position = t.history_position(received[at].1.id).await.unwrap();
-        assert_eq!(position, received[at].0);
+        let position = t.history_position(received[at].id).await.unwrap();
+        assert_eq!(position, received[at].position);
         for devices in [&reading, &many] {
             assert_eq!(given::between(t, devices, position, until, 50).await, received[at + 1..]);
         }

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::fair_slots::Claim;
 use crate::telemetry::{
     Commit, Followed, HistoryQuery, Looked, Memory, NewCloudEvent, NewEvent, NewValue, OutboxChange, QueueQuery, Ran,
-    StreamPosition, StreamedEvents, Telemetry, ValueQuery,
+    StreamPiece, StreamPosition, StreamedEvents, Telemetry, ValueQuery,
 };
 
 /// When scenes begin: 2026-01-01T00:00:00Z.
@@ -174,6 +174,44 @@ pub async fn side_by_side(
     join_all(runs).await.into_iter().flatten().collect()
 }
 
+/// An event as it is told to those who follow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    /// Where it stands in the order of streams.
+    pub position: StreamPosition,
+    /// Whose it is.
+    pub device: DeviceId,
+    /// Its id.
+    pub id: EventId,
+    /// As it was written.
+    pub text: String,
+}
+
+impl Told {
+    /// One that was received.
+    pub fn live(position: StreamPosition, event: &Event) -> Self {
+        let mut text = Vec::new();
+        write_told(event, &mut text);
+        Self { position, device: event.device, id: event.id, text: String::from_utf8(text).unwrap() }
+    }
+
+    /// All that were read.
+    fn past(piece: &StreamPiece) -> impl Iterator<Item = Self> {
+        let mut begin = 0;
+        piece.events.iter().map(move |event| {
+            let text = std::str::from_utf8(&piece.text[begin..event.end]).unwrap().to_owned();
+            begin = event.end;
+            let id = text.split(' ').next().unwrap().parse().unwrap();
+            Self { position: event.position, device: event.device, id, text }
+        })
+    }
+}
+
+fn write_told(event: &Event, out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("{} ", event.id).as_bytes());
+    event.write_json(out);
+}
+
 /// Everything of these devices that became durable between two positions, read in pieces.
 pub async fn between(
     t: &dyn Telemetry,
@@ -181,7 +219,7 @@ pub async fn between(
     mut after: StreamPosition,
     until: StreamPosition,
     limit: usize,
-) -> Vec<(StreamPosition, Event)> {
+) -> Vec<Told> {
     let (devices, mut all) = (Followed::of(devices.iter().cloned()), Vec::new());
     while after < until {
         let mut stretch = t.history_between(&devices, after, until, limit, claim()).await.unwrap();
@@ -189,10 +227,10 @@ pub async fn between(
         while stretch.left() > 0 {
             // Now one by one, now many.
             let bytes = if all.len() % 2 == 0 { 0 } else { 1_000 };
-            let events = t.history_next(&mut stretch, bytes, claim()).await.unwrap();
-            assert!(bytes > 0 || events.len() == 1);
-            assert!(events.iter().all(|(position, _)| after < *position && *position <= stretch.until()));
-            all.extend(events);
+            let piece = t.history_next(&mut stretch, (bytes, write_told), claim()).await.unwrap();
+            assert!(bytes > 0 || piece.events.len() == 1);
+            assert!(piece.events.iter().all(|told| after < told.position && told.position <= stretch.until()));
+            all.extend(Told::past(&piece));
         }
         after = stretch.until();
     }
@@ -200,8 +238,8 @@ pub async fn between(
 }
 
 /// The ids of events at their positions.
-pub fn ids(found: &[(StreamPosition, Event)]) -> Vec<EventId> {
-    found.iter().map(|(_, event)| event.id).collect()
+pub fn ids(found: &[Told]) -> Vec<EventId> {
+    found.iter().map(|told| told.id).collect()
 }
 
 /// The events of a commit of a device, for followers.

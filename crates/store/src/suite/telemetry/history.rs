@@ -87,7 +87,7 @@ pub async fn a_stream_resumes_after_an_event(t: &dyn Telemetry) {
         for limit in [1, 7, 1_000] {
             let found = given::between(t, devices, from, until, limit).await;
             assert_eq!(given::ids(&found), all, "limit {limit}");
-            assert!(found.is_sorted_by(|left, right| left.0 < right.0));
+            assert!(found.is_sorted_by(|left, right| left.position < right.position));
         }
         let after = t.history_position(ids[4]).await.unwrap();
         assert_eq!(given::ids(&given::between(t, devices, after, until, 10).await), all[5..]);

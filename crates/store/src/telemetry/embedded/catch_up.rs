@@ -6,7 +6,6 @@
 
 use std::ops::Range;
 
-use isobar_model::event::Event;
 use isobar_model::ids::EventId;
 use isobar_model::page::TimeRange;
 use isobar_model::time::Timestamp;
@@ -21,7 +20,7 @@ use super::slices::{Sliced, Watch};
 use super::{Core, engine};
 use crate::error::Result;
 use crate::telemetry::follow::FoundEvent;
-use crate::telemetry::{Followed, StreamCursor, StreamPosition};
+use crate::telemetry::{EventWriter, Followed, PieceEvent, StreamCursor, StreamPiece, StreamPosition};
 
 /// So many devices are asked at once; of more the history of all is read first, and it is seen whether that is enough.
 const ASKED_AT_ONCE: usize = 64;
@@ -362,22 +361,23 @@ pub fn next(
     core: &Core,
     devices: &Followed,
     found: &[FoundEvent],
-    bytes: usize,
-) -> Result<(Vec<(StreamPosition, Event)>, usize)> {
+    (bytes, write): (usize, EventWriter),
+) -> Result<(StreamPiece, usize)> {
     let history = engine::family(&core.db, Family::History)?;
-    let (mut events, mut count, mut read) = (Vec::new(), 0, 0);
+    let (mut events, mut text, mut count) = (Vec::new(), Vec::new(), 0);
     for (position, index, id) in found {
         // None if retention or a deletion was faster.
         if let Some(value) = core.db.get_pinned_cf(history, id.bytes()).map_err(failed)? {
-            if read > 0 && read + value.len() > bytes {
+            if !text.is_empty() && text.len() + value.len() > bytes {
                 break;
             }
-            read += value.len();
             if let Some(device) = devices.devices().get(*index as usize) {
-                events.push((*position, read_event(device.id, *id, &value)?));
+                write(&read_event(device.id, *id, &value)?, &mut text);
+                events.push(PieceEvent { position: *position, device: device.id, end: text.len() });
             }
+            isobar_threads::let_others_in();
         }
         count += 1;
     }
-    Ok((events, count))
+    Ok((StreamPiece { text: text.into(), events }, count))
 }

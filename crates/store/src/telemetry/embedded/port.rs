@@ -20,8 +20,8 @@ use super::{Cancel, Core, Embedded, engine, export, history, load, outbox, reten
 use crate::error::{Result, StoreError};
 use crate::fair_slots::Claim;
 use crate::telemetry::{
-    Begun, Buckets, Commit, Followed, Following, HistoryQuery, Memory, OutboxEntry, QueueQuery, Series, StreamCursor,
-    StreamPosition, Telemetry, ValueChunk, ValueCursor, ValueQuery,
+    Begun, Buckets, Commit, EventWriter, Followed, Following, HistoryQuery, Memory, OutboxEntry, QueueQuery, Series,
+    StreamCursor, StreamPiece, StreamPosition, Telemetry, ValueChunk, ValueCursor, ValueQuery,
 };
 
 /// A page of more items waits for a slot too.
@@ -179,15 +179,16 @@ impl Telemetry for Embedded {
     async fn history_next(
         &self,
         cursor: &mut StreamCursor,
-        bytes: usize,
+        (bytes, write): (usize, EventWriter),
         claim: Claim,
-    ) -> Result<Vec<(StreamPosition, Event)>> {
+    ) -> Result<StreamPiece> {
         let slot = self.scans.take(claim).await?;
         let next: Vec<_> = cursor.found.iter().take(EVENTS_AT_ONCE).copied().collect();
         let devices = cursor.devices.clone();
-        let (events, read) = self.in_slot(slot, move |core, _| catch_up::next(core, &devices, &next, bytes)).await?;
+        let read = move |core: &Core, _: &_| catch_up::next(core, &devices, &next, (bytes, write));
+        let (piece, read) = self.in_slot(slot, read).await?;
         cursor.found.drain(..read);
-        Ok(events)
+        Ok(piece)
     }
 
     fn is_followed(&self) -> bool {
