@@ -8,6 +8,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -26,6 +27,8 @@ const SETTLED_EVERY: Duration = Duration::from_millis(20);
 /// Files that are taken at least, so that there are some to give back.
 const TAKEN_MIN: u64 = 64;
 const DEVICES: u64 = 8;
+/// A table of a store that has many.
+const SMALL_TABLE_BYTES: u64 = 8 << 10;
 /// Runs of each device, where tables come and go.
 const RUNS: i64 = 120;
 
@@ -154,20 +157,45 @@ async fn a_registry_takes_changes_again_when_files_can_be_opened_again() {
     registry.close().await.unwrap();
 }
 
+/// A store whose rows are in more tables than it keeps open, as after years of a large one.
+async fn of_many_tables(folder: &Path, options: Options) {
+    let store = Embedded::open(folder, options).unwrap();
+    for device in 1..=DEVICES {
+        write(&store, device, 0..RUNS).await;
+    }
+    store.close().await.unwrap();
+    drop(store);
+    let mut small = rocksdb::Options::default();
+    small.set_target_file_size_base(SMALL_TABLE_BYTES);
+    small.set_compression_type(rocksdb::DBCompressionType::None);
+    let families = rocksdb::DB::list_cf(&small, folder).unwrap();
+    let all = families.iter().map(|family| (family, small.clone()));
+    let db = rocksdb::DB::open_cf_with_opts(&small, folder, all).unwrap();
+    let mut anew = rocksdb::CompactOptions::default();
+    anew.set_bottommost_level_compaction(rocksdb::BottommostLevelCompaction::Force);
+    for family in &families {
+        db.compact_range_cf_opt(db.cf_handle(family).unwrap(), None::<&[u8]>, None::<&[u8]>, &anew);
+    }
+    let tables = db.live_files().unwrap().len();
+    assert!(tables > FILES_MAX as usize, "{tables} tables");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_files_that_are_kept_aside_for_the_stores_are_enough() {
     let Some(folder) = std::env::var_os(FOLDER) else {
         return in_a_process("the_files_that_are_kept_aside_for_the_stores_are_enough");
     };
     let folder = Path::new(&folder);
-    let _taken = all_files_but(FILES_MAX);
     // Tables and logs come and go all the time.
     let options = Options { cache_bytes: 1 << 20, memtable_bytes: 1 << 20, wal_bytes: 256 << 10, ..Options::default() };
+    of_many_tables(&folder.join("telemetry"), options.clone()).await;
+    let _taken = all_files_but(FILES_MAX);
+    let others = open_files().len();
     let store = Arc::new(Embedded::open(&folder.join("telemetry"), options).unwrap());
     let registry = Registry::open(&format!("sqlite:{}", folder.join("registry.db").display())).await.unwrap();
     let writers = (1..=DEVICES).map(|device| {
         let store = store.clone();
-        tokio::spawn(async move { write(&store, device, 0..RUNS).await })
+        tokio::spawn(async move { write(&store, device, RUNS..2 * RUNS).await })
     });
     let readers = (1..=DEVICES).map(|device| {
         let store = store.clone();
@@ -191,14 +219,30 @@ async fn the_files_that_are_kept_aside_for_the_stores_are_enough() {
         async move {
             store.retain(at(0), Duration::ZERO, 365 * 86_400).await.unwrap();
             store.backup(&copy).await.unwrap();
+            // What it goes through is open, as far as it is kept open.
             assert_eq!(store.examine().await.unwrap().faults, Vec::<String>::new());
+        }
+    });
+    let over = Arc::new(AtomicBool::new(false));
+    let counting = std::thread::spawn({
+        let over = over.clone();
+        move || {
+            let mut most = 0;
+            while !over.load(Ordering::Relaxed) {
+                most = most.max(open_files().len() - others);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            most
         }
     });
     for task in writers.chain(readers).chain([nouns, looks]) {
         task.await.unwrap();
     }
+    over.store(true, Ordering::Relaxed);
+    let most = counting.join().unwrap();
+    assert!(most * 3 > FILES_MAX as usize * 2, "it came to {most} files only");
     for device in 1..=DEVICES {
-        assert_eq!(stored(&store, device).await, RUNS as u64);
+        assert_eq!(stored(&store, device).await, 2 * RUNS as u64);
     }
     store.healthy().await.unwrap();
     store.close().await.unwrap();

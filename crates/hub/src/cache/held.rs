@@ -1,8 +1,9 @@
 //! What an entry says, of a device or a project's design, as long as the entry has not been retired; and what that weighs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use isobar_store::by_use::{Asked, TenantWeight};
 use parking_lot::Mutex;
 
 /// What entries say.
@@ -12,29 +13,6 @@ pub(crate) trait Weighed {
 
     /// What it takes, in bytes.
     fn weight(&self) -> usize;
-}
-
-/// What the entries of one tenant weigh, and with them those of all, in bytes.
-pub(crate) struct TenantWeight {
-    own: AtomicUsize,
-    all: Arc<AtomicUsize>,
-}
-
-impl TenantWeight {
-    pub fn new(all: &Arc<AtomicUsize>) -> Arc<Self> {
-        Arc::new(Self { own: AtomicUsize::new(0), all: Arc::clone(all) })
-    }
-
-    /// What they weigh now.
-    pub fn get(&self) -> usize {
-        self.own.load(Ordering::Relaxed)
-    }
-
-    fn change(&self, before: usize, after: usize) {
-        let more = after.wrapping_sub(before);
-        self.own.fetch_add(more, Ordering::Relaxed);
-        self.all.fetch_add(more, Ordering::Relaxed);
-    }
 }
 
 /// What an entry says. Once the entry is retired that is gone, however many still hold the entry; only a run that is under way
@@ -143,9 +121,20 @@ impl<T: Weighed> Held<T> {
         }
     }
 
-    /// Whether somebody has asked for the entry since this was last asked.
-    pub fn take_used(&self) -> bool {
-        self.used.swap(false, Ordering::Relaxed)
+    /// Has the entry leave, unless it is spared because somebody has asked for it since this was last asked, or a run goes by
+    /// it just now. Whether it has left.
+    pub fn leaves(&self, asked: Asked) -> bool {
+        let is_spared = self.used.swap(false, Ordering::Relaxed) && asked.spares_used;
+        let leaves = !is_spared && self.retire_if_idle();
+        if !leaves {
+            self.place.store(asked.place, Ordering::Relaxed);
+        }
+        leaves
+    }
+
+    /// Whether what the tenant's entries weigh has to be noted anew.
+    pub fn is_to_note(&self) -> bool {
+        self.state.lock().counted.as_ref().is_some_and(|(tenant, _)| tenant.is_to_note())
     }
 
     /// Where the entry stands among those of its tenant; 0: it was never installed.
@@ -153,14 +142,9 @@ impl<T: Weighed> Held<T> {
         self.place.load(Ordering::Relaxed)
     }
 
-    /// The entry stands elsewhere from here on.
-    pub fn moves_to(&self, place: u64) {
-        self.place.store(place, Ordering::Relaxed);
-    }
-
     /// From here on runs go by it. It stands at this place among the entries of its tenant, whose weight grows.
     pub fn install(&self, tenant: &Arc<TenantWeight>, place: u64) {
-        self.moves_to(place);
+        self.place.store(place, Ordering::Relaxed);
         let mut state = self.state.lock();
         state.uncount();
         state.counted = Some((Arc::clone(tenant), 0));
@@ -180,7 +164,7 @@ impl<T: Weighed> Held<T> {
     }
 
     /// The same, if no run goes by it just now. Whether that was so.
-    pub fn retire_if_idle(&self) -> bool {
+    fn retire_if_idle(&self) -> bool {
         let mut state = self.state.lock();
         if self.in_run.load(Ordering::SeqCst) {
             return false;

@@ -1,7 +1,6 @@
 //! What the rooms above need of the registry again and again, in bounded caches. A change is felt by the next request:
 //! whoever changes a thing marks its entries as outdated and removes them.
 
-mod by_use;
 pub(crate) mod data_quota;
 mod departures;
 pub(crate) mod entries;

@@ -16,11 +16,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use isobar_model::ids::OrganizationId;
+use isobar_store::by_use::EntriesByUse;
 use parking_lot::{Mutex, RwLock};
 use quick_cache::DefaultHashBuilder;
 use uuid::Uuid;
 
-use super::by_use::EntriesByUse;
 use super::held::{Held, Weighed};
 use super::single_flight::{self, SingleFlight};
 
@@ -72,7 +72,7 @@ pub(crate) struct SharedEntries<E: SharedEntry> {
     /// What all installed entries weigh.
     weight: Arc<AtomicUsize>,
     /// Held by whoever installs or retires entries.
-    by_use: Mutex<EntriesByUse<E>>,
+    by_use: Mutex<EntriesByUse<Arc<E>>>,
 }
 
 /// A load of an entry. There may be several of a key at a time.
@@ -84,13 +84,14 @@ pub(crate) struct EntryLoad<'a, K: Hash + Eq> {
 
 impl<E: SharedEntry> SharedEntries<E> {
     pub(crate) fn new(bounds: EntryBounds) -> Self {
+        let by_use = EntriesByUse::default();
         Self {
             bounds,
             parts: (0..PARTS).map(|_| RwLock::default()).collect(),
             loads: SingleFlight::new(),
             epoch: AtomicU64::new(0),
-            weight: Arc::default(),
-            by_use: Mutex::default(),
+            weight: by_use.weight_of_all(),
+            by_use: Mutex::new(by_use),
         }
     }
 
@@ -135,8 +136,11 @@ impl<E: SharedEntry> SharedEntries<E> {
         self.take_out(&mut by_use, key);
         if (self.epoch(), load.load.invalidations()) == load.begun {
             self.loads.invalidate(&key);
-            self.make_room_for(&mut by_use, 1, loaded.held().weight());
-            by_use.add(&loaded, &self.weight);
+            let (tenant, weight) = (loaded.tenant(), loaded.held().weight());
+            self.make_room_for(&mut by_use, 1, |by_use| by_use.bytes_to_come(tenant) + weight);
+            let (counted, place) = by_use.add(tenant, Arc::clone(&loaded));
+            loaded.held().install(&counted, place);
+            by_use.note(tenant);
             self.part(key).write().insert(key, Arc::clone(&loaded));
         } else {
             loaded.held().retire();
@@ -148,11 +152,10 @@ impl<E: SharedEntry> SharedEntries<E> {
         self.epoch.load(Ordering::SeqCst)
     }
 
-    fn take_out(&self, by_use: &mut EntriesByUse<E>, key: E::Key) {
+    fn take_out(&self, by_use: &mut EntriesByUse<Arc<E>>, key: E::Key) {
         let entry = self.part(key).write().remove(&key);
         if let Some(entry) = entry {
-            by_use.remove(&entry);
-            entry.held().retire();
+            retire(by_use, &*entry);
         }
     }
 
@@ -171,8 +174,7 @@ impl<E: SharedEntry> SharedEntries<E> {
             part.write().retain(|_, entry| {
                 let goes = chosen(entry);
                 if goes {
-                    by_use.remove(entry);
-                    entry.held().retire();
+                    retire(&mut by_use, &**entry);
                 }
                 !goes
             });
@@ -191,19 +193,24 @@ impl<E: SharedEntry> SharedEntries<E> {
 
     /// What this entry says has changed: where it has grown, others may have to leave.
     pub(crate) fn changed(&self, entry: &E) {
-        if self.weight() > self.bounds.bytes {
+        if self.weight() > self.bounds.bytes || entry.held().is_to_note() {
             let mut by_use = self.by_use.lock();
-            by_use.notice(entry.tenant());
-            self.make_room_for(&mut by_use, 0, 0);
+            by_use.note(entry.tenant());
+            self.make_room_for(&mut by_use, 0, |_| 0);
         }
     }
 
     /// Has entries leave until there is room for so many more, of so many bytes. As many as runs go by at the moment may stay
     /// beyond that.
-    fn make_room_for(&self, by_use: &mut EntriesByUse<E>, entries: usize, bytes: usize) {
+    fn make_room_for(
+        &self,
+        by_use: &mut EntriesByUse<Arc<E>>,
+        entries: usize,
+        bytes: impl Fn(&EntriesByUse<Arc<E>>) -> usize,
+    ) {
         let EntryBounds { entries: entries_max, bytes: bytes_max } = self.bounds;
-        while by_use.count().saturating_add(entries) > entries_max || self.weight().saturating_add(bytes) > bytes_max {
-            let Some(entry) = by_use.retire_next() else { return };
+        while by_use.count().saturating_add(entries) > entries_max || self.weight() + bytes(by_use) > bytes_max {
+            let Some(entry) = by_use.retire_next(0, |entry, asked| entry.held().leaves(asked)) else { return };
             let key = entry.key();
             // Loads under way may have read what runs by this entry have changed since.
             self.loads.invalidate(&key);
@@ -212,16 +219,34 @@ impl<E: SharedEntry> SharedEntries<E> {
     }
 }
 
+/// An installed entry leaves.
+fn retire<E: SharedEntry>(by_use: &mut EntriesByUse<Arc<E>>, entry: &E) {
+    by_use.remove(entry.tenant(), entry.held().place());
+    entry.held().retire();
+    by_use.note(entry.tenant());
+}
+
+#[cfg(test)]
+use isobar_store::by_use::TENANT_BYTES;
+
 #[cfg(test)]
 impl<E: SharedEntry> SharedEntries<E> {
     /// All entries leave that no run goes by.
     pub(crate) fn push_all_out(&self) {
-        self.make_room_for(&mut self.by_use.lock(), usize::MAX, 0);
+        self.make_room_for(&mut self.by_use.lock(), usize::MAX, |_| 0);
     }
 
     /// Whether nobody loads anything.
     pub(crate) fn nobody_loads(&self) -> bool {
         self.loads.is_empty()
+    }
+
+    /// All installed entries, which weigh together what is counted; nobody may change one meanwhile.
+    pub(crate) fn books_are_right(&self) -> Vec<Arc<E>> {
+        let (all, tenants) = (self.all(), self.by_use.lock().tenants());
+        let weights = all.iter().map(|entry| entry.held().weight());
+        assert_eq!(self.weight(), tenants * TENANT_BYTES + weights.sum::<usize>());
+        all
     }
 
     /// All installed entries.

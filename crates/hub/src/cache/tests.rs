@@ -9,15 +9,18 @@ use isobar_model::ids::{DeviceKey, SettingId};
 use isobar_model::json::{RawJson, parse};
 use isobar_model::retention::ProjectRetention;
 use isobar_model::setting::SETTINGS_BYTES_MAX;
+use isobar_store::by_use::{EntriesByUse, TENANT_BYTES};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use rand::{SeedableRng as _, rngs::StdRng};
 use uuid::Uuid;
 
 use super::data_quota::Meters;
-use super::held::{InRun, TenantWeight, Weighed as _};
+use super::held::{InRun, Weighed as _};
 use super::*;
 use crate::stage::{Stage, blank_device};
+
+mod overtaken;
 
 type DeviceEntries = SharedEntries<DeviceEntry>;
 
@@ -47,7 +50,8 @@ fn with_settings(of: usize, number: usize, meta: usize, settings: Vec<SettingRec
     let specification = parse(r#"{"cloud":{"elements":{}}}"#).unwrap();
     let plan = Plan::compile(&specification).unwrap();
     let plan = PlanEntry::new(ProjectId(Uuid::nil()), tenant(of), plan.into(), ProjectRetention::default());
-    plan.held().install(&TenantWeight::new(&Arc::default()), 1);
+    let (counted, place) = EntriesByUse::default().add(tenant(of), ());
+    plan.held().install(&counted, place);
     let (lineage, meters) = (Lineage::new([], tenant(of)), Meters::default());
     let quota = meters.quota_of(&lineage);
     let found = Device { meta: text(meta), ..blank_device() };
@@ -80,59 +84,14 @@ fn installed(entries: &DeviceEntries) -> Vec<usize> {
     numbers
 }
 
-#[tokio::test]
-async fn an_older_load_is_not_installed_after_a_newer_one_was_pushed_out() {
-    let stage = Stage::set().await;
-    let first = stage.device(PLAIN).await;
-    let load = async || Arc::clone(&stage.hub.0.caches.load_device(first.id).await.unwrap().unwrap());
-    let entries = bounded(2, usize::MAX);
-    // One load has read the device and waits for something: its plan, say. Another one is quicker.
-    let slow = entries.begin(&first.id);
-    let (old, new) = (load().await, load().await);
-    let quick = entries.begin(&first.id);
-    assert!(Arc::ptr_eq(&entries.install(Arc::clone(&new), &quick), &new) && new.is_current());
-    // Runs by its entry change what the device is; then others push it out.
-    let body = format!(r#"{{"name":"e","projectUuid":"{}"}}"#, first.project);
-    let mut others = Vec::new();
-    for _ in 0..4 {
-        let other = stage.another(&body).await;
-        others.push((other.id, stage.hub.0.caches.load_device(other.id).await.unwrap().unwrap()));
-    }
-    for (id, other) in others.iter().cycle().take(100) {
-        let begun = entries.begin(id);
-        entries.install(Arc::clone(other), &begun);
-    }
-    assert!(!new.is_current());
-    let shown = entries.install(old, &slow);
-    assert!(!shown.is_current() && entries.get(first.id).is_none());
-    // One that begins from here on is installed.
-    let begun = entries.begin(&first.id);
-    assert!(entries.install(load().await, &begun).is_current());
-    drop((slow, quick, begun));
-    assert!(entries.nobody_loads());
-    stage.over().await;
-}
-
-#[test]
-fn a_load_is_not_installed_that_began_before_an_entry_was_pushed_out() {
-    let (entries, id) = (bounded(9, usize::MAX), device(1).id);
-    // Somebody who found no entry is slow to begin, and meanwhile another one has installed one.
-    put(&entries, &entry(0, 1, 2));
-    let load = entries.begin(&id);
-    let old = entry(0, 1, 2);
-    // A run by the installed one changes it, and it leaves.
-    entries.push_all_out();
-    assert!(!entries.install(old, &load).is_current() && entries.get(id).is_none());
-}
-
 #[test]
 fn entries_leave_where_there_is_no_room_and_those_in_use_stay() {
     const META: usize = 4 * KIB;
-    let entries = bounded(100, 10 * (ENTRY_BYTES + META));
+    let entries = bounded(100, TENANT_BYTES + 10 * (ENTRY_BYTES + META));
     for number in 0..10 {
         put(&entries, &entry(0, number, META));
     }
-    assert_eq!((installed(&entries).len(), entries.weight()), (10, 10 * (ENTRY_BYTES + META)));
+    assert_eq!((installed(&entries).len(), entries.weight()), (10, TENANT_BYTES + 10 * (ENTRY_BYTES + META)));
     for number in [0, 2, 4] {
         entries.get(device(number).id).unwrap();
         // Whoever only looks is no reason to keep it.
@@ -145,7 +104,7 @@ fn entries_leave_where_there_is_no_room_and_those_in_use_stay() {
     // One that is as large as many.
     put(&entries, &entry(0, 99, 6 * META));
     assert_eq!(installed(&entries), [4, 12, 13, 14, 99]);
-    assert!(entries.weight() <= 10 * (ENTRY_BYTES + META));
+    assert!(entries.weight() <= TENANT_BYTES + 10 * (ENTRY_BYTES + META));
     // And by number.
     let few = bounded(3, usize::MAX);
     (0..50).for_each(|number| drop(put(&few, &entry(number % 2, number, 2))));
@@ -167,7 +126,7 @@ fn an_entry_that_grows_makes_others_leave_and_stays() {
     assert_eq!(installed(&entries), [0]);
     // The run comes to nothing: what is weighed is what it was.
     grown[0].restore(grown[0].state(text_view(&grown[0], 4 * KIB)));
-    assert_eq!(entries.weight(), ENTRY_BYTES + 4 * KIB);
+    assert_eq!(entries.weight(), TENANT_BYTES + ENTRY_BYTES + 4 * KIB);
     drop(run);
     entries.retire(grown[0].device.id);
     assert_eq!((entries.weight(), installed(&entries).len()), (0, 0));
@@ -355,8 +314,7 @@ proptest! {
                 Step::Changes(number) => entries.retire(device(number).id),
                 Step::TenantChanges(of) => entries.retire_if(|entry| entry.lineage.top() == tenant(of)),
             }
-            let all = entries.all();
-            prop_assert_eq!(entries.weight(), all.iter().map(|entry| entry.held().weight()).sum::<usize>());
+            let all = entries.books_are_right();
             prop_assert!(all.iter().all(|entry| entry.is_current() && entry.view().is_some()));
             if makes_room && runs.is_empty() {
                 prop_assert!(all.len() <= ENTRIES && entries.weight() <= BYTES, "{} of {}", entries.weight(), all.len());
@@ -452,8 +410,7 @@ fn loads_runs_that_grow_and_entries_that_leave_lose_nothing() {
             });
         }
     });
-    let all = crowd.entries.all();
-    assert_eq!(crowd.entries.weight(), all.iter().map(|entry| entry.held().weight()).sum::<usize>());
+    crowd.entries.books_are_right();
     crowd.entries.push_all_out();
     assert_eq!((crowd.entries.weight(), crowd.entries.all().len()), (0, 0));
     assert!(crowd.committed.iter().all(|runs| *runs.lock() > 100));

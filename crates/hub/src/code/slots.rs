@@ -93,8 +93,9 @@ mod tests {
         OrganizationId(Uuid::from_u128(number))
     }
 
-    /// Slots of the class, all of which the tenant has, and more of its runs that wait.
-    async fn taken(class: RunClass, waiting: usize) -> (Arc<RunSlots>, Vec<FairSlot>, JoinSet<bool>) {
+    /// Slots of the class, all of which the tenant has, and more of its runs that wait. Who gets a slot keeps it until it is
+    /// joined.
+    async fn taken(class: RunClass, waiting: usize) -> (Arc<RunSlots>, Vec<FairSlot>, JoinSet<Result<FairSlot>>) {
         let slots = Arc::new(RunSlots::new(THREADS));
         let mut held = Vec::new();
         let at_once = if matches!(class, RunClass::Long) { THREADS } else { ASIDE_AT_ONCE };
@@ -104,7 +105,7 @@ mod tests {
         let mut waiters = JoinSet::new();
         for _ in 0..waiting {
             let slots = Arc::clone(&slots);
-            waiters.spawn(async move { slots.take(class, tenant(1)).await.is_ok() });
+            waiters.spawn(async move { slots.take(class, tenant(1)).await });
         }
         while slots.of(class).taken_and_waiting() != (at_once, waiting) {
             tokio::task::yield_now().await;
@@ -120,7 +121,7 @@ mod tests {
         assert!(matches!(asks(1), Some(Err(Error::Busy))), "there is room for others");
         for number in 0..ASIDE_WAITING_MAX + ASIDE_AT_ONCE - ASIDE_OF_ONE_MAX {
             let slots = Arc::clone(&slots);
-            waiting.spawn(async move { slots.take(RunClass::Heavy, tenant(2 + number as u128)).await.is_ok() });
+            waiting.spawn(async move { slots.take(RunClass::Heavy, tenant(2 + number as u128)).await });
         }
         while slots.heavy.taken_and_waiting().1 < ASIDE_WAITING_MAX {
             tokio::task::yield_now().await;
@@ -129,25 +130,36 @@ mod tests {
         // Nobody of another class waits for these.
         assert!(slots.take(RunClass::Large, tenant(1)).await.is_ok());
         drop(held);
-        assert!(waiting.join_all().await.into_iter().all(|had_a_slot| had_a_slot));
+        // Each gives its slot back as it is joined, and so to the next.
+        while let Some(joined) = waiting.join_next().await {
+            assert!(joined.unwrap().is_ok());
+        }
         assert_eq!(slots.heavy.taken_and_waiting(), (0, 0));
     }
 
     #[tokio::test]
     async fn a_tenant_with_many_runs_that_take_what_all_wait_for_holds_up_no_other() {
         for class in [RunClass::OnRequest, RunClass::Long] {
-            let (slots, mut held, waiting) = taken(class, 200).await;
+            let (slots, mut held, mut waiting) = taken(class, 200).await;
             let other = {
                 let slots = Arc::clone(&slots);
                 tokio::spawn(async move { slots.take(class, tenant(2)).await })
             };
+            // All others have come before it.
             while slots.of(class).taken_and_waiting().1 < 201 {
                 tokio::task::yield_now().await;
             }
             held.pop();
-            assert!(other.await.unwrap().is_ok(), "the next slot is for who has none");
+            tokio::select! {
+                slot = other => assert!(slot.unwrap().is_ok()),
+                _ = waiting.join_next() => panic!("the next slot is for who has none"),
+            }
             drop(held);
-            assert_eq!(waiting.join_all().await.len(), 200);
+            let mut had_a_slot = 0;
+            while let Some(joined) = waiting.join_next().await {
+                had_a_slot += usize::from(joined.unwrap().is_ok());
+            }
+            assert_eq!(had_a_slot, 200);
         }
     }
 }

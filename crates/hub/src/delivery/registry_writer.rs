@@ -361,3 +361,44 @@ impl Delivery {
         self.env.telemetry().sync().await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::poll;
+
+    use super::*;
+    use crate::stage::Stage;
+
+    /// Every event becomes a label.
+    const LABELS: &str = r#"{
+        "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [
+            {"element": "state", "ability": "setValue", "arguments": {"tag": "'n'", "value": "payload"}}]}},
+        "state": {"type": "deviceMeta"}
+    }"#;
+
+    #[tokio::test]
+    async fn at_a_stop_no_more_is_written_than_there_is_time_for_and_the_rest_at_the_next_start() {
+        let stage = Stage::set().await;
+        let device = stage.device(LABELS).await;
+        stage.posts(&device, "1").await;
+        let is_written = async |stage: &Stage| {
+            let permit = access::system(device.reference(), "a test looks at a device").reading();
+            stage.hub.0.env.registry().device_fetch(&permit).await.unwrap().unwrap().meta.text() == r#"{"n":1}"#
+        };
+        {
+            let delivery = &stage.hub.0.delivery;
+            // Another one writes into the registry, as long as the last work may take.
+            let writing = delivery.registry_writing.lock().await;
+            let mut last_work = Box::pin(delivery.last_work());
+            assert!(poll!(&mut last_work).is_pending());
+            tokio::time::sleep(FINAL_WRITES_TIME).await;
+            drop(writing);
+            last_work.await;
+            assert!(delivery.outbox.is_ready() && !is_written(&stage).await);
+        }
+        let stage = stage.restarts().await;
+        stage.hub.0.delivery.last_work().await;
+        assert!(!stage.hub.0.delivery.outbox.is_ready() && is_written(&stage).await);
+        stage.over().await;
+    }
+}

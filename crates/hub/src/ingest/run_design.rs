@@ -64,7 +64,7 @@ impl Ingest {
         occasion: &Occasion,
         payload: &RawJson,
     ) -> Result<Option<()>> {
-        let permit = access::system(device, "the device's design runs beside its events");
+        let permit = access::system(device, "the device's design runs beside its events").charged_to(&entry.lineage);
         let estimate = entry.plan().map(|plan| RunsEstimate::of_run(&plan, payload.bytes().len()));
         let Some(estimate) = estimate else { return Ok(None) };
         self.design_runs(&permit, entry, estimate, |runs| {

@@ -324,7 +324,7 @@ impl Jobs {
         if end > now {
             return Ok(AlarmOutcome::At(end));
         }
-        let permit = access::system(entry.device, "a device is silent for too long");
+        let permit = access::system(entry.device, "a device is silent for too long").charged_to(&entry.lineage);
         // What ran by an earlier entry than this one may not be written yet. Memory is asked first: it forgets what the
         // registry has.
         let unwritten = self.activity.of_device(entry.device.key);

@@ -120,7 +120,8 @@ impl Hub {
 
     /// Runs on what a device remembers, while it is locked, and commits nothing.
     async fn dry_run_on(&self, entry: &Arc<DeviceEntry>, run: &PlannedRun<'_>) -> Result<Option<DryRun>> {
-        let permit = access::system(entry.device, "a dry run sees what the device remembers");
+        let permit =
+            access::system(entry.device, "a dry run sees what the device remembers").charged_to(&entry.lineage);
         let mut found = None;
         // What was known before the device was locked, should its entry be retired meanwhile.
         let known = self.0.caches.device_view(entry).await?;

@@ -184,6 +184,31 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
+    async fn who_catches_up_gets_through_while_devices_come_and_go() {
+        const MISSED: usize = 100;
+        let stage = Stage::set().await;
+        let (device, secret) = (stage.device("{}").await, key(&stage).await);
+        let credentials = Credentials { api_auth_token: Some(secret.reveal().as_bytes()), ..Credentials::default() };
+        let scope = || StreamScope::Organization(None);
+        let mut live = Box::pin(stage.hub.event_stream(&credentials, scope(), None).await.unwrap());
+        stage.posts(&device, "1").await;
+        let first: Arc<Event> = live.next().await.unwrap().unwrap();
+        drop(live);
+        futures::future::join_all((0..MISSED).map(|_| stage.posts(&device, "2"))).await;
+        let resumed = stage.hub.event_stream(&credentials, scope(), Some(first.id)).await.unwrap();
+        let mut resumed = Box::pin(resumed.take(MISSED));
+        // Between any two steps of the stream a device of the tenant leaves.
+        let heard = futures::stream::poll_fn(|context| {
+            stage.hub.0.caches.departures().note(stage.admin.organization());
+            let lists = stage.hub.0.followed_lists.made.load(Ordering::Relaxed);
+            assert!(lists < 10, "it begins anew again and again");
+            resumed.poll_next_unpin(context)
+        });
+        let heard: Vec<_> = heard.collect().await;
+        assert!(heard.len() == MISSED && heard.iter().all(|event| event.as_ref().unwrap().payload.text() == "2"));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
     async fn streams_that_resume_wait_for_one_list_which_is_made_beside_them() {
         let stage = Stage::set().await;
         let (device, secret) = (stage.device("{}").await, key(&stage).await);

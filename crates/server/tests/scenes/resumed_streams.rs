@@ -120,36 +120,3 @@ async fn who_comes_back_with_the_event_it_had_last_has_each_event_once() {
     let (events, heard) = (all.len(), listener.heard.len());
     println!("{acknowledged} device events acknowledged, {events} events in history, {heard} received, each once");
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_catches_up_gets_through_while_devices_come_and_go() {
-    const EVENTS: usize = 300;
-    let app = TestApp::start().await;
-    let ana = app.developer("ana").await;
-    let key = ana.makes_api_key("listens").await;
-    let device = ana.creates_device("talks").await;
-    let first = text(&device.posts("up", json!(0)).await.created(), "id").to_owned();
-    let mut made = HashSet::new();
-    for number in 0..EVENTS {
-        made.insert(text(&device.posts("up", json!(number)).await.created(), "id").to_owned());
-    }
-    let catching_up = async {
-        let mut again = stream(&app, &key, Some(&first)).await;
-        let mut heard = HashSet::new();
-        while heard.len() < EVENTS {
-            assert!(heard.insert(again.next().await.id));
-        }
-        heard
-    };
-    let coming_and_going = async {
-        loop {
-            let passing = ana.creates_device("passes").await;
-            ana.delete(&passing.url()).await.no_content();
-        }
-    };
-    let heard = tokio::select! {
-        heard = catching_up => heard,
-        () = coming_and_going => unreachable!("they come and go for ever"),
-    };
-    assert_eq!(heard, made);
-}

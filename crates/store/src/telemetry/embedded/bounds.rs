@@ -74,7 +74,7 @@ async fn the_series_of_a_device_and_their_last_values_are_bounded() {
         let series = store.series(&device.reading()).await.unwrap();
         assert_eq!(series.len(), SERIES_MAX);
         assert_eq!(series.iter().map(|series| series.count).sum::<u64>(), SERIES_MAX as u64 + 120 + opened);
-        let held = store.hold(device.target().key).await.unwrap();
+        let held = store.hold(device.target().key, None).await.unwrap();
         let weight = held.state.as_ref().unwrap().weight();
         assert!(
             (DEVICE_LAST_BYTES_MAX - (1 << 20)..DEVICE_LAST_BYTES_MAX + (1 << 20)).contains(&weight),
@@ -149,4 +149,33 @@ async fn what_a_long_look_finds_is_taken_once() {
     taken.sort_unstable();
     assert_eq!(taken, ["199", "299", "399", "499", "599", "99"]);
     assert_eq!(store.queue_peek(&device.reading(), given::queued(1_000, 0)).await.unwrap().len(), 594);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_with_heavy_devices_in_use_pushes_out_nobody_else() {
+    const HEAVY: usize = 8;
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::open(folder.path(), Options { device_bytes: 4 << 20, ..Options::default() }).unwrap();
+    let (mut small, mut heavy) = (Vec::new(), Vec::new());
+    for number in 0..60 {
+        small.push(device_of(&store, 10 + number % 20).await);
+    }
+    for _ in 0..HEAVY {
+        heavy.push(device_of(&store, 1).await);
+    }
+    let large = format!("\"{}\"", "x".repeat(200 << 10));
+    let values = ["a", "b", "c", "d"].map(|name| (name, large.as_str()));
+    // More than there is room for, used again and again, while the others are quiet.
+    for round in 0..40 {
+        given::run(&store, &heavy[round % HEAVY], given::storing(id(2), &values)).await;
+    }
+    for device in small {
+        assert!(store.core.devices.lock_if_present(device.target().key.0).await.is_some());
+    }
+    let mut there = 0;
+    for device in heavy {
+        there += usize::from(store.core.devices.lock_if_present(device.target().key.0).await.is_some());
+    }
+    // Each takes more than 800 KiB.
+    assert!((3..=5).contains(&there), "the heavy one has what is left: {there} devices");
 }

@@ -17,8 +17,8 @@ use crate::telemetry::{Commit, Idempotency, Memory, NewValue, OutboxChange, SERI
 
 /// A series record is written again after so many values; a cold start replays fewer than that.
 pub const CHECKPOINT_EVERY: u64 = 32;
-/// What a device costs beside its texts, in bytes: for the cache's budget.
-const DEVICE_BYTES: usize = 320;
+/// What a device costs beside its texts, in bytes, with its places in the cache: for the cache's budget.
+const DEVICE_BYTES: usize = 400;
 /// What a series costs beside its texts, in bytes.
 const SERIES_BYTES: usize = 112;
 

@@ -50,7 +50,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use isobar_model::access::CanWrite;
-use isobar_model::ids::{DeviceKey, DeviceRef, EventId};
+use isobar_model::ids::{DeviceKey, DeviceRef, EventId, OrganizationId};
 use isobar_model::time::Timestamp;
 use isobar_threads::GivingThreads;
 use parking_lot::Mutex;
@@ -230,10 +230,10 @@ impl Embedded {
         Ok((move || work(&core, &cancel), stop))
     }
 
-    /// The device, locked and loaded.
-    async fn hold(&self, device: DeviceKey) -> Result<Held> {
+    /// The device, locked and loaded. What it takes in memory is charged to the tenant, where one is known.
+    async fn hold(&self, device: DeviceKey, tenant: Option<OrganizationId>) -> Result<Held> {
         self.core.shared.healthy()?;
-        let mut held = self.core.devices.lock(device.0, self.core.shared.durable()).await;
+        let mut held = self.core.devices.lock(device.0, tenant, self.core.shared.durable()).await;
         if held.state.is_some() {
             return Ok(held);
         }
@@ -247,7 +247,13 @@ impl Embedded {
     }
 
     /// The answer that an idempotency key has, if it is known at `now`; durable when this returns.
-    async fn answer(&self, held: Held, device: u64, key: &str, now: Timestamp) -> Result<(Held, Option<EventId>)> {
+    async fn answer(
+        &self,
+        held: Held,
+        device: &CanWrite<DeviceRef>,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<(Held, Option<EventId>)> {
         let waiting =
             held.state.as_ref().and_then(|state| state.keys.iter().rev().find(|waiting| waiting.key.key == key));
         if let Some(WaitingKey { key, .. }) = waiting.filter(|waiting| waiting.key.expires_at > now) {
@@ -256,9 +262,9 @@ impl Embedded {
             let mut sent = self.core.shared.reserve(None)?.send(&Rows::default());
             drop(held);
             sent.durable.wait().await?;
-            return Ok((self.hold(DeviceKey(device)).await?, Some(answer)));
+            return Ok((self.hold(device.target().key, device.tenant()).await?, Some(answer)));
         }
-        let row = keys::state(device, keys::STATE_KEY, key);
+        let row = keys::state(device.target().key.0, keys::STATE_KEY, key);
         let mut in_memory = ReadOptions::default();
         in_memory.set_read_tier(ReadTier::BlockCache);
         let state = engine::family(&self.core.db, Family::State)?;

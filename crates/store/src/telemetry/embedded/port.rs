@@ -37,7 +37,7 @@ impl Telemetry for Embedded {
         work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
     ) -> Option<Result<Begun>> {
         let core = &self.core;
-        let mut held = core.devices.lock_now(device.target().key.0, core.shared.durable())?;
+        let mut held = core.devices.lock_now(device.target().key.0, device.tenant())?;
         Some(core.run(&mut held, device, work))
     }
 
@@ -48,10 +48,9 @@ impl Telemetry for Embedded {
         now: Timestamp,
         work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
     ) -> Result<Begun> {
-        let key = device.target().key;
-        let mut held = self.hold(key).await?;
+        let mut held = self.hold(device.target().key, device.tenant()).await?;
         if let Some(name) = idempotency_key {
-            let (again, answer) = Box::pin(self.answer(held, key.0, name, now)).await?;
+            let (again, answer) = Box::pin(self.answer(held, device, name, now)).await?;
             if let Some(answer) = answer {
                 return Ok(Begun::Repeated(answer));
             }
@@ -136,7 +135,7 @@ impl Telemetry for Embedded {
     }
 
     async fn series_delete(&self, device: &CanWrite<DeviceRef>, element: Option<&str>) -> Result<bool> {
-        self.delete_series(device.target().key, element).await
+        self.delete_series(device, element).await
     }
 
     async fn series_retain(
@@ -145,7 +144,7 @@ impl Telemetry for Embedded {
         kept: Vec<(Arc<str>, Kept)>,
         exactly: bool,
     ) -> Result<bool> {
-        self.drop_not_kept(device.target().key, kept, exactly).await
+        self.drop_not_kept(device, kept, exactly).await
     }
 
     async fn history(&self, device: &CanRead<DeviceRef>, query: HistoryQuery, claim: Claim) -> Result<Page<Event>> {
@@ -217,7 +216,7 @@ impl Telemetry for Embedded {
     }
 
     async fn forget(&self, device: &CanWrite<DeviceRef>) -> Result<()> {
-        self.forget_device(device.target().key).await
+        self.forget_device(device).await
     }
 
     async fn retain(&self, now: Timestamp, running: Duration, history_seconds: i64) -> Result<Timestamp> {

@@ -211,8 +211,8 @@ fn remove(core: &Core, held: &mut Held, device: DeviceKey, sequences: impl Itera
 
 impl Embedded {
     /// The device if its queue holds anything.
-    async fn hold_queue(&self, device: DeviceKey) -> Result<Option<Held>> {
-        let held = self.hold(device).await?;
+    async fn hold_queue(&self, device: DeviceKey, tenant: Option<OrganizationId>) -> Result<Option<Held>> {
+        let held = self.hold(device, tenant).await?;
         let empty = held.state.as_ref().is_none_or(|state| state.queue.is_empty());
         Ok((!empty).then_some(held))
     }
@@ -226,7 +226,7 @@ impl Embedded {
     /// Reads and leaves.
     pub(super) async fn peek_queue(&self, permit: &CanRead<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>> {
         let device = *permit.target();
-        let Some(held) = self.hold_queue(device.key).await? else { return Ok(Vec::new()) };
+        let Some(held) = self.hold_queue(device.key, permit.tenant()).await? else { return Ok(Vec::new()) };
         let peek = move |core: &Core, cancel: &Cancel| {
             let mut look = begin(core, &held, device, Wanted::Page(query))?;
             look.takes = false;
@@ -275,7 +275,7 @@ impl Embedded {
         let device = *permit.target();
         let mut found = None;
         for _ in 0..LOOKS_MAX {
-            let Some(mut held) = self.hold_queue(device.key).await? else {
+            let Some(mut held) = self.hold_queue(device.key, permit.tenant()).await? else {
                 return Ok(may(0).then(|| (QueuePage::default(), None)));
             };
             let (wanted, before) = (wanted.clone(), found.take());

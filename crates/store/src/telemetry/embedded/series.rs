@@ -4,7 +4,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use isobar_model::ids::DeviceKey;
+use isobar_model::access::CanWrite;
+use isobar_model::ids::DeviceRef;
 use isobar_model::retention::Kept;
 use rocksdb::{DB, ReadOptions};
 
@@ -94,10 +95,11 @@ impl Embedded {
     /// Drops what is no longer kept of series of a device. Whether there was any that was worth it.
     pub(super) async fn drop_not_kept(
         &self,
-        device: DeviceKey,
+        permit: &CanWrite<DeviceRef>,
         kept: Vec<(Arc<str>, Kept)>,
         exactly: bool,
     ) -> Result<bool> {
+        let device = permit.target().key;
         let find = move |core: &Core, cancel: &Cancel| {
             let mut found = Vec::new();
             for (element, kept) in &kept {
@@ -112,7 +114,7 @@ impl Embedded {
             return Ok(false);
         }
         // Under the device's lock: another one that drops has left a floor that must not fall.
-        let held = self.hold(device).await?;
+        let held = self.hold(device, permit.tenant()).await?;
         let (mut held, found) =
             self.reading(move |core, _| Ok((held, still_there(&core.db, device.0, found)?))).await?;
         let (dropped, mut sent) = self.core.change(&mut held, |state, rows| {
@@ -133,8 +135,9 @@ impl Embedded {
     }
 
     /// Removes a series, or all of them.
-    pub(super) async fn delete_series(&self, device: DeviceKey, element: Option<&str>) -> Result<bool> {
-        let mut held = self.hold(device).await?;
+    pub(super) async fn delete_series(&self, permit: &CanWrite<DeviceRef>, element: Option<&str>) -> Result<bool> {
+        let device = permit.target().key;
+        let mut held = self.hold(device, permit.tenant()).await?;
         let is_chosen = |series: &SeriesState| element.is_none_or(|element| *series.element == *element);
         if !held.state.as_ref().is_some_and(|state| state.series.iter().any(is_chosen)) {
             return Ok(false);
@@ -152,8 +155,9 @@ impl Embedded {
     }
 
     /// Forgets a device. Its timelines go on where they were, so that what is reclaimed cannot be mistaken for what is new.
-    pub(super) async fn forget_device(&self, device: DeviceKey) -> Result<()> {
-        let mut held = self.hold(device).await?;
+    pub(super) async fn forget_device(&self, permit: &CanWrite<DeviceRef>) -> Result<()> {
+        let device = permit.target().key;
+        let mut held = self.hold(device, permit.tenant()).await?;
         let (gone, mut sent) = self.core.change(&mut held, |state, rows| {
             let floors = state.timelines.map(|timeline| timeline.next);
             for family in [Family::State, Family::Queue] {
