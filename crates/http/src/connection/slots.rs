@@ -27,11 +27,13 @@ const IDLE_MILLIS_MIN: u64 = 1_000;
 const UNUSED_WEIGHT: u64 = 16;
 /// This part of all slots is kept free by closing connections that are idle for long: an eighth.
 const SLOTS_KEPT_FREE: usize = 8;
-/// Connections that are closed at once, so that not each new one has all others looked at; and no more, for closing thousands
-/// keeps everybody else on the thread waiting.
-const CLOSED_AT_ONCE: usize = 64;
-/// Between closing some and more of them.
-const CLOSING_PAUSE: Duration = Duration::from_millis(2);
+/// Connections that are closed for a new one, so that not each has all others looked at.
+const CLOSED_FOR_ONE: usize = 64;
+/// Connections that are closed before others have their turn on the thread: some hundred microseconds' work, for the system has
+/// each end taken leave of.
+const CLOSED_AT_ONCE: usize = 16;
+/// Between closing some and more of them, where nobody waits for their slots.
+const CLOSING_PAUSE: Duration = Duration::from_millis(1);
 /// Between two looks for an idle connection, while all slots are taken.
 const IDLE_CHECK_EVERY: Duration = Duration::from_millis(100);
 /// Between two lines in the log about the same thing.
@@ -208,7 +210,7 @@ impl Slots {
     /// Waits until there is a free slot. The connection that is idle longest is closed for it.
     pub async fn free(&self, now: impl Fn() -> Timestamp) {
         while self.count() >= self.most {
-            let closed = self.close_idle(now(), self.closed_at_once(), IDLE_MILLIS_MIN);
+            let closed = self.close_idle(now()).await;
             if closed == 0 {
                 self.log.lock().all_busy.count(1);
             }
@@ -245,29 +247,34 @@ impl Slots {
     }
 
     /// A connection could not be accepted for want of files or memory: idle connections are closed.
-    pub fn accept_failed(&self, error: io::Error, now: Timestamp) {
+    pub async fn accept_failed(&self, error: io::Error, now: Timestamp) {
         self.meters.failed.increment(1);
         {
             let mut log = self.log.lock();
             log.failed.count(1);
             log.error = Some(error);
         }
-        self.close_idle(now, self.closed_at_once(), IDLE_MILLIS_MIN);
+        self.close_idle(now).await;
         self.write_log();
     }
 
     /// Where there may be few connections, fewer.
-    fn closed_at_once(&self) -> usize {
-        (self.most / CLOSED_AT_ONCE + 1).min(CLOSED_AT_ONCE)
+    fn closed_for_one(&self) -> usize {
+        (self.most / CLOSED_FOR_ONE + 1).min(CLOSED_FOR_ONE)
     }
 
     fn count(&self) -> usize {
         self.taken.lock().by_number.len()
     }
 
-    /// Closes at most so many connections that have been idle for at least so long, longest first. Returns how many it were.
-    fn close_idle(&self, now: Timestamp, wanted: usize, at_least: u64) -> usize {
-        self.close(&self.idle_longest(now, |_| wanted, at_least))
+    /// Closes some connections that have been idle, longest first. Returns how many it were.
+    async fn close_idle(&self, now: Timestamp) -> usize {
+        let (wanted, mut closed) = (self.closed_for_one(), 0);
+        for some in self.idle_longest(now, |_| wanted, IDLE_MILLIS_MIN).chunks(CLOSED_AT_ONCE) {
+            closed += self.close(some);
+            tokio::task::yield_now().await;
+        }
+        closed
     }
 
     /// Those that have been idle for at least so long, longest first, each with what its slot held; `wanted` says how many of
