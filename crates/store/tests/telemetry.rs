@@ -2,11 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
+use isobar_model::event::Event;
 use isobar_store::error::StoreError;
 use isobar_store::suite::telemetry::given::{self, at, id, page, queued};
 use isobar_store::suite::telemetry::{self as suite};
 use isobar_store::telemetry::embedded::{Embedded, Options};
-use isobar_store::telemetry::{Commit, Idempotency, Ran, StreamPosition, Telemetry, ValueQuery};
+use isobar_store::telemetry::{Commit, Followed, Idempotency, Ran, StreamPosition, Telemetry, ValueQuery};
 
 fn open(folder: &tempfile::TempDir) -> Embedded {
     Embedded::open(folder.path(), Options::default()).unwrap()
@@ -44,6 +45,28 @@ macro_rules! without_room_in_memory {
 
 isobar_store::telemetry_scenes!(in_memory);
 isobar_store::telemetry_scenes!(without_room_in_memory);
+
+#[tokio::test]
+async fn who_catches_up_has_its_events_written_where_they_are_read() {
+    // However many are told of the past, the thread that asks only takes what is written.
+    fn name_of_the_thread(_: &Event, out: &mut Vec<u8>) {
+        out.extend_from_slice(std::thread::current().name().unwrap_or_default().as_bytes());
+        out.push(b' ');
+    }
+    const EVENTS: usize = 20;
+    let folder = tempfile::tempdir().unwrap();
+    let (store, device) = (open(&folder), given::device());
+    let from = store.follow().from;
+    for n in 0..EVENTS {
+        given::store(&store, &device, n as i64, "log", "1").await;
+    }
+    let followed = Followed::of([device.reading()]);
+    let found = store.history_between(&followed, from, store.follow().from, EVENTS, given::claim()).await;
+    let piece = store.history_next(&mut found.unwrap(), (1 << 20, name_of_the_thread), given::claim()).await.unwrap();
+    let threads: Vec<_> = std::str::from_utf8(&piece.text).unwrap().split_whitespace().collect();
+    assert_eq!((piece.events.len(), threads.len()), (EVENTS, EVENTS));
+    assert!(threads.iter().all(|thread| thread.starts_with("isobar-scan")), "{threads:?}");
+}
 
 #[tokio::test]
 async fn what_was_acknowledged_is_there_after_reopening() {

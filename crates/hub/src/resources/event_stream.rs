@@ -37,7 +37,7 @@ const FOUND_MAX: usize = 4_096;
 /// Bytes of them that are read and written at a time.
 const STREAM_PIECE_BYTES: usize = 64 << 10;
 /// About as many bytes as an event takes besides its payload: names and identifiers.
-const EVENT_BYTES: usize = 512;
+const EVENT_NAMES_BYTES: usize = 512;
 /// An event of fewer bytes on its way to a client is charged to nobody.
 const LARGE_BYTES: usize = 16 << 10;
 /// Bytes that all streams hold at the same time of what they read, and those of one tenant. Who would go beyond waits.
@@ -409,7 +409,7 @@ impl Tail {
     }
 
     fn written(&self, event: &Event) -> Bytes {
-        let mut text = Vec::with_capacity(event.payload.bytes().len() + EVENT_BYTES);
+        let mut text = Vec::with_capacity(event.payload.bytes().len() + EVENT_NAMES_BYTES);
         (self.write)(event, &mut text);
         text.into()
     }
