@@ -31,9 +31,9 @@ const DRIP_EVERY: Duration = Duration::from_secs(1);
 const ANSWER_TIME: Duration = Duration::from_secs(1);
 /// Connections that are opened before anybody else has a turn.
 const OPENED_AT_ONCE: usize = 64;
-/// Addresses of this machine that silent connections come from. From a single one the system looks through all ports that are
-/// taken for one that is not, and nobody else has that processor for some ten milliseconds each time: what one machine alone
-/// notices is no neighbour's.
+/// Addresses of this machine that silent connections come from. From a single one that has more than ten thousand already, the
+/// system looks through the ports that are taken for about a millisecond each time, fifty times as long as it connects: what one
+/// machine alone notices is no neighbour's.
 const SILENT_ADDRESSES: usize = 16;
 /// Longest text of an answer that is kept, in characters.
 const TOLD_CHARACTERS: usize = 110;
