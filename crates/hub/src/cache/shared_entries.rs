@@ -227,9 +227,6 @@ fn retire<E: SharedEntry>(by_use: &mut EntriesByUse<Arc<E>>, entry: &E) {
 }
 
 #[cfg(test)]
-use isobar_store::by_use::TENANT_BYTES;
-
-#[cfg(test)]
 impl<E: SharedEntry> SharedEntries<E> {
     /// All entries leave that no run goes by.
     pub(crate) fn push_all_out(&self) {
@@ -245,7 +242,7 @@ impl<E: SharedEntry> SharedEntries<E> {
     pub(crate) fn books_are_right(&self) -> Vec<Arc<E>> {
         let (all, tenants) = (self.all(), self.by_use.lock().tenants());
         let weights = all.iter().map(|entry| entry.held().weight());
-        assert_eq!(self.weight(), tenants * TENANT_BYTES + weights.sum::<usize>());
+        assert_eq!(self.weight(), tenants * isobar_store::by_use::TENANT_BYTES + weights.sum::<usize>());
         all
     }
 

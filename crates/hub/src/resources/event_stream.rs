@@ -381,19 +381,23 @@ impl Tail {
             room = larger;
         }
         let Some(last) = piece.events.last().map(|event| event.position) else { return Ok(CaughtUp::Further) };
-        // What was found may be of a device that is out of reach by now. It is not thrown away: where devices come and go all
-        // the time, nothing would ever get through.
-        behind.has_moved |= hub.0.caches.departures().count(behind.tenant) != behind.moves;
-        let has_moved = behind.has_moved;
         // The slot may have been waited for: what the caller has shown may have ended meanwhile.
         let caller = self.caller().await?;
-        let text = if has_moved { self.heard_of(&caller, &piece).await? } else { piece.text };
+        let text = if self.has_moved() { self.heard_of(&caller, &piece).await? } else { piece.text };
         self.after = last;
         if text.is_empty() {
             return Ok(CaughtUp::Further);
         }
         self.on_its_way = Some(room);
         Ok(CaughtUp::Piece(text))
+    }
+
+    /// Whether what was found may be of a device that is out of reach by now: nothing may be waited for between this and what is
+    /// done by it. What was found is not thrown away: where devices come and go all the time, nothing would ever get through.
+    fn has_moved(&mut self) -> bool {
+        let Some(behind) = &mut self.behind else { return false };
+        behind.has_moved |= self.hub.0.caches.departures().count(behind.tenant) != behind.moves;
+        behind.has_moved
     }
 
     /// What is left of a piece without those events whose devices are no longer where they are listened to.

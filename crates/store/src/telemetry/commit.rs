@@ -1,0 +1,123 @@
+//! What a run writes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use isobar_model::event::{EventError, EventType};
+use isobar_model::ids::EventId;
+use isobar_model::json::RawJson;
+use isobar_model::time::Timestamp;
+use smallvec::SmallVec;
+
+use super::StreamedEvents;
+
+/// What one run writes, all of it or nothing.
+#[derive(Debug, Default)]
+pub struct Commit {
+    /// The device event, and the cloud events that the run sent, oldest first. All ids are of this device's run.
+    pub history: SmallVec<[NewEvent; 1]>,
+    /// Values to store: their id is that of the event (a second value in the same element gets one derived from it).
+    pub values: SmallVec<[NewValue; 1]>,
+    /// Cloud events to queue; they also stand in `history`.
+    pub queue: Vec<NewCloudEvent>,
+    /// New states of elements; an empty one is forgotten.
+    pub states: Vec<(Arc<str>, Bytes)>,
+    /// What becomes of work for afterwards, in this order.
+    pub outbox: Vec<OutboxChange>,
+    /// Remember the event's id under this key, so that a repetition does nothing (until `expires_at`).
+    pub idempotency: Option<Idempotency>,
+    /// The events of the history for followers, when [`Telemetry::is_followed`](super::Telemetry::is_followed) says that there are any.
+    pub streamed: Option<Arc<StreamedEvents>>,
+    /// Told when the commit is on its way, before the device's next run begins. A commit that never sets out drops it.
+    pub sets_out: SetsOut,
+}
+
+/// A change of what waits for afterwards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutboxChange {
+    /// An entry of the device: a new one under a number of [`Telemetry::outbox_number`](super::Telemetry::outbox_number), or other work in the place of what
+    /// an entry held.
+    Put {
+        /// Its number.
+        number: u64,
+        /// What to do: opaque to the store.
+        work: Bytes,
+    },
+    /// An entry is no longer needed.
+    Done(u64),
+}
+
+/// Called when a commit is on its way; nothing, unless it was set.
+#[derive(Default)]
+pub struct SetsOut(Option<Box<dyn FnOnce() + Send>>);
+
+impl SetsOut {
+    /// This is done when the commit is on its way.
+    pub fn then(tell: impl FnOnce() + Send + 'static) -> Self {
+        Self(Some(Box::new(tell)))
+    }
+
+    /// The commit is on its way.
+    pub(crate) fn tell(self) {
+        if let Some(tell) = self.0 {
+            tell();
+        }
+    }
+}
+
+impl std::fmt::Debug for SetsOut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("SetsOut").field(&self.0.is_some()).finish()
+    }
+}
+
+/// An event for the history.
+#[derive(Debug)]
+pub struct NewEvent {
+    /// Its id; its first bits say when.
+    pub id: EventId,
+    /// Which way it went.
+    pub kind: EventType,
+    /// The element it was posted to, or sent by.
+    pub element: Arc<str>,
+    /// What it carried.
+    pub payload: RawJson,
+    /// What went wrong.
+    pub errors: Vec<EventError>,
+}
+
+/// A value for a storage element. The element's series is made when its first value comes, unless the device has
+/// [`SERIES_MAX`](super::SERIES_MAX): then the value is not stored.
+#[derive(Debug)]
+pub struct NewValue {
+    /// The id of its event.
+    pub event: EventId,
+    /// The storage element.
+    pub element: Arc<str>,
+    /// What to store.
+    pub payload: RawJson,
+}
+
+/// A cloud event for the device's queue.
+#[derive(Debug)]
+pub struct NewCloudEvent {
+    /// Its id.
+    pub id: EventId,
+    /// The element that sent it.
+    pub element: Arc<str>,
+    /// What it carries.
+    pub payload: RawJson,
+    /// When it leaves the queue by itself.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A client's own name for a request, so that its repetition does nothing.
+#[derive(Clone, Debug)]
+pub struct Idempotency {
+    /// The client's key.
+    pub key: String,
+    /// The id to answer to a repetition.
+    pub answer: EventId,
+    /// Until when the key is remembered.
+    pub expires_at: Timestamp,
+}
