@@ -10,6 +10,10 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+/// How threads that serve requests are called.
+const SERVING_THREAD: &str = "isobar-serve";
+/// The same of those for work that blocks.
+const BLOCKING_THREAD: &str = "isobar-block";
 /// Most threads for work that blocks: registry look-ups, scans, password hashing.
 const BLOCKING_THREADS_MAX: usize = 64;
 /// An idle blocking thread ends after this long.
@@ -26,14 +30,25 @@ const TIDY_EVERY: Duration = Duration::from_secs(10);
 /// The exit code of a process that was told to stop twice.
 const EXIT_WHEN_TOLD_TWICE: i32 = 130;
 
-/// A runtime with so many threads that serve requests.
+/// A runtime with so many threads that serve requests. Everybody waits for those, so they come soon.
 pub fn start(threads: usize) -> io::Result<Runtime> {
     let count = AtomicUsize::new(0);
+    // They are started first; all later ones are for work that blocks.
+    let name = move || match count.fetch_add(1, Ordering::Relaxed) {
+        number if number < threads => format!("{SERVING_THREAD}-{number}"),
+        number => format!("{BLOCKING_THREAD}-{number}"),
+    };
+    let begin = || {
+        if std::thread::current().name().is_some_and(|name| name.starts_with(SERVING_THREAD)) {
+            isobar_threads::come_soon();
+        }
+    };
     Builder::new_multi_thread()
         .worker_threads(threads)
         .max_blocking_threads(BLOCKING_THREADS_MAX)
         .thread_keep_alive(BLOCKING_THREAD_IDLE)
-        .thread_name_fn(move || format!("isobar-{}", count.fetch_add(1, Ordering::Relaxed)))
+        .thread_name_fn(name)
+        .on_thread_start(begin)
         .enable_all()
         .build()
 }

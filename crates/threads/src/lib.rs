@@ -1,23 +1,31 @@
 //! How threads share the processors. Linux knows a policy for each thread; elsewhere all are alike.
 
+mod gathering;
 mod giving;
 mod policy;
 
 use std::io;
 use std::thread;
+use std::time::Duration;
 
+pub use gathering::Gathering;
 pub use giving::GivingThreads;
 use policy::Policy;
 
-/// This thread works on what has gathered: it does not push aside the thread that woke it, which would only have gathered
-/// more. Both still get their share of the processors.
-pub fn let_others_finish() {
-    policy::follow(Policy::Batch);
+/// How long those that others wait for have a processor at a time.
+const SOON: Duration = Duration::from_micros(300);
+/// The same of those that give way. It is the longest: anybody else takes the processor from them as soon as he is woken.
+const GIVING: Duration = Duration::from_millis(20);
+
+/// Others wait for this thread: woken, it takes the processor from a thread that had it for longer, and has it for a short
+/// time then. Both still get their share of it.
+pub fn come_soon() {
+    policy::follow(Policy::Usual, Some(SOON));
 }
 
-/// This thread gives way to those less nice, so far as a niceness of nice(2) says.
+/// This thread gives way to those less nice, so far as a niceness of nice(2) says, and to each of them as soon as it is woken.
 pub fn give_way(niceness: i32) {
-    policy::be_nice(niceness);
+    policy::be_nice(niceness, GIVING);
 }
 
 /// Lets whoever waits for this processor have it first. Those that write gather ([`let_others_finish`]) and push nobody aside:
@@ -34,28 +42,41 @@ pub fn let_others_in() {
 /// There can be no further thread at present; nothing was done.
 pub fn start_with_what_is_left(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let alone = || {
-        policy::follow(Policy::Idle);
+        policy::follow(Policy::Idle, None);
         work();
     };
     thread::Builder::new().name(name.to_owned()).spawn(alone).map(drop)
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use super::policy::linux::{number, of_this_thread};
     use super::*;
 
-    #[cfg(target_os = "linux")]
     #[test]
     fn a_thread_is_scheduled_as_it_asked_for() {
-        let policy = || policy::of_this_thread();
+        let scheduled = || {
+            let attributes = of_this_thread().unwrap();
+            (attributes.sched_policy, attributes.sched_nice, Duration::from_nanos(attributes.sched_runtime))
+        };
+        let (policy, niceness, slice) = scheduled();
+        assert_eq!((policy, niceness), (number(Policy::Usual), 0));
         let (tell, told) = std::sync::mpsc::channel();
-        start_with_what_is_left("left", move || tell.send(policy()).unwrap()).unwrap();
-        assert_eq!(told.recv().unwrap(), Some(Policy::Idle));
-        let batch = thread::spawn(move || {
-            let_others_finish();
-            policy()
-        });
-        assert_eq!(batch.join().unwrap(), Some(Policy::Batch));
-        assert_eq!(policy(), None);
+        start_with_what_is_left("left", move || tell.send(scheduled()).unwrap()).unwrap();
+        let (left, ..) = told.recv().unwrap();
+        assert_eq!(left, number(Policy::Idle));
+        let run = |how: fn()| {
+            let ran = thread::spawn(move || {
+                how();
+                scheduled()
+            });
+            ran.join().unwrap()
+        };
+        // Before Linux 6.12 all slices are alike.
+        let knows_slices = !slice.is_zero();
+        let slice_of = |wanted| if knows_slices { wanted } else { slice };
+        assert_eq!(run(come_soon), (policy, 0, slice_of(SOON)));
+        assert_eq!(run(|| give_way(3)), (policy, 3, slice_of(GIVING)));
+        assert_eq!(scheduled(), (policy, niceness, slice));
     }
 }

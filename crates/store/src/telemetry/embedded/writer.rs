@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use isobar_threads::let_others_finish;
+use isobar_threads::Gathering;
 use rocksdb::{DB, WriteBatch, WriteOptions};
 use smallvec::SmallVec;
 
@@ -97,11 +97,11 @@ type Spot = (u8, u64, u32);
 
 impl Writing {
     fn run(mut self) {
-        let_others_finish();
         let options = WriteOptions::default();
-        let mut gathered = Gathered::default();
+        let (mut gathered, mut gathering) = (Gathered::default(), Gathering::default());
         while self.shared.take_waiting(&mut gathered) {
             let mut rest = gathered.commits();
+            gathering.works_on(rest.len());
             metrics::gauge!("isobar_telemetry_waiting_commits").set(rest.len() as f64);
             while !rest.is_empty() {
                 let (batch, later) = rest.split_at(batch_length(rest));
@@ -198,11 +198,14 @@ fn prefix(key: &[u8]) -> u64 {
 }
 
 fn sync(db: &DB, shared: &Shared, note: &Note, applied: &Receiver<Applied>) {
-    let_others_finish();
+    let (mut gathering, mut synced) = (Gathering::default(), 0);
     while let Ok(first) = applied.recv() {
         let mut batches = SmallVec::<[Applied; UNSYNCED_BATCHES_MAX + 1]>::new();
         batches.push(first);
         batches.extend(applied.try_iter());
+        let newest = batches.last().map_or(synced, |batch| batch.ticket);
+        gathering.works_on(usize::try_from(newest - synced).unwrap_or(usize::MAX));
+        synced = newest;
         let start = Instant::now();
         #[cfg(test)]
         shared.may_panic(SYNCER);
