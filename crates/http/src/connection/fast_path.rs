@@ -24,6 +24,7 @@ use tokio::io::{AsyncRead as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::encode::{encoded, encoded_created};
+use super::leaving::Leaving;
 use super::shutdown::ShutdownSignal;
 use super::slots::Slot;
 use crate::app::App;
@@ -44,6 +45,7 @@ pub(super) struct FastPath {
     /// Whether the peer is a proxy that the operator trusts.
     pub is_proxy: bool,
     pub slot: Arc<Slot>,
+    pub leaving: Leaving,
     pub shutdown: ShutdownSignal,
 }
 
@@ -61,8 +63,13 @@ impl FastPath {
     /// caches each time.
     pub async fn serve(mut self) -> io::Result<Option<Handover>> {
         loop {
-            let read = poll_fn(|cx| self.poll_read(cx)).await?;
-            if read.is_empty() || !self.slot.begin() {
+            let read = poll_fn(|cx| self.poll_read(cx)).await;
+            if read.as_ref().map_or(true, Bytes::is_empty) {
+                Box::pin(self.leaving.turn()).await;
+                return read.map(|_| None);
+            }
+            let read = read?;
+            if !self.slot.begin() {
                 return Ok(None);
             }
             let Some(request) = event(&read) else { return Ok(Some(Handover { connection: self, read })) };

@@ -42,9 +42,9 @@ pub(super) fn builder() -> Builder {
 
 /// Serves a connection until it ends.
 pub(super) async fn serve(http: &Builder, Handover { connection, read }: Handover) -> Result<(), ConnectionError> {
-    let FastPath { stream, app, peer, is_proxy, slot, shutdown } = connection;
+    let FastPath { stream, app, peer, is_proxy, slot, leaving, shutdown } = connection;
     let socket = ClientSocket::new(stream);
-    let limited = LimitedSocket::new(socket.clone(), read, Arc::clone(&slot), app.clone());
+    let limited = LimitedSocket::new(socket.clone(), read, Arc::clone(&slot), leaving, app.clone());
     let service =
         service_fn(move |request: Request<Incoming>| -> BoxFuture<'static, io::Result<Response<TrackedBody>>> {
             let (slot, socket) = (Arc::clone(&slot), socket.clone());

@@ -7,6 +7,7 @@ mod completed;
 mod encode;
 mod fast_path;
 mod http1;
+mod leaving;
 mod shutdown;
 mod slots;
 mod slow_peer;
@@ -27,6 +28,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::fast_path::event as fast_path_event;
 use self::fast_path::{FastPath, Handover};
+use self::leaving::Leaving;
 use self::shutdown::Shutdown;
 use self::slots::Slots;
 use crate::app::App;
@@ -59,6 +61,7 @@ struct Server {
     http: hyper::server::conn::http1::Builder,
     app: App,
     slots: Arc<Slots>,
+    leaving: Leaving,
 }
 
 /// Listens on an address, with a backlog of 4,096 connections that are not accepted yet. It does not block; call it within a
@@ -81,7 +84,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) -> io::Result<()> {
     let slots = Slots::new(app.settings().max_connections);
     let stop = Shutdown::new(&slots);
-    let server = Arc::new(Server { http: http1::builder(), app, slots });
+    let server = Arc::new(Server { http: http1::builder(), app, slots, leaving: Leaving::new() });
     {
         let hub = server.app.hub();
         let accepting = hub.keep("accept", |shift| accept(&listener, &server, &stop, shift));
@@ -149,7 +152,8 @@ fn begin(server: &Arc<Server>, stop: &Shutdown, stream: TcpStream, peer: SocketA
         spawn_guarded("connection", async move {
             let (app, slot) = (server.app.clone(), Arc::clone(&guard.slot));
             let is_proxy = app.trusts(peer);
-            let connection = FastPath { stream, app, peer, is_proxy, slot, shutdown };
+            let leaving = server.leaving.clone();
+            let connection = FastPath { stream, app, peer, is_proxy, slot, leaving, shutdown };
             if let Err(error) = serve_connection(&server, connection).await {
                 tracing::debug!(error, "a connection broke");
             }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use isobar_model::time::Timestamp;
@@ -167,6 +167,8 @@ fn millis(now: Timestamp) -> u64 {
 pub(super) struct Slots {
     most: usize,
     taken: Mutex<TakenSlots>,
+    /// Connections that were closed here and have not ended yet.
+    ending: AtomicUsize,
     /// A connection has ended.
     freed: Notify,
     meters: ConnectionMeters,
@@ -192,7 +194,8 @@ impl Slots {
     pub fn new(most: usize) -> Arc<Self> {
         let (most, meters) = (most.max(1), ConnectionMeters::new());
         meters.most.set(most as f64);
-        Arc::new(Self { most, taken: Mutex::default(), freed: Notify::new(), meters, log: Mutex::default() })
+        let (taken, ending, freed, log) = Default::default();
+        Arc::new(Self { most, taken, ending, freed, meters, log })
     }
 
     /// Gives a new connection a slot; `serve` begins to serve it.
@@ -207,11 +210,12 @@ impl Slots {
         taken.by_number.insert(number, TakenSlot { slot, task });
     }
 
-    /// Waits until there is a free slot. The connection that is idle longest is closed for it.
+    /// Waits until there is a free slot. Connections that are idle longest are closed for it and for some more, and no others
+    /// until those have ended: on a thread that has much to do they wait for their turn, and each new connection would have
+    /// as many closed again.
     pub async fn free(&self, now: impl Fn() -> Timestamp) {
         while self.count() >= self.most {
-            let closed = self.close_idle(now()).await;
-            if closed == 0 {
+            if self.ending.load(Ordering::Relaxed) == 0 && self.close_idle(now()).await == 0 {
                 self.log.lock().all_busy.count(1);
             }
             // Also when no connection ends: one may become idle meanwhile.
@@ -238,10 +242,10 @@ impl Slots {
 
     /// Closes all idle connections. A connection that hyper serves and that has sent a part of a head is hyper's to end.
     pub fn close_all_idle(&self) {
-        for TakenSlot { slot, task } in self.taken.lock().by_number.values() {
-            let seen = slot.idle.load(Ordering::Relaxed);
-            if seen < CLOSED && !slot.awaits_head() && slot.close(seen) {
-                task.abort();
+        for connection in self.taken.lock().by_number.values() {
+            let seen = connection.slot.idle.load(Ordering::Relaxed);
+            if seen < CLOSED && !connection.slot.awaits_head() {
+                self.close_one(seen, connection);
             }
         }
     }
@@ -254,7 +258,9 @@ impl Slots {
             log.failed.count(1);
             log.error = Some(error);
         }
-        self.close_idle(now).await;
+        if self.ending.load(Ordering::Relaxed) == 0 {
+            self.close_idle(now).await;
+        }
         self.write_log();
     }
 
@@ -303,10 +309,21 @@ impl Slots {
 
     /// Closes those that have begun nothing since they were seen. Returns how many it were.
     fn close(&self, idle: &[(u64, TakenSlot)]) -> usize {
-        let closed = idle.iter().filter(|(seen, connection)| connection.slot.close(*seen));
-        let closed = closed.inspect(|(_, connection)| connection.task.abort()).count();
+        let closed = idle.iter().filter(|(seen, connection)| self.close_one(*seen, connection)).count();
         self.meters.ended.increment(closed as u64);
         self.log.lock().closed.count(closed as u64);
+        closed
+    }
+
+    /// Closes one, unless it has begun something since it was seen.
+    fn close_one(&self, seen: u64, connection: &TakenSlot) -> bool {
+        // Before it can end.
+        self.ending.fetch_add(1, Ordering::Relaxed);
+        let closed = connection.slot.close(seen);
+        match closed {
+            true => connection.task.abort(),
+            false => drop(self.ending.fetch_sub(1, Ordering::Relaxed)),
+        }
         closed
     }
 
@@ -376,6 +393,9 @@ pub(super) struct SlotGuard {
 impl Drop for SlotGuard {
     fn drop(&mut self) {
         self.slots.taken.lock().by_number.remove(&self.number);
+        if self.slot.is_closed() {
+            self.slots.ending.fetch_sub(1, Ordering::Relaxed);
+        }
         self.slots.meters.open.decrement(1.0);
         self.slots.freed.notify_one();
     }

@@ -12,10 +12,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use isobar_model::error::Fault;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
+use super::leaving::Leaving;
 use super::slots::Slot;
 use super::slow_peer::SlowPeer;
 use super::unreadable;
@@ -31,7 +33,10 @@ pub(super) struct LimitedSocket {
     read: Bytes,
     socket: ClientSocket,
     slot: Arc<Slot>,
+    leaving: Leaving,
     app: App,
+    /// How the client has ended the connection, and until it may end here.
+    ended: Option<(io::Result<()>, BoxFuture<'static, ()>)>,
     /// Made only when a head comes in more than one piece.
     head_deadline: Option<Pin<Box<Sleep>>>,
     /// What makes the head that is being read unreadable, as far as its beginning shows.
@@ -44,8 +49,19 @@ pub(super) struct LimitedSocket {
 
 impl LimitedSocket {
     /// The socket, of which the bytes `read` were read already.
-    pub fn new(socket: ClientSocket, read: Bytes, slot: Arc<Slot>, app: App) -> Self {
-        Self { read, socket, slot, app, head_deadline: None, odd: None, slow: None, has_refused: false }
+    pub fn new(socket: ClientSocket, read: Bytes, slot: Arc<Slot>, leaving: Leaving, app: App) -> Self {
+        Self {
+            read,
+            socket,
+            slot,
+            leaving,
+            app,
+            ended: None,
+            head_deadline: None,
+            odd: None,
+            slow: None,
+            has_refused: false,
+        }
     }
 
     /// Sends the refusal that hyper's gave way to, and ends the connection. Returns false if hyper has refused nothing.
@@ -100,6 +116,10 @@ impl LimitedSocket {
 
 impl AsyncRead for LimitedSocket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if let Some((_, turn)) = &mut self.ended {
+            ready!(turn.as_mut().poll(cx));
+            return Poll::Ready(self.ended.take().map_or(Ok(()), |(how, _)| how));
+        }
         let before = buffer.filled().len();
         let read = match self.read.len().min(buffer.remaining()) {
             0 => self.socket.poll_read(cx, buffer),
@@ -108,11 +128,14 @@ impl AsyncRead for LimitedSocket {
                 Poll::Ready(Ok(()))
             }
         };
-        if read.is_ready() {
+        if let Poll::Ready(how) = read {
             if buffer.filled().len() > before {
                 self.came(&buffer.filled()[before..])?;
+            } else if buffer.remaining() > 0 {
+                self.ended = Some((how, Box::pin(self.leaving.clone().turn())));
+                return self.poll_read(cx, buffer);
             }
-            return read;
+            return Poll::Ready(how);
         }
         if !self.slot.awaits_head() {
             self.head_deadline = None;

@@ -35,6 +35,47 @@ fn connects(slots: &Arc<Slots>, now: Timestamp) -> Arc<Slot> {
     slot.unwrap()
 }
 
+/// The connection of a task that ends and still has its slot, as when others are ahead of it on the thread.
+struct Leaves(Option<SlotGuard>, Arc<Mutex<Vec<SlotGuard>>>);
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        self.1.lock().extend(self.0.take());
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_closed_while_others_that_were_closed_have_not_ended() {
+    let (slots, leaving) = (Slots::new(1_000), Arc::default());
+    let connects_and_stays = |moment| {
+        slots.take(moment, |guard| {
+            let leaves = Leaves(Some(guard), Arc::clone(&leaving));
+            spawn_guarded("connection", async move {
+                let _leaves = leaves;
+                std::future::pending::<()>().await;
+            })
+        });
+    };
+    (0..1_000).for_each(|_| connects_and_stays(at(0)));
+    for _ in 0..100 {
+        let mut free = pin!(slots.free(|| at(5_000)));
+        assert!(poll!(&mut free).is_pending());
+        while leaving.lock().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let left = leaving.lock().pop();
+        drop(left);
+        tokio::time::timeout(PATIENCE, free).await.unwrap();
+        connects_and_stays(at(5_000));
+    }
+    assert!(leaving.lock().len() <= slots.closed_for_one(), "{} were closed in vain", leaving.lock().len());
+    assert_eq!(slots.count(), 1_000);
+    // Nothing is left of what was counted.
+    let left = std::mem::take(&mut *leaving.lock());
+    drop(left);
+    assert_eq!(slots.ending.load(Ordering::Relaxed), 0);
+}
+
 #[tokio::test]
 async fn the_longest_idle_are_closed_and_those_never_used_weigh_more() {
     let slots = Slots::new(5);
