@@ -30,7 +30,8 @@ const TIDY_EVERY: Duration = Duration::from_secs(10);
 /// The exit code of a process that was told to stop twice.
 const EXIT_WHEN_TOLD_TWICE: i32 = 130;
 
-/// A runtime with so many threads that serve requests. Everybody waits for those, so they come soon.
+/// A runtime with so many threads that serve requests. Everybody waits for those, so they come soon; those for work that blocks
+/// do not, nor does what they start, the stores' own threads among it.
 pub fn start(threads: usize) -> io::Result<Runtime> {
     let count = AtomicUsize::new(0);
     // They are started first; all later ones are for work that blocks.
@@ -39,9 +40,8 @@ pub fn start(threads: usize) -> io::Result<Runtime> {
         number => format!("{BLOCKING_THREAD}-{number}"),
     };
     let begin = || {
-        if std::thread::current().name().is_some_and(|name| name.starts_with(SERVING_THREAD)) {
-            isobar_threads::come_soon();
-        }
+        let serves = std::thread::current().name().is_some_and(|name| name.starts_with(SERVING_THREAD));
+        if serves { isobar_threads::come_soon() } else { isobar_threads::come_in_turn() }
     };
     Builder::new_multi_thread()
         .worker_threads(threads)

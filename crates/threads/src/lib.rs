@@ -23,6 +23,12 @@ pub fn come_soon() {
     policy::follow(Policy::Usual, Some(SOON));
 }
 
+/// This thread comes when it is its turn, as is usual. Whoever is not told otherwise is scheduled like the thread that started
+/// it.
+pub fn come_in_turn() {
+    policy::follow(Policy::Usual, None);
+}
+
 /// This thread gives way to those less nice, so far as a niceness of nice(2) says, and to each of them as soon as it is woken.
 pub fn give_way(niceness: i32) {
     policy::be_nice(niceness, GIVING);
@@ -76,6 +82,11 @@ mod tests {
         let knows_slices = !slice.is_zero();
         let slice_of = |wanted| if knows_slices { wanted } else { slice };
         assert_eq!(run(come_soon), (policy, 0, slice_of(SOON)));
+        let in_turn = || {
+            come_soon();
+            come_in_turn();
+        };
+        assert_eq!(run(in_turn), (policy, 0, slice));
         assert_eq!(run(|| give_way(3)), (policy, 3, slice_of(GIVING)));
         assert_eq!(scheduled(), (policy, niceness, slice));
     }
