@@ -45,12 +45,13 @@ impl Drop for GivingThreads {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+    use crate::policy::linux::of_this_thread;
 
     #[test]
     fn they_give_way() {
         let threads = GivingThreads::new("giving", 1).unwrap();
         let (tell, told) = std::sync::mpsc::channel();
-        threads.spawn(move || tell.send(rustix::process::getpriority_process(None).unwrap()).unwrap());
+        threads.spawn(move || tell.send(of_this_thread().unwrap().sched_nice).unwrap());
         assert_eq!(told.recv().unwrap(), NICENESS);
     }
 }

@@ -26,7 +26,8 @@ pub struct Commit {
     pub outbox: Vec<OutboxChange>,
     /// Remember the event's id under this key, so that a repetition does nothing (until `expires_at`).
     pub idempotency: Option<Idempotency>,
-    /// The events of the history for followers, when [`Telemetry::is_followed`](super::Telemetry::is_followed) says that there are any.
+    /// The events of the history for followers, when [`Telemetry::is_followed`](super::Telemetry::is_followed) says that
+    /// there are any.
     pub streamed: Option<Arc<StreamedEvents>>,
     /// Told when the commit is on its way, before the device's next run begins. A commit that never sets out drops it.
     pub sets_out: SetsOut,
@@ -35,8 +36,8 @@ pub struct Commit {
 /// A change of what waits for afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutboxChange {
-    /// An entry of the device: a new one under a number of [`Telemetry::outbox_number`](super::Telemetry::outbox_number), or other work in the place of what
-    /// an entry held.
+    /// An entry of the device: a new one under a number of [`Telemetry::outbox_number`](super::Telemetry::outbox_number), or
+    /// other work in the place of what an entry held.
     Put {
         /// Its number.
         number: u64,

@@ -21,7 +21,7 @@ const ACQUIRE_WAIT: Duration = Duration::from_secs(10);
 /// A connection to PostgreSQL that answered so short a time ago is not asked whether it is there before it is read from: that
 /// would be a way there and back more for each read.
 const SURE_FOR: Duration = Duration::from_millis(100);
-/// How long SQLite waits for another process that writes. A stop meets it five times at worst, one after the other (in what is
+/// How long SQLite waits for another process that writes. A stop was seen to meet it five times, one after the other (in what is
 /// being written of the outbox and of the usage, and in the last try of these and of the activity), and has 10 s.
 const SQLITE_BUSY_WAIT: Duration = Duration::from_secs(1);
 /// What each connection to SQLite keeps of the file, in KiB (a negative number of pages means that). Nothing is mapped:
