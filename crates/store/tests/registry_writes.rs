@@ -9,6 +9,8 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use isobar_model::ids::OrganizationId;
@@ -18,6 +20,9 @@ use isobar_store::registry::Registry;
 use isobar_store::suite::registry::given::{self, may, sees};
 use sea_orm::{ConnectionTrait, Database, DatabaseConnection, DbBackend};
 use support::OwnDatabase;
+
+/// Between two cuts of all connections, at least.
+const CUT_EVERY: Duration = Duration::from_millis(15);
 
 /// A connection beside the registry's own: it sees what is committed, and nothing else.
 async fn beside(address: &str) -> DatabaseConnection {
@@ -115,12 +120,16 @@ async fn a_lost_connection_costs_nothing_acknowledged() {
     let database = OwnDatabase::new().await;
     let registry = Registry::open(&database.address).await.unwrap();
     let raw = beside(&database.address).await;
+    let acknowledged = Arc::new(AtomicUsize::new(0));
     let writers = (0..8).map(|_| {
-        let registry = registry.clone();
+        let (registry, acknowledged) = (registry.clone(), acknowledged.clone());
         tokio::spawn(async move {
             let mut kept = Vec::new();
             for _ in 0..40 {
-                kept.extend(create(&registry, "kept?").await.ok());
+                if let Ok(id) = create(&registry, "kept?").await {
+                    kept.push(id);
+                    acknowledged.fetch_add(1, Ordering::Relaxed);
+                }
             }
             kept
         })
@@ -128,19 +137,22 @@ async fn a_lost_connection_costs_nothing_acknowledged() {
     let writers: Vec<_> = writers.collect();
     let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    let (mut before, mut pause) = (0, CUT_EVERY);
     while !writers.iter().all(tokio::task::JoinHandle::is_finished) {
         // The look's own connection may be another one of its pool, which is cut too.
         let _ = raw.execute_unprepared(cut).await;
-        tokio::time::sleep(Duration::from_millis(15)).await;
+        tokio::time::sleep(pause).await;
+        // However long a connection and a change take here: something is acknowledged between some of the cuts.
+        let now = acknowledged.load(Ordering::Relaxed);
+        pause = if now == before { pause * 2 } else { CUT_EVERY };
+        before = now;
     }
-    let mut acknowledged = 0;
     for writer in writers {
         for id in writer.await.unwrap() {
             assert!(registry.organization_fetch(&sees(id)).await.unwrap().is_some());
-            acknowledged += 1;
         }
     }
-    assert!(acknowledged > 0);
+    assert!(acknowledged.load(Ordering::Relaxed) > 0);
     create(&registry, "kept").await.unwrap();
     raw.close().await.unwrap();
     registry.close().await.unwrap();

@@ -104,15 +104,18 @@ pub async fn rest(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&all).into_owned()
 }
 
-/// What comes until it holds `end`.
+/// What comes until it holds `end`: at least something.
 pub async fn until(stream: &mut TcpStream, end: &str) -> String {
     let mut all = Vec::new();
     let reading = async {
-        while !String::from_utf8_lossy(&all).contains(end) {
+        loop {
             let mut piece = [0; 4096];
             let count = stream.read(&mut piece).await.unwrap();
             assert!(count > 0, "it ended: {}", String::from_utf8_lossy(&all));
             all.extend_from_slice(&piece[..count]);
+            if String::from_utf8_lossy(&all).contains(end) {
+                break;
+            }
         }
     };
     tokio::time::timeout(BOUND, reading).await.unwrap_or_else(|_| panic!("no answer"));
