@@ -1,7 +1,6 @@
 //! The process: its threads, its file descriptors, and how it is told to stop.
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use isobar_hub::{Shift, spawn_guarded};
@@ -10,10 +9,8 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// How threads that serve requests are called.
-const SERVING_THREAD: &str = "isobar-serve";
-/// The same of those for work that blocks.
-const BLOCKING_THREAD: &str = "isobar-block";
+/// What a thread is called in the log when it panics; the system knows it by what it does.
+const THREAD: &str = "isobar";
 /// Most threads for work that blocks: registry look-ups, scans, password hashing.
 const BLOCKING_THREADS_MAX: usize = 64;
 /// An idle blocking thread ends after this long.
@@ -33,22 +30,14 @@ const EXIT_WHEN_TOLD_TWICE: i32 = 130;
 /// A runtime with so many threads that serve requests. Everybody waits for those, so they come soon; those for work that blocks
 /// do not, nor does what they start, the stores' own threads among it.
 pub fn start(threads: usize) -> io::Result<Runtime> {
-    let count = AtomicUsize::new(0);
-    // They are started first; all later ones are for work that blocks.
-    let name = move || match count.fetch_add(1, Ordering::Relaxed) {
-        number if number < threads => format!("{SERVING_THREAD}-{number}"),
-        number => format!("{BLOCKING_THREAD}-{number}"),
-    };
-    let begin = || {
-        let serves = std::thread::current().name().is_some_and(|name| name.starts_with(SERVING_THREAD));
-        if serves { isobar_threads::come_soon() } else { isobar_threads::come_in_turn() }
-    };
     Builder::new_multi_thread()
         .worker_threads(threads)
         .max_blocking_threads(BLOCKING_THREADS_MAX)
         .thread_keep_alive(BLOCKING_THREAD_IDLE)
-        .thread_name_fn(name)
-        .on_thread_start(begin)
+        .thread_name(THREAD)
+        .on_thread_start(isobar_threads::begin)
+        // Only those that serve wait in this way. Which they are is not known before: they come out of the same pool.
+        .on_thread_park(isobar_threads::serve)
         .enable_all()
         .build()
 }
@@ -142,6 +131,47 @@ impl StopSignals {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What the system calls this thread.
+    #[cfg(target_os = "linux")]
+    fn called() -> String {
+        std::fs::read_to_string("/proc/thread-self/comm").unwrap().trim().to_owned()
+    }
+
+    /// Work that blocks comes at once, before the threads that serve have begun, and takes one of them away again and again.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn who_serves_comes_soon_whichever_thread_it_is() {
+        const PAUSE: Duration = Duration::from_millis(1);
+        for round in 0..100 {
+            let runtime = start(1).unwrap();
+            let blocking: Vec<_> = (0..4)
+                .map(|_| {
+                    runtime.spawn_blocking(|| {
+                        std::thread::sleep(PAUSE);
+                        called()
+                    })
+                })
+                .collect();
+            let serving = runtime.spawn(async {
+                for _ in 0..3 {
+                    tokio::time::sleep(PAUSE).await;
+                    assert_eq!(called(), "isobar-serve");
+                    tokio::task::block_in_place(|| {
+                        isobar_threads::serve_no_more();
+                        std::thread::sleep(PAUSE);
+                        assert_eq!(called(), "isobar-block");
+                    });
+                }
+            });
+            runtime.block_on(async {
+                serving.await.unwrap_or_else(|error| panic!("round {round}: {error}"));
+                for one in blocking {
+                    assert_eq!(one.await.unwrap(), "isobar-block", "round {round}");
+                }
+            });
+        }
+    }
 
     #[test]
     fn files_are_kept_aside_for_the_stores() {

@@ -3,6 +3,7 @@
 mod gathering;
 mod giving;
 mod policy;
+mod serving;
 
 use std::io;
 use std::thread;
@@ -11,6 +12,7 @@ use std::time::Duration;
 pub use gathering::Gathering;
 pub use giving::GivingThreads;
 use policy::Policy;
+pub use serving::{begin, serve, serve_no_more};
 
 /// How long those that others wait for have a processor at a time.
 const SOON: Duration = Duration::from_micros(300);

@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "the system calls have no safe interface")]
 
+use std::ffi::CStr;
 use std::time::Duration;
 
 /// How a thread is scheduled.
@@ -43,12 +44,20 @@ pub(crate) fn be_nice(niceness: i32, slice: Duration) {
     let _ = (niceness, slice);
 }
 
+/// What this thread is called from here on, where the system's tools tell of it.
+pub(crate) fn call_this_thread(name: &CStr) {
+    #[cfg(target_os = "linux")]
+    linux::name_this_thread(name);
+    #[cfg(not(target_os = "linux"))]
+    let _ = name;
+}
+
 #[cfg(target_os = "linux")]
 pub(crate) mod linux {
     use std::io;
     use std::mem::size_of;
 
-    use super::{Duration, Policy};
+    use super::{CStr, Duration, Policy};
 
     /// Changes how this thread is scheduled, and nothing that is not named (sched_setattr(2)).
     pub fn change(change: impl FnOnce(&mut libc::sched_attr)) -> io::Result<()> {
@@ -75,6 +84,12 @@ pub(crate) mod linux {
         // SAFETY: the pointer is to a local of this size that outlives the call, and nothing is kept of it.
         let outcome = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
         if outcome == 0 { Ok(attributes) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Names it (prctl(2)), which cannot fail.
+    pub fn name_this_thread(name: &CStr) {
+        // SAFETY: the name ends with a zero, and nothing is kept of it.
+        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
     }
 
     pub fn number(policy: Policy) -> u32 {

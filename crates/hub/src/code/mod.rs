@@ -240,7 +240,13 @@ impl CodePool {
     /// Does work that takes long on this thread, which is one of its own from here on, as [`CodePool::aside`] says.
     pub(crate) fn off_this_thread<T>(&self, work: impl FnOnce() -> T) -> T {
         let is_shared = Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
-        if is_shared { tokio::task::block_in_place(work) } else { work() }
+        if !is_shared {
+            return work();
+        }
+        tokio::task::block_in_place(|| {
+            isobar_threads::serve_no_more();
+            work()
+        })
     }
 
     /// An event's code has run, for which so many engines were made.
@@ -281,6 +287,19 @@ mod tests {
             assert_eq!(code.run(&ProjectQueue::default(), held(1, 0), async { 7 }).await.unwrap(), 7);
             drop(code);
         });
+    }
+
+    /// Nobody waits for a thread that does something long, and others serve meanwhile.
+    #[cfg(target_os = "linux")]
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn who_leaves_the_threads_that_serve_is_none_of_them() {
+        let called = || std::fs::read_to_string("/proc/thread-self/comm").unwrap();
+        let code = CodePool::start().unwrap();
+        let long = tokio::spawn(async move {
+            isobar_threads::serve();
+            (called(), code.off_this_thread(called))
+        });
+        assert_eq!(long.await.unwrap(), ("isobar-serve\n".to_owned(), "isobar-block\n".to_owned()));
     }
 
     fn held(tenant: u128, bytes: usize) -> HeldByRun {

@@ -31,7 +31,7 @@ const FOLDER_MAX: u64 = 320 << 20;
 /// optimised.
 const HELD_MAX: Duration = Duration::from_millis(500);
 /// The thread that serves everybody, where there is one.
-const SERVES: &str = "isobar-serve-0";
+const SERVES: &str = "isobar-serve";
 pub const ONE_THREAD: (&str, &str) = ("ISOBAR_HTTP__THREADS", "1");
 /// Devices of the good tenant.
 const DEVICES: usize = 3;
