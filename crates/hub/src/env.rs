@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use isobar_model::chance::Chance;
+use isobar_model::error::Result;
 use isobar_model::ids::{EventId, IdMint};
 use isobar_model::time::{Clock, Timestamp};
 use isobar_store::registry::Registry;
@@ -42,18 +43,18 @@ impl Env {
         clock: Clock,
         chance: Chance,
         config: Config,
-    ) -> Self {
-        Self {
+    ) -> Result<Self> {
+        Ok(Self {
             registry,
             telemetry,
             clock,
             chance,
             config,
-            bodies: BodyReader::new(),
+            bodies: BodyReader::new()?,
             mint: IdMint::new(),
             #[cfg(test)]
             faults: Faults::default(),
-        }
+        })
     }
 
     pub fn registry(&self) -> &Registry {

@@ -73,11 +73,11 @@ impl Hub {
     /// Wires the rooms, from the lowest to the highest.
     pub(crate) async fn made_of(parts: Parts) -> Result<Self> {
         let Parts { registry, telemetry, mailer, clock, chance, config } = parts;
-        let env = Arc::new(Env::new(registry, telemetry, clock, chance, config));
+        let env = Arc::new(Env::new(registry, telemetry, clock, chance, config)?);
         let code = Arc::new(CodePool::start()?);
         let outbox = Arc::new(Outbox::new());
         let meters = Arc::new(Meters::default());
-        let caches = Arc::new(Caches::new(env.clone(), outbox.clone(), meters.clone()));
+        let caches = Arc::new(Caches::new(env.clone(), outbox.clone(), meters.clone())?);
         let delivery = Arc::new(Delivery::new(env.clone(), outbox.clone(), caches.clone(), mailer)?);
         let activity = Arc::new(Activity::new(env.clone(), caches.clone()));
         let usage = Arc::new(Usage::new(env.clone(), caches.clone(), delivery.clone(), meters));
@@ -107,7 +107,7 @@ impl Hub {
             identity,
             ingest,
             jobs: Arc::new(jobs),
-            pictures: Pictures::new(),
+            pictures: Pictures::new()?,
             exports: resources::export::exports(),
             bucket_bytes: resources::buckets::bucket_bytes(),
             stream_bytes: resources::event_stream::stream_bytes(),

@@ -27,7 +27,7 @@ pub fn come_soon() {
 
 /// This thread comes when it is its turn, as is usual. Whoever is not told otherwise is scheduled like the thread that started
 /// it.
-pub fn come_in_turn() {
+pub(crate) fn come_in_turn() {
     policy::follow(Policy::Usual, None);
 }
 

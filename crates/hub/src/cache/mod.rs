@@ -49,6 +49,8 @@ const PLANS_MAX: usize = 4_096;
 /// Bytes that these weigh, with what is kept of the values of their projects' devices; and how both are shown.
 const PLANS_BYTES_MAX: usize = 256 << 20;
 const PLANS_BYTES_GAUGES: [&str; 2] = ["isobar_plan_cache_bytes", "isobar_plan_cache_bytes_max"];
+/// What the threads are called that compile designs for somebody.
+const COMPILING_THREAD: &str = "isobar-compile";
 /// Designs that are compiled for somebody at the same time, and those that are under way or wait, of all tenants and of
 /// one; beyond, 503.
 const COMPILING_AT_ONCE: usize = 2;
@@ -75,12 +77,16 @@ pub(crate) struct Caches {
 }
 
 impl Caches {
-    pub(crate) fn new(env: Arc<Env>, outbox: Arc<Outbox>, meters: Arc<Meters>) -> Self {
-        Self {
+    /// # Errors
+    /// The system gives no more resources.
+    pub(crate) fn new(env: Arc<Env>, outbox: Arc<Outbox>, meters: Arc<Meters>) -> Result<Self> {
+        let compile_jobs =
+            BoundedJobs::giving_way(COMPILING_THREAD, COMPILING_AT_ONCE, COMPILING_MAX, COMPILING_OF_ONE_MAX)?;
+        Ok(Self {
             env,
             outbox,
             meters,
-            compile_jobs: BoundedJobs::shared(COMPILING_AT_ONCE, COMPILING_MAX, COMPILING_OF_ONE_MAX),
+            compile_jobs,
             devices: SharedEntries::new(EntryBounds { entries: DEVICES_MAX, bytes: DEVICES_BYTES_MAX }),
             device_tokens: LoadingCache::new(DEVICES_MAX),
             plans: SharedEntries::new(EntryBounds { entries: PLANS_MAX, bytes: PLANS_BYTES_MAX }),
@@ -90,7 +96,7 @@ impl Caches {
             lineages: LoadingCache::new(ACCOUNTS_MAX),
             snapshots: DeviceSnapshots::new(),
             departures: Departures::new(),
-        }
+        })
     }
 
     /// Counts the devices of tenants that leave their place.

@@ -29,7 +29,7 @@ async fn compiled_stored(planes: RawJson) -> Result<std::result::Result<WeighedP
 }
 
 impl Caches {
-    /// Compiles a design that somebody brings, on a thread that may block: a large one takes longer than other calls should
+    /// Compiles a design that somebody brings, on a thread that gives way: a large one takes longer than other calls should
     /// wait. Only a few at a time, for its code takes what time it may.
     pub(crate) async fn compiled(
         &self,

@@ -46,7 +46,8 @@ pub(crate) struct FollowedLists {
 
 impl FollowedLists {
     pub(crate) fn new() -> Result<Self> {
-        let jobs = BoundedJobs::giving_way(FOLLOWED_THREAD, FOLLOWED_LISTS_AT_ONCE)?;
+        // However many wait, none is refused: there is one for an organization.
+        let jobs = BoundedJobs::giving_way(FOLLOWED_THREAD, FOLLOWED_LISTS_AT_ONCE, usize::MAX, usize::MAX)?;
         Ok(Self {
             jobs,
             waiting: Mutex::default(),

@@ -22,6 +22,8 @@ const SIDE_PIXELS_MAX: u32 = 4_096;
 const DECODED_BYTES_MAX: u64 = 144 << 20;
 /// Largest picture that is kept for showing, in bytes. One that grows beyond it as PNG is halved until it fits.
 const SHOWN_BYTES_MAX: usize = 4 << 20;
+/// What the thread is called that decodes images.
+const PICTURES_THREAD: &str = "isobar-pictures";
 /// Images decoded at the same time.
 const PICTURES_AT_ONCE: usize = 1;
 /// Requests that may be at that or wait for it, of all tenants and of one, before the next is refused.
@@ -38,8 +40,11 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 pub(crate) struct Pictures(BoundedJobs);
 
 impl Pictures {
-    pub(crate) fn new() -> Self {
-        Self(BoundedJobs::shared(PICTURES_AT_ONCE, PICTURES_WAITING_MAX, PICTURES_WAITING_OF_ONE_MAX))
+    /// # Errors
+    /// The system gives no more resources.
+    pub(crate) fn new() -> error::Result<Self> {
+        BoundedJobs::giving_way(PICTURES_THREAD, PICTURES_AT_ONCE, PICTURES_WAITING_MAX, PICTURES_WAITING_OF_ONE_MAX)
+            .map(Self)
     }
 
     /// A posted text, and the picture in it as PNG.

@@ -1,4 +1,4 @@
-//! Bodies of calls: a short one is read where it came, a long one on a thread that may block, in a slot of its tenant.
+//! Bodies of calls: a short one is read where it came, a long one on a thread that gives way, in a slot of its tenant.
 
 use std::sync::Arc;
 
@@ -14,6 +14,8 @@ use super::tenant_shares::TenantShares;
 /// Most bytes of a body that is read on the thread that serves calls. Of names of a few letters, that takes up to a
 /// millisecond.
 pub(crate) const READ_HERE_BYTES_MAX: usize = 32 << 10;
+/// What the threads are called that read longer ones.
+const READING_THREAD: &str = "isobar-bodies";
 /// Longer bodies that are read at the same time, and those that are read or wait, of all tenants and of one; beyond, 503.
 const READ_AT_ONCE: usize = 2;
 const READING_MAX: usize = 4_096;
@@ -29,11 +31,13 @@ pub(crate) struct BodyReader {
 }
 
 impl BodyReader {
-    pub(crate) fn new() -> Self {
-        Self {
-            jobs: BoundedJobs::shared(READ_AT_ONCE, READING_MAX, READING_OF_ONE_MAX),
+    /// # Errors
+    /// The system gives no more resources.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self {
+            jobs: BoundedJobs::giving_way(READING_THREAD, READ_AT_ONCE, READING_MAX, READING_OF_ONE_MAX)?,
             bytes: TenantShares::new(READING_BYTES_MAX, READING_BYTES_OF_ONE_MAX),
-        }
+        })
     }
 
     /// Reads a body of so many bytes, a short one here. [`isobar_model::error::Error::Busy`] when too many long ones wait for a slot.
@@ -46,7 +50,7 @@ impl BodyReader {
         if bytes <= READ_HERE_BYTES_MAX { Ok(read()) } else { self.take_apart(tenant, bytes, read).await }
     }
 
-    /// Reads a body on a thread that may block, however short it is: what is done with it takes longer than its length
+    /// Reads a body on such a thread, however short it is: what is done with it takes longer than its length
     /// tells. [`isobar_model::error::Error::Busy`] as with a long one.
     pub(crate) async fn take_apart<T: Send + 'static>(
         &self,
@@ -96,7 +100,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_long_body_is_read_on_another_thread() {
-        let (bodies, here) = (BodyReader::new(), std::thread::current().id());
+        let (bodies, here) = (BodyReader::new().unwrap(), std::thread::current().id());
         for (bytes, is_here) in [(1, true), (READ_HERE_BYTES_MAX, true), (READ_HERE_BYTES_MAX + 1, false)] {
             let read = bodies.read(None, bytes, || std::thread::current().id()).await.unwrap();
             assert_eq!(read == here, is_here, "{bytes}");
@@ -108,7 +112,7 @@ mod tests {
     #[tokio::test]
     async fn what_a_tenant_has_waiting_is_bounded_in_bytes_and_others_have_room() {
         let (bodies, [one, other]) =
-            (BodyReader::new(), [1, 2].map(|n| Some(OrganizationId(uuid::Uuid::from_u128(n)))));
+            (BodyReader::new().unwrap(), [1, 2].map(|n| Some(OrganizationId(uuid::Uuid::from_u128(n)))));
         let (begin, begun) = std::sync::mpsc::channel::<()>();
         let most = bodies.read(one, READING_BYTES_OF_ONE_MAX, move || begun.recv().is_ok());
         let rest = async {
@@ -128,7 +132,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_payload_is_judged_alike_wherever_it_is_read() {
-        let bodies = BodyReader::new();
+        let bodies = BodyReader::new().unwrap();
         for filling in [1, READ_HERE_BYTES_MAX] {
             let text = "x".repeat(filling);
             let good = Bytes::from(format!(r#"{{"a":"{text}"}}"#));

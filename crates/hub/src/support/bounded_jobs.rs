@@ -29,11 +29,11 @@ impl BoundedJobs {
         Self { slots: FairSlots::new(Bounds { at_once, of_all: waiting, of_one, slice }), threads: None }
     }
 
-    /// So many at the same time, on threads of this name that give way to all others. However many wait, none is refused:
-    /// whoever hands work in bounds it.
-    pub(crate) fn giving_way(name: &str, at_once: usize) -> Result<Self> {
+    /// The same, on threads of this name that give way to all others: for work that has a processor for long. Beside that
+    /// whoever is woken would wait for the end of its time there, some milliseconds each time.
+    pub(crate) fn giving_way(name: &str, at_once: usize, waiting: usize, of_one: usize) -> Result<Self> {
         let threads = GivingThreads::new(name, at_once).map_err(Error::internal)?;
-        Ok(Self { threads: Some(threads), ..Self::shared(at_once, usize::MAX, usize::MAX) })
+        Ok(Self { threads: Some(threads), ..Self::shared(at_once, waiting, of_one) })
     }
 
     /// How many run, and how many wait.
