@@ -113,7 +113,7 @@ impl Hub {
             stream_bytes: resources::event_stream::stream_bytes(),
             followed_lists: FollowedLists::new()?,
             deliveries: DeliveryMemory::new(),
-            creation_jobs: resources::device_creation::creation_jobs(),
+            creation_jobs: resources::device_creation::creation_jobs()?,
             listing_jobs: resources::devices::listing_jobs(),
             selection_jobs: resources::device_selection::selection_jobs(),
             closing: watch::Sender::new(false),

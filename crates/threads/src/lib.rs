@@ -2,6 +2,7 @@
 
 mod gathering;
 mod giving;
+mod pace;
 mod policy;
 mod serving;
 
@@ -11,8 +12,9 @@ use std::time::Duration;
 
 pub use gathering::Gathering;
 pub use giving::GivingThreads;
+pub use pace::{Pace, let_others_in};
 use policy::Policy;
-pub use serving::{begin, serve, serve_no_more};
+pub use serving::{begin, serve, serve_no_more, serves};
 
 /// How long those that others wait for have a processor at a time.
 const SOON: Duration = Duration::from_micros(300);
@@ -34,13 +36,7 @@ pub(crate) fn come_in_turn() {
 /// This thread gives way to those less nice, so far as a niceness of nice(2) says, and to each of them as soon as it is woken.
 pub fn give_way(niceness: i32) {
     policy::be_nice(niceness, GIVING);
-}
-
-/// Lets whoever waits for this processor have it first. Those that write gather ([`let_others_finish`]) and push nobody aside:
-/// beside work that goes on and on they would wait for the end of its time on the processor, some milliseconds each time.
-/// Where nobody waits it costs less than a microsecond, so that long work may say it every tenth of a millisecond.
-pub fn let_others_in() {
-    thread::yield_now();
+    pace::begin();
 }
 
 /// Starts work on a thread of its own that gets only what others leave of the processors: whoever wants one takes it away

@@ -23,6 +23,11 @@ pub fn serve() {
     }
 }
 
+/// Whether this thread is one that serves: it must not block.
+pub fn serves() -> bool {
+    SERVES.get()
+}
+
 /// This thread does something that takes long, and others serve meanwhile.
 pub fn serve_no_more() {
     if SERVES.replace(false) {

@@ -13,6 +13,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use isobar_hub::{TenantShare, TenantShares};
 use isobar_model::ids::OrganizationId;
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
 use super::transfer::time_for;
@@ -22,6 +23,10 @@ use crate::problem::Problem;
 const DRAIN_BYTES_MAX: usize = 8 << 20;
 /// Longest time for that.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// After so many bytes of a body whoever else has something for this thread gets in. Pieces that are here already come one after
+/// the other otherwise, and the runtime looks for other connections after 61 of them: a millisecond or two.
+const BYTES_AT_ONCE: usize = 64 << 10;
 
 /// The body of a request. Nearly all that come are those of the main road, which are here as they are, without a box
 /// around each.
@@ -129,13 +134,21 @@ async fn rest(begun: Bytes, body: &mut RequestBody, limits: BodyLimits<'_>) -> R
     let mut whole = BodyBuffer { bytes: Vec::new(), capacity_max, limit: limits.bytes_max, share };
     whole.add(&begun)?;
     let since = Instant::now();
+    let mut at_once = whole.bytes.len();
     loop {
+        if at_once >= BYTES_AT_ONCE {
+            at_once = 0;
+            yield_now().await;
+        }
         let until = since + time_for(whole.bytes.len(), limits.time);
         match timeout_at(until, next(body)).await.map_err(|_| Problem::BodyLate { time: limits.time })?? {
             Some(piece) if whole.bytes.is_empty() && body.is_end_stream() && piece.len() <= limits.bytes_max => {
                 return Ok(piece);
             }
-            Some(piece) => whole.add(&piece)?,
+            Some(piece) => {
+                whole.add(&piece)?;
+                at_once += piece.len();
+            }
             None => return Ok(whole.bytes.into()),
         }
     }
@@ -263,6 +276,25 @@ mod tests {
                 false => assert!(matches!(body, Err(Problem::BodyLate { .. })), "{count} {bytes} {pause}"),
             }
         }
+    }
+
+    #[tokio::test]
+    async fn others_get_in_while_a_long_body_comes() {
+        let pieces = stream::iter(0..64).map(|_| Ok::<_, std::io::Error>(Bytes::from(vec![b'x'; 16 << 10])));
+        let mut got_in = 0;
+        let other = async {
+            loop {
+                got_in += 1;
+                yield_now().await;
+            }
+        };
+        let body = tokio::select! {
+            biased;
+            body = collected(RequestBody::Boxed(Body::from_stream(pieces)), 1 << 20) => body.unwrap(),
+            () = other => unreachable!(),
+        };
+        assert_eq!(body.len(), 1 << 20);
+        assert!(got_in >= 15, "{got_in}");
     }
 
     #[tokio::test]

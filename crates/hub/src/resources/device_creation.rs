@@ -17,8 +17,10 @@ use crate::Hub;
 use crate::error::{ORGANIZATION, PROJECT, naming, of_one_of_many};
 use crate::support::bounded_jobs::BoundedJobs;
 
-/// Devices that one transaction makes: whoever else writes has its turn in between.
-const DEVICES_OF_A_TRANSACTION: usize = 200;
+/// Devices that one transaction makes: whoever else writes has its turn in between, and nobody waits long for its sync.
+const DEVICES_OF_A_TRANSACTION: usize = 50;
+/// What the threads are called that carry out bulk creations.
+const CREATING_THREAD: &str = "isobar-bulks";
 /// Bulk creations that are carried out at a time, and those that are or wait, of all tenants and of one; beyond, 503.
 const CREATIONS_AT_ONCE: usize = 2;
 const CREATIONS_MAX: usize = 64;
@@ -35,8 +37,11 @@ pub struct CreationOutcome {
 }
 
 /// The jobs of bulk creations.
-pub(crate) fn creation_jobs() -> BoundedJobs {
-    BoundedJobs::shared(CREATIONS_AT_ONCE, CREATIONS_MAX, CREATIONS_OF_ONE_MAX)
+///
+/// # Errors
+/// The system gives no more resources.
+pub(crate) fn creation_jobs() -> Result<BoundedJobs> {
+    BoundedJobs::giving_way(CREATING_THREAD, CREATIONS_AT_ONCE, CREATIONS_MAX, CREATIONS_OF_ONE_MAX)
 }
 
 /// A device that can be made, as far as its body and its caller tell.
@@ -72,7 +77,7 @@ impl Hub {
     /// any more: whatever is made is a whole device.
     ///
     /// Needs `DeviceCreate` on each organization, and to see each project. What is in `made` is durable when this returns.
-    /// Waits for a slot among the bulk creations; writes in transactions of 200 devices.
+    /// Waits for a slot among the bulk creations; writes in transactions of 50 devices.
     ///
     /// # Errors
     /// `Forbidden` where the role is too low for any device. `Busy`: too many bulk creations wait; nothing was done. What is
@@ -144,6 +149,7 @@ impl Hub {
     ) -> Result<Vec<(usize, Checked)>> {
         let (mut looked, mut checked) = (Looked::default(), Vec::with_capacity(items.len()));
         for (index, item) in items.into_iter().enumerate() {
+            isobar_threads::let_others_in();
             let item = match item {
                 Ok(input) => self.device_check(caller, input, &mut looked).await,
                 Err(faults) => Err(Error::Invalid(faults)),
@@ -201,6 +207,7 @@ impl Hub {
     async fn devices_commit(&self, devices: Vec<(usize, Checked)>, outcome: &mut CreationOutcome) -> Result<()> {
         let (mut groups, mut tokens) = (Vec::<NewDevices>::new(), Vec::with_capacity(devices.len()));
         for (index, Checked { permit, new, token, .. }) in devices {
+            isobar_threads::let_others_in();
             tokens.push((index, new.id, token));
             match groups.last_mut().filter(|group| group.permit.target() == permit.target()) {
                 Some(group) => group.devices.push(new),

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use isobar_threads::Pace;
+
 use super::{Json, Number, parse};
 
 /// One step of a path: a key, which may also index an array.
@@ -60,8 +62,11 @@ pub(super) fn same_keys(left: &str, right: &str) -> bool {
 
 /// The members of a checked text that is an object: each name with its quotes, and the value's own text.
 pub(super) fn members(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    let mut scanner = Scanner { text, at: 0 };
-    std::iter::from_fn(move || scanner.next_member())
+    let (mut scanner, mut pace) = (Scanner { text, at: 0 }, Pace::default());
+    std::iter::from_fn(move || {
+        pace.step();
+        scanner.next_member()
+    })
 }
 
 /// What a name says that is written like that, with its quotes and escapes.

@@ -7,7 +7,7 @@ use sea_orm::ConnectionTrait;
 
 use crate::error::Result;
 use crate::registry::Registry;
-use crate::registry::sql::{Sql, all, run};
+use crate::registry::sql::{Dialect, Sql, all, run};
 
 /// An alarm that every device of a project has.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,18 +77,16 @@ impl Registry {
     }
 }
 
-/// Gives a device the alarms of its project, as a new one has them.
-pub(crate) async fn begin(
-    tx: &impl ConnectionTrait,
-    device: DeviceKey,
-    project: ProjectId,
-    now: Timestamp,
-) -> Result<()> {
+/// Gives devices the alarms of their projects, as new ones have them.
+pub(crate) async fn begin(tx: &impl ConnectionTrait, devices: &[DeviceKey], now: Timestamp) -> Result<()> {
+    let keys: Vec<i64> = devices.iter().map(|key| key.0 as i64).collect();
+    // In this order: a project may have many devices.
     let insert = Sql::new(
         "INSERT INTO device_alarms (device_key, element, due_at) \
-         SELECT CAST(? AS BIGINT), element, CAST(? AS BIGINT) + minutes * 60000 FROM project_alarms WHERE project_id = ?",
+         SELECT d.key, a.element, CAST(? AS BIGINT) + a.minutes * 60000 FROM devices d CROSS JOIN project_alarms a \
+         WHERE a.project_id = d.project_id AND d.key",
     );
-    run(tx, insert.bind(device).bind(now).bind(project)).await.map(|_| ())
+    run(tx, insert.bind(now).among_numbers(Dialect::of(tx), &keys)).await.map(|_| ())
 }
 
 /// Takes a device's alarms away.

@@ -91,9 +91,11 @@ impl Registry {
                 return Err(StoreError::Gone("project"));
             }
             alarms::end(&tx, before.key).await?;
-            alarms::begin(&tx, before.key, after.project, now).await?;
         }
         write_profile(&tx, &after, now).await?;
+        if before.project != after.project {
+            alarms::begin(&tx, &[before.key], now).await?;
+        }
         if after.meta != before.meta {
             labels::follow(&tx, &[(before.key, &before.meta, &after.meta)]).await?;
         }

@@ -172,9 +172,7 @@ pub(crate) async fn insert(
     for devices in devices.chunks(DEVICES_INSERTED_AT_ONCE) {
         let found = insert_rows(tx, organization, devices, now).await?;
         insert_beside(tx, organization, devices, &found).await?;
-        for (new, key) in devices.iter().zip(&found) {
-            alarms::begin(tx, *key, new.project, now).await?;
-        }
+        alarms::begin(tx, &found, now).await?;
         keys.extend(found);
     }
     Ok(keys)

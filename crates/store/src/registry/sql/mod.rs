@@ -2,6 +2,7 @@
 
 mod advisory_locks;
 pub(crate) mod connections;
+mod gathered;
 pub(crate) mod sqlite_file;
 pub(crate) mod transaction;
 
@@ -230,7 +231,12 @@ pub(crate) async fn one(connection: &impl ConnectionTrait, sql: Sql) -> Result<O
 /// All rows.
 pub(crate) async fn all(connection: &impl ConnectionTrait, sql: Sql) -> Result<Vec<Row>> {
     let statement = sql.statement(connection.get_database_backend());
-    Ok(connection.query_all_raw(statement).await.map_err(failure)?.into_iter().map(Row).collect())
+    let reading = connection.query_all_raw(statement);
+    let rows = match Dialect::of(connection) {
+        Dialect::Sqlite => gathered::gathered(reading).await,
+        Dialect::Postgres => reading.await,
+    };
+    Ok(rows.map_err(failure)?.into_iter().map(Row).collect())
 }
 
 /// Carries a change out and says how many rows it touched.

@@ -1,0 +1,63 @@
+//! Rows of SQLite, taken over many at a time.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::thread;
+use std::time::Duration;
+
+/// How long more rows gather before it is looked for them again.
+const PAUSE: Duration = Duration::from_micros(20);
+/// So often in a row; then whoever reads waits to be woken.
+const PAUSES: usize = 10;
+
+/// What reads rows, done in few steps. SQLite's thread hands over row by row, and for each it wakes whoever waits: a list of a
+/// hundred took two hundred changes of threads, most of its time. From the first row on, a thread that may block lets more
+/// gather instead. One that serves others never does.
+pub(super) async fn gathered<T>(reading: impl Future<Output = T>) -> T {
+    let mut reading = pin!(reading);
+    let mut has_begun = false;
+    let step = poll_fn(|context| {
+        for _ in 0..PAUSES {
+            if let Poll::Ready(rows) = reading.as_mut().poll(context) {
+                return Poll::Ready(rows);
+            }
+            // The first row may take long.
+            if !std::mem::replace(&mut has_begun, true) || isobar_threads::serves() {
+                break;
+            }
+            thread::sleep(PAUSE);
+        }
+        Poll::Pending
+    });
+    step.await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    /// Looks so often at reading that is done when it was looked at five times; whether it is.
+    fn is_done_after(looks: usize) -> bool {
+        let mut left = 5;
+        let reading = poll_fn(move |_| {
+            left -= 1;
+            if left == 0 { Poll::Ready(()) } else { Poll::Pending }
+        });
+        let mut rows = pin!(gathered(reading));
+        (0..looks).any(|_| rows.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready())
+    }
+
+    #[test]
+    fn after_the_first_row_who_may_block_looks_again_by_himself() {
+        assert!(!is_done_after(1));
+        assert!(is_done_after(2));
+        let who_serves = || {
+            isobar_threads::serve();
+            (is_done_after(4), is_done_after(5))
+        };
+        assert_eq!(thread::spawn(who_serves).join().unwrap(), (false, true));
+    }
+}
