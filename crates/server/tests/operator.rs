@@ -55,7 +55,12 @@ fn a_registry_that_has_lost_changes_is_not_served_until_somebody_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let about =
         |words: &[&str]| isobar(words).args(["--config", "/dev/null", "--data"]).arg(folder.path()).output().unwrap();
-    Serving::on(folder.path(), &[("ISOBAR_ADMIN_PASSWORD", "the first one")]).kill();
+    // A stop carries everything into the file: what the log has is the login.
+    let serving = Serving::on(folder.path(), &[("ISOBAR_ADMIN_PASSWORD", "the first one")]);
+    assert_eq!(serving.stop(), Some(0));
+    let serving = Serving::on(folder.path(), &[]);
+    assert_eq!(login(&serving, "admin", "the first one").0, "201");
+    serving.kill();
     let log = folder.path().join("registry.db-wal");
     let mut bytes = std::fs::read(&log).unwrap();
     let middle = bytes.len() / 2;

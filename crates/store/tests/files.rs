@@ -130,7 +130,7 @@ async fn a_registry_takes_changes_again_when_files_can_be_opened_again() {
     let first = nouns::organization(&registry, None, "first").await;
     registry.healthy().await.unwrap();
     let taken = all_files_but(0);
-    // A connection that is open goes on. SQLite carries its log into its file after a thousand pages, which needs a look at
+    // A connection that is open goes on. SQLite carries its log into its file after a hundred pages, which needs a look at
     // it: that has to wait, and the log grows.
     let mut kept = Vec::new();
     for number in 0..400 {
