@@ -12,7 +12,7 @@ use std::time::Duration;
 
 pub use gathering::Gathering;
 pub use giving::GivingThreads;
-pub use pace::{Pace, let_others_in};
+pub use pace::{Pace, let_others_in, rest_at_times};
 use policy::Policy;
 pub use serving::{begin, serve, serve_no_more, serves};
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::policy;
+use crate::{policy, serves};
 
 /// How long a thread that gives way works without a rest.
 const PIECE: Duration = Duration::from_micros(500);
@@ -15,14 +15,21 @@ const SLACK: Duration = Duration::from_micros(1);
 const STEPS_A_LOOK: u32 = 256;
 
 thread_local! {
-    /// When a thread that gives way has rested last; none: it does not.
-    static RESTED: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// When a thread that rests was looked at last; none: it does not rest.
+    static LOOKED: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// How long it had worked when it rested last.
+    static WORKED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// This thread gives way.
+/// This thread rests from here on.
 pub(crate) fn begin() {
     policy::wake_within(SLACK);
-    RESTED.set(Some(Instant::now()));
+    rested();
+}
+
+fn rested() {
+    LOOKED.set(Some(Instant::now()));
+    WORKED.set(policy::processor_time().unwrap_or_default());
 }
 
 /// Lets whoever waits for this processor have it. Long work says it every tenth of a millisecond, so that nobody waits for
@@ -33,18 +40,34 @@ pub(crate) fn begin() {
 /// have waited until all others were done for as long as it may work at a time (Linux, since 6.18). Any other thread yields:
 /// it pushes nobody aside, and where nobody waits that costs less than a microsecond.
 pub fn let_others_in() {
-    if RESTED.get().is_some() {
+    if LOOKED.get().is_some() {
         rest();
     } else {
         thread::yield_now();
     }
 }
 
-/// Rests, if this thread gives way and it is time.
+/// Lets whoever waits for this processor have it, on a thread that is as nice as those that serve and may block: from the first
+/// time on it rests like one that gives way, for yielding costs it as much (see [`let_others_in`]). One that serves does nothing.
+pub fn rest_at_times() {
+    if !serves() {
+        if LOOKED.get().is_none() {
+            begin();
+        }
+        rest();
+    }
+}
+
+/// Rests, if this thread does and it is time. What it has waited for others counts as rest: only work makes it long.
 fn rest() {
-    if RESTED.get().is_some_and(|since| since.elapsed() >= PIECE) {
+    if LOOKED.get().is_none_or(|since| since.elapsed() < PIECE) {
+        return;
+    }
+    if policy::processor_time().is_some_and(|worked| worked < WORKED.get() + PIECE) {
+        LOOKED.set(Some(Instant::now()));
+    } else {
         thread::sleep(REST);
-        RESTED.set(Some(Instant::now()));
+        rested();
     }
 }
 
@@ -84,6 +107,28 @@ mod tests {
             (0..STEPS_A_LOOK).for_each(|_| pace.step());
         }
         Some(rests()? - before)
+    }
+
+    #[test]
+    fn who_may_block_rests_at_times_and_who_serves_never() {
+        let rested = |serves: bool| {
+            let work = move || {
+                if serves {
+                    crate::serve();
+                }
+                let (before, begun) = (rests()?, Instant::now());
+                let enough = if serves { 1 } else { 20 };
+                while begun.elapsed() < Duration::from_millis(if serves { 50 } else { 30_000 })
+                    && rests()? - before < enough
+                {
+                    rest_at_times();
+                }
+                Some(rests()? - before)
+            };
+            thread::spawn(work).join().unwrap().unwrap()
+        };
+        assert!(rested(false) >= 20);
+        assert_eq!(rested(true), 0);
     }
 
     #[test]

@@ -53,6 +53,14 @@ pub(crate) fn wake_within(slack: Duration) {
     let _ = slack;
 }
 
+/// How long this thread has had a processor; none where the system does not tell.
+pub(crate) fn processor_time() -> Option<Duration> {
+    #[cfg(target_os = "linux")]
+    return linux::processor_time();
+    #[cfg(not(target_os = "linux"))]
+    return None;
+}
+
 /// What this thread is called from here on, where the system's tools tell of it.
 pub(crate) fn call_this_thread(name: &CStr) {
     #[cfg(target_os = "linux")]
@@ -99,6 +107,15 @@ pub(crate) mod linux {
     pub fn name_this_thread(name: &CStr) {
         // SAFETY: the name ends with a zero, and nothing is kept of it.
         unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    }
+
+    /// How long it has had a processor (clock_gettime(3)).
+    pub fn processor_time() -> Option<Duration> {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the pointer is to a local of this type that outlives the call, and nothing is kept of it.
+        let outcome = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+        let (seconds, nanoseconds) = (u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?);
+        (outcome == 0).then(|| Duration::new(seconds, nanoseconds))
     }
 
     /// Its sleeps end so exactly (prctl(2)), which cannot fail.

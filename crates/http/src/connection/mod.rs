@@ -111,13 +111,19 @@ async fn accept(listener: &TcpListener, server: &Arc<Server>, stop: &Shutdown, s
                 server.slots.free(|| server.app.now()).await;
                 begin(server, stop, stream, peer);
                 if accepted.is_multiple_of(ACCEPTED_AT_ONCE) {
-                    tokio::task::yield_now().await;
+                    others_first().await;
                 }
             }
             Err(error) => accept_failed(server, error).await,
         }
         shift.well();
     }
+}
+
+/// Others have their turn: the tasks of this thread, and threads that wait for its processor.
+async fn others_first() {
+    isobar_threads::rest_at_times();
+    tokio::task::yield_now().await;
 }
 
 /// Folds finished measurements, and closes idle connections when there are many; every now and then.

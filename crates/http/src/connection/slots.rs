@@ -278,7 +278,7 @@ impl Slots {
         let (wanted, mut closed) = (self.closed_for_one(), 0);
         for some in self.idle_longest(now, |_| wanted, IDLE_MILLIS_MIN).chunks(CLOSED_AT_ONCE) {
             closed += self.close(some);
-            tokio::task::yield_now().await;
+            super::others_first().await;
         }
         closed
     }

@@ -221,7 +221,7 @@ pub(crate) fn guard(options: &mut ConnectOptions) {
                 Box::pin(async move {
                     // The driver gives each connection a thread of its own, and what one asks may take long.
                     connection.lock_handle().await?.set_progress_handler(SQLITE_STEPS_A_LOOK, || {
-                        isobar_threads::let_others_in();
+                        isobar_threads::rest_at_times();
                         true
                     });
                     Ok(())
