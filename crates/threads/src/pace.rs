@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::{policy, serves};
 
-/// How long a thread that gives way works without a rest.
+/// How long a thread that rests works before it does.
 const PIECE: Duration = Duration::from_micros(500);
 /// How long it rests then, and how exactly: long enough that whoever waits for its processor gets it.
 const REST: Duration = Duration::from_micros(20);
@@ -93,6 +93,10 @@ mod tests {
     use super::*;
     use crate::give_way;
 
+    /// As often as nobody does by accident; and once, in a time in which others do so often.
+    const OFTEN: (u64, Duration) = (20, Duration::from_secs(30));
+    const ONCE: (u64, Duration) = (1, Duration::from_millis(50));
+
     /// How often this thread has given its processor away by itself (proc_pid_status(5)).
     fn rests() -> Option<u64> {
         let status = std::fs::read_to_string("/proc/thread-self/status").ok()?;
@@ -100,44 +104,33 @@ mod tests {
         line.trim().parse().ok()
     }
 
-    /// Works until it has rested so often, or has worked for so long; how often it rested.
-    fn rests_in(enough: u64, most: Duration) -> Option<u64> {
-        let (before, begun, mut pace) = (rests()?, Instant::now(), Pace::default());
-        while begun.elapsed() < most && rests()? - before < enough {
-            (0..STEPS_A_LOOK).for_each(|_| pace.step());
-        }
-        Some(rests()? - before)
+    /// How often a thread of its own rests, which begins so and takes these steps until it has rested so often, or for so long.
+    fn rests_of(begin: fn(), mut step: impl FnMut() + Send + 'static, (enough, most): (u64, Duration)) -> Option<u64> {
+        let work = move || {
+            begin();
+            let (before, begun) = (rests()?, Instant::now());
+            while begun.elapsed() < most && rests()? - before < enough {
+                step();
+            }
+            Some(rests()? - before)
+        };
+        thread::spawn(work).join().ok()?
     }
 
-    #[test]
-    fn who_may_block_rests_at_times_and_who_serves_never() {
-        let rested = |serves: bool| {
-            let work = move || {
-                if serves {
-                    crate::serve();
-                }
-                let (before, begun) = (rests()?, Instant::now());
-                let enough = if serves { 1 } else { 20 };
-                while begun.elapsed() < Duration::from_millis(if serves { 50 } else { 30_000 })
-                    && rests()? - before < enough
-                {
-                    rest_at_times();
-                }
-                Some(rests()? - before)
-            };
-            thread::spawn(work).join().unwrap().unwrap()
-        };
-        assert!(rested(false) >= 20);
-        assert_eq!(rested(true), 0);
+    fn steps() -> impl FnMut() + Send {
+        let mut pace = Pace::default();
+        move || (0..STEPS_A_LOOK).for_each(|_| pace.step())
     }
 
     #[test]
     fn long_work_rests_where_it_gives_way_and_nowhere_else() {
-        let giving = || {
-            give_way(3);
-            rests_in(20, Duration::from_secs(30))
-        };
-        assert!(thread::spawn(giving).join().unwrap().unwrap() >= 20);
-        assert_eq!(thread::spawn(|| rests_in(1, Duration::from_millis(50))).join().unwrap(), Some(0));
+        assert!(rests_of(|| give_way(3), steps(), OFTEN).unwrap() >= 20);
+        assert_eq!(rests_of(|| (), steps(), ONCE), Some(0));
+    }
+
+    #[test]
+    fn who_may_block_rests_at_times_and_who_serves_never() {
+        assert!(rests_of(|| (), rest_at_times, OFTEN).unwrap() >= 20);
+        assert_eq!(rests_of(crate::serve, rest_at_times, ONCE), Some(0));
     }
 }
