@@ -206,7 +206,7 @@ describe('a device', () => {
     const { page } = visitor;
     await visitor.open(`/devices/${device.id}/data`);
     await page.getByRole('columnheader', { name: 'temperature' }).waitFor();
-    await page.getByRole('cell', { name: '9.5' }).waitFor();
+    await page.getByRole('cell', { name: '9.5', exact: true }).waitFor();
     const [saved] = await Promise.all([
       page.waitForEvent('download'),
       page.getByRole('button', { name: 'CSV' }).click(),

@@ -160,7 +160,7 @@ describe('columns', () => {
     for (let step = 0; step < 5; step += 1) await dialog.getByRole('button', { name: 'Move floor forward' }).click();
     await dialog.getByRole('button', { name: 'Save' }).click();
     await dialog.waitFor({ state: 'detached' });
-    await page.getByRole('cell', { name: '9.5' }).waitFor();
+    await page.getByRole('cell', { name: '9.5', exact: true }).waitFor();
     const headings = await page.getByRole('columnheader').allInnerTexts();
     expect(headings.map((text) => text.trim()).filter(Boolean)).toEqual([
       'Name',
@@ -175,7 +175,7 @@ describe('columns', () => {
     await page.getByLabel('Find an organization').fill('Beneath');
     await page.getByRole('button', { name: /Beneath/ }).click();
     await page.goto('/devices');
-    await page.getByRole('cell', { name: '4,711' }).waitFor();
+    await page.getByRole('cell', { name: '4,711', exact: true }).waitFor();
     await page.getByRole('button', { name: 'Columns' }).click();
     await dialog.getByText('These columns come from Root, above.').waitFor();
     await dialog.getByRole('button', { name: 'Cancel' }).click();

@@ -65,7 +65,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
       visit(look, options, async (page, shot) => {
         await page.goto('/devices?filter[meta.site][eq]=Dairy Süd&filter[lastActive][gte]=-2d');
         await page.getByText('20 devices').waitFor();
-        await page.getByRole('cell', { name: '4.5' }).first().waitFor();
+        await page.getByRole('cell', { name: '4.5', exact: true }).first().waitFor();
         await page.getByRole('checkbox', { name: 'Select Cold room B1', exact: true }).check();
         await page.getByRole('checkbox', { name: 'Select Cold room B10', exact: true }).check();
         await shot('table');

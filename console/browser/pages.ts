@@ -49,6 +49,10 @@ export function launch(): Promise<Browser> {
   });
 }
 
+/** Of a page on which a test failed so much is told, and waited for no longer. */
+const TOLD_MAX = 20_000;
+const TOLD_WITHIN_MS = 5_000;
+
 /** What visitors leave behind for the next: the files that the server lets a browser keep for ever, and nothing else. */
 const kept = new WeakMap<Browser, Map<string, BrowserContext[]>>();
 
@@ -155,6 +159,12 @@ export class Visitor {
     await this.page.getByLabel('Password', { exact: true }).fill(password);
     await this.page.getByRole('button', { name: 'Sign in' }).click();
     await this.page.getByRole('navigation', { name: 'Main navigation' }).waitFor();
+  }
+
+  /** Where its page is, and what there is on it: for whoever reads of a failure. A page that does not answer is told of too. */
+  async shown(): Promise<string> {
+    const tree = await this.page.locator('body').ariaSnapshot({ timeout: TOLD_WITHIN_MS }).catch(String);
+    return `${this.page.url()}\n${tree.slice(0, TOLD_MAX)}`;
   }
 
   async leave(): Promise<void> {

@@ -47,8 +47,12 @@ export function withVisitor(come: Come = (of, url) => Visitor.come(of, url)): vo
   beforeEach(async () => {
     visitor = await come(browser, server.url);
   });
-  afterEach(async () => {
+  afterEach(async ({ task }) => {
+    const shown = task.result?.state === 'fail' ? await visitor.shown() : null;
     await visitor.leave();
+    // Whoever reads of a failure elsewhere cannot look at the page any more.
+    // eslint-disable-next-line no-console
+    if (shown !== null) console.error(`what the page showed: ${shown}`);
     expect(visitor.strays, 'requests that would have left this machine').toEqual([]);
     expect(visitor.faults, 'faults of the page').toEqual([]);
   });
