@@ -5,6 +5,7 @@
 //! ([`super::time_limits`], [`crate::request`]). A connection notes with one store that it is idle; nothing else is asked of it
 //! as long as there are free slots.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -27,8 +28,13 @@ const IDLE_MILLIS_MIN: u64 = 1_000;
 const UNUSED_WEIGHT: u64 = 16;
 /// This part of all slots is kept free by closing connections that are idle for long: an eighth.
 const SLOTS_KEPT_FREE: usize = 8;
-/// Connections that are closed for a new one, so that not each has all others looked at.
+/// Connections that are closed for a new one, so that they are closed together.
 const CLOSED_FOR_ONE: usize = 64;
+/// A look at all connections finds this part of them, an eighth: those that have been idle longest, to be closed one after the
+/// other. So not each new one has all others looked at.
+const FOUND_AT_ONCE: usize = 8;
+/// What a look has found is not used for longer: others may have been idle for longer by then, as they count.
+const FOUND_MILLIS_MAX: u64 = 1_000;
 /// Connections that are closed before others have their turn on the thread: some hundred microseconds' work, for the system has
 /// each end taken leave of.
 const CLOSED_AT_ONCE: usize = 16;
@@ -180,6 +186,27 @@ struct TakenSlots {
     /// By numbers that grow: the oldest connection is first.
     by_number: BTreeMap<u64, TakenSlot>,
     next: u64,
+    found: FoundIdle,
+}
+
+/// A connection that was idle when it was looked at: its number, and what its slot held.
+type SeenIdle = (u64, u64);
+
+/// Connections that a look has found idle and that are still to be closed. Those that have begun something since are not.
+#[derive(Default)]
+struct FoundIdle {
+    /// The longest idle last.
+    left: Vec<SeenIdle>,
+    at: u64,
+}
+
+impl FoundIdle {
+    /// The next ones, longest idle first; none where too few are left, or they were found too long ago.
+    fn next(&mut self, count: usize, now: u64) -> Option<Vec<SeenIdle>> {
+        let is_fresh = now.checked_sub(self.at).is_some_and(|age| age <= FOUND_MILLIS_MAX);
+        let rest = self.left.len().checked_sub(count).filter(|_| is_fresh)?;
+        Some(self.left.drain(rest..).rev().collect())
+    }
 }
 
 #[derive(Clone)]
@@ -275,41 +302,58 @@ impl Slots {
 
     /// Closes some connections that have been idle, longest first. Returns how many it were.
     async fn close_idle(&self, now: Timestamp) -> usize {
-        let (wanted, mut closed) = (self.closed_for_one(), 0);
-        for some in self.idle_longest(now, |_| wanted, IDLE_MILLIS_MIN).chunks(CLOSED_AT_ONCE) {
+        let known = self.taken.lock().found.next(self.closed_for_one(), millis(now)).unwrap_or_default();
+        match self.close_in_turns(&known).await {
+            0 => self.close_in_turns(&self.find_idle(now)).await,
+            closed => closed,
+        }
+    }
+
+    /// The next ones to be closed, by a look at all connections that finds those after them, too.
+    fn find_idle(&self, now: Timestamp) -> Vec<SeenIdle> {
+        let count = self.closed_for_one();
+        let mut left = self.idle_longest(now, |_| count.max(self.most / FOUND_AT_ONCE), IDLE_MILLIS_MIN);
+        let next = left.drain(..count.min(left.len())).collect();
+        left.reverse();
+        self.taken.lock().found = FoundIdle { left, at: millis(now) };
+        next
+    }
+
+    /// Closes those that have begun nothing since they were seen, a few at a time. Returns how many it were.
+    async fn close_in_turns(&self, idle: &[SeenIdle]) -> usize {
+        let mut closed = 0;
+        for some in idle.chunks(CLOSED_AT_ONCE) {
             closed += self.close(some);
             super::others_first().await;
         }
         closed
     }
 
-    /// Those that have been idle for at least so long, longest first, each with what its slot held; `wanted` says how many of
-    /// them, told how many connections are open.
-    fn idle_longest(
-        &self,
-        now: Timestamp,
-        wanted: impl FnOnce(usize) -> usize,
-        at_least: u64,
-    ) -> Vec<(u64, TakenSlot)> {
-        let taken = self.taken.lock();
+    /// Those that have been idle for at least so long, longest first; `wanted` says how many of them, told how many connections
+    /// are open.
+    fn idle_longest(&self, now: Timestamp, wanted: impl FnOnce(usize) -> usize, at_least: u64) -> Vec<SeenIdle> {
         let (now, mut open, mut idle) = (millis(now), 0, Vec::new());
-        for connection in taken.by_number.values() {
+        for (number, connection) in &self.taken.lock().by_number {
             open += usize::from(!connection.slot.is_closed());
             if let Some((weight, seen)) = connection.slot.idle_weight(now, at_least) {
-                idle.push((weight, seen, connection));
+                idle.push((weight, *number, seen));
             }
         }
         let wanted = wanted(open);
         if idle.len() > wanted {
-            idle.select_nth_unstable_by(wanted, |one, other| other.0.cmp(&one.0));
+            idle.select_nth_unstable_by_key(wanted, |(weight, ..)| Reverse(*weight));
             idle.truncate(wanted);
         }
-        idle.into_iter().map(|(_, seen, connection)| (seen, connection.clone())).collect()
+        idle.sort_unstable_by_key(|(weight, ..)| Reverse(*weight));
+        idle.into_iter().map(|(_, number, seen)| (number, seen)).collect()
     }
 
-    /// Closes those that have begun nothing since they were seen. Returns how many it were.
-    fn close(&self, idle: &[(u64, TakenSlot)]) -> usize {
-        let closed = idle.iter().filter(|(seen, connection)| self.close_one(*seen, connection)).count();
+    /// Closes those that are still there and have begun nothing since they were seen. Returns how many it were.
+    fn close(&self, idle: &[SeenIdle]) -> usize {
+        let taken = self.taken.lock();
+        let there = idle.iter().filter_map(|(number, seen)| Some((taken.by_number.get(number)?, *seen)));
+        let closed = there.filter(|(connection, seen)| self.close_one(*seen, connection)).count();
+        drop(taken);
         self.meters.ended.increment(closed as u64);
         self.log.lock().closed.count(closed as u64);
         closed

@@ -156,6 +156,47 @@ async fn many_connections_are_closed_a_few_at_a_time() {
 }
 
 #[tokio::test]
+async fn one_look_finds_those_that_are_closed_for_many_new_ones() {
+    let slots = Slots::new(1_000);
+    // The newest comes first, so that neither numbers nor places tell who has been idle longest.
+    let all: Vec<_> = (0..1_000).rev().map(|moment| connects(&slots, at(moment))).collect();
+    let closed = || all.iter().rev().filter(|slot| slot.is_closed()).count();
+    let one = slots.closed_for_one();
+    assert_eq!(slots.close_idle(at(5_000)).await, one);
+    assert!(all.iter().rev().take(one).all(|slot| slot.is_closed()));
+    // Of the next ones some are used in between: those stay, and nobody is closed in their place.
+    let used: Vec<_> = all.iter().rev().skip(one).step_by(2).take(one).collect();
+    used.iter().for_each(|slot| slot.becomes_idle(at(5_001)));
+    let mut next = 0;
+    while next < one / 2 {
+        next += slots.close_idle(at(5_500)).await;
+    }
+    assert!(all.iter().rev().take(one + 2 * next).filter(|slot| slot.is_closed()).count() == one + next);
+    assert_eq!((closed(), used.iter().filter(|slot| slot.is_closed()).count()), (one + next, 0));
+}
+
+#[tokio::test]
+async fn where_all_that_were_found_have_been_used_others_are_closed() {
+    let slots = Slots::new(100);
+    let all: Vec<_> = (0..100).map(|moment| connects(&slots, at(moment))).collect();
+    let one = slots.closed_for_one();
+    assert_eq!(slots.close_idle(at(5_000)).await, one);
+    all.iter().skip(one).take(50).for_each(|slot| assert!(slot.begin()));
+    assert_eq!(slots.close_idle(at(5_001)).await, one);
+    assert!(all.iter().skip(one + 50).take(one).all(|slot| slot.is_closed()));
+}
+
+#[test]
+fn what_was_found_is_used_for_a_moment_alone() {
+    let found = || FoundIdle { left: vec![(3, 30), (2, 20), (1, 10)], at: 1_000 };
+    assert_eq!(found().next(2, 1_000 + FOUND_MILLIS_MAX), Some(vec![(1, 10), (2, 20)]));
+    assert_eq!(found().next(2, 1_001 + FOUND_MILLIS_MAX), None);
+    assert_eq!(found().next(4, 1_000), None);
+    // The clock was set back.
+    assert_eq!(found().next(1, 999), None);
+}
+
+#[tokio::test]
 async fn a_clock_that_was_set_back_closes_nobody_at_once() {
     let slots = Slots::new(1);
     let slot = connects(&slots, at(1_000_000));
