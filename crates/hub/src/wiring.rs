@@ -135,6 +135,7 @@ impl Hub {
             "outbox": delivery.run_outbox,
             "activity": activity.run_activity,
             "usage": usage.run_usage,
+            "registry_watch": jobs.run_registry_watch,
             "retention": jobs.run_retention,
             "alarms": jobs.run_scheduler,
             "device_notices": delivery.run_device_notices,

@@ -1,5 +1,7 @@
-//! What comes due by itself: intervals and the look for missing devices, the end of what is old.
+//! What comes due by itself: intervals and the look for missing devices, the end of what is old, the look whether the registry
+//! is there.
 
+mod registry_watch;
 mod retention;
 pub(crate) mod scheduler;
 mod value_retention;

@@ -13,10 +13,11 @@ use super::*;
 use crate::stage::{Stage, answering_server, until};
 
 /// Each worker, and the point at which it begins its work.
-const WORKERS: [(&str, &str); 9] = [
+const WORKERS: [(&str, &str); 10] = [
     ("outbox", "outbox"),
     ("activity", "activity"),
     ("usage", "usage"),
+    ("registry_watch", "registry_watch"),
     ("retention", "retention"),
     ("alarms", "alarms"),
     ("calls", "calls"),

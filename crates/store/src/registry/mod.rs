@@ -44,6 +44,7 @@ pub use sql::sqlite_file::{loss, loss_accept};
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use crate::error::Result;
 use sql::connections::Connections;
@@ -107,5 +108,15 @@ impl Registry {
     pub async fn healthy(&self) -> Result<()> {
         sql::one(&self.db.read, sql::Sql::new("SELECT 1 AS answer")).await?;
         self.db.write.healthy().await
+    }
+
+    /// Whether the database answers within this time. It is asked nothing that would be written; where it does not answer, it
+    /// may take as long again to find out why.
+    ///
+    /// # Errors
+    /// [`Unavailable`](crate::error::StoreError::Unavailable), with the cause: it cannot be reached, or has failed.
+    /// [`Busy`](crate::error::StoreError::Busy): it is there, and all connections are in use.
+    pub async fn answers(&self, within: Duration) -> Result<()> {
+        self.db.answers(within).await
     }
 }

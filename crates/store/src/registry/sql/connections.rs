@@ -1,5 +1,7 @@
 //! The connections: how each dialect is opened, and how it keeps writers apart.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use isobar_pages::Open;
@@ -8,7 +10,7 @@ use sea_orm::sqlx::{Connection as _, PgConnection};
 use sea_orm::{ConnectOptions, Database, DatabaseConnection, DatabaseTransaction, TransactionTrait};
 
 use super::transaction::{self, Transaction, Writer};
-use super::{Dialect, failure, sqlite_file};
+use super::{Dialect, Sql, failure, one, sqlite_file};
 use crate::error::{Result, StoreError};
 
 /// Connections that read SQLite at the same time. Each has a thread of its own.
@@ -42,6 +44,18 @@ pub(crate) struct Connections {
     /// For what writes.
     pub(crate) write: Writer,
     pub(crate) dialect: Dialect,
+    /// Where PostgreSQL is; none: it is a file of SQLite.
+    server: Option<ServerAddress>,
+}
+
+/// The address of a server. It may have a password in it, so nothing shows it.
+#[derive(Clone)]
+struct ServerAddress(Arc<str>);
+
+impl fmt::Debug for ServerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ServerAddress")
+    }
 }
 
 impl Connections {
@@ -77,19 +91,31 @@ impl Connections {
         // The writer first: it turns the write-ahead log on.
         let write = connect(sqlite(path, layer, 1)).await?;
         let read = connect(sqlite(path, layer, SQLITE_READERS_MAX)).await?;
-        Ok(Self { read, write: Writer::new(write), dialect: Dialect::Sqlite })
+        Ok(Self { read, write: Writer::new(write), dialect: Dialect::Sqlite, server: None })
     }
 
     async fn open_postgres(address: &str) -> Result<Self> {
         let write = match connect(postgres(address, POSTGRES_WRITERS_MAX, transaction::DURABLE)).await {
             // The pool has tried for a while and does not tell what was in its way.
-            Err(StoreError::Busy) => return Err(no_postgres(address).await),
+            Err(StoreError::Busy) => return Err(no_postgres(address, ACQUIRE_WAIT).await),
             pool => pool?,
         };
         let mut reading = postgres(address, POSTGRES_READERS_MAX, transaction::OF_ONE_MOMENT);
         reading.test_before_acquire_if_idle_for(SURE_FOR);
         let read = connect(reading).await?;
-        Ok(Self { read, write: Writer::new(write), dialect: Dialect::Postgres })
+        let server = Some(ServerAddress(address.into()));
+        Ok(Self { read, write: Writer::new(write), dialect: Dialect::Postgres, server })
+    }
+
+    /// Whether a question is answered within this time; where it is not, why.
+    pub(crate) async fn answers(&self, within: Duration) -> Result<()> {
+        match tokio::time::timeout(within, one(&self.read, Sql::new("SELECT 1 AS answer"))).await {
+            Err(_) | Ok(Err(StoreError::Busy)) => match &self.server {
+                Some(ServerAddress(address)) => Err(no_postgres(address, within).await),
+                None => Err(StoreError::Busy),
+            },
+            Ok(answer) => answer.map(drop),
+        }
     }
 
     /// A transaction that writes.
@@ -121,11 +147,13 @@ async fn connect(options: ConnectOptions) -> Result<DatabaseConnection> {
     Database::connect(options).await.map_err(failure)
 }
 
-/// Why PostgreSQL cannot be reached: what a single connection meets.
-async fn no_postgres(address: &str) -> StoreError {
-    match tokio::time::timeout(ACQUIRE_WAIT, PgConnection::connect(address)).await {
+/// Why PostgreSQL gives no connection: what a single one meets. [`StoreError::Busy`]: it is let in, so all of the pool are in use.
+async fn no_postgres(address: &str, within: Duration) -> StoreError {
+    let let_in = async { PgConnection::connect(address).await?.close().await };
+    match tokio::time::timeout(within, let_in).await {
+        Ok(Ok(())) => StoreError::Busy,
         Ok(Err(cause)) => StoreError::unavailable(cause),
-        _ => StoreError::unavailable(format!("PostgreSQL gave no connection within {} s", ACQUIRE_WAIT.as_secs())),
+        Err(_) => StoreError::unavailable(format!("PostgreSQL gave no connection within {within:?}")),
     }
 }
 
@@ -170,4 +198,59 @@ fn sqlite(path: &str, layer: Option<&'static str>, connections: u32) -> ConnectO
             .pragma("wal_autocheckpoint", SQLITE_CHECKPOINT_PAGES)
     });
     options
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::super::super::support::OwnDatabase;
+    use super::*;
+
+    /// Long enough for whoever is let in.
+    const WITHIN: Duration = Duration::from_secs(3);
+    /// Nobody listens there.
+    const NOWHERE: &str = "postgres://somebody:secret@127.0.0.1:1/nothing";
+
+    /// The connections for what reads, each of them in use.
+    async fn all_readers(connections: &Connections, count: u32) -> Vec<DatabaseTransaction> {
+        let mut held = Vec::new();
+        for _ in 0..count {
+            held.push(connections.snapshot().await.unwrap());
+        }
+        held
+    }
+
+    #[tokio::test]
+    async fn a_registry_whose_connections_are_all_in_use_is_slow_and_not_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = format!("sqlite:{}", folder.path().join("registry.db").display());
+        let database = OwnDatabase::new().await;
+        for (address, readers) in [(&file, SQLITE_READERS_MAX), (&database.address, POSTGRES_READERS_MAX)] {
+            let connections = Connections::open(address).await.unwrap();
+            connections.answers(WITHIN).await.unwrap();
+            let held = all_readers(&connections, readers).await;
+            let answer = connections.answers(WITHIN).await;
+            assert!(matches!(answer, Err(StoreError::Busy)), "{answer:?}");
+            drop(held);
+            connections.answers(WITHIN).await.unwrap();
+            connections.close().await.unwrap();
+        }
+        database.remove().await;
+    }
+
+    #[tokio::test]
+    async fn a_registry_that_is_away_says_why_and_keeps_its_password() {
+        let database = OwnDatabase::new().await;
+        let mut connections = Connections::open(&database.address).await.unwrap();
+        let held = all_readers(&connections, POSTGRES_READERS_MAX).await;
+        connections.server = Some(ServerAddress(NOWHERE.into()));
+        let away = connections.answers(WITHIN).await.unwrap_err();
+        let cause = away.source().unwrap().to_string();
+        assert!(cause.contains("refused"), "{cause}");
+        assert!(!format!("{connections:?}{away:?}").contains("secret"));
+        drop(held);
+        connections.close().await.unwrap();
+        database.remove().await;
+    }
 }
