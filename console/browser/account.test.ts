@@ -132,6 +132,8 @@ describe('notifications', () => {
     await person(fleet, 'olga', 'basicUser', known.company);
     for (const message of ['First word', 'Second word', 'Third word', 'Fourth word']) {
       await fleet.call('POST', '/notifications/system', { message });
+      // Those of one moment are deleted together.
+      await new Promise((resolve) => setTimeout(resolve, 2));
     }
     await visitor.open('/notifications', 'olga', PASSWORD);
     const row = (text: string) => page.getByRole('main').getByRole('listitem').filter({ hasText: text });

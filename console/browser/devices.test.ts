@@ -118,7 +118,7 @@ describe('a device', () => {
   it('shows its events live, after those of before', async () => {
     const { page } = visitor;
     await visitor.open(`/devices/${device.id}/events`);
-    await page.getByText('9.5').first().waitFor();
+    await page.locator('[data-event] code', { hasText: '9.5' }).first().waitFor();
     await page.getByText('Live', { exact: true }).waitFor();
     const id = await fleet.event(device.token, { temperature: 21, wrong: 1 });
     const row = page.locator(`[data-event="${id}"]`);

@@ -25,7 +25,7 @@ stage(async () => {
   for (let index = 0; index < CUSTOMERS; index += 1) await organization(fleet, `Shop ${index}`, known.site);
   const keys = `/users/${known.users.manager}/apiKeys`;
   const soon = (ms: number) => new Date(Date.now() + ms).toISOString();
-  await fleet.call('POST', keys, { name: 'Line 4, until the audit', role: 'technician', expiresAt: soon(5_000) });
+  await fleet.call('POST', keys, { name: 'Line 4, until the audit', role: 'technician', expiresAt: soon(15_000) });
   await fleet.call('POST', keys, { name: 'Report of the month', role: 'basicUser', expiresAt: soon(6 * 86_400_000) });
   await fleet.call('POST', keys, { name: 'Gateway' });
   await fleet.call('PUT', `/users/${known.users.technician}`, {
