@@ -194,7 +194,8 @@ mod tests {
         taken.stamp().unwrap();
         let stores = Stores::open(&settings).await.unwrap();
         let hub = start_hub(&settings, settings.listen, &stores).await.unwrap().hub;
-        faults::panic_at("memory", 3);
+        // So often that readiness tells of it for some seconds.
+        faults::panic_at("memory", 5);
         employ_own(&hub, &settings, &stores);
         until("readiness does not tell", async || named_by_readiness(&hub).await.contains("memory")).await;
         until("it does not come through", async || named_by_readiness(&hub).await.is_empty()).await;

@@ -82,10 +82,14 @@ async fn who_is_served_goes_on_while_others_only_connect() {
     let asks = format!("GET /v2/events/cloud?wait=60 HTTP/1.1\r\nhost: {address}\r\ncloud: {token}\r\n\r\n");
     poll.write_all(asks.as_bytes()).await.unwrap();
     let mut regular = house.connect().await;
-    let held = silent(&house, 150).await;
-    for number in 0..20 {
+    let mut posts = async |number: u32| {
         regular.write_all(house.post(&format!(r#"{{"n":{number}}}"#)).as_bytes()).await.unwrap();
         assert!(until(&mut regular, "}").await.starts_with("HTTP/1.1 201"));
+    };
+    posts(0).await;
+    let held = silent(&house, 150).await;
+    for number in 1..20 {
+        posts(number).await;
     }
     house.serves(20).await;
     until(&mut stream, r#"{"n":20}"#).await;

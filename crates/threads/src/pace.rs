@@ -93,9 +93,12 @@ mod tests {
     use super::*;
     use crate::give_way;
 
-    /// As often as nobody does by accident; and once, in a time in which others do so often.
+    /// As often as nobody does by accident.
     const OFTEN: (u64, Duration) = (20, Duration::from_secs(30));
-    const ONCE: (u64, Duration) = (1, Duration::from_millis(50));
+    /// The system may have a thread that does not rest wait now and then, for memory or a lock: more seldom than this in a time
+    /// in which others rest so often.
+    const FEW: u64 = 5;
+    const SHORTLY: (u64, Duration) = (FEW, Duration::from_millis(50));
 
     /// How often this thread has given its processor away by itself (proc_pid_status(5)).
     fn rests() -> Option<u64> {
@@ -125,12 +128,12 @@ mod tests {
     #[test]
     fn long_work_rests_where_it_gives_way_and_nowhere_else() {
         assert!(rests_of(|| give_way(3), steps(), OFTEN).unwrap() >= 20);
-        assert_eq!(rests_of(|| (), steps(), ONCE), Some(0));
+        assert!(rests_of(|| (), steps(), SHORTLY).unwrap() < FEW);
     }
 
     #[test]
     fn who_may_block_rests_at_times_and_who_serves_never() {
         assert!(rests_of(|| (), rest_at_times, OFTEN).unwrap() >= 20);
-        assert_eq!(rests_of(crate::serve, rest_at_times, ONCE), Some(0));
+        assert!(rests_of(crate::serve, rest_at_times, SHORTLY).unwrap() < FEW);
     }
 }

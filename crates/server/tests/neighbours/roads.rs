@@ -116,7 +116,7 @@ async fn streams_from_long_ago_are_told_how_far_back_they_may_ask() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn endless_code_is_ended_and_told() {
     let street = Street::open().await;
-    let devices = street.hostile.found(&malice::endless(), 8).await;
+    let devices = street.hostile.found(&malice::endless(), 4).await;
     let posts = async || {
         let posts = devices.iter().map(|device| street.posts(device, "\"AAAA\"".to_owned()));
         for answer in join_all(posts).await {
