@@ -1,7 +1,7 @@
 //! Copies of a registry, and whether it is sound.
 
 use super::given::{self, may};
-use crate::registry::Registry;
+use crate::registry::{Registry, companions};
 
 /// Whatever was done, nothing dangles, every kept figure is right, and the numbers of devices go on.
 pub async fn a_used_registry_is_sound(r: &Registry) {
@@ -39,6 +39,8 @@ pub async fn a_copy_is_a_registry(r: &Registry) {
     assert!(fresh.key > last.key);
     assert!(r.backup(&path).await.is_err(), "a file that is there stays as it is");
     copy.close().await.unwrap();
+    // Its note stays when it is closed.
+    companions(&path).for_each(|file| drop(std::fs::remove_file(file)));
     std::fs::remove_file(&path).unwrap();
     assert!(Registry::open_as_it_is(&format!("sqlite:{}", path.display())).await.is_err());
 }
