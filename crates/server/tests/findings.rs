@@ -16,7 +16,7 @@ use sea_orm::ConnectionTrait as _;
 use serde_json::json;
 
 /// A bound for a stop, whatever waits. What is being written waits as long as SQLite does for a lock.
-const STOP_TIME: Duration = Duration::from_secs(30);
+const STOP_TIME: Duration = Duration::from_secs(10);
 
 async fn in_registry(data: &Path, statement: &str) {
     let registry = registry(data).await;

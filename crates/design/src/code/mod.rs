@@ -406,13 +406,15 @@ mod tests {
         assert!(is_light());
         assert!(call(Some(9), CodeThread::Shared).took >= CALL_TIME);
         code.0.owed.store(0, Ordering::Relaxed);
+        let mut engines = 0;
         for _ in 0..CALLS_TO_BE_LIGHT {
             assert!(!is_light());
             let answer = call(None, CodeThread::Own);
             assert_eq!(answer.result.unwrap().text(), "1");
-            // A thread of its own has no engine yet; where nothing was left for it for long, this one made its own once.
-            assert!(answer.engines <= 1);
+            engines += answer.engines;
         }
+        // A thread of its own has no engine yet; where nothing is left for one for long, this thread makes its own, once.
+        assert!((CALLS_TO_BE_LIGHT / 2 + 1..=CALLS_TO_BE_LIGHT).contains(&engines), "{engines}");
         assert!(is_light());
         assert_eq!(call(None, CodeThread::Own).engines, 0);
     }
