@@ -159,7 +159,7 @@ async fn thousands_are_made_and_those_who_hang_up_leave_whole_devices() {
         let found = [total("").await, total("filter[meta.n][gte]=0").await, total("searchText=d").await];
         if count().await == before {
             assert_eq!(found, [before; 3]);
-            assert_eq!(before % 200, 0, "whole transactions");
+            assert_eq!(before % 50, 0, "whole transactions");
             break;
         }
     }
