@@ -1,5 +1,8 @@
 # make run    build and start Isobar on http://127.0.0.1:8080, with its data in ./data
+# make check  format, lints, unit tests and the stores' suites on SQLite: what one runs all day
+# make one    one test: T=a_part_of_its_name
 # make test   every gate: format, lints, licences, tests (with a PostgreSQL of their own)
+# make torture       the long forms, for which no gate waits: power cuts, flipped bits, neighbours, scenes on PostgreSQL
 # make console       the web console alone, into console/dist; CONSOLE=no builds the program without it, and without Node.js
 # make console-test  its types, lints, sizes and unit tests, and its tests in a browser
 # make dist   the program that is shipped: link-time optimisation, slower to build
@@ -8,7 +11,7 @@
 
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: run test bench dist fmt prepare quick console console-test
+.PHONY: run check one test torture bench dist fmt prepare quick console console-test
 
 ENV := . scripts/env.sh;
 CONSOLE ?= yes
@@ -38,9 +41,24 @@ console-test:
 	@$(ENV) scripts/console check "$$CARGO_TARGET_DIR/debug/isobar"
 	@$(ENV) scripts/console browser "$$CARGO_TARGET_DIR/debug/isobar"
 
+check:
+	@scripts/prepare test
+	@scripts/console build
+	@scripts/test check
+
+one:
+	@scripts/prepare test
+	@scripts/console build
+	@scripts/test one '$(T)'
+
 test:
 	@scripts/prepare test
-	@scripts/test
+	@scripts/test all
+
+torture:
+	@scripts/prepare test
+	@scripts/console build
+	@scripts/test torture
 
 bench: dist
 	@scripts/prepare bench
