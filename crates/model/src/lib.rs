@@ -30,6 +30,7 @@ pub mod secret;
 pub mod session;
 pub mod setting;
 pub mod shared_amount;
+pub mod site;
 pub mod status;
 pub mod time;
 pub mod user;

@@ -1,8 +1,11 @@
 //! Slots for what takes long: a few at a time, shared fairly between tenants.
 //!
-//! A slot that is free goes to the tenant that has the fewest, and among those to the one that had its last the longest
-//! ago. Who works longer than a slice of time while others wait gives its slot back and stands in line again, so that nobody
-//! waits for the end of anybody else's work.
+//! A slot that is free goes to the site that has the fewest (see [`isobar_model::site`]), and among those to the one that
+//! had its last the longest ago; within a site to its tenants in the same way. Who works longer than a slice of time while
+//! others wait gives its slot back and stands in line again, so that nobody waits for the end of anybody else's work.
+//!
+//! Where as much has begun as there may be, whoever has most of it gives up its youngest that waits, the one that is let go
+//! first or stands in line again: who has fewer, or nothing, comes in.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use isobar_model::ids::OrganizationId;
+use isobar_model::site::{Holding, Site};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
@@ -25,8 +29,8 @@ const BYTES_A_LOOK: usize = 64 << 10;
 pub struct Bounds {
     /// Slots at the same time.
     pub at_once: usize,
-    /// Work that has begun and not ended: beyond, whoever begins more is refused. What goes on with what was let in before
-    /// is not counted.
+    /// Work that has begun and not ended: beyond, whoever begins more takes the place of somebody who waits and has more, or
+    /// is refused. What goes on with what was let in before is not counted, and keeps its place.
     pub of_all: usize,
     /// Work of one tenant that has begun and not ended: beyond, the tenant is refused.
     pub of_one: usize,
@@ -64,14 +68,8 @@ pub struct FairSlots {
 pub struct FairSlot {
     line: Arc<Line>,
     tenant: OrganizationId,
-    /// What is held to the bounds; none of what only goes on.
-    begun: Option<BegunWork>,
-}
-
-/// Work that has begun, until it is dropped.
-struct BegunWork {
-    line: Arc<Line>,
-    tenant: OrganizationId,
+    /// When the work began that is held to the bounds; none: it only goes on.
+    begun: Option<u64>,
 }
 
 struct Line {
@@ -83,23 +81,36 @@ struct Line {
 
 #[derive(Default)]
 struct State {
-    taken: usize,
-    waiting: usize,
-    begun: usize,
-    /// Grows with each slot that is given, and each that is waited for.
+    /// Of all.
+    holds: Holds,
+    /// Grows with each slot that is given, each that is waited for, and all work that begins.
     number: u64,
     /// Those that have a slot, wait for one or have begun something.
     tenants: FxHashMap<OrganizationId, TenantSlots>,
+    sites: FxHashMap<Site, Holds>,
+}
+
+/// How much a tenant, or a site, has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Holds {
+    taken: usize,
+    waiting: usize,
+    begun: usize,
+    /// When it had a slot last, or came.
+    last: u64,
 }
 
 #[derive(Default)]
 struct TenantSlots {
-    taken: usize,
-    begun: usize,
-    /// When it had a slot last, or came.
-    last: u64,
-    /// Who waits, each with its number.
-    waiting: VecDeque<(u64, oneshot::Sender<FairSlot>)>,
+    holds: Holds,
+    line: VecDeque<Waiting>,
+}
+
+/// Names one who waits in the line.
+struct Waiting {
+    number: u64,
+    begun: Option<u64>,
+    give: oneshot::Sender<FairSlot>,
 }
 
 impl FairSlots {
@@ -108,108 +119,171 @@ impl FairSlots {
         Self { line: Arc::new(Line { bounds, waiting: AtomicUsize::new(0), state: Mutex::default() }) }
     }
 
-    /// A slot, when it comes; [`StoreError::Busy`] at once where too much has begun, unless the claim is one that goes on. Who no
-    /// longer waits has no place in the line.
+    /// Waits for a slot. Who no longer waits has no place in the line.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`], unless the claim is one that goes on: at once where too much has begun; later where the place is
+    /// given to somebody who has less.
     pub async fn take(&self, claim: Claim) -> Result<FairSlot> {
-        let begun = if claim.goes_on { None } else { Some(self.line.begin(claim.tenant)?) };
-        slot(self.line.join(claim.tenant), begun).await
+        slot(self.line.enter(claim)?).await
     }
 
     /// How many have a slot, and how many wait for one.
     pub fn taken_and_waiting(&self) -> (usize, usize) {
         let state = self.line.state.lock();
-        (state.taken, state.waiting)
+        (state.holds.taken, state.holds.waiting)
     }
 }
 
 impl Line {
-    /// Work of the tenant's begins, if there is room for it.
-    fn begin(self: &Arc<Self>, tenant: OrganizationId) -> Result<BegunWork> {
-        let mut state = self.state.lock();
-        let of_tenant = state.tenants.get(&tenant).map_or(0, |it| it.begun);
-        if state.begun >= self.bounds.of_all || of_tenant >= self.bounds.of_one {
-            return Err(StoreError::Busy);
-        }
-        (state.number, state.begun) = (state.number + 1, state.begun + 1);
-        state.tenant(tenant).begun += 1;
-        Ok(BegunWork { line: Arc::clone(self), tenant })
+    /// Work of a tenant begins or goes on: a slot for it, or a place in the line, which may be that of somebody else.
+    fn enter(self: &Arc<Self>, claim: Claim) -> Result<Entered> {
+        let (tenant, mut state) = (claim.tenant, self.state.lock());
+        let mut evicted = None;
+        let begun = match claim.goes_on {
+            true => None,
+            false => {
+                evicted = state.make_room(tenant, self.bounds)?;
+                state.number += 1;
+                state.change(tenant, |holds| holds.begun += 1);
+                Some(state.number)
+            }
+        };
+        let entered = self.join(&mut state, tenant, begun);
+        drop(state);
+        // It hears that nobody will give it a slot.
+        drop(evicted);
+        Ok(entered)
     }
 
     /// A slot for the tenant that was free, or else a place in the line.
-    fn join(self: &Arc<Self>, tenant: OrganizationId) -> std::result::Result<FairSlot, Waiter> {
-        let mut state = self.state.lock();
+    fn join(self: &Arc<Self>, state: &mut State, tenant: OrganizationId, begun: Option<u64>) -> Entered {
         state.number += 1;
         let number = state.number;
-        let is_free = state.taken < self.bounds.at_once;
-        let came = state.tenant(tenant);
-        if is_free {
+        let line = Arc::clone(self);
+        if state.holds.taken < self.bounds.at_once {
             // While a slot is free nobody waits.
-            (came.taken, came.last) = (came.taken + 1, number);
-            state.taken += 1;
-            return Ok(FairSlot { line: Arc::clone(self), tenant, begun: None });
+            state.change(tenant, |holds| (holds.taken, holds.last) = (holds.taken + 1, number));
+            return Entered::Slot(FairSlot { line, tenant, begun });
         }
         let (give, given) = oneshot::channel();
-        came.waiting.push_back((number, give));
-        self.count(&mut state, 1);
-        drop(state);
-        Err(Waiter { line: Arc::clone(self), tenant, number, given })
+        state.change(tenant, |holds| holds.waiting += 1);
+        state.tenants.entry(tenant).or_default().line.push_back(Waiting { number, begun, give });
+        self.note_waiting(state);
+        Entered::Line(Waiter { line, tenant, number, given })
     }
 
-    fn count(&self, state: &mut State, change: isize) {
-        state.waiting = state.waiting.saturating_add_signed(change);
-        self.waiting.store(state.waiting, Ordering::Relaxed);
+    fn note_waiting(&self, state: &State) {
+        self.waiting.store(state.holds.waiting, Ordering::Relaxed);
     }
 
-    /// A slot of the tenant's is over: whose it is next.
-    fn pass_on(self: &Arc<Self>, tenant: OrganizationId) {
+    /// A slot of the tenant's is over, and work that has begun if it was that: whose it is next.
+    fn pass_on(self: &Arc<Self>, tenant: OrganizationId, has_ended: bool) {
         let next = {
             let mut state = self.state.lock();
-            state.taken = state.taken.saturating_sub(1);
             state.number += 1;
-            let number = state.number;
-            if let Some(had) = state.tenants.get_mut(&tenant) {
-                (had.taken, had.last) = (had.taken.saturating_sub(1), number);
-            }
-            state.forget_if_gone(tenant);
+            let (number, ended) = (state.number, usize::from(has_ended));
+            state.change(tenant, |holds| {
+                (holds.taken, holds.begun, holds.last) = (holds.taken - 1, holds.begun - ended, number);
+            });
             self.next(&mut state)
         };
-        if let Some((tenant, give)) = next {
+        if let Some((tenant, Waiting { begun, give, .. })) = next {
             // Who has gone meanwhile drops it, and so passes it on.
-            drop(give.send(FairSlot { line: Arc::clone(self), tenant, begun: None }));
+            drop(give.send(FairSlot { line: Arc::clone(self), tenant, begun }));
         }
     }
 
     /// Whose slot it is, if anybody waits and a slot is free.
-    fn next(&self, state: &mut State) -> Option<(OrganizationId, oneshot::Sender<FairSlot>)> {
-        if state.taken >= self.bounds.at_once {
+    fn next(&self, state: &mut State) -> Option<(OrganizationId, Waiting)> {
+        if state.holds.taken >= self.bounds.at_once {
             return None;
         }
-        let waiting = state.tenants.iter().filter(|(_, it)| !it.waiting.is_empty());
-        let (tenant, _) = waiting.min_by_key(|(_, it)| (it.taken, it.last))?;
+        let waiting = state.tenants.iter().filter(|(_, of)| !of.line.is_empty());
+        let turn = |holds: Holds| (holds.taken, holds.last);
+        let (tenant, _) = waiting.min_by_key(|(id, of)| (turn(state.of_site(**id)), turn(of.holds)))?;
         let tenant = *tenant;
+        let first = state.leave(tenant, 0)?;
         state.number += 1;
         let number = state.number;
-        let chosen = state.tenants.get_mut(&tenant)?;
-        let (_, give) = chosen.waiting.pop_front()?;
-        (chosen.taken, chosen.last) = (chosen.taken + 1, number);
-        state.taken += 1;
-        self.count(state, -1);
-        Some((tenant, give))
+        state.change(tenant, |holds| (holds.taken, holds.last) = (holds.taken + 1, number));
+        self.note_waiting(state);
+        Some((tenant, first))
     }
 }
 
 impl State {
-    /// A tenant, who may just have come.
-    fn tenant(&mut self, tenant: OrganizationId) -> &mut TenantSlots {
+    /// Changes what a tenant, its site and all have. Who just comes has had a slot last now; who has nothing is forgotten.
+    fn change(&mut self, tenant: OrganizationId, change: impl Fn(&mut Holds)) {
         let last = self.number;
-        self.tenants.entry(tenant).or_insert_with(|| TenantSlots { last, ..TenantSlots::default() })
-    }
-
-    fn forget_if_gone(&mut self, tenant: OrganizationId) {
-        if self.tenants.get(&tenant).is_some_and(|it| it.taken == 0 && it.begun == 0 && it.waiting.is_empty()) {
+        let site = self.sites.entry(tenant.site()).or_insert(Holds { last, ..Holds::default() });
+        let of = self
+            .tenants
+            .entry(tenant)
+            .or_insert_with(|| TenantSlots { holds: Holds { last, ..Holds::default() }, line: VecDeque::new() });
+        change(&mut self.holds);
+        change(site);
+        change(&mut of.holds);
+        if site.is_nothing() {
+            self.sites.remove(&tenant.site());
+        }
+        if of.holds.is_nothing() && of.line.is_empty() {
             self.tenants.remove(&tenant);
         }
     }
+
+    fn of_site(&self, tenant: OrganizationId) -> Holds {
+        self.sites.get(&tenant.site()).copied().unwrap_or_default()
+    }
+
+    /// How much a tenant has begun.
+    fn begun(&self, tenant: OrganizationId) -> Holding {
+        let of_tenant = self.tenants.get(&tenant).map_or(0, |of| of.holds.begun);
+        Holding { of_site: self.of_site(tenant).begun, of_tenant }
+    }
+
+    /// Takes out of the line who waits at that place of it.
+    fn leave(&mut self, tenant: OrganizationId, at: usize) -> Option<Waiting> {
+        let left = self.tenants.get_mut(&tenant)?.line.remove(at)?;
+        self.change(tenant, |holds| holds.waiting -= 1);
+        Some(left)
+    }
+
+    /// Makes room for one more that begins. Where all is full, whoever has most gives up the youngest of its work that waits, if that
+    /// leaves it no less than this tenant has then.
+    fn make_room(&mut self, tenant: OrganizationId, bounds: Bounds) -> Result<Option<Waiting>> {
+        let own = self.begun(tenant);
+        if own.of_tenant >= bounds.of_one {
+            return Err(StoreError::Busy);
+        }
+        if self.holds.begun < bounds.of_all {
+            return Ok(None);
+        }
+        let youngest = |(id, of): (&OrganizationId, &TenantSlots)| {
+            let (theirs, is_same_site) = (self.begun(*id), id.site() == tenant.site());
+            if !theirs.yields_to(own, is_same_site) {
+                return None;
+            }
+            let begun = of.line.iter().enumerate().filter_map(|(at, waiting)| Some((waiting.begun?, at)));
+            begun.max().map(|(begun, at)| (theirs, begun, *id, at))
+        };
+        let (_, _, heaviest, at) = self.tenants.iter().filter_map(youngest).max().ok_or(StoreError::Busy)?;
+        let evicted = self.leave(heaviest, at);
+        self.change(heaviest, |holds| holds.begun -= 1);
+        Ok(evicted)
+    }
+}
+
+impl Holds {
+    fn is_nothing(&self) -> bool {
+        (self.taken, self.waiting, self.begun) == (0, 0, 0)
+    }
+}
+
+/// Holds the slot, or the place in the line, of somebody who asked.
+enum Entered {
+    Slot(FairSlot),
+    Line(Waiter),
 }
 
 /// A place in the line, until it is dropped.
@@ -220,26 +294,24 @@ struct Waiter {
     given: oneshot::Receiver<FairSlot>,
 }
 
-/// The slot, when it comes, for what has begun, or else for what goes on.
-async fn slot(joined: std::result::Result<FairSlot, Waiter>, begun: Option<BegunWork>) -> Result<FairSlot> {
-    let mut slot = match joined {
-        Ok(slot) => slot,
-        Err(mut waiter) => (&mut waiter.given).await.map_err(StoreError::unavailable)?,
-    };
-    slot.begun = begun;
-    Ok(slot)
+/// The slot, when it comes. [`StoreError::Busy`]: the place in the line was given to somebody else.
+async fn slot(entered: Entered) -> Result<FairSlot> {
+    match entered {
+        Entered::Slot(slot) => Ok(slot),
+        Entered::Line(mut waiter) => (&mut waiter.given).await.map_err(|_| StoreError::Busy),
+    }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
         let mut state = self.line.state.lock();
-        let Some(tenant) = state.tenants.get_mut(&self.tenant) else { return };
-        let before = tenant.waiting.len();
-        tenant.waiting.retain(|(number, _)| *number != self.number);
-        if tenant.waiting.len() < before {
-            self.line.count(&mut state, -1);
-            state.forget_if_gone(self.tenant);
+        let place =
+            state.tenants.get(&self.tenant).and_then(|of| of.line.iter().position(|it| it.number == self.number));
+        let Some(gone) = place.and_then(|at| state.leave(self.tenant, at)) else { return };
+        if gone.begun.is_some() {
+            state.change(self.tenant, |holds| holds.begun -= 1);
         }
+        self.line.note_waiting(&state);
     }
 }
 
@@ -250,11 +322,15 @@ impl FairSlot {
     }
 
     /// Lets others go first, and waits for another one.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`]: the place in the line was given to somebody who has less.
     pub async fn pass_on(mut self) -> Result<FairSlot> {
-        let (line, tenant, begun) = (Arc::clone(&self.line), self.tenant, self.begun.take());
-        let joined = line.join(tenant);
+        // What has begun is counted where it waits.
+        let begun = self.begun.take();
+        let entered = self.line.join(&mut self.line.state.lock(), self.tenant, begun);
         drop(self);
-        slot(joined, begun).await
+        slot(entered).await
     }
 
     /// A slice of work begins.
@@ -263,20 +339,9 @@ impl FairSlot {
     }
 }
 
-impl Drop for BegunWork {
-    fn drop(&mut self) {
-        let mut state = self.line.state.lock();
-        state.begun = state.begun.saturating_sub(1);
-        if let Some(tenant) = state.tenants.get_mut(&self.tenant) {
-            tenant.begun = tenant.begun.saturating_sub(1);
-        }
-        state.forget_if_gone(self.tenant);
-    }
-}
-
 impl Drop for FairSlot {
     fn drop(&mut self) {
-        self.line.pass_on(self.tenant);
+        self.line.pass_on(self.tenant, self.begun.is_some());
     }
 }
 
@@ -307,165 +372,4 @@ impl Slice<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use futures::FutureExt as _;
-    use futures::future::BoxFuture;
-    use proptest::prelude::*;
-    use uuid::Uuid;
-
-    use super::*;
-
-    const BOUNDS: Bounds = Bounds { at_once: 2, of_all: 6, of_one: 4, slice: Duration::ZERO };
-
-    fn tenant(number: u128) -> OrganizationId {
-        OrganizationId(Uuid::from_u128(number))
-    }
-
-    /// Somebody of the tenant who waits.
-    fn waiter(slots: &FairSlots, of: u128) -> BoxFuture<'_, Result<FairSlot>> {
-        let mut waits = slots.take(Claim::begin(tenant(of))).boxed();
-        assert!((&mut waits).now_or_never().is_none());
-        waits
-    }
-
-    /// What somebody of the tenant hears who does not have to wait.
-    fn at_once(slots: &FairSlots, of: u128) -> Result<FairSlot> {
-        slots.take(Claim::begin(tenant(of))).now_or_never().unwrap()
-    }
-
-    #[test]
-    fn who_waits_is_bounded_of_all_and_of_one() {
-        let slots = FairSlots::new(BOUNDS);
-        let taken = [at_once(&slots, 1).unwrap(), at_once(&slots, 1).unwrap()];
-        let waiting = [waiter(&slots, 1), waiter(&slots, 1)];
-        assert!(matches!(at_once(&slots, 1), Err(StoreError::Busy)));
-        let others = [waiter(&slots, 2), waiter(&slots, 3)];
-        assert!(matches!(at_once(&slots, 4), Err(StoreError::Busy)));
-        // What was let in is not refused.
-        let mut goes_on = slots.take(Claim::go_on(tenant(4))).boxed();
-        assert!((&mut goes_on).now_or_never().is_none());
-        assert_eq!(slots.taken_and_waiting(), (2, 5));
-        // Who hangs up makes room.
-        drop((waiting, others));
-        assert_eq!(slots.taken_and_waiting(), (2, 1));
-        drop(taken);
-        assert!((&mut goes_on).now_or_never().unwrap().is_ok());
-        assert_eq!(slots.taken_and_waiting(), (0, 0));
-        assert!(slots.line.state.lock().tenants.is_empty());
-    }
-
-    #[test]
-    fn what_goes_on_keeps_nobody_out() {
-        let slots = FairSlots::new(BOUNDS);
-        let taken = [1, 1].map(|of| at_once(&slots, of).unwrap());
-        let mut streams: Vec<_> = (0..100).map(|_| slots.take(Claim::go_on(tenant(1))).boxed()).collect();
-        assert!(streams.iter_mut().all(|waits| waits.now_or_never().is_none()));
-        // Neither another tenant nor, for what it begins, their own.
-        let (mut other, _own) = (waiter(&slots, 2), waiter(&slots, 1));
-        drop(taken);
-        // The other one has its slot before them.
-        assert!((&mut other).now_or_never().unwrap().is_ok());
-        drop((streams, other));
-        assert_eq!(slots.taken_and_waiting().1, 0);
-    }
-
-    #[test]
-    fn who_lets_others_go_first_has_begun_once() {
-        let slots = FairSlots::new(Bounds { at_once: 1, of_all: 2, of_one: 2, slice: Duration::ZERO });
-        let slot = at_once(&slots, 1).unwrap();
-        let mut other = waiter(&slots, 2);
-        let mut again = slot.pass_on().boxed();
-        assert!((&mut again).now_or_never().is_none());
-        assert!(at_once(&slots, 3).is_err());
-        drop((&mut other).now_or_never().unwrap());
-        let _again = again.now_or_never().unwrap().unwrap();
-        drop(waiter(&slots, 3));
-    }
-
-    #[test]
-    fn a_tenant_with_many_leaves_the_next_turn_to_one_with_few() {
-        let slots = FairSlots::new(BOUNDS);
-        let taken = [at_once(&slots, 1).unwrap(), at_once(&slots, 1).unwrap()];
-        let mut many = [waiter(&slots, 1), waiter(&slots, 1)];
-        let mut other = waiter(&slots, 2);
-        let [first, _second] = taken;
-        drop(first);
-        assert!(many.iter_mut().all(|waits| waits.now_or_never().is_none()));
-        assert!((&mut other).now_or_never().unwrap().is_ok());
-    }
-
-    #[test]
-    fn tenants_with_as_many_have_their_turn_one_after_the_other() {
-        let slots = FairSlots::new(Bounds { at_once: 1, of_all: 20, of_one: 10, slice: Duration::ZERO });
-        let mut slot = Some(at_once(&slots, 1).unwrap());
-        let mut waits: Vec<_> = [1, 1, 1, 1, 2, 2, 3].map(|of| (of, waiter(&slots, of))).into();
-        let mut order = Vec::new();
-        while slot.take().is_some() && !waits.is_empty() {
-            let next = waits.iter_mut().position(|(_, waits)| {
-                slot = waits.now_or_never().map(Result::unwrap);
-                slot.is_some()
-            });
-            order.push(waits.remove(next.unwrap()).0);
-        }
-        assert_eq!(order, [2, 3, 1, 2, 1, 1, 1]);
-    }
-
-    #[test]
-    fn a_slice_ends_when_somebody_waits() {
-        let slots = FairSlots::new(Bounds { at_once: 1, ..BOUNDS });
-        let slot = at_once(&slots, 1).unwrap();
-        assert!(slot.slice().goes_on());
-        let mut other = waiter(&slots, 2);
-        assert!(!slot.slice().goes_on());
-        let mut again = slot.pass_on().boxed();
-        assert!((&mut again).now_or_never().is_none());
-        drop((&mut other).now_or_never().unwrap());
-        assert!(again.now_or_never().unwrap().is_ok());
-    }
-
-    #[test]
-    fn large_rows_and_many_rows_are_a_reason_to_look() {
-        let slots = FairSlots::new(BOUNDS);
-        let slot = at_once(&slots, 1).unwrap();
-        let mut slice = slot.slice();
-        assert!(slice.is_time_to_look(1 << 20));
-        let looks = (0..640).filter(|_| slice.is_time_to_look(10)).count();
-        assert_eq!(looks, 10);
-    }
-
-    proptest! {
-        /// Whatever is asked for, given up and hung up on: no slot is lost, none is given twice, nobody waits for a free one.
-        #[test]
-        fn no_turn_is_lost(steps in prop::collection::vec((0_u8..4, 0_usize..8, 0_u128..4), 0..200)) {
-            let slots = FairSlots::new(BOUNDS);
-            let (mut taken, mut waiting): (Vec<FairSlot>, Vec<BoxFuture<'_, Result<FairSlot>>>) = (Vec::new(), Vec::new());
-            for (step, at, of) in steps {
-                match step {
-                    0 | 1 => {
-                        let mut asks = slots.take(Claim { tenant: tenant(of), goes_on: step == 1 }).boxed();
-                        match (&mut asks).now_or_never() {
-                            Some(Ok(slot)) => taken.push(slot),
-                            Some(Err(_)) => {}
-                            None => waiting.push(asks),
-                        }
-                    }
-                    2 if !taken.is_empty() => drop(taken.remove(at % taken.len())),
-                    3 if !waiting.is_empty() => drop(waiting.remove(at % waiting.len())),
-                    _ => {}
-                }
-                let mut left = Vec::new();
-                for mut waits in waiting {
-                    match (&mut waits).now_or_never() {
-                        Some(slot) => taken.push(slot.unwrap()),
-                        None => left.push(waits),
-                    }
-                }
-                waiting = left;
-                prop_assert_eq!(slots.taken_and_waiting(), (taken.len(), waiting.len()));
-                prop_assert!(taken.len() <= BOUNDS.at_once && (waiting.is_empty() || taken.len() == BOUNDS.at_once));
-            }
-            drop((taken, waiting));
-            prop_assert!(slots.line.state.lock().tenants.is_empty());
-        }
-    }
-}
+mod tests;

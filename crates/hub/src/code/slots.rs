@@ -9,8 +9,8 @@ use isobar_store::fair_slots::{Bounds, Claim, FairSlot, FairSlots};
 
 /// Runs of each class that have a thread of their own; further ones wait, and so do their projects.
 const ASIDE_AT_ONCE: usize = 8;
-/// Runs that wait for a slot of their class; beyond, 503. Of one tenant fewer have a slot or wait, so that there is room for
-/// the others.
+/// Runs that wait for a slot of their class; beyond, whoever has most gives up the place of its youngest that waits, or it is
+/// 503. Of one tenant fewer have a slot or wait, so that there is room for the others.
 const ASIDE_WAITING_MAX: usize = 64;
 const ASIDE_OF_ONE_MAX: usize = 64;
 
@@ -126,10 +126,15 @@ mod tests {
         while slots.heavy.taken_and_waiting().1 < ASIDE_WAITING_MAX {
             tokio::task::yield_now().await;
         }
-        assert!(matches!(asks(99), Some(Err(Error::Busy))));
+        // Who has none has the place of the youngest run of who has most.
+        let all = Arc::clone(&slots);
+        let mut last = Box::pin(async move { all.take(RunClass::Heavy, tenant(99)).await });
+        assert!((&mut last).now_or_never().is_none());
+        assert!(matches!(waiting.join_next().await, Some(Ok(Err(Error::Busy)))));
         // Nobody of another class waits for these.
         assert!(slots.take(RunClass::Large, tenant(1)).await.is_ok());
         drop(held);
+        waiting.spawn(last);
         // Each gives its slot back as it is joined, and so to the next.
         while let Some(joined) = waiting.join_next().await {
             assert!(joined.unwrap().is_ok());

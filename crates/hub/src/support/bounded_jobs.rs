@@ -22,7 +22,8 @@ pub(crate) struct BoundedJobs {
 
 impl BoundedJobs {
     /// So many at the same time, and so many that run or wait: of all tenants, and of one, so that there is room for the
-    /// others.
+    /// others. Where all is full, whoever has most gives up its youngest job that waits, which is [`Error::Busy`] then, to
+    /// who has fewer.
     pub(crate) fn shared(at_once: usize, waiting: usize, of_one: usize) -> Self {
         // None of this work can be left and taken up again.
         let slice = std::time::Duration::MAX;
@@ -107,6 +108,7 @@ impl BoundedJobs {
 #[cfg(test)]
 #[allow(clippy::disallowed_methods, reason = "a test hears of its panics")]
 mod tests {
+    use futures::FutureExt as _;
     use std::sync::{Arc, mpsc};
 
     use isobar_model::access::Lineage;
@@ -126,6 +128,31 @@ mod tests {
             session: None,
             is_restricted: false,
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn job_of_who_has_none_takes_the_place_of_who_has_most() {
+        let jobs = Arc::new(BoundedJobs::shared(1, 64, 24));
+        let (begin, begun) = mpsc::channel::<()>();
+        let under_way = {
+            let jobs = Arc::clone(&jobs);
+            tokio::spawn(async move { jobs.run_for(&caller(1, 11), move || begun.recv().is_ok()).await })
+        };
+        while jobs.running_and_waiting() != (1, 0) {
+            tokio::task::yield_now().await;
+        }
+        let callers: Vec<Caller> = (0..80).map(|number| caller(1 + number % 3, 100 + number)).collect();
+        let mut crowd: Vec<_> = callers.iter().map(|caller| jobs.run_for(caller, || ()).boxed()).collect();
+        let refused = crowd.iter_mut().filter_map(|job| job.now_or_never()).count();
+        assert_eq!((jobs.running_and_waiting(), refused), ((1, 63), 80 - 63));
+        let victim = caller(9, 9);
+        let mut works = jobs.run_for(&victim, || ()).boxed();
+        assert!((&mut works).now_or_never().is_none());
+        assert_eq!(jobs.running_and_waiting(), (1, 63));
+        drop(crowd);
+        begin.send(()).unwrap();
+        assert!(under_way.await.unwrap().unwrap() && works.await.is_ok());
+        assert_eq!(jobs.running_and_waiting(), (0, 0));
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -5,8 +5,8 @@ use crate::{crates, read, root, source_files};
 /// The rooms that have a hash without a key at hand, which is quicker, and what they may hash with it: numbers and identifiers
 /// that the platform itself makes.
 const QUICKLY_HASHED: &[(&str, &[&str])] = &[
-    ("hub", &["DeviceKey", "OrganizationId", "Tenant", "UserId", "u64"]),
-    ("store", &["OrganizationId", "Tenant", "u64"]),
+    ("hub", &["DeviceKey", "OrganizationId", "Site", "Tenant", "UserId", "u64"]),
+    ("store", &["OrganizationId", "Site", "Tenant", "u64"]),
 ];
 
 /// What clients choose (names in JSON, labels, elements, addresses) is hashed with a random key: other rooms have no other

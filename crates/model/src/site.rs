@@ -1,0 +1,137 @@
+//! Sites: tenants that registered from one address or network, which count together where they compete with others.
+//!
+//! Registration is open to everybody, and costs nothing. Who makes a hundred accounts has a hundred tenants, but mostly one
+//! address. So an organization that founds itself bears a tag of that address in the last four bytes of its identifier,
+//! where others have chance: whatever knows the tenant knows its site, and an organization that somebody else has made is a
+//! site of its own.
+
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+use crate::ids::OrganizationId;
+
+/// Bits of an identifier that tell the site.
+const SITE_BITS: u32 = 32;
+
+/// Names a site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Site(u32);
+
+impl Site {
+    /// Returns the site with this tag.
+    pub const fn of_tag(tag: u32) -> Self {
+        Self(tag)
+    }
+
+    /// Makes the identifier of an organization that founds itself here, out of one that was minted for it.
+    pub fn founds(self, minted: Uuid) -> OrganizationId {
+        OrganizationId(Uuid::from_u128(minted.as_u128() >> SITE_BITS << SITE_BITS | u128::from(self.0)))
+    }
+}
+
+impl OrganizationId {
+    /// Returns the site of a tenant.
+    pub const fn site(&self) -> Site {
+        Site(self.0.as_u128() as u32)
+    }
+}
+
+/// How much of something that tenants share a tenant has, and how much its whole site. More is more of the site's first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Holding {
+    /// Of all tenants of the site.
+    pub of_site: usize,
+    /// Of the tenant.
+    pub of_tenant: usize,
+}
+
+impl Holding {
+    /// Returns the holding with so much more of it.
+    pub const fn plus(self, more: usize) -> Self {
+        Self { of_site: self.of_site.saturating_add(more), of_tenant: self.of_tenant.saturating_add(more) }
+    }
+
+    /// Returns true if one place of this tenant is better given to another one, which then still has no more than this one:
+    /// sites compete with sites, and tenants with those of their own site.
+    pub const fn yields_to(self, other: Self, is_same_site: bool) -> bool {
+        match is_same_site {
+            true => self.of_tenant > other.of_tenant + 1,
+            false => self.of_site > other.of_site + 1,
+        }
+    }
+}
+
+/// How much of something that tenants share each of them has.
+#[derive(Debug, Default)]
+pub struct TenantAmounts {
+    all: usize,
+    /// Of each site and tenant that has any.
+    of_sites: BTreeMap<Site, usize>,
+    of_tenants: BTreeMap<OrganizationId, usize>,
+}
+
+impl TenantAmounts {
+    /// Returns how much all have together.
+    pub const fn all(&self) -> usize {
+        self.all
+    }
+
+    /// Returns how much a tenant has.
+    pub fn of(&self, tenant: OrganizationId) -> Holding {
+        let of_site = self.of_sites.get(&tenant.site()).copied().unwrap_or_default();
+        Holding { of_site, of_tenant: self.of_tenants.get(&tenant).copied().unwrap_or_default() }
+    }
+
+    /// Changes how much a tenant has: so much of it, beside what else it has, is so much instead.
+    pub fn change(&mut self, tenant: OrganizationId, before: usize, after: usize) {
+        let Holding { of_site, of_tenant } = self.of(tenant);
+        self.all = self.all - before + after;
+        note(&mut self.of_sites, tenant.site(), of_site - before + after);
+        note(&mut self.of_tenants, tenant, of_tenant - before + after);
+    }
+
+    /// Takes everything from everybody.
+    pub fn clear(&mut self) {
+        self.all = 0;
+        self.of_sites.clear();
+        self.of_tenants.clear();
+    }
+
+    /// Returns true if nobody has any, and nobody is remembered.
+    pub fn is_nothing(&self) -> bool {
+        self.all == 0 && self.of_sites.is_empty() && self.of_tenants.is_empty()
+    }
+}
+
+fn note<K: Ord>(held: &mut BTreeMap<K, usize>, holder: K, amount: usize) {
+    match amount {
+        0 => held.remove(&holder),
+        _ => held.insert(holder, amount),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn organization_bears_the_site_that_founded_it() {
+        let minted = |low: u128| Uuid::from_u128(0x0189_0a5d_ac96_774b_bcce_b302_0000_0000 | low);
+        let site = Site::of_tag(0xfeed_beef);
+        let (one, other) = (site.founds(minted(1)), site.founds(Uuid::from_u128(minted(1).as_u128() + (1 << 32))));
+        assert_eq!((one.site(), other.site()), (site, site));
+        assert_ne!(one, other);
+        assert_eq!(one.minted_at(), OrganizationId(minted(1)).minted_at());
+        assert_eq!((one.0.get_version_num(), one.0.get_variant()), (7, uuid::Variant::RFC4122));
+        assert_ne!(OrganizationId(minted(1)).site(), OrganizationId(minted(2)).site());
+    }
+
+    #[test]
+    fn site_yields_to_one_that_has_two_fewer() {
+        let holding = |of_site, of_tenant| Holding { of_site, of_tenant };
+        assert!(holding(2, 1).yields_to(holding(0, 0), false) && !holding(1, 1).yields_to(holding(0, 0), false));
+        assert!(!holding(9, 1).yields_to(holding(9, 0), true) && holding(9, 2).yields_to(holding(9, 0), true));
+        assert!(holding(9, 1) > holding(8, 8) && holding(9, 2) > holding(9, 1));
+    }
+}

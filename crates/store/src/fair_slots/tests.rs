@@ -1,0 +1,345 @@
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::*;
+
+const BOUNDS: Bounds = Bounds { at_once: 2, of_all: 6, of_one: 4, slice: Duration::ZERO };
+
+fn tenant(number: u128) -> OrganizationId {
+    OrganizationId(Uuid::from_u128(number))
+}
+
+/// A tenant of a site that has others.
+fn tenant_of(number: u128, site: u32) -> OrganizationId {
+    Site::of_tag(site).founds(Uuid::from_u128(number << 32))
+}
+
+impl State {
+    fn is_forgotten(&self) -> bool {
+        self.tenants.is_empty() && self.sites.is_empty() && self.holds.is_nothing()
+    }
+}
+
+/// Somebody of the tenant who waits.
+fn waiter(slots: &FairSlots, of: u128) -> BoxFuture<'_, Result<FairSlot>> {
+    let mut waits = slots.take(Claim::begin(tenant(of))).boxed();
+    assert!((&mut waits).now_or_never().is_none());
+    waits
+}
+
+/// What somebody of the tenant hears who does not have to wait.
+fn at_once(slots: &FairSlots, of: u128) -> Result<FairSlot> {
+    slots.take(Claim::begin(tenant(of))).now_or_never().unwrap()
+}
+
+#[test]
+fn waiting_is_bounded_of_all_and_of_one() {
+    let slots = FairSlots::new(BOUNDS);
+    let taken = [at_once(&slots, 1).unwrap(), at_once(&slots, 2).unwrap()];
+    let waiting = [waiter(&slots, 1), waiter(&slots, 1)];
+    let others = [waiter(&slots, 2), waiter(&slots, 3)];
+    // Who would have as many as the one that has most.
+    assert!(matches!(at_once(&slots, 2), Err(StoreError::Busy)));
+    let mut fewer = waiter(&slots, 3);
+    assert!(matches!(at_once(&slots, 3), Err(StoreError::Busy)));
+    // What was let in is not refused.
+    let mut goes_on = slots.take(Claim::go_on(tenant(4))).boxed();
+    assert!((&mut goes_on).now_or_never().is_none());
+    assert_eq!(slots.taken_and_waiting(), (2, 5));
+    // Who hangs up makes room.
+    drop((waiting, others));
+    assert_eq!(slots.taken_and_waiting(), (2, 2));
+    drop(waiter(&slots, 1));
+    let _own = [waiter(&slots, 5), waiter(&slots, 5), waiter(&slots, 5)];
+    assert!(matches!(at_once(&slots, 5), Err(StoreError::Busy)));
+    drop((_own, taken));
+    assert!((&mut goes_on).now_or_never().unwrap().is_ok() && (&mut fewer).now_or_never().unwrap().is_ok());
+    assert_eq!(slots.taken_and_waiting(), (0, 0));
+    assert!(slots.line.state.lock().is_forgotten());
+}
+
+#[test]
+fn full_line_gives_a_place_of_the_heaviest_to_a_newcomer() {
+    let slots = FairSlots::new(BOUNDS);
+    let taken = [1, 1].map(|of| at_once(&slots, of).unwrap());
+    let mut many = [waiter(&slots, 1), waiter(&slots, 1)];
+    let mut others = [waiter(&slots, 2), waiter(&slots, 3)];
+    let mut victims = [waiter(&slots, 4)];
+    assert!(matches!((&mut many[1]).now_or_never(), Some(Err(StoreError::Busy))));
+    assert!((&mut many[0]).now_or_never().is_none());
+    let mut next = waiter(&slots, 5);
+    assert!(matches!((&mut many[0]).now_or_never(), Some(Err(StoreError::Busy))));
+    // Nobody has two that wait, and what has a slot is let be.
+    assert!(matches!(at_once(&slots, 6), Err(StoreError::Busy)));
+    assert_eq!(slots.taken_and_waiting(), (2, 4));
+    let all = others.iter_mut().chain(&mut victims).chain([&mut next]);
+    drop(taken);
+    assert!(all.into_iter().all(|waits| waits.now_or_never().is_some_and(|slot| slot.is_ok())));
+    drop((many, others, victims, next));
+    assert!(slots.line.state.lock().is_forgotten());
+}
+
+#[test]
+fn three_tenants_and_one_site_of_many_leave_room_for_others() {
+    let bounds = Bounds { at_once: 4, of_all: 64, of_one: 24, slice: Duration::ZERO };
+    let crowds: [&dyn Fn(u128) -> OrganizationId; 2] =
+        [&|number| tenant(1 + number % 3), &|number| tenant_of(number, u32::MAX)];
+    for crowd in crowds {
+        let slots = FairSlots::new(bounds);
+        let mut all: Vec<_> = (0..200).map(|number| slots.take(Claim::begin(crowd(number))).boxed()).collect();
+        let _held: Vec<_> = all.iter_mut().filter_map(|asks| asks.now_or_never()).collect();
+        assert_eq!(slots.taken_and_waiting(), (4, 60));
+        let mut victims: Vec<_> = (10..30).map(|number| waiter(&slots, number)).collect();
+        assert_eq!(slots.taken_and_waiting(), (4, 60));
+        // Neither is one of them pushed out by who comes back.
+        let again: Vec<_> =
+            (0..200).filter(|number| slots.take(Claim::begin(crowd(*number))).now_or_never().is_none()).collect();
+        assert!(again.is_empty(), "{again:?}");
+        assert!(victims.iter_mut().all(|waits| waits.now_or_never().is_none()));
+    }
+}
+
+#[test]
+fn tenants_of_one_site_have_one_turn_together() {
+    let slots = FairSlots::new(Bounds { at_once: 1, of_all: 20, of_one: 10, slice: Duration::ZERO });
+    let mut slot = Some(at_once(&slots, 9).unwrap());
+    let crowd = |number| slots.take(Claim::begin(tenant_of(number, 7))).boxed();
+    let others = [(2, waiter(&slots, 2)), (2, waiter(&slots, 2))];
+    let mut waits: Vec<_> = (10..14).map(|number| (7, crowd(number))).chain(others).collect();
+    assert!(waits.iter_mut().all(|(_, waits)| waits.now_or_never().is_none()));
+    let mut order = Vec::new();
+    while slot.take().is_some() && !waits.is_empty() {
+        let next = waits.iter_mut().position(|(_, waits)| {
+            slot = waits.now_or_never().map(Result::unwrap);
+            slot.is_some()
+        });
+        order.push(waits.remove(next.unwrap()).0);
+    }
+    assert_eq!(order, [2, 7, 2, 7, 7, 7]);
+}
+
+#[test]
+fn site_gives_its_own_newcomer_a_place_of_its_tenant_with_most() {
+    let slots = FairSlots::new(Bounds { at_once: 1, of_all: 5, of_one: 4, slice: Duration::ZERO });
+    let _slot = at_once(&slots, 1).unwrap();
+    let ask = |number| slots.take(Claim::begin(tenant_of(number, 7))).boxed();
+    let mut many: Vec<_> = [10, 10, 10].into_iter().map(ask).collect();
+    let _other = waiter(&slots, 1);
+    assert!(many.iter_mut().all(|waits| waits.now_or_never().is_none()));
+    let mut few = [ask(11)];
+    assert!(few.iter_mut().all(|waits| waits.now_or_never().is_none()));
+    assert!(matches!((&mut many[2]).now_or_never(), Some(Err(StoreError::Busy))));
+    assert!(matches!(ask(11).now_or_never(), Some(Err(StoreError::Busy))));
+}
+
+#[test]
+fn slot_that_was_given_is_not_taken_away_by_who_comes_next() {
+    let slots = FairSlots::new(Bounds { at_once: 1, of_all: 3, of_one: 3, slice: Duration::ZERO });
+    let slot = at_once(&slots, 1).unwrap();
+    let mut waiting = [waiter(&slots, 1), waiter(&slots, 1)];
+    // The slot is on its way to the first one, who has not looked yet.
+    drop(slot);
+    let mut others = vec![waiter(&slots, 2)];
+    assert_eq!(slots.taken_and_waiting(), (1, 2));
+    others.push(waiter(&slots, 3));
+    assert!(matches!((&mut waiting[1]).now_or_never(), Some(Err(StoreError::Busy))));
+    assert!(matches!(at_once(&slots, 4), Err(StoreError::Busy)));
+    // Who hangs up on it passes it on.
+    drop(waiting);
+    let next = (&mut others[0]).now_or_never().unwrap().unwrap();
+    drop(next);
+    assert!((&mut others[1]).now_or_never().unwrap().is_ok());
+    drop(others);
+    assert!(slots.line.state.lock().is_forgotten());
+}
+
+#[test]
+fn paused_work_gives_way_and_what_goes_on_does_not() {
+    let slots = FairSlots::new(Bounds { at_once: 1, of_all: 2, of_one: 2, slice: Duration::ZERO });
+    let slot = at_once(&slots, 1).unwrap();
+    let mut second = waiter(&slots, 1);
+    let mut goes_on = slots.take(Claim::go_on(tenant(1))).boxed();
+    assert!((&mut goes_on).now_or_never().is_none());
+    let mut first = slot.pass_on().boxed();
+    assert!((&mut first).now_or_never().is_none());
+    let held = (&mut second).now_or_never().unwrap().unwrap();
+    // The second has the slot, so the first is the youngest that waits.
+    let mut other = waiter(&slots, 2);
+    assert!(matches!((&mut first).now_or_never(), Some(Err(StoreError::Busy))));
+    drop(held);
+    drop((&mut other).now_or_never().unwrap().unwrap());
+    drop((&mut goes_on).now_or_never().unwrap().unwrap());
+    drop((first, second, other, goes_on));
+    assert!(slots.line.state.lock().is_forgotten());
+}
+
+#[test]
+fn what_goes_on_keeps_nobody_out() {
+    let slots = FairSlots::new(BOUNDS);
+    let taken = [1, 1].map(|of| at_once(&slots, of).unwrap());
+    let mut streams: Vec<_> = (0..100).map(|_| slots.take(Claim::go_on(tenant(1))).boxed()).collect();
+    assert!(streams.iter_mut().all(|waits| waits.now_or_never().is_none()));
+    // Neither another tenant nor, for what it begins, their own.
+    let (mut other, _own) = (waiter(&slots, 2), waiter(&slots, 1));
+    drop(taken);
+    // The other one has its slot before them.
+    assert!((&mut other).now_or_never().unwrap().is_ok());
+    drop((streams, other));
+    assert_eq!(slots.taken_and_waiting().1, 0);
+}
+
+#[test]
+fn who_lets_others_go_first_has_begun_once() {
+    let slots = FairSlots::new(Bounds { at_once: 1, of_all: 2, of_one: 2, slice: Duration::ZERO });
+    let slot = at_once(&slots, 1).unwrap();
+    let mut other = waiter(&slots, 2);
+    let mut again = slot.pass_on().boxed();
+    assert!((&mut again).now_or_never().is_none());
+    assert!(at_once(&slots, 3).is_err());
+    drop((&mut other).now_or_never().unwrap());
+    let _again = again.now_or_never().unwrap().unwrap();
+    drop(waiter(&slots, 3));
+}
+
+#[test]
+fn a_tenant_with_many_leaves_the_next_turn_to_one_with_few() {
+    let slots = FairSlots::new(BOUNDS);
+    let taken = [at_once(&slots, 1).unwrap(), at_once(&slots, 1).unwrap()];
+    let mut many = [waiter(&slots, 1), waiter(&slots, 1)];
+    let mut other = waiter(&slots, 2);
+    let [first, _second] = taken;
+    drop(first);
+    assert!(many.iter_mut().all(|waits| waits.now_or_never().is_none()));
+    assert!((&mut other).now_or_never().unwrap().is_ok());
+}
+
+#[test]
+fn tenants_with_as_many_have_their_turn_one_after_the_other() {
+    let slots = FairSlots::new(Bounds { at_once: 1, of_all: 20, of_one: 10, slice: Duration::ZERO });
+    let mut slot = Some(at_once(&slots, 1).unwrap());
+    let mut waits: Vec<_> = [1, 1, 1, 1, 2, 2, 3].map(|of| (of, waiter(&slots, of))).into();
+    let mut order = Vec::new();
+    while slot.take().is_some() && !waits.is_empty() {
+        let next = waits.iter_mut().position(|(_, waits)| {
+            slot = waits.now_or_never().map(Result::unwrap);
+            slot.is_some()
+        });
+        order.push(waits.remove(next.unwrap()).0);
+    }
+    assert_eq!(order, [2, 3, 1, 2, 1, 1, 1]);
+}
+
+#[test]
+fn a_slice_ends_when_somebody_waits() {
+    let slots = FairSlots::new(Bounds { at_once: 1, ..BOUNDS });
+    let slot = at_once(&slots, 1).unwrap();
+    assert!(slot.slice().goes_on());
+    let mut other = waiter(&slots, 2);
+    assert!(!slot.slice().goes_on());
+    let mut again = slot.pass_on().boxed();
+    assert!((&mut again).now_or_never().is_none());
+    drop((&mut other).now_or_never().unwrap());
+    assert!(again.now_or_never().unwrap().is_ok());
+}
+
+#[test]
+fn large_rows_and_many_rows_are_a_reason_to_look() {
+    let slots = FairSlots::new(BOUNDS);
+    let slot = at_once(&slots, 1).unwrap();
+    let mut slice = slot.slice();
+    assert!(slice.is_time_to_look(1 << 20));
+    let looks = (0..640).filter(|_| slice.is_time_to_look(10)).count();
+    assert_eq!(looks, 10);
+}
+
+/// What some hold and wait for, as it ought to be.
+#[derive(Default)]
+struct Expected<'s> {
+    taken: Vec<(Claim, FairSlot)>,
+    waiting: Vec<(Claim, BoxFuture<'s, Result<FairSlot>>)>,
+}
+
+impl<'s> Expected<'s> {
+    fn asks(&mut self, slots: &'s FairSlots, claim: Claim) -> std::result::Result<(), TestCaseError> {
+        let own = self.begun(claim.tenant);
+        let begun = self.claims().filter(|claim| !claim.goes_on).count();
+        let yields = |it: &Claim| self.begun(it.tenant).yields_to(own, it.tenant.site() == claim.tenant.site());
+        let can_yield = self.waiting.iter().any(|(it, _)| !it.goes_on && yields(it));
+        let mut asks = slots.take(claim).boxed();
+        match (&mut asks).now_or_never() {
+            Some(Ok(slot)) => self.taken.push((claim, slot)),
+            None => self.waiting.push((claim, asks)),
+            Some(Err(_)) => {
+                prop_assert!(!claim.goes_on && (own.of_tenant == BOUNDS.of_one || begun == BOUNDS.of_all));
+                prop_assert!(own.of_tenant == BOUNDS.of_one || !can_yield);
+            }
+        }
+        self.hear(usize::from(can_yield && begun == BOUNDS.of_all))
+    }
+
+    /// Those who have waited have their slots now; so many at most have given up their places.
+    fn hear(&mut self, evicted_max: usize) -> std::result::Result<(), TestCaseError> {
+        let mut evicted = 0;
+        for (claim, mut waits) in std::mem::take(&mut self.waiting) {
+            match (&mut waits).now_or_never() {
+                Some(Ok(slot)) => self.taken.push((claim, slot)),
+                Some(Err(_)) => {
+                    prop_assert!(!claim.goes_on);
+                    evicted += 1;
+                }
+                None => self.waiting.push((claim, waits)),
+            }
+        }
+        prop_assert!(evicted <= evicted_max);
+        Ok(())
+    }
+
+    fn claims(&self) -> impl Iterator<Item = Claim> {
+        self.taken.iter().map(|(claim, _)| *claim).chain(self.waiting.iter().map(|(claim, _)| *claim))
+    }
+
+    fn begun(&self, tenant: OrganizationId) -> Holding {
+        let count = |is_own: &dyn Fn(OrganizationId) -> bool| {
+            self.claims().filter(|claim| !claim.goes_on && is_own(claim.tenant)).count()
+        };
+        Holding { of_site: count(&|it| it.site() == tenant.site()), of_tenant: count(&|it| it == tenant) }
+    }
+}
+
+proptest! {
+    /// Whatever is asked for, given up, hung up on and passed on: no slot is lost, none is given twice, nobody waits for a
+    /// free one; and who is refused has as many as those who wait.
+    #[test]
+    fn no_turn_is_lost(steps in prop::collection::vec((0_u8..5, 0_usize..8, 0_u128..6), 0..200)) {
+        let slots = FairSlots::new(BOUNDS);
+        let mut expected = Expected::default();
+        for (step, at, of) in steps {
+            match step {
+                0 | 1 => {
+                    let tenant = tenant_of(of + 1, of as u32 / 2);
+                    expected.asks(&slots, Claim { tenant, goes_on: step == 1 })?;
+                }
+                2 if !expected.taken.is_empty() => drop(expected.taken.remove(at % expected.taken.len())),
+                3 if !expected.waiting.is_empty() => drop(expected.waiting.remove(at % expected.waiting.len())),
+                4 if !expected.taken.is_empty() => {
+                    let (claim, slot) = expected.taken.remove(at % expected.taken.len());
+                    let mut again = slot.pass_on().boxed();
+                    match (&mut again).now_or_never() {
+                        Some(slot) => expected.taken.push((claim, slot.unwrap())),
+                        None => expected.waiting.push((claim, again)),
+                    }
+                }
+                _ => {}
+            }
+            expected.hear(0)?;
+            let (taken, waiting) = (expected.taken.len(), expected.waiting.len());
+            prop_assert_eq!(slots.taken_and_waiting(), (taken, waiting));
+            prop_assert!(taken <= BOUNDS.at_once && (waiting == 0 || taken == BOUNDS.at_once));
+            prop_assert!(expected.claims().filter(|claim| !claim.goes_on).count() <= BOUNDS.of_all);
+        }
+        drop(expected);
+        prop_assert!(slots.line.state.lock().is_forgotten());
+    }
+}
