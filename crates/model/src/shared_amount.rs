@@ -1,8 +1,14 @@
 //! An amount that tenants share: memory, places, connections. No tenant has a part of a fixed size, and none can take
-//! everything: what one tenant holds is at most twice what is left for the others then. A tenant that is alone has two thirds,
-//! the next has two thirds of the rest, and so on, so that something is left for many more.
+//! everything: what one tenant holds is at most twice what is left for the others then. A tenant that is alone has two
+//! thirds, the next has two thirds of the rest, and so on, so that something is left for many more.
+//!
+//! Tenants of one site count together beside others (see [`crate::site`]): what a tenant holds and what its whole site holds
+//! are together at most four times what is left. So a site of any number of tenants leaves a fifth to others, and each of
+//! its tenants something to the next.
 
-/// What a tenant holds is at most so many times what is left.
+use crate::site::Holding;
+
+/// What a tenant holds that is alone in its site is at most so many times what is left.
 const HELD_PER_LEFT_MAX: usize = 2;
 
 /// So much of something. Who shares it keeps the count of what is held.
@@ -15,12 +21,17 @@ impl SharedAmount {
         Self(total)
     }
 
-    /// Whether a tenant may hold `own` of it, where all together, this tenant among them, then hold `all`.
-    pub const fn allows(self, own: usize, all: usize) -> bool {
+    /// Whether a tenant and its site may hold `own` of it, where all together, this tenant among them, then hold `all`.
+    pub const fn allows(self, own: Holding, all: usize) -> bool {
         match self.0.checked_sub(all) {
-            Some(left) => own <= left.saturating_mul(HELD_PER_LEFT_MAX),
+            Some(left) => own.of_tenant.saturating_add(own.of_site) <= left.saturating_mul(2 * HELD_PER_LEFT_MAX),
             None => false,
         }
+    }
+
+    /// Returns true if nothing is left where all together hold `all`.
+    pub const fn is_spent(self, all: usize) -> bool {
+        all >= self.0
     }
 
     /// As long as all together hold no more than this, no tenant can hold more than it may: nobody need look at who holds
@@ -38,6 +49,11 @@ mod tests {
 
     const TENANTS: usize = 4;
 
+    /// What a tenant holds that is a site of its own.
+    fn alone(own: usize) -> Holding {
+        Holding { of_site: own, of_tenant: own }
+    }
+
     /// How much tenants hold, and the rule that they go by.
     struct Held {
         amount: SharedAmount,
@@ -51,7 +67,7 @@ mod tests {
 
         /// Takes so much, if the tenant may.
         fn take(&mut self, tenant: usize, more: usize) -> bool {
-            let is_allowed = self.amount.allows(self.each[tenant] + more, self.all() + more);
+            let is_allowed = self.amount.allows(alone(self.each[tenant] + more), self.all() + more);
             self.each[tenant] += if is_allowed { more } else { 0 };
             is_allowed
         }
@@ -64,8 +80,24 @@ mod tests {
             while held.take(tenant, 1) {}
             assert_eq!(held.each[tenant], most);
         }
-        assert!(!held.amount.allows(usize::MAX, usize::MAX) && SharedAmount::of(usize::MAX).allows(1, 1));
+        assert!(!held.amount.allows(alone(usize::MAX), usize::MAX) && SharedAmount::of(usize::MAX).allows(alone(1), 1));
         assert_eq!(held.amount.of_one(), 54);
+    }
+
+    #[test]
+    fn site_of_many_tenants_leaves_a_fifth_to_others() {
+        let amount = SharedAmount::of(1_000);
+        let (mut all, mut each) = (0, Vec::new());
+        for _ in 0..4 {
+            let mut own = Holding { of_site: all, of_tenant: 0 };
+            while amount.allows(own.plus(1), own.of_site + 1) {
+                own = own.plus(1);
+            }
+            (all, _) = (own.of_site, each.push(own.of_tenant));
+        }
+        assert_eq!(each, [666, 111, 19, 3]);
+        let crowd = (1..).take_while(|all| amount.allows(Holding { of_site: *all, of_tenant: 1 }, *all)).count();
+        assert_eq!(crowd, 799);
     }
 
     proptest! {
@@ -87,16 +119,16 @@ mod tests {
                 // Each tenant that has come leaves a third of what it found, and whoever comes next may have the rest of that.
                 let left = total - all;
                 prop_assert!(left * 3_usize.pow(TENANTS as u32) >= total);
-                prop_assert!(held.amount.allows(left * 2 / 3, all + left * 2 / 3));
-                prop_assert!(all > held.amount.of_one() || held.each.iter().all(|own| held.amount.allows(*own, all)));
+                prop_assert!(held.amount.allows(alone(left * 2 / 3), all + left * 2 / 3));
+                prop_assert!(all > held.amount.of_one() || held.each.iter().all(|own| held.amount.allows(alone(*own), all)));
             }
         }
 
         #[test]
         fn who_is_alone_has_what_is_said_of_one(total in 0..10_000_usize) {
             let amount = SharedAmount::of(total);
-            prop_assert!(amount.allows(amount.of_one(), amount.of_one()));
-            prop_assert!(!amount.allows(amount.of_one() + 2, amount.of_one() + 2));
+            prop_assert!(amount.allows(alone(amount.of_one()), amount.of_one()));
+            prop_assert!(!amount.allows(alone(amount.of_one() + 2), amount.of_one() + 2));
         }
     }
 }

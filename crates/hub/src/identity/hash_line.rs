@@ -5,20 +5,22 @@
 //! addresses crowds nobody out who comes from another.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::OrganizationId;
+use isobar_model::site::Site;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::rate_limit::counted;
+use super::sites::site_of;
 
 /// Hashes computed at the same time: each takes about 19 MiB and tens of milliseconds.
 pub(super) const HASHES_AT_ONCE: usize = 2;
 /// Requests that may wait for a hash: all of them, those of one address, and those of one site. A tenant's users are as one
-/// address.
+/// address, and tenants that registered from one are one site.
 const HASHES_WAITING_MAX: usize = 256;
 const HASHES_OF_ADDRESS_MAX: usize = 32;
 const HASHES_OF_SITE_MAX: usize = 64;
@@ -38,6 +40,7 @@ pub(crate) enum HashedFor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum HashHolder {
     Site(IpAddr),
+    SiteOfTenants(Site),
     Address(IpAddr),
     Tenant(OrganizationId),
     System,
@@ -51,14 +54,9 @@ impl From<HashedFor> for HashPlace {
     fn from(who: HashedFor) -> Self {
         match who {
             HashedFor::Address(address) => {
-                let address = counted(address);
-                let site = match address {
-                    IpAddr::V6(network) => IpAddr::V6(Ipv6Addr::from(u128::from(network) >> 80 << 80)),
-                    plain @ IpAddr::V4(_) => plain,
-                };
-                Self([HashHolder::Site(site), HashHolder::Address(address)])
+                Self([HashHolder::Site(site_of(address)), HashHolder::Address(counted(address))])
             }
-            HashedFor::Tenant(tenant) => Self([HashHolder::Tenant(tenant); 2]),
+            HashedFor::Tenant(tenant) => Self([HashHolder::SiteOfTenants(tenant.site()), HashHolder::Tenant(tenant)]),
             HashedFor::System => Self([HashHolder::System; 2]),
         }
     }

@@ -9,6 +9,7 @@ pub(crate) mod operator;
 pub(crate) mod passwords;
 mod rate_limit;
 pub(crate) mod sessions;
+mod sites;
 mod throttle;
 mod tokens;
 
@@ -16,7 +17,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use isobar_model::error::{RateWindow, Result};
-use isobar_model::ids::UserId;
+use isobar_model::ids::{OrganizationId, UserId};
 use isobar_model::time::Timestamp;
 use isobar_store::registry::Purpose;
 
@@ -24,6 +25,7 @@ use self::authentication::Principal;
 use self::hash_line::HashedFor;
 use self::passwords::Passwords;
 use self::rate_limit::CallRates;
+use self::sites::Sites;
 use self::throttle::{LoginThrottle, PeriodicAllowance};
 use self::tokens::Jwts;
 use crate::cache::Caches;
@@ -45,6 +47,7 @@ pub(crate) struct Identity {
     throttle: LoginThrottle,
     link_allowance: PeriodicAllowance<(UserId, Purpose)>,
     rates: CallRates,
+    sites: Sites,
 }
 
 impl Identity {
@@ -63,11 +66,17 @@ impl Identity {
             throttle: LoginThrottle::default(),
             link_allowance: PeriodicAllowance::new(LINKS_MAX),
             rates: CallRates::new(&env.config().rate_limit),
+            sites: Sites::new(&signing_key)?,
             env,
             caches,
             delivery,
             activity,
         })
+    }
+
+    /// Makes the identifier of an organization that somebody founds who registers from that address.
+    pub(crate) fn founded_from(&self, address: IpAddr) -> OrganizationId {
+        self.sites.of(address).founds(self.env.new_id().0)
     }
 
     /// The hash of a new password. Waits for a slot among the hashes.

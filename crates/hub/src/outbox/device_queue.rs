@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isobar_model::ids::{DeviceRef, OrganizationId};
+use isobar_model::site::Site;
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
@@ -66,6 +68,28 @@ impl OutboxSize {
     pub fn take(&mut self, less: OutboxSize) {
         self.entries = self.entries.saturating_sub(less.entries);
         self.bytes = self.bytes.saturating_sub(less.bytes);
+    }
+}
+
+/// Counts how much waits of the tenants of each site.
+#[derive(Debug, Default)]
+pub(crate) struct SiteSizes(FxHashMap<Site, OutboxSize>);
+
+impl SiteSizes {
+    /// Returns how much waits of a tenant's site.
+    pub fn of(&self, tenant: OrganizationId) -> OutboxSize {
+        self.0.get(&tenant.site()).copied().unwrap_or_default()
+    }
+
+    /// Counts so much more of a tenant, and so much less; none: it is not known whose it is.
+    pub fn change(&mut self, tenant: Option<OrganizationId>, more: OutboxSize, less: OutboxSize) {
+        let Some(site) = tenant.map(|tenant| tenant.site()) else { return };
+        let of = self.0.entry(site).or_default();
+        of.add(more);
+        of.take(less);
+        if *of == OutboxSize::default() {
+            self.0.remove(&site);
+        }
     }
 }
 

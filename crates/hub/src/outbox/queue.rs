@@ -13,12 +13,12 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::device_queue::{DeviceQueue, OutboxSize, PendingItem, Piece, Refusals, Report, ReportRows};
+use super::device_queue::{DeviceQueue, OutboxSize, PendingItem, Piece, Refusals, Report, ReportRows, SiteSizes};
 use super::draft::{Draft, ReportBase, StagedWork, UnstagedWork};
 use super::reported::ReportedDevices;
 use super::work::RegistryWork;
 
-/// What waits at most. One tenant has no more of it than is free, and so at most half.
+/// What waits at most. One tenant has no more of it than is free, and so at most half; and those of one site leave a third.
 pub(crate) const OUTBOX_MAX: OutboxSize = OutboxSize { entries: 200_000, bytes: 64 << 20 };
 /// Pieces taken into hand together, and their bytes.
 const PIECES_AT_ONCE: usize = 512;
@@ -39,6 +39,7 @@ pub(crate) struct OutboxQueue {
     /// Grows with everything that comes.
     sequence: u64,
     size: OutboxSize,
+    sites: SiteSizes,
     /// Entries of the store that hold more than one thing: how many of these are left.
     shared: FxHashMap<u64, u32>,
     /// Entries of the store that nobody needs any more.
@@ -166,9 +167,11 @@ impl OutboxQueue {
     }
 
     fn has_room(&self, tenant: OrganizationId, more: OutboxSize) -> bool {
-        let own = self.tenants.get(&Some(tenant)).map_or(OutboxSize::default(), |of| of.size);
-        let fits =
-            |own: usize, all: usize, more: usize, most: usize| more == 0 || own + more <= most.saturating_sub(all);
+        let mut own = self.tenants.get(&Some(tenant)).map_or(OutboxSize::default(), |of| of.size);
+        own.add(self.sites.of(tenant));
+        let fits = |own: usize, all: usize, more: usize, most: usize| {
+            more == 0 || own.div_ceil(2) + more <= most.saturating_sub(all)
+        };
         fits(own.entries, self.size.entries, more.entries, OUTBOX_MAX.entries)
             && fits(own.bytes, self.size.bytes, more.bytes, OUTBOX_MAX.bytes)
     }
@@ -292,6 +295,8 @@ impl OutboxQueue {
             }
         }
         self.tenants.entry(Some(tenant)).or_default().size.add(size);
+        self.sites.change(before, OutboxSize::default(), size);
+        self.sites.change(Some(tenant), size, OutboxSize::default());
         self.place(device);
     }
 
@@ -410,6 +415,7 @@ impl OutboxQueue {
             size.add(more);
             size.take(less);
         }
+        self.sites.change(tenant, more, less);
     }
 
     /// Puts a device where it belongs now. True: something of it can be written that could not before.

@@ -14,7 +14,7 @@ use crate::Hub;
 use crate::resources::data::ELEMENT;
 use crate::support::tenant_shares::{TenantShare, TenantShares};
 
-/// Exports that are under way, and those of one tenant; beyond, 503. Each holds a piece of its series at most.
+/// Exports that are under way, and those of one tenant, which leaves others something; beyond, 503. Each holds a piece of its series at most.
 const EXPORTS_MAX: usize = 256;
 const EXPORTS_OF_ONE_MAX: usize = 32;
 
@@ -41,7 +41,7 @@ impl Hub {
     /// Needs `DeviceRead`. Pieces are read in turns among the reads at length.
     ///
     /// # Errors
-    /// `Busy`: the tenant has 32 exports under way, or all have 256.
+    /// `Busy`: the tenant has 32 exports under way, or twice what is left for others; or too much else is read at length.
     pub async fn values_export(
         &self,
         caller: &Caller,

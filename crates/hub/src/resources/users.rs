@@ -147,7 +147,8 @@ impl Hub {
         if new.role == Role::SystemAdmin {
             return Err(Error::invalid("role", "may not be asked for"));
         }
-        let organization = self.new_organization(new.company.clone());
+        let id = self.0.identity.founded_from(address);
+        let organization = NewOrganization { id, ..self.new_organization(new.company.clone()) };
         let row = self.user_row(new, HashedFor::Address(address)).await?;
         let permit = access::system(None, "registration founds the user's own organization");
         let made = self.registry().account_found(&permit, organization, row, self.now()).await?;

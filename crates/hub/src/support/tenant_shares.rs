@@ -1,46 +1,25 @@
-//! A resource that many hold at the same time, and of which each tenant has a share at most: one of a fixed size, or one that
-//! is smaller the more others hold. All callers without credentials are one tenant here.
+//! A resource that many hold at the same time, and of which each tenant has a share at most, which is smaller the more it and
+//! others hold (see [`isobar_model::shared_amount`]), and no larger than a fixed size, if there is one. All callers without
+//! credentials are one tenant here.
 
 use std::sync::Arc;
 
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::OrganizationId;
 use isobar_model::shared_amount::SharedAmount;
+use isobar_model::site::TenantAmounts;
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 
 use super::bounded_jobs::NOBODY;
 
 /// So much of something: places, bytes.
 #[derive(Debug)]
 pub struct TenantShares {
-    bound: ShareBound,
-    held: Mutex<HeldShares>,
-}
-
-/// How much tenants may hold.
-#[derive(Debug)]
-enum ShareBound {
-    /// So much together, and so much each.
-    Fixed { of_all: usize, of_one: usize },
-    /// So much together, and each according to what is left for the others.
-    Fair(SharedAmount),
-}
-
-impl ShareBound {
-    fn allows(&self, own: usize, all: usize) -> bool {
-        match self {
-            Self::Fixed { of_all, of_one } => all <= *of_all && own <= *of_one,
-            Self::Fair(amount) => amount.allows(own, all),
-        }
-    }
-}
-
-#[derive(Debug, Default)]
-struct HeldShares {
-    of_all: usize,
-    /// Of each tenant that holds any.
-    of_each: FxHashMap<OrganizationId, usize>,
+    /// What tenants share.
+    amount: SharedAmount,
+    /// Most of one tenant.
+    of_one: usize,
+    held: Mutex<TenantAmounts>,
 }
 
 /// A part of it that a tenant holds, until this is dropped.
@@ -54,21 +33,17 @@ pub struct TenantShare {
 impl TenantShares {
     /// So much of it, and so much of one tenant.
     pub(crate) fn new(of_all: usize, of_one: usize) -> Arc<Self> {
-        Self::bounded(ShareBound::Fixed { of_all, of_one })
+        Arc::new(Self { amount: SharedAmount::of(of_all), of_one, held: Mutex::default() })
     }
 
     /// So much of it, and of one tenant at most twice what is left for the others then.
     pub fn fair(of_all: usize) -> Arc<Self> {
-        Self::bounded(ShareBound::Fair(SharedAmount::of(of_all)))
+        Self::new(of_all, usize::MAX)
     }
 
     /// How much is held by all.
     pub fn held(&self) -> usize {
-        self.held.lock().of_all
-    }
-
-    fn bounded(bound: ShareBound) -> Arc<Self> {
-        Arc::new(Self { bound, held: Mutex::default() })
+        self.held.lock().all()
     }
 
     /// A share of nothing yet.
@@ -89,17 +64,13 @@ impl TenantShares {
             return Ok(());
         }
         let mut held = self.held.lock();
-        let of_tenant = held.of_each.get(&tenant).copied().unwrap_or_default();
-        let all = (held.of_all - before).saturating_add(after);
-        let one = (of_tenant - before).saturating_add(after);
-        if after > before && !self.bound.allows(one, all) {
-            return Err(Error::Busy);
+        if after > before {
+            let (own, all) = (held.of(tenant).plus(after - before), held.all().saturating_add(after - before));
+            if !self.amount.allows(own, all) || own.of_tenant > self.of_one {
+                return Err(Error::Busy);
+            }
         }
-        held.of_all = all;
-        match one {
-            0 => held.of_each.remove(&tenant),
-            _ => held.of_each.insert(tenant, one),
-        };
+        held.change(tenant, before, after);
         Ok(())
     }
 }
@@ -132,6 +103,7 @@ impl Drop for TenantShare {
 
 #[cfg(test)]
 mod tests {
+    use isobar_model::site::Site;
     use proptest::prelude::*;
     use uuid::Uuid;
 
@@ -139,35 +111,50 @@ mod tests {
 
     #[test]
     fn a_tenant_has_its_share_and_no_more() {
-        let shares = TenantShares::new(10, 6);
+        let shares = TenantShares::new(20, 6);
         let take = |tenant: u128, amount| shares.take(OrganizationId(Uuid::from_u128(tenant)), amount);
         let first = take(1, 4).unwrap();
         assert!(matches!(take(1, 3), Err(Error::Busy)));
-        let (second, third) = (take(1, 2).unwrap(), take(2, 4).unwrap());
+        let (second, third) = (take(1, 2).unwrap(), take(2, 6).unwrap());
         assert!(matches!(take(2, 1), Err(Error::Busy)));
+        // Who fills the rest leaves something for who comes then.
+        let fourth = take(3, 5).unwrap();
+        assert!(matches!(take(3, 1), Err(Error::Busy)) && take(4, 2).is_ok());
         drop(first);
-        let fourth = take(2, 2).unwrap();
-        assert!(matches!(take(2, 1), Err(Error::Busy)));
-        drop((second, third, fourth));
-        let held = shares.held.lock();
-        assert!(held.of_all == 0 && held.of_each.is_empty());
+        let fifth = take(3, 1).unwrap();
+        assert!(matches!(take(3, 1), Err(Error::Busy)));
+        drop((second, third, fourth, fifth));
+        assert!(shares.held.lock().is_nothing());
+    }
+
+    #[test]
+    fn tenants_of_one_site_have_a_share_together() {
+        let (site, other) = (Site::of_tag(7), OrganizationId(Uuid::from_u128(1)));
+        let crowd = |number: u128| site.founds(Uuid::from_u128(number << 32));
+        for shares in [TenantShares::fair(100), TenantShares::new(100, 6)] {
+            let held: Vec<_> = (1..200).filter_map(|number| shares.take(crowd(number), 1).ok()).collect();
+            assert_eq!(held.len(), 79);
+            let share = shares.take(other, 6).unwrap();
+            assert!(matches!(shares.take(crowd(200), 1), Err(Error::Busy)));
+            drop((held, share));
+            assert!(shares.held.lock().is_nothing());
+        }
     }
 
     #[test]
     fn a_share_grows_as_far_as_its_tenant_may_hold_more_and_shrinks_at_any_time() {
-        let shares = TenantShares::new(10, 6);
+        let shares = TenantShares::new(20, 6);
         let take = |tenant: u128, amount| shares.take(OrganizationId(Uuid::from_u128(tenant)), amount);
         let (mut first, second) = (take(1, 3).unwrap(), take(1, 2).unwrap());
         assert!(matches!(first.resize(5), Err(Error::Busy)));
         first.resize(4).unwrap();
-        assert!(take(1, 1).is_err() && take(2, 5).is_err());
+        assert!(take(1, 1).is_err() && take(2, 7).is_err());
         first.resize(1).unwrap();
         let third = take(2, 6).unwrap();
         // More than there is: it is not less that is refused.
         first.resize(0).unwrap();
         drop((first, second, third));
-        let held = shares.held.lock();
-        assert!(held.of_all == 0 && held.of_each.is_empty());
+        assert!(shares.held.lock().is_nothing());
     }
 
     #[test]
@@ -182,8 +169,7 @@ mod tests {
         let third = take(2, 12).unwrap();
         assert!(matches!(take(2, 1), Err(Error::Busy)) && take(1, 6).is_ok());
         drop((second, third));
-        let held = shares.held.lock();
-        assert!(held.of_all == 0 && held.of_each.is_empty());
+        assert!(shares.held.lock().is_nothing());
     }
 
     proptest! {
@@ -205,8 +191,7 @@ mod tests {
                 }
             }
             drop(held);
-            let held = shares.held.lock();
-            prop_assert!(held.of_all == 0 && held.of_each.is_empty());
+            prop_assert!(shares.held.lock().is_nothing());
         }
     }
 }

@@ -195,9 +195,8 @@ impl CallWorker {
                 if is_second_round && destination.name >= begins_at {
                     return Ok(CALL_LOOK_EVERY);
                 }
-                let tenant = tenant_of(&destination.name);
-                if under_way.is_full_of(tenant) {
-                    next = Some(format!("{tenant}{BEHIND_DESTINATIONS}"));
+                if under_way.is_full_of(&destination.name) {
+                    next = Some(format!("{}{BEHIND_DESTINATIONS}", tenant_of(&destination.name)));
                     break;
                 }
                 if destination.due_at <= now {
@@ -228,8 +227,7 @@ impl CallWorker {
             if under_way.contains(&delivery.id) {
                 continue;
             }
-            if under_way.of_destination(destination) >= CALLS_OF_A_DESTINATION_MAX
-                || under_way.is_full_of(tenant_of(destination))
+            if under_way.of_destination(destination) >= CALLS_OF_A_DESTINATION_MAX || under_way.is_full_of(destination)
             {
                 break;
             }

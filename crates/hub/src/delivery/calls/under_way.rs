@@ -2,11 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
+use isobar_model::ids::OrganizationId;
 use isobar_model::shared_amount::SharedAmount;
+use isobar_model::site::TenantAmounts;
 use tokio::task::{self, JoinSet};
 
 use super::destinations::tenant_of;
 use crate::supervisor::spawn_guarded_in;
+use crate::support::bounded_jobs::NOBODY;
 
 /// Calls under way at the same time, which tenants share.
 const CALLS_MAX: usize = 128;
@@ -21,7 +24,7 @@ pub(super) struct UnderWay {
     calls: HashMap<task::Id, (String, String)>,
     ids: HashSet<String>,
     destinations: HashMap<String, usize>,
-    tenants: HashMap<String, usize>,
+    held: TenantAmounts,
     /// Where it is looked next.
     pub next_destination: String,
 }
@@ -34,7 +37,7 @@ impl UnderWay {
 
     pub fn begin(&mut self, id: String, destination: String, work: impl Future<Output = ()> + Send + 'static) {
         let task = spawn_guarded_in(&mut self.tasks, "call", work).id();
-        *self.tenants.entry(tenant_of(&destination).to_owned()).or_default() += 1;
+        self.held.change(organization(&destination), 0, 1);
         *self.destinations.entry(destination.clone()).or_default() += 1;
         self.ids.insert(id.clone());
         self.calls.insert(task, (id, destination));
@@ -44,9 +47,9 @@ impl UnderWay {
         self.ids.len() >= CALLS_MAX
     }
 
-    /// Whether a tenant has as many as it may have now.
-    pub fn is_full_of(&self, tenant: &str) -> bool {
-        let own = self.tenants.get(tenant).copied().unwrap_or_default() + 1;
+    /// Whether the tenant of a destination has as many as it may have now, with those of its site.
+    pub fn is_full_of(&self, destination: &str) -> bool {
+        let own = self.held.of(organization(destination)).plus(1);
         !SharedAmount::of(CALLS_MAX).allows(own, self.ids.len() + 1)
     }
 
@@ -61,9 +64,14 @@ impl UnderWay {
         let task = ended.map_or_else(|failed| failed.id(), |(id, ())| id);
         let Some((id, destination)) = self.calls.remove(&task) else { return };
         self.ids.remove(&id);
-        one_less(&mut self.tenants, tenant_of(&destination));
+        self.held.change(organization(&destination), 1, 0);
         one_less(&mut self.destinations, &destination);
     }
+}
+
+/// Whose a destination is.
+fn organization(destination: &str) -> OrganizationId {
+    tenant_of(destination).parse().unwrap_or(NOBODY)
 }
 
 fn one_less(counts: &mut HashMap<String, usize>, name: &str) {
@@ -77,8 +85,6 @@ fn one_less(counts: &mut HashMap<String, usize>, name: &str) {
 
 #[cfg(test)]
 mod tests {
-    use isobar_model::ids::OrganizationId;
-
     use super::super::destinations::destination_of;
     use super::*;
 
@@ -92,7 +98,7 @@ mod tests {
             let before = under_way.ids.len();
             for number in 0.. {
                 let destination = destination(tenant, number);
-                if under_way.is_full_of(tenant_of(&destination)) {
+                if under_way.is_full_of(&destination) {
                     break;
                 }
                 under_way.begin(format!("{destination}:{number}"), destination, std::future::ready(()));
@@ -105,7 +111,7 @@ mod tests {
         for _ in 0..127 {
             under_way.end_one().await;
         }
-        assert!(under_way.ids.is_empty() && under_way.destinations.is_empty() && under_way.tenants.is_empty());
+        assert!(under_way.ids.is_empty() && under_way.destinations.is_empty() && under_way.held.is_nothing());
         assert!(futures::poll!(std::pin::pin!(under_way.end_one())).is_pending());
     }
 }

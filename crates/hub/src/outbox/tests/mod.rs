@@ -216,6 +216,20 @@ fn a_tenant_has_no_more_than_is_free_and_what_adds_nothing_has_room() {
     assert!(desk.look().oldest.is_none() && !desk.waiting.is_ready());
 }
 
+#[test]
+fn tenants_of_one_site_leave_a_third_to_others() {
+    let mut desk = Desk::default();
+    let most = super::queue::OUTBOX_MAX.entries as u64;
+    // The last 32 bits tell the site.
+    let crowd = |number: u64| (u128::from(number) + 1) << 32 | 7;
+    let fits =
+        |number: &u64| desk.leaves(device(*number), crowd(*number % 1_000), labelled(device(*number), "n", "1", 0));
+    let count = (0..most).take_while(fits).count() as u64;
+    assert!(count.abs_diff(most * 2 / 3) <= most / 1_000, "{count}");
+    assert!(desk.leaves(device(most), 1, labelled(device(most), "n", "1", 0)));
+    assert!(!desk.leaves(device(most + 1), crowd(0), labelled(device(most + 1), "n", "1", 0)));
+}
+
 type Leaves = (u64, u8, u8, Option<u8>, bool);
 
 #[test]

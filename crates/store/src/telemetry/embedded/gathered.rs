@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use isobar_model::ids::OrganizationId;
 use isobar_model::shared_amount::SharedAmount;
-use rustc_hash::FxHashMap;
+use isobar_model::site::TenantAmounts;
+use uuid::Uuid;
 
 use super::rows::{self, BatchRow, Rows};
 
@@ -28,8 +29,8 @@ pub type Tenant = Option<OrganizationId>;
 /// Rows of many commits.
 #[derive(Debug, Default)]
 pub struct Gathered {
-    bytes: usize,
-    of_tenants: FxHashMap<Tenant, usize>,
+    /// Bytes of rows.
+    held: TenantAmounts,
     pieces: Vec<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     commits: Vec<CommitRows>,
@@ -47,21 +48,20 @@ pub struct CommitRows {
 impl Gathered {
     /// Bytes of all rows.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.held.all()
     }
 
     /// Whether a tenant may have more rows waiting.
     pub fn has_room(&self, tenant: Tenant) -> bool {
-        let own = self.of_tenants.get(&tenant).copied().unwrap_or_default();
-        let has_part = own == 0 || SharedAmount::of(WAITING_BYTES_MAX).allows(own, self.bytes);
-        self.bytes < WAITING_BYTES_FULL && has_part
+        let own = self.held.of(organization(tenant));
+        let has_part = own.of_site == 0 || SharedAmount::of(WAITING_BYTES_MAX).allows(own, self.bytes());
+        self.bytes() < WAITING_BYTES_FULL && has_part
     }
 
     /// Takes in the rows of a tenant's commit.
     pub fn push(&mut self, rows: &Rows, tenant: Tenant) {
         let bytes = rows.bytes();
-        self.bytes += bytes.len();
-        *self.of_tenants.entry(tenant).or_default() += bytes.len();
+        self.held.change(organization(tenant), 0, bytes.len());
         let is_room = self.pieces.last().is_some_and(|piece| piece.capacity() - piece.len() >= bytes.len());
         if !is_room {
             let piece = self.spare.pop().filter(|piece| piece.capacity() >= bytes.len());
@@ -87,8 +87,7 @@ impl Gathered {
 
     /// Empties it; a few pieces are kept for later.
     pub fn clear(&mut self) {
-        self.bytes = 0;
-        self.of_tenants.clear();
+        self.held.clear();
         self.commits.clear();
         for mut piece in self.pieces.drain(..) {
             if piece.capacity() == ROWS_PIECE_BYTES && self.spare.len() < SPARE_PIECES_MAX {
@@ -97,6 +96,11 @@ impl Gathered {
             }
         }
     }
+}
+
+/// Isobar's own rows are of nobody.
+fn organization(tenant: Tenant) -> OrganizationId {
+    tenant.unwrap_or(OrganizationId(Uuid::nil()))
 }
 
 impl CommitRows {
@@ -108,8 +112,8 @@ impl CommitRows {
 
 #[cfg(test)]
 mod tests {
+    use isobar_model::site::Site;
     use proptest::prelude::*;
-    use uuid::Uuid;
 
     use super::super::keys::Family;
     use super::*;
@@ -143,6 +147,22 @@ mod tests {
         );
         gathered.clear();
         assert!(gathered.bytes() == 0 && gathered.has_room(tenant(1)));
+    }
+
+    #[test]
+    fn tenants_of_one_site_have_one_part_of_what_waits() {
+        let tenant = |number: u128| Some(Site::of_tag(7).founds(Uuid::from_u128(number << 32)));
+        let mut large = Rows::default();
+        large.put(Family::Values, b"key", &[&vec![0; 1 << 20]]);
+        let mut gathered = Gathered::default();
+        let mut comes = |number: u128| {
+            let has_room = gathered.has_room(tenant(number));
+            gathered.push(&large, tenant(number));
+            has_room
+        };
+        let crowd = (1..100).take_while(|number| comes(*number)).count();
+        assert!(crowd << 20 <= WAITING_BYTES_MAX, "{crowd}");
+        assert!(gathered.has_room(Some(OrganizationId(Uuid::from_u128(1)))));
     }
 
     proptest! {
