@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use isobar_hub::{Hub, TenantShares};
+use isobar_hub::{Hub, TenantShares, WaitPlaces};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::watch;
 
@@ -68,7 +68,7 @@ pub(crate) struct ServerState {
     /// Bytes of stored payloads that are on their way out, in pages that take long to read.
     pub response_memory: Arc<TenantShares>,
     /// Long polls and streams: as many as there may be connections.
-    pub long_waits: Arc<TenantShares>,
+    pub long_waits: Arc<WaitPlaces>,
     /// Becomes true when the server stops: streams without an end then end.
     pub stopping: watch::Sender<bool>,
 }
@@ -79,7 +79,7 @@ impl ServerState {
             request_ids: RequestIds::new(hub.clock().now()),
             body_memory: TenantShares::fair(settings.body_memory_bytes_max),
             response_memory: TenantShares::fair(settings.response_memory_bytes_max),
-            long_waits: TenantShares::fair(settings.max_connections),
+            long_waits: WaitPlaces::new(settings.max_connections),
             meters: Meters::new(),
             stopping: watch::Sender::new(false),
             hub,

@@ -84,6 +84,7 @@ pub use settings::bulk::{DefaultsOutcome, DefaultsRefusal, ProjectDefaults, Sett
 pub use settings::device::{Declared, DeviceSetting};
 pub use supervisor::{Shift, guarded, spawn_guarded, words};
 pub use support::tenant_shares::{TenantShare, TenantShares};
+pub use support::wait_places::{WaitPlace, WaitPlaces};
 pub use webhook::{Given, PARAMETERS as WEBHOOK_PARAMETERS, Provision, TaskReport, WebhookReport};
 
 use crate::wiring::Rooms;

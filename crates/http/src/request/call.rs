@@ -8,7 +8,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, Method};
 use bytes::Bytes;
 use hyper::body::Body as _;
-use isobar_hub::{Credentials, Hub, NO_NAME, Principal, TenantShare};
+use isobar_hub::{Credentials, Hub, NO_NAME, Principal, TenantShare, WaitPlace};
 use isobar_model::access::Caller;
 use isobar_model::error::Error;
 use isobar_model::json::{Json, parse};
@@ -92,11 +92,10 @@ impl Call {
         }
     }
 
-    /// Permits one long wait until it is dropped; [`Error::Busy`] when the tenant has as many as it may.
-    pub fn long_wait(&self) -> Result<TenantShare, Error> {
-        let mut wait = self.state.long_waits.share(self.principal.tenant());
-        wait.grow(1)?;
-        Ok(wait)
+    /// Permits one long wait until it is dropped, and tells when it is to end because somebody else has the place; [`Error::Busy`]
+    /// when the tenant has as many as it may.
+    pub fn long_wait(&self) -> Result<(WaitPlace, impl Future<Output = ()> + Send + use<>), Error> {
+        self.state.long_waits.take(self.principal.tenant())
     }
 
     /// Nothing yet of the memory of responses.

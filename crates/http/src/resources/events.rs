@@ -9,9 +9,9 @@ use axum::body::Body;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use bytes::Bytes;
-use futures::future::ready;
+use futures::future::{Either, ready};
 use futures::{Stream, StreamExt as _, stream};
-use isobar_hub::{Accepted, HistoryQuery, QueueBudget, QueueRead, StreamScope, TenantShare};
+use isobar_hub::{Accepted, HistoryQuery, QueueBudget, QueueRead, StreamScope, TenantShare, WaitPlace};
 use isobar_model::access::Action;
 use isobar_model::error::Error;
 use isobar_model::event::Event;
@@ -81,11 +81,11 @@ async fn queued(call: &Call, page: Option<PageRequest>) -> Result<(Vec<Event>, Q
     let read = queue_read(call, &mut query);
     let device = query.text("deviceId");
     let read = after(call.hub().allow_queue(&call.principal, device.as_deref()), query.end(read)).await?;
-    let (credentials, closed) = (call.credentials(), call.client_closed());
-    let _wait = long_wait(call, &read)?;
+    let (_place, given_up) = long_wait(call, &read)?;
+    let credentials = call.credentials();
     let memory = QueueMemory::of(call);
     let read = (QueueRead { page: page.unwrap_or(read.page), ..read }, memory.budget());
-    let events = call.hub().cloud_events(&credentials, &call.principal, device.as_deref(), read, closed).await;
+    let events = call.hub().cloud_events(&credentials, &call.principal, device.as_deref(), read, given_up).await;
     Ok((memory.had_room(events)?, memory))
 }
 
@@ -135,9 +135,24 @@ pub(crate) async fn cloud_event_delete(call: &mut Call) -> Answer {
     response::no_content()
 }
 
-/// The permit of a long wait, for a call that asks to wait.
-fn long_wait(call: &Call, read: &QueueRead) -> Result<Option<TenantShare>, Error> {
-    if read.wait.is_zero() { Ok(None) } else { call.long_wait().map(Some) }
+/// Takes a place for a call that asks to wait; the future is done when its wait ends before its time, because its client has
+/// closed its side or the place is somebody else's.
+fn long_wait<'c>(
+    call: &'c Call,
+    read: &QueueRead,
+) -> Result<(Option<WaitPlace>, impl Future<Output = ()> + Send + use<'c>), Error> {
+    let closed = call.client_closed();
+    if read.wait.is_zero() {
+        return Ok((None, Either::Left(closed)));
+    }
+    let (place, evicted) = call.long_wait()?;
+    let given_up = async move {
+        tokio::select! {
+            () = closed => {}
+            () = evicted => {}
+        }
+    };
+    Ok((Some(place), Either::Right(given_up)))
 }
 
 fn queue_read(call: &Call, query: &mut Query<'_>) -> QueueRead {
@@ -181,18 +196,22 @@ pub(crate) async fn event_stream(call: &mut Call) -> Answer {
     let ((), last) = both(query.end(()), last_event_id(call).map_err(Problem::from))?;
     let scope = device.map_or(StreamScope::Organization(organization), StreamScope::Device);
     let events = call.hub().event_stream(&call.credentials(), scope, last, write_server_sent).await?;
-    let wait = call.long_wait()?;
+    let (place, evicted) = call.long_wait()?;
     let mut stopping = call.state.stopping.subscribe();
-    let stopped = async move {
-        // The sender lives as long as the server: an error means a stop too.
-        let _ = stopping.wait_for(|stopped| *stopped).await;
+    let ended = async move {
+        tokio::select! {
+            // The sender lives as long as the server: an error means a stop too.
+            _ = stopping.wait_for(|stopped| *stopped) => {}
+            // Its client goes on where it ended.
+            () = evicted => {}
+        }
     };
     let events = events.map(move |text| {
-        let _wait = &wait;
+        let _place = &place;
         text.unwrap_or_else(|error| Bytes::from(format!(": the stream ends: {error}\n\n")))
     });
     let text = with_client_checks(kept_open(in_turns(events, Bytes::len)), call.client.socket.clone());
-    let text = text.map(Ok::<_, Infallible>).take_until(Box::pin(stopped));
+    let text = text.map(Ok::<_, Infallible>).take_until(Box::pin(ended));
     let mut response = Response::new(Body::from_stream(text).into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));

@@ -6,3 +6,4 @@ pub(crate) mod pace;
 pub(crate) mod scope_guard;
 pub(crate) mod sorting;
 pub(crate) mod tenant_shares;
+pub(crate) mod wait_places;

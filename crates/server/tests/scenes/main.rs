@@ -45,6 +45,7 @@ mod moves;
 mod names;
 mod notifications;
 mod organizations;
+mod places;
 mod profiles;
 mod projects;
 mod promises;
