@@ -148,7 +148,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("organizations", Put "/v2/organizations/{id}/deviceTable", "Update the device table configuration",
         [], Some(of::<DeviceTableInput>), [Json(200, of::<DeviceTableJson>)]),
     operation!("organizations", Delete "/v2/organizations/{id}/deviceTable", "Delete the device table configuration",
-        [], None, [Empty(204)]),
+        [], None, [Json(200, of::<ErrorBody>)]),
 
     operation!("projects", Get "/v2/projects", "List projects",
         [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_PROJECTS, ENTITY_LIST, FILTER_TYPE], None, [Page(200, of::<ProjectJson>)]),
@@ -196,7 +196,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("notifications", Put "/v2/notifications", "Mark the caller's notifications of a range of time",
         [FROM, TO_REQUIRED], Some(of::<ReadMark>), [Json(200, of::<ErrorBody>)]),
     operation!("notifications", Delete "/v2/notifications", "Delete the caller's notifications of a range of time",
-        [FROM, TO_REQUIRED], None, [Empty(204)]),
+        [FROM, TO_REQUIRED], None, [Json(200, of::<ErrorBody>)]),
     operation!("notifications", Post "/v2/notifications/system", "Tell every user something",
         [], Some(of::<SystemMessage>), [Json(201, of::<ErrorBody>)]),
     operation!("notifications", Get "/v2/notifications/{id}", "Fetch one of the caller's notifications",

@@ -1,5 +1,6 @@
 //! How organizations show themselves: branding, dashboard, device table.
 
+use axum::http::StatusCode;
 use isobar_model::access::Action;
 use isobar_model::appearance::{
     Branding, BrandingInput, Column, Dashboard, DashboardInput, DeviceTable, DeviceTableInput,
@@ -132,5 +133,5 @@ pub(crate) async fn device_table_update(call: &mut Call) -> Answer {
 
 pub(crate) async fn device_table_delete(call: &mut Call) -> Answer {
     call.hub().device_table_delete(call.caller()?, call.id("id", "organization")?).await?;
-    response::no_content()
+    response::message(StatusCode::OK, "the device table was deleted")
 }

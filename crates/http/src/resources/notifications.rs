@@ -85,7 +85,7 @@ pub(crate) async fn notifications_update(call: &mut Call) -> Answer {
 pub(crate) async fn notifications_delete(call: &mut Call) -> Answer {
     let range = range(call)?;
     call.hub().notifications_mark(call.caller()?, range, NotificationMark::Delete).await?;
-    response::no_content()
+    response::message(StatusCode::OK, "the notifications were deleted")
 }
 
 pub(crate) async fn system_notification_emit(call: &mut Call) -> Answer {

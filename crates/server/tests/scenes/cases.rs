@@ -155,7 +155,7 @@ impl<'a> Things<'a> {
             ("PUT", "/v2/organizations/{id}/deviceTable") => {
                 (Some(json!({"organizationId": organization, "columns": []})), 200)
             }
-            ("DELETE", "/v2/organizations/{id}/deviceTable") => (None, 204),
+            ("DELETE", "/v2/organizations/{id}/deviceTable") => (None, 200),
             (
                 "GET",
                 "/v2/organizations/{id}"
@@ -217,7 +217,7 @@ impl<'a> Things<'a> {
         let (path, body, success) = match (row.method.name(), row.path) {
             ("GET", path @ "/v2/notifications") => (path, None, 200),
             ("PUT", "/v2/notifications") => (&*of_all, read(), 200),
-            ("DELETE", "/v2/notifications") => (&*of_all, None, 204),
+            ("DELETE", "/v2/notifications") => (&*of_all, None, 200),
             ("POST", path @ "/v2/notifications/system") => (path, Some(json!({"message": "hello"})), 201),
             ("GET", "/v2/notifications/{id}") => (&*of_one, None, 404),
             ("PUT", "/v2/notifications/{id}") => (&*of_one, read(), 404),
