@@ -107,7 +107,7 @@ describe('what the server finds wrong with a design', () => {
 
   it('is the language’s own where code fails, and marked as the server’s where nothing else is known', () => {
     const code = 'planes.cloud.elements.a.properties.code';
-    expect(designFaultWords({ field: code, message: 'SyntaxError: unexpected token (line 3)' })).toBe(
+    expect(designFaultWords({ field: code, message: 'does not run: SyntaxError: unexpected token (line 3)' })).toBe(
       'The code does not run: SyntaxError: unexpected token (line 3)',
     );
     expect(designFaultWords({ field: 'planes', message: 'is odd' })).toBe('The server does not take this: “is odd”.');

@@ -68,6 +68,7 @@ const SAID: readonly Said[] = [
   [/^takes longer than (\d+) ms$/s, (max) => m.design_said_code_slow({ max: figure(max) })],
   [/^takes more than (\d+) MiB of memory$/s, (max) => m.design_said_code_memory({ max: figure(max) })],
   [/^wants more memory at once$/s, () => m.design_said_code_memory_once()],
+  [/^calls itself too deeply$/s, () => m.design_said_code_deep()],
   [/^was ended$/s, () => m.design_said_code_ended()],
   [/^gives what cannot be read$/s, () => m.design_said_code_unreadable()],
   [/^is no JavaScript$/s, () => m.design_said_code_none()],
@@ -119,7 +120,8 @@ const IN_CODE = /\.properties\.code$/;
 export function designFaultWords({ field, message }: { field: string; message: string }): string {
   const words = knownWords(message);
   if (words !== undefined) return words;
-  return IN_CODE.test(field) ? m.design_said_code({ reason: message }) : m.fault_other({ reason: message });
+  if (!IN_CODE.test(field)) return m.fault_other({ reason: message });
+  return m.design_said_code({ reason: message.replace(/^does not run: /, '') });
 }
 
 /** The words of a message of the compiler that has some. */

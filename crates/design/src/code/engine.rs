@@ -125,7 +125,7 @@ impl Engine {
         if let Some((at, _)) = message.char_indices().nth(EXCEPTION_CHARS_MAX) {
             message.truncate(at);
         }
-        message
+        not_run(&message)
     }
 
     /// Whether the text is a whole script by itself, so that it cannot reach beyond what it is wrapped in; and what its top
@@ -143,7 +143,7 @@ impl Engine {
             let names = declared(ctx, &format!("{strict}throw null;{text}"))?;
             Ok(names.map(|names| Survey { names, is_strict }))
         })?;
-        surveyed.map_err(|message| message.unwrap_or_else(|| "is no JavaScript".to_owned()))
+        surveyed.map_err(|message| message.map_or_else(|| "is no JavaScript".to_owned(), |message| not_run(&message)))
     }
 
     /// Whether there is a built-in object of one of these names.
@@ -237,6 +237,19 @@ impl Engine {
     }
 }
 
+/// Says in our words what the language says in its own.
+fn not_run(message: &str) -> String {
+    format!("does not run: {message}")
+}
+
+/// Gives a thrown text as it is told: where the engine speaks of itself, what that means here.
+fn thrown_words(thrown: String) -> String {
+    if thrown.starts_with("RangeError: Maximum call stack size exceeded") {
+        return "calls itself too deeply".to_owned();
+    }
+    thrown
+}
+
 fn unavailable(_: rquickjs::Error) -> String {
     "the engine for code cannot be started at present".to_owned()
 }
@@ -268,7 +281,7 @@ impl CodecOutput {
 
     fn result(self) -> Result<RawJson, Failure> {
         if let Some(thrown) = self.thrown {
-            return Err(Failure::Thrown(thrown));
+            return Err(Failure::Thrown(thrown_words(thrown)));
         }
         if let Some(errors) = self.errors {
             return Err(Failure::Told(texts(&errors)));
@@ -334,8 +347,8 @@ fn message_of<'js>(ctx: &Ctx<'js>, thrown: &Value<'js>) -> Option<String> {
         place.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u32>().ok()
     });
     Some(match line {
-        Some(line) => format!("{text} (line {line})"),
-        None => text,
+        Some(line) => format!("{} (line {line})", thrown_words(text)),
+        None => thrown_words(text),
     })
 }
 

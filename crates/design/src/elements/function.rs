@@ -71,8 +71,15 @@ impl CodeElement {
         if time.is_zero() {
             return Err(Problem::new("the functions of this run take too long"));
         }
-        let bytes = bytes_of(&self.bytes(incoming, &run.budget)?, self.encoding, &run.budget)?;
-        let f_port = self.f_port(incoming, &run.budget)?;
+        let (bytes, f_port) = match self.input(incoming, &run.budget) {
+            Ok(input) => input,
+            // Nothing more is computed in this run.
+            Err(problem) if run.budget.is_exceeded() => return Err(problem),
+            Err(problem) => {
+                let value = Value::text(&problem.0);
+                return Ok(self.failed(&problem, value, run));
+            }
+        };
         let uplink = Uplink { bytes: &bytes, f_port, received_at: run.now().millis() };
         let answer = code.call(&uplink, time, run.code_thread());
         run.spend_code_time(answer.took, answer.engines);
@@ -98,11 +105,21 @@ impl CodeElement {
                         (message, value)
                     }
                 };
-                // The event tells of it, whether or not the design does something about it.
-                run.fail(&self.name, &Problem(Cow::Owned(message)));
-                Ok(Passed { trigger: ERROR, value })
+                Ok(self.failed(&Problem(Cow::Owned(message)), value, run))
             }
         }
+    }
+
+    /// Passes on why there is no data. The event tells of it, whether or not the design does something about it.
+    fn failed<'e>(&self, problem: &Problem, value: Value<'e>, run: &mut Run<'e>) -> Passed<'e> {
+        run.fail(&self.name, problem);
+        Passed { trigger: ERROR, value }
+    }
+
+    /// Finds the bytes and the port that a value has.
+    fn input(&self, incoming: &Value<'_>, budget: &Budget) -> Computed<(Vec<u8>, Option<u8>)> {
+        let bytes = bytes_of(&self.bytes(incoming, budget)?, self.encoding, budget)?;
+        Ok((bytes, self.f_port(incoming, budget)?))
     }
 
     /// Where the bytes are: where `bytesRef` leads, or else the value itself, its `bytes` or its `data`.

@@ -32,6 +32,11 @@ pub(crate) fn outcome(scene: &Scene, payload: &str) -> Vec<String> {
     lines.into_iter().filter(|line| !line.starts_with("store after ")).collect()
 }
 
+/// What comes of a run whose function fails with that message.
+fn failure(message: &str) -> [String; 2] {
+    [format!("store bad {}", json!(message)), format!("error f: {message}")]
+}
+
 pub(crate) fn fault(code: &str) -> String {
     let element = json!({"f": {"type": "function", "properties": {"code": code}}});
     let faults = compile(element).map(|_| ()).unwrap_err();
@@ -61,7 +66,7 @@ fn references_say_where_port_and_bytes_are() {
         let scene = with_properties(json!({"code": code, "fPortRef": port, "bytesRef": bytes}));
         assert_eq!(outcome(&scene, r#"{"up":{"port":7,"frm":"AQI="}}"#), ["store out [7,[1,2]]"]);
         assert_eq!(outcome(&scene, r#"{"up":{"frm":"AQI="}}"#), ["store out [null,[1,2]]"]);
-        assert_eq!(outcome(&scene, r#"{"up":{}}"#), [format!("error f: there are no bytes at {bytes}")]);
+        assert_eq!(outcome(&scene, r#"{"up":{}}"#), failure(&format!("there are no bytes at {bytes}")));
     }
 }
 
@@ -79,8 +84,8 @@ fn the_encoding_of_a_text_is_never_guessed() {
         assert_eq!(outcome(&with_properties(properties), &payload), [format!("store out {stored}")], "{text}");
     }
     let hex = with_properties(json!({"code": code, "bytesEncoding": "hex"}));
-    let message = "error f: the bytes are not hexadecimal, digits in pairs, as bytesEncoding says";
-    assert_eq!(outcome(&hex, r#""AQID=""#), [message]);
+    let message = "the bytes are not hexadecimal, digits in pairs, as bytesEncoding says";
+    assert_eq!(outcome(&hex, r#""AQID=""#), failure(message));
 }
 
 #[test]
@@ -92,7 +97,7 @@ fn a_stored_design_that_lets_guess_means_base64() {
 }
 
 #[test]
-fn what_is_no_bytes_and_no_port_is_an_error() {
+fn function_without_bytes_or_with_a_bad_port_fires_error() {
     let scene = decoding("return {data: 1};");
     for (payload, message) in [
         ("{}", "there are no bytes: the value has neither 'bytes' nor 'data'"),
@@ -105,7 +110,7 @@ fn what_is_no_bytes_and_no_port_is_an_error() {
         (r#"{"bytes":[],"fPort":256}"#, "the fPort is no whole number from 0 to 255"),
         (r#"{"bytes":[],"fPort":[]}"#, "the fPort is no whole number from 0 to 255"),
     ] {
-        assert_eq!(outcome(&scene, payload), [format!("error f: {message}")]);
+        assert_eq!(outcome(&scene, payload), failure(message));
     }
 }
 
@@ -193,14 +198,20 @@ fn the_older_forms_of_codecs_run_too() {
 fn code_with_a_fault_is_refused_with_the_line() {
     assert_eq!(
         fault("function decodeUplink(input) {\n  return {data: ;\n}"),
-        "SyntaxError: unexpected token in expression: ';' (line 2)"
+        "does not run: SyntaxError: unexpected token in expression: ';' (line 2)"
     );
-    assert!(fault("}); evil(); (function () {").starts_with("SyntaxError"));
-    assert!(fault("return 1; function decodeUplink() {}").starts_with("SyntaxError"));
-    assert!(fault("import x from 'y'; function decodeUplink() {}").starts_with("SyntaxError"));
+    assert!(fault("}); evil(); (function () {").starts_with("does not run: SyntaxError"));
+    assert!(fault("return 1; function decodeUplink() {}").starts_with("does not run: SyntaxError"));
+    assert!(fault("import x from 'y'; function decodeUplink() {}").starts_with("does not run: SyntaxError"));
+    assert_eq!(fault("throw 1; function decodeUplink() {}"), "does not run: 1");
+    assert_eq!(
+        fault("function f() { f(); } f(); function decodeUplink() {}"),
+        "does not run: calls itself too deeply (line 1)"
+    );
+    assert_eq!(outcome(&decoding("const f = () => f(); return f();"), "[1]"), failure("calls itself too deeply"));
     assert_eq!(
         fault("var x = 1;\nx.y.z;\nfunction decodeUplink() {}"),
-        "TypeError: cannot read property 'z' of undefined (line 2)"
+        "does not run: TypeError: cannot read property 'z' of undefined (line 2)"
     );
     assert_eq!(fault("function decodeDownlink() {}"), "has no function decodeUplink(input)");
     assert_eq!(fault("var decodeUplink = 5;"), "has no function decodeUplink(input)");

@@ -29,7 +29,7 @@ fn code_may_give_its_functions_away_as_a_module_of_node_does() {
     }
     assert_eq!(fault("exports.encodeDownlink = function () {};"), "has no function decodeUplink(input)");
     let missing = fault("var x = require('x');\nexports.decodeUplink = x;");
-    assert_eq!(missing, "ReferenceError: require is not defined (line 1)");
+    assert_eq!(missing, "does not run: ReferenceError: require is not defined (line 1)");
 }
 
 #[test]

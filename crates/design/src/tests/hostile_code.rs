@@ -150,5 +150,6 @@ fn all_functions_of_a_run_together_are_bounded() {
 fn bytes_beyond_their_bound_are_an_error() {
     let scene = decoding("return {data: 1};");
     let lines = outcome(&scene, &format!("\"{}\"", "AAAA".repeat(21_846)));
-    assert_eq!(lines, ["error f: there are more than 65536 bytes"]);
+    let message = "there are more than 65536 bytes";
+    assert_eq!(lines, [format!("store bad \"{message}\""), format!("error f: {message}")]);
 }
