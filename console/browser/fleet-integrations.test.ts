@@ -61,7 +61,7 @@ describe('the wizard', () => {
     // A path is appended to the base address, which must therefore be bare.
     expect(url).toBe(`${server.url}/v2/events/integrations`);
     expect(Object.keys(headers)).toEqual([
-      'api_auth_token',
+      'authorization',
       'integration',
       'deviceTag',
       'deviceTagValueRef',
@@ -88,7 +88,7 @@ describe('the wizard', () => {
     const row = page.getByRole('row').filter({ hasText: 'Freezers' });
     await row.getByText('The Things Stack').waitFor();
     expect(await row.getByText('None yet').count()).toBe(0);
-    const key = headers.api_auth_token ?? '';
+    const key = headers.authorization ?? '';
     expect(await page.content()).not.toContain(key);
     await row.getByRole('button', { name: 'Remove The Things Stack: Freezers' }).click();
     await page.getByLabel(/Type/).fill('Freezers');
@@ -149,13 +149,13 @@ describe('the wizard', () => {
     await page.getByRole('button', { name: 'Make a new key' }).click();
     await page.getByRole('heading', { name: 'What to paste where' }).waitFor();
     const second = await pasted(page);
-    expect(second.headers.api_auth_token).not.toBe(first.headers.api_auth_token);
+    expect(second.headers.authorization).not.toBe(first.headers.authorization);
     const status = async ({ url, headers }: typeof first): Promise<number> =>
       (await fetch(url, { method: 'POST', headers: { ...headers, 'content-type': 'application/json' }, body: '{}' }))
         .status;
     await expect.poll(() => status(first)).toBe(401);
     // One who has copied it may go.
-    const copy = page.getByRole('button', { name: 'Copy Header api_auth_token' });
+    const copy = page.getByRole('button', { name: 'Copy Header authorization' });
     // It is said for seconds only.
     const copied = copy.getByText('Copied').waitFor();
     await copy.click();

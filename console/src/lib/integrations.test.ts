@@ -8,7 +8,7 @@ describe('the set-up of an integration', () => {
     const { url, headers } = setupOf(wanted('thingsStack'));
     expect(url).toBe('https://here/v2/events/integrations');
     expect(Object.fromEntries(headers)).toEqual({
-      api_auth_token: 'K',
+      authorization: 'K',
       integration: 'lora',
       deviceTag: 'devEui',
       deviceTagValueRef: '$.end_device_ids.dev_eui',
@@ -21,7 +21,7 @@ describe('the set-up of an integration', () => {
       const { url, headers } = setupOf({ ...wanted(kind), organizationId: 'O', reference: "$['a,b']" });
       expect(url).not.toContain(',');
       expect(new URL(url).searchParams.get('organizationId')).toBe('O');
-      expect(headers).toEqual([['api_auth_token', 'K']]);
+      expect(headers).toEqual([['authorization', 'K']]);
     }
   });
 

@@ -67,7 +67,8 @@ export function setupOf(wanted: Wanted): Setup {
     ...(organizationId ? ([['organizationId', organizationId]] as [string, string][]) : []),
   ];
   const address = `${origin}${PATH}`;
-  const credentials = ['api_auth_token', key] as const;
+  // A header with underscores would not pass every proxy.
+  const credentials = ['authorization', key] as const;
   // The Things Stack appends a path to its base address, which must therefore have no parameters: they go as headers.
   if (kind === 'thingsStack') return { url: address, headers: [credentials, ...parameters] };
   const url = `${address}?${parameters.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join('&')}`;

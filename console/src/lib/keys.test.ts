@@ -14,7 +14,7 @@ describe('a key', () => {
 
   it('is tried with one line', () => {
     expect(keyExample('https://example.org', 'k-1')).toBe(
-      "curl -H 'api_auth_token: k-1' 'https://example.org/v2/devices?limit=5'",
+      "curl -H 'authorization: k-1' 'https://example.org/v2/devices?limit=5'",
     );
   });
 });

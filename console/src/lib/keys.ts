@@ -10,5 +10,5 @@ export function expiry(expiresAt: string | null, now: number): 'over' | 'soon' |
 
 /** A call with a key, to be tried in a terminal. */
 export function keyExample(origin: string, key: string): string {
-  return `curl -H 'api_auth_token: ${key}' '${origin}/v2/devices?limit=5'`;
+  return `curl -H 'authorization: ${key}' '${origin}/v2/devices?limit=5'`;
 }

@@ -149,7 +149,8 @@ impl Session {
             _ => {}
         }
         let (name, text) = match self.credentials.clone() {
-            Credentials::ApiKey(key) => (HeaderName::from_static("api_auth_token"), key),
+            // A proxy on the way may drop a header with underscores.
+            Credentials::ApiKey(key) => (AUTHORIZATION, key),
             Credentials::Password { user, password } => {
                 const PATH: &str = "/v2/auth/login";
                 let body = serde_json::json!({"usernameOrEmail": user, "password": password});
