@@ -17,6 +17,8 @@ use super::device_fields::{self, DeviceColumn};
 use super::filter;
 use super::percent;
 
+/// Parameters that may be repeated. Some clients write a list as `name[]=a&name[]=b`, or with numbers in the brackets.
+const LISTS: [&str; 7] = ["sortBy", "entityList", "lastValues", "columns", "fields", "functions", "deviceIds"];
 /// Most parameters that are looked at.
 const PARAMETERS_MAX: usize = 1024;
 /// Most keys of an order.
@@ -39,6 +41,11 @@ impl<'a> Query<'a> {
     pub fn of(raw: Option<&'a str>) -> Self {
         let raw = raw.unwrap_or_default();
         let mut pairs: SmallVec<[_; 2]> = form_urlencoded::parse(raw.as_bytes()).take(PARAMETERS_MAX).collect();
+        for (name, _) in &mut pairs {
+            if let Some(list) = list_of(name) {
+                *name = Cow::Borrowed(list);
+            }
+        }
         // What is no text was decoded to this character, which may also have been sent.
         let may_be_none = |value: &str| value.contains(char::REPLACEMENT_CHARACTER);
         if pairs.iter().any(|(_, value): &(_, Cow<'_, str>)| matches!(value, Cow::Owned(value) if may_be_none(value))) {
@@ -88,7 +95,8 @@ impl<'a> Query<'a> {
             form_urlencoded::parse(pair.as_bytes()).next().map(|(_, value)| value.into_owned()).unwrap_or_default()
         };
         let pairs = self.raw.split('&').take(PARAMETERS_MAX).filter_map(|pair| pair.split_once('='));
-        let sent = pairs.filter(|(key, _)| decoded(key) == name).flat_map(|(_, value)| value.split(','));
+        let sent =
+            pairs.filter(|(key, _)| list_of(&decoded(key)) == Some(name)).flat_map(|(_, value)| value.split(','));
         sent.map(decoded).filter(|value| value.contains(',')).collect()
     }
 
@@ -302,6 +310,15 @@ impl<'a> Query<'a> {
     }
 }
 
+/// Returns the list that a parameter is part of: `sortBy`, `sortBy[]` and `sortBy[0]` are of the same.
+fn list_of(name: &str) -> Option<&'static str> {
+    let list = LISTS.into_iter().find(|list| name.starts_with(list))?;
+    let brackets = name.strip_prefix(list)?;
+    let inner = brackets.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let is_place = inner.is_some_and(|place| place.bytes().all(|digit| digit.is_ascii_digit()));
+    (brackets.is_empty() || is_place).then_some(list)
+}
+
 /// A whole number in digits; one beyond 64 bits is as large as can be.
 pub(super) fn whole(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -392,6 +409,27 @@ mod tests {
         assert_eq!(Query::of(Some("lastValues=all")).last_values(), LastChoice::All);
         let last = Query::of(Some("x=1,2&lastValues=a%2Cb,c+d&page=1")).last_values();
         assert_eq!(last, LastChoice::Elements(["a", "a,b", "b", "c d"].map(str::to_owned).to_vec()));
+    }
+
+    #[test]
+    fn list_with_brackets_in_its_name_is_read() {
+        for name in ["sortBy[]", "sortBy%5B%5D", "sortBy%5b0%5d", "sortBy[12]"] {
+            let sort = Query::of(Some(&format!("{name}=-name&{name}=id"))).list(&["name", "id"]).sort;
+            let named: Vec<_> = sort.iter().map(|key| (key.field.as_ref(), key.descending)).collect();
+            assert_eq!(named, [("name", true), ("id", false)], "{name}");
+            assert_eq!(faults(&format!("{name}=size"), |query| query.list(&["name"])), ["query.sortBy"], "{name}");
+        }
+        let ids = Query::of(Some("entityList[]=a&entityList[]=b")).list(&[]).ids;
+        assert_eq!(ids, Some(vec!["a".to_owned(), "b".to_owned()]));
+        let last = Query::of(Some("lastValues[]=a&lastValues[]=b%2Cc")).last_values();
+        assert_eq!(last, LastChoice::Elements(["a", "b", "b,c", "c"].map(str::to_owned).to_vec()));
+        let columns = Query::of(Some("columns[]=id&columns[]=payload.a")).columns();
+        assert_eq!(columns.iter().map(|column| &*column.name).collect::<Vec<_>>(), ["id", "payload.a"]);
+        // What is no list has no brackets, and other names are other parameters.
+        for other in ["limit[]=0", "sortBy[x]=y", "sortByX=y", "sortBy[=y", "filter[]"] {
+            let mut query = Query::of(Some(other));
+            assert!(query.list(&["name"]).sort.is_empty() && query.end(()).is_ok(), "{other}");
+        }
     }
 
     #[test]

@@ -28,6 +28,8 @@ use crate::request::{Call, ClientSocket, after, both};
 use crate::response::{self, Answer, Response, SMALL_BODY_BYTES};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// Tells nginx whether to gather a response before it hands it on.
+const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 /// Between the comments that keep an event stream open.
 const STREAM_COMMENT_EVERY: Duration = Duration::from_secs(15);
 /// Bytes that a stream writes of what is there already until others have their turn on the thread.
@@ -215,6 +217,7 @@ pub(crate) async fn event_stream(call: &mut Call) -> Answer {
     let mut response = Response::new(Body::from_stream(text).into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response.headers_mut().insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
     Ok(response)
 }
 
@@ -266,7 +269,9 @@ fn with_client_checks(
 
 /// Where a broken stream goes on.
 fn last_event_id(call: &Call) -> Result<Option<EventId>, Error> {
-    let Some(sent) = call.head.headers.get(LAST_EVENT_ID) else { return Ok(None) };
+    // A browser's own reader sends it empty where the last event had none.
+    let sent = call.head.headers.get(LAST_EVENT_ID).filter(|sent| !sent.as_bytes().trim_ascii().is_empty());
+    let Some(sent) = sent else { return Ok(None) };
     let id = sent.to_str().ok().and_then(|text| text.parse().ok());
     id.map(Some).ok_or_else(|| Error::invalid("header.Last-Event-ID", "is not an identifier"))
 }

@@ -68,6 +68,9 @@ async fn a_stream_resumes_after_the_event_it_had_last() {
     assert_eq!(stream.next().await.data["payload"], 3);
     device.posts("reading", json!(4)).await.created();
     assert_eq!(stream.next().await.data["payload"], 4);
+    let empty = ana.request(reqwest::Method::GET, "/v2/events/stream").header("last-event-id", "");
+    let begun = empty.send().await.unwrap();
+    assert_eq!((begun.status().as_u16(), &begun.headers()["x-accel-buffering"]), (200, &"no".parse().unwrap()));
     let bad = ana.request(reqwest::Method::GET, "/v2/events/stream").header("last-event-id", "nonsense");
     assert_eq!(app.send(bad).await.faults(), ["header.Last-Event-ID"]);
 }
